@@ -1,0 +1,77 @@
+//! The operator's binary: reads the command line, then runs what it says.
+
+mod args;
+
+use std::error::Error;
+use std::path::Path;
+use std::process::ExitCode;
+
+use args::{Args, ClusterArgs, Command};
+use bucket_provisioner::aws::AwsProvisioner;
+use bucket_provisioner::{api, controller, runtime};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+
+fn main() -> ExitCode {
+    let args = Args::read();
+    runtime::telemetry::init(args.log.format(), args.log.verbosity);
+    let done = match &args.command {
+        Some(Command::Crds { output_dir }) => crds(output_dir.as_deref()),
+        Some(Command::Run) | None => run(&args),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!("{}", chain(error.as_ref()));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[tokio::main]
+async fn run(args: &Args) -> Result<(), Box<dyn Error>> {
+    let client = kube::Client::try_from(cluster(&args.cluster).await?)?;
+    let options = args.options(std::env::var("LIB_BUCKET_PROVISIONER_THREADS").ok().as_deref());
+    let provisioner = AwsProvisioner::new(&options.provisioner_name);
+    controller::run(client, provisioner, options, runtime::signals::shutdown()).await?;
+    Ok(())
+}
+
+async fn cluster(args: &ClusterArgs) -> Result<kube::Config, Box<dyn Error>> {
+    let mut config = match &args.kubeconfig {
+        Some(file) => {
+            kube::Config::from_custom_kubeconfig(Kubeconfig::read_from(file)?, &KubeConfigOptions::default()).await?
+        }
+        None => kube::Config::infer().await?,
+    };
+    if let Some(master) = args.master.as_deref().filter(|master| !master.is_empty()) {
+        config.cluster_url = master.parse().map_err(|error| format!("--master {master:?}: {error}"))?;
+    }
+    Ok(config)
+}
+
+fn crds(output_dir: Option<&Path>) -> Result<(), Box<dyn Error>> {
+    for (file, crd) in api::crds() {
+        let yaml = serde_saphyr::to_string(&crd)?;
+        match output_dir {
+            Some(dir) => {
+                std::fs::write(dir.join(file), yaml).map_err(|e| format!("{}: {e}", dir.join(file).display()))?
+            }
+            None => print!("---\n{yaml}"),
+        }
+    }
+    Ok(())
+}
+
+/// An error with all its causes, in one line.
+fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        source = cause.source();
+    }
+    text
+}

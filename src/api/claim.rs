@@ -1,0 +1,101 @@
+//! ObjectBucketClaim: what a user submits.
+
+use std::collections::BTreeMap;
+
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::condition::Condition;
+
+/// What the user asks for.
+#[derive(CustomResource, KubeSchema, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[kube(
+    group = "objectbucket.io",
+    version = "v1alpha1",
+    kind = "ObjectBucketClaim",
+    plural = "objectbucketclaims",
+    namespaced,
+    shortname = "obc",
+    shortname = "obcs",
+    category = "storage",
+    status = "ObjectBucketClaimStatus",
+    doc = "A request for a bucket. The operator answers with a Secret and a ConfigMap of the claim's name.",
+    derive = "PartialEq",
+    derive = "Default",
+    printcolumn(name = "Storage-Class", type_ = "string", json_path = ".spec.storageClassName"),
+    printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
+    printcolumn(name = "Bucket", type_ = "string", json_path = ".spec.bucketName"),
+    printcolumn(name = "Reason", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].reason"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[x_kube(
+    // The operator itself writes the generated name into bucketName, as the Go library did; so both
+    // may stand side by side if one is made from the other.
+    validation = ("!has(self.bucketName) || !has(self.generateBucketName) || self.bucketName.startsWith(self.generateBucketName.size() > 26 ? self.generateBucketName.substring(0, 26) : self.generateBucketName)", "set either spec.bucketName or spec.generateBucketName, not both"),
+    validation = ("!has(oldSelf.objectBucketName) || self.storageClassName == oldSelf.storageClassName", "spec.storageClassName cannot be changed once the claim is bound; delete the claim and create a new one"),
+    validation = ("!has(oldSelf.objectBucketName) || !has(oldSelf.bucketName) || !has(self.bucketName) || self.bucketName == oldSelf.bucketName", "spec.bucketName cannot be changed once the claim is bound; delete the claim and create a new one"),
+    validation = ("!has(oldSelf.objectBucketName) || !has(oldSelf.generateBucketName) || !has(self.generateBucketName) || self.generateBucketName == oldSelf.generateBucketName", "spec.generateBucketName cannot be changed once the claim is bound; delete the claim and create a new one"),
+    validation = ("!has(oldSelf.objectBucketName) || !has(self.objectBucketName) || self.objectBucketName == oldSelf.objectBucketName", "spec.objectBucketName is set by the operator and cannot be changed"),
+)]
+#[serde(rename_all = "camelCase")]
+pub struct ObjectBucketClaimSpec {
+    /// The StorageClass that says which provisioner makes the bucket, and how.
+    #[schemars(length(min = 1, max = 253))]
+    pub storage_class_name: String,
+    /// Exact name of the new bucket. Bucket names are shared by all AWS accounts: prefer
+    /// generateBucketName. Left out when the StorageClass names an existing bucket.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63))]
+    pub bucket_name: Option<String>,
+    /// Prefix of the new bucket's name; its first 26 characters and a UUID make the name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub generate_bucket_name: Option<String>,
+    /// Settings for the provisioner. This one has none and ignores them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub additional_config: Option<BTreeMap<String, String>>,
+    /// The ObjectBucket that the claim is bound to. Set by the operator.
+    // Written with a capital O by Go libraries of 2019.
+    #[serde(default, alias = "ObjectBucketName", skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 253))]
+    pub object_bucket_name: Option<String>,
+}
+
+/// Where a claim stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum ClaimPhase {
+    /// Being provisioned, or waiting for something that the Ready condition names.
+    Pending,
+    /// The Secret and the ConfigMap exist and their credentials work.
+    Bound,
+    /// Being deleted.
+    Released,
+    /// Somebody must change something first; the Ready condition says what.
+    Failed,
+}
+
+impl ClaimPhase {
+    /// The word on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "Pending",
+            Self::Bound => "Bound",
+            Self::Released => "Released",
+            Self::Failed => "Failed",
+        }
+    }
+}
+
+/// What the operator reports.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ObjectBucketClaimStatus {
+    /// Where the claim stands.
+    #[serde(default, deserialize_with = "super::known_or_none", skip_serializing_if = "Option::is_none")]
+    pub phase: Option<ClaimPhase>,
+    /// `Ready` says whether the bucket can be used and, if not, why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    pub conditions: Vec<Condition>,
+}

@@ -1,0 +1,39 @@
+//! Status conditions in the shape of `metav1.Condition`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Whether a condition holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum ConditionStatus {
+    /// It holds.
+    True,
+    /// It does not; reason and message say why.
+    False,
+    /// Not known.
+    Unknown,
+}
+
+/// One aspect of an object's state, as in `metav1.Condition`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Condition {
+    /// The aspect, such as `Ready`.
+    #[serde(rename = "type")]
+    pub type_: String,
+    /// Whether it holds.
+    pub status: ConditionStatus,
+    /// Machine-readable cause in CamelCase.
+    #[serde(default)]
+    pub reason: String,
+    /// The cause in a sentence, with the remedy.
+    #[serde(default)]
+    pub message: String,
+    /// `metadata.generation` the condition was derived from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// When `status` last changed, RFC 3339.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = "date-time"))]
+    pub last_transition_time: Option<String>,
+}

@@ -1,0 +1,94 @@
+//! Words on the wire, each written once.
+//!
+//! Sources: lib-bucket-provisioner (`objectbucket.io/v1alpha1`), which Rook, NooBaa and the Go
+//! aws-s3-provisioner share; and the environment variables that AWS SDKs read.
+
+/// API group of claims and bucket records.
+pub const GROUP: &str = "objectbucket.io";
+/// API version of claims and bucket records.
+pub const VERSION: &str = "v1alpha1";
+/// `apiVersion` of claims and bucket records.
+pub const API_VERSION: &str = "objectbucket.io/v1alpha1";
+/// Kind of a claim.
+pub const CLAIM_KIND: &str = "ObjectBucketClaim";
+/// Holds a claim and its bucket record until everything made for it is gone. All provisioners of the
+/// ecosystem use the same one, so its presence does not say whose claim it is.
+pub const FINALIZER: &str = "objectbucket.io/finalizer";
+/// Label on claim, bucket record, Secret and ConfigMap; see [`provisioner_label`].
+pub const PROVISIONER_LABEL: &str = "bucket-provisioner";
+/// Provisioner name by default, as in `StorageClass.provisioner`.
+pub const DEFAULT_PROVISIONER: &str = "aws-s3.io/bucket";
+
+/// Keys of the claim's Secret.
+pub mod secret {
+    /// Access key id of the claim's user.
+    pub const ACCESS_KEY_ID: &str = "AWS_ACCESS_KEY_ID";
+    /// Secret access key of the claim's user.
+    pub const SECRET_ACCESS_KEY: &str = "AWS_SECRET_ACCESS_KEY";
+    /// Session token; only where temporary owner credentials are shared.
+    pub const SESSION_TOKEN: &str = "AWS_SESSION_TOKEN";
+}
+
+/// Keys of the claim's ConfigMap.
+pub mod config {
+    /// Name of the bucket.
+    pub const BUCKET_NAME: &str = "BUCKET_NAME";
+    /// Host of the S3 endpoint.
+    pub const BUCKET_HOST: &str = "BUCKET_HOST";
+    /// Port of the S3 endpoint.
+    pub const BUCKET_PORT: &str = "BUCKET_PORT";
+    /// Region of the bucket.
+    pub const BUCKET_REGION: &str = "BUCKET_REGION";
+    /// Always empty; kept for apps that expect the key.
+    pub const BUCKET_SUBREGION: &str = "BUCKET_SUBREGION";
+    /// Region, as AWS SDKs read it.
+    pub const AWS_REGION: &str = "AWS_REGION";
+    /// Region, as older AWS SDKs and the AWS CLI read it.
+    pub const AWS_DEFAULT_REGION: &str = "AWS_DEFAULT_REGION";
+    /// URL of the S3 endpoint, as AWS SDKs read it; only for endpoints that are not AWS's own.
+    pub const AWS_ENDPOINT_URL_S3: &str = "AWS_ENDPOINT_URL_S3";
+}
+
+/// Keys of `ObjectBucket.spec.additionalState` that the controller writes. A store adds its own.
+/// They repeat what `claimRef` says, because some CRDs prune `claimRef` to `{}`.
+pub mod state {
+    /// Namespace of the claim.
+    pub const CLAIM_NAMESPACE: &str = "claimNamespace";
+    /// Name of the claim.
+    pub const CLAIM_NAME: &str = "claimName";
+    /// UID of the claim: what decides to whom a bucket record belongs.
+    pub const CLAIM_UID: &str = "claimUID";
+    /// `created` or `granted`.
+    pub const MODE: &str = "mode";
+    /// Namespace of the owner's Secret.
+    pub const SECRET_NAMESPACE: &str = "secretNamespace";
+    /// Name of the owner's Secret.
+    pub const SECRET_NAME: &str = "secretName";
+    /// URL of an S3 endpoint that an SDK cannot derive from the region.
+    pub const ENDPOINT_URL: &str = "endpointURL";
+    /// The user issued to the claim (the Go provisioner's key, kept).
+    pub const USER_NAME: &str = "UserName";
+}
+
+/// The value of [`PROVISIONER_LABEL`] for a provisioner name: `/` becomes `-`, cut to the 63 characters
+/// that a label value may have.
+pub fn provisioner_label(provisioner: &str) -> String {
+    let cut: String = provisioner.replace('/', "-").chars().take(63).collect();
+    cut.trim_end_matches(|c: char| !c.is_ascii_alphanumeric()).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_label_is_the_one_the_go_provisioner_wrote() {
+        assert_eq!(provisioner_label(DEFAULT_PROVISIONER), "aws-s3.io-bucket");
+    }
+
+    #[test]
+    fn a_long_provisioner_name_still_makes_a_valid_label() {
+        let label = provisioner_label(&format!("example.com/{}-tail", "x".repeat(50)));
+        assert!(label.len() <= 63 && label.ends_with('x'), "{label}");
+    }
+}

@@ -1,0 +1,60 @@
+//! How long a claim waits before it is tried again. Pure but for the dice, which are passed in.
+
+use std::time::Duration;
+
+use rand::{Rng, RngExt as _};
+
+use crate::provisioner::FailureClass;
+
+/// Longest wait after a failure that may pass by itself.
+const RETRYABLE_MAX: Duration = Duration::from_secs(300);
+/// Wait after a failure that somebody must mend: permissions are mended where no watch sees it.
+const TERMINAL: Duration = Duration::from_secs(300);
+/// Longest wait for credentials: AWS takes 3 to 10 s to spread a new key.
+const PROPAGATION_MAX: Duration = Duration::from_secs(8);
+
+/// The wait before attempt `attempts + 1`: 1 s doubled with each attempt, between half and the whole of
+/// that so that claims that failed together do not come back together.
+pub(crate) fn delay(class: FailureClass, attempts: u32, dice: &mut impl Rng) -> Duration {
+    match class {
+        FailureClass::Retryable => {
+            let whole = Duration::from_secs(1 << attempts.saturating_sub(1).min(16)).min(RETRYABLE_MAX);
+            whole.mul_f64(dice.random_range(0.5..=1.0))
+        }
+        FailureClass::Terminal => TERMINAL.mul_f64(dice.random_range(0.8..=1.2)),
+    }
+}
+
+/// The wait before new credentials are tried for the `probes + 1`th time.
+pub(crate) fn propagation(probes: u32, dice: &mut impl Rng) -> Duration {
+    let whole = Duration::from_secs(1 << probes.saturating_sub(1).min(8)).min(PROPAGATION_MAX);
+    whole.mul_f64(dice.random_range(0.75..=1.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retries_start_within_a_second_and_end_within_five_minutes() {
+        let mut dice = rand::rng();
+        for attempts in 0..40 {
+            let wait = delay(FailureClass::Retryable, attempts, &mut dice);
+            assert!(wait <= RETRYABLE_MAX, "{attempts}: {wait:?}");
+            assert!(attempts > 1 || wait <= Duration::from_secs(1), "{attempts}: {wait:?}");
+            assert!(attempts < 10 || wait >= RETRYABLE_MAX / 2, "{attempts}: {wait:?}");
+        }
+    }
+
+    #[test]
+    fn what_somebody_must_mend_is_looked_at_every_few_minutes_from_the_first_time() {
+        let wait = delay(FailureClass::Terminal, 1, &mut rand::rng());
+        assert!((240..=360).contains(&wait.as_secs()), "{wait:?}");
+    }
+
+    #[test]
+    fn credentials_are_tried_often_at_first() {
+        assert!(propagation(1, &mut rand::rng()) <= Duration::from_secs(1));
+        assert!(propagation(30, &mut rand::rng()) <= PROPAGATION_MAX);
+    }
+}

@@ -1,0 +1,111 @@
+//! One claim as this reconcile sees it: parsed once, and nothing of it is trusted further than it may be.
+
+use kube::core::DeserializeGuard;
+
+use super::error::{Error, has_finalizer};
+use super::gate::LabelOwner;
+use crate::api::{ClaimPhase, ObjectBucketClaim, ObjectBucketClaimSpec, ObjectBucketClaimStatus, wire};
+use crate::provisioner::{ClaimId, Mode, Record, WantedBucket};
+
+/// A claim that may not parse.
+pub(crate) type Guarded = DeserializeGuard<ObjectBucketClaim>;
+
+/// A claim, read.
+#[derive(Debug, Clone)]
+pub(crate) struct Claim {
+    pub(crate) id: ClaimId,
+    pub(crate) resource_version: Option<String>,
+    pub(crate) generation: Option<i64>,
+    pub(crate) deleting: bool,
+    pub(crate) finalizer: bool,
+    pub(crate) finalizers: Vec<String>,
+    pub(crate) label: LabelOwner,
+    spec: Result<ObjectBucketClaimSpec, String>,
+    pub(crate) status: ObjectBucketClaimStatus,
+}
+
+impl Claim {
+    /// Reads a claim from the cache; `our_label` is this provisioner's label value.
+    pub(crate) fn read(guarded: &Guarded, our_label: &str) -> Self {
+        let (metadata, spec, status) = match &guarded.0 {
+            Ok(claim) => (&claim.metadata, Ok(claim.spec.clone()), claim.status.clone().unwrap_or_default()),
+            Err(invalid) => (&invalid.metadata, Err(invalid.error.clone()), ObjectBucketClaimStatus::default()),
+        };
+        let label = match metadata.labels.as_ref().and_then(|l| l.get(wire::PROVISIONER_LABEL)) {
+            Some(label) if label == our_label => LabelOwner::Ours,
+            Some(_) => LabelOwner::Foreign,
+            None => LabelOwner::None,
+        };
+        Self {
+            id: ClaimId {
+                namespace: metadata.namespace.clone().unwrap_or_default(),
+                name: metadata.name.clone().unwrap_or_default(),
+                uid: metadata.uid.clone().unwrap_or_default(),
+            },
+            resource_version: metadata.resource_version.clone(),
+            generation: metadata.generation,
+            deleting: metadata.deletion_timestamp.is_some(),
+            finalizer: has_finalizer(metadata),
+            finalizers: metadata.finalizers.clone().unwrap_or_default(),
+            label,
+            spec,
+            status,
+        }
+    }
+
+    /// The spec.
+    ///
+    /// # Errors
+    /// [`Error::ClaimUnreadable`] with the parser's words.
+    pub(crate) fn spec(&self) -> Result<&ObjectBucketClaimSpec, Error> {
+        self.spec.as_ref().map_err(|error| Error::ClaimUnreadable { error: error.clone() })
+    }
+
+    /// Whether `status.phase` is Bound.
+    pub(crate) fn bound(&self) -> bool {
+        self.status.phase == Some(ClaimPhase::Bound)
+    }
+}
+
+/// Which bucket the spec asks for. Empty strings count as left out: templates write them.
+///
+/// # Errors
+/// Both a name and a prefix were given; except where the name was made from the prefix, which is how
+/// the operator itself writes the name back.
+pub(crate) fn wanted(spec: &ObjectBucketClaimSpec, uid: &str) -> Result<WantedBucket, Error> {
+    let name = spec.bucket_name.as_deref().filter(|s| !s.is_empty());
+    let prefix = spec.generate_bucket_name.as_deref().filter(|s| !s.is_empty());
+    match (name, prefix) {
+        (Some(name), Some(prefix)) if name.ends_with(uid) => Ok(WantedBucket::Generated { prefix: prefix.to_owned() }),
+        (Some(name), Some(prefix)) => Err(Error::ClaimUnreadable {
+            error: format!(
+                "spec.bucketName is {name:?} and spec.generateBucketName is {prefix:?}, but only one of them may be set"
+            ),
+        }),
+        (Some(name), None) => Ok(WantedBucket::Named(name.to_owned())),
+        (None, Some(prefix)) => Ok(WantedBucket::Generated { prefix: prefix.to_owned() }),
+        (None, None) => Ok(WantedBucket::Unspecified),
+    }
+}
+
+/// What was edited on a bound claim and cannot be honoured, as a sentence; `None` if nothing was.
+pub(crate) fn ignored_edit(spec: &ObjectBucketClaimSpec, record: &Record) -> Option<String> {
+    let kept = |field: &str, now: &str, bound: &str| {
+        Some(format!(
+            "spec.{field} was changed to {now:?} after binding and is ignored: the claim stays bound to {bound:?}; set it back, or delete the claim and create a new one"
+        ))
+    };
+    if spec.storage_class_name != record.class_name {
+        return kept("storageClassName", &spec.storage_class_name, &record.class_name);
+    }
+    let bucket = record.plan.bucket.as_str();
+    match (spec.bucket_name.as_deref(), spec.generate_bucket_name.as_deref()) {
+        (Some(name), _) if !name.is_empty() => (name != bucket).then(|| kept("bucketName", name, bucket)).flatten(),
+        (_, Some(prefix)) if record.plan.mode == Mode::Created && !prefix.is_empty() => {
+            let cut: String = prefix.chars().take(26).collect();
+            let unchanged = bucket.starts_with(cut.trim_end_matches(['-', '.']));
+            (!unchanged).then(|| kept("generateBucketName", prefix, bucket)).flatten()
+        }
+        _ => None,
+    }
+}

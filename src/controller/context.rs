@@ -1,0 +1,113 @@
+//! What every reconcile shares: the client, the provisioner, the caches, the memory.
+
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::storage::v1::StorageClass;
+use kube::core::{DeserializeGuard, PartialObjectMeta};
+use kube::runtime::reflector::{ObjectRef, Store};
+use kube::{Api, Client, ResourceExt as _};
+
+use super::Options;
+use super::claim::Guarded;
+use super::memory::Memory;
+use super::outputs::controlled_by;
+use super::owner_secrets::OwnerSecrets;
+use super::record::{self, Stored};
+use crate::api::{ObjectBucket, wire};
+use crate::provisioner::ClaimId;
+
+/// Shared by all reconciles.
+pub(crate) struct Context<P> {
+    pub(crate) client: Client,
+    pub(crate) provisioner: P,
+    pub(crate) options: Options,
+    /// The value of our label.
+    pub(crate) label: String,
+    pub(crate) caches: Caches,
+    pub(crate) memory: Memory,
+    pub(crate) owner_secrets: OwnerSecrets,
+}
+
+/// Local copies of what the operator watches. They save reads; what is undone or made rests on fresh ones.
+pub(crate) struct Caches {
+    pub(crate) claims: Store<Guarded>,
+    pub(crate) records: Store<DeserializeGuard<ObjectBucket>>,
+    pub(crate) classes: Store<StorageClass>,
+    pub(crate) secrets: Store<PartialObjectMeta<Secret>>,
+    pub(crate) config_maps: Store<PartialObjectMeta<ConfigMap>>,
+}
+
+impl Caches {
+    /// Waits until every cache holds a first full list.
+    pub(crate) async fn ready(&self) {
+        // The only error is a writer that is gone, which is the end of the operator anyway.
+        let _ = tokio::join!(
+            self.records.wait_until_ready(),
+            self.classes.wait_until_ready(),
+            self.secrets.wait_until_ready(),
+            self.config_maps.wait_until_ready(),
+        );
+    }
+
+    /// The claim's record, if the cache has it and `label` says that it is ours.
+    pub(crate) fn record(&self, claim: &ClaimId, label: &str) -> Option<Stored> {
+        let (plain, unique) = record::names(claim);
+        let at = |name: String| {
+            let guard = self.records.get(&ObjectRef::new(&name))?;
+            let object = guard.0.as_ref().ok()?;
+            let ours = record::claim_uid(object) == Some(&claim.uid)
+                && object.labels().get(wire::PROVISIONER_LABEL).map(String::as_str) == Some(label);
+            ours.then(|| record::stored(object).ok()).flatten()
+        };
+        plain.and_then(at).or_else(|| at(unique))
+    }
+
+    /// Whether both outputs exist, are the claim's, and were not edited since they were written.
+    pub(crate) fn outputs_stand(&self, claim: &ClaimId) -> bool {
+        let secret = self.secrets.get(&ObjectRef::new(&claim.name).within(&claim.namespace));
+        let config_map = self.config_maps.get(&ObjectRef::new(&claim.name).within(&claim.namespace));
+        secret.is_some_and(|s| controlled_by(&s.metadata, &claim.uid) && !drifted(&s.metadata))
+            && config_map.is_some_and(|c| controlled_by(&c.metadata, &claim.uid) && !drifted(&c.metadata))
+    }
+}
+
+/// Annotation that the caches alone carry: see [`note_drift`].
+const DRIFTED: &str = "cache.aws-s3.io/drifted";
+
+fn drifted(metadata: &kube::core::ObjectMeta) -> bool {
+    metadata.annotations.as_ref().is_some_and(|a| a.contains_key(DRIFTED))
+}
+
+/// Reduces an output's metadata to what the cache needs, noting whether somebody else wrote its data.
+///
+/// Outputs are watched without their data. Whether the data still is as it was written shows in
+/// `managedFields`: the API server moves the ownership of a data key to whoever changes its value.
+pub(crate) fn note_drift(metadata: &mut kube::core::ObjectMeta) {
+    let writers = metadata.managed_fields.take().unwrap_or_default();
+    let foreign = writers.iter().any(|writer| {
+        writer.manager.as_deref() != Some(super::error::FIELD_MANAGER)
+            && writer.fields_v1.as_ref().is_some_and(|fields| fields.0.get("f:data").is_some())
+    });
+    metadata.annotations = foreign.then(|| [(DRIFTED.to_owned(), String::new())].into());
+}
+
+impl<P> Context<P> {
+    pub(crate) fn claims_in(&self, namespace: &str) -> Api<Guarded> {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+
+    pub(crate) fn secrets_in(&self, namespace: &str) -> Api<Secret> {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+
+    pub(crate) fn config_maps_in(&self, namespace: &str) -> Api<ConfigMap> {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+
+    pub(crate) fn record_writer(&self) -> Api<ObjectBucket> {
+        Api::all(self.client.clone())
+    }
+
+    pub(crate) fn records(&self) -> Api<DeserializeGuard<ObjectBucket>> {
+        Api::all(self.client.clone())
+    }
+}

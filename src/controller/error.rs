@@ -1,0 +1,145 @@
+//! Why a reconcile stopped: one enum whose variants are the reasons a user reads.
+
+use crate::api::wire;
+use crate::provisioner::{ClaimId, Failure, FailureClass, SecretRef};
+
+/// Why a claim is not where it should be. `Display` is the sentence on the claim; the remedy is in it.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error("StorageClass {class:?} does not exist; create it, or delete the claim and name another class")]
+    StorageClassNotFound { class: String },
+
+    #[error("the claim cannot be read: {error}; correct spec, or delete the claim and create it anew")]
+    ClaimUnreadable { error: String },
+
+    #[error(
+        "Secret {0}, which holds the owner's credentials, does not exist; create it, or correct secretName and secretNamespace of the StorageClass"
+    )]
+    OwnerSecretNotFound(SecretRef),
+
+    #[error(
+        "{kind} {name:?} exists in namespace {namespace:?} and does not belong to this claim; it is left untouched. Rename or delete it, or give the claim another name"
+    )]
+    OutputExists { kind: &'static str, namespace: String, name: String },
+
+    #[error("ObjectBucket {name:?} cannot be read: {error}; restore the field, or ask whoever edited it")]
+    RecordUnreadable { name: String, error: String },
+
+    #[error(
+        "ObjectBucket {name:?} exists and belongs to another claim; it is left untouched. Delete it if nothing needs it, or give the claim another name"
+    )]
+    RecordTaken { name: String },
+
+    #[error("{0}")]
+    Store(Box<dyn Failure>),
+
+    #[error("Kubernetes refused to {step}: {}", describe(.source))]
+    Kubernetes { step: &'static str, source: Box<kube::Error> },
+
+    #[error("no end within {0} s while waiting for Kubernetes or the store; trying again")]
+    TimedOut(u64),
+
+    #[error("internal error while reconciling claim {0}: a bug; please report it with the operator's log")]
+    Panicked(ClaimId),
+}
+
+impl Error {
+    /// For `map_err`: what the operator was about to do when Kubernetes refused.
+    pub(crate) fn kubernetes(step: &'static str) -> impl FnOnce(kube::Error) -> Self {
+        move |source| Self::Kubernetes { step, source: Box::new(source) }
+    }
+
+    pub(crate) fn store(failure: impl Failure) -> Self {
+        Self::Store(Box::new(failure))
+    }
+
+    /// Another writer was faster, or the object is gone: the watch brings the news, there is nothing to
+    /// tell.
+    pub(crate) fn is_race(&self) -> bool {
+        matches!(self, Self::Kubernetes { source, .. } if matches!(status_code(source), Some(404 | 409)))
+    }
+}
+
+impl Failure for Error {
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::StorageClassNotFound { .. } => "StorageClassNotFound",
+            Self::ClaimUnreadable { .. } => "ClaimUnreadable",
+            Self::OwnerSecretNotFound(_) => "OwnerSecretNotFound",
+            Self::OutputExists { .. } => "OutputExists",
+            Self::RecordUnreadable { .. } => "ObjectBucketUnreadable",
+            Self::RecordTaken { .. } => "ObjectBucketTaken",
+            Self::Store(failure) => failure.reason(),
+            Self::Kubernetes { .. } => "KubernetesError",
+            Self::TimedOut(_) => "TimedOut",
+            Self::Panicked(_) => "InternalError",
+        }
+    }
+
+    fn class(&self) -> FailureClass {
+        match self {
+            Self::Store(failure) => failure.class(),
+            // Waits for somebody; a watch wakes the claim when the object appears.
+            Self::StorageClassNotFound { .. }
+            | Self::ClaimUnreadable { .. }
+            | Self::OwnerSecretNotFound(_)
+            | Self::RecordUnreadable { .. } => FailureClass::Terminal,
+            // Nothing watches foreign objects, so these are looked at again with backoff.
+            Self::OutputExists { .. }
+            | Self::RecordTaken { .. }
+            | Self::Kubernetes { .. }
+            | Self::TimedOut(_)
+            | Self::Panicked(_) => FailureClass::Retryable,
+        }
+    }
+
+    fn store_untouched(&self) -> bool {
+        matches!(self, Self::Store(failure) if failure.store_untouched())
+    }
+}
+
+/// HTTP status of an answer that Kubernetes gave, if it gave one.
+pub(crate) fn status_code(error: &kube::Error) -> Option<u16> {
+    match error {
+        kube::Error::Api(status) => Some(status.code),
+        _ => None,
+    }
+}
+
+/// The API server's own sentence where there is one. Transport errors carry addresses and ports that
+/// differ between attempts, so they are named by kind: a message is the same for the same cause.
+fn describe(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => format!("{} ({})", status.message, status.code),
+        kube::Error::SerdeError(error) => format!("the answer cannot be read: {error}"),
+        _ => "the API server cannot be reached".to_owned(),
+    }
+}
+
+/// Reason of the Ready condition of a bound claim.
+pub(crate) const BOUND: &str = "Bound";
+/// Reason while issued credentials do not work yet.
+pub(crate) const WAITING_FOR_CREDENTIALS: &str = "WaitingForCredentials";
+/// Reason while a large bucket is emptied.
+pub(crate) const PURGING: &str = "Purging";
+/// Reason after an edit that cannot be honoured.
+pub(crate) const EDIT_IGNORED: &str = "EditIgnored";
+/// Event: the owner's own credentials were handed to the claim.
+pub(crate) const OWNER_CREDENTIALS_SHARED: &str = "OwnerCredentialsShared";
+/// Event: something was not removed because it is not proven to be the claim's.
+pub(crate) const LEFT_IN_PLACE: &str = "LeftInPlace";
+/// Event: all that was made for the claim is gone.
+pub(crate) const REMOVED: &str = "Removed";
+
+/// Condition: the bucket can be used.
+pub(crate) const READY: &str = "Ready";
+/// Condition: what is bound is what the spec says. Present only after an edit that cannot be honoured.
+pub(crate) const UP_TO_DATE: &str = "UpToDate";
+
+/// Name under which fields are written, in `managedFields`.
+pub(crate) const FIELD_MANAGER: &str = "aws-s3-provisioner";
+
+/// Whether `finalizers` holds ours.
+pub(crate) fn has_finalizer(metadata: &kube::core::ObjectMeta) -> bool {
+    metadata.finalizers.as_ref().is_some_and(|all| all.iter().any(|f| f == wire::FINALIZER))
+}

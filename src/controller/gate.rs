@@ -1,0 +1,133 @@
+//! Is this claim ours, and what is due? Pure: decides from facts, has no client.
+
+/// Whose a claim is by its StorageClass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ClassOwner {
+    /// The class names this provisioner.
+    Ours,
+    /// The class names another provisioner.
+    Foreign,
+    /// The class does not exist.
+    Missing,
+    /// The claim cannot be read so far as to say which class it names.
+    Unnamed,
+}
+
+/// Whose a claim is by its `bucket-provisioner` label.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LabelOwner {
+    /// The label is this provisioner's.
+    Ours,
+    /// The label is another's.
+    Foreign,
+    /// There is none.
+    None,
+}
+
+/// What is known of a claim before anything is done about it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Facts {
+    pub(crate) class: ClassOwner,
+    pub(crate) label: LabelOwner,
+    /// A bucket record of this provisioner names the claim's uid.
+    pub(crate) recorded: bool,
+    /// `objectbucket.io/finalizer` is on the claim.
+    pub(crate) finalizer: bool,
+    /// The claim has a deletion timestamp.
+    pub(crate) deleting: bool,
+    /// The claim's phase says Bound.
+    pub(crate) bound: bool,
+}
+
+/// What is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Due {
+    /// Not ours, or nothing left to do: no write of any kind.
+    Nothing,
+    /// It belongs to nobody because its class cannot be found: say so on the claim, touch nothing else.
+    Explanation,
+    /// Make the bucket, or see that all is as it was made.
+    Bucket,
+    /// Undo what was made.
+    Removal,
+}
+
+/// Decides whose the claim is and what is due.
+///
+/// A record is the authority: it was written by this provisioner for this uid, and its class may be gone
+/// or may have been re-created for another provisioner since. Next comes the class, which only admins
+/// write. The label counts only where no class is left to ask, for the finalizer is shared by all
+/// provisioners of the ecosystem and says nothing.
+pub(crate) fn due(facts: Facts) -> Due {
+    let Facts { class, label, recorded, finalizer, deleting, bound } = facts;
+    let nobody_to_ask = matches!(class, ClassOwner::Missing | ClassOwner::Unnamed);
+    let ours = recorded || class == ClassOwner::Ours || (nobody_to_ask && label == LabelOwner::Ours);
+    match (ours, deleting) {
+        (true, true) if finalizer => Due::Removal,
+        (_, true) => Due::Nothing,
+        (true, false) => Due::Bucket,
+        (false, false) if nobody_to_ask && label == LabelOwner::None && !finalizer && !bound => Due::Explanation,
+        (false, false) => Due::Nothing,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NEW: Facts = Facts {
+        class: ClassOwner::Ours,
+        label: LabelOwner::None,
+        recorded: false,
+        finalizer: false,
+        deleting: false,
+        bound: false,
+    };
+
+    #[test]
+    fn a_new_claim_of_our_class_gets_a_bucket() {
+        assert_eq!(due(NEW), Due::Bucket);
+    }
+
+    #[test]
+    fn a_claim_of_another_provisioner_is_left_untouched_whatever_its_state() {
+        for label in [LabelOwner::None, LabelOwner::Foreign, LabelOwner::Ours] {
+            for (finalizer, deleting, bound) in [(false, false, false), (true, false, true), (true, true, true)] {
+                let facts = Facts { class: ClassOwner::Foreign, label, recorded: false, finalizer, deleting, bound };
+                assert_eq!(due(facts), Due::Nothing, "{facts:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_claim_without_a_class_is_told_so_unless_another_provisioner_has_it() {
+        let orphan = Facts { class: ClassOwner::Missing, ..NEW };
+        assert_eq!(due(orphan), Due::Explanation);
+        assert_eq!(due(Facts { class: ClassOwner::Unnamed, ..NEW }), Due::Explanation);
+        assert_eq!(due(Facts { label: LabelOwner::Foreign, ..orphan }), Due::Nothing);
+        assert_eq!(due(Facts { finalizer: true, ..orphan }), Due::Nothing);
+        assert_eq!(due(Facts { bound: true, ..orphan }), Due::Nothing);
+        assert_eq!(due(Facts { deleting: true, ..orphan }), Due::Nothing);
+    }
+
+    #[test]
+    fn a_recorded_claim_is_ours_with_its_class_gone_or_given_to_another() {
+        for class in [ClassOwner::Missing, ClassOwner::Foreign, ClassOwner::Unnamed] {
+            let bound = Facts { class, recorded: true, finalizer: true, bound: true, ..NEW };
+            assert_eq!(due(bound), Due::Bucket);
+            assert_eq!(due(Facts { deleting: true, ..bound }), Due::Removal);
+        }
+    }
+
+    #[test]
+    fn a_claim_that_was_marked_but_never_recorded_can_go_after_its_class_went() {
+        let marked =
+            Facts { class: ClassOwner::Missing, label: LabelOwner::Ours, finalizer: true, deleting: true, ..NEW };
+        assert_eq!(due(marked), Due::Removal);
+    }
+
+    #[test]
+    fn nothing_is_due_when_a_deleted_claim_does_not_carry_the_finalizer() {
+        assert_eq!(due(Facts { deleting: true, ..NEW }), Due::Nothing);
+    }
+}

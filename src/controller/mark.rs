@@ -1,0 +1,91 @@
+//! The writes on the claim itself: taking it on, binding it, letting it go.
+
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+
+use super::claim::{Claim, Guarded};
+use super::context::Context;
+use super::error::{Error, FIELD_MANAGER, status_code};
+use super::record::gone_is_fine;
+use crate::api::wire;
+use crate::provisioner::Record;
+
+/// Takes the claim on: finalizer, label and, for a generated name, `spec.bucketName`, in one write; none
+/// if all is there. Only the finalizer matters: some CRDs refuse the name (it excludes the prefix), and
+/// names are pure functions of the claim anyway.
+///
+/// # Errors
+/// A conflict if the claim was changed or deleted since it was read.
+pub(crate) async fn take_on<P>(ctx: &Context<P>, claim: &mut Claim, record: &Record) -> Result<(), Error> {
+    const STEP: &str = "put the finalizer on the claim";
+    let spec = claim.spec()?;
+    let generated = spec.generate_bucket_name.as_deref().is_some_and(|prefix| !prefix.is_empty());
+    let name_differs = generated && spec.bucket_name.as_ref() != Some(&record.plan.bucket);
+    let write_name = name_differs && !ctx.memory.name_refused(&claim.id);
+    if claim.finalizer && !write_name {
+        return Ok(());
+    }
+    let mut finalizers = claim.finalizers.clone();
+    if !claim.finalizer {
+        finalizers.push(wire::FINALIZER.to_owned());
+    }
+    // The resource version makes this a compare-and-swap: a list in a merge patch replaces the whole.
+    let mut patch = json!({ "metadata": {
+        "resourceVersion": claim.resource_version,
+        "finalizers": finalizers,
+        "labels": { wire::PROVISIONER_LABEL: ctx.label },
+    }});
+    let answer = if write_name {
+        let mut with_name = patch.clone();
+        with_name["spec"] = json!({ "bucketName": record.plan.bucket });
+        match write(ctx, claim, &with_name).await {
+            Err(error) if status_code(&error) == Some(422) => {
+                ctx.memory.refuse_name(&claim.id);
+                write(ctx, claim, &patch).await
+            }
+            answer => answer,
+        }
+    } else {
+        write(ctx, claim, &patch.take()).await
+    };
+    let written = answer.map_err(Error::kubernetes(STEP))?;
+    *claim = Claim::read(&written, &ctx.label);
+    Ok(())
+}
+
+/// Writes `spec.objectBucketName`, which users and other tools read as the sign of binding.
+///
+/// # Errors
+/// Kubernetes refused.
+pub(crate) async fn bind<P>(ctx: &Context<P>, claim: &mut Claim, object_bucket: &str) -> Result<(), Error> {
+    if claim.spec()?.object_bucket_name.as_deref() == Some(object_bucket) {
+        return Ok(());
+    }
+    // The uid guards against a claim of the same name that was created since.
+    let patch = json!({ "metadata": { "uid": claim.id.uid }, "spec": { "objectBucketName": object_bucket } });
+    let written = write(ctx, claim, &patch).await.map_err(Error::kubernetes("write the claim's objectBucketName"))?;
+    *claim = Claim::read(&written, &ctx.label);
+    Ok(())
+}
+
+/// Lets the claim go: takes our finalizer off and leaves those of others.
+///
+/// # Errors
+/// A conflict if the claim was changed since it was read.
+pub(crate) async fn release<P>(ctx: &Context<P>, claim: &Claim) -> Result<(), Error> {
+    let rest: Vec<_> = claim.finalizers.iter().filter(|f| *f != wire::FINALIZER).collect();
+    let patch = json!({ "metadata": {
+        "uid": claim.id.uid,
+        "resourceVersion": claim.resource_version,
+        "finalizers": rest,
+    }});
+    gone_is_fine(write(ctx, claim, &patch).await).map_err(Error::kubernetes("take the finalizer off the claim"))
+}
+
+async fn write<P>(ctx: &Context<P>, claim: &Claim, patch: &Value) -> Result<Guarded, kube::Error> {
+    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    let api = ctx.claims_in(&claim.id.namespace);
+    let written = api.patch(&claim.id.name, &params, &Patch::Merge(patch)).await?;
+    ctx.memory.wrote(&claim.id, kube::ResourceExt::resource_version(&written).as_deref());
+    Ok(written)
+}

@@ -1,0 +1,285 @@
+//! What the operator remembers of claims between reconciles. All of it may be lost: it only spares
+//! calls, events and waiting; nothing that matters rests on it.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::backoff;
+use crate::provisioner::{ClaimId, FailureClass, SecretRef, WantedBucket};
+
+/// What a claim was last told; the same thing is not told twice.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Told {
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
+}
+
+/// How what a claim is told compares with what it was told last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum News {
+    /// The very same.
+    None,
+    /// The same reason in other words.
+    Message,
+    /// Another reason.
+    Reason,
+}
+
+/// The inputs of an attempt: as long as they stand, a claim that waits goes on waiting.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Inputs {
+    pub(crate) class_name: Option<String>,
+    pub(crate) bucket: Option<WantedBucket>,
+    pub(crate) deleting: bool,
+}
+
+#[derive(Debug, Default)]
+struct Entry {
+    attempts: u32,
+    inputs: Option<Inputs>,
+    not_before: Option<Instant>,
+    told: Option<Told>,
+    /// Resource version of the claim after our last write of it.
+    written: Option<u64>,
+    removed_objects: u64,
+    probes: u32,
+    owner_secret: Option<SecretRef>,
+    name_refused: bool,
+}
+
+/// Per-claim memory, by uid.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    claims: Mutex<HashMap<String, Entry>>,
+}
+
+impl Memory {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Entry>> {
+        // Every critical section is a few assignments: a panic elsewhere leaves the map usable.
+        self.claims.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn with<T>(&self, claim: &ClaimId, f: impl FnOnce(&mut Entry) -> T) -> T {
+        f(self.lock().entry(claim.uid.clone()).or_default())
+    }
+
+    /// Drops everything about a claim that is gone.
+    pub(crate) fn forget(&self, uid: &str) {
+        self.lock().remove(uid);
+    }
+
+    /// Whether the cache shows the claim as it was before our last write of it. The watch will bring the
+    /// newer object; acting on the old one would only repeat what was done.
+    pub(crate) fn is_stale(&self, claim: &ClaimId, resource_version: Option<&str>) -> bool {
+        let mut claims = self.lock();
+        let Some(entry) = claims.get_mut(&claim.uid) else { return false };
+        match (entry.written, resource_version.and_then(|v| v.parse::<u64>().ok())) {
+            (Some(written), Some(cached)) if cached < written => true,
+            _ => {
+                entry.written = None;
+                false
+            }
+        }
+    }
+
+    /// Remembers that we wrote the claim.
+    pub(crate) fn wrote(&self, claim: &ClaimId, resource_version: Option<&str>) {
+        if let Some(version) = resource_version.and_then(|v| v.parse().ok()) {
+            self.with(claim, |e| e.written = Some(version));
+        }
+    }
+
+    /// How long the claim has to wait still. Changed inputs end the wait and reset the backoff.
+    pub(crate) fn wait_left(&self, claim: &ClaimId, inputs: &Inputs) -> Option<Duration> {
+        let mut claims = self.lock();
+        let entry = claims.get_mut(&claim.uid)?;
+        if entry.inputs.as_ref() != Some(inputs) {
+            entry.inputs = Some(inputs.clone());
+            entry.not_before = None;
+            entry.attempts = 0;
+            entry.probes = 0;
+        }
+        let left = entry.not_before?.saturating_duration_since(Instant::now());
+        (!left.is_zero()).then_some(left)
+    }
+
+    /// The number of the attempt that begins now, from 1.
+    pub(crate) fn attempt(&self, claim: &ClaimId, inputs: Inputs) -> u32 {
+        self.with(claim, |e| {
+            e.inputs = Some(inputs);
+            e.attempts = e.attempts.saturating_add(1);
+            e.attempts
+        })
+    }
+
+    /// An attempt failed: returns how long to wait before the next.
+    pub(crate) fn failed(&self, claim: &ClaimId, class: FailureClass) -> Duration {
+        self.with(claim, |e| {
+            let delay = backoff::delay(class, e.attempts, &mut rand::rng());
+            e.not_before = Some(Instant::now() + delay);
+            delay
+        })
+    }
+
+    /// Credentials did not work yet: returns how long to wait before they are tried again.
+    pub(crate) fn not_usable_yet(&self, claim: &ClaimId) -> Duration {
+        self.with(claim, |e| {
+            e.probes = e.probes.saturating_add(1);
+            let delay = backoff::propagation(e.probes, &mut rand::rng());
+            e.not_before = Some(Instant::now() + delay);
+            delay
+        })
+    }
+
+    /// How often the present credentials were refused in a row.
+    pub(crate) fn probes(&self, claim: &ClaimId) -> u32 {
+        self.lock().get(&claim.uid).map_or(0, |e| e.probes)
+    }
+
+    /// New credentials were issued: their waiting begins anew.
+    pub(crate) fn issued(&self, claim: &ClaimId) {
+        self.with(claim, |e| e.probes = 0);
+    }
+
+    /// An attempt succeeded: the next failure starts from the shortest wait, and is told again.
+    pub(crate) fn succeeded(&self, claim: &ClaimId) {
+        let mut claims = self.lock();
+        if let Some(entry) = claims.get_mut(&claim.uid) {
+            *entry = Entry {
+                written: entry.written,
+                told: entry.told.take(),
+                name_refused: entry.name_refused,
+                ..Entry::default()
+            };
+        }
+    }
+
+    /// Remembers what a claim is told, and says what of it is new.
+    pub(crate) fn tell(&self, claim: &ClaimId, told: Told) -> News {
+        self.with(claim, |e| {
+            let news = match &e.told {
+                Some(last) if *last == told => News::None,
+                Some(last) if last.reason == told.reason => News::Message,
+                _ => News::Reason,
+            };
+            e.told = Some(told);
+            news
+        })
+    }
+
+    /// Adds to the number of objects removed from the claim's bucket, and returns it.
+    pub(crate) fn removed_objects(&self, claim: &ClaimId, more: u64) -> u64 {
+        self.with(claim, |e| {
+            e.removed_objects += more;
+            e.removed_objects
+        })
+    }
+
+    /// Remembers which Secret an attempt depends on.
+    pub(crate) fn depends_on(&self, claim: &ClaimId, secret: Option<&SecretRef>) {
+        if let Some(secret) = secret {
+            self.with(claim, |e| e.owner_secret = Some(secret.clone()));
+        }
+    }
+
+    /// Ends the wait of every claim that depends on `secret`; returns their uids.
+    pub(crate) fn wake_dependants(&self, secret: &SecretRef) -> Vec<String> {
+        self.lock()
+            .iter_mut()
+            .filter(|(_, e)| e.not_before.is_some() && e.owner_secret.as_ref() == Some(secret))
+            .map(|(uid, e)| {
+                e.not_before = None;
+                e.attempts = 0;
+                uid.clone()
+            })
+            .collect()
+    }
+
+    /// Ends the wait of one claim.
+    pub(crate) fn wake(&self, uid: &str) {
+        if let Some(entry) = self.lock().get_mut(uid) {
+            entry.not_before = None;
+            entry.attempts = 0;
+        }
+    }
+
+    /// Remembers that the API server refuses the generated name in this claim's spec.
+    pub(crate) fn refuse_name(&self, claim: &ClaimId) {
+        self.with(claim, |e| e.name_refused = true);
+    }
+
+    /// Whether the API server refused the generated name in this claim's spec.
+    pub(crate) fn name_refused(&self, claim: &ClaimId) -> bool {
+        self.lock().get(&claim.uid).is_some_and(|e| e.name_refused)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn claim() -> ClaimId {
+        ClaimId { namespace: "ns".into(), name: "c".into(), uid: "u".into() }
+    }
+
+    fn inputs(class: &str) -> Inputs {
+        Inputs { class_name: Some(class.into()), bucket: None, deleting: false }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failed_claim_waits_until_its_inputs_change() {
+        let memory = Memory::default();
+        memory.attempt(&claim(), inputs("a"));
+        memory.failed(&claim(), FailureClass::Terminal);
+        assert!(memory.wait_left(&claim(), &inputs("a")).unwrap() > Duration::from_secs(60));
+        assert_eq!(memory.wait_left(&claim(), &inputs("b")), None);
+        assert_eq!(memory.attempt(&claim(), inputs("b")), 1, "an edit resets the backoff");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_wait_ends_with_time() {
+        let memory = Memory::default();
+        memory.attempt(&claim(), inputs("a"));
+        let delay = memory.failed(&claim(), FailureClass::Retryable);
+        assert!(memory.wait_left(&claim(), &inputs("a")).is_some());
+        tokio::time::advance(delay).await;
+        assert_eq!(memory.wait_left(&claim(), &inputs("a")), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_mended_secret_wakes_those_that_wait_for_it_and_no_others() {
+        let memory = Memory::default();
+        let secret = SecretRef { namespace: "ns".into(), name: "owner".into() };
+        let other = ClaimId { uid: "other".into(), ..claim() };
+        for id in [claim(), other.clone()] {
+            memory.attempt(&id, inputs("a"));
+            memory.failed(&id, FailureClass::Terminal);
+        }
+        memory.depends_on(&claim(), Some(&secret));
+        assert_eq!(memory.wake_dependants(&secret), ["u"]);
+        assert_eq!(memory.wait_left(&claim(), &inputs("a")), None);
+        assert!(memory.wait_left(&other, &inputs("a")).is_some());
+    }
+
+    #[test]
+    fn a_claim_is_stale_until_the_cache_shows_our_write() {
+        let memory = Memory::default();
+        memory.wrote(&claim(), Some("12"));
+        assert!(memory.is_stale(&claim(), Some("9")));
+        assert!(!memory.is_stale(&claim(), Some("12")));
+        assert!(!memory.is_stale(&claim(), Some("9")), "seen once, it is not asked for again");
+    }
+
+    #[test]
+    fn the_same_thing_is_told_once() {
+        let memory = Memory::default();
+        let told = |message: &str| Told { reason: "AccessDenied", message: message.into() };
+        assert_eq!(memory.tell(&claim(), told("a")), News::Reason);
+        assert_eq!(memory.tell(&claim(), told("a")), News::None);
+        assert_eq!(memory.tell(&claim(), told("b")), News::Message);
+    }
+}

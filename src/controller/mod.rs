@@ -1,0 +1,275 @@
+//! The reconciler of ObjectBucketClaims: everything that is the same for every store.
+//!
+//! ```text
+//! watch ─► gate ─► resolve ─► plan ─► record ─► execute ─► outputs ─► report
+//!         ours?   class,      pure    OB before  the store   Secret,    OB Bound,
+//!                 parameters          the store              ConfigMap  claim Bound
+//! ```
+//!
+//! `reconcile.rs` and `provide.rs` are the table of contents; each step is in the file of its name. Steps
+//! that decide (`gate`, `plan`, `backoff`) have no client; steps that do I/O decide nothing. Deletion
+//! (`teardown.rs`) goes the same way back, from the record alone.
+
+mod backoff;
+mod claim;
+mod context;
+mod error;
+mod gate;
+mod mark;
+mod memory;
+mod outputs;
+mod owner_secrets;
+mod plan;
+mod provide;
+mod reconcile;
+mod record;
+mod report;
+mod resolve;
+mod teardown;
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{FutureExt as _, Stream, StreamExt as _, TryStreamExt as _, stream};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::storage::v1::StorageClass;
+use kube::api::ListParams;
+use kube::core::{DeserializeGuard, PartialObjectMeta};
+use kube::runtime::controller::{self as kube_controller, Controller};
+use kube::runtime::reflector::{self, ObjectRef, Store};
+use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::{Api, Client, Resource, ResourceExt as _};
+
+use self::claim::Guarded;
+use self::context::{Caches, Context};
+use self::memory::Memory;
+use self::owner_secrets::OwnerSecrets;
+use crate::api::{ObjectBucket, wire};
+use crate::provisioner::{Provisioner, SecretRef};
+
+/// How long running reconciles may go on after a shutdown was asked for.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(8);
+/// How long the first look at the CRDs may take.
+const CRD_CHECK: Duration = Duration::from_secs(10);
+
+/// What the operator is told by its command line.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// `StorageClass.provisioner` of the classes it serves.
+    pub provisioner_name: String,
+    /// The one namespace whose claims it serves; all if `None`.
+    pub namespace: Option<String>,
+    /// How many claims are worked on at the same time, at least 1. A claim that waits does not count.
+    pub concurrency: u16,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { provisioner_name: wire::DEFAULT_PROVISIONER.to_owned(), namespace: None, concurrency: 32 }
+    }
+}
+
+/// Serves claims until `shutdown` completes; then finishes or abandons what runs within 10 s. What is
+/// abandoned is finished by the next run.
+///
+/// # Errors
+/// The cluster cannot be reached at all when the operator starts. Later outages are waited out.
+pub async fn run<P: Provisioner>(
+    client: Client,
+    provisioner: P,
+    options: Options,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> Result<(), kube::Error> {
+    check_crds(&client, options.namespace.as_deref()).await?;
+    tracing::info!(
+        provisioner = options.provisioner_name,
+        namespace = options.namespace.as_deref().unwrap_or("all"),
+        concurrency = options.concurrency,
+        "serving claims"
+    );
+
+    let label = wire::provisioner_label(&options.provisioner_name);
+    let concurrency = options.concurrency.max(1);
+    let outputs = watcher::Config::default().labels(&format!("{}={label}", wire::PROVISIONER_LABEL));
+    let all = watcher::Config::default();
+
+    let (claims, claim_writer) = reflector::store();
+    let (records, record_writer) = reflector::store();
+    let (classes, class_writer) = reflector::store();
+    let (secrets, secret_writer) = reflector::store();
+    let (config_maps, config_map_writer) = reflector::store();
+    let (owner_secrets, changed_secrets) = OwnerSecrets::new();
+
+    let ctx = Arc::new(Context {
+        client: client.clone(),
+        provisioner,
+        label,
+        caches: Caches { claims: claims.clone(), records, classes, secrets, config_maps },
+        memory: Memory::default(),
+        owner_secrets,
+        options,
+    });
+    let namespace = ctx.options.namespace.as_deref();
+
+    let forgetful = Arc::clone(&ctx);
+    let claim_stream = watcher(namespaced::<Guarded>(&client, namespace), all.clone())
+        .default_backoff()
+        .modify(trim)
+        .inspect_ok(move |event| {
+            if let watcher::Event::Delete(claim) = event {
+                forgetful.memory.forget(&claim.uid().unwrap_or_default());
+            }
+        })
+        .reflect(claim_writer)
+        .applied_objects();
+    let record_stream = watcher(Api::<DeserializeGuard<ObjectBucket>>::all(client.clone()), all.clone())
+        .default_backoff()
+        .modify(trim)
+        .reflect(record_writer)
+        .touched_objects();
+    let class_stream = watcher(Api::<StorageClass>::all(client.clone()), all)
+        .default_backoff()
+        .modify(trim)
+        .reflect(class_writer)
+        .touched_objects();
+    let secret_stream = watcher(namespaced::<PartialObjectMeta<Secret>>(&client, namespace), outputs.clone())
+        .default_backoff()
+        .modify(|secret| context::note_drift(&mut secret.metadata))
+        .reflect(secret_writer)
+        .touched_objects();
+    let config_map_stream = watcher(namespaced::<PartialObjectMeta<ConfigMap>>(&client, namespace), outputs)
+        .default_backoff()
+        .modify(|config_map| context::note_drift(&mut config_map.metadata))
+        .reflect(config_map_writer)
+        .touched_objects();
+
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let shutdown = async move {
+        shutdown.await;
+        tracing::info!("shutting down: running work is finished or left to the next run");
+        // The other end is dropped only once the controller has ended by itself.
+        let _ = stop.send(());
+    }
+    .shared();
+
+    let controller = Controller::for_stream(claim_stream, claims.clone())
+        .with_config(kube_controller::Config::default().concurrency(concurrency))
+        .watches_stream(record_stream, |record: DeserializeGuard<ObjectBucket>| record_claim(&record))
+        .watches_stream(class_stream, claims_of_class(Arc::clone(&ctx)))
+        .owns_stream(secret_stream)
+        .owns_stream(config_map_stream)
+        .reconcile_on(claims_of_secret(changed_secrets, Arc::clone(&ctx)))
+        .graceful_shutdown_on(stopped.map(drop))
+        .run(reconcile::reconcile, never, ctx)
+        .for_each(|outcome| async move {
+            match outcome {
+                Ok(_) | Err(kube_controller::Error::ObjectNotFound(_)) => {}
+                Err(kube_controller::Error::QueueError(error)) => {
+                    tracing::warn!(%error, "watching the cluster; trying again")
+                }
+                Err(error) => tracing::warn!(%error, "controller"),
+            }
+        });
+    let deadline = shutdown.then(|()| tokio::time::sleep(SHUTDOWN_GRACE));
+    let (controller, deadline) = (pin!(controller), pin!(deadline));
+    futures::future::select(controller, deadline).await;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// Says early what would otherwise show as an endless list of watch errors.
+async fn check_crds(client: &Client, namespace: Option<&str>) -> Result<(), kube::Error> {
+    let one = ListParams::default().limit(1);
+    let (claims, records) =
+        (namespaced::<Guarded>(client, namespace), Api::<DeserializeGuard<ObjectBucket>>::all(client.clone()));
+    let looked = async { tokio::try_join!(claims.list_metadata(&one), records.list_metadata(&one)) };
+    match tokio::time::timeout(CRD_CHECK, looked).await {
+        Ok(Err(error)) if error::status_code(&error) == Some(404) => {
+            tracing::error!(
+                "the CustomResourceDefinitions are missing; install them with `aws-s3-provisioner crds | kubectl apply -f -`; waiting for them"
+            );
+            Ok(())
+        }
+        Ok(Err(error)) if error::status_code(&error) == Some(403) => {
+            tracing::error!(%error, "the operator lacks permissions; see deploy/; waiting for them");
+            Ok(())
+        }
+        Ok(answer) => answer.map(drop),
+        Err(_elapsed) => {
+            tracing::warn!("the API server does not answer; waiting for it");
+            Ok(())
+        }
+    }
+}
+
+fn namespaced<K>(client: &Client, namespace: Option<&str>) -> Api<K>
+where
+    K: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
+{
+    match namespace {
+        Some(namespace) => Api::namespaced(client.clone(), namespace),
+        None => Api::all(client.clone()),
+    }
+}
+
+/// Drops what no step reads, before it is cached.
+fn trim<K: Resource>(object: &mut K) {
+    let metadata = object.meta_mut();
+    metadata.managed_fields = None;
+    metadata.annotations = None;
+}
+
+fn never<P>(_: Arc<Guarded>, error: &std::convert::Infallible, _: Arc<Context<P>>) -> kube_controller::Action {
+    match *error {}
+}
+
+fn record_claim(record: &DeserializeGuard<ObjectBucket>) -> Option<ObjectRef<Guarded>> {
+    let (namespace, name) = record::claim_name(record.0.as_ref().ok()?)?;
+    Some(ObjectRef::new(name).within(namespace))
+}
+
+/// A class that appears or changes ends the wait of its claims.
+fn claims_of_class<P: Provisioner>(ctx: Arc<Context<P>>) -> impl Fn(StorageClass) -> Vec<ObjectRef<Guarded>> {
+    move |class| {
+        let name = class.name_any();
+        let names_class = |claim: &Guarded| match &claim.0 {
+            Ok(claim) => claim.spec.storage_class_name == name,
+            Err(_unreadable) => false,
+        };
+        refs(&ctx.caches.claims, names_class)
+            .map(|(uid, claim)| {
+                ctx.memory.wake(&uid);
+                claim
+            })
+            .collect()
+    }
+}
+
+/// A Secret with owner's credentials that appears or changes ends the wait of the claims that need it.
+fn claims_of_secret<P: Provisioner>(
+    changes: tokio::sync::mpsc::UnboundedReceiver<SecretRef>,
+    ctx: Arc<Context<P>>,
+) -> impl Stream<Item = ObjectRef<Guarded>> {
+    let changes = stream::unfold(changes, |mut changes| async {
+        let secret = changes.recv().await?;
+        Some((secret, changes))
+    });
+    changes.flat_map(move |secret| {
+        let woken = ctx.memory.wake_dependants(&secret);
+        let claims: Vec<_> =
+            refs(&ctx.caches.claims, |claim| claim.meta().uid.as_ref().is_some_and(|uid| woken.contains(uid)))
+                .map(|(_, claim)| claim)
+                .collect();
+        stream::iter(claims)
+    })
+}
+
+fn refs(
+    claims: &Store<Guarded>,
+    wanted: impl Fn(&Guarded) -> bool,
+) -> impl Iterator<Item = (String, ObjectRef<Guarded>)> {
+    let found: Vec<_> = claims.state().into_iter().filter(|claim| wanted(claim)).collect();
+    found.into_iter().map(|claim| (claim.uid().unwrap_or_default(), ObjectRef::from_obj(claim.as_ref())))
+}

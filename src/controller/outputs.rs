@@ -1,0 +1,217 @@
+//! The claim's Secret and ConfigMap: what apps consume with `envFrom`.
+//!
+//! Both are written only where nothing foreign stands, and only where they differ from what they should
+//! hold. Keys that others add to them are kept.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::Api;
+use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams, Preconditions};
+use kube::core::PartialObjectMeta;
+use secrecy::{ExposeSecret as _, SecretString};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+
+use super::error::{Error, FIELD_MANAGER, has_finalizer};
+use super::record::gone_is_fine;
+use crate::api::wire;
+use crate::provisioner::{AppCredentials, ClaimId, Record};
+
+/// An output as it stands in the cluster. Not Debug: a Secret prints what it holds.
+pub(crate) enum Current<T> {
+    /// Nothing of that name exists.
+    Absent,
+    /// It exists and is controlled by this claim.
+    Mine(T),
+}
+
+/// The two kinds of output.
+pub(crate) trait Output:
+    kube::Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>
+    + Clone
+    + std::fmt::Debug
+    + DeserializeOwned
+    + Serialize
+{
+    /// Kind, for messages.
+    const KIND: &'static str;
+    /// What is being done, for messages.
+    const WRITE: &'static str;
+    /// What is being done, for messages.
+    const READ: &'static str;
+    /// What is being done, for messages.
+    const DELETE: &'static str;
+
+    /// The entries of `wanted` that `self` lacks or has differently, as a merge patch of `data`.
+    fn differing(&self, wanted: &Self) -> Option<serde_json::Value>;
+}
+
+impl Output for Secret {
+    const KIND: &'static str = "Secret";
+    const WRITE: &'static str = "write the claim's Secret";
+    const READ: &'static str = "read the claim's Secret";
+    const DELETE: &'static str = "delete the claim's Secret";
+
+    fn differing(&self, wanted: &Self) -> Option<serde_json::Value> {
+        differing(self.data.as_ref(), wanted.data.as_ref())
+    }
+}
+
+impl Output for ConfigMap {
+    const KIND: &'static str = "ConfigMap";
+    const WRITE: &'static str = "write the claim's ConfigMap";
+    const READ: &'static str = "read the claim's ConfigMap";
+    const DELETE: &'static str = "delete the claim's ConfigMap";
+
+    fn differing(&self, wanted: &Self) -> Option<serde_json::Value> {
+        differing(self.data.as_ref(), wanted.data.as_ref())
+    }
+}
+
+fn differing<V: PartialEq + Serialize>(
+    is: Option<&BTreeMap<String, V>>,
+    should: Option<&BTreeMap<String, V>>,
+) -> Option<serde_json::Value> {
+    let changed: BTreeMap<_, _> =
+        should.into_iter().flatten().filter(|(key, value)| is.and_then(|is| is.get(*key)) != Some(value)).collect();
+    (!changed.is_empty()).then(|| json!(changed))
+}
+
+/// Whether `metadata` says: controlled by the claim with this uid.
+pub(crate) fn controlled_by(metadata: &ObjectMeta, uid: &str) -> bool {
+    let owners = metadata.owner_references.as_deref().unwrap_or_default();
+    owners.iter().any(|owner| owner.controller == Some(true) && owner.uid == uid)
+}
+
+fn metadata(claim: &ClaimId, label: &str) -> ObjectMeta {
+    ObjectMeta {
+        namespace: Some(claim.namespace.clone()),
+        name: Some(claim.name.clone()),
+        labels: Some([(wire::PROVISIONER_LABEL.to_owned(), label.to_owned())].into()),
+        owner_references: Some(vec![OwnerReference {
+            api_version: wire::API_VERSION.to_owned(),
+            kind: wire::CLAIM_KIND.to_owned(),
+            name: claim.name.clone(),
+            uid: claim.uid.clone(),
+            controller: Some(true),
+            block_owner_deletion: Some(true),
+        }]),
+        ..ObjectMeta::default()
+    }
+}
+
+/// The Secret that hands `credentials` to the claim.
+pub(crate) fn secret(claim: &ClaimId, label: &str, credentials: &AppCredentials) -> Secret {
+    let AppCredentials { access_key_id, secret_access_key, session_token } = credentials;
+    let entry = |key: &str, value: &str| (key.to_owned(), ByteString(value.as_bytes().to_vec()));
+    let mut data = BTreeMap::from([
+        entry(wire::secret::ACCESS_KEY_ID, access_key_id),
+        entry(wire::secret::SECRET_ACCESS_KEY, secret_access_key.expose_secret()),
+    ]);
+    if let Some(token) = session_token {
+        data.extend([entry(wire::secret::SESSION_TOKEN, token.expose_secret())]);
+    }
+    Secret { metadata: metadata(claim, label), type_: Some("Opaque".to_owned()), data: Some(data), ..Secret::default() }
+}
+
+/// The credentials that a Secret of ours hands out; `None` if a part is missing or empty.
+pub(crate) fn credentials(secret: &Secret) -> Option<AppCredentials> {
+    let text = |key: &str| {
+        let bytes = &secret.data.as_ref()?.get(key)?.0;
+        std::str::from_utf8(bytes).ok().filter(|text| !text.is_empty())
+    };
+    Some(AppCredentials {
+        access_key_id: text(wire::secret::ACCESS_KEY_ID)?.to_owned(),
+        secret_access_key: SecretString::from(text(wire::secret::SECRET_ACCESS_KEY)?),
+        session_token: text(wire::secret::SESSION_TOKEN).map(SecretString::from),
+    })
+}
+
+/// The ConfigMap that tells the claim's apps where their bucket is.
+pub(crate) fn config_map(label: &str, record: &Record) -> ConfigMap {
+    let endpoint = &record.plan.endpoint;
+    let entry = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+    let mut data = BTreeMap::from([
+        entry(wire::config::BUCKET_NAME, &record.plan.bucket),
+        entry(wire::config::BUCKET_HOST, &endpoint.host),
+        entry(wire::config::BUCKET_PORT, &endpoint.port.to_string()),
+        entry(wire::config::BUCKET_REGION, &endpoint.region),
+        entry(wire::config::BUCKET_SUBREGION, ""),
+        entry(wire::config::AWS_REGION, &endpoint.region),
+        entry(wire::config::AWS_DEFAULT_REGION, &endpoint.region),
+    ]);
+    if let Some(url) = &endpoint.url {
+        data.extend([entry(wire::config::AWS_ENDPOINT_URL_S3, url)]);
+    }
+    ConfigMap { metadata: metadata(&record.claim, label), data: Some(data), ..ConfigMap::default() }
+}
+
+/// Reads an output from the cluster itself.
+///
+/// # Errors
+/// [`Error::OutputExists`] if what stands there is not this claim's.
+pub(crate) async fn read<T: Output>(api: &Api<T>, claim: &ClaimId) -> Result<Current<T>, Error> {
+    match api.get_opt(&claim.name).await.map_err(Error::kubernetes(T::READ))? {
+        None => Ok(Current::Absent),
+        Some(found) if controlled_by(found.meta(), &claim.uid) => Ok(Current::Mine(found)),
+        Some(_) => Err(taken::<T>(claim)),
+    }
+}
+
+fn taken<T: Output>(claim: &ClaimId) -> Error {
+    Error::OutputExists { kind: T::KIND, namespace: claim.namespace.clone(), name: claim.name.clone() }
+}
+
+/// Makes an output hold what it should: one write at most, none where it does already.
+///
+/// # Errors
+/// Kubernetes refused, also because somebody else made an object of that name meanwhile.
+pub(crate) async fn write<T: Output>(
+    api: &Api<T>,
+    current: &Current<T>,
+    wanted: &T,
+    claim: &ClaimId,
+) -> Result<(), Error> {
+    match current {
+        Current::Absent => {
+            let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+            match api.create(&params, wanted).await {
+                Err(kube::Error::Api(status)) if status.is_already_exists() => Err(taken::<T>(claim)),
+                answer => answer.map(drop).map_err(Error::kubernetes(T::WRITE)),
+            }
+        }
+        Current::Mine(found) => {
+            let Some(data) = found.differing(wanted) else { return Ok(()) };
+            let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+            // The uid guards against an object that was replaced since it was read.
+            let patch = json!({ "metadata": { "uid": found.meta().uid }, "data": data });
+            let answer = api.patch(&claim.name, &params, &Patch::Merge(&patch)).await;
+            answer.map(drop).map_err(Error::kubernetes(T::WRITE))
+        }
+    }
+}
+
+/// Deletes an output if it is the claim's. Gone already is as good; a foreign one is left.
+///
+/// # Errors
+/// Kubernetes refused.
+pub(crate) async fn delete<T: Output>(api: &Api<T>, claim: &ClaimId) -> Result<(), Error> {
+    let found: Option<PartialObjectMeta<T>> =
+        api.get_metadata_opt(&claim.name).await.map_err(Error::kubernetes(T::DELETE))?;
+    let Some(found) = found.filter(|found| controlled_by(&found.metadata, &claim.uid)) else { return Ok(()) };
+    let uid = found.metadata.uid.clone();
+    // The Go library put its finalizer on outputs, too; ours carry none.
+    if has_finalizer(&found.metadata) {
+        let rest: Vec<_> = found.metadata.finalizers.iter().flatten().filter(|f| *f != wire::FINALIZER).collect();
+        let patch = json!({ "metadata": { "uid": uid, "finalizers": rest } });
+        let answer = api.patch_metadata(&claim.name, &PatchParams::default(), &Patch::Merge(&patch)).await;
+        gone_is_fine(answer).map_err(Error::kubernetes(T::DELETE))?;
+    }
+    let preconditions = Preconditions { uid, resource_version: None };
+    let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+    gone_is_fine(api.delete(&claim.name, &params).await).map_err(Error::kubernetes(T::DELETE))
+}

@@ -1,0 +1,139 @@
+//! One claim, from what is known of it to what is due. This file is the table of contents of the operator:
+//! each step is a function in the file of its name.
+
+use std::convert::Infallible;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use kube::runtime::controller::Action;
+use tracing::Instrument as _;
+
+use super::claim::{Claim, Guarded, ignored_edit, wanted};
+use super::context::Context;
+use super::error::Error;
+use super::gate::{self, Due, Facts};
+use super::memory::Inputs;
+use super::plan;
+use super::report::{self, Report};
+use super::resolve;
+use super::{provide, teardown};
+use crate::provisioner::{Failure as _, Provisioner};
+
+/// Longest time one reconcile may take; kube's client has no read timeout of its own. What is cut off
+/// half-way is finished by the next attempt.
+const TIME_LIMIT: Duration = Duration::from_secs(120);
+/// What follows a reconcile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Nothing, until something changes.
+    Rest,
+    /// The next piece of the same work, after others had their turn.
+    Now,
+    /// Another look after a while.
+    After(Duration),
+}
+
+impl From<Next> for Action {
+    fn from(next: Next) -> Self {
+        match next {
+            Next::Rest => Self::await_change(),
+            Next::Now => Self::requeue(Duration::ZERO),
+            Next::After(wait) => Self::requeue(wait),
+        }
+    }
+}
+
+/// Brings one claim to where it should be, or says on it why that is not possible now.
+///
+/// Never fails: a failure is the claim's own, is told on the claim, and is tried again with backoff.
+pub(crate) async fn reconcile<P: Provisioner>(
+    guarded: Arc<Guarded>,
+    ctx: Arc<Context<P>>,
+) -> Result<Action, Infallible> {
+    ctx.caches.ready().await;
+    let claim = Claim::read(&guarded, &ctx.label);
+    if ctx.memory.is_stale(&claim.id, claim.resource_version.as_deref()) || is_steady(&ctx, &claim) {
+        return Ok(Action::await_change());
+    }
+    let inputs = inputs(&claim);
+    if let Some(left) = ctx.memory.wait_left(&claim.id, &inputs) {
+        return Ok(Action::requeue(left));
+    }
+    let attempt = ctx.memory.attempt(&claim.id, inputs);
+    let span = tracing::info_span!("claim", claim = %claim.id, attempt);
+    Ok(attend(&ctx, claim).instrument(span).await.into())
+}
+
+/// Whether a bound claim is as it was left: answered from the caches, with no call and no write.
+fn is_steady<P>(ctx: &Context<P>, claim: &Claim) -> bool {
+    let Some(stored) = ctx.caches.record(&claim.id, &ctx.label) else { return false };
+    let Ok(spec) = claim.spec() else { return false };
+    !claim.deleting
+        && claim.finalizer
+        && stored.bound
+        && spec.object_bucket_name.as_deref() == Some(&stored.name)
+        && report::says_bound(claim, ignored_edit(spec, &stored.record).as_deref())
+        && ctx.caches.outputs_stand(&claim.id)
+}
+
+fn inputs(claim: &Claim) -> Inputs {
+    let spec = claim.spec().ok();
+    Inputs {
+        class_name: spec.map(|spec| spec.storage_class_name.clone()),
+        bucket: spec.and_then(|spec| wanted(spec, &claim.id.uid).ok()),
+        deleting: claim.deleting,
+    }
+}
+
+/// Runs one attempt within its limits and deals with its failure.
+async fn attend<P: Provisioner>(ctx: &Context<P>, claim: Claim) -> Next {
+    let attempt = AssertUnwindSafe(drive(ctx, claim.clone())).catch_unwind();
+    let outcome = match tokio::time::timeout(TIME_LIMIT, attempt).await {
+        Ok(Ok(outcome)) => outcome,
+        // One claim's bug must not take the operator, and every other claim, down with it.
+        Ok(Err(_panic)) => Err(Error::Panicked(claim.id.clone())),
+        Err(_elapsed) => Err(Error::TimedOut(TIME_LIMIT.as_secs())),
+    };
+    let problem = match outcome {
+        Ok(next) => return next,
+        Err(problem) => problem,
+    };
+    let wait = ctx.memory.failed(&claim.id, problem.class());
+    if problem.is_race() {
+        tracing::debug!(%problem, ?wait, "somebody else wrote at the same time");
+        return Next::After(wait);
+    }
+    tracing::debug!(reason = problem.reason(), ?wait, "{problem}");
+    let report = Report::problem(&claim, &problem);
+    let told = tokio::time::timeout(Duration::from_secs(20), report::tell(ctx, &claim, &report)).await;
+    match told {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::warn!(%error, "the claim could not be told: {problem}"),
+        Err(_elapsed) => tracing::warn!("the claim could not be told in time: {problem}"),
+    }
+    Next::After(wait)
+}
+
+/// What is due, and who does it.
+async fn drive<P: Provisioner>(ctx: &Context<P>, claim: Claim) -> Result<Next, Error> {
+    let class = resolve::class(ctx, &claim).await?;
+    let facts = Facts {
+        class: class.owner(&ctx.options.provisioner_name),
+        label: claim.label,
+        recorded: ctx.caches.record(&claim.id, &ctx.label).is_some(),
+        finalizer: claim.finalizer,
+        deleting: claim.deleting,
+        bound: claim.bound(),
+    };
+    match gate::due(facts) {
+        Due::Nothing => {
+            ctx.memory.forget(&claim.id.uid);
+            Ok(Next::Rest)
+        }
+        Due::Explanation => Err(plan::no_class(class, &claim)),
+        Due::Removal => teardown::remove(ctx, &claim).await,
+        Due::Bucket => provide::provide(ctx, claim, class).await,
+    }
+}

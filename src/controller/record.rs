@@ -1,0 +1,270 @@
+//! The bucket record as write-ahead log: its names, its form in an ObjectBucket, finding and writing it.
+//!
+//! A record is written before the first call to the store and holds all that is needed to undo the claim.
+
+use std::collections::BTreeMap;
+
+use kube::Api;
+use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams, Preconditions};
+use kube::core::DeserializeGuard;
+use serde_json::json;
+
+use super::error::{Error, FIELD_MANAGER, has_finalizer, status_code};
+use crate::api::{BucketEndpoint, BucketPhase, ClaimReference, ObjectBucket, ObjectBucketSpec, wire};
+use crate::provisioner::{ClaimId, Endpoint, Mode, Plan, ReclaimPolicy, Record, SecretRef};
+
+/// Longest name of a Kubernetes object (RFC 1123 subdomain).
+const MAX_NAME: usize = 253;
+
+/// The name a claim's record has by default, and the one it has when that is too long or taken: two
+/// claims can share a default name (`a-b/c` and `a/b-c`), but not a uid.
+pub(crate) fn names(claim: &ClaimId) -> (Option<String>, String) {
+    let plain = format!("obc-{}-{}", claim.namespace, claim.name);
+    let room = MAX_NAME - 1 - claim.uid.len().min(MAX_NAME / 2);
+    let cut = plain.get(..room).unwrap_or(&plain).trim_end_matches(['-', '.']);
+    let unique = format!("{cut}-{}", claim.uid);
+    ((plain.len() <= MAX_NAME).then_some(plain), unique)
+}
+
+/// A record as it stands in the cluster.
+#[derive(Debug, Clone)]
+pub(crate) struct Stored {
+    pub(crate) name: String,
+    pub(crate) record: Record,
+    /// `status.phase` is Bound: everything was made and handed over.
+    pub(crate) bound: bool,
+}
+
+/// The record of one claim.
+#[derive(Debug)]
+pub(crate) enum Found {
+    /// There is one.
+    Mine(Box<Stored>),
+    /// There is none; this name is free for it.
+    None { free_name: String },
+}
+
+/// UID of the claim that an ObjectBucket records, readable even where nothing else is.
+pub(crate) fn claim_uid(object: &ObjectBucket) -> Option<&str> {
+    state(object, wire::state::CLAIM_UID).or_else(|| object.spec.claim_ref.as_ref()?.uid.as_deref())
+}
+
+/// Namespace and name of the claim that an ObjectBucket records.
+pub(crate) fn claim_name(object: &ObjectBucket) -> Option<(&str, &str)> {
+    let reference = object.spec.claim_ref.as_ref();
+    let namespace = state(object, wire::state::CLAIM_NAMESPACE).or_else(|| reference?.namespace.as_deref())?;
+    let name = state(object, wire::state::CLAIM_NAME).or_else(|| reference?.name.as_deref())?;
+    Some((namespace, name))
+}
+
+fn state<'a>(object: &'a ObjectBucket, key: &str) -> Option<&'a str> {
+    object.spec.additional_state.as_ref()?.get(key).map(String::as_str)
+}
+
+/// The ObjectBucket that holds `record`.
+pub(crate) fn to_object(record: &Record, name: &str, label: &str) -> ObjectBucket {
+    // Destructured in full: a new field that is not recorded is lost for deletion.
+    let Record { claim, class_name, reclaim_policy, plan } = record;
+    let Plan { bucket, mode, endpoint, owner_secret, user, state } = plan;
+    let Endpoint { host, port, region, url } = endpoint;
+
+    let mut recorded = state.clone();
+    let mut set = |key: &str, value: &str| recorded.insert(key.to_owned(), value.to_owned());
+    set(wire::state::CLAIM_NAMESPACE, &claim.namespace);
+    set(wire::state::CLAIM_NAME, &claim.name);
+    set(wire::state::CLAIM_UID, &claim.uid);
+    set(wire::state::MODE, mode.as_str());
+    if let Some(user) = user {
+        set(wire::state::USER_NAME, user);
+    }
+    if let Some(url) = url {
+        set(wire::state::ENDPOINT_URL, url);
+    }
+    if let Some(secret) = owner_secret {
+        set(wire::state::SECRET_NAMESPACE, &secret.namespace);
+        set(wire::state::SECRET_NAME, &secret.name);
+    }
+
+    ObjectBucket {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            labels: Some([(wire::PROVISIONER_LABEL.to_owned(), label.to_owned())].into()),
+            // So that nobody deletes the record by hand while there is something to undo.
+            finalizers: Some(vec![wire::FINALIZER.to_owned()]),
+            ..ObjectMeta::default()
+        },
+        spec: ObjectBucketSpec {
+            storage_class_name: Some(class_name.clone()),
+            reclaim_policy: Some(reclaim_policy.as_str().to_owned()),
+            claim_ref: Some(ClaimReference {
+                api_version: Some(wire::API_VERSION.to_owned()),
+                kind: Some(wire::CLAIM_KIND.to_owned()),
+                namespace: Some(claim.namespace.clone()),
+                name: Some(claim.name.clone()),
+                uid: Some(claim.uid.clone()),
+            }),
+            endpoint: Some(BucketEndpoint {
+                bucket_host: Some(host.clone()),
+                bucket_port: Some(i32::from(*port)),
+                bucket_name: Some(bucket.clone()),
+                region: Some(region.clone()),
+                sub_region: None,
+                additional_config: None,
+            }),
+            additional_state: Some(recorded),
+        },
+        status: None,
+    }
+}
+
+/// Reads a record back.
+///
+/// # Errors
+/// Names the field that is missing or cannot be used.
+pub(crate) fn from_object(object: &ObjectBucket) -> Result<Record, String> {
+    let missing = |field: &str| format!("{field} is missing");
+    let spec = &object.spec;
+    let mut state: BTreeMap<String, String> = spec.additional_state.clone().unwrap_or_default();
+    let mut take = |key: &str| state.remove(key);
+    let required =
+        |value: Option<String>, key: &str| value.ok_or_else(|| missing(&format!("spec.additionalState.{key}")));
+
+    let claim = ClaimId {
+        namespace: required(take(wire::state::CLAIM_NAMESPACE), wire::state::CLAIM_NAMESPACE)?,
+        name: required(take(wire::state::CLAIM_NAME), wire::state::CLAIM_NAME)?,
+        uid: required(take(wire::state::CLAIM_UID), wire::state::CLAIM_UID)?,
+    };
+    let mode = match required(take(wire::state::MODE), wire::state::MODE)?.as_str() {
+        "created" => Mode::Created,
+        "granted" => Mode::Granted,
+        other => return Err(format!("spec.additionalState.mode is {other:?}, neither created nor granted")),
+    };
+    let user = take(wire::state::USER_NAME);
+    let url = take(wire::state::ENDPOINT_URL);
+    let owner_secret = match (take(wire::state::SECRET_NAMESPACE), take(wire::state::SECRET_NAME)) {
+        (Some(namespace), Some(name)) => Some(SecretRef { namespace, name }),
+        (None, None) => None,
+        _ => return Err("spec.additionalState has one of secretName and secretNamespace, not both".to_owned()),
+    };
+    let endpoint = spec.endpoint.as_ref().ok_or_else(|| missing("spec.endpoint"))?;
+    let port = endpoint.bucket_port.ok_or_else(|| missing("spec.endpoint.bucketPort"))?;
+    let reclaim_policy = match spec.reclaim_policy.as_deref() {
+        Some("Delete") => ReclaimPolicy::Delete,
+        Some("Retain") => ReclaimPolicy::Retain,
+        Some(other) => return Err(format!("spec.reclaimPolicy is {other:?}, neither Delete nor Retain")),
+        None => return Err(missing("spec.reclaimPolicy")),
+    };
+    Ok(Record {
+        claim,
+        class_name: spec.storage_class_name.clone().ok_or_else(|| missing("spec.storageClassName"))?,
+        reclaim_policy,
+        plan: Plan {
+            bucket: endpoint.bucket_name.clone().ok_or_else(|| missing("spec.endpoint.bucketName"))?,
+            mode,
+            endpoint: Endpoint {
+                host: endpoint.bucket_host.clone().ok_or_else(|| missing("spec.endpoint.bucketHost"))?,
+                port: u16::try_from(port).map_err(|_| format!("spec.endpoint.bucketPort is {port}, not a TCP port"))?,
+                region: endpoint.region.clone().ok_or_else(|| missing("spec.endpoint.region"))?,
+                url,
+            },
+            owner_secret,
+            user,
+            state,
+        },
+    })
+}
+
+/// A record that was read from the cluster or from the cache.
+pub(crate) fn stored(object: &ObjectBucket) -> Result<Stored, Error> {
+    let name = object.metadata.name.clone().unwrap_or_default();
+    let record = from_object(object).map_err(|error| Error::RecordUnreadable { name: name.clone(), error })?;
+    let bound = object.status.as_ref().and_then(|s| s.phase) == Some(BucketPhase::Bound);
+    Ok(Stored { name, record, bound })
+}
+
+/// Looks the claim's record up, in the cluster itself: what is undone or made rests on it.
+///
+/// # Errors
+/// [`Error::RecordUnreadable`], or [`Error::RecordTaken`] if even the name with the uid is another's.
+pub(crate) async fn find(api: &Api<DeserializeGuard<ObjectBucket>>, claim: &ClaimId) -> Result<Found, Error> {
+    let (plain, unique) = names(claim);
+    let look_up = |name: String| async move {
+        let object = api.get_opt(&name).await.map_err(Error::kubernetes("read the ObjectBucket"))?;
+        Ok::<_, Error>(object.map(|guard| (name, guard.0)))
+    };
+    let (at_plain, at_unique) = tokio::try_join!(
+        async {
+            match plain.clone() {
+                Some(name) => look_up(name).await,
+                None => Ok(None),
+            }
+        },
+        look_up(unique.clone()),
+    )?;
+    let plain_is_free = plain.is_some() && at_plain.is_none();
+    let unique_is_free = at_unique.is_none();
+    for (name, object) in [at_plain, at_unique].into_iter().flatten() {
+        match object {
+            Ok(object) if claim_uid(&object) == Some(&claim.uid) => {
+                return Ok(Found::Mine(Box::new(stored(&object)?)));
+            }
+            Ok(_) => {}
+            // It may be this claim's: stop rather than make a second one beside it.
+            Err(invalid) => return Err(Error::RecordUnreadable { name, error: invalid.error }),
+        }
+    }
+    match plain {
+        Some(free_name) if plain_is_free => Ok(Found::None { free_name }),
+        _ if unique_is_free => Ok(Found::None { free_name: unique }),
+        _ => Err(Error::RecordTaken { name: unique }),
+    }
+}
+
+/// Writes a new record. Fails with a conflict if the name was taken since it was found free.
+pub(crate) async fn create(
+    api: &Api<ObjectBucket>,
+    name: String,
+    record: Record,
+    label: &str,
+) -> Result<Stored, Error> {
+    let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+    api.create(&params, &to_object(&record, &name, label))
+        .await
+        .map_err(Error::kubernetes("write the ObjectBucket"))?;
+    Ok(Stored { name, record, bound: false })
+}
+
+/// Deletes a record for which nothing is left in the store. Gone already is as good.
+///
+/// # Errors
+/// Kubernetes refused. A record that belongs to another claim by now is not touched.
+pub(crate) async fn delete(api: &Api<DeserializeGuard<ObjectBucket>>, stored: &Stored) -> Result<(), Error> {
+    const STEP: &str = "delete the ObjectBucket";
+    let Some(DeserializeGuard(Ok(object))) = api.get_opt(&stored.name).await.map_err(Error::kubernetes(STEP))? else {
+        return Ok(());
+    };
+    if claim_uid(&object) != Some(&stored.record.claim.uid) {
+        return Ok(());
+    }
+    let preconditions = Preconditions { uid: object.metadata.uid.clone(), resource_version: None };
+    if object.metadata.deletion_timestamp.is_none() {
+        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        gone_is_fine(api.delete(&stored.name, &params).await).map_err(Error::kubernetes(STEP))?;
+    }
+    if has_finalizer(&object.metadata) {
+        let rest: Vec<_> = object.metadata.finalizers.iter().flatten().filter(|f| *f != wire::FINALIZER).collect();
+        let patch = json!({ "metadata": { "uid": object.metadata.uid, "finalizers": rest } });
+        gone_is_fine(api.patch_metadata(&stored.name, &PatchParams::default(), &Patch::Merge(&patch)).await)
+            .map_err(Error::kubernetes(STEP))?;
+    }
+    Ok(())
+}
+
+/// An answer that says "not found" is what a removal is after.
+pub(crate) fn gone_is_fine<T>(answer: Result<T, kube::Error>) -> Result<(), kube::Error> {
+    match answer {
+        Ok(_) => Ok(()),
+        Err(error) if status_code(&error) == Some(404) => Ok(()),
+        Err(error) => Err(error),
+    }
+}

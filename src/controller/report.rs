@@ -1,0 +1,308 @@
+//! What a claim says of itself: phase, conditions and events. Decides what changed (pure), then writes it.
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use k8s_openapi::jiff::Timestamp;
+use kube::Api;
+use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::claim::Claim;
+use super::context::Context;
+use super::error::{self, Error, FIELD_MANAGER, status_code};
+use super::memory::{News, Told};
+use super::record::gone_is_fine;
+use crate::api::{ClaimPhase, Condition, ConditionStatus, ObjectBucketClaimStatus, wire};
+use crate::provisioner::{ClaimId, Failure, FailureClass};
+
+/// Longest note of an event, in bytes (events.k8s.io/v1).
+const MAX_NOTE: usize = 1024;
+
+/// What there is to say of a claim.
+#[derive(Debug, Clone)]
+pub(crate) struct Report {
+    phase: ClaimPhase,
+    ready: ConditionStatus,
+    reason: &'static str,
+    message: String,
+    /// What was edited after binding and is ignored.
+    ignored_edit: Option<String>,
+    severity: Severity,
+}
+
+/// How an event is classed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Severity {
+    /// Things go as they should.
+    Normal,
+    /// Somebody should look.
+    Warning,
+    /// Progress: an event for the first report, none for those that follow.
+    Progress,
+}
+
+impl Report {
+    /// Everything is made and works.
+    pub(crate) fn bound(bucket: &str, ignored_edit: Option<String>) -> Self {
+        Self {
+            phase: ClaimPhase::Bound,
+            ready: ConditionStatus::True,
+            reason: error::BOUND,
+            message: format!(
+                "bucket {bucket:?} is ready; Secret and ConfigMap of the claim's name hold what an app needs"
+            ),
+            ignored_edit,
+            severity: Severity::Normal,
+        }
+    }
+
+    /// The store does not accept the new credentials yet.
+    pub(crate) fn waiting_for_credentials(answer: &str) -> Self {
+        Self {
+            phase: ClaimPhase::Pending,
+            ready: ConditionStatus::False,
+            reason: error::WAITING_FOR_CREDENTIALS,
+            message: format!(
+                "the new credentials do not work yet ({answer}); this takes seconds on AWS, and is tried again"
+            ),
+            ignored_edit: None,
+            severity: Severity::Progress,
+        }
+    }
+
+    /// A large bucket is being emptied.
+    pub(crate) fn purging(bucket: &str, removed: u64) -> Self {
+        Self {
+            phase: ClaimPhase::Released,
+            ready: ConditionStatus::False,
+            reason: error::PURGING,
+            message: format!(
+                "bucket {bucket:?} is being emptied before it is deleted; objects, versions and uploads removed so far: {removed}"
+            ),
+            ignored_edit: None,
+            severity: Severity::Progress,
+        }
+    }
+
+    /// Something is in the way. A claim that is bound stays Bound: what it was given still stands.
+    pub(crate) fn problem(claim: &Claim, problem: &Error) -> Self {
+        let phase = match (claim.deleting, claim.bound(), problem.class()) {
+            (true, ..) => ClaimPhase::Released,
+            (_, true, _) => ClaimPhase::Bound,
+            (.., FailureClass::Terminal) => ClaimPhase::Failed,
+            (.., FailureClass::Retryable) => ClaimPhase::Pending,
+        };
+        Self {
+            phase,
+            ready: ConditionStatus::False,
+            reason: problem.reason(),
+            message: problem.to_string(),
+            ignored_edit: None,
+            severity: Severity::Warning,
+        }
+    }
+
+    /// The status that says so, given the one that stands. Conditions of other types are kept.
+    fn status(&self, current: &ObjectBucketClaimStatus, generation: Option<i64>, now: &str) -> ObjectBucketClaimStatus {
+        let was = |type_: &str| current.conditions.iter().find(|c| c.type_ == type_);
+        let condition = |type_: &str, status, reason: &str, message: &str| {
+            let since = was(type_).filter(|c| c.status == status).and_then(|c| c.last_transition_time.clone());
+            Condition {
+                type_: type_.to_owned(),
+                status,
+                reason: reason.to_owned(),
+                message: message.to_owned(),
+                observed_generation: generation,
+                last_transition_time: Some(since.unwrap_or_else(|| now.to_owned())),
+            }
+        };
+        let mut conditions = vec![condition(error::READY, self.ready, self.reason, &self.message)];
+        match &self.ignored_edit {
+            Some(edit) => {
+                conditions.push(condition(error::UP_TO_DATE, ConditionStatus::False, error::EDIT_IGNORED, edit))
+            }
+            None if was(error::UP_TO_DATE).is_some() => {
+                conditions.push(condition(error::UP_TO_DATE, ConditionStatus::True, error::BOUND, ""));
+            }
+            None => {}
+        }
+        let others = current.conditions.iter().filter(|c| c.type_ != error::READY && c.type_ != error::UP_TO_DATE);
+        conditions.extend(others.cloned());
+        ObjectBucketClaimStatus { phase: Some(self.phase), conditions }
+    }
+}
+
+/// Whether two statuses say the same. The generation is left out: CRDs without a status subresource
+/// raise it with every status that is written, and following it would never end.
+fn same(a: &ObjectBucketClaimStatus, b: &ObjectBucketClaimStatus) -> bool {
+    let said = |c: &Condition| (c.type_.clone(), c.status, c.reason.clone(), c.message.clone());
+    a.phase == b.phase && a.conditions.iter().map(said).eq(b.conditions.iter().map(said))
+}
+
+/// Whether the claim's status says already that it is bound, and all that `ignored_edit` says.
+pub(crate) fn says_bound(claim: &Claim, ignored_edit: Option<&str>) -> bool {
+    let edit =
+        claim.status.conditions.iter().find(|c| c.type_ == error::UP_TO_DATE && c.status == ConditionStatus::False);
+    let ready = claim.status.conditions.iter().find(|c| c.type_ == error::READY);
+    // A CRD may prune conditions: then the phase alone says it.
+    claim.bound()
+        && ready.is_none_or(|c| c.status == ConditionStatus::True)
+        && edit.map(|c| c.message.as_str()) == ignored_edit
+}
+
+/// Puts a report on the claim: status, event and log line, each only if there is news in it.
+///
+/// # Errors
+/// Kubernetes refused the status. A lost event is only logged.
+pub(crate) async fn tell<P>(ctx: &Context<P>, claim: &Claim, report: &Report) -> Result<(), Error> {
+    let next = report.status(&claim.status, claim.generation, &now());
+    let told = Told {
+        reason: report.reason,
+        message: format!("{}{}", report.message, report.ignored_edit.as_deref().unwrap_or_default()),
+    };
+    let news = ctx.memory.tell(&claim.id, told);
+    // What was told and did not come back was pruned by the CRD; only the phase is in all of them.
+    let told_before = news == News::None && claim.status.phase == next.phase;
+    if told_before || same(&claim.status, &next) {
+        return Ok(());
+    }
+    let severity = report.severity;
+    if severity == Severity::Warning {
+        tracing::warn!(reason = report.reason, "{}", report.message);
+    } else {
+        tracing::info!(reason = report.reason, "{}", report.message);
+    }
+    let status = async {
+        let patch = json!({ "status": next });
+        let answer = patch_status(&ctx.claims_in(&claim.id.namespace), &claim.id.name, &patch).await;
+        match answer {
+            Ok(written) => {
+                ctx.memory.wrote(&claim.id, written.as_deref());
+                Ok(())
+            }
+            Err(error) => gone_is_fine::<()>(Err(error)).map_err(Error::kubernetes("write the claim's status")),
+        }
+    };
+    let events = async {
+        // A bound claim that is merely told of an ignored edit is not bound anew.
+        if !(claim.bound() && report.reason == error::BOUND)
+            && !(severity == Severity::Progress && news == News::Message)
+        {
+            event(ctx, &claim.id, severity, report.reason, &report.message).await;
+        }
+        if let Some(edit) = &report.ignored_edit {
+            event(ctx, &claim.id, Severity::Warning, error::EDIT_IGNORED, edit).await;
+        }
+    };
+    let (status, ()) = tokio::join!(status, events);
+    status
+}
+
+/// Publishes one event on a claim. Best effort: an event that is lost changes nothing.
+///
+/// kube's Recorder is not used because it folds events of one reason into the first one's text, and a
+/// reason that stays while its cause changes ("access denied" to this, then to that) is what an admin
+/// needs to see.
+pub(crate) async fn event<P>(ctx: &Context<P>, claim: &ClaimId, severity: Severity, reason: &str, note: &str) {
+    let event = claim_event(claim, severity, reason, note, &ctx.options.provisioner_name);
+    let api: Api<Event> = Api::namespaced(ctx.client.clone(), &claim.namespace);
+    if let Err(error) = api.create(&PostParams::default(), &event).await {
+        tracing::debug!(%error, reason, "the event could not be written");
+    }
+}
+
+fn claim_event(claim: &ClaimId, severity: Severity, reason: &str, note: &str, provisioner: &str) -> Event {
+    let time = Timestamp::now();
+    Event {
+        metadata: ObjectMeta {
+            namespace: Some(claim.namespace.clone()),
+            name: Some(format!("{:.230}.{:x}", claim.name, time.as_nanosecond())),
+            ..ObjectMeta::default()
+        },
+        event_time: Some(MicroTime(time)),
+        type_: Some(if severity == Severity::Warning { "Warning" } else { "Normal" }.to_owned()),
+        reason: Some(reason.to_owned()),
+        note: Some(shorten(note, MAX_NOTE)),
+        action: Some("Reconcile".to_owned()),
+        regarding: Some(ObjectReference {
+            api_version: Some(wire::API_VERSION.to_owned()),
+            kind: Some(wire::CLAIM_KIND.to_owned()),
+            namespace: Some(claim.namespace.clone()),
+            name: Some(claim.name.clone()),
+            uid: Some(claim.uid.clone()),
+            ..ObjectReference::default()
+        }),
+        reporting_controller: Some(provisioner.to_owned()),
+        reporting_instance: Some(provisioner.to_owned()),
+        ..Event::default()
+    }
+}
+
+/// Cuts text to at most `max` bytes, at a character's border.
+fn shorten(text: &str, max: usize) -> String {
+    if text.len() <= max {
+        return text.to_owned();
+    }
+    let end = (0..=max - 3).rev().find(|i| text.is_char_boundary(*i)).unwrap_or(0);
+    format!("{}...", text.get(..end).unwrap_or_default())
+}
+
+fn now() -> String {
+    Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// Writes a status; returns the new resource version. Some CRDs have no status subresource, and answer
+/// that with 404: there the status is a field like any other.
+pub(crate) async fn patch_status<K>(api: &Api<K>, name: &str, patch: &Value) -> Result<Option<String>, kube::Error>
+where
+    K: kube::Resource + Clone + DeserializeOwned + std::fmt::Debug,
+{
+    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    let answer = match api.patch_status(name, &params, &Patch::Merge(patch)).await {
+        Err(error) if status_code(&error) == Some(404) => api.patch(name, &params, &Patch::Merge(patch)).await,
+        answer => answer,
+    };
+    Ok(answer?.meta().resource_version.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn current() -> ObjectBucketClaimStatus {
+        Report::bound("b", None).status(&ObjectBucketClaimStatus::default(), Some(1), "2026-01-01T00:00:00Z")
+    }
+
+    #[test]
+    fn the_transition_time_moves_only_with_the_status() {
+        let again = Report::bound("b", None).status(&current(), Some(2), "2026-02-02T00:00:00Z");
+        assert_eq!(again.conditions[0].last_transition_time.as_deref(), Some("2026-01-01T00:00:00Z"));
+        assert!(same(&current(), &again), "a new generation alone is no news");
+    }
+
+    #[test]
+    fn an_ignored_edit_is_a_condition_of_its_own_and_goes_when_the_edit_is_undone() {
+        let edited = Report::bound("b", Some("spec.x".into())).status(&current(), Some(2), "t");
+        assert_eq!(edited.phase, Some(ClaimPhase::Bound));
+        assert_eq!(edited.conditions[1].status, ConditionStatus::False);
+        let undone = Report::bound("b", None).status(&edited, Some(3), "t");
+        assert_eq!(undone.conditions[1].status, ConditionStatus::True);
+    }
+
+    #[test]
+    fn conditions_of_others_are_kept() {
+        let mut status = current();
+        let foreign = Condition { type_: "Audited".into(), ..status.conditions[0].clone() };
+        status.conditions.push(foreign.clone());
+        let next = Report::bound("b", None).status(&status, Some(1), "t");
+        assert!(next.conditions.contains(&foreign));
+    }
+
+    #[test]
+    fn a_long_note_is_cut_at_a_character() {
+        let note = shorten(&"ä".repeat(1000), MAX_NOTE);
+        assert!(note.len() <= MAX_NOTE && note.ends_with("..."), "{}", note.len());
+    }
+}

@@ -1,0 +1,33 @@
+//! Write a provisioner for ObjectBucketClaims by implementing four verbs.
+//!
+//! A user of a Kubernetes cluster submits an ObjectBucketClaim ("a bucket, please"); an admin's
+//! StorageClass says where buckets come from. This crate does everything in between that is the same
+//! for every store, and leaves what differs to a [`Provisioner`]: provision, grant, revoke, delete.
+//!
+//! - [`provisioner`]: the trait, and the words it uses. Start here to support another store.
+//! - [`api`]: what is on the wire: claims, bucket records, constants. The CRDs are generated from it.
+//! - [`controller`]: the reconciler. It knows Kubernetes and the trait, never a store.
+//! - `aws` (feature `aws`, on by default): buckets on S3, users in IAM. It never imports the controller.
+//! - [`runtime`]: what any operator needs: logging, signals.
+//!
+//! ```no_run
+//! # #[cfg(feature = "aws")]
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use bucket_provisioner::{aws::AwsProvisioner, controller, runtime};
+//!
+//! let client = kube::Client::try_default().await?;
+//! let options = controller::Options::default();
+//! let provisioner = AwsProvisioner::new(&options.provisioner_name);
+//! controller::run(client, provisioner, options, runtime::signals::shutdown()).await?;
+//! # Ok(())
+//! # }
+//! ```
+
+pub mod api;
+#[cfg(feature = "aws")]
+pub mod aws;
+pub mod controller;
+pub mod provisioner;
+pub mod runtime;
+
+pub use provisioner::Provisioner;

@@ -1,0 +1,321 @@
+//! The one trait that a store implements: [`Provisioner`].
+//!
+//! Everything Kubernetes (claims, bucket records, Secrets, ConfigMaps, conditions, events, retries)
+//! is done by [`crate::controller`]; everything about the store is done behind this trait. Neither
+//! knows the other.
+//!
+//! # Flow
+//! 1. [`plan`](Provisioner::plan) decides, without any I/O, what a claim will get. The controller
+//!    writes the decision into the claim's ObjectBucket *before* it calls the store.
+//! 2. [`provision`](Provisioner::provision) or [`grant`](Provisioner::grant) makes it so and returns
+//!    the app's credentials, which go into the claim's Secret.
+//! 3. [`probe`](Provisioner::probe) says whether these credentials work yet. Only then is the claim Bound.
+//! 4. [`revoke`](Provisioner::revoke) or [`delete`](Provisioner::delete) undoes it, from the record alone.
+//!
+//! # Guarantees that an implementation may build on
+//! - Verbs for one claim never run concurrently in one process.
+//! - A verb is only called with a [`Record`] that has been stored; the same record is passed again until
+//!   the verb succeeds.
+//!
+//! # What an implementation must guarantee
+//! - Each verb is idempotent and may be dropped at any await: a later call with the same record
+//!   finishes (or undoes) what an earlier one began, and never makes a second user or bucket.
+//! - What exists already and is not proven to belong to the record's claim is neither used nor removed.
+//! - No secret appears in an error or in a Debug output.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::Future;
+
+use secrecy::SecretString;
+
+/// Who claims: the identity of an ObjectBucketClaim.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ClaimId {
+    /// Namespace of the claim.
+    pub namespace: String,
+    /// Name of the claim, unique in its namespace at any one time.
+    pub name: String,
+    /// `metadata.uid` of the claim: a UUID of 36 characters, never used twice.
+    pub uid: String,
+}
+
+impl fmt::Display for ClaimId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// Which bucket a claim asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WantedBucket {
+    /// `spec.generateBucketName`: a new name that starts with this prefix (as the user wrote it).
+    Generated {
+        /// Prefix of the name, not yet checked against the store's rules.
+        prefix: String,
+    },
+    /// `spec.bucketName`: exactly this name, not yet checked against the store's rules.
+    Named(String),
+    /// Neither: only a class that names a bucket can satisfy this.
+    Unspecified,
+}
+
+/// What happens to a bucket that the operator created when its claim is deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReclaimPolicy {
+    /// The bucket and all that is in it is deleted.
+    Delete,
+    /// The bucket stays; only the claim's access is taken away.
+    Retain,
+}
+
+impl ReclaimPolicy {
+    /// The name on the wire, as in `StorageClass.reclaimPolicy`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Delete => "Delete",
+            Self::Retain => "Retain",
+        }
+    }
+}
+
+/// What a claim asks and what its class says: the input of [`Provisioner::plan`].
+#[derive(Debug, Clone)]
+pub struct Request<'a> {
+    /// The claim.
+    pub claim: &'a ClaimId,
+    /// The bucket it asks for.
+    pub bucket: WantedBucket,
+    /// Name of its StorageClass, for messages.
+    pub class_name: &'a str,
+    /// `parameters` of its StorageClass, as the admin wrote them.
+    pub parameters: &'a BTreeMap<String, String>,
+}
+
+/// A Secret by name.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SecretRef {
+    /// Namespace of the Secret.
+    pub namespace: String,
+    /// Name of the Secret.
+    pub name: String,
+}
+
+impl fmt::Display for SecretRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// Where the bucket comes from, and with it what may be done to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Greenfield: the operator creates the bucket ([`Provisioner::provision`]).
+    Created,
+    /// Brownfield: the bucket existed and only access is given ([`Provisioner::grant`]).
+    Granted,
+}
+
+impl Mode {
+    /// The word recorded in the ObjectBucket.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Created => "created",
+            Self::Granted => "granted",
+        }
+    }
+}
+
+/// Where the bucket is reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Endpoint {
+    /// DNS name or address, without scheme and port.
+    pub host: String,
+    /// TCP port.
+    pub port: u16,
+    /// Region, as the store names it.
+    pub region: String,
+    /// Full URL for a store whose endpoint an SDK cannot derive from the region.
+    pub url: Option<String>,
+}
+
+/// What a claim will get: decided by [`Provisioner::plan`], recorded in the ObjectBucket, and all that
+/// the verbs know of the claim's class. Nothing secret belongs in here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// Name of the bucket.
+    pub bucket: String,
+    /// Whether the operator creates it.
+    pub mode: Mode,
+    /// Where it is reached.
+    pub endpoint: Endpoint,
+    /// Where the owner credentials come from; `None` is the operator's own (ambient) identity.
+    pub owner_secret: Option<SecretRef>,
+    /// The user issued to the claim; `None` if the claim shares the owner's credentials.
+    pub user: Option<String>,
+    /// Whatever else the verbs need, in the store's own keys.
+    pub state: BTreeMap<String, String>,
+}
+
+/// The stored intent: a [`Plan`] together with the claim it was made for. This is the content of an
+/// ObjectBucket, and the only input of [`Provisioner::revoke`] and [`Provisioner::delete`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// The claim.
+    pub claim: ClaimId,
+    /// Name of the StorageClass the plan was made from. It may be gone by now.
+    pub class_name: String,
+    /// What becomes of a created bucket.
+    pub reclaim_policy: ReclaimPolicy,
+    /// The plan.
+    pub plan: Plan,
+}
+
+/// The data of the owner's Secret, or the lack of one; see [`Provisioner::owner`].
+pub enum OwnerSource {
+    /// The class names no Secret: the operator's own identity is used.
+    Ambient,
+    /// The Secret that the class names.
+    Secret {
+        /// Its name, for messages.
+        reference: SecretRef,
+        /// Its `data`, decoded from base64.
+        data: BTreeMap<String, Vec<u8>>,
+    },
+}
+
+impl fmt::Debug for OwnerSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ambient => f.write_str("Ambient"),
+            Self::Secret { reference, .. } => write!(f, "Secret({reference})"),
+        }
+    }
+}
+
+/// The keys issued to one claim: what goes into its Secret.
+#[derive(Debug, Clone)]
+pub struct AppCredentials {
+    /// Access key id. Not secret by itself.
+    pub access_key_id: String,
+    /// Secret access key.
+    pub secret_access_key: SecretString,
+    /// Session token, where the owner's credentials are shared and are temporary.
+    pub session_token: Option<SecretString>,
+}
+
+/// Whether issued credentials work.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Probe {
+    /// They work against the claim's bucket.
+    Usable,
+    /// The store does not accept them yet; the text says what it answered.
+    NotYet(String),
+}
+
+/// How far [`Provisioner::revoke`] or [`Provisioner::delete`] came.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Removal {
+    /// The store has confirmed that nothing of the record is left.
+    Done {
+        /// What was left in place because it is not proven to belong to the claim; a sentence each,
+        /// fit for an event.
+        left: Vec<String>,
+    },
+    /// A bounded piece of a long removal is done; call again, others may go first.
+    Partial {
+        /// Objects (versions, delete markers, uploads) removed by this call.
+        removed: u64,
+    },
+}
+
+/// Whether trying again can help.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FailureClass {
+    /// It may pass by itself: retried with backoff.
+    Retryable,
+    /// Somebody must change something first: rechecked slowly, and at once when an input changes.
+    Terminal,
+}
+
+/// An error that a user can read and act upon.
+///
+/// `Display` gives the sentence for conditions and events: it names the field, the value and the
+/// remedy, is the same for the same cause (no request ids, no times), and holds no secret.
+pub trait Failure: std::error::Error + Send + Sync + 'static {
+    /// Machine-readable reason in CamelCase, for conditions and events.
+    fn reason(&self) -> &'static str;
+    /// Whether trying again can help.
+    fn class(&self) -> FailureClass;
+    /// True if the store has certainly changed nothing on behalf of the call that failed. A record
+    /// that was written just before such a call is withdrawn.
+    fn store_untouched(&self) -> bool {
+        false
+    }
+}
+
+/// A store that can make buckets and give access to them. See the [module](self) for the contract.
+pub trait Provisioner: Send + Sync + 'static {
+    /// The owner's credentials, parsed and checked.
+    type Owner: Send + Sync;
+    /// Why a step failed.
+    type Error: Failure;
+
+    /// Decides what the claim gets. Pure: the same request gives the same plan, always.
+    ///
+    /// # Errors
+    /// A class parameter or a name that cannot be used, named together with its value and the remedy.
+    fn plan(&self, request: &Request<'_>) -> Result<Plan, Self::Error>;
+
+    /// Parses the owner's credentials. Pure.
+    ///
+    /// # Errors
+    /// A key that is missing, empty or padded with white space; and sources the record cannot use.
+    fn owner(&self, record: &Record, source: OwnerSource) -> Result<Self::Owner, Self::Error>;
+
+    /// Creates the bucket, and a user limited to it.
+    ///
+    /// Whatever credentials an earlier call may have issued are replaced: their secret is lost.
+    ///
+    /// # Errors
+    /// Whatever the store refused, or a name that is taken by somebody else.
+    fn provision(
+        &self,
+        record: &Record,
+        owner: &Self::Owner,
+    ) -> impl Future<Output = Result<AppCredentials, Self::Error>> + Send;
+
+    /// Creates a user limited to a bucket that exists.
+    ///
+    /// # Errors
+    /// As [`provision`](Self::provision), and a bucket that is missing, forbidden or elsewhere.
+    fn grant(
+        &self,
+        record: &Record,
+        owner: &Self::Owner,
+    ) -> impl Future<Output = Result<AppCredentials, Self::Error>> + Send;
+
+    /// Tries the issued credentials against the bucket, once.
+    ///
+    /// # Errors
+    /// A store that cannot be reached, or credentials that can never work.
+    fn probe(
+        &self,
+        record: &Record,
+        credentials: &AppCredentials,
+    ) -> impl Future<Output = Result<Probe, Self::Error>> + Send;
+
+    /// Takes the access away and leaves the bucket alone. What is gone already counts as removed.
+    ///
+    /// # Errors
+    /// Whatever the store refused.
+    fn revoke(&self, record: &Record, owner: &Self::Owner)
+    -> impl Future<Output = Result<Removal, Self::Error>> + Send;
+
+    /// Takes the access away, then deletes the bucket with all that is in it, in bounded pieces.
+    ///
+    /// # Errors
+    /// Whatever the store refused, for the whole or for a single object.
+    fn delete(&self, record: &Record, owner: &Self::Owner)
+    -> impl Future<Output = Result<Removal, Self::Error>> + Send;
+}

@@ -1,0 +1,4 @@
+//! What any operator needs: logging and signals.
+
+pub mod signals;
+pub mod telemetry;

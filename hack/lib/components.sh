@@ -1,0 +1,103 @@
+# shellcheck shell=bash
+# What a stack consists of, and how each part is started and seen to be ready.
+
+# Prints the first of 4 ports in a row that are free. They lie below the range
+# from which the system picks ports for outgoing connections.
+free_ports() {
+  local first port
+  while true; do
+    first=$((20000 + 4 * (RANDOM % 2500)))
+    for port in $first $((first + 1)) $((first + 2)) $((first + 3)); do
+      ! (: <>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || continue 2
+    done
+    echo "$first"
+    return
+  done
+}
+
+kube() { "$(program kubectl)" --kubeconfig "$kubeconfig" --request-timeout 5s "$@"; }
+
+answers() { curl --noproxy '*' --silent --fail --max-time 5 --output /dev/null "$1"; }
+
+start_control_plane() {
+  local first=$1 token etcd server
+  etcd=http://127.0.0.1:$first
+  server=https://127.0.0.1:$((first + 2))
+  kubeconfig=$state/kubeconfig
+  token=$(od -An -N20 -tx1 /dev/urandom | tr -d ' \n')
+  echo "$token,admin,admin,system:masters" >"$state/tokens.csv"
+  openssl ecparam -name prime256v1 -genkey -noout -out "$state/sa.key"
+  cat >"$kubeconfig" <<END
+apiVersion: v1
+kind: Config
+current-context: stack-$stack
+contexts:
+- name: stack-$stack
+  context: {cluster: stack-$stack, user: admin}
+clusters:
+- name: stack-$stack
+  cluster: {server: "$server", certificate-authority: "$state/certs/apiserver.crt"}
+users:
+- name: admin
+  user: {token: $token}
+END
+
+  # No fsync: the data need not outlive the machine's next start.
+  start etcd "$(program etcd)" --data-dir "$state/etcd" --unsafe-no-fsync --log-level warn \
+    --listen-client-urls "$etcd" --advertise-client-urls "$etcd" \
+    --listen-peer-urls "http://127.0.0.1:$((first + 1))"
+  wait_for etcd 30 answers "$etcd/readyz"
+
+  # No limit to requests at a time: tests measure the operator, and an answer of
+  # "too many requests" would make them depend on the machine. The loopback
+  # address is no address for the endpoints of the service `kubernetes`, so none
+  # are kept; naming it lets the server start where there is no network at all.
+  start kube-apiserver "$(program kube-apiserver)" --etcd-servers "$etcd" \
+    --bind-address 127.0.0.1 --advertise-address 127.0.0.1 --secure-port "${server##*:}" \
+    --endpoint-reconciler-type none --service-cluster-ip-range 10.0.0.0/24 \
+    --cert-dir "$state/certs" --token-auth-file "$state/tokens.csv" --authorization-mode RBAC \
+    --service-account-issuer https://kubernetes.default.svc \
+    --service-account-key-file "$state/sa.key" --service-account-signing-key-file "$state/sa.key" \
+    --enable-priority-and-fairness=false \
+    --max-requests-inflight 0 --max-mutating-requests-inflight 0 \
+    --event-ttl 15m --allow-privileged=true --profiling=false
+  wait_for kube-apiserver 60 kube get --raw /readyz
+
+  # Its requests are limited to 20 a second by default, too few to clear away
+  # after many parallel tests.
+  start kube-controller-manager "$(program kube-controller-manager)" --kubeconfig "$kubeconfig" \
+    --controllers garbage-collector-controller,namespace-controller,serviceaccount-controller \
+    --kube-api-qps 300 --kube-api-burst 600 \
+    --secure-port 0 --leader-elect=false --profiling=false
+  wait_for kube-controller-manager 60 kube get serviceaccount default --namespace default
+}
+
+use_cluster() {
+  # shellcheck disable=SC2153 # the variable of the user
+  kubeconfig=$KUBECONFIG
+  local kubectl server
+  kubectl=$(program kubectl)
+  server=$("$kubectl" config view --minify --output 'jsonpath={.clusters[0].cluster.server}') ||
+    fail "KUBECONFIG=$KUBECONFIG names no cluster; unset it to have one started"
+  say "using the cluster of your KUBECONFIG: $server"
+  "$kubectl" get --raw /readyz --request-timeout 15s >/dev/null ||
+    fail "$server does not answer; unset KUBECONFIG to have a cluster started"
+}
+
+# Of the emulator's services only those that the operator calls are on, and none
+# of its listeners beside the gateway, which would stand on fixed ports.
+start_emulator() {
+  endpoint=http://127.0.0.1:$1
+  start ministack BIND_HOST=127.0.0.1 GATEWAY_PORT="$1" AUTH=true SERVICES=s3,iam,sts \
+    IOT_MTLS_ENABLED=0 SFTP_ENABLED=0 LOG_LEVEL=WARNING \
+    "$emulator/bin/python" -m ministack
+  wait_for ministack 30 answers "$endpoint/"
+}
+
+use_endpoint() {
+  endpoint=$AWS_ENDPOINT_URL
+  say "using the AWS of your AWS_ENDPOINT_URL: $endpoint"
+  # Any answer will do: what stands on / differs between stores.
+  curl --silent --max-time 15 --output /dev/null "$endpoint" ||
+    fail "$endpoint does not answer; unset AWS_ENDPOINT_URL to have an emulator started"
+}

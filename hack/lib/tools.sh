@@ -1,0 +1,113 @@
+# shellcheck shell=bash
+# The programs of the stack: the control plane, built from its Go modules, and
+# the emulator, installed from its Python package. Both are made once and kept
+# in the user's cache, in folders named by what they are made from.
+
+fingerprint() { cat "$@" | sha256sum | cut -c1-8; }
+
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/aws-s3-provisioner
+modules=$here/control-plane
+kubernetes=$(sed -n 's|^.*k8s\.io/kubernetes v\([0-9.]*\).*$|\1|p' "$modules/go.mod")
+control_plane=$cache/control-plane-v$kubernetes-$(fingerprint "$modules"/go.{mod,sum})
+requirements=$here/requirements.txt
+ministack=$(sed -n 's/^ministack==//p' "$requirements")
+emulator=$cache/ministack-$ministack-$(fingerprint "$requirements")
+
+# Prints where program $1 of the control plane is, or will be once it is built:
+# in the user's KUBEBUILDER_ASSETS if it is there, else in our cache.
+program() {
+  if brought KUBEBUILDER_ASSETS && [[ -x $KUBEBUILDER_ASSETS/$1 ]]; then
+    echo "$KUBEBUILDER_ASSETS/$1"
+  elif [[ $1 = kubectl ]] && brought KUBECONFIG && command -v kubectl; then
+    : # Their cluster, their kubectl.
+  else
+    echo "$control_plane/$1"
+  fi
+}
+
+# Makes whatever of the stack is neither made nor brought by the user.
+make_tools() {
+  local programs=(etcd kube-apiserver kube-controller-manager kubectl) name missing=()
+  ! brought KUBECONFIG || programs=(kubectl)
+  for name in "${programs[@]}"; do
+    [[ -x $(program "$name") ]] || missing+=("$name")
+  done
+  local has_emulator=yes
+  brought AWS_ENDPOINT_URL || emulator_works || has_emulator=no
+
+  if ((${#missing[@]})) || [[ $has_emulator = no ]]; then
+    mkdir -p "$cache"
+    exec 9<"$cache"
+    lock 9
+    ((${#missing[@]} == 0)) || build_programs "${missing[@]}"
+    [[ $has_emulator = yes ]] || install_emulator
+    exec 9<&-
+  fi
+}
+
+build_programs() {
+  need go "build $* (or set KUBEBUILDER_ASSETS to a folder that has them)"
+  say "building Kubernetes v$kubernetes once, into $control_plane: takes some 5 minutes"
+  mkdir -p "$control_plane"
+  local name i=0
+  for name; do
+    i=$((i + 1))
+    # Another run may have built it while this one waited for the lock.
+    [[ -x $control_plane/$name ]] || build_program "$name" "$i of $#"
+  done
+}
+
+# A program is in the cache only when it is whole: it is built in a folder beside
+# its place and then renamed.
+build_program() {
+  local name=$1 package=k8s.io/kubernetes/cmd/$1
+  [[ $name != etcd ]] || package=go.etcd.io/etcd/server/v3
+  local version=k8s.io/component-base/version major minor
+  IFS=. read -r major minor _ <<<"$kubernetes"
+
+  build_folder=$control_plane/build
+  rm -rf "$build_folder"
+  mkdir "$build_folder"
+  CGO_ENABLED=0 GOWORK=off GOFLAGS='' GOTMPDIR=$build_folder setsid \
+    go build -C "$modules" -trimpath -ldflags "-s -w -X $version.gitVersion=v$kubernetes \
+    -X $version.gitMajor=$major -X $version.gitMinor=$minor" \
+    -o "$build_folder/$name" "$package" >"$build_folder/log" 2>&1 </dev/null 9<&- &
+  build=$!
+  if ! follow "$build" "building $name ($2)"; then
+    build=
+    tail -n 40 "$build_folder/log" >&2
+    fail "$name was not built; the whole log is $build_folder/log"
+  fi
+  build=
+  mv "$build_folder/$name" "$control_plane/$name"
+  rm -rf "$build_folder"
+}
+
+# Stops a build that is under way. Asked politely, by SIGINT, Go goes on for
+# minutes; killed, it leaves its temporary files.
+stop_build() {
+  [[ -n ${build:-} ]] || return 0
+  kill -KILL -- "-$build" 2>/dev/null || true
+  wait "$build" 2>/dev/null || true
+  rm -rf "$build_folder"
+}
+
+# Asks Python itself: an environment breaks when the Python it was made with goes.
+emulator_works() { "$emulator/bin/python" -c 'import ministack' &>/dev/null; }
+
+install_emulator() {
+  ! emulator_works || return 0
+  need python3 "install the AWS emulator (or set AWS_ENDPOINT_URL to one that runs)"
+  local new=$emulator.partial log=$emulator.log
+  rm -rf "$new" "$emulator"
+  say "installing ministack $ministack once, into $emulator"
+  {
+    python3 -m venv "$new" &&
+      "$new/bin/python" -m pip install --disable-pip-version-check --no-input -r "$requirements"
+  } >"$log" 2>&1 9<&- || {
+    tail -n 20 "$log" >&2
+    fail "ministack was not installed; the whole log is $log"
+  }
+  mv "$new" "$emulator"
+  rm "$log"
+}

@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# All tests: first those that need nothing, then those in tests/it, on a stack
+# of their own that is removed afterwards. What this shell has in KUBECONFIG and
+# AWS_ENDPOINT_URL is used instead, be it a cluster of yours or a stack that runs:
+#
+#   eval "$(hack/stack.sh env)"; hack/test.sh    # on the stack `default`
+#
+# usage: hack/test.sh [ARGUMENT OF `cargo test --test it`]...
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+cargo test --locked
+
+stack=test-$$
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+trap 'hack/stack.sh down --name "$stack"' EXIT
+# Without it, what a running stack gave to this shell counts as the user's own.
+unset AWS_S3_PROVISIONER_STACK
+hack/stack.sh up --name "$stack"
+environment=$(hack/stack.sh env --name "$stack")
+eval "$environment"
+
+cargo test --locked --test it "$@"

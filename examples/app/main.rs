@@ -15,7 +15,8 @@ const TEXT: &[u8] = b"hello from the app";
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let bucket = std::env::var("BUCKET_NAME").map_err(|_| "BUCKET_NAME is not set; use envFrom of the claim's ConfigMap")?;
+    let bucket =
+        std::env::var("BUCKET_NAME").map_err(|_| "BUCKET_NAME is not set; use envFrom of the claim's ConfigMap")?;
     let s3 = Client::new(&aws_config::load_defaults(aws_config::BehaviorVersion::latest()).await);
 
     s3.put_object().bucket(&bucket).key(KEY).body(ByteStream::from_static(TEXT)).send().await?;

@@ -1,5 +1,7 @@
 //! What every reconcile shares: the client, the provisioner, the caches, the memory.
 
+use futures::FutureExt as _;
+use futures::future::{BoxFuture, Shared};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::core::{DeserializeGuard, PartialObjectMeta};
@@ -23,9 +25,14 @@ pub(crate) struct Context<P> {
     /// The value of our label.
     pub(crate) label: String,
     pub(crate) caches: Caches,
+    /// Completes when the caches can be relied on.
+    pub(crate) ready: Readiness,
     pub(crate) memory: Memory,
     pub(crate) owner_secrets: OwnerSecrets,
 }
+
+/// See [`Caches::readiness`].
+pub(crate) type Readiness = Shared<BoxFuture<'static, ()>>;
 
 /// Local copies of what the operator watches. They save reads; what is undone or made rests on fresh ones.
 pub(crate) struct Caches {
@@ -37,15 +44,22 @@ pub(crate) struct Caches {
 }
 
 impl Caches {
-    /// Waits until every cache holds a first full list.
-    pub(crate) async fn ready(&self) {
-        // The only error is a writer that is gone, which is the end of the operator anyway.
-        let _ = tokio::join!(
-            self.records.wait_until_ready(),
-            self.classes.wait_until_ready(),
-            self.secrets.wait_until_ready(),
-            self.config_maps.wait_until_ready(),
-        );
+    /// A future that completes when every cache holds a first full list. Shared, because a store wakes
+    /// only the last of those that wait for it.
+    pub(crate) fn readiness(&self) -> Readiness {
+        let (records, classes) = (self.records.clone(), self.classes.clone());
+        let (secrets, config_maps) = (self.secrets.clone(), self.config_maps.clone());
+        async move {
+            // The only error is a writer that is gone, which is the end of the operator anyway.
+            let _ = tokio::join!(
+                records.wait_until_ready(),
+                classes.wait_until_ready(),
+                secrets.wait_until_ready(),
+                config_maps.wait_until_ready(),
+            );
+        }
+        .boxed()
+        .shared()
     }
 
     /// The claim's record, if the cache has it and `label` says that it is ours.

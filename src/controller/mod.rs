@@ -102,11 +102,13 @@ pub async fn run<P: Provisioner>(
     let (config_maps, config_map_writer) = reflector::store();
     let (owner_secrets, changed_secrets) = OwnerSecrets::new();
 
+    let caches = Caches { claims: claims.clone(), records, classes, secrets, config_maps };
     let ctx = Arc::new(Context {
         client: client.clone(),
         provisioner,
         label,
-        caches: Caches { claims: claims.clone(), records, classes, secrets, config_maps },
+        ready: caches.readiness(),
+        caches,
         memory: Memory::default(),
         owner_secrets,
         options,

@@ -111,7 +111,7 @@ mod tests {
                 endpoint: Endpoint { host: "h".into(), port: 443, region: "r".into(), url: None },
                 owner_secret: None,
                 user: None,
-                state: Default::default(),
+                state: std::collections::BTreeMap::new(),
             },
         }
     }

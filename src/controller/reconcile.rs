@@ -52,7 +52,7 @@ pub(crate) async fn reconcile<P: Provisioner>(
     guarded: Arc<Guarded>,
     ctx: Arc<Context<P>>,
 ) -> Result<Action, Infallible> {
-    ctx.caches.ready().await;
+    ctx.ready.clone().await;
     let claim = Claim::read(&guarded, &ctx.label);
     if ctx.memory.is_stale(&claim.id, claim.resource_version.as_deref()) || is_steady(&ctx, &claim) {
         return Ok(Action::await_change());

@@ -268,3 +268,85 @@ pub(crate) fn gone_is_fine<T>(answer: Result<T, kube::Error>) -> Result<(), kube
         Err(error) => Err(error),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn record() -> Record {
+        Record {
+            claim: ClaimId { namespace: "shop".into(), name: "photos".into(), uid: "f30e0389".into() },
+            class_name: "s3-buckets".into(),
+            reclaim_policy: ReclaimPolicy::Retain,
+            plan: Plan {
+                bucket: "photos-f30e0389".into(),
+                mode: Mode::Created,
+                endpoint: Endpoint {
+                    host: "store.example.com".into(),
+                    port: 9000,
+                    region: "us-west-1".into(),
+                    url: Some("http://store.example.com:9000".into()),
+                },
+                owner_secret: Some(SecretRef { namespace: "infra".into(), name: "owner".into() }),
+                user: Some("shop-photos-f30e0389".into()),
+                state: [("iamPath".to_owned(), "/buckets/".to_owned())].into(),
+            },
+        }
+    }
+
+    #[test]
+    fn a_record_is_read_back_as_it_was_written() {
+        let mut bare = record();
+        bare.plan.endpoint.url = None;
+        bare.plan.owner_secret = None;
+        bare.plan.user = None;
+        bare.plan.mode = Mode::Granted;
+        for record in [record(), bare] {
+            let object = to_object(&record, "obc-shop-photos", "label");
+            let wire = serde_json::to_value(&object).unwrap();
+            let object: ObjectBucket = serde_json::from_value(wire).unwrap();
+            assert_eq!(from_object(&object).unwrap(), record);
+        }
+    }
+
+    #[test]
+    fn a_record_survives_a_crd_that_prunes_its_claim_reference() {
+        let mut object = to_object(&record(), "obc-shop-photos", "label");
+        object.spec.claim_ref = Some(ClaimReference::default());
+        assert_eq!(claim_uid(&object), Some("f30e0389"));
+        assert_eq!(claim_name(&object), Some(("shop", "photos")));
+        assert_eq!(from_object(&object).unwrap(), record());
+    }
+
+    #[test]
+    fn a_record_that_lacks_something_names_it() {
+        let mut object = to_object(&record(), "obc-shop-photos", "label");
+        object.spec.additional_state.as_mut().unwrap().remove("mode");
+        assert_eq!(from_object(&object).unwrap_err(), "spec.additionalState.mode is missing");
+    }
+
+    #[test]
+    fn no_empty_string_is_written_because_some_crds_refuse_it() {
+        let object = serde_json::to_string(&to_object(&record(), "obc-shop-photos", "label")).unwrap();
+        assert!(!object.contains("\"\""), "{object}");
+    }
+
+    proptest! {
+        #[test]
+        fn record_names_are_valid_and_those_with_the_uid_differ(
+            namespace in "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?",
+            name in "[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?",
+        ) {
+            let claim = |uid: &str| ClaimId { namespace: namespace.clone(), name: name.clone(), uid: uid.into() };
+            let (one, other) = ("f30e0389-0689-48a2-bfaa-74d1bf1fd950", "00000000-0689-48a2-bfaa-74d1bf1fd950");
+            let (plain, unique) = names(&claim(one));
+            prop_assert!(unique.len() <= MAX_NAME && unique.ends_with(one));
+            prop_assert!(plain.as_ref().is_none_or(|plain| plain.len() <= MAX_NAME));
+            prop_assert_eq!(&names(&claim(one)), &(plain, unique.clone()));
+            prop_assert_ne!(names(&claim(other)).1, unique);
+        }
+    }
+}

@@ -20,12 +20,26 @@ pub enum Format {
 /// Harmless if logging was started before.
 pub fn init(format: Format, verbosity: u8) {
     let level = match verbosity {
-        0..=1 => "info",
-        2..=4 => "info,bucket_provisioner=debug",
-        _ => "debug,bucket_provisioner=trace,hyper=info,hyper_util=info,rustls=info,h2=info",
+        0..=1 => "info,kube_runtime=warn",
+        2..=4 => "info,kube_runtime=warn,bucket_provisioner=debug",
+        _ => "debug,bucket_provisioner=trace",
     };
-    // Libraries below do not know what is secret: they may only speak up where somebody asked for it.
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
+    let mut filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
+    // These log requests and answers, and with them keys: they stay silent whatever is asked for.
+    for wire in [
+        "aws_smithy_runtime",
+        "aws_smithy_runtime_api",
+        "aws_runtime",
+        "aws_sigv4",
+        "aws_config",
+        "hyper",
+        "h2",
+        "rustls",
+    ] {
+        if let Ok(quiet) = format!("{wire}=info").parse() {
+            filter = filter.add_directive(quiet);
+        }
+    }
     let base = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     let started = match format {
         Format::Text => base.with_ansi(std::io::stderr().is_terminal()).try_init(),

@@ -1,1 +1,18 @@
-fn main() {}
+//! Tests against a real API server and an emulated AWS: `hack/test.sh` starts both and runs them.
+//!
+//! Each test has a world of its own (namespace, provisioner name, classes, proxies) on the shared stack,
+//! so all of them run at the same time.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
+
+mod support;
+
+mod bad_input;
+mod cost;
+mod lifecycle;
+mod permissions;
+mod purge;
+mod repair;
+mod secrecy;
+mod shutdown;
+mod waiting;

@@ -1,0 +1,218 @@
+//! The bucket: creating it without ever taking one over, and looking at one that a class names.
+//!
+//! A bucket is the claim's own if its tags carry the claim's uid, or if it has no tags and its generated
+//! name carries the uid. Tags are set in CreateBucket itself, so that there is no moment at which a bucket
+//! is ours and does not say so. Stores that refuse tags there get them in a second call. A crash between
+//! the two leaves an empty bucket: one with a generated name is found again by that name; one with a name
+//! from the claim cannot be told from somebody else's, and is refused and never deleted.
+
+use aws_sdk_s3::types::{BucketLocationConstraint, CreateBucketConfiguration, Tag, Tagging};
+
+use super::call::{CallError, Operation, Resource};
+use super::clients::Store;
+use super::error::{Error, TakenBy};
+use super::names::is_generated_for;
+use super::plan::Target;
+use super::tags::{Ownership, Tags, ownership};
+
+/// The region in which creating a bucket that one owns already is answered with 200.
+const US_EAST_1: &str = "us-east-1";
+
+/// Where the name of a created bucket comes from, and with it what the name proves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NameKind {
+    /// It holds the claim's uid, so that nobody else can have made a bucket of that name.
+    Generated,
+    /// A user chose it, and anybody may have chosen it before.
+    Chosen,
+}
+
+impl NameKind {
+    pub(crate) fn of(target: &Target<'_>) -> Self {
+        if is_generated_for(target.bucket(), &target.record.claim.uid) { Self::Generated } else { Self::Chosen }
+    }
+}
+
+/// Whether the answer of CreateBucket alone tells a new bucket from one that was there before.
+pub(crate) fn answer_is_ambiguous(target: &Target<'_>) -> bool {
+    target.endpoints.s3.is_some() || target.endpoints.region == US_EAST_1
+}
+
+/// What to do about a bucket that exists.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Verdict {
+    Use,
+    /// The claim's by its name; it only lacks the tags.
+    TagAndUse,
+    Refuse(TakenBy),
+}
+
+/// Decides about a bucket that was there before this call.
+fn judge(ownership: Ownership, name: NameKind) -> Verdict {
+    match (ownership, name) {
+        (Ownership::Ours, _) => Verdict::Use,
+        (Ownership::Untagged, NameKind::Generated) => Verdict::TagAndUse,
+        (Ownership::OtherClaim(claim), _) => Verdict::Refuse(TakenBy::Claim(claim)),
+        (Ownership::Untagged | Ownership::Foreign, _) => Verdict::Refuse(TakenBy::Unknown),
+    }
+}
+
+/// Creates the bucket, or finds that an earlier call did.
+pub(crate) async fn create(store: &Store, target: &Target<'_>, tags: &Tags) -> Result<(), Error> {
+    match NameKind::of(target) {
+        NameKind::Generated => create_generated(store, target, tags).await,
+        NameKind::Chosen => create_chosen(store, target, tags).await,
+    }
+}
+
+async fn create_generated(store: &Store, target: &Target<'_>, tags: &Tags) -> Result<(), Error> {
+    match create_tagged(store, target, tags).await {
+        Ok(Created::Tagged) => Ok(()),
+        Ok(Created::Untagged) => match put_tags(store, target, tags).await {
+            // The name is proof enough in a store that has no tags at all.
+            Err(error) if store_lacks(&error) => Ok(()),
+            result => Ok(result?),
+        },
+        Err(error) if error.code() == "BucketAlreadyOwnedByYou" => use_existing(store, target, tags).await,
+        Err(error) => Err(Error::from(error).of_first_change()),
+    }
+}
+
+async fn create_chosen(store: &Store, target: &Target<'_>, tags: &Tags) -> Result<(), Error> {
+    let ambiguous = answer_is_ambiguous(target);
+    if ambiguous && let Some(found) = look(store, target).await? {
+        return use_found(store, target, tags, &found).await;
+    }
+    match create_tagged(store, target, tags).await {
+        Ok(Created::Tagged) if !ambiguous => Ok(()),
+        Ok(_) => confirm(store, target, tags).await,
+        Err(error) if error.code() == "BucketAlreadyOwnedByYou" => use_existing(store, target, tags).await,
+        Err(error) => Err(Error::from(error).of_first_change()),
+    }
+}
+
+/// The tags of the bucket if there is one: only reads.
+async fn look(store: &Store, target: &Target<'_>) -> Result<Option<Tags>, Error> {
+    let bucket = || target.bucket().to_owned();
+    match tags_of(store, target.bucket()).await {
+        Ok(tags) => Ok(Some(tags)),
+        Err(error) if error.code() == "NoSuchBucket" => Ok(None),
+        Err(error) => Err(match Error::from(error) {
+            Error::AccessDenied { .. } => Error::BucketTaken { bucket: bucket(), by: TakenBy::Unreadable },
+            Error::WrongRegion { .. } => Error::BucketTaken { bucket: bucket(), by: TakenBy::Unknown },
+            error => error,
+        }
+        .of_reading()),
+    }
+}
+
+async fn use_existing(store: &Store, target: &Target<'_>, tags: &Tags) -> Result<(), Error> {
+    // If this fails the bucket may be the claim's own, of an earlier run: the record has to stay.
+    let found = tags_of(store, target.bucket()).await?;
+    use_found(store, target, tags, &found).await
+}
+
+async fn use_found(store: &Store, target: &Target<'_>, tags: &Tags, found: &Tags) -> Result<(), Error> {
+    match judge(ownership(found, &target.record.claim), NameKind::of(target)) {
+        Verdict::Use => Ok(()),
+        Verdict::TagAndUse => Ok(put_tags(store, target, tags).await?),
+        Verdict::Refuse(by) => Err(Error::BucketTaken { bucket: target.bucket().to_owned(), by }.of_reading()),
+    }
+}
+
+/// Reads the tags back after a CreateBucket whose 200 may mean that somebody else was faster, or whose tags
+/// the store may have dropped.
+async fn confirm(store: &Store, target: &Target<'_>, tags: &Tags) -> Result<(), Error> {
+    let bucket = target.bucket();
+    let read = async || Ok::<_, Error>(ownership(&tags_of(store, bucket).await?, &target.record.claim));
+    let mut found = read().await?;
+    if found == Ownership::Untagged {
+        match put_tags(store, target, tags).await {
+            Err(error) if store_lacks(&error) => return Err(Error::TagsNotKept { bucket: bucket.to_owned() }),
+            result => result?,
+        }
+        found = read().await?;
+    }
+    let taken = |by| Err(Error::BucketTaken { bucket: bucket.to_owned(), by });
+    match found {
+        Ownership::Ours => Ok(()),
+        Ownership::Untagged => Err(Error::TagsNotKept { bucket: bucket.to_owned() }),
+        Ownership::OtherClaim(claim) => taken(TakenBy::Claim(claim)),
+        Ownership::Foreign => taken(TakenBy::Unknown),
+    }
+}
+
+/// How CreateBucket went.
+enum Created {
+    Tagged,
+    Untagged,
+}
+
+/// CreateBucket with tags; without them in stores of other makers that refuse them.
+async fn create_tagged(store: &Store, target: &Target<'_>, tags: &Tags) -> Result<Created, CallError> {
+    match create_bucket(store, target, tags).await {
+        Ok(()) => Ok(Created::Tagged),
+        Err(error) if target.endpoints.s3.is_some() && refuses_tags(&error) => {
+            create_bucket(store, target, &Tags::new()).await.map(|()| Created::Untagged)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The codes with which stores meet a CreateBucketConfiguration that they do not know.
+fn refuses_tags(error: &CallError) -> bool {
+    matches!(error.code(), "MalformedXML" | "InvalidArgument" | "InvalidRequest" | "InvalidTag") || store_lacks(error)
+}
+
+fn store_lacks(error: &CallError) -> bool {
+    matches!(error.code(), "NotImplemented" | "MethodNotAllowed") || matches!(error.status(), 405 | 501)
+}
+
+async fn create_bucket(store: &Store, target: &Target<'_>, tags: &Tags) -> Result<(), CallError> {
+    let region = target.endpoints.region.as_str();
+    let configuration = CreateBucketConfiguration::builder()
+        .set_location_constraint((region != US_EAST_1).then(|| BucketLocationConstraint::from(region)))
+        .set_tags((!tags.is_empty()).then(|| sdk_tags(tags)))
+        .build();
+    // An empty configuration is not the same as none to every store.
+    let configuration = (region != US_EAST_1 || !tags.is_empty()).then_some(configuration);
+    let sent = store.s3.create_bucket().bucket(target.bucket()).set_create_bucket_configuration(configuration).send();
+    store.call(Operation::CreateBucket, Resource::bucket(target.bucket()), sent).await.map(drop)
+}
+
+/// The tags of a bucket that exists. A store without tags has none.
+pub(crate) async fn tags_of(store: &Store, bucket: &str) -> Result<Tags, CallError> {
+    let sent = store.s3.get_bucket_tagging().bucket(bucket).send();
+    match store.call(Operation::GetBucketTagging, Resource::bucket(bucket), sent).await {
+        Ok(answer) => Ok(answer.tag_set.into_iter().map(|tag| (tag.key, tag.value)).collect()),
+        Err(error) if matches!(error.code(), "NoSuchTagSet" | "NoSuchTagSetError") || store_lacks(&error) => {
+            Ok(Tags::new())
+        }
+        Err(error) => Err(error),
+    }
+}
+
+async fn put_tags(store: &Store, target: &Target<'_>, tags: &Tags) -> Result<(), CallError> {
+    let tagging = Tagging::builder().set_tag_set(Some(sdk_tags(tags))).build().ok();
+    let sent = store.s3.put_bucket_tagging().bucket(target.bucket()).set_tagging(tagging).send();
+    store.call(Operation::PutBucketTagging, Resource::bucket(target.bucket()), sent).await.map(drop)
+}
+
+/// Building a tag fails only without key or value, and these have both.
+fn sdk_tags(tags: &Tags) -> Vec<Tag> {
+    tags.iter().filter_map(|(key, value)| Tag::builder().key(key).value(value).build().ok()).collect()
+}
+
+/// Looks whether the bucket that a class names is there, in that region, and open to the owner: only reads.
+pub(crate) async fn check(store: &Store, target: &Target<'_>) -> Result<(), Error> {
+    let bucket = target.bucket();
+    let sent = store.s3.head_bucket().bucket(bucket).send();
+    match store.call(Operation::HeadBucket, Resource::bucket(bucket), sent).await {
+        Ok(_) => Ok(()),
+        Err(error) => Err(match Error::from(error) {
+            Error::BucketNotFound { bucket, .. } => Error::BucketMissing { bucket },
+            error => error,
+        }
+        .of_reading()),
+    }
+}

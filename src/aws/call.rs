@@ -1,0 +1,230 @@
+//! One call to AWS: its name, what it is about, and how it went.
+//!
+//! `CallError` keeps the answer as it came, so that a step can look for the code that it expects
+//! (`EntityAlreadyExists`). Whatever a step does not expect becomes an [`Error`](super::error::Error)
+//! through `From`, which is where AWS's codes get their meaning.
+
+use std::fmt;
+use std::future::Future;
+
+use aws_credential_types::provider::error::CredentialsError;
+use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
+use aws_smithy_runtime_api::client::result::SdkError;
+use aws_smithy_types::error::metadata::ProvideErrorMetadata;
+
+use super::owner::Identity;
+
+macro_rules! operations {
+    ($($name:ident => $actions:literal,)*) => {
+        /// The operations that are called, with the IAM actions that allow them (Service Authorization
+        /// Reference).
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[allow(missing_docs, reason = "each is an operation of the S3 or IAM API reference, by its name there")]
+        pub enum Operation { $($name,)* }
+
+        impl Operation {
+            /// What a policy has to allow for it.
+            pub fn actions(self) -> &'static str {
+                match self { $(Self::$name => $actions,)* }
+            }
+        }
+    };
+}
+
+operations! {
+    CreateBucket => "s3:CreateBucket and s3:TagResource",
+    HeadBucket => "s3:ListBucket",
+    GetBucketTagging => "s3:GetBucketTagging",
+    PutBucketTagging => "s3:PutBucketTagging",
+    DeleteBucket => "s3:DeleteBucket",
+    ListObjectsV2 => "s3:ListBucket",
+    ListObjectVersions => "s3:ListBucketVersions",
+    DeleteObjects => "s3:DeleteObject and s3:DeleteObjectVersion",
+    ListMultipartUploads => "s3:ListBucketMultipartUploads",
+    DeleteObject => "s3:DeleteObject and s3:DeleteObjectVersion",
+    AbortMultipartUpload => "s3:AbortMultipartUpload",
+    CreateUser => "iam:CreateUser and iam:TagUser",
+    GetUser => "iam:GetUser",
+    ListUserTags => "iam:ListUserTags",
+    PutUserPolicy => "iam:PutUserPolicy",
+    CreateAccessKey => "iam:CreateAccessKey",
+    ListAccessKeys => "iam:ListAccessKeys",
+    DeleteAccessKey => "iam:DeleteAccessKey",
+    ListUserPolicies => "iam:ListUserPolicies",
+    DeleteUserPolicy => "iam:DeleteUserPolicy",
+    ListAttachedUserPolicies => "iam:ListAttachedUserPolicies",
+    DetachUserPolicy => "iam:DetachUserPolicy",
+    ListGroupsForUser => "iam:ListGroupsForUser",
+    RemoveUserFromGroup => "iam:RemoveUserFromGroup",
+    DeleteLoginProfile => "iam:DeleteLoginProfile",
+    ListPolicyVersions => "iam:ListPolicyVersions",
+    DeletePolicyVersion => "iam:DeletePolicyVersion",
+    DeletePolicy => "iam:DeletePolicy",
+    DeleteUser => "iam:DeleteUser",
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+/// What a call is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Resource {
+    /// A bucket, by name.
+    Bucket(String),
+    /// An IAM user, by name.
+    User(String),
+    /// An IAM policy, by ARN.
+    Policy(String),
+}
+
+impl Resource {
+    pub(crate) fn bucket(name: &str) -> Self {
+        Self::Bucket(name.to_owned())
+    }
+
+    pub(crate) fn user(name: &str) -> Self {
+        Self::User(name.to_owned())
+    }
+
+    pub(crate) fn policy(arn: &str) -> Self {
+        Self::Policy(arn.to_owned())
+    }
+}
+
+impl fmt::Display for Resource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bucket(name) => write!(f, "bucket {name:?}"),
+            Self::User(name) => write!(f, "user {name:?}"),
+            Self::Policy(arn) => write!(f, "policy {arn:?}"),
+        }
+    }
+}
+
+/// A call: who does what to which thing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Call {
+    /// What is done.
+    pub operation: Operation,
+    /// To which thing.
+    pub resource: Resource,
+    /// Who signs.
+    pub identity: Identity,
+}
+
+/// Why a call failed, as it came.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// The store answered with an error.
+    Answer {
+        /// HTTP status.
+        status: u16,
+        /// The error code; an answer without a body (HEAD, a proxy) has none.
+        code: Option<String>,
+        /// What the store says, in its words.
+        message: Option<String>,
+        /// The region that the bucket is in, where the store says so.
+        region: Option<String>,
+    },
+    /// The store answered something that cannot be read.
+    Unreadable,
+    /// There was no answer; whether the call took effect is not known.
+    NoAnswer(String),
+    /// There are no credentials to sign with; nothing was sent.
+    NoCredentials,
+    /// The call could not be built; nothing was sent.
+    NotSent(String),
+}
+
+/// A call that failed.
+#[derive(Debug)]
+pub(crate) struct CallError {
+    pub(crate) call: Box<Call>,
+    pub(crate) cause: Cause,
+}
+
+impl CallError {
+    /// The store's error code, or "" if there is none.
+    pub(crate) fn code(&self) -> &str {
+        match &self.cause {
+            Cause::Answer { code: Some(code), .. } => code,
+            _ => "",
+        }
+    }
+
+    /// HTTP status of the answer, or 0 if there is none.
+    pub(crate) fn status(&self) -> u16 {
+        match self.cause {
+            Cause::Answer { status, .. } => status,
+            _ => 0,
+        }
+    }
+}
+
+/// Awaits a call and says in the log how it went: never with what was sent or answered.
+pub(crate) async fn observe<T, E>(
+    call: Call,
+    sent: impl Future<Output = Result<T, SdkError<E, HttpResponse>>>,
+) -> Result<T, CallError>
+where
+    E: ProvideErrorMetadata + std::error::Error + 'static,
+{
+    let Call { operation, resource, .. } = &call;
+    match sent.await {
+        Ok(answer) => {
+            tracing::debug!(%operation, %resource, "AWS call succeeded");
+            Ok(answer)
+        }
+        Err(error) => {
+            let failed = CallError { cause: cause(&error), call: Box::new(call) };
+            let Call { operation, resource, .. } = &*failed.call;
+            tracing::debug!(%operation, %resource, status = failed.status(), code = failed.code(), "AWS call failed");
+            Err(failed)
+        }
+    }
+}
+
+fn cause<E>(error: &SdkError<E, HttpResponse>) -> Cause
+where
+    E: ProvideErrorMetadata + std::error::Error + 'static,
+{
+    if sources(error).any(|source| source.is::<CredentialsError>()) {
+        return Cause::NoCredentials;
+    }
+    match error {
+        // Something that answers, but not a store: a web page, say.
+        SdkError::ServiceError(answer) if answer.raw().status().is_success() && answer.err().code().is_none() => {
+            Cause::Unreadable
+        }
+        SdkError::ServiceError(answer) => {
+            let raw = answer.raw();
+            Cause::Answer {
+                status: raw.status().as_u16(),
+                code: answer.err().code().map(str::to_owned),
+                message: answer.err().message().map(str::to_owned),
+                region: raw.headers().get("x-amz-bucket-region").map(str::to_owned),
+            }
+        }
+        SdkError::ResponseError(_) => Cause::Unreadable,
+        SdkError::ConstructionFailure(_) => Cause::NotSent(root(error)),
+        SdkError::TimeoutError(_) => Cause::NoAnswer("timed out".to_owned()),
+        SdkError::DispatchFailure(failure) if failure.is_timeout() => Cause::NoAnswer("timed out".to_owned()),
+        _ => Cause::NoAnswer(root(error)),
+    }
+}
+
+fn sources<'a>(
+    error: &'a (dyn std::error::Error + 'static),
+) -> impl Iterator<Item = &'a (dyn std::error::Error + 'static)> {
+    std::iter::successors(Some(error), |error| error.source())
+}
+
+/// The innermost cause, without what differs from one try to the next: rustls says when it looked at a
+/// certificate.
+fn root(error: &(dyn std::error::Error + 'static)) -> String {
+    let text = sources(error).last().map(ToString::to_string).unwrap_or_default();
+    text.split(": verification time").next().unwrap_or_default().to_owned()
+}

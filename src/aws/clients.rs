@@ -1,0 +1,302 @@
+//! SDK clients: one connection pool for all, and a few clients kept for the owners in use.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use aws_config::{BehaviorVersion, Region};
+use aws_credential_types::Credentials;
+use aws_credential_types::provider::{ProvideCredentials, SharedCredentialsProvider};
+use aws_sdk_iam as iam;
+use aws_sdk_s3 as s3;
+use aws_smithy_http_client::{Connector, proxy::ProxyConfig, tls};
+use aws_smithy_runtime_api::client::http::SharedHttpClient;
+use aws_smithy_runtime_api::client::identity::SharedIdentityCache;
+use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
+use aws_smithy_runtime_api::client::result::SdkError;
+use aws_smithy_types::error::metadata::ProvideErrorMetadata;
+use aws_smithy_types::retry::RetryConfig;
+use aws_smithy_types::timeout::TimeoutConfig;
+use secrecy::ExposeSecret;
+use tokio::sync::OnceCell;
+
+use super::call::{Call, CallError, Cause, Operation, Resource, observe};
+use super::owner::{Identity, Owner, StaticKeys};
+use super::params::Addressing;
+use super::plan::{Endpoints, Target};
+use super::region::partition;
+
+/// Clients that are kept: one for each owner and region in use. More than that are made anew when needed.
+const KEPT: usize = 32;
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+const CALL_TIMEOUT: Duration = Duration::from_secs(20);
+/// For calls that the SDK repeats by itself.
+const REPEATED_CALL_TIMEOUT: Duration = Duration::from_secs(45);
+
+/// Makes and keeps clients.
+pub(crate) struct Clients {
+    http: SharedHttpClient,
+    /// Loaded once, when the first class needs it.
+    ambient: OnceCell<SharedCredentialsProvider>,
+    /// The one used last stands in front. Neither shown nor logged: the keys are in here.
+    kept: Mutex<VecDeque<(Key, Arc<Store>)>>,
+}
+
+#[derive(Clone, PartialEq)]
+struct Key {
+    /// `None` is the ambient identity.
+    keys: Option<StaticKeys>,
+    identity: Identity,
+    endpoints: Endpoints,
+}
+
+/// S3 and IAM as one identity sees them.
+pub(crate) struct Store {
+    pub(crate) s3: s3::Client,
+    /// S3 for calls that may be repeated blindly, with the SDK's own retries.
+    pub(crate) patient_s3: s3::Client,
+    pub(crate) iam: iam::Client,
+    identity: Identity,
+}
+
+impl Store {
+    /// Awaits a call that is signed with the store's identity.
+    pub(crate) async fn call<T, E>(
+        &self,
+        operation: Operation,
+        resource: Resource,
+        sent: impl Future<Output = Result<T, SdkError<E, HttpResponse>>>,
+    ) -> Result<T, CallError>
+    where
+        E: ProvideErrorMetadata + std::error::Error + 'static,
+    {
+        observe(Call { operation, resource, identity: self.identity.clone() }, sent).await
+    }
+
+    /// The error of an answer that lacks what it must have.
+    pub(crate) fn unreadable(&self, operation: Operation, resource: Resource) -> CallError {
+        let call = Call { operation, resource, identity: self.identity.clone() };
+        CallError { call: Box::new(call), cause: Cause::Unreadable }
+    }
+}
+
+impl Clients {
+    pub(crate) fn new(http: SharedHttpClient) -> Self {
+        Self { http, ambient: OnceCell::new(), kept: Mutex::new(VecDeque::new()) }
+    }
+
+    /// The clients of a record's owner.
+    pub(crate) async fn store(&self, owner: &Owner, target: &Target<'_>) -> Arc<Store> {
+        let Owner { identity, keys } = owner;
+        let key = Key { keys: keys.clone(), identity: identity.clone(), endpoints: target.endpoints.clone() };
+        if let Some(store) = self.find(&key) {
+            return store;
+        }
+        let store = Arc::new(match keys {
+            Some(keys) => self.build(credentials(keys), Caching::Never, identity.clone(), &target.endpoints),
+            None => {
+                let ambient = self.ambient(&target.endpoints.region).await;
+                self.build(ambient, Caching::UntilExpiry, identity.clone(), &target.endpoints)
+            }
+        });
+        self.keep(key, Arc::clone(&store));
+        store
+    }
+
+    /// A client that signs with an app's keys; used once, so it is not kept.
+    pub(crate) fn app_s3(&self, keys: &StaticKeys, target: &Target<'_>) -> s3::Client {
+        s3::Client::from_conf(self.s3(credentials(keys), Caching::Never, &target.endpoints))
+    }
+
+    fn find(&self, key: &Key) -> Option<Arc<Store>> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = kept.iter().position(|(known, _)| known == key)?;
+        let entry = kept.remove(at)?;
+        let store = Arc::clone(&entry.1);
+        kept.push_front(entry);
+        Some(store)
+    }
+
+    fn keep(&self, key: Key, store: Arc<Store>) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.push_front((key, store));
+        kept.truncate(KEPT);
+    }
+
+    /// The SDK's default chain: environment, IRSA, Pod Identity, instance role.
+    async fn ambient(&self, region: &str) -> SharedCredentialsProvider {
+        let load = async {
+            // The region says which STS is asked. Pods with an IAM role have it in their environment.
+            let region = ["AWS_REGION", "AWS_DEFAULT_REGION"]
+                .into_iter()
+                .find_map(|name| std::env::var(name).ok())
+                .unwrap_or_else(|| region.to_owned());
+            let chain = aws_config::default_provider::credentials::DefaultCredentialsChain::builder()
+                .region(Region::new(region))
+                .configure(aws_config::provider_config::ProviderConfig::default().with_http_client(self.http.clone()))
+                .build()
+                .await;
+            SharedCredentialsProvider::new(chain)
+        };
+        self.ambient.get_or_init(|| load).await.clone()
+    }
+
+    fn build(
+        &self,
+        credentials: impl ProvideCredentials + Clone + 'static,
+        caching: Caching,
+        identity: Identity,
+        endpoints: &Endpoints,
+    ) -> Store {
+        let s3 = self.s3(credentials.clone(), caching, endpoints);
+        let patient_s3 = s3
+            .to_builder()
+            .retry_config(RetryConfig::standard().with_max_attempts(3))
+            .timeout_config(timeouts(REPEATED_CALL_TIMEOUT))
+            .build();
+        Store {
+            s3: s3::Client::from_conf(s3),
+            patient_s3: s3::Client::from_conf(patient_s3),
+            iam: iam::Client::from_conf(self.iam(credentials, caching, endpoints)),
+            identity,
+        }
+    }
+
+    fn s3(
+        &self,
+        credentials: impl ProvideCredentials + 'static,
+        caching: Caching,
+        endpoints: &Endpoints,
+    ) -> s3::Config {
+        let mut config = s3::Config::builder()
+            .behavior_version(BehaviorVersion::latest())
+            .http_client(self.http.clone())
+            .identity_cache(caching.identities())
+            .credentials_provider(credentials)
+            .region(Region::new(endpoints.region.clone()))
+            .force_path_style(endpoints.addressing == Addressing::Path)
+            // Stores of other makers do not know the checksums that the SDK adds by default.
+            .request_checksum_calculation(s3::config::RequestChecksumCalculation::WhenRequired)
+            .response_checksum_validation(s3::config::ResponseChecksumValidation::WhenRequired)
+            // The controller repeats a verb as a whole, with a backoff for each claim.
+            .retry_config(RetryConfig::disabled())
+            .timeout_config(timeouts(CALL_TIMEOUT));
+        config.set_endpoint_url(endpoints.s3.clone()).set_app_name(app_name());
+        config.build()
+    }
+
+    fn iam(
+        &self,
+        credentials: impl ProvideCredentials + 'static,
+        caching: Caching,
+        endpoints: &Endpoints,
+    ) -> iam::Config {
+        let mut config = iam::Config::builder()
+            .behavior_version(BehaviorVersion::latest())
+            .http_client(self.http.clone())
+            .identity_cache(caching.identities())
+            .credentials_provider(credentials)
+            .region(Region::new(match endpoints.iam {
+                // Behind an address of its own IAM still expects signatures for its one region.
+                Some(_) => partition(&endpoints.region).iam_region.to_owned(),
+                None => endpoints.region.clone(),
+            }))
+            .retry_config(RetryConfig::disabled())
+            .timeout_config(timeouts(CALL_TIMEOUT));
+        config.set_endpoint_url(endpoints.iam.clone()).set_app_name(app_name());
+        config.build()
+    }
+}
+
+/// `whole` bounds a call with all its tries.
+fn timeouts(whole: Duration) -> TimeoutConfig {
+    TimeoutConfig::builder()
+        .connect_timeout(CONNECT_TIMEOUT)
+        .operation_attempt_timeout(CALL_TIMEOUT)
+        .operation_timeout(whole)
+        .build()
+}
+
+/// Whether a client remembers what its credentials provider answered.
+#[derive(Clone, Copy)]
+enum Caching {
+    /// Keys that do not change need no cache.
+    Never,
+    /// Temporary credentials are kept until shortly before they expire.
+    UntilExpiry,
+}
+
+impl Caching {
+    fn identities(self) -> SharedIdentityCache {
+        match self {
+            Self::Never => s3::config::IdentityCache::no_cache(),
+            Self::UntilExpiry => s3::config::IdentityCache::lazy().build(),
+        }
+    }
+}
+
+fn credentials(keys: &StaticKeys) -> Credentials {
+    let StaticKeys { id, secret, token } = keys;
+    let token = token.as_ref().map(|token| token.expose_secret().to_owned());
+    Credentials::new(id, secret.expose_secret(), token, None, "aws-s3-provisioner")
+}
+
+fn app_name() -> Option<aws_config::AppName> {
+    aws_config::AppName::new("aws-s3-provisioner").ok()
+}
+
+/// The connection pool: TLS by rustls with aws-lc, and the proxy that HTTPS_PROXY and NO_PROXY name.
+pub(crate) fn http_client() -> SharedHttpClient {
+    aws_smithy_http_client::Builder::new().build_with_connector_fn(|settings, components| {
+        let mut connector = Connector::builder()
+            .proxy_config(ProxyConfig::from_env())
+            .tls_provider(tls::Provider::Rustls(tls::rustls_provider::CryptoMode::AwsLc));
+        connector.set_connector_settings(settings.cloned());
+        connector.set_sleep_impl(components.and_then(|components| components.sleep_impl()));
+        connector.build()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::aws::plan::Environment;
+    use crate::aws::testing::record;
+
+    fn owner(secret: &str) -> Owner {
+        let keys = StaticKeys { id: "AKIA1".to_owned(), secret: secret.to_owned().into(), token: None };
+        Owner { identity: Identity::App, keys: Some(keys) }
+    }
+
+    #[tokio::test]
+    async fn an_owner_keeps_its_clients_until_its_key_changes() {
+        let clients = Clients::new(http_client());
+        let record = record();
+        let target = Target::of(&record, &Environment::default());
+        let first = clients.store(&owner("a"), &target).await;
+        assert!(Arc::ptr_eq(&first, &clients.store(&owner("a"), &target).await));
+        assert!(!Arc::ptr_eq(&first, &clients.store(&owner("b"), &target).await));
+    }
+
+    #[tokio::test]
+    async fn another_region_has_clients_of_its_own() {
+        let clients = Clients::new(http_client());
+        let (here, mut there) = (record(), record());
+        there.plan.endpoint.region = "eu-central-1".into();
+        let environment = Environment::default();
+        let here = clients.store(&owner("a"), &Target::of(&here, &environment)).await;
+        assert!(!Arc::ptr_eq(&here, &clients.store(&owner("a"), &Target::of(&there, &environment)).await));
+    }
+
+    #[tokio::test]
+    async fn clients_do_not_pile_up() {
+        let clients = Clients::new(http_client());
+        let record = record();
+        let target = Target::of(&record, &Environment::default());
+        for n in 0..2 * KEPT {
+            clients.store(&owner(&n.to_string()), &target).await;
+        }
+        assert_eq!(clients.kept.lock().map(|kept| kept.len()).ok(), Some(KEPT));
+    }
+}

@@ -1,0 +1,118 @@
+//! What AWS's error codes mean: from the answer to a call to an [`Error`], here and nowhere else.
+//!
+//! Sources: "Error responses" in the Amazon S3 API reference, "Common errors" in the IAM API reference. The
+//! HTTP status decides where there is no code: answers to HEAD have no body.
+
+use super::call::{Call, CallError, Cause, Operation, Resource};
+use super::error::{Error, TakenBy};
+
+impl From<CallError> for Error {
+    fn from(CallError { call, cause }: CallError) -> Self {
+        let (status, code, message, region) = match cause {
+            Cause::Answer { status, code, message, region } => (status, code, message, region),
+            Cause::NoCredentials => return Self::CredentialsUnavailable,
+            Cause::NoAnswer(problem) => {
+                let Call { operation, resource, .. } = *call;
+                return Self::StoreUnreachable { operation, resource, problem };
+            }
+            Cause::Unreadable => {
+                let Call { operation, resource, .. } = *call;
+                return Self::StoreFailing { operation, resource, problem: "an answer that cannot be read".to_owned() };
+            }
+            Cause::NotSent(problem) => {
+                let Call { operation, resource, .. } = *call;
+                return Self::Rejected { operation, resource, code: "not sent".to_owned(), message: Some(problem) };
+            }
+        };
+        // A HEAD answer has a status only.
+        let code = code.unwrap_or_else(|| status.to_string());
+        if code == "AccessDenied" || status == 403 && !is_about_credentials(&code) && !is_throttling(&code) {
+            return Self::AccessDenied { call, message };
+        }
+        let Call { operation, resource, identity } = *call;
+        let bucket = || match &resource {
+            Resource::Bucket(name) | Resource::User(name) | Resource::Policy(name) => name.clone(),
+        };
+        match (code.as_str(), status) {
+            ("ExpiredToken" | "ExpiredTokenException" | "TokenRefreshRequired", _) => {
+                Self::CredentialsExpired { identity }
+            }
+            (code, _) if is_about_credentials(code) => {
+                Self::CredentialsRefused { identity, operation, code: code.to_owned() }
+            }
+            (code, _) if is_throttling(code) => Self::Throttled { operation },
+            (_, 429 | 503) => Self::Throttled { operation },
+            (
+                "OperationAborted"
+                | "ConcurrentModification"
+                | "EntityTemporarilyUnmodifiable"
+                | "ConditionalRequestConflict"
+                | "DeleteConflict",
+                _,
+            ) => Self::StoreBusy { operation, resource, code, message },
+            ("LimitExceeded" | "LimitExceededException" | "TooManyBuckets" | "ServiceQuotaExceededException", _) => {
+                Self::QuotaExceeded { operation, resource, code, message }
+            }
+            ("BucketAlreadyExists", _) => Self::BucketTaken { bucket: bucket(), by: TakenBy::AnotherAccount },
+            ("BucketAlreadyOwnedByYou", _) => Self::BucketTaken { bucket: bucket(), by: TakenBy::Unknown },
+            ("NoSuchBucket", _) | ("404" | "NotFound", 404) if matches!(resource, Resource::Bucket(_)) => {
+                Self::BucketNotFound { bucket: bucket(), operation }
+            }
+            // For CreateUser it is the permissions boundary that does not exist.
+            ("NoSuchEntity", _) if operation != Operation::CreateUser => Self::NotVisibleYet { operation, resource },
+            (
+                "PermanentRedirect"
+                | "TemporaryRedirect"
+                | "AuthorizationHeaderMalformed"
+                | "IllegalLocationConstraintException",
+                _,
+            )
+            | (_, 301 | 307) => Self::WrongRegion { bucket: bucket(), region },
+            // A HEAD that was signed for the wrong region: no body, but the right region in a header.
+            ("400", 400) if region.is_some() => Self::WrongRegion { bucket: bucket(), region },
+            ("NotImplemented" | "MethodNotAllowed", _) | (_, 405 | 501) => {
+                Self::NotSupported { operation, resource, code, message }
+            }
+            ("RequestTimeout" | "InternalError" | "InternalFailure" | "ServiceFailure", _) | (_, 408 | 500..) => {
+                Self::StoreFailing { operation, resource, problem: code }
+            }
+            _ => Self::Rejected { operation, resource, code, message },
+        }
+    }
+}
+
+fn is_throttling(code: &str) -> bool {
+    matches!(
+        code,
+        "Throttling"
+            | "ThrottlingException"
+            | "ThrottledException"
+            | "RequestThrottled"
+            | "RequestThrottledException"
+            | "SlowDown"
+            | "RequestLimitExceeded"
+            | "TooManyRequests"
+            | "TooManyRequestsException"
+            | "BandwidthLimitExceeded"
+            | "ServiceUnavailable"
+    )
+}
+
+fn is_about_credentials(code: &str) -> bool {
+    matches!(
+        code,
+        "InvalidAccessKeyId"
+            | "InvalidClientTokenId"
+            | "SignatureDoesNotMatch"
+            | "UnrecognizedClientException"
+            | "InvalidToken"
+            | "InvalidSecurity"
+            | "IncompleteSignature"
+            | "AuthFailure"
+            | "RequestTimeTooSkewed"
+            | "RequestExpired"
+            | "ExpiredToken"
+            | "ExpiredTokenException"
+            | "TokenRefreshRequired"
+    )
+}

@@ -1,0 +1,421 @@
+//! Why a step failed: one [`Error`], whose variants are reasons that a user can read.
+//!
+//! `Display` is the whole sentence; there is no source chain to add. Messages are the same for the same cause, so they hold no request ids and no times. How an answer of AWS
+//! becomes one of these stands in `codes`.
+
+use super::call::{Call, Operation, Resource};
+use super::names::NameError;
+use super::owner::Identity;
+use super::params::ParameterError;
+use crate::provisioner::{Failure, FailureClass, SecretRef};
+
+/// Why a step failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A parameter of the class cannot be used.
+    #[error("StorageClass {class}: {problem}")]
+    InvalidClassParameter {
+        /// Name of the class.
+        class: String,
+        /// Which parameter, and why.
+        problem: ParameterError,
+    },
+    /// An environment variable of the operator cannot be used.
+    #[error("the operator's environment: {0}")]
+    InvalidEnvironment(ParameterError),
+    /// The bucket name, or the prefix of one, that the claim asks for is against the rules.
+    #[error("{field}: {problem}")]
+    InvalidBucketName {
+        /// The field of the claim.
+        field: &'static str,
+        /// The name, and the rule that it breaks.
+        problem: NameError,
+    },
+    /// The claim asks for no bucket, and neither does its class.
+    #[error(
+        "the claim names no bucket: set spec.generateBucketName or spec.bucketName, or use a StorageClass with the parameter bucketName ({class} has none)"
+    )]
+    BucketNameMissing {
+        /// Name of the class.
+        class: String,
+    },
+    /// The claim asks for another bucket than its class gives.
+    #[error(
+        "spec.bucketName is {asked:?}, but StorageClass {class} gives access to bucket {bucket:?} only: leave spec.bucketName out, or use another class"
+    )]
+    BucketNotOfClass {
+        /// Name of the class.
+        class: String,
+        /// The bucket of the class.
+        bucket: String,
+        /// What the claim asks for.
+        asked: String,
+    },
+    /// The owner's Secret holds no usable keys.
+    #[error("Secret {secret} {problem}")]
+    InvalidOwnerSecret {
+        /// The Secret.
+        secret: SecretRef,
+        /// What is wrong with it, and the remedy; never a value.
+        problem: String,
+    },
+    /// The claim should share the owner's keys, but these are the operator's own.
+    #[error(
+        "createBucketUser is \"no\", but the operator's own AWS identity cannot be shared: name a Secret in the class"
+    )]
+    NothingToShare,
+    /// AWS does not know the owner's keys.
+    #[error(
+        "AWS refused {identity} ({code}) in {operation}: put a valid, active key there, and check the node's clock"
+    )]
+    CredentialsRefused {
+        /// Whose keys.
+        identity: Identity,
+        /// What was tried.
+        operation: Operation,
+        /// AWS's code.
+        code: String,
+    },
+    /// The owner's session is over.
+    #[error("{identity} have expired: renew them, or use a key without a session token")]
+    CredentialsExpired {
+        /// Whose keys.
+        identity: Identity,
+    },
+    /// The operator has no AWS identity, or cannot get at it.
+    #[error(
+        "the operator has no AWS credentials of its own: give its pod an AWS identity, or name a Secret in the class"
+    )]
+    CredentialsUnavailable,
+    /// AWS does not allow it.
+    #[error("AWS denied {} on {} to {}: allow {}{}", call.operation, call.resource, call.identity, allow(.call), says(.message))]
+    AccessDenied {
+        /// What was denied to whom.
+        call: Box<Call>,
+        /// What AWS says.
+        message: Option<String>,
+    },
+    /// Too many calls.
+    #[error("AWS throttles {operation}; it is tried again")]
+    Throttled {
+        /// What was tried.
+        operation: Operation,
+    },
+    /// No answer.
+    #[error("no answer to {operation} on {resource}: {problem}; it is tried again")]
+    StoreUnreachable {
+        /// What was tried.
+        operation: Operation,
+        /// On what.
+        resource: Resource,
+        /// What happened to the connection.
+        problem: String,
+    },
+    /// A failure on the store's side.
+    #[error("the store failed at {operation} on {resource} ({problem}); it is tried again")]
+    StoreFailing {
+        /// What was tried.
+        operation: Operation,
+        /// On what.
+        resource: Resource,
+        /// Status or code.
+        problem: String,
+    },
+    /// Something else happens to the same thing at the same time.
+    #[error("{resource} cannot be changed now ({code} in {operation}); it is tried again{}", says(.message))]
+    StoreBusy {
+        /// What was tried.
+        operation: Operation,
+        /// On what.
+        resource: Resource,
+        /// AWS's code.
+        code: String,
+        /// What AWS says.
+        message: Option<String>,
+    },
+    /// IAM reads lag behind writes.
+    #[error("IAM does not see {resource} yet ({operation}); it is tried again")]
+    NotVisibleYet {
+        /// What was tried.
+        operation: Operation,
+        /// On what.
+        resource: Resource,
+    },
+    /// A quota of the account is used up.
+    #[error("a quota of the AWS account is used up ({code} in {operation} on {resource}): raise the quota or remove what is not needed{}", says(.message))]
+    QuotaExceeded {
+        /// What was tried.
+        operation: Operation,
+        /// On what.
+        resource: Resource,
+        /// AWS's code.
+        code: String,
+        /// What AWS says.
+        message: Option<String>,
+    },
+    /// The bucket name belongs to somebody else.
+    #[error("bucket {bucket:?} {}", .by.sentence())]
+    BucketTaken {
+        /// Name of the bucket.
+        bucket: String,
+        /// Whose it is.
+        by: TakenBy,
+    },
+    /// The bucket is in another region than the class says.
+    #[error("bucket {bucket:?} is in {}: use a StorageClass for that region", .region.as_deref().map_or_else(|| "another region".to_owned(), |r| format!("region {r}")))]
+    WrongRegion {
+        /// Name of the bucket.
+        bucket: String,
+        /// Where it is, if the store says so.
+        region: Option<String>,
+    },
+    /// The bucket that the class names does not exist.
+    #[error(
+        "bucket {bucket:?}, which the StorageClass names, does not exist: create it, or correct the class's bucketName"
+    )]
+    BucketMissing {
+        /// Name of the bucket.
+        bucket: String,
+    },
+    /// A bucket that was there before is gone, or not there yet.
+    #[error("bucket {bucket:?} is not found ({operation}); it is tried again")]
+    BucketNotFound {
+        /// Name of the bucket.
+        bucket: String,
+        /// What was tried.
+        operation: Operation,
+    },
+    /// The bucket cannot be marked as the claim's own.
+    #[error(
+        "the store keeps no tags on bucket {bucket:?}, so it cannot be proven to belong to this claim: use spec.generateBucketName, and delete that bucket by hand if nobody needs it"
+    )]
+    TagsNotKept {
+        /// Name of the bucket.
+        bucket: String,
+    },
+    /// The user exists and is not the claim's.
+    #[error(
+        "IAM user {user:?} exists and is not tagged as this claim's: delete it, or tag it with objectbucket.io/claim-uid if it is this claim's"
+    )]
+    UserTaken {
+        /// Name of the user.
+        user: String,
+    },
+    /// Objects that the store does not delete.
+    #[error("bucket {bucket:?} cannot be emptied: {count} objects are not deleted, the first is {key:?} ({code}){}", lock_hint(.code))]
+    ObjectsNotDeleted {
+        /// Name of the bucket.
+        bucket: String,
+        /// The first of the keys.
+        key: String,
+        /// Why, in the store's code.
+        code: String,
+        /// How many there are in the part of the bucket that was looked at.
+        count: u64,
+    },
+    /// Nothing is found in the bucket, and yet it is not empty.
+    #[error("bucket {bucket:?} is not empty, but lists nothing that can be deleted; it is tried again")]
+    BucketNotEmpty {
+        /// Name of the bucket.
+        bucket: String,
+    },
+    /// The store lacks an operation.
+    #[error("the store does not support {operation} on {resource} ({code}): use a store that does{}", says(.message))]
+    NotSupported {
+        /// What was tried.
+        operation: Operation,
+        /// On what.
+        resource: Resource,
+        /// Its code.
+        code: String,
+        /// What it says.
+        message: Option<String>,
+    },
+    /// Any other refusal.
+    #[error("the store refused {operation} on {resource} ({code}){}", says(.message))]
+    Rejected {
+        /// What was tried.
+        operation: Operation,
+        /// On what.
+        resource: Resource,
+        /// Its code, or the HTTP status.
+        code: String,
+        /// What it says.
+        message: Option<String>,
+    },
+    /// The cause, in a verb that changed nothing at the store.
+    #[error(transparent)]
+    Untouched(Box<Error>),
+}
+
+/// Whose a bucket is that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TakenBy {
+    /// Another AWS account.
+    AnotherAccount,
+    /// Another claim: `namespace/name` and uid.
+    Claim(String),
+    /// Another AWS account, or somebody in an account whose tags the owner may not read.
+    Unreadable,
+    /// Somebody in the owner's account.
+    Unknown,
+}
+
+impl TakenBy {
+    fn sentence(&self) -> String {
+        match self {
+            Self::AnotherAccount => {
+                "is taken by another AWS account: choose another name, or use spec.generateBucketName".to_owned()
+            }
+            Self::Unreadable => "exists and its tags cannot be read: it belongs to another AWS account, or the owner \
+                                 lacks s3:GetBucketTagging; choose another name, or use spec.generateBucketName"
+                .to_owned(),
+            Self::Claim(claim) => format!("is tagged as that of claim {claim}: choose another name"),
+            Self::Unknown => "exists already and is not this claim's: choose another name, or have an admin write a \
+                              StorageClass with that bucketName"
+                .to_owned(),
+        }
+    }
+}
+
+/// The permissions to ask for, and what else a denial may mean.
+fn allow(call: &Call) -> String {
+    match call.operation {
+        Operation::GetBucketTagging | Operation::HeadBucket => {
+            format!("{} (or the bucket belongs to another AWS account)", call.operation.actions())
+        }
+        operation => operation.actions().to_owned(),
+    }
+}
+
+fn says(message: &Option<String>) -> String {
+    match message.as_deref() {
+        None | Some("" | "Access Denied") => String::new(),
+        Some(message) => format!("; AWS says: {}", without_session(message)),
+    }
+}
+
+/// Cuts the session name out of the ARN of an assumed role: it is a new one at each renewal.
+fn without_session(message: &str) -> String {
+    let Some((before, role_and_session)) = message.split_once(":assumed-role/") else { return message.to_owned() };
+    let (arn, after) = role_and_session.split_once(' ').unwrap_or((role_and_session, ""));
+    let role = arn.split('/').next().unwrap_or_default();
+    format!("{before}:assumed-role/{role} {after}")
+}
+
+fn lock_hint(code: &str) -> &'static str {
+    match code {
+        "AccessDenied" => ": object lock or a bucket policy holds them, or the owner lacks s3:DeleteObjectVersion",
+        _ => "",
+    }
+}
+
+impl Error {
+    /// Marks an error of a step that only read: whatever it is, nothing was changed.
+    pub(crate) fn of_reading(self) -> Self {
+        match self {
+            Self::Untouched(_) => self,
+            error => Self::Untouched(Box::new(error)),
+        }
+    }
+
+    /// Marks an error of the first change of a verb: nothing was changed if the store said no for good.
+    /// A busy or silent store may have taken the call.
+    pub(crate) fn of_first_change(self) -> Self {
+        match self.class() {
+            FailureClass::Terminal => self.of_reading(),
+            FailureClass::Retryable => self,
+        }
+    }
+
+    /// Takes the mark off, in a verb that changed something before.
+    pub(crate) fn after_a_change(self) -> Self {
+        match self {
+            Self::Untouched(error) => *error,
+            error => error,
+        }
+    }
+}
+
+impl Failure for Error {
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::InvalidClassParameter { .. } => "InvalidClassParameter",
+            Self::InvalidEnvironment(_) => "InvalidEnvironment",
+            Self::InvalidBucketName { .. } => "InvalidBucketName",
+            Self::BucketNameMissing { .. } => "BucketNameMissing",
+            Self::BucketNotOfClass { .. } => "BucketNotOfClass",
+            Self::InvalidOwnerSecret { .. } => "InvalidOwnerSecret",
+            Self::NothingToShare => "NothingToShare",
+            Self::CredentialsRefused { .. } => "CredentialsRefused",
+            Self::CredentialsExpired { .. } => "CredentialsExpired",
+            Self::CredentialsUnavailable => "CredentialsUnavailable",
+            Self::AccessDenied { .. } => "AccessDenied",
+            Self::Throttled { .. } => "Throttled",
+            Self::StoreUnreachable { .. } => "StoreUnreachable",
+            Self::StoreFailing { .. } => "StoreFailing",
+            Self::StoreBusy { .. } => "StoreBusy",
+            Self::NotVisibleYet { .. } => "NotVisibleYet",
+            Self::QuotaExceeded { .. } => "QuotaExceeded",
+            Self::BucketTaken { .. } => "BucketTaken",
+            Self::WrongRegion { .. } => "WrongRegion",
+            Self::BucketMissing { .. } => "BucketMissing",
+            Self::BucketNotFound { .. } => "BucketNotFound",
+            Self::TagsNotKept { .. } => "TagsNotKept",
+            Self::UserTaken { .. } => "UserTaken",
+            Self::ObjectsNotDeleted { .. } => "ObjectsNotDeleted",
+            Self::BucketNotEmpty { .. } => "BucketNotEmpty",
+            Self::NotSupported { .. } => "NotSupported",
+            Self::Rejected { .. } => "Rejected",
+            Self::Untouched(error) => error.reason(),
+        }
+    }
+
+    fn class(&self) -> FailureClass {
+        match self {
+            Self::InvalidClassParameter { .. }
+            | Self::InvalidEnvironment(_)
+            | Self::InvalidBucketName { .. }
+            | Self::BucketNameMissing { .. }
+            | Self::BucketNotOfClass { .. }
+            | Self::InvalidOwnerSecret { .. }
+            | Self::NothingToShare
+            | Self::CredentialsRefused { .. }
+            | Self::AccessDenied { .. }
+            | Self::QuotaExceeded { .. }
+            | Self::BucketTaken { .. }
+            | Self::WrongRegion { .. }
+            | Self::BucketMissing { .. }
+            | Self::TagsNotKept { .. }
+            | Self::UserTaken { .. }
+            | Self::ObjectsNotDeleted { .. }
+            | Self::NotSupported { .. }
+            | Self::Rejected { .. } => FailureClass::Terminal,
+            // The ambient identity renews itself; a Secret waits for its admin.
+            Self::CredentialsExpired { identity: Identity::Secret(_) } => FailureClass::Terminal,
+            Self::CredentialsExpired { .. }
+            | Self::CredentialsUnavailable
+            | Self::Throttled { .. }
+            | Self::StoreUnreachable { .. }
+            | Self::StoreFailing { .. }
+            | Self::StoreBusy { .. }
+            | Self::NotVisibleYet { .. }
+            | Self::BucketNotFound { .. }
+            | Self::BucketNotEmpty { .. } => FailureClass::Retryable,
+            Self::Untouched(error) => error.class(),
+        }
+    }
+
+    fn store_untouched(&self) -> bool {
+        matches!(
+            self,
+            Self::Untouched(_)
+                | Self::InvalidClassParameter { .. }
+                | Self::InvalidEnvironment(_)
+                | Self::InvalidBucketName { .. }
+                | Self::BucketNameMissing { .. }
+                | Self::BucketNotOfClass { .. }
+                | Self::InvalidOwnerSecret { .. }
+        )
+    }
+}

@@ -1,0 +1,203 @@
+//! The AWS backend: buckets in S3, users in IAM.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | [`params`], [`values`] | what an admin writes into a StorageClass |
+//! | [`names`] | names of buckets and users |
+//! | [`plan`] | what a claim gets, and where calls for it go |
+//! | [`owner`] | whose credentials sign |
+//! | `bucket`, `user`, `probe` | provision and grant: create the bucket, make the user, try its key |
+//! | `revoke`, `purge` | the way back: remove the user, empty and delete the bucket |
+//! | `tags`, `policy`, `region` | what proves ownership, what an app may do, which partition |
+//! | [`call`], `codes`, [`error`] | one call and how it went; what AWS's codes mean; why a step failed |
+//! | `clients` | SDK clients and the connection pool |
+//!
+//! Steps that decide (`plan`, `judge`, `may_delete`, `ownership`, the mapping of errors) are pure; steps
+//! that call AWS decide nothing.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+
+use self::call::{Operation, Resource};
+use self::clients::Clients;
+use self::owner::StaticKeys;
+use self::plan::{Environment, Target};
+use self::purge::{Limits, Purged};
+use crate::provisioner::{AppCredentials, Mode, OwnerSource, Plan, Probe, Provisioner, Record, Removal, Request};
+
+mod bucket;
+pub mod call;
+mod clients;
+mod codes;
+pub mod error;
+pub mod names;
+pub mod owner;
+pub mod params;
+pub mod plan;
+mod policy;
+mod probe;
+mod purge;
+mod region;
+mod revoke;
+mod tags;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+mod user;
+pub mod values;
+
+pub use self::error::Error;
+pub use self::owner::Owner;
+
+/// Provisions S3 buckets and IAM users.
+pub struct AwsProvisioner {
+    /// Name of the provisioner, which every bucket and user is tagged with.
+    name: String,
+    /// The endpoints that the operator's environment names, or why they cannot be used.
+    environment: Result<Environment, params::ParameterError>,
+    clients: Clients,
+    /// Names that users chose and that are being created right now; see [`Self::claim_name`].
+    being_created: Mutex<HashSet<String>>,
+}
+
+impl fmt::Debug for AwsProvisioner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AwsProvisioner").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl AwsProvisioner {
+    /// A backend that tags what it makes with `provisioner_name`, such as `aws-s3.io/bucket`.
+    ///
+    /// The endpoints in the environment (AWS_ENDPOINT_URL and those of S3 and IAM) are read now, once.
+    /// Nothing is called: ambient credentials are looked for when a class first needs them.
+    pub fn new(provisioner_name: &str) -> Self {
+        let environment = Environment::read(|name| std::env::var(name).ok());
+        Self::with(provisioner_name, environment, Clients::new(clients::http_client()))
+    }
+
+    fn with(
+        provisioner_name: &str,
+        environment: Result<Environment, params::ParameterError>,
+        clients: Clients,
+    ) -> Self {
+        Self { name: provisioner_name.to_owned(), environment, clients, being_created: Mutex::default() }
+    }
+
+    fn environment(&self) -> Result<&Environment, Error> {
+        self.environment.as_ref().map_err(|error| Error::InvalidEnvironment(error.clone()))
+    }
+
+    fn target<'a>(&self, record: &'a Record) -> Result<Target<'a>, Error> {
+        Ok(Target::of(record, self.environment()?))
+    }
+
+    /// Keeps two claims of this process from creating a bucket of the same chosen name at once, where the
+    /// store would say yes to both.
+    fn claim_name<'a>(&'a self, target: &Target<'_>) -> Result<Option<NameGuard<'a>>, Error> {
+        if !bucket::answer_is_ambiguous(target) {
+            return Ok(None);
+        }
+        let name = target.bucket().to_owned();
+        let names = &self.being_created;
+        if names.lock().unwrap_or_else(PoisonError::into_inner).insert(name.clone()) {
+            return Ok(Some(NameGuard { names, name }));
+        }
+        Err(Error::StoreBusy {
+            operation: Operation::CreateBucket,
+            resource: Resource::Bucket(name),
+            code: "another claim asks for the same name".to_owned(),
+            message: None,
+        }
+        .of_reading())
+    }
+
+    async fn credentials(
+        &self,
+        store: &clients::Store,
+        owner: &Owner,
+        target: &Target<'_>,
+        tags: &tags::Tags,
+    ) -> Result<AppCredentials, Error> {
+        match target.user {
+            Some(user) => user::issue(store, target, user, tags).await,
+            None => owner.share(),
+        }
+    }
+}
+
+/// Gives a name free again, also if the verb is dropped.
+struct NameGuard<'a> {
+    names: &'a Mutex<HashSet<String>>,
+    name: String,
+}
+
+impl Drop for NameGuard<'_> {
+    fn drop(&mut self) {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.name);
+    }
+}
+
+impl Provisioner for AwsProvisioner {
+    type Owner = Owner;
+    type Error = Error;
+
+    fn plan(&self, request: &Request<'_>) -> Result<Plan, Error> {
+        plan::plan(request, self.environment()?)
+    }
+
+    fn owner(&self, record: &Record, source: OwnerSource) -> Result<Owner, Error> {
+        Owner::parse(record, source)
+    }
+
+    async fn provision(&self, record: &Record, owner: &Owner) -> Result<AppCredentials, Error> {
+        let target = self.target(record)?;
+        let tags = tags::of_claim(&self.name, &record.claim);
+        let store = self.clients.store(owner, &target).await;
+        {
+            let _guard = self.claim_name(&target)?;
+            bucket::create(&store, &target, &tags).await?;
+        }
+        self.credentials(&store, owner, &target, &tags).await.map_err(Error::after_a_change)
+    }
+
+    async fn grant(&self, record: &Record, owner: &Owner) -> Result<AppCredentials, Error> {
+        let target = self.target(record)?;
+        let tags = tags::of_claim(&self.name, &record.claim);
+        let store = self.clients.store(owner, &target).await;
+        bucket::check(&store, &target).await?;
+        self.credentials(&store, owner, &target, &tags).await
+    }
+
+    async fn probe(&self, record: &Record, credentials: &AppCredentials) -> Result<Probe, Error> {
+        let target = self.target(record)?;
+        let app = self.clients.app_s3(&StaticKeys::from(credentials), &target);
+        probe::probe(&app, &target).await
+    }
+
+    async fn revoke(&self, record: &Record, owner: &Owner) -> Result<Removal, Error> {
+        let target = self.target(record)?;
+        let store = self.clients.store(owner, &target).await;
+        Ok(Removal::Done { left: revoke::revoke(&store, &target).await? })
+    }
+
+    async fn delete(&self, record: &Record, owner: &Owner) -> Result<Removal, Error> {
+        let target = self.target(record)?;
+        let store = self.clients.store(owner, &target).await;
+        let mut left = revoke::revoke(&store, &target).await?;
+        // Whatever the caller meant: a bucket that was there before is not deleted.
+        if record.plan.mode == Mode::Granted {
+            return Ok(Removal::Done { left });
+        }
+        Ok(match purge::delete(&store, &target, Limits::default()).await? {
+            Purged::Gone => Removal::Done { left },
+            Purged::Left(why) => {
+                left.push(why);
+                Removal::Done { left }
+            }
+            Purged::Partly(removed) => Removal::Partial { removed },
+        })
+    }
+}

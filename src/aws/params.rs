@@ -1,0 +1,325 @@
+//! The parameters of a StorageClass, parsed once into [`ClassParameters`].
+//!
+//! Admins decide through these what users get, so nothing is guessed: a parameter that is not known, or
+//! whose value cannot be meant, is refused by name together with the remedy.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::value::MapDeserializer;
+
+use super::names::{BucketName, NameError};
+use super::values::{EndpointUrl, IamPath, PolicyArn, Region};
+use crate::provisioner::SecretRef;
+
+/// Region of a class that names none; the same as that of the Go provisioner.
+pub const DEFAULT_REGION: &str = "us-west-1";
+/// IAM path of users where a class names none. The operator's own IAM policy can be limited to it.
+pub const DEFAULT_IAM_PATH: &str = "/aws-s3-provisioner/";
+
+/// Why the parameters of a class cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ParameterError {
+    /// A key that no parameter has.
+    #[error("unknown parameter {name:?}; remove it, or use one of: {known}")]
+    Unknown {
+        /// The key, as written.
+        name: String,
+        /// All known keys, separated by commas.
+        known: String,
+    },
+    /// A value that cannot be used.
+    #[error("parameter {name}: {value:?} {problem}; {remedy}")]
+    Bad {
+        /// The key.
+        name: &'static str,
+        /// The value as written, less what may be secret.
+        value: String,
+        /// What is wrong with it.
+        problem: String,
+        /// What to write instead.
+        remedy: &'static str,
+    },
+    /// A parameter without the one that it needs.
+    #[error("parameter {missing} is missing: {because}")]
+    Missing {
+        /// The key that is missing.
+        missing: &'static str,
+        /// Which other parameter asks for it.
+        because: &'static str,
+    },
+    /// What serde says where nothing above fits; parameters are strings, so this should not be seen.
+    #[error("the parameters cannot be read: {0}")]
+    Unreadable(String),
+}
+
+impl serde::de::Error for ParameterError {
+    fn custom<T: fmt::Display>(message: T) -> Self {
+        Self::Unreadable(message.to_string())
+    }
+
+    fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
+        Self::Unknown { name: field.to_owned(), known: expected.join(", ") }
+    }
+}
+
+/// What an admin wrote, by name; the names on the wire are these in camel case.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+struct Raw {
+    region: Given,
+    secret_name: Given,
+    secret_namespace: Given,
+    create_bucket_user: Given,
+    bucket_name: Given,
+    s3_endpoint: Given,
+    iam_endpoint: Given,
+    force_path_style: Given,
+    iam_path: Given,
+    permissions_boundary: Given,
+}
+
+/// A value that may be left out. (Strings that serde gets from a map cannot be read as `Option`.)
+#[derive(Default, Deserialize)]
+#[serde(from = "String")]
+struct Given(Option<String>);
+
+impl From<String> for Given {
+    fn from(value: String) -> Self {
+        Self(Some(value))
+    }
+}
+
+/// The parameters of a class, checked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClassParameters {
+    /// Region of the buckets.
+    pub region: Region,
+    /// Where the owner credentials are; `None` is the operator's own identity.
+    pub owner_secret: Option<SecretRef>,
+    /// What a claim's app gets to sign with.
+    pub credentials: CredentialsMode,
+    /// The existing bucket that every claim of the class gets access to.
+    pub bucket: Option<BucketName>,
+    /// S3 of another store than AWS.
+    pub s3_endpoint: Option<EndpointUrl>,
+    /// IAM of another store than AWS.
+    pub iam_endpoint: Option<EndpointUrl>,
+    /// How buckets are addressed.
+    pub addressing: Addressing,
+    /// Path of the users.
+    pub iam_path: IamPath,
+    /// Policy that bounds what any user of the class can be allowed.
+    pub permissions_boundary: Option<PolicyArn>,
+}
+
+/// What a claim's app gets to sign with: `createBucketUser`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CredentialsMode {
+    /// "yes": an IAM user of its own.
+    OwnUser,
+    /// "no": the owner's keys.
+    ShareOwner,
+}
+
+/// How buckets are addressed: `forcePathStyle`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Addressing {
+    /// By host name, `bucket.s3.example`; the default.
+    Host,
+    /// By path, `s3.example/bucket`.
+    Path,
+}
+
+impl ClassParameters {
+    /// Parses the `parameters` of a StorageClass.
+    ///
+    /// # Errors
+    /// The first parameter that cannot be used, by name.
+    pub fn parse(parameters: &BTreeMap<String, String>) -> Result<Self, ParameterError> {
+        let entries = parameters.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+        let Raw {
+            region: Given(region),
+            secret_name: Given(secret_name),
+            secret_namespace: Given(secret_namespace),
+            create_bucket_user: Given(create_bucket_user),
+            bucket_name: Given(bucket_name),
+            s3_endpoint: Given(s3_endpoint),
+            iam_endpoint: Given(iam_endpoint),
+            force_path_style: Given(force_path_style),
+            iam_path: Given(iam_path),
+            permissions_boundary: Given(permissions_boundary),
+        } = Raw::deserialize(MapDeserializer::<_, ParameterError>::new(entries))?;
+
+        let s3_endpoint = s3_endpoint.map(|url| EndpointUrl::parse("s3Endpoint", &url)).transpose()?;
+        let region = region.as_deref().unwrap_or(DEFAULT_REGION);
+        let owner_secret = owner_secret(secret_name, secret_namespace)?;
+        let credentials = credentials(create_bucket_user.as_deref(), owner_secret.as_ref())?;
+        Ok(Self {
+            region: Region::parse(region, s3_endpoint.as_ref())?,
+            owner_secret,
+            credentials,
+            bucket: bucket_name.map(|name| BucketName::existing(&name).map_err(bad_bucket)).transpose()?,
+            iam_endpoint: iam_endpoint.map(|url| EndpointUrl::parse("iamEndpoint", &url)).transpose()?,
+            s3_endpoint,
+            addressing: addressing(force_path_style.as_deref())?,
+            iam_path: IamPath::parse(iam_path.as_deref().unwrap_or(DEFAULT_IAM_PATH))?,
+            permissions_boundary: permissions_boundary.as_deref().map(PolicyArn::parse).transpose()?,
+        })
+    }
+}
+
+pub(super) fn bad(name: &'static str, value: &str, problem: impl Into<String>, remedy: &'static str) -> ParameterError {
+    ParameterError::Bad { name, value: value.to_owned(), problem: problem.into(), remedy }
+}
+
+fn bad_bucket(NameError { name, rule }: NameError) -> ParameterError {
+    bad("bucketName", &name, format!("is no bucket name: {rule}"), "name a bucket that exists")
+}
+
+fn owner_secret(name: Option<String>, namespace: Option<String>) -> Result<Option<SecretRef>, ParameterError> {
+    match (name, namespace) {
+        (None, None) => Ok(None),
+        (Some(name), Some(namespace)) => Ok(Some(SecretRef {
+            namespace: dns_name("secretNamespace", namespace)?,
+            name: dns_name("secretName", name)?,
+        })),
+        (Some(_), None) => Err(ParameterError::Missing {
+            missing: "secretNamespace",
+            because: "secretName is given, and a StorageClass has no namespace of its own",
+        }),
+        (None, Some(_)) => Err(ParameterError::Missing {
+            missing: "secretName",
+            because: "secretNamespace is given; give both, or neither for the operator's own AWS identity",
+        }),
+    }
+}
+
+/// Names of Kubernetes objects, checked so far that a lookup can succeed.
+fn dns_name(parameter: &'static str, value: String) -> Result<String, ParameterError> {
+    let fits = (1..=253).contains(&value.len())
+        && value.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.');
+    if fits {
+        Ok(value)
+    } else {
+        Err(bad(
+            parameter,
+            &value,
+            "cannot be the name of a Kubernetes object",
+            "use lower-case letters, digits, '-' and '.'",
+        ))
+    }
+}
+
+fn credentials(value: Option<&str>, owner: Option<&SecretRef>) -> Result<CredentialsMode, ParameterError> {
+    match (value, owner) {
+        (None | Some("yes"), _) => Ok(CredentialsMode::OwnUser),
+        (Some("no"), Some(_)) => Ok(CredentialsMode::ShareOwner),
+        (Some("no"), None) => Err(ParameterError::Missing {
+            missing: "secretName",
+            because: "createBucketUser is \"no\", and the operator's own AWS identity cannot be shared with apps: \
+                      its credentials are temporary",
+        }),
+        (Some(other), _) => Err(bad("createBucketUser", other, "is neither yes nor no", "write \"yes\" or \"no\"")),
+    }
+}
+
+fn addressing(value: Option<&str>) -> Result<Addressing, ParameterError> {
+    match value {
+        None | Some("false") => Ok(Addressing::Host),
+        Some("true") => Ok(Addressing::Path),
+        Some(other) => Err(bad("forcePathStyle", other, "is neither true nor false", "write \"true\" or \"false\"")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn parse(entries: &[(&str, &str)]) -> Result<ClassParameters, ParameterError> {
+        ClassParameters::parse(&entries.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect())
+    }
+
+    fn message(entries: &[(&str, &str)]) -> String {
+        parse(entries).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_class_without_parameters_gets_the_defaults() {
+        let parameters = parse(&[]).unwrap();
+        assert_eq!(parameters.region.as_str(), "us-west-1");
+        assert_eq!(parameters.owner_secret, None);
+        assert_eq!(parameters.credentials, CredentialsMode::OwnUser);
+        assert_eq!(parameters.iam_path.as_str(), "/aws-s3-provisioner/");
+        assert_eq!(parameters.addressing, Addressing::Host);
+    }
+
+    #[test]
+    fn an_unknown_parameter_is_refused_by_name_and_the_known_ones_are_listed() {
+        insta::assert_snapshot!(message(&[("Region", "us-east-1")]), @r#"unknown parameter "Region"; remove it, or use one of: region, secretName, secretNamespace, createBucketUser, bucketName, s3Endpoint, iamEndpoint, forcePathStyle, iamPath, permissionsBoundary"#);
+    }
+
+    #[test]
+    fn half_a_secret_reference_names_the_other_half() {
+        assert!(message(&[("secretName", "s")]).starts_with("parameter secretNamespace is missing"));
+        assert!(message(&[("secretNamespace", "n")]).starts_with("parameter secretName is missing"));
+    }
+
+    #[test]
+    fn sharing_the_owners_keys_needs_a_secret() {
+        assert!(message(&[("createBucketUser", "no")]).contains("cannot be shared"));
+        let shared = [("createBucketUser", "no"), ("secretName", "s"), ("secretNamespace", "n")];
+        assert_eq!(parse(&shared).unwrap().credentials, CredentialsMode::ShareOwner);
+    }
+
+    #[test]
+    fn a_bad_value_names_parameter_value_and_remedy() {
+        for (name, value, remedy) in [
+            ("createBucketUser", "No", "write \"yes\" or \"no\""),
+            ("region", "Frankfurt", "eu-central-1"),
+            ("region", "", "eu-central-1"),
+            ("region", "garage", "eu-central-1"),
+            ("forcePathStyle", "yes", "\"true\" or \"false\""),
+            ("s3Endpoint", "minio:9000", "https://s3.example.com:9000"),
+            ("s3Endpoint", "minio", "https://s3.example.com:9000"),
+            ("iamEndpoint", "https://iam.example?x=1", "https://s3.example.com:9000"),
+            ("iamPath", "team", "/aws-s3-provisioner/"),
+            ("iamPath", "/te am/", "/aws-s3-provisioner/"),
+            ("permissionsBoundary", "bucket-users", "arn:aws:iam::123456789012:policy/"),
+            ("permissionsBoundary", "arn:aws:iam::123456789012:role/x", "arn:aws:iam::123456789012:policy/"),
+            ("bucketName", "Photos", "name a bucket that exists"),
+        ] {
+            let message = message(&[(name, value)]);
+            assert!(message.starts_with(&format!("parameter {name}: {value:?} ")), "{message}");
+            assert!(message.contains(remedy), "{message}");
+        }
+    }
+
+    #[test]
+    fn credentials_in_a_url_are_refused_and_not_repeated() {
+        for url in ["https://me:hunter2@s3.example", "me:hunter2@s3.example", "https://me:hunter2@s3 example"] {
+            let message = message(&[("s3Endpoint", url)]);
+            assert!(message.starts_with("parameter s3Endpoint"), "{message}");
+            assert!(!message.contains("hunter2") && !message.contains("me:"), "{message}");
+        }
+    }
+
+    #[test]
+    fn regions_of_every_partition_are_known_and_another_store_names_its_own() {
+        for region in ["us-east-1", "us-gov-west-1", "cn-north-1", "ap-southeast-5", "us-isob-east-1", "eusc-de-east-1"]
+        {
+            assert!(parse(&[("region", region)]).is_ok(), "{region}");
+        }
+        assert!(parse(&[("region", "garage"), ("s3Endpoint", "http://garage:3900")]).is_ok());
+    }
+
+    #[test]
+    fn an_endpoint_has_a_host_and_a_port() {
+        let url = EndpointUrl::parse("s3Endpoint", "http://127.0.0.1:5810/").unwrap();
+        assert_eq!((url.as_str(), url.host(), url.port()), ("http://127.0.0.1:5810", "127.0.0.1", 5810));
+        let url = EndpointUrl::parse("s3Endpoint", "https://s3.example").unwrap();
+        assert_eq!((url.host(), url.port()), ("s3.example", 443));
+    }
+}

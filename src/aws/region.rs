@@ -1,0 +1,58 @@
+//! Partitions: which cloud of AWS a region belongs to, and what follows from it for ARNs and host names.
+//!
+//! Source: the partition metadata that every AWS SDK carries (`partitions.json`).
+
+/// A group of regions with accounts, ARNs and domains of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Partition {
+    /// The second field of every ARN.
+    pub(crate) id: &'static str,
+    /// The domain that service host names end in.
+    pub(crate) dns_suffix: &'static str,
+    /// The region that calls to IAM are signed for.
+    pub(crate) iam_region: &'static str,
+}
+
+const AWS: Partition = Partition { id: "aws", dns_suffix: "amazonaws.com", iam_region: "us-east-1" };
+
+/// By the beginning of the region's name; what fits none is the commercial partition.
+const OTHERS: [(&str, Partition); 7] = [
+    ("cn-", Partition { id: "aws-cn", dns_suffix: "amazonaws.com.cn", iam_region: "cn-north-1" }),
+    ("us-gov-", Partition { id: "aws-us-gov", dns_suffix: "amazonaws.com", iam_region: "us-gov-west-1" }),
+    ("us-iso-", Partition { id: "aws-iso", dns_suffix: "c2s.ic.gov", iam_region: "us-iso-east-1" }),
+    ("us-isob-", Partition { id: "aws-iso-b", dns_suffix: "sc2s.sgov.gov", iam_region: "us-isob-east-1" }),
+    ("eu-isoe-", Partition { id: "aws-iso-e", dns_suffix: "cloud.adc-e.uk", iam_region: "eu-isoe-west-1" }),
+    ("us-isof-", Partition { id: "aws-iso-f", dns_suffix: "csp.hci.ic.gov", iam_region: "us-isof-south-1" }),
+    ("eusc-", Partition { id: "aws-eusc", dns_suffix: "amazonaws.eu", iam_region: "eusc-de-east-1" }),
+];
+
+/// The partition of a region.
+pub(crate) fn partition(region: &str) -> Partition {
+    OTHERS.iter().find(|(prefix, _)| region.starts_with(prefix)).map_or(AWS, |(_, partition)| *partition)
+}
+
+/// Host name of S3 in a region.
+pub(crate) fn s3_host(region: &str) -> String {
+    format!("s3.{region}.{}", partition(region).dns_suffix)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_partition_is_known_by_its_regions() {
+        for (region, id, host) in [
+            ("us-west-1", "aws", "s3.us-west-1.amazonaws.com"),
+            ("us-gov-west-1", "aws-us-gov", "s3.us-gov-west-1.amazonaws.com"),
+            ("cn-north-1", "aws-cn", "s3.cn-north-1.amazonaws.com.cn"),
+            ("us-iso-east-1", "aws-iso", "s3.us-iso-east-1.c2s.ic.gov"),
+            ("us-isob-east-1", "aws-iso-b", "s3.us-isob-east-1.sc2s.sgov.gov"),
+            ("eu-isoe-west-1", "aws-iso-e", "s3.eu-isoe-west-1.cloud.adc-e.uk"),
+            ("us-isof-south-1", "aws-iso-f", "s3.us-isof-south-1.csp.hci.ic.gov"),
+            ("eusc-de-east-1", "aws-eusc", "s3.eusc-de-east-1.amazonaws.eu"),
+        ] {
+            assert_eq!((partition(region).id, s3_host(region).as_str()), (id, host));
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Fixtures for tests: records, and a store that gives canned answers and remembers what it was asked.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use aws_smithy_runtime_api::client::http::{
+    HttpClient, HttpConnector, HttpConnectorFuture, HttpConnectorSettings, SharedHttpClient, SharedHttpConnector,
+};
+use aws_smithy_runtime_api::client::orchestrator::{HttpRequest, HttpResponse};
+use aws_smithy_runtime_api::client::result::ConnectorError;
+use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
+use aws_smithy_types::body::SdkBody;
+
+use super::clients::Clients;
+use super::plan::Environment;
+use super::{AwsProvisioner, Owner};
+use crate::provisioner::{ClaimId, Endpoint, Mode, OwnerSource, Plan, Provisioner, ReclaimPolicy, Record, SecretRef};
+
+pub(crate) const UID: &str = "f30e0389-0689-48a2-bfaa-74d1bf1fd950";
+
+/// An ordinary claim: a generated name in us-west-1.
+pub(crate) fn record() -> Record {
+    Record {
+        claim: ClaimId { namespace: "shop".into(), name: "photos".into(), uid: UID.into() },
+        class_name: "fast".into(),
+        reclaim_policy: ReclaimPolicy::Delete,
+        plan: Plan {
+            bucket: format!("photos-{UID}"),
+            mode: Mode::Created,
+            endpoint: Endpoint {
+                host: "s3.us-west-1.amazonaws.com".into(),
+                port: 443,
+                region: "us-west-1".into(),
+                url: None,
+            },
+            owner_secret: None,
+            user: Some(format!("shop-photos-{UID}")),
+            state: BTreeMap::new(),
+        },
+    }
+}
+
+/// A claim whose user chose the name of the bucket.
+pub(crate) fn named(region: &str) -> Record {
+    let mut record = record();
+    record.plan.bucket = "photos".into();
+    record.plan.endpoint.region = region.into();
+    record
+}
+
+/// A claim with a chosen name at a store of another maker.
+pub(crate) fn elsewhere(mut record: Record) -> Record {
+    record.plan.endpoint.url = Some("https://s3.example".into());
+    record
+}
+
+/// A claim on the bucket that its class names.
+pub(crate) fn granted() -> Record {
+    let mut record = named("us-west-1");
+    record.plan.mode = Mode::Granted;
+    record
+}
+
+/// What the store answers.
+#[derive(Debug, Clone)]
+pub(crate) enum Answer {
+    Status {
+        status: u16,
+        header: Option<(&'static str, &'static str)>,
+        body: String,
+    },
+    /// The connection breaks before an answer.
+    Reset,
+}
+
+/// 200 with a body.
+pub(crate) fn ok(body: impl Into<String>) -> Answer {
+    Answer::Status { status: 200, header: None, body: body.into() }
+}
+
+/// An error as S3 words it ("Error responses", Amazon S3 API reference).
+pub(crate) fn s3_error(status: u16, code: &str) -> Answer {
+    let body = format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?><Error><Code>{code}</Code><Message>About {code}</Message>\
+         <RequestId>4442587FB7D0A2F9</RequestId></Error>"
+    );
+    Answer::Status { status, header: None, body }
+}
+
+/// An error as IAM words it ("Common errors", IAM API reference).
+pub(crate) fn iam_error(status: u16, code: &str) -> Answer {
+    let body = format!(
+        "<ErrorResponse xmlns=\"https://iam.amazonaws.com/doc/2010-05-08/\"><Error><Type>Sender</Type>\
+         <Code>{code}</Code><Message>About {code}</Message></Error><RequestId>4442587FB7D0A2F9</RequestId></ErrorResponse>"
+    );
+    Answer::Status { status, header: None, body }
+}
+
+/// An answer without a body, as to every HEAD.
+pub(crate) fn bare(status: u16) -> Answer {
+    Answer::Status { status, header: None, body: String::new() }
+}
+
+/// An answer without a body that says where the bucket is.
+pub(crate) fn in_region(status: u16, region: &'static str) -> Answer {
+    Answer::Status { status, header: Some(("x-amz-bucket-region", region)), body: String::new() }
+}
+
+pub(crate) fn bucket_tags(tags: &[(&str, &str)]) -> Answer {
+    let tags: String =
+        tags.iter().map(|(key, value)| format!("<Tag><Key>{key}</Key><Value>{value}</Value></Tag>")).collect();
+    ok(format!("<Tagging><TagSet>{tags}</TagSet></Tagging>"))
+}
+
+pub(crate) fn user_with_tags(tags: &[(&str, &str)]) -> Answer {
+    let tags: String =
+        tags.iter().map(|(key, value)| format!("<member><Key>{key}</Key><Value>{value}</Value></member>")).collect();
+    ok(format!(
+        "<GetUserResponse><GetUserResult><User><Path>/</Path><UserName>u</UserName><UserId>AIDA1</UserId>\
+         <Arn>arn:aws:iam::123456789012:user/u</Arn><CreateDate>2026-01-01T00:00:00Z</CreateDate>\
+         <Tags>{tags}</Tags></User></GetUserResult></GetUserResponse>"
+    ))
+}
+
+pub(crate) const OURS: &[(&str, &str)] = &[("objectbucket.io/claim-uid", UID)];
+pub(crate) const OTHERS: &[(&str, &str)] = &[
+    ("objectbucket.io/claim-uid", "another"),
+    ("objectbucket.io/claim-namespace", "shop"),
+    ("objectbucket.io/claim-name", "other"),
+];
+pub(crate) const FOREIGN: &[(&str, &str)] = &[("cost-center", "42")];
+
+pub(crate) fn access_key() -> Answer {
+    ok("<CreateAccessKeyResponse><CreateAccessKeyResult><AccessKey><UserName>u</UserName>\
+        <AccessKeyId>AKIANEW</AccessKeyId><Status>Active</Status><SecretAccessKey>hunter2</SecretAccessKey>\
+        </AccessKey></CreateAccessKeyResult></CreateAccessKeyResponse>")
+}
+
+pub(crate) fn access_keys(ids: &[&str]) -> Answer {
+    let keys: String = ids
+        .iter()
+        .map(|id| format!("<member><UserName>u</UserName><AccessKeyId>{id}</AccessKeyId></member>"))
+        .collect();
+    ok(format!(
+        "<ListAccessKeysResponse><ListAccessKeysResult><AccessKeyMetadata>{keys}</AccessKeyMetadata>\
+         <IsTruncated>false</IsTruncated></ListAccessKeysResult></ListAccessKeysResponse>"
+    ))
+}
+
+/// A provisioner in front of a store with canned answers.
+pub(crate) struct Stage {
+    pub(crate) provisioner: AwsProvisioner,
+    pub(crate) owner: Owner,
+    store: CannedStore,
+}
+
+impl Stage {
+    /// Answers each operation with the first of its answers that is left.
+    pub(crate) fn answering(answers: impl IntoIterator<Item = (&'static str, Answer)>) -> Self {
+        let store = CannedStore { answers: Arc::new(Mutex::new(answers.into_iter().collect())), calls: Arc::default() };
+        let clients = Clients::new(SharedHttpClient::new(store.clone()));
+        let provisioner = AwsProvisioner::with("aws-s3.io/bucket", Ok(Environment::default()), clients);
+        let data = [("AWS_ACCESS_KEY_ID", "AKIAOWNER"), ("AWS_SECRET_ACCESS_KEY", "0wn3r")]
+            .map(|(key, value)| (key.to_owned(), value.as_bytes().to_vec()))
+            .into();
+        let reference = SecretRef { namespace: "ops".into(), name: "keys".into() };
+        let owner = provisioner.owner(&record(), OwnerSource::Secret { reference, data }).unwrap();
+        Self { provisioner, owner, store }
+    }
+
+    /// The operations that were called, in their order.
+    pub(crate) fn calls(&self) -> Vec<String> {
+        self.store.calls.lock().unwrap().iter().map(|(operation, _)| operation.clone()).collect()
+    }
+
+    /// The body that the first call of an operation sent.
+    pub(crate) fn sent(&self, operation: &str) -> String {
+        let calls = self.store.calls.lock().unwrap();
+        calls.iter().find(|(called, _)| called == operation).map(|(_, body)| body.clone()).unwrap()
+    }
+}
+
+#[derive(Debug, Clone)]
+struct CannedStore {
+    answers: Arc<Mutex<Vec<(&'static str, Answer)>>>,
+    calls: Arc<Mutex<Vec<(String, String)>>>,
+}
+
+impl HttpConnector for CannedStore {
+    fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
+        let body = String::from_utf8_lossy(request.body().bytes().unwrap_or_default()).into_owned();
+        let operation = operation(&request, &body);
+        let mut answers = self.answers.lock().unwrap();
+        let answer = answers.iter().position(|(asked, _)| *asked == operation).map(|at| answers.remove(at).1);
+        self.calls.lock().unwrap().push((operation, body));
+        HttpConnectorFuture::ready(match answer {
+            Some(Answer::Status { status, header, body }) => {
+                let mut response = HttpResponse::new(status.try_into().unwrap(), SdkBody::from(body));
+                if let Some((name, value)) = header {
+                    response.headers_mut().insert(name, value);
+                }
+                Ok(response)
+            }
+            Some(Answer::Reset) => Err(ConnectorError::io("connection reset".into())),
+            None => Ok(HttpResponse::new(418.try_into().unwrap(), SdkBody::empty())),
+        })
+    }
+}
+
+impl HttpClient for CannedStore {
+    fn http_connector(&self, _: &HttpConnectorSettings, _: &RuntimeComponents) -> SharedHttpConnector {
+        SharedHttpConnector::new(self.clone())
+    }
+}
+
+/// The name of the operation that a request asks for.
+fn operation(request: &HttpRequest, body: &str) -> String {
+    if let Some(action) = body.strip_prefix("Action=") {
+        return action.split('&').next().unwrap_or_default().to_owned();
+    }
+    let query = request.uri().split_once('?').map_or("", |(_, query)| query);
+    let asks = |name: &str| query.split('&').any(|part| part.split('=').next() == Some(name));
+    let name = match request.method() {
+        "HEAD" => "HeadBucket",
+        "PUT" if asks("tagging") => "PutBucketTagging",
+        "PUT" => "CreateBucket",
+        "POST" => "DeleteObjects",
+        "DELETE" if asks("uploadId") => "AbortMultipartUpload",
+        "DELETE" if asks("versionId") => "DeleteObject",
+        "DELETE" => "DeleteBucket",
+        _ if asks("tagging") => "GetBucketTagging",
+        _ if asks("versions") => "ListObjectVersions",
+        _ if asks("uploads") => "ListMultipartUploads",
+        _ => "ListObjectsV2",
+    };
+    name.to_owned()
+}

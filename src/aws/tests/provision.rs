@@ -1,0 +1,325 @@
+//! Provision, grant and probe.
+
+use secrecy::ExposeSecret;
+
+use crate::aws::testing::*;
+use crate::provisioner::{AppCredentials, Failure, FailureClass, Probe, Provisioner};
+
+const USER: [&str; 3] = ["CreateUser", "PutUserPolicy", "CreateAccessKey"];
+
+fn user_is_made() -> Vec<(&'static str, Answer)> {
+    vec![("CreateUser", ok(CREATED)), ("PutUserPolicy", ok("")), ("CreateAccessKey", access_key())]
+}
+
+const CREATED: &str = "<CreateUserResponse><CreateUserResult/></CreateUserResponse>";
+
+fn stage(first: impl IntoIterator<Item = (&'static str, Answer)>) -> Stage {
+    Stage::answering(first.into_iter().chain(user_is_made()))
+}
+
+fn and_user(first: &[&str]) -> Vec<String> {
+    first.iter().chain(&USER).map(|call| (*call).to_owned()).collect()
+}
+
+#[tokio::test]
+async fn the_ordinary_claim_costs_four_calls_and_a_probe() {
+    let stage = stage([("CreateBucket", ok("")), ("ListObjectsV2", ok("<ListBucketResult/>"))]);
+    let credentials = stage.provisioner.provision(&record(), &stage.owner).await.unwrap();
+    assert_eq!(credentials.secret_access_key.expose_secret(), "hunter2");
+    assert_eq!(stage.provisioner.probe(&record(), &credentials).await.unwrap(), Probe::Usable);
+    assert_eq!(stage.calls(), ["CreateBucket", "CreateUser", "PutUserPolicy", "CreateAccessKey", "ListObjectsV2"]);
+    let body = stage.sent("CreateBucket");
+    assert!(body.contains("<LocationConstraint>us-west-1</LocationConstraint>"), "{body}");
+    assert!(body.contains(&format!("<Key>objectbucket.io/claim-uid</Key><Value>{UID}</Value>")), "{body}");
+    assert!(stage.sent("CreateUser").contains("Path=%2Faws-s3-provisioner%2F"), "{}", stage.sent("CreateUser"));
+}
+
+#[tokio::test]
+async fn us_east_1_has_no_location_constraint() {
+    let mut record = record();
+    record.plan.endpoint.region = "us-east-1".into();
+    let stage = stage([("CreateBucket", ok(""))]);
+    stage.provisioner.provision(&record, &stage.owner).await.unwrap();
+    assert!(!stage.sent("CreateBucket").contains("LocationConstraint"));
+}
+
+#[tokio::test]
+async fn a_bucket_of_an_earlier_run_is_used_again() {
+    let stage =
+        stage([("CreateBucket", s3_error(409, "BucketAlreadyOwnedByYou")), ("GetBucketTagging", bucket_tags(OURS))]);
+    stage.provisioner.provision(&record(), &stage.owner).await.unwrap();
+    assert_eq!(stage.calls(), and_user(&["CreateBucket", "GetBucketTagging"]));
+}
+
+#[tokio::test]
+async fn a_generated_name_without_tags_is_ours_and_gets_them() {
+    let stage = stage([
+        ("CreateBucket", s3_error(409, "BucketAlreadyOwnedByYou")),
+        ("GetBucketTagging", s3_error(404, "NoSuchTagSet")),
+        ("PutBucketTagging", bare(204)),
+    ]);
+    stage.provisioner.provision(&record(), &stage.owner).await.unwrap();
+    assert_eq!(stage.calls(), and_user(&["CreateBucket", "GetBucketTagging", "PutBucketTagging"]));
+}
+
+#[tokio::test]
+async fn a_chosen_name_costs_no_more_where_the_answer_is_clear() {
+    let stage = stage([("CreateBucket", ok(""))]);
+    stage.provisioner.provision(&named("us-west-1"), &stage.owner).await.unwrap();
+    assert_eq!(stage.calls(), and_user(&["CreateBucket"]));
+}
+
+#[tokio::test]
+async fn a_chosen_name_that_exists_is_refused_unless_its_tags_name_this_claim() {
+    for tags in [OTHERS, FOREIGN, &[]] {
+        let stage = stage([
+            ("CreateBucket", s3_error(409, "BucketAlreadyOwnedByYou")),
+            ("GetBucketTagging", bucket_tags(tags)),
+        ]);
+        let error = stage.provisioner.provision(&named("us-west-1"), &stage.owner).await.unwrap_err();
+        assert_eq!((error.reason(), error.class()), ("BucketTaken", FailureClass::Terminal));
+        assert!(error.store_untouched());
+        assert_eq!(stage.calls(), ["CreateBucket", "GetBucketTagging"]);
+    }
+}
+
+#[tokio::test]
+async fn in_us_east_1_a_chosen_name_is_looked_up_before_a_200_could_hide_that_it_exists() {
+    let stage = stage([("GetBucketTagging", bucket_tags(&[]))]);
+    let error = stage.provisioner.provision(&named("us-east-1"), &stage.owner).await.unwrap_err();
+    assert_eq!((error.reason(), error.store_untouched()), ("BucketTaken", true));
+    assert_eq!(stage.calls(), ["GetBucketTagging"]);
+}
+
+#[tokio::test]
+async fn in_us_east_1_a_free_name_is_created_and_read_back() {
+    let stage = stage([
+        ("GetBucketTagging", s3_error(404, "NoSuchBucket")),
+        ("CreateBucket", ok("")),
+        ("GetBucketTagging", bucket_tags(OURS)),
+    ]);
+    stage.provisioner.provision(&named("us-east-1"), &stage.owner).await.unwrap();
+    assert_eq!(stage.calls(), and_user(&["GetBucketTagging", "CreateBucket", "GetBucketTagging"]));
+}
+
+#[tokio::test]
+async fn whoever_loses_the_race_for_a_name_in_us_east_1_sees_the_winners_tags() {
+    let stage = stage([
+        ("GetBucketTagging", s3_error(404, "NoSuchBucket")),
+        ("CreateBucket", ok("")),
+        ("GetBucketTagging", bucket_tags(OTHERS)),
+    ]);
+    let error = stage.provisioner.provision(&named("us-east-1"), &stage.owner).await.unwrap_err();
+    assert!(error.to_string().contains("shop/other"), "{error}");
+    assert!(!error.store_untouched());
+}
+
+#[tokio::test]
+async fn a_store_that_drops_tags_gets_them_again() {
+    let stage = stage([
+        ("GetBucketTagging", s3_error(404, "NoSuchBucket")),
+        ("CreateBucket", ok("")),
+        ("GetBucketTagging", s3_error(404, "NoSuchTagSet")),
+        ("PutBucketTagging", bare(204)),
+        ("GetBucketTagging", bucket_tags(OURS)),
+    ]);
+    stage.provisioner.provision(&elsewhere(named("us-west-1")), &stage.owner).await.unwrap();
+    let tagged = ["GetBucketTagging", "CreateBucket", "GetBucketTagging", "PutBucketTagging", "GetBucketTagging"];
+    assert_eq!(stage.calls(), and_user(&tagged));
+}
+
+#[tokio::test]
+async fn a_store_that_refuses_tags_in_create_bucket_gets_them_after_it() {
+    let stage = stage([
+        ("CreateBucket", s3_error(400, "MalformedXML")),
+        ("CreateBucket", ok("")),
+        ("PutBucketTagging", bare(204)),
+    ]);
+    stage.provisioner.provision(&elsewhere(record()), &stage.owner).await.unwrap();
+    assert_eq!(stage.calls(), and_user(&["CreateBucket", "CreateBucket", "PutBucketTagging"]));
+}
+
+#[tokio::test]
+async fn a_store_without_tags_can_only_serve_generated_names() {
+    let no_tags = || {
+        [
+            ("CreateBucket", s3_error(501, "NotImplemented")),
+            ("CreateBucket", ok("")),
+            ("PutBucketTagging", s3_error(501, "NotImplemented")),
+        ]
+    };
+    let generated = stage(no_tags());
+    generated.provisioner.provision(&elsewhere(record()), &generated.owner).await.unwrap();
+
+    let look = ("GetBucketTagging", s3_error(404, "NoSuchBucket"));
+    let chosen =
+        stage(std::iter::once(look).chain([("GetBucketTagging", s3_error(501, "NotImplemented"))]).chain(no_tags()));
+    let error = chosen.provisioner.provision(&elsewhere(named("us-west-1")), &chosen.owner).await.unwrap_err();
+    assert_eq!((error.reason(), error.store_untouched()), ("TagsNotKept", false));
+}
+
+#[tokio::test]
+async fn aws_itself_is_never_asked_again_without_tags() {
+    let stage = stage([("CreateBucket", s3_error(400, "MalformedXML"))]);
+    assert!(stage.provisioner.provision(&record(), &stage.owner).await.is_err());
+    assert_eq!(stage.calls(), ["CreateBucket"]);
+}
+
+#[tokio::test]
+async fn the_keys_of_an_earlier_run_are_lost_and_replaced() {
+    let stage = Stage::answering([
+        ("CreateBucket", ok("")),
+        ("CreateUser", iam_error(409, "EntityAlreadyExists")),
+        ("GetUser", user_with_tags(OURS)),
+        ("PutUserPolicy", ok("")),
+        ("ListAccessKeys", access_keys(&["AKIA1", "AKIA2"])),
+        ("DeleteAccessKey", ok("")),
+        ("DeleteAccessKey", iam_error(404, "NoSuchEntity")),
+        ("CreateAccessKey", access_key()),
+    ]);
+    stage.provisioner.provision(&record(), &stage.owner).await.unwrap();
+    assert_eq!(
+        stage.calls()[2..],
+        ["GetUser", "PutUserPolicy", "ListAccessKeys", "DeleteAccessKey", "DeleteAccessKey", "CreateAccessKey"]
+    );
+}
+
+#[tokio::test]
+async fn a_user_that_is_not_tagged_as_the_claims_is_not_used() {
+    for tags in [OTHERS, FOREIGN, &[]] {
+        let stage = Stage::answering([
+            ("HeadBucket", bare(200)),
+            ("CreateUser", iam_error(409, "EntityAlreadyExists")),
+            ("GetUser", user_with_tags(tags)),
+        ]);
+        let error = stage.provisioner.grant(&granted(), &stage.owner).await.unwrap_err();
+        assert_eq!(
+            (error.reason(), error.class(), error.store_untouched()),
+            ("UserTaken", FailureClass::Terminal, true)
+        );
+        assert_eq!(stage.calls(), ["HeadBucket", "CreateUser", "GetUser"]);
+    }
+}
+
+#[tokio::test]
+async fn a_user_that_exists_but_is_not_seen_yet_is_waited_for() {
+    let stage = Stage::answering([
+        ("CreateBucket", ok("")),
+        ("CreateUser", iam_error(409, "EntityAlreadyExists")),
+        ("GetUser", iam_error(404, "NoSuchEntity")),
+    ]);
+    let error = stage.provisioner.provision(&record(), &stage.owner).await.unwrap_err();
+    assert_eq!((error.reason(), error.class()), ("NotVisibleYet", FailureClass::Retryable));
+    assert!(!error.store_untouched(), "the bucket was created");
+}
+
+#[tokio::test]
+async fn a_full_set_of_keys_is_replaced_once() {
+    let stage = Stage::answering([
+        ("CreateBucket", ok("")),
+        ("CreateUser", ok(CREATED)),
+        ("PutUserPolicy", ok("")),
+        ("CreateAccessKey", iam_error(409, "LimitExceeded")),
+        ("ListAccessKeys", access_keys(&["AKIA1", "AKIA2"])),
+        ("DeleteAccessKey", ok("")),
+        ("DeleteAccessKey", ok("")),
+        ("CreateAccessKey", iam_error(409, "LimitExceeded")),
+    ]);
+    let error = stage.provisioner.provision(&record(), &stage.owner).await.unwrap_err();
+    assert_eq!(error.reason(), "QuotaExceeded");
+    assert_eq!(stage.calls().iter().filter(|call| *call == "CreateAccessKey").count(), 2);
+}
+
+#[tokio::test]
+async fn a_lost_answer_to_create_access_key_is_never_repeated_blindly() {
+    let stage = Stage::answering([
+        ("CreateBucket", ok("")),
+        ("CreateUser", ok(CREATED)),
+        ("PutUserPolicy", ok("")),
+        ("CreateAccessKey", Answer::Reset),
+    ]);
+    let error = stage.provisioner.provision(&record(), &stage.owner).await.unwrap_err();
+    assert_eq!((error.reason(), error.class()), ("StoreUnreachable", FailureClass::Retryable));
+    assert_eq!(stage.calls().len(), 4);
+}
+
+#[tokio::test]
+async fn sharing_the_owners_keys_calls_no_iam() {
+    let mut record = record();
+    record.plan.user = None;
+    let stage = Stage::answering([("CreateBucket", ok(""))]);
+    let credentials = stage.provisioner.provision(&record, &stage.owner).await.unwrap();
+    assert_eq!(credentials.access_key_id, "AKIAOWNER");
+    assert_eq!(stage.calls(), ["CreateBucket"]);
+}
+
+#[tokio::test]
+async fn access_to_an_existing_bucket_costs_a_look_and_a_user() {
+    let stage = stage([("HeadBucket", bare(200))]);
+    stage.provisioner.grant(&granted(), &stage.owner).await.unwrap();
+    assert_eq!(stage.calls(), and_user(&["HeadBucket"]));
+}
+
+#[tokio::test]
+async fn a_brownfield_bucket_that_is_missing_forbidden_or_elsewhere_is_told_apart_without_a_body() {
+    for (answer, reason, words) in [
+        (bare(404), "BucketMissing", "does not exist"),
+        (bare(403), "AccessDenied", "s3:ListBucket"),
+        (in_region(301, "eu-central-1"), "WrongRegion", "region eu-central-1"),
+        (in_region(400, "eu-central-1"), "WrongRegion", "region eu-central-1"),
+    ] {
+        let stage = stage([("HeadBucket", answer)]);
+        let error = stage.provisioner.grant(&granted(), &stage.owner).await.unwrap_err();
+        assert_eq!((error.reason(), error.class(), error.store_untouched()), (reason, FailureClass::Terminal, true));
+        assert!(error.to_string().contains(words), "{error}");
+        assert_eq!(stage.calls(), ["HeadBucket"]);
+    }
+}
+
+fn issued() -> AppCredentials {
+    AppCredentials {
+        access_key_id: "AKIANEW".into(),
+        secret_access_key: "hunter2".to_owned().into(),
+        session_token: None,
+    }
+}
+
+#[tokio::test]
+async fn new_keys_that_are_not_known_yet_are_waited_for() {
+    for code in ["InvalidAccessKeyId", "SignatureDoesNotMatch", "AccessDenied"] {
+        let stage = Stage::answering([("ListObjectsV2", s3_error(403, code))]);
+        assert_eq!(stage.provisioner.probe(&record(), &issued()).await.unwrap(), Probe::NotYet(code.into()));
+    }
+}
+
+#[tokio::test]
+async fn shared_keys_that_are_refused_will_not_get_better() {
+    let mut record = record();
+    record.plan.user = None;
+    let stage = Stage::answering([("ListObjectsV2", s3_error(403, "InvalidAccessKeyId"))]);
+    let error = stage.provisioner.probe(&record, &issued()).await.unwrap_err();
+    assert_eq!(error.reason(), "CredentialsRefused");
+}
+
+#[tokio::test]
+async fn a_bucket_that_vanished_and_a_throttled_probe_are_errors_that_may_pass() {
+    for (answer, reason) in
+        [(s3_error(404, "NoSuchBucket"), "BucketNotFound"), (s3_error(503, "SlowDown"), "Throttled")]
+    {
+        let stage = Stage::answering([("ListObjectsV2", answer)]);
+        let error = stage.provisioner.probe(&record(), &issued()).await.unwrap_err();
+        assert_eq!((error.reason(), error.class()), (reason, FailureClass::Retryable));
+    }
+}
+
+#[tokio::test]
+async fn two_claims_that_ask_for_one_name_at_the_same_time_do_not_both_get_it() {
+    let stage = stage([]);
+    let record = named("us-east-1");
+    let target = crate::aws::plan::Target::of(&record, &Default::default());
+    let first = stage.provisioner.claim_name(&target).unwrap();
+    let error = stage.provisioner.provision(&record, &stage.owner).await.unwrap_err();
+    assert_eq!((error.reason(), error.class(), error.store_untouched()), ("StoreBusy", FailureClass::Retryable, true));
+    drop(first);
+    assert!(stage.provisioner.claim_name(&target).is_ok());
+}

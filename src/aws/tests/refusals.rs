@@ -1,0 +1,105 @@
+//! What AWS's codes mean: reason, class, and whether the record may be withdrawn.
+
+use crate::aws::testing::*;
+use crate::provisioner::FailureClass::{Retryable, Terminal};
+use crate::provisioner::{Failure, Provisioner};
+
+#[tokio::test]
+async fn every_refusal_of_the_first_call_has_its_reason() {
+    for (answer, reason, class, untouched) in [
+        (s3_error(403, "AccessDenied"), "AccessDenied", Terminal, true),
+        (bare(403), "AccessDenied", Terminal, true),
+        (s3_error(403, "InvalidAccessKeyId"), "CredentialsRefused", Terminal, true),
+        (s3_error(403, "SignatureDoesNotMatch"), "CredentialsRefused", Terminal, true),
+        (s3_error(403, "RequestTimeTooSkewed"), "CredentialsRefused", Terminal, true),
+        (s3_error(400, "ExpiredToken"), "CredentialsExpired", Terminal, true),
+        (s3_error(409, "BucketAlreadyExists"), "BucketTaken", Terminal, true),
+        (s3_error(400, "TooManyBuckets"), "QuotaExceeded", Terminal, true),
+        (s3_error(400, "InvalidBucketName"), "Rejected", Terminal, true),
+        (s3_error(400, "IllegalLocationConstraintException"), "WrongRegion", Terminal, true),
+        (in_region(301, "eu-central-1"), "WrongRegion", Terminal, true),
+        (s3_error(501, "NotImplemented"), "NotSupported", Terminal, true),
+        // The store may have taken these: an earlier try may be under way still.
+        (s3_error(409, "OperationAborted"), "StoreBusy", Retryable, false),
+        (s3_error(503, "SlowDown"), "Throttled", Retryable, false),
+        (s3_error(400, "RequestLimitExceeded"), "Throttled", Retryable, false),
+        (bare(503), "Throttled", Retryable, false),
+        (bare(429), "Throttled", Retryable, false),
+        (s3_error(500, "InternalError"), "StoreFailing", Retryable, false),
+        (bare(502), "StoreFailing", Retryable, false),
+        (Answer::Reset, "StoreUnreachable", Retryable, false),
+    ] {
+        let shown = format!("{answer:?}");
+        let stage = Stage::answering([("CreateBucket", answer)]);
+        let error = stage.provisioner.provision(&record(), &stage.owner).await.unwrap_err();
+        assert_eq!(
+            (error.reason(), error.class(), error.store_untouched()),
+            (reason, class, untouched),
+            "{shown}: {error}"
+        );
+        assert_eq!(stage.calls(), ["CreateBucket"], "nothing is repeated");
+        assert!(!error.to_string().contains("4442587FB7D0A2F9"), "{error}");
+        assert!(!format!("{error} {error:?}").contains("0wn3r"), "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn iam_refusals_have_their_reasons_too() {
+    for (answer, reason, class) in [
+        (iam_error(403, "AccessDenied"), "AccessDenied", Terminal),
+        (iam_error(403, "InvalidClientTokenId"), "CredentialsRefused", Terminal),
+        (iam_error(403, "ExpiredToken"), "CredentialsExpired", Terminal),
+        (iam_error(400, "Throttling"), "Throttled", Retryable),
+        (iam_error(400, "ThrottlingException"), "Throttled", Retryable),
+        (iam_error(400, "TooManyRequestsException"), "Throttled", Retryable),
+        (iam_error(409, "LimitExceeded"), "QuotaExceeded", Terminal),
+        (iam_error(409, "ConcurrentModification"), "StoreBusy", Retryable),
+        (iam_error(409, "EntityTemporarilyUnmodifiable"), "StoreBusy", Retryable),
+        // The permissions boundary, that is.
+        (iam_error(404, "NoSuchEntity"), "Rejected", Terminal),
+        (iam_error(500, "ServiceFailure"), "StoreFailing", Retryable),
+        (iam_error(503, "ServiceUnavailable"), "Throttled", Retryable),
+        (ok("<html>"), "StoreFailing", Retryable),
+        (bare(404), "Rejected", Terminal),
+    ] {
+        let shown = format!("{answer:?}");
+        let stage = Stage::answering([("CreateBucket", ok("")), ("CreateUser", answer)]);
+        let error = stage.provisioner.provision(&record(), &stage.owner).await.unwrap_err();
+        assert_eq!((error.reason(), error.class()), (reason, class), "{shown}: {error}");
+        assert!(!error.store_untouched(), "the bucket was created");
+    }
+}
+
+async fn refusal(answer: Answer) -> String {
+    let stage = Stage::answering([("CreateBucket", answer)]);
+    stage.provisioner.provision(&record(), &stage.owner).await.unwrap_err().to_string()
+}
+
+#[tokio::test]
+async fn a_denial_names_operation_resource_identity_and_the_actions_to_allow() {
+    insta::assert_snapshot!(refusal(s3_error(403, "AccessDenied")).await, @r#"AWS denied CreateBucket on bucket "photos-f30e0389-0689-48a2-bfaa-74d1bf1fd950" to the owner credentials in Secret ops/keys: allow s3:CreateBucket and s3:TagResource; AWS says: About AccessDenied"#);
+}
+
+#[tokio::test]
+async fn refused_keys_name_the_secret_to_mend() {
+    insta::assert_snapshot!(refusal(s3_error(403, "InvalidAccessKeyId")).await, @r#"AWS refused the owner credentials in Secret ops/keys (InvalidAccessKeyId) in CreateBucket: put a valid, active key there, and check the node's clock"#);
+}
+
+#[tokio::test]
+async fn a_name_of_another_account_says_so() {
+    insta::assert_snapshot!(refusal(s3_error(409, "BucketAlreadyExists")).await, @r#"bucket "photos-f30e0389-0689-48a2-bfaa-74d1bf1fd950" is taken by another AWS account: choose another name, or use spec.generateBucketName"#);
+}
+
+#[tokio::test]
+async fn a_broken_connection_says_so() {
+    insta::assert_snapshot!(refusal(Answer::Reset).await, @r#"no answer to CreateBucket on bucket "photos-f30e0389-0689-48a2-bfaa-74d1bf1fd950": connection reset; it is tried again"#);
+}
+
+#[tokio::test]
+async fn the_session_name_of_a_role_is_not_repeated_because_it_changes() {
+    let body = "<Error><Code>AccessDenied</Code><Message>User: arn:aws:sts::123456789012:assumed-role/operator/web-identity-token-1767225600000 is not authorized to perform: s3:CreateBucket</Message></Error>";
+    let answer = Answer::Status { status: 403, header: None, body: body.into() };
+    let message = refusal(answer).await;
+    assert!(message.contains("assumed-role/operator is not authorized"), "{message}");
+    assert!(!message.contains("1767225600000"), "{message}");
+}

@@ -1,0 +1,336 @@
+//! Revoke and delete.
+
+use crate::aws::testing::*;
+use crate::provisioner::{Failure, FailureClass, Mode, Provisioner, Record, Removal};
+
+const FAST: [&str; 5] = ["GetUser", "ListAccessKeys", "DeleteAccessKey", "DeleteUserPolicy", "DeleteUser"];
+
+fn user_goes() -> Vec<(&'static str, Answer)> {
+    vec![
+        ("GetUser", user_with_tags(OURS)),
+        ("ListAccessKeys", access_keys(&["AKIA1"])),
+        ("DeleteAccessKey", ok("")),
+        ("DeleteUserPolicy", ok("")),
+        ("DeleteUser", ok("")),
+    ]
+}
+
+fn done() -> Removal {
+    Removal::Done { left: Vec::new() }
+}
+
+fn without_user(answers: impl IntoIterator<Item = (&'static str, Answer)>) -> Stage {
+    Stage::answering([("GetUser", iam_error(404, "NoSuchEntity"))].into_iter().chain(answers))
+}
+
+#[tokio::test]
+async fn an_ordinary_user_goes_in_five_calls_keys_first() {
+    let stage = Stage::answering(user_goes());
+    assert_eq!(stage.provisioner.revoke(&record(), &stage.owner).await.unwrap(), done());
+    assert_eq!(stage.calls(), FAST);
+}
+
+#[tokio::test]
+async fn a_user_that_is_gone_counts_as_removed() {
+    let stage = without_user([]);
+    assert_eq!(stage.provisioner.revoke(&record(), &stage.owner).await.unwrap(), done());
+    assert_eq!(stage.calls(), ["GetUser"]);
+}
+
+#[tokio::test]
+async fn a_user_that_is_not_proven_ours_stays_and_is_told_of() {
+    for tags in [OTHERS, FOREIGN, &[]] {
+        let stage = Stage::answering([("GetUser", user_with_tags(tags))]);
+        let Removal::Done { left } = stage.provisioner.revoke(&record(), &stage.owner).await.unwrap() else { panic!() };
+        assert!(left[0].contains("was left in place"), "{left:?}");
+        assert_eq!(stage.calls(), ["GetUser"]);
+    }
+}
+
+#[tokio::test]
+async fn what_others_added_to_a_user_is_cleared_only_if_aws_objects() {
+    let stage = Stage::answering([
+        ("GetUser", user_with_tags(OURS)),
+        ("ListAccessKeys", access_keys(&[])),
+        ("DeleteUserPolicy", ok("")),
+        ("DeleteUser", iam_error(409, "DeleteConflict")),
+        ("ListAccessKeys", access_keys(&[])),
+        (
+            "ListUserPolicies",
+            ok(
+                "<ListUserPoliciesResponse><ListUserPoliciesResult><PolicyNames><member>extra</member></PolicyNames></ListUserPoliciesResult></ListUserPoliciesResponse>",
+            ),
+        ),
+        ("DeleteUserPolicy", ok("")),
+        (
+            "ListAttachedUserPolicies",
+            ok(
+                "<ListAttachedUserPoliciesResponse><ListAttachedUserPoliciesResult><AttachedPolicies><member><PolicyName>p</PolicyName><PolicyArn>arn:aws:iam::aws:policy/ReadOnlyAccess</PolicyArn></member></AttachedPolicies></ListAttachedUserPoliciesResult></ListAttachedUserPoliciesResponse>",
+            ),
+        ),
+        ("DetachUserPolicy", ok("")),
+        (
+            "ListGroupsForUser",
+            ok(
+                "<ListGroupsForUserResponse><ListGroupsForUserResult><Groups><member><Path>/</Path><GroupName>g</GroupName><GroupId>G</GroupId><Arn>a</Arn><CreateDate>2026-01-01T00:00:00Z</CreateDate></member></Groups></ListGroupsForUserResult></ListGroupsForUserResponse>",
+            ),
+        ),
+        ("RemoveUserFromGroup", ok("")),
+        ("DeleteLoginProfile", iam_error(404, "NoSuchEntity")),
+        ("DeleteUser", ok("")),
+    ]);
+    assert_eq!(stage.provisioner.revoke(&record(), &stage.owner).await.unwrap(), done());
+    assert_eq!(
+        stage.calls()[4..],
+        [
+            "ListAccessKeys",
+            "ListUserPolicies",
+            "DeleteUserPolicy",
+            "ListAttachedUserPolicies",
+            "DetachUserPolicy",
+            "ListGroupsForUser",
+            "RemoveUserFromGroup",
+            "DeleteLoginProfile",
+            "DeleteUser"
+        ]
+    );
+}
+
+fn go_record() -> Record {
+    let mut record = record();
+    record.plan.bucket = "b2-ff67fdea-a308-4ac0-973e-c511e96cabe8".into();
+    record.plan.user = Some("b2-ff67-wb4Vy".into());
+    record.plan.state = [("ARN".into(), "arn:aws:iam::000000000000:policy/b2-ff67-wb4Vy".into())].into();
+    record
+}
+
+fn go_user_goes() -> Vec<(&'static str, Answer)> {
+    vec![
+        ("GetUser", user_with_tags(&[])),
+        ("DetachUserPolicy", ok("")),
+        ("ListAccessKeys", access_keys(&["AKIA1"])),
+        ("DeleteAccessKey", ok("")),
+        ("DeleteUserPolicy", iam_error(404, "NoSuchEntity")),
+        ("DeleteUser", ok("")),
+        (
+            "ListPolicyVersions",
+            ok(
+                "<ListPolicyVersionsResponse><ListPolicyVersionsResult><Versions><member><VersionId>v1</VersionId><IsDefaultVersion>false</IsDefaultVersion></member><member><VersionId>v2</VersionId><IsDefaultVersion>true</IsDefaultVersion></member></Versions></ListPolicyVersionsResult></ListPolicyVersionsResponse>",
+            ),
+        ),
+        ("DeletePolicyVersion", ok("")),
+        ("DeletePolicy", ok("")),
+    ]
+}
+
+#[tokio::test]
+async fn the_user_and_the_policy_of_the_go_provisioner_go_together() {
+    let stage = Stage::answering(go_user_goes());
+    assert_eq!(stage.provisioner.revoke(&go_record(), &stage.owner).await.unwrap(), done());
+    assert_eq!(
+        stage.calls(),
+        [
+            "GetUser",
+            "DetachUserPolicy",
+            "ListAccessKeys",
+            "DeleteAccessKey",
+            "DeleteUserPolicy",
+            "DeleteUser",
+            "ListPolicyVersions",
+            "DeletePolicyVersion",
+            "DeletePolicy"
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_policy_of_another_name_is_detached_but_not_deleted() {
+    let mut record = go_record();
+    record.plan.state.insert("ARN".into(), "arn:aws:iam::000000000000:policy/everyone".into());
+    let stage = Stage::answering(go_user_goes());
+    stage.provisioner.revoke(&record, &stage.owner).await.unwrap();
+    assert_eq!(stage.calls().last().unwrap(), "DeleteUser");
+}
+
+#[tokio::test]
+async fn a_tagged_user_is_not_the_go_provisioners() {
+    let stage = Stage::answering([("GetUser", user_with_tags(FOREIGN))]);
+    stage.provisioner.revoke(&go_record(), &stage.owner).await.unwrap();
+    assert_eq!(stage.calls(), ["GetUser"]);
+}
+
+#[tokio::test]
+async fn an_untagged_bucket_of_the_go_provisioner_is_deleted() {
+    let more = [("GetBucketTagging", s3_error(404, "NoSuchTagSet")), ("DeleteBucket", bare(204))];
+    let stage = Stage::answering(go_user_goes().into_iter().chain(more));
+    assert_eq!(stage.provisioner.delete(&go_record(), &stage.owner).await.unwrap(), done());
+}
+
+#[tokio::test]
+async fn an_empty_bucket_goes_at_once() {
+    let stage = without_user([("GetBucketTagging", bucket_tags(OURS)), ("DeleteBucket", bare(204))]);
+    assert_eq!(stage.provisioner.delete(&record(), &stage.owner).await.unwrap(), done());
+    assert_eq!(stage.calls(), ["GetUser", "GetBucketTagging", "DeleteBucket"]);
+}
+
+#[tokio::test]
+async fn a_bucket_that_is_gone_counts_as_removed() {
+    let gone = without_user([("GetBucketTagging", s3_error(404, "NoSuchBucket"))]);
+    assert_eq!(gone.provisioner.delete(&record(), &gone.owner).await.unwrap(), done());
+    let goes = without_user([("GetBucketTagging", bucket_tags(OURS)), ("DeleteBucket", s3_error(404, "NoSuchBucket"))]);
+    assert_eq!(goes.provisioner.delete(&record(), &goes.owner).await.unwrap(), done());
+}
+
+#[tokio::test]
+async fn a_bucket_that_is_not_proven_ours_stays_and_is_told_of() {
+    for (record, tags) in
+        [(record(), OTHERS), (named("us-west-1"), FOREIGN), (named("us-west-1"), &[]), (go_record(), OTHERS)]
+    {
+        let gone = || iam_error(404, "NoSuchEntity");
+        let policy = [("ListPolicyVersions", gone()), ("DeletePolicy", gone())];
+        let stage = without_user(policy.into_iter().chain([("GetBucketTagging", bucket_tags(tags))]));
+        let Removal::Done { left } = stage.provisioner.delete(&record, &stage.owner).await.unwrap() else { panic!() };
+        assert!(left[0].contains("was left in place"), "{left:?}");
+        assert!(!stage.calls().contains(&"DeleteBucket".to_owned()));
+    }
+}
+
+#[tokio::test]
+async fn a_generated_name_is_proof_even_if_somebody_replaced_the_tags() {
+    let stage = without_user([("GetBucketTagging", bucket_tags(FOREIGN)), ("DeleteBucket", bare(204))]);
+    assert_eq!(stage.provisioner.delete(&record(), &stage.owner).await.unwrap(), done());
+}
+
+#[tokio::test]
+async fn a_brownfield_bucket_is_not_touched_whoever_asks() {
+    assert_eq!(granted().plan.mode, Mode::Granted);
+    let stage = Stage::answering(user_goes());
+    assert_eq!(stage.provisioner.delete(&granted(), &stage.owner).await.unwrap(), done());
+    assert_eq!(stage.calls(), FAST);
+}
+
+fn versions(keys: &[&str], next: Option<&str>) -> Answer {
+    let entries: String =
+        keys.iter().map(|key| format!("<Version><Key>{key}</Key><VersionId>v1</VersionId></Version>")).collect();
+    let next = next.map_or_else(
+        || "<IsTruncated>false</IsTruncated>".to_owned(),
+        |key| format!("<IsTruncated>true</IsTruncated><NextKeyMarker>{key}</NextKeyMarker><NextVersionIdMarker>v1</NextVersionIdMarker>"),
+    );
+    ok(format!(
+        "<ListVersionsResult>{entries}<DeleteMarker><Key>{}</Key><VersionId>v2</VersionId></DeleteMarker>{next}</ListVersionsResult>",
+        keys[0]
+    ))
+}
+
+fn no_uploads() -> Answer {
+    ok("<ListMultipartUploadsResult><IsTruncated>false</IsTruncated></ListMultipartUploadsResult>")
+}
+
+const DELETED: &str = "<DeleteResult/>";
+
+fn not_deleted(key: &str, code: &str) -> Answer {
+    ok(format!(
+        "<DeleteResult><Error><Key>{key}</Key><VersionId>v1</VersionId><Code>{code}</Code><Message>m</Message></Error></DeleteResult>"
+    ))
+}
+
+fn full(answers: impl IntoIterator<Item = (&'static str, Answer)>) -> Stage {
+    let first = [("GetBucketTagging", bucket_tags(OURS)), ("DeleteBucket", s3_error(409, "BucketNotEmpty"))];
+    without_user(first.into_iter().chain(answers))
+}
+
+#[tokio::test]
+async fn a_full_bucket_is_emptied_of_versions_markers_and_uploads() {
+    let uploads = "<ListMultipartUploadsResult><Upload><Key>u</Key><UploadId>1</UploadId></Upload><IsTruncated>false</IsTruncated></ListMultipartUploadsResult>";
+    let stage = full([
+        ("ListObjectVersions", versions(&["a"], Some("a"))),
+        ("ListObjectVersions", versions(&["b"], None)),
+        ("DeleteObjects", ok(DELETED)),
+        ("DeleteObjects", ok(DELETED)),
+        ("ListMultipartUploads", ok(uploads)),
+        ("AbortMultipartUpload", s3_error(404, "NoSuchUpload")),
+        ("DeleteBucket", bare(204)),
+    ]);
+    assert_eq!(stage.provisioner.delete(&record(), &stage.owner).await.unwrap(), done());
+    let body = stage.sent("DeleteObjects");
+    assert!(body.contains("<Key>a</Key><VersionId>v1</VersionId>") && body.contains("<Quiet>true</Quiet>"), "{body}");
+    assert!(body.contains("<VersionId>v2</VersionId>"), "delete markers go too: {body}");
+}
+
+#[tokio::test]
+async fn a_store_without_versions_is_emptied_object_by_object() {
+    let stage = full([
+        ("ListObjectVersions", s3_error(501, "NotImplemented")),
+        ("ListObjectsV2", ok("<ListBucketResult><Contents><Key>a</Key></Contents></ListBucketResult>")),
+        ("DeleteObjects", ok(DELETED)),
+        ("ListMultipartUploads", no_uploads()),
+        ("DeleteBucket", bare(204)),
+    ]);
+    assert_eq!(stage.provisioner.delete(&record(), &stage.owner).await.unwrap(), done());
+}
+
+#[tokio::test]
+async fn objects_that_the_store_keeps_are_named_although_it_answers_200() {
+    let stage = full([
+        (
+            "ListObjectVersions",
+            ok("<ListVersionsResult><Version><Key>a</Key><VersionId>v1</VersionId></Version></ListVersionsResult>"),
+        ),
+        ("DeleteObjects", not_deleted("a", "AccessDenied")),
+    ]);
+    let error = stage.provisioner.delete(&record(), &stage.owner).await.unwrap_err();
+    assert_eq!((error.reason(), error.class()), ("ObjectsNotDeleted", FailureClass::Terminal));
+    insta::assert_snapshot!(error, @r#"bucket "photos-f30e0389-0689-48a2-bfaa-74d1bf1fd950" cannot be emptied: 1 objects are not deleted, the first is "a" (AccessDenied): object lock or a bucket policy holds them, or the owner lacks s3:DeleteObjectVersion"#);
+}
+
+#[tokio::test]
+async fn what_can_be_deleted_goes_before_the_rest_is_complained_about() {
+    let stage =
+        full([("ListObjectVersions", versions(&["a"], None)), ("DeleteObjects", not_deleted("a", "AccessDenied"))]);
+    assert_eq!(stage.provisioner.delete(&record(), &stage.owner).await.unwrap(), Removal::Partial { removed: 1 });
+}
+
+#[tokio::test]
+async fn keys_that_are_gone_meanwhile_count_as_removed() {
+    let stage = full([
+        ("ListObjectVersions", versions(&["a"], None)),
+        ("DeleteObjects", not_deleted("a", "NoSuchVersion")),
+        ("ListMultipartUploads", no_uploads()),
+        ("DeleteBucket", bare(204)),
+    ]);
+    assert_eq!(stage.provisioner.delete(&record(), &stage.owner).await.unwrap(), done());
+}
+
+#[tokio::test]
+async fn a_bucket_that_lists_nothing_and_yet_is_not_empty_is_no_endless_loop() {
+    let stage = full([
+        ("ListObjectVersions", ok("<ListVersionsResult/>")),
+        ("ListMultipartUploads", no_uploads()),
+        ("DeleteBucket", s3_error(409, "BucketNotEmpty")),
+    ]);
+    let error = stage.provisioner.delete(&record(), &stage.owner).await.unwrap_err();
+    assert_eq!((error.reason(), error.class()), ("BucketNotEmpty", FailureClass::Retryable));
+}
+
+#[tokio::test]
+async fn a_slice_ends_after_ten_pages_so_that_others_get_their_turn() {
+    let keys: Vec<String> = (0..999).map(|i| format!("k{i}")).collect();
+    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    let pages =
+        (0..11).flat_map(|_| [("ListObjectVersions", versions(&keys, Some("k"))), ("DeleteObjects", ok(DELETED))]);
+    let stage = full(pages);
+    assert_eq!(stage.provisioner.delete(&record(), &stage.owner).await.unwrap(), Removal::Partial { removed: 10_000 });
+}
+
+#[tokio::test]
+async fn keys_that_xml_cannot_carry_are_deleted_one_by_one() {
+    let stage = full([
+        ("ListObjectVersions", versions(&["a&#x1;"], None)),
+        ("DeleteObjects", s3_error(400, "MalformedXML")),
+        ("DeleteObject", bare(204)),
+        ("DeleteObject", s3_error(404, "NoSuchVersion")),
+        ("ListMultipartUploads", no_uploads()),
+        ("DeleteBucket", bare(204)),
+    ]);
+    assert_eq!(stage.provisioner.delete(&record(), &stage.owner).await.unwrap(), done());
+}

@@ -1,0 +1,125 @@
+//! The user of a claim: making it, and issuing its access key.
+//!
+//! The secret of a key is in the answer of CreateAccessKey only. So a user that exists already may hold keys
+//! whose secret nobody has: they are deleted, and a new one is made. CreateAccessKey is never repeated
+//! blindly.
+
+use aws_sdk_iam::types::Tag;
+
+use super::call::{CallError, Operation, Resource};
+use super::clients::Store;
+use super::error::Error;
+use super::plan::{Target, UserSpec};
+use super::policy;
+use super::tags::{Ownership, Tags, ownership};
+use crate::provisioner::AppCredentials;
+
+/// What became of CreateUser.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    New,
+    /// An earlier call made it.
+    Existing,
+}
+
+/// Makes the claim's user, limits it to the bucket, and issues a key.
+pub(crate) async fn issue(
+    store: &Store,
+    target: &Target<'_>,
+    user: UserSpec<'_>,
+    tags: &Tags,
+) -> Result<AppCredentials, Error> {
+    let origin = create_user(store, target, user, tags).await?;
+    put_policy(store, target, user.name).await?;
+    if origin == Origin::Existing {
+        delete_access_keys(store, user.name).await?;
+    }
+    match create_access_key(store, user.name).await {
+        // IAM reads lag, so the list above may have missed a key.
+        Err(error) if error.code() == "LimitExceeded" => {
+            delete_access_keys(store, user.name).await?;
+            Ok(create_access_key(store, user.name).await?)
+        }
+        result => Ok(result?),
+    }
+}
+
+async fn create_user(store: &Store, target: &Target<'_>, user: UserSpec<'_>, tags: &Tags) -> Result<Origin, Error> {
+    let UserSpec { name, path, permissions_boundary } = user;
+    let sent = store
+        .iam
+        .create_user()
+        .user_name(name)
+        .path(path)
+        .set_permissions_boundary(permissions_boundary.map(str::to_owned))
+        .set_tags(Some(sdk_tags(tags)))
+        .send();
+    match store.call(Operation::CreateUser, Resource::user(name), sent).await {
+        Ok(_) => Ok(Origin::New),
+        Err(error) if error.code() == "EntityAlreadyExists" => {
+            // If this fails the user may be the claim's own, of an earlier run: the record has to stay.
+            let found = tags_of(store, name).await?;
+            match ownership(&found, &target.record.claim) {
+                Ownership::Ours => Ok(Origin::Existing),
+                _ => Err(Error::UserTaken { user: name.to_owned() }.of_reading()),
+            }
+        }
+        Err(error) => Err(Error::from(error).of_first_change()),
+    }
+}
+
+/// The tags of a user that exists.
+pub(crate) async fn tags_of(store: &Store, user: &str) -> Result<Tags, CallError> {
+    let sent = store.iam.get_user().user_name(user).send();
+    let answer = store.call(Operation::GetUser, Resource::user(user), sent).await?;
+    Ok(answer.user.and_then(|user| user.tags).unwrap_or_default().into_iter().map(|tag| (tag.key, tag.value)).collect())
+}
+
+async fn put_policy(store: &Store, target: &Target<'_>, user: &str) -> Result<(), CallError> {
+    let sent = store
+        .iam
+        .put_user_policy()
+        .user_name(user)
+        .policy_name(policy::POLICY_NAME)
+        .policy_document(policy::document(target.bucket(), &target.endpoints.region))
+        .send();
+    store.call(Operation::PutUserPolicy, Resource::user(user), sent).await.map(drop)
+}
+
+async fn create_access_key(store: &Store, user: &str) -> Result<AppCredentials, CallError> {
+    let sent = store.iam.create_access_key().user_name(user).send();
+    let answer = store.call(Operation::CreateAccessKey, Resource::user(user), sent).await?;
+    // The SDK lets an answer without a key pass.
+    let key = answer.access_key.ok_or_else(|| store.unreadable(Operation::CreateAccessKey, Resource::user(user)))?;
+    Ok(AppCredentials {
+        access_key_id: key.access_key_id,
+        secret_access_key: key.secret_access_key.into(),
+        session_token: None,
+    })
+}
+
+/// Deletes all keys of a user that is the claim's own. A user that is gone has none.
+pub(crate) async fn delete_access_keys(store: &Store, user: &str) -> Result<(), CallError> {
+    let listed = store.iam.list_access_keys().user_name(user).into_paginator().items().send().collect();
+    let keys: Vec<_> =
+        gone_is_fine(store.call(Operation::ListAccessKeys, Resource::user(user), listed).await)?.unwrap_or_default();
+    for id in keys.into_iter().filter_map(|key| key.access_key_id) {
+        let sent = store.iam.delete_access_key().user_name(user).access_key_id(id).send();
+        gone_is_fine(store.call(Operation::DeleteAccessKey, Resource::user(user), sent).await)?;
+    }
+    Ok(())
+}
+
+/// What is gone already counts as removed.
+pub(crate) fn gone_is_fine<T>(result: Result<T, CallError>) -> Result<Option<T>, CallError> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.code() == "NoSuchEntity" => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn sdk_tags(tags: &Tags) -> Vec<Tag> {
+    // Building a tag fails only without key or value, and these have both.
+    tags.iter().filter_map(|(key, value)| Tag::builder().key(key).value(value).build().ok()).collect()
+}

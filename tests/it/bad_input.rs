@@ -1,0 +1,499 @@
+//! Mistakes, and what the claim says of them: each message names the field, the value and the remedy, and
+//! nothing of anybody else is touched.
+
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
+use kube::core::ApiResource;
+use kube::runtime::wait::await_condition;
+use kube::{Api, CustomResourceExt as _, ResourceExt as _};
+use rstest::rstest;
+use serde_json::json;
+
+use bucket_provisioner::api::{ClaimPhase, ObjectBucketClaim};
+
+use crate::support::account::Account;
+use crate::support::operator::{Kind, Operator};
+use crate::support::proxy::Verdict;
+use crate::support::{PATIENCE, REGION, World, bucket_of, condition, phase};
+
+/// Requires every part to be in a message.
+#[track_caller]
+fn says(message: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(message.contains(part), "{part:?} is not in {message:?}");
+    }
+}
+
+#[rstest]
+#[case::unknown("regoin", "eu-west-1", &["regoin", "region", "secretName", "createBucketUser"])]
+#[case::create_bucket_user("createBucketUser", "maybe", &["createBucketUser", "\"maybe\"", "yes", "no"])]
+#[case::endpoint("s3Endpoint", "not a url", &["s3Endpoint", "not a url"])]
+#[case::endpoint_scheme("iamEndpoint", "ftp://store", &["iamEndpoint", "ftp://store", "http"])]
+#[case::region("region", "us west", &["region", "us west"])]
+#[case::path_style("forcePathStyle", "sometimes", &["forcePathStyle", "sometimes", "true"])]
+#[case::path("iamPath", "buckets", &["iamPath", "buckets", "/"])]
+#[case::boundary("permissionsBoundary", "admin", &["permissionsBoundary", "admin", "ARN"])]
+#[case::class_bucket("bucketName", "Not_A_Bucket", &["bucketName", "Not_A_Bucket"])]
+#[tokio::test]
+async fn a_class_parameter_that_cannot_be_used_is_named(
+    #[case] name: &str,
+    #[case] value: &str,
+    #[case] parts: &[&str],
+) {
+    let world = World::new().await;
+    let class = world.class_with("wrong", "Delete", &[(name, value)]).await;
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim("photos", &class).await;
+    let message = world.wait_reason("photos", "InvalidClassParameter").await;
+    says(&message, parts);
+    says(&message, &[&class]);
+    assert_eq!(phase(&world.claims().get("photos").await.unwrap()), Some(ClaimPhase::Failed));
+    assert!(world.aws.names().is_empty(), "AWS is not asked: {:?}", world.aws.names());
+    assert_eq!(world.wait_event("photos", "InvalidClassParameter").await, ("Warning".to_owned(), message));
+}
+
+#[tokio::test]
+async fn one_half_of_a_secrets_name_is_not_enough() {
+    let world = World::new().await;
+    let class = world.class_with("half", "Delete", &[("secretNamespace", "")]).await;
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim("photos", &class).await;
+    says(&world.wait_reason("photos", "InvalidClassParameter").await, &["secretNamespace", "missing"]);
+}
+
+#[rstest]
+#[case::lacks_a_key(&[("AWS_ACCESS_KEY_ID", "test")], &["AWS_SECRET_ACCESS_KEY"])]
+#[case::empty(&[("AWS_ACCESS_KEY_ID", ""), ("AWS_SECRET_ACCESS_KEY", "test")], &["AWS_ACCESS_KEY_ID", "empty"])]
+#[case::padded(&[("AWS_ACCESS_KEY_ID", "test"), ("AWS_SECRET_ACCESS_KEY", "test\n")], &["AWS_SECRET_ACCESS_KEY", "white space"])]
+#[tokio::test]
+async fn an_owner_secret_that_cannot_be_used_is_named_with_its_key(
+    #[case] data: &[(&str, &str)],
+    #[case] parts: &[&str],
+) {
+    let world = World::new().await;
+    world.owner_secret("broken", data).await;
+    let class = world.class_with("broken", "Delete", &[("secretName", "broken")]).await;
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim("photos", &class).await;
+    let message = world.wait_reason("photos", "InvalidOwnerSecret").await;
+    says(&message, parts);
+    says(&message, &[&format!("{}/broken", world.namespace)]);
+    assert!(world.aws.names().is_empty(), "AWS is not asked: {:?}", world.aws.names());
+}
+
+#[rstest]
+#[case::too_short(json!({ "bucketName": "ab" }), &["spec.bucketName", "\"ab\"", "3"])]
+#[case::upper_case(json!({ "bucketName": "Photos" }), &["spec.bucketName", "Photos", "lower"])]
+#[case::underscore(json!({ "bucketName": "my_photos" }), &["spec.bucketName", "my_photos", "'_'"])]
+#[case::two_dots(json!({ "bucketName": "my..photos" }), &["my..photos", "period"])]
+#[case::hyphen_at_the_end(json!({ "bucketName": "photos-" }), &["photos-", "end"])]
+#[case::like_an_address(json!({ "bucketName": "192.168.5.4" }), &["192.168.5.4", "IP"])]
+#[case::reserved_prefix(json!({ "bucketName": "xn--photos" }), &["xn--photos", "xn--"])]
+#[case::reserved_suffix(json!({ "bucketName": "photos-s3alias" }), &["photos-s3alias", "-s3alias"])]
+#[case::prefix_upper_case(json!({ "generateBucketName": "Photos" }), &["spec.generateBucketName", "Photos", "'P'"])]
+#[case::prefix_dots(json!({ "generateBucketName": "my..photos" }), &["spec.generateBucketName", "my..photos"])]
+#[tokio::test]
+async fn a_bucket_name_against_the_rules_is_refused_with_the_rule(
+    #[case] mut spec: serde_json::Value,
+    #[case] parts: &[&str],
+) {
+    let world = World::new().await;
+    spec["storageClassName"] = json!(world.class("greenfield").await);
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim_with("photos", spec).await;
+    says(&world.wait_reason("photos", "InvalidBucketName").await, parts);
+    assert!(world.aws.names().is_empty(), "AWS is not asked: {:?}", world.aws.names());
+}
+
+#[tokio::test]
+async fn a_prefix_of_sixty_characters_is_cut_and_works() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    let prefix = "p".repeat(60);
+    let claim = world.claim_with("long", json!({ "storageClassName": class, "generateBucketName": prefix })).await;
+    let bucket = bucket_of(&world.wait_bound("long").await);
+    assert_eq!(bucket, format!("{}-{}", "p".repeat(26), claim.uid().unwrap()));
+}
+
+#[tokio::test]
+async fn a_claim_that_names_no_bucket_is_told_how_to() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim_with("nameless", json!({ "storageClassName": class })).await;
+    let message = world.wait_reason("nameless", "BucketNameMissing").await;
+    says(&message, &["spec.generateBucketName", "spec.bucketName", &class]);
+}
+
+#[tokio::test]
+async fn both_a_name_and_a_prefix_are_refused_at_once_or_by_the_operator() {
+    let _strict = CRD.read().await;
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let both = |name: &str| {
+        let spec = json!({ "storageClassName": class, "bucketName": name, "generateBucketName": "photos" });
+        ObjectBucketClaim::new("both", serde_json::from_value(spec).unwrap())
+    };
+    let refused = world.claims().create(&PostParams::default(), &both("other")).await.unwrap_err();
+    says(&refused.to_string(), &["set either spec.bucketName or spec.generateBucketName, not both"]);
+
+    // As far as the CRD can tell, this name may have been made from the prefix.
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    world.claims().create(&PostParams::default(), &both("photos-of-mine")).await.unwrap();
+    let message = world.wait_reason("both", "ClaimUnreadable").await;
+    says(&message, &["spec.bucketName", "photos-of-mine", "spec.generateBucketName", "\"photos\"", "only one"]);
+}
+
+#[tokio::test]
+async fn a_bucket_of_the_class_that_is_missing_forbidden_or_elsewhere_is_told_apart() {
+    let world = World::new().await;
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    let missing = world.unique("missing");
+    let class = world.class_with("missing", "Delete", &[("bucketName", &missing)]).await;
+    world.claim_with("missing", json!({ "storageClassName": class })).await;
+    says(&world.wait_reason("missing", "BucketMissing").await, &[&missing, "create it"]);
+
+    // HEAD is answered without a body: the status is all there is to go by.
+    let (forbidden, elsewhere) = (world.unique("forbidden"), world.unique("elsewhere"));
+    let (at_forbidden, at_elsewhere) = (format!("/{forbidden}"), format!("/{elsewhere}"));
+    world.aws.meddle(move |call| match call.name.as_str() {
+        "HeadBucket" if call.target.starts_with(&at_forbidden) => Verdict::Answer(403, String::new()),
+        "HeadBucket" if call.target.starts_with(&at_elsewhere) => Verdict::Answer(301, String::new()),
+        _ => Verdict::Pass,
+    });
+    let class = world.class_with("forbidden", "Delete", &[("bucketName", &forbidden)]).await;
+    world.claim_with("forbidden", json!({ "storageClassName": class })).await;
+    says(&world.wait_reason("forbidden", "AccessDenied").await, &[&forbidden, "s3:ListBucket"]);
+    let class = world.class_with("elsewhere", "Delete", &[("bucketName", &elsewhere)]).await;
+    world.claim_with("elsewhere", json!({ "storageClassName": class })).await;
+    says(&world.wait_reason("elsewhere", "WrongRegion").await, &[&elsewhere, "region"]);
+}
+
+#[tokio::test]
+async fn a_claim_may_not_choose_another_bucket_than_its_class_gives() {
+    let world = World::new().await;
+    let (given, asked) = (world.unique("given"), world.unique("asked"));
+    let class = world.class_with("brownfield", "Delete", &[("bucketName", &given)]).await;
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim_with("greedy", json!({ "storageClassName": class, "bucketName": asked })).await;
+    says(&world.wait_reason("greedy", "BucketNotOfClass").await, &["spec.bucketName", &given, &asked]);
+    assert!(world.aws.names().is_empty());
+}
+
+#[rstest]
+#[case::us_west_1("us-west-1")]
+#[case::us_east_1("us-east-1")]
+#[tokio::test]
+async fn a_bucket_of_our_own_account_is_never_taken_over_or_deleted(#[case] region: &str) {
+    let world = World::new().await;
+    let class = world.class_with("greenfield", "Delete", &[("region", region)]).await;
+    let bucket = world.unique("precious");
+    let there = Account::at(&crate::support::aws_url(), region, "test", "test");
+    if region == REGION {
+        there.create_bucket(&bucket).await;
+    } else {
+        there.s3.create_bucket().bucket(&bucket).send().await.unwrap();
+    }
+    there.put(&bucket, "kept").await.unwrap();
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim_with("thief", json!({ "storageClassName": class, "bucketName": bucket })).await;
+    says(&world.wait_reason("thief", "BucketTaken").await, &[&bucket, "another name"]);
+    world.delete_claim("thief").await;
+    world.wait_gone("thief").await;
+    assert_eq!(there.list(&bucket).await.unwrap(), ["kept"]);
+    assert!(there.s3.get_bucket_tagging().bucket(&bucket).send().await.is_err(), "it is not tagged");
+}
+
+#[tokio::test]
+async fn a_bucket_of_another_claim_is_neither_taken_nor_deleted() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let bucket = world.unique("contested");
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim_with("first", json!({ "storageClassName": class, "bucketName": bucket })).await;
+    world.wait_bound("first").await;
+    world.app("first").await.put(&bucket, "kept").await.unwrap();
+
+    world.claim_with("second", json!({ "storageClassName": class, "bucketName": bucket })).await;
+    says(&world.wait_reason("second", "BucketTaken").await, &[&bucket]);
+    world.delete_claim("second").await;
+    world.wait_gone("second").await;
+    assert_eq!(world.app("first").await.list(&bucket).await.unwrap(), ["kept"]);
+}
+
+#[tokio::test]
+async fn a_bucket_name_that_another_account_has_is_refused() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let bucket = world.unique("global");
+    let taken =
+        "<Error><Code>BucketAlreadyExists</Code><Message>The requested bucket name is not available.</Message></Error>";
+    world.aws.meddle(move |call| match call.name.as_str() {
+        "CreateBucket" => Verdict::Answer(409, taken.to_owned()),
+        _ => Verdict::Pass,
+    });
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim_with("global", json!({ "storageClassName": class, "bucketName": bucket })).await;
+    says(&world.wait_reason("global", "BucketTaken").await, &[&bucket, "another"]);
+    // Nothing was made, so deleting the claim asks nothing of AWS.
+    world.aws.clear();
+    world.delete_claim("global").await;
+    world.wait_gone("global").await;
+    assert!(world.aws.names().is_empty(), "{:?}", world.aws.names());
+}
+
+#[tokio::test]
+async fn a_secret_or_config_map_of_somebody_else_is_neither_overwritten_nor_deleted() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let secret: Secret =
+        serde_json::from_value(json!({ "metadata": { "name": "photos" }, "stringData": { "mine": "1" } })).unwrap();
+    world.secrets().create(&PostParams::default(), &secret).await.unwrap();
+    let map: ConfigMap =
+        serde_json::from_value(json!({ "metadata": { "name": "videos" }, "data": { "mine": "1" } })).unwrap();
+    world.config_maps().create(&PostParams::default(), &map).await.unwrap();
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+
+    for (claim, kind) in [("photos", "Secret"), ("videos", "ConfigMap")] {
+        world.claim(claim, &class).await;
+        says(&world.wait_reason(claim, "OutputExists").await, &[kind, claim, &world.namespace]);
+    }
+    assert!(world.aws.names().is_empty(), "nothing is made for them: {:?}", world.aws.names());
+    for claim in ["photos", "videos"] {
+        world.delete_claim(claim).await;
+        world.wait_gone(claim).await;
+    }
+    assert_eq!(world.secrets().get("photos").await.unwrap().data.unwrap()["mine"], ByteString(b"1".to_vec()));
+    assert_eq!(world.config_maps().get("videos").await.unwrap().data.unwrap()["mine"], "1");
+
+    world.secrets().delete("photos", &Default::default()).await.unwrap();
+    world.claim("photos", &class).await;
+    world.wait_bound("photos").await;
+}
+
+#[tokio::test]
+async fn a_user_of_somebody_else_is_neither_used_nor_deleted() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    // The name is a function of the claim: it is known once the operator is about to make the user.
+    let account = Account::owner();
+    let denied = "<ErrorResponse><Error><Code>ServiceUnavailable</Code></Error></ErrorResponse>";
+    world.aws.meddle(move |call| match call.name.as_str() {
+        "CreateUser" => Verdict::Answer(503, denied.to_owned()),
+        _ => Verdict::Pass,
+    });
+    world.claim("photos", &class).await;
+    world.wait_claim("photos", "told why", |claim| crate::support::ready(claim).is_some()).await;
+    let record = world.records().get(&world.record_name("photos")).await.unwrap();
+    let user = record.spec.additional_state.unwrap()["UserName"].clone();
+    account.iam.create_user().user_name(&user).send().await.unwrap();
+    account.iam.create_access_key().user_name(&user).send().await.unwrap();
+    world.aws.leave_alone();
+
+    says(&world.wait_reason("photos", "UserTaken").await, &[&user, "objectbucket.io/claim-uid"]);
+    world.delete_claim("photos").await;
+    world.wait_gone("photos").await;
+    assert!(account.user_exists(&user).await);
+    assert_eq!(account.keys(&user).await.len(), 1);
+    let (type_, note) = world.wait_event("photos", "LeftInPlace").await;
+    assert_eq!(type_, "Warning");
+    says(&note, &[&user]);
+}
+
+#[tokio::test]
+async fn a_denied_iam_keeps_the_claim_unbound_and_never_falls_back_to_the_owners_keys() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let denied = "<ErrorResponse><Error><Code>AccessDenied</Code><Message>User: arn:aws:iam::1:user/owner is not authorized to perform: iam:CreateUser</Message></Error></ErrorResponse>";
+    world.aws.meddle(move |call| match call.name.as_str() {
+        "CreateUser" => Verdict::Answer(403, denied.to_owned()),
+        _ => Verdict::Pass,
+    });
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    let uid = world.claim("photos", &class).await.uid().unwrap();
+    says(
+        &world.wait_reason("photos", "AccessDenied").await,
+        &["CreateUser", "iam:CreateUser", &format!("{}/owner", world.namespace)],
+    );
+    assert!(world.secrets().get_opt("photos").await.unwrap().is_none());
+    assert_ne!(phase(&world.claims().get("photos").await.unwrap()), Some(ClaimPhase::Bound));
+    // What was made before the refusal goes with the claim.
+    world.delete_claim("photos").await;
+    world.wait_gone("photos").await;
+    assert!(world.account.buckets_with(&uid).await.is_empty());
+}
+
+#[tokio::test]
+async fn a_denied_s3_names_the_permission_that_is_missing() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let denied = "<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>";
+    world.aws.meddle(move |call| match call.name.as_str() {
+        "CreateBucket" => Verdict::Answer(403, denied.to_owned()),
+        _ => Verdict::Pass,
+    });
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim("photos", &class).await;
+    says(&world.wait_reason("photos", "AccessDenied").await, &["s3:CreateBucket", "s3:TagResource"]);
+}
+
+#[rstest]
+#[case::unknown_key("InvalidAccessKeyId")]
+#[case::wrong_secret("SignatureDoesNotMatch")]
+#[tokio::test]
+async fn owner_keys_that_aws_refuses_are_named_and_the_claim_can_be_deleted(#[case] code: &str) {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let refused = format!("<Error><Code>{code}</Code><Message>refused</Message></Error>");
+    world.aws.meddle(move |_| Verdict::Answer(403, refused.clone()));
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim("photos", &class).await;
+    says(&world.wait_reason("photos", "CredentialsRefused").await, &[&format!("{}/owner", world.namespace), code]);
+    world.delete_claim("photos").await;
+    world.wait_gone("photos").await;
+}
+
+#[tokio::test]
+async fn an_edit_of_a_bound_claim_is_refused_by_the_crd() {
+    let _strict = CRD.read().await;
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim("photos", &class).await;
+    world.wait_bound("photos").await;
+    for (field, value) in [("storageClassName", "other"), ("generateBucketName", "pho"), ("objectBucketName", "other")]
+    {
+        let edit = Patch::Merge(json!({ "spec": { field: value } }));
+        let refused = world.claims().patch("photos", &PatchParams::default(), &edit).await.unwrap_err();
+        says(&refused.to_string(), &[&format!("spec.{field}"), "cannot be changed"]);
+    }
+    let edit = Patch::Merge(json!({ "spec": { "bucketName": "photos-other" } }));
+    let refused = world.claims().patch("photos", &PatchParams::default(), &edit).await.unwrap_err();
+    says(&refused.to_string(), &["spec.bucketName cannot be changed"]);
+}
+
+#[tokio::test]
+async fn an_edit_that_slips_past_the_crd_is_told_and_changes_nothing() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let other = world.class("other").await;
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim("photos", &class).await;
+    world.wait_bound("photos").await;
+    // Dropping the operator's own field lifts the CRD's guard; other CRDs have none.
+    let mut claim = world.claims().get("photos").await.unwrap();
+    claim.spec.object_bucket_name = None;
+    claim.metadata.managed_fields = None;
+    world.claims().replace("photos", &PostParams::default(), &claim).await.unwrap();
+    let edit = Patch::Merge(json!({ "spec": { "storageClassName": other } }));
+    let _ = world.claims().patch("photos", &PatchParams::default(), &edit).await;
+    let claim = world.claims().get("photos").await.unwrap();
+    if claim.spec.storage_class_name == class {
+        return; // The operator was faster and the guard stands again.
+    }
+    let edited = |claim: &ObjectBucketClaim| condition(claim, "UpToDate").is_some_and(|c| c.reason == "EditIgnored");
+    let claim = world.wait_claim("photos", "told of the edit", edited).await;
+    says(&condition(&claim, "UpToDate").unwrap().message, &["spec.storageClassName", &other, &class, "set it back"]);
+    assert_eq!(phase(&claim), Some(ClaimPhase::Bound));
+}
+
+#[tokio::test]
+async fn a_claim_without_a_spec_or_with_wrong_types_is_told_and_stops_nobody_else() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let resource = ApiResource::erase::<ObjectBucketClaim>(&());
+    let raw: Api<DynamicObject> = Api::namespaced_with(world.client.clone(), &world.namespace, &resource);
+    let object = |name: &str, rest: serde_json::Value| {
+        let mut object =
+            json!({ "apiVersion": resource.api_version, "kind": resource.kind, "metadata": { "name": name } });
+        object.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+        serde_json::from_value::<DynamicObject>(object).unwrap()
+    };
+    let wrong = json!({ "spec": { "storageClassName": class, "generateBucketName": 7 } });
+
+    // Our CRD lets nothing of that in; those that others installed do.
+    let lax = LaxCrd::install(&world.client).await;
+    let accepted = async || raw.create(&PostParams::default(), &object("wrong", wrong.clone())).await.is_ok();
+    lax.until("the lax CRD is served", accepted).await;
+    raw.create(&PostParams::default(), &object("empty", json!({}))).await.unwrap();
+    let foreign = json!({ "spec": { "storageClassName": world.unique("foreign"), "bucketName": ["a"] } });
+    world
+        .create_class(json!({ "metadata": { "name": world.unique("foreign") }, "provisioner": "example.com/other" }))
+        .await;
+    raw.create(&PostParams::default(), &object("foreign", foreign)).await.unwrap();
+
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim("right", &class).await;
+    world.wait_bound("right").await;
+    let told = |name: &'static str| {
+        let raw = raw.clone();
+        async move {
+            let reason = |claim: Option<&DynamicObject>| {
+                claim.is_some_and(|c| c.data.pointer("/status/conditions/0/reason").is_some())
+            };
+            let claim = tokio::time::timeout(PATIENCE, await_condition(raw, name, reason)).await;
+            let claim = claim.unwrap_or_else(|_| panic!("{name} is not told")).unwrap().unwrap();
+            let condition = claim.data.pointer("/status/conditions/0").unwrap().clone();
+            assert_eq!(condition["reason"], "ClaimUnreadable");
+            condition["message"].as_str().unwrap().to_owned()
+        }
+    };
+    says(&told("wrong").await, &["7", "string", "correct spec"]);
+    says(&told("empty").await, &["spec"]);
+    let foreign = raw.get("foreign").await.unwrap();
+    assert!(foreign.data.get("status").is_none(), "another provisioner's claim is left alone");
+    for name in ["wrong", "empty", "foreign"] {
+        raw.delete(name, &Default::default()).await.unwrap();
+    }
+    lax.restore().await;
+    let refused = async || {
+        let dry_run = PostParams { dry_run: true, ..PostParams::default() };
+        raw.create(&dry_run, &object("wrong", wrong.clone())).await.is_err()
+    };
+    lax.until("the strict CRD is served", refused).await;
+}
+
+/// A CRD that lets any spec in, in place of ours; all tests share it, so those that count on a refusal
+/// keep this one out meanwhile.
+struct LaxCrd {
+    crds: Api<CustomResourceDefinition>,
+    _alone: tokio::sync::RwLockWriteGuard<'static, ()>,
+}
+
+static CRD: tokio::sync::RwLock<()> = tokio::sync::RwLock::const_new(());
+
+impl LaxCrd {
+    async fn install(client: &kube::Client) -> Self {
+        let alone = CRD.write().await;
+        let lax = Self { crds: Api::all(client.clone()), _alone: alone };
+        let mut crd = serde_json::to_value(ObjectBucketClaim::crd()).unwrap();
+        let schema = &mut crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+        schema.as_object_mut().unwrap().remove("required");
+        schema["properties"]["spec"] = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
+        lax.apply(&crd).await;
+        lax
+    }
+
+    async fn restore(&self) {
+        self.apply(&serde_json::to_value(ObjectBucketClaim::crd()).unwrap()).await;
+    }
+
+    async fn apply(&self, crd: &serde_json::Value) {
+        let params = PatchParams::apply("tests").force();
+        self.crds.patch("objectbucketclaims.objectbucket.io", &params, &Patch::Apply(crd)).await.unwrap();
+    }
+
+    /// The API server takes a moment to serve a changed schema, and says nowhere when it does.
+    async fn until(&self, what: &str, mut holds: impl AsyncFnMut() -> bool) {
+        let trying = async {
+            while !holds().await {
+                tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, trying).await.unwrap_or_else(|_| panic!("not so in time: {what}"));
+    }
+}

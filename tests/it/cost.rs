@@ -1,0 +1,109 @@
+//! What a claim costs: calls are counted, for every one is a round trip.
+
+use kube::ResourceExt as _;
+use serde_json::json;
+
+use crate::support::World;
+use crate::support::operator::{Kind, Operator};
+
+/// The Kubernetes writes of the ordinary path, in their order.
+const WRITES: [&str; 7] = [
+    "patch objectbucketclaims",
+    "create objectbuckets",
+    "create secrets",
+    "create configmaps",
+    "patch objectbuckets/status",
+    "patch objectbucketclaims",
+    "patch objectbucketclaims/status",
+];
+
+fn without_events(writes: Vec<String>) -> Vec<String> {
+    writes.into_iter().filter(|name| !name.ends_with(" events")).collect()
+}
+
+#[tokio::test]
+async fn a_claim_costs_seven_writes_and_five_aws_calls_and_nothing_after_a_restart() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim("photos", &class).await;
+    world.wait_bound("photos").await;
+    // A second claim: when it is bound, whatever the first one's own writes woke has been dealt with.
+    world.claim("second", &class).await;
+    world.wait_bound("second").await;
+    operator.stop().await;
+
+    let of_first = |target: &str| target.contains("photos");
+    let calls = world.kubernetes.calls();
+    let writes = calls.iter().filter(|call| call.mutates && !call.name.ends_with(" events"));
+    // Creations name the object in the body only; both claims make the same ones.
+    assert_eq!(without_events(world.kubernetes.writes()).len(), 2 * WRITES.len(), "{:#?}", world.kubernetes.writes());
+    let patches: Vec<_> = writes.filter(|call| of_first(&call.target)).map(|call| call.name.as_str()).collect();
+    let expected: Vec<_> = WRITES.into_iter().filter(|name| name.starts_with("patch")).collect();
+    assert_eq!(patches, expected);
+    let five = ["CreateBucket", "CreateUser", "PutUserPolicy", "CreateAccessKey", "ListObjectsV2"];
+    let aws = world.aws.names();
+    for call in five {
+        assert_eq!(aws.iter().filter(|name| *name == call).count(), 2, "{call}: {aws:#?}");
+    }
+    assert_eq!(aws.len(), 10, "{aws:#?}");
+
+    let before: Vec<_> = versions(&world).await;
+    world.kubernetes.clear();
+    world.aws.clear();
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    // When a new claim is bound, the bound ones have been looked at.
+    world.claim("third", &class).await;
+    world.wait_bound("third").await;
+    operator.stop().await;
+    assert_eq!(without_events(world.kubernetes.writes()), WRITES, "only the new claim is written");
+    assert_eq!(world.aws.names(), five, "only the new claim's calls");
+    assert_eq!(versions(&world).await, before);
+}
+
+async fn versions(world: &World) -> Vec<Option<String>> {
+    let mut versions = Vec::new();
+    for claim in ["photos", "second"] {
+        versions.push(world.claims().get(claim).await.unwrap().resource_version());
+        versions.push(world.records().get(&world.record_name(claim)).await.unwrap().resource_version());
+        versions.push(world.secrets().get(claim).await.unwrap().resource_version());
+        versions.push(world.config_maps().get(claim).await.unwrap().resource_version());
+    }
+    versions
+}
+
+#[tokio::test]
+async fn access_to_a_bucket_that_exists_costs_five_aws_calls() {
+    let world = World::new().await;
+    let bucket = world.unique("archive");
+    world.account.create_bucket(&bucket).await;
+    let class = world.class_with("brownfield", "Delete", &[("bucketName", &bucket)]).await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim_with("archive", json!({ "storageClassName": class })).await;
+    world.wait_bound("archive").await;
+    operator.stop().await;
+    assert_eq!(world.aws.names(), ["HeadBucket", "CreateUser", "PutUserPolicy", "CreateAccessKey", "ListObjectsV2"]);
+    assert_eq!(without_events(world.kubernetes.writes()), WRITES);
+}
+
+#[tokio::test]
+async fn a_problem_that_somebody_must_mend_costs_a_handful_of_calls_not_a_loop() {
+    use crate::support::proxy::Verdict;
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let denied = "<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>";
+    world.aws.meddle(move |call| match call.name.as_str() {
+        "CreateBucket" => Verdict::Answer(403, denied.to_owned()),
+        _ => Verdict::Pass,
+    });
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim("denied", &class).await;
+    world.wait_reason("denied", "AccessDenied").await;
+    // Everything that the failure itself writes has been seen by the operator once another claim is told.
+    world.claim("denied-too", &class).await;
+    world.wait_reason("denied-too", "AccessDenied").await;
+    assert!(world.aws.names().len() <= 4, "{:#?}", world.aws.names());
+    world.wait_event("denied-too", "AccessDenied").await;
+    let warnings = world.events("denied").await;
+    assert_eq!(warnings.len(), 1, "one event a problem: {warnings:?}");
+}

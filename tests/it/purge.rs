@@ -1,0 +1,83 @@
+//! Buckets with something in them.
+
+use futures::StreamExt as _;
+
+use crate::support::operator::{Kind, Operator};
+use crate::support::{World, bucket_of};
+
+/// Puts `count` objects, many at a time.
+async fn fill(world: &World, bucket: &str, count: usize) {
+    let puts =
+        futures::stream::iter(0..count).map(|n| async move { world.account.put(bucket, &format!("object-{n}")).await });
+    let done: Vec<_> = puts.buffer_unordered(32).collect().await;
+    assert!(done.into_iter().all(|put| put.is_ok()));
+}
+
+#[tokio::test]
+async fn versions_delete_markers_and_unfinished_uploads_go_with_the_bucket() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim("versioned", &class).await;
+    let bucket = bucket_of(&world.wait_bound("versioned").await);
+    world.account.keep_versions(&bucket).await;
+    for _ in 0..2 {
+        fill(&world, &bucket, 20).await;
+    }
+    world.account.s3.delete_object().bucket(&bucket).key("object-1").send().await.unwrap();
+    world.account.s3.create_multipart_upload().bucket(&bucket).key("unfinished").send().await.unwrap();
+
+    world.delete_claim("versioned").await;
+    world.wait_gone("versioned").await;
+    assert!(!world.account.bucket_exists(&bucket).await);
+}
+
+#[tokio::test]
+async fn a_large_bucket_is_emptied_in_pieces_with_progress_while_others_are_served_and_across_a_restart() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim("large", &class).await;
+    let bucket = bucket_of(&world.wait_bound("large").await);
+    fill(&world, &bucket, 12_000).await;
+
+    world.delete_claim("large").await;
+    let message = world.wait_reason("large", "Purging").await;
+    assert!(message.contains(&bucket), "{message}");
+    operator.stop().await;
+    assert!(world.claims().get_opt("large").await.unwrap().is_some(), "the finalizer goes last");
+
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim("small", &class).await;
+    world.wait_bound("small").await;
+    world.wait_gone("large").await;
+    assert!(!world.account.bucket_exists(&bucket).await);
+    let batches = world.aws.names().iter().filter(|name| *name == "DeleteObjects").count();
+    assert!((12..=26).contains(&batches), "batches of a thousand: {batches}");
+}
+
+#[tokio::test]
+async fn an_object_that_cannot_be_deleted_is_named_and_the_bucket_stays_until_it_can() {
+    use crate::support::proxy::Verdict;
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim("locked", &class).await;
+    let bucket = bucket_of(&world.wait_bound("locked").await);
+    world.account.put(&bucket, "under-lock").await.unwrap();
+    let refused = "<DeleteResult><Error><Key>under-lock</Key><Code>AccessDenied</Code><Message>Access Denied</Message></Error></DeleteResult>";
+    world.aws.meddle(move |call| match call.name.as_str() {
+        "DeleteObjects" => Verdict::Answer(200, refused.to_owned()),
+        _ => Verdict::Pass,
+    });
+    world.delete_claim("locked").await;
+    let claim = world
+        .wait_claim("locked", "told why", |claim| {
+            crate::support::ready(claim).is_some_and(|c| c.message.contains("under-lock"))
+        })
+        .await;
+    assert!(claim.metadata.deletion_timestamp.is_some());
+    let (type_, _) = world.wait_event("locked", "ObjectsNotDeleted").await;
+    assert_eq!(type_, "Warning");
+    assert!(world.account.bucket_exists(&bucket).await);
+}

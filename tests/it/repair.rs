@@ -1,0 +1,53 @@
+//! What somebody deletes or edits is restored.
+
+use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::runtime::wait::await_condition;
+use serde_json::json;
+
+use crate::support::operator::{Kind, Operator};
+use crate::support::{PATIENCE, World, bucket_of};
+
+#[tokio::test]
+async fn a_deleted_secret_comes_back_with_a_new_key_and_the_old_one_is_revoked() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim("photos", &class).await;
+    let bucket = bucket_of(&world.wait_bound("photos").await);
+    let old = world.environment("photos").await["AWS_ACCESS_KEY_ID"].clone();
+
+    world.secrets().delete("photos", &DeleteParams::default()).await.unwrap();
+    let is_new = |secret: Option<&k8s_openapi::api::core::v1::Secret>| {
+        secret.is_some_and(|s| s.metadata.deletion_timestamp.is_none())
+    };
+    tokio::time::timeout(PATIENCE, await_condition(world.secrets(), "photos", is_new)).await.unwrap().unwrap();
+    let environment = world.environment("photos").await;
+    assert_ne!(environment["AWS_ACCESS_KEY_ID"], old);
+    world.app("photos").await.put(&bucket, "a").await.unwrap();
+    let claim = world.claims().get("photos").await.unwrap();
+    let uid = claim.metadata.uid.unwrap();
+    let user = world.account.users_with(&uid).await.pop().unwrap();
+    assert_eq!(world.account.keys(&user).await, [environment["AWS_ACCESS_KEY_ID"].clone()]);
+}
+
+#[tokio::test]
+async fn an_edited_config_map_is_restored_without_a_call_to_aws_and_foreign_entries_stay() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim("photos", &class).await;
+    let bucket = bucket_of(&world.wait_bound("photos").await);
+    world.aws.clear();
+
+    let edit =
+        json!({ "metadata": { "annotations": { "team": "a" } }, "data": { "BUCKET_NAME": "mine", "EXTRA": "kept" } });
+    world.config_maps().patch("photos", &PatchParams::default(), &Patch::Merge(edit)).await.unwrap();
+    let restored = |map: Option<&k8s_openapi::api::core::v1::ConfigMap>| {
+        map.and_then(|m| m.data.as_ref()).is_some_and(|data| data["BUCKET_NAME"] == bucket)
+    };
+    tokio::time::timeout(PATIENCE, await_condition(world.config_maps(), "photos", restored)).await.unwrap().unwrap();
+    let map = world.config_maps().get("photos").await.unwrap();
+    assert_eq!(map.data.unwrap()["EXTRA"], "kept");
+    assert_eq!(map.metadata.annotations.unwrap()["team"], "a");
+    assert!(world.aws.names().is_empty(), "{:?}", world.aws.names());
+}

@@ -1,0 +1,67 @@
+//! No secret in a log, an event, a status or an object other than the Secrets themselves.
+
+use kube::Api;
+use kube::api::{DynamicObject, ListParams};
+use kube::core::{ApiResource, GroupVersionKind};
+
+use crate::support::World;
+use crate::support::operator::Binary;
+
+#[tokio::test]
+async fn no_secret_key_shows_anywhere_but_in_its_secret() {
+    let world = World::new().await;
+    let owner_key = format!("owner-secret-{}", world.id);
+    world.owner_secret("owner", &[("AWS_ACCESS_KEY_ID", "test"), ("AWS_SECRET_ACCESS_KEY", &owner_key)]).await;
+    let class = world.class("greenfield").await;
+    let shared = world.class_with("shared", "Delete", &[("createBucketUser", "no")]).await;
+    let broken = world.class_with("broken", "Delete", &[("secretName", "padded")]).await;
+    let padded = format!(" padded-secret-{}", world.id);
+    world.owner_secret("padded", &[("AWS_ACCESS_KEY_ID", "test"), ("AWS_SECRET_ACCESS_KEY", &padded)]).await;
+
+    // The most talkative log there is.
+    let mut operator = Binary::start(&world, &["-v=9", "--log-format=json"], &[("RUST_LOG", "trace")]);
+    world.claim("issued", &class).await;
+    world.claim("shared", &shared).await;
+    world.claim("broken", &broken).await;
+    world.wait_bound("issued").await;
+    world.wait_bound("shared").await;
+    world.wait_reason("broken", "InvalidOwnerSecret").await;
+    let issued_key = world.environment("issued").await["AWS_SECRET_ACCESS_KEY"].clone();
+    assert_eq!(world.environment("shared").await["AWS_SECRET_ACCESS_KEY"], owner_key);
+
+    let mut places = vec![];
+    for (group, version, kind, plural) in [
+        ("objectbucket.io", "v1alpha1", "ObjectBucketClaim", "objectbucketclaims"),
+        ("objectbucket.io", "v1alpha1", "ObjectBucket", "objectbuckets"),
+        ("events.k8s.io", "v1", "Event", "events"),
+        ("", "v1", "ConfigMap", "configmaps"),
+    ] {
+        let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural);
+        let api: Api<DynamicObject> = Api::all_with(world.client.clone(), &resource);
+        let objects = api.list(&ListParams::default()).await.unwrap();
+        places.push((kind.to_owned(), serde_json::to_string(&objects).unwrap()));
+    }
+    for claim in ["issued", "shared", "broken"] {
+        world.delete_claim(claim).await;
+        world.wait_gone(claim).await;
+    }
+    places.push(("Event".to_owned(), format!("{:?}", world.events("issued").await)));
+    operator.terminate();
+    operator.ended(std::time::Duration::from_secs(10)).await;
+    places.push(("log".to_owned(), operator.log()));
+    assert!(operator.log().contains("serving claims"), "there is a log to look at");
+
+    use base64_of as encoded;
+    for secret in [issued_key.as_str(), &owner_key, padded.trim()] {
+        for (place, text) in &places {
+            assert!(!text.contains(secret), "{place} holds a secret");
+            assert!(!text.contains(&encoded(secret)), "{place} holds a secret in base64");
+        }
+    }
+}
+
+/// As `data` of a Secret has it.
+fn base64_of(text: &str) -> String {
+    let json = serde_json::to_value(k8s_openapi::ByteString(text.as_bytes().to_vec())).unwrap();
+    json.as_str().unwrap().to_owned()
+}

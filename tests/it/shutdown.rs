@@ -1,0 +1,66 @@
+//! SIGTERM, and what a crash leaves.
+
+use std::time::Duration;
+
+use kube::ResourceExt as _;
+
+use crate::support::World;
+use crate::support::operator::{Binary, Kind, Operator};
+use crate::support::proxy::Verdict;
+
+#[tokio::test]
+async fn sigterm_ends_the_operator_within_ten_seconds_though_a_call_never_returns() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    world.aws.meddle(|call| match call.name.as_str() {
+        "CreateUser" => Verdict::Hang,
+        _ => Verdict::Pass,
+    });
+    let mut operator = Binary::start(&world, &[], &[]);
+    let uid = world.claim("photos", &class).await.uid().unwrap();
+    world.aws.wait_until("CreateUser", |calls| calls.iter().any(|call| call.name == "CreateUser")).await;
+    operator.terminate();
+    operator.ended(Duration::from_secs(10)).await;
+
+    world.aws.leave_alone();
+    let _operator = Operator::start(&world, Kind::Binary).await;
+    world.wait_bound("photos").await;
+    assert_eq!(world.account.users_with(&uid).await.len(), 1);
+    assert_eq!(world.account.buckets_with(&uid).await.len(), 1);
+}
+
+#[tokio::test]
+async fn an_operator_killed_after_a_key_was_issued_leaves_one_working_key_in_the_end() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    // The answer with the secret is lost: the key exists, and nobody knows it.
+    world.aws.meddle(|call| match call.name.as_str() {
+        "CreateAccessKey" => Verdict::LoseAnswer,
+        _ => Verdict::Pass,
+    });
+    let operator = Binary::start(&world, &[], &[]);
+    let uid = world.claim("photos", &class).await.uid().unwrap();
+    world.aws.wait_until("CreateAccessKey", |calls| calls.iter().any(|call| call.name == "CreateAccessKey")).await;
+    operator.kill().await;
+
+    world.aws.leave_alone();
+    let _operator = Operator::start(&world, Kind::Binary).await;
+    world.wait_bound("photos").await;
+    let users = world.account.users_with(&uid).await;
+    assert_eq!(users.len(), 1);
+    let key = world.environment("photos").await["AWS_ACCESS_KEY_ID"].clone();
+    assert_eq!(world.account.keys(&users[0]).await, [key]);
+}
+
+#[tokio::test]
+async fn one_sigterm_is_enough_while_nothing_runs() {
+    let world = World::new().await;
+    let mut operator = Binary::start(&world, &[], &[]);
+    world
+        .kubernetes
+        .wait_until("watches", |calls| calls.iter().filter(|c| c.name.starts_with("watch")).count() >= 5)
+        .await;
+    operator.terminate();
+    operator.ended(Duration::from_secs(10)).await;
+    assert!(operator.log().contains("stopped"), "{}", operator.log());
+}

@@ -1,0 +1,104 @@
+//! An AWS account seen with somebody's credentials: the owner's, or an app's.
+
+use std::collections::BTreeMap;
+
+use aws_config::{BehaviorVersion, Region, SdkConfig};
+use aws_credential_types::Credentials;
+use aws_credential_types::provider::SharedCredentialsProvider;
+use aws_sdk_s3::error::ProvideErrorMetadata as _;
+use aws_sdk_s3::primitives::ByteStream;
+use aws_sdk_s3::types::{BucketVersioningStatus, VersioningConfiguration};
+
+pub(crate) struct Account {
+    pub(crate) s3: aws_sdk_s3::Client,
+    pub(crate) iam: aws_sdk_iam::Client,
+}
+
+impl Account {
+    /// The owner, past every proxy.
+    pub(crate) fn owner() -> Self {
+        Self::at(&super::aws_url(), super::REGION, "test", "test")
+    }
+
+    /// Whoever these keys belong to.
+    pub(crate) fn at(url: &str, region: &str, access_key_id: &str, secret_access_key: &str) -> Self {
+        let credentials = Credentials::from_keys(access_key_id, secret_access_key, None);
+        let config = SdkConfig::builder()
+            .behavior_version(BehaviorVersion::latest())
+            .region(Region::new(region.to_owned()))
+            .endpoint_url(url)
+            .credentials_provider(SharedCredentialsProvider::new(credentials))
+            .build();
+        let s3 = aws_sdk_s3::config::Builder::from(&config).force_path_style(true).build();
+        Self { s3: aws_sdk_s3::Client::from_conf(s3), iam: aws_sdk_iam::Client::new(&config) }
+    }
+
+    /// The app that has this environment.
+    pub(crate) fn of(environment: &BTreeMap<String, String>) -> Self {
+        let get = |key: &str| environment.get(key).unwrap_or_else(|| panic!("{key} is not in the outputs")).as_str();
+        Self::at(&super::aws_url(), get("AWS_REGION"), get("AWS_ACCESS_KEY_ID"), get("AWS_SECRET_ACCESS_KEY"))
+    }
+
+    pub(crate) async fn create_bucket(&self, bucket: &str) {
+        use aws_sdk_s3::types::{BucketLocationConstraint, CreateBucketConfiguration};
+        let region = BucketLocationConstraint::from(super::REGION);
+        let config = CreateBucketConfiguration::builder().location_constraint(region).build();
+        self.s3.create_bucket().bucket(bucket).create_bucket_configuration(config).send().await.unwrap();
+    }
+
+    pub(crate) async fn bucket_exists(&self, bucket: &str) -> bool {
+        self.s3.head_bucket().bucket(bucket).send().await.is_ok()
+    }
+
+    pub(crate) async fn bucket_tags(&self, bucket: &str) -> BTreeMap<String, String> {
+        let tags = self.s3.get_bucket_tagging().bucket(bucket).send().await.unwrap();
+        tags.tag_set().iter().map(|tag| (tag.key().to_owned(), tag.value().to_owned())).collect()
+    }
+
+    pub(crate) async fn keep_versions(&self, bucket: &str) {
+        let enabled = VersioningConfiguration::builder().status(BucketVersioningStatus::Enabled).build();
+        self.s3.put_bucket_versioning().bucket(bucket).versioning_configuration(enabled).send().await.unwrap();
+    }
+
+    /// Puts an object; the error's code if it is refused.
+    pub(crate) async fn put(&self, bucket: &str, key: &str) -> Result<(), String> {
+        let body = ByteStream::from_static(b"content");
+        let put = self.s3.put_object().bucket(bucket).key(key).body(body).send().await;
+        put.map(drop).map_err(|error| error.code().unwrap_or("no code").to_owned())
+    }
+
+    /// The keys in a bucket, up to 1,000; the error's code if it is refused.
+    pub(crate) async fn list(&self, bucket: &str) -> Result<Vec<String>, String> {
+        let listed = self.s3.list_objects_v2().bucket(bucket).send().await;
+        let listed = listed.map_err(|error| error.code().unwrap_or("no code").to_owned())?;
+        Ok(listed.contents().iter().filter_map(|object| object.key().map(str::to_owned)).collect())
+    }
+
+    pub(crate) async fn user_exists(&self, user: &str) -> bool {
+        self.iam.get_user().user_name(user).send().await.is_ok()
+    }
+
+    /// The ids of a user's access keys.
+    pub(crate) async fn keys(&self, user: &str) -> Vec<String> {
+        let keys = self.iam.list_access_keys().user_name(user).send().await.unwrap();
+        keys.access_key_metadata().iter().filter_map(|key| key.access_key_id().map(str::to_owned)).collect()
+    }
+
+    /// Names of all users whose name contains `part`.
+    pub(crate) async fn users_with(&self, part: &str) -> Vec<String> {
+        let mut pages = self.iam.list_users().into_paginator().send();
+        let mut names = Vec::new();
+        while let Some(page) = pages.next().await {
+            names.extend(page.unwrap().users().iter().map(|user| user.user_name().to_owned()));
+        }
+        names.retain(|name| name.contains(part));
+        names
+    }
+
+    /// Names of all buckets whose name contains `part`.
+    pub(crate) async fn buckets_with(&self, part: &str) -> Vec<String> {
+        let buckets = self.s3.list_buckets().send().await.unwrap();
+        let names = buckets.buckets().iter().filter_map(|bucket| bucket.name().map(str::to_owned));
+        names.filter(|name| name.contains(part)).collect()
+    }
+}

@@ -1,0 +1,312 @@
+//! The stack, and a world of its own for each test.
+
+pub(crate) mod account;
+pub(crate) mod operator;
+pub(crate) mod proxy;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bucket_provisioner::api::{self, ClaimPhase, Condition, ObjectBucket, ObjectBucketClaim, ObjectBucketClaimSpec};
+use futures::{StreamExt as _, TryStreamExt as _};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::api::storage::v1::StorageClass;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams};
+use kube::runtime::wait::{await_condition, conditions};
+use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::{Api, Client, Config, ResourceExt as _};
+use serde_json::json;
+use tokio::sync::OnceCell;
+
+use account::Account;
+use proxy::{ApiServer, Aws, Proxy};
+
+/// How long a test waits for what must happen. Generous: it bounds failures, not successes.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Region of all classes unless a test says otherwise.
+pub(crate) const REGION: &str = "us-west-1";
+
+/// The URL of the emulated AWS.
+pub(crate) fn aws_url() -> String {
+    needed("AWS_ENDPOINT_URL")
+}
+
+fn needed(variable: &str) -> String {
+    std::env::var(variable).unwrap_or_else(|_| {
+        panic!(
+            "{variable} is not set: these tests need the local stack. Run hack/test.sh, which starts one, or start one \
+             with `hack/stack.sh up` and use it in this shell with `eval \"$(hack/stack.sh env)\"`"
+        )
+    })
+}
+
+/// A client that is not counted: what tests look with.
+pub(crate) async fn admin() -> Client {
+    needed("KUBECONFIG");
+    let config = Config::infer().await.expect("KUBECONFIG can be read");
+    Client::try_from(config).unwrap()
+}
+
+async fn install_crds(client: &Client) {
+    static INSTALLED: OnceCell<()> = OnceCell::const_new();
+    INSTALLED
+        .get_or_init(|| async {
+            let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
+            for (_, crd) in api::crds() {
+                let name = crd.name_any();
+                crds.patch(&name, &PatchParams::apply("tests").force(), &Patch::Apply(&crd)).await.unwrap();
+                let established = await_condition(crds.clone(), &name, conditions::is_crd_established());
+                tokio::time::timeout(PATIENCE, established).await.expect("the CRD is established").unwrap();
+            }
+        })
+        .await;
+}
+
+/// What one test works in.
+pub(crate) struct World {
+    /// Unique to this test.
+    pub(crate) id: String,
+    pub(crate) namespace: String,
+    pub(crate) provisioner: String,
+    /// Not counted by the proxy.
+    pub(crate) client: Client,
+    /// In front of the API server; operators go through it.
+    pub(crate) kubernetes: Proxy,
+    /// In front of AWS; operators go through it.
+    pub(crate) aws: Proxy,
+    /// The owner's AWS account, past the proxy.
+    pub(crate) account: Account,
+}
+
+impl World {
+    pub(crate) async fn new() -> Self {
+        let client = admin().await;
+        install_crds(&client).await;
+        let id = format!("{:08x}", rand::random::<u32>());
+        let namespace = format!("t-{id}");
+        let namespaces: Api<Namespace> = Api::all(client.clone());
+        let object = Namespace {
+            metadata: ObjectMeta { name: Some(namespace.clone()), ..ObjectMeta::default() },
+            ..Namespace::default()
+        };
+        namespaces.create(&PostParams::default(), &object).await.unwrap();
+        let world = Self {
+            provisioner: format!("t-{id}.example.com/bucket"),
+            kubernetes: Proxy::start(ApiServer(client.clone())).await,
+            aws: Proxy::start(Aws::at(&aws_url())).await,
+            account: Account::owner(),
+            id,
+            namespace,
+            client,
+        };
+        world.owner_secret("owner", &[("AWS_ACCESS_KEY_ID", "test"), ("AWS_SECRET_ACCESS_KEY", "test")]).await;
+        world
+    }
+
+    /// A name that no other test uses, valid for buckets and classes.
+    pub(crate) fn unique(&self, name: &str) -> String {
+        format!("t-{}-{name}", self.id)
+    }
+
+    /// Writes a Secret into the world's namespace, or rewrites it.
+    pub(crate) async fn owner_secret(&self, name: &str, data: &[(&str, &str)]) {
+        let secret = Secret {
+            metadata: ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() },
+            data: Some(data.iter().map(|(k, v)| ((*k).to_owned(), ByteString(v.as_bytes().to_vec()))).collect()),
+            ..Secret::default()
+        };
+        let apply = PatchParams::apply("tests").force();
+        self.secrets().patch(name, &apply, &Patch::Apply(&secret)).await.unwrap();
+    }
+
+    /// A class that reaches AWS through the proxy with the owner's Secret; returns its name.
+    pub(crate) async fn class(&self, name: &str) -> String {
+        self.class_with(name, "Delete", &[]).await
+    }
+
+    /// As [`class`](Self::class), with parameters added or, where the value is empty, left out.
+    pub(crate) async fn class_with(&self, name: &str, reclaim_policy: &str, parameters: &[(&str, &str)]) -> String {
+        let name = self.unique(name);
+        let mut all: BTreeMap<_, _> = [
+            ("region", REGION),
+            ("secretName", "owner"),
+            ("secretNamespace", &self.namespace),
+            ("s3Endpoint", &self.aws.url),
+            ("iamEndpoint", &self.aws.url),
+        ]
+        .into_iter()
+        .chain(parameters.iter().copied())
+        .collect();
+        all.retain(|_, value| !value.is_empty());
+        let class = json!({
+            "metadata": { "name": name },
+            "provisioner": self.provisioner,
+            "reclaimPolicy": reclaim_policy,
+            "parameters": all,
+        });
+        self.create_class(class).await;
+        name
+    }
+
+    /// Creates a class as it stands; parameters cannot be changed later, so a class of that name is
+    /// replaced.
+    pub(crate) async fn create_class(&self, class: serde_json::Value) {
+        let classes: Api<StorageClass> = Api::all(self.client.clone());
+        let class: StorageClass = serde_json::from_value(class).unwrap();
+        let _ = classes.delete(&class.name_any(), &DeleteParams::default()).await;
+        classes.create(&PostParams::default(), &class).await.unwrap();
+    }
+
+    pub(crate) fn claims(&self) -> Api<ObjectBucketClaim> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    pub(crate) fn records(&self) -> Api<ObjectBucket> {
+        Api::all(self.client.clone())
+    }
+
+    pub(crate) fn secrets(&self) -> Api<Secret> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    pub(crate) fn config_maps(&self) -> Api<ConfigMap> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// The name that a claim's record has by default.
+    pub(crate) fn record_name(&self, claim: &str) -> String {
+        format!("obc-{}-{claim}", self.namespace)
+    }
+
+    /// Submits a claim for a generated bucket name.
+    pub(crate) async fn claim(&self, name: &str, class: &str) -> ObjectBucketClaim {
+        self.claim_with(name, json!({ "storageClassName": class, "generateBucketName": name })).await
+    }
+
+    /// Submits a claim with this spec.
+    pub(crate) async fn claim_with(&self, name: &str, spec: serde_json::Value) -> ObjectBucketClaim {
+        let spec: ObjectBucketClaimSpec = serde_json::from_value(spec).unwrap();
+        self.claims().create(&PostParams::default(), &ObjectBucketClaim::new(name, spec)).await.unwrap()
+    }
+
+    pub(crate) async fn delete_claim(&self, name: &str) {
+        self.claims().delete(name, &DeleteParams::default()).await.unwrap();
+    }
+
+    /// Waits until a claim looks as wanted, and returns it.
+    pub(crate) async fn wait_claim(
+        &self,
+        name: &str,
+        what: &str,
+        wanted: impl Fn(&ObjectBucketClaim) -> bool + Send + Sync,
+    ) -> ObjectBucketClaim {
+        let condition = |claim: Option<&ObjectBucketClaim>| claim.is_some_and(&wanted);
+        match tokio::time::timeout(PATIENCE, await_condition(self.claims(), name, condition)).await {
+            Ok(claim) => claim.unwrap().unwrap(),
+            Err(_) => {
+                let claim = self.claims().get_opt(name).await;
+                panic!("claim {name} is not {what}: {claim:#?}\nAWS calls: {:#?}", self.aws.names())
+            }
+        }
+    }
+
+    pub(crate) async fn wait_bound(&self, name: &str) -> ObjectBucketClaim {
+        self.wait_claim(name, "bound", |claim| phase(claim) == Some(ClaimPhase::Bound)).await
+    }
+
+    /// Waits until the Ready condition gives this reason; returns its message.
+    pub(crate) async fn wait_reason(&self, name: &str, reason: &str) -> String {
+        let has_reason = |claim: &ObjectBucketClaim| ready(claim).is_some_and(|c| c.reason == reason);
+        let claim = self.wait_claim(name, &format!("told {reason}"), has_reason).await;
+        ready(&claim).unwrap().message.clone()
+    }
+
+    /// Waits until a claim is gone altogether.
+    pub(crate) async fn wait_gone(&self, name: &str) {
+        let gone = |claim: Option<&ObjectBucketClaim>| claim.is_none();
+        if tokio::time::timeout(PATIENCE, await_condition(self.claims(), name, gone)).await.is_err() {
+            let claim = self.claims().get_opt(name).await;
+            panic!("claim {name} is still there: {claim:#?}\nAWS calls: {:#?}", self.aws.names());
+        }
+    }
+
+    /// Requires that nothing of a claim is left in the cluster.
+    pub(crate) async fn assert_no_objects(&self, name: &str) {
+        assert!(self.claims().get_opt(name).await.unwrap().is_none(), "the claim is left");
+        assert!(self.secrets().get_opt(name).await.unwrap().is_none(), "the Secret is left");
+        assert!(self.config_maps().get_opt(name).await.unwrap().is_none(), "the ConfigMap is left");
+        let records = self.records().list(&ListParams::default()).await.unwrap();
+        let mine: Vec<_> = records.iter().filter(|r| self.is_record_of(r, name)).map(|r| r.name_any()).collect();
+        assert!(mine.is_empty(), "bucket records are left: {mine:?}");
+    }
+
+    fn is_record_of(&self, record: &ObjectBucket, name: &str) -> bool {
+        let state = record.spec.additional_state.clone().unwrap_or_default();
+        state.get("claimNamespace") == Some(&self.namespace) && state.get("claimName").map(String::as_str) == Some(name)
+    }
+
+    /// What the claim's Secret and ConfigMap put into an app's environment.
+    pub(crate) async fn environment(&self, claim: &str) -> BTreeMap<String, String> {
+        let secret = self.secrets().get(claim).await.expect("the claim's Secret");
+        let config_map = self.config_maps().get(claim).await.expect("the claim's ConfigMap");
+        let text = |value: ByteString| String::from_utf8(value.0).unwrap();
+        let secret = secret.data.unwrap_or_default().into_iter().map(|(k, v)| (k, text(v)));
+        secret.chain(config_map.data.unwrap_or_default()).collect()
+    }
+
+    /// An AWS account as an app with the claim's outputs has it.
+    pub(crate) async fn app(&self, claim: &str) -> Account {
+        Account::of(&self.environment(claim).await)
+    }
+
+    /// Waits for an event on a claim with this reason, and returns the latest such.
+    pub(crate) async fn wait_event(&self, claim: &str, reason: &str) -> (String, String) {
+        let events: Api<Event> = Api::namespaced(self.client.clone(), &self.namespace);
+        let mut watch = watcher(events, watcher::Config::default()).applied_objects().boxed();
+        let seen = async {
+            loop {
+                watch.try_next().await.unwrap();
+                if let Some((type_, _, note)) = self.events(claim).await.into_iter().rfind(|(_, r, _)| r == reason) {
+                    return (type_, note);
+                }
+            }
+        };
+        match tokio::time::timeout(PATIENCE, seen).await {
+            Ok(found) => found,
+            Err(_) => panic!("no event {reason} on {claim}: {:?}", self.events(claim).await),
+        }
+    }
+
+    /// All events on a claim, as `(type, reason, note)`, oldest first.
+    pub(crate) async fn events(&self, claim: &str) -> Vec<(String, String, String)> {
+        let events: Api<Event> = Api::namespaced(self.client.clone(), &self.namespace);
+        let mut found: Vec<_> = events.list(&ListParams::default()).await.unwrap().items;
+        found.retain(|e| e.regarding.as_ref().is_some_and(|r| r.name.as_deref() == Some(claim)));
+        found.sort_by_key(|e| e.event_time.clone().map(|t| t.0));
+        found
+            .into_iter()
+            .map(|e| (e.type_.unwrap_or_default(), e.reason.unwrap_or_default(), e.note.unwrap_or_default()))
+            .collect()
+    }
+}
+
+pub(crate) fn phase(claim: &ObjectBucketClaim) -> Option<ClaimPhase> {
+    claim.status.as_ref()?.phase
+}
+
+pub(crate) fn condition<'a>(claim: &'a ObjectBucketClaim, type_: &str) -> Option<&'a Condition> {
+    claim.status.as_ref()?.conditions.iter().find(|c| c.type_ == type_)
+}
+
+pub(crate) fn ready(claim: &ObjectBucketClaim) -> Option<&Condition> {
+    condition(claim, "Ready")
+}
+
+/// The bucket a bound claim says it has.
+pub(crate) fn bucket_of(claim: &ObjectBucketClaim) -> String {
+    claim.spec.bucket_name.clone().expect("spec.bucketName")
+}

@@ -1,0 +1,185 @@
+//! The operator, as a task in the test's own process or as the real binary.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bucket_provisioner::aws::AwsProvisioner;
+use bucket_provisioner::controller::{self, Options};
+use kube::{Client, Config};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::{Child, Command};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use super::{PATIENCE, World};
+
+/// How the operator runs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Kind {
+    InProcess,
+    Binary,
+}
+
+/// A running operator that goes through the world's proxies; dropping it kills it.
+pub(crate) enum Operator {
+    InProcess { stop: oneshot::Sender<()>, task: JoinHandle<()> },
+    Binary(Binary),
+}
+
+impl Operator {
+    /// Starts an operator for the claims of the world.
+    pub(crate) async fn start(world: &World, kind: Kind) -> Self {
+        match kind {
+            Kind::InProcess => Self::in_process(world),
+            Kind::Binary => Self::Binary(Binary::start(world, &[], &[])),
+        }
+    }
+
+    fn in_process(world: &World) -> Self {
+        let options = Options {
+            provisioner_name: world.provisioner.clone(),
+            namespace: Some(world.namespace.clone()),
+            ..Options::default()
+        };
+        let provisioner = AwsProvisioner::new(&options.provisioner_name);
+        let client = Client::try_from(Config::new(world.kubernetes.url.parse().unwrap())).unwrap();
+        let (stop, stopped) = oneshot::channel();
+        let shutdown = async {
+            let _ = stopped.await;
+        };
+        let task = tokio::spawn(async move {
+            controller::run(client, provisioner, options, shutdown).await.unwrap();
+        });
+        Self::InProcess { stop, task }
+    }
+
+    /// Asks it to stop, and waits until it has.
+    pub(crate) async fn stop(self) {
+        match self {
+            Self::InProcess { stop, task } => {
+                let _ = stop.send(());
+                tokio::time::timeout(PATIENCE, task).await.expect("the operator stops").unwrap();
+            }
+            Self::Binary(mut binary) => {
+                binary.terminate();
+                binary.ended(PATIENCE).await;
+            }
+        }
+    }
+}
+
+/// The real binary and what it logged.
+pub(crate) struct Binary {
+    child: Child,
+    log: Arc<Mutex<String>>,
+    reader: Option<JoinHandle<()>>,
+    _kubeconfig: tempdir::Dir,
+}
+
+impl Binary {
+    /// Starts the binary on the world's proxies, with these arguments and variables on top.
+    pub(crate) fn start(world: &World, args: &[&str], environment: &[(&str, &str)]) -> Self {
+        let kubeconfig = serde_json::json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "c",
+            "clusters": [{ "name": "c", "cluster": { "server": world.kubernetes.url } }],
+            "users": [{ "name": "u", "user": {} }],
+            "contexts": [{ "name": "c", "context": { "cluster": "c", "user": "u" } }],
+        });
+        let args = [&["--namespace", &world.namespace], args].concat();
+        Self::start_with(world, &kubeconfig, &args, environment)
+    }
+
+    /// Starts the binary with this kubeconfig.
+    pub(crate) fn start_with(
+        world: &World,
+        kubeconfig: &serde_json::Value,
+        args: &[&str],
+        environment: &[(&str, &str)],
+    ) -> Self {
+        let dir = tempdir::Dir::new();
+        let file = dir.path().join("kubeconfig");
+        std::fs::write(&file, kubeconfig.to_string()).unwrap();
+        let mut child = Command::new(env!("CARGO_BIN_EXE_aws-s3-provisioner"))
+            .args(["-kubeconfig", file.to_str().unwrap(), "--provisioner-name", &world.provisioner])
+            .args(args)
+            .env_clear()
+            .envs(environment.iter().copied())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .expect("the binary starts");
+        let log = Arc::new(Mutex::new(String::new()));
+        let (lines, into) = (BufReader::new(child.stderr.take().unwrap()).lines(), Arc::clone(&log));
+        let reader = tokio::spawn(async move {
+            let mut lines = lines;
+            while let Ok(Some(line)) = lines.next_line().await {
+                let mut log = into.lock().unwrap();
+                log.push_str(&line);
+                log.push('\n');
+            }
+        });
+        Self { child, log, reader: Some(reader), _kubeconfig: dir }
+    }
+
+    /// Everything it logged so far.
+    pub(crate) fn log(&self) -> String {
+        self.log.lock().unwrap().clone()
+    }
+
+    /// Sends SIGTERM.
+    pub(crate) fn terminate(&self) {
+        let pid = self.child.id().expect("it runs").to_string();
+        let sent = std::process::Command::new("kill").args(["-TERM", &pid]).status().unwrap();
+        assert!(sent.success());
+    }
+
+    /// Sends SIGKILL and waits for the end.
+    pub(crate) async fn kill(mut self) {
+        self.child.kill().await.unwrap();
+    }
+
+    /// Waits for its end, and requires that it ended well and in time.
+    pub(crate) async fn ended(&mut self, within: Duration) {
+        let status = tokio::time::timeout(within, self.child.wait()).await;
+        let status = status.unwrap_or_else(|_| panic!("it has not ended; its log:\n{}", self.log())).unwrap();
+        if let Some(reader) = self.reader.take() {
+            reader.await.unwrap();
+        }
+        assert!(status.success(), "it ended with {status}; its log:\n{}", self.log());
+    }
+}
+
+impl Drop for Binary {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the operator's log:\n{}", self.log());
+        }
+    }
+}
+
+/// A folder that goes with its owner.
+mod tempdir {
+    use super::Path;
+
+    pub(crate) struct Dir(std::path::PathBuf);
+
+    impl Dir {
+        pub(crate) fn new() -> Self {
+            let path = std::env::temp_dir().join(format!("aws-s3-provisioner-{:016x}", rand::random::<u64>()));
+            std::fs::create_dir(&path).unwrap();
+            Self(path)
+        }
+
+        pub(crate) fn path(&self) -> &Path {
+            &self.0
+        }
+    }
+
+    impl Drop for Dir {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Claims that wait for somebody are woken when it is done, without polling AWS.
+
+use crate::support::World;
+use crate::support::operator::{Kind, Operator};
+use crate::support::proxy::Verdict;
+
+#[tokio::test]
+async fn a_class_that_appears_wakes_the_claims_that_name_it() {
+    let world = World::new().await;
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    let class = world.unique("late");
+    world.claim("early", &class).await;
+    let message = world.wait_reason("early", "StorageClassNotFound").await;
+    assert!(message.contains(&format!("StorageClass {class:?} does not exist")), "{message}");
+    assert!(world.claims().get("early").await.unwrap().metadata.finalizers.is_none(), "nothing holds it");
+
+    world.class("late").await;
+    world.wait_bound("early").await;
+}
+
+#[tokio::test]
+async fn a_class_that_is_mended_wakes_the_claims_that_name_it() {
+    let world = World::new().await;
+    let class = world.class_with("typo", "Delete", &[("secretname", "owner")]).await;
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim("early", &class).await;
+    world.wait_reason("early", "InvalidClassParameter").await;
+    world.class("typo").await;
+    world.wait_bound("early").await;
+}
+
+#[tokio::test]
+async fn an_owner_secret_that_appears_or_is_mended_wakes_the_claims_that_wait_for_it() {
+    let world = World::new().await;
+    let class = world.class_with("late-secret", "Delete", &[("secretName", "late")]).await;
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim("early", &class).await;
+    let message = world.wait_reason("early", "OwnerSecretNotFound").await;
+    assert!(message.contains(&format!("{}/late", world.namespace)), "{message}");
+
+    world.owner_secret("late", &[("AWS_ACCESS_KEY_ID", "test")]).await;
+    let message = world.wait_reason("early", "InvalidOwnerSecret").await;
+    assert!(message.contains("AWS_SECRET_ACCESS_KEY"), "{message}");
+    assert!(world.aws.names().is_empty(), "AWS is not asked meanwhile: {:?}", world.aws.names());
+
+    world.owner_secret("late", &[("AWS_ACCESS_KEY_ID", "test"), ("AWS_SECRET_ACCESS_KEY", "test")]).await;
+    world.wait_bound("early").await;
+}
+
+#[tokio::test]
+async fn a_claim_that_never_got_anywhere_can_be_deleted_at_once() {
+    let world = World::new().await;
+    let class = world.class_with("no-secret", "Delete", &[("secretName", "missing")]).await;
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim("stuck", &class).await;
+    world.wait_reason("stuck", "OwnerSecretNotFound").await;
+    world.claim("nowhere", "no-such-class").await;
+    world.wait_reason("nowhere", "StorageClassNotFound").await;
+    for claim in ["stuck", "nowhere"] {
+        world.delete_claim(claim).await;
+        world.wait_gone(claim).await;
+    }
+}
+
+#[tokio::test]
+async fn new_credentials_that_do_not_work_yet_keep_the_claim_from_binding_and_hold_no_worker() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let refused = "<Error><Code>InvalidAccessKeyId</Code><Message>no such key</Message></Error>";
+    world.aws.meddle(move |call| match call.name.as_str() {
+        "ListObjectsV2" if call.target.contains("slow") => Verdict::Answer(403, refused.to_owned()),
+        _ => Verdict::Pass,
+    });
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    for n in 0..40 {
+        world.claim(&format!("slow-{n}"), &class).await;
+    }
+    for n in 0..40 {
+        world.wait_reason(&format!("slow-{n}"), "WaitingForCredentials").await;
+    }
+    assert!(world.config_maps().get_opt("slow-0").await.unwrap().is_none(), "no app can start yet");
+    // More claims wait than there are workers, and yet another one is served.
+    world.claim("quick", &class).await;
+    world.wait_bound("quick").await;
+
+    world.aws.leave_alone();
+    for n in 0..40 {
+        world.wait_bound(&format!("slow-{n}")).await;
+    }
+    let keys = world.aws.names().iter().filter(|name| *name == "CreateAccessKey").count();
+    assert_eq!(keys, 41, "waiting mints no keys");
+}

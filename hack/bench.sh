@@ -102,46 +102,46 @@ silent
 fail
 END
   done >"$state/tmp/claims"
-  curl --parallel --parallel-max 16 --config "$state/tmp/claims"
+  curl --parallel --parallel-max 16 --no-progress-meter --config "$state/tmp/claims"
 }
 
 delete_claims() { kubectl delete --raw "$claims_path" >/dev/null; }
 
-# Prints the time at which the $1th claim is seen for which the watch says $2.
+# Prints the time at which the $1th claim is seen of which the watch says $2.
 moment_of() {
-  kubectl --namespace $namespace get obc --watch --output-watch-events \
-    --output 'jsonpath={.type} {.object.metadata.name} {.object.status.phase}{"\n"}' |
-    awk -v all="$1" -v wanted="$2" '
-      (wanted == "Bound" ? $3 == wanted : $1 == wanted) && !seen[$2]++ && ++count == all {
-        "date +%s.%N" | getline now; print now; exit
-      }'
+  local count=0 type name phase
+  local -A seen
+  while ((count < $1)) && read -r type name phase; do
+    [[ " $type $phase " = *" $2 "* && ! ${seen[$name]-} ]] || continue
+    seen[$name]=yes
+    count=$((count + 1))
+  done < <(exec kubectl --namespace $namespace get obc --watch --output-watch-events \
+    --output 'jsonpath={.type} {.object.metadata.name} {.object.status.phase}{"\n"}')
+  kill $!
+  ((count < $1)) || now
 }
 
-now() { date +%s.%N; }
-since() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.2f", b - a }'; }
+now() { echo "$EPOCHREALTIME"; }
 per() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.1f", b == 0 ? 0 : a / b }'; }
 
-# Starts a watch, runs the command after $3, and sets the variable $1 to the
-# seconds until the watch has seen $2 claims so.
+# Starts a watch, runs the command after $2, and sets $took to the seconds until
+# the watch has seen $1 claims of which it says $2.
 measure() {
-  local -n result=$1
-  local number=$2 wanted=$3 began watcher
-  shift 3
-  # The end of the pipe in moment_of is told by a line that kubectl writes into
-  # a closed one; until then it lingers, harmlessly.
+  local number=$1 wanted=$2 began watcher deadline
+  shift 2
+  : >"$state/tmp/moment"
   moment_of "$number" "$wanted" >"$state/tmp/moment" 2>/dev/null &
   watcher=$!
   began=$(now)
   "$@"
-  local deadline=$((SECONDS + 60 + number))
+  deadline=$((SECONDS + 60 + number))
   until [[ -s $state/tmp/moment ]]; do
     running operator || fail "the operator has ended: $(tail -n 5 "$state/logs/operator.log")"
-    ((SECONDS < deadline)) || fail "not all claims are $wanted after $((60 + number)) s"
+    ((SECONDS < deadline)) || fail "not all claims are $wanted after $((60 + number)) s: $(kubectl get obc --namespace $namespace)"
     sleep 0.05
   done
-  result=$(since "$began" "$(<"$state/tmp/moment")")
-  kill "$watcher" 2>/dev/null || true
-  wait "$watcher" 2>/dev/null || true
+  took=$(awk -v a="$began" -v b="$(<"$state/tmp/moment")" 'BEGIN { printf "%.2f", b - a }')
+  wait "$watcher" || true
 }
 
 # Requests that changed something of what the operator writes, as the API server
@@ -181,7 +181,8 @@ run() {
 
   say "creating $n claims"
   before=$(cpu_ticks)
-  measure bound_seconds "$n" Bound create_claims "$n"
+  measure "$n" Bound create_claims "$n"
+  bound_seconds=$took
   settle
   bound_ticks=$(($(cpu_ticks) - before))
   rss_bound=$(memory VmRSS)
@@ -200,7 +201,8 @@ run() {
   say "deleting $n claims"
   start_operator
   before=$(cpu_ticks)
-  measure gone_seconds "$n" DELETED delete_claims
+  measure "$n" DELETED delete_claims
+  gone_seconds=$took
   settle
   gone_ticks=$(($(cpu_ticks) - before))
   rss_gone=$(memory VmRSS)
@@ -211,12 +213,12 @@ run() {
   start_operator -v=2
   local -i w e a
   w=$(writes) e=$(events)
-  measure count_seconds $counted Bound create_claims $counted
+  measure $counted Bound create_claims $counted
   settle
   a=$(aws_calls)
   bound_writes=$(($(writes) - w)) bound_events=$(($(events) - e)) bound_aws=$a
   w=$(writes) e=$(events)
-  measure count_seconds $counted DELETED delete_claims
+  measure $counted DELETED delete_claims
   settle
   gone_writes=$(($(writes) - w)) gone_events=$(($(events) - e)) gone_aws=$(($(aws_calls) - a))
   stop_operator

@@ -187,9 +187,9 @@ pub(crate) async fn tell<P>(ctx: &Context<P>, claim: &Claim, report: &Report) ->
     };
     let events = async {
         // A bound claim that is merely told of an ignored edit is not bound anew.
-        if !(claim.bound() && report.reason == error::BOUND)
-            && !(severity == Severity::Progress && news == News::Message)
-        {
+        let bound_before = claim.bound() && report.reason == error::BOUND;
+        let further_progress = severity == Severity::Progress && news == News::Message;
+        if !bound_before && !further_progress {
             event(ctx, &claim.id, severity, report.reason, &report.message).await;
         }
         if let Some(edit) = &report.ignored_edit {

@@ -45,7 +45,7 @@ async fn the_shipped_permissions_are_enough_for_a_whole_life() {
     let token = accounts.create_token_request("operator", &PostParams::default(), &request).await.unwrap();
 
     let cluster = Config::infer().await.unwrap();
-    let authority = cluster.root_cert.as_ref().and_then(|certs| certs.first()).map(|der| pem(der));
+    let authority = cluster.root_cert.as_ref().map(|certs| pem(certs));
     let kubeconfig = json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "c",
         "clusters": [{ "name": "c", "cluster": {
@@ -73,12 +73,13 @@ async fn the_shipped_permissions_are_enough_for_a_whole_life() {
     assert!(!operator.log().contains("forbidden"), "{}", operator.log());
 }
 
-/// A certificate as `certificate-authority-data` has it: PEM in base64.
-fn pem(der: &[u8]) -> String {
+/// Certificates as `certificate-authority-data` has them: PEM in base64.
+fn pem(certificates: &[Vec<u8>]) -> String {
     let base64 = |bytes: Vec<u8>| {
         let json = serde_json::to_value(k8s_openapi::ByteString(bytes)).unwrap();
         json.as_str().unwrap().to_owned()
     };
-    let pem = format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", base64(der.to_vec()));
-    base64(pem.into_bytes())
+    let pem =
+        |der: &Vec<u8>| format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", base64(der.clone()));
+    base64(certificates.iter().map(pem).collect::<String>().into_bytes())
 }

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::Api;
 use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::PartialObjectMeta;
+use kube::{Api, ResourceExt as _};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -185,10 +185,18 @@ pub(crate) async fn write<T: Output>(
             }
         }
         Current::Mine(found) => {
-            let Some(data) = found.differing(wanted) else { return Ok(()) };
+            // Without the label the operator would not see what becomes of the object.
+            let label = |output: &T| output.labels().get(wire::PROVISIONER_LABEL).cloned();
+            let data = found.differing(wanted);
+            if data.is_none() && label(found) == label(wanted) {
+                return Ok(());
+            }
             let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
             // The uid guards against an object that was replaced since it was read.
-            let patch = json!({ "metadata": { "uid": found.meta().uid }, "data": data });
+            let patch = json!({
+                "metadata": { "uid": found.meta().uid, "labels": { wire::PROVISIONER_LABEL: label(wanted) } },
+                "data": data.unwrap_or_else(|| json!({})),
+            });
             let answer = api.patch(&claim.name, &params, &Patch::Merge(&patch)).await;
             answer.map(drop).map_err(Error::kubernetes(T::WRITE))
         }

@@ -73,9 +73,10 @@ impl Report {
     }
 
     /// A large bucket is being emptied.
-    pub(crate) fn purging(bucket: &str, removed: u64) -> Self {
+    pub(crate) fn purging(claim: &Claim, bucket: &str, removed: u64) -> Self {
         Self {
-            phase: ClaimPhase::Released,
+            // Also emptied is what an edit of an unbound claim has made superfluous.
+            phase: if claim.deleting { ClaimPhase::Released } else { ClaimPhase::Pending },
             ready: ConditionStatus::False,
             reason: error::PURGING,
             message: format!(
@@ -175,7 +176,8 @@ pub(crate) async fn tell<P>(ctx: &Context<P>, claim: &Claim, report: &Report) ->
         tracing::info!(reason = report.reason, "{}", report.message);
     }
     let status = async {
-        let patch = json!({ "status": next });
+        // The uid guards against a claim of the same name that was created since.
+        let patch = json!({ "metadata": { "uid": claim.id.uid }, "status": next });
         let answer = patch_status(&ctx.claims_in(&claim.id.namespace), &claim.id.name, &patch).await;
         match answer {
             Ok(written) => {

@@ -71,7 +71,7 @@ pub(crate) async fn undo<P: Provisioner>(ctx: &Context<P>, claim: &Claim, stored
     match removal.map_err(Error::store)? {
         Removal::Partial { removed } => {
             let so_far = ctx.memory.removed_objects(&claim.id, removed);
-            report::tell(ctx, claim, &Report::purging(&record.plan.bucket, so_far)).await?;
+            report::tell(ctx, claim, &Report::purging(claim, &record.plan.bucket, so_far)).await?;
             return Ok(Undone::Partly);
         }
         Removal::Done { left } => {

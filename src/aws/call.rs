@@ -45,7 +45,6 @@ operations! {
     AbortMultipartUpload => "s3:AbortMultipartUpload",
     CreateUser => "iam:CreateUser and iam:TagUser",
     GetUser => "iam:GetUser",
-    ListUserTags => "iam:ListUserTags",
     PutUserPolicy => "iam:PutUserPolicy",
     CreateAccessKey => "iam:CreateAccessKey",
     ListAccessKeys => "iam:ListAccessKeys",

@@ -127,7 +127,7 @@ per() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.1f", b == 0 ? 0 : a / b }'; }
 # Starts a watch, runs the command after $2, and sets $took to the seconds until
 # the watch has seen $1 claims of which it says $2.
 measure() {
-  local number=$1 wanted=$2 began watcher deadline
+  local number=$1 wanted=$2 began deadline
   shift 2
   : >"$state/tmp/moment"
   moment_of "$number" "$wanted" >"$state/tmp/moment" 2>/dev/null &
@@ -142,6 +142,7 @@ measure() {
   done
   took=$(awk -v a="$began" -v b="$(<"$state/tmp/moment")" 'BEGIN { printf "%.2f", b - a }')
   wait "$watcher" || true
+  watcher=
 }
 
 # Requests that changed something of what the operator writes, as the API server
@@ -249,6 +250,7 @@ row() { printf '%-26s %16s %17s %23s\n' "$@"; }
 on_exit() {
   local code=$?
   trap "" INT TERM HUP
+  if [[ $watcher ]]; then kill "$watcher" 2>/dev/null || true; fi
   stop_all
   hack/stack.sh down --name "$stack"
   rm -rf "$state"
@@ -268,7 +270,7 @@ while (($#)); do
   shift
 done
 
-stack=bench-$$
+stack=bench-$$ watcher=
 # The folder of hack/stack.sh; no stack can have a name with a dot.
 state=${XDG_RUNTIME_DIR:-${TMPDIR:-/tmp}}/aws-s3-provisioner-$UID/$stack.bench
 trap on_exit EXIT

@@ -12,6 +12,8 @@ use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 use aws_smithy_runtime_api::client::result::SdkError;
 use aws_smithy_types::error::metadata::ProvideErrorMetadata;
 
+use hyper_util::client::legacy::Error as HttpError;
+
 use super::owner::Identity;
 
 macro_rules! operations {
@@ -132,6 +134,8 @@ pub(crate) enum Cause {
     Unreadable,
     /// There was no answer; whether the call took effect is not known.
     NoAnswer(String),
+    /// There is no connection; nothing was sent.
+    NotReached(String),
     /// There are no credentials to sign with; nothing was sent.
     NoCredentials,
     /// The call could not be built; nothing was sent.
@@ -192,6 +196,9 @@ where
 {
     if sources(error).any(|source| source.is::<CredentialsError>()) {
         return Cause::NoCredentials;
+    }
+    if sources(error).filter_map(|source| source.downcast_ref::<HttpError>()).any(HttpError::is_connect) {
+        return Cause::NotReached(root(error));
     }
     match error {
         // Something that answers, but not a store: a web page, say.

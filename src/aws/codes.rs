@@ -4,7 +4,7 @@
 //! HTTP status decides where there is no code: answers to HEAD have no body.
 
 use super::call::{Call, CallError, Cause, Operation, Resource};
-use super::error::{Error, TakenBy};
+use super::error::{Error, Sent, TakenBy};
 
 impl From<CallError> for Error {
     fn from(CallError { call, cause }: CallError) -> Self {
@@ -13,7 +13,11 @@ impl From<CallError> for Error {
             Cause::NoCredentials => return Self::CredentialsUnavailable,
             Cause::NoAnswer(problem) => {
                 let Call { operation, resource, .. } = *call;
-                return Self::StoreUnreachable { operation, resource, problem };
+                return Self::StoreUnreachable { operation, resource, problem, sent: Sent::Perhaps };
+            }
+            Cause::NotReached(problem) => {
+                let Call { operation, resource, .. } = *call;
+                return Self::StoreUnreachable { operation, resource, problem, sent: Sent::No };
             }
             Cause::Unreadable => {
                 let Call { operation, resource, .. } = *call;

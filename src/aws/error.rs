@@ -110,6 +110,8 @@ pub enum Error {
         resource: Resource,
         /// What happened to the connection.
         problem: String,
+        /// Whether the call can have taken effect.
+        sent: Sent,
     },
     /// A failure on the store's side.
     #[error("the store failed at {operation} on {resource} ({problem}); it is tried again")]
@@ -310,6 +312,15 @@ fn lock_hint(code: &str) -> &'static str {
     }
 }
 
+/// Whether a call without an answer can have taken effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sent {
+    /// There was a connection, so it may have been sent.
+    Perhaps,
+    /// There was no connection.
+    No,
+}
+
 impl Error {
     /// Marks an error of a step that only read: whatever it is, nothing was changed.
     pub(crate) fn of_reading(self) -> Self {
@@ -320,10 +331,12 @@ impl Error {
     }
 
     /// Marks an error of the first change of a verb: nothing was changed if the store said no for good.
-    /// A busy or silent store may have taken the call.
+    /// A busy or silent store may have taken the call, one that was never reached has not.
     pub(crate) fn of_first_change(self) -> Self {
+        let never_sent = matches!(self, Self::CredentialsUnavailable | Self::StoreUnreachable { sent: Sent::No, .. });
         match self.class() {
             FailureClass::Terminal => self.of_reading(),
+            FailureClass::Retryable if never_sent => self.of_reading(),
             FailureClass::Retryable => self,
         }
     }

@@ -8,9 +8,9 @@ use super::context::Context;
 use super::error::{Error, FIELD_MANAGER, status_code};
 use super::record::gone_is_fine;
 use crate::api::wire;
-use crate::provisioner::Record;
+use crate::provisioner::{Mode, Record};
 
-/// Takes the claim on: finalizer, label and, for a generated name, `spec.bucketName`, in one write; none
+/// Takes the claim on: finalizer, label and, unless the user wrote it, `spec.bucketName`, in one write; none
 /// if all is there. Only the finalizer matters: some CRDs refuse the name (it excludes the prefix), and
 /// names are pure functions of the claim anyway.
 ///
@@ -19,9 +19,15 @@ use crate::provisioner::Record;
 pub(crate) async fn take_on<P>(ctx: &Context<P>, claim: &mut Claim, record: &Record) -> Result<(), Error> {
     const STEP: &str = "put the finalizer on the claim";
     let spec = claim.spec()?;
-    let generated = spec.generate_bucket_name.as_deref().is_some_and(|prefix| !prefix.is_empty());
-    let name_differs = generated && spec.bucket_name.as_ref() != Some(&record.plan.bucket);
-    let write_name = name_differs && !ctx.memory.name_refused(&claim.id);
+    let has_prefix = spec.generate_bucket_name.as_deref().is_some_and(|prefix| !prefix.is_empty());
+    // A prefix that a brownfield class makes void excludes the name.
+    let names_itself = !has_prefix || record.plan.mode == Mode::Created;
+    let is_missing = match &spec.bucket_name {
+        None => true,
+        // Written by an earlier attempt, before the prefix was edited. Any other name is the user's.
+        Some(name) => name.ends_with(&claim.id.uid) && *name != record.plan.bucket,
+    };
+    let write_name = names_itself && is_missing && !ctx.memory.name_refused(&claim.id);
     if claim.finalizer && !write_name {
         return Ok(());
     }

@@ -17,12 +17,13 @@ fn record<P: Provisioner>(provisioner: &P, claim: &Claim, class: &Class) -> Resu
         class_name: &class.name,
         parameters: &class.parameters,
     };
-    Ok(Record {
-        claim: claim.id.clone(),
-        class_name: class.name.clone(),
-        reclaim_policy: class.reclaim_policy,
-        plan: provisioner.plan(&request).map_err(Error::store)?,
-    })
+    let plan = provisioner.plan(&request).map_err(Error::store)?;
+    // What existed before is retained, whatever the class says of what it creates.
+    let reclaim_policy = match plan.mode {
+        Mode::Created => class.reclaim_policy,
+        Mode::Granted => ReclaimPolicy::Retain,
+    };
+    Ok(Record { claim: claim.id.clone(), class_name: class.name.clone(), reclaim_policy, plan })
 }
 
 /// What is to be done first for a claim that should have a bucket.

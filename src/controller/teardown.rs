@@ -30,7 +30,6 @@ pub(crate) async fn remove<P: Provisioner>(ctx: &Context<P>, claim: &Claim) -> R
     mark::release(ctx, claim).await?;
     tracing::info!(reason = error::REMOVED, "{note}");
     report::event(ctx, &claim.id, Severity::Normal, error::REMOVED, &note).await;
-    ctx.memory.forget(&claim.id.uid);
     Ok(Next::Rest)
 }
 

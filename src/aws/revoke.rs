@@ -66,7 +66,7 @@ fn judge(target: &Target<'_>, user: &str, tags: &Tags) -> Verdict {
 ///
 /// It tagged nothing. Its OB (cluster-scoped, so not a user's to write) records the user, and a policy of
 /// the same name, under keys of its own.
-fn made_by_go_provisioner<'a>(target: &Target<'a>, tags: &Tags) -> Option<&'a str> {
+pub(crate) fn made_by_go_provisioner<'a>(target: &Target<'a>, tags: &Tags) -> Option<&'a str> {
     target.go_policy.filter(|_| tags.is_empty())
 }
 

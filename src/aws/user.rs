@@ -11,6 +11,7 @@ use super::clients::Store;
 use super::error::Error;
 use super::plan::{Target, UserSpec};
 use super::policy;
+use super::revoke::made_by_go_provisioner;
 use super::tags::{Ownership, Tags, ownership};
 use crate::provisioner::AppCredentials;
 
@@ -61,6 +62,7 @@ async fn create_user(store: &Store, target: &Target<'_>, user: UserSpec<'_>, tag
             let found = tags_of(store, name).await?;
             match ownership(&found, &target.record.claim) {
                 Ownership::Ours => Ok(Origin::Existing),
+                _ if made_by_go_provisioner(target, &found).is_some() => Ok(Origin::Existing),
                 _ => Err(Error::UserTaken { user: name.to_owned() }.of_reading()),
             }
         }

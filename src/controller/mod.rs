@@ -10,6 +10,7 @@
 //! that decide (`gate`, `plan`, `backoff`) have no client; steps that do I/O decide nothing. Deletion
 //! (`teardown.rs`) goes the same way back, from the record alone.
 
+mod adopt;
 mod backoff;
 mod claim;
 mod context;

@@ -47,7 +47,7 @@ pub(crate) fn intent<P: Provisioner>(
     provisioner: &P,
     provisioner_name: &str,
     claim: &Claim,
-    class: ClassLookup,
+    class: &ClassLookup,
     found: Found,
 ) -> Result<Intent, Error> {
     let found = match found {
@@ -55,7 +55,7 @@ pub(crate) fn intent<P: Provisioner>(
         found => found,
     };
     let planned = match class {
-        ClassLookup::Found(class) if class.provisioner == provisioner_name => record(provisioner, claim, &class)?,
+        ClassLookup::Found(class) if class.provisioner == provisioner_name => record(provisioner, claim, class)?,
         other => return Err(no_class(other, claim)),
     };
     Ok(match found {
@@ -66,9 +66,9 @@ pub(crate) fn intent<P: Provisioner>(
 }
 
 /// Why there is no class to go by. A claim that cannot be read at all may name none.
-pub(crate) fn no_class(class: ClassLookup, claim: &Claim) -> Error {
+pub(crate) fn no_class(class: &ClassLookup, claim: &Claim) -> Error {
     let class = match class {
-        ClassLookup::Found(Class { name, .. }) | ClassLookup::Missing { name } => name,
+        ClassLookup::Found(Class { name, .. }) | ClassLookup::Missing { name } => name.clone(),
         ClassLookup::Unnamed => String::new(),
     };
     claim.spec().err().unwrap_or(Error::StorageClassNotFound { class })

@@ -9,10 +9,10 @@ use super::error::{self, Error};
 use super::outputs::{self, Current};
 use super::plan::{self, Intent};
 use super::reconcile::Next;
-use super::record::{self, Stored};
+use super::record::{self, Author, Stored};
 use super::report::{self, Report, Severity};
 use super::resolve::{self, ClassLookup};
-use super::{mark, teardown};
+use super::{adopt, mark, teardown};
 use crate::api::BucketPhase;
 use crate::provisioner::{AppCredentials, Failure as _, Mode, Probe, Provisioner, Record};
 
@@ -48,14 +48,15 @@ struct Issued {
 pub(crate) async fn provide<P: Provisioner>(
     ctx: &Context<P>,
     mut claim: Claim,
-    class: ClassLookup,
+    class: &ClassLookup,
 ) -> Result<Next, Error> {
+    let adopt = |stored| adopt::adopt(&ctx.provisioner, &ctx.options.provisioner_name, class, stored);
     let found = record::find(&ctx.records(), &claim.id).await?;
     let recorded = match plan::intent(&ctx.provisioner, &ctx.options.provisioner_name, &claim, class, found)? {
         Intent::Record { name, record } => begin(ctx, &mut claim, name, *record).await?,
-        Intent::Proceed(stored) => resume(ctx, &mut claim, *stored).await?,
+        Intent::Proceed(stored) => resume(ctx, &mut claim, adopt(*stored)?).await?,
         Intent::UndoFirst(stored) => {
-            teardown::undo(ctx, &claim, &stored).await?;
+            teardown::undo(ctx, &claim, &adopt(*stored)?).await?;
             return Ok(Next::Now);
         }
     };
@@ -170,6 +171,10 @@ async fn prove<P: Provisioner>(ctx: &Context<P>, record: &Record, issued: &Issue
 /// order in which others rely on them: record, objectBucketName, phase.
 async fn hand_over<P>(ctx: &Context<P>, claim: &mut Claim, recorded: &Recorded<impl Sized>) -> Result<(), Error> {
     let Recorded { stored, outputs, .. } = recorded;
+    if stored.author == Author::GoProvisioner && claim.bound() && matches!(outputs.config_map, Current::Mine(_)) {
+        // What the Go provisioner handed over stays as it is.
+        return Ok(());
+    }
     let config_map = outputs::config_map(&ctx.label, &stored.record);
     outputs::write(&ctx.config_maps_in(&claim.id.namespace), &outputs.config_map, &config_map, &claim.id).await?;
     if !stored.bound {

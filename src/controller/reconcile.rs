@@ -132,8 +132,8 @@ async fn drive<P: Provisioner>(ctx: &Context<P>, claim: Claim) -> Result<Next, E
             ctx.memory.forget(&claim.id.uid);
             Ok(Next::Rest)
         }
-        Due::Explanation => Err(plan::no_class(class, &claim)),
-        Due::Removal => teardown::remove(ctx, &claim).await,
-        Due::Bucket => provide::provide(ctx, claim, class).await,
+        Due::Explanation => Err(plan::no_class(&class, &claim)),
+        Due::Removal => teardown::remove(ctx, &claim, &class).await,
+        Due::Bucket => provide::provide(ctx, claim, &class).await,
     }
 }

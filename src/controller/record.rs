@@ -26,10 +26,22 @@ pub(crate) fn names(claim: &ClaimId) -> (Option<String>, String) {
     ((plain.len() <= MAX_NAME).then_some(plain), unique)
 }
 
+/// Who wrote a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Author {
+    /// This operator: the record holds all that is needed to undo the claim.
+    Us,
+    /// The Go provisioner that this operator replaces. It recorded neither whose credentials it used nor
+    /// whether it created the bucket; both are to be had from the class only, see `adopt.rs`. Until then
+    /// the record is read in the harmless way: a bucket that existed before.
+    GoProvisioner,
+}
+
 /// A record as it stands in the cluster.
 #[derive(Debug, Clone)]
 pub(crate) struct Stored {
     pub(crate) name: String,
+    pub(crate) author: Author,
     pub(crate) record: Record,
     /// `status.phase` is Bound: everything was made and handed over.
     pub(crate) bound: bool,
@@ -117,6 +129,14 @@ pub(crate) fn to_object(record: &Record, name: &str, label: &str) -> ObjectBucke
     }
 }
 
+fn author(object: &ObjectBucket) -> Author {
+    let ours = [wire::state::MODE, wire::state::CLAIM_UID];
+    match ours.into_iter().any(|key| state(object, key).is_some()) {
+        true => Author::Us,
+        false => Author::GoProvisioner,
+    }
+}
+
 /// Reads a record back.
 ///
 /// # Errors
@@ -125,19 +145,35 @@ pub(crate) fn from_object(object: &ObjectBucket) -> Result<Record, String> {
     let missing = |field: &str| format!("{field} is missing");
     let spec = &object.spec;
     let mut state: BTreeMap<String, String> = spec.additional_state.clone().unwrap_or_default();
+    // The Go library writes what it does not have as an empty string.
+    state.retain(|_, value| !value.is_empty());
     let mut take = |key: &str| state.remove(key);
     let required =
         |value: Option<String>, key: &str| value.ok_or_else(|| missing(&format!("spec.additionalState.{key}")));
 
-    let claim = ClaimId {
-        namespace: required(take(wire::state::CLAIM_NAMESPACE), wire::state::CLAIM_NAMESPACE)?,
-        name: required(take(wire::state::CLAIM_NAME), wire::state::CLAIM_NAME)?,
-        uid: required(take(wire::state::CLAIM_UID), wire::state::CLAIM_UID)?,
-    };
-    let mode = match required(take(wire::state::MODE), wire::state::MODE)?.as_str() {
-        "created" => Mode::Created,
-        "granted" => Mode::Granted,
-        other => return Err(format!("spec.additionalState.mode is {other:?}, neither created nor granted")),
+    let (claim, mode) = match author(object) {
+        Author::Us => {
+            let claim = ClaimId {
+                namespace: required(take(wire::state::CLAIM_NAMESPACE), wire::state::CLAIM_NAMESPACE)?,
+                name: required(take(wire::state::CLAIM_NAME), wire::state::CLAIM_NAME)?,
+                uid: required(take(wire::state::CLAIM_UID), wire::state::CLAIM_UID)?,
+            };
+            let mode = match required(take(wire::state::MODE), wire::state::MODE)?.as_str() {
+                "created" => Mode::Created,
+                "granted" => Mode::Granted,
+                other => return Err(format!("spec.additionalState.mode is {other:?}, neither created nor granted")),
+            };
+            (claim, mode)
+        }
+        Author::GoProvisioner => {
+            let reference = spec.claim_ref.clone().unwrap_or_default();
+            let claim = ClaimId {
+                namespace: reference.namespace.ok_or_else(|| missing("spec.claimRef.namespace"))?,
+                name: reference.name.ok_or_else(|| missing("spec.claimRef.name"))?,
+                uid: reference.uid.ok_or_else(|| missing("spec.claimRef.uid"))?,
+            };
+            (claim, Mode::Granted)
+        }
     };
     let user = take(wire::state::USER_NAME);
     let url = take(wire::state::ENDPOINT_URL);
@@ -179,7 +215,7 @@ pub(crate) fn stored(object: &ObjectBucket) -> Result<Stored, Error> {
     let name = object.metadata.name.clone().unwrap_or_default();
     let record = from_object(object).map_err(|error| Error::RecordUnreadable { name: name.clone(), error })?;
     let bound = object.status.as_ref().and_then(|s| s.phase) == Some(BucketPhase::Bound);
-    Ok(Stored { name, record, bound })
+    Ok(Stored { name, author: author(object), record, bound })
 }
 
 /// Looks the claim's record up, in the cluster itself: what is undone or made rests on it.
@@ -231,7 +267,7 @@ pub(crate) async fn create(
     api.create(&params, &to_object(&record, &name, label))
         .await
         .map_err(Error::kubernetes("write the ObjectBucket"))?;
-    Ok(Stored { name, record, bound: false })
+    Ok(Stored { name, author: Author::Us, record, bound: false })
 }
 
 /// Deletes a record for which nothing is left in the store. Gone already is as good.

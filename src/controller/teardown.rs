@@ -8,19 +8,32 @@ use super::plan::{self, Undo};
 use super::reconcile::Next;
 use super::record::{self, Found, Stored};
 use super::report::{self, Report, Severity};
-use super::{mark, resolve};
+use super::resolve::ClassLookup;
+use super::{adopt, mark, resolve};
 use crate::provisioner::{Mode, Provisioner, Removal};
 
 /// Removes everything that was made for a deleted claim, then lets it go.
 ///
 /// # Errors
 /// Whatever could not be removed; the finalizer stays and the removal is tried again.
-pub(crate) async fn remove<P: Provisioner>(ctx: &Context<P>, claim: &Claim) -> Result<Next, Error> {
+pub(crate) async fn remove<P: Provisioner>(
+    ctx: &Context<P>,
+    claim: &Claim,
+    class: &ClassLookup,
+) -> Result<Next, Error> {
     let note = match record::find(&ctx.records(), &claim.id).await? {
-        Found::Mine(stored) => match undo(ctx, claim, &stored).await? {
-            Undone::Partly => return Ok(Next::Now),
-            Undone::Fully(undo) => said(&stored, undo),
-        },
+        Found::Mine(stored) => {
+            let stored = adopt::adopt(&ctx.provisioner, &ctx.options.provisioner_name, class, *stored)?;
+            match undo(ctx, claim, &stored).await? {
+                Undone::Partly => return Ok(Next::Now),
+                Undone::Fully(undo) => {
+                    if let Some(note) = adopt::unknown_origin(&stored, class) {
+                        left_in_place(ctx, claim, &note).await;
+                    }
+                    said(&stored, undo)
+                }
+            }
+        }
         // Nothing is recorded, so nothing was ever made.
         Found::None { .. } => {
             delete_outputs(ctx, claim).await?;
@@ -75,14 +88,18 @@ pub(crate) async fn undo<P: Provisioner>(ctx: &Context<P>, claim: &Claim, stored
         }
         Removal::Done { left } => {
             for note in left {
-                tracing::warn!(reason = error::LEFT_IN_PLACE, "{note}");
-                report::event(ctx, &claim.id, Severity::Warning, error::LEFT_IN_PLACE, &note).await;
+                left_in_place(ctx, claim, &note).await;
             }
         }
     }
     delete_outputs(ctx, claim).await?;
     record::delete(&ctx.records(), stored).await?;
     Ok(Undone::Fully(undo))
+}
+
+async fn left_in_place<P>(ctx: &Context<P>, claim: &Claim, note: &str) {
+    tracing::warn!(reason = error::LEFT_IN_PLACE, "{note}");
+    report::event(ctx, &claim.id, Severity::Warning, error::LEFT_IN_PLACE, note).await;
 }
 
 /// The ConfigMap is the last output to be written, after the credentials were seen to work.

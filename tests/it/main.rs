@@ -15,4 +15,5 @@ mod purge;
 mod repair;
 mod secrecy;
 mod shutdown;
+mod takeover;
 mod waiting;

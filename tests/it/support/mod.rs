@@ -234,6 +234,17 @@ impl World {
         }
     }
 
+    /// Waits until the claim's Secret exists and its entries are as wanted.
+    pub(crate) async fn wait_secret(
+        &self,
+        name: &str,
+        wanted: impl Fn(&BTreeMap<String, String>) -> bool + Send + Sync,
+    ) {
+        let condition = |secret: Option<&Secret>| secret.is_some_and(|s| wanted(&entries(s.data.clone())));
+        let waited = tokio::time::timeout(PATIENCE, await_condition(self.secrets(), name, condition)).await;
+        waited.unwrap_or_else(|_| panic!("the Secret {name} is not as wanted")).unwrap();
+    }
+
     /// Requires that nothing of a claim is left in the cluster.
     pub(crate) async fn assert_no_objects(&self, name: &str) {
         assert!(self.claims().get_opt(name).await.unwrap().is_none(), "the claim is left");
@@ -253,9 +264,7 @@ impl World {
     pub(crate) async fn environment(&self, claim: &str) -> BTreeMap<String, String> {
         let secret = self.secrets().get(claim).await.expect("the claim's Secret");
         let config_map = self.config_maps().get(claim).await.expect("the claim's ConfigMap");
-        let text = |value: ByteString| String::from_utf8(value.0).unwrap();
-        let secret = secret.data.unwrap_or_default().into_iter().map(|(k, v)| (k, text(v)));
-        secret.chain(config_map.data.unwrap_or_default()).collect()
+        entries(secret.data).into_iter().chain(config_map.data.unwrap_or_default()).collect()
     }
 
     /// An AWS account as an app with the claim's outputs has it.
@@ -292,6 +301,10 @@ impl World {
             .map(|e| (e.type_.unwrap_or_default(), e.reason.unwrap_or_default(), e.note.unwrap_or_default()))
             .collect()
     }
+}
+
+fn entries(data: Option<BTreeMap<String, ByteString>>) -> BTreeMap<String, String> {
+    data.unwrap_or_default().into_iter().map(|(key, value)| (key, String::from_utf8(value.0).unwrap())).collect()
 }
 
 pub(crate) fn phase(claim: &ObjectBucketClaim) -> Option<ClaimPhase> {

@@ -1,0 +1,207 @@
+//! Taking over from the Go provisioner: objects as it wrote them (`fixtures/go-provisioner`), with their AWS
+//! side.
+
+use kube::ResourceExt as _;
+use kube::api::{DynamicObject, PostParams};
+use kube::core::ApiResource;
+use kube::{Api, Resource as _};
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use crate::support::World;
+use crate::support::operator::{Kind, Operator};
+
+fn fixture(text: &str) -> Value {
+    serde_saphyr::from_str(text).unwrap()
+}
+
+/// What stands in a cluster and in AWS after the Go provisioner bound the claim `c2`.
+struct Legacy {
+    bucket: String,
+    user: String,
+    policy: String,
+}
+
+/// How the 2019 and the later libraries spell the sign of binding.
+#[derive(Debug, Clone, Copy)]
+enum Spelling {
+    Upper,
+    Lower,
+}
+
+impl Legacy {
+    async fn install(world: &World, class: &str, spelling: Spelling) -> Self {
+        let mut claim = fixture(include_str!("fixtures/go-provisioner/obc.yaml"));
+        let mut record = fixture(include_str!("fixtures/go-provisioner/ob.yaml"));
+        let outputs = fixture(include_str!("fixtures/go-provisioner/cm-secret.yaml"));
+        let label = world.provisioner.replace('/', "-");
+        let bucket = format!("b2-{}-0000-4ac0-973e-c511e96cabe8", world.id);
+        let user = format!("{bucket}-wb4Vy");
+
+        world.account.create_bucket(&bucket).await;
+        let iam = &world.account.iam;
+        iam.create_user().user_name(&user).send().await.unwrap();
+        let document = json!({ "Version": "2012-10-17", "Statement": [{
+            "Effect": "Allow", "Action": "s3:*",
+            "Resource": [format!("arn:aws:s3:::{bucket}"), format!("arn:aws:s3:::{bucket}/*")],
+        }]});
+        let policy = iam.create_policy().policy_name(&user).policy_document(document.to_string()).send().await.unwrap();
+        let policy = policy.policy.unwrap().arn.unwrap();
+        iam.attach_user_policy().user_name(&user).policy_arn(&policy).send().await.unwrap();
+        let key = iam.create_access_key().user_name(&user).send().await.unwrap().access_key.unwrap();
+
+        let metadata = |object: &mut Value| {
+            let metadata = object["metadata"].as_object_mut().unwrap();
+            for set_by_the_server in ["creationTimestamp", "generation", "resourceVersion", "uid", "annotations"] {
+                metadata.remove(set_by_the_server);
+            }
+            metadata.insert("labels".into(), json!({ "bucket-provisioner": label }));
+            if metadata.contains_key("namespace") {
+                metadata.insert("namespace".into(), json!(world.namespace));
+            }
+        };
+        metadata(&mut claim);
+        claim["spec"]["storageClassName"] = json!(class);
+        claim["spec"]["bucketName"] = json!(bucket);
+        let name = format!("obc-{}-c2", world.namespace);
+        claim["spec"].as_object_mut().unwrap().remove("ObjectBucketName");
+        let field = match spelling {
+            Spelling::Upper => "ObjectBucketName",
+            Spelling::Lower => "objectBucketName",
+        };
+        claim["spec"][field] = json!(name);
+        let uid = create(world, &claim).await;
+
+        metadata(&mut record);
+        record["metadata"]["name"] = json!(name);
+        record["spec"]["storageClassName"] = json!(class);
+        record["spec"]["additionalState"] = json!({ "ARN": policy, "UserName": user });
+        record["spec"]["endpoint"]["bucketName"] = json!(bucket);
+        record["spec"]["claimRef"]["namespace"] = json!(world.namespace);
+        record["spec"]["claimRef"]["uid"] = json!(uid);
+        create(world, &record).await;
+
+        for output in outputs["items"].as_array().unwrap() {
+            let mut output = output.clone();
+            metadata(&mut output);
+            output["metadata"]["ownerReferences"][0]["uid"] = json!(uid);
+            if output["kind"] == "Secret" {
+                output.as_object_mut().unwrap().remove("data");
+                output["stringData"] = json!({
+                    "AWS_ACCESS_KEY_ID": key.access_key_id,
+                    "AWS_SECRET_ACCESS_KEY": key.secret_access_key,
+                });
+            } else {
+                output["data"]["BUCKET_NAME"] = json!(bucket);
+            }
+            create(world, &output).await;
+        }
+        Self { bucket, user, policy }
+    }
+
+    async fn policy_exists(&self, world: &World) -> bool {
+        world.account.iam.get_policy().policy_arn(&self.policy).send().await.is_ok()
+    }
+}
+
+/// Creates an object as the Go provisioner left it, status and all; returns its uid.
+async fn create(world: &World, object: &Value) -> String {
+    let status = object.get("status").cloned();
+    let object: DynamicObject = serde_json::from_value(object.clone()).unwrap();
+    let types = object.types.clone().unwrap();
+    let (group, version) = types.api_version.split_once('/').unwrap_or(("", &types.api_version));
+    let gvk = kube::core::GroupVersionKind::gvk(group, version, &types.kind);
+    let resource = ApiResource::from_gvk(&gvk);
+    let api: Api<DynamicObject> = match object.namespace() {
+        Some(namespace) => Api::namespaced_with(world.client.clone(), &namespace, &resource),
+        None => Api::all_with(world.client.clone(), &resource),
+    };
+    let created = api.create(&PostParams::default(), &object).await.unwrap();
+    if let Some(status) = status {
+        let patch = kube::api::Patch::Merge(json!({ "status": status }));
+        api.patch_status(&object.name_any(), &Default::default(), &patch).await.unwrap();
+    }
+    created.meta().uid.clone().unwrap()
+}
+
+async fn versions(world: &World) -> Vec<Option<String>> {
+    vec![
+        world.claims().get("c2").await.unwrap().resource_version(),
+        world.records().get(&world.record_name("c2")).await.unwrap().resource_version(),
+        world.secrets().get("c2").await.unwrap().resource_version(),
+        world.config_maps().get("c2").await.unwrap().resource_version(),
+    ]
+}
+
+#[rstest]
+#[case::spelled_in_2019(Spelling::Upper)]
+#[case::spelled_later(Spelling::Lower)]
+#[tokio::test]
+async fn what_the_go_provisioner_bound_is_left_as_it_is_and_deleted_completely_on_request(#[case] spelling: Spelling) {
+    let world = World::new().await;
+    let class = world.class("legacy").await;
+    let legacy = Legacy::install(&world, &class, spelling).await;
+    world.app("c2").await.put(&legacy.bucket, "a").await.unwrap();
+    let before = versions(&world).await;
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim("new", &class).await;
+    world.wait_bound("new").await;
+    if let Spelling::Lower = spelling {
+        assert_eq!(versions(&world).await, before, "nothing is written");
+    }
+    let of_legacy = |name: &str| world.aws.calls().iter().any(|call| call.target.contains(name));
+    assert!(!of_legacy(&legacy.bucket), "AWS is not asked: {:#?}", world.aws.calls());
+
+    world.delete_claim("c2").await;
+    world.wait_gone("c2").await;
+    world.assert_no_objects("c2").await;
+    assert!(!world.account.bucket_exists(&legacy.bucket).await);
+    assert!(!world.account.user_exists(&legacy.user).await);
+    assert!(!legacy.policy_exists(&world).await);
+}
+
+#[tokio::test]
+async fn with_its_class_gone_the_access_goes_and_the_bucket_stays_and_that_is_said() {
+    let world = World::new().await;
+    let legacy = Legacy::install(&world, &world.unique("gone"), Spelling::Lower).await;
+    world.app("c2").await.put(&legacy.bucket, "kept").await.unwrap();
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    world.delete_claim("c2").await;
+    world.wait_gone("c2").await;
+    world.assert_no_objects("c2").await;
+    assert!(!world.account.user_exists(&legacy.user).await);
+    assert!(!legacy.policy_exists(&world).await);
+    assert_eq!(world.account.list(&legacy.bucket).await.unwrap(), ["kept"]);
+    let (type_, note) = world.wait_event("c2", "LeftInPlace").await;
+    assert_eq!(type_, "Warning");
+    assert!(note.contains(&legacy.bucket) && note.contains("is gone"), "{note}");
+}
+
+#[tokio::test]
+async fn a_bucket_that_the_class_names_was_granted_and_stays() {
+    let world = World::new().await;
+    let bucket = format!("b2-{}-0000-4ac0-973e-c511e96cabe8", world.id);
+    let class = world.class_with("brownfield", "Delete", &[("bucketName", &bucket)]).await;
+    let legacy = Legacy::install(&world, &class, Spelling::Lower).await;
+    world.app("c2").await.put(&legacy.bucket, "kept").await.unwrap();
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    world.delete_claim("c2").await;
+    world.wait_gone("c2").await;
+    assert!(!world.account.user_exists(&legacy.user).await);
+    assert_eq!(world.account.list(&legacy.bucket).await.unwrap(), ["kept"]);
+}
+
+#[tokio::test]
+async fn a_secret_of_the_go_provisioner_that_is_deleted_comes_back_with_a_new_key() {
+    let world = World::new().await;
+    let class = world.class("legacy").await;
+    let legacy = Legacy::install(&world, &class, Spelling::Lower).await;
+    let old = world.environment("c2").await["AWS_ACCESS_KEY_ID"].clone();
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    let unfinalized = kube::api::Patch::Merge(json!({ "metadata": { "finalizers": null } }));
+    world.secrets().patch("c2", &Default::default(), &unfinalized).await.unwrap();
+    world.secrets().delete("c2", &Default::default()).await.unwrap();
+    world.wait_secret("c2", |keys| keys["AWS_ACCESS_KEY_ID"] != old).await;
+    world.app("c2").await.put(&legacy.bucket, "a").await.unwrap();
+    assert_eq!(world.account.keys(&legacy.user).await.len(), 1);
+}

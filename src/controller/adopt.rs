@@ -1,9 +1,12 @@
-//! Records of the Go provisioner: what they do not say is taken from the claim's class. Pure.
+//! Records that do not say all: those of the Go provisioner, and those that somebody deleted by hand. What
+//! is missing is taken from the claim's class, if there still is one. Pure.
 
+use super::claim::Claim;
 use super::error::Error;
+use super::plan;
 use super::record::{Author, Stored};
 use super::resolve::{Class, ClassLookup};
-use crate::provisioner::{Mode, Provisioner, Request, WantedBucket};
+use crate::provisioner::{ClaimId, Mode, Plan, Provisioner, Request, WantedBucket};
 
 /// Completes a record before it is acted upon. One of our own is complete.
 ///
@@ -23,7 +26,7 @@ pub(crate) fn adopt<P: Provisioner>(
         (Author::GoProvisioner, ClassLookup::Found(class)) if class.provisioner == provisioner_name => class,
         _ => return Ok(stored),
     };
-    let planned = plan(provisioner, class, &stored)?;
+    let planned = plan_recorded(provisioner, class, &stored)?;
     let plan = &mut stored.record.plan;
     plan.mode = planned.mode;
     plan.owner_secret = planned.owner_secret;
@@ -36,7 +39,7 @@ pub(crate) fn adopt<P: Provisioner>(
 }
 
 /// What the class gives for the recorded bucket.
-fn plan<P: Provisioner>(provisioner: &P, class: &Class, stored: &Stored) -> Result<crate::provisioner::Plan, Error> {
+fn plan_recorded<P: Provisioner>(provisioner: &P, class: &Class, stored: &Stored) -> Result<Plan, Error> {
     let request = |bucket| Request {
         claim: &stored.record.claim,
         bucket,
@@ -48,6 +51,30 @@ fn plan<P: Provisioner>(provisioner: &P, class: &Class, stored: &Stored) -> Resu
         Ok(plan) if plan.mode == Mode::Granted => Ok(plan),
         _ => provisioner.plan(&request(WantedBucket::Named(stored.record.plan.bucket.clone()))).map_err(Error::store),
     }
+}
+
+/// The record of a bound claim that somebody deleted by hand, as claim and class would have it written. Names
+/// are functions of the claim, and nothing is removed that is not proven to be the claim's, so that a guess
+/// that is wrong harms nobody. `None` without a class that can be planned by.
+pub(crate) fn reconstruct<P: Provisioner>(
+    provisioner: &P,
+    provisioner_name: &str,
+    class: &ClassLookup,
+    claim: &Claim,
+    name: String,
+) -> Option<Stored> {
+    let ClassLookup::Found(class) = class else { return None };
+    let record =
+        (class.provisioner == provisioner_name).then(|| plan::record(provisioner, claim, class).ok()).flatten()?;
+    Some(Stored { name, author: Author::Us, record, bound: true })
+}
+
+/// What there is to say of a bound claim without a record and without a class.
+pub(crate) fn lost(claim: &Claim) -> String {
+    let ClaimId { namespace, name, uid } = &claim.id;
+    format!(
+        "the ObjectBucket of claim {namespace}/{name} was deleted by hand and its StorageClass is gone: its bucket and its user may be left in the store; look for those tagged with the claim's uid {uid}"
+    )
 }
 
 /// What there is to say after a record was undone whose class is gone.

@@ -61,6 +61,12 @@ impl Claim {
         self.spec.as_ref().map_err(|error| Error::ClaimUnreadable { error: error.clone() })
     }
 
+    /// Whether the claim carries a sign of binding: something was made for it then. A hint, for users can
+    /// write it.
+    pub(crate) fn was_bound(&self) -> bool {
+        self.bound() || self.spec.as_ref().is_ok_and(|spec| spec.object_bucket_name.is_some())
+    }
+
     /// Whether `status.phase` is Bound.
     pub(crate) fn bound(&self) -> bool {
         self.status.phase == Some(ClaimPhase::Bound)

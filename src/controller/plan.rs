@@ -10,7 +10,7 @@ use crate::provisioner::{Mode, Provisioner, ReclaimPolicy, Record, Request};
 ///
 /// # Errors
 /// A claim that cannot be read, or that asks for what its class cannot give.
-fn record<P: Provisioner>(provisioner: &P, claim: &Claim, class: &Class) -> Result<Record, Error> {
+pub(crate) fn record<P: Provisioner>(provisioner: &P, claim: &Claim, class: &Class) -> Result<Record, Error> {
     let request = Request {
         claim: &claim.id,
         bucket: wanted(claim.spec()?, &claim.id.uid)?,

@@ -21,23 +21,31 @@ pub(crate) async fn remove<P: Provisioner>(
     claim: &Claim,
     class: &ClassLookup,
 ) -> Result<Next, Error> {
-    let note = match record::find(&ctx.records(), &claim.id).await? {
-        Found::Mine(stored) => {
-            let stored = adopt::adopt(&ctx.provisioner, &ctx.options.provisioner_name, class, *stored)?;
-            match undo(ctx, claim, &stored).await? {
-                Undone::Partly => return Ok(Next::Now),
-                Undone::Fully(undo) => {
-                    if let Some(note) = adopt::unknown_origin(&stored, class) {
-                        left_in_place(ctx, claim, &note).await;
-                    }
-                    said(&stored, undo)
-                }
+    let provisioner_name = &ctx.options.provisioner_name;
+    let stored = match record::find(&ctx.records(), &claim.id).await? {
+        Found::Mine(stored) => Some(adopt::adopt(&ctx.provisioner, provisioner_name, class, *stored)?),
+        Found::None { free_name } if claim.was_bound() => {
+            let lost = adopt::reconstruct(&ctx.provisioner, provisioner_name, class, claim, free_name);
+            if lost.is_none() {
+                left_in_place(ctx, claim, &adopt::lost(claim)).await;
             }
+            lost
         }
-        // Nothing is recorded, so nothing was ever made.
-        Found::None { .. } => {
+        Found::None { .. } => None,
+    };
+    let note = match stored {
+        Some(stored) => match undo(ctx, claim, &stored).await? {
+            Undone::Partly => return Ok(Next::Now),
+            Undone::Fully(undo) => {
+                if let Some(note) = adopt::unknown_origin(&stored, class) {
+                    left_in_place(ctx, claim, &note).await;
+                }
+                said(&stored, undo)
+            }
+        },
+        None => {
             delete_outputs(ctx, claim).await?;
-            "nothing had been made for the claim; there was nothing to remove".to_owned()
+            "nothing is recorded of the claim; there was nothing to remove".to_owned()
         }
     };
     mark::release(ctx, claim).await?;

@@ -2,7 +2,7 @@
 //! nothing of anybody else is touched.
 
 use k8s_openapi::ByteString;
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::ApiResource;
@@ -252,8 +252,15 @@ async fn a_secret_or_config_map_of_somebody_else_is_neither_overwritten_nor_dele
     let secret: Secret =
         serde_json::from_value(json!({ "metadata": { "name": "photos" }, "stringData": { "mine": "1" } })).unwrap();
     world.secrets().create(&PostParams::default(), &secret).await.unwrap();
-    let map: ConfigMap =
-        serde_json::from_value(json!({ "metadata": { "name": "videos" }, "data": { "mine": "1" } })).unwrap();
+    let owner = Api::<Namespace>::all(world.client.clone()).get(&world.namespace).await.unwrap();
+    let map: ConfigMap = serde_json::from_value(json!({
+        // Controlled by something, but not by this claim.
+        "metadata": { "name": "videos", "ownerReferences": [{
+            "apiVersion": "v1", "kind": "Namespace", "name": world.namespace, "uid": owner.uid(), "controller": true,
+        }]},
+        "data": { "mine": "1" },
+    }))
+    .unwrap();
     world.config_maps().create(&PostParams::default(), &map).await.unwrap();
     let _operator = Operator::start(&world, Kind::InProcess).await;
 

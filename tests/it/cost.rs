@@ -59,6 +59,9 @@ async fn a_claim_costs_seven_writes_and_five_aws_calls_and_nothing_after_a_resta
     assert_eq!(without_events(world.kubernetes.writes()), WRITES, "only the new claim is written");
     assert_eq!(world.aws.names(), five, "only the new claim's calls");
     assert_eq!(versions(&world).await, before);
+    let looked_at: Vec<_> =
+        world.kubernetes.calls().into_iter().filter(|call| call.target.contains("photos")).collect();
+    assert!(looked_at.is_empty(), "a bound claim costs no reads either: {looked_at:#?}");
 }
 
 async fn versions(world: &World) -> Vec<Option<String>> {
@@ -93,17 +96,21 @@ async fn a_problem_that_somebody_must_mend_costs_a_handful_of_calls_not_a_loop()
     let class = world.class("greenfield").await;
     let denied = "<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>";
     world.aws.meddle(move |call| match call.name.as_str() {
-        "CreateBucket" => Verdict::Answer(403, denied.to_owned()),
+        "CreateBucket" if call.target.contains("denied") => Verdict::Answer(403, denied.to_owned()),
         _ => Verdict::Pass,
     });
     let _operator = Operator::start(&world, Kind::InProcess).await;
     world.claim("denied", &class).await;
     world.wait_reason("denied", "AccessDenied").await;
-    // Everything that the failure itself writes has been seen by the operator once another claim is told.
-    world.claim("denied-too", &class).await;
-    world.wait_reason("denied-too", "AccessDenied").await;
-    assert!(world.aws.names().len() <= 4, "{:#?}", world.aws.names());
-    world.wait_event("denied-too", "AccessDenied").await;
+    // Whatever the failure itself wrote and thereby woke has been dealt with when others were served since.
+    for other in ["one", "two", "three"] {
+        world.claim(other, &class).await;
+        world.wait_bound(other).await;
+    }
+    let tries = world.aws.calls().into_iter().filter(|call| call.target.contains("denied")).count();
+    // The second may come from the watch on the owner's Secret, which begins with its present state.
+    assert!((1..=2).contains(&tries), "{:#?}", world.aws.names());
+    world.wait_event("denied", "AccessDenied").await;
     let warnings = world.events("denied").await;
     assert_eq!(warnings.len(), 1, "one event a problem: {warnings:?}");
 }

@@ -27,6 +27,22 @@ async fn a_deleted_secret_comes_back_with_a_new_key_and_the_old_one_is_revoked()
 }
 
 #[tokio::test]
+async fn a_bucket_deleted_by_hand_is_reported_and_not_re_created_empty() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim("photos", &class).await;
+    let bucket = bucket_of(&world.wait_bound("photos").await);
+    world.account.s3.delete_bucket().bucket(&bucket).send().await.unwrap();
+    world.secrets().delete("photos", &DeleteParams::default()).await.unwrap();
+    let message = world.wait_reason("photos", "BucketMissing").await;
+    assert!(message.contains(&bucket), "{message}");
+    assert!(!world.account.bucket_exists(&bucket).await);
+    world.delete_claim("photos").await;
+    world.wait_gone("photos").await;
+}
+
+#[tokio::test]
 async fn an_edited_config_map_is_restored_without_a_call_to_aws_and_foreign_entries_stay() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
@@ -46,4 +62,25 @@ async fn an_edited_config_map_is_restored_without_a_call_to_aws_and_foreign_entr
     assert_eq!(map.data.unwrap()["EXTRA"], "kept");
     assert_eq!(map.metadata.annotations.unwrap()["team"], "a");
     assert!(world.aws.names().is_empty(), "{:?}", world.aws.names());
+}
+
+#[tokio::test]
+async fn a_claim_whose_record_was_deleted_by_hand_still_leaves_nothing() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let uid = world.claim("photos", &class).await.metadata.uid.unwrap();
+    world.wait_bound("photos").await;
+    operator.stop().await;
+    let name = world.record_name("photos");
+    let unfinalized = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
+    world.records().patch(&name, &PatchParams::default(), &unfinalized).await.unwrap();
+    world.records().delete(&name, &DeleteParams::default()).await.unwrap();
+    world.delete_claim("photos").await;
+
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    world.wait_gone("photos").await;
+    world.assert_no_objects("photos").await;
+    assert!(world.account.users_with(&uid).await.is_empty());
+    assert!(world.account.buckets_with(&uid).await.is_empty());
 }

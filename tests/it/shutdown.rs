@@ -53,6 +53,31 @@ async fn an_operator_killed_after_a_key_was_issued_leaves_one_working_key_in_the
 }
 
 #[tokio::test]
+async fn claims_deleted_while_no_operator_runs_go_when_one_starts() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let operator = Operator::start(&world, Kind::Binary).await;
+    let claims = ["a", "b", "c", "d", "e", "f", "g", "h"];
+    for claim in claims {
+        world.claim(claim, &class).await;
+    }
+    for claim in claims {
+        world.wait_bound(claim).await;
+    }
+    operator.stop().await;
+    for claim in claims {
+        world.delete_claim(claim).await;
+    }
+    let _operator = Operator::start(&world, Kind::Binary).await;
+    for claim in claims {
+        world.wait_gone(claim).await;
+        world.wait_event(claim, "Removed").await;
+        let removals = world.events(claim).await.into_iter().filter(|(_, reason, _)| reason == "Removed").count();
+        assert_eq!(removals, 1, "it is said once");
+    }
+}
+
+#[tokio::test]
 async fn one_sigterm_is_enough_while_nothing_runs() {
     let world = World::new().await;
     let mut operator = Binary::start(&world, &[], &[]);

@@ -48,6 +48,22 @@ async fn an_owner_secret_that_appears_or_is_mended_wakes_the_claims_that_wait_fo
 }
 
 #[tokio::test]
+async fn an_endpoint_that_does_not_exist_can_be_mended_and_the_claim_deleted_meanwhile() {
+    let world = World::new().await;
+    let nowhere = [("s3Endpoint", "http://127.0.0.1:1"), ("iamEndpoint", "http://127.0.0.1:1")];
+    let class = world.class_with("nowhere", "Delete", &nowhere).await;
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    for claim in ["mended", "deleted"] {
+        world.claim(claim, &class).await;
+        world.wait_reason(claim, "StoreUnreachable").await;
+    }
+    world.delete_claim("deleted").await;
+    world.wait_gone("deleted").await;
+    world.class("nowhere").await;
+    world.wait_bound("mended").await;
+}
+
+#[tokio::test]
 async fn a_claim_that_never_got_anywhere_can_be_deleted_at_once() {
     let world = World::new().await;
     let class = world.class_with("no-secret", "Delete", &[("secretName", "missing")]).await;

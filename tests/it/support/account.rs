@@ -36,7 +36,7 @@ impl Account {
     /// The app that has this environment.
     pub(crate) fn of(environment: &BTreeMap<String, String>) -> Self {
         let get = |key: &str| environment.get(key).unwrap_or_else(|| panic!("{key} is not in the outputs")).as_str();
-        Self::at(&super::aws_url(), get("AWS_REGION"), get("AWS_ACCESS_KEY_ID"), get("AWS_SECRET_ACCESS_KEY"))
+        Self::at(&super::aws_url(), get("BUCKET_REGION"), get("AWS_ACCESS_KEY_ID"), get("AWS_SECRET_ACCESS_KEY"))
     }
 
     pub(crate) async fn create_bucket(&self, bucket: &str) {

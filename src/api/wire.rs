@@ -25,6 +25,8 @@ pub mod secret {
     pub const ACCESS_KEY_ID: &str = "AWS_ACCESS_KEY_ID";
     /// Secret access key of the claim's user.
     pub const SECRET_ACCESS_KEY: &str = "AWS_SECRET_ACCESS_KEY";
+    /// The entries that every Secret has.
+    pub const ALL: [&str; 2] = [ACCESS_KEY_ID, SECRET_ACCESS_KEY];
     /// Session token; only where temporary owner credentials are shared.
     pub const SESSION_TOKEN: &str = "AWS_SESSION_TOKEN";
 }
@@ -45,6 +47,9 @@ pub mod config {
     pub const AWS_REGION: &str = "AWS_REGION";
     /// Region, as older AWS SDKs and the AWS CLI read it.
     pub const AWS_DEFAULT_REGION: &str = "AWS_DEFAULT_REGION";
+    /// The entries that every ConfigMap has.
+    pub const ALL: [&str; 7] =
+        [BUCKET_NAME, BUCKET_HOST, BUCKET_PORT, BUCKET_REGION, BUCKET_SUBREGION, AWS_REGION, AWS_DEFAULT_REGION];
     /// URL of the S3 endpoint, as AWS SDKs read it; only for endpoints that are not AWS's own.
     pub const AWS_ENDPOINT_URL_S3: &str = "AWS_ENDPOINT_URL_S3";
 }

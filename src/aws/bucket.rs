@@ -70,7 +70,7 @@ async fn create_generated(store: &Store, target: &Target<'_>, tags: &Tags) -> Re
         Ok(Created::Tagged) => Ok(()),
         Ok(Created::Untagged) => match put_tags(store, target, tags).await {
             // The name is proof enough in a store that has no tags at all.
-            Err(error) if store_lacks(&error) => Ok(()),
+            Err(error) if error.lacks_operation() => Ok(()),
             result => Ok(result?),
         },
         Err(error) if error.code() == "BucketAlreadyOwnedByYou" => use_existing(store, target, tags).await,
@@ -108,7 +108,13 @@ async fn look(store: &Store, target: &Target<'_>) -> Result<Option<Tags>, Error>
 
 async fn use_existing(store: &Store, target: &Target<'_>, tags: &Tags) -> Result<(), Error> {
     // If this fails the bucket may be the claim's own, of an earlier run: the record has to stay.
-    let found = tags_of(store, target.bucket()).await?;
+    let found = tags_of(store, target.bucket()).await.map_err(|error| match Error::from(error) {
+        // The claim's own would be in the region that its class says.
+        Error::WrongRegion { .. } => {
+            Error::BucketTaken { bucket: target.bucket().to_owned(), by: TakenBy::Unknown }.of_reading()
+        }
+        error => error,
+    })?;
     use_found(store, target, tags, &found).await
 }
 
@@ -126,9 +132,10 @@ async fn confirm(store: &Store, target: &Target<'_>, tags: &Tags) -> Result<(), 
     let bucket = target.bucket();
     let read = async || Ok::<_, Error>(ownership(&tags_of(store, bucket).await?, &target.record.claim));
     let mut found = read().await?;
-    if found == Ownership::Untagged {
+    // AWS keeps the tags of CreateBucket: there, a bucket without them was made by somebody else meanwhile.
+    if found == Ownership::Untagged && target.endpoints.s3.is_some() {
         match put_tags(store, target, tags).await {
-            Err(error) if store_lacks(&error) => return Err(Error::TagsNotKept { bucket: bucket.to_owned() }),
+            Err(error) if error.lacks_operation() => return Err(Error::TagsNotKept { bucket: bucket.to_owned() }),
             result => result?,
         }
         found = read().await?;
@@ -136,9 +143,9 @@ async fn confirm(store: &Store, target: &Target<'_>, tags: &Tags) -> Result<(), 
     let taken = |by| Err(Error::BucketTaken { bucket: bucket.to_owned(), by });
     match found {
         Ownership::Ours => Ok(()),
-        Ownership::Untagged => Err(Error::TagsNotKept { bucket: bucket.to_owned() }),
+        Ownership::Untagged if target.endpoints.s3.is_some() => Err(Error::TagsNotKept { bucket: bucket.to_owned() }),
         Ownership::OtherClaim(claim) => taken(TakenBy::Claim(claim)),
-        Ownership::Foreign => taken(TakenBy::Unknown),
+        Ownership::Untagged | Ownership::Foreign => taken(TakenBy::Unknown),
     }
 }
 
@@ -161,11 +168,8 @@ async fn create_tagged(store: &Store, target: &Target<'_>, tags: &Tags) -> Resul
 
 /// The codes with which stores meet a CreateBucketConfiguration that they do not know.
 fn refuses_tags(error: &CallError) -> bool {
-    matches!(error.code(), "MalformedXML" | "InvalidArgument" | "InvalidRequest" | "InvalidTag") || store_lacks(error)
-}
-
-fn store_lacks(error: &CallError) -> bool {
-    matches!(error.code(), "NotImplemented" | "MethodNotAllowed") || matches!(error.status(), 405 | 501)
+    matches!(error.code(), "MalformedXML" | "InvalidArgument" | "InvalidRequest" | "InvalidTag")
+        || error.lacks_operation()
 }
 
 async fn create_bucket(store: &Store, target: &Target<'_>, tags: &Tags) -> Result<(), CallError> {
@@ -185,7 +189,7 @@ pub(crate) async fn tags_of(store: &Store, bucket: &str) -> Result<Tags, CallErr
     let sent = store.s3.get_bucket_tagging().bucket(bucket).send();
     match store.call(Operation::GetBucketTagging, Resource::bucket(bucket), sent).await {
         Ok(answer) => Ok(answer.tag_set.into_iter().map(|tag| (tag.key, tag.value)).collect()),
-        Err(error) if matches!(error.code(), "NoSuchTagSet" | "NoSuchTagSetError") || store_lacks(&error) => {
+        Err(error) if matches!(error.code(), "NoSuchTagSet" | "NoSuchTagSetError") || error.lacks_operation() => {
             Ok(Tags::new())
         }
         Err(error) => Err(error),

@@ -158,6 +158,11 @@ impl CallError {
         }
     }
 
+    /// Whether the store says that it does not know the operation.
+    pub(crate) fn lacks_operation(&self) -> bool {
+        matches!(self.code(), "NotImplemented" | "MethodNotAllowed") || matches!(self.status(), 405 | 501)
+    }
+
     /// HTTP status of the answer, or 0 if there is none.
     pub(crate) fn status(&self) -> u16 {
         match self.cause {

@@ -67,7 +67,16 @@ pub(crate) async fn delete(store: &Store, target: &Target<'_>, limits: Limits) -
     let bucket = target.bucket();
     let tags = match tags_of(store, bucket).await {
         Err(error) if error.code() == "NoSuchBucket" => return Ok(Purged::Gone),
-        result => result?,
+        Err(error) => match Error::from(error) {
+            // The claim's own bucket is where the record says.
+            error @ Error::WrongRegion { .. } => {
+                return Ok(Purged::Left(format!(
+                    "bucket {bucket:?} was left in place, for it is not the claim's: {error}"
+                )));
+            }
+            error => return Err(error),
+        },
+        Ok(tags) => tags,
     };
     if let Err(why) = may_delete(target, ownership(&tags, &target.record.claim)) {
         return Ok(Purged::Left(why));
@@ -220,17 +229,12 @@ async fn list(store: &Store, bucket: &str, position: Position) -> Result<Page, C
         Position::Versions { key, version } => {
             let first = key.is_none();
             match list_versions(store, bucket, key, version).await {
-                Err(error) if first && lacks_call(&error) => list_objects(store, bucket, None).await,
+                Err(error) if first && error.lacks_operation() => list_objects(store, bucket, None).await,
                 result => result,
             }
         }
         Position::Objects { token } => list_objects(store, bucket, token).await,
     }
-}
-
-/// Whether the store says that it does not know a call.
-fn lacks_call(error: &CallError) -> bool {
-    matches!(error.code(), "NotImplemented" | "MethodNotAllowed") || matches!(error.status(), 405 | 501)
 }
 
 async fn list_versions(
@@ -287,7 +291,7 @@ async fn delete_objects(
     let sent = store.patient_s3.delete_objects().bucket(bucket).set_delete(delete).send();
     let answer = match store.call(Operation::DeleteObjects, Resource::bucket(bucket), sent).await {
         // A key may hold characters that XML cannot carry, and not every store knows this call.
-        Err(error) if error.code() == "MalformedXML" || lacks_call(&error) => {
+        Err(error) if error.code() == "MalformedXML" || error.lacks_operation() => {
             return delete_one_by_one(store, bucket, objects).await;
         }
         result => result?,
@@ -334,34 +338,21 @@ fn is_gone(code: &str) -> bool {
     matches!(code, "NoSuchKey" | "NoSuchVersion")
 }
 
-/// Aborts the multipart uploads, and says how many there were. A store that cannot list them has none.
+/// Aborts up to 1,000 multipart uploads, and says how many. A store that cannot list them has none.
 async fn abort_uploads(store: &Store, bucket: &str) -> Result<u64, CallError> {
-    let (mut key, mut upload, mut aborted) = (None, None, 0);
-    loop {
-        let sent = store
-            .patient_s3
-            .list_multipart_uploads()
-            .bucket(bucket)
-            .set_key_marker(key)
-            .set_upload_id_marker(upload)
-            .send();
-        let page = match store.call(Operation::ListMultipartUploads, Resource::bucket(bucket), sent).await {
-            Err(error) if lacks_call(&error) => return Ok(aborted),
-            result => result?,
-        };
-        let uploads = page.uploads.unwrap_or_default();
-        aborted += uploads.len() as u64;
-        stream::iter(uploads)
-            .map(|upload| abort(store, bucket, upload.key, upload.upload_id))
-            .buffer_unordered(SMALL_CALLS_IN_FLIGHT)
-            .try_collect::<()>()
-            .await?;
-        let more = page.is_truncated.unwrap_or_default();
-        (key, upload) = (page.next_key_marker, page.next_upload_id_marker);
-        if !more || key.is_none() {
-            return Ok(aborted);
-        }
-    }
+    let sent = store.patient_s3.list_multipart_uploads().bucket(bucket).send();
+    let page = match store.call(Operation::ListMultipartUploads, Resource::bucket(bucket), sent).await {
+        Err(error) if error.lacks_operation() => return Ok(0),
+        result => result?,
+    };
+    let uploads = page.uploads.unwrap_or_default();
+    let aborted = uploads.len() as u64;
+    stream::iter(uploads)
+        .map(|upload| abort(store, bucket, upload.key, upload.upload_id))
+        .buffer_unordered(SMALL_CALLS_IN_FLIGHT)
+        .try_collect::<()>()
+        .await?;
+    Ok(aborted)
 }
 
 async fn abort(store: &Store, bucket: &str, key: Option<String>, upload: Option<String>) -> Result<(), CallError> {

@@ -78,11 +78,12 @@ pub(crate) fn lost(claim: &Claim) -> String {
 }
 
 /// What there is to say after a record was undone whose class is gone.
-pub(crate) fn unknown_origin(stored: &Stored, class: &ClassLookup) -> Option<String> {
-    let gone = !matches!(class, ClassLookup::Found(_));
+pub(crate) fn unknown_origin(stored: &Stored, class: &ClassLookup, provisioner_name: &str) -> Option<String> {
+    let gone = !matches!(class, ClassLookup::Found(class) if class.provisioner == provisioner_name);
+    let user = stored.record.plan.user.as_deref().unwrap_or("none");
     (stored.author == Author::GoProvisioner && gone).then(|| {
         format!(
-            "bucket {:?} was left in place: its StorageClass {:?} is gone, and with it the knowledge whether the Go provisioner created the bucket; delete it by hand if nobody needs it",
+            "bucket {:?} was left in place: its StorageClass {:?} is gone, and with it the knowledge whether the Go provisioner created the bucket, and with whose credentials; delete it by hand if nobody needs it, and see that IAM user {user:?} is gone from its account",
             stored.record.plan.bucket, stored.record.class_name
         )
     })

@@ -28,6 +28,8 @@ pub(crate) struct Context<P> {
     /// Completes when the caches can be relied on.
     pub(crate) ready: Readiness,
     pub(crate) memory: Memory,
+    /// Bounds how many large buckets are emptied at once.
+    pub(crate) large_removals: tokio::sync::Semaphore,
     pub(crate) owner_secrets: OwnerSecrets,
 }
 
@@ -91,17 +93,22 @@ fn drifted(metadata: &kube::core::ObjectMeta) -> bool {
     metadata.annotations.as_ref().is_some_and(|a| a.contains_key(DRIFTED))
 }
 
-/// Reduces an output's metadata to what the cache needs, noting whether somebody else wrote its data.
+/// Reduces an output's metadata to what the cache needs, noting whether the entries `keys` of its data are
+/// still as the operator wrote them.
 ///
-/// Outputs are watched without their data. Whether the data still is as it was written shows in
-/// `managedFields`: the API server moves the ownership of a data key to whoever changes its value.
-pub(crate) fn note_drift(metadata: &mut kube::core::ObjectMeta) {
+/// Outputs are watched without their data. Whose the value of an entry is shows in `managedFields`: the API
+/// server takes an entry from its writer when somebody else changes or removes it.
+pub(crate) fn note_drift(metadata: &mut kube::core::ObjectMeta, keys: &[&str]) {
     let writers = metadata.managed_fields.take().unwrap_or_default();
-    let foreign = writers.iter().any(|writer| {
-        writer.manager.as_deref() != Some(super::error::FIELD_MANAGER)
-            && writer.fields_v1.as_ref().is_some_and(|fields| fields.0.get("f:data").is_some())
-    });
-    metadata.annotations = foreign.then(|| [(DRIFTED.to_owned(), String::new())].into());
+    let ours = |key: &str| {
+        writers
+            .iter()
+            .filter(|writer| writer.manager.as_deref() == Some(super::error::FIELD_MANAGER))
+            .filter_map(|writer| writer.fields_v1.as_ref()?.0.get("f:data"))
+            .any(|data| data.get(format!("f:{key}")).is_some())
+    };
+    let stands = keys.iter().all(|key| ours(key));
+    metadata.annotations = (!stands).then(|| [(DRIFTED.to_owned(), String::new())].into());
 }
 
 impl<P> Context<P> {

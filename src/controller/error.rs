@@ -18,6 +18,16 @@ pub(crate) enum Error {
     OwnerSecretNotFound(SecretRef),
 
     #[error(
+        "Secret {secret}, which holds the credentials that the claim was made with, does not exist; restore it, for bucket {bucket:?} and its user cannot be removed without it"
+    )]
+    OwnerSecretNeeded { secret: SecretRef, bucket: String },
+
+    #[error(
+        "the keys issued to the claim are refused again and again ({answer}); see whether a permissions boundary, a service control policy or the bucket's policy denies s3:ListBucket to the claim's user"
+    )]
+    CredentialsUnusable { answer: String },
+
+    #[error(
         "{kind} {name:?} exists in namespace {namespace:?} and does not belong to this claim; it is left untouched. Rename or delete it, or give the claim another name"
     )]
     OutputExists { kind: &'static str, namespace: String, name: String },
@@ -65,7 +75,8 @@ impl Failure for Error {
         match self {
             Self::StorageClassNotFound { .. } => "StorageClassNotFound",
             Self::ClaimUnreadable { .. } => "ClaimUnreadable",
-            Self::OwnerSecretNotFound(_) => "OwnerSecretNotFound",
+            Self::OwnerSecretNotFound(_) | Self::OwnerSecretNeeded { .. } => "OwnerSecretNotFound",
+            Self::CredentialsUnusable { .. } => "CredentialsUnusable",
             Self::OutputExists { .. } => "OutputExists",
             Self::RecordUnreadable { .. } => "ObjectBucketUnreadable",
             Self::RecordTaken { .. } => "ObjectBucketTaken",
@@ -83,6 +94,8 @@ impl Failure for Error {
             Self::StorageClassNotFound { .. }
             | Self::ClaimUnreadable { .. }
             | Self::OwnerSecretNotFound(_)
+            | Self::OwnerSecretNeeded { .. }
+            | Self::CredentialsUnusable { .. }
             | Self::RecordUnreadable { .. } => FailureClass::Terminal,
             // Nothing watches foreign objects, so these are looked at again with backoff.
             Self::OutputExists { .. }

@@ -56,14 +56,20 @@ pub(crate) enum Due {
 ///
 /// A record is the authority: it was written by this provisioner for this uid, and its class may be gone
 /// or may have been re-created for another provisioner since. Next comes the class, which only admins
-/// write. The label counts only where no class is left to ask, for the finalizer is shared by all
-/// provisioners of the ecosystem and says nothing.
+/// write; but a claim that another provisioner took on is that one's until it lets go. The finalizer is
+/// shared by all provisioners of the ecosystem: the label, written together with it, says whose it is.
 pub(crate) fn due(facts: Facts) -> Due {
     let Facts { class, label, recorded, finalizer, deleting, bound } = facts;
     let nobody_to_ask = matches!(class, ClassOwner::Missing | ClassOwner::Unnamed);
-    let ours = recorded || class == ClassOwner::Ours || (nobody_to_ask && label == LabelOwner::Ours);
+    let taken_on = finalizer && label == LabelOwner::Ours;
+    let taken_by_another = finalizer && label == LabelOwner::Foreign;
+    let ours = recorded
+        || class == ClassOwner::Ours && !taken_by_another
+        || label == LabelOwner::Ours && nobody_to_ask
+        // A class that changed hands leaves our finalizer behind, and nobody else takes it off.
+        || taken_on && deleting;
     match (ours, deleting) {
-        (true, true) if finalizer => Due::Removal,
+        (true, true) if finalizer || recorded => Due::Removal,
         (_, true) => Due::Nothing,
         (true, false) => Due::Bucket,
         (false, false) if nobody_to_ask && label == LabelOwner::None && !finalizer && !bound => Due::Explanation,
@@ -91,7 +97,7 @@ mod tests {
 
     #[test]
     fn a_claim_of_another_provisioner_is_left_untouched_whatever_its_state() {
-        for label in [LabelOwner::None, LabelOwner::Foreign, LabelOwner::Ours] {
+        for label in [LabelOwner::None, LabelOwner::Foreign] {
             for (finalizer, deleting, bound) in [(false, false, false), (true, false, true), (true, true, true)] {
                 let facts = Facts { class: ClassOwner::Foreign, label, recorded: false, finalizer, deleting, bound };
                 assert_eq!(due(facts), Due::Nothing, "{facts:?}");
@@ -124,6 +130,26 @@ mod tests {
         let marked =
             Facts { class: ClassOwner::Missing, label: LabelOwner::Ours, finalizer: true, deleting: true, ..NEW };
         assert_eq!(due(marked), Due::Removal);
+    }
+
+    #[test]
+    fn a_claim_that_was_marked_can_go_though_its_class_is_anothers_now() {
+        let marked =
+            Facts { class: ClassOwner::Foreign, label: LabelOwner::Ours, finalizer: true, deleting: true, ..NEW };
+        assert_eq!(due(marked), Due::Removal);
+        assert_eq!(due(Facts { deleting: false, ..marked }), Due::Nothing);
+    }
+
+    #[test]
+    fn a_claim_that_another_took_on_stays_that_ones_though_its_class_is_ours_now() {
+        let taken = Facts { label: LabelOwner::Foreign, finalizer: true, bound: true, ..NEW };
+        assert_eq!(due(taken), Due::Nothing);
+        assert_eq!(due(Facts { deleting: true, ..taken }), Due::Nothing);
+    }
+
+    #[test]
+    fn a_recorded_claim_is_undone_though_somebody_took_its_finalizer_off() {
+        assert_eq!(due(Facts { recorded: true, deleting: true, ..NEW }), Due::Removal);
     }
 
     #[test]

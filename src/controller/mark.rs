@@ -6,28 +6,19 @@ use serde_json::{Value, json};
 use super::claim::{Claim, Guarded};
 use super::context::Context;
 use super::error::{Error, FIELD_MANAGER, status_code};
-use super::record::gone_is_fine;
+use super::record::{Stored, gone_is_fine};
 use crate::api::wire;
 use crate::provisioner::{Mode, Record};
 
-/// Takes the claim on: finalizer, label and, unless the user wrote it, `spec.bucketName`, in one write; none
-/// if all is there. Only the finalizer matters: some CRDs refuse the name (it excludes the prefix), and
+/// Takes the claim on: finalizer, label and, for a generated name, `spec.bucketName`, in one write; none if
+/// all is there. Only the finalizer matters: some CRDs refuse the name (it excludes the prefix), and
 /// names are pure functions of the claim anyway.
 ///
 /// # Errors
 /// A conflict if the claim was changed or deleted since it was read.
 pub(crate) async fn take_on<P>(ctx: &Context<P>, claim: &mut Claim, record: &Record) -> Result<(), Error> {
     const STEP: &str = "put the finalizer on the claim";
-    let spec = claim.spec()?;
-    let has_prefix = spec.generate_bucket_name.as_deref().is_some_and(|prefix| !prefix.is_empty());
-    // A prefix that a brownfield class makes void excludes the name.
-    let names_itself = !has_prefix || record.plan.mode == Mode::Created;
-    let is_missing = match &spec.bucket_name {
-        None => true,
-        // Written by an earlier attempt, before the prefix was edited. Any other name is the user's.
-        Some(name) => name.ends_with(&claim.id.uid) && *name != record.plan.bucket,
-    };
-    let write_name = names_itself && is_missing && !ctx.memory.name_refused(&claim.id);
+    let write_name = record.plan.mode == Mode::Created && lacks_name(ctx, claim, record)?;
     if claim.finalizer && !write_name {
         return Ok(());
     }
@@ -36,42 +27,69 @@ pub(crate) async fn take_on<P>(ctx: &Context<P>, claim: &mut Claim, record: &Rec
         finalizers.push(wire::FINALIZER.to_owned());
     }
     // The resource version makes this a compare-and-swap: a list in a merge patch replaces the whole.
-    let mut patch = json!({ "metadata": {
+    let patch = json!({ "metadata": {
         "resourceVersion": claim.resource_version,
         "finalizers": finalizers,
         "labels": { wire::PROVISIONER_LABEL: ctx.label },
     }});
-    let answer = if write_name {
-        let mut with_name = patch.clone();
-        with_name["spec"] = json!({ "bucketName": record.plan.bucket });
-        match write(ctx, claim, &with_name).await {
-            Err(error) if status_code(&error) == Some(422) => {
-                ctx.memory.refuse_name(&claim.id);
-                write(ctx, claim, &patch).await
-            }
-            answer => answer,
-        }
-    } else {
-        write(ctx, claim, &patch.take()).await
-    };
+    let name = write_name.then_some(record.plan.bucket.as_str());
+    let answer = write_with_name(ctx, claim, patch, name).await;
     let written = answer.map_err(Error::kubernetes(STEP))?;
     *claim = Claim::read(&written, &ctx.label);
     Ok(())
 }
 
-/// Writes `spec.objectBucketName`, which users and other tools read as the sign of binding.
+/// Whether the claim's spec lacks the name of its bucket. Any name that the user wrote is left alone, and
+/// so is a name that the API server refused.
+fn lacks_name<P>(ctx: &Context<P>, claim: &Claim, record: &Record) -> Result<bool, Error> {
+    let lacks = match &claim.spec()?.bucket_name {
+        None => true,
+        // Written by an earlier attempt, before the prefix was edited.
+        Some(name) => name.ends_with(&claim.id.uid) && *name != record.plan.bucket,
+    };
+    Ok(lacks && !ctx.memory.name_refused(&claim.id))
+}
+
+/// Writes `spec.objectBucketName`, which users and other tools read as the sign of binding; and with it the
+/// name of a bucket that existed before, which is the claim's only now. A prefix, void with such a bucket,
+/// excludes the name.
 ///
 /// # Errors
 /// Kubernetes refused.
-pub(crate) async fn bind<P>(ctx: &Context<P>, claim: &mut Claim, object_bucket: &str) -> Result<(), Error> {
-    if claim.spec()?.object_bucket_name.as_deref() == Some(object_bucket) {
+pub(crate) async fn bind<P>(ctx: &Context<P>, claim: &mut Claim, stored: &Stored) -> Result<(), Error> {
+    let spec = claim.spec()?;
+    if spec.object_bucket_name.as_deref() == Some(&stored.name) {
         return Ok(());
     }
+    let has_prefix = spec.generate_bucket_name.as_deref().is_some_and(|prefix| !prefix.is_empty());
+    let write_name = !has_prefix && lacks_name(ctx, claim, &stored.record)?;
+    let name = write_name.then_some(stored.record.plan.bucket.as_str());
     // The uid guards against a claim of the same name that was created since.
-    let patch = json!({ "metadata": { "uid": claim.id.uid }, "spec": { "objectBucketName": object_bucket } });
-    let written = write(ctx, claim, &patch).await.map_err(Error::kubernetes("write the claim's objectBucketName"))?;
+    let patch = json!({ "metadata": { "uid": claim.id.uid }, "spec": { "objectBucketName": stored.name } });
+    let answer = write_with_name(ctx, claim, patch, name).await;
+    let written = answer.map_err(Error::kubernetes("write the claim's objectBucketName"))?;
     *claim = Claim::read(&written, &ctx.label);
     Ok(())
+}
+
+/// Writes a patch, if possible together with `spec.bucketName`: some CRDs refuse that, and nothing rests
+/// on it.
+async fn write_with_name<P>(
+    ctx: &Context<P>,
+    claim: &Claim,
+    patch: Value,
+    name: Option<&str>,
+) -> Result<Guarded, kube::Error> {
+    let Some(name) = name else { return write(ctx, claim, &patch).await };
+    let mut with_name = patch.clone();
+    with_name["spec"]["bucketName"] = json!(name);
+    match write(ctx, claim, &with_name).await {
+        Err(error) if status_code(&error) == Some(422) => {
+            ctx.memory.refuse_name(&claim.id);
+            write(ctx, claim, &patch).await
+        }
+        answer => answer,
+    }
 }
 
 /// Lets the claim go: takes our finalizer off and leaves those of others.

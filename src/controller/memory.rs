@@ -1,7 +1,7 @@
 //! What the operator remembers of claims between reconciles. All of it may be lost: it only spares
 //! calls, events and waiting; nothing that matters rests on it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -36,18 +36,50 @@ pub(crate) struct Inputs {
     pub(crate) deleting: bool,
 }
 
+/// How far a removal came, where the cache may not show it yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Removed {
+    /// Everything but the claim's finalizer; the text says what was removed.
+    AllButFinalizer(String),
+    /// The finalizer, too.
+    Everything,
+}
+
+/// The owner's Secret that an attempt depends on.
+#[derive(Debug)]
+struct OwnerSecret {
+    reference: SecretRef,
+    /// Resource version of what the attempt read; `None` before it did, or where there was nothing.
+    read: Option<String>,
+    /// Resource version of the last change that was seen since.
+    changed: Option<String>,
+}
+
 #[derive(Debug, Default)]
 struct Entry {
-    attempts: u32,
+    /// Failures in a row.
+    failures: u32,
+    /// Something that the claim waits for changed since the present attempt began.
+    woken: bool,
     inputs: Option<Inputs>,
     not_before: Option<Instant>,
     told: Option<Told>,
     /// Resource version of the claim after our last write of it.
     written: Option<u64>,
     removed_objects: u64,
+    removed: Option<Removed>,
+    /// How often the present credentials were refused in a row.
     probes: u32,
-    owner_secret: Option<SecretRef>,
+    owner_secret: Option<OwnerSecret>,
     name_refused: bool,
+}
+
+impl Entry {
+    fn wake(&mut self) {
+        self.woken = true;
+        self.not_before = None;
+        self.failures = 0;
+    }
 }
 
 /// Per-claim memory, by uid.
@@ -99,7 +131,7 @@ impl Memory {
         if entry.inputs.as_ref() != Some(inputs) {
             entry.inputs = Some(inputs.clone());
             entry.not_before = None;
-            entry.attempts = 0;
+            entry.failures = 0;
             entry.probes = 0;
         }
         let left = entry.not_before?.saturating_duration_since(Instant::now());
@@ -110,15 +142,20 @@ impl Memory {
     pub(crate) fn attempt(&self, claim: &ClaimId, inputs: Inputs) -> u32 {
         self.with(claim, |e| {
             e.inputs = Some(inputs);
-            e.attempts = e.attempts.saturating_add(1);
-            e.attempts
+            e.woken = false;
+            e.failures.saturating_add(1)
         })
     }
 
-    /// An attempt failed: returns how long to wait before the next.
+    /// An attempt failed: returns how long to wait before the next; not at all if what it waited for
+    /// changed while it ran.
     pub(crate) fn failed(&self, claim: &ClaimId, class: FailureClass) -> Duration {
         self.with(claim, |e| {
-            let delay = backoff::delay(class, e.attempts, &mut rand::rng());
+            if e.woken {
+                return Duration::ZERO;
+            }
+            e.failures = e.failures.saturating_add(1);
+            let delay = backoff::delay(class, e.failures, &mut rand::rng());
             e.not_before = Some(Instant::now() + delay);
             delay
         })
@@ -134,14 +171,9 @@ impl Memory {
         })
     }
 
-    /// How often the present credentials were refused in a row.
+    /// How often credentials of the claim were refused in a row.
     pub(crate) fn probes(&self, claim: &ClaimId) -> u32 {
         self.lock().get(&claim.uid).map_or(0, |e| e.probes)
-    }
-
-    /// New credentials were issued: their waiting begins anew.
-    pub(crate) fn issued(&self, claim: &ClaimId) {
-        self.with(claim, |e| e.probes = 0);
     }
 
     /// An attempt succeeded: the next failure starts from the shortest wait, and is told again.
@@ -157,43 +189,62 @@ impl Memory {
         }
     }
 
-    /// Remembers what a claim is told, and says what of it is new.
-    pub(crate) fn tell(&self, claim: &ClaimId, told: Told) -> News {
-        self.with(claim, |e| {
-            let news = match &e.told {
-                Some(last) if *last == told => News::None,
-                Some(last) if last.reason == told.reason => News::Message,
-                _ => News::Reason,
-            };
-            e.told = Some(told);
-            news
+    /// Says what is new in what a claim is about to be told.
+    pub(crate) fn news(&self, claim: &ClaimId, told: &Told) -> News {
+        self.with(claim, |e| match &e.told {
+            Some(last) if last == told => News::None,
+            Some(last) if last.reason == told.reason => News::Message,
+            _ => News::Reason,
         })
     }
 
-    /// Adds to the number of objects removed from the claim's bucket, and returns it.
+    /// Remembers what a claim was told.
+    pub(crate) fn told(&self, claim: &ClaimId, told: Told) {
+        self.with(claim, |e| e.told = Some(told));
+    }
+
+    /// Adds to the number of objects removed from the claim's bucket, and returns it. Progress ends a
+    /// row of failures.
     pub(crate) fn removed_objects(&self, claim: &ClaimId, more: u64) -> u64 {
         self.with(claim, |e| {
             e.removed_objects += more;
+            e.failures = 0;
             e.removed_objects
         })
     }
 
-    /// Remembers which Secret an attempt depends on.
-    pub(crate) fn depends_on(&self, claim: &ClaimId, secret: Option<&SecretRef>) {
-        if let Some(secret) = secret {
-            self.with(claim, |e| e.owner_secret = Some(secret.clone()));
-        }
+    /// Remembers which Secret an attempt depends on. To be said before the Secret is read, so that no
+    /// change after the reading is missed.
+    pub(crate) fn depends_on(&self, claim: &ClaimId, secret: &SecretRef) {
+        let owner_secret = OwnerSecret { reference: secret.clone(), read: None, changed: None };
+        self.with(claim, |e| e.owner_secret = Some(owner_secret));
     }
 
-    /// Ends the wait of every claim that depends on `secret`; returns their uids.
-    pub(crate) fn wake_dependants(&self, secret: &SecretRef) -> Vec<String> {
+    /// Remembers which version of that Secret the attempt read: the watch shows it, too, and that is no
+    /// reason to try again.
+    pub(crate) fn has_read(&self, claim: &ClaimId, version: Option<String>) {
+        self.with(claim, |e| {
+            let Some(secret) = &mut e.owner_secret else { return };
+            if secret.changed.is_some() && secret.changed == version {
+                e.woken = false;
+            }
+            secret.read = version;
+        });
+    }
+
+    /// Ends the wait of every claim that depends on `secret` and has not read this version of it; returns
+    /// their uids.
+    pub(crate) fn wake_dependants(&self, secret: &SecretRef, version: Option<&str>) -> HashSet<String> {
         self.lock()
             .iter_mut()
-            .filter(|(_, e)| e.not_before.is_some() && e.owner_secret.as_ref() == Some(secret))
-            .map(|(uid, e)| {
-                e.not_before = None;
-                e.attempts = 0;
-                uid.clone()
+            .filter_map(|(uid, e)| {
+                let depends = e.owner_secret.as_mut().filter(|s| s.reference == *secret)?;
+                if version.is_some() && depends.read.as_deref() == version {
+                    return None;
+                }
+                depends.changed = version.map(str::to_owned);
+                e.wake();
+                Some(uid.clone())
             })
             .collect()
     }
@@ -201,9 +252,18 @@ impl Memory {
     /// Ends the wait of one claim.
     pub(crate) fn wake(&self, uid: &str) {
         if let Some(entry) = self.lock().get_mut(uid) {
-            entry.not_before = None;
-            entry.attempts = 0;
+            entry.wake();
         }
+    }
+
+    /// Remembers how far the claim's removal came.
+    pub(crate) fn note_removed(&self, claim: &ClaimId, removed: Removed) {
+        self.with(claim, |e| e.removed = Some(removed));
+    }
+
+    /// How far the claim's removal came.
+    pub(crate) fn removed(&self, claim: &ClaimId) -> Option<Removed> {
+        self.lock().get(&claim.uid)?.removed.clone()
     }
 
     /// Remembers that the API server refuses the generated name in this claim's spec.
@@ -259,10 +319,34 @@ mod tests {
             memory.attempt(&id, inputs("a"));
             memory.failed(&id, FailureClass::Terminal);
         }
-        memory.depends_on(&claim(), Some(&secret));
-        assert_eq!(memory.wake_dependants(&secret), ["u"]);
+        memory.depends_on(&claim(), &secret);
+        memory.has_read(&claim(), Some("7".into()));
+        assert!(memory.wake_dependants(&secret, Some("7")).is_empty(), "that is what it read");
+        assert_eq!(memory.wake_dependants(&secret, Some("8")), HashSet::from(["u".to_owned()]));
         assert_eq!(memory.wait_left(&claim(), &inputs("a")), None);
         assert!(memory.wait_left(&other, &inputs("a")).is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_mended_while_an_attempt_runs_is_not_missed() {
+        let memory = Memory::default();
+        memory.attempt(&claim(), inputs("a"));
+        memory.wake("u");
+        assert_eq!(memory.failed(&claim(), FailureClass::Terminal), Duration::ZERO);
+        assert_eq!(memory.wait_left(&claim(), &inputs("a")), None);
+        memory.attempt(&claim(), inputs("a"));
+        assert!(memory.failed(&claim(), FailureClass::Terminal) > Duration::from_secs(60));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_the_watch_shows_before_it_is_read_is_no_reason_to_try_again() {
+        let memory = Memory::default();
+        let secret = SecretRef { namespace: "ns".into(), name: "owner".into() };
+        memory.attempt(&claim(), inputs("a"));
+        memory.depends_on(&claim(), &secret);
+        memory.wake_dependants(&secret, Some("7"));
+        memory.has_read(&claim(), Some("7".into()));
+        assert!(memory.failed(&claim(), FailureClass::Terminal) > Duration::from_secs(60));
     }
 
     #[test]
@@ -278,8 +362,10 @@ mod tests {
     fn the_same_thing_is_told_once() {
         let memory = Memory::default();
         let told = |message: &str| Told { reason: "AccessDenied", message: message.into() };
-        assert_eq!(memory.tell(&claim(), told("a")), News::Reason);
-        assert_eq!(memory.tell(&claim(), told("a")), News::None);
-        assert_eq!(memory.tell(&claim(), told("b")), News::Message);
+        assert_eq!(memory.news(&claim(), &told("a")), News::Reason);
+        assert_eq!(memory.news(&claim(), &told("a")), News::Reason, "it counts once it was told");
+        memory.told(&claim(), told("a"));
+        assert_eq!(memory.news(&claim(), &told("a")), News::None);
+        assert_eq!(memory.news(&claim(), &told("b")), News::Message);
     }
 }

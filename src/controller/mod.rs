@@ -43,12 +43,14 @@ use kube::runtime::reflector::{self, ObjectRef, Store};
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, Resource, ResourceExt as _};
 
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
 use self::claim::Guarded;
 use self::context::{Caches, Context};
 use self::memory::Memory;
 use self::owner_secrets::OwnerSecrets;
 use crate::api::{ObjectBucket, wire};
-use crate::provisioner::{Provisioner, SecretRef};
+use crate::provisioner::Provisioner;
 
 /// How long running reconciles may go on after a shutdown was asked for.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(8);
@@ -111,11 +113,13 @@ pub async fn run<P: Provisioner>(
         ready: caches.readiness(),
         caches,
         memory: Memory::default(),
+        large_removals: tokio::sync::Semaphore::new(usize::from(concurrency / 4).max(1)),
         owner_secrets,
         options,
     });
     let namespace = ctx.options.namespace.as_deref();
 
+    let (after_relist, relists) = unbounded_channel();
     let forgetful = Arc::clone(&ctx);
     let claim_stream = watcher(namespaced::<Guarded>(&client, namespace), all.clone())
         .default_backoff()
@@ -126,11 +130,13 @@ pub async fn run<P: Provisioner>(
             }
         })
         .reflect(claim_writer)
+        .inspect_ok(relisted(&after_relist))
         .applied_objects();
     let record_stream = watcher(Api::<DeserializeGuard<ObjectBucket>>::all(client.clone()), all.clone())
         .default_backoff()
         .modify(trim)
         .reflect(record_writer)
+        .inspect_ok(relisted(&after_relist))
         .touched_objects();
     let class_stream = watcher(Api::<StorageClass>::all(client.clone()), all)
         .default_backoff()
@@ -139,13 +145,15 @@ pub async fn run<P: Provisioner>(
         .touched_objects();
     let secret_stream = watcher(namespaced::<PartialObjectMeta<Secret>>(&client, namespace), outputs.clone())
         .default_backoff()
-        .modify(|secret| context::note_drift(&mut secret.metadata))
+        .modify(|secret| context::note_drift(&mut secret.metadata, &wire::secret::ALL))
         .reflect(secret_writer)
+        .inspect_ok(relisted(&after_relist))
         .touched_objects();
     let config_map_stream = watcher(namespaced::<PartialObjectMeta<ConfigMap>>(&client, namespace), outputs)
         .default_backoff()
-        .modify(|config_map| context::note_drift(&mut config_map.metadata))
+        .modify(|config_map| context::note_drift(&mut config_map.metadata, &wire::config::ALL))
         .reflect(config_map_writer)
+        .inspect_ok(relisted(&after_relist))
         .touched_objects();
 
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
@@ -163,6 +171,7 @@ pub async fn run<P: Provisioner>(
         .watches_stream(class_stream, claims_of_class(Arc::clone(&ctx)))
         .owns_stream(secret_stream)
         .owns_stream(config_map_stream)
+        .reconcile_all_on(from_channel(relists))
         .reconcile_on(claims_of_secret(changed_secrets, Arc::clone(&ctx)))
         .graceful_shutdown_on(stopped.map(drop))
         .run(reconcile::reconcile, never, ctx)
@@ -252,20 +261,36 @@ fn claims_of_class<P: Provisioner>(ctx: Arc<Context<P>>) -> impl Fn(StorageClass
 
 /// A Secret with owner's credentials that appears or changes ends the wait of the claims that need it.
 fn claims_of_secret<P: Provisioner>(
-    changes: tokio::sync::mpsc::UnboundedReceiver<SecretRef>,
+    changes: UnboundedReceiver<owner_secrets::Change>,
     ctx: Arc<Context<P>>,
 ) -> impl Stream<Item = ObjectRef<Guarded>> {
-    let changes = stream::unfold(changes, |mut changes| async {
-        let secret = changes.recv().await?;
-        Some((secret, changes))
-    });
-    changes.flat_map(move |secret| {
-        let woken = ctx.memory.wake_dependants(&secret);
+    from_channel(changes).flat_map(move |(secret, version)| {
+        let woken = ctx.memory.wake_dependants(&secret, version.as_deref());
         let claims: Vec<_> =
             refs(&ctx.caches.claims, |claim| claim.meta().uid.as_ref().is_some_and(|uid| woken.contains(uid)))
                 .map(|(_, claim)| claim)
                 .collect();
         stream::iter(claims)
+    })
+}
+
+/// Says when a whole list has come in anew. While it comes in, the cache still shows the old one, and what
+/// was deleted meanwhile is told by no event of its own: every claim is looked at again, which costs a
+/// steady one nothing.
+fn relisted<K>(after: &UnboundedSender<()>) -> impl FnMut(&watcher::Event<K>) + use<K> {
+    let after = after.clone();
+    move |event| {
+        if let watcher::Event::InitDone = event {
+            // The other end is gone only when the operator ends.
+            let _ = after.send(());
+        }
+    }
+}
+
+fn from_channel<T>(channel: UnboundedReceiver<T>) -> impl Stream<Item = T> {
+    stream::unfold(channel, |mut channel| async {
+        let item = channel.recv().await?;
+        Some((item, channel))
     })
 }
 

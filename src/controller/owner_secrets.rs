@@ -16,16 +16,19 @@ use tokio::task::JoinSet;
 
 use crate::provisioner::SecretRef;
 
+/// A Secret and its resource version after a change.
+pub(crate) type Change = (SecretRef, Option<String>);
+
 /// The watches. Dropping it ends them.
 #[derive(Debug)]
 pub(crate) struct OwnerSecrets {
-    changes: mpsc::UnboundedSender<SecretRef>,
+    changes: mpsc::UnboundedSender<Change>,
     watched: Mutex<(HashSet<SecretRef>, JoinSet<()>)>,
 }
 
 impl OwnerSecrets {
     /// Returns the watches, none yet, and where they report changes.
-    pub(crate) fn new() -> (Self, mpsc::UnboundedReceiver<SecretRef>) {
+    pub(crate) fn new() -> (Self, mpsc::UnboundedReceiver<Change>) {
         let (changes, receiver) = mpsc::unbounded_channel();
         (Self { changes, watched: Mutex::default() }, receiver)
     }
@@ -44,8 +47,8 @@ impl OwnerSecrets {
             let mut events = watcher(api, config).default_backoff().touched_objects().boxed();
             loop {
                 match events.try_next().await {
-                    Ok(Some(_)) => {
-                        if changes.send(secret.clone()).is_err() {
+                    Ok(Some(seen)) => {
+                        if changes.send((secret.clone(), seen.metadata.resource_version)).is_err() {
                             return;
                         }
                     }

@@ -12,12 +12,14 @@ use super::reconcile::Next;
 use super::record::{self, Author, Stored};
 use super::report::{self, Report, Severity};
 use super::resolve::{self, ClassLookup};
-use super::{adopt, mark, teardown};
+use super::teardown::{self, Undone};
+use super::{adopt, mark};
 use crate::api::BucketPhase;
-use crate::provisioner::{AppCredentials, Failure as _, Mode, Probe, Provisioner, Record};
+use crate::provisioner::{AppCredentials, Failure as _, FailureClass, Mode, Probe, Provisioner, Record};
 
-/// How often credentials may be refused in a row before they are replaced by new ones: some one and a
-/// half minutes, ten times what AWS takes to spread a key.
+/// How often credentials may be refused in a row before they are replaced by new ones, once: some one and
+/// a half minutes, ten times what AWS takes to spread a key. When the new ones were refused as often, it is
+/// not the keys: somebody must mend something, and no more keys are made.
 const MAX_PROBES: u32 = 12;
 
 /// A claim whose intent is recorded, and what is known around it.
@@ -56,14 +58,20 @@ pub(crate) async fn provide<P: Provisioner>(
         Intent::Record { name, record } => begin(ctx, &mut claim, name, *record).await?,
         Intent::Proceed(stored) => resume(ctx, &mut claim, adopt(*stored)?).await?,
         Intent::UndoFirst(stored) => {
-            teardown::undo(ctx, &claim, &adopt(*stored)?).await?;
-            return Ok(Next::Now);
+            return Ok(match teardown::undo(ctx, &claim, &adopt(*stored)?).await? {
+                Undone::Partly(next) => next,
+                // Not at once: somebody else's finalizer may hold the record.
+                Undone::Fully(_) => Next::After(ctx.memory.failed(&claim.id, FailureClass::Retryable)),
+            });
         }
     };
     let issued = issue(ctx, &claim, &recorded).await?;
     if let Probe::NotYet(answer) = prove(ctx, &recorded.stored.record, &issued).await? {
         let wait = ctx.memory.not_usable_yet(&claim.id);
-        report::tell(ctx, &claim, &Report::waiting_for_credentials(&answer)).await?;
+        if ctx.memory.probes(&claim.id) > 2 * MAX_PROBES {
+            return Err(Error::CredentialsUnusable { answer });
+        }
+        report::tell(ctx, &claim, &Report::waiting_for_credentials(&claim, &answer)).await?;
         return Ok(Next::After(wait));
     }
     hand_over(ctx, &mut claim, &recorded).await?;
@@ -111,12 +119,18 @@ async fn issue<P: Provisioner>(
     recorded: &Recorded<P::Owner>,
 ) -> Result<Issued, Error> {
     let Recorded { stored, is_new, outputs, .. } = recorded;
+    let secrets = ctx.secrets_in(&claim.id.namespace);
+    // The owner's own keys are taken from the owner's Secret each time: they may have been mended there.
+    let may_be_reused = !is_new && (stored.bound || stored.record.plan.user.is_some());
     if let Current::Mine(secret) = &outputs.secret
-        && !is_new
-        && ctx.memory.probes(&claim.id) < MAX_PROBES
+        && may_be_reused
+        && ctx.memory.probes(&claim.id) != MAX_PROBES
         && let Some(credentials) = outputs::credentials(secret)
     {
-        return Ok(Issued { credentials, unproven: !stored.bound });
+        let wanted = outputs::secret(&claim.id, &ctx.label, &credentials);
+        outputs::write(&secrets, &outputs.secret, &wanted, &claim.id).await?;
+        // A bound claim that is not ready may be so because of keys that were issued anew.
+        return Ok(Issued { credentials, unproven: !stored.bound || !report::says_ready(claim) });
     }
     let credentials = match execute(ctx, recorded).await {
         Ok(credentials) => credentials,
@@ -130,8 +144,7 @@ async fn issue<P: Provisioner>(
         }
     };
     let secret = outputs::secret(&claim.id, &ctx.label, &credentials);
-    outputs::write(&ctx.secrets_in(&claim.id.namespace), &outputs.secret, &secret, &claim.id).await?;
-    ctx.memory.issued(&claim.id);
+    outputs::write(&secrets, &outputs.secret, &secret, &claim.id).await?;
     if stored.record.plan.user.is_none() {
         let note =
             "createBucketUser of the StorageClass is \"no\": the claim's Secret holds the owner's own credentials";
@@ -171,7 +184,8 @@ async fn prove<P: Provisioner>(ctx: &Context<P>, record: &Record, issued: &Issue
 /// order in which others rely on them: record, objectBucketName, phase.
 async fn hand_over<P>(ctx: &Context<P>, claim: &mut Claim, recorded: &Recorded<impl Sized>) -> Result<(), Error> {
     let Recorded { stored, outputs, .. } = recorded;
-    if stored.author == Author::GoProvisioner && claim.bound() && matches!(outputs.config_map, Current::Mine(_)) {
+    let stands = report::says_ready(claim) && matches!(outputs.config_map, Current::Mine(_));
+    if stored.author == Author::GoProvisioner && stands {
         // What the Go provisioner handed over stays as it is.
         return Ok(());
     }
@@ -182,7 +196,7 @@ async fn hand_over<P>(ctx: &Context<P>, claim: &mut Claim, recorded: &Recorded<i
         let answer = report::patch_status(&ctx.records(), &stored.name, &patch).await;
         answer.map_err(Error::kubernetes("write the ObjectBucket's status"))?;
     }
-    mark::bind(ctx, claim, &stored.name).await?;
+    mark::bind(ctx, claim, stored).await?;
     let edit = ignored_edit(claim.spec()?, &stored.record);
     report::tell(ctx, claim, &Report::bound(&stored.record.plan.bucket, edit)).await
 }

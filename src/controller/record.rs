@@ -276,9 +276,11 @@ pub(crate) async fn create(
 /// Kubernetes refused. A record that belongs to another claim by now is not touched.
 pub(crate) async fn delete(api: &Api<DeserializeGuard<ObjectBucket>>, stored: &Stored) -> Result<(), Error> {
     const STEP: &str = "delete the ObjectBucket";
-    let Some(DeserializeGuard(Ok(object))) = api.get_opt(&stored.name).await.map_err(Error::kubernetes(STEP))? else {
+    let Some(DeserializeGuard(object)) = api.get_opt(&stored.name).await.map_err(Error::kubernetes(STEP))? else {
         return Ok(());
     };
+    let object =
+        object.map_err(|invalid| Error::RecordUnreadable { name: stored.name.clone(), error: invalid.error })?;
     if claim_uid(&object) != Some(&stored.record.claim.uid) {
         return Ok(());
     }

@@ -59,9 +59,9 @@ impl Report {
     }
 
     /// The store does not accept the new credentials yet.
-    pub(crate) fn waiting_for_credentials(answer: &str) -> Self {
+    pub(crate) fn waiting_for_credentials(claim: &Claim, answer: &str) -> Self {
         Self {
-            phase: ClaimPhase::Pending,
+            phase: if claim.bound() { ClaimPhase::Bound } else { ClaimPhase::Pending },
             ready: ConditionStatus::False,
             reason: error::WAITING_FOR_CREDENTIALS,
             message: format!(
@@ -142,15 +142,18 @@ fn same(a: &ObjectBucketClaimStatus, b: &ObjectBucketClaimStatus) -> bool {
     a.phase == b.phase && a.conditions.iter().map(said).eq(b.conditions.iter().map(said))
 }
 
+/// Whether the claim's Ready condition, if the CRD keeps it, says that all is well.
+pub(crate) fn says_ready(claim: &Claim) -> bool {
+    let ready = claim.status.conditions.iter().find(|c| c.type_ == error::READY);
+    // A CRD may prune conditions: then the phase alone says it.
+    claim.bound() && ready.is_none_or(|c| c.status == ConditionStatus::True)
+}
+
 /// Whether the claim's status says already that it is bound, and all that `ignored_edit` says.
 pub(crate) fn says_bound(claim: &Claim, ignored_edit: Option<&str>) -> bool {
     let edit =
         claim.status.conditions.iter().find(|c| c.type_ == error::UP_TO_DATE && c.status == ConditionStatus::False);
-    let ready = claim.status.conditions.iter().find(|c| c.type_ == error::READY);
-    // A CRD may prune conditions: then the phase alone says it.
-    claim.bound()
-        && ready.is_none_or(|c| c.status == ConditionStatus::True)
-        && edit.map(|c| c.message.as_str()) == ignored_edit
+    says_ready(claim) && edit.map(|c| c.message.as_str()) == ignored_edit
 }
 
 /// Puts a report on the claim: status, event and log line, each only if there is news in it.
@@ -163,10 +166,12 @@ pub(crate) async fn tell<P>(ctx: &Context<P>, claim: &Claim, report: &Report) ->
         reason: report.reason,
         message: format!("{}{}", report.message, report.ignored_edit.as_deref().unwrap_or_default()),
     };
-    let news = ctx.memory.tell(&claim.id, told);
-    // What was told and did not come back was pruned by the CRD; only the phase is in all of them.
-    let told_before = news == News::None && claim.status.phase == next.phase;
-    if told_before || same(&claim.status, &next) {
+    let news = ctx.memory.news(&claim.id, &told);
+    // What was told and did not come back was pruned by the CRD; only the phase is in all of them. Of a
+    // claim that cannot be read, the status cannot be read either.
+    let phase_stands = claim.status.phase == next.phase || claim.spec().is_err();
+    if news == News::None && phase_stands || same(&claim.status, &next) {
+        ctx.memory.told(&claim.id, told);
         return Ok(());
     }
     let severity = report.severity;
@@ -199,6 +204,9 @@ pub(crate) async fn tell<P>(ctx: &Context<P>, claim: &Claim, report: &Report) ->
         }
     };
     let (status, ()) = tokio::join!(status, events);
+    if status.is_ok() {
+        ctx.memory.told(&claim.id, told);
+    }
     status
 }
 

@@ -94,14 +94,13 @@ pub(crate) async fn owner<P: Provisioner>(ctx: &Context<P>, record: &Record) -> 
     let source = match &record.plan.owner_secret {
         None => OwnerSource::Ambient,
         Some(reference) => {
-            // Noted before the Secret is read, so that no change after the reading is missed.
-            ctx.memory.depends_on(&record.claim, Some(reference));
+            ctx.memory.depends_on(&record.claim, reference);
             ctx.owner_secrets.watch(&ctx.client, reference);
             let api = ctx.secrets_in(&reference.namespace);
             let found = api.get_opt(&reference.name).await;
-            let secret = found
-                .map_err(Error::kubernetes("read the owner's Secret"))?
-                .ok_or_else(|| Error::OwnerSecretNotFound(reference.clone()))?;
+            let found = found.map_err(Error::kubernetes("read the owner's Secret"))?;
+            ctx.memory.has_read(&record.claim, found.as_ref().and_then(|s| s.metadata.resource_version.clone()));
+            let secret = found.ok_or_else(|| Error::OwnerSecretNotFound(reference.clone()))?;
             let data = secret.data.unwrap_or_default().into_iter().map(|(key, value)| (key, value.0)).collect();
             OwnerSource::Secret { reference: reference.clone(), data }
         }

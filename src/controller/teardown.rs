@@ -1,8 +1,11 @@
 //! The way back, driven by the record alone: store, outputs, record; the claim's finalizer goes last.
 
+use std::time::Duration;
+
 use super::claim::Claim;
 use super::context::Context;
 use super::error::{self, Error};
+use super::memory::Removed;
 use super::outputs::{self, Current};
 use super::plan::{self, Undo};
 use super::reconcile::Next;
@@ -11,6 +14,9 @@ use super::report::{self, Report, Severity};
 use super::resolve::ClassLookup;
 use super::{adopt, mark, resolve};
 use crate::provisioner::{Mode, Provisioner, Removal};
+
+/// How long a large removal waits for its next turn when others are at theirs.
+const TURN: Duration = Duration::from_secs(1);
 
 /// Removes everything that was made for a deleted claim, then lets it go.
 ///
@@ -21,6 +27,34 @@ pub(crate) async fn remove<P: Provisioner>(
     claim: &Claim,
     class: &ClassLookup,
 ) -> Result<Next, Error> {
+    let note = match ctx.memory.removed(&claim.id) {
+        // The cache is behind: it shows a claim that was let go.
+        Some(Removed::Everything) => return Ok(Next::Rest),
+        // Only the finalizer could not be taken off.
+        Some(Removed::AllButFinalizer(note)) => note,
+        None => match remove_all(ctx, claim, class).await? {
+            Cleared::All { note } => note,
+            Cleared::NotYet(next) => return Ok(next),
+        },
+    };
+    ctx.memory.note_removed(&claim.id, Removed::AllButFinalizer(note.clone()));
+    mark::release(ctx, claim).await?;
+    ctx.memory.note_removed(&claim.id, Removed::Everything);
+    tracing::info!(reason = error::REMOVED, "{note}");
+    report::event(ctx, &claim.id, Severity::Normal, error::REMOVED, &note).await;
+    Ok(Next::Rest)
+}
+
+/// How far [`remove_all`] came.
+enum Cleared {
+    /// Nothing is left but the claim's finalizer; the note says what there was.
+    All { note: String },
+    /// There is more to do.
+    NotYet(Next),
+}
+
+/// Removes everything but the claim's finalizer.
+async fn remove_all<P: Provisioner>(ctx: &Context<P>, claim: &Claim, class: &ClassLookup) -> Result<Cleared, Error> {
     let provisioner_name = &ctx.options.provisioner_name;
     let stored = match record::find(&ctx.records(), &claim.id).await? {
         Found::Mine(stored) => Some(adopt::adopt(&ctx.provisioner, provisioner_name, class, *stored)?),
@@ -33,25 +67,19 @@ pub(crate) async fn remove<P: Provisioner>(
         }
         Found::None { .. } => None,
     };
-    let note = match stored {
-        Some(stored) => match undo(ctx, claim, &stored).await? {
-            Undone::Partly => return Ok(Next::Now),
-            Undone::Fully(undo) => {
-                if let Some(note) = adopt::unknown_origin(&stored, class) {
-                    left_in_place(ctx, claim, &note).await;
-                }
-                said(&stored, undo)
-            }
-        },
-        None => {
-            delete_outputs(ctx, claim).await?;
-            "nothing is recorded of the claim; there was nothing to remove".to_owned()
-        }
+    let Some(stored) = stored else {
+        delete_outputs(ctx, claim).await?;
+        return Ok(Cleared::All { note: "nothing is recorded of the claim; there was nothing to remove".to_owned() });
     };
-    mark::release(ctx, claim).await?;
-    tracing::info!(reason = error::REMOVED, "{note}");
-    report::event(ctx, &claim.id, Severity::Normal, error::REMOVED, &note).await;
-    Ok(Next::Rest)
+    Ok(match undo(ctx, claim, &stored).await? {
+        Undone::Partly(next) => Cleared::NotYet(next),
+        Undone::Fully(undo) => {
+            if let Some(note) = adopt::unknown_origin(&stored, class, provisioner_name) {
+                left_in_place(ctx, claim, &note).await;
+            }
+            Cleared::All { note: said(&stored, undo) }
+        }
+    })
 }
 
 fn said(stored: &Stored, undo: Undo) -> String {
@@ -69,8 +97,8 @@ fn said(stored: &Stored, undo: Undo) -> String {
 
 /// How far [`undo`] came.
 pub(crate) enum Undone {
-    /// A piece of a long removal is done.
-    Partly,
+    /// A piece of a long removal is done; this is when the next follows.
+    Partly(Next),
     /// Nothing is left.
     Fully(Undo),
 }
@@ -81,8 +109,19 @@ pub(crate) enum Undone {
 /// Whatever could not be removed. Nothing that comes later in the order is touched then.
 pub(crate) async fn undo<P: Provisioner>(ctx: &Context<P>, claim: &Claim, stored: &Stored) -> Result<Undone, Error> {
     let record = &stored.record;
-    let owner = resolve::owner(ctx, record).await?;
-    let handed_over = stored.bound || config_map_exists(ctx, claim).await?;
+    // Large removals leave most workers to others.
+    let _turn = match ctx.memory.removed_objects(&claim.id, 0) {
+        0 => None,
+        _ => match ctx.large_removals.try_acquire() {
+            Ok(turn) => Some(turn),
+            Err(_all_taken) => return Ok(Undone::Partly(Next::After(TURN))),
+        },
+    };
+    let owner = resolve::owner(ctx, record).await.map_err(|error| match error {
+        Error::OwnerSecretNotFound(secret) => Error::OwnerSecretNeeded { secret, bucket: record.plan.bucket.clone() },
+        error => error,
+    })?;
+    let handed_over = stored.bound || keys_were_out(ctx, claim).await?;
     let undo = plan::undo(record, handed_over);
     let removal = match undo {
         Undo::Revoke => ctx.provisioner.revoke(record, &owner).await,
@@ -92,7 +131,7 @@ pub(crate) async fn undo<P: Provisioner>(ctx: &Context<P>, claim: &Claim, stored
         Removal::Partial { removed } => {
             let so_far = ctx.memory.removed_objects(&claim.id, removed);
             report::tell(ctx, claim, &Report::purging(claim, &record.plan.bucket, so_far)).await?;
-            return Ok(Undone::Partly);
+            return Ok(Undone::Partly(Next::Now));
         }
         Removal::Done { left } => {
             for note in left {
@@ -110,9 +149,9 @@ async fn left_in_place<P>(ctx: &Context<P>, claim: &Claim, note: &str) {
     report::event(ctx, &claim.id, Severity::Warning, error::LEFT_IN_PLACE, note).await;
 }
 
-/// The ConfigMap is the last output to be written, after the credentials were seen to work.
-async fn config_map_exists<P>(ctx: &Context<P>, claim: &Claim) -> Result<bool, Error> {
-    match outputs::read(&ctx.config_maps_in(&claim.id.namespace), &claim.id).await {
+/// Whether somebody may have used the bucket of a claim that is not bound yet: its keys were in its Secret.
+async fn keys_were_out<P>(ctx: &Context<P>, claim: &Claim) -> Result<bool, Error> {
+    match outputs::read(&ctx.secrets_in(&claim.id.namespace), &claim.id).await {
         Ok(Current::Mine(_)) => Ok(true),
         Ok(Current::Absent) | Err(Error::OutputExists { .. }) => Ok(false),
         Err(error) => Err(error),

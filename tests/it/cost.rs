@@ -108,8 +108,7 @@ async fn a_problem_that_somebody_must_mend_costs_a_handful_of_calls_not_a_loop()
         world.wait_bound(other).await;
     }
     let tries = world.aws.calls().into_iter().filter(|call| call.target.contains("denied")).count();
-    // The second may come from the watch on the owner's Secret, which begins with its present state.
-    assert!((1..=2).contains(&tries), "{:#?}", world.aws.names());
+    assert_eq!(tries, 1, "{:#?}", world.aws.names());
     world.wait_event("denied", "AccessDenied").await;
     let warnings = world.events("denied").await;
     assert_eq!(warnings.len(), 1, "one event a problem: {warnings:?}");

@@ -251,7 +251,7 @@ async fn a_claim_deleted_while_it_cannot_be_finished_leaves_nothing() {
 
 #[tokio::test]
 async fn an_unbound_claim_can_be_edited_and_what_was_begun_is_undone() {
-    use crate::support::proxy::Verdict;
+    use crate::support::proxy::{Call, Verdict};
     use kube::api::{Patch, PatchParams};
     let world = World::new().await;
     let class = world.class("greenfield").await;
@@ -265,9 +265,11 @@ async fn an_unbound_claim_can_be_edited_and_what_was_begun_is_undone() {
     world.wait_claim("edited", "told why", |claim| ready(claim).is_some()).await;
     assert!(world.account.bucket_exists(&first).await);
 
-    world.aws.leave_alone();
     let edit = Patch::Merge(json!({ "spec": { "bucketName": second } }));
     world.claims().patch("edited", &PatchParams::default(), &edit).await.unwrap();
+    let begun = |calls: &[Call]| calls.iter().any(|c| c.name == "CreateBucket" && c.target.contains(&second));
+    world.aws.wait_until("the second bucket", begun).await;
+    world.aws.leave_alone();
     world.wait_bound("edited").await;
     assert_eq!(world.environment("edited").await["BUCKET_NAME"], second);
     assert!(world.account.bucket_exists(&second).await);

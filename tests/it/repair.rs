@@ -4,8 +4,11 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::runtime::wait::await_condition;
 use serde_json::json;
 
+use bucket_provisioner::api::ClaimPhase;
+
 use crate::support::operator::{Kind, Operator};
-use crate::support::{PATIENCE, World, bucket_of};
+use crate::support::proxy::Verdict;
+use crate::support::{PATIENCE, World, bucket_of, phase};
 
 #[tokio::test]
 async fn a_deleted_secret_comes_back_with_a_new_key_and_the_old_one_is_revoked() {
@@ -24,6 +27,53 @@ async fn a_deleted_secret_comes_back_with_a_new_key_and_the_old_one_is_revoked()
     let uid = claim.metadata.uid.unwrap();
     let user = world.account.users_with(&uid).await.pop().unwrap();
     assert_eq!(world.account.keys(&user).await, [environment["AWS_ACCESS_KEY_ID"].clone()]);
+}
+
+#[tokio::test]
+async fn a_claim_is_not_ready_again_before_its_new_keys_work() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim("photos", &class).await;
+    world.wait_bound("photos").await;
+    let refused = "<Error><Code>InvalidAccessKeyId</Code><Message>no such key</Message></Error>";
+    world.aws.meddle(move |call| match call.name.as_str() {
+        "ListObjectsV2" => Verdict::Answer(403, refused.to_owned()),
+        _ => Verdict::Pass,
+    });
+    world.secrets().delete("photos", &DeleteParams::default()).await.unwrap();
+    world.wait_reason("photos", "WaitingForCredentials").await;
+    assert_eq!(phase(&world.claims().get("photos").await.unwrap()), Some(ClaimPhase::Bound), "it was handed over");
+    // Nor does a restart forget that they were not seen to work.
+    operator.stop().await;
+    world.aws.clear();
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    world.aws.wait_until("a probe", |calls| calls.iter().any(|call| call.name == "ListObjectsV2")).await;
+    world.aws.leave_alone();
+    world.wait_reason("photos", "Bound").await;
+    assert!(!world.aws.names().contains(&"CreateAccessKey".to_owned()), "{:?}", world.aws.names());
+}
+
+#[tokio::test]
+async fn an_output_that_lost_its_label_or_an_entry_gets_it_back() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim("photos", &class).await;
+    world.wait_bound("photos").await;
+    let unlabel = json!({ "metadata": { "labels": { "bucket-provisioner": null } } });
+    world.secrets().patch("photos", &PatchParams::default(), &Patch::Merge(unlabel)).await.unwrap();
+    let labelled = |secret: Option<&k8s_openapi::api::core::v1::Secret>| {
+        secret.and_then(|s| s.metadata.labels.as_ref()).is_some_and(|l| l.contains_key("bucket-provisioner"))
+    };
+    tokio::time::timeout(PATIENCE, await_condition(world.secrets(), "photos", labelled)).await.unwrap().unwrap();
+
+    let drop = json!({ "data": { "BUCKET_HOST": null } });
+    world.config_maps().patch("photos", &PatchParams::default(), &Patch::Merge(drop)).await.unwrap();
+    let whole = |map: Option<&k8s_openapi::api::core::v1::ConfigMap>| {
+        map.and_then(|m| m.data.as_ref()).is_some_and(|data| data.contains_key("BUCKET_HOST"))
+    };
+    tokio::time::timeout(PATIENCE, await_condition(world.config_maps(), "photos", whole)).await.unwrap().unwrap();
 }
 
 #[tokio::test]

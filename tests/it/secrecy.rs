@@ -19,7 +19,11 @@ async fn no_secret_key_shows_anywhere_but_in_its_secret() {
     world.owner_secret("padded", &[("AWS_ACCESS_KEY_ID", "test"), ("AWS_SECRET_ACCESS_KEY", &padded)]).await;
 
     // The most talkative log there is.
-    let mut operator = Binary::start(&world, &["-v=9", "--log-format=json"], &[("RUST_LOG", "trace")]);
+    let mut operator = Binary::start(
+        &world,
+        &["-v=9", "--log-format=json"],
+        &[("RUST_LOG", "trace,aws_smithy_runtime::client=trace")],
+    );
     world.claim("issued", &class).await;
     world.claim("shared", &shared).await;
     world.claim("broken", &broken).await;

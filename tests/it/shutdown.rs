@@ -40,7 +40,7 @@ async fn an_operator_killed_after_a_key_was_issued_leaves_one_working_key_in_the
     });
     let operator = Binary::start(&world, &[], &[]);
     let uid = world.claim("photos", &class).await.uid().unwrap();
-    world.aws.wait_until("CreateAccessKey", |calls| calls.iter().any(|call| call.name == "CreateAccessKey")).await;
+    world.aws.wait_until("CreateAccessKey done", |calls| calls.iter().any(|call| call.answer_lost)).await;
     operator.kill().await;
 
     world.aws.leave_alone();

@@ -48,6 +48,20 @@ async fn an_owner_secret_that_appears_or_is_mended_wakes_the_claims_that_wait_fo
 }
 
 #[tokio::test]
+async fn a_class_with_the_wrong_bucket_can_be_mended() {
+    let world = World::new().await;
+    let (wrong, right) = (world.unique("wrong"), world.unique("right"));
+    world.account.create_bucket(&right).await;
+    let class = world.class_with("brownfield", "Delete", &[("bucketName", &wrong)]).await;
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim_with("archive", serde_json::json!({ "storageClassName": class })).await;
+    world.wait_reason("archive", "BucketMissing").await;
+    world.class_with("brownfield", "Delete", &[("bucketName", &right)]).await;
+    let claim = world.wait_bound("archive").await;
+    assert_eq!(claim.spec.bucket_name, Some(right));
+}
+
+#[tokio::test]
 async fn an_endpoint_that_does_not_exist_can_be_mended_and_the_claim_deleted_meanwhile() {
     let world = World::new().await;
     let nowhere = [("s3Endpoint", "http://127.0.0.1:1"), ("iamEndpoint", "http://127.0.0.1:1")];

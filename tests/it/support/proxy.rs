@@ -32,6 +32,8 @@ pub(crate) struct Call {
     pub(crate) target: String,
     /// Whether it changes something.
     pub(crate) mutates: bool,
+    /// The server has done it, and its answer was dropped.
+    pub(crate) answer_lost: bool,
 }
 
 /// What becomes of a call.
@@ -148,7 +150,7 @@ async fn handle(
         Err(error) => return Ok(plain(502, error.to_string())),
     };
     let (name, mutates) = upstream.describe(&parts, &body);
-    let call = Call { name, mutates, target: parts.uri.to_string() };
+    let call = Call { name, mutates, target: parts.uri.to_string(), answer_lost: false };
     shared.calls.send_modify(|calls| calls.push(call.clone()));
     let verdict = shared.rule.lock().unwrap().as_mut().map_or(Verdict::Pass, |rule| rule(&call));
     match verdict {
@@ -160,6 +162,7 @@ async fn handle(
         Verdict::Hang => std::future::pending().await,
         Verdict::LoseAnswer => {
             upstream.send(Request::from_parts(parts, Full::new(body))).await?;
+            shared.calls.send_modify(|calls| calls.push(Call { answer_lost: true, ..call }));
             Err("the answer is lost".into())
         }
     }

@@ -75,18 +75,6 @@ pub enum ClaimPhase {
     Failed,
 }
 
-impl ClaimPhase {
-    /// The word on the wire.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "Pending",
-            Self::Bound => "Bound",
-            Self::Released => "Released",
-            Self::Failed => "Failed",
-        }
-    }
-}
-
 /// What the operator reports.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

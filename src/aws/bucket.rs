@@ -14,6 +14,7 @@ use super::error::{Error, TakenBy};
 use super::names::is_generated_for;
 use super::plan::Target;
 use super::tags::{Ownership, Tags, ownership};
+use crate::provisioner::Mode;
 
 /// The region in which creating a bucket that one owns already is answered with 200.
 const US_EAST_1: &str = "us-east-1";
@@ -207,14 +208,17 @@ fn sdk_tags(tags: &Tags) -> Vec<Tag> {
     tags.iter().filter_map(|(key, value)| Tag::builder().key(key).value(value).build().ok()).collect()
 }
 
-/// Looks whether the bucket that a class names is there, in that region, and open to the owner: only reads.
+/// Looks whether a bucket that was there before is there still, in that region, and open to the owner: only reads.
 pub(crate) async fn check(store: &Store, target: &Target<'_>) -> Result<(), Error> {
     let bucket = target.bucket();
     let sent = store.s3.head_bucket().bucket(bucket).send();
     match store.call(Operation::HeadBucket, Resource::bucket(bucket), sent).await {
         Ok(_) => Ok(()),
         Err(error) => Err(match Error::from(error) {
-            Error::BucketNotFound { bucket, .. } => Error::BucketMissing { bucket },
+            Error::BucketNotFound { bucket, .. } => match target.record.plan.mode {
+                Mode::Granted => Error::BucketMissing { bucket },
+                Mode::Created => Error::BucketGone { bucket },
+            },
             error => error,
         }
         .of_reading()),

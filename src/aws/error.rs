@@ -179,6 +179,14 @@ pub enum Error {
         /// Name of the bucket.
         bucket: String,
     },
+    /// The bucket that was made for the claim is gone.
+    #[error(
+        "bucket {bucket:?}, which was made for this claim, is gone, and is not made anew without what was in it: delete the claim and create a new one"
+    )]
+    BucketGone {
+        /// Name of the bucket.
+        bucket: String,
+    },
     /// A bucket that was there before is gone, or not there yet.
     #[error("bucket {bucket:?} is not found ({operation}); it is tried again")]
     BucketNotFound {
@@ -373,6 +381,7 @@ impl Failure for Error {
             Self::BucketTaken { .. } => "BucketTaken",
             Self::WrongRegion { .. } => "WrongRegion",
             Self::BucketMissing { .. } => "BucketMissing",
+            Self::BucketGone { .. } => "BucketGone",
             Self::BucketNotFound { .. } => "BucketNotFound",
             Self::TagsNotKept { .. } => "TagsNotKept",
             Self::UserTaken { .. } => "UserTaken",
@@ -399,6 +408,7 @@ impl Failure for Error {
             | Self::BucketTaken { .. }
             | Self::WrongRegion { .. }
             | Self::BucketMissing { .. }
+            | Self::BucketGone { .. }
             | Self::TagsNotKept { .. }
             | Self::UserTaken { .. }
             | Self::ObjectsNotDeleted { .. }

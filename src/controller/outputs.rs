@@ -57,7 +57,14 @@ impl Output for Secret {
     const DELETE: &'static str = "delete the claim's Secret";
 
     fn differing(&self, wanted: &Self) -> Option<serde_json::Value> {
-        differing(self.data.as_ref(), wanted.data.as_ref())
+        let has_token =
+            |secret: &Self| secret.data.as_ref().is_some_and(|d| d.contains_key(wire::secret::SESSION_TOKEN));
+        let mut changed = differing(self.data.as_ref(), wanted.data.as_ref());
+        // A token of earlier keys makes the present ones invalid.
+        if has_token(self) && !has_token(wanted) {
+            changed.get_or_insert_with(|| json!({}))[wire::secret::SESSION_TOKEN] = serde_json::Value::Null;
+        }
+        changed
     }
 }
 
@@ -222,4 +229,47 @@ pub(crate) async fn delete<T: Output>(api: &Api<T>, claim: &ClaimId) -> Result<(
     let preconditions = Preconditions { uid, resource_version: None };
     let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
     gone_is_fine(api.delete(&claim.name, &params).await).map_err(Error::kubernetes(T::DELETE))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn handing_out(token: Option<&str>) -> Secret {
+        let claim = ClaimId { namespace: "ns".into(), name: "c".into(), uid: "u".into() };
+        let credentials = AppCredentials {
+            access_key_id: "AKIA1".into(),
+            secret_access_key: "one".into(),
+            session_token: token.map(SecretString::from),
+        };
+        secret(&claim, "label", &credentials)
+    }
+
+    #[test]
+    fn what_stands_as_it_should_is_not_written() {
+        assert_eq!(handing_out(None).differing(&handing_out(None)), None);
+        assert_eq!(handing_out(Some("t")).differing(&handing_out(Some("t"))), None);
+    }
+
+    #[test]
+    fn a_token_of_earlier_keys_is_removed() {
+        let patch = handing_out(Some("old")).differing(&handing_out(None)).unwrap();
+        assert_eq!(patch, json!({ "AWS_SESSION_TOKEN": null }));
+    }
+
+    #[test]
+    fn entries_of_others_are_kept() {
+        let mut current = handing_out(None);
+        current.data.as_mut().unwrap().insert("EXTRA".into(), ByteString(b"kept".to_vec()));
+        assert_eq!(current.differing(&handing_out(None)), None);
+    }
+
+    #[test]
+    fn credentials_with_a_part_missing_are_none() {
+        let mut current = handing_out(None);
+        assert_eq!(credentials(&current).unwrap().access_key_id, "AKIA1");
+        current.data.as_mut().unwrap().insert("AWS_SECRET_ACCESS_KEY".into(), ByteString(vec![]));
+        assert!(credentials(&current).is_none());
+    }
 }

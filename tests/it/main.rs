@@ -11,6 +11,7 @@ mod bad_input;
 mod cost;
 mod lifecycle;
 mod permissions;
+mod pruning;
 mod purge;
 mod repair;
 mod secrecy;

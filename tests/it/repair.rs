@@ -85,7 +85,7 @@ async fn a_bucket_deleted_by_hand_is_reported_and_not_re_created_empty() {
     let bucket = bucket_of(&world.wait_bound("photos").await);
     world.account.s3.delete_bucket().bucket(&bucket).send().await.unwrap();
     world.secrets().delete("photos", &DeleteParams::default()).await.unwrap();
-    let message = world.wait_reason("photos", "BucketMissing").await;
+    let message = world.wait_reason("photos", "BucketGone").await;
     assert!(message.contains(&bucket), "{message}");
     assert!(!world.account.bucket_exists(&bucket).await);
     world.delete_claim("photos").await;

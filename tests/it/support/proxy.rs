@@ -42,6 +42,8 @@ pub(crate) enum Verdict {
     Pass,
     /// It is answered in the server's place.
     Answer(u16, String),
+    /// The server gets another body.
+    Rewrite(fn(&[u8]) -> Vec<u8>),
     /// It never reaches the server and is never answered.
     Hang,
     /// The server does what was asked, but its answer is lost: the connection ends.
@@ -157,6 +159,11 @@ async fn handle(
         Verdict::Pass => {
             let answer = upstream.send(Request::from_parts(parts, Full::new(body))).await;
             Ok(answer.unwrap_or_else(|error| plain(502, error.to_string())))
+        }
+        Verdict::Rewrite(rewrite) => {
+            let mut parts = parts;
+            parts.headers.remove(hyper::header::CONTENT_LENGTH);
+            upstream.send(Request::from_parts(parts, Full::new(rewrite(&body).into()))).await
         }
         Verdict::Answer(status, text) => Ok(plain(status, text)),
         Verdict::Hang => std::future::pending().await,

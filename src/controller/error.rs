@@ -135,6 +135,8 @@ pub(crate) const BOUND: &str = "Bound";
 pub(crate) const WAITING_FOR_CREDENTIALS: &str = "WaitingForCredentials";
 /// Reason while a large bucket is emptied.
 pub(crate) const PURGING: &str = "Purging";
+/// Reason between the removal of what was begun just before and a second look for it.
+pub(crate) const SETTLING: &str = "Settling";
 /// Reason after an edit that cannot be honoured.
 pub(crate) const EDIT_IGNORED: &str = "EditIgnored";
 /// Event: the owner's own credentials were handed to the claim.

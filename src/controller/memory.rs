@@ -66,6 +66,8 @@ struct Entry {
     told: Option<Told>,
     /// Resource version of the claim after our last write of it.
     written: Option<u64>,
+    /// When the store was last asked to make something.
+    executed: Option<Instant>,
     removed_objects: u64,
     removed: Option<Removed>,
     /// How often the present credentials were refused in a row.
@@ -83,9 +85,16 @@ impl Entry {
 }
 
 /// Per-claim memory, by uid.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Memory {
+    since: Instant,
     claims: Mutex<HashMap<String, Entry>>,
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self { since: Instant::now(), claims: Mutex::default() }
+    }
 }
 
 impl Memory {
@@ -254,6 +263,17 @@ impl Memory {
         if let Some(entry) = self.lock().get_mut(uid) {
             entry.wake();
         }
+    }
+
+    /// Remembers that the store is being asked, or has been asked, to make something for the claim.
+    pub(crate) fn executes(&self, claim: &ClaimId) {
+        self.with(claim, |e| e.executed = Some(Instant::now()));
+    }
+
+    /// The time since the store may have been asked to make something for the claim: by this process, or
+    /// by one before it.
+    pub(crate) fn quiet(&self, claim: &ClaimId) -> Duration {
+        self.with(claim, |e| e.executed).unwrap_or(self.since).elapsed()
     }
 
     /// Remembers how far the claim's removal came.

@@ -1,5 +1,7 @@
 //! What a claim will get. Pure: from the claim, its class and the provisioner's own plan to a record.
 
+use std::time::Duration;
+
 use super::claim::{Claim, wanted};
 use super::error::Error;
 use super::record::{Found, Stored};
@@ -96,6 +98,16 @@ pub(crate) fn undo(record: &Record, handed_over: bool) -> Undo {
     }
 }
 
+/// How long what was just made may not be seen yet: IAM reads lag behind writes.
+const SETTLING: Duration = Duration::from_secs(10);
+
+/// How long a record that was undone must be kept, to look once more; `quiet` is the time since something
+/// may have been made for it. What is bound has been seen to be there.
+pub(crate) fn settles_in(bound: bool, quiet: Duration) -> Option<Duration> {
+    let left = SETTLING.saturating_sub(quiet);
+    (!bound && !left.is_zero()).then_some(left)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -124,6 +136,14 @@ mod tests {
                 assert_eq!(undo(&recorded(Mode::Granted, policy), handed_over), Undo::Revoke);
             }
         }
+    }
+
+    #[test]
+    fn what_was_begun_just_now_and_never_bound_is_looked_at_twice() {
+        let seconds = Duration::from_secs;
+        assert_eq!(settles_in(false, seconds(3)), Some(seconds(7)));
+        assert_eq!(settles_in(false, seconds(10)), None);
+        assert_eq!(settles_in(true, seconds(3)), None);
     }
 
     #[test]

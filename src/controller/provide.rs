@@ -165,11 +165,14 @@ async fn execute<P: Provisioner>(ctx: &Context<P>, recorded: &Recorded<P::Owner>
             &read
         }
     };
-    match stored.record.plan.mode {
+    let claim = &stored.record.claim;
+    ctx.memory.executes(claim);
+    let credentials = match stored.record.plan.mode {
         Mode::Created if !stored.bound => ctx.provisioner.provision(&stored.record, owner).await,
         Mode::Created | Mode::Granted => ctx.provisioner.grant(&stored.record, owner).await,
-    }
-    .map_err(Error::store)
+    };
+    ctx.memory.executes(claim);
+    credentials.map_err(Error::store)
 }
 
 /// Bound means usable: tries the keys once, unless they were seen to work before.

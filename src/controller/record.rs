@@ -264,9 +264,8 @@ pub(crate) async fn create(
     label: &str,
 ) -> Result<Stored, Error> {
     let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
-    api.create(&params, &to_object(&record, &name, label))
-        .await
-        .map_err(Error::kubernetes("write the ObjectBucket"))?;
+    let created = api.create(&params, &to_object(&record, &name, label)).await;
+    created.map_err(Error::kubernetes("write the ObjectBucket"))?;
     Ok(Stored { name, author: Author::Us, record, bound: false })
 }
 

@@ -87,6 +87,18 @@ impl Report {
         }
     }
 
+    /// What was found is removed, and looked for once more.
+    pub(crate) fn settling(claim: &Claim) -> Self {
+        Self {
+            phase: if claim.deleting { ClaimPhase::Released } else { ClaimPhase::Pending },
+            ready: ConditionStatus::False,
+            reason: error::SETTLING,
+            message: "what was made so far is removed; the store may not show its newest things yet, so it is looked at once more in a few seconds".to_owned(),
+            ignored_edit: None,
+            severity: Severity::Progress,
+        }
+    }
+
     /// Something is in the way. A claim that is bound stays Bound: what it was given still stands.
     pub(crate) fn problem(claim: &Claim, problem: &Error) -> Self {
         let phase = match (claim.deleting, claim.bound(), problem.class()) {

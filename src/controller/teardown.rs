@@ -134,6 +134,10 @@ pub(crate) async fn undo<P: Provisioner>(ctx: &Context<P>, claim: &Claim, stored
             return Ok(Undone::Partly(Next::Now));
         }
         Removal::Done { left } => {
+            if let Some(rest) = plan::settles_in(stored.bound, ctx.memory.quiet(&claim.id)) {
+                report::tell(ctx, claim, &Report::settling(claim)).await?;
+                return Ok(Undone::Partly(Next::After(rest)));
+            }
             for note in left {
                 left_in_place(ctx, claim, &note).await;
             }

@@ -7,6 +7,7 @@
 
 mod support;
 
+mod another_store;
 mod bad_input;
 mod cost;
 mod lifecycle;

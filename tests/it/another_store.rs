@@ -1,0 +1,143 @@
+//! The library with another store than AWS: whoever writes one implements the trait, and gets the rest.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+
+use bucket_provisioner::api::ClaimPhase;
+use bucket_provisioner::controller::{self, Options};
+use bucket_provisioner::provisioner::{
+    AppCredentials, Endpoint, Failure, FailureClass, Mode, OwnerSource, Plan, Probe, Provisioner, Record, Removal,
+    Request, WantedBucket,
+};
+use kube::{Client, Config};
+use serde_json::json;
+
+use crate::support::{World, phase};
+
+/// Buckets and users that are names in a set.
+#[derive(Clone, Default)]
+struct Shelf {
+    things: Arc<Mutex<BTreeSet<String>>>,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("spec.bucketName {0:?} is on the shelf already; choose another")]
+struct Taken(String);
+
+impl Failure for Taken {
+    fn reason(&self) -> &'static str {
+        "Taken"
+    }
+
+    fn class(&self) -> FailureClass {
+        FailureClass::Terminal
+    }
+
+    fn store_untouched(&self) -> bool {
+        true
+    }
+}
+
+impl Shelf {
+    fn has(&self, thing: &str) -> bool {
+        self.things.lock().unwrap().contains(thing)
+    }
+
+    fn put(&self, thing: &str) -> bool {
+        self.things.lock().unwrap().insert(thing.to_owned())
+    }
+
+    fn take(&self, thing: &str) {
+        self.things.lock().unwrap().remove(thing);
+    }
+}
+
+fn user(record: &Record) -> &str {
+    record.plan.user.as_deref().unwrap()
+}
+
+impl Provisioner for Shelf {
+    type Owner = ();
+    type Error = Taken;
+
+    fn plan(&self, request: &Request<'_>) -> Result<Plan, Taken> {
+        let bucket = match &request.bucket {
+            WantedBucket::Named(name) => name.clone(),
+            _ => format!("bucket-{}", request.claim.uid),
+        };
+        Ok(Plan {
+            bucket,
+            mode: Mode::Created,
+            endpoint: Endpoint { host: "shelf".into(), port: 80, region: "here".into(), url: None },
+            owner_secret: None,
+            user: Some(format!("user-{}", request.claim.uid)),
+            state: BTreeMap::new(),
+        })
+    }
+
+    fn owner(&self, _: &Record, _: OwnerSource) -> Result<(), Taken> {
+        Ok(())
+    }
+
+    async fn provision(&self, record: &Record, owner: &()) -> Result<AppCredentials, Taken> {
+        if !self.put(&record.plan.bucket) {
+            return Err(Taken(record.plan.bucket.clone()));
+        }
+        self.grant(record, owner).await
+    }
+
+    async fn grant(&self, record: &Record, _: &()) -> Result<AppCredentials, Taken> {
+        self.put(user(record));
+        Ok(AppCredentials { access_key_id: user(record).into(), secret_access_key: "s".into(), session_token: None })
+    }
+
+    async fn probe(&self, record: &Record, credentials: &AppCredentials) -> Result<Probe, Taken> {
+        assert_eq!(credentials.access_key_id, user(record));
+        Ok(Probe::Usable)
+    }
+
+    async fn revoke(&self, record: &Record, _: &()) -> Result<Removal, Taken> {
+        self.take(user(record));
+        Ok(Removal::Done { left: vec![] })
+    }
+
+    async fn delete(&self, record: &Record, owner: &()) -> Result<Removal, Taken> {
+        self.take(&record.plan.bucket);
+        self.revoke(record, owner).await
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_implements_the_verbs_gets_claims_records_outputs_and_reports() {
+    let world = World::new().await;
+    let class = world.unique("shelf");
+    world.create_class(json!({ "metadata": { "name": class }, "provisioner": world.provisioner })).await;
+    let shelf = Shelf::default();
+    let options = Options {
+        provisioner_name: world.provisioner.clone(),
+        namespace: Some(world.namespace.clone()),
+        ..Options::default()
+    };
+    let client = Client::try_from(Config::new(world.kubernetes.url.parse().unwrap())).unwrap();
+    tokio::spawn(controller::run(client, shelf.clone(), options, std::future::pending()));
+
+    let uid = world.claim("photos", &class).await.metadata.uid.unwrap();
+    world.wait_bound("photos").await;
+    let environment = world.environment("photos").await;
+    assert_eq!(environment["BUCKET_NAME"], format!("bucket-{uid}"));
+    assert_eq!(environment["BUCKET_HOST"], "shelf");
+    assert!(shelf.has(&format!("user-{uid}")));
+
+    shelf.put("classics");
+    world.claim_with("thief", json!({ "storageClassName": class, "bucketName": "classics" })).await;
+    let message = world.wait_reason("thief", "Taken").await;
+    assert_eq!(message, "spec.bucketName \"classics\" is on the shelf already; choose another");
+    assert_eq!(phase(&world.claims().get("thief").await.unwrap()), Some(ClaimPhase::Failed));
+
+    for claim in ["photos", "thief"] {
+        world.delete_claim(claim).await;
+        world.wait_gone(claim).await;
+        world.assert_no_objects(claim).await;
+    }
+    assert_eq!(shelf.things.lock().unwrap().iter().collect::<Vec<_>>(), ["classics"]);
+}

@@ -6,7 +6,6 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::ApiResource;
-use kube::runtime::wait::await_condition;
 use kube::{Api, CustomResourceExt as _, ResourceExt as _};
 use rstest::rstest;
 use serde_json::json;
@@ -16,7 +15,7 @@ use bucket_provisioner::api::{ClaimPhase, ObjectBucketClaim};
 use crate::support::account::Account;
 use crate::support::operator::{Kind, Operator};
 use crate::support::proxy::Verdict;
-use crate::support::{PATIENCE, REGION, World, bucket_of, condition, phase};
+use crate::support::{PATIENCE, REGION, World, bucket_of, condition, phase, seen};
 
 /// Requires every part to be in a message.
 #[track_caller]
@@ -440,8 +439,8 @@ async fn a_claim_without_a_spec_or_with_wrong_types_is_told_and_stops_nobody_els
             let reason = |claim: Option<&DynamicObject>| {
                 claim.is_some_and(|c| c.data.pointer("/status/conditions/0/reason").is_some())
             };
-            let claim = tokio::time::timeout(PATIENCE, await_condition(raw, name, reason)).await;
-            let claim = claim.unwrap_or_else(|_| panic!("{name} is not told")).unwrap().unwrap();
+            let claim = seen(&raw, name, reason).await;
+            let claim = claim.unwrap_or_else(|_| panic!("{name} is not told")).unwrap();
             let condition = claim.data.pointer("/status/conditions/0").unwrap().clone();
             assert_eq!(condition["reason"], "ClaimUnreadable");
             condition["message"].as_str().unwrap().to_owned()

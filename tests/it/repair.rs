@@ -1,14 +1,13 @@
 //! What somebody deletes or edits is restored.
 
 use kube::api::{DeleteParams, Patch, PatchParams};
-use kube::runtime::wait::await_condition;
 use serde_json::json;
 
 use bucket_provisioner::api::ClaimPhase;
 
 use crate::support::operator::{Kind, Operator};
 use crate::support::proxy::Verdict;
-use crate::support::{PATIENCE, World, bucket_of, phase};
+use crate::support::{World, bucket_of, phase, seen};
 
 #[tokio::test]
 async fn a_deleted_secret_comes_back_with_a_new_key_and_the_old_one_is_revoked() {
@@ -66,14 +65,14 @@ async fn an_output_that_lost_its_label_or_an_entry_gets_it_back() {
     let labelled = |secret: Option<&k8s_openapi::api::core::v1::Secret>| {
         secret.and_then(|s| s.metadata.labels.as_ref()).is_some_and(|l| l.contains_key("bucket-provisioner"))
     };
-    tokio::time::timeout(PATIENCE, await_condition(world.secrets(), "photos", labelled)).await.unwrap().unwrap();
+    seen(&world.secrets(), "photos", labelled).await.unwrap();
 
     let drop = json!({ "data": { "BUCKET_HOST": null } });
     world.config_maps().patch("photos", &PatchParams::default(), &Patch::Merge(drop)).await.unwrap();
     let whole = |map: Option<&k8s_openapi::api::core::v1::ConfigMap>| {
         map.and_then(|m| m.data.as_ref()).is_some_and(|data| data.contains_key("BUCKET_HOST"))
     };
-    tokio::time::timeout(PATIENCE, await_condition(world.config_maps(), "photos", whole)).await.unwrap().unwrap();
+    seen(&world.config_maps(), "photos", whole).await.unwrap();
 }
 
 #[tokio::test]
@@ -107,7 +106,7 @@ async fn an_edited_config_map_is_restored_without_a_call_to_aws_and_foreign_entr
     let restored = |map: Option<&k8s_openapi::api::core::v1::ConfigMap>| {
         map.and_then(|m| m.data.as_ref()).is_some_and(|data| data["BUCKET_NAME"] == bucket)
     };
-    tokio::time::timeout(PATIENCE, await_condition(world.config_maps(), "photos", restored)).await.unwrap().unwrap();
+    seen(&world.config_maps(), "photos", restored).await.unwrap();
     let map = world.config_maps().get("photos").await.unwrap();
     assert_eq!(map.data.unwrap()["EXTRA"], "kept");
     assert_eq!(map.metadata.annotations.unwrap()["team"], "a");

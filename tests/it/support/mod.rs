@@ -15,7 +15,7 @@ use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams};
-use kube::runtime::wait::{await_condition, conditions};
+use kube::runtime::wait::{Condition as _, await_condition, conditions};
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, Config, ResourceExt as _};
 use serde_json::json;
@@ -59,11 +59,32 @@ async fn install_crds(client: &Client) {
             for (_, crd) in api::crds() {
                 let name = crd.name_any();
                 crds.patch(&name, &PatchParams::apply("tests").force(), &Patch::Apply(&crd)).await.unwrap();
-                let established = await_condition(crds.clone(), &name, conditions::is_crd_established());
-                tokio::time::timeout(PATIENCE, established).await.expect("the CRD is established").unwrap();
+                let established = conditions::is_crd_established();
+                let seen = seen(&crds, &name, |crd| established.matches_object(crd)).await;
+                seen.expect("the CRD is established");
             }
         })
         .await;
+}
+
+/// Waits until an object, or its absence, is as wanted, and returns it. A watch that the API server ends, as
+/// it does when a CRD changes, is begun anew.
+pub(crate) async fn seen<K>(
+    api: &Api<K>,
+    name: &str,
+    wanted: impl Fn(Option<&K>) -> bool,
+) -> Result<Option<K>, tokio::time::error::Elapsed>
+where
+    K: kube::Resource + Clone + std::fmt::Debug + Send + serde::de::DeserializeOwned + 'static,
+{
+    let watching = async {
+        loop {
+            if let Ok(found) = await_condition(api.clone(), name, &wanted).await {
+                return found;
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, watching).await
 }
 
 /// What one test works in.
@@ -205,8 +226,8 @@ impl World {
         wanted: impl Fn(&ObjectBucketClaim) -> bool + Send + Sync,
     ) -> ObjectBucketClaim {
         let condition = |claim: Option<&ObjectBucketClaim>| claim.is_some_and(&wanted);
-        match tokio::time::timeout(PATIENCE, await_condition(self.claims(), name, condition)).await {
-            Ok(claim) => claim.unwrap().unwrap(),
+        match seen(&self.claims(), name, condition).await {
+            Ok(claim) => claim.unwrap(),
             Err(_) => {
                 let claim = self.claims().get_opt(name).await;
                 panic!("claim {name} is not {what}: {claim:#?}\nAWS calls: {:#?}", self.aws.names())
@@ -228,7 +249,7 @@ impl World {
     /// Waits until a claim is gone altogether.
     pub(crate) async fn wait_gone(&self, name: &str) {
         let gone = |claim: Option<&ObjectBucketClaim>| claim.is_none();
-        if tokio::time::timeout(PATIENCE, await_condition(self.claims(), name, gone)).await.is_err() {
+        if seen(&self.claims(), name, gone).await.is_err() {
             let claim = self.claims().get_opt(name).await;
             panic!("claim {name} is still there: {claim:#?}\nAWS calls: {:#?}", self.aws.names());
         }
@@ -241,8 +262,8 @@ impl World {
         wanted: impl Fn(&BTreeMap<String, String>) -> bool + Send + Sync,
     ) {
         let condition = |secret: Option<&Secret>| secret.is_some_and(|s| wanted(&entries(s.data.clone())));
-        let waited = tokio::time::timeout(PATIENCE, await_condition(self.secrets(), name, condition)).await;
-        waited.unwrap_or_else(|_| panic!("the Secret {name} is not as wanted")).unwrap();
+        let waited = seen(&self.secrets(), name, condition).await;
+        waited.unwrap_or_else(|_| panic!("the Secret {name} is not as wanted"));
     }
 
     /// Requires that nothing of a claim is left in the cluster.
@@ -278,7 +299,8 @@ impl World {
         let mut watch = watcher(events, watcher::Config::default()).applied_objects().boxed();
         let seen = async {
             loop {
-                watch.try_next().await.unwrap();
+                // A watch that ends with an error is begun anew by the next look at it.
+                let _ = watch.try_next().await;
                 if let Some((type_, _, note)) = self.events(claim).await.into_iter().rfind(|(_, r, _)| r == reason) {
                     return (type_, note);
                 }

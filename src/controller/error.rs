@@ -158,3 +158,8 @@ pub(crate) const FIELD_MANAGER: &str = "aws-s3-provisioner";
 pub(crate) fn has_finalizer(metadata: &kube::core::ObjectMeta) -> bool {
     metadata.finalizers.as_ref().is_some_and(|all| all.iter().any(|f| f == wire::FINALIZER))
 }
+
+/// The finalizers that are left when ours is taken off.
+pub(crate) fn foreign_finalizers(metadata: &kube::core::ObjectMeta) -> Vec<&String> {
+    metadata.finalizers.iter().flatten().filter(|f| *f != wire::FINALIZER).collect()
+}

@@ -16,7 +16,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use super::error::{Error, FIELD_MANAGER, has_finalizer};
+use super::error::{Error, FIELD_MANAGER, foreign_finalizers, has_finalizer};
 use super::record::gone_is_fine;
 use crate::api::wire;
 use crate::provisioner::{AppCredentials, ClaimId, Record};
@@ -221,7 +221,7 @@ pub(crate) async fn delete<T: Output>(api: &Api<T>, claim: &ClaimId) -> Result<(
     let uid = found.metadata.uid.clone();
     // The Go library put its finalizer on outputs, too; ours carry none.
     if has_finalizer(&found.metadata) {
-        let rest: Vec<_> = found.metadata.finalizers.iter().flatten().filter(|f| *f != wire::FINALIZER).collect();
+        let rest = foreign_finalizers(&found.metadata);
         let patch = json!({ "metadata": { "uid": uid, "finalizers": rest } });
         let answer = api.patch_metadata(&claim.name, &PatchParams::default(), &Patch::Merge(&patch)).await;
         gone_is_fine(answer).map_err(Error::kubernetes(T::DELETE))?;

@@ -145,7 +145,8 @@ async fn issue<P: Provisioner>(
     };
     let secret = outputs::secret(&claim.id, &ctx.label, &credentials);
     outputs::write(&secrets, &outputs.secret, &secret, &claim.id).await?;
-    if stored.record.plan.user.is_none() {
+    // Once, not with every attempt: the owner's keys are written anew each time.
+    if stored.record.plan.user.is_none() && matches!(outputs.secret, Current::Absent) {
         let note =
             "createBucketUser of the StorageClass is \"no\": the claim's Secret holds the owner's own credentials";
         report::event(ctx, &claim.id, Severity::Warning, error::OWNER_CREDENTIALS_SHARED, note).await;

@@ -9,7 +9,7 @@ use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams, Precon
 use kube::core::DeserializeGuard;
 use serde_json::json;
 
-use super::error::{Error, FIELD_MANAGER, has_finalizer, status_code};
+use super::error::{Error, FIELD_MANAGER, foreign_finalizers, has_finalizer, status_code};
 use crate::api::{BucketEndpoint, BucketPhase, ClaimReference, ObjectBucket, ObjectBucketSpec, wire};
 use crate::provisioner::{ClaimId, Endpoint, Mode, Plan, ReclaimPolicy, Record, SecretRef};
 
@@ -289,7 +289,7 @@ pub(crate) async fn delete(api: &Api<DeserializeGuard<ObjectBucket>>, stored: &S
         gone_is_fine(api.delete(&stored.name, &params).await).map_err(Error::kubernetes(STEP))?;
     }
     if has_finalizer(&object.metadata) {
-        let rest: Vec<_> = object.metadata.finalizers.iter().flatten().filter(|f| *f != wire::FINALIZER).collect();
+        let rest = foreign_finalizers(&object.metadata);
         let patch = json!({ "metadata": { "uid": object.metadata.uid, "finalizers": rest } });
         gone_is_fine(api.patch_metadata(&stored.name, &PatchParams::default(), &Patch::Merge(&patch)).await)
             .map_err(Error::kubernetes(STEP))?;

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use bucket_provisioner::api::wire;
 use bucket_provisioner::controller::Options;
@@ -62,6 +63,9 @@ struct RunArgs {
     /// LIB_BUCKET_PROVISIONER_THREADS is read, too [default: 32].
     #[arg(long, global = true, value_name = "N", env = "PROVISIONER_CONCURRENCY", value_parser = clap::value_parser!(u16).range(1..))]
     concurrency: Option<u16>,
+    /// Ask AWS this often whether all is as it was made for each bound claim, and repair it; 0 for never.
+    #[arg(long, global = true, value_name = "DURATION", env = "PROVISIONER_RESYNC", default_value = "10h", value_parser = humantime::parse_duration)]
+    resync: Duration,
 }
 
 /// How to log.
@@ -127,6 +131,7 @@ impl Args {
             provisioner_name: self.run.provisioner_name.clone(),
             namespace: self.run.namespace.clone().filter(|n| !n.is_empty()),
             concurrency: self.run.concurrency.or(threads).unwrap_or(Options::default().concurrency),
+            resync: Some(self.run.resync).filter(|every| !every.is_zero()),
         }
     }
 }

@@ -10,7 +10,9 @@
 //! 2. [`provision`](Provisioner::provision) or [`grant`](Provisioner::grant) makes it so and returns
 //!    the app's credentials, which go into the claim's Secret.
 //! 3. [`probe`](Provisioner::probe) says whether these credentials work yet. Only then is the claim Bound.
-//! 4. [`revoke`](Provisioner::revoke) or [`delete`](Provisioner::delete) undoes it, from the record alone.
+//! 4. While the claim is bound, [`check`](Provisioner::check) looks from time to time whether all is as it was
+//!    made, and [`rotate`](Provisioner::rotate) issues the keys that follow.
+//! 5. [`revoke`](Provisioner::revoke) or [`delete`](Provisioner::delete) undoes it, from the record alone.
 //!
 //! # Guarantees that an implementation may build on
 //! - Verbs for one claim never run concurrently in one process.
@@ -26,6 +28,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
+use std::time::Duration;
 
 use secrecy::SecretString;
 
@@ -108,7 +111,7 @@ impl fmt::Display for SecretRef {
 }
 
 /// Where the bucket comes from, and with it what may be done to it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Mode {
     /// Greenfield: the operator creates the bucket ([`Provisioner::provision`]).
     Created,
@@ -153,8 +156,30 @@ pub struct Plan {
     pub owner_secret: Option<SecretRef>,
     /// The user issued to the claim; `None` if the claim shares the owner's credentials.
     pub user: Option<String>,
+    /// When its keys are replaced.
+    pub rotation: Rotation,
     /// Whatever else the verbs need, in the store's own keys.
     pub state: BTreeMap<String, String>,
+}
+
+/// When the keys of a claim are replaced, and how long the former ones go on working then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rotation {
+    /// The age at which keys are replaced; `None`: only when somebody asks for it.
+    pub every: Option<Duration>,
+    /// How long keys that were replaced are kept for apps that have not read the new ones yet.
+    pub grace: Duration,
+}
+
+impl Rotation {
+    /// How long replaced keys are kept by default: apps that read their keys once have a day to be restarted.
+    pub const DEFAULT_GRACE: Duration = Duration::from_secs(24 * 60 * 60);
+}
+
+impl Default for Rotation {
+    fn default() -> Self {
+        Self { every: None, grace: Self::DEFAULT_GRACE }
+    }
 }
 
 /// The stored intent: a [`Plan`] together with the claim it was made for. This is the content of an
@@ -213,6 +238,17 @@ pub enum Probe {
     NotYet(String),
 }
 
+/// What [`Provisioner::check`] found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Checkup {
+    /// What had drifted and was set right, a sentence each, fit for an event.
+    pub repaired: Vec<String>,
+    /// Ids of keys that were deleted, for they were not among those to be kept.
+    pub deleted_keys: Vec<String>,
+    /// The present keys, or the user they belong to, are gone: [`Provisioner::grant`] is called for new ones.
+    pub keys_lost: bool,
+}
+
 /// How far [`Provisioner::revoke`] or [`Provisioner::delete`] came.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Removal {
@@ -250,6 +286,11 @@ pub trait Failure: std::error::Error + Send + Sync + 'static {
     /// True if the store has certainly changed nothing on behalf of the call that failed. A record
     /// that was written just before such a call is withdrawn.
     fn store_untouched(&self) -> bool {
+        false
+    }
+    /// True if what the claim was given is lost, and not only a call about it has failed. That is said on a
+    /// bound claim, too.
+    fn lost(&self) -> bool {
         false
     }
 }
@@ -304,6 +345,40 @@ pub trait Provisioner: Send + Sync + 'static {
         record: &Record,
         credentials: &AppCredentials,
     ) -> impl Future<Output = Result<Probe, Self::Error>> + Send;
+
+    /// Issues other keys to the claim's user, beside `present`, the id of those that its apps use. Any further
+    /// keys of the user are deleted first: nobody has their secret.
+    ///
+    /// `None` by default: keys of this store cannot be replaced while they are in use.
+    ///
+    /// # Errors
+    /// Whatever the store refused.
+    fn rotate(
+        &self,
+        record: &Record,
+        owner: &Self::Owner,
+        present: &str,
+    ) -> impl Future<Output = Result<Option<AppCredentials>, Self::Error>> + Send {
+        let _ = (record, owner, present);
+        std::future::ready(Ok(None))
+    }
+
+    /// Compares what is there with what was made for a bound claim, sets right what drifted, and deletes all
+    /// keys of the claim's user but `keys`, of which the first is in use. Called from time to time.
+    ///
+    /// Finds all well by default.
+    ///
+    /// # Errors
+    /// Whatever the store refused; and, with [`Failure::lost`], what cannot be set right.
+    fn check(
+        &self,
+        record: &Record,
+        owner: &Self::Owner,
+        keys: &[&str],
+    ) -> impl Future<Output = Result<Checkup, Self::Error>> + Send {
+        let _ = (record, owner, keys);
+        std::future::ready(Ok(Checkup::default()))
+    }
 
     /// Takes the access away and leaves the bucket alone. What is gone already counts as removed.
     ///

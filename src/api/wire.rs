@@ -19,6 +19,21 @@ pub const PROVISIONER_LABEL: &str = "bucket-provisioner";
 /// Provisioner name by default, as in `StorageClass.provisioner`.
 pub const DEFAULT_PROVISIONER: &str = "aws-s3.io/bucket";
 
+/// Annotations.
+pub mod annotation {
+    /// On a claim, set by its user: keys are replaced whenever the value changes, as a time does. On the
+    /// claim's Secret: the value that its keys answer.
+    pub const ROTATE_KEYS: &str = "objectbucket.io/rotate-keys";
+    /// On the claim's Secret: when its keys were issued (RFC 3339).
+    pub const KEYS_ISSUED_AT: &str = "objectbucket.io/keys-issued-at";
+    /// On the claim's Secret: id of the former access key, as long as it works.
+    pub const RETIRING_KEY: &str = "objectbucket.io/retiring-key";
+    /// On the claim's Secret: when the former access key is deleted (RFC 3339).
+    pub const RETIRE_KEY_AT: &str = "objectbucket.io/retire-key-at";
+    /// On the claim's Secret: the version of the owner's Secret that shared keys were taken from.
+    pub const SHARED_FROM: &str = "objectbucket.io/shared-from";
+}
+
 /// Keys of the claim's Secret.
 pub mod secret {
     /// Access key id of the claim's user.
@@ -71,6 +86,10 @@ pub mod state {
     pub const SECRET_NAME: &str = "secretName";
     /// URL of an S3 endpoint that an SDK cannot derive from the region.
     pub const ENDPOINT_URL: &str = "endpointURL";
+    /// Age at which keys are replaced, in seconds.
+    pub const ROTATE_KEYS_EVERY: &str = "rotateKeysEvery";
+    /// How long replaced keys are kept, in seconds.
+    pub const KEY_GRACE_PERIOD: &str = "keyGracePeriod";
     /// The user issued to the claim (the Go provisioner's key, kept).
     pub const USER_NAME: &str = "UserName";
 }

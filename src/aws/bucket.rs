@@ -197,7 +197,7 @@ pub(crate) async fn tags_of(store: &Store, bucket: &str) -> Result<Tags, CallErr
     }
 }
 
-async fn put_tags(store: &Store, target: &Target<'_>, tags: &Tags) -> Result<(), CallError> {
+pub(crate) async fn put_tags(store: &Store, target: &Target<'_>, tags: &Tags) -> Result<(), CallError> {
     let tagging = Tagging::builder().set_tag_set(Some(sdk_tags(tags))).build().ok();
     let sent = store.s3.put_bucket_tagging().bucket(target.bucket()).set_tagging(tagging).send();
     store.call(Operation::PutBucketTagging, Resource::bucket(target.bucket()), sent).await.map(drop)

@@ -47,6 +47,8 @@ operations! {
     AbortMultipartUpload => "s3:AbortMultipartUpload",
     CreateUser => "iam:CreateUser and iam:TagUser",
     GetUser => "iam:GetUser",
+    TagUser => "iam:TagUser",
+    GetUserPolicy => "iam:GetUserPolicy",
     PutUserPolicy => "iam:PutUserPolicy",
     CreateAccessKey => "iam:CreateAccessKey",
     ListAccessKeys => "iam:ListAccessKeys",

@@ -187,6 +187,16 @@ pub enum Error {
         /// Name of the bucket.
         bucket: String,
     },
+    /// Nothing proves any more that the bucket is the claim's.
+    #[error(
+        "bucket {bucket:?}, which was made for this claim, does not carry its tags any more: if it is the same bucket, tag it with objectbucket.io/claim-uid={uid}; without that it is left in place when the claim is deleted"
+    )]
+    OwnershipLost {
+        /// Name of the bucket.
+        bucket: String,
+        /// Uid of the claim.
+        uid: String,
+    },
     /// A bucket that was there before is gone, or not there yet.
     #[error("bucket {bucket:?} is not found ({operation}); it is tried again")]
     BucketNotFound {
@@ -382,6 +392,7 @@ impl Failure for Error {
             Self::WrongRegion { .. } => "WrongRegion",
             Self::BucketMissing { .. } => "BucketMissing",
             Self::BucketGone { .. } => "BucketGone",
+            Self::OwnershipLost { .. } => "OwnershipLost",
             Self::BucketNotFound { .. } => "BucketNotFound",
             Self::TagsNotKept { .. } => "TagsNotKept",
             Self::UserTaken { .. } => "UserTaken",
@@ -409,6 +420,7 @@ impl Failure for Error {
             | Self::WrongRegion { .. }
             | Self::BucketMissing { .. }
             | Self::BucketGone { .. }
+            | Self::OwnershipLost { .. }
             | Self::TagsNotKept { .. }
             | Self::UserTaken { .. }
             | Self::ObjectsNotDeleted { .. }
@@ -426,6 +438,15 @@ impl Failure for Error {
             | Self::BucketNotFound { .. }
             | Self::BucketNotEmpty { .. } => FailureClass::Retryable,
             Self::Untouched(error) => error.class(),
+        }
+    }
+
+    fn lost(&self) -> bool {
+        match self {
+            Self::Untouched(error) => error.lost(),
+            error => {
+                matches!(error, Self::BucketMissing { .. } | Self::BucketGone { .. } | Self::OwnershipLost { .. })
+            }
         }
     }
 

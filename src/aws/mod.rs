@@ -7,6 +7,7 @@
 //! | [`plan`] | what a claim gets, and where calls for it go |
 //! | [`owner`] | whose credentials sign |
 //! | `bucket`, `user`, `probe` | provision and grant: create the bucket, make the user, try its key |
+//! | `upkeep` | while a claim is bound: other keys, and whether all is as it was made |
 //! | `revoke`, `purge` | the way back: remove the user, empty and delete the bucket |
 //! | `tags`, `policy`, `region` | what proves ownership, what an app may do, which partition |
 //! | [`call`], `codes`, [`error`] | one call and how it went; what AWS's codes mean; why a step failed |
@@ -24,7 +25,9 @@ use self::clients::Clients;
 use self::owner::StaticKeys;
 use self::plan::{Environment, Target};
 use self::purge::{Limits, Purged};
-use crate::provisioner::{AppCredentials, Mode, OwnerSource, Plan, Probe, Provisioner, Record, Removal, Request};
+use crate::provisioner::{
+    AppCredentials, Checkup, Mode, OwnerSource, Plan, Probe, Provisioner, Record, Removal, Request,
+};
 
 mod bucket;
 pub mod call;
@@ -45,6 +48,7 @@ mod tags;
 mod testing;
 #[cfg(test)]
 mod tests;
+mod upkeep;
 mod user;
 pub mod values;
 
@@ -175,6 +179,20 @@ impl Provisioner for AwsProvisioner {
         let target = self.target(record)?;
         let app = self.clients.app_s3(&StaticKeys::from(credentials), &target);
         probe::probe(&app, &target).await
+    }
+
+    async fn rotate(&self, record: &Record, owner: &Owner, present: &str) -> Result<Option<AppCredentials>, Error> {
+        let target = self.target(record)?;
+        let Some(user) = target.user else { return Ok(None) };
+        let store = self.clients.store(owner, &target).await;
+        upkeep::rotate(&store, user, present).await.map(Some)
+    }
+
+    async fn check(&self, record: &Record, owner: &Owner, keys: &[&str]) -> Result<Checkup, Error> {
+        let target = self.target(record)?;
+        let tags = tags::of_claim(&self.name, &record.claim);
+        let store = self.clients.store(owner, &target).await;
+        upkeep::check(&store, &target, &tags, keys).await
     }
 
     async fn revoke(&self, record: &Record, owner: &Owner) -> Result<Removal, Error> {

@@ -5,13 +5,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
 
 use serde::Deserialize;
 use serde::de::value::MapDeserializer;
 
 use super::names::{BucketName, NameError};
 use super::values::{EndpointUrl, IamPath, PolicyArn, Region};
-use crate::provisioner::SecretRef;
+use crate::provisioner::{Rotation, SecretRef};
 
 /// Region of a class that names none; the same as that of the Go provisioner.
 pub const DEFAULT_REGION: &str = "us-west-1";
@@ -78,6 +79,8 @@ struct Raw {
     force_path_style: Given,
     iam_path: Given,
     permissions_boundary: Given,
+    rotate_keys_every: Given,
+    key_grace_period: Given,
 }
 
 /// A value that may be left out. (Strings that serde gets from a map cannot be read as `Option`.)
@@ -112,6 +115,8 @@ pub struct ClassParameters {
     pub iam_path: IamPath,
     /// Policy that bounds what any user of the class can be allowed.
     pub permissions_boundary: Option<PolicyArn>,
+    /// When the keys of users are replaced.
+    pub rotation: Rotation,
 }
 
 /// What a claim's app gets to sign with: `createBucketUser`.
@@ -150,6 +155,8 @@ impl ClassParameters {
             force_path_style: Given(force_path_style),
             iam_path: Given(iam_path),
             permissions_boundary: Given(permissions_boundary),
+            rotate_keys_every: Given(rotate_keys_every),
+            key_grace_period: Given(key_grace_period),
         } = Raw::deserialize(MapDeserializer::<_, ParameterError>::new(entries))?;
 
         let s3_endpoint = s3_endpoint.map(|url| EndpointUrl::parse("s3Endpoint", &url)).transpose()?;
@@ -166,6 +173,7 @@ impl ClassParameters {
             addressing: addressing(force_path_style.as_deref())?,
             iam_path: IamPath::parse(iam_path.as_deref().unwrap_or(DEFAULT_IAM_PATH))?,
             permissions_boundary: permissions_boundary.as_deref().map(PolicyArn::parse).transpose()?,
+            rotation: rotation(rotate_keys_every.as_deref(), key_grace_period.as_deref(), credentials)?,
         })
     }
 }
@@ -225,6 +233,46 @@ fn credentials(value: Option<&str>, owner: Option<&SecretRef>) -> Result<Credent
     }
 }
 
+/// Keys are replaced at most this often: each time, every app of the claim has to read them anew.
+const MIN_ROTATION: Duration = Duration::from_secs(60 * 60);
+
+fn rotation(
+    every: Option<&str>,
+    grace: Option<&str>,
+    credentials: CredentialsMode,
+) -> Result<Rotation, ParameterError> {
+    let duration = |name: &'static str, value: Option<&str>| {
+        value.map(|text| {
+            humantime::parse_duration(text).map_err(|_| {
+                bad(name, text, "is no duration", "write a number with a unit, such as \"720h\" or \"30d\"")
+            })
+        })
+    };
+    const EVERY: &str = "rotateKeysEvery";
+    let parsed = duration(EVERY, every).transpose()?;
+    let kept = duration("keyGracePeriod", grace).transpose()?;
+    let (Some(text), Some(every)) = (every, parsed) else {
+        return Ok(Rotation { every: None, grace: kept.unwrap_or(Rotation::DEFAULT_GRACE) });
+    };
+    // Without a grace period that the admin chose, frequent rotation shortens it.
+    let grace = kept.unwrap_or(Rotation::DEFAULT_GRACE.min(every / 2));
+    if credentials == CredentialsMode::ShareOwner {
+        return Err(bad(EVERY, text, "replaces keys of users, but createBucketUser is \"no\"", "leave it out"));
+    }
+    if every < MIN_ROTATION {
+        return Err(bad(EVERY, text, "is too short", "write \"1h\" or more"));
+    }
+    if every <= grace {
+        return Err(bad(
+            EVERY,
+            text,
+            "is not longer than keyGracePeriod",
+            "make it longer: a user has two keys at most",
+        ));
+    }
+    Ok(Rotation { every: Some(every), grace })
+}
+
 fn addressing(value: Option<&str>) -> Result<Addressing, ParameterError> {
     match value {
         None | Some("false") => Ok(Addressing::Host),
@@ -258,7 +306,7 @@ mod tests {
 
     #[test]
     fn an_unknown_parameter_is_refused_by_name_and_the_known_ones_are_listed() {
-        insta::assert_snapshot!(message(&[("Region", "us-east-1")]), @r#"unknown parameter "Region"; remove it, or use one of: region, secretName, secretNamespace, createBucketUser, bucketName, s3Endpoint, iamEndpoint, forcePathStyle, iamPath, permissionsBoundary"#);
+        insta::assert_snapshot!(message(&[("Region", "us-east-1")]), @r#"unknown parameter "Region"; remove it, or use one of: region, secretName, secretNamespace, createBucketUser, bucketName, s3Endpoint, iamEndpoint, forcePathStyle, iamPath, permissionsBoundary, rotateKeysEvery, keyGracePeriod"#);
     }
 
     #[test]
@@ -290,6 +338,9 @@ mod tests {
             ("permissionsBoundary", "bucket-users", "arn:aws:iam::123456789012:policy/"),
             ("permissionsBoundary", "arn:aws:iam::123456789012:role/x", "arn:aws:iam::123456789012:policy/"),
             ("bucketName", "Photos", "name a bucket that exists"),
+            ("rotateKeysEvery", "monthly", "\"30d\""),
+            ("rotateKeysEvery", "10m", "\"1h\" or more"),
+            ("keyGracePeriod", "1 fortnight", "\"720h\""),
         ] {
             let message = message(&[(name, value)]);
             assert!(message.starts_with(&format!("parameter {name}: {value:?} ")), "{message}");

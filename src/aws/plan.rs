@@ -65,6 +65,7 @@ pub(crate) fn plan(request: &Request<'_>, environment: &Environment) -> Result<P
         addressing,
         iam_path,
         permissions_boundary,
+        rotation,
     } = ClassParameters::parse(request.parameters)
         .map_err(|problem| Error::InvalidClassParameter { class: class.to_owned(), problem })?;
 
@@ -95,6 +96,7 @@ pub(crate) fn plan(request: &Request<'_>, environment: &Environment) -> Result<P
         endpoint: endpoint(region.as_str(), s3_endpoint.as_ref()),
         owner_secret,
         user,
+        rotation,
         state: recorded,
     })
 }
@@ -230,6 +232,10 @@ mod tests {
             user: Some(
                 "shop-photos-f30e0389-0689-48a2-bfaa-74d1bf1fd950",
             ),
+            rotation: Rotation {
+                every: None,
+                grace: 86400s,
+            },
             state: {
                 "iamPath": "/aws-s3-provisioner/",
             },
@@ -267,7 +273,7 @@ mod tests {
 
     #[test]
     fn an_unknown_parameter_names_the_class() {
-        insta::assert_snapshot!(ordinary(&[("tier", "gold")], generated()).unwrap_err(), @r#"StorageClass fast: unknown parameter "tier"; remove it, or use one of: region, secretName, secretNamespace, createBucketUser, bucketName, s3Endpoint, iamEndpoint, forcePathStyle, iamPath, permissionsBoundary"#);
+        insta::assert_snapshot!(ordinary(&[("tier", "gold")], generated()).unwrap_err(), @r#"StorageClass fast: unknown parameter "tier"; remove it, or use one of: region, secretName, secretNamespace, createBucketUser, bucketName, s3Endpoint, iamEndpoint, forcePathStyle, iamPath, permissionsBoundary, rotateKeysEvery, keyGracePeriod"#);
     }
 
     #[test]

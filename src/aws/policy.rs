@@ -46,6 +46,13 @@ pub(crate) fn document(bucket: &str, region: &str) -> String {
     .to_string()
 }
 
+/// Whether a document that IAM gave back (percent-encoded, RFC 3986) says the same as `wanted`.
+pub(crate) fn same(found: &str, wanted: &str) -> bool {
+    let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).ok();
+    let found = percent_encoding::percent_decode_str(found).decode_utf8().ok();
+    found.and_then(|found| json(&found)).is_some_and(|found| Some(found) == json(wanted))
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -102,5 +109,13 @@ mod tests {
     #[test]
     fn the_longest_name_fits_into_what_iam_allows() {
         assert!(document(&"b".repeat(63), "us-gov-east-1").len() < 2048);
+    }
+
+    #[test]
+    fn a_document_is_known_again_as_iam_gives_it_back() {
+        let wanted = document("photos", "eu-central-1");
+        let encoded = percent_encoding::utf8_percent_encode(&wanted, percent_encoding::NON_ALPHANUMERIC).to_string();
+        assert!(same(&encoded, &wanted) && same(&wanted, &wanted));
+        assert!(!same(&encoded, &document("others", "eu-central-1")) && !same("", &wanted));
     }
 }

@@ -76,7 +76,7 @@ fn policy_name(arn: &str) -> Option<&str> {
 }
 
 async fn remove_user(store: &Store, user: &str) -> Result<(), CallError> {
-    delete_access_keys(store, user).await?;
+    delete_access_keys(store, user, &[]).await?;
     delete_inline_policy(store, user, POLICY_NAME).await?;
     match delete_user(store, user).await {
         Err(error) if error.code() == "DeleteConflict" => {
@@ -89,7 +89,7 @@ async fn remove_user(store: &Store, user: &str) -> Result<(), CallError> {
 
 /// Removes from a user what others added to it, as far as an app's user can be expected to have it.
 async fn clear(store: &Store, user: &str) -> Result<(), CallError> {
-    delete_access_keys(store, user).await?;
+    delete_access_keys(store, user, &[]).await?;
 
     let listed = store.iam.list_user_policies().user_name(user).into_paginator().items().send().collect();
     let inline: Vec<_> =

@@ -15,7 +15,9 @@ use aws_smithy_types::body::SdkBody;
 use super::clients::Clients;
 use super::plan::Environment;
 use super::{AwsProvisioner, Owner};
-use crate::provisioner::{ClaimId, Endpoint, Mode, OwnerSource, Plan, Provisioner, ReclaimPolicy, Record, SecretRef};
+use crate::provisioner::{
+    ClaimId, Endpoint, Mode, OwnerSource, Plan, Provisioner, ReclaimPolicy, Record, Rotation, SecretRef,
+};
 
 pub(crate) const UID: &str = "f30e0389-0689-48a2-bfaa-74d1bf1fd950";
 
@@ -36,6 +38,7 @@ pub(crate) fn record() -> Record {
             },
             owner_secret: None,
             user: Some(format!("shop-photos-{UID}")),
+            rotation: Rotation::default(),
             state: BTreeMap::new(),
         },
     }

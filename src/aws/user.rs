@@ -33,15 +33,20 @@ pub(crate) async fn issue(
     let origin = create_user(store, target, user, tags).await?;
     put_policy(store, target, user.name).await?;
     if origin == Origin::Existing {
-        delete_access_keys(store, user.name).await?;
+        delete_access_keys(store, user.name, &[]).await?;
     }
-    match create_access_key(store, user.name).await {
-        // IAM reads lag, so the list above may have missed a key.
+    Ok(create_only_key(store, user.name, &[]).await?)
+}
+
+/// Issues a key to a user whose others but `kept` were deleted.
+pub(crate) async fn create_only_key(store: &Store, user: &str, kept: &[&str]) -> Result<AppCredentials, CallError> {
+    match create_access_key(store, user).await {
+        // IAM reads lag, so that the list that was deleted may have missed a key.
         Err(error) if error.code() == "LimitExceeded" => {
-            delete_access_keys(store, user.name).await?;
-            Ok(create_access_key(store, user.name).await?)
+            delete_access_keys(store, user, kept).await?;
+            create_access_key(store, user).await
         }
-        result => Ok(result?),
+        result => result,
     }
 }
 
@@ -77,7 +82,12 @@ pub(crate) async fn tags_of(store: &Store, user: &str) -> Result<Tags, CallError
     Ok(answer.user.and_then(|user| user.tags).unwrap_or_default().into_iter().map(|tag| (tag.key, tag.value)).collect())
 }
 
-async fn put_policy(store: &Store, target: &Target<'_>, user: &str) -> Result<(), CallError> {
+pub(crate) async fn put_tags(store: &Store, user: &str, tags: &Tags) -> Result<(), CallError> {
+    let sent = store.iam.tag_user().user_name(user).set_tags(Some(sdk_tags(tags))).send();
+    store.call(Operation::TagUser, Resource::user(user), sent).await.map(drop)
+}
+
+pub(crate) async fn put_policy(store: &Store, target: &Target<'_>, user: &str) -> Result<(), CallError> {
     let sent = store
         .iam
         .put_user_policy()
@@ -100,16 +110,25 @@ async fn create_access_key(store: &Store, user: &str) -> Result<AppCredentials, 
     })
 }
 
-/// Deletes all keys of a user that is the claim's own. A user that is gone has none.
-pub(crate) async fn delete_access_keys(store: &Store, user: &str) -> Result<(), CallError> {
+/// The ids of a user's keys. A user that is gone has none.
+pub(crate) async fn access_keys(store: &Store, user: &str) -> Result<Vec<String>, CallError> {
     let listed = store.iam.list_access_keys().user_name(user).into_paginator().items().send().collect();
     let keys: Vec<_> =
         gone_is_fine(store.call(Operation::ListAccessKeys, Resource::user(user), listed).await)?.unwrap_or_default();
-    for id in keys.into_iter().filter_map(|key| key.access_key_id) {
-        let sent = store.iam.delete_access_key().user_name(user).access_key_id(id).send();
-        gone_is_fine(store.call(Operation::DeleteAccessKey, Resource::user(user), sent).await)?;
+    Ok(keys.into_iter().filter_map(|key| key.access_key_id).collect())
+}
+
+/// Deletes all keys but `kept` of a user that is the claim's own.
+pub(crate) async fn delete_access_keys(store: &Store, user: &str, kept: &[&str]) -> Result<(), CallError> {
+    for id in access_keys(store, user).await?.iter().filter(|id| !kept.contains(&id.as_str())) {
+        delete_access_key(store, user, id).await?;
     }
     Ok(())
+}
+
+pub(crate) async fn delete_access_key(store: &Store, user: &str, id: &str) -> Result<(), CallError> {
+    let sent = store.iam.delete_access_key().user_name(user).access_key_id(id).send();
+    gone_is_fine(store.call(Operation::DeleteAccessKey, Resource::user(user), sent).await).map(drop)
 }
 
 /// What is gone already counts as removed.

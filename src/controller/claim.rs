@@ -20,6 +20,8 @@ pub(crate) struct Claim {
     pub(crate) finalizer: bool,
     pub(crate) finalizers: Vec<String>,
     pub(crate) label: LabelOwner,
+    /// The annotation by which its user asks for other keys.
+    pub(crate) rotation_request: Option<String>,
     spec: Result<ObjectBucketClaimSpec, String>,
     pub(crate) status: ObjectBucketClaimStatus,
 }
@@ -48,6 +50,7 @@ impl Claim {
             finalizer: has_finalizer(metadata),
             finalizers: metadata.finalizers.clone().unwrap_or_default(),
             label,
+            rotation_request: metadata.annotations.as_ref().and_then(|a| a.get(wire::annotation::ROTATE_KEYS)).cloned(),
             spec,
             status,
         }

@@ -1,5 +1,7 @@
 //! What every reconcile shares: the client, the provisioner, the caches, the memory.
 
+use std::collections::HashSet;
+
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, Shared};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -10,12 +12,13 @@ use kube::{Api, Client, ResourceExt as _};
 
 use super::Options;
 use super::claim::Guarded;
+use super::keys::{self, KeyNotes};
 use super::memory::Memory;
 use super::outputs::controlled_by;
 use super::owner_secrets::OwnerSecrets;
 use super::record::{self, Stored};
 use crate::api::{ObjectBucket, wire};
-use crate::provisioner::ClaimId;
+use crate::provisioner::{ClaimId, Record, SecretRef};
 
 /// Shared by all reconciles.
 pub(crate) struct Context<P> {
@@ -77,6 +80,20 @@ impl Caches {
         plain.and_then(at).or_else(|| at(unique))
     }
 
+    /// What the claim's Secret notes of its keys.
+    pub(crate) fn key_notes(&self, claim: &ClaimId) -> KeyNotes {
+        let secret = self.secrets.get(&ObjectRef::new(&claim.name).within(&claim.namespace));
+        KeyNotes::read(secret.as_ref().and_then(|secret| secret.metadata.annotations.as_ref()))
+    }
+
+    /// Uids of the claims that share the owner's keys in this Secret.
+    pub(crate) fn sharing(&self, secret: &SecretRef) -> HashSet<String> {
+        let shares = |record: &Record| record.plan.user.is_none() && record.plan.owner_secret.as_ref() == Some(secret);
+        let records = self.records.state();
+        let read = records.iter().filter_map(|guard| record::from_object(guard.0.as_ref().ok()?).ok());
+        read.filter(shares).map(|record| record.claim.uid).collect()
+    }
+
     /// Whether both outputs exist, are the claim's, and were not edited since they were written.
     pub(crate) fn outputs_stand(&self, claim: &ClaimId) -> bool {
         let secret = self.secrets.get(&ObjectRef::new(&claim.name).within(&claim.namespace));
@@ -93,25 +110,46 @@ fn drifted(metadata: &kube::core::ObjectMeta) -> bool {
     metadata.annotations.as_ref().is_some_and(|a| a.contains_key(DRIFTED))
 }
 
-/// Reduces an output's metadata to what the cache needs, noting whether the entries `keys` of its data are
+/// Reduces an output's metadata to what the caches need, noting whether the entries `keys` of its data are
 /// still as the operator wrote them.
 ///
 /// Outputs are watched without their data. Whose the value of an entry is shows in `managedFields`: the API
 /// server takes an entry from its writer when somebody else changes or removes it.
 pub(crate) fn note_drift(metadata: &mut kube::core::ObjectMeta, keys: &[&str]) {
-    let writers = metadata.managed_fields.take().unwrap_or_default();
+    let stands = wrote(metadata, keys);
+    metadata.managed_fields = None;
+    let annotations = metadata.annotations.get_or_insert_default();
+    annotations.retain(|key, _| keys::ANNOTATIONS.contains(&key.as_str()));
+    if !stands {
+        annotations.insert(DRIFTED.to_owned(), String::new());
+    }
+}
+
+/// Whether the entries `keys` of an output's data are as the operator wrote them.
+pub(crate) fn wrote(metadata: &kube::core::ObjectMeta, keys: &[&str]) -> bool {
     let ours = |key: &str| {
-        writers
+        metadata
+            .managed_fields
             .iter()
+            .flatten()
             .filter(|writer| writer.manager.as_deref() == Some(super::error::FIELD_MANAGER))
             .filter_map(|writer| writer.fields_v1.as_ref()?.0.get("f:data"))
             .any(|data| data.get(format!("f:{key}")).is_some())
     };
-    let stands = keys.iter().all(|key| ours(key));
-    metadata.annotations = (!stands).then(|| [(DRIFTED.to_owned(), String::new())].into());
+    keys.iter().all(|key| ours(key))
 }
 
 impl<P> Context<P> {
+    /// Whether a claim that shares the owner's keys has those that the owner's Secret holds now, as far as the
+    /// watch of that Secret says.
+    pub(crate) fn shares_present_keys(&self, record: &Record, notes: &KeyNotes) -> bool {
+        let Some(secret) = record.plan.owner_secret.as_ref().filter(|_| record.plan.user.is_none()) else {
+            return true;
+        };
+        self.owner_secrets.watch(&self.client, secret);
+        self.owner_secrets.version(secret).is_none_or(|version| notes.shared_from.as_ref() == Some(&version))
+    }
+
     pub(crate) fn claims_in(&self, namespace: &str) -> Api<Guarded> {
         Api::namespaced(self.client.clone(), namespace)
     }

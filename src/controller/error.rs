@@ -51,6 +51,9 @@ pub(crate) enum Error {
 
     #[error("internal error while reconciling claim {0}: a bug; please report it with the operator's log")]
     Panicked(ClaimId),
+
+    #[error("internal error ({0}): a bug; please report it with the operator's log")]
+    OutOfStep(&'static str),
 }
 
 impl Error {
@@ -83,7 +86,7 @@ impl Failure for Error {
             Self::Store(failure) => failure.reason(),
             Self::Kubernetes { .. } => "KubernetesError",
             Self::TimedOut(_) => "TimedOut",
-            Self::Panicked(_) => "InternalError",
+            Self::Panicked(_) | Self::OutOfStep(_) => "InternalError",
         }
     }
 
@@ -102,12 +105,17 @@ impl Failure for Error {
             | Self::RecordTaken { .. }
             | Self::Kubernetes { .. }
             | Self::TimedOut(_)
-            | Self::Panicked(_) => FailureClass::Retryable,
+            | Self::Panicked(_)
+            | Self::OutOfStep(_) => FailureClass::Retryable,
         }
     }
 
     fn store_untouched(&self) -> bool {
         matches!(self, Self::Store(failure) if failure.store_untouched())
+    }
+
+    fn lost(&self) -> bool {
+        matches!(self, Self::Store(failure) if failure.lost())
     }
 }
 
@@ -143,6 +151,16 @@ pub(crate) const EDIT_IGNORED: &str = "EditIgnored";
 pub(crate) const OWNER_CREDENTIALS_SHARED: &str = "OwnerCredentialsShared";
 /// Event: something was not removed because it is not proven to be the claim's.
 pub(crate) const LEFT_IN_PLACE: &str = "LeftInPlace";
+/// Event: new keys took the place of the former ones.
+pub(crate) const KEYS_ROTATED: &str = "KeysRotated";
+/// Event: the former keys are gone.
+pub(crate) const KEYS_RETIRED: &str = "KeysRetired";
+/// Event: keys could not be replaced; the present ones go on working.
+pub(crate) const ROTATION_FAILED: &str = "RotationFailed";
+/// Event: something was not as it was made, and was set right.
+pub(crate) const REPAIRED: &str = "Repaired";
+/// Event: it could not be seen whether all is as it was made.
+pub(crate) const CHECK_FAILED: &str = "CheckFailed";
 /// Event: all that was made for the claim is gone.
 pub(crate) const REMOVED: &str = "Removed";
 

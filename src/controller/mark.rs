@@ -10,8 +10,13 @@ use super::record::{Stored, gone_is_fine};
 use crate::api::wire;
 use crate::provisioner::{Mode, Record};
 
-/// Takes the claim on: finalizer, label and, for a generated name, `spec.bucketName`, in one write; none if
-/// all is there. Only the finalizer matters: some CRDs refuse the name (it excludes the prefix), and
+/// Whether the claim carries the finalizer and, where that is to be written, the name of its bucket.
+pub(crate) fn is_taken_on<P>(ctx: &Context<P>, claim: &Claim, record: &Record) -> bool {
+    let lacks = record.plan.mode == Mode::Created && lacks_name(ctx, claim, record).unwrap_or(false);
+    claim.finalizer && !lacks
+}
+
+/// Takes the claim on: finalizer, label and, for a generated name, `spec.bucketName`, in one write. Only the finalizer matters: some CRDs refuse the name (it excludes the prefix), and
 /// names are pure functions of the claim anyway.
 ///
 /// # Errors
@@ -19,9 +24,6 @@ use crate::provisioner::{Mode, Record};
 pub(crate) async fn take_on<P>(ctx: &Context<P>, claim: &mut Claim, record: &Record) -> Result<(), Error> {
     const STEP: &str = "put the finalizer on the claim";
     let write_name = record.plan.mode == Mode::Created && lacks_name(ctx, claim, record)?;
-    if claim.finalizer && !write_name {
-        return Ok(());
-    }
     let mut finalizers = claim.finalizers.clone();
     if !claim.finalizer {
         finalizers.push(wire::FINALIZER.to_owned());

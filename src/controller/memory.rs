@@ -5,10 +5,11 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use rand::RngExt as _;
 use tokio::time::Instant;
 
 use super::backoff;
-use crate::provisioner::{ClaimId, FailureClass, SecretRef, WantedBucket};
+use crate::provisioner::{AppCredentials, ClaimId, FailureClass, SecretRef, WantedBucket};
 
 /// What a claim was last told; the same thing is not told twice.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,6 +75,18 @@ struct Entry {
     probes: u32,
     owner_secret: Option<OwnerSecret>,
     name_refused: bool,
+    upkeep: Upkeep,
+}
+
+/// What is remembered of the upkeep of a bound claim.
+#[derive(Debug, Default)]
+struct Upkeep {
+    /// When the store is asked next whether all is as it was made.
+    check_at: Option<Instant>,
+    /// Keys that were issued to take the place of the present ones and were not seen to work yet.
+    successor: Option<AppCredentials>,
+    failures: u32,
+    not_before: Option<Instant>,
 }
 
 impl Entry {
@@ -193,9 +206,63 @@ impl Memory {
                 written: entry.written,
                 told: entry.told.take(),
                 name_refused: entry.name_refused,
+                upkeep: std::mem::take(&mut entry.upkeep),
                 ..Entry::default()
             };
         }
+    }
+
+    /// How long nothing has to be asked of the store about a bound claim that is well; zero if that is due.
+    ///
+    /// The first time lies anywhere within the interval, so that after a restart the claims do not come all at
+    /// once, and the others within a fifth around it.
+    pub(crate) fn check_in(&self, claim: &ClaimId, every: Duration) -> Duration {
+        let now = Instant::now();
+        let first = || now + every.mul_f64(rand::rng().random_range(0.0..=1.0));
+        self.with(claim, |e| *e.upkeep.check_at.get_or_insert_with(first)).saturating_duration_since(now)
+    }
+
+    /// The store was asked: the next time is an interval away.
+    pub(crate) fn checked(&self, claim: &ClaimId, every: Duration) {
+        let next = Instant::now() + every.mul_f64(rand::rng().random_range(0.9..=1.1));
+        self.with(claim, |e| e.upkeep.check_at = Some(next));
+    }
+
+    /// How long upkeep that failed has to wait still.
+    pub(crate) fn upkeep_in(&self, claim: &ClaimId) -> Duration {
+        let not_before = self.lock().get(&claim.uid).and_then(|e| e.upkeep.not_before);
+        not_before.map_or(Duration::ZERO, |at| at.saturating_duration_since(Instant::now()))
+    }
+
+    /// Upkeep failed; what the claim was given goes on working, and it is tried again.
+    pub(crate) fn upkeep_failed(&self, claim: &ClaimId, class: FailureClass) {
+        self.with(claim, |e| {
+            e.upkeep.failures = e.upkeep.failures.saturating_add(1);
+            let delay = backoff::delay(class, e.upkeep.failures, &mut rand::rng());
+            e.upkeep.not_before = Some(Instant::now() + delay);
+        });
+    }
+
+    /// Upkeep succeeded.
+    pub(crate) fn upkeep_succeeded(&self, claim: &ClaimId) {
+        self.with(claim, |e| {
+            e.upkeep.failures = 0;
+            e.upkeep.not_before = None;
+        });
+    }
+
+    /// Keeps keys that are to take the place of the present ones, until they were seen to work. If they are
+    /// lost, others are made and these deleted.
+    pub(crate) fn keep_successor(&self, claim: &ClaimId, keys: Option<AppCredentials>) {
+        self.with(claim, |e| {
+            e.upkeep.successor = keys;
+            e.probes = 0;
+        });
+    }
+
+    /// See [`keep_successor`](Self::keep_successor).
+    pub(crate) fn successor(&self, claim: &ClaimId) -> Option<AppCredentials> {
+        self.lock().get(&claim.uid)?.upkeep.successor.clone()
     }
 
     /// Says what is new in what a claim is about to be told.

@@ -16,6 +16,7 @@ mod claim;
 mod context;
 mod error;
 mod gate;
+mod keys;
 mod mark;
 mod memory;
 mod outputs;
@@ -26,7 +27,9 @@ mod reconcile;
 mod record;
 mod report;
 mod resolve;
+mod steps;
 mod teardown;
+mod upkeep;
 
 use std::future::Future;
 use std::pin::pin;
@@ -66,11 +69,23 @@ pub struct Options {
     pub namespace: Option<String>,
     /// How many claims are worked on at the same time, at least 1. A claim that waits does not count.
     pub concurrency: u16,
+    /// How often the store is asked whether all is as it was made for a bound claim, give or take a tenth;
+    /// never if `None`. A claim's first time lies anywhere within the interval, so that a restart asks nothing
+    /// at once.
+    pub resync: Option<Duration>,
 }
+
+/// [`Options::resync`] by default.
+pub const DEFAULT_RESYNC: Duration = Duration::from_secs(10 * 60 * 60);
 
 impl Default for Options {
     fn default() -> Self {
-        Self { provisioner_name: wire::DEFAULT_PROVISIONER.to_owned(), namespace: None, concurrency: 32 }
+        Self {
+            provisioner_name: wire::DEFAULT_PROVISIONER.to_owned(),
+            namespace: None,
+            concurrency: 32,
+            resync: Some(DEFAULT_RESYNC),
+        }
     }
 }
 
@@ -123,7 +138,7 @@ pub async fn run<P: Provisioner>(
     let forgetful = Arc::clone(&ctx);
     let claim_stream = watcher(namespaced::<Guarded>(&client, namespace), all.clone())
         .default_backoff()
-        .modify(trim)
+        .modify(trim_claim)
         .inspect_ok(move |event| {
             if let watcher::Event::Delete(claim) = event {
                 forgetful.memory.forget(&claim.uid().unwrap_or_default());
@@ -226,6 +241,14 @@ where
     }
 }
 
+/// As [`trim`], but keeps what the claim's user asks for in an annotation.
+fn trim_claim(claim: &mut Guarded) {
+    let request =
+        claim.meta_mut().annotations.take().and_then(|mut all| all.remove_entry(wire::annotation::ROTATE_KEYS));
+    trim(claim);
+    claim.meta_mut().annotations = request.map(|request| [request].into());
+}
+
 /// Drops what no step reads, before it is cached.
 fn trim<K: Resource>(object: &mut K) {
     let metadata = object.meta_mut();
@@ -265,7 +288,8 @@ fn claims_of_secret<P: Provisioner>(
     ctx: Arc<Context<P>>,
 ) -> impl Stream<Item = ObjectRef<Guarded>> {
     from_channel(changes).flat_map(move |(secret, version)| {
-        let woken = ctx.memory.wake_dependants(&secret, version.as_deref());
+        let mut woken = ctx.memory.wake_dependants(&secret, version.as_deref());
+        woken.extend(ctx.caches.sharing(&secret));
         let claims: Vec<_> =
             refs(&ctx.caches.claims, |claim| claim.meta().uid.as_ref().is_some_and(|uid| woken.contains(uid)))
                 .map(|(_, claim)| claim)

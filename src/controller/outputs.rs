@@ -14,9 +14,10 @@ use kube::{Api, ResourceExt as _};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::error::{Error, FIELD_MANAGER, foreign_finalizers, has_finalizer};
+use super::keys::{self, KeyNotes};
 use super::record::gone_is_fine;
 use crate::api::wire;
 use crate::provisioner::{AppCredentials, ClaimId, Record};
@@ -47,7 +48,7 @@ pub(crate) trait Output:
     const DELETE: &'static str;
 
     /// The entries of `wanted` that `self` lacks or has differently, as a merge patch of `data`.
-    fn differing(&self, wanted: &Self) -> Option<serde_json::Value>;
+    fn differing(&self, wanted: &Self) -> Option<Value>;
 }
 
 impl Output for Secret {
@@ -56,13 +57,13 @@ impl Output for Secret {
     const READ: &'static str = "read the claim's Secret";
     const DELETE: &'static str = "delete the claim's Secret";
 
-    fn differing(&self, wanted: &Self) -> Option<serde_json::Value> {
+    fn differing(&self, wanted: &Self) -> Option<Value> {
         let has_token =
             |secret: &Self| secret.data.as_ref().is_some_and(|d| d.contains_key(wire::secret::SESSION_TOKEN));
         let mut changed = differing(self.data.as_ref(), wanted.data.as_ref());
         // A token of earlier keys makes the present ones invalid.
         if has_token(self) && !has_token(wanted) {
-            changed.get_or_insert_with(|| json!({}))[wire::secret::SESSION_TOKEN] = serde_json::Value::Null;
+            changed.get_or_insert_with(|| json!({}))[wire::secret::SESSION_TOKEN] = Value::Null;
         }
         changed
     }
@@ -74,7 +75,7 @@ impl Output for ConfigMap {
     const READ: &'static str = "read the claim's ConfigMap";
     const DELETE: &'static str = "delete the claim's ConfigMap";
 
-    fn differing(&self, wanted: &Self) -> Option<serde_json::Value> {
+    fn differing(&self, wanted: &Self) -> Option<Value> {
         differing(self.data.as_ref(), wanted.data.as_ref())
     }
 }
@@ -82,7 +83,7 @@ impl Output for ConfigMap {
 fn differing<V: PartialEq + Serialize>(
     is: Option<&BTreeMap<String, V>>,
     should: Option<&BTreeMap<String, V>>,
-) -> Option<serde_json::Value> {
+) -> Option<Value> {
     let changed: BTreeMap<_, _> =
         should.into_iter().flatten().filter(|(key, value)| is.and_then(|is| is.get(*key)) != Some(value)).collect();
     (!changed.is_empty()).then(|| json!(changed))
@@ -111,8 +112,8 @@ fn metadata(claim: &ClaimId, label: &str) -> ObjectMeta {
     }
 }
 
-/// The Secret that hands `credentials` to the claim.
-pub(crate) fn secret(claim: &ClaimId, label: &str, credentials: &AppCredentials) -> Secret {
+/// The Secret that hands `credentials` to the claim, with what there is to note of them.
+pub(crate) fn secret(claim: &ClaimId, label: &str, credentials: &AppCredentials, notes: &KeyNotes) -> Secret {
     let AppCredentials { access_key_id, secret_access_key, session_token } = credentials;
     let entry = |key: &str, value: &str| (key.to_owned(), ByteString(value.as_bytes().to_vec()));
     let mut data = BTreeMap::from([
@@ -122,7 +123,10 @@ pub(crate) fn secret(claim: &ClaimId, label: &str, credentials: &AppCredentials)
     if let Some(token) = session_token {
         data.extend([entry(wire::secret::SESSION_TOKEN, token.expose_secret())]);
     }
-    Secret { metadata: metadata(claim, label), type_: Some("Opaque".to_owned()), data: Some(data), ..Secret::default() }
+    let mut metadata = metadata(claim, label);
+    let noted = notes.annotations().into_iter().filter_map(|(key, note)| Some((key.to_owned(), note?)));
+    metadata.annotations = Some(noted.collect());
+    Secret { metadata, type_: Some("Opaque".to_owned()), data: Some(data), ..Secret::default() }
 }
 
 /// The credentials that a Secret of ours hands out; `None` if a part is missing or empty.
@@ -192,22 +196,41 @@ pub(crate) async fn write<T: Output>(
             }
         }
         Current::Mine(found) => {
-            // Without the label the operator would not see what becomes of the object.
-            let label = |output: &T| output.labels().get(wire::PROVISIONER_LABEL).cloned();
-            let data = found.differing(wanted);
-            if data.is_none() && label(found) == label(wanted) {
-                return Ok(());
-            }
+            let Some(patch) = difference(found, wanted) else { return Ok(()) };
             let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-            // The uid guards against an object that was replaced since it was read.
-            let patch = json!({
-                "metadata": { "uid": found.meta().uid, "labels": { wire::PROVISIONER_LABEL: label(wanted) } },
-                "data": data.unwrap_or_else(|| json!({})),
-            });
             let answer = api.patch(&claim.name, &params, &Patch::Merge(&patch)).await;
             answer.map(drop).map_err(Error::kubernetes(T::WRITE))
         }
     }
+}
+
+/// The merge patch that makes `found` hold what it should; `None` if it does.
+fn difference<T: Output>(found: &T, wanted: &T) -> Option<Value> {
+    // Without the label the operator would not see what becomes of the object.
+    let label = |output: &T| output.labels().get(wire::PROVISIONER_LABEL).cloned();
+    let data = found.differing(wanted);
+    let notes: BTreeMap<_, _> = keys::ANNOTATIONS
+        .into_iter()
+        .map(|key| (key, wanted.annotations().get(key)))
+        .filter(|(key, note)| found.annotations().get(*key) != *note)
+        .collect();
+    if data.is_none() && notes.is_empty() && label(found) == label(wanted) {
+        return None;
+    }
+    // The uid guards against an object that was replaced since it was read.
+    let mut patch = json!({
+        "metadata": { "uid": found.meta().uid, "labels": { wire::PROVISIONER_LABEL: label(wanted) } },
+        "data": data.unwrap_or_else(|| json!({})),
+    });
+    if !notes.is_empty() {
+        patch["metadata"]["annotations"] = json!(notes);
+    }
+    Some(patch)
+}
+
+/// Whether an output is as it should be.
+pub(crate) fn stands<T: Output>(found: &T, wanted: &T) -> bool {
+    difference(found, wanted).is_none()
 }
 
 /// Deletes an output if it is the claim's. Gone already is as good; a foreign one is left.
@@ -243,7 +266,7 @@ mod tests {
             secret_access_key: "one".into(),
             session_token: token.map(SecretString::from),
         };
-        secret(&claim, "label", &credentials)
+        secret(&claim, "label", &credentials, &KeyNotes::default())
     }
 
     #[test]

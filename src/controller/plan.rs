@@ -77,7 +77,7 @@ pub(crate) fn no_class(class: &ClassLookup, claim: &Claim) -> Error {
 }
 
 /// How a claim is undone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Undo {
     /// Access goes, the bucket stays.
     Revoke,
@@ -111,7 +111,7 @@ pub(crate) fn settles_in(bound: bool, quiet: Duration) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::provisioner::{ClaimId, Endpoint, Plan};
+    use crate::provisioner::{ClaimId, Endpoint, Plan, Rotation};
 
     fn recorded(mode: Mode, reclaim_policy: ReclaimPolicy) -> Record {
         Record {
@@ -124,6 +124,7 @@ mod tests {
                 endpoint: Endpoint { host: "h".into(), port: 443, region: "r".into(), url: None },
                 owner_secret: None,
                 user: None,
+                rotation: Rotation::default(),
                 state: std::collections::BTreeMap::new(),
             },
         }

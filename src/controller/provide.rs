@@ -1,206 +1,383 @@
-//! From a claim to a usable bucket, step by step; or, for a bound claim, whatever of these steps is to be
-//! done again. Data changes its type on the way, so that no step can be left out.
+//! From a claim to a usable bucket, and what keeps a bound one usable: looks, then takes the steps that
+//! `steps.rs` gives, one after the other. The upkeep is in `upkeep.rs`.
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::jiff::Timestamp;
 
 use super::claim::{Claim, ignored_edit};
-use super::context::Context;
+use super::context::{self, Context};
 use super::error::{self, Error};
+use super::keys::{self, KeyNotes};
 use super::outputs::{self, Current};
 use super::plan::{self, Intent};
 use super::reconcile::Next;
 use super::record::{self, Author, Stored};
 use super::report::{self, Report, Severity};
-use super::resolve::{self, ClassLookup};
-use super::teardown::{self, Undone};
-use super::{adopt, mark};
-use crate::api::BucketPhase;
-use crate::provisioner::{AppCredentials, Failure as _, FailureClass, Mode, Probe, Provisioner, Record};
+use super::resolve::{self, ClassLookup, Owner};
+use super::steps::{self, Keys, Make, Making, Recorded, Upkeep, Verb};
+use super::{adopt, mark, teardown};
+use crate::api::{BucketPhase, wire};
+use crate::provisioner::{AppCredentials, Failure as _, Probe, Provisioner, Record};
 
 /// How often credentials may be refused in a row before they are replaced by new ones, once: some one and
 /// a half minutes, ten times what AWS takes to spread a key. When the new ones were refused as often, it is
 /// not the keys: somebody must mend something, and no more keys are made.
-const MAX_PROBES: u32 = 12;
+pub(super) const MAX_PROBES: u32 = 12;
 
-/// A claim whose intent is recorded, and what is known around it.
-struct Recorded<O> {
-    stored: Stored,
-    /// The record was written just now: nothing can have been made for it before.
-    is_new: bool,
-    owner: Option<O>,
-    outputs: Outputs,
-}
-
-struct Outputs {
+/// One attempt: what was seen, and what was done since.
+pub(super) struct Attempt<'a, P: Provisioner> {
+    pub(super) ctx: &'a Context<P>,
+    pub(super) claim: Claim,
+    log: Log,
+    owner: Option<Owner<P::Owner>>,
     secret: Current<Secret>,
     config_map: Current<ConfigMap>,
+    pub(super) notes: KeyNotes,
+    pub(super) keys: Keys<AppCredentials>,
+    published: bool,
+    named: bool,
+    told: bool,
+    pub(super) upkeep: Upkeep,
 }
 
-/// A claim whose keys are issued and stand in its Secret.
-struct Issued {
-    credentials: AppCredentials,
-    /// They were issued just now, or were not seen to work yet.
-    unproven: bool,
+/// The record, the write-ahead log of the claim.
+enum Log {
+    /// To be written, under this name.
+    Planned { name: String, record: Box<Record> },
+    /// As it stands. `is_new`: written in this attempt, so that nothing can have been made for it before.
+    Stored { stored: Box<Stored>, is_new: bool },
 }
 
-/// Makes the bucket and hands it over, or restores what is missing of it.
+impl Log {
+    fn record(&self) -> &Record {
+        match self {
+            Self::Planned { record, .. } => record,
+            Self::Stored { stored, .. } => &stored.record,
+        }
+    }
+}
+
+/// Makes the bucket and hands it over, restores what is missing of it, or does the upkeep that is due.
 ///
 /// # Errors
 /// Whatever stands in the way; what was done so far is taken up again by the next attempt.
 pub(crate) async fn provide<P: Provisioner>(
     ctx: &Context<P>,
-    mut claim: Claim,
+    claim: Claim,
     class: &ClassLookup,
 ) -> Result<Next, Error> {
     let adopt = |stored| adopt::adopt(&ctx.provisioner, &ctx.options.provisioner_name, class, stored);
     let found = record::find(&ctx.records(), &claim.id).await?;
-    let recorded = match plan::intent(&ctx.provisioner, &ctx.options.provisioner_name, &claim, class, found)? {
-        Intent::Record { name, record } => begin(ctx, &mut claim, name, *record).await?,
-        Intent::Proceed(stored) => resume(ctx, &mut claim, adopt(*stored)?).await?,
-        Intent::UndoFirst(stored) => {
-            return Ok(match teardown::undo(ctx, &claim, &adopt(*stored)?).await? {
-                Undone::Partly(next) => next,
-                // Not at once: somebody else's finalizer may hold the record.
-                Undone::Fully(_) => Next::After(ctx.memory.failed(&claim.id, FailureClass::Retryable)),
-            });
-        }
+    let mut attempt = match plan::intent(&ctx.provisioner, &ctx.options.provisioner_name, &claim, class, found)? {
+        Intent::Record { name, record } => Attempt::begin(ctx, claim, name, record).await?,
+        Intent::Proceed(stored) => Attempt::resume(ctx, claim, adopt(*stored)?).await?,
+        Intent::UndoFirst(stored) => return teardown::undo_first(ctx, &claim, adopt(*stored)?).await,
     };
-    let issued = issue(ctx, &claim, &recorded).await?;
-    if let Probe::NotYet(answer) = prove(ctx, &recorded.stored.record, &issued).await? {
-        let wait = ctx.memory.not_usable_yet(&claim.id);
-        if ctx.memory.probes(&claim.id) > 2 * MAX_PROBES {
-            return Err(Error::CredentialsUnusable { answer });
-        }
-        report::tell(ctx, &claim, &Report::waiting_for_credentials(&claim, &answer)).await?;
-        return Ok(Next::After(wait));
-    }
-    hand_over(ctx, &mut claim, &recorded).await?;
-    ctx.memory.succeeded(&claim.id);
-    Ok(Next::Rest)
-}
-
-/// Records what is going to be made. Nothing is begun that cannot be finished: outputs of others that are
-/// in the way and credentials that cannot be used are found before anything is written.
-async fn begin<P: Provisioner>(
-    ctx: &Context<P>,
-    claim: &mut Claim,
-    name: String,
-    record: Record,
-) -> Result<Recorded<P::Owner>, Error> {
-    let (owner, outputs) = tokio::try_join!(resolve::owner(ctx, &record), read_outputs(ctx, claim))?;
-    mark::take_on(ctx, claim, &record).await?;
-    let stored = record::create(&ctx.record_writer(), name, record, &ctx.label).await?;
-    Ok(Recorded { stored, is_new: true, owner: Some(owner), outputs })
-}
-
-/// Takes up a record that an earlier attempt wrote. The owner's credentials are read if they are needed.
-async fn resume<P: Provisioner>(
-    ctx: &Context<P>,
-    claim: &mut Claim,
-    stored: Stored,
-) -> Result<Recorded<P::Owner>, Error> {
-    let outputs = read_outputs(ctx, claim).await?;
-    mark::take_on(ctx, claim, &stored.record).await?;
-    Ok(Recorded { stored, is_new: false, owner: None, outputs })
-}
-
-async fn read_outputs<P>(ctx: &Context<P>, claim: &Claim) -> Result<Outputs, Error> {
-    let (secrets, config_maps) = (ctx.secrets_in(&claim.id.namespace), ctx.config_maps_in(&claim.id.namespace));
-    let (secret, config_map) =
-        tokio::try_join!(outputs::read(&secrets, &claim.id), outputs::read(&config_maps, &claim.id))?;
-    Ok(Outputs { secret, config_map })
-}
-
-/// Has the store make what is recorded, unless that was done: the keys in the claim's own Secret are the
-/// proof, for they are written last. From here on the Secret holds the keys and a crash does not lose them.
-async fn issue<P: Provisioner>(
-    ctx: &Context<P>,
-    claim: &Claim,
-    recorded: &Recorded<P::Owner>,
-) -> Result<Issued, Error> {
-    let Recorded { stored, is_new, outputs, .. } = recorded;
-    let secrets = ctx.secrets_in(&claim.id.namespace);
-    // The owner's own keys are taken from the owner's Secret each time: they may have been mended there.
-    let may_be_reused = !is_new && (stored.bound || stored.record.plan.user.is_some());
-    if let Current::Mine(secret) = &outputs.secret
-        && may_be_reused
-        && ctx.memory.probes(&claim.id) != MAX_PROBES
-        && let Some(credentials) = outputs::credentials(secret)
-    {
-        let wanted = outputs::secret(&claim.id, &ctx.label, &credentials);
-        outputs::write(&secrets, &outputs.secret, &wanted, &claim.id).await?;
-        // A bound claim that is not ready may be so because of keys that were issued anew.
-        return Ok(Issued { credentials, unproven: !stored.bound || !report::says_ready(claim) });
-    }
-    let credentials = match execute(ctx, recorded).await {
-        Ok(credentials) => credentials,
-        Err(failure) => {
-            if *is_new && failure.store_untouched() {
-                // With nothing made there is nothing to undo, and the claim can be deleted without
-                // asking a store that may never answer.
-                record::delete(&ctx.records(), stored).await?;
+    loop {
+        match steps::make(&attempt.seen()) {
+            Make::TakeOn => attempt.take_on().await?,
+            Make::Record => attempt.record().await?,
+            Make::Execute(verb) => attempt.execute(verb).await?,
+            Make::HandKeys => attempt.hand_keys().await?,
+            Make::Probe => {
+                if let Tried::Refused(next) = attempt.probe().await? {
+                    return Ok(next);
+                }
             }
-            return Err(failure);
+            Make::Publish => attempt.publish().await?,
+            Make::MarkBound => attempt.mark_bound().await?,
+            Make::Name => attempt.name().await?,
+            Make::Tell => attempt.tell().await?,
+            Make::Rotate => attempt.rotate().await?,
+            Make::Retire => attempt.retire().await?,
+            Make::Check => attempt.check().await?,
+            Make::Rest => {
+                ctx.memory.succeeded(&attempt.claim.id);
+                return Ok(Next::Rest);
+            }
         }
-    };
-    let secret = outputs::secret(&claim.id, &ctx.label, &credentials);
-    outputs::write(&secrets, &outputs.secret, &secret, &claim.id).await?;
-    // Once, not with every attempt: the owner's keys are written anew each time.
-    if stored.record.plan.user.is_none() && matches!(outputs.secret, Current::Absent) {
-        let note =
-            "createBucketUser of the StorageClass is \"no\": the claim's Secret holds the owner's own credentials";
-        report::event(ctx, &claim.id, Severity::Warning, error::OWNER_CREDENTIALS_SHARED, note).await;
     }
-    Ok(Issued { credentials, unproven: true })
 }
 
-/// Calls the verb that is due. For a bound claim only the access is made anew: a bucket that somebody
-/// deleted is not silently re-created empty.
-async fn execute<P: Provisioner>(ctx: &Context<P>, recorded: &Recorded<P::Owner>) -> Result<AppCredentials, Error> {
-    let Recorded { stored, owner, .. } = recorded;
-    let read;
-    let owner = match owner {
-        Some(owner) => owner,
-        None => {
-            read = resolve::owner(ctx, &stored.record).await?;
-            &read
-        }
-    };
-    let claim = &stored.record.claim;
-    ctx.memory.executes(claim);
-    let credentials = match stored.record.plan.mode {
-        Mode::Created if !stored.bound => ctx.provisioner.provision(&stored.record, owner).await,
-        Mode::Created | Mode::Granted => ctx.provisioner.grant(&stored.record, owner).await,
-    };
-    ctx.memory.executes(claim);
-    credentials.map_err(Error::store)
+/// How a try of the keys went.
+pub(super) enum Tried {
+    Works,
+    /// Not yet: what follows.
+    Refused(Next),
 }
 
-/// Bound means usable: tries the keys once, unless they were seen to work before.
-async fn prove<P: Provisioner>(ctx: &Context<P>, record: &Record, issued: &Issued) -> Result<Probe, Error> {
-    if !issued.unproven {
-        return Ok(Probe::Usable);
+impl<'a, P: Provisioner> Attempt<'a, P> {
+    /// Looks around before the first write. Nothing is begun that cannot be finished: outputs of others that
+    /// are in the way and credentials that cannot be used are found now.
+    async fn begin(ctx: &'a Context<P>, claim: Claim, name: String, record: Box<Record>) -> Result<Self, Error> {
+        let (owner, outputs) = tokio::try_join!(resolve::owner(ctx, &record), read_outputs(ctx, &claim))?;
+        let mut attempt = Self::new(ctx, claim, Log::Planned { name, record }, outputs);
+        attempt.owner = Some(owner);
+        Ok(attempt)
     }
-    ctx.provisioner.probe(record, &issued.credentials).await.map_err(Error::store)
-}
 
-/// Hands the bucket over: the ConfigMap, without which no app starts, then the signs of binding in the
-/// order in which others rely on them: record, objectBucketName, phase.
-async fn hand_over<P>(ctx: &Context<P>, claim: &mut Claim, recorded: &Recorded<impl Sized>) -> Result<(), Error> {
-    let Recorded { stored, outputs, .. } = recorded;
-    let stands = report::says_ready(claim) && matches!(outputs.config_map, Current::Mine(_));
-    if stored.author == Author::GoProvisioner && stands {
+    /// Looks at how far an earlier attempt came. Keys in the claim's own Secret are the proof that the store
+    /// made all that is recorded, for they are written last.
+    async fn resume(ctx: &'a Context<P>, claim: Claim, stored: Stored) -> Result<Self, Error> {
+        let outputs = read_outputs(ctx, &claim).await?;
+        let log = Log::Stored { stored: Box::new(stored), is_new: false };
+        let mut attempt = Self::new(ctx, claim, log, outputs);
+        attempt.keys = attempt.keys_so_far()?;
+        attempt.upkeep = attempt.upkeep_due()?;
+        let stored = attempt.stored()?;
         // What the Go provisioner handed over stays as it is.
-        return Ok(());
+        let hands_off = stored.author == Author::GoProvisioner
+            && report::says_ready(&attempt.claim)
+            && matches!(attempt.config_map, Current::Mine(_));
+        if hands_off {
+            (attempt.published, attempt.named, attempt.told) = (true, true, true);
+        }
+        Ok(attempt)
     }
-    let config_map = outputs::config_map(&ctx.label, &stored.record);
-    outputs::write(&ctx.config_maps_in(&claim.id.namespace), &outputs.config_map, &config_map, &claim.id).await?;
-    if !stored.bound {
+
+    fn new(
+        ctx: &'a Context<P>,
+        claim: Claim,
+        log: Log,
+        (secret, config_map): (Current<Secret>, Current<ConfigMap>),
+    ) -> Self {
+        let notes = match &secret {
+            Current::Mine(secret) => KeyNotes::read(secret.metadata.annotations.as_ref()),
+            Current::Absent => KeyNotes::default(),
+        };
+        Self {
+            ctx,
+            claim,
+            log,
+            owner: None,
+            secret,
+            config_map,
+            notes,
+            keys: Keys::None,
+            published: false,
+            named: false,
+            told: false,
+            upkeep: Upkeep::Nothing,
+        }
+    }
+
+    fn keys_so_far(&self) -> Result<Keys<AppCredentials>, Error> {
+        let stored = self.stored()?;
+        let Current::Mine(secret) = &self.secret else { return Ok(Keys::None) };
+        // The owner's own keys are taken from the owner's Secret until they work, and when it changes: they may
+        // have been mended there.
+        let own = stored.record.plan.user.is_some();
+        let may_be_reused = (own || stored.bound && self.ctx.shares_present_keys(&stored.record, &self.notes))
+            && self.ctx.memory.probes(&self.claim.id) != MAX_PROBES;
+        // What somebody wrote into the Secret is not what the store issued.
+        let edited = stored.author == Author::Us && !context::wrote(&secret.metadata, &wire::secret::ALL);
+        let Some(present) = outputs::credentials(secret).filter(|_| may_be_reused && !edited) else {
+            return Ok(Keys::None);
+        };
+        if let Some(keys) = self.ctx.memory.successor(&self.claim.id).filter(|_| stored.bound) {
+            return Ok(Keys::Successor { keys, proven: false });
+        }
+        let wanted = outputs::secret(&self.claim.id, &self.ctx.label, &present, &self.notes);
+        let stands = outputs::stands(secret, &wanted);
+        // A bound claim that is not ready may be so because of keys that were issued anew.
+        let proven = stored.bound && report::says_ready(&self.claim);
+        Ok(Keys::InSecret { keys: present, stands, proven })
+    }
+
+    /// What the next step is decided from.
+    fn seen(&self) -> Making {
+        Making {
+            taken_on: mark::is_taken_on(self.ctx, &self.claim, self.log.record()),
+            recorded: match &self.log {
+                Log::Planned { .. } => Recorded::No,
+                Log::Stored { stored, .. } if stored.bound => Recorded::Bound,
+                Log::Stored { .. } => Recorded::Begun,
+            },
+            mode: self.log.record().plan.mode,
+            keys: self.keys.whereabouts(),
+            published: self.published,
+            named: self.named,
+            told: self.told,
+            upkeep: self.upkeep,
+        }
+    }
+
+    pub(super) fn stored(&self) -> Result<&Stored, Error> {
+        match &self.log {
+            Log::Stored { stored, .. } => Ok(stored),
+            Log::Planned { .. } => Err(Error::OutOfStep("the record is not written yet")),
+        }
+    }
+
+    /// The keys that the claim's apps have, and those that are to be theirs.
+    pub(super) fn credentials(&self) -> Result<&AppCredentials, Error> {
+        match &self.keys {
+            Keys::None => Err(Error::OutOfStep("there are no keys yet")),
+            Keys::Issued(keys) | Keys::Successor { keys, .. } | Keys::InSecret { keys, .. } => Ok(keys),
+        }
+    }
+
+    /// The keys in the claim's Secret as it was read.
+    pub(super) fn present_keys(&self) -> Option<AppCredentials> {
+        match &self.secret {
+            Current::Mine(secret) => outputs::credentials(secret),
+            Current::Absent => None,
+        }
+    }
+
+    /// The owner's credentials, read if they are needed.
+    pub(super) async fn owner(&mut self) -> Result<&Owner<P::Owner>, Error> {
+        if self.owner.is_none() {
+            self.owner = Some(resolve::owner(self.ctx, self.log.record()).await?);
+        }
+        self.owner.as_ref().ok_or(Error::OutOfStep("the owner's credentials were read"))
+    }
+
+    async fn take_on(&mut self) -> Result<(), Error> {
+        mark::take_on(self.ctx, &mut self.claim, self.log.record()).await
+    }
+
+    async fn record(&mut self) -> Result<(), Error> {
+        let Log::Planned { name, record } = &self.log else {
+            return Err(Error::OutOfStep("the record is written already"));
+        };
+        let (name, record) = (name.clone(), Record::clone(record));
+        let stored = record::create(&self.ctx.record_writer(), name, record, &self.ctx.label).await?;
+        self.log = Log::Stored { stored: Box::new(stored), is_new: true };
+        Ok(())
+    }
+
+    async fn execute(&mut self, verb: Verb) -> Result<(), Error> {
+        self.owner().await?;
+        let Some(owner) = &self.owner else { return Err(Error::OutOfStep("the owner's credentials were read")) };
+        let (ctx, stored) = (self.ctx, self.stored()?);
+        let record = &stored.record;
+        ctx.memory.executes(&record.claim);
+        let answer = match verb {
+            Verb::Provision => ctx.provisioner.provision(record, &owner.credentials).await,
+            Verb::Grant => ctx.provisioner.grant(record, &owner.credentials).await,
+        };
+        ctx.memory.executes(&record.claim);
+        match answer {
+            Ok(credentials) => {
+                // Whatever was to follow the former keys has gone with them.
+                ctx.memory.keep_successor(&record.claim, None);
+                self.keys = Keys::Issued(credentials);
+                Ok(())
+            }
+            Err(failure) => {
+                if matches!(self.log, Log::Stored { is_new: true, .. }) && failure.store_untouched() {
+                    // With nothing made there is nothing to undo, and the claim can be deleted without
+                    // asking a store that may never answer.
+                    record::delete(&ctx.records(), stored).await?;
+                }
+                Err(Error::store(failure))
+            }
+        }
+    }
+
+    async fn hand_keys(&mut self) -> Result<(), Error> {
+        let (id, request) = (&self.claim.id, self.claim.rotation_request.as_deref());
+        let record = &self.stored()?.record;
+        let shares = record.plan.user.is_none();
+        let notes = match &self.keys {
+            Keys::Successor { .. } => {
+                let former = self.present_keys().ok_or(Error::OutOfStep("keys that work have successors"))?;
+                keys::succeed(former.access_key_id, record.plan.rotation.grace, Timestamp::now(), request)
+            }
+            Keys::Issued(_) => {
+                let version = self.owner.as_ref().and_then(|owner| owner.version.clone());
+                KeyNotes::new(Timestamp::now(), request, version.filter(|_| shares))
+            }
+            Keys::InSecret { .. } | Keys::None => self.notes.clone(),
+        };
+        let credentials = self.credentials()?.clone();
+        let secret = outputs::secret(id, &self.ctx.label, &credentials, &notes);
+        outputs::write(&self.ctx.secrets_in(&id.namespace), &self.secret, &secret, id).await?;
+        // Once, not with every attempt: the owner's keys are written anew each time.
+        if shares && matches!(self.secret, Current::Absent) {
+            let note =
+                "createBucketUser of the StorageClass is \"no\": the claim's Secret holds the owner's own credentials";
+            report::event(self.ctx, id, Severity::Warning, error::OWNER_CREDENTIALS_SHARED, note).await;
+        }
+        if let (Keys::Successor { .. }, Some(former)) = (&self.keys, &notes.retiring) {
+            self.tell_rotated(former).await;
+        }
+        let proven = matches!(self.keys, Keys::Successor { .. } | Keys::InSecret { proven: true, .. });
+        self.notes = notes;
+        self.keys = Keys::InSecret { keys: credentials, stands: true, proven };
+        Ok(())
+    }
+
+    /// Bound means usable: tries the keys, once.
+    async fn probe(&mut self) -> Result<Tried, Error> {
+        let record = &self.stored()?.record;
+        let answer = self.ctx.provisioner.probe(record, self.credentials()?).await.map_err(Error::store)?;
+        let refused = match (&mut self.keys, answer) {
+            (Keys::Successor { proven, .. } | Keys::InSecret { proven, .. }, Probe::Usable) => {
+                *proven = true;
+                return Ok(Tried::Works);
+            }
+            (_, Probe::Usable) => return Err(Error::OutOfStep("keys are tried where they are kept")),
+            (_, Probe::NotYet(answer)) => answer,
+        };
+        let wait = self.ctx.memory.not_usable_yet(&self.claim.id);
+        if matches!(self.keys, Keys::Successor { .. }) {
+            return self.successor_refused(refused, wait).await.map(Tried::Refused);
+        }
+        if self.ctx.memory.probes(&self.claim.id) > 2 * MAX_PROBES {
+            return Err(Error::CredentialsUnusable { answer: refused });
+        }
+        report::tell(self.ctx, &self.claim, &Report::waiting_for_credentials(&self.claim, &refused)).await?;
+        Ok(Tried::Refused(Next::After(wait)))
+    }
+
+    async fn publish(&mut self) -> Result<(), Error> {
+        let id = &self.claim.id;
+        let config_map = outputs::config_map(&self.ctx.label, &self.stored()?.record);
+        outputs::write(&self.ctx.config_maps_in(&id.namespace), &self.config_map, &config_map, id).await?;
+        self.published = true;
+        Ok(())
+    }
+
+    async fn mark_bound(&mut self) -> Result<(), Error> {
         let patch = serde_json::json!({ "status": { "phase": BucketPhase::Bound } });
-        let answer = report::patch_status(&ctx.records(), &stored.name, &patch).await;
+        let answer = report::patch_status(&self.ctx.records(), &self.stored()?.name, &patch).await;
         answer.map_err(Error::kubernetes("write the ObjectBucket's status"))?;
+        if let Log::Stored { stored, .. } = &mut self.log {
+            stored.bound = true;
+        }
+        Ok(())
     }
-    mark::bind(ctx, claim, stored).await?;
-    let edit = ignored_edit(claim.spec()?, &stored.record);
-    report::tell(ctx, claim, &Report::bound(&stored.record.plan.bucket, edit)).await
+
+    async fn name(&mut self) -> Result<(), Error> {
+        let Log::Stored { stored, .. } = &self.log else {
+            return Err(Error::OutOfStep("the record is not written yet"));
+        };
+        mark::bind(self.ctx, &mut self.claim, stored).await?;
+        self.named = true;
+        Ok(())
+    }
+
+    async fn tell(&mut self) -> Result<(), Error> {
+        let record = &self.stored()?.record;
+        let edit = ignored_edit(self.claim.spec()?, record);
+        report::tell(self.ctx, &self.claim, &Report::bound(&record.plan.bucket, edit)).await?;
+        self.told = true;
+        Ok(())
+    }
+
+    /// Writes other notes beside the keys that stand in the Secret.
+    pub(super) async fn note(&mut self, notes: KeyNotes) -> Result<(), Error> {
+        let id = &self.claim.id;
+        let secret = outputs::secret(id, &self.ctx.label, self.credentials()?, &notes);
+        outputs::write(&self.ctx.secrets_in(&id.namespace), &self.secret, &secret, id).await?;
+        self.notes = notes;
+        Ok(())
+    }
+}
+
+async fn read_outputs<P>(ctx: &Context<P>, claim: &Claim) -> Result<(Current<Secret>, Current<ConfigMap>), Error> {
+    let (secrets, config_maps) = (ctx.secrets_in(&claim.id.namespace), ctx.config_maps_in(&claim.id.namespace));
+    tokio::try_join!(outputs::read(&secrets, &claim.id), outputs::read(&config_maps, &claim.id))
 }

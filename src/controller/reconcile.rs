@@ -16,9 +16,11 @@ use super::error::Error;
 use super::gate::{self, Due, Facts};
 use super::memory::Inputs;
 use super::plan;
+use super::record::Stored;
 use super::report::{self, Report};
 use super::resolve;
-use super::{provide, teardown};
+use super::steps::Upkeep;
+use super::{provide, teardown, upkeep};
 use crate::provisioner::{Failure as _, Provisioner};
 
 /// Longest time one reconcile may take; kube's client has no read timeout of its own. What is cut off
@@ -54,8 +56,13 @@ pub(crate) async fn reconcile<P: Provisioner>(
 ) -> Result<Action, Infallible> {
     ctx.ready.clone().await;
     let claim = Claim::read(&guarded, &ctx.label);
-    if ctx.memory.is_stale(&claim.id, claim.resource_version.as_deref()) || is_steady(&ctx, &claim) {
+    if ctx.memory.is_stale(&claim.id, claim.resource_version.as_deref()) {
         return Ok(Action::await_change());
+    }
+    if let Some(stored) = steady(&ctx, &claim)
+        && let (Upkeep::Nothing, wait) = upkeep::due(&ctx, &claim, &stored, &ctx.caches.key_notes(&claim.id))
+    {
+        return Ok(wait.map_or_else(Action::await_change, Action::requeue));
     }
     let inputs = inputs(&claim);
     if let Some(left) = ctx.memory.wait_left(&claim.id, &inputs) {
@@ -63,19 +70,30 @@ pub(crate) async fn reconcile<P: Provisioner>(
     }
     let attempt = ctx.memory.attempt(&claim.id, inputs);
     let span = tracing::info_span!("claim", claim = %claim.id, attempt);
-    Ok(attend(&ctx, claim).instrument(span).await.into())
+    let next = attend(&ctx, claim.clone()).instrument(span).await;
+    Ok(match (next, steady(&ctx, &claim)) {
+        // If nothing was written, no watch brings the claim back when upkeep is due.
+        (Next::Rest, Some(stored)) => match upkeep::due(&ctx, &claim, &stored, &ctx.caches.key_notes(&claim.id)) {
+            (Upkeep::Nothing, wait) => wait.map_or_else(Action::await_change, Action::requeue),
+            // Not at once: what the caches show may be older than the attempt.
+            (..) => Action::requeue(Duration::from_secs(1)),
+        },
+        (next, _) => next.into(),
+    })
 }
 
-/// Whether a bound claim is as it was left: answered from the caches, with no call and no write.
-fn is_steady<P>(ctx: &Context<P>, claim: &Claim) -> bool {
-    let Some(stored) = ctx.caches.record(&claim.id, &ctx.label) else { return false };
-    let Ok(spec) = claim.spec() else { return false };
-    !claim.deleting
+/// The record of a bound claim that is as it was left: answered from the caches, with no call and no write.
+fn steady<P>(ctx: &Context<P>, claim: &Claim) -> Option<Stored> {
+    let stored = ctx.caches.record(&claim.id, &ctx.label)?;
+    let spec = claim.spec().ok()?;
+    let stands = !claim.deleting
         && claim.finalizer
         && stored.bound
         && spec.object_bucket_name.as_deref() == Some(&stored.name)
         && report::says_bound(claim, ignored_edit(spec, &stored.record).as_deref())
         && ctx.caches.outputs_stand(&claim.id)
+        && ctx.shares_present_keys(&stored.record, &ctx.caches.key_notes(&claim.id));
+    stands.then_some(stored)
 }
 
 fn inputs(claim: &Claim) -> Inputs {

@@ -3,6 +3,7 @@
 //! A record is written before the first call to the store and holds all that is needed to undo the claim.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use kube::Api;
 use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams, Preconditions};
@@ -11,7 +12,7 @@ use serde_json::json;
 
 use super::error::{Error, FIELD_MANAGER, foreign_finalizers, has_finalizer, status_code};
 use crate::api::{BucketEndpoint, BucketPhase, ClaimReference, ObjectBucket, ObjectBucketSpec, wire};
-use crate::provisioner::{ClaimId, Endpoint, Mode, Plan, ReclaimPolicy, Record, SecretRef};
+use crate::provisioner::{ClaimId, Endpoint, Mode, Plan, ReclaimPolicy, Record, Rotation, SecretRef};
 
 /// Longest name of a Kubernetes object (RFC 1123 subdomain).
 const MAX_NAME: usize = 253;
@@ -77,7 +78,8 @@ fn state<'a>(object: &'a ObjectBucket, key: &str) -> Option<&'a str> {
 pub(crate) fn to_object(record: &Record, name: &str, label: &str) -> ObjectBucket {
     // Destructured in full: a new field that is not recorded is lost for deletion.
     let Record { claim, class_name, reclaim_policy, plan } = record;
-    let Plan { bucket, mode, endpoint, owner_secret, user, state } = plan;
+    let Plan { bucket, mode, endpoint, owner_secret, user, rotation, state } = plan;
+    let Rotation { every, grace } = rotation;
     let Endpoint { host, port, region, url } = endpoint;
 
     let mut recorded = state.clone();
@@ -91,6 +93,12 @@ pub(crate) fn to_object(record: &Record, name: &str, label: &str) -> ObjectBucke
     }
     if let Some(url) = url {
         set(wire::state::ENDPOINT_URL, url);
+    }
+    if let Some(every) = every {
+        set(wire::state::ROTATE_KEYS_EVERY, &every.as_secs().to_string());
+    }
+    if *grace != Rotation::DEFAULT_GRACE {
+        set(wire::state::KEY_GRACE_PERIOD, &grace.as_secs().to_string());
     }
     if let Some(secret) = owner_secret {
         set(wire::state::SECRET_NAMESPACE, &secret.namespace);
@@ -182,6 +190,17 @@ pub(crate) fn from_object(object: &ObjectBucket) -> Result<Record, String> {
         (None, None) => None,
         _ => return Err("spec.additionalState has one of secretName and secretNamespace, not both".to_owned()),
     };
+    let mut seconds = |key: &str| match take(key) {
+        None => Ok(None),
+        Some(value) => match value.parse() {
+            Ok(seconds) => Ok(Some(Duration::from_secs(seconds))),
+            Err(_) => Err(format!("spec.additionalState.{key} is {value:?}, not a number of seconds")),
+        },
+    };
+    let rotation = Rotation {
+        every: seconds(wire::state::ROTATE_KEYS_EVERY)?,
+        grace: seconds(wire::state::KEY_GRACE_PERIOD)?.unwrap_or(Rotation::DEFAULT_GRACE),
+    };
     let endpoint = spec.endpoint.as_ref().ok_or_else(|| missing("spec.endpoint"))?;
     let port = endpoint.bucket_port.ok_or_else(|| missing("spec.endpoint.bucketPort"))?;
     let reclaim_policy = match spec.reclaim_policy.as_deref() {
@@ -205,6 +224,7 @@ pub(crate) fn from_object(object: &ObjectBucket) -> Result<Record, String> {
             },
             owner_secret,
             user,
+            rotation,
             state,
         },
     })
@@ -329,6 +349,7 @@ mod tests {
                 },
                 owner_secret: Some(SecretRef { namespace: "infra".into(), name: "owner".into() }),
                 user: Some("shop-photos-f30e0389".into()),
+                rotation: Rotation { every: Some(Duration::from_secs(30 * 86400)), grace: Duration::from_secs(3600) },
                 state: [("iamPath".to_owned(), "/buckets/".to_owned())].into(),
             },
         }
@@ -340,6 +361,7 @@ mod tests {
         bare.plan.endpoint.url = None;
         bare.plan.owner_secret = None;
         bare.plan.user = None;
+        bare.plan.rotation = Rotation::default();
         bare.plan.mode = Mode::Granted;
         for record in [record(), bare] {
             let object = to_object(&record, "obc-shop-photos", "label");

@@ -86,11 +86,19 @@ async fn class_name_of_unreadable<P>(ctx: &Context<P>, claim: &Claim) -> Result<
     Ok(name.filter(|name| !name.is_empty()).map(str::to_owned))
 }
 
+/// The owner's credentials.
+pub(crate) struct Owner<O> {
+    pub(crate) credentials: O,
+    /// Resource version of the Secret that they were read from.
+    pub(crate) version: Option<String>,
+}
+
 /// Reads the owner's credentials that a record refers to, always anew: an edited Secret counts at once.
 ///
 /// # Errors
 /// [`Error::OwnerSecretNotFound`], or whatever the provisioner says of what is in the Secret.
-pub(crate) async fn owner<P: Provisioner>(ctx: &Context<P>, record: &Record) -> Result<P::Owner, Error> {
+pub(crate) async fn owner<P: Provisioner>(ctx: &Context<P>, record: &Record) -> Result<Owner<P::Owner>, Error> {
+    let mut version = None;
     let source = match &record.plan.owner_secret {
         None => OwnerSource::Ambient,
         Some(reference) => {
@@ -99,11 +107,14 @@ pub(crate) async fn owner<P: Provisioner>(ctx: &Context<P>, record: &Record) -> 
             let api = ctx.secrets_in(&reference.namespace);
             let found = api.get_opt(&reference.name).await;
             let found = found.map_err(Error::kubernetes("read the owner's Secret"))?;
-            ctx.memory.has_read(&record.claim, found.as_ref().and_then(|s| s.metadata.resource_version.clone()));
+            version = found.as_ref().and_then(|secret| secret.metadata.resource_version.clone());
+            ctx.memory.has_read(&record.claim, version.clone());
+            ctx.owner_secrets.saw(reference, version.as_deref());
             let secret = found.ok_or_else(|| Error::OwnerSecretNotFound(reference.clone()))?;
             let data = secret.data.unwrap_or_default().into_iter().map(|(key, value)| (key, value.0)).collect();
             OwnerSource::Secret { reference: reference.clone(), data }
         }
     };
-    ctx.provisioner.owner(record, source).map_err(Error::store)
+    let credentials = ctx.provisioner.owner(record, source).map_err(Error::store)?;
+    Ok(Owner { credentials, version })
 }

@@ -1,4 +1,5 @@
-//! The way back, driven by the record alone: store, outputs, record; the claim's finalizer goes last.
+//! The way back, driven by the record alone: store, outputs, record; the claim's finalizer goes last. Looks,
+//! then takes the steps that `steps.rs` gives, one after the other.
 
 use std::time::Duration;
 
@@ -12,8 +13,9 @@ use super::reconcile::Next;
 use super::record::{self, Found, Stored};
 use super::report::{self, Report, Severity};
 use super::resolve::ClassLookup;
+use super::steps::{self, Emptied, Purpose, Unmake, Unmaking};
 use super::{adopt, mark, resolve};
-use crate::provisioner::{Mode, Provisioner, Removal};
+use crate::provisioner::{FailureClass, Mode, Provisioner, Removal};
 
 /// How long a large removal waits for its next turn when others are at theirs.
 const TURN: Duration = Duration::from_secs(1);
@@ -27,59 +29,174 @@ pub(crate) async fn remove<P: Provisioner>(
     claim: &Claim,
     class: &ClassLookup,
 ) -> Result<Next, Error> {
-    let note = match ctx.memory.removed(&claim.id) {
+    let removal = match ctx.memory.removed(&claim.id) {
         // The cache is behind: it shows a claim that was let go.
         Some(Removed::Everything) => return Ok(Next::Rest),
         // Only the finalizer could not be taken off.
-        Some(Removed::AllButFinalizer(note)) => note,
-        None => match remove_all(ctx, claim, class).await? {
-            Cleared::All { note } => note,
-            Cleared::NotYet(next) => return Ok(next),
-        },
+        Some(Removed::AllButFinalizer(note)) => Removing::finalizer_only(ctx, claim, note),
+        None => Removing::begin(ctx, claim, class).await?,
     };
-    ctx.memory.note_removed(&claim.id, Removed::AllButFinalizer(note.clone()));
-    mark::release(ctx, claim).await?;
-    ctx.memory.note_removed(&claim.id, Removed::Everything);
-    tracing::info!(reason = error::REMOVED, "{note}");
-    report::event(ctx, &claim.id, Severity::Normal, error::REMOVED, &note).await;
-    Ok(Next::Rest)
+    removal.run().await
 }
 
-/// How far [`remove_all`] came.
-enum Cleared {
-    /// Nothing is left but the claim's finalizer; the note says what there was.
-    All { note: String },
-    /// There is more to do.
-    NotYet(Next),
+/// Removes what was begun by a plan that does not hold any more, so that the claim can be planned anew.
+///
+/// # Errors
+/// As [`remove`].
+pub(crate) async fn undo_first<P: Provisioner>(ctx: &Context<P>, claim: &Claim, stored: Stored) -> Result<Next, Error> {
+    Removing::of_record(ctx, claim, stored, Purpose::Replan).await?.run().await
 }
 
-/// Removes everything but the claim's finalizer.
-async fn remove_all<P: Provisioner>(ctx: &Context<P>, claim: &Claim, class: &ClassLookup) -> Result<Cleared, Error> {
-    let provisioner_name = &ctx.options.provisioner_name;
-    let stored = match record::find(&ctx.records(), &claim.id).await? {
-        Found::Mine(stored) => Some(adopt::adopt(&ctx.provisioner, provisioner_name, class, *stored)?),
-        Found::None { free_name } if claim.was_bound() => {
-            let lost = adopt::reconstruct(&ctx.provisioner, provisioner_name, class, claim, free_name);
-            if lost.is_none() {
-                left_in_place(ctx, claim, &adopt::lost(claim)).await;
+/// One attempt at a removal: what was seen, and what was done since.
+struct Removing<'a, P> {
+    ctx: &'a Context<P>,
+    claim: &'a Claim,
+    stored: Option<Stored>,
+    seen: Unmaking,
+    /// What is to be said in the end, of the bucket and of what was left in place.
+    note: String,
+    left: Vec<String>,
+}
+
+impl<'a, P: Provisioner> Removing<'a, P> {
+    async fn begin(ctx: &'a Context<P>, claim: &'a Claim, class: &ClassLookup) -> Result<Self, Error> {
+        let provisioner_name = &ctx.options.provisioner_name;
+        let stored = match record::find(&ctx.records(), &claim.id).await? {
+            Found::Mine(stored) => Some(adopt::adopt(&ctx.provisioner, provisioner_name, class, *stored)?),
+            Found::None { free_name } if claim.was_bound() => {
+                let lost = adopt::reconstruct(&ctx.provisioner, provisioner_name, class, claim, free_name);
+                if lost.is_none() {
+                    left_in_place(ctx, claim, &adopt::lost(claim)).await;
+                }
+                lost
             }
-            lost
-        }
-        Found::None { .. } => None,
-    };
-    let Some(stored) = stored else {
-        delete_outputs(ctx, claim).await?;
-        return Ok(Cleared::All { note: "nothing is recorded of the claim; there was nothing to remove".to_owned() });
-    };
-    Ok(match undo(ctx, claim, &stored).await? {
-        Undone::Partly(next) => Cleared::NotYet(next),
-        Undone::Fully(undo) => {
-            if let Some(note) = adopt::unknown_origin(&stored, class, provisioner_name) {
-                left_in_place(ctx, claim, &note).await;
+            Found::None { .. } => None,
+        };
+        let Some(stored) = stored else {
+            let nothing = "nothing is recorded of the claim; there was nothing to remove".to_owned();
+            return Ok(Self::new(ctx, claim, nothing));
+        };
+        let unknown = adopt::unknown_origin(&stored, class, provisioner_name);
+        let mut removing = Self::of_record(ctx, claim, stored, Purpose::Release).await?;
+        removing.left.extend(unknown);
+        Ok(removing)
+    }
+
+    async fn of_record(ctx: &'a Context<P>, claim: &'a Claim, stored: Stored, purpose: Purpose) -> Result<Self, Error> {
+        let handed_over = stored.bound || keys_were_out(ctx, claim).await?;
+        let undo = plan::undo(&stored.record, handed_over);
+        let mut removing = Self::new(ctx, claim, said(&stored, undo));
+        removing.seen.recorded = Some(undo);
+        removing.seen.purpose = purpose;
+        removing.stored = Some(stored);
+        Ok(removing)
+    }
+
+    fn finalizer_only(ctx: &'a Context<P>, claim: &'a Claim, note: String) -> Self {
+        let mut removing = Self::new(ctx, claim, note);
+        removing.seen.outputs_gone = true;
+        removing
+    }
+
+    fn new(ctx: &'a Context<P>, claim: &'a Claim, note: String) -> Self {
+        let seen = Unmaking {
+            recorded: None,
+            store: Emptied::NotAsked,
+            settled: false,
+            outputs_gone: false,
+            purpose: Purpose::Release,
+        };
+        Self { ctx, claim, stored: None, seen, note, left: Vec::new() }
+    }
+
+    async fn run(mut self) -> Result<Next, Error> {
+        let (ctx, claim) = (self.ctx, self.claim);
+        loop {
+            match steps::unmake(&self.seen) {
+                Unmake::Undo(undo) => {
+                    if let Some(next) = self.undo(undo).await? {
+                        return Ok(next);
+                    }
+                }
+                Unmake::Yield => return Ok(Next::Now),
+                Unmake::Settle => {
+                    report::tell(ctx, claim, &Report::settling(claim)).await?;
+                    return Ok(Next::After(self.settles_in().unwrap_or_default()));
+                }
+                Unmake::DeleteOutputs => {
+                    delete_outputs(ctx, claim).await?;
+                    self.seen.outputs_gone = true;
+                }
+                Unmake::DeleteRecord => {
+                    record::delete(&ctx.records(), self.stored()?).await?;
+                    self.seen.recorded = None;
+                }
+                Unmake::Release => return self.release().await,
+                // Not at once: somebody else's finalizer may hold the record.
+                Unmake::Replan => return Ok(Next::After(ctx.memory.failed(&claim.id, FailureClass::Retryable))),
             }
-            Cleared::All { note: said(&stored, undo) }
         }
-    })
+    }
+
+    fn stored(&self) -> Result<&Stored, Error> {
+        self.stored.as_ref().ok_or(Error::OutOfStep("what is undone is recorded"))
+    }
+
+    fn settles_in(&self) -> Option<Duration> {
+        let bound = self.stored.as_ref().is_some_and(|stored| stored.bound);
+        plan::settles_in(bound, self.ctx.memory.quiet(&self.claim.id))
+    }
+
+    /// Has the store undo the record. `Some`: others go first.
+    async fn undo(&mut self, undo: Undo) -> Result<Option<Next>, Error> {
+        let (ctx, claim) = (self.ctx, self.claim);
+        let record = &self.stored()?.record;
+        // Large removals leave most workers to others.
+        let _turn = match ctx.memory.removed_objects(&claim.id, 0) {
+            0 => None,
+            _ => match ctx.large_removals.try_acquire() {
+                Ok(turn) => Some(turn),
+                Err(_all_taken) => return Ok(Some(Next::After(TURN))),
+            },
+        };
+        let owner = resolve::owner(ctx, record).await.map_err(|error| match error {
+            Error::OwnerSecretNotFound(secret) => {
+                Error::OwnerSecretNeeded { secret, bucket: record.plan.bucket.clone() }
+            }
+            error => error,
+        })?;
+        let removal = match undo {
+            Undo::Revoke => ctx.provisioner.revoke(record, &owner.credentials).await,
+            Undo::Delete => ctx.provisioner.delete(record, &owner.credentials).await,
+        };
+        match removal.map_err(Error::store)? {
+            Removal::Partial { removed } => {
+                let so_far = ctx.memory.removed_objects(&claim.id, removed);
+                report::tell(ctx, claim, &Report::purging(claim, &record.plan.bucket, so_far)).await?;
+                self.seen.store = Emptied::Partly;
+            }
+            Removal::Done { left } => {
+                self.seen.store = Emptied::Fully;
+                self.seen.settled = self.settles_in().is_none();
+                if self.seen.settled {
+                    for note in left.iter().chain(&self.left) {
+                        left_in_place(ctx, claim, note).await;
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    async fn release(self) -> Result<Next, Error> {
+        let Self { ctx, claim, note, .. } = self;
+        ctx.memory.note_removed(&claim.id, Removed::AllButFinalizer(note.clone()));
+        mark::release(ctx, claim).await?;
+        ctx.memory.note_removed(&claim.id, Removed::Everything);
+        tracing::info!(reason = error::REMOVED, "{note}");
+        report::event(ctx, &claim.id, Severity::Normal, error::REMOVED, &note).await;
+        Ok(Next::Rest)
+    }
 }
 
 fn said(stored: &Stored, undo: Undo) -> String {
@@ -93,59 +210,6 @@ fn said(stored: &Stored, undo: Undo) -> String {
             format!("the claim's access is deleted; bucket {bucket:?}, which existed before, is kept as it is")
         }
     }
-}
-
-/// How far [`undo`] came.
-pub(crate) enum Undone {
-    /// A piece of a long removal is done; this is when the next follows.
-    Partly(Next),
-    /// Nothing is left.
-    Fully(Undo),
-}
-
-/// Undoes one record: in the store first, then outputs, then the record itself.
-///
-/// # Errors
-/// Whatever could not be removed. Nothing that comes later in the order is touched then.
-pub(crate) async fn undo<P: Provisioner>(ctx: &Context<P>, claim: &Claim, stored: &Stored) -> Result<Undone, Error> {
-    let record = &stored.record;
-    // Large removals leave most workers to others.
-    let _turn = match ctx.memory.removed_objects(&claim.id, 0) {
-        0 => None,
-        _ => match ctx.large_removals.try_acquire() {
-            Ok(turn) => Some(turn),
-            Err(_all_taken) => return Ok(Undone::Partly(Next::After(TURN))),
-        },
-    };
-    let owner = resolve::owner(ctx, record).await.map_err(|error| match error {
-        Error::OwnerSecretNotFound(secret) => Error::OwnerSecretNeeded { secret, bucket: record.plan.bucket.clone() },
-        error => error,
-    })?;
-    let handed_over = stored.bound || keys_were_out(ctx, claim).await?;
-    let undo = plan::undo(record, handed_over);
-    let removal = match undo {
-        Undo::Revoke => ctx.provisioner.revoke(record, &owner).await,
-        Undo::Delete => ctx.provisioner.delete(record, &owner).await,
-    };
-    match removal.map_err(Error::store)? {
-        Removal::Partial { removed } => {
-            let so_far = ctx.memory.removed_objects(&claim.id, removed);
-            report::tell(ctx, claim, &Report::purging(claim, &record.plan.bucket, so_far)).await?;
-            return Ok(Undone::Partly(Next::Now));
-        }
-        Removal::Done { left } => {
-            if let Some(rest) = plan::settles_in(stored.bound, ctx.memory.quiet(&claim.id)) {
-                report::tell(ctx, claim, &Report::settling(claim)).await?;
-                return Ok(Undone::Partly(Next::After(rest)));
-            }
-            for note in left {
-                left_in_place(ctx, claim, &note).await;
-            }
-        }
-    }
-    delete_outputs(ctx, claim).await?;
-    record::delete(&ctx.records(), stored).await?;
-    Ok(Undone::Fully(undo))
 }
 
 async fn left_in_place<P>(ctx: &Context<P>, claim: &Claim, note: &str) {

@@ -7,7 +7,7 @@ use bucket_provisioner::api::ClaimPhase;
 use bucket_provisioner::controller::{self, Options};
 use bucket_provisioner::provisioner::{
     AppCredentials, Endpoint, Failure, FailureClass, Mode, OwnerSource, Plan, Probe, Provisioner, Record, Removal,
-    Request, WantedBucket,
+    Request, Rotation, WantedBucket,
 };
 use kube::{Client, Config};
 use serde_json::json;
@@ -71,6 +71,7 @@ impl Provisioner for Shelf {
             endpoint: Endpoint { host: "shelf".into(), port: 80, region: "here".into(), url: None },
             owner_secret: None,
             user: Some(format!("user-{}", request.claim.uid)),
+            rotation: Rotation::default(),
             state: BTreeMap::new(),
         })
     }

@@ -1,0 +1,214 @@
+//! What is to be done next for a claim. Pure: decides from what was seen, has no client.
+//!
+//! An attempt looks at everything once, then asks for the next step, takes it, and asks again. That a crash
+//! between any two steps loses and leaks nothing rests on their order, and the order is here and nowhere
+//! else. `model.rs` explores it.
+
+use super::plan::Undo;
+use crate::provisioner::Mode;
+
+/// What is known of a claim that should have a bucket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Making {
+    /// The claim carries our finalizer and, where its CRD takes it, the generated name.
+    pub(crate) taken_on: bool,
+    pub(crate) recorded: Recorded,
+    pub(crate) mode: Mode,
+    pub(crate) keys: Keys,
+    /// The ConfigMap is as it should be.
+    pub(crate) published: bool,
+    /// The claim names its record.
+    pub(crate) named: bool,
+    /// The claim says that it is bound.
+    pub(crate) told: bool,
+    pub(crate) upkeep: Upkeep,
+}
+
+/// How far the record is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Recorded {
+    /// There is none.
+    No,
+    /// It is written; the store may have been asked.
+    Begun,
+    /// It says that everything was made and handed over.
+    Bound,
+}
+
+/// Where the claim's keys are, and whether they were seen to work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Keys<C = ()> {
+    /// None that can be used.
+    None,
+    /// Issued just now, and nowhere but in memory.
+    Issued(C),
+    /// Issued to take the place of keys that work; nowhere but in memory.
+    Successor { keys: C, proven: bool },
+    /// In the claim's Secret. `stands`: the Secret is as it should be in every other way, too.
+    InSecret { keys: C, stands: bool, proven: bool },
+}
+
+impl<C> Keys<C> {
+    /// The same without the keys themselves.
+    pub(crate) fn whereabouts(&self) -> Keys {
+        match *self {
+            Self::None => Keys::None,
+            Self::Issued(_) => Keys::Issued(()),
+            Self::Successor { proven, .. } => Keys::Successor { keys: (), proven },
+            Self::InSecret { stands, proven, .. } => Keys::InSecret { keys: (), stands, proven },
+        }
+    }
+}
+
+/// What is due for a claim that is bound and well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Upkeep {
+    /// Nothing.
+    Nothing,
+    /// Its keys are to be replaced.
+    Rotate,
+    /// The keys that were replaced are to go.
+    Retire,
+    /// The store is to be asked whether all is as it was made.
+    Check,
+}
+
+/// The verb that makes what is recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Verb {
+    Provision,
+    Grant,
+}
+
+/// A step towards a bucket that can be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Make {
+    /// Put finalizer, label and name on the claim.
+    TakeOn,
+    /// Write the record.
+    Record,
+    /// Have the store make what is recorded, and issue keys.
+    Execute(Verb),
+    /// Write the keys into the claim's Secret.
+    HandKeys,
+    /// Try the keys once.
+    Probe,
+    /// Write the ConfigMap, without which no app starts.
+    Publish,
+    /// Write into the record that it is bound.
+    MarkBound,
+    /// Write the record's name into the claim.
+    Name,
+    /// Say on the claim that it is bound.
+    Tell,
+    /// Have the store issue other keys beside the present ones.
+    Rotate,
+    /// Have the store delete the keys that were replaced.
+    Retire,
+    /// Have the store compare what is there with what was made.
+    Check,
+    /// Nothing is left to do.
+    Rest,
+}
+
+/// The next step towards a bucket that can be used.
+///
+/// Nothing is made before the record says what will be, and nothing is recorded before the finalizer holds the
+/// claim. Keys are in the Secret before they are tried, so that a crash does not lose them; successors of keys
+/// that work are tried first, for apps go on reading the Secret meanwhile. Signs of binding come last, in the
+/// order in which others rely on them.
+pub(crate) fn make(seen: &Making) -> Make {
+    if !seen.taken_on {
+        return Make::TakeOn;
+    }
+    if seen.recorded == Recorded::No {
+        return Make::Record;
+    }
+    match seen.keys {
+        // A bucket that was bound and that somebody deleted is not silently made anew, empty.
+        Keys::None if seen.recorded == Recorded::Begun && seen.mode == Mode::Created => Make::Execute(Verb::Provision),
+        Keys::None => Make::Execute(Verb::Grant),
+        Keys::Issued(()) | Keys::Successor { proven: true, .. } | Keys::InSecret { stands: false, .. } => {
+            Make::HandKeys
+        }
+        // What is lost is not told as bound.
+        Keys::InSecret { .. } if seen.upkeep == Upkeep::Check => Make::Check,
+        Keys::Successor { .. } | Keys::InSecret { proven: false, .. } => Make::Probe,
+        Keys::InSecret { .. } if !seen.published => Make::Publish,
+        Keys::InSecret { .. } if seen.recorded == Recorded::Begun => Make::MarkBound,
+        Keys::InSecret { .. } if !seen.named => Make::Name,
+        Keys::InSecret { .. } if !seen.told => Make::Tell,
+        Keys::InSecret { .. } => match seen.upkeep {
+            Upkeep::Nothing | Upkeep::Check => Make::Rest,
+            Upkeep::Rotate => Make::Rotate,
+            Upkeep::Retire => Make::Retire,
+        },
+    }
+}
+
+/// What is known of a claim that should leave nothing behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Unmaking {
+    /// How the record is to be undone; `None` if there is no record.
+    pub(crate) recorded: Option<Undo>,
+    pub(crate) store: Emptied,
+    /// The store has had the time to show all that was made.
+    pub(crate) settled: bool,
+    /// Neither Secret nor ConfigMap of the claim is left.
+    pub(crate) outputs_gone: bool,
+    pub(crate) purpose: Purpose,
+}
+
+/// What the store said to the verb that undoes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Emptied {
+    /// It was not asked yet.
+    NotAsked,
+    /// Some is left.
+    Partly,
+    /// Nothing is left.
+    Fully,
+}
+
+/// Why a claim is undone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Purpose {
+    /// It was deleted.
+    Release,
+    /// It, or its class, was edited before it was bound.
+    Replan,
+}
+
+/// A step towards nothing left behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Unmake {
+    /// Have the store undo what is recorded.
+    Undo(Undo),
+    /// Go on after others had their turn.
+    Yield,
+    /// Look again after a while.
+    Settle,
+    /// Delete Secret and ConfigMap.
+    DeleteOutputs,
+    /// Delete the record.
+    DeleteRecord,
+    /// Take the finalizer off the claim.
+    Release,
+    /// Plan anew.
+    Replan,
+}
+
+/// The next step towards nothing left behind: the way back, from the store to the claim's finalizer.
+pub(crate) fn unmake(seen: &Unmaking) -> Unmake {
+    match (seen.recorded, seen.store) {
+        (Some(undo), Emptied::NotAsked) => Unmake::Undo(undo),
+        (Some(_), Emptied::Partly) => Unmake::Yield,
+        (Some(_), Emptied::Fully) if !seen.settled => Unmake::Settle,
+        _ if !seen.outputs_gone => Unmake::DeleteOutputs,
+        (Some(_), Emptied::Fully) => Unmake::DeleteRecord,
+        (None, _) => match seen.purpose {
+            Purpose::Release => Unmake::Release,
+            Purpose::Replan => Unmake::Replan,
+        },
+    }
+}

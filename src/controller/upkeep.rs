@@ -1,0 +1,180 @@
+//! What keeps a bound claim well over time: keys that follow others, and the look whether all is as it was made.
+//!
+//! Upkeep that fails takes nothing from the claim: what it was given goes on working, an event says what is
+//! wrong, and it is tried again. Only what is lost is said in the claim's condition.
+
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::claim::Claim;
+use super::context::Context;
+use super::error::{self, Error};
+use super::keys::{self, KeyNotes, Retiring};
+use super::provide::{Attempt, MAX_PROBES};
+use super::reconcile::Next;
+use super::record::{Author, Stored};
+use super::report::{self, Severity};
+use super::steps::{Keys, Upkeep};
+use crate::provisioner::{Failure, FailureClass, Provisioner};
+
+/// What is due for a bound claim that is well; or how long nothing is, if that is known.
+pub(crate) fn due<P>(ctx: &Context<P>, claim: &Claim, stored: &Stored, notes: &KeyNotes) -> (Upkeep, Option<Duration>) {
+    let failed = ctx.memory.upkeep_in(&claim.id);
+    if !failed.is_zero() {
+        return (Upkeep::Nothing, Some(failed));
+    }
+    let plan = &stored.record.plan;
+    let (due, wait) = match plan.user {
+        Some(_) => keys::due(notes, claim.rotation_request.as_deref(), &plan.rotation, Timestamp::now()),
+        None => (Upkeep::Nothing, None),
+    };
+    if due != Upkeep::Nothing {
+        return (due, None);
+    }
+    // What the Go provisioner made is of other shapes, and stays as it is.
+    let Some(every) = ctx.options.resync.filter(|_| stored.author == Author::Us) else { return (due, wait) };
+    let check_in = ctx.memory.check_in(&claim.id, every);
+    match check_in.is_zero() {
+        true => (Upkeep::Check, None),
+        false => (Upkeep::Nothing, Some(wait.map_or(check_in, |wait| wait.min(check_in)))),
+    }
+}
+
+impl<P: Provisioner> Attempt<'_, P> {
+    pub(super) fn upkeep_due(&self) -> Result<Upkeep, Error> {
+        let stored = self.stored()?;
+        Ok(match stored.bound {
+            false => Upkeep::Nothing,
+            // It was told that something is lost, perhaps: that stays so until it is seen to be there again.
+            true if !report::says_ready(&self.claim) && stored.author == Author::Us => {
+                // New keys that have to be waited for need no look each time.
+                if self.ctx.memory.probes(&self.claim.id) == 0 { Upkeep::Check } else { Upkeep::Nothing }
+            }
+            true => due(self.ctx, &self.claim, stored, &self.notes).0,
+        })
+    }
+
+    /// Has the store issue keys beside the present ones. They are tried before they are handed over.
+    pub(super) async fn rotate(&mut self) -> Result<(), Error> {
+        self.upkeep = Upkeep::Nothing;
+        let present = self.credentials()?.access_key_id.clone();
+        let issued = match self.owner().await {
+            Ok(_) => self.ask_to_rotate(&present).await,
+            Err(error) => Err(error),
+        };
+        match issued {
+            Ok(Some(keys)) => {
+                self.ctx.memory.keep_successor(&self.claim.id, Some(keys.clone()));
+                self.keys = Keys::Successor { keys, proven: false };
+            }
+            Ok(None) => {
+                let note = "this store does not replace keys while they are in use; delete the claim's Secret to have new ones made";
+                self.upkeep_failed(error::ROTATION_FAILED, note, FailureClass::Terminal).await;
+            }
+            Err(failure) => {
+                let note = format!("the keys could not be replaced; the present ones go on working: {failure}");
+                self.upkeep_failed(error::ROTATION_FAILED, &note, failure.class()).await;
+            }
+        }
+        Ok(())
+    }
+
+    async fn ask_to_rotate(&mut self, present: &str) -> Result<Option<crate::provisioner::AppCredentials>, Error> {
+        let (ctx, record) = (self.ctx, self.stored()?.record.clone());
+        let owner = self.owner().await?;
+        ctx.provisioner.rotate(&record, &owner.credentials, present).await.map_err(Error::store)
+    }
+
+    /// The keys that should follow do not work yet; after long enough they never will.
+    pub(super) async fn successor_refused(&mut self, answer: String, wait: Duration) -> Result<Next, Error> {
+        if self.ctx.memory.probes(&self.claim.id) <= MAX_PROBES {
+            return Ok(Next::After(wait));
+        }
+        self.ctx.memory.keep_successor(&self.claim.id, None);
+        let note = format!("new keys are refused again and again ({answer}); the present ones go on working");
+        self.upkeep_failed(error::ROTATION_FAILED, &note, FailureClass::Terminal).await;
+        Ok(Next::Rest)
+    }
+
+    pub(super) async fn tell_rotated(&self, former: &Retiring) {
+        self.ctx.memory.keep_successor(&self.claim.id, None);
+        self.ctx.memory.upkeep_succeeded(&self.claim.id);
+        let Retiring { id, at } = former;
+        let note = format!(
+            "the claim's Secret holds new keys, which were seen to work; the former key {id} works until {}: restart apps that read their keys once",
+            at.strftime("%Y-%m-%dT%H:%M:%SZ")
+        );
+        tracing::info!(reason = error::KEYS_ROTATED, "{note}");
+        report::event(self.ctx, &self.claim.id, Severity::Normal, error::KEYS_ROTATED, &note).await;
+    }
+
+    /// Has the store delete the keys that were replaced, then forgets them.
+    pub(super) async fn retire(&mut self) -> Result<(), Error> {
+        self.ask_to_check().await?;
+        // Had it failed, or had the present keys been lost, there would be something to do first.
+        if self.upkeep == Upkeep::Retire {
+            self.upkeep = Upkeep::Nothing;
+            self.note(KeyNotes { retiring: None, ..self.notes.clone() }).await?;
+        }
+        Ok(())
+    }
+
+    /// Has the store compare what is there with what was made.
+    pub(super) async fn check(&mut self) -> Result<(), Error> {
+        self.ask_to_check().await?;
+        self.upkeep = Upkeep::Nothing;
+        Ok(())
+    }
+
+    /// Leaves `upkeep` as it is if all is well.
+    async fn ask_to_check(&mut self) -> Result<(), Error> {
+        let ctx = self.ctx;
+        let record = self.stored()?.record.clone();
+        let present = self.credentials()?.access_key_id.clone();
+        let retiring = self.notes.retiring.as_ref().filter(|key| key.at > Timestamp::now()).map(|key| key.id.clone());
+        let kept: Vec<&str> = [Some(present.as_str()), retiring.as_deref()].into_iter().flatten().collect();
+        let answer = match self.owner().await {
+            Ok(owner) => ctx.provisioner.check(&record, &owner.credentials, &kept).await.map_err(Error::store),
+            Err(error) => Err(error),
+        };
+        match answer {
+            Ok(checkup) => {
+                ctx.memory.upkeep_succeeded(&self.claim.id);
+                ctx.memory.checked(&self.claim.id, ctx.options.resync.unwrap_or_default());
+                let retired = self.notes.retiring.as_ref().map(|key| key.id.as_str());
+                let (expected, foreign): (Vec<_>, Vec<_>) =
+                    checkup.deleted_keys.iter().partition(|id| Some(id.as_str()) == retired);
+                for id in expected {
+                    let note = format!("the former key {id} is deleted");
+                    report::event(ctx, &self.claim.id, Severity::Normal, error::KEYS_RETIRED, &note).await;
+                }
+                let foreign = foreign.into_iter().map(|id| {
+                    format!("access key {id} of the claim's user is deleted: it was not handed out by the operator")
+                });
+                for note in checkup.repaired.into_iter().chain(foreign) {
+                    tracing::warn!(reason = error::REPAIRED, "{note}");
+                    report::event(ctx, &self.claim.id, Severity::Warning, error::REPAIRED, &note).await;
+                }
+                if checkup.keys_lost {
+                    self.upkeep = Upkeep::Nothing;
+                    self.keys = Keys::None;
+                }
+                Ok(())
+            }
+            Err(error) if error.lost() => Err(error),
+            Err(failure) => {
+                let note = format!("it could not be seen whether all is as it was made: {failure}");
+                self.upkeep_failed(error::CHECK_FAILED, &note, failure.class()).await;
+                self.upkeep = Upkeep::Nothing;
+                Ok(())
+            }
+        }
+    }
+
+    async fn upkeep_failed(&self, reason: &'static str, note: &str, class: FailureClass) {
+        tracing::warn!(reason, "{note}");
+        self.ctx.memory.upkeep_failed(&self.claim.id, class);
+        report::event(self.ctx, &self.claim.id, Severity::Warning, reason, note).await;
+    }
+}

@@ -18,4 +18,5 @@ mod repair;
 mod secrecy;
 mod shutdown;
 mod takeover;
+mod upkeep;
 mod waiting;

@@ -7,7 +7,7 @@ use aws_credential_types::Credentials;
 use aws_credential_types::provider::SharedCredentialsProvider;
 use aws_sdk_s3::error::ProvideErrorMetadata as _;
 use aws_sdk_s3::primitives::ByteStream;
-use aws_sdk_s3::types::{BucketVersioningStatus, VersioningConfiguration};
+use aws_sdk_s3::types::{BucketVersioningStatus, Tag, Tagging, VersioningConfiguration};
 
 pub(crate) struct Account {
     pub(crate) s3: aws_sdk_s3::Client,
@@ -53,6 +53,13 @@ impl Account {
     pub(crate) async fn bucket_tags(&self, bucket: &str) -> BTreeMap<String, String> {
         let tags = self.s3.get_bucket_tagging().bucket(bucket).send().await.unwrap();
         tags.tag_set().iter().map(|tag| (tag.key().to_owned(), tag.value().to_owned())).collect()
+    }
+
+    /// Replaces the tags of a bucket.
+    pub(crate) async fn tag_bucket(&self, bucket: &str, tags: &[(&str, &str)]) {
+        let tags = tags.iter().map(|(key, value)| Tag::builder().key(*key).value(*value).build().unwrap()).collect();
+        let tagging = Tagging::builder().set_tag_set(Some(tags)).build().unwrap();
+        self.s3.put_bucket_tagging().bucket(bucket).tagging(tagging).send().await.unwrap();
     }
 
     pub(crate) async fn keep_versions(&self, bucket: &str) {

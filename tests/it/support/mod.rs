@@ -295,13 +295,20 @@ impl World {
 
     /// Waits for an event on a claim with this reason, and returns the latest such.
     pub(crate) async fn wait_event(&self, claim: &str, reason: &str) -> (String, String) {
+        self.wait_event_with(claim, reason, "").await
+    }
+
+    /// As [`wait_event`](Self::wait_event), with this text in its note.
+    pub(crate) async fn wait_event_with(&self, claim: &str, reason: &str, text: &str) -> (String, String) {
         let events: Api<Event> = Api::namespaced(self.client.clone(), &self.namespace);
         let mut watch = watcher(events, watcher::Config::default()).applied_objects().boxed();
         let seen = async {
             loop {
                 // A watch that ends with an error is begun anew by the next look at it.
                 let _ = watch.try_next().await;
-                if let Some((type_, _, note)) = self.events(claim).await.into_iter().rfind(|(_, r, _)| r == reason) {
+                if let Some((type_, _, note)) =
+                    self.events(claim).await.into_iter().rfind(|(_, r, n)| r == reason && n.contains(text))
+                {
                     return (type_, note);
                 }
             }

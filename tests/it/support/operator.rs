@@ -32,17 +32,19 @@ impl Operator {
     /// Starts an operator for the claims of the world.
     pub(crate) async fn start(world: &World, kind: Kind) -> Self {
         match kind {
-            Kind::InProcess => Self::in_process(world),
+            Kind::InProcess => Self::with(world, |_| {}).await,
             Kind::Binary => Self::Binary(Binary::start(world, &[], &[])),
         }
     }
 
-    fn in_process(world: &World) -> Self {
-        let options = Options {
+    /// Starts an operator in the test's own process, with other options than the usual ones.
+    pub(crate) async fn with(world: &World, change: impl FnOnce(&mut Options)) -> Self {
+        let mut options = Options {
             provisioner_name: world.provisioner.clone(),
             namespace: Some(world.namespace.clone()),
             ..Options::default()
         };
+        change(&mut options);
         let provisioner = AwsProvisioner::new(&options.provisioner_name);
         let client = Client::try_from(Config::new(world.kubernetes.url.parse().unwrap())).unwrap();
         let (stop, stopped) = oneshot::channel();

@@ -1,0 +1,359 @@
+//! A bound claim over time: keys that are replaced, drift that is set right, and what is lost and told.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bucket_provisioner::api::ClaimPhase;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use serde_json::{Value, json};
+
+use crate::support::account::Account;
+use crate::support::operator::{Binary, Kind, Operator};
+use crate::support::proxy::Verdict;
+use crate::support::{World, bucket_of, phase, ready, seen};
+
+const REFUSED: &str = "<Error><Code>InvalidAccessKeyId</Code><Message>no such key</Message></Error>";
+const DENIED: &str = "<ErrorResponse><Error><Code>AccessDenied</Code><Message>no</Message></Error></ErrorResponse>";
+
+/// A claim that is bound, and what its app had at first.
+struct Bound {
+    user: String,
+    bucket: String,
+    environment: BTreeMap<String, String>,
+}
+
+impl Bound {
+    async fn new(world: &World, class: &str) -> Self {
+        let claim = world.claim("photos", class).await;
+        let bucket = bucket_of(&world.wait_bound("photos").await);
+        let user = world.account.users_with(&claim.metadata.uid.unwrap()).await.pop().unwrap();
+        Self { user, bucket, environment: world.environment("photos").await }
+    }
+
+    fn key(&self) -> &str {
+        &self.environment["AWS_ACCESS_KEY_ID"]
+    }
+}
+
+fn sorted(mut keys: Vec<String>) -> Vec<String> {
+    keys.sort();
+    keys
+}
+
+async fn annotate_claim(world: &World, value: &str) {
+    let patch = json!({ "metadata": { "annotations": { "objectbucket.io/rotate-keys": value } } });
+    world.claims().patch("photos", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+}
+
+/// Lets time pass for the keys, as far as their Secret notes it.
+async fn date(world: &World, annotation: &str) {
+    let patch = json!({ "metadata": { "annotations": { annotation: "2020-01-01T00:00:00Z" } } });
+    world.secrets().patch("photos", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+}
+
+async fn wait_retired(world: &World) {
+    let retired = |secret: Option<&Secret>| {
+        secret.is_some_and(|s| {
+            s.metadata.annotations.as_ref().is_some_and(|a| !a.contains_key("objectbucket.io/retiring-key"))
+        })
+    };
+    seen(&world.secrets(), "photos", retired).await.expect("the former key is retired");
+}
+
+#[tokio::test]
+async fn keys_are_replaced_on_request_and_the_former_ones_work_until_their_grace_is_over() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    let before = Bound::new(&world, &class).await;
+
+    annotate_claim(&world, "first").await;
+    world.wait_secret("photos", |keys| keys["AWS_ACCESS_KEY_ID"] != before.key()).await;
+    let after = world.environment("photos").await["AWS_ACCESS_KEY_ID"].clone();
+    assert_eq!(
+        sorted(world.account.keys(&before.user).await),
+        sorted(vec![before.key().to_owned(), after.clone()]),
+        "never more than two"
+    );
+    Account::of(&before.environment).put(&before.bucket, "by a pod that still runs").await.unwrap();
+    world.app("photos").await.put(&before.bucket, "by a pod that was restarted").await.unwrap();
+    let (type_, note) = world.wait_event("photos", "KeysRotated").await;
+    assert!(type_ == "Normal" && note.contains(before.key()), "{note}");
+
+    date(&world, "objectbucket.io/retire-key-at").await;
+    wait_retired(&world).await;
+    assert_eq!(world.account.keys(&before.user).await, [after]);
+    world.wait_event("photos", "KeysRetired").await;
+    world.app("photos").await.put(&before.bucket, "still").await.unwrap();
+    assert!(Account::of(&before.environment).put(&before.bucket, "too late").await.is_err());
+    let claim = world.claims().get("photos").await.unwrap();
+    assert_eq!((phase(&claim), ready(&claim).unwrap().reason.as_str()), (Some(ClaimPhase::Bound), "Bound"));
+}
+
+#[tokio::test]
+async fn keys_are_replaced_at_the_age_that_their_class_says() {
+    let world = World::new().await;
+    let class = world.class_with("monthly", "Delete", &[("rotateKeysEvery", "30d"), ("keyGracePeriod", "0s")]).await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let before = Bound::new(&world, &class).await;
+    operator.stop().await;
+    world.aws.clear();
+    date(&world, "objectbucket.io/keys-issued-at").await;
+
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    world.wait_secret("photos", |keys| keys["AWS_ACCESS_KEY_ID"] != before.key()).await;
+    wait_retired(&world).await;
+    let after = world.environment("photos").await["AWS_ACCESS_KEY_ID"].clone();
+    assert_eq!(world.account.keys(&before.user).await, [after], "without grace the former key goes at once");
+    let issued = world.aws.names().iter().filter(|name| *name == "CreateAccessKey").count();
+    assert_eq!(issued, 1, "once: {:?}", world.aws.names());
+}
+
+#[tokio::test]
+async fn new_keys_are_handed_over_only_when_they_work() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    let before = Bound::new(&world, &class).await;
+    world.aws.clear();
+    world.aws.meddle(|call| match call.name.as_str() {
+        "ListObjectsV2" => Verdict::Answer(403, REFUSED.to_owned()),
+        _ => Verdict::Pass,
+    });
+    annotate_claim(&world, "first").await;
+    world.aws.wait_until("three probes", |c| c.iter().filter(|c| c.name == "ListObjectsV2").count() >= 3).await;
+    assert_eq!(world.environment("photos").await["AWS_ACCESS_KEY_ID"], before.key());
+    let claim = world.claims().get("photos").await.unwrap();
+    assert_eq!(ready(&claim).unwrap().reason, "Bound", "its app lacks nothing");
+    world.aws.leave_alone();
+    world.wait_secret("photos", |keys| keys["AWS_ACCESS_KEY_ID"] != before.key()).await;
+    world.app("photos").await.put(&before.bucket, "a").await.unwrap();
+    let issued = world.aws.names().iter().filter(|name| *name == "CreateAccessKey").count();
+    assert_eq!(issued, 1, "{:?}", world.aws.names());
+}
+
+#[tokio::test]
+async fn a_rotation_that_a_crash_cut_off_leaves_two_keys_at_most_and_is_done_by_the_next_run() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let operator = Binary::start(&world, &[], &[]);
+    let before = Bound::new(&world, &class).await;
+    world.aws.meddle(|call| match call.name.as_str() {
+        "CreateAccessKey" => Verdict::LoseAnswer,
+        _ => Verdict::Pass,
+    });
+    annotate_claim(&world, "first").await;
+    world.aws.wait_until("a key nobody knows", |calls| calls.iter().any(|call| call.answer_lost)).await;
+    operator.kill().await;
+    assert_eq!(world.account.keys(&before.user).await.len(), 2);
+
+    world.aws.leave_alone();
+    let _operator = Operator::start(&world, Kind::Binary).await;
+    world.wait_secret("photos", |keys| keys["AWS_ACCESS_KEY_ID"] != before.key()).await;
+    let after = world.environment("photos").await["AWS_ACCESS_KEY_ID"].clone();
+    assert_eq!(
+        sorted(world.account.keys(&before.user).await),
+        sorted(vec![before.key().to_owned(), after]),
+        "the key whose secret was lost is gone"
+    );
+    Account::of(&before.environment).put(&before.bucket, "a").await.unwrap();
+    world.app("photos").await.put(&before.bucket, "b").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_rotation_that_aws_denies_is_told_in_an_event_and_takes_nothing_away() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    let before = Bound::new(&world, &class).await;
+    world.aws.meddle(|call| match call.name.as_str() {
+        "CreateAccessKey" => Verdict::Answer(403, DENIED.to_owned()),
+        _ => Verdict::Pass,
+    });
+    annotate_claim(&world, "first").await;
+    let (type_, note) = world.wait_event("photos", "RotationFailed").await;
+    assert!(type_ == "Warning" && note.contains("iam:CreateAccessKey"), "{note}");
+    assert_eq!(world.environment("photos").await, before.environment);
+    let claim = world.claims().get("photos").await.unwrap();
+    assert_eq!(ready(&claim).unwrap().reason, "Bound");
+}
+
+#[tokio::test]
+async fn keys_that_somebody_wrote_into_the_secret_are_replaced_by_new_ones() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    let before = Bound::new(&world, &class).await;
+    let edit = json!({
+        "metadata": { "annotations": { "team": "a" }, "labels": { "tier": "gold" } },
+        "stringData": { "AWS_SECRET_ACCESS_KEY": "mine", "EXTRA": "kept" },
+    });
+    world.secrets().patch("photos", &PatchParams::default(), &Patch::Merge(edit)).await.unwrap();
+    world.wait_secret("photos", |keys| keys["AWS_ACCESS_KEY_ID"] != before.key()).await;
+    world.app("photos").await.put(&before.bucket, "a").await.unwrap();
+    assert_eq!(world.account.keys(&before.user).await.len(), 1);
+    assert_eq!(world.environment("photos").await["EXTRA"], "kept");
+    let metadata = world.secrets().get("photos").await.unwrap().metadata;
+    assert_eq!(metadata.annotations.unwrap()["team"], "a");
+    assert_eq!(metadata.labels.unwrap()["tier"], "gold");
+}
+
+#[tokio::test]
+async fn claims_that_share_the_owners_keys_follow_the_owners_secret_without_a_restart() {
+    let world = World::new().await;
+    let class = world.class_with("shared", "Delete", &[("createBucketUser", "no")]).await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim("photos", &class).await;
+    world.wait_bound("photos").await;
+    // A restart in between: nothing is remembered but what is written.
+    operator.stop().await;
+    world.aws.clear();
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim("other", &class).await;
+    world.wait_bound("other").await;
+    let edited = [("AWS_ACCESS_KEY_ID", "test"), ("AWS_SECRET_ACCESS_KEY", "renewed")];
+    world.owner_secret("owner", &edited).await;
+    for claim in ["photos", "other"] {
+        world.wait_secret(claim, |keys| keys["AWS_SECRET_ACCESS_KEY"] == "renewed").await;
+    }
+}
+
+/// An operator that looks at bound claims every moment.
+async fn watchful(world: &World) -> Operator {
+    Operator::with(world, |options| options.resync = Some(Duration::from_millis(500))).await
+}
+
+#[tokio::test]
+async fn a_policy_and_tags_that_drifted_are_set_right_and_tags_of_others_kept() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let _operator = watchful(&world).await;
+    let claim = Bound::new(&world, &class).await;
+    let Bound { user, bucket, .. } = &claim;
+    let uid = world.claims().get("photos").await.unwrap().metadata.uid.unwrap();
+    let account = &world.account;
+
+    account.iam.delete_user_policy().user_name(user).policy_name("bucket-access").send().await.unwrap();
+    wait_repair(&world, "bucket-access").await;
+    world.app("photos").await.put(bucket, "a").await.unwrap();
+
+    account.iam.untag_user().user_name(user).tag_keys("objectbucket.io/claim-uid").send().await.unwrap();
+    wait_repair(&world, &format!("user \"{user}\" had lost the tags")).await;
+    let tags = account.iam.list_user_tags().user_name(user).send().await.unwrap();
+    assert!(tags.tags().iter().any(|tag| tag.value() == uid), "{tags:?}");
+
+    account.tag_bucket(bucket, &[("team", "a")]).await;
+    wait_repair(&world, &format!("bucket \"{bucket}\" had lost the tags")).await;
+    let tags = account.bucket_tags(bucket).await;
+    assert_eq!((tags["team"].as_str(), &tags["objectbucket.io/claim-uid"]), ("a", &uid));
+}
+
+async fn wait_repair(world: &World, what: &str) {
+    world.wait_event_with("photos", "Repaired", what).await;
+}
+
+#[tokio::test]
+async fn a_key_that_the_operator_did_not_hand_out_is_deleted() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let _operator = watchful(&world).await;
+    let claim = Bound::new(&world, &class).await;
+    let foreign = world.account.iam.create_access_key().user_name(&claim.user).send().await.unwrap();
+    wait_repair(&world, foreign.access_key().unwrap().access_key_id()).await;
+    assert_eq!(world.account.keys(&claim.user).await, [claim.key()]);
+}
+
+#[tokio::test]
+async fn a_user_that_somebody_deleted_comes_back_with_new_keys() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let _operator = watchful(&world).await;
+    let claim = Bound::new(&world, &class).await;
+    let iam = &world.account.iam;
+    iam.delete_access_key().user_name(&claim.user).access_key_id(claim.key()).send().await.unwrap();
+    iam.delete_user_policy().user_name(&claim.user).policy_name("bucket-access").send().await.unwrap();
+    iam.delete_user().user_name(&claim.user).send().await.unwrap();
+    world.wait_secret("photos", |keys| keys["AWS_ACCESS_KEY_ID"] != claim.key()).await;
+    world.wait_reason("photos", "Bound").await;
+    world.app("photos").await.put(&claim.bucket, "a").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_bucket_that_somebody_deleted_is_told_and_not_made_anew_until_it_is_back() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let operator = watchful(&world).await;
+    let claim = Bound::new(&world, &class).await;
+    world.account.s3.delete_bucket().bucket(&claim.bucket).send().await.unwrap();
+    let message = world.wait_reason("photos", "BucketGone").await;
+    assert!(message.contains(&claim.bucket), "{message}");
+    let (type_, _) = world.wait_event("photos", "BucketGone").await;
+    assert_eq!(type_, "Warning");
+    assert_eq!(phase(&world.claims().get("photos").await.unwrap()), Some(ClaimPhase::Bound));
+    assert!(!world.account.bucket_exists(&claim.bucket).await);
+    operator.stop().await;
+    world.account.create_bucket(&claim.bucket).await;
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    world.wait_reason("photos", "Bound").await;
+}
+
+#[tokio::test]
+async fn a_chosen_bucket_that_lost_its_tags_is_told_and_never_deleted() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let _operator = watchful(&world).await;
+    let bucket = world.unique("chosen");
+    world.claim_with("photos", json!({ "storageClassName": class, "bucketName": bucket })).await;
+    world.wait_bound("photos").await;
+    world.account.tag_bucket(&bucket, &[]).await;
+    let message = world.wait_reason("photos", "OwnershipLost").await;
+    assert!(message.contains("objectbucket.io/claim-uid="), "{message}");
+    world.delete_claim("photos").await;
+    world.wait_gone("photos").await;
+    assert!(world.account.bucket_exists(&bucket).await);
+}
+
+#[tokio::test]
+async fn a_look_that_aws_denies_is_told_in_an_event_and_takes_nothing_away() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    world.aws.meddle(|call| match call.name.as_str() {
+        "GetUserPolicy" => Verdict::Answer(403, DENIED.to_owned()),
+        _ => Verdict::Pass,
+    });
+    let _operator = watchful(&world).await;
+    Bound::new(&world, &class).await;
+    let (type_, note) = world.wait_event("photos", "CheckFailed").await;
+    assert!(type_ == "Warning" && note.contains("iam:GetUserPolicy"), "{note}");
+    let claim = world.claims().get("photos").await.unwrap();
+    assert_eq!(ready(&claim).unwrap().reason, "Bound");
+}
+
+#[tokio::test]
+async fn what_exists_in_brownfield_is_looked_at_and_never_written() {
+    let world = World::new().await;
+    let bucket = world.unique("archive");
+    world.account.create_bucket(&bucket).await;
+    let class = world.class_with("brownfield", "Delete", &[("bucketName", &bucket)]).await;
+    let _operator = watchful(&world).await;
+    world.claim_with("photos", json!({ "storageClassName": class })).await;
+    world.wait_bound("photos").await;
+    world.aws.clear();
+    let looks = |calls: &[crate::support::proxy::Call]| calls.iter().filter(|c| c.name == "GetUserPolicy").count() >= 2;
+    world.aws.wait_until("two looks", looks).await;
+    assert_eq!(world.aws.writes(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_parameter_for_rotation_that_cannot_be_used_is_named() {
+    let world = World::new().await;
+    let short: Value = json!("10m");
+    let class = world.class_with("hasty", "Delete", &[("rotateKeysEvery", short.as_str().unwrap())]).await;
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim("photos", &class).await;
+    let message = world.wait_reason("photos", "InvalidClassParameter").await;
+    assert!(message.contains("rotateKeysEvery") && message.contains("10m") && message.contains("1h"), "{message}");
+    world.claims().delete("photos", &DeleteParams::default()).await.unwrap();
+    world.wait_gone("photos").await;
+}

@@ -245,7 +245,8 @@ pub struct Checkup {
     pub repaired: Vec<String>,
     /// Ids of keys that were deleted, for they were not among those to be kept.
     pub deleted_keys: Vec<String>,
-    /// The present keys, or the user they belong to, are gone: [`Provisioner::grant`] is called for new ones.
+    /// The present keys, or the user they belong to, are gone, as far as can be seen: they are tried, and if they
+    /// are refused, [`Provisioner::grant`] is called for new ones.
     pub keys_lost: bool,
 }
 
@@ -257,6 +258,8 @@ pub enum Removal {
         /// What was left in place because it is not proven to belong to the claim; a sentence each,
         /// fit for an event.
         left: Vec<String>,
+        /// Something that the record names was not there: it is gone already, or the store does not show it yet.
+        missing: bool,
     },
     /// A bounded piece of a long removal is done; call again, others may go first.
     Partial {

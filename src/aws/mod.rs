@@ -25,6 +25,7 @@ use self::clients::Clients;
 use self::owner::StaticKeys;
 use self::plan::{Environment, Target};
 use self::purge::{Limits, Purged};
+use self::revoke::Revoked;
 use crate::provisioner::{
     AppCredentials, Checkup, Mode, OwnerSource, Plan, Probe, Provisioner, Record, Removal, Request,
 };
@@ -198,22 +199,23 @@ impl Provisioner for AwsProvisioner {
     async fn revoke(&self, record: &Record, owner: &Owner) -> Result<Removal, Error> {
         let target = self.target(record)?;
         let store = self.clients.store(owner, &target).await;
-        Ok(Removal::Done { left: revoke::revoke(&store, &target).await? })
+        let Revoked { left, missing } = revoke::revoke(&store, &target).await?;
+        Ok(Removal::Done { left, missing })
     }
 
     async fn delete(&self, record: &Record, owner: &Owner) -> Result<Removal, Error> {
         let target = self.target(record)?;
         let store = self.clients.store(owner, &target).await;
-        let mut left = revoke::revoke(&store, &target).await?;
+        let Revoked { mut left, missing } = revoke::revoke(&store, &target).await?;
         // Whatever the caller meant: a bucket that was there before is not deleted.
         if record.plan.mode == Mode::Granted {
-            return Ok(Removal::Done { left });
+            return Ok(Removal::Done { left, missing });
         }
         Ok(match purge::delete(&store, &target, Limits::default()).await? {
-            Purged::Gone => Removal::Done { left },
+            Purged::Gone => Removal::Done { left, missing },
             Purged::Left(why) => {
                 left.push(why);
-                Removal::Done { left }
+                Removal::Done { left, missing }
             }
             Purged::Partly(removed) => Removal::Partial { removed },
         })

@@ -22,16 +22,25 @@ enum Verdict {
     Leave(String),
 }
 
-/// Takes the user away, and says what was left in place.
-pub(crate) async fn revoke(store: &Store, target: &Target<'_>) -> Result<Vec<String>, Error> {
-    let Some(user) = target.user.map(|user| user.name) else { return Ok(Vec::new()) };
+/// What [`revoke`] found.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Revoked {
+    /// What was left in place, a sentence each.
+    pub(crate) left: Vec<String>,
+    /// IAM shows no such user: it is gone, or was made just now.
+    pub(crate) missing: bool,
+}
+
+/// Takes the user away.
+pub(crate) async fn revoke(store: &Store, target: &Target<'_>) -> Result<Revoked, Error> {
+    let Some(user) = target.user.map(|user| user.name) else { return Ok(Revoked::default()) };
     let Some(tags) = gone_is_fine(tags_of(store, user).await)? else {
         // A call before this one may have been cut off between the user and its policy.
         delete_go_policy(store, target, user).await?;
-        return Ok(Vec::new());
+        return Ok(Revoked { missing: true, ..Revoked::default() });
     };
     match judge(target, user, &tags) {
-        Verdict::Leave(why) => return Ok(vec![why]),
+        Verdict::Leave(why) => return Ok(Revoked { left: vec![why], missing: false }),
         Verdict::Remove => remove_user(store, user).await?,
         Verdict::RemoveWithPolicy(policy) => {
             detach(store, user, &policy).await?;
@@ -39,7 +48,7 @@ pub(crate) async fn revoke(store: &Store, target: &Target<'_>) -> Result<Vec<Str
             delete_go_policy(store, target, user).await?;
         }
     }
-    Ok(Vec::new())
+    Ok(Revoked::default())
 }
 
 /// Deletes the managed policy that the Go provisioner made for the user: it has the user's name.

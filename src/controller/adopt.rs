@@ -66,7 +66,7 @@ pub(crate) fn reconstruct<P: Provisioner>(
     let ClassLookup::Found(class) = class else { return None };
     let record =
         (class.provisioner == provisioner_name).then(|| plan::record(provisioner, claim, class).ok()).flatten()?;
-    Some(Stored { name, author: Author::Us, record, bound: true })
+    Some(Stored { name, uid: None, author: Author::Us, record, bound: true })
 }
 
 /// What there is to say of a bound claim without a record and without a class.

@@ -193,6 +193,17 @@ impl Memory {
         })
     }
 
+    /// Other credentials were handed over: what was refused before were the former ones. `limit`: that often, the former ones were
+    /// refused before they were replaced, and that is not done a second time.
+    pub(crate) fn replaced_after(&self, claim: &ClaimId, limit: u32) {
+        self.with(claim, |e| e.probes += u32::from(e.probes == limit));
+    }
+
+    /// Credentials were seen to work.
+    pub(crate) fn usable(&self, claim: &ClaimId) {
+        self.with(claim, |e| e.probes = 0);
+    }
+
     /// How often credentials of the claim were refused in a row.
     pub(crate) fn probes(&self, claim: &ClaimId) -> u32 {
         self.lock().get(&claim.uid).map_or(0, |e| e.probes)
@@ -206,6 +217,7 @@ impl Memory {
                 written: entry.written,
                 told: entry.told.take(),
                 name_refused: entry.name_refused,
+                executed: entry.executed,
                 upkeep: std::mem::take(&mut entry.upkeep),
                 ..Entry::default()
             };
@@ -216,16 +228,27 @@ impl Memory {
     ///
     /// The first time lies anywhere within the interval, so that after a restart the claims do not come all at
     /// once, and the others within a fifth around it.
-    pub(crate) fn check_in(&self, claim: &ClaimId, every: Duration) -> Duration {
+    ///
+    /// Without an interval nothing is asked, unless [`check_soon`](Self::check_soon) was said.
+    pub(crate) fn check_in(&self, claim: &ClaimId, every: Option<Duration>) -> Option<Duration> {
         let now = Instant::now();
-        let first = || now + every.mul_f64(rand::rng().random_range(0.0..=1.0));
-        self.with(claim, |e| *e.upkeep.check_at.get_or_insert_with(first)).saturating_duration_since(now)
+        let first = every.map(|every| now + every.mul_f64(rand::rng().random_range(0.0..=1.0)));
+        self.with(claim, |e| {
+            e.upkeep.check_at = e.upkeep.check_at.or(first);
+            e.upkeep.check_at.map(|at| at.saturating_duration_since(now))
+        })
     }
 
     /// The store was asked: the next time is an interval away.
-    pub(crate) fn checked(&self, claim: &ClaimId, every: Duration) {
-        let next = Instant::now() + every.mul_f64(rand::rng().random_range(0.9..=1.1));
-        self.with(claim, |e| e.upkeep.check_at = Some(next));
+    pub(crate) fn checked(&self, claim: &ClaimId, every: Option<Duration>) {
+        let next = every.map(|every| Instant::now() + every.mul_f64(rand::rng().random_range(0.9..=1.1)));
+        self.with(claim, |e| e.upkeep.check_at = next);
+    }
+
+    /// The store is to be asked as soon as it shows all that was made: more than one attempt made something.
+    pub(crate) fn check_soon(&self, claim: &ClaimId, settling: Duration) {
+        let at = Instant::now() + settling.mul_f64(rand::rng().random_range(1.0..=2.0));
+        self.with(claim, |e| e.upkeep.check_at = Some(at));
     }
 
     /// How long upkeep that failed has to wait still.
@@ -340,7 +363,8 @@ impl Memory {
     /// The time since the store may have been asked to make something for the claim: by this process, or
     /// by one before it.
     pub(crate) fn quiet(&self, claim: &ClaimId) -> Duration {
-        self.with(claim, |e| e.executed).unwrap_or(self.since).elapsed()
+        let executed = self.lock().get(&claim.uid).and_then(|e| e.executed);
+        executed.unwrap_or(self.since).elapsed()
     }
 
     /// Remembers how far the claim's removal came.

@@ -19,6 +19,8 @@ mod gate;
 mod keys;
 mod mark;
 mod memory;
+#[cfg(test)]
+mod model;
 mod outputs;
 mod owner_secrets;
 mod plan;

@@ -99,13 +99,13 @@ pub(crate) fn undo(record: &Record, handed_over: bool) -> Undo {
 }
 
 /// How long what was just made may not be seen yet: IAM reads lag behind writes.
-const SETTLING: Duration = Duration::from_secs(10);
+pub(crate) const SETTLING: Duration = Duration::from_secs(10);
 
-/// How long a record that was undone must be kept, to look once more; `quiet` is the time since something
-/// may have been made for it. What is bound has been seen to be there.
-pub(crate) fn settles_in(bound: bool, quiet: Duration) -> Option<Duration> {
+/// How long a record that was undone must be kept, to look once more; `quiet` is the time since something may
+/// have been made for it. What is bound was seen to be there, so that it is looked at twice only if it is `missing`.
+pub(crate) fn settles_in(bound: bool, missing: bool, quiet: Duration) -> Option<Duration> {
     let left = SETTLING.saturating_sub(quiet);
-    (!bound && !left.is_zero()).then_some(left)
+    ((missing || !bound) && !left.is_zero()).then_some(left)
 }
 
 #[cfg(test)]
@@ -140,11 +140,12 @@ mod tests {
     }
 
     #[test]
-    fn what_was_begun_just_now_and_never_bound_is_looked_at_twice() {
+    fn what_was_begun_just_now_is_looked_at_twice() {
         let seconds = Duration::from_secs;
-        assert_eq!(settles_in(false, seconds(3)), Some(seconds(7)));
-        assert_eq!(settles_in(false, seconds(10)), None);
-        assert_eq!(settles_in(true, seconds(3)), None);
+        assert_eq!(settles_in(false, false, seconds(3)), Some(seconds(7)));
+        assert_eq!(settles_in(false, true, seconds(10)), None);
+        assert_eq!(settles_in(true, false, seconds(3)), None);
+        assert_eq!(settles_in(true, true, seconds(3)), Some(seconds(7)));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::jiff::Timestamp;
+use serde_json::json;
 
 use super::claim::{Claim, ignored_edit};
 use super::context::{self, Context};
@@ -14,7 +15,7 @@ use super::reconcile::Next;
 use super::record::{self, Author, Stored};
 use super::report::{self, Report, Severity};
 use super::resolve::{self, ClassLookup, Owner};
-use super::steps::{self, Keys, Make, Making, Recorded, Upkeep, Verb};
+use super::steps::{self, Keys, KeysFound, Make, Making, Recorded, Upkeep, Verb};
 use super::{adopt, mark, teardown};
 use crate::api::{BucketPhase, wire};
 use crate::provisioner::{AppCredentials, Failure as _, Probe, Provisioner, Record};
@@ -38,6 +39,12 @@ pub(super) struct Attempt<'a, P: Provisioner> {
     named: bool,
     told: bool,
     pub(super) upkeep: Upkeep,
+    /// The store does not know the keys that were seen to work: if they are refused now, they are replaced.
+    pub(super) doubted: bool,
+    /// An earlier attempt may have made something.
+    takes_up: bool,
+    /// This attempt made something, or was the one that bound the claim.
+    made: bool,
 }
 
 /// The record, the write-ahead log of the claim.
@@ -80,7 +87,7 @@ pub(crate) async fn provide<P: Provisioner>(
             Make::Execute(verb) => attempt.execute(verb).await?,
             Make::HandKeys => attempt.hand_keys().await?,
             Make::Probe => {
-                if let Tried::Refused(next) = attempt.probe().await? {
+                if let Tried::Wait(next) = attempt.probe().await? {
                     return Ok(next);
                 }
             }
@@ -93,17 +100,22 @@ pub(crate) async fn provide<P: Provisioner>(
             Make::Check => attempt.check().await?,
             Make::Rest => {
                 ctx.memory.succeeded(&attempt.claim.id);
+                if attempt.takes_up && attempt.made {
+                    // IAM may not have shown a key that an earlier attempt issued and lost.
+                    ctx.memory.check_soon(&attempt.claim.id, plan::SETTLING);
+                }
                 return Ok(Next::Rest);
             }
         }
     }
 }
 
-/// How a try of the keys went.
+/// What follows a try of the keys.
 pub(super) enum Tried {
-    Works,
-    /// Not yet: what follows.
-    Refused(Next),
+    /// The next step.
+    GoOn,
+    /// A wait.
+    Wait(Next),
 }
 
 impl<'a, P: Provisioner> Attempt<'a, P> {
@@ -116,12 +128,12 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
         Ok(attempt)
     }
 
-    /// Looks at how far an earlier attempt came. Keys in the claim's own Secret are the proof that the store
-    /// made all that is recorded, for they are written last.
+    /// Looks at how far an earlier attempt came.
     async fn resume(ctx: &'a Context<P>, claim: Claim, stored: Stored) -> Result<Self, Error> {
         let outputs = read_outputs(ctx, &claim).await?;
         let log = Log::Stored { stored: Box::new(stored), is_new: false };
         let mut attempt = Self::new(ctx, claim, log, outputs);
+        attempt.takes_up = true;
         attempt.keys = attempt.keys_so_far()?;
         attempt.upkeep = attempt.upkeep_due()?;
         let stored = attempt.stored()?;
@@ -158,30 +170,37 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
             named: false,
             told: false,
             upkeep: Upkeep::Nothing,
+            doubted: false,
+            takes_up: false,
+            made: false,
         }
     }
 
     fn keys_so_far(&self) -> Result<Keys<AppCredentials>, Error> {
         let stored = self.stored()?;
         let Current::Mine(secret) = &self.secret else { return Ok(Keys::None) };
+        let present = outputs::credentials(secret);
+        // What somebody wrote into the Secret is not what the store issued.
+        let written = stored.author == Author::GoProvisioner || context::wrote(&secret.metadata, &wire::secret::ALL);
         // The owner's own keys are taken from the owner's Secret until they work, and when it changes: they may
         // have been mended there.
         let own = stored.record.plan.user.is_some();
-        let may_be_reused = (own || stored.bound && self.ctx.shares_present_keys(&stored.record, &self.notes))
-            && self.ctx.memory.probes(&self.claim.id) != MAX_PROBES;
-        // What somebody wrote into the Secret is not what the store issued.
-        let edited = stored.author == Author::Us && !context::wrote(&secret.metadata, &wire::secret::ALL);
-        let Some(present) = outputs::credentials(secret).filter(|_| may_be_reused && !edited) else {
-            return Ok(Keys::None);
+        let shared = own || stored.bound && self.ctx.shares_present_keys(&stored.record, &self.notes);
+        let wanted = present.as_ref().map(|keys| outputs::secret(&self.claim.id, &self.ctx.label, keys, &self.notes));
+        let successor = self.ctx.memory.successor(&self.claim.id);
+        let found = KeysFound {
+            in_secret: present.is_some() && written,
+            stands: wanted.is_some_and(|wanted| outputs::stands(secret, &wanted)),
+            outdated: !shared || self.ctx.memory.probes(&self.claim.id) == MAX_PROBES,
+            succeeded: successor.is_some(),
+            bound: stored.bound,
+            ready: report::says_ready(&self.claim),
         };
-        if let Some(keys) = self.ctx.memory.successor(&self.claim.id).filter(|_| stored.bound) {
-            return Ok(Keys::Successor { keys, proven: false });
-        }
-        let wanted = outputs::secret(&self.claim.id, &self.ctx.label, &present, &self.notes);
-        let stands = outputs::stands(secret, &wanted);
-        // A bound claim that is not ready may be so because of keys that were issued anew.
-        let proven = stored.bound && report::says_ready(&self.claim);
-        Ok(Keys::InSecret { keys: present, stands, proven })
+        Ok(match (steps::keys_so_far(&found), present, successor) {
+            (Keys::Successor { proven, .. }, _, Some(keys)) => Keys::Successor { keys, proven },
+            (Keys::InSecret { stands, proven, .. }, Some(keys), _) => Keys::InSecret { keys, stands, proven },
+            _ => Keys::None,
+        })
     }
 
     /// What the next step is decided from.
@@ -249,6 +268,7 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
 
     async fn execute(&mut self, verb: Verb) -> Result<(), Error> {
         self.owner().await?;
+        self.made = true;
         let Some(owner) = &self.owner else { return Err(Error::OutOfStep("the owner's credentials were read")) };
         let (ctx, stored) = (self.ctx, self.stored()?);
         let record = &stored.record;
@@ -294,6 +314,9 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
         let credentials = self.credentials()?.clone();
         let secret = outputs::secret(id, &self.ctx.label, &credentials, &notes);
         outputs::write(&self.ctx.secrets_in(&id.namespace), &self.secret, &secret, id).await?;
+        if matches!(self.keys, Keys::Issued(_)) {
+            self.ctx.memory.replaced_after(id, MAX_PROBES);
+        }
         // Once, not with every attempt: the owner's keys are written anew each time.
         if shares && matches!(self.secret, Current::Absent) {
             let note =
@@ -316,20 +339,25 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
         let refused = match (&mut self.keys, answer) {
             (Keys::Successor { proven, .. } | Keys::InSecret { proven, .. }, Probe::Usable) => {
                 *proven = true;
-                return Ok(Tried::Works);
+                self.ctx.memory.usable(&self.claim.id);
+                return Ok(Tried::GoOn);
             }
             (_, Probe::Usable) => return Err(Error::OutOfStep("keys are tried where they are kept")),
             (_, Probe::NotYet(answer)) => answer,
         };
+        if self.doubted {
+            self.keys = Keys::None;
+            return Ok(Tried::GoOn);
+        }
         let wait = self.ctx.memory.not_usable_yet(&self.claim.id);
         if matches!(self.keys, Keys::Successor { .. }) {
-            return self.successor_refused(refused, wait).await.map(Tried::Refused);
+            return self.successor_refused(refused, wait).await.map(Tried::Wait);
         }
         if self.ctx.memory.probes(&self.claim.id) > 2 * MAX_PROBES {
             return Err(Error::CredentialsUnusable { answer: refused });
         }
         report::tell(self.ctx, &self.claim, &Report::waiting_for_credentials(&self.claim, &refused)).await?;
-        Ok(Tried::Refused(Next::After(wait)))
+        Ok(Tried::Wait(Next::After(wait)))
     }
 
     async fn publish(&mut self) -> Result<(), Error> {
@@ -341,11 +369,13 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
     }
 
     async fn mark_bound(&mut self) -> Result<(), Error> {
-        let patch = serde_json::json!({ "status": { "phase": BucketPhase::Bound } });
-        let answer = report::patch_status(&self.ctx.records(), &self.stored()?.name, &patch).await;
+        let stored = self.stored()?;
+        let patch = json!({ "metadata": { "uid": stored.uid }, "status": { "phase": BucketPhase::Bound } });
+        let answer = report::patch_status(&self.ctx.records(), &stored.name, &patch).await;
         answer.map_err(Error::kubernetes("write the ObjectBucket's status"))?;
         if let Log::Stored { stored, .. } = &mut self.log {
             stored.bound = true;
+            self.made = true;
         }
         Ok(())
     }

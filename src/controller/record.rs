@@ -42,6 +42,8 @@ pub(crate) enum Author {
 #[derive(Debug, Clone)]
 pub(crate) struct Stored {
     pub(crate) name: String,
+    /// `metadata.uid` of the ObjectBucket: guards writes against one of the same name that was made since.
+    pub(crate) uid: Option<String>,
     pub(crate) author: Author,
     pub(crate) record: Record,
     /// `status.phase` is Bound: everything was made and handed over.
@@ -235,7 +237,7 @@ pub(crate) fn stored(object: &ObjectBucket) -> Result<Stored, Error> {
     let name = object.metadata.name.clone().unwrap_or_default();
     let record = from_object(object).map_err(|error| Error::RecordUnreadable { name: name.clone(), error })?;
     let bound = object.status.as_ref().and_then(|s| s.phase) == Some(BucketPhase::Bound);
-    Ok(Stored { name, author: author(object), record, bound })
+    Ok(Stored { name, uid: object.metadata.uid.clone(), author: author(object), record, bound })
 }
 
 /// Looks the claim's record up, in the cluster itself: what is undone or made rests on it.
@@ -285,8 +287,8 @@ pub(crate) async fn create(
 ) -> Result<Stored, Error> {
     let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
     let created = api.create(&params, &to_object(&record, &name, label)).await;
-    created.map_err(Error::kubernetes("write the ObjectBucket"))?;
-    Ok(Stored { name, author: Author::Us, record, bound: false })
+    let created = created.map_err(Error::kubernetes("write the ObjectBucket"))?;
+    Ok(Stored { name, uid: created.metadata.uid, author: Author::Us, record, bound: false })
 }
 
 /// Deletes a record for which nothing is left in the store. Gone already is as good.

@@ -60,6 +60,35 @@ impl<C> Keys<C> {
     }
 }
 
+/// What is known of keys at the beginning of an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct KeysFound {
+    /// The claim's Secret holds keys, and they are what the operator wrote.
+    pub(crate) in_secret: bool,
+    /// The Secret is as it should be in every other way, too.
+    pub(crate) stands: bool,
+    /// They were refused for so long that others shall be tried, or are not the owner's present ones.
+    pub(crate) outdated: bool,
+    /// Successors were issued and wait in memory to be tried.
+    pub(crate) succeeded: bool,
+    pub(crate) bound: bool,
+    /// The claim says that it can be used, and so that the keys were seen to work.
+    pub(crate) ready: bool,
+}
+
+/// Where the keys are at the beginning of an attempt. Keys in the claim's own Secret are the proof that the store
+/// made all that is recorded, for they are written last.
+pub(crate) fn keys_so_far(found: &KeysFound) -> Keys {
+    match *found {
+        KeysFound { in_secret: false, .. } => Keys::None,
+        // Refused are those that wait in memory, not those that are in use.
+        KeysFound { bound: true, succeeded: true, .. } => Keys::Successor { keys: (), proven: false },
+        KeysFound { outdated: true, .. } => Keys::None,
+        // A bound claim that is not ready may be so because of keys that were issued anew.
+        KeysFound { stands, bound, ready, .. } => Keys::InSecret { keys: (), stands, proven: bound && ready },
+    }
+}
+
 /// What is due for a claim that is bound and well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Upkeep {

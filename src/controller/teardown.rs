@@ -56,6 +56,8 @@ struct Removing<'a, P> {
     /// What is to be said in the end, of the bucket and of what was left in place.
     note: String,
     left: Vec<String>,
+    /// The store did not show all that is recorded.
+    missing: bool,
 }
 
 impl<'a, P: Provisioner> Removing<'a, P> {
@@ -106,7 +108,7 @@ impl<'a, P: Provisioner> Removing<'a, P> {
             outputs_gone: false,
             purpose: Purpose::Release,
         };
-        Self { ctx, claim, stored: None, seen, note, left: Vec::new() }
+        Self { ctx, claim, stored: None, seen, note, left: Vec::new(), missing: false }
     }
 
     async fn run(mut self) -> Result<Next, Error> {
@@ -144,7 +146,7 @@ impl<'a, P: Provisioner> Removing<'a, P> {
 
     fn settles_in(&self) -> Option<Duration> {
         let bound = self.stored.as_ref().is_some_and(|stored| stored.bound);
-        plan::settles_in(bound, self.ctx.memory.quiet(&self.claim.id))
+        plan::settles_in(bound, self.missing, self.ctx.memory.quiet(&self.claim.id))
     }
 
     /// Has the store undo the record. `Some`: others go first.
@@ -175,8 +177,9 @@ impl<'a, P: Provisioner> Removing<'a, P> {
                 report::tell(ctx, claim, &Report::purging(claim, &record.plan.bucket, so_far)).await?;
                 self.seen.store = Emptied::Partly;
             }
-            Removal::Done { left } => {
+            Removal::Done { left, missing } => {
                 self.seen.store = Emptied::Fully;
+                self.missing = missing;
                 self.seen.settled = self.settles_in().is_none();
                 if self.seen.settled {
                     for note in left.iter().chain(&self.left) {

@@ -33,11 +33,13 @@ pub(crate) fn due<P>(ctx: &Context<P>, claim: &Claim, stored: &Stored, notes: &K
         return (due, None);
     }
     // What the Go provisioner made is of other shapes, and stays as it is.
-    let Some(every) = ctx.options.resync.filter(|_| stored.author == Author::Us) else { return (due, wait) };
-    let check_in = ctx.memory.check_in(&claim.id, every);
-    match check_in.is_zero() {
-        true => (Upkeep::Check, None),
-        false => (Upkeep::Nothing, Some(wait.map_or(check_in, |wait| wait.min(check_in)))),
+    let check_in = match stored.author {
+        Author::Us => ctx.memory.check_in(&claim.id, ctx.options.resync),
+        Author::GoProvisioner => None,
+    };
+    match check_in {
+        Some(Duration::ZERO) => (Upkeep::Check, None),
+        check_in => (Upkeep::Nothing, [wait, check_in].into_iter().flatten().min()),
     }
 }
 
@@ -141,7 +143,7 @@ impl<P: Provisioner> Attempt<'_, P> {
         match answer {
             Ok(checkup) => {
                 ctx.memory.upkeep_succeeded(&self.claim.id);
-                ctx.memory.checked(&self.claim.id, ctx.options.resync.unwrap_or_default());
+                ctx.memory.checked(&self.claim.id, ctx.options.resync);
                 let retired = self.notes.retiring.as_ref().map(|key| key.id.as_str());
                 let (expected, foreign): (Vec<_>, Vec<_>) =
                     checkup.deleted_keys.iter().partition(|id| Some(id.as_str()) == retired);
@@ -158,7 +160,7 @@ impl<P: Provisioner> Attempt<'_, P> {
                 }
                 if checkup.keys_lost {
                     self.upkeep = Upkeep::Nothing;
-                    self.keys = Keys::None;
+                    self.doubt_keys();
                 }
                 Ok(())
             }
@@ -169,6 +171,14 @@ impl<P: Provisioner> Attempt<'_, P> {
                 self.upkeep = Upkeep::Nothing;
                 Ok(())
             }
+        }
+    }
+
+    /// IAM's reads lag: what was seen to work is not replaced for what they do not show. It is tried first.
+    fn doubt_keys(&mut self) {
+        if let Keys::InSecret { proven, .. } = &mut self.keys {
+            *proven = false;
+            self.doubted = true;
         }
     }
 

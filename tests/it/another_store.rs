@@ -99,7 +99,7 @@ impl Provisioner for Shelf {
 
     async fn revoke(&self, record: &Record, _: &()) -> Result<Removal, Taken> {
         self.take(user(record));
-        Ok(Removal::Done { left: vec![] })
+        Ok(Removal::Done { left: vec![], missing: false })
     }
 
     async fn delete(&self, record: &Record, owner: &()) -> Result<Removal, Taken> {

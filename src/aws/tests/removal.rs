@@ -16,7 +16,7 @@ fn user_goes() -> Vec<(&'static str, Answer)> {
 }
 
 fn done() -> Removal {
-    Removal::Done { left: Vec::new() }
+    Removal::Done { left: Vec::new(), missing: false }
 }
 
 fn without_user(answers: impl IntoIterator<Item = (&'static str, Answer)>) -> Stage {
@@ -41,7 +41,9 @@ async fn a_user_that_is_gone_counts_as_removed() {
 async fn a_user_that_is_not_proven_ours_stays_and_is_told_of() {
     for tags in [OTHERS, FOREIGN, &[]] {
         let stage = Stage::answering([("GetUser", user_with_tags(tags))]);
-        let Removal::Done { left } = stage.provisioner.revoke(&record(), &stage.owner).await.unwrap() else { panic!() };
+        let Removal::Done { left, .. } = stage.provisioner.revoke(&record(), &stage.owner).await.unwrap() else {
+            panic!()
+        };
         assert!(left[0].contains("was left in place"), "{left:?}");
         assert_eq!(stage.calls(), ["GetUser"]);
     }
@@ -189,7 +191,9 @@ async fn a_bucket_that_is_not_proven_ours_stays_and_is_told_of() {
         let gone = || iam_error(404, "NoSuchEntity");
         let policy = [("ListPolicyVersions", gone()), ("DeletePolicy", gone())];
         let stage = without_user(policy.into_iter().chain([("GetBucketTagging", bucket_tags(tags))]));
-        let Removal::Done { left } = stage.provisioner.delete(&record, &stage.owner).await.unwrap() else { panic!() };
+        let Removal::Done { left, .. } = stage.provisioner.delete(&record, &stage.owner).await.unwrap() else {
+            panic!()
+        };
         assert!(left[0].contains("was left in place"), "{left:?}");
         assert!(!stage.calls().contains(&"DeleteBucket".to_owned()));
     }

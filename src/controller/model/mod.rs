@@ -1,0 +1,473 @@
+//! The planner, explored exhaustively: every interleaving of its steps with crashes, lost and refused calls, reads
+//! that lag, an operator that works at the same time, and users who edit, delete and create at any moment, as far
+//! as the budgets of a test go.
+//!
+//! The deciding half is the real one: `gate`, `plan::intent`, `plan::undo`, `plan::settles_in`, `steps`. The doing
+//! half is written down once more in `operator.rs` and `store.rs`, as effects on a small world (`world.rs`). What it
+//! covers and what it does not is said in docs/model.md.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod operator;
+mod store;
+mod world;
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use stateright::{Checker, Expectation, HasDiscoveries, Model, Property};
+
+use self::operator::{Attempt, Memory, Operator, Outcome, Setup};
+use self::world::{Asks, BucketName, Claim, Secret, Whose, World};
+use super::steps::Upkeep;
+use crate::provisioner::{Mode, ReclaimPolicy};
+
+/// How often each thing may happen.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+struct Budget {
+    crashes: u8,
+    /// Answers that are lost.
+    losses: u8,
+    refusals: u8,
+    edits: u8,
+    deletions: u8,
+    /// Claims of the same name after the first.
+    successors: u8,
+    deleted_secrets: u8,
+    rotations: u8,
+    checks: u8,
+    /// Somebody else takes the bucket's name, or that of Secret or ConfigMap.
+    rivals: u8,
+    /// Somebody deletes the claim's bucket by hand.
+    deleted_buckets: u8,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct State {
+    world: World,
+    operators: Vec<Operator>,
+    left: Budget,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Action {
+    Begin(usize, Upkeep),
+    Step(usize, Outcome),
+    Crash(usize),
+    /// The watch shows the claim as it is.
+    Deliver(usize),
+    /// IAM's reads show all that was made, and processes grow older.
+    TimePasses,
+    Edit,
+    Delete,
+    CreateAgain,
+    DeleteSecret,
+    AskForRotation,
+    TakeBucketName,
+    TakeSecretName,
+    TakeConfigMapName,
+    DeleteBucket,
+}
+
+/// One model: what is provisioned, and what may happen.
+#[derive(Debug, Clone)]
+struct Story {
+    setup: Setup,
+    asks: Asks,
+    operators: usize,
+    budget: Budget,
+    /// What became of worlds that were left in peace.
+    ends: Arc<Mutex<HashMap<(World, Memory), bool>>>,
+}
+
+impl Story {
+    fn new(asks: Asks, budget: Budget) -> Self {
+        let mode = if asks == Asks::Class { Mode::Granted } else { Mode::Created };
+        let setup = Setup { mode, reclaim_policy: ReclaimPolicy::Delete };
+        Self { setup, asks, operators: 1, budget, ends: Arc::default() }
+    }
+
+    /// Explores everything; returns the number of states.
+    fn explore(self) -> usize {
+        let finished = self.clone().checker().threads(2).finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
+        for property in self.properties() {
+            match (property.expectation, finished.discovery(property.name)) {
+                (Expectation::Sometimes, None) => panic!("never happens: {}", property.name),
+                (Expectation::Always, Some(path)) => {
+                    let state = path.last_state().clone();
+                    panic!("not so: {}, after {:#?}: {state:#?}", property.name, path.into_actions());
+                }
+                _ => {}
+            }
+        }
+        finished.unique_state_count()
+    }
+
+    /// Whether all ends well if nothing more happens.
+    fn ends_well(&self, state: &State) -> bool {
+        let Some(operator) = state.operators.first() else { return true };
+        let key = (state.world.clone(), operator.memory.clone());
+        let known = self.ends.lock().unwrap().get(&key).copied();
+        known.unwrap_or_else(|| {
+            let well = self.is_well(&self.calmed(state));
+            self.ends.lock().unwrap().insert(key, well);
+            well
+        })
+    }
+
+    /// The world after everything went on without trouble for long enough.
+    fn calmed(&self, state: &State) -> State {
+        let mut state = state.clone();
+        state.operators.truncate(1);
+        for _ in 0..8 {
+            let before = state.world.clone();
+            state.world.time_passes();
+            for upkeep in [Upkeep::Nothing, Upkeep::Rotate, Upkeep::Retire, Upkeep::Check] {
+                let State { world, operators, .. } = &mut state;
+                for operator in operators {
+                    operator.cache = world.claim;
+                    operator.memory.time_passes();
+                    if operator.attempt.is_none() {
+                        operator.begin(&self.setup, world, upkeep);
+                    }
+                    let mut steps = 0;
+                    while operator.attempt.is_some() && steps < 100 {
+                        operator.step(&self.setup, world, Outcome::Done);
+                        steps += 1;
+                    }
+                }
+            }
+            if state.world == before {
+                break;
+            }
+        }
+        state
+    }
+
+    /// Whether all is as it should be when nothing happens any more: bound and usable, or gone without a trace.
+    fn is_well(&self, state: &State) -> bool {
+        let world = &state.world;
+        let in_the_way = world.secret == Some(Secret::Foreign)
+            || world.config_map == Some(Whose::Foreign)
+            || self.asks == Asks::Name && world.bucket(BucketName::Chosen) == Some(Whose::Foreign)
+            || world.bucket_taken_away;
+        let Some(claim) = world.claim else {
+            return (0..world.born).all(|uid| world.leftover(uid).is_none());
+        };
+        let former = (0..world.born).filter(|uid| *uid != claim.uid).all(|uid| world.leftover(uid).is_none());
+        let bucket = BucketName::of(world.record.map_or(claim.asks, |record| record.asks), claim.uid);
+        let keys = world.users[usize::from(claim.uid)].as_ref().map_or(0, |user| user.keys.len());
+        let bound = claim.bound && claim.named && operator::usable(world, claim.uid, bucket) && keys == 1;
+        former && !claim.deleting && (in_the_way || bound)
+    }
+}
+
+impl World {
+    fn time_passes(&mut self) {
+        for user in self.users.iter_mut().flatten() {
+            user.seen = true;
+            user.keys.iter_mut().for_each(|issued| issued.seen = true);
+        }
+    }
+}
+
+impl Model for Story {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        let claim = Claim {
+            uid: 0,
+            version: 0,
+            asks: self.asks,
+            deleting: false,
+            finalizer: false,
+            named: false,
+            bound: false,
+            rotation: 0,
+        };
+        let brownfield = (self.asks == Asks::Class).then_some((BucketName::Chosen, Whose::Foreign));
+        let world = World {
+            claim: Some(claim),
+            born: 1,
+            record: None,
+            secret: None,
+            config_map: None,
+            buckets: brownfield.into_iter().collect(),
+            users: [None, None],
+            next_key: 0,
+            worked: BTreeSet::new(),
+            harm: None,
+            bucket_taken_away: false,
+            kept: false,
+        };
+        vec![State { world, operators: vec![Operator::new(Some(claim)); self.operators], left: self.budget }]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        let State { world, operators, left } = state;
+        for (i, operator) in operators.iter().enumerate() {
+            if operator.attempt.is_none() {
+                actions.push(Action::Begin(i, Upkeep::Nothing));
+                actions.push(Action::Begin(i, Upkeep::Rotate));
+                actions.push(Action::Begin(i, Upkeep::Retire));
+                if left.checks > 0 {
+                    actions.push(Action::Begin(i, Upkeep::Check));
+                }
+            } else {
+                actions.push(Action::Step(i, Outcome::Done));
+                if operator.may_be_blind() {
+                    actions.push(Action::Step(i, Outcome::Blind));
+                }
+                if left.losses > 0 {
+                    actions.push(Action::Step(i, Outcome::Lost));
+                }
+                if left.refusals > 0 {
+                    actions.push(Action::Step(i, Outcome::Refused));
+                }
+            }
+            if left.crashes > 0 {
+                actions.push(Action::Crash(i));
+            }
+            if operator.cache != world.claim {
+                actions.push(Action::Deliver(i));
+            }
+        }
+        actions.push(Action::TimePasses);
+        if let Some(claim) = world.claim {
+            if left.edits > 0 && claim.asks == Asks::Prefix && !claim.bound {
+                actions.push(Action::Edit);
+            }
+            if left.deletions > 0 && !claim.deleting {
+                actions.push(Action::Delete);
+            }
+            if left.rotations > 0 {
+                actions.push(Action::AskForRotation);
+            }
+        } else if left.successors > 0 {
+            actions.push(Action::CreateAgain);
+        }
+        if left.deleted_secrets > 0 && matches!(world.secret, Some(Secret::Mine { .. })) {
+            actions.push(Action::DeleteSecret);
+        }
+        if left.rivals > 0 {
+            if world.bucket(BucketName::Chosen).is_none() {
+                actions.push(Action::TakeBucketName);
+            }
+            if world.secret.is_none() {
+                actions.push(Action::TakeSecretName);
+            }
+            if world.config_map.is_none() {
+                actions.push(Action::TakeConfigMapName);
+            }
+        }
+        let bound = world.record.is_some_and(|record| record.bound);
+        if left.deleted_buckets > 0 && bound && self.setup.mode == Mode::Created {
+            actions.push(Action::DeleteBucket);
+        }
+    }
+
+    fn next_state(&self, last: &State, action: Action) -> Option<State> {
+        let mut state = last.clone();
+        let State { world, operators, left } = &mut state;
+        match action {
+            Action::Begin(i, upkeep) => {
+                if upkeep == Upkeep::Check {
+                    left.checks -= 1;
+                }
+                operators[i].begin(&self.setup, world, upkeep);
+            }
+            Action::Step(i, outcome) => {
+                match outcome {
+                    Outcome::Done | Outcome::Blind => {}
+                    Outcome::Lost => left.losses -= 1,
+                    Outcome::Refused => left.refusals -= 1,
+                }
+                operators[i].step(&self.setup, world, outcome);
+            }
+            Action::Crash(i) => {
+                left.crashes -= 1;
+                // What a new process lists first may be older than what the former one saw.
+                operators[i] = Operator::new(operators[i].cache);
+            }
+            Action::Deliver(i) => operators[i].cache = world.claim,
+            Action::TimePasses => {
+                world.time_passes();
+                for operator in operators {
+                    if operator.attempt.is_none() {
+                        operator.memory.time_passes();
+                    }
+                }
+            }
+            Action::Edit => {
+                left.edits -= 1;
+                world.change_claim(|claim| claim.asks = Asks::Edited);
+            }
+            Action::Delete => {
+                left.deletions -= 1;
+                world.change_claim(|claim| claim.deleting = true);
+                // Nothing holds it.
+                world.claim = world.claim.filter(|claim| claim.finalizer);
+            }
+            Action::CreateAgain => {
+                left.successors -= 1;
+                let uid = world.born;
+                world.born += 1;
+                let last = self.init_states().pop()?.world.claim?;
+                world.claim = Some(Claim { uid, ..last });
+                // The garbage collector has been there.
+                if matches!(world.secret, Some(Secret::Mine { uid: owner, .. }) if owner != uid) {
+                    world.secret = None;
+                }
+                if matches!(world.config_map, Some(Whose::Claim(owner)) if owner != uid) {
+                    world.config_map = None;
+                }
+            }
+            Action::DeleteSecret => {
+                left.deleted_secrets -= 1;
+                world.secret = None;
+                operators.iter_mut().for_each(Operator::is_overtaken);
+            }
+            Action::AskForRotation => {
+                left.rotations -= 1;
+                world.change_claim(|claim| claim.rotation += 1);
+            }
+            Action::TakeBucketName => {
+                left.rivals -= 1;
+                world.put_bucket(BucketName::Chosen, Whose::Foreign);
+            }
+            Action::TakeSecretName => {
+                left.rivals -= 1;
+                world.secret = Some(Secret::Foreign);
+                operators.iter_mut().for_each(Operator::is_overtaken);
+            }
+            Action::TakeConfigMapName => {
+                left.rivals -= 1;
+                world.config_map = Some(Whose::Foreign);
+                operators.iter_mut().for_each(Operator::is_overtaken);
+            }
+            Action::DeleteBucket => {
+                left.deleted_buckets -= 1;
+                let record = world.record?;
+                world.drop_bucket(BucketName::of(record.asks, record.uid));
+                world.bucket_taken_away = true;
+                operators.iter_mut().for_each(Operator::is_overtaken);
+            }
+        }
+        (state != *last).then_some(state)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always("nothing is harmed", |_, state: &State| state.world.harm.is_none()),
+            Property::always("what is foreign stays", |story: &Story, state: &State| {
+                story.asks != Asks::Class || state.world.bucket(BucketName::Chosen) == Some(Whose::Foreign)
+            }),
+            Property::always("a user has two keys at most", |_, state: &State| {
+                state.world.users.iter().flatten().all(|user| user.keys.len() <= 2)
+            }),
+            Property::always("one operator deletes no key that works and is in use", |story: &Story, state: &State| {
+                let world = &state.world;
+                let (Some(claim), Some(Secret::Mine { uid, key, .. })) = (world.claim, world.secret) else {
+                    return true;
+                };
+                story.operators > 1
+                    || claim.deleting
+                    || claim.uid != uid
+                    || !world.worked.contains(&key)
+                    || !world.record.is_some_and(|record| record.bound && record.uid == uid)
+                    || world.is_live(uid, key)
+            }),
+            Property::always(
+                "bound and usable, or gone without a trace, in the end",
+                |story: &Story, state: &State| {
+                    let between = state.operators.iter().all(|operator| operator.attempt.is_none());
+                    !between || story.ends_well(state)
+                },
+            ),
+            // A model in which nothing can happen proves nothing.
+            Property::sometimes("a claim is bound", |_, state: &State| {
+                state.world.claim.is_some_and(|claim| claim.bound)
+            }),
+            Property::sometimes("a claim is gone", |story: &Story, state: &State| {
+                story.budget.deletions == 0 || state.world.claim.is_none()
+            }),
+            Property::sometimes("a removal is under way", |story: &Story, state: &State| {
+                let unmaking = |operator: &Operator| matches!(operator.attempt, Some(Attempt::Unmaking(_)));
+                story.budget.deletions + story.budget.edits == 0 || state.operators.iter().any(unmaking)
+            }),
+        ]
+    }
+}
+
+const CALM: Budget = Budget {
+    crashes: 0,
+    losses: 0,
+    refusals: 0,
+    edits: 0,
+    deletions: 0,
+    successors: 0,
+    deleted_secrets: 0,
+    rotations: 0,
+    checks: 0,
+    rivals: 0,
+    deleted_buckets: 0,
+};
+
+fn explore(name: &str, story: Story) {
+    let began = Instant::now();
+    let states = story.explore();
+    println!("{name}: {states} states in {:.1} s", began.elapsed().as_secs_f64());
+    assert!(states > 1000, "{name}: next to nothing was explored");
+}
+
+#[test]
+fn a_claim_that_is_edited_and_deleted_under_crashes_and_lost_answers() {
+    let budget = Budget { crashes: 1, losses: 1, edits: 1, deletions: 1, ..CALM };
+    explore("generated name", Story::new(Asks::Prefix, budget));
+}
+
+#[test]
+fn a_chosen_name_with_a_rival_for_it() {
+    let budget = Budget { crashes: 1, losses: 1, deletions: 1, rivals: 1, ..CALM };
+    explore("chosen name", Story::new(Asks::Name, budget));
+}
+
+#[test]
+fn a_bucket_that_existed_before() {
+    let budget = Budget { crashes: 1, refusals: 1, deletions: 1, deleted_secrets: 1, ..CALM };
+    explore("brownfield", Story::new(Asks::Class, budget));
+}
+
+#[test]
+fn a_bucket_that_is_retained() {
+    let mut story = Story::new(Asks::Prefix, Budget { crashes: 1, losses: 1, deletions: 1, edits: 1, ..CALM });
+    story.setup.reclaim_policy = ReclaimPolicy::Retain;
+    explore("Retain", story);
+}
+
+#[test]
+fn keys_that_are_replaced_and_secrets_that_are_deleted() {
+    let budget = Budget { crashes: 1, losses: 1, rotations: 1, ..CALM };
+    explore("rotation", Story::new(Asks::Prefix, budget));
+}
+
+#[test]
+fn a_claim_of_the_same_name_after_the_first() {
+    let budget = Budget { crashes: 1, deletions: 2, successors: 1, ..CALM };
+    explore("same name again", Story::new(Asks::Name, budget));
+}
+
+#[test]
+fn a_bucket_that_somebody_deletes_by_hand() {
+    let budget = Budget { losses: 1, deleted_buckets: 1, checks: 1, deletions: 1, ..CALM };
+    explore("bucket deleted by hand", Story::new(Asks::Prefix, budget));
+}
+
+#[test]
+fn two_operators_at_once_leak_and_take_nothing() {
+    let mut story = Story::new(Asks::Prefix, Budget { crashes: 1, deletions: 1, ..CALM });
+    story.operators = 2;
+    explore("two operators", story);
+}

@@ -1,0 +1,661 @@
+//! The operator in the model: the real planner, and effects on the model's world in place of calls.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use kube::core::DeserializeGuard;
+
+use super::store::{Kind, Progress, Verb};
+use super::world::{Asks, BucketName, Claim, Key, Record, Secret, Uid, Whose, World};
+use crate::api::{ObjectBucketClaim, ObjectBucketClaimSpec, wire};
+use crate::controller::claim::Claim as RealClaim;
+use crate::controller::gate::{self, ClassOwner, Due, Facts, LabelOwner};
+use crate::controller::plan::{self, Intent};
+use crate::controller::record::{Author, Found, Stored};
+use crate::controller::resolve::{Class, ClassLookup};
+use crate::controller::steps::{
+    self, Emptied, Keys, KeysFound, Make, Making, Purpose, Recorded, Unmake, Unmaking, Upkeep,
+};
+use crate::provisioner::{
+    AppCredentials, Endpoint, Failure, FailureClass, Mode, OwnerSource, Plan, Probe, Provisioner, ReclaimPolicy,
+    Removal as StoreRemoval, Request, Rotation, WantedBucket,
+};
+
+/// How a call goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Outcome {
+    Done,
+    /// It is done, and a read of IAM misses what was just made.
+    Blind,
+    /// It is done, and its answer is lost.
+    Lost,
+    /// It is not done.
+    Refused,
+}
+
+/// One process.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Operator {
+    /// The claim as the watch showed it last.
+    pub(super) cache: Option<Claim>,
+    pub(super) memory: Memory,
+    pub(super) attempt: Option<Attempt>,
+}
+
+/// What a process remembers, and a crash forgets.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub(super) struct Memory {
+    about: Uid,
+    /// Version of the claim after our last write of it.
+    written: u8,
+    /// The store was asked to make something, and that attempt has not succeeded.
+    executed: bool,
+    /// The process is older than the time that IAM's reads lag.
+    pub(super) settled: bool,
+    removed: Option<Removed>,
+    successor: Option<Key>,
+    /// How often keys were refused in a row: twice stands for [`MAX_PROBES`](crate::controller::provide).
+    refused: u8,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Removed {
+    AllButFinalizer,
+    Everything,
+}
+
+impl Memory {
+    pub(super) fn time_passes(&mut self) {
+        self.settled = true;
+        self.executed = false;
+    }
+}
+
+/// One attempt, as in `provide.rs` and `teardown.rs`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Attempt {
+    Making(Box<Work>),
+    Unmaking(Box<Removal>),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Work {
+    claim: Claim,
+    record: Option<Record>,
+    is_new: bool,
+    secret: Option<Secret>,
+    keys: Keys<Key>,
+    published: bool,
+    named: bool,
+    told: bool,
+    upkeep: Upkeep,
+    doubted: bool,
+    verb: Option<Verb>,
+    /// The record is withdrawn: the store did nothing on the first call.
+    withdraws: bool,
+    /// The former key is gone; its note is to go, too.
+    forgets: bool,
+    /// A user changed something after the look that the attempt began with.
+    pub(super) overtaken: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Removal {
+    claim: Claim,
+    record: Option<Record>,
+    seen: Unmaking,
+    secret_gone: bool,
+    verb: Option<Verb>,
+}
+
+/// What is the same in all states of one model.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Setup {
+    pub(super) mode: Mode,
+    pub(super) reclaim_policy: ReclaimPolicy,
+}
+
+impl Operator {
+    pub(super) fn new(cache: Option<Claim>) -> Self {
+        Self { cache, memory: Memory::default(), attempt: None }
+    }
+
+    /// Begins an attempt at the claim that the cache shows, if one is due.
+    pub(super) fn begin(&mut self, setup: &Setup, world: &World, upkeep: Upkeep) -> bool {
+        let Some(claim) = self.cache else { return false };
+        if self.memory.about != claim.uid {
+            self.memory = Memory { about: claim.uid, settled: self.memory.settled, ..Memory::default() };
+        }
+        if claim.version < self.memory.written {
+            return false;
+        }
+        let mine = world.record.filter(|record| record.uid == claim.uid);
+        let facts = Facts {
+            class: ClassOwner::Ours,
+            label: if claim.finalizer { LabelOwner::Ours } else { LabelOwner::None },
+            recorded: mine.is_some(),
+            finalizer: claim.finalizer,
+            deleting: claim.deleting,
+            bound: claim.bound,
+        };
+        self.attempt = match gate::due(facts) {
+            Due::Nothing | Due::Explanation => None,
+            Due::Bucket => self.look(setup, world, claim, mine, upkeep),
+            Due::Removal => self.look_back(setup, world, claim, mine, Purpose::Release),
+        };
+        self.attempt.is_some()
+    }
+
+    fn look(
+        &self,
+        setup: &Setup,
+        world: &World,
+        claim: Claim,
+        mine: Option<Record>,
+        upkeep: Upkeep,
+    ) -> Option<Attempt> {
+        // Outputs of others are found before anything is written.
+        if world.secret == Some(Secret::Foreign) || world.config_map == Some(Whose::Foreign) {
+            return None;
+        }
+        let recorded = match real_intent(setup, claim, mine)? {
+            Intent::Record { .. } => false,
+            Intent::Proceed(_) => true,
+            Intent::UndoFirst(_) => return self.look_back(setup, world, claim, mine, Purpose::Replan),
+        };
+        let key = match world.secret {
+            Some(Secret::Mine { uid, key, .. }) if uid == claim.uid => Some(key),
+            // A Secret of the claim before: the garbage collector comes for it.
+            Some(_) => return None,
+            None => None,
+        };
+        let bound = mine.is_some_and(|record| record.bound);
+        let found = KeysFound {
+            in_secret: key.is_some(),
+            stands: true,
+            outdated: self.memory.refused == 2,
+            succeeded: self.memory.successor.is_some(),
+            bound,
+            ready: claim.bound,
+        };
+        let keys = match (steps::keys_so_far(&found), key, self.memory.successor) {
+            _ if !recorded => Keys::None,
+            (Keys::Successor { proven, .. }, _, Some(keys)) => Keys::Successor { keys, proven },
+            (Keys::InSecret { stands, proven, .. }, Some(keys), _) => Keys::InSecret { keys, stands, proven },
+            _ => Keys::None,
+        };
+        let asked = matches!(world.secret, Some(Secret::Mine { answers, .. }) if answers < claim.rotation);
+        let retiring = matches!(world.secret, Some(Secret::Mine { retiring: Some(_), .. }));
+        let upkeep = match upkeep {
+            Upkeep::Rotate if asked && !retiring && bound => Upkeep::Rotate,
+            Upkeep::Retire if retiring && bound => Upkeep::Retire,
+            Upkeep::Check if bound => Upkeep::Check,
+            _ => Upkeep::Nothing,
+        };
+        Some(Attempt::Making(Box::new(Work {
+            claim,
+            record: mine,
+            is_new: false,
+            secret: world.secret,
+            keys,
+            published: false,
+            named: false,
+            told: false,
+            upkeep,
+            doubted: false,
+            verb: None,
+            withdraws: false,
+            forgets: false,
+            overtaken: false,
+        })))
+    }
+
+    fn look_back(
+        &self,
+        setup: &Setup,
+        world: &World,
+        claim: Claim,
+        mine: Option<Record>,
+        purpose: Purpose,
+    ) -> Option<Attempt> {
+        let mut seen =
+            Unmaking { recorded: None, store: Emptied::NotAsked, settled: false, outputs_gone: false, purpose };
+        let mut record = mine;
+        match self.memory.removed.filter(|_| purpose == Purpose::Release) {
+            Some(Removed::Everything) => return None,
+            Some(Removed::AllButFinalizer) => {
+                record = None;
+                seen.outputs_gone = true;
+            }
+            None => {
+                let secret_is_out = matches!(world.secret, Some(Secret::Mine { uid, .. }) if uid == claim.uid);
+                seen.recorded = mine
+                    .map(|record| plan::undo(&real_record(setup, claim, record.asks), record.bound || secret_is_out));
+            }
+        }
+        Some(Attempt::Unmaking(Box::new(Removal { claim, record, seen, secret_gone: false, verb: None })))
+    }
+
+    /// Takes the next step of the attempt: one call.
+    pub(super) fn step(&mut self, setup: &Setup, world: &mut World, outcome: Outcome) {
+        let Some(attempt) = self.attempt.take() else { return };
+        let mut changed = world.clone();
+        let mut memory = self.memory.clone();
+        let next = match attempt {
+            Attempt::Making(work) => make(setup, *work, &mut changed, &mut memory, outcome == Outcome::Blind),
+            Attempt::Unmaking(removal) => unmake(*removal, &mut changed, &mut memory, outcome == Outcome::Blind),
+        };
+        match outcome {
+            Outcome::Done | Outcome::Blind => {
+                (*world, self.memory, self.attempt) = (changed, memory, next);
+            }
+            // The attempt ends with an error; what is noted before a call stays noted.
+            Outcome::Lost => {
+                *world = changed;
+                self.memory.executed |= memory.executed;
+            }
+            Outcome::Refused => self.memory.executed |= memory.executed,
+        }
+    }
+
+    /// Whether the next call is a read of IAM, or a try of keys, that may miss what was just made.
+    pub(super) fn may_be_blind(&self) -> bool {
+        match &self.attempt {
+            Some(Attempt::Making(work)) => match &work.verb {
+                Some(verb) => verb.may_be_blind(),
+                None => {
+                    matches!(work.keys, Keys::InSecret { proven: false, .. } | Keys::Successor { proven: false, .. })
+                }
+            },
+            Some(Attempt::Unmaking(removal)) => removal.verb.as_ref().is_some_and(Verb::may_be_blind),
+            None => false,
+        }
+    }
+
+    pub(super) fn is_overtaken(&mut self) {
+        if let Some(Attempt::Making(work)) = &mut self.attempt {
+            work.overtaken = true;
+        }
+    }
+}
+
+fn make(setup: &Setup, mut work: Work, world: &mut World, memory: &mut Memory, blind: bool) -> Option<Attempt> {
+    if let Some(verb) = work.verb.take() {
+        return go_on(work, verb, world, memory, blind);
+    }
+    let uid = work.claim.uid;
+    if work.withdraws {
+        world.record = world.record.filter(|record| record.uid != uid);
+        return None;
+    }
+    if work.forgets {
+        if let Some(Secret::Mine { uid: owner, retiring, .. }) = &mut world.secret
+            && *owner == uid
+        {
+            *retiring = None;
+        }
+        work.forgets = false;
+        return Some(Attempt::Making(Box::new(work)));
+    }
+    let bucket = BucketName::of(work.record.map_or(work.claim.asks, |record| record.asks), uid);
+    let verb = |kind, kept| Some(Verb::new(kind, uid, bucket, kept));
+    let seen = Making {
+        taken_on: work.claim.finalizer,
+        recorded: match work.record {
+            None => Recorded::No,
+            Some(record) if record.bound => Recorded::Bound,
+            Some(_) => Recorded::Begun,
+        },
+        mode: setup.mode,
+        keys: work.keys.whereabouts(),
+        published: work.published,
+        named: work.named,
+        told: work.told,
+        upkeep: work.upkeep,
+    };
+    let present = match work.secret {
+        Some(Secret::Mine { key, .. }) => Some(key),
+        _ => None,
+    };
+    match steps::make(&seen) {
+        Make::TakeOn => {
+            if world.claim != Some(work.claim) {
+                return None;
+            }
+            world.change_claim(|claim| claim.finalizer = true);
+            work.claim = world.claim?;
+            memory.written = work.claim.version;
+        }
+        Make::Record => {
+            if world.record.is_some() {
+                return None;
+            }
+            let record = Record { uid, asks: work.claim.asks, bound: false };
+            world.record = Some(record);
+            work.record = Some(record);
+            work.is_new = true;
+        }
+        Make::Execute(which) => {
+            memory.executed = true;
+            let kind = match which {
+                steps::Verb::Provision => Kind::Provision,
+                steps::Verb::Grant => Kind::Grant,
+            };
+            return go_on(work, Verb::new(kind, uid, bucket, Vec::new()), world, memory, blind);
+        }
+        Make::HandKeys => {
+            let (key, answers, retiring) = match work.keys {
+                Keys::Issued(key) => (key, work.claim.rotation, None),
+                Keys::Successor { keys, .. } => (keys, work.claim.rotation, present),
+                Keys::InSecret { .. } | Keys::None => return None,
+            };
+            // Created where nothing stood, patched by uid where the claim's own stood.
+            let as_read = match (work.secret, world.secret) {
+                (None, None) => true,
+                (Some(Secret::Mine { .. }), Some(Secret::Mine { uid: now, .. })) => now == uid,
+                _ => false,
+            };
+            if !as_read {
+                return None;
+            }
+            let proven = matches!(work.keys, Keys::Successor { .. });
+            if proven {
+                memory.successor = None;
+            } else {
+                memory.refused += u8::from(memory.refused == 2);
+            }
+            world.secret = Some(Secret::Mine { uid, key, answers, retiring });
+            work.secret = world.secret;
+            work.keys = Keys::InSecret { keys: key, stands: true, proven };
+        }
+        Make::Probe => {
+            let (Keys::Successor { keys: key, proven } | Keys::InSecret { keys: key, proven, .. }) = &mut work.keys
+            else {
+                return None;
+            };
+            // What worked once is known everywhere.
+            let blind = blind && !world.worked.contains(key);
+            if world.is_live(uid, *key) && world.bucket(bucket).is_some() && !blind {
+                world.worked.insert(*key);
+                *proven = true;
+                memory.refused = 0;
+            } else if work.doubted {
+                work.keys = Keys::None;
+            } else {
+                memory.refused = (memory.refused + 1).min(3);
+                if memory.refused > 2 && matches!(work.keys, Keys::Successor { .. }) {
+                    (memory.successor, memory.refused) = (None, 0);
+                }
+                return None;
+            }
+        }
+        Make::Publish => {
+            if world.config_map.is_some_and(|whose| whose != Whose::Claim(uid)) {
+                return None;
+            }
+            world.config_map = Some(Whose::Claim(uid));
+            work.published = true;
+        }
+        Make::MarkBound => {
+            // Guarded by the record's uid.
+            let same = world.record.filter(|record| record.uid == uid)?;
+            world.record = Some(Record { bound: true, ..same });
+            work.record = world.record;
+        }
+        Make::Name => {
+            world.claim.filter(|claim| claim.uid == uid)?;
+            world.change_claim(|claim| claim.named = true);
+            work.claim = world.claim?;
+            memory.written = work.claim.version;
+            work.named = true;
+        }
+        Make::Tell => {
+            world.claim.filter(|claim| claim.uid == uid)?;
+            if !work.claim.bound && !work.overtaken && !usable(world, uid, bucket) {
+                world.harm = Some("a claim was told to be bound that cannot be used");
+            }
+            world.change_claim(|claim| claim.bound = true);
+            memory.written = world.claim?.version;
+            work.told = true;
+        }
+        Make::Rotate => work.verb = verb(Kind::Rotate, present.into_iter().collect()),
+        Make::Retire => work.verb = verb(Kind::Check, present.into_iter().collect()),
+        Make::Check => {
+            let retiring = match work.secret {
+                Some(Secret::Mine { retiring, .. }) => retiring,
+                _ => None,
+            };
+            work.verb = verb(Kind::Check, present.into_iter().chain(retiring).collect());
+        }
+        Make::Rest => {
+            memory.refused = 0;
+            return None;
+        }
+    }
+    Some(Attempt::Making(Box::new(work)))
+}
+
+/// The next call of a verb that makes, rotates or checks.
+fn go_on(mut work: Work, mut verb: Verb, world: &mut World, memory: &mut Memory, blind: bool) -> Option<Attempt> {
+    match verb.advance(world, blind) {
+        Progress::GoesOn => work.verb = Some(verb),
+        Progress::Issued(key) if verb.kind == Kind::Rotate => {
+            memory.successor = Some(key);
+            memory.refused = 0;
+            work.upkeep = Upkeep::Nothing;
+            work.keys = Keys::Successor { keys: key, proven: false };
+        }
+        Progress::Issued(key) => {
+            memory.successor = None;
+            work.keys = Keys::Issued(key);
+        }
+        Progress::KeysLost => {
+            work.upkeep = Upkeep::Nothing;
+            if let Keys::InSecret { proven, .. } = &mut work.keys {
+                *proven = false;
+                work.doubted = true;
+            }
+        }
+        Progress::Done => {
+            work.forgets = work.upkeep == Upkeep::Retire;
+            work.upkeep = Upkeep::Nothing;
+        }
+        Progress::Failed if work.is_new && !verb.touched => work.withdraws = true,
+        Progress::Failed => return None,
+    }
+    Some(Attempt::Making(Box::new(work)))
+}
+
+fn unmake(mut removal: Removal, world: &mut World, memory: &mut Memory, blind: bool) -> Option<Attempt> {
+    let claim = removal.claim;
+    if let Some(mut verb) = removal.verb.take() {
+        match verb.advance(world, blind) {
+            Progress::Failed => return None,
+            Progress::Done => {
+                removal.seen.store = Emptied::Fully;
+                let bound = removal.record.is_some_and(|record| record.bound);
+                let quiet = if !memory.executed && memory.settled { Duration::MAX } else { Duration::ZERO };
+                removal.seen.settled = plan::settles_in(bound, verb.missing, quiet).is_none();
+            }
+            _ => removal.verb = Some(verb),
+        }
+        return Some(Attempt::Unmaking(Box::new(removal)));
+    }
+    match steps::unmake(&removal.seen) {
+        Unmake::Undo(undo) => {
+            let bucket = BucketName::of(removal.record?.asks, claim.uid);
+            let kind = match undo {
+                plan::Undo::Revoke => {
+                    world.kept = true;
+                    Kind::Revoke
+                }
+                plan::Undo::Delete => Kind::Delete,
+            };
+            removal.verb = Some(Verb::new(kind, claim.uid, bucket, Vec::new()));
+        }
+        // Another attempt looks again when IAM has had its time.
+        Unmake::Yield | Unmake::Settle => return None,
+        Unmake::DeleteOutputs if !removal.secret_gone => {
+            if matches!(world.secret, Some(Secret::Mine { uid, .. }) if uid == claim.uid) {
+                world.secret = None;
+            }
+            removal.secret_gone = true;
+        }
+        Unmake::DeleteOutputs => {
+            if world.config_map == Some(Whose::Claim(claim.uid)) {
+                world.config_map = None;
+            }
+            removal.seen.outputs_gone = true;
+        }
+        Unmake::DeleteRecord => {
+            if world.record.is_some_and(|record| record.uid == claim.uid) {
+                world.record = None;
+            }
+            removal.seen.recorded = None;
+        }
+        Unmake::Release => {
+            memory.removed = Some(Removed::AllButFinalizer);
+            if world.claim == Some(claim) {
+                if let Some(left) = world.leftover(claim.uid) {
+                    world.harm = Some(match left {
+                        "a user" => "a claim was let go with its user left",
+                        "a bucket" => "a claim was let go with its bucket left",
+                        _ => "a claim was let go with something left in the cluster",
+                    });
+                }
+                world.claim = None;
+                memory.removed = Some(Removed::Everything);
+            } else if world.claim.is_none_or(|now| now.uid != claim.uid) {
+                memory.removed = Some(Removed::Everything);
+            }
+            return None;
+        }
+        Unmake::Replan => return None,
+    }
+    Some(Attempt::Unmaking(Box::new(removal)))
+}
+
+/// Whether an app with the claim's outputs can work.
+pub(super) fn usable(world: &World, uid: Uid, bucket: BucketName) -> bool {
+    let key = match world.secret {
+        Some(Secret::Mine { uid: owner, key, .. }) if owner == uid => key,
+        _ => return false,
+    };
+    world.is_live(uid, key) && world.config_map == Some(Whose::Claim(uid)) && world.bucket(bucket).is_some()
+}
+
+/// What the real planner says of a claim and the record that is found.
+fn real_intent(setup: &Setup, claim: Claim, mine: Option<Record>) -> Option<Intent> {
+    let found = match mine {
+        Some(record) => Found::Mine(Box::new(Stored {
+            name: "obc".into(),
+            uid: None,
+            author: Author::Us,
+            record: real_record(setup, claim, record.asks),
+            bound: record.bound,
+        })),
+        None => Found::None { free_name: "obc".into() },
+    };
+    plan::intent(&Planner, "model", &real_claim(claim, claim.asks), &real_class(setup, claim.asks), found).ok()
+}
+
+fn real_record(setup: &Setup, claim: Claim, asks: Asks) -> crate::provisioner::Record {
+    match real_class(setup, asks) {
+        ClassLookup::Found(class) => {
+            plan::record(&Planner, &real_claim(claim, asks), &class).expect("it can be planned")
+        }
+        _ => unreachable!("the class is there"),
+    }
+}
+
+fn real_class(setup: &Setup, asks: Asks) -> ClassLookup {
+    let brownfield = (asks == Asks::Class).then(|| ("bucketName".to_owned(), "chosen".to_owned()));
+    assert_eq!(brownfield.is_some(), setup.mode == Mode::Granted);
+    ClassLookup::Found(Class {
+        name: "class".into(),
+        provisioner: "model".into(),
+        parameters: brownfield.into_iter().collect(),
+        reclaim_policy: setup.reclaim_policy,
+    })
+}
+
+fn real_claim(claim: Claim, asks: Asks) -> RealClaim {
+    let spec = ObjectBucketClaimSpec {
+        storage_class_name: "class".into(),
+        bucket_name: (asks == Asks::Name).then(|| "chosen".into()),
+        generate_bucket_name: match asks {
+            Asks::Prefix => Some("first".into()),
+            Asks::Edited => Some("second".into()),
+            Asks::Name | Asks::Class => None,
+        },
+        ..Default::default()
+    };
+    let mut object = ObjectBucketClaim::new("claim", spec);
+    object.metadata.uid = Some(claim.uid.to_string());
+    object.metadata.finalizers = claim.finalizer.then(|| vec![wire::FINALIZER.to_owned()]);
+    RealClaim::read(&DeserializeGuard(Ok(object)), "model")
+}
+
+/// Plans names; the verbs are in `store.rs`.
+struct Planner;
+
+#[derive(Debug, thiserror::Error)]
+#[error("never")]
+struct Never;
+
+impl Failure for Never {
+    fn reason(&self) -> &'static str {
+        "Never"
+    }
+
+    fn class(&self) -> FailureClass {
+        FailureClass::Terminal
+    }
+}
+
+impl Provisioner for Planner {
+    type Owner = ();
+    type Error = Never;
+
+    fn plan(&self, request: &Request<'_>) -> Result<Plan, Never> {
+        let (bucket, mode) = match (&request.bucket, request.parameters.get("bucketName")) {
+            (_, Some(name)) => (name.clone(), Mode::Granted),
+            (WantedBucket::Named(name), None) => (name.clone(), Mode::Created),
+            (WantedBucket::Generated { prefix }, None) => (format!("{prefix}-{}", request.claim.uid), Mode::Created),
+            (WantedBucket::Unspecified, None) => return Err(Never),
+        };
+        Ok(Plan {
+            bucket,
+            mode,
+            endpoint: Endpoint { host: "store".into(), port: 80, region: "here".into(), url: None },
+            owner_secret: None,
+            user: Some(format!("user-{}", request.claim.uid)),
+            rotation: Rotation::default(),
+            state: BTreeMap::new(),
+        })
+    }
+
+    fn owner(&self, _: &crate::provisioner::Record, _: OwnerSource) -> Result<(), Never> {
+        Ok(())
+    }
+
+    async fn provision(&self, _: &crate::provisioner::Record, (): &()) -> Result<AppCredentials, Never> {
+        Err(Never)
+    }
+
+    async fn grant(&self, _: &crate::provisioner::Record, (): &()) -> Result<AppCredentials, Never> {
+        Err(Never)
+    }
+
+    async fn probe(&self, _: &crate::provisioner::Record, _: &AppCredentials) -> Result<Probe, Never> {
+        Err(Never)
+    }
+
+    async fn revoke(&self, _: &crate::provisioner::Record, (): &()) -> Result<StoreRemoval, Never> {
+        Err(Never)
+    }
+
+    async fn delete(&self, _: &crate::provisioner::Record, (): &()) -> Result<StoreRemoval, Never> {
+        Err(Never)
+    }
+}

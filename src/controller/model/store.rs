@@ -1,0 +1,229 @@
+//! The verbs of the store, call by call, as the contract of [`Provisioner`](crate::provisioner::Provisioner) asks
+//! and the AWS backend does them.
+
+use super::world::{BucketName, Issued, Key, Uid, User, Whose, World};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Kind {
+    Provision,
+    Grant,
+    Rotate,
+    Check,
+    Revoke,
+    Delete,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Call {
+    CreateBucket,
+    HeadBucket,
+    CreateUser,
+    /// Reads the tags of a user that exists.
+    RecogniseUser,
+    PutPolicy,
+    ListKeys,
+    DeleteKey,
+    CreateKey,
+    FindUser,
+    DeletePolicy,
+    DeleteUser,
+    ReadTags,
+    DeleteBucket,
+}
+
+/// A verb on its way.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Verb {
+    pub(super) kind: Kind,
+    pub(super) uid: Uid,
+    pub(super) bucket: BucketName,
+    /// The keys that are to stay.
+    kept: Vec<Key>,
+    next: Call,
+    /// Keys that are to be deleted.
+    listed: Vec<Key>,
+    existing: bool,
+    /// A refusal was answered by clearing up once already.
+    cleared: bool,
+    /// Something may have been made or removed by this verb.
+    pub(super) touched: bool,
+    /// The user was not to be seen.
+    pub(super) missing: bool,
+}
+
+/// What a call leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Progress {
+    GoesOn,
+    Issued(Key),
+    Done,
+    KeysLost,
+    Failed,
+}
+
+impl Verb {
+    pub(super) fn new(kind: Kind, uid: Uid, bucket: BucketName, kept: Vec<Key>) -> Self {
+        let next = match kind {
+            Kind::Provision => Call::CreateBucket,
+            Kind::Grant | Kind::Check => Call::HeadBucket,
+            Kind::Rotate => Call::ListKeys,
+            Kind::Revoke | Kind::Delete => Call::FindUser,
+        };
+        Self {
+            kind,
+            uid,
+            bucket,
+            kept,
+            next,
+            listed: Vec::new(),
+            existing: false,
+            cleared: false,
+            touched: false,
+            missing: false,
+        }
+    }
+
+    /// Whether the next call is a read of IAM that may miss what was just made.
+    pub(super) fn may_be_blind(&self) -> bool {
+        matches!(self.next, Call::RecogniseUser | Call::FindUser | Call::ListKeys)
+    }
+
+    /// Makes the next call.
+    pub(super) fn advance(&mut self, world: &mut World, blind: bool) -> Progress {
+        let (uid, bucket) = (self.uid, self.bucket);
+        let reads = matches!(
+            self.next,
+            Call::HeadBucket | Call::RecogniseUser | Call::ListKeys | Call::FindUser | Call::ReadTags
+        );
+        match self.next {
+            Call::CreateBucket => match world.bucket(bucket) {
+                None => {
+                    if world.bucket_taken_away {
+                        world.harm = Some("a bucket that was lost was made anew, empty");
+                    }
+                    world.put_bucket(bucket, Whose::Claim(uid));
+                    self.next = Call::CreateUser;
+                }
+                Some(Whose::Claim(owner)) if owner == uid => self.next = Call::CreateUser,
+                Some(_) => return Progress::Failed,
+            },
+            Call::HeadBucket if world.bucket(bucket).is_none() => return Progress::Failed,
+            Call::HeadBucket => {
+                self.next = if self.kind == Kind::Check { Call::FindUser } else { Call::CreateUser };
+            }
+            Call::CreateUser => match world.user(uid) {
+                Some(_) => {
+                    self.existing = true;
+                    self.next = Call::RecogniseUser;
+                }
+                missing => {
+                    *missing = Some(User { seen: false, policy: false, keys: Vec::new() });
+                    self.next = Call::PutPolicy;
+                }
+            },
+            Call::RecogniseUser => match world.user(uid) {
+                Some(user) if user.seen || !blind => self.next = Call::PutPolicy,
+                _ => return Progress::Failed,
+            },
+            Call::PutPolicy => match world.user(uid) {
+                Some(user) => {
+                    user.policy = true;
+                    self.next = if self.existing { Call::ListKeys } else { Call::CreateKey };
+                }
+                None => return Progress::Failed,
+            },
+            Call::FindUser => match world.user(uid) {
+                Some(user) if user.seen || !blind => self.next = Call::ListKeys,
+                _ if self.kind == Kind::Check => return Progress::KeysLost,
+                _ => {
+                    self.missing = true;
+                    return self.access_is_gone();
+                }
+            },
+            Call::ListKeys => {
+                let user = world.user(uid).as_ref();
+                let keys: Vec<_> = user.map(|user| user.keys.clone()).unwrap_or_default();
+                let shown = keys.into_iter().filter(|issued| issued.seen || !blind).map(|issued| issued.key);
+                let shown: Vec<_> = shown.collect();
+                if self.kind == Kind::Check && self.kept.first().is_none_or(|present| !shown.contains(present)) {
+                    return Progress::KeysLost;
+                }
+                self.listed = shown.into_iter().filter(|key| !self.kept.contains(key)).collect();
+                return self.after_keys();
+            }
+            Call::DeleteKey => {
+                if let (Some(key), Some(user)) = (self.listed.pop(), world.user(uid)) {
+                    user.keys.retain(|issued| issued.key != key);
+                }
+                self.touched = true;
+                return self.after_keys();
+            }
+            Call::CreateKey => {
+                let key = world.next_key;
+                match world.user(uid) {
+                    // A user has two keys at most.
+                    Some(user) if user.keys.len() >= 2 && !self.cleared => {
+                        self.cleared = true;
+                        self.next = Call::ListKeys;
+                    }
+                    Some(user) if user.keys.len() < 2 => {
+                        user.keys.push(Issued { key, seen: false });
+                        world.next_key += 1;
+                        self.touched = true;
+                        return Progress::Issued(key);
+                    }
+                    _ => return Progress::Failed,
+                }
+            }
+            Call::DeletePolicy => {
+                if let Some(user) = world.user(uid) {
+                    user.policy = false;
+                }
+                self.next = Call::DeleteUser;
+            }
+            Call::DeleteUser => match world.user(uid) {
+                Some(user) if !user.keys.is_empty() && self.cleared => return Progress::Failed,
+                Some(user) if !user.keys.is_empty() => {
+                    self.cleared = true;
+                    self.next = Call::ListKeys;
+                }
+                gone => {
+                    *gone = None;
+                    return self.access_is_gone();
+                }
+            },
+            Call::ReadTags => match world.bucket(bucket) {
+                Some(Whose::Claim(owner)) if owner == uid => self.next = Call::DeleteBucket,
+                // Left in place, or gone already.
+                _ => return Progress::Done,
+            },
+            Call::DeleteBucket => {
+                if world.bucket(bucket) == Some(Whose::Foreign) {
+                    world.harm = Some("a bucket of somebody else was deleted");
+                }
+                world.drop_bucket(bucket);
+                return Progress::Done;
+            }
+        }
+        self.touched |= !reads;
+        Progress::GoesOn
+    }
+
+    fn after_keys(&mut self) -> Progress {
+        self.next = match self.kind {
+            _ if !self.listed.is_empty() => Call::DeleteKey,
+            Kind::Provision | Kind::Grant | Kind::Rotate => Call::CreateKey,
+            Kind::Check => return Progress::Done,
+            Kind::Revoke | Kind::Delete => Call::DeletePolicy,
+        };
+        Progress::GoesOn
+    }
+
+    fn access_is_gone(&mut self) -> Progress {
+        if self.kind == Kind::Revoke {
+            return Progress::Done;
+        }
+        self.next = Call::ReadTags;
+        Progress::GoesOn
+    }
+}

@@ -8,7 +8,7 @@
 //! - [`api`]: what is on the wire: claims, bucket records, constants. The CRDs are generated from it.
 //! - [`controller`]: the reconciler. It knows Kubernetes and the trait, never a store.
 //! - `aws` (feature `aws`, on by default): buckets on S3, users in IAM. It never imports the controller.
-//! - [`runtime`]: what any operator needs: logging, signals.
+//! - [`runtime`]: what any operator needs: election of a leader, logging, signals.
 //!
 //! ```no_run
 //! # #[cfg(feature = "aws")]

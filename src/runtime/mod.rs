@@ -1,4 +1,5 @@
-//! What any operator needs: logging and signals.
+//! What any operator needs: election of one of several processes, logging and signals.
 
+pub mod lease;
 pub mod signals;
 pub mod telemetry;

@@ -1,0 +1,271 @@
+//! What to do about the lease. Pure: it is told what was seen and when, calls nobody and looks at no clock.
+
+use std::time::Duration;
+
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use k8s_openapi::jiff::Timestamp;
+use kube::core::ObjectMeta;
+use tokio::time::Instant;
+
+/// What one process knows of the lease.
+pub(super) struct Election {
+    name: String,
+    identity: String,
+    lease_seconds: i32,
+    /// The Lease as it was last seen, `None` while there is none.
+    object: Option<Lease>,
+    /// The record that was last seen, which outlives its object: that somebody deletes a Lease does not end
+    /// the term of its holder.
+    seen: Option<Seen>,
+}
+
+struct Seen {
+    record: LeaseSpec,
+    /// When this process saw it for the first time. All that expiry is judged by.
+    since: Instant,
+}
+
+/// What to do next. What is written carries the version of what was seen, so that nobody overwrites what
+/// he does not know.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Step {
+    /// Create it, to hold it.
+    Create(Lease),
+    /// Replace it, to hold it or hold it longer.
+    Replace(Lease),
+    /// Somebody else holds it, until this time at least.
+    Wait { holder: String, until: Instant },
+}
+
+impl Election {
+    pub(super) fn new(name: &str, identity: &str, lease_seconds: i32) -> Self {
+        Self { name: name.to_owned(), identity: identity.to_owned(), lease_seconds, object: None, seen: None }
+    }
+
+    /// Takes in what the Lease is at `now`. A record that has not changed goes on ageing, whatever else of
+    /// the object has.
+    pub(super) fn observe(&mut self, found: Option<Lease>, now: Instant) {
+        if let Some(lease) = &found {
+            let record = lease.spec.clone().unwrap_or_default();
+            if self.seen.as_ref().is_none_or(|seen| seen.record != record) {
+                self.seen = Some(Seen { record, since: now });
+            }
+        }
+        self.object = found;
+    }
+
+    /// What to do at `now`, which is `wall` by the clock that people read.
+    pub(super) fn step(&self, now: Instant, wall: Timestamp) -> Step {
+        let time = Some(MicroTime(wall));
+        let mine = LeaseSpec {
+            holder_identity: Some(self.identity.clone()),
+            lease_duration_seconds: Some(self.lease_seconds),
+            acquire_time: time.clone(),
+            renew_time: time,
+            lease_transitions: Some(0),
+            ..LeaseSpec::default()
+        };
+        let Some(Seen { record, since }) = &self.seen else { return self.write(mine) };
+        let transitions = record.lease_transitions.unwrap_or_default();
+        match holder(record) {
+            Some(holder) if holder == self.identity => self.write(LeaseSpec {
+                acquire_time: record.acquire_time.clone(),
+                lease_transitions: Some(transitions),
+                ..mine
+            }),
+            Some(holder) if now < *since + self.duration(record) => {
+                Step::Wait { holder: holder.to_owned(), until: *since + self.duration(record) }
+            }
+            _ => self.write(LeaseSpec { lease_transitions: Some(transitions.saturating_add(1)), ..mine }),
+        }
+    }
+
+    /// What gives the lease back at once, if it is ours.
+    pub(super) fn release(&self, wall: Timestamp) -> Option<Lease> {
+        let (object, Seen { record, .. }) = (self.object.as_ref()?, self.seen.as_ref()?);
+        if holder(record) != Some(&self.identity) {
+            return None;
+        }
+        let time = Some(MicroTime(wall));
+        let spec = LeaseSpec {
+            holder_identity: Some(String::new()),
+            // An empty holder is enough for us; those who only count seconds wait for this one. 0 is invalid.
+            lease_duration_seconds: Some(1),
+            acquire_time: time.clone(),
+            renew_time: time,
+            ..record.clone()
+        };
+        Some(Lease { metadata: object.metadata.clone(), spec: Some(spec) })
+    }
+
+    fn write(&self, spec: LeaseSpec) -> Step {
+        match &self.object {
+            Some(object) => Step::Replace(Lease { metadata: object.metadata.clone(), spec: Some(spec) }),
+            None => {
+                let metadata = ObjectMeta { name: Some(self.name.clone()), ..ObjectMeta::default() };
+                Step::Create(Lease { metadata, spec: Some(spec) })
+            }
+        }
+    }
+
+    /// The holder says how long it may be silent; where it does not, it is taken to be like us.
+    fn duration(&self, record: &LeaseSpec) -> Duration {
+        let seconds = record.lease_duration_seconds.filter(|seconds| *seconds > 0).unwrap_or(self.lease_seconds);
+        Duration::from_secs(seconds.unsigned_abs().into())
+    }
+}
+
+fn holder(record: &LeaseSpec) -> Option<&str> {
+    record.holder_identity.as_deref().filter(|holder| !holder.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+    const HOUR: i64 = 3600;
+
+    fn election() -> Election {
+        Election::new("l", "me", 15)
+    }
+
+    /// What clocks show is arbitrary here, and far from one another where a test says so.
+    fn wall(seconds: i64) -> Timestamp {
+        Timestamp::from_second(1_700_000_000 + seconds).unwrap()
+    }
+
+    fn record(holder: &str, renewed: i64) -> LeaseSpec {
+        LeaseSpec {
+            holder_identity: Some(holder.to_owned()),
+            lease_duration_seconds: Some(15),
+            acquire_time: Some(MicroTime(wall(-100))),
+            renew_time: Some(MicroTime(wall(renewed))),
+            lease_transitions: Some(4),
+            ..LeaseSpec::default()
+        }
+    }
+
+    fn object(version: &str, record: LeaseSpec) -> Option<Lease> {
+        let metadata = ObjectMeta {
+            name: Some("l".into()),
+            resource_version: Some(version.into()),
+            labels: Some([("kept".to_owned(), "yes".to_owned())].into()),
+            ..ObjectMeta::default()
+        };
+        Some(Lease { metadata, spec: Some(record) })
+    }
+
+    fn replaced(step: Step) -> (String, LeaseSpec) {
+        let Step::Replace(lease) = step else { panic!("not replaced: {step:?}") };
+        assert!(lease.metadata.labels.is_some(), "what else is in it is kept");
+        (lease.metadata.resource_version.unwrap(), lease.spec.unwrap())
+    }
+
+    #[test]
+    fn a_lease_that_does_not_exist_is_created() {
+        let mut election = election();
+        election.observe(None, Instant::now());
+        let Step::Create(lease) = election.step(Instant::now(), wall(0)) else { panic!("not created") };
+        assert_eq!(lease.metadata.name.as_deref(), Some("l"));
+        let expected =
+            LeaseSpec { acquire_time: Some(MicroTime(wall(0))), lease_transitions: Some(0), ..record("me", 0) };
+        assert_eq!(lease.spec, Some(expected));
+    }
+
+    #[test]
+    fn a_renewal_changes_the_renew_time_alone() {
+        let mut election = election();
+        election.observe(object("7", record("me", 0)), Instant::now());
+        let (version, renewed) = replaced(election.step(Instant::now(), wall(2)));
+        assert_eq!((version.as_str(), renewed), ("7", record("me", 2)));
+    }
+
+    #[test]
+    fn a_holder_is_replaced_only_after_it_was_seen_unchanged_for_its_own_duration() {
+        let (mut election, start) = (election(), Instant::now());
+        let slow = LeaseSpec { lease_duration_seconds: Some(40), ..record("other", 0) };
+        election.observe(object("7", slow.clone()), start);
+        let until = start + 40 * SECOND;
+        let wait = Step::Wait { holder: "other".to_owned(), until };
+        assert_eq!(election.step(until - SECOND / 1000, wall(40)), wait);
+        // Read again and again, also as a new version with the same record: it goes on ageing.
+        election.observe(object("8", slow), start + 20 * SECOND);
+        assert_eq!(election.step(start + 20 * SECOND, wall(20)), wait);
+        let (version, taken) = replaced(election.step(until, wall(41)));
+        let expected =
+            LeaseSpec { acquire_time: Some(MicroTime(wall(41))), lease_transitions: Some(5), ..record("me", 41) };
+        assert_eq!((version.as_str(), taken), ("8", expected));
+    }
+
+    #[test]
+    fn a_record_that_changes_begins_to_age_anew() {
+        let (mut election, start) = (election(), Instant::now());
+        election.observe(object("7", record("other", 0)), start);
+        election.observe(object("8", record("other", 2)), start + 14 * SECOND);
+        let until = start + 29 * SECOND;
+        assert_eq!(election.step(start + 28 * SECOND, wall(0)), Step::Wait { holder: "other".to_owned(), until });
+        replaced(election.step(until, wall(0)));
+    }
+
+    #[test]
+    fn what_clocks_show_does_not_matter() {
+        for skew in [-HOUR, 0, HOUR] {
+            let (mut election, start) = (election(), Instant::now());
+            election.observe(object("7", record("other", skew)), start);
+            assert!(matches!(election.step(start + 14 * SECOND, wall(14)), Step::Wait { .. }), "{skew}");
+            replaced(election.step(start + 15 * SECOND, wall(15)));
+        }
+    }
+
+    #[test]
+    fn a_lease_that_was_given_back_or_says_no_holder_is_free_at_once() {
+        for holder in [Some(String::new()), None] {
+            let mut election = election();
+            let free = LeaseSpec { holder_identity: holder, ..record("", 0) };
+            election.observe(object("7", free), Instant::now());
+            assert_eq!(replaced(election.step(Instant::now(), wall(0))).1.lease_transitions, Some(5));
+        }
+    }
+
+    #[test]
+    fn a_lease_deleted_by_hand_stays_its_holders_until_it_is_silent_for_too_long() {
+        let (mut election, start) = (election(), Instant::now());
+        election.observe(object("7", record("other", 0)), start);
+        election.observe(None, start + SECOND);
+        assert!(matches!(election.step(start + 14 * SECOND, wall(0)), Step::Wait { .. }));
+        assert!(matches!(election.step(start + 15 * SECOND, wall(0)), Step::Create(_)));
+        // Its holder writes it anew.
+        let mut holder = Election::new("l", "other", 15);
+        holder.observe(object("7", record("other", 0)), start);
+        holder.observe(None, start);
+        let Step::Create(lease) = holder.step(start, wall(2)) else { panic!("not created") };
+        assert_eq!(lease.spec, Some(record("other", 2)));
+    }
+
+    #[test]
+    fn an_empty_record_is_free_and_a_holder_without_a_duration_is_like_us() {
+        let (mut election, start) = (election(), Instant::now());
+        election.observe(object("7", LeaseSpec::default()), start);
+        assert_eq!(replaced(election.step(start, wall(0))).1.lease_transitions, Some(1));
+        let silent = LeaseSpec { lease_duration_seconds: None, ..record("other", 0) };
+        election.observe(object("8", silent), start);
+        assert!(matches!(election.step(start, wall(0)), Step::Wait { until, .. } if until == start + 15 * SECOND));
+    }
+
+    #[test]
+    fn it_is_given_back_as_client_go_does_and_only_by_its_holder() {
+        let (mut election, now) = (election(), Instant::now());
+        assert_eq!(election.release(wall(0)), None);
+        election.observe(object("7", record("other", 0)), now);
+        assert_eq!(election.release(wall(0)), None);
+        election.observe(object("8", record("me", 0)), now);
+        let released = election.release(wall(3)).unwrap();
+        assert_eq!(released.metadata.resource_version.as_deref(), Some("8"));
+        let expected =
+            LeaseSpec { lease_duration_seconds: Some(1), acquire_time: Some(MicroTime(wall(3))), ..record("", 3) };
+        assert_eq!(released.spec, Some(expected));
+    }
+}

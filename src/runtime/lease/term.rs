@@ -1,0 +1,119 @@
+//! The right to work, for as long as the lease is surely held.
+
+use http::Request;
+use kube::Client;
+use kube::client::Body;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tower::BoxError;
+
+/// A stretch of time in which this process holds the lease. It grows with each renewal, and ends by itself
+/// when there is none. Clones are the same term.
+#[derive(Debug, Clone)]
+pub struct Term {
+    deadline: watch::Receiver<Instant>,
+}
+
+/// What a call is answered that comes after the end of the term. Nothing was sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("this process does not hold the lease any more")]
+pub struct TermOver;
+
+/// The end of a term, in the hand of whoever renews the lease. When it is dropped, the term is over.
+pub(super) struct Deadline(watch::Sender<Instant>);
+
+impl Deadline {
+    pub(super) fn at(&self) -> Instant {
+        *self.0.borrow()
+    }
+
+    pub(super) fn extend(&self, until: Instant) {
+        self.0.send_replace(until);
+    }
+
+    pub(super) fn end(&self) {
+        self.0.send_replace(Instant::now());
+    }
+}
+
+impl Term {
+    pub(super) fn begin(until: Instant) -> (Deadline, Self) {
+        let (sender, deadline) = watch::channel(until);
+        (Deadline(sender), Self { deadline })
+    }
+
+    /// Whether the lease may be somebody else's by now. To be asked right before each call that only a leader
+    /// may make; it costs a look at the clock.
+    pub fn is_over(&self) -> bool {
+        self.deadline.has_changed().is_err() || Instant::now() >= *self.deadline.borrow()
+    }
+
+    /// `client`, but each call that begins after the end of the term fails with [`TermOver`] in place of
+    /// being sent.
+    pub fn fence(&self, client: Client) -> Client {
+        let (namespace, valid_until) = (client.default_namespace().to_owned(), *client.valid_until());
+        let term = self.clone();
+        let fenced = tower::service_fn(move |request: Request<Body>| {
+            let (client, term) = (client.clone(), term.clone());
+            async move {
+                if term.is_over() {
+                    return Err(BoxError::from(TermOver));
+                }
+                client.send(request).await.map_err(BoxError::from)
+            }
+        });
+        Client::new::<_, Body, _>(fenced, namespace).with_valid_until(valid_until)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use http::Response;
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_term_ends_by_itself_unless_it_is_renewed() {
+        let (deadline, term) = Term::begin(Instant::now() + 10 * SECOND);
+        tokio::time::advance(9 * SECOND).await;
+        assert!(!term.is_over());
+        deadline.extend(Instant::now() + 10 * SECOND);
+        tokio::time::advance(9 * SECOND).await;
+        assert!(!term.is_over());
+        tokio::time::advance(SECOND).await;
+        assert!(term.is_over());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_term_nobody_can_renew_is_over() {
+        let (deadline, term) = Term::begin(Instant::now() + 10 * SECOND);
+        drop(deadline);
+        assert!(term.is_over());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_fenced_client_sends_nothing_after_the_term() {
+        let sent = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&sent);
+        let server = tower::service_fn(move |_: Request<Body>| {
+            count.fetch_add(1, Ordering::SeqCst);
+            async { Ok::<_, BoxError>(Response::new(Body::empty())) }
+        });
+        let (deadline, term) = Term::begin(Instant::now() + SECOND);
+        let client = term.fence(Client::new(server, "here"));
+        assert_eq!(client.default_namespace(), "here");
+        let get = || Request::get("/").body(Body::empty()).unwrap();
+        client.send(get()).await.unwrap();
+        deadline.end();
+        let refused = client.send(get()).await.unwrap_err();
+        assert!(matches!(&refused, kube::Error::Service(why) if why.is::<TermOver>()), "{refused:?}");
+        assert_eq!(sent.load(Ordering::SeqCst), 1);
+    }
+}

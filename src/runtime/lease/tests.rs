@@ -1,0 +1,323 @@
+//! The election as a whole, against an API server in memory and in time that a test commands.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::sync::{Arc, Mutex};
+
+use futures::FutureExt as _;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::BodyExt as _;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::client::Body;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep, timeout};
+use tower::BoxError;
+
+use super::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Keeps one Lease, as the API server does: a write with another version than that of the Lease is refused.
+#[derive(Clone, Default)]
+struct Server(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    lease: Option<Lease>,
+    version: u64,
+    weather: Weather,
+    /// When which call came.
+    calls: Vec<(Instant, Method)>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+enum Weather {
+    #[default]
+    Fine,
+    /// Calls are never answered, and nothing is done.
+    Hangs,
+    /// Writes are done and never answered.
+    LosesAnswers,
+    Refuses(StatusCode),
+}
+
+impl Server {
+    fn client(&self) -> Client {
+        let server = self.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let server = server.clone();
+            async move {
+                let (parts, body) = request.into_parts();
+                let is_watch = parts.uri.query().is_some_and(|query| query.contains("watch"));
+                let body = body.collect().await?.to_bytes();
+                let weather = server.with(|state| state.weather);
+                if is_watch || weather == Weather::Hangs {
+                    std::future::pending::<()>().await;
+                }
+                let answer = server.answer(&parts.method, parts.uri.path().ends_with("/l"), &body);
+                if weather == Weather::LosesAnswers && parts.method != Method::GET {
+                    std::future::pending::<()>().await;
+                }
+                Ok::<_, BoxError>(answer)
+            }
+        });
+        Client::new(service, "ns")
+    }
+
+    fn answer(&self, method: &Method, is_named: bool, body: &[u8]) -> Response<Body> {
+        self.with(|state| {
+            if is_named || *method != Method::GET {
+                state.calls.push((Instant::now(), method.clone()));
+            }
+            if let Weather::Refuses(status) = state.weather {
+                return failure(status);
+            }
+            let (has, mut sent) = (state.lease.clone(), serde_json::from_slice::<Lease>(body).ok());
+            match (method, is_named, &mut sent) {
+                (&Method::GET, false, _) => {
+                    let list = serde_json::json!({
+                        "apiVersion": "coordination.k8s.io/v1", "kind": "LeaseList",
+                        "metadata": { "resourceVersion": "1" }, "items": Vec::from_iter(has),
+                    });
+                    Response::new(Body::from(list.to_string().into_bytes()))
+                }
+                (&Method::GET, ..) => has.map_or_else(|| failure(StatusCode::NOT_FOUND), |lease| success(&lease)),
+                (&Method::POST, _, Some(lease)) if has.is_none() => state.store(lease),
+                (&Method::PUT, _, Some(lease)) => match has {
+                    Some(has) if has.metadata.resource_version == lease.metadata.resource_version => state.store(lease),
+                    Some(_) => failure(StatusCode::CONFLICT),
+                    None => failure(StatusCode::NOT_FOUND),
+                },
+                _ => failure(StatusCode::CONFLICT),
+            }
+        })
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
+        act(&mut self.0.lock().unwrap())
+    }
+
+    fn weather(&self, weather: Weather) {
+        self.with(|state| state.weather = weather);
+    }
+
+    /// As another process that writes the Lease would.
+    fn held_by(&self, holder: &str) {
+        self.with(|state| {
+            let mut lease = state.lease.clone().unwrap_or_default();
+            lease.metadata.name = Some("l".to_owned());
+            let record = lease.spec.get_or_insert_default();
+            record.holder_identity = Some(holder.to_owned());
+            record.lease_duration_seconds = Some(15);
+            state.store(&mut lease);
+        });
+    }
+
+    fn holder(&self) -> Option<String> {
+        self.with(|state| state.lease.clone()?.spec?.holder_identity)
+    }
+}
+
+impl State {
+    fn store(&mut self, lease: &mut Lease) -> Response<Body> {
+        self.version += 1;
+        lease.metadata.resource_version = Some(self.version.to_string());
+        self.lease = Some(lease.clone());
+        success(lease)
+    }
+}
+
+fn success(lease: &Lease) -> Response<Body> {
+    Response::new(Body::from(serde_json::to_vec(lease).unwrap()))
+}
+
+fn failure(status: StatusCode) -> Response<Body> {
+    let body = serde_json::json!({
+        "kind": "Status", "status": "Failure", "message": "no", "code": status.as_u16(),
+        "reason": status.canonical_reason().unwrap().replace(' ', ""),
+    });
+    let mut answer = Response::new(Body::from(body.to_string().into_bytes()));
+    *answer.status_mut() = status;
+    answer
+}
+
+fn options(identity: &str) -> Options {
+    Options {
+        namespace: "ns".to_owned(),
+        name: "l".to_owned(),
+        identity: identity.to_owned(),
+        timing: Timing::default(),
+    }
+}
+
+/// Leads for as long as it is let; says when the term began and when the work was dropped.
+struct Leader {
+    began: Option<oneshot::Receiver<(Instant, Term)>>,
+    stop: Option<oneshot::Sender<()>>,
+    task: tokio::task::JoinHandle<Result<Option<()>, Lost>>,
+}
+
+impl Leader {
+    fn start(server: &Server, identity: &str) -> Self {
+        let (begin, began) = oneshot::channel();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let (client, options) = (server.client(), options(identity));
+        let stopped = async move { drop(stopped.await) }.shared();
+        let task = tokio::spawn(async move {
+            lead(client, options, stopped.clone(), |term| {
+                begin.send((Instant::now(), term)).unwrap();
+                stopped
+            })
+            .await
+        });
+        Self { began: Some(began), stop: Some(stop), task }
+    }
+
+    async fn began(&mut self) -> (Instant, Term) {
+        timeout(600 * SECOND, self.began.take().unwrap()).await.expect("it leads").unwrap()
+    }
+
+    async fn stop(&mut self) -> Result<Option<()>, Lost> {
+        self.stop.take().unwrap().send(()).unwrap();
+        (&mut self.task).await.unwrap()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_leads_and_the_other_takes_over_at_once_when_the_lease_is_given_back() {
+    let server = Server::default();
+    let mut first = Leader::start(&server, "first");
+    first.began().await;
+    let mut second = Leader::start(&server, "second");
+    sleep(100 * SECOND).await;
+    assert_eq!(server.holder().as_deref(), Some("first"), "it is renewed");
+    assert!(second.began.as_mut().unwrap().try_recv().is_err(), "nobody else works");
+    assert_eq!(first.stop().await, Ok(Some(())));
+    let released = Instant::now();
+    let (began, _) = second.began().await;
+    // The server's watch is silent: it is seen with the next look, at the latest 2.2 retry periods later.
+    assert!(began - released <= 5 * SECOND, "{:?}", began - released);
+    let transitions = server.with(|state| state.lease.clone().unwrap().spec.unwrap().lease_transitions);
+    assert_eq!(transitions, Some(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_leader_has_stopped_before_another_starts() {
+    for weather in [
+        Weather::Hangs,
+        Weather::LosesAnswers,
+        Weather::Refuses(StatusCode::INTERNAL_SERVER_ERROR),
+        Weather::Refuses(StatusCode::FORBIDDEN),
+    ] {
+        let server = Server::default();
+        let mut first = Leader::start(&server, "first");
+        let (began, term) = first.began().await;
+        // Not at the moment of a renewal.
+        sleep(SECOND * 9 / 2).await;
+        server.weather(weather);
+        let lost = (&mut first.task).await.unwrap().unwrap_err();
+        assert!(matches!(lost, Lost::NotRenewed { .. }), "{weather:?}: {lost}");
+        assert!(term.is_over());
+        let last = began + 4 * SECOND + 10 * SECOND;
+        assert_eq!(Instant::now(), last, "{weather:?}: ten seconds after the last renewal that is known");
+        server.weather(Weather::Fine);
+        let mut second = Leader::start(&server, "second");
+        assert!(second.began().await.0 > last);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_short_outage_costs_nobody_the_lease() {
+    let server = Server::default();
+    let mut leader = Leader::start(&server, "first");
+    leader.began().await;
+    for weather in [Weather::Hangs, Weather::LosesAnswers, Weather::Refuses(StatusCode::SERVICE_UNAVAILABLE)] {
+        server.weather(weather);
+        sleep(6 * SECOND).await;
+        server.weather(Weather::Fine);
+        sleep(20 * SECOND).await;
+        assert!(!leader.task.is_finished(), "{weather:?}");
+    }
+    assert_eq!(leader.stop().await, Ok(Some(())));
+    assert_eq!(server.holder().as_deref(), Some(""));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_somebody_else_got_is_lost_with_the_next_renewal() {
+    let server = Server::default();
+    let mut leader = Leader::start(&server, "first");
+    let (_, term) = leader.began().await;
+    server.held_by("other");
+    let lost = timeout(3 * SECOND, &mut leader.task).await.unwrap().unwrap();
+    assert_eq!(lost, Err(Lost::Taken { lease: "ns/l".to_owned(), holder: "other".to_owned() }));
+    assert!(term.is_over());
+    assert_eq!(server.holder().as_deref(), Some("other"), "it is not given back by who does not hold it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_of_somebody_else_that_leaves_the_holder_is_survived() {
+    let server = Server::default();
+    let mut leader = Leader::start(&server, "first");
+    leader.began().await;
+    server.held_by("first");
+    sleep(20 * SECOND).await;
+    // The lease is gone altogether.
+    server.with(|state| state.lease = None);
+    sleep(20 * SECOND).await;
+    assert_eq!(server.holder().as_deref(), Some("first"));
+    server.held_by("first");
+    assert_eq!(leader.stop().await, Ok(Some(())));
+    assert_eq!(server.holder().as_deref(), Some(""), "it is given back nevertheless");
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_that_takes_its_time_to_end_keeps_the_lease_until_then() {
+    let server = Server::default();
+    let server_meanwhile = server.clone();
+    let led = lead(server.client(), options("first"), std::future::pending(), |_| async move {
+        sleep(60 * SECOND).await;
+        server_meanwhile.holder()
+    });
+    assert_eq!(led.await, Ok(Some(Some("first".to_owned()))));
+    assert_eq!(server.holder().as_deref(), Some(""));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_stops_while_standing_by_ends_and_leaves_no_lease_behind() {
+    let server = Server::default();
+    server.held_by("other");
+    let mut waiting = Leader::start(&server, "first");
+    sleep(SECOND).await;
+    assert_eq!(waiting.stop().await, Ok(None));
+    assert_eq!(server.holder().as_deref(), Some("other"));
+
+    // The write that takes it is done, and its answer never comes.
+    let server = Server::default();
+    server.weather(Weather::LosesAnswers);
+    let mut taking = Leader::start(&server, "first");
+    sleep(SECOND).await;
+    assert_eq!(server.holder().as_deref(), Some("first"));
+    server.weather(Weather::Fine);
+    assert_eq!(taking.stop().await, Ok(None));
+    assert_eq!(server.holder().as_deref(), Some(""));
+}
+
+#[tokio::test(start_paused = true)]
+async fn giving_the_lease_back_holds_up_nobody() {
+    let server = Server::default();
+    let mut leader = Leader::start(&server, "first");
+    leader.began().await;
+    server.weather(Weather::Hangs);
+    let asked = Instant::now();
+    assert_eq!(leader.stop().await, Ok(Some(())));
+    assert!(asked.elapsed() <= 2 * SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_stands_by_looks_every_retry_period_and_not_all_the_time() {
+    let server = Server::default();
+    server.weather(Weather::Refuses(StatusCode::FORBIDDEN));
+    let _waiting = Leader::start(&server, "first");
+    sleep(200 * SECOND).await;
+    let looks = server.with(|state| state.calls.len());
+    assert!((45..=101).contains(&looks), "{looks} looks in 100 retry periods");
+}

@@ -11,7 +11,7 @@
 //! | `revoke`, `purge` | the way back: remove the user, empty and delete the bucket |
 //! | `tags`, `policy`, `region` | what proves ownership, what an app may do, which partition |
 //! | [`call`], `codes`, [`error`] | one call and how it went; what AWS's codes mean; why a step failed |
-//! | `clients` | SDK clients and the connection pool |
+//! | `clients`, `fence` | SDK clients and the connection pool; what keeps them from calling when they may not |
 //!
 //! Steps that decide (`plan`, `judge`, `may_delete`, `ownership`, the mapping of errors) are pure; steps
 //! that call AWS decide nothing.
@@ -35,6 +35,7 @@ pub mod call;
 mod clients;
 mod codes;
 pub mod error;
+mod fence;
 pub mod names;
 pub mod owner;
 pub mod params;
@@ -81,6 +82,13 @@ impl AwsProvisioner {
     pub fn new(provisioner_name: &str) -> Self {
         let environment = Environment::read(|name| std::env::var(name).ok());
         Self::with(provisioner_name, environment, Clients::new(clients::http_client()))
+    }
+
+    /// The same, but each request to AWS that begins while `allowed` says no fails in place of being sent: for
+    /// a process that may work only at times, such as the holder of a lease
+    /// ([`Term::is_over`](crate::runtime::lease::Term::is_over)).
+    pub fn only_while(self, allowed: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        Self { clients: Clients::new(fence::fence(clients::http_client(), allowed)), ..self }
     }
 
     fn with(

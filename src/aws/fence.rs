@@ -1,0 +1,91 @@
+//! Keeps requests from being sent when they may not be. It stands right before the connection, so that it
+//! also holds for what the SDK does by itself: retries, and calls for credentials.
+
+use std::fmt;
+use std::sync::Arc;
+
+use aws_smithy_runtime_api::client::connector_metadata::ConnectorMetadata;
+use aws_smithy_runtime_api::client::http::{
+    HttpClient, HttpConnector, HttpConnectorFuture, HttpConnectorSettings, SharedHttpClient, SharedHttpConnector,
+};
+use aws_smithy_runtime_api::client::orchestrator::HttpRequest;
+use aws_smithy_runtime_api::client::result::ConnectorError;
+use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
+
+type Allowed = Arc<dyn Fn() -> bool + Send + Sync>;
+
+/// `client`, but it sends only what begins while `allowed` says yes.
+pub(crate) fn fence(client: SharedHttpClient, allowed: impl Fn() -> bool + Send + Sync + 'static) -> SharedHttpClient {
+    SharedHttpClient::new(Fenced { inner: client, allowed: Arc::new(allowed) })
+}
+
+struct Fenced<T> {
+    inner: T,
+    allowed: Allowed,
+}
+
+impl<T> fmt::Debug for Fenced<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Fenced")
+    }
+}
+
+impl HttpClient for Fenced<SharedHttpClient> {
+    fn http_connector(&self, settings: &HttpConnectorSettings, components: &RuntimeComponents) -> SharedHttpConnector {
+        let inner = self.inner.http_connector(settings, components);
+        SharedHttpConnector::new(Fenced { inner, allowed: Arc::clone(&self.allowed) })
+    }
+
+    fn connector_metadata(&self) -> Option<ConnectorMetadata> {
+        self.inner.connector_metadata()
+    }
+}
+
+impl HttpConnector for Fenced<SharedHttpConnector> {
+    fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
+        let (inner, allowed) = (self.inner.clone(), Arc::clone(&self.allowed));
+        // Asked when the request is sent, not when it is made.
+        HttpConnectorFuture::new(async move {
+            if !allowed() {
+                return Err(ConnectorError::user("this process may not call AWS now".into()));
+            }
+            inner.call(request).await
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use aws_smithy_http_client::test_util::infallible_client_fn;
+
+    use super::*;
+    use crate::aws::clients::Clients;
+    use crate::aws::owner::{Identity, Owner, StaticKeys};
+    use crate::aws::plan::{Environment, Target};
+    use crate::aws::testing::record;
+
+    #[tokio::test]
+    async fn nothing_is_sent_while_it_is_not_allowed() {
+        let (allowed, sent) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicBool::new(false)));
+        let (asked, seen) = (Arc::clone(&allowed), Arc::clone(&sent));
+        let server = infallible_client_fn(move |_| {
+            seen.store(true, Ordering::SeqCst);
+            http::Response::new("")
+        });
+        let clients = Clients::new(fence(server, move || asked.load(Ordering::SeqCst)));
+        let keys = StaticKeys { id: "AKIA1".to_owned(), secret: "a".to_owned().into(), token: None };
+        let owner = Owner { identity: Identity::App, keys: Some(keys) };
+        let record = record();
+        let store = clients.store(&owner, &Target::of(&record, &Environment::default())).await;
+        for store in [&store.s3, &store.patient_s3] {
+            allowed.store(true, Ordering::SeqCst);
+            assert!(store.head_bucket().bucket("b").send().await.is_ok());
+            assert!(sent.swap(false, Ordering::SeqCst));
+            allowed.store(false, Ordering::SeqCst);
+            assert!(store.head_bucket().bucket("b").send().await.is_err());
+            assert!(!sent.load(Ordering::SeqCst));
+        }
+    }
+}

@@ -6,8 +6,12 @@ use std::time::Duration;
 
 use bucket_provisioner::api::wire;
 use bucket_provisioner::controller::Options;
+use bucket_provisioner::runtime::lease::{self, BadTiming, Timing};
 use bucket_provisioner::runtime::telemetry::Format;
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::builder::BoolishValueParser;
+use clap::error::ErrorKind;
+use clap::{ArgAction, CommandFactory as _, Parser, Subcommand, ValueEnum};
+use k8s_openapi::jiff::SignedDuration;
 
 /// Provisions AWS S3 buckets for ObjectBucketClaims.
 #[derive(Debug, Parser)]
@@ -19,6 +23,8 @@ pub(crate) struct Args {
     pub(crate) cluster: ClusterArgs,
     #[command(flatten)]
     run: RunArgs,
+    #[command(flatten)]
+    lease: LeaseArgs,
     #[command(flatten)]
     pub(crate) log: LogArgs,
     #[command(flatten)]
@@ -66,6 +72,30 @@ struct RunArgs {
     /// Ask AWS this often whether all is as it was made for each bound claim, and repair it; 0 for never.
     #[arg(long, global = true, value_name = "DURATION", env = "PROVISIONER_RESYNC", default_value = "10h", value_parser = humantime::parse_duration)]
     resync: Duration,
+}
+
+/// Who of several works.
+#[derive(Debug, clap::Args)]
+struct LeaseArgs {
+    /// Work only while holding a lease, so that of several operators one works and the others stand by.
+    #[arg(long, global = true, env = "PROVISIONER_LEADER_ELECT", default_value = "true", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set, value_parser = BoolishValueParser::new())]
+    leader_elect: bool,
+    /// How long the lease outlives its last renewal: after this time a crashed leader is replaced. Whole
+    /// seconds.
+    #[arg(long, global = true, value_name = "DURATION", env = "PROVISIONER_LEASE_DURATION", default_value = "15s", value_parser = duration)]
+    lease_duration: Duration,
+    /// How long after its last renewal a leader works on, before it gives up and ends.
+    #[arg(long, global = true, value_name = "DURATION", env = "PROVISIONER_LEASE_RENEW_DEADLINE", default_value = "10s", value_parser = duration)]
+    lease_renew_deadline: Duration,
+    /// Pause between two renewals, and between two looks of who stands by.
+    #[arg(long, global = true, value_name = "DURATION", env = "PROVISIONER_LEASE_RETRY_PERIOD", default_value = "2s", value_parser = duration)]
+    lease_retry_period: Duration,
+    /// Namespace of the lease [default: that of the pod, or of the kubeconfig's context].
+    #[arg(long, global = true, value_name = "NAMESPACE", env = "PROVISIONER_LEASE_NAMESPACE")]
+    lease_namespace: Option<String>,
+    /// Name of the lease [default: made from --provisioner-name and --namespace].
+    #[arg(long, global = true, value_name = "NAME", env = "PROVISIONER_LEASE_NAME", value_parser = object_name)]
+    lease_name: Option<String>,
 }
 
 /// How to log.
@@ -121,7 +151,44 @@ struct IgnoredArgs {
 impl Args {
     /// Reads the process's arguments; ends the process with a message and a usage hint if they are wrong.
     pub(crate) fn read() -> Self {
-        Self::parse_from(std::env::args_os().map(go_style))
+        Self::try_read(std::env::args_os()).unwrap_or_else(|error| error.exit())
+    }
+
+    fn try_read(args: impl Iterator<Item = OsString>) -> Result<Self, clap::Error> {
+        let args = Self::try_parse_from(args.map(go_style))?;
+        args.timing().map_err(|problem| Self::command().error(ErrorKind::ValueValidation, problem))?;
+        Ok(args)
+    }
+
+    /// Which lease to work under, `None` if under none. `namespace` is where it is unless a flag says.
+    pub(crate) fn lease(&self, namespace: &str) -> Result<Option<lease::Options>, String> {
+        let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+        if !self.lease.leader_elect {
+            return Ok(None);
+        }
+        let name = || lease::name(&self.run.provisioner_name, given(&self.run.namespace).as_deref());
+        Ok(Some(lease::Options {
+            namespace: given(&self.lease.lease_namespace).unwrap_or_else(|| namespace.to_owned()),
+            name: given(&self.lease.lease_name).unwrap_or_else(name),
+            identity: lease::identity(),
+            timing: self.timing()?,
+        }))
+    }
+
+    fn timing(&self) -> Result<Timing, String> {
+        let LeaseArgs { lease_duration: lease, lease_renew_deadline: renew, lease_retry_period: retry, .. } =
+            self.lease;
+        Timing::new(lease, renew, retry).map_err(|problem| {
+            let remedy = match problem {
+                BadTiming::LeaseDurationNotWholeSeconds => "give --lease-duration in whole seconds, such as 15s",
+                BadTiming::LeaseDurationTooShort => "raise --lease-duration or lower --lease-renew-deadline",
+                BadTiming::RenewDeadlineTooShort => "raise --lease-renew-deadline or lower --lease-retry-period",
+                BadTiming::RetryPeriodZero => "give --lease-retry-period a value such as 2s",
+            };
+            format!(
+                "--lease-duration={lease:?} --lease-renew-deadline={renew:?} --lease-retry-period={retry:?}: {problem}; {remedy}"
+            )
+        })
     }
 
     /// What the controller is told. `go_threads` is the value of LIB_BUCKET_PROVISIONER_THREADS.
@@ -165,14 +232,32 @@ fn provisioner_name(name: &str) -> Result<String, String> {
     Ok(name.to_owned())
 }
 
+/// A duration as Go writes it: `15s`, `500ms`, `1m30s`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let parsed = text.parse::<SignedDuration>().ok().and_then(|parsed| Duration::try_from(parsed).ok());
+    match parsed {
+        Some(duration) if !duration.is_zero() => Ok(duration),
+        _ => Err("must be a duration longer than zero, such as 15s, 500ms or 1m".to_owned()),
+    }
+}
+
+/// The shape of an object's name: a DNS subdomain. Empty is as not given.
+fn object_name(name: &str) -> Result<String, String> {
+    let ends = |label: &str| label.starts_with('-') || label.ends_with('-') || label.is_empty();
+    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c);
+    if !name.is_empty() && (name.len() > 253 || !name.chars().all(allowed) || name.split('.').any(ends)) {
+        return Err("must be lower-case letters, digits, '-' and '.', as the name of an object".to_owned());
+    }
+    Ok(name.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
     fn parse(args: &[&str]) -> Result<Args, clap::Error> {
-        let all = ["aws-s3-provisioner"].iter().chain(args).map(|a| go_style((*a).into()));
-        Args::try_parse_from(all)
+        Args::try_read(["aws-s3-provisioner"].iter().chain(args).map(OsString::from))
     }
 
     #[test]
@@ -208,5 +293,77 @@ mod tests {
         assert!(parse(&["--concurrency", "0"]).is_err());
         assert!(parse(&["--provisioner-name", "a b"]).is_err());
         assert!(parse(&["--no-such-flag"]).is_err());
+    }
+
+    fn lease(args: &[&str]) -> Option<lease::Options> {
+        parse(args).unwrap().lease("here").unwrap()
+    }
+
+    #[test]
+    fn there_is_a_lease_unless_it_is_declined() {
+        let default = lease(&[]).unwrap();
+        assert_eq!((&*default.namespace, &*default.name), ("here", "aws-s3.io.bucket"));
+        assert_eq!(default.timing, Timing::default());
+        assert!(lease(&["--leader-elect"]).is_some());
+        assert!(lease(&["--leader-elect=true", "run"]).is_some());
+        assert!(lease(&["run", "-leader-elect=false"]).is_none());
+        assert!(lease(&["--leader-elect=0"]).is_none());
+        assert!(parse(&["--leader-elect=maybe"]).is_err());
+    }
+
+    #[test]
+    fn the_lease_can_be_chosen_before_and_after_the_command() {
+        let chosen = ["--lease-namespace=there", "--lease-name", "mine", "-lease-duration=1m30s"];
+        let times = ["--lease-renew-deadline=30s", "--lease-retry-period", "500ms"];
+        for args in [[&chosen[..], &["run"], &times].concat(), [&["run"], &chosen[..], &times].concat()] {
+            let lease = lease(&args).unwrap();
+            assert_eq!((&*lease.namespace, &*lease.name), ("there", "mine"));
+            assert_eq!(lease.timing.lease_duration(), Duration::from_secs(90));
+            assert_eq!(lease.timing.renew_deadline(), Duration::from_secs(30));
+            assert_eq!(lease.timing.retry_period(), Duration::from_millis(500));
+        }
+    }
+
+    #[test]
+    fn operators_that_serve_different_claims_have_different_leases() {
+        let names: std::collections::HashSet<_> = [
+            &[][..],
+            &["--namespace=a"],
+            &["--namespace=b"],
+            &["--provisioner-name=example.com/b"],
+            &["--provisioner-name=example.com/b", "--namespace=a"],
+        ]
+        .map(|args| lease(args).unwrap().name)
+        .into();
+        assert_eq!(names.len(), 5, "{names:?}");
+        assert_eq!(lease(&["--namespace="]).unwrap().name, "aws-s3.io.bucket");
+    }
+
+    #[test]
+    fn durations_are_written_as_in_go() {
+        let read = [("15s", 15_000), ("500ms", 500), ("1m", 60_000), ("1h1m1.5s", 3_661_500), ("1.5m", 90_000)];
+        for (text, milliseconds) in read {
+            assert_eq!(duration(text), Ok(Duration::from_millis(milliseconds)), "{text}");
+        }
+        for text in ["", "15", "0s", "-1s", "s", "1x"] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn times_that_cannot_work_together_are_refused_with_a_remedy() {
+        let refused = |args: &[&str]| parse(args).unwrap_err().to_string();
+        let shorter = refused(&["--lease-duration=10s"]);
+        assert!(
+            shorter.contains("--lease-duration=10s") && shorter.contains("lower --lease-renew-deadline"),
+            "{shorter}"
+        );
+        let hasty = refused(&["--lease-retry-period=9s"]);
+        assert!(hasty.contains("--lease-retry-period=9s") && hasty.contains("raise --lease-renew-deadline"), "{hasty}");
+        let broken = refused(&["--lease-duration=15500ms"]);
+        assert!(broken.contains("whole seconds, such as 15s"), "{broken}");
+        let nothing = refused(&["--lease-renew-deadline=0s"]);
+        assert!(nothing.contains("--lease-renew-deadline") && nothing.contains("longer than zero"), "{nothing}");
+        assert!(parse(&["--lease-name=A_b"]).is_err());
     }
 }

@@ -8,7 +8,9 @@ use std::process::ExitCode;
 
 use args::{Args, ClusterArgs, Command};
 use bucket_provisioner::aws::AwsProvisioner;
+use bucket_provisioner::runtime::lease::{self, Term};
 use bucket_provisioner::{api, controller, runtime};
+use futures::FutureExt as _;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 
 fn main() -> ExitCode {
@@ -27,13 +29,34 @@ fn main() -> ExitCode {
     }
 }
 
-#[tokio::main]
-async fn run(args: &Args) -> Result<(), Box<dyn Error>> {
-    let client = kube::Client::try_from(cluster(&args.cluster).await?)?;
+/// Whatever the end, nothing is waited for then: what still runs may not go on.
+fn run(args: &Args) -> Result<(), Box<dyn Error>> {
+    let runtime = tokio::runtime::Runtime::new()?;
+    let done = runtime.block_on(serve(args));
+    runtime.shutdown_background();
+    done
+}
+
+async fn serve(args: &Args) -> Result<(), Box<dyn Error>> {
+    let config = cluster(&args.cluster).await?;
     let options = args.options(std::env::var("LIB_BUCKET_PROVISIONER_THREADS").ok().as_deref());
     let provisioner = AwsProvisioner::new(&options.provisioner_name);
-    controller::run(client, provisioner, options, runtime::signals::shutdown()).await?;
-    Ok(())
+    let stop = runtime::signals::shutdown().boxed().shared();
+    let lease = args.lease(&config.default_namespace)?;
+    let lease_client = lease::client(&config)?;
+    let client = kube::Client::try_from(config)?;
+    let Some(lease) = lease else {
+        return Ok(controller::run(client, provisioner, options, stop).await?);
+    };
+    let lead = |term: Term| {
+        let client = term.fence(client);
+        let provisioner = provisioner.only_while(move || !term.is_over());
+        controller::run(client, provisioner, options, stop.clone())
+    };
+    match lease::lead(lease_client, lease, stop.clone(), lead).await? {
+        Some(served) => Ok(served?),
+        None => Ok(()),
+    }
 }
 
 async fn cluster(args: &ClusterArgs) -> Result<kube::Config, Box<dyn Error>> {

@@ -1,7 +1,7 @@
 //! The operator, as a task in the test's own process or as the real binary.
 
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -107,6 +107,8 @@ impl Binary {
             .args(["-kubeconfig", file.to_str().unwrap(), "--provisioner-name", &world.provisioner])
             .args(args)
             .env_clear()
+            // Who starts after a killed one would wait for its lease. Tests of the lease ask for it by the flag.
+            .env("PROVISIONER_LEADER_ELECT", "false")
             .envs(environment.iter().copied())
             .stderr(Stdio::piped())
             .kill_on_drop(true)
@@ -132,9 +134,11 @@ impl Binary {
 
     /// Sends SIGTERM.
     pub(crate) fn terminate(&self) {
-        let pid = self.child.id().expect("it runs").to_string();
-        let sent = std::process::Command::new("kill").args(["-TERM", &pid]).status().unwrap();
-        assert!(sent.success());
+        send_signal("TERM", self.pid());
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id().expect("it runs")
     }
 
     /// Sends SIGKILL and waits for the end.
@@ -144,13 +148,25 @@ impl Binary {
 
     /// Waits for its end, and requires that it ended well and in time.
     pub(crate) async fn ended(&mut self, within: Duration) {
+        let status = self.exit_status(within).await;
+        assert!(status.success(), "it ended with {status}; its log:\n{}", self.log());
+    }
+
+    /// Waits for its end, however it ended.
+    pub(crate) async fn exit_status(&mut self, within: Duration) -> ExitStatus {
         let status = tokio::time::timeout(within, self.child.wait()).await;
         let status = status.unwrap_or_else(|_| panic!("it has not ended; its log:\n{}", self.log())).unwrap();
         if let Some(reader) = self.reader.take() {
             reader.await.unwrap();
         }
-        assert!(status.success(), "it ended with {status}; its log:\n{}", self.log());
+        status
     }
+}
+
+/// Sends a signal, such as `TERM`, to a process.
+pub(crate) fn send_signal(name: &str, pid: u32) {
+    let sent = std::process::Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).status().unwrap();
+    assert!(sent.success());
 }
 
 impl Drop for Binary {

@@ -10,6 +10,7 @@ mod support;
 mod another_store;
 mod bad_input;
 mod cost;
+mod leader;
 mod lifecycle;
 mod permissions;
 mod pruning;

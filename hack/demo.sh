@@ -169,9 +169,10 @@ start_operator() {
 
 run_operator() {
   # The keys that it works with are those of the class's Secret: it is given none.
-  # Of other claims in the user's cluster it knows nothing.
+  # Of other claims in the user's cluster it knows nothing. Its lease goes with the
+  # demo's namespace.
   start operator KUBECONFIG="$KUBECONFIG" AWS_ENDPOINT_URL="$AWS_ENDPOINT_URL" \
-    "$PWD/$operator" --provisioner-name "$provisioner" --namespace "$namespace" >/dev/null
+    "$PWD/$operator" --provisioner-name "$provisioner" --namespace "$namespace" --lease-namespace "$namespace" >/dev/null
 }
 
 operator_pid() { cut -d' ' -f1 "$state/run/operator"; }

@@ -33,6 +33,8 @@ struct State {
 enum Weather {
     #[default]
     Fine,
+    /// Writes are done at once and answered three seconds later.
+    Slow,
     /// Calls are never answered, and nothing is done.
     Hangs,
     /// Writes are done and never answered.
@@ -54,6 +56,9 @@ impl Server {
                     std::future::pending::<()>().await;
                 }
                 let answer = server.answer(&parts.method, parts.uri.path().ends_with("/l"), &body);
+                if weather == Weather::Slow && parts.method != Method::GET {
+                    sleep(3 * SECOND).await;
+                }
                 if weather == Weather::LosesAnswers && parts.method != Method::GET {
                     std::future::pending::<()>().await;
                 }
@@ -223,6 +228,19 @@ async fn a_silent_leader_has_stopped_before_another_starts() {
         let mut second = Leader::start(&server, "second");
         assert!(second.began().await.0 > last);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_term_counts_from_when_a_write_was_sent_and_not_from_its_answer() {
+    let server = Server::default();
+    server.weather(Weather::Slow);
+    let mut leader = Leader::start(&server, "first");
+    let sent = Instant::now();
+    let (began, _) = leader.began().await;
+    assert_eq!(began - sent, 3 * SECOND);
+    server.weather(Weather::Hangs);
+    (&mut leader.task).await.unwrap().unwrap_err();
+    assert_eq!(sent.elapsed(), 10 * SECOND);
 }
 
 #[tokio::test(start_paused = true)]

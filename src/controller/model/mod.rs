@@ -424,7 +424,7 @@ fn explore(name: &str, story: Story) {
 
 #[test]
 fn a_claim_that_is_edited_and_deleted_under_crashes_and_lost_answers() {
-    let budget = Budget { crashes: 1, losses: 1, edits: 1, deletions: 1, ..CALM };
+    let budget = Budget { losses: 1, edits: 1, deletions: 1, ..CALM };
     explore("generated name", Story::new(Asks::Prefix, budget));
 }
 
@@ -442,14 +442,14 @@ fn a_bucket_that_existed_before() {
 
 #[test]
 fn a_bucket_that_is_retained() {
-    let mut story = Story::new(Asks::Prefix, Budget { crashes: 1, losses: 1, deletions: 1, edits: 1, ..CALM });
+    let mut story = Story::new(Asks::Prefix, Budget { losses: 1, deletions: 1, edits: 1, ..CALM });
     story.setup.reclaim_policy = ReclaimPolicy::Retain;
     explore("Retain", story);
 }
 
 #[test]
 fn keys_that_are_replaced_and_secrets_that_are_deleted() {
-    let budget = Budget { crashes: 1, losses: 1, rotations: 1, ..CALM };
+    let budget = Budget { losses: 1, rotations: 1, ..CALM };
     explore("rotation", Story::new(Asks::Prefix, budget));
 }
 

@@ -5,10 +5,12 @@ set -euo pipefail
 
 usage() {
   cat <<'END'
-usage: hack/stack.sh up|down|env|status|build [--name NAME]
+usage: hack/stack.sh up|down|env|status|build [--name NAME] [--with-other]
 
   up      starts the stack NAME (`default`) and waits until it is ready; harmless
-          if it runs already
+          if it runs already. With --with-other there is another cluster as well,
+          on the same AWS: some tests need one. It is a stack of its own,
+          NAME-other; `env` names it in OTHER_KUBECONFIG, `down` takes it along
   env     prints what a shell needs to use it: eval "$(hack/stack.sh env)"
   status  says what runs; exit code 1 if the stack is not up
   down    stops it and removes its data
@@ -20,6 +22,7 @@ from Go modules once, and the AWS emulator ministack (S3, IAM, STS).
 
 What the user brings is used instead:
   KUBECONFIG          a cluster that runs; no control plane is started
+  OTHER_KUBECONFIG    the same for the other cluster
   AWS_ENDPOINT_URL    an AWS or emulator that runs, with your AWS credentials
   KUBEBUILDER_ASSETS  a folder with programs of the control plane; what it does
                       not have is built
@@ -59,8 +62,20 @@ up() {
     discard_on_exit=
     say "stack $stack is up, in $SECONDS s"
   fi
-  say "to use it:  eval \"\$($0 env --name $stack)\""
-  say "to stop it: $0 down --name $stack"
+  exec 8<&-
+}
+
+# Starts the other cluster: to its stack, the AWS of this one is brought along.
+up_other() {
+  ! brought OTHER_KUBECONFIG || return 0
+  (
+    trap on_exit EXIT
+    # shellcheck source=/dev/null
+    AWS_ENDPOINT_URL=$(source "$state/env" && echo "$AWS_ENDPOINT_URL")
+    unset KUBECONFIG AWS_S3_PROVISIONER_STACK
+    select_stack "$stack-other"
+    up
+  )
 }
 
 launch() {
@@ -110,12 +125,15 @@ is_up() {
 }
 
 down() {
-  [[ -e $state ]] || {
+  [[ -e $state || -e $state-other ]] || {
     say "stack $stack is not up"
     return
   }
   exec 8<"$root"
   lock 8
+  select_stack "$stack-other"
+  discard
+  select_stack "${stack%-other}"
   discard
   say "stack $stack is stopped and its data removed"
 }
@@ -128,6 +146,10 @@ discard() {
 environment() {
   is_up || fail "stack $stack is not up; to start it: $0 up --name $stack"
   cat "$state/env"
+  [[ -f $state-other/env ]] || return 0
+  printf 'export OTHER_KUBECONFIG=%q\n' "$state-other/kubeconfig"
+  # shellcheck disable=SC2016 # expanded where it is used
+  printf 'export AWS_S3_PROVISIONER_STACK="$AWS_S3_PROVISIONER_STACK "%q\n' "OTHER_KUBECONFIG=$state-other/kubeconfig"
 }
 
 status() {
@@ -158,32 +180,45 @@ on_exit() {
   exit "$code"
 }
 
+# Makes the functions above work on stack $1.
+select_stack() {
+  stack=$1
+  state=$root/$stack
+}
+
 command=
-stack=default
+name=default
+with_other=
 while (($#)); do
   case $1 in
     up | down | env | status | build) command=$1 ;;
     --name)
       (($# > 1)) || fail "--name needs a name"
-      stack=$2
+      name=$2
       shift
       ;;
-    --name=*) stack=${1#*=} ;;
+    --name=*) name=${1#*=} ;;
+    --with-other) with_other=yes ;;
     -h | --help) usage && exit ;;
     *) fail "unknown argument: $1; see $0 --help" ;;
   esac
   shift
 done
-[[ $stack =~ ^[a-z0-9][a-z0-9-]{0,39}$ ]] || fail "a name is 1 to 40 of a-z, 0-9 and -: '$stack'"
+[[ $name =~ ^[a-z0-9][a-z0-9-]{0,39}$ ]] || fail "a name is 1 to 40 of a-z, 0-9 and -: '$name'"
 root=${XDG_RUNTIME_DIR:-${TMPDIR:-/tmp}}/aws-s3-provisioner-$UID
-state=$root/$stack
+select_stack "$name"
 
 trap on_exit EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
 case $command in
-  up) up ;;
+  up)
+    up
+    [[ ! $with_other ]] || up_other
+    say "to use it:  eval \"\$($0 env --name $stack)\""
+    say "to stop it: $0 down --name $stack"
+    ;;
   down) down ;;
   env) environment ;;
   status) status ;;

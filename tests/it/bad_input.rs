@@ -3,10 +3,9 @@
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::ApiResource;
-use kube::{Api, CustomResourceExt as _, ResourceExt as _};
+use kube::{Api, ResourceExt as _};
 use rstest::rstest;
 use serde_json::json;
 
@@ -14,8 +13,9 @@ use bucket_provisioner::api::{ClaimPhase, ObjectBucketClaim};
 
 use crate::support::account::Account;
 use crate::support::operator::{Kind, Operator};
+use crate::support::other::{OtherCluster, ours};
 use crate::support::proxy::Verdict;
-use crate::support::{PATIENCE, REGION, World, bucket_of, condition, phase, seen};
+use crate::support::{REGION, World, bucket_of, condition, phase, seen};
 
 /// Requires every part to be in a message.
 #[track_caller]
@@ -129,7 +129,6 @@ async fn a_claim_that_names_no_bucket_is_told_how_to() {
 
 #[tokio::test]
 async fn both_a_name_and_a_prefix_are_refused_at_once_or_by_the_operator() {
-    let _strict = CRD.read().await;
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let both = |name: &str| {
@@ -365,7 +364,6 @@ async fn owner_keys_that_aws_refuses_are_named_and_the_claim_can_be_deleted(#[ca
 
 #[tokio::test]
 async fn an_edit_of_a_bound_claim_is_refused_by_the_crd() {
-    let _strict = CRD.read().await;
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let _operator = Operator::start(&world, Kind::InProcess).await;
@@ -407,7 +405,14 @@ async fn an_edit_that_slips_past_the_crd_is_told_and_changes_nothing() {
 
 #[tokio::test]
 async fn a_claim_without_a_spec_or_with_wrong_types_is_told_and_stops_nobody_else() {
-    let world = World::new().await;
+    let other = OtherCluster::take().await;
+    // Our CRD lets nothing of that in; those that others installed do.
+    let [mut claims, records] = ours();
+    let schema = &mut claims["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+    schema.as_object_mut().unwrap().remove("required");
+    schema["properties"]["spec"] = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
+    other.install(&[claims, records]).await;
+    let world = other.world().await;
     let class = world.class("greenfield").await;
     let resource = ApiResource::erase::<ObjectBucketClaim>(&());
     let raw: Api<DynamicObject> = Api::namespaced_with(world.client.clone(), &world.namespace, &resource);
@@ -419,10 +424,7 @@ async fn a_claim_without_a_spec_or_with_wrong_types_is_told_and_stops_nobody_els
     };
     let wrong = json!({ "spec": { "storageClassName": class, "generateBucketName": 7 } });
 
-    // Our CRD lets nothing of that in; those that others installed do.
-    let lax = LaxCrd::install(&world.client).await;
-    let accepted = async || raw.create(&PostParams::default(), &object("wrong", wrong.clone())).await.is_ok();
-    lax.until("the lax CRD is served", accepted).await;
+    raw.create(&PostParams::default(), &object("wrong", wrong)).await.unwrap();
     raw.create(&PostParams::default(), &object("empty", json!({}))).await.unwrap();
     let foreign = json!({ "spec": { "storageClassName": world.unique("foreign"), "bucketName": ["a"] } });
     world
@@ -450,54 +452,4 @@ async fn a_claim_without_a_spec_or_with_wrong_types_is_told_and_stops_nobody_els
     says(&told("empty").await, &["spec"]);
     let foreign = raw.get("foreign").await.unwrap();
     assert!(foreign.data.get("status").is_none(), "another provisioner's claim is left alone");
-    for name in ["wrong", "empty", "foreign"] {
-        raw.delete(name, &Default::default()).await.unwrap();
-    }
-    lax.restore().await;
-    let refused = async || {
-        let dry_run = PostParams { dry_run: true, ..PostParams::default() };
-        raw.create(&dry_run, &object("wrong", wrong.clone())).await.is_err()
-    };
-    lax.until("the strict CRD is served", refused).await;
-}
-
-/// A CRD that lets any spec in, in place of ours; all tests share it, so those that count on a refusal
-/// keep this one out meanwhile.
-struct LaxCrd {
-    crds: Api<CustomResourceDefinition>,
-    _alone: tokio::sync::RwLockWriteGuard<'static, ()>,
-}
-
-static CRD: tokio::sync::RwLock<()> = tokio::sync::RwLock::const_new(());
-
-impl LaxCrd {
-    async fn install(client: &kube::Client) -> Self {
-        let alone = CRD.write().await;
-        let lax = Self { crds: Api::all(client.clone()), _alone: alone };
-        let mut crd = serde_json::to_value(ObjectBucketClaim::crd()).unwrap();
-        let schema = &mut crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
-        schema.as_object_mut().unwrap().remove("required");
-        schema["properties"]["spec"] = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
-        lax.apply(&crd).await;
-        lax
-    }
-
-    async fn restore(&self) {
-        self.apply(&serde_json::to_value(ObjectBucketClaim::crd()).unwrap()).await;
-    }
-
-    async fn apply(&self, crd: &serde_json::Value) {
-        let params = PatchParams::apply("tests").force();
-        self.crds.patch("objectbucketclaims.objectbucket.io", &params, &Patch::Apply(crd)).await.unwrap();
-    }
-
-    /// The API server takes a moment to serve a changed schema, and says nowhere when it does.
-    async fn until(&self, what: &str, mut holds: impl AsyncFnMut() -> bool) {
-        let trying = async {
-            while !holds().await {
-                tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-            }
-        };
-        tokio::time::timeout(PATIENCE, trying).await.unwrap_or_else(|_| panic!("not so in time: {what}"));
-    }
 }

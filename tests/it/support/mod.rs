@@ -2,6 +2,7 @@
 
 pub(crate) mod account;
 pub(crate) mod operator;
+pub(crate) mod other;
 pub(crate) mod proxy;
 
 use std::collections::BTreeMap;
@@ -39,7 +40,7 @@ fn needed(variable: &str) -> String {
     std::env::var(variable).unwrap_or_else(|_| {
         panic!(
             "{variable} is not set: these tests need the local stack. Run hack/test.sh, which starts one, or start one \
-             with `hack/stack.sh up` and use it in this shell with `eval \"$(hack/stack.sh env)\"`"
+             with `hack/stack.sh up --with-other` and use it in this shell with `eval \"$(hack/stack.sh env)\"`"
         )
     })
 }
@@ -107,7 +108,14 @@ impl World {
     pub(crate) async fn new() -> Self {
         let client = admin().await;
         install_crds(&client).await;
-        let id = format!("{:08x}", rand::random::<u32>());
+        Self::in_cluster(client, &Self::new_id()).await
+    }
+
+    fn new_id() -> String {
+        format!("{:08x}", rand::random::<u32>())
+    }
+
+    async fn in_cluster(client: Client, id: &str) -> Self {
         let namespace = format!("t-{id}");
         let namespaces: Api<Namespace> = Api::all(client.clone());
         let object = Namespace {
@@ -115,17 +123,26 @@ impl World {
             ..Namespace::default()
         };
         namespaces.create(&PostParams::default(), &object).await.unwrap();
-        let world = Self {
+        let world = Self::in_namespace(client, &namespace, id).await;
+        world.owner_secret("owner", &[("AWS_ACCESS_KEY_ID", "test"), ("AWS_SECRET_ACCESS_KEY", "test")]).await;
+        world
+    }
+
+    /// Another provisioner, with classes and proxies of its own, beside this one in the same namespace.
+    pub(crate) async fn neighbour(&self) -> Self {
+        Self::in_namespace(self.client.clone(), &self.namespace, &Self::new_id()).await
+    }
+
+    async fn in_namespace(client: Client, namespace: &str, id: &str) -> Self {
+        Self {
             provisioner: format!("t-{id}.example.com/bucket"),
             kubernetes: Proxy::start(ApiServer(client.clone())).await,
             aws: Proxy::start(Aws::at(&aws_url())).await,
             account: Account::owner(),
-            id,
-            namespace,
+            id: id.to_owned(),
+            namespace: namespace.to_owned(),
             client,
-        };
-        world.owner_secret("owner", &[("AWS_ACCESS_KEY_ID", "test"), ("AWS_SECRET_ACCESS_KEY", "test")]).await;
-        world
+        }
     }
 
     /// A name that no other test uses, valid for buckets and classes.

@@ -1,0 +1,124 @@
+//! Clusters whose CRDs somebody else installed: the whole life of claims on each, and no write too many.
+
+use std::collections::BTreeMap;
+
+use bucket_provisioner::api::ClaimPhase;
+use kube::ResourceExt as _;
+use kube::api::DeleteParams;
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use crate::support::operator::{Kind, Operator};
+use crate::support::other::OtherCluster;
+use crate::support::{World, phase};
+
+/// The CRDs in `fixtures/crds`, written after those that are met in clusters.
+fn crds(text: &str) -> Vec<Value> {
+    text.split("\n---\n").map(|document| serde_saphyr::from_str(document).unwrap()).collect()
+}
+
+const CLAIMS: [&str; 3] = ["generated", "named", "granted"];
+
+#[rstest]
+#[case::status_and_settings_keep_unknown_fields(include_str!("fixtures/crds/keeps-unknown.yaml"))]
+#[case::status_is_a_phase_and_claim_ref_is_empty(include_str!("fixtures/crds/phase-only.yaml"))]
+#[case::empty_strings_are_refused_and_names_immutable(include_str!("fixtures/crds/strict.yaml"))]
+#[case::name_excludes_prefix_and_there_is_no_status_subresource(include_str!("fixtures/crds/exclusive.yaml"))]
+#[tokio::test]
+async fn a_whole_life_works_with_crds_of_others_and_what_is_bound_is_not_written_again(#[case] text: &str) {
+    let other = OtherCluster::take().await;
+    other.install(&crds(text)).await;
+    let world = other.world().await;
+    let (named, archive) = (world.unique("reports"), world.unique("archive"));
+    world.account.create_bucket(&archive).await;
+    world.account.put(&archive, "kept").await.unwrap();
+    let greenfield = world.class("greenfield").await;
+    let brownfield = world.class_with("brownfield", "Delete", &[("bucketName", &archive)]).await;
+    let broken = world.class_with("broken", "Delete", &[("secretName", "missing")]).await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+
+    // An entry of additionalConfig with an empty value or key is what templates of old wrote.
+    let generated = world.claim("generated", &greenfield).await.uid().unwrap();
+    world.claim_with("named", json!({ "storageClassName": greenfield, "bucketName": named })).await;
+    world.claim_with("granted", json!({ "storageClassName": brownfield })).await;
+    world.claim("unbindable", &broken).await;
+    let mut buckets = BTreeMap::new();
+    for claim in CLAIMS {
+        let bound = world.wait_bound(claim).await;
+        assert_eq!(bound.spec.object_bucket_name, Some(world.record_name(claim)));
+        let bucket = world.environment(claim).await["BUCKET_NAME"].clone();
+        world.app(claim).await.put(&bucket, claim).await.unwrap();
+        buckets.insert(claim, bucket);
+    }
+    assert_eq!(buckets["generated"], format!("generated-{generated}"));
+    assert_eq!((&buckets["named"], &buckets["granted"]), (&named, &archive));
+    let failed = |claim: &_| phase(claim) == Some(ClaimPhase::Failed);
+    world.wait_claim("unbindable", "failed", failed).await;
+    let (_, note) = world.wait_event("unbindable", "OwnerSecretNotFound").await;
+    assert!(note.contains("missing"), "{note}");
+
+    serve(&world, &greenfield, "before").await;
+    let before = versions(&world).await;
+    let told = world.events("unbindable").await.len();
+    world.kubernetes.clear();
+    world.aws.clear();
+    serve(&world, &greenfield, "meanwhile").await;
+    assert_eq!(versions(&world).await, before);
+    assert_eq!(writes_to_first(&world), [""; 0]);
+    assert_eq!(world.events("unbindable").await.len(), told, "it is told once");
+    operator.stop().await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    serve(&world, &greenfield, "after").await;
+    assert_eq!(versions(&world).await, before, "nor after a restart");
+    assert_eq!(writes_to_first(&world), [""; 0]);
+    let of_first = |target: &str| buckets.values().any(|bucket| target.contains(bucket));
+    assert!(!world.aws.calls().iter().any(|call| of_first(&call.target)), "nor is AWS asked");
+
+    let old = world.environment("generated").await["AWS_ACCESS_KEY_ID"].clone();
+    world.secrets().delete("generated", &DeleteParams::default()).await.unwrap();
+    world.wait_secret("generated", |keys| keys["AWS_ACCESS_KEY_ID"] != old).await;
+    assert_eq!(world.app("generated").await.list(&buckets["generated"]).await.unwrap(), ["generated"]);
+
+    for claim in CLAIMS.into_iter().chain(["unbindable"]) {
+        world.delete_claim(claim).await;
+        world.wait_gone(claim).await;
+        world.assert_no_objects(claim).await;
+    }
+    assert!(!world.account.bucket_exists(&buckets["generated"]).await);
+    assert!(!world.account.bucket_exists(&named).await);
+    assert_eq!(world.account.list(&archive).await.unwrap(), ["granted", "kept"]);
+    let users = world.account.users_with(&world.namespace).await;
+    assert!(!users.iter().any(|user| CLAIMS.iter().any(|claim| user.contains(claim))), "{users:?}");
+    operator.stop().await;
+}
+
+/// Binds three more claims: when they are bound, whatever the writes before woke has been dealt with.
+async fn serve(world: &World, class: &str, name: &str) {
+    for n in 0..3 {
+        world.claim(&format!("{name}-{n}"), class).await;
+        world.wait_bound(&format!("{name}-{n}")).await;
+    }
+}
+
+async fn versions(world: &World) -> BTreeMap<String, Option<String>> {
+    let mut versions = BTreeMap::new();
+    let mut note = |kind: &str, claim: &str, version| versions.insert(format!("{kind} {claim}"), version);
+    for claim in CLAIMS {
+        note("claim", claim, world.claims().get(claim).await.unwrap().resource_version());
+        note("record", claim, world.records().get(&world.record_name(claim)).await.unwrap().resource_version());
+        note("Secret", claim, world.secrets().get(claim).await.unwrap().resource_version());
+        note("ConfigMap", claim, world.config_maps().get(claim).await.unwrap().resource_version());
+    }
+    note("claim", "unbindable", world.claims().get("unbindable").await.unwrap().resource_version());
+    versions
+}
+
+/// The writes to the bound claims and what belongs to them, as far as their targets name them. Creations do
+/// not, but there cannot be any of what stands.
+fn writes_to_first(world: &World) -> Vec<String> {
+    let of_first = |target: &str| {
+        target.split(['/', '?']).any(|part| CLAIMS.iter().any(|claim| part == *claim || part == world.record_name(claim)))
+    };
+    let calls = world.kubernetes.calls().into_iter();
+    calls.filter(|call| call.mutates && of_first(&call.target)).map(|call| call.name).collect()
+}

@@ -37,7 +37,6 @@ async fn a_whole_life_works_with_crds_of_others_and_what_is_bound_is_not_written
     let broken = world.class_with("broken", "Delete", &[("secretName", "missing")]).await;
     let operator = Operator::start(&world, Kind::InProcess).await;
 
-    // An entry of additionalConfig with an empty value or key is what templates of old wrote.
     let generated = world.claim("generated", &greenfield).await.uid().unwrap();
     world.claim_with("named", json!({ "storageClassName": greenfield, "bucketName": named })).await;
     world.claim_with("granted", json!({ "storageClassName": brownfield })).await;
@@ -117,7 +116,9 @@ async fn versions(world: &World) -> BTreeMap<String, Option<String>> {
 /// not, but there cannot be any of what stands.
 fn writes_to_first(world: &World) -> Vec<String> {
     let of_first = |target: &str| {
-        target.split(['/', '?']).any(|part| CLAIMS.iter().any(|claim| part == *claim || part == world.record_name(claim)))
+        target
+            .split(['/', '?'])
+            .any(|part| CLAIMS.iter().any(|claim| part == *claim || part == world.record_name(claim)))
     };
     let calls = world.kubernetes.calls().into_iter();
     calls.filter(|call| call.mutates && of_first(&call.target)).map(|call| call.name).collect()

@@ -49,8 +49,10 @@ impl OtherCluster {
         for crd in crds {
             let served = self.install_one(crd.clone()).await;
             let plural = crd["spec"]["names"]["plural"].as_str().unwrap();
-            self.until(&format!("the CRD of {plural} is served"), async || self.columns(plural).await.contains(&served))
-                .await;
+            self.until(&format!("the CRD of {plural} is served"), async || {
+                self.columns(plural).await.contains(&served)
+            })
+            .await;
         }
     }
 

@@ -32,6 +32,7 @@ mod resolve;
 mod steps;
 mod teardown;
 mod upkeep;
+mod watch;
 
 use std::future::Future;
 use std::pin::pin;
@@ -54,6 +55,7 @@ use self::claim::Guarded;
 use self::context::{Caches, Context};
 use self::memory::Memory;
 use self::owner_secrets::OwnerSecrets;
+use self::watch::watch;
 use crate::api::{ObjectBucket, wire};
 use crate::provisioner::Provisioner;
 
@@ -61,6 +63,8 @@ use crate::provisioner::Provisioner;
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(8);
 /// How long the first look at the CRDs may take.
 const CRD_CHECK: Duration = Duration::from_secs(10);
+const CRDS_MISSING: &str = "the CustomResourceDefinitions are missing; install them with `aws-s3-provisioner crds | kubectl apply -f -`; waiting for them";
+const PERMISSIONS_MISSING: &str = "the operator lacks permissions; see deploy/; waiting for them";
 
 /// What the operator is told by its command line.
 #[derive(Debug, Clone)]
@@ -138,8 +142,7 @@ pub async fn run<P: Provisioner>(
 
     let (after_relist, relists) = unbounded_channel();
     let forgetful = Arc::clone(&ctx);
-    let claim_stream = watcher(namespaced::<Guarded>(&client, namespace), all.clone())
-        .default_backoff()
+    let claim_stream = watch("claims", namespaced::<Guarded>(&client, namespace), all.clone())
         .modify(trim_claim)
         .inspect_ok(move |event| {
             if let watcher::Event::Delete(claim) = event {
@@ -149,29 +152,26 @@ pub async fn run<P: Provisioner>(
         .reflect(claim_writer)
         .inspect_ok(relisted(&after_relist))
         .applied_objects();
-    let record_stream = watcher(Api::<DeserializeGuard<ObjectBucket>>::all(client.clone()), all.clone())
-        .default_backoff()
+    let record_stream = watch("ObjectBuckets", Api::<DeserializeGuard<ObjectBucket>>::all(client.clone()), all.clone())
         .modify(trim)
         .reflect(record_writer)
         .inspect_ok(relisted(&after_relist))
         .touched_objects();
-    let class_stream = watcher(Api::<StorageClass>::all(client.clone()), all)
-        .default_backoff()
+    let class_stream = watch("StorageClasses", Api::<StorageClass>::all(client.clone()), all)
         .modify(trim)
         .reflect(class_writer)
         .touched_objects();
-    let secret_stream = watcher(namespaced::<PartialObjectMeta<Secret>>(&client, namespace), outputs.clone())
-        .default_backoff()
+    let secret_stream = watch("Secrets", namespaced::<PartialObjectMeta<Secret>>(&client, namespace), outputs.clone())
         .modify(|secret| context::note_drift(&mut secret.metadata, &wire::secret::ALL))
         .reflect(secret_writer)
         .inspect_ok(relisted(&after_relist))
         .touched_objects();
-    let config_map_stream = watcher(namespaced::<PartialObjectMeta<ConfigMap>>(&client, namespace), outputs)
-        .default_backoff()
-        .modify(|config_map| context::note_drift(&mut config_map.metadata, &wire::config::ALL))
-        .reflect(config_map_writer)
-        .inspect_ok(relisted(&after_relist))
-        .touched_objects();
+    let config_map_stream =
+        watch("ConfigMaps", namespaced::<PartialObjectMeta<ConfigMap>>(&client, namespace), outputs)
+            .modify(|config_map| context::note_drift(&mut config_map.metadata, &wire::config::ALL))
+            .reflect(config_map_writer)
+            .inspect_ok(relisted(&after_relist))
+            .touched_objects();
 
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let shutdown = async move {
@@ -216,13 +216,11 @@ async fn check_crds(client: &Client, namespace: Option<&str>) -> Result<(), kube
     let looked = async { tokio::try_join!(claims.list_metadata(&one), records.list_metadata(&one)) };
     match tokio::time::timeout(CRD_CHECK, looked).await {
         Ok(Err(error)) if error::status_code(&error) == Some(404) => {
-            tracing::error!(
-                "the CustomResourceDefinitions are missing; install them with `aws-s3-provisioner crds | kubectl apply -f -`; waiting for them"
-            );
+            tracing::error!("{CRDS_MISSING}");
             Ok(())
         }
         Ok(Err(error)) if error::status_code(&error) == Some(403) => {
-            tracing::error!(%error, "the operator lacks permissions; see deploy/; waiting for them");
+            tracing::error!(%error, "{PERMISSIONS_MISSING}");
             Ok(())
         }
         Ok(answer) => answer.map(drop),

@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use futures::{StreamExt as _, TryStreamExt as _};
+use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Secret;
 use kube::core::PartialObjectMeta;
 use kube::runtime::{WatchStreamExt as _, watcher};
@@ -14,6 +14,7 @@ use kube::{Api, Client};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+use super::watch::watch;
 use crate::provisioner::SecretRef;
 
 /// A Secret and its resource version after a change.
@@ -55,17 +56,11 @@ impl OwnerSecrets {
         let config = watcher::Config::default().fields(&format!("metadata.name={}", secret.name));
         let (changes, secret, versions) = (self.changes.clone(), secret.clone(), Arc::clone(&self.versions));
         tasks.spawn(async move {
-            let mut events = watcher(api, config).default_backoff().touched_objects().boxed();
-            loop {
-                match events.try_next().await {
-                    Ok(Some(seen)) => {
-                        note_version(&versions, &secret, seen.metadata.resource_version.as_deref());
-                        if changes.send((secret.clone(), seen.metadata.resource_version)).is_err() {
-                            return;
-                        }
-                    }
-                    Ok(None) => return,
-                    Err(error) => tracing::debug!(%error, %secret, "watching an owner's Secret"),
+            let mut events = watch("owners' Secrets", api, config).touched_objects().boxed();
+            while let Some(Ok(seen)) = events.next().await {
+                note_version(&versions, &secret, seen.metadata.resource_version.as_deref());
+                if changes.send((secret.clone(), seen.metadata.resource_version)).is_err() {
+                    return;
                 }
             }
         });

@@ -8,9 +8,9 @@ use kube::api::DeleteParams;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::support::operator::{Kind, Operator};
-use crate::support::other::OtherCluster;
-use crate::support::{World, phase};
+use crate::support::operator::{Binary, Kind, Operator};
+use crate::support::other::{OtherCluster, ours};
+use crate::support::{PATIENCE, World, bucket_of, phase};
 
 /// The CRDs in `fixtures/crds`, written after those that are met in clusters.
 fn crds(text: &str) -> Vec<Value> {
@@ -122,4 +122,43 @@ fn writes_to_first(world: &World) -> Vec<String> {
     };
     let calls = world.kubernetes.calls().into_iter();
     calls.filter(|call| call.mutates && of_first(&call.target)).map(|call| call.name).collect()
+}
+
+#[tokio::test]
+async fn an_operator_outlives_its_crds_says_that_they_are_missing_and_serves_the_new_ones() {
+    let other = OtherCluster::take().await;
+    let world = other.world().await;
+    let class = world.class("greenfield").await;
+    let mut operator = Binary::start(&world, &[], &[("RUST_LOG", "info,kube_runtime=debug")]);
+    let mut uids = vec![];
+    for claim in ["one", "two"] {
+        uids.push(world.claim(claim, &class).await.uid().unwrap());
+        let bucket = bucket_of(&world.wait_bound(claim).await);
+        world.app(claim).await.put(&bucket, "a").await.unwrap();
+    }
+    world.claim("nowhere", "no-such-class").await;
+    world.wait_reason("nowhere", "StorageClassNotFound").await;
+
+    // With the CRDs go all claims; their finalizers have the API server wait for the operator.
+    other.delete_crds().await;
+    other.wait_crds_gone().await;
+    for uid in &uids {
+        assert!(world.account.buckets_with(uid).await.is_empty());
+        assert!(world.account.users_with(uid).await.is_empty());
+    }
+    for claim in ["one", "two"] {
+        assert!(world.secrets().get_opt(claim).await.unwrap().is_none());
+        assert!(world.config_maps().get_opt(claim).await.unwrap().is_none());
+    }
+    operator.wait_log("the CustomResourceDefinitions are missing").await;
+
+    other.install(&ours()).await;
+    world.claim("one", &class).await;
+    let bucket = bucket_of(&world.wait_bound("one").await);
+    world.app("one").await.put(&bucket, "a").await.unwrap();
+    world.delete_claim("one").await;
+    world.wait_gone("one").await;
+    world.assert_no_objects("one").await;
+    operator.terminate();
+    operator.ended(PATIENCE).await;
 }

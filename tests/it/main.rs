@@ -9,10 +9,12 @@ mod support;
 
 mod another_store;
 mod bad_input;
+mod classes;
 mod cost;
 mod crds;
 mod leader;
 mod lifecycle;
+mod namespaces;
 mod neighbours;
 mod permissions;
 mod pruning;

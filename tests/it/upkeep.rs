@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bucket_provisioner::api::ClaimPhase;
+use bucket_provisioner::controller::Options;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
@@ -221,7 +222,7 @@ async fn claims_that_share_the_owners_keys_follow_the_owners_secret_without_a_re
 
 /// An operator that looks at bound claims every moment.
 async fn watchful(world: &World) -> Operator {
-    Operator::with(world, |options| options.resync = Some(Duration::from_millis(500))).await
+    Operator::with(world, Options { resync: Some(Duration::from_millis(500)), ..Operator::options(world) })
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bucket_provisioner::aws::AwsProvisioner;
@@ -10,7 +10,7 @@ use bucket_provisioner::controller::{self, Options};
 use kube::{Client, Config};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
 use super::{PATIENCE, World};
@@ -32,19 +32,22 @@ impl Operator {
     /// Starts an operator for the claims of the world.
     pub(crate) async fn start(world: &World, kind: Kind) -> Self {
         match kind {
-            Kind::InProcess => Self::with(world, |_| {}).await,
+            Kind::InProcess => Self::with(world, Self::options(world)),
             Kind::Binary => Self::Binary(Binary::start(world, &[], &[])),
         }
     }
 
-    /// Starts an operator in the test's own process, with other options than the usual ones.
-    pub(crate) async fn with(world: &World, change: impl FnOnce(&mut Options)) -> Self {
-        let mut options = Options {
+    /// What an operator for the claims of the world is told.
+    pub(crate) fn options(world: &World) -> Options {
+        Options {
             provisioner_name: world.provisioner.clone(),
             namespace: Some(world.namespace.clone()),
             ..Options::default()
-        };
-        change(&mut options);
+        }
+    }
+
+    /// Starts an operator in this process.
+    pub(crate) fn with(world: &World, options: Options) -> Self {
         let provisioner = AwsProvisioner::new(&options.provisioner_name);
         let client = Client::try_from(Config::new(world.kubernetes.url.parse().unwrap())).unwrap();
         let (stop, stopped) = oneshot::channel();
@@ -75,7 +78,7 @@ impl Operator {
 /// The real binary and what it logged.
 pub(crate) struct Binary {
     child: Child,
-    log: Arc<Mutex<String>>,
+    log: Arc<watch::Sender<String>>,
     reader: Option<JoinHandle<()>>,
     _kubeconfig: tempdir::Dir,
 }
@@ -114,14 +117,15 @@ impl Binary {
             .kill_on_drop(true)
             .spawn()
             .expect("the binary starts");
-        let log = Arc::new(Mutex::new(String::new()));
+        let log = Arc::new(watch::Sender::new(String::new()));
         let (lines, into) = (BufReader::new(child.stderr.take().unwrap()).lines(), Arc::clone(&log));
         let reader = tokio::spawn(async move {
             let mut lines = lines;
             while let Ok(Some(line)) = lines.next_line().await {
-                let mut log = into.lock().unwrap();
-                log.push_str(&line);
-                log.push('\n');
+                into.send_modify(|log| {
+                    log.push_str(&line);
+                    log.push('\n');
+                });
             }
         });
         Self { child, log, reader: Some(reader), _kubeconfig: dir }
@@ -129,7 +133,15 @@ impl Binary {
 
     /// Everything it logged so far.
     pub(crate) fn log(&self) -> String {
-        self.log.lock().unwrap().clone()
+        self.log.borrow().clone()
+    }
+
+    /// Waits until it has logged this.
+    pub(crate) async fn wait_log(&self, text: &str) {
+        let mut log = self.log.subscribe();
+        let said = log.wait_for(|log| log.contains(text));
+        let said = tokio::time::timeout(PATIENCE, said).await.is_ok();
+        assert!(said, "{text:?} is not in the log:\n{}", self.log());
     }
 
     /// Sends SIGTERM.

@@ -34,7 +34,11 @@ pub(crate) async fn remove<P: Provisioner>(
         Some(Removed::Everything) => return Ok(Next::Rest),
         // Only the finalizer could not be taken off.
         Some(Removed::AllButFinalizer(note)) => Removing::finalizer_only(ctx, claim, note),
-        None => Removing::begin(ctx, claim, class).await?,
+        None => match Removing::begin(ctx, claim, class).await? {
+            Some(removal) => removal,
+            // The cache is behind: the claim itself is gone.
+            None => return Ok(Next::Rest),
+        },
     };
     removal.run().await
 }
@@ -61,10 +65,14 @@ struct Removing<'a, P> {
 }
 
 impl<'a, P: Provisioner> Removing<'a, P> {
-    async fn begin(ctx: &'a Context<P>, claim: &'a Claim, class: &ClassLookup) -> Result<Self, Error> {
+    /// `None` if there is nothing to remove, for the claim itself is gone.
+    async fn begin(ctx: &'a Context<P>, claim: &'a Claim, class: &ClassLookup) -> Result<Option<Self>, Error> {
         let provisioner_name = &ctx.options.provisioner_name;
         let stored = match record::find(&ctx.records(), &claim.id).await? {
             Found::Mine(stored) => Some(adopt::adopt(&ctx.provisioner, provisioner_name, class, *stored)?),
+            // What is not recorded has mostly been removed: by a run that the cache, and after a restart the
+            // memory, knows nothing of.
+            Found::None { .. } if is_gone(ctx, claim).await? => return Ok(None),
             Found::None { free_name } if claim.was_bound() => {
                 let lost = adopt::reconstruct(&ctx.provisioner, provisioner_name, class, claim, free_name);
                 if lost.is_none() {
@@ -76,12 +84,12 @@ impl<'a, P: Provisioner> Removing<'a, P> {
         };
         let Some(stored) = stored else {
             let nothing = "nothing is recorded of the claim; there was nothing to remove".to_owned();
-            return Ok(Self::new(ctx, claim, nothing));
+            return Ok(Some(Self::new(ctx, claim, nothing)));
         };
         let unknown = adopt::unknown_origin(&stored, class, provisioner_name);
         let mut removing = Self::of_record(ctx, claim, stored, Purpose::Release).await?;
         removing.left.extend(unknown);
-        Ok(removing)
+        Ok(Some(removing))
     }
 
     async fn of_record(ctx: &'a Context<P>, claim: &'a Claim, stored: Stored, purpose: Purpose) -> Result<Self, Error> {
@@ -200,6 +208,13 @@ impl<'a, P: Provisioner> Removing<'a, P> {
         report::event(ctx, &claim.id, Severity::Normal, error::REMOVED, &note).await;
         Ok(Next::Rest)
     }
+}
+
+/// Whether the claim is gone, be there another of its name or not: asks the cluster itself.
+async fn is_gone<P>(ctx: &Context<P>, claim: &Claim) -> Result<bool, Error> {
+    let found = ctx.claims_in(&claim.id.namespace).get_metadata_opt(&claim.id.name).await;
+    let found = found.map_err(Error::kubernetes("read the claim"))?;
+    Ok(found.is_none_or(|found| found.metadata.uid.as_ref() != Some(&claim.id.uid)))
 }
 
 fn said(stored: &Stored, undo: Undo) -> String {

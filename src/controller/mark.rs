@@ -16,8 +16,12 @@ pub(crate) fn is_taken_on<P>(ctx: &Context<P>, claim: &Claim, record: &Record) -
     claim.finalizer && !lacks
 }
 
-/// Takes the claim on: finalizer, label and, for a generated name, `spec.bucketName`, in one write. Only the finalizer matters: some CRDs refuse the name (it excludes the prefix), and
-/// names are pure functions of the claim anyway.
+/// Takes the claim on: finalizer, label and, for a generated name, `spec.bucketName`, in one write. Only the
+/// finalizer matters: some CRDs refuse the name (it excludes the prefix), and names are pure functions of the
+/// claim anyway.
+///
+/// The write is a compare-and-swap: the cache may show a claim that is gone, or was deleted, and nothing must be
+/// made for that.
 ///
 /// # Errors
 /// A conflict if the claim was changed or deleted since it was read.
@@ -28,7 +32,7 @@ pub(crate) async fn take_on<P>(ctx: &Context<P>, claim: &mut Claim, record: &Rec
     if !claim.finalizer {
         finalizers.push(wire::FINALIZER.to_owned());
     }
-    // The resource version makes this a compare-and-swap: a list in a merge patch replaces the whole.
+    // A list in a merge patch replaces the whole.
     let patch = json!({ "metadata": {
         "resourceVersion": claim.resource_version,
         "finalizers": finalizers,

@@ -35,6 +35,7 @@ pub(super) struct Attempt<'a, P: Provisioner> {
     config_map: Current<ConfigMap>,
     pub(super) notes: KeyNotes,
     pub(super) keys: Keys<AppCredentials>,
+    held: bool,
     published: bool,
     named: bool,
     told: bool,
@@ -166,6 +167,7 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
             config_map,
             notes,
             keys: Keys::None,
+            held: false,
             published: false,
             named: false,
             told: false,
@@ -207,6 +209,7 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
     fn seen(&self) -> Making {
         Making {
             taken_on: mark::is_taken_on(self.ctx, &self.claim, self.log.record()),
+            held: self.held,
             recorded: match &self.log {
                 Log::Planned { .. } => Recorded::No,
                 Log::Stored { stored, .. } if stored.bound => Recorded::Bound,
@@ -253,7 +256,9 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
     }
 
     async fn take_on(&mut self) -> Result<(), Error> {
-        mark::take_on(self.ctx, &mut self.claim, self.log.record()).await
+        mark::take_on(self.ctx, &mut self.claim, self.log.record()).await?;
+        self.held = true;
+        Ok(())
     }
 
     async fn record(&mut self) -> Result<(), Error> {

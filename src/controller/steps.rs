@@ -10,8 +10,10 @@ use crate::provisioner::Mode;
 /// What is known of a claim that should have a bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Making {
-    /// The claim carries our finalizer and, where its CRD takes it, the generated name.
+    /// The claim carries our finalizer and, where its CRD takes it, the generated name, as far as the cache says.
     pub(crate) taken_on: bool,
+    /// The API server said so, in this attempt.
+    pub(crate) held: bool,
     pub(crate) recorded: Recorded,
     pub(crate) mode: Mode,
     pub(crate) keys: Keys,
@@ -147,11 +149,12 @@ pub(crate) enum Make {
 /// that work are tried first, for apps go on reading the Secret meanwhile. Signs of binding come last, in the
 /// order in which others rely on them.
 pub(crate) fn make(seen: &Making) -> Make {
-    if !seen.taken_on {
-        return Make::TakeOn;
-    }
-    if seen.recorded == Recorded::No {
-        return Make::Record;
+    match (seen.recorded, seen.held) {
+        // The cache may show a claim that is gone: nothing is begun for that.
+        (Recorded::No, false) => return Make::TakeOn,
+        (Recorded::No, true) => return Make::Record,
+        (_, false) if !seen.taken_on => return Make::TakeOn,
+        _ => {}
     }
     match seen.keys {
         // A bucket that was bound and that somebody deleted is not silently made anew, empty.

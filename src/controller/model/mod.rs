@@ -289,9 +289,12 @@ impl Model for Story {
             Action::Crash(i) => {
                 left.crashes -= 1;
                 // What a new process lists first may be older than what the former one saw.
-                operators[i] = Operator::new(operators[i].cache);
+                operators[i] = Operator::new(operators[i].earlier);
             }
-            Action::Deliver(i) => operators[i].cache = world.claim,
+            Action::Deliver(i) => {
+                operators[i].earlier = operators[i].cache;
+                operators[i].cache = world.claim;
+            }
             Action::TimePasses => {
                 world.time_passes();
                 for operator in operators {

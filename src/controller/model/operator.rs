@@ -38,6 +38,8 @@ pub(super) enum Outcome {
 pub(super) struct Operator {
     /// The claim as the watch showed it last.
     pub(super) cache: Option<Claim>,
+    /// What it showed before: a new process may be shown that again.
+    pub(super) earlier: Option<Claim>,
     pub(super) memory: Memory,
     pub(super) attempt: Option<Attempt>,
 }
@@ -85,6 +87,7 @@ pub(super) struct Work {
     is_new: bool,
     secret: Option<Secret>,
     keys: Keys<Key>,
+    held: bool,
     published: bool,
     named: bool,
     told: bool,
@@ -117,7 +120,7 @@ pub(super) struct Setup {
 
 impl Operator {
     pub(super) fn new(cache: Option<Claim>) -> Self {
-        Self { cache, memory: Memory::default(), attempt: None }
+        Self { cache, earlier: cache, memory: Memory::default(), attempt: None }
     }
 
     /// Begins an attempt at the claim that the cache shows, if one is due.
@@ -198,6 +201,7 @@ impl Operator {
             is_new: false,
             secret: world.secret,
             keys,
+            held: false,
             published: false,
             named: false,
             told: false,
@@ -301,6 +305,7 @@ fn make(setup: &Setup, mut work: Work, world: &mut World, memory: &mut Memory, b
     let verb = |kind, kept| Some(Verb::new(kind, uid, bucket, kept));
     let seen = Making {
         taken_on: work.claim.finalizer,
+        held: work.held,
         recorded: match work.record {
             None => Recorded::No,
             Some(record) if record.bound => Recorded::Bound,
@@ -324,6 +329,7 @@ fn make(setup: &Setup, mut work: Work, world: &mut World, memory: &mut Memory, b
             }
             world.change_claim(|claim| claim.finalizer = true);
             work.claim = world.claim?;
+            work.held = true;
             memory.written = work.claim.version;
         }
         Make::Record => {

@@ -17,6 +17,7 @@ mod lifecycle;
 mod namespaces;
 mod neighbours;
 mod permissions;
+mod proxies;
 mod pruning;
 mod purge;
 mod repair;

@@ -97,9 +97,9 @@ pub(crate) struct World {
     /// Not counted by the proxy.
     pub(crate) client: Client,
     /// In front of the API server; operators go through it.
-    pub(crate) kubernetes: Proxy,
+    pub(crate) kubernetes: Proxy<ApiServer>,
     /// In front of AWS; operators go through it.
-    pub(crate) aws: Proxy,
+    pub(crate) aws: Proxy<Aws>,
     /// The owner's AWS account, past the proxy.
     pub(crate) account: Account,
 }
@@ -136,7 +136,7 @@ impl World {
     async fn in_namespace(client: Client, namespace: &str, id: &str) -> Self {
         Self {
             provisioner: format!("t-{id}.example.com/bucket"),
-            kubernetes: Proxy::start(ApiServer(client.clone())).await,
+            kubernetes: Proxy::start(ApiServer::behind(client.clone())).await,
             aws: Proxy::start(Aws::at(&aws_url())).await,
             account: Account::owner(),
             id: id.to_owned(),

@@ -146,6 +146,11 @@ impl Memory {
         }
     }
 
+    /// Resource version of the claim after our last write of it, if the cache has not shown that one yet.
+    pub(crate) fn version(&self, claim: &ClaimId) -> Option<String> {
+        self.lock().get(&claim.uid)?.written.map(|version| version.to_string())
+    }
+
     /// How long the claim has to wait still. Changed inputs end the wait and reset the backoff.
     pub(crate) fn wait_left(&self, claim: &ClaimId, inputs: &Inputs) -> Option<Duration> {
         let mut claims = self.lock();

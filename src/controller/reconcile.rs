@@ -26,6 +26,9 @@ use crate::provisioner::{Failure as _, Provisioner};
 /// Longest time one reconcile may take; kube's client has no read timeout of its own. What is cut off
 /// half-way is finished by the next attempt.
 const TIME_LIMIT: Duration = Duration::from_secs(120);
+/// Longest time to tell a claim why that did not succeed.
+const TELL_LIMIT: Duration = Duration::from_secs(20);
+
 /// What follows a reconcile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
@@ -124,14 +127,29 @@ async fn attend<P: Provisioner>(ctx: &Context<P>, claim: Claim) -> Next {
         return Next::After(wait);
     }
     tracing::debug!(reason = problem.reason(), ?wait, "{problem}");
-    let report = Report::problem(&claim, &problem);
-    let told = tokio::time::timeout(Duration::from_secs(20), report::tell(ctx, &claim, &report)).await;
-    match told {
+    match tokio::time::timeout(TELL_LIMIT, tell(ctx, &claim, &problem)).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::warn!(%error, "the claim could not be told: {problem}"),
         Err(_elapsed) => tracing::warn!("the claim could not be told in time: {problem}"),
     }
     Next::After(wait)
+}
+
+/// Tells the claim of a problem; as it is now if it is not as it was read.
+async fn tell<P>(ctx: &Context<P>, claim: &Claim, problem: &Error) -> Result<(), Error> {
+    match report::tell(ctx, claim, &Report::problem(claim, problem)).await {
+        Err(error) if error.is_race() => {}
+        answer => return answer,
+    }
+    let found = ctx.claims_in(&claim.id.namespace).get_opt(&claim.id.name).await;
+    let found = found.map_err(Error::kubernetes("read the claim"))?;
+    match found.map(|found| Claim::read(&found, &ctx.label)).filter(|found| found.id == claim.id) {
+        Some(now) => {
+            ctx.memory.wrote(&now.id, now.resource_version.as_deref());
+            report::tell(ctx, &now, &Report::problem(&now, problem)).await
+        }
+        None => Ok(()),
+    }
 }
 
 /// What is due, and who does it.

@@ -13,7 +13,6 @@ use super::claim::Claim;
 use super::context::Context;
 use super::error::{self, Error, FIELD_MANAGER, status_code};
 use super::memory::{News, Told};
-use super::record::gone_is_fine;
 use crate::api::{ClaimPhase, Condition, ConditionStatus, ObjectBucketClaimStatus, wire};
 use crate::provisioner::{ClaimId, Failure, FailureClass};
 
@@ -171,7 +170,8 @@ pub(crate) fn says_bound(claim: &Claim, ignored_edit: Option<&str>) -> bool {
 /// Puts a report on the claim: status, event and log line, each only if there is news in it.
 ///
 /// # Errors
-/// Kubernetes refused the status. A lost event is only logged.
+/// Kubernetes refused the status; with a conflict if the claim is not as it was read or as the operator left it.
+/// A lost event is only logged.
 pub(crate) async fn tell<P>(ctx: &Context<P>, claim: &Claim, report: &Report) -> Result<(), Error> {
     let next = report.status(&claim.status, claim.generation, &now());
     let told = Told {
@@ -192,34 +192,28 @@ pub(crate) async fn tell<P>(ctx: &Context<P>, claim: &Claim, report: &Report) ->
     } else {
         tracing::info!(reason = report.reason, "{}", report.message);
     }
-    let status = async {
-        // The uid guards against a claim of the same name that was created since.
-        let patch = json!({ "metadata": { "uid": claim.id.uid }, "status": next });
-        let answer = patch_status(&ctx.claims_in(&claim.id.namespace), &claim.id.name, &patch).await;
-        match answer {
-            Ok(written) => {
-                ctx.memory.wrote(&claim.id, written.as_deref());
-                Ok(())
-            }
-            Err(error) => gone_is_fine::<()>(Err(error)).map_err(Error::kubernetes("write the claim's status")),
-        }
-    };
-    let events = async {
-        // A bound claim that is merely told of an ignored edit is not bound anew.
-        let bound_before = claim.bound() && report.reason == error::BOUND;
-        let further_progress = severity == Severity::Progress && news == News::Message;
-        if !bound_before && !further_progress {
-            event(ctx, &claim.id, severity, report.reason, &report.message).await;
-        }
-        if let Some(edit) = &report.ignored_edit {
-            event(ctx, &claim.id, Severity::Warning, error::EDIT_IGNORED, edit).await;
-        }
-    };
-    let (status, ()) = tokio::join!(status, events);
-    if status.is_ok() {
-        ctx.memory.told(&claim.id, told);
+    // What the cache shows may be long past, and another claim have the name by now. The resource version guards
+    // against both; the API server does not compare the uid where a status is written.
+    let version = ctx.memory.version(&claim.id).or_else(|| claim.resource_version.clone());
+    let patch = json!({ "metadata": { "uid": claim.id.uid, "resourceVersion": version }, "status": next });
+    let answer = patch_status(&ctx.claims_in(&claim.id.namespace), &claim.id.name, &patch).await;
+    match answer {
+        Ok(written) => ctx.memory.wrote(&claim.id, written.as_deref()),
+        // Nobody is left to tell.
+        Err(error) if status_code(&error) == Some(404) => return Ok(()),
+        Err(error) => return Err(Error::kubernetes("write the claim's status")(error)),
     }
-    status
+    ctx.memory.told(&claim.id, told);
+    // A bound claim that is merely told of an ignored edit is not bound anew.
+    let bound_before = claim.bound() && report.reason == error::BOUND;
+    let further_progress = severity == Severity::Progress && news == News::Message;
+    if !bound_before && !further_progress {
+        event(ctx, &claim.id, severity, report.reason, &report.message).await;
+    }
+    if let Some(edit) = &report.ignored_edit {
+        event(ctx, &claim.id, Severity::Warning, error::EDIT_IGNORED, edit).await;
+    }
+    Ok(())
 }
 
 /// Publishes one event on a claim. Best effort: an event that is lost changes nothing.

@@ -23,6 +23,7 @@ mod purge;
 mod repair;
 mod secrecy;
 mod shutdown;
+mod stale;
 mod takeover;
 mod upkeep;
 mod waiting;

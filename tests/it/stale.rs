@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 
 use hyper::{Request, Response};
 use kube::ResourceExt as _;
-use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::api::DeleteParams;
 use rstest::rstest;
 use serde_json::json;
 
 use crate::support::operator::{Kind, Operator};
 use crate::support::proxy::{Call, Ending, Gate, Verdict};
-use crate::support::{World, bucket_of, phase};
+use crate::support::{World, bucket_of};
 
 /// What is watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -239,4 +239,113 @@ async fn a_claim_is_not_taken_for_an_earlier_one_of_its_name(#[case] shown: Show
     assert_eq!(world.app("photos").await.list(&bucket).await.unwrap(), ["kept"]);
     assert_eq!(world.account.users_with(&first).await, NOTHING);
     assert_eq!(world.account.users_with(&second).await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_claim_follows_its_class_when_its_change_comes_through() {
+    let world = World::new().await;
+    let (wrong, right) = (world.unique("wrong"), world.unique("right"));
+    world.account.create_bucket(&right).await;
+    let class = world.class("greenfield").await;
+    let brownfield = world.class_with("brownfield", "Delete", &[("bucketName", &wrong)]).await;
+    let neighbours = world.neighbour().await;
+    let handed_over = world.unique("handed-over");
+    let parameters = json!({ "secretName": "owner", "secretNamespace": world.namespace, "s3Endpoint": world.aws.url, "iamEndpoint": world.aws.url });
+    let owned_by = |provisioner: &str| json!({ "metadata": { "name": handed_over }, "provisioner": provisioner, "parameters": parameters });
+    world.create_class(owned_by(&neighbours.provisioner)).await;
+    let uid = world.claim_with("archive", json!({ "storageClassName": brownfield })).await.uid().unwrap();
+    world.claim("photos", &handed_over).await;
+    let before = View::of(&world, &[Watched::Classes]).await;
+    world.class_with("brownfield", "Delete", &[("bucketName", &right)]).await;
+    world.create_class(owned_by(&world.provisioner)).await;
+
+    let gate = before.show(&world);
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    world.wait_reason("archive", "BucketMissing").await;
+    world.claim("later", &class).await;
+    world.wait_bound("later").await;
+    assert!(world.claims().get("photos").await.unwrap().status.is_none(), "it is another's, as far as can be seen");
+    gate.open();
+    assert_eq!(bucket_of(&world.wait_bound("archive").await), right);
+    world.wait_bound("photos").await;
+    operator.stop().await;
+    assert_eq!(world.account.users_with(&uid).await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_claim_that_another_took_on_stays_that_ones_though_its_class_is_shown_as_ours() {
+    let world = World::new().await;
+    let neighbour = world.neighbour().await;
+    let class = world.class("greenfield").await;
+    let disputed = world.class("disputed").await;
+    let before = View::of(&world, &[Watched::Classes]).await;
+    let parameters = json!({ "secretName": "owner", "secretNamespace": world.namespace, "s3Endpoint": neighbour.aws.url, "iamEndpoint": neighbour.aws.url });
+    let theirs =
+        json!({ "metadata": { "name": disputed }, "provisioner": neighbour.provisioner, "parameters": parameters });
+    world.create_class(theirs).await;
+    let operator = Operator::start(&neighbour, Kind::InProcess).await;
+    world.claim("photos", &disputed).await;
+    world.wait_bound("photos").await;
+    operator.stop().await;
+    let (keys, bound) = (world.environment("photos").await, versions(&world, "photos").await);
+
+    let (aws, writes) = settle(&world, before, &class, |call| call.name == "watch objectbucketclaims").await;
+    assert_eq!((aws, writes), (vec![], vec![]));
+    assert_eq!(versions(&world, "photos").await, bound);
+    assert_eq!(world.environment("photos").await, keys);
+}
+
+#[tokio::test]
+async fn a_deletion_that_is_noticed_late_takes_all_along_that_was_repaired_meanwhile() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let uid = world.claim("photos", &class).await.uid().unwrap();
+    let bucket = bucket_of(&world.wait_bound("photos").await);
+    let keys = world.environment("photos").await;
+
+    let gate = Gate::closed();
+    let held = gate.clone();
+    world.kubernetes.clear();
+    world.kubernetes.meddle(move |call| {
+        if Watched::Claims.is(call, "watch") { Verdict::Hold(held.clone()) } else { Verdict::Pass }
+    });
+    world.kubernetes.end_watches(Ending::Closed);
+    assert!(gate.reached().await);
+    world.delete_claim("photos").await;
+    world.secrets().delete("photos", &DeleteParams::default()).await.unwrap();
+    world.wait_secret("photos", |secret| secret["AWS_ACCESS_KEY_ID"] != keys["AWS_ACCESS_KEY_ID"]).await;
+    gate.open();
+    world.wait_gone("photos").await;
+    world.assert_no_objects("photos").await;
+    operator.stop().await;
+    assert_eq!(world.account.users_with(&uid).await, NOTHING);
+    assert!(!world.account.bucket_exists(&bucket).await);
+}
+
+#[tokio::test]
+async fn what_is_told_twice_is_done_once() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let all = [Watched::Claims, Watched::Records, Watched::Classes, Watched::Secrets, Watched::ConfigMaps];
+    let before = View::of(&world, &all).await;
+    world.claim("photos", &class).await;
+    world.wait_bound("photos").await;
+    world.claim("gone", &class).await;
+    world.wait_bound("gone").await;
+    world.delete_claim("gone").await;
+    world.wait_gone("gone").await;
+    operator.stop().await;
+    let (keys, bound) = (world.environment("photos").await, versions(&world, "photos").await);
+    let told = (world.events("photos").await, world.events("gone").await);
+
+    // From an old list on, every event comes again.
+    let (aws, writes) = settle(&world, before, &class, |call| call.name == "watch objectbucketclaims").await;
+    assert_eq!(aws, NOTHING);
+    assert_refused(&writes);
+    assert_eq!(versions(&world, "photos").await, bound);
+    assert_eq!(world.environment("photos").await, keys);
+    world.assert_no_objects("gone").await;
+    assert_eq!((world.events("photos").await, world.events("gone").await), told);
 }

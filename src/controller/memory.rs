@@ -198,10 +198,10 @@ impl Memory {
         })
     }
 
-    /// Other credentials were handed over: what was refused before were the former ones. `limit`: that often, the former ones were
-    /// refused before they were replaced, and that is not done a second time.
-    pub(crate) fn replaced_after(&self, claim: &ClaimId, limit: u32) {
-        self.with(claim, |e| e.probes += u32::from(e.probes == limit));
+    /// Other credentials were handed over: those that were refused so often that they had to be replaced are not
+    /// replaced twice.
+    pub(crate) fn replaced(&self, claim: &ClaimId, outdated: impl FnOnce(u32) -> bool) {
+        self.with(claim, |e| e.probes += u32::from(outdated(e.probes)));
     }
 
     /// Credentials were seen to work.

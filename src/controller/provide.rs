@@ -20,10 +20,16 @@ use super::{adopt, mark, teardown};
 use crate::api::{BucketPhase, wire};
 use crate::provisioner::{AppCredentials, Failure as _, Probe, Provisioner, Record};
 
-/// How often credentials may be refused in a row before they are replaced by new ones, once: some one and
-/// a half minutes, ten times what AWS takes to spread a key. When the new ones were refused as often, it is
-/// not the keys: somebody must mend something, and no more keys are made.
+/// How often credentials may be refused in a row before they are replaced by new ones: some one and a half
+/// minutes, ten times what AWS takes to spread a key. When the new ones were refused as often, it is not the keys:
+/// somebody must mend something. Others are made after every so many tries all the same, which is once an hour
+/// then: something else may have deleted them.
 pub(super) const MAX_PROBES: u32 = 12;
+
+/// Whether credentials that were refused this often are to be replaced.
+fn are_outdated(refused: u32) -> bool {
+    refused == MAX_PROBES || refused > 2 * MAX_PROBES && refused.is_multiple_of(MAX_PROBES)
+}
 
 /// One attempt: what was seen, and what was done since.
 pub(super) struct Attempt<'a, P: Provisioner> {
@@ -193,7 +199,7 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
         let found = KeysFound {
             in_secret: present.is_some() && written,
             stands: wanted.is_some_and(|wanted| outputs::stands(secret, &wanted)),
-            outdated: !shared || self.ctx.memory.probes(&self.claim.id) == MAX_PROBES,
+            outdated: !shared || are_outdated(self.ctx.memory.probes(&self.claim.id)),
             succeeded: successor.is_some(),
             bound: stored.bound,
             ready: report::says_ready(&self.claim),
@@ -320,7 +326,7 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
         let secret = outputs::secret(id, &self.ctx.label, &credentials, &notes);
         outputs::write(&self.ctx.secrets_in(&id.namespace), &self.secret, &secret, id).await?;
         if matches!(self.keys, Keys::Issued(_)) {
-            self.ctx.memory.replaced_after(id, MAX_PROBES);
+            self.ctx.memory.replaced(id, are_outdated);
         }
         // Once, not with every attempt: the owner's keys are written anew each time.
         if shares && matches!(self.secret, Current::Absent) {

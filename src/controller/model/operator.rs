@@ -56,7 +56,7 @@ pub(super) struct Memory {
     pub(super) settled: bool,
     removed: Option<Removed>,
     successor: Option<Key>,
-    /// How often keys were refused in a row: twice stands for [`MAX_PROBES`](crate::controller::provide).
+    /// How often keys were refused in a row: 2 and 4 stand for those numbers of `provide::are_outdated`.
     refused: u8,
 }
 
@@ -176,7 +176,7 @@ impl Operator {
         let found = KeysFound {
             in_secret: key.is_some(),
             stands: true,
-            outdated: self.memory.refused == 2,
+            outdated: matches!(self.memory.refused, 2 | 4),
             succeeded: self.memory.successor.is_some(),
             bound,
             ready: claim.bound,
@@ -368,7 +368,10 @@ fn make(setup: &Setup, mut work: Work, world: &mut World, memory: &mut Memory, b
             if proven {
                 memory.successor = None;
             } else {
-                memory.refused += u8::from(memory.refused == 2);
+                memory.refused = match memory.refused {
+                    2 | 4 => 3,
+                    refused => refused,
+                };
             }
             world.secret = Some(Secret::Mine { uid, key, answers, retiring });
             work.secret = world.secret;
@@ -388,7 +391,7 @@ fn make(setup: &Setup, mut work: Work, world: &mut World, memory: &mut Memory, b
             } else if work.doubted {
                 work.keys = Keys::None;
             } else {
-                memory.refused = (memory.refused + 1).min(3);
+                memory.refused = (memory.refused + 1).min(4);
                 if memory.refused > 2 && matches!(work.keys, Keys::Successor { .. }) {
                     (memory.successor, memory.refused) = (None, 0);
                 }

@@ -3,6 +3,8 @@
 
 use super::world::{BucketName, Issued, Key, Uid, User, Whose, World};
 
+pub(super) const FOREIGN_BUCKET_DELETED: &str = "a bucket of somebody else was deleted";
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Kind {
     Provision,
@@ -199,7 +201,7 @@ impl Verb {
             },
             Call::DeleteBucket => {
                 if world.bucket(bucket) == Some(Whose::Foreign) {
-                    world.harm = Some("a bucket of somebody else was deleted");
+                    world.harm = Some(FOREIGN_BUCKET_DELETED);
                 }
                 world.drop_bucket(bucket);
                 return Progress::Done;

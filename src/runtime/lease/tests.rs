@@ -181,6 +181,11 @@ impl Leader {
         timeout(600 * SECOND, self.began.take().unwrap()).await.expect("it leads").unwrap()
     }
 
+    async fn lost(&mut self) -> Lost {
+        let ended = timeout(600 * SECOND, &mut self.task).await.expect("it ends");
+        ended.unwrap().expect_err("it was not asked to stop")
+    }
+
     async fn stop(&mut self) -> Result<Option<()>, Lost> {
         self.stop.take().unwrap().send(()).unwrap();
         (&mut self.task).await.unwrap()
@@ -219,7 +224,7 @@ async fn a_silent_leader_has_stopped_before_another_starts() {
         // Not at the moment of a renewal.
         sleep(SECOND * 9 / 2).await;
         server.weather(weather);
-        let lost = (&mut first.task).await.unwrap().unwrap_err();
+        let lost = first.lost().await;
         assert!(matches!(lost, Lost::NotRenewed { .. }), "{weather:?}: {lost}");
         assert!(term.is_over());
         let last = began + 4 * SECOND + 10 * SECOND;
@@ -239,7 +244,7 @@ async fn a_term_counts_from_when_a_write_was_sent_and_not_from_its_answer() {
     let (began, _) = leader.began().await;
     assert_eq!(began - sent, 3 * SECOND);
     server.weather(Weather::Hangs);
-    (&mut leader.task).await.unwrap().unwrap_err();
+    leader.lost().await;
     assert_eq!(sent.elapsed(), 10 * SECOND);
 }
 

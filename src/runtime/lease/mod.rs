@@ -11,6 +11,24 @@
 //! | [`Timing`] | how long everything may take |
 //! | [`name`] | what a Lease is called |
 //!
+//! ```no_run
+//! # async fn serve(_: kube::Client) {}
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use bucket_provisioner::runtime::{lease, signals};
+//!
+//! let config = kube::Config::infer().await?;
+//! let options = lease::Options {
+//!     namespace: config.default_namespace.clone(),
+//!     name: lease::name("example.com/disk", None),
+//!     identity: lease::identity(),
+//!     timing: lease::Timing::default(),
+//! };
+//! let client = kube::Client::try_from(config.clone())?;
+//! lease::lead(lease::client(&config)?, options, signals::shutdown(), |term| serve(term.fence(client))).await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # Guarantees
 //!
 //! At most one process is in a term, as far as clocks run at the same speed: a term ends `renew_deadline`

@@ -26,9 +26,10 @@ const TALKATIVE: [&str; 5] = ["aws_", "hyper", "h2", "rustls", "kube_client::cli
 ///
 /// Harmless if logging was started before.
 pub fn init(format: Format, verbosity: u8) {
+    // kube's client complains of each call that fails; whoever made the call says so, once for each change.
     let level = match verbosity {
-        0..=1 => "info,kube_runtime=warn,aws_config=error",
-        2..=4 => "info,kube_runtime=warn,bucket_provisioner=debug",
+        0..=1 => "info,kube_runtime=warn,kube_client::client::builder=off,aws_config=error",
+        2..=4 => "info,kube_runtime=warn,kube_client::client::builder=off,bucket_provisioner=debug",
         _ => "debug,bucket_provisioner=trace",
     };
     let wanted = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));

@@ -11,6 +11,7 @@ mod another_store;
 mod bad_input;
 mod classes;
 mod cost;
+mod crash;
 mod crds;
 mod leader;
 mod lifecycle;

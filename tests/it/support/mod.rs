@@ -1,6 +1,7 @@
 //! The stack, and a world of its own for each test.
 
 pub(crate) mod account;
+pub(crate) mod footprint;
 pub(crate) mod operator;
 pub(crate) mod other;
 pub(crate) mod proxy;

@@ -144,6 +144,11 @@ impl Binary {
         assert!(said, "{text:?} is not in the log:\n{}", self.log());
     }
 
+    /// What it logs, to be read also when it is gone.
+    pub(crate) fn log_so_far(&self) -> Arc<Mutex<String>> {
+        Arc::clone(&self.log)
+    }
+
     /// Sends SIGTERM.
     pub(crate) fn terminate(&self) {
         send_signal("TERM", self.pid());

@@ -8,58 +8,60 @@ use futures::{FutureExt as _, StreamExt as _};
 use tokio::sync::Semaphore;
 
 use super::point::{Point, recorded};
-use super::scene::{Act, Kind, Scene};
-use crate::support::World;
+use super::scene::{Act, Flow, Scene};
 use crate::support::operator::Binary;
+use crate::support::{PATIENCE, World};
 
-/// Runs at the same time, of all flows together. Each has an operator of its own; more of them than this only
-/// make each other slow.
+/// How many runs there are at the same time, of all flows together: each has an operator of its own, and more
+/// of them than this only make each other slow.
 static AT_ONCE: Semaphore = Semaphore::const_new(6);
+/// The same for flows in which the operator does little but wait for its second look.
+static WAITING_AT_ONCE: Semaphore = Semaphore::const_new(16);
 
-/// Kills the operator at every point of an act.
-pub(super) async fn crash_everywhere(kind: Kind, act: Act) {
-    let flow = format!("{act:?} {kind:?}");
+fn at_once(flow: Flow) -> &'static Semaphore {
+    match flow.act {
+        Act::Withdraw | Act::Edit => &WAITING_AT_ONCE,
+        Act::Provide | Act::Remove | Act::Repair | Act::Recover => &AT_ONCE,
+    }
+}
+
+/// Kills the operator at every point of a flow.
+pub(super) async fn crash_everywhere(flow: Flow) {
     let began = Instant::now();
-    let points = crash_points(kind, act).await;
+    // A slow AWS is asked again and again, how often is a matter of time: the points are those of a fast one.
+    let points = crash_points(Flow { aws: None, ..flow }).await;
     assert!(points.len() > 10, "{flow}: the calls were not seen: {points:#?}");
     let run = async |point: &Point| {
-        let _turn = AT_ONCE.acquire().await.unwrap();
-        crash_at(kind, act, point).await.err().map(|failure| format!("{flow}, {point}: {failure}"))
+        let _turn = at_once(flow).acquire().await.unwrap();
+        crash_at(flow, point).await.err().map(|failure| format!("{flow}, {point}: {failure}"))
     };
-    let runs = points.iter().map(run);
-    let failures: Vec<String> = futures::stream::iter(runs)
-        .buffer_unordered(points.len())
-        .filter_map(|failure| async { failure })
-        .collect()
-        .await;
+    let runs = futures::stream::iter(points.iter().map(run)).buffer_unordered(points.len());
+    let failures: Vec<String> = runs.filter_map(std::future::ready).collect().await;
     println!("{flow}: {} crash points, {} s", points.len(), began.elapsed().as_secs());
-    assert!(
-        failures.is_empty(),
-        "{} of {} crash points of {flow}:\n{}",
-        failures.len(),
-        points.len(),
-        failures.join("\n\n")
-    );
+    let (failed, all) = (failures.len(), points.len());
+    assert!(failures.is_empty(), "{failed} of {all} crash points of {flow}:\n{}", failures.join("\n\n"));
 }
 
 /// A run in which nothing happens; its calls.
-async fn crash_points(kind: Kind, act: Act) -> Vec<Point> {
-    let _turn = AT_ONCE.acquire().await.unwrap();
-    let scene = Scene::set(kind).await;
-    let mut operator = start(&scene.world).await;
-    scene.prepare(act).await;
+async fn crash_points(flow: Flow) -> Vec<Point> {
+    let _turn = at_once(flow).acquire().await.unwrap();
+    let scene = Scene::set(flow).await;
+    let operator = scene.prepare().await;
     forget_calls(&scene.world);
-    scene.begin(act).await;
-    scene.wait_for_end(act).await;
+    scene.begin().await;
+    let mut operator = operator.unwrap_or_else(|| start_now(&scene.world));
+    scene.wait_for_end().await;
     operator.terminate();
-    operator.ended(crate::support::PATIENCE).await;
-    recorded(&scene.world)
+    operator.ended(PATIENCE).await;
+    let points = recorded(&scene.world);
+    scene.world.clear_away().await;
+    points
 }
 
 /// Runs one point; says what is wrong, with all that is known.
-async fn crash_at(kind: Kind, act: Act, point: &Point) -> Result<(), String> {
+async fn crash_at(flow: Flow, point: &Point) -> Result<(), String> {
     let story = Story::default();
-    let run = AssertUnwindSafe(survive(kind, act, point, &story)).catch_unwind().await;
+    let run = AssertUnwindSafe(survive(flow, point, &story)).catch_unwind().await;
     run.map_err(|panic| {
         let said = panic.downcast_ref::<String>().cloned();
         let said = said.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
@@ -67,15 +69,15 @@ async fn crash_at(kind: Kind, act: Act, point: &Point) -> Result<(), String> {
     })
 }
 
-async fn survive(kind: Kind, act: Act, point: &Point, story: &Story) {
-    let scene = Scene::set(kind).await;
+async fn survive(flow: Flow, point: &Point, story: &Story) {
+    let scene = Scene::set(flow).await;
     let world = &scene.world;
-    let operator = start(world).await;
-    story.follow("the operator that was killed", &operator);
-    scene.prepare(act).await;
+    let operator = scene.prepare().await;
     forget_calls(world);
     let gate = point.arm(world);
-    scene.begin(act).await;
+    scene.begin().await;
+    let operator = operator.unwrap_or_else(|| start_now(world));
+    story.follow("the operator that was killed", &operator);
     let came = gate.reached().await;
     story.note_calls("calls until it was killed", world);
     assert!(came, "the call did not come");
@@ -84,35 +86,22 @@ async fn survive(kind: Kind, act: Act, point: &Point, story: &Story) {
     world.kubernetes.leave_alone();
     world.aws.leave_alone();
     forget_calls(world);
-    let operator = Binary::start(world, &["-v=2"], &[]);
+    let operator = start_now(world);
     story.follow("the operator after it", &operator);
     let ending = AssertUnwindSafe(async {
-        scene.wait_for(act).await;
-        if act != Act::Remove {
-            scene.assert_usable().await;
-            scene.remove().await;
-        }
-        scene.assert_nothing_left().await;
+        scene.wait_for().await;
+        scene.assert_well().await;
     });
     let ended = ending.catch_unwind().await;
     story.note_calls("calls after it", world);
     if let Err(panic) = ended {
         std::panic::resume_unwind(panic);
     }
-    scene.clear_away().await;
+    scene.world.clear_away().await;
 }
 
-/// Starts an operator, and waits until it has begun to watch: what it calls from then on, it calls for a claim.
-async fn start(world: &World) -> Binary {
-    let operator = Binary::start(world, &["-v=2"], &[]);
-    let watched = ["objectbucketclaims", "objectbuckets", "storageclasses", "secrets", "configmaps"];
-    world
-        .kubernetes
-        .wait_until("all watches", |calls| {
-            watched.iter().all(|resource| calls.iter().any(|call| call.name == format!("watch {resource}")))
-        })
-        .await;
-    operator
+fn start_now(world: &World) -> Binary {
+    Binary::start(world, &["-v=2"], &[])
 }
 
 fn forget_calls(world: &World) {

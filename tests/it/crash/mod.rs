@@ -17,37 +17,67 @@ mod matrix;
 mod point;
 mod scene;
 
+use std::time::Duration;
+
 use rstest::rstest;
 
+use crate::support::proxy::Strictness;
 use matrix::crash_everywhere;
-use scene::{Act, Kind};
+use scene::{Act, Flow, Kind};
+
+/// An AWS that is in no hurry, so that an operator that comes back at once finds it behind.
+const SLOW: Strictness =
+    Strictness { key_delay: Duration::from_secs(2), lag: Duration::from_secs(2), name_delay: Duration::from_secs(2) };
 
 #[rstest]
-#[case::generated(Kind::Generated)]
-#[case::named(Kind::Named)]
-#[case::brownfield(Kind::Brownfield)]
-#[case::retain(Kind::Retain)]
-#[case::shared_keys(Kind::SharedKeys)]
+#[case::generated(Flow::of(Kind::Generated, Act::Provide))]
+#[case::named(Flow::of(Kind::Named, Act::Provide))]
+#[case::brownfield(Flow::of(Kind::Brownfield, Act::Provide))]
+#[case::retain(Flow::of(Kind::Retain, Act::Provide))]
+#[case::shared_keys(Flow::of(Kind::SharedKeys, Act::Provide))]
+#[case::slow_aws(Flow::of(Kind::Generated, Act::Provide).with(SLOW))]
 #[tokio::test]
-async fn a_claim_is_bound_wherever_the_operator_was_killed(#[case] kind: Kind) {
-    crash_everywhere(kind, Act::Provide).await;
+async fn a_claim_is_bound_wherever_the_operator_was_killed(#[case] flow: Flow) {
+    crash_everywhere(flow).await;
 }
 
 #[rstest]
-#[case::generated(Kind::Generated)]
-#[case::named(Kind::Named)]
-#[case::brownfield(Kind::Brownfield)]
-#[case::retain(Kind::Retain)]
-#[case::shared_keys(Kind::SharedKeys)]
+#[case::generated(Flow::of(Kind::Generated, Act::Remove))]
+#[case::named(Flow::of(Kind::Named, Act::Remove))]
+#[case::brownfield(Flow::of(Kind::Brownfield, Act::Remove))]
+#[case::retain(Flow::of(Kind::Retain, Act::Remove))]
+#[case::shared_keys(Flow::of(Kind::SharedKeys, Act::Remove))]
 #[tokio::test]
-async fn a_deleted_claim_leaves_nothing_wherever_the_operator_was_killed(#[case] kind: Kind) {
-    crash_everywhere(kind, Act::Remove).await;
+async fn a_deleted_claim_leaves_nothing_wherever_the_operator_was_killed(#[case] flow: Flow) {
+    crash_everywhere(flow).await;
 }
 
 #[rstest]
-#[case::generated(Kind::Generated)]
-#[case::brownfield(Kind::Brownfield)]
+#[case::generated(Flow::of(Kind::Generated, Act::Repair))]
+#[case::brownfield(Flow::of(Kind::Brownfield, Act::Repair))]
+#[case::slow_aws(Flow::of(Kind::Generated, Act::Repair).with(SLOW))]
 #[tokio::test]
-async fn a_deleted_secret_comes_back_with_one_key_wherever_the_operator_was_killed(#[case] kind: Kind) {
-    crash_everywhere(kind, Act::Repair).await;
+async fn a_deleted_secret_comes_back_with_one_key_wherever_the_operator_was_killed(#[case] flow: Flow) {
+    crash_everywhere(flow).await;
+}
+
+#[rstest]
+#[case::generated(Flow::of(Kind::Generated, Act::Recover))]
+#[case::named(Flow::of(Kind::Named, Act::Recover))]
+#[tokio::test]
+async fn a_claim_is_bound_wherever_the_operator_was_killed_for_the_second_time(#[case] flow: Flow) {
+    crash_everywhere(flow).await;
+}
+
+#[rstest]
+#[case::generated(Flow::of(Kind::Generated, Act::Withdraw))]
+#[case::slow_aws(Flow::of(Kind::Named, Act::Withdraw).with(SLOW))]
+#[tokio::test]
+async fn a_claim_deleted_before_it_was_bound_leaves_nothing_wherever_the_operator_was_killed(#[case] flow: Flow) {
+    crash_everywhere(flow).await;
+}
+
+#[tokio::test]
+async fn a_claim_edited_before_it_was_bound_has_one_bucket_wherever_the_operator_was_killed() {
+    crash_everywhere(Flow::of(Kind::Named, Act::Edit)).await;
 }

@@ -1,15 +1,17 @@
 //! What a flow plays in, and what must be true of it.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
-use k8s_openapi::api::storage::v1::StorageClass;
-use kube::api::DeleteParams;
-use kube::{Api, ResourceExt as _};
+use hyper::Response;
+use kube::ResourceExt as _;
+use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 
+use crate::support::World;
 use crate::support::footprint::Footprint;
-use crate::support::{World, ready};
-use bucket_provisioner::api::ConditionStatus;
+use crate::support::operator::Binary;
+use crate::support::proxy::{Call, Gate, Strictness, Verdict};
 
 /// The claim of every flow.
 const CLAIM: &str = "photos";
@@ -38,12 +40,46 @@ pub(super) enum Act {
     Remove,
     /// It is bound, and its Secret is deleted: keys are issued anew.
     Repair,
+    /// All was made for it but its Secret when the operator was killed once, and that is started again: keys are
+    /// issued anew.
+    Recover,
+    /// All was made for it, but the store did not say so; it is not bound, and is deleted.
+    Withdraw,
+    /// The same, and another bucket is asked for.
+    Edit,
+}
+
+/// A kind of claim, what happens to it, and how AWS is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Flow {
+    pub(super) kind: Kind,
+    pub(super) act: Act,
+    /// `None`: as lax and as fast as the emulator is.
+    pub(super) aws: Option<Strictness>,
+}
+
+impl fmt::Display for Flow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let aws = if self.aws.is_some() { ", slow AWS" } else { "" };
+        write!(f, "{:?} {:?}{aws}", self.act, self.kind)
+    }
+}
+
+impl Flow {
+    pub(super) fn of(kind: Kind, act: Act) -> Self {
+        Self { kind, act, aws: None }
+    }
+
+    pub(super) fn with(self, aws: Strictness) -> Self {
+        Self { aws: Some(aws), ..self }
+    }
 }
 
 /// A world with a class, and with things of others in it.
 pub(super) struct Scene {
     pub(super) world: World,
     kind: Kind,
+    act: Act,
     class: String,
     bucket: String,
     /// What there was before anything happened.
@@ -51,7 +87,8 @@ pub(super) struct Scene {
 }
 
 impl Scene {
-    pub(super) async fn set(kind: Kind) -> Self {
+    pub(super) async fn set(flow: Flow) -> Self {
+        let Flow { kind, act, aws } = flow;
         let world = World::new().await;
         world.plant_bystanders().await;
         let bucket = world.unique("photos");
@@ -65,30 +102,70 @@ impl Scene {
                 world.class_with("class", "Delete", &[("bucketName", &bucket)]).await
             }
         };
+        if let Some(strictness) = aws {
+            world.aws.strict(strictness);
+        }
         let before = world.footprint().await;
-        Self { world, kind, class, bucket, before }
+        Self { world, kind, act, class, bucket, before }
     }
 
-    /// Brings the claim to where the act begins.
-    pub(super) async fn prepare(&self, act: Act) {
-        match act {
+    /// Brings the claim to where the act begins; returns the operator, if one runs then.
+    pub(super) async fn prepare(&self) -> Option<Binary> {
+        let world = &self.world;
+        let operator = start(world).await;
+        match self.act {
             Act::Provide => {}
             Act::Remove | Act::Repair => {
                 self.submit().await;
-                self.world.wait_bound(CLAIM).await;
+                world.wait_bound(CLAIM).await;
                 // The last of the calls that binding makes.
-                self.world.wait_event(CLAIM, "Bound").await;
-                self.put_something().await;
+                world.wait_event(CLAIM, "Bound").await;
+                let environment = world.environment(CLAIM).await;
+                world.account.put(&environment["BUCKET_NAME"], "something").await.unwrap();
+            }
+            Act::Recover => {
+                let gate = Gate::closed();
+                let held = gate.clone();
+                world.kubernetes.meddle(move |call| match call.name.as_str() {
+                    "create secrets" => Verdict::Hold(held.clone()),
+                    _ => Verdict::Pass,
+                });
+                self.submit().await;
+                assert!(gate.reached().await, "the Secret is written: {:#?}", world.kubernetes.names());
+                operator.kill().await;
+                world.kubernetes.leave_alone();
+                return None;
+            }
+            Act::Withdraw | Act::Edit => {
+                world.aws.meddle(|call| match call.name.as_str() {
+                    "CreateAccessKey" => Verdict::Distort(|_| {
+                        let denied = "<ErrorResponse><Error><Code>AccessDenied</Code></Error></ErrorResponse>";
+                        Response::builder().status(403).body(denied.into()).unwrap()
+                    }),
+                    _ => Verdict::Pass,
+                });
+                self.submit().await;
+                // It takes minutes until this is tried again.
+                world.wait_reason(CLAIM, "AccessDenied").await;
+                world.wait_event(CLAIM, "AccessDenied").await;
+                world.aws.leave_alone();
             }
         }
+        Some(operator)
     }
 
     /// Has it happen.
-    pub(super) async fn begin(&self, act: Act) {
-        match act {
+    pub(super) async fn begin(&self) {
+        match self.act {
             Act::Provide => self.submit().await,
-            Act::Remove => self.world.delete_claim(CLAIM).await,
+            Act::Remove | Act::Withdraw => self.world.delete_claim(CLAIM).await,
             Act::Repair => drop(self.world.secrets().delete(CLAIM, &DeleteParams::default()).await.unwrap()),
+            // It begins with the start of an operator.
+            Act::Recover => {}
+            Act::Edit => {
+                let edit = json!({ "spec": { "bucketName": self.world.unique("pictures") } });
+                self.world.claims().patch(CLAIM, &PatchParams::default(), &Patch::Merge(edit)).await.unwrap();
+            }
         }
     }
 
@@ -103,36 +180,45 @@ impl Scene {
         self.world.claim_with(CLAIM, spec).await;
     }
 
-    async fn put_something(&self) {
-        let environment = self.world.environment(CLAIM).await;
-        self.world.app(CLAIM).await.put(&environment["BUCKET_NAME"], "something").await.unwrap();
-    }
-
     /// Waits until the claim is where the act takes it.
-    pub(super) async fn wait_for(&self, act: Act) {
-        match act {
-            Act::Provide => drop(self.world.wait_bound(CLAIM).await),
-            Act::Remove => self.world.wait_gone(CLAIM).await,
+    pub(super) async fn wait_for(&self) {
+        match self.act {
+            Act::Provide | Act::Recover | Act::Edit => drop(self.world.wait_bound(CLAIM).await),
+            Act::Remove | Act::Withdraw => self.world.wait_gone(CLAIM).await,
             Act::Repair => self.world.wait_secret(CLAIM, |keys| keys.contains_key("AWS_ACCESS_KEY_ID")).await,
         }
     }
 
     /// Waits until the last call of the act was made.
-    pub(super) async fn wait_for_end(&self, act: Act) {
-        self.wait_for(act).await;
-        match act {
-            Act::Provide => drop(self.world.wait_event(CLAIM, "Bound").await),
-            Act::Remove => drop(self.world.wait_event(CLAIM, "Removed").await),
+    pub(super) async fn wait_for_end(&self) {
+        self.wait_for().await;
+        match self.act {
+            Act::Provide | Act::Recover | Act::Edit => drop(self.world.wait_event(CLAIM, "Bound").await),
+            Act::Remove | Act::Withdraw => drop(self.world.wait_event(CLAIM, "Removed").await),
             // Nothing is told of a repair that works. What follows the Secret is made before the operator stops.
             Act::Repair => {}
         }
     }
 
+    /// Requires that all is well after the act, and once the claim is gone.
+    pub(super) async fn assert_well(&self) {
+        match self.act {
+            Act::Remove | Act::Withdraw => {}
+            Act::Provide | Act::Recover | Act::Edit | Act::Repair => {
+                self.assert_usable().await;
+                self.world.delete_claim(CLAIM).await;
+                self.world.wait_gone(CLAIM).await;
+            }
+        }
+        self.assert_nothing_left().await;
+    }
+
     /// Requires that the claim is bound and usable, with one bucket, one user and one key.
-    pub(super) async fn assert_usable(&self) {
+    async fn assert_usable(&self) {
         let world = &self.world;
+        // A claim whose keys are new is not ready for a while.
+        world.wait_reason(CLAIM, "Bound").await;
         let claim = world.claims().get(CLAIM).await.unwrap();
-        assert_eq!(ready(&claim).map(|ready| ready.status), Some(ConditionStatus::True), "{claim:#?}");
         let environment = world.environment(CLAIM).await;
         let (app, bucket) = (world.app(CLAIM).await, &environment["BUCKET_NAME"]);
         app.put(bucket, "something").await.expect("an app can write");
@@ -146,8 +232,7 @@ impl Scene {
             assert_eq!(environment["AWS_ACCESS_KEY_ID"], "test", "the owner's own");
         } else {
             assert_eq!(users.len(), 1, "one user: {users:?}");
-            let keys = world.account.keys(&users[0]).await;
-            assert_eq!(keys, [environment["AWS_ACCESS_KEY_ID"].clone()], "one key, which is in the Secret");
+            world.wait_keys(&users[0], &[&environment["AWS_ACCESS_KEY_ID"]]).await;
         }
         let made = self.made().await;
         let kinds: Vec<&str> = made.keys().filter_map(|name| name.split(' ').next()).collect();
@@ -170,13 +255,8 @@ impl Scene {
         now
     }
 
-    pub(super) async fn remove(&self) {
-        self.world.delete_claim(CLAIM).await;
-        self.world.wait_gone(CLAIM).await;
-    }
-
     /// Requires that nothing is left of the claim but a bucket that outlives it, with all that is in it.
-    pub(super) async fn assert_nothing_left(&self) {
+    async fn assert_nothing_left(&self) {
         let left = self.made().await;
         match self.kind {
             Kind::Retain => {
@@ -192,12 +272,14 @@ impl Scene {
             Kind::Generated | Kind::Named | Kind::SharedKeys => assert_eq!(left, BTreeMap::new()),
         }
     }
+}
 
-    /// Removes the classes: all operators of the cluster see them.
-    pub(super) async fn clear_away(&self) {
-        let classes: Api<StorageClass> = Api::all(self.world.client.clone());
-        for class in [&self.class, &self.world.unique("bystander")] {
-            classes.delete(class, &DeleteParams::default()).await.unwrap();
-        }
-    }
+/// Starts an operator, and waits until it has begun to watch: what it calls from then on, it calls for a claim.
+pub(super) async fn start(world: &World) -> Binary {
+    let operator = Binary::start(world, &["-v=2"], &[]);
+    let watched = ["objectbucketclaims", "objectbuckets", "storageclasses", "secrets", "configmaps"];
+    let watches = |calls: &[Call], resource| calls.iter().any(|call| call.name == format!("watch {resource}"));
+    let all = |calls: &[Call]| watched.iter().all(|resource| watches(calls, resource));
+    world.kubernetes.wait_until("all watches", all).await;
+    operator
 }

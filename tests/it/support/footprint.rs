@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::api::storage::v1::StorageClass;
-use kube::api::{ListParams, ObjectMeta, PostParams};
+use kube::api::{DeleteParams, ListParams, ObjectMeta, PostParams};
 use kube::{Api, Resource, ResourceExt as _};
 use serde_json::json;
 
@@ -73,6 +73,37 @@ impl World {
             "spec": { "storageClassName": foreign },
         });
         self.records().create(&PostParams::default(), &serde_json::from_value(record).unwrap()).await.unwrap();
+    }
+
+    /// Removes what other worlds see of this one: all operators list the classes and records of the cluster, and
+    /// all footprints the users and buckets of the account.
+    pub(crate) async fn clear_away(&self) {
+        let Account { s3, iam } = &self.account;
+        for name in self.footprint().await.into_keys() {
+            let all = DeleteParams::default();
+            match name.split_once(' ').unwrap() {
+                ("StorageClass", name) => {
+                    drop(Api::<StorageClass>::all(self.client.clone()).delete(name, &all).await.unwrap())
+                }
+                ("ObjectBucket", name) => drop(self.records().delete(name, &all).await.unwrap()),
+                ("bucket", name) => {
+                    for key in self.account.list(name).await.unwrap() {
+                        s3.delete_object().bucket(name).key(key).send().await.unwrap();
+                    }
+                    s3.delete_bucket().bucket(name).send().await.unwrap();
+                }
+                ("user", name) => {
+                    for key in self.account.keys(name).await {
+                        iam.delete_access_key().user_name(name).access_key_id(key).send().await.unwrap();
+                    }
+                    for policy in iam.list_user_policies().user_name(name).send().await.unwrap().policy_names {
+                        iam.delete_user_policy().user_name(name).policy_name(policy).send().await.unwrap();
+                    }
+                    iam.delete_user().user_name(name).send().await.unwrap();
+                }
+                _ => {}
+            }
+        }
     }
 }
 

@@ -284,6 +284,18 @@ impl World {
         waited.unwrap_or_else(|_| panic!("the Secret {name} is not as wanted"));
     }
 
+    /// Waits until a user has these keys and no others. AWS tells of no changes, so it is asked again and again.
+    pub(crate) async fn wait_keys(&self, user: &str, wanted: &[&str]) {
+        let has_them = async {
+            while self.account.keys(user).await != wanted {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        };
+        if tokio::time::timeout(PATIENCE, has_them).await.is_err() {
+            panic!("user {user} has the keys {:?}, not {wanted:?}", self.account.keys(user).await);
+        }
+    }
+
     /// Requires that nothing of a claim is left in the cluster.
     pub(crate) async fn assert_no_objects(&self, name: &str) {
         assert!(self.claims().get_opt(name).await.unwrap().is_none(), "the claim is left");

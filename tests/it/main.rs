@@ -9,6 +9,7 @@ mod support;
 
 mod another_store;
 mod bad_input;
+mod chaos;
 mod classes;
 mod cost;
 mod crash;

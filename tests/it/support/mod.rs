@@ -284,6 +284,17 @@ impl World {
         waited.unwrap_or_else(|_| panic!("the Secret {name} is not as wanted"));
     }
 
+    /// Waits until the claim's ConfigMap exists and its entries are as wanted.
+    pub(crate) async fn wait_config_map(
+        &self,
+        name: &str,
+        wanted: impl Fn(&BTreeMap<String, String>) -> bool + Send + Sync,
+    ) {
+        let condition = |map: Option<&ConfigMap>| map.and_then(|map| map.data.as_ref()).is_some_and(&wanted);
+        let waited = seen(&self.config_maps(), name, condition).await;
+        waited.unwrap_or_else(|_| panic!("the ConfigMap {name} is not as wanted"));
+    }
+
     /// Waits until a user has these keys and no others. AWS tells of no changes, so it is asked again and again.
     pub(crate) async fn wait_keys(&self, user: &str, wanted: &[&str]) {
         let has_them = async {

@@ -11,7 +11,7 @@
 //! | `CHAOS_ROUNDS` | 1 | how many rounds |
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::storage::v1::StorageClass;
@@ -21,6 +21,8 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
 use rand::{RngExt as _, SeedableRng as _};
 use serde_json::json;
+
+use tokio::sync::watch;
 
 use crate::support::World;
 use crate::support::footprint::Footprint;
@@ -70,7 +72,7 @@ struct Chaos {
     dice: StdRng,
     operator: Option<Binary>,
     /// Of all operators so far.
-    logs: Vec<Arc<Mutex<String>>>,
+    logs: Vec<Arc<watch::Sender<String>>>,
     /// The claims that should exist.
     claims: BTreeMap<String, Kind>,
     /// The claims that should not, any more.
@@ -84,7 +86,7 @@ struct Chaos {
 impl Drop for Chaos {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let logs: Vec<_> = self.logs.iter().map(|log| log.lock().unwrap().clone()).collect();
+            let logs: Vec<_> = self.logs.iter().map(|log| log.borrow().clone()).collect();
             eprintln!("the logs of all operators:\n{}", logs.join("--- killed, and started again\n"));
             eprintln!("what was done: {:#?}\nchaos: failed with CHAOS_SEED={}", self.story, self.seed);
         }

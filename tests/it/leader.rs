@@ -103,7 +103,7 @@ struct Stage {
     world: World,
     shared: SharedAws,
     /// In front of the shared AWS.
-    aws: Proxy,
+    aws: Proxy<SharedAws>,
     journal: Journal,
     class: String,
 }
@@ -137,7 +137,7 @@ impl Stage {
     async fn candidate(&self, name: &'static str, args: &[&str]) -> Candidate {
         let (id, secret) = self.owner_key(name).await;
         self.shared.names.lock().unwrap().insert(id.clone(), name);
-        let kubernetes = Proxy::start(ApiServer(self.client.clone())).await;
+        let kubernetes = Proxy::start(ApiServer::behind(self.client.clone())).await;
         let journal = self.journal.clone();
         kubernetes.meddle(move |call| {
             journal.note(name, &call.name);
@@ -193,12 +193,12 @@ struct Candidate {
     name: &'static str,
     binary: Binary,
     /// Its end is the end of all its connections.
-    kubernetes: Option<Proxy>,
+    kubernetes: Option<Proxy<ApiServer>>,
     journal: Journal,
 }
 
 impl Candidate {
-    fn kubernetes(&self) -> &Proxy {
+    fn kubernetes(&self) -> &Proxy<ApiServer> {
         self.kubernetes.as_ref().expect("it is connected")
     }
 

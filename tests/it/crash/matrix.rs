@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use futures::{FutureExt as _, StreamExt as _};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 
 use super::point::{Point, recorded};
 use super::scene::{Act, Flow, Scene};
@@ -112,7 +112,7 @@ fn forget_calls(world: &World) {
 /// What is told of a run that failed.
 #[derive(Default)]
 struct Story {
-    logs: Mutex<Vec<(&'static str, Arc<Mutex<String>>)>>,
+    logs: Mutex<Vec<(&'static str, Arc<watch::Sender<String>>)>>,
     calls: Mutex<Vec<String>>,
 }
 
@@ -128,7 +128,7 @@ impl Story {
 
     fn tell(&self) -> String {
         let logs = self.logs.lock().unwrap();
-        let logs = logs.iter().map(|(what, log)| format!("log of {what}:\n{}", log.lock().unwrap()));
+        let logs = logs.iter().map(|(what, log)| format!("log of {what}:\n{}", *log.borrow()));
         logs.chain(self.calls.lock().unwrap().iter().cloned()).collect::<Vec<_>>().join("\n")
     }
 }

@@ -145,7 +145,7 @@ impl Binary {
     }
 
     /// What it logs, to be read also when it is gone.
-    pub(crate) fn log_so_far(&self) -> Arc<Mutex<String>> {
+    pub(crate) fn log_so_far(&self) -> Arc<watch::Sender<String>> {
         Arc::clone(&self.log)
     }
 

@@ -11,7 +11,6 @@
 //! | `CHAOS_ROUNDS` | 1 | how many rounds |
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::storage::v1::StorageClass;
@@ -22,11 +21,9 @@ use rand::seq::IndexedRandom as _;
 use rand::{RngExt as _, SeedableRng as _};
 use serde_json::json;
 
-use tokio::sync::watch;
-
 use crate::support::World;
 use crate::support::footprint::Footprint;
-use crate::support::operator::Binary;
+use crate::support::operator::{Binary, Log};
 use crate::support::proxy::{Call, Ending, Strictness, Verdict};
 
 /// Things that are done in a round.
@@ -72,7 +69,7 @@ struct Chaos {
     dice: StdRng,
     operator: Option<Binary>,
     /// Of all operators so far.
-    logs: Vec<Arc<watch::Sender<String>>>,
+    logs: Vec<Log>,
     /// The claims that should exist.
     claims: BTreeMap<String, Kind>,
     /// The claims that should not, any more.

@@ -1,15 +1,15 @@
 //! Finds the crash points of a flow and runs them all.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::time::Instant;
 
 use futures::{FutureExt as _, StreamExt as _};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::Semaphore;
 
 use super::point::{Point, recorded};
 use super::scene::{Act, Flow, Scene};
-use crate::support::operator::Binary;
+use crate::support::operator::{Binary, Log};
 use crate::support::{PATIENCE, World};
 
 /// How many runs there are at the same time, of all flows together: each has an operator of its own, and more
@@ -20,7 +20,7 @@ static WAITING_AT_ONCE: Semaphore = Semaphore::const_new(16);
 
 fn at_once(flow: Flow) -> &'static Semaphore {
     match flow.act {
-        Act::Withdraw | Act::Edit => &WAITING_AT_ONCE,
+        Act::Abandon | Act::Withdraw | Act::Edit => &WAITING_AT_ONCE,
         Act::Provide | Act::Remove | Act::Repair | Act::Recover => &AT_ONCE,
     }
 }
@@ -28,8 +28,7 @@ fn at_once(flow: Flow) -> &'static Semaphore {
 /// Kills the operator at every point of a flow.
 pub(super) async fn crash_everywhere(flow: Flow) {
     let began = Instant::now();
-    // A slow AWS is asked again and again, how often is a matter of time: the points are those of a fast one.
-    let points = crash_points(Flow { aws: None, ..flow }).await;
+    let points = crash_points(flow.undisturbed()).await;
     assert!(points.len() > 10, "{flow}: the calls were not seen: {points:#?}");
     let run = async |point: &Point| {
         let _turn = at_once(flow).acquire().await.unwrap();
@@ -86,6 +85,7 @@ async fn survive(flow: Flow, point: &Point, story: &Story) {
     world.kubernetes.leave_alone();
     world.aws.leave_alone();
     forget_calls(world);
+    scene.meanwhile().await;
     let operator = start_now(world);
     story.follow("the operator after it", &operator);
     let ending = AssertUnwindSafe(async {
@@ -112,7 +112,7 @@ fn forget_calls(world: &World) {
 /// What is told of a run that failed.
 #[derive(Default)]
 struct Story {
-    logs: Mutex<Vec<(&'static str, Arc<watch::Sender<String>>)>>,
+    logs: Mutex<Vec<(&'static str, Log)>>,
     calls: Mutex<Vec<String>>,
 }
 
@@ -128,7 +128,7 @@ impl Story {
 
     fn tell(&self) -> String {
         let logs = self.logs.lock().unwrap();
-        let logs = logs.iter().map(|(what, log)| format!("log of {what}:\n{}", *log.borrow()));
+        let logs = logs.iter().map(|(what, log)| format!("log of {what}:\n{}", log.borrow().as_str()));
         logs.chain(self.calls.lock().unwrap().iter().cloned()).collect::<Vec<_>>().join("\n")
     }
 }

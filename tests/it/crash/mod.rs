@@ -42,6 +42,15 @@ async fn a_claim_is_bound_wherever_the_operator_was_killed(#[case] flow: Flow) {
 }
 
 #[rstest]
+#[case::named(Flow::of(Kind::Named, Act::Abandon))]
+#[case::brownfield(Flow::of(Kind::Brownfield, Act::Abandon))]
+#[case::slow_aws(Flow::of(Kind::Generated, Act::Abandon).with(SLOW))]
+#[tokio::test]
+async fn a_claim_deleted_after_a_crash_leaves_nothing_wherever_the_operator_was_killed(#[case] flow: Flow) {
+    crash_everywhere(flow).await;
+}
+
+#[rstest]
 #[case::generated(Flow::of(Kind::Generated, Act::Remove))]
 #[case::named(Flow::of(Kind::Named, Act::Remove))]
 #[case::brownfield(Flow::of(Kind::Brownfield, Act::Remove))]
@@ -54,27 +63,20 @@ async fn a_deleted_claim_leaves_nothing_wherever_the_operator_was_killed(#[case]
 
 #[rstest]
 #[case::generated(Flow::of(Kind::Generated, Act::Repair))]
-#[case::brownfield(Flow::of(Kind::Brownfield, Act::Repair))]
 #[case::slow_aws(Flow::of(Kind::Generated, Act::Repair).with(SLOW))]
 #[tokio::test]
 async fn a_deleted_secret_comes_back_with_one_key_wherever_the_operator_was_killed(#[case] flow: Flow) {
     crash_everywhere(flow).await;
 }
 
-#[rstest]
-#[case::generated(Flow::of(Kind::Generated, Act::Recover))]
-#[case::named(Flow::of(Kind::Named, Act::Recover))]
 #[tokio::test]
-async fn a_claim_is_bound_wherever_the_operator_was_killed_for_the_second_time(#[case] flow: Flow) {
-    crash_everywhere(flow).await;
+async fn a_claim_is_bound_wherever_the_operator_was_killed_for_the_second_time() {
+    crash_everywhere(Flow::of(Kind::Generated, Act::Recover)).await;
 }
 
-#[rstest]
-#[case::generated(Flow::of(Kind::Generated, Act::Withdraw))]
-#[case::slow_aws(Flow::of(Kind::Named, Act::Withdraw).with(SLOW))]
 #[tokio::test]
-async fn a_claim_deleted_before_it_was_bound_leaves_nothing_wherever_the_operator_was_killed(#[case] flow: Flow) {
-    crash_everywhere(flow).await;
+async fn a_claim_deleted_before_it_was_bound_leaves_nothing_wherever_the_operator_was_killed() {
+    crash_everywhere(Flow::of(Kind::Named, Act::Withdraw).with(SLOW)).await;
 }
 
 #[tokio::test]

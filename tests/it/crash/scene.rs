@@ -36,6 +36,8 @@ pub(super) enum Kind {
 pub(super) enum Act {
     /// It is submitted.
     Provide,
+    /// It is submitted, and is deleted before the operator is started again.
+    Abandon,
     /// It is bound, and is deleted.
     Remove,
     /// It is bound, and its Secret is deleted: keys are issued anew.
@@ -72,6 +74,13 @@ impl Flow {
 
     pub(super) fn with(self, aws: Strictness) -> Self {
         Self { aws: Some(aws), ..self }
+    }
+
+    /// The flow whose calls are those of this one until the operator is killed. A slow AWS is asked again and
+    /// again, how often is a matter of time; so the calls are those of a fast one.
+    pub(super) fn undisturbed(self) -> Self {
+        let act = if self.act == Act::Abandon { Act::Provide } else { self.act };
+        Self { act, aws: None, ..self }
     }
 }
 
@@ -114,7 +123,7 @@ impl Scene {
         let world = &self.world;
         let operator = start(world).await;
         match self.act {
-            Act::Provide => {}
+            Act::Provide | Act::Abandon => {}
             Act::Remove | Act::Repair => {
                 self.submit().await;
                 world.wait_bound(CLAIM).await;
@@ -157,7 +166,7 @@ impl Scene {
     /// Has it happen.
     pub(super) async fn begin(&self) {
         match self.act {
-            Act::Provide => self.submit().await,
+            Act::Provide | Act::Abandon => self.submit().await,
             Act::Remove | Act::Withdraw => self.world.delete_claim(CLAIM).await,
             Act::Repair => drop(self.world.secrets().delete(CLAIM, &DeleteParams::default()).await.unwrap()),
             // It begins with the start of an operator.
@@ -166,6 +175,13 @@ impl Scene {
                 let edit = json!({ "spec": { "bucketName": self.world.unique("pictures") } });
                 self.world.claims().patch(CLAIM, &PatchParams::default(), &Patch::Merge(edit)).await.unwrap();
             }
+        }
+    }
+
+    /// What happens while no operator runs.
+    pub(super) async fn meanwhile(&self) {
+        if self.act == Act::Abandon {
+            self.world.delete_claim(CLAIM).await;
         }
     }
 
@@ -184,7 +200,7 @@ impl Scene {
     pub(super) async fn wait_for(&self) {
         match self.act {
             Act::Provide | Act::Recover | Act::Edit => drop(self.world.wait_bound(CLAIM).await),
-            Act::Remove | Act::Withdraw => self.world.wait_gone(CLAIM).await,
+            Act::Abandon | Act::Remove | Act::Withdraw => self.world.wait_gone(CLAIM).await,
             Act::Repair => self.world.wait_secret(CLAIM, |keys| keys.contains_key("AWS_ACCESS_KEY_ID")).await,
         }
     }
@@ -194,7 +210,7 @@ impl Scene {
         self.wait_for().await;
         match self.act {
             Act::Provide | Act::Recover | Act::Edit => drop(self.world.wait_event(CLAIM, "Bound").await),
-            Act::Remove | Act::Withdraw => drop(self.world.wait_event(CLAIM, "Removed").await),
+            Act::Abandon | Act::Remove | Act::Withdraw => drop(self.world.wait_event(CLAIM, "Removed").await),
             // Nothing is told of a repair that works. What follows the Secret is made before the operator stops.
             Act::Repair => {}
         }
@@ -203,7 +219,7 @@ impl Scene {
     /// Requires that all is well after the act, and once the claim is gone.
     pub(super) async fn assert_well(&self) {
         match self.act {
-            Act::Remove | Act::Withdraw => {}
+            Act::Abandon | Act::Remove | Act::Withdraw => {}
             Act::Provide | Act::Recover | Act::Edit | Act::Repair => {
                 self.assert_usable().await;
                 self.world.delete_claim(CLAIM).await;
@@ -267,7 +283,11 @@ impl Scene {
             Kind::Brownfield => {
                 assert_eq!(left, BTreeMap::new());
                 let objects = self.world.account.list(&self.bucket).await.unwrap();
-                assert_eq!(objects, ["from-before", "something"], "it is as it was left");
+                let expected: &[_] = match self.act {
+                    Act::Abandon | Act::Withdraw => &["from-before"],
+                    _ => &["from-before", "something"],
+                };
+                assert_eq!(objects, expected, "it is as it was left");
             }
             Kind::Generated | Kind::Named | Kind::SharedKeys => assert_eq!(left, BTreeMap::new()),
         }

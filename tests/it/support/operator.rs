@@ -15,6 +15,9 @@ use tokio::task::JoinHandle;
 
 use super::{PATIENCE, World};
 
+/// What an operator logs, to be read also when it is gone.
+pub(crate) type Log = Arc<watch::Sender<String>>;
+
 /// How the operator runs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Kind {
@@ -23,6 +26,7 @@ pub(crate) enum Kind {
 }
 
 /// A running operator that goes through the world's proxies; dropping it kills it.
+#[allow(clippy::large_enum_variant, reason = "there are few of them")]
 pub(crate) enum Operator {
     InProcess { stop: oneshot::Sender<()>, task: JoinHandle<()> },
     Binary(Binary),
@@ -78,7 +82,7 @@ impl Operator {
 /// The real binary and what it logged.
 pub(crate) struct Binary {
     child: Child,
-    log: Arc<watch::Sender<String>>,
+    log: Log,
     reader: Option<JoinHandle<()>>,
     _kubeconfig: tempdir::Dir,
 }
@@ -145,7 +149,7 @@ impl Binary {
     }
 
     /// What it logs, to be read also when it is gone.
-    pub(crate) fn log_so_far(&self) -> Arc<watch::Sender<String>> {
+    pub(crate) fn log_so_far(&self) -> Log {
         Arc::clone(&self.log)
     }
 

@@ -44,7 +44,7 @@ async fn serve(args: &Args) -> Result<(), Box<dyn Error>> {
     let stop = runtime::signals::shutdown().boxed().shared();
     let lease = args.lease(&config.default_namespace)?;
     let lease_client = lease::client(&config)?;
-    let client = kube::Client::try_from(config)?;
+    let client = runtime::cluster::client(config, runtime::cluster::ANSWER_LIMIT)?;
     let Some(lease) = lease else {
         return Ok(controller::run(client, provisioner, options, stop).await?);
     };

@@ -80,6 +80,10 @@ impl From<CallError> for Error {
             ("RequestTimeout" | "InternalError" | "InternalFailure" | "ServiceFailure", _) | (_, 408 | 500..) => {
                 Self::StoreFailing { operation, resource, problem: code }
             }
+            // These say nothing without their code; answers to HEAD have none.
+            ("400" | "409", _) if operation != Operation::HeadBucket => {
+                Self::StoreFailing { operation, resource, problem: "an answer that cannot be read".to_owned() }
+            }
             _ => Self::Rejected { operation, resource, code, message },
         }
     }

@@ -1,9 +1,8 @@
 //! Classes that go, and come back as something else.
 
 use bucket_provisioner::api::ClaimPhase;
-use k8s_openapi::api::storage::v1::StorageClass;
+use kube::ResourceExt as _;
 use kube::api::DeleteParams;
-use kube::{Api, ResourceExt as _};
 
 use crate::support::operator::{Kind, Operator};
 use crate::support::proxy::{Call, Verdict};
@@ -85,8 +84,7 @@ async fn a_class_that_is_deleted_leaves_bound_claims_whole_and_the_others_told_w
         uids.push(world.claim(claim, &class).await.uid().unwrap());
         world.wait_claim(claim, "told why", |claim| ready(claim).is_some()).await;
     }
-    let classes: Api<StorageClass> = Api::all(world.client.clone());
-    classes.delete(&class, &DeleteParams::default()).await.unwrap();
+    world.delete_class(&class).await;
     world.aws.leave_alone();
     for claim in ["deleted", "waiting"] {
         let message = world.wait_reason(claim, "StorageClassNotFound").await;

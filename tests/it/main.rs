@@ -14,6 +14,7 @@ mod classes;
 mod cost;
 mod crash;
 mod crds;
+mod faults;
 mod leader;
 mod lifecycle;
 mod namespaces;

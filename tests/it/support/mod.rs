@@ -200,6 +200,11 @@ impl World {
         classes.create(&PostParams::default(), &class).await.unwrap();
     }
 
+    pub(crate) async fn delete_class(&self, class: &str) {
+        let classes: Api<StorageClass> = Api::all(self.client.clone());
+        classes.delete(class, &DeleteParams::default()).await.unwrap();
+    }
+
     pub(crate) fn claims(&self) -> Api<ObjectBucketClaim> {
         Api::namespaced(self.client.clone(), &self.namespace)
     }

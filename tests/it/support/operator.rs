@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use bucket_provisioner::aws::AwsProvisioner;
 use bucket_provisioner::controller::{self, Options};
-use kube::{Client, Config};
+use bucket_provisioner::runtime::{self, cluster::ANSWER_LIMIT};
+use kube::Config;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::{oneshot, watch};
@@ -53,7 +54,8 @@ impl Operator {
     /// Starts an operator in this process.
     pub(crate) fn with(world: &World, options: Options) -> Self {
         let provisioner = AwsProvisioner::new(&options.provisioner_name);
-        let client = Client::try_from(Config::new(world.kubernetes.url.parse().unwrap())).unwrap();
+        let client =
+            runtime::cluster::client(Config::new(world.kubernetes.url.parse().unwrap()), ANSWER_LIMIT).unwrap();
         let (stop, stopped) = oneshot::channel();
         let shutdown = async {
             let _ = stopped.await;

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use bucket_provisioner::api;
+use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -36,12 +37,17 @@ impl OtherCluster {
 
     /// A world in this cluster.
     pub(crate) async fn world(&self) -> World {
-        World::in_cluster(self.client.clone(), &World::new_id()).await
+        self.world_called(&World::new_id()).await
+    }
+
+    /// A world in this cluster whose names are made from `id`.
+    pub(crate) async fn world_called(&self, id: &str) -> World {
+        World::in_cluster(self.client.clone(), id).await
     }
 
     /// A world in this cluster whose namespace, classes and provisioner have the names of those of `world`.
     pub(crate) async fn twin_of(&self, world: &World) -> World {
-        World::in_cluster(self.client.clone(), &world.id).await
+        self.world_called(&world.id).await
     }
 
     /// Puts these CRDs in place of those that are there, and waits until they are served.
@@ -109,6 +115,12 @@ impl OtherCluster {
 
     /// Removes what earlier tests left, of whatever shape.
     async fn clear(&self) {
+        let classes: Api<StorageClass> = Api::all(self.client.clone());
+        for class in classes.list_metadata(&ListParams::default()).await.unwrap() {
+            if class.name_any().starts_with("t-") {
+                classes.delete(&class.name_any(), &DeleteParams::default()).await.unwrap();
+            }
+        }
         for (plural, kind) in PLURALS.into_iter().zip(["ObjectBucketClaim", "ObjectBucket"]) {
             let gvk = kube::core::GroupVersionKind::gvk("objectbucket.io", "v1alpha1", kind);
             let resource = ApiResource::from_gvk_with_plural(&gvk, plural);
@@ -142,4 +154,9 @@ impl OtherCluster {
 /// Our own CRDs.
 pub(crate) fn ours() -> [Value; 2] {
     api::crds().map(|(_, crd)| serde_json::to_value(crd).unwrap())
+}
+
+/// Those in `fixtures/crds`, written after what is met in clusters.
+pub(crate) fn fixture_crds(text: &str) -> Vec<Value> {
+    text.split("\n---\n").map(|document| serde_saphyr::from_str(document).unwrap()).collect()
 }

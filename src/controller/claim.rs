@@ -1,5 +1,6 @@
 //! One claim as this reconcile sees it: parsed once, and nothing of it is trusted further than it may be.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::core::DeserializeGuard;
 
 use super::error::{Error, has_finalizer};
@@ -16,6 +17,7 @@ pub(crate) struct Claim {
     pub(crate) id: ClaimId,
     pub(crate) resource_version: Option<String>,
     pub(crate) generation: Option<i64>,
+    pub(crate) created: Option<Time>,
     pub(crate) deleting: bool,
     pub(crate) finalizer: bool,
     pub(crate) finalizers: Vec<String>,
@@ -46,6 +48,7 @@ impl Claim {
             },
             resource_version: metadata.resource_version.clone(),
             generation: metadata.generation,
+            created: metadata.creation_timestamp.clone(),
             deleting: metadata.deletion_timestamp.is_some(),
             finalizer: has_finalizer(metadata),
             finalizers: metadata.finalizers.clone().unwrap_or_default(),

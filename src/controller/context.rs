@@ -11,7 +11,7 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Api, Client, ResourceExt as _};
 
 use super::Options;
-use super::claim::Guarded;
+use super::claim::{Claim, Guarded};
 use super::keys::{self, KeyNotes};
 use super::memory::Memory;
 use super::outputs::controlled_by;
@@ -68,14 +68,14 @@ impl Caches {
     }
 
     /// The claim's record, if the cache has it and `label` says that it is ours.
-    pub(crate) fn record(&self, claim: &ClaimId, label: &str) -> Option<Stored> {
-        let (plain, unique) = record::names(claim);
+    pub(crate) fn record(&self, claim: &Claim, label: &str) -> Option<Stored> {
+        let (plain, unique) = record::names(&claim.id);
         let at = |name: String| {
             let guard = self.records.get(&ObjectRef::new(&name))?;
             let object = guard.0.as_ref().ok()?;
-            let ours = record::claim_uid(object) == Some(&claim.uid)
+            let ours = record::is_of(object, claim)
                 && object.labels().get(wire::PROVISIONER_LABEL).map(String::as_str) == Some(label);
-            ours.then(|| record::stored(object).ok()).flatten()
+            ours.then(|| record::stored(object, &claim.id).ok()).flatten()
         };
         plain.and_then(at).or_else(|| at(unique))
     }

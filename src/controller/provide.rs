@@ -81,7 +81,7 @@ pub(crate) async fn provide<P: Provisioner>(
     class: &ClassLookup,
 ) -> Result<Next, Error> {
     let adopt = |stored| adopt::adopt(&ctx.provisioner, &ctx.options.provisioner_name, class, stored);
-    let found = record::find(&ctx.records(), &claim.id).await?;
+    let found = record::find(&ctx.records(), &claim).await?;
     let mut attempt = match plan::intent(&ctx.provisioner, &ctx.options.provisioner_name, &claim, class, found)? {
         Intent::Record { name, record } => Attempt::begin(ctx, claim, name, record).await?,
         Intent::Proceed(stored) => Attempt::resume(ctx, claim, adopt(*stored)?).await?,

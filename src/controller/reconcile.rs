@@ -87,7 +87,7 @@ pub(crate) async fn reconcile<P: Provisioner>(
 
 /// The record of a bound claim that is as it was left: answered from the caches, with no call and no write.
 fn steady<P>(ctx: &Context<P>, claim: &Claim) -> Option<Stored> {
-    let stored = ctx.caches.record(&claim.id, &ctx.label)?;
+    let stored = ctx.caches.record(claim, &ctx.label)?;
     let spec = claim.spec().ok()?;
     let stands = !claim.deleting
         && claim.finalizer
@@ -158,7 +158,7 @@ async fn drive<P: Provisioner>(ctx: &Context<P>, claim: Claim) -> Result<Next, E
     let facts = Facts {
         class: class.owner(&ctx.options.provisioner_name),
         label: claim.label,
-        recorded: ctx.caches.record(&claim.id, &ctx.label).is_some(),
+        recorded: ctx.caches.record(&claim, &ctx.label).is_some(),
         finalizer: claim.finalizer,
         deleting: claim.deleting,
         bound: claim.bound(),

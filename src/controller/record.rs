@@ -2,6 +2,7 @@
 //!
 //! A record is written before the first call to the store and holds all that is needed to undo the claim.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -10,7 +11,9 @@ use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams, Precon
 use kube::core::DeserializeGuard;
 use serde_json::json;
 
+use super::claim::Claim;
 use super::error::{Error, FIELD_MANAGER, foreign_finalizers, has_finalizer, status_code};
+use super::gate::LabelOwner;
 use crate::api::{BucketEndpoint, BucketPhase, ClaimReference, ObjectBucket, ObjectBucketSpec, wire};
 use crate::provisioner::{ClaimId, Endpoint, Mode, Plan, ReclaimPolicy, Record, Rotation, SecretRef};
 
@@ -62,6 +65,34 @@ pub(crate) enum Found {
 /// UID of the claim that an ObjectBucket records, readable even where nothing else is.
 pub(crate) fn claim_uid(object: &ObjectBucket) -> Option<&str> {
     state(object, wire::state::CLAIM_UID).or_else(|| object.spec.claim_ref.as_ref()?.uid.as_deref())
+}
+
+/// Whether an ObjectBucket records this claim: the uid in it says so.
+pub(crate) fn is_of(object: &ObjectBucket, claim: &Claim) -> bool {
+    match claim_uid(object) {
+        Some(uid) => uid == claim.id.uid,
+        None => author(object) == Author::GoProvisioner && fits(object, claim),
+    }
+}
+
+/// Whether a record of the Go provisioner whose claimRef a CRD pruned is the claim's, by all that it still says:
+/// its name, class and bucket are those that the claim was bound with. A user can write all of these into a claim,
+/// and two claims can share the name; but the claim it was made for is older than the record, and nobody can
+/// submit one of those any more.
+fn fits(object: &ObjectBucket, claim: &Claim) -> bool {
+    let Ok(spec) = claim.spec() else { return false };
+    let name = object.metadata.name.as_deref();
+    let bucket = object.spec.endpoint.as_ref().and_then(|endpoint| endpoint.bucket_name.as_deref());
+    let older = match (&claim.created, &object.metadata.creation_timestamp) {
+        (Some(claim), Some(record)) => claim <= record,
+        _ => false,
+    };
+    older
+        && claim.label == LabelOwner::Ours
+        && names(&claim.id).0.as_deref() == name
+        && spec.object_bucket_name.as_deref() == name
+        && spec.bucket_name.as_deref() == bucket
+        && Some(spec.storage_class_name.as_str()) == object.spec.storage_class_name.as_deref()
 }
 
 /// Namespace and name of the claim that an ObjectBucket records.
@@ -118,13 +149,7 @@ pub(crate) fn to_object(record: &Record, name: &str, label: &str) -> ObjectBucke
         spec: ObjectBucketSpec {
             storage_class_name: Some(class_name.clone()),
             reclaim_policy: Some(reclaim_policy.as_str().to_owned()),
-            claim_ref: Some(ClaimReference {
-                api_version: Some(wire::API_VERSION.to_owned()),
-                kind: Some(wire::CLAIM_KIND.to_owned()),
-                namespace: Some(claim.namespace.clone()),
-                name: Some(claim.name.clone()),
-                uid: Some(claim.uid.clone()),
-            }),
+            claim_ref: Some(reference(claim)),
             endpoint: Some(BucketEndpoint {
                 bucket_host: Some(host.clone()),
                 bucket_port: Some(i32::from(*port)),
@@ -136,6 +161,16 @@ pub(crate) fn to_object(record: &Record, name: &str, label: &str) -> ObjectBucke
             additional_state: Some(recorded),
         },
         status: None,
+    }
+}
+
+fn reference(claim: &ClaimId) -> ClaimReference {
+    ClaimReference {
+        api_version: Some(wire::API_VERSION.to_owned()),
+        kind: Some(wire::CLAIM_KIND.to_owned()),
+        namespace: Some(claim.namespace.clone()),
+        name: Some(claim.name.clone()),
+        uid: Some(claim.uid.clone()),
     }
 }
 
@@ -233,19 +268,28 @@ pub(crate) fn from_object(object: &ObjectBucket) -> Result<Record, String> {
 }
 
 /// A record that was read from the cluster or from the cache.
-pub(crate) fn stored(object: &ObjectBucket) -> Result<Stored, Error> {
+pub(crate) fn read(object: &ObjectBucket) -> Result<Stored, Error> {
     let name = object.metadata.name.clone().unwrap_or_default();
     let record = from_object(object).map_err(|error| Error::RecordUnreadable { name: name.clone(), error })?;
     let bound = object.status.as_ref().and_then(|s| s.phase) == Some(BucketPhase::Bound);
     Ok(Stored { name, uid: object.metadata.uid.clone(), author: author(object), record, bound })
 }
 
+/// A record that [is of](is_of) this claim.
+pub(crate) fn stored(object: &ObjectBucket, claim: &ClaimId) -> Result<Stored, Error> {
+    let mut whole = Cow::Borrowed(object);
+    if claim_uid(object).is_none() {
+        whole.to_mut().spec.claim_ref = Some(reference(claim));
+    }
+    read(&whole)
+}
+
 /// Looks the claim's record up, in the cluster itself: what is undone or made rests on it.
 ///
 /// # Errors
 /// [`Error::RecordUnreadable`], or [`Error::RecordTaken`] if even the name with the uid is another's.
-pub(crate) async fn find(api: &Api<DeserializeGuard<ObjectBucket>>, claim: &ClaimId) -> Result<Found, Error> {
-    let (plain, unique) = names(claim);
+pub(crate) async fn find(api: &Api<DeserializeGuard<ObjectBucket>>, claim: &Claim) -> Result<Found, Error> {
+    let (plain, unique) = names(&claim.id);
     let look_up = |name: String| async move {
         let object = api.get_opt(&name).await.map_err(Error::kubernetes("read the ObjectBucket"))?;
         Ok::<_, Error>(object.map(|guard| (name, guard.0)))
@@ -263,8 +307,8 @@ pub(crate) async fn find(api: &Api<DeserializeGuard<ObjectBucket>>, claim: &Clai
     let unique_is_free = at_unique.is_none();
     for (name, object) in [at_plain, at_unique].into_iter().flatten() {
         match object {
-            Ok(object) if claim_uid(&object) == Some(&claim.uid) => {
-                return Ok(Found::Mine(Box::new(stored(&object)?)));
+            Ok(object) if is_of(&object, claim) => {
+                return Ok(Found::Mine(Box::new(stored(&object, &claim.id)?)));
             }
             Ok(_) => {}
             // It may be this claim's: stop rather than make a second one beside it.
@@ -302,7 +346,9 @@ pub(crate) async fn delete(api: &Api<DeserializeGuard<ObjectBucket>>, stored: &S
     };
     let object =
         object.map_err(|invalid| Error::RecordUnreadable { name: stored.name.clone(), error: invalid.error })?;
-    if claim_uid(&object) != Some(&stored.record.claim.uid) {
+    // One whose claimRef was pruned has none, and was found to be the claim's by other signs.
+    let of_another = claim_uid(&object).is_some_and(|uid| uid != stored.record.claim.uid);
+    if of_another || author(&object) != stored.author {
         return Ok(());
     }
     let preconditions = Preconditions { uid: object.metadata.uid.clone(), resource_version: None };

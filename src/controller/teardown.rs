@@ -68,7 +68,7 @@ impl<'a, P: Provisioner> Removing<'a, P> {
     /// `None` if there is nothing to remove, for the claim itself is gone.
     async fn begin(ctx: &'a Context<P>, claim: &'a Claim, class: &ClassLookup) -> Result<Option<Self>, Error> {
         let provisioner_name = &ctx.options.provisioner_name;
-        let stored = match record::find(&ctx.records(), &claim.id).await? {
+        let stored = match record::find(&ctx.records(), claim).await? {
             Found::Mine(stored) => Some(adopt::adopt(&ctx.provisioner, provisioner_name, class, *stored)?),
             // What is not recorded has mostly been removed: by a run that the cache, and after a restart the
             // memory, knows nothing of.

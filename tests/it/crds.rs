@@ -6,16 +6,11 @@ use bucket_provisioner::api::ClaimPhase;
 use kube::ResourceExt as _;
 use kube::api::DeleteParams;
 use rstest::rstest;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::support::operator::{Binary, Kind, Operator};
-use crate::support::other::{OtherCluster, ours};
+use crate::support::other::{OtherCluster, fixture_crds, ours};
 use crate::support::{PATIENCE, World, bucket_of, phase};
-
-/// The CRDs in `fixtures/crds`, written after those that are met in clusters.
-fn crds(text: &str) -> Vec<Value> {
-    text.split("\n---\n").map(|document| serde_saphyr::from_str(document).unwrap()).collect()
-}
 
 const CLAIMS: [&str; 3] = ["generated", "named", "granted"];
 
@@ -27,7 +22,7 @@ const CLAIMS: [&str; 3] = ["generated", "named", "granted"];
 #[tokio::test]
 async fn a_whole_life_works_with_crds_of_others_and_what_is_bound_is_not_written_again(#[case] text: &str) {
     let other = OtherCluster::take().await;
-    other.install(&crds(text)).await;
+    other.install(&fixture_crds(text)).await;
     let world = other.world().await;
     let (named, archive) = (world.unique("reports"), world.unique("archive"));
     world.account.create_bucket(&archive).await;

@@ -1,6 +1,7 @@
 //! Taking over from the Go provisioner: objects as it wrote them (`fixtures/go-provisioner`), with their AWS
 //! side.
 
+use bucket_provisioner::controller::Options;
 use kube::ResourceExt as _;
 use kube::api::{DynamicObject, PostParams};
 use kube::core::ApiResource;
@@ -10,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::support::World;
 use crate::support::operator::{Kind, Operator};
+use crate::support::other::{OtherCluster, fixture_crds};
 
 fn fixture(text: &str) -> Value {
     serde_saphyr::from_str(text).unwrap()
@@ -204,4 +206,57 @@ async fn a_secret_of_the_go_provisioner_that_is_deleted_comes_back_with_a_new_ke
     world.wait_secret("c2", |keys| keys["AWS_ACCESS_KEY_ID"] != old).await;
     world.app("c2").await.put(&legacy.bucket, "a").await.unwrap();
     assert_eq!(world.account.keys(&legacy.user).await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_record_whose_claim_reference_was_pruned_is_its_claims_and_nobody_elses() {
+    let other = OtherCluster::take().await;
+    other.install(&fixture_crds(include_str!("fixtures/crds/phase-only.yaml"))).await;
+    // `obc-t-ID-x-c2` is what both `t-ID-x/c2` and `t-ID/x-c2` are recorded under.
+    let thief = other.world().await;
+    let world = other.world_called(&format!("{}-x", thief.id)).await;
+    let class = world.class("legacy").await;
+    let legacy = Legacy::install(&world, &class, Spelling::Lower).await;
+    let name = world.record_name("c2");
+    let record = world.records().get(&name).await.unwrap();
+    assert_eq!(record.spec.claim_ref, Some(Default::default()), "it is pruned");
+    world.app("c2").await.put(&legacy.bucket, "a").await.unwrap();
+    let before = versions(&world).await;
+
+    // As like the other as a user can make it: all but younger, by one second at least.
+    let claim = json!({
+        "apiVersion": "objectbucket.io/v1alpha1", "kind": "ObjectBucketClaim",
+        "metadata": {
+            "name": "x-c2", "namespace": thief.namespace, "finalizers": ["objectbucket.io/finalizer"],
+            "labels": { "bucket-provisioner": world.provisioner.replace('/', "-") },
+        },
+        "spec": { "storageClassName": class, "bucketName": legacy.bucket, "objectBucketName": name },
+        "status": { "phase": "Bound" },
+    });
+    let born = record.creation_timestamp().unwrap();
+    loop {
+        create(&thief, &claim).await;
+        if thief.claims().get("x-c2").await.unwrap().creation_timestamp().unwrap() > born {
+            break;
+        }
+        let unfinalized = kube::api::Patch::Merge(json!({ "metadata": { "finalizers": null } }));
+        thief.claims().patch("x-c2", &Default::default(), &unfinalized).await.unwrap();
+        thief.delete_claim("x-c2").await;
+    }
+    let _operator = Operator::with(&world, Options { namespace: None, ..Operator::options(&world) });
+    thief.wait_event("x-c2", "BucketTaken").await;
+    thief.delete_claim("x-c2").await;
+    thief.wait_gone("x-c2").await;
+    world.claim("new", &class).await;
+    world.wait_bound("new").await;
+    assert_eq!(versions(&world).await, before, "nothing is written");
+    assert_eq!(world.app("c2").await.list(&legacy.bucket).await.unwrap(), ["a"]);
+
+    world.delete_claim("c2").await;
+    world.wait_gone("c2").await;
+    world.assert_no_objects("c2").await;
+    assert!(world.records().get_opt(&name).await.unwrap().is_none());
+    assert!(!world.account.bucket_exists(&legacy.bucket).await);
+    assert!(!world.account.user_exists(&legacy.user).await);
+    assert!(!legacy.policy_exists(&world).await);
 }

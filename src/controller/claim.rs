@@ -59,6 +59,28 @@ impl Claim {
         }
     }
 
+    /// A claim of which nothing but its record is left.
+    pub(crate) fn gone(id: ClaimId) -> Self {
+        Self {
+            id,
+            resource_version: None,
+            generation: None,
+            created: None,
+            deleting: true,
+            finalizer: false,
+            finalizers: Vec::new(),
+            rotation_request: None,
+            label: LabelOwner::Ours,
+            spec: Err("the claim is gone".to_owned()),
+            status: ObjectBucketClaimStatus::default(),
+        }
+    }
+
+    /// Whether it can be told anything: a claim that was read has a version.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.resource_version.is_none()
+    }
+
     /// The spec.
     ///
     /// # Errors

@@ -102,11 +102,26 @@ impl Entry {
 pub(crate) struct Memory {
     since: Instant,
     claims: Mutex<HashMap<String, Entry>>,
+    /// The claims that are being worked on.
+    busy: Mutex<HashSet<String>>,
+}
+
+/// The right to work on a claim; it ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Busy<'a> {
+    all: &'a Mutex<HashSet<String>>,
+    uid: String,
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.uid);
+    }
 }
 
 impl Default for Memory {
     fn default() -> Self {
-        Self { since: Instant::now(), claims: Mutex::default() }
+        Self { since: Instant::now(), claims: Mutex::default(), busy: Mutex::default() }
     }
 }
 
@@ -118,6 +133,15 @@ impl Memory {
 
     fn with<T>(&self, claim: &ClaimId, f: impl FnOnce(&mut Entry) -> T) -> T {
         f(self.lock().entry(claim.uid.clone()).or_default())
+    }
+
+    /// The right to work on a claim, for one at a time: a claim that is gone and what is left of it may be taken
+    /// up from two sides.
+    pub(crate) fn occupy(&self, claim: &ClaimId) -> Option<Busy<'_>> {
+        let all = &self.busy;
+        let is_free = all.lock().unwrap_or_else(PoisonError::into_inner).insert(claim.uid.clone());
+        // Made only if it is free: dropping one ends the right.
+        is_free.then(|| Busy { all, uid: claim.uid.clone() })
     }
 
     /// Drops everything about a claim that is gone.
@@ -463,6 +487,16 @@ mod tests {
         memory.wake_dependants(&secret, Some("7"));
         memory.has_read(&claim(), Some("7".into()));
         assert!(memory.failed(&claim(), FailureClass::Terminal) > Duration::from_secs(60));
+    }
+
+    #[test]
+    fn a_claim_is_worked_on_by_one_at_a_time() {
+        let memory = Memory::default();
+        let claim = ClaimId { namespace: "ns".into(), name: "c".into(), uid: "u".into() };
+        let busy = memory.occupy(&claim);
+        assert!(busy.is_some() && memory.occupy(&claim).is_none() && memory.occupy(&claim).is_none());
+        drop(busy);
+        assert!(memory.occupy(&claim).is_some());
     }
 
     #[test]

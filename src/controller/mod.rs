@@ -21,6 +21,7 @@ mod mark;
 mod memory;
 #[cfg(test)]
 mod model;
+mod orphans;
 mod outputs;
 mod owner_secrets;
 mod plan;
@@ -51,9 +52,10 @@ use kube::{Api, Client, Resource, ResourceExt as _};
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use self::claim::Guarded;
+use self::claim::{Claim, Guarded};
 use self::context::{Caches, Context};
 use self::memory::Memory;
+use self::orphans::Look;
 use self::owner_secrets::OwnerSecrets;
 use self::watch::watch;
 use crate::api::{ObjectBucket, wire};
@@ -141,16 +143,26 @@ pub async fn run<P: Provisioner>(
     let namespace = ctx.options.namespace.as_deref();
 
     let (after_relist, relists) = unbounded_channel();
+    let (look, looks) = unbounded_channel();
+    let (look_again, look_everywhere) = (look.clone(), look.clone());
     let forgetful = Arc::clone(&ctx);
     let claim_stream = watch("claims", namespaced::<Guarded>(&client, namespace), all.clone())
         .modify(trim_claim)
         .inspect_ok(move |event| {
             if let watcher::Event::Delete(claim) = event {
-                forgetful.memory.forget(&claim.uid().unwrap_or_default());
+                let claim = Claim::read(claim, &forgetful.label);
+                forgetful.memory.forget(&claim.id.uid);
+                // The other end is gone only when the operator ends.
+                orphans::look_for(&claim.id).for_each(|at| drop(look.send(at)));
             }
         })
         .reflect(claim_writer)
         .inspect_ok(relisted(&after_relist))
+        .inspect_ok(move |event| {
+            if let watcher::Event::InitDone = event {
+                let _ = look_everywhere.send(Look::Everywhere);
+            }
+        })
         .applied_objects();
     let record_stream = watch("ObjectBuckets", Api::<DeserializeGuard<ObjectBucket>>::all(client.clone()), all.clone())
         .modify(trim)
@@ -191,7 +203,7 @@ pub async fn run<P: Provisioner>(
         .reconcile_all_on(from_channel(relists))
         .reconcile_on(claims_of_secret(changed_secrets, Arc::clone(&ctx)))
         .graceful_shutdown_on(stopped.map(drop))
-        .run(reconcile::reconcile, never, ctx)
+        .run(reconcile::reconcile, never, Arc::clone(&ctx))
         .for_each(|outcome| async move {
             match outcome {
                 Ok(_) | Err(kube_controller::Error::ObjectNotFound(_)) => {}
@@ -202,8 +214,9 @@ pub async fn run<P: Provisioner>(
             }
         });
     let deadline = shutdown.then(|()| tokio::time::sleep(SHUTDOWN_GRACE));
-    let (controller, deadline) = (pin!(controller), pin!(deadline));
-    futures::future::select(controller, deadline).await;
+    let (controller, orphans) = (pin!(controller), pin!(orphans::remove_all(&ctx, looks, look_again)));
+    let work = futures::future::select(controller, orphans);
+    futures::future::select(work, pin!(deadline)).await;
     tracing::info!("stopped");
     Ok(())
 }

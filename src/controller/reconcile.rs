@@ -29,6 +29,9 @@ const TIME_LIMIT: Duration = Duration::from_secs(120);
 /// Longest time to tell a claim why that did not succeed.
 const TELL_LIMIT: Duration = Duration::from_secs(20);
 
+/// How long to wait for whoever works on the same claim.
+pub(crate) const BUSY: Duration = Duration::from_secs(1);
+
 /// What follows a reconcile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
@@ -110,6 +113,7 @@ fn inputs(claim: &Claim) -> Inputs {
 
 /// Runs one attempt within its limits and deals with its failure.
 async fn attend<P: Provisioner>(ctx: &Context<P>, claim: Claim) -> Next {
+    let Some(_busy) = ctx.memory.occupy(&claim.id) else { return Next::After(BUSY) };
     let attempt = AssertUnwindSafe(drive(ctx, claim.clone())).catch_unwind();
     let outcome = match tokio::time::timeout(TIME_LIMIT, attempt).await {
         Ok(Ok(outcome)) => outcome,

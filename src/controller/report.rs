@@ -173,6 +173,9 @@ pub(crate) fn says_bound(claim: &Claim, ignored_edit: Option<&str>) -> bool {
 /// Kubernetes refused the status; with a conflict if the claim is not as it was read or as the operator left it.
 /// A lost event is only logged.
 pub(crate) async fn tell<P>(ctx: &Context<P>, claim: &Claim, report: &Report) -> Result<(), Error> {
+    if claim.is_gone() {
+        return Ok(());
+    }
     let next = report.status(&claim.status, claim.generation, &now());
     let told = Told {
         reason: report.reason,

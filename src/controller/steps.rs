@@ -209,6 +209,8 @@ pub(crate) enum Purpose {
     Release,
     /// It, or its class, was edited before it was bound.
     Replan,
+    /// It is gone, and what was made for it is not.
+    Orphan,
 }
 
 /// A step towards nothing left behind.
@@ -228,6 +230,8 @@ pub(crate) enum Unmake {
     Release,
     /// Plan anew.
     Replan,
+    /// Nothing is left to do.
+    Rest,
 }
 
 /// The next step towards nothing left behind: the way back, from the store to the claim's finalizer.
@@ -241,6 +245,7 @@ pub(crate) fn unmake(seen: &Unmaking) -> Unmake {
         (None, _) => match seen.purpose {
             Purpose::Release => Unmake::Release,
             Purpose::Replan => Unmake::Replan,
+            Purpose::Orphan => Unmake::Rest,
         },
     }
 }

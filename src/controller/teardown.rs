@@ -51,6 +51,18 @@ pub(crate) async fn undo_first<P: Provisioner>(ctx: &Context<P>, claim: &Claim, 
     Removing::of_record(ctx, claim, stored, Purpose::Replan).await?.run().await
 }
 
+/// Removes what was made for a claim that is gone, though its finalizer should have held it.
+///
+/// # Errors
+/// As [`remove`].
+pub(crate) async fn remove_orphan<P: Provisioner>(
+    ctx: &Context<P>,
+    claim: &Claim,
+    stored: Stored,
+) -> Result<Next, Error> {
+    Removing::of_record(ctx, claim, stored, Purpose::Orphan).await?.run().await
+}
+
 /// One attempt at a removal: what was seen, and what was done since.
 struct Removing<'a, P> {
     ctx: &'a Context<P>,
@@ -142,6 +154,11 @@ impl<'a, P: Provisioner> Removing<'a, P> {
                     self.seen.recorded = None;
                 }
                 Unmake::Release => return self.release().await,
+                Unmake::Rest => {
+                    self.tell_removed().await;
+                    ctx.memory.forget(&claim.id.uid);
+                    return Ok(Next::Rest);
+                }
                 // Not at once: somebody else's finalizer may hold the record.
                 Unmake::Replan => return Ok(Next::After(ctx.memory.failed(&claim.id, FailureClass::Retryable))),
             }
@@ -200,24 +217,29 @@ impl<'a, P: Provisioner> Removing<'a, P> {
     }
 
     async fn release(self) -> Result<Next, Error> {
-        let Self { ctx, claim, note, .. } = self;
+        let Self { ctx, claim, ref note, .. } = self;
         ctx.memory.note_removed(&claim.id, Removed::AllButFinalizer(note.clone()));
         mark::release(ctx, claim).await?;
         ctx.memory.note_removed(&claim.id, Removed::Everything);
-        tracing::info!(reason = error::REMOVED, "{note}");
-        report::event(ctx, &claim.id, Severity::Normal, error::REMOVED, &note).await;
+        self.tell_removed().await;
         Ok(Next::Rest)
+    }
+
+    async fn tell_removed(&self) {
+        tracing::info!(reason = error::REMOVED, claim = %self.claim.id, "{}", self.note);
+        report::event(self.ctx, &self.claim.id, Severity::Normal, error::REMOVED, &self.note).await;
     }
 }
 
 /// Whether the claim is gone, be there another of its name or not: asks the cluster itself.
-async fn is_gone<P>(ctx: &Context<P>, claim: &Claim) -> Result<bool, Error> {
+pub(crate) async fn is_gone<P>(ctx: &Context<P>, claim: &Claim) -> Result<bool, Error> {
     let found = ctx.claims_in(&claim.id.namespace).get_metadata_opt(&claim.id.name).await;
     let found = found.map_err(Error::kubernetes("read the claim"))?;
     Ok(found.is_none_or(|found| found.metadata.uid.as_ref() != Some(&claim.id.uid)))
 }
 
-fn said(stored: &Stored, undo: Undo) -> String {
+/// What was removed, and what was not, in a sentence.
+pub(crate) fn said(stored: &Stored, undo: Undo) -> String {
     let bucket = &stored.record.plan.bucket;
     match (undo, stored.record.plan.mode) {
         (Undo::Delete, _) => format!("bucket {bucket:?} and the claim's access to it are deleted"),

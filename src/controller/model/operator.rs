@@ -539,7 +539,7 @@ fn unmake(mut removal: Removal, world: &mut World, memory: &mut Memory, blind: b
             }
             return None;
         }
-        Unmake::Replan => return None,
+        Unmake::Replan | Unmake::Rest => return None,
     }
     Some(Attempt::Unmaking(Box::new(removal)))
 }

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use kube::core::DeserializeGuard;
 use kube::runtime::reflector::ObjectRef;
 use kube::{Resource as _, ResourceExt as _};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
@@ -100,7 +101,7 @@ fn is_suspect<P>(ctx: &Context<P>, name: &str) -> bool {
 
 async fn remove<P: Provisioner>(ctx: &Context<P>, name: &str) -> Result<Next, Error> {
     let found = ctx.records().get_opt(name).await.map_err(Error::kubernetes("read the ObjectBucket"))?;
-    let Some(Ok(object)) = found.map(|guard| guard.0) else { return Ok(Next::Rest) };
+    let Some(DeserializeGuard(Ok(object))) = found else { return Ok(Next::Rest) };
     let stored = record::read(&object)?;
     let claim = Claim::gone(stored.record.claim.clone());
     let Some(_busy) = ctx.memory.occupy(&claim.id) else { return Ok(Next::After(BUSY)) };

@@ -316,7 +316,7 @@ async fn every_aws_call_of_every_flow_may_fail_in_every_way() {
     cases.sort_by_key(|case| case.fault != AwsFault::Silent);
     let total = cases.len();
     let most = AtomicUsize::new(0);
-    let reasons = run_all(cases, 80, async |number, case| {
+    let reasons = run_all(cases, 60, async |number, case| {
         let cell = Cell::prepare(&world, format!("c{number}"), case.flow).await;
         let Outcome { reason, calls } = cell.run_with(&case.calls[0], case.fault).await;
         most.fetch_max(calls, Ordering::SeqCst);
@@ -519,7 +519,7 @@ async fn every_kubernetes_call_of_a_whole_life_may_fail_in_every_way() {
     }
     println!("a whole life: {clean} Kubernetes calls × {} faults, more for watches", KubernetesFault::ANY.len());
     let lives = cases.len();
-    let outcomes = run_all(cases, 48, async |_, case| {
+    let outcomes = run_all(cases, 16, async |_, case| {
         let world = other.world().await;
         let (met, calls) = life_with(&world, &case.calls, case.fault).await;
         assert!(calls.len() <= 6 * clean, "{} calls: {calls:?}", calls.len());

@@ -197,4 +197,5 @@ async fn what_was_made_for_a_claim_goes_though_its_finalizer_was_taken_off_by_fo
         let bucket = bucket_of(&world.wait_bound("photos").await);
         world.app("photos").await.put(&bucket, "a").await.unwrap();
     }
+    running.unwrap().stop().await;
 }

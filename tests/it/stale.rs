@@ -192,6 +192,25 @@ async fn nothing_is_made_for_a_claim_that_is_gone_and_shown_as_if_it_were_not(#[
     assert_eq!(world.events("photos").await, told);
 }
 
+#[tokio::test]
+async fn a_claim_that_is_not_shown_at_all_is_not_taken_for_gone() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let before = View::of(&world, &[Watched::Claims]).await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim("photos", &class).await;
+    let bucket = bucket_of(&world.wait_bound("photos").await);
+    operator.stop().await;
+    let (keys, bound) = (world.environment("photos").await, versions(&world, "photos").await);
+
+    let (aws, writes) = settle(&world, before, &class, looks_up(world.record_name("photos"))).await;
+    assert_eq!(aws, NOTHING);
+    assert_refused(&writes);
+    assert_eq!(versions(&world, "photos").await, bound);
+    assert_eq!(world.environment("photos").await, keys);
+    world.app("photos").await.put(&bucket, "a").await.unwrap();
+}
+
 /// How the first claim of the name is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shown {

@@ -126,7 +126,7 @@ async fn finalizers_of_others_hold_the_namespace_and_nothing_of_ours() {
     let class = doomed.class("greenfield", "").await;
     let operator = Operator::start(world, Kind::InProcess).await;
     let mut buckets = vec![];
-    for claim in ["claim", "secret", "both"] {
+    for claim in ["claim", "secret", "both", "record"] {
         world.claim(claim, &class).await;
         buckets.push(bucket_of(&world.wait_bound(claim).await));
     }
@@ -136,6 +136,8 @@ async fn finalizers_of_others_hold_the_namespace_and_nothing_of_ours() {
     for secret in ["secret", "both"] {
         hold(&world.secrets(), secret).await;
     }
+    let record = world.record_name("record");
+    hold(&world.records(), &record).await;
 
     doomed.delete().await;
     for claim in ["claim", "secret", "both"] {
@@ -145,7 +147,14 @@ async fn finalizers_of_others_hold_the_namespace_and_nothing_of_ours() {
     for claim in ["claim", "both"] {
         world.wait_claim(claim, "let go by the operator alone", released).await;
     }
-    world.wait_gone("secret").await;
+    for claim in ["secret", "record"] {
+        world.wait_gone(claim).await;
+    }
+    let held = world.records().get(&record).await.unwrap();
+    assert_eq!(held.finalizers(), [FOREIGN]);
+    assert!(held.metadata.deletion_timestamp.is_some());
+    let_go(&world.records(), &record).await;
+    doomed.wait_unrecorded("record").await;
     doomed.assert_nothing_left().await;
     for bucket in &buckets {
         assert!(!world.account.bucket_exists(bucket).await, "{bucket}");

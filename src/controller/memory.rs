@@ -451,6 +451,23 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn after_a_restart_bound_claims_are_looked_at_over_the_whole_interval_and_not_at_once() {
+        let (memory, hour) = (Memory::default(), Duration::from_secs(3600));
+        let id = |n: u32| ClaimId { uid: n.to_string(), ..claim() };
+        let first: Vec<_> = (0..1000).filter_map(|n| memory.check_in(&id(n), Some(hour))).collect();
+        assert_eq!(first.len(), 1000);
+        for quarter in 0..4 {
+            let within = |wait: &&Duration| (hour * quarter / 4..hour * (quarter + 1) / 4).contains(*wait);
+            let count = first.iter().filter(within).count();
+            assert!((150..=350).contains(&count), "{count} of 1000 in quarter {quarter}");
+        }
+        memory.checked(&id(0), Some(hour));
+        let next = memory.check_in(&id(0), Some(hour)).unwrap();
+        assert!(next >= hour * 9 / 10 && next <= hour * 11 / 10, "{next:?}");
+        assert_eq!(memory.check_in(&id(2000), None), None, "never, if it is turned off");
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_mended_secret_wakes_those_that_wait_for_it_and_no_others() {
         let memory = Memory::default();
         let secret = SecretRef { namespace: "ns".into(), name: "owner".into() };

@@ -458,7 +458,7 @@ fn explore(name: &str, story: Story) {
     assert!(states > 1000, "{name}: next to nothing was explored");
 }
 
-/// What is explored by `hack/chaos.sh` alone, for it takes minutes.
+/// What is explored only if EXPLORE_MORE is set, for it takes minutes.
 fn more(budget: Budget) -> Budget {
     match std::env::var_os("EXPLORE_MORE") {
         Some(_) => budget,

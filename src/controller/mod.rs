@@ -6,9 +6,10 @@
 //!                 parameters          the store              ConfigMap  claim Bound
 //! ```
 //!
-//! `reconcile.rs` and `provide.rs` are the table of contents; each step is in the file of its name. Steps
-//! that decide (`gate`, `plan`, `backoff`) have no client; steps that do I/O decide nothing. Deletion
-//! (`teardown.rs`) goes the same way back, from the record alone.
+//! `reconcile.rs` and `provide.rs` are the table of contents; each step is in the file of its name. What decides
+//! (`gate`, `plan`, `steps`, `keys`, `backoff`) has no client; what does I/O decides nothing. Deletion
+//! (`teardown.rs`) goes the same way back, from the record alone, also where nothing but the record is left
+//! (`orphans.rs`). `upkeep.rs` looks after bound claims; `model` explores what decides.
 
 mod adopt;
 mod backoff;

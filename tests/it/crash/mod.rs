@@ -25,12 +25,16 @@ use crate::support::proxy::Strictness;
 use matrix::crash_everywhere;
 use scene::{Act, Flow, Kind};
 
-/// An AWS that is in no hurry, so that an operator that comes back at once finds it behind. What is shown lags
-/// no more than what is valid: a user whose key works is seen.
-const SLOW: Strictness = Strictness { key_delay: LAG, lag: LAG, name_delay: LAG };
-const LAG: Duration = Duration::from_secs(2);
-/// Slower, for claims that are gone before any key works.
-const SLOWER: Strictness = Strictness { lag: Duration::from_secs(5), ..SLOW };
+/// An AWS that is in no hurry, so that an operator that comes back at once finds it behind.
+const SLOW: Strictness = slow(2);
+/// Slower, for claims that are deleted at once.
+const SLOWER: Strictness = slow(5);
+
+/// What is shown lags no more than what is valid: a user whose key works is seen.
+const fn slow(seconds: u64) -> Strictness {
+    let time = Duration::from_secs(seconds);
+    Strictness { key_delay: time, lag: time, name_delay: time }
+}
 
 #[rstest]
 #[case::generated(Flow::of(Kind::Generated, Act::Provide))]

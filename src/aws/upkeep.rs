@@ -16,7 +16,7 @@ use crate::provisioner::{AppCredentials, Checkup, Mode};
 /// Issues a key beside `present`; any other one of the user is deleted first.
 pub(crate) async fn rotate(store: &Store, user: UserSpec<'_>, present: &str) -> Result<AppCredentials, Error> {
     user::delete_access_keys(store, user.name, &[present]).await?;
-    Ok(user::create_only_key(store, user.name, &[present]).await?)
+    user::create_only_key(store, user.name, &[present]).await
 }
 
 /// Compares bucket, user, policy and keys with what was made, and sets right what can be.

@@ -35,18 +35,22 @@ pub(crate) async fn issue(
     if origin == Origin::Existing {
         delete_access_keys(store, user.name, &[]).await?;
     }
-    Ok(create_only_key(store, user.name, &[]).await?)
+    create_only_key(store, user.name, &[]).await
 }
 
 /// Issues a key to a user whose others but `kept` were deleted.
-pub(crate) async fn create_only_key(store: &Store, user: &str, kept: &[&str]) -> Result<AppCredentials, CallError> {
+pub(crate) async fn create_only_key(store: &Store, user: &str, kept: &[&str]) -> Result<AppCredentials, Error> {
+    let is_full = |error: &CallError| error.code() == "LimitExceeded";
     match create_access_key(store, user).await {
         // IAM reads lag, so that the list that was deleted may have missed a key.
-        Err(error) if error.code() == "LimitExceeded" => {
+        Err(error) if is_full(&error) => {
             delete_access_keys(store, user, kept).await?;
-            create_access_key(store, user).await
+            create_access_key(store, user).await.map_err(|error| match is_full(&error) {
+                true => Error::NotVisibleYet { operation: Operation::ListAccessKeys, resource: Resource::user(user) },
+                false => error.into(),
+            })
         }
-        result => result,
+        result => Ok(result?),
     }
 }
 

@@ -70,7 +70,7 @@ impl KeyNotes {
     pub(crate) fn annotations(&self) -> BTreeMap<&'static str, Option<String>> {
         let Self { issued_at, answers, retiring, shared_from } = self;
         BTreeMap::from([
-            (annotation::KEYS_ISSUED_AT, issued_at.map(|at| text(at))),
+            (annotation::KEYS_ISSUED_AT, issued_at.map(text)),
             (annotation::ROTATE_KEYS, answers.clone()),
             (annotation::RETIRING_KEY, retiring.as_ref().map(|key| key.id.clone())),
             (annotation::RETIRE_KEY_AT, retiring.as_ref().map(|key| text(key.at))),

@@ -40,7 +40,7 @@ async fn a_bound_claim_keeps_what_it_was_bound_with_and_an_unbound_one_follows_i
     assert_eq!(environment["AWS_ENDPOINT_URL_S3"], elsewhere.aws.url);
     assert_eq!(world.account.users_with(&unbound).await.len(), 1);
     let of_unbound = |call: &Call| call.target.contains(&unbound);
-    let undone = world.aws.calls().into_iter().filter(of_unbound).map(|call| call.name).last();
+    let undone = world.aws.calls().into_iter().filter(of_unbound).map(|call| call.name).next_back();
     assert_eq!(undone.as_deref(), Some("GetBucketTagging"), "what was begun where it was is undone there");
 
     world.aws.clear();

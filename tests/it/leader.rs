@@ -31,7 +31,10 @@ const SLOW: [&str; 3] = ["--lease-duration=10m", "--lease-renew-deadline=9m", "-
 
 /// Who called when: one for all processes of a test.
 #[derive(Clone, Default)]
-struct Journal(Arc<Mutex<Vec<(Instant, &'static str, String)>>>);
+struct Journal(Arc<Mutex<Vec<Entry>>>);
+
+/// When who did what.
+type Entry = (Instant, &'static str, String);
 
 impl Journal {
     fn note(&self, who: &'static str, call: &str) {

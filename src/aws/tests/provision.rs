@@ -226,7 +226,7 @@ async fn a_full_set_of_keys_is_replaced_once() {
         ("CreateAccessKey", iam_error(409, "LimitExceeded")),
     ]);
     let error = stage.provisioner.provision(&record(), &stage.owner).await.unwrap_err();
-    assert_eq!(error.reason(), "QuotaExceeded");
+    assert_eq!(error.reason(), "NotVisibleYet");
     assert_eq!(stage.calls().iter().filter(|call| *call == "CreateAccessKey").count(), 2);
 }
 

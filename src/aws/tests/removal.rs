@@ -19,6 +19,11 @@ fn done() -> Removal {
     Removal::Done { left: Vec::new(), missing: false }
 }
 
+/// As [`done`], where IAM showed no user.
+fn done_without_user() -> Removal {
+    Removal::Done { left: Vec::new(), missing: true }
+}
+
 fn without_user(answers: impl IntoIterator<Item = (&'static str, Answer)>) -> Stage {
     Stage::answering([("GetUser", iam_error(404, "NoSuchEntity"))].into_iter().chain(answers))
 }
@@ -33,7 +38,7 @@ async fn an_ordinary_user_goes_in_five_calls_keys_first() {
 #[tokio::test]
 async fn a_user_that_is_gone_counts_as_removed() {
     let stage = without_user([]);
-    assert_eq!(stage.provisioner.revoke(&record(), &stage.owner).await.unwrap(), done());
+    assert_eq!(stage.provisioner.revoke(&record(), &stage.owner).await.unwrap(), done_without_user());
     assert_eq!(stage.calls(), ["GetUser"]);
 }
 
@@ -171,16 +176,16 @@ async fn an_untagged_bucket_of_the_go_provisioner_is_deleted() {
 #[tokio::test]
 async fn an_empty_bucket_goes_at_once() {
     let stage = without_user([("GetBucketTagging", bucket_tags(OURS)), ("DeleteBucket", bare(204))]);
-    assert_eq!(stage.provisioner.delete(&record(), &stage.owner).await.unwrap(), done());
+    assert_eq!(stage.provisioner.delete(&record(), &stage.owner).await.unwrap(), done_without_user());
     assert_eq!(stage.calls(), ["GetUser", "GetBucketTagging", "DeleteBucket"]);
 }
 
 #[tokio::test]
 async fn a_bucket_that_is_gone_counts_as_removed() {
     let gone = without_user([("GetBucketTagging", s3_error(404, "NoSuchBucket"))]);
-    assert_eq!(gone.provisioner.delete(&record(), &gone.owner).await.unwrap(), done());
+    assert_eq!(gone.provisioner.delete(&record(), &gone.owner).await.unwrap(), done_without_user());
     let goes = without_user([("GetBucketTagging", bucket_tags(OURS)), ("DeleteBucket", s3_error(404, "NoSuchBucket"))]);
-    assert_eq!(goes.provisioner.delete(&record(), &goes.owner).await.unwrap(), done());
+    assert_eq!(goes.provisioner.delete(&record(), &goes.owner).await.unwrap(), done_without_user());
 }
 
 #[tokio::test]
@@ -202,7 +207,7 @@ async fn a_bucket_that_is_not_proven_ours_stays_and_is_told_of() {
 #[tokio::test]
 async fn a_generated_name_is_proof_even_if_somebody_replaced_the_tags() {
     let stage = without_user([("GetBucketTagging", bucket_tags(FOREIGN)), ("DeleteBucket", bare(204))]);
-    assert_eq!(stage.provisioner.delete(&record(), &stage.owner).await.unwrap(), done());
+    assert_eq!(stage.provisioner.delete(&record(), &stage.owner).await.unwrap(), done_without_user());
 }
 
 #[tokio::test]
@@ -255,7 +260,7 @@ async fn a_full_bucket_is_emptied_of_versions_markers_and_uploads() {
         ("AbortMultipartUpload", s3_error(404, "NoSuchUpload")),
         ("DeleteBucket", bare(204)),
     ]);
-    assert_eq!(stage.provisioner.delete(&record(), &stage.owner).await.unwrap(), done());
+    assert_eq!(stage.provisioner.delete(&record(), &stage.owner).await.unwrap(), done_without_user());
     let body = stage.sent("DeleteObjects");
     assert!(body.contains("<Key>a</Key><VersionId>v1</VersionId>") && body.contains("<Quiet>true</Quiet>"), "{body}");
     assert!(body.contains("<VersionId>v2</VersionId>"), "delete markers go too: {body}");
@@ -270,7 +275,7 @@ async fn a_store_without_versions_is_emptied_object_by_object() {
         ("ListMultipartUploads", no_uploads()),
         ("DeleteBucket", bare(204)),
     ]);
-    assert_eq!(stage.provisioner.delete(&record(), &stage.owner).await.unwrap(), done());
+    assert_eq!(stage.provisioner.delete(&record(), &stage.owner).await.unwrap(), done_without_user());
 }
 
 #[tokio::test]
@@ -302,7 +307,7 @@ async fn keys_that_are_gone_meanwhile_count_as_removed() {
         ("ListMultipartUploads", no_uploads()),
         ("DeleteBucket", bare(204)),
     ]);
-    assert_eq!(stage.provisioner.delete(&record(), &stage.owner).await.unwrap(), done());
+    assert_eq!(stage.provisioner.delete(&record(), &stage.owner).await.unwrap(), done_without_user());
 }
 
 #[tokio::test]
@@ -336,5 +341,5 @@ async fn keys_that_xml_cannot_carry_are_deleted_one_by_one() {
         ("ListMultipartUploads", no_uploads()),
         ("DeleteBucket", bare(204)),
     ]);
-    assert_eq!(stage.provisioner.delete(&record(), &stage.owner).await.unwrap(), done());
+    assert_eq!(stage.provisioner.delete(&record(), &stage.owner).await.unwrap(), done_without_user());
 }

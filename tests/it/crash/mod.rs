@@ -77,6 +77,11 @@ async fn a_deleted_secret_comes_back_with_one_key_wherever_the_operator_was_kill
 }
 
 #[tokio::test]
+async fn keys_are_replaced_and_one_is_left_wherever_the_operator_was_killed() {
+    crash_everywhere(Flow::of(Kind::Generated, Act::Rotate)).await;
+}
+
+#[tokio::test]
 async fn a_claim_is_bound_wherever_the_operator_was_killed_for_the_second_time() {
     crash_everywhere(Flow::of(Kind::Generated, Act::Recover)).await;
 }

@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use hyper::Response;
+use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 
-use crate::support::World;
 use crate::support::footprint::Footprint;
 use crate::support::operator::Binary;
 use crate::support::proxy::{Call, Gate, Strictness, Verdict};
+use crate::support::{World, seen};
 
 /// The claim of every flow.
 const CLAIM: &str = "photos";
@@ -42,6 +43,8 @@ pub(super) enum Act {
     Remove,
     /// It is bound, and its Secret is deleted: keys are issued anew.
     Repair,
+    /// It is bound, and its user asks for other keys; the former ones go at once.
+    Rotate,
     /// All was made for it but its Secret when the operator was killed once, and that is started again: keys are
     /// issued anew.
     Recover,
@@ -102,7 +105,10 @@ impl Scene {
         world.plant_bystanders().await;
         let bucket = world.unique("photos");
         let class = match kind {
-            Kind::Generated | Kind::Named => world.class("class").await,
+            Kind::Generated | Kind::Named => {
+                let grace = if act == Act::Rotate { "0s" } else { "" };
+                world.class_with("class", "Delete", &[("keyGracePeriod", grace)]).await
+            }
             Kind::Retain => world.class_with("class", "Retain", &[]).await,
             Kind::SharedKeys => world.class_with("class", "Delete", &[("createBucketUser", "no")]).await,
             Kind::Brownfield => {
@@ -124,7 +130,7 @@ impl Scene {
         let operator = start(world).await;
         match self.act {
             Act::Provide | Act::Abandon => {}
-            Act::Remove | Act::Repair => {
+            Act::Remove | Act::Repair | Act::Rotate => {
                 self.submit().await;
                 world.wait_bound(CLAIM).await;
                 // The last of the calls that binding makes.
@@ -169,6 +175,10 @@ impl Scene {
             Act::Provide | Act::Abandon => self.submit().await,
             Act::Remove | Act::Withdraw => self.world.delete_claim(CLAIM).await,
             Act::Repair => drop(self.world.secrets().delete(CLAIM, &DeleteParams::default()).await.unwrap()),
+            Act::Rotate => {
+                let ask = json!({ "metadata": { "annotations": { "objectbucket.io/rotate-keys": "now" } } });
+                self.world.claims().patch(CLAIM, &PatchParams::default(), &Patch::Merge(ask)).await.unwrap();
+            }
             // It begins with the start of an operator.
             Act::Recover => {}
             Act::Edit => {
@@ -202,6 +212,16 @@ impl Scene {
             Act::Provide | Act::Recover | Act::Edit => drop(self.world.wait_bound(CLAIM).await),
             Act::Abandon | Act::Remove | Act::Withdraw => self.world.wait_gone(CLAIM).await,
             Act::Repair => self.world.wait_secret(CLAIM, |keys| keys.contains_key("AWS_ACCESS_KEY_ID")).await,
+            Act::Rotate => {
+                let rotated = |secret: Option<&Secret>| {
+                    secret.is_some_and(|secret| {
+                        let noted = secret.annotations();
+                        noted.get("objectbucket.io/rotate-keys").is_some_and(|answered| answered == "now")
+                            && !noted.contains_key("objectbucket.io/retiring-key")
+                    })
+                };
+                seen(&self.world.secrets(), CLAIM, rotated).await.expect("the keys are replaced");
+            }
         }
     }
 
@@ -211,6 +231,7 @@ impl Scene {
         match self.act {
             Act::Provide | Act::Recover | Act::Edit => drop(self.world.wait_event(CLAIM, "Bound").await),
             Act::Abandon | Act::Remove | Act::Withdraw => drop(self.world.wait_event(CLAIM, "Removed").await),
+            Act::Rotate => drop(self.world.wait_event(CLAIM, "KeysRetired").await),
             // Nothing is told of a repair that works. What follows the Secret is made before the operator stops.
             Act::Repair => {}
         }
@@ -220,7 +241,7 @@ impl Scene {
     pub(super) async fn assert_well(&self) {
         match self.act {
             Act::Abandon | Act::Remove | Act::Withdraw => {}
-            Act::Provide | Act::Recover | Act::Edit | Act::Repair => {
+            Act::Provide | Act::Recover | Act::Edit | Act::Repair | Act::Rotate => {
                 self.assert_usable().await;
                 self.world.delete_claim(CLAIM).await;
                 self.world.wait_gone(CLAIM).await;

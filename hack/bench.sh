@@ -1,18 +1,29 @@
 #!/usr/bin/env bash
-# How fast claims become buckets and go again, and what that costs.
+# How fast claims become buckets and go again, what that costs, and how far it is
+# from the floor: the same calls and writes without an operator.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 usage() {
-  cat <<'END'
-usage: hack/bench.sh [--debug] [N]
+  cat <<'END_OF_USAGE'
+usage: hack/bench.sh [--debug] [--only PART]... [--objects M] [N]
 
-Creates N claims at once (200 by default) on a stack of its own, waits until all
-are Bound, restarts the operator, deletes the claims, waits until all is gone; and
-prints how long it took, what the operator needed, and how many calls a claim cost.
+Measures the operator on a stack of its own, and beside it the floor. PARTs:
 
-  --debug  measures the debug build, which is there sooner and runs slower
-END
+  claims   N claims (1000 by default), from creation to all Bound and from deletion
+           to all gone
+  restart  the operator starts again with N claims bound, and one that waits
+  delay    as `claims`, with 50 ms and with 300 ms added to each answer of AWS, and
+           with at most 500 and 200 claims
+  purge    a claim is deleted whose bucket holds M objects (20000 by default) and
+           M / 4 further versions
+
+  --debug  measures debug builds, which are there sooner and run slower
+
+The floor (hack/bench/) makes the same AWS calls and the same Kubernetes writes,
+events among them, in the same order for each claim and for 32 claims at once; it
+reads and watches nothing. For a restart it lists once what the operator watches.
+END_OF_USAGE
 }
 
 umask 077
@@ -20,16 +31,19 @@ source hack/lib/common.sh
 source hack/lib/processes.sh
 say() { printf 'bench: %s\n' "$*" >&2; }
 
-readonly namespace=bench
-readonly claims_path=/apis/objectbucket.io/v1alpha1/namespaces/$namespace/objectbucketclaims
-# Claims of the run that counts calls, whose log would disturb the other.
-readonly counted=20
+# As the operator logs without flags, and each AWS call beside it: they are counted.
+readonly log=info,kube_runtime=warn,kube_client::client::builder=off,aws_config=error,bucket_provisioner::aws::call=debug
+# What a claim costs, to be taken off where one claim is not what is measured.
+readonly writes_a_claim=7
 
 build() {
-  local arguments=(--locked --bin aws-s3-provisioner)
+  local arguments=(--locked)
   [[ $profile = debug ]] || arguments+=(--release)
   say "building the operator ($profile)"
-  cargo build "${arguments[@]}"
+  # Apart: what the examples need would change the features of what the operator is built from.
+  cargo build "${arguments[@]}" --bin aws-s3-provisioner
+  say "building the floor ($profile)"
+  cargo build "${arguments[@]}" --example bench
 }
 
 start_stack() {
@@ -39,27 +53,33 @@ start_stack() {
   local environment
   environment=$(hack/stack.sh env --name "$stack")
   eval "$environment"
-  server=$(kubectl config view --raw --output 'jsonpath={.clusters[0].cluster.server}')
-  authority=$(kubectl config view --raw --output 'jsonpath={.clusters[0].cluster.certificate-authority}')
   mkdir -p "$state"/{run,logs,tmp}
   kubectl create -f crds/ -f examples/owner-secret.yaml -f examples/storageclass-greenfield.yaml >/dev/null
-  kubectl create namespace $namespace >/dev/null
+  kubectl create namespace bench >/dev/null
   kubectl wait --for condition=established --timeout 60s crd/objectbucketclaims.objectbucket.io \
     crd/objectbuckets.objectbucket.io >/dev/null
 }
 
+# Starts the operator, with the lease as it ships.
 start_operator() {
-  local log=$state/logs/operator.log
-  start operator KUBECONFIG="$KUBECONFIG" AWS_ENDPOINT_URL="$AWS_ENDPOINT_URL" \
-    "$PWD/target/$profile/aws-s3-provisioner" "$@" 2>/dev/null
-  wait_for operator 60 grep -q 'serving claims' "$log"
+  start operator KUBECONFIG="$KUBECONFIG" AWS_ENDPOINT_URL="$url" RUST_LOG=$log \
+    "$PWD/target/$profile/aws-s3-provisioner" 2>/dev/null
+  wait_for operator 60 grep -q 'serving claims' "$state/logs/operator.log"
   read -r pid _ <"$state/run/operator"
+  serving=yes
   settle
 }
 
 stop_operator() {
-  kill -TERM "$pid"
-  while running operator; do sleep 0.05; done
+  serving=
+  stop_process operator
+}
+
+stop_process() {
+  local id
+  read -r id _ <"$state/run/$1"
+  kill -TERM "$id"
+  while running "$1"; do sleep 0.05; done
 }
 
 # Waits until the operator has used no processor for a second, at most 60.
@@ -85,82 +105,153 @@ cpu_ticks() {
 # A line of /proc/PID/status in MiB: VmRSS is resident memory, VmHWM the most it was.
 memory() { awk -v key="$1:" '$1 == key { printf "%.1f", $2 / 1024 }' "/proc/$pid/status"; }
 
-# Creates $1 claims as fast as the API server takes them: by one curl, 16 at a time.
-create_claims() {
-  local token i
-  token=$(kubectl config view --raw --output 'jsonpath={.users[0].user.token}')
-  for ((i = 1; i <= $1; i++)); do
-    ((i == 1)) || echo next
-    cat <<END
-url = "$server$claims_path"
-header = "Authorization: Bearer $token"
-header = "Content-Type: application/json"
-cacert = "$authority"
-data = "{\"apiVersion\":\"objectbucket.io/v1alpha1\",\"kind\":\"ObjectBucketClaim\",\"metadata\":{\"name\":\"c$i\"},\"spec\":{\"storageClassName\":\"s3-buckets\",\"generateBucketName\":\"bench\"}}"
-output = "/dev/null"
-silent
-fail
-END
-  done >"$state/tmp/claims"
-  curl --parallel --parallel-max 16 --no-progress-meter --config "$state/tmp/claims"
-}
-
-delete_claims() { kubectl delete --raw "$claims_path" >/dev/null; }
-
-# Prints the time at which the $1th claim is seen of which the watch says $2.
-moment_of() {
-  local count=0 type name phase
-  local -A seen
-  while ((count < $1)) && read -r type name phase; do
-    [[ " $type $phase " = *" $2 "* && ! ${seen[$name]-} ]] || continue
-    seen[$name]=yes
-    count=$((count + 1))
-  done < <(exec kubectl --namespace $namespace get obc --watch --output-watch-events \
-    --output 'jsonpath={.type} {.object.metadata.name} {.object.status.phase}{"\n"}')
-  kill $!
-  ((count < $1)) || now
-}
-
-now() { echo "$EPOCHREALTIME"; }
-per() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.1f", b == 0 ? 0 : a / b }'; }
-
-# Starts a watch, runs the command after $2, and sets $took to the seconds until
-# the watch has seen $1 claims of which it says $2.
-measure() {
-  local number=$1 wanted=$2 began deadline
-  shift 2
-  : >"$state/tmp/moment"
-  moment_of "$number" "$wanted" >"$state/tmp/moment" 2>/dev/null &
-  watcher=$!
-  began=$(now)
-  "$@"
-  deadline=$((SECONDS + 60 + number))
-  until [[ -s $state/tmp/moment ]]; do
-    running operator || fail "the operator has ended: $(tail -n 5 "$state/logs/operator.log")"
-    ((SECONDS < deadline)) || fail "not all claims are $wanted after $((60 + number)) s: $(kubectl get obc --namespace $namespace)"
-    sleep 0.05
-  done
-  took=$(awk -v a="$began" -v b="$(<"$state/tmp/moment")" 'BEGIN { printf "%.2f", b - a }')
-  wait "$watcher" || true
-  watcher=
-}
-
-# Requests that changed something of what the operator writes, as the API server
-# counts them, without the claims that this script creates and deletes.
-writes() {
-  kubectl get --raw /metrics | awk '
-    /^apiserver_request_total/ && /verb="(POST|PUT|PATCH|APPLY|DELETE)"/ &&
-    /resource="(objectbucketclaims|objectbuckets|secrets|configmaps)"/ &&
-    !(/verb="POST"/ && /resource="objectbucketclaims"/) { sum += $NF }
-    END { print sum + 0 }'
-}
-
-events() {
+# The sum of the API server's counters of requests whose labels match $1.
+requests() {
   kubectl get --raw /metrics |
-    awk '/^apiserver_request_total/ && /verb="POST"/ && /resource="events"/ && /group="events.k8s.io"/ { sum += $NF } END { print sum + 0 }'
+    awk -v wanted="$1" '/^apiserver_request_total/ && $0 ~ wanted { sum += $NF } END { print sum + 0 }'
 }
+
+# Requests that changed something of what the operator writes. What was created and
+# deleted for it to do is not among them, and these are the only such requests.
+writes() {
+  local all made
+  all=$(requests 'resource="(objectbucketclaims|objectbuckets|secrets|configmaps)".*verb="(POST|PUT|PATCH|APPLY|DELETE)"')
+  made=$(requests 'resource="objectbucketclaims".*verb="(POST|DELETE)"')
+  echo $((all - made))
+}
+
+events() { requests 'group="events.k8s.io".*resource="events".*verb="POST"'; }
 
 aws_calls() { grep -c 'AWS call' "$state/logs/operator.log" || true; }
+
+# Runs the program of hack/bench/ and sets what it says: the seconds of what it
+# measured, its processor seconds, and its AWS calls.
+bench() {
+  AWS_ENDPOINT_URL=$url "target/$profile/examples/bench" "$@" >"$state/tmp/said" &
+  helper=$!
+  while kill -0 "$helper" 2>/dev/null; do
+    [[ ! $serving ]] || running operator || fail "the operator has ended: $(tail -n 5 "$state/logs/operator.log")"
+    sleep 0.2
+  done
+  wait "$helper" || fail "failed: bench $*; $(kubectl get obc --namespace bench | head)"
+  helper=
+  read -r seconds cpu calls <"$state/tmp/said" || true
+}
+
+# Measures `bench` with the arguments after $2, and prints a row named $1 of $2 things.
+# What is done is done by the operator if one runs, else by the floor.
+measure() {
+  local name=$1 number=$2 w e a t ratio='' mib=''
+  shift 2
+  w=$(writes) e=$(events)
+  if [[ $serving ]]; then
+    a=$(aws_calls) t=$(cpu_ticks)
+    bench "$@"
+    settle
+    cpu=$(per $(($(cpu_ticks) - t)) 100) calls=$(($(aws_calls) - a)) mib=$(memory VmRSS)
+    of_operator[$name]=$seconds
+    name+=", operator"
+  else
+    bench "$@"
+    ratio=$(per "${of_operator[$name]}" "$seconds")
+    name+=", floor"
+  fi
+  row "$name" "$number" "$seconds" "$(per "$number" "$seconds")" "$ratio" "$cpu" "$(per "$calls" "$each")" \
+    "$(per $(($(writes) - w)) "$each")" "$(per $(($(events) - e)) "$each")" "$mib"
+}
+
+per() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.2f", b == 0 ? 0 : a / b }'; }
+
+# Prints the header of a table, the columns of calls, writes and events $1.
+header() {
+  echo
+  row "" number seconds "a second" ratio "CPU s" "AWS calls" writes events MiB
+  printf '%70s\n' "($1)"
+}
+
+row() { printf '%-26s %7s %8s %9s %6s %7s %10s %7s %7s %7s\n' "$@"; }
+
+# Both ways of $1 claims, by the operator and by the floor, in rows that end with $2.
+claims() {
+  each=$1
+  say "$1 claims$2"
+  start_operator
+  measure "created$2" "$1" create "$1"
+  peak=$(memory VmHWM)
+  if [[ ! $2 ]] && wanted restart; then restart "$1"; fi
+  each=$1
+  if [[ $2 ]] || wanted claims; then measure "deleted$2" "$1" delete; else bench delete; fi
+  stop_operator
+  check_nothing_left
+  if [[ $2 ]] || wanted claims; then
+    measure "created$2" "$1" floor create "$1"
+    measure "deleted$2" "$1" floor delete
+    check_nothing_left
+  fi
+}
+
+# Starts the operator anew with $1 claims bound. It is ready when a claim that was
+# waiting for it is Bound; what this one costs is not counted.
+restart() {
+  local w began moment
+  each=1
+  stop_operator
+  kubectl create --namespace bench -f - >/dev/null <<'END_OF_CLAIM'
+{"apiVersion": "objectbucket.io/v1alpha1", "kind": "ObjectBucketClaim", "metadata": {"name": "waiting"},
+ "spec": {"storageClassName": "s3-buckets", "generateBucketName": "waiting"}}
+END_OF_CLAIM
+  w=$(writes)
+  "target/$profile/examples/bench" bound >"$state/tmp/moment" &
+  helper=$!
+  sleep 2
+  began=$EPOCHREALTIME
+  start_operator
+  wait "$helper" || fail "not all claims are Bound after a restart"
+  helper=
+  moment=$(<"$state/tmp/moment")
+  seconds=$(awk -v a="$began" -v b="$moment" 'BEGIN { printf "%.3f", b - a }')
+  of_operator[restarted]=$seconds
+  row "restarted, operator" "$1" "$seconds" "$(per "$1" "$seconds")" "" "$(per "$(cpu_ticks)" 100)" \
+    "=$(grep 'AWS call' "$state/logs/operator.log" | grep -vc waiting || true)" "=$(($(writes) - w - writes_a_claim))" \
+    "" "$(memory VmRSS)"
+  serving=
+  measure restarted "$1" floor list
+  serving=yes
+  kubectl delete obc waiting --namespace bench >/dev/null
+  settle
+}
+
+delayed() {
+  local ms=$1
+  start delay "$PWD/target/$profile/examples/bench" delay "$ms" "$AWS_ENDPOINT_URL" 2>/dev/null
+  wait_for delay 10 grep -q http "$state/logs/delay.log"
+  url=$(<"$state/logs/delay.log")
+  claims $(($2 < n ? $2 : n)) ", $ms ms"
+  url=$AWS_ENDPOINT_URL
+  stop_process delay
+}
+
+purge() {
+  local number=$((objects + objects / 4))
+  each=1
+  say "a bucket of $number objects and versions"
+  start_operator
+  bench create 1
+  fill
+  settle
+  measure purged "$number" delete
+  stop_operator
+  bench floor create 1
+  fill
+  measure purged "$number" floor delete
+  check_nothing_left
+}
+
+fill() {
+  local bucket
+  bucket=$(kubectl get obc c1 --namespace bench --output 'jsonpath={.spec.bucketName}')
+  bench fill "$bucket" "$objects" $((objects / 4))
+}
 
 check_nothing_left() {
   local left answer
@@ -174,93 +265,53 @@ check_nothing_left() {
   [[ $answer = *ListAllMyBucketsResult* && $answer != *"<Name>"* ]] || fail "left in S3: $answer"
 }
 
+wanted() { [[ " ${parts[*]} " = *" $1 "* ]]; }
+
 run() {
-  local before
-  say "starting the operator"
-  start_operator
-  rss_idle=$(memory VmRSS)
+  url=$AWS_ENDPOINT_URL
+  echo
+  echo "$profile build, $(nproc) processors, operator with a lease; ratio: seconds of the operator to those of the floor"
+  header "a claim; restarted: =in all"
+  if wanted claims || wanted restart; then claims "$n" ""; fi
+  if wanted delay; then
+    delayed 50 500
+    delayed 300 200
+  fi
+  if wanted purge; then
+    header "in all"
+    purge
+  fi
+  cat <<END_OF_AIMS
 
-  say "creating $n claims"
-  before=$(cpu_ticks)
-  measure "$n" Bound create_claims "$n"
-  bound_seconds=$took
-  settle
-  bound_ticks=$(($(cpu_ticks) - before))
-  rss_bound=$(memory VmRSS)
-  peak_bound=$(memory VmHWM)
-
-  say "restarting the operator"
-  stop_operator
-  before=$(writes)
-  start_operator -v=2
-  rss_restart=$(memory VmRSS)
-  restart_ticks=$(cpu_ticks)
-  restart_aws=$(aws_calls)
-  restart_writes=$(($(writes) - before))
-  stop_operator
-
-  say "deleting $n claims"
-  start_operator
-  before=$(cpu_ticks)
-  measure "$n" DELETED delete_claims
-  gone_seconds=$took
-  settle
-  gone_ticks=$(($(cpu_ticks) - before))
-  rss_gone=$(memory VmRSS)
-  stop_operator
-  check_nothing_left
-
-  say "counting the calls of $counted claims"
-  start_operator -v=2
-  local -i w e a
-  w=$(writes) e=$(events)
-  measure $counted Bound create_claims $counted
-  settle
-  a=$(aws_calls)
-  bound_writes=$(($(writes) - w)) bound_events=$(($(events) - e)) bound_aws=$a
-  w=$(writes) e=$(events)
-  measure $counted DELETED delete_claims
-  settle
-  gone_writes=$(($(writes) - w)) gone_events=$(($(events) - e)) gone_aws=$(($(aws_calls) - a))
-  stop_operator
+aims: ratio at most 1.3; 50 claims a second or more (100 times the 0.5 of the Go
+provisioner); restarted: no calls, no writes; less than 64 MiB with 10000 bound
+END_OF_AIMS
+  [[ ! $peak ]] || echo "resident memory of the operator at its most, last time claims were created: $peak MiB"
 }
-
-table() {
-  cat <<END
-
-$n claims at once, $profile build, $(nproc) processors
-
-                           created to Bound   deleted to gone   restart with $n Bound
-END
-  row "seconds" "$bound_seconds" "$gone_seconds" -
-  row "claims a second" "$(per "$n" "$bound_seconds")" "$(per "$n" "$gone_seconds")" -
-  row "processor, ms a claim" "$(per $((bound_ticks * 10)) "$n")" "$(per $((gone_ticks * 10)) "$n")" "$(per $((restart_ticks * 10)) "$n")"
-  row "AWS calls a claim" "$(per "$bound_aws" $counted)" "$(per "$gone_aws" $counted)" "$(per "$restart_aws" "$n")"
-  row "Kubernetes writes a claim" "$(per "$bound_writes" $counted)" "$(per "$gone_writes" $counted)" "$(per "$restart_writes" "$n")"
-  row "events a claim" "$(per "$bound_events" $counted)" "$(per "$gone_events" $counted)" -
-  row "resident after, MiB" "$rss_bound" "$rss_gone" "$rss_restart"
-  cat <<END
-
-resident memory: $rss_idle MiB idle before, $peak_bound MiB at most
-END
-}
-
-row() { printf '%-26s %16s %17s %23s\n' "$@"; }
 
 on_exit() {
   local code=$?
   trap "" INT TERM HUP
-  if [[ $watcher ]]; then kill "$watcher" 2>/dev/null || true; fi
+  if [[ $helper ]]; then kill "$helper" 2>/dev/null || true; fi
   stop_all
   hack/stack.sh down --name "$stack"
   rm -rf "$state"
   exit "$code"
 }
 
-n=200 profile=release
+n=1000 objects=20000 profile=release parts=()
 while (($#)); do
   case $1 in
     --debug) profile=debug ;;
+    --only | --objects)
+      (($# > 1)) || fail "$1 needs a value; see $0 --help"
+      case $1=$2 in
+        --only=claims | --only=restart | --only=delay | --only=purge) parts+=("$2") ;;
+        --objects=[1-9]*) objects=$2 ;;
+        *) fail "$1 $2 cannot be used; see $0 --help" ;;
+      esac
+      shift
+      ;;
     -h | --help) usage && exit ;;
     *)
       [[ $1 =~ ^[1-9][0-9]*$ ]] || fail "unknown argument: $1; see $0 --help"
@@ -269,8 +320,10 @@ while (($#)); do
   esac
   shift
 done
+((${#parts[@]})) || parts=(claims restart delay purge)
 
-stack=bench-$$ watcher=
+stack=bench-$$ helper='' serving='' peak=''
+declare -A of_operator
 # The folder of hack/stack.sh; no stack can have a name with a dot.
 state=${XDG_RUNTIME_DIR:-${TMPDIR:-/tmp}}/aws-s3-provisioner-$UID/$stack.bench
 trap on_exit EXIT
@@ -280,4 +333,3 @@ trap 'exit 143' TERM HUP
 build
 start_stack
 run
-table

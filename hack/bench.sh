@@ -22,13 +22,15 @@ Measures the operator on a stack of its own, and beside it the floor. PARTs:
 
 The floor (hack/bench/) makes the same AWS calls and the same Kubernetes writes,
 events among them, in the same order for each claim and for 32 claims at once; it
-reads and watches nothing. For a restart it lists once what the operator watches.
+reads and watches nothing. Its processor time is that of creating or deleting the
+claims, too. For a restart it lists once what the operator watches, and binds a claim.
 END_OF_USAGE
 }
 
 umask 077
 source hack/lib/common.sh
 source hack/lib/processes.sh
+source hack/lib/counters.sh
 say() { printf 'bench: %s\n' "$*" >&2; }
 
 # As the operator logs without flags, and each AWS call beside it: they are counted.
@@ -85,42 +87,14 @@ stop_process() {
 # Waits until the operator has used no processor for a second, at most 60.
 settle() {
   local before now i
-  before=$(cpu_ticks)
+  before=$(cpu_ticks "$pid")
   for ((i = 0; i < 60; i++)); do
     sleep 1
-    now=$(cpu_ticks)
+    now=$(cpu_ticks "$pid")
     ((now - before > 1)) || return 0
     before=$now
   done
 }
-
-# Processor time of the operator, in ticks of 10 ms.
-cpu_ticks() {
-  local stat fields
-  stat=$(<"/proc/$pid/stat")
-  read -ra fields <<<"${stat##*) }"
-  echo $((fields[11] + fields[12]))
-}
-
-# A line of /proc/PID/status in MiB: VmRSS is resident memory, VmHWM the most it was.
-memory() { awk -v key="$1:" '$1 == key { printf "%.1f", $2 / 1024 }' "/proc/$pid/status"; }
-
-# The sum of the API server's counters of requests whose labels match $1.
-requests() {
-  kubectl get --raw /metrics |
-    awk -v wanted="$1" '/^apiserver_request_total/ && $0 ~ wanted { sum += $NF } END { print sum + 0 }'
-}
-
-# Requests that changed something of what the operator writes. What was created and
-# deleted for it to do is not among them, and these are the only such requests.
-writes() {
-  local all made
-  all=$(requests 'resource="(objectbucketclaims|objectbuckets|secrets|configmaps)".*verb="(POST|PUT|PATCH|APPLY|DELETE)"')
-  made=$(requests 'resource="objectbucketclaims".*verb="(POST|DELETE)"')
-  echo $((all - made))
-}
-
-events() { requests 'group="events.k8s.io".*resource="events".*verb="POST"'; }
 
 aws_calls() { grep -c 'AWS call' "$state/logs/operator.log" || true; }
 
@@ -138,17 +112,17 @@ bench() {
   read -r seconds cpu calls <"$state/tmp/said" || true
 }
 
-# Measures `bench` with the arguments after $2, and prints a row named $1 of $2 things.
+# Measures `bench` with the arguments after $2, for a row named $1 of $2 things.
 # What is done is done by the operator if one runs, else by the floor.
 measure() {
-  local name=$1 number=$2 w e a t ratio='' mib=''
+  local key=$1 name=$1 number=$2 w e a t ratio='' mib=''
   shift 2
   w=$(writes) e=$(events)
   if [[ $serving ]]; then
-    a=$(aws_calls) t=$(cpu_ticks)
+    a=$(aws_calls) t=$(cpu_ticks "$pid")
     bench "$@"
     settle
-    cpu=$(per $(($(cpu_ticks) - t)) 100) calls=$(($(aws_calls) - a)) mib=$(memory VmRSS)
+    cpu=$(per $(($(cpu_ticks "$pid") - t)) 100) calls=$(($(aws_calls) - a)) mib=$(memory "$pid" VmRSS)
     of_operator[$name]=$seconds
     name+=", operator"
   else
@@ -156,20 +130,25 @@ measure() {
     ratio=$(per "${of_operator[$name]}" "$seconds")
     name+=", floor"
   fi
-  row "$name" "$number" "$seconds" "$(per "$number" "$seconds")" "$ratio" "$cpu" "$(per "$calls" "$each")" \
+  row "$key" "$name" "$number" "$seconds" "$(per "$number" "$seconds")" "$ratio" "$cpu" "$(per "$calls" "$each")" \
     "$(per $(($(writes) - w)) "$each")" "$(per $(($(events) - e)) "$each")" "$mib"
 }
 
-per() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.2f", b == 0 ? 0 : a / b }'; }
-
-# Prints the header of a table, the columns of calls, writes and events $1.
+# Prints the header of a table whose calls, writes and events are $1.
 header() {
-  echo
-  row "" number seconds "a second" ratio "CPU s" "AWS calls" writes events MiB
-  printf '%70s\n' "($1)"
+  columns "" number seconds "a second" ratio "CPU s" "AWS calls" writes events MiB
+  columns "" "" "" "" "" "" "$1" "$1" "$1" ""
 }
 
-row() { printf '%-26s %7s %8s %9s %6s %7s %10s %7s %7s %7s\n' "$@"; }
+columns() { printf '%-26s %7s %8s %9s %6s %7s %10s %7s %7s %7s\n' "$@"; }
+
+# Keeps a row until all that belong to $1 are there: the rows of operator and floor.
+row() { rows[$1]+=$(columns "${@:2}")$'\n'; }
+
+print() {
+  local key
+  for key; do printf '%s' "${rows[$key]-}"; done
+}
 
 # Both ways of $1 claims, by the operator and by the floor, in rows that end with $2.
 claims() {
@@ -177,7 +156,7 @@ claims() {
   say "$1 claims$2"
   start_operator
   measure "created$2" "$1" create "$1"
-  peak=$(memory VmHWM)
+  peak=$(printf '%s\n' "${peak:-0}" "$(memory "$pid" VmHWM)" | sort -n | tail -n 1)
   if [[ ! $2 ]] && wanted restart; then restart "$1"; fi
   each=$1
   if [[ $2 ]] || wanted claims; then measure "deleted$2" "$1" delete; else bench delete; fi
@@ -187,15 +166,17 @@ claims() {
     measure "created$2" "$1" floor create "$1"
     measure "deleted$2" "$1" floor delete
     check_nothing_left
+    print "created$2" "deleted$2"
   fi
 }
 
 # Starts the operator anew with $1 claims bound. It is ready when a claim that was
 # waiting for it is Bound; what this one costs is not counted.
 restart() {
-  local w began moment
-  each=1
+  local w began calls floor
   stop_operator
+  bench floor restart
+  floor=$seconds
   kubectl create --namespace bench -f - >/dev/null <<'END_OF_CLAIM'
 {"apiVersion": "objectbucket.io/v1alpha1", "kind": "ObjectBucketClaim", "metadata": {"name": "waiting"},
  "spec": {"storageClassName": "s3-buckets", "generateBucketName": "waiting"}}
@@ -208,15 +189,11 @@ END_OF_CLAIM
   start_operator
   wait "$helper" || fail "not all claims are Bound after a restart"
   helper=
-  moment=$(<"$state/tmp/moment")
-  seconds=$(awk -v a="$began" -v b="$moment" 'BEGIN { printf "%.3f", b - a }')
-  of_operator[restarted]=$seconds
-  row "restarted, operator" "$1" "$seconds" "$(per "$1" "$seconds")" "" "$(per "$(cpu_ticks)" 100)" \
-    "=$(grep 'AWS call' "$state/logs/operator.log" | grep -vc waiting || true)" "=$(($(writes) - w - writes_a_claim))" \
-    "" "$(memory VmRSS)"
-  serving=
-  measure restarted "$1" floor list
-  serving=yes
+  seconds=$(awk -v a="$began" -v b="$(<"$state/tmp/moment")" 'BEGIN { printf "%.3f", b - a }')
+  calls=$(grep 'AWS call' "$state/logs/operator.log" | grep -vc waiting || true)
+  row restarted "restarted, operator" "$1" "$seconds" "" "" "$(per "$(cpu_ticks "$pid")" 100)" "$calls" \
+    $(($(writes) - w - writes_a_claim)) "" "$(memory "$pid" VmRSS)"
+  row restarted "restarted, floor" "$1" "$floor" "" "$(per "$seconds" "$floor")" "$cpu" 0 0 "" ""
   kubectl delete obc waiting --namespace bench >/dev/null
   settle
 }
@@ -269,24 +246,30 @@ wanted() { [[ " ${parts[*]} " = *" $1 "* ]]; }
 
 run() {
   url=$AWS_ENDPOINT_URL
-  echo
-  echo "$profile build, $(nproc) processors, operator with a lease; ratio: seconds of the operator to those of the floor"
-  header "a claim; restarted: =in all"
+  cat <<END_OF_HEAD
+
+$profile build, $(nproc) processors, operator with a lease and with its AWS calls logged
+ratio: seconds of the operator to those of the floor
+
+END_OF_HEAD
+  if wanted claims || wanted delay; then header "a claim"; fi
   if wanted claims || wanted restart; then claims "$n" ""; fi
   if wanted delay; then
     delayed 50 500
     delayed 300 200
   fi
-  if wanted purge; then
+  if wanted purge; then purge; fi
+  if wanted restart || wanted purge; then
+    echo
     header "in all"
-    purge
+    print restarted purged
   fi
   cat <<END_OF_AIMS
 
 aims: ratio at most 1.3; 50 claims a second or more (100 times the 0.5 of the Go
 provisioner); restarted: no calls, no writes; less than 64 MiB with 10000 bound
 END_OF_AIMS
-  [[ ! $peak ]] || echo "resident memory of the operator at its most, last time claims were created: $peak MiB"
+  [[ ! $peak ]] || echo "resident memory of the operator at its most while claims were created: $peak MiB"
 }
 
 on_exit() {
@@ -323,7 +306,7 @@ done
 ((${#parts[@]})) || parts=(claims restart delay purge)
 
 stack=bench-$$ helper='' serving='' peak=''
-declare -A of_operator
+declare -A of_operator rows
 # The folder of hack/stack.sh; no stack can have a name with a dot.
 state=${XDG_RUNTIME_DIR:-${TMPDIR:-/tmp}}/aws-s3-provisioner-$UID/$stack.bench
 trap on_exit EXIT

@@ -53,10 +53,25 @@ impl Floor {
         all(tasks).await
     }
 
-    /// Deletes all claims and lets them go.
-    pub(crate) async fn delete(&self) -> Result<(), Failure> {
+    pub(crate) async fn claims(&self) -> Result<Vec<Claim>, Failure> {
+        self.load.claims().await
+    }
+
+    /// A claim that waits.
+    pub(crate) async fn claim(&self) -> Result<Claim, Failure> {
+        self.load.create_one(0).await
+    }
+
+    /// Lists what the operator watches, all kinds at once, and then binds a claim that waits.
+    pub(crate) async fn restart(&self, waiting: &Claim) -> Result<(), Failure> {
+        self.list().await?;
+        self.bind(waiting).await
+    }
+
+    /// Deletes claims and lets them go.
+    pub(crate) async fn delete(&self, claims: Vec<Claim>) -> Result<(), Failure> {
         let mut tasks = JoinSet::new();
-        for claim in self.load.claims().await? {
+        for claim in claims {
             let floor = self.clone();
             tasks.spawn(async move {
                 floor.load.delete_one(&claim.name).await?;
@@ -67,8 +82,7 @@ impl Floor {
         all(tasks).await
     }
 
-    /// Lists what the operator watches, all kinds at once.
-    pub(crate) async fn list(&self) -> Result<(), Failure> {
+    async fn list(&self) -> Result<(), Failure> {
         let selected = format!("?labelSelector=bucket-provisioner%3D{LABEL}");
         let paths = [
             "/apis/objectbucket.io/v1alpha1/objectbucketclaims".to_owned(),

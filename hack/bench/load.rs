@@ -136,8 +136,14 @@ impl Load {
         let mut began = Instant::now();
         let mut complete = false;
         loop {
-            let event = tokio::time::timeout(PATIENCE, events.next());
-            match event.await.map_err(|_| "nothing happens to the claims any more")?.ok_or("the watch has ended")?? {
+            let event = tokio::select! {
+                Some(done) = working.join_next() => {
+                    done??;
+                    continue;
+                }
+                event = tokio::time::timeout(PATIENCE, events.next()) => event,
+            };
+            match event.map_err(|_| "nothing happens to the claims any more")?.ok_or("the watch has ended")?? {
                 Event::Init => {
                     phases.clear();
                     complete = false;

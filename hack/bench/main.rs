@@ -8,7 +8,7 @@
 //! | `bound` | waits until all claims are Bound; prints when that was, in seconds since the epoch |
 //! | `floor create N` | as `create`, and does itself what the operator would do, with nothing but the calls |
 //! | `floor delete` | as `delete`, the same way |
-//! | `floor list` | lists once what the operator watches |
+//! | `floor restart` | lists once what the operator watches, and binds one claim that waits |
 //! | `fill BUCKET OBJECTS VERSIONS` | puts OBJECTS objects, and further versions of VERSIONS of them |
 //! | `delay MS URL` | a proxy that adds MS to each answer of URL; prints its own URL |
 //!
@@ -39,21 +39,28 @@ async fn main() -> Result<(), Failure> {
         }
         ["floor", "create", n] => {
             let floor = floor::Floor::new().await?;
+            // Connects before time counts, as the operator has.
+            floor.claims().await?;
             let began = Instant::now();
             floor.create(n.parse()?).await?;
             measured(began.elapsed(), floor.aws_calls())
         }
         ["floor", "delete"] => {
             let floor = floor::Floor::new().await?;
+            let claims = floor.claims().await?;
             let began = Instant::now();
-            floor.delete().await?;
+            floor.delete(claims).await?;
             measured(began.elapsed(), floor.aws_calls())
         }
-        ["floor", "list"] => {
-            // From the process's start, as for the operator: reading the kubeconfig and connecting included.
+        ["floor", "restart"] => {
+            let waiting = floor::Floor::new().await?.claim().await?;
+            // As for the operator, reading the kubeconfig and connecting included.
             let began = Instant::now();
-            floor::Floor::new().await?.list().await?;
-            measured(began.elapsed(), 0)
+            let floor = floor::Floor::new().await?;
+            floor.restart(&waiting).await?;
+            let took = began.elapsed();
+            floor.delete(vec![waiting]).await?;
+            measured(took, 0)
         }
         ["fill", bucket, objects, versions] => {
             store::Store::new()?.fill(bucket, objects.parse()?, versions.parse()?).await

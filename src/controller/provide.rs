@@ -50,8 +50,6 @@ pub(super) struct Attempt<'a, P: Provisioner> {
     pub(super) doubted: bool,
     /// An earlier attempt may have made something.
     takes_up: bool,
-    /// This attempt made something, or was the one that bound the claim.
-    made: bool,
 }
 
 /// The record, the write-ahead log of the claim.
@@ -107,10 +105,6 @@ pub(crate) async fn provide<P: Provisioner>(
             Make::Check => attempt.check().await?,
             Make::Rest => {
                 ctx.memory.succeeded(&attempt.claim.id);
-                if attempt.takes_up && attempt.made {
-                    // IAM may not have shown a key that an earlier attempt issued and lost.
-                    ctx.memory.check_soon(&attempt.claim.id, plan::SETTLING);
-                }
                 return Ok(Next::Rest);
             }
         }
@@ -180,7 +174,6 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
             upkeep: Upkeep::Nothing,
             doubted: false,
             takes_up: false,
-            made: false,
         }
     }
 
@@ -279,7 +272,6 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
 
     async fn execute(&mut self, verb: Verb) -> Result<(), Error> {
         self.owner().await?;
-        self.made = true;
         let Some(owner) = &self.owner else { return Err(Error::OutOfStep("the owner's credentials were read")) };
         let (ctx, stored) = (self.ctx, self.stored()?);
         let record = &stored.record;
@@ -294,6 +286,7 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
                 // Whatever was to follow the former keys has gone with them.
                 ctx.memory.keep_successor(&record.claim, None);
                 self.keys = Keys::Issued(credentials);
+                self.look_again_soon();
                 Ok(())
             }
             Err(failure) => {
@@ -304,6 +297,13 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
                 }
                 Err(Error::store(failure))
             }
+        }
+    }
+
+    /// IAM may not have shown a key that an earlier attempt issued and lost.
+    fn look_again_soon(&self) {
+        if self.takes_up {
+            self.ctx.memory.check_soon(&self.claim.id, plan::SETTLING);
         }
     }
 
@@ -386,8 +386,8 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
         answer.map_err(Error::kubernetes("write the ObjectBucket's status"))?;
         if let Log::Stored { stored, .. } = &mut self.log {
             stored.bound = true;
-            self.made = true;
         }
+        self.look_again_soon();
         Ok(())
     }
 

@@ -16,7 +16,6 @@ use super::error::Error;
 use super::gate::{self, Due, Facts};
 use super::memory::Inputs;
 use super::plan;
-use super::record::Stored;
 use super::report::{self, Report};
 use super::resolve;
 use super::steps::Upkeep;
@@ -65,9 +64,7 @@ pub(crate) async fn reconcile<P: Provisioner>(
     if ctx.memory.is_stale(&claim.id, claim.resource_version.as_deref()) {
         return Ok(Action::await_change());
     }
-    if let Some(stored) = steady(&ctx, &claim)
-        && let (Upkeep::Nothing, wait) = upkeep::due(&ctx, &claim, &stored, &ctx.caches.key_notes(&claim.id))
-    {
+    if let Some((Upkeep::Nothing, wait)) = due_while_steady(&ctx, &claim) {
         return Ok(wait.map_or_else(Action::await_change, Action::requeue));
     }
     let inputs = inputs(&claim);
@@ -77,19 +74,21 @@ pub(crate) async fn reconcile<P: Provisioner>(
     let attempt = ctx.memory.attempt(&claim.id, inputs);
     let span = tracing::info_span!("claim", claim = %claim.id, attempt);
     let next = attend(&ctx, claim.clone()).instrument(span).await;
-    Ok(match (next, steady(&ctx, &claim)) {
-        // If nothing was written, no watch brings the claim back when upkeep is due.
-        (Next::Rest, Some(stored)) => match upkeep::due(&ctx, &claim, &stored, &ctx.caches.key_notes(&claim.id)) {
-            (Upkeep::Nothing, wait) => wait.map_or_else(Action::await_change, Action::requeue),
-            // Not at once: what the caches show may be older than the attempt.
-            (..) => Action::requeue(Duration::from_secs(1)),
-        },
-        (next, _) => next.into(),
+    if next != Next::Rest {
+        return Ok(next.into());
+    }
+    // If nothing was written, no watch brings the claim back when upkeep is due.
+    Ok(match due_while_steady(&ctx, &claim) {
+        None => Action::await_change(),
+        Some((Upkeep::Nothing, wait)) => wait.map_or_else(Action::await_change, Action::requeue),
+        // Not at once: what the caches show may be older than the attempt.
+        Some(_) => Action::requeue(Duration::from_secs(1)),
     })
 }
 
-/// The record of a bound claim that is as it was left: answered from the caches, with no call and no write.
-fn steady<P>(ctx: &Context<P>, claim: &Claim) -> Option<Stored> {
+/// What upkeep is due for a bound claim that is as it was left, and how long none is; `None` for any other claim.
+/// Answered from the caches, with no call and no write.
+fn due_while_steady<P>(ctx: &Context<P>, claim: &Claim) -> Option<(Upkeep, Option<Duration>)> {
     let stored = ctx.caches.record(claim, &ctx.label)?;
     let spec = claim.spec().ok()?;
     let stands = !claim.deleting
@@ -97,9 +96,12 @@ fn steady<P>(ctx: &Context<P>, claim: &Claim) -> Option<Stored> {
         && stored.bound
         && spec.object_bucket_name.as_deref() == Some(&stored.name)
         && report::says_bound(claim, ignored_edit(spec, &stored.record).as_deref())
-        && ctx.caches.outputs_stand(&claim.id)
-        && ctx.shares_present_keys(&stored.record, &ctx.caches.key_notes(&claim.id));
-    stands.then_some(stored)
+        && ctx.caches.outputs_stand(&claim.id);
+    if !stands {
+        return None;
+    }
+    let notes = ctx.caches.key_notes(&claim.id);
+    ctx.shares_present_keys(&stored.record, &notes).then(|| upkeep::due(ctx, claim, &stored, &notes))
 }
 
 fn inputs(claim: &Claim) -> Inputs {

@@ -16,7 +16,7 @@ use super::reconcile::Next;
 use super::record::{Author, Stored};
 use super::report::{self, Severity};
 use super::steps::{Keys, Upkeep};
-use crate::provisioner::{Failure, FailureClass, Provisioner};
+use crate::provisioner::{AppCredentials, Failure, FailureClass, Provisioner};
 
 /// What is due for a bound claim that is well; or how long nothing is, if that is known.
 pub(crate) fn due<P>(ctx: &Context<P>, claim: &Claim, stored: &Stored, notes: &KeyNotes) -> (Upkeep, Option<Duration>) {
@@ -61,11 +61,7 @@ impl<P: Provisioner> Attempt<'_, P> {
     pub(super) async fn rotate(&mut self) -> Result<(), Error> {
         self.upkeep = Upkeep::Nothing;
         let present = self.credentials()?.access_key_id.clone();
-        let issued = match self.owner().await {
-            Ok(_) => self.ask_to_rotate(&present).await,
-            Err(error) => Err(error),
-        };
-        match issued {
+        match self.ask_to_rotate(&present).await {
             Ok(Some(keys)) => {
                 self.ctx.memory.keep_successor(&self.claim.id, Some(keys.clone()));
                 self.keys = Keys::Successor { keys, proven: false };
@@ -82,7 +78,7 @@ impl<P: Provisioner> Attempt<'_, P> {
         Ok(())
     }
 
-    async fn ask_to_rotate(&mut self, present: &str) -> Result<Option<crate::provisioner::AppCredentials>, Error> {
+    async fn ask_to_rotate(&mut self, present: &str) -> Result<Option<AppCredentials>, Error> {
         let (ctx, record) = (self.ctx, self.stored()?.record.clone());
         let owner = self.owner().await?;
         ctx.provisioner.rotate(&record, &owner.credentials, present).await.map_err(Error::store)

@@ -46,17 +46,16 @@ async fn serve(args: &Args) -> Result<(), Box<dyn Error>> {
     let lease_client = lease::client(&config)?;
     let client = runtime::cluster::client(config, runtime::cluster::ANSWER_LIMIT)?;
     let Some(lease) = lease else {
-        return Ok(controller::run(client, provisioner, options, stop).await?);
+        controller::run(client, provisioner, options, stop).await;
+        return Ok(());
     };
     let lead = |term: Term| {
         let client = term.fence(client);
         let provisioner = provisioner.only_while(move || !term.is_over());
         controller::run(client, provisioner, options, stop.clone())
     };
-    match lease::lead(lease_client, lease, stop.clone(), lead).await? {
-        Some(served) => Ok(served?),
-        None => Ok(()),
-    }
+    lease::lead(lease_client, lease, stop.clone(), lead).await?;
+    Ok(())
 }
 
 async fn cluster(args: &ClusterArgs) -> Result<kube::Config, Box<dyn Error>> {

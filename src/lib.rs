@@ -18,7 +18,7 @@
 //! let client = kube::Client::try_default().await?;
 //! let options = controller::Options::default();
 //! let provisioner = AwsProvisioner::new(&options.provisioner_name);
-//! controller::run(client, provisioner, options, runtime::signals::shutdown()).await?;
+//! controller::run(client, provisioner, options, runtime::signals::shutdown()).await;
 //! # Ok(())
 //! # }
 //! ```

@@ -3,7 +3,8 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::core::DeserializeGuard;
 
-use super::error::{Error, has_finalizer};
+use super::deletion::has_finalizer;
+use super::error::Error;
 use super::gate::LabelOwner;
 use crate::api::{ClaimPhase, ObjectBucketClaim, ObjectBucketClaimSpec, ObjectBucketClaimStatus, wire};
 use crate::provisioner::{ClaimId, Mode, Record, WantedBucket};

@@ -1,6 +1,7 @@
 //! What every reconcile shares: the client, the provisioner, the caches, the memory.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, Shared};
@@ -35,6 +36,8 @@ pub(crate) struct Context<P> {
     pub(crate) large_removals: tokio::sync::Semaphore,
     pub(crate) owner_secrets: OwnerSecrets,
 }
+
+type Output<T> = Arc<PartialObjectMeta<T>>;
 
 /// See [`Caches::readiness`].
 pub(crate) type Readiness = Shared<BoxFuture<'static, ()>>;
@@ -80,9 +83,18 @@ impl Caches {
         plain.and_then(at).or_else(|| at(unique))
     }
 
+    /// Secret and ConfigMap of the claim's name, without their data.
+    pub(crate) fn outputs(&self, claim: &ClaimId) -> (Option<Output<Secret>>, Option<Output<ConfigMap>>) {
+        let ClaimId { namespace, name, .. } = claim;
+        (
+            self.secrets.get(&ObjectRef::new(name).within(namespace)),
+            self.config_maps.get(&ObjectRef::new(name).within(namespace)),
+        )
+    }
+
     /// What the claim's Secret notes of its keys.
     pub(crate) fn key_notes(&self, claim: &ClaimId) -> KeyNotes {
-        let secret = self.secrets.get(&ObjectRef::new(&claim.name).within(&claim.namespace));
+        let (secret, _) = self.outputs(claim);
         KeyNotes::read(secret.as_ref().and_then(|secret| secret.metadata.annotations.as_ref()))
     }
 
@@ -96,8 +108,7 @@ impl Caches {
 
     /// Whether both outputs exist, are the claim's, and were not edited since they were written.
     pub(crate) fn outputs_stand(&self, claim: &ClaimId) -> bool {
-        let secret = self.secrets.get(&ObjectRef::new(&claim.name).within(&claim.namespace));
-        let config_map = self.config_maps.get(&ObjectRef::new(&claim.name).within(&claim.namespace));
+        let (secret, config_map) = self.outputs(claim);
         secret.is_some_and(|s| controlled_by(&s.metadata, &claim.uid) && !drifted(&s.metadata))
             && config_map.is_some_and(|c| controlled_by(&c.metadata, &claim.uid) && !drifted(&c.metadata))
     }

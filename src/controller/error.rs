@@ -1,6 +1,5 @@
 //! Why a reconcile stopped: one enum whose variants are the reasons a user reads.
 
-use crate::api::wire;
 use crate::provisioner::{ClaimId, Failure, FailureClass, SecretRef};
 
 /// Why a claim is not where it should be. `Display` is the sentence on the claim; the remedy is in it.
@@ -171,13 +170,3 @@ pub(crate) const UP_TO_DATE: &str = "UpToDate";
 
 /// Name under which fields are written, in `managedFields`.
 pub(crate) const FIELD_MANAGER: &str = "aws-s3-provisioner";
-
-/// Whether `finalizers` holds ours.
-pub(crate) fn has_finalizer(metadata: &kube::core::ObjectMeta) -> bool {
-    metadata.finalizers.as_ref().is_some_and(|all| all.iter().any(|f| f == wire::FINALIZER))
-}
-
-/// The finalizers that are left when ours is taken off.
-pub(crate) fn foreign_finalizers(metadata: &kube::core::ObjectMeta) -> Vec<&String> {
-    metadata.finalizers.iter().flatten().filter(|f| *f != wire::FINALIZER).collect()
-}

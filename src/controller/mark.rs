@@ -5,8 +5,9 @@ use serde_json::{Value, json};
 
 use super::claim::{Claim, Guarded};
 use super::context::Context;
+use super::deletion::gone_is_fine;
 use super::error::{Error, FIELD_MANAGER, status_code};
-use super::record::{Stored, gone_is_fine};
+use super::record::Stored;
 use crate::api::wire;
 use crate::provisioner::{Mode, Record};
 

@@ -15,6 +15,7 @@ mod adopt;
 mod backoff;
 mod claim;
 mod context;
+mod deletion;
 mod error;
 mod gate;
 mod keys;
@@ -44,7 +45,6 @@ use std::time::Duration;
 use futures::{FutureExt as _, Stream, StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::api::storage::v1::StorageClass;
-use kube::api::ListParams;
 use kube::core::{DeserializeGuard, PartialObjectMeta};
 use kube::runtime::controller::{self as kube_controller, Controller};
 use kube::runtime::reflector::{self, ObjectRef, Store};
@@ -64,8 +64,6 @@ use crate::provisioner::Provisioner;
 
 /// How long running reconciles may go on after a shutdown was asked for.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(8);
-/// How long the first look at the CRDs may take.
-const CRD_CHECK: Duration = Duration::from_secs(10);
 const CRDS_MISSING: &str = "the CustomResourceDefinitions are missing; install them with `aws-s3-provisioner crds | kubectl apply -f -`; waiting for them";
 const PERMISSIONS_MISSING: &str = "the operator lacks permissions; see deploy/; waiting for them";
 
@@ -99,17 +97,14 @@ impl Default for Options {
 }
 
 /// Serves claims until `shutdown` completes; then finishes or abandons what runs within 10 s. What is
-/// abandoned is finished by the next run.
-///
-/// # Errors
-/// The cluster cannot be reached at all when the operator starts. Later outages are waited out.
+/// abandoned is finished by the next run. A cluster that cannot be reached, CRDs that are missing and permissions
+/// that lack are told in the log, and waited for.
 pub async fn run<P: Provisioner>(
     client: Client,
     provisioner: P,
     options: Options,
     shutdown: impl Future<Output = ()> + Send + 'static,
-) -> Result<(), kube::Error> {
-    check_crds(&client, options.namespace.as_deref()).await?;
+) {
     tracing::info!(
         provisioner = options.provisioner_name,
         namespace = options.namespace.as_deref().unwrap_or("all"),
@@ -214,35 +209,17 @@ pub async fn run<P: Provisioner>(
                 Err(error) => tracing::warn!(%error, "controller"),
             }
         });
-    let deadline = shutdown.then(|()| tokio::time::sleep(SHUTDOWN_GRACE));
+    let ready = ctx.ready.clone();
+    let deadline = shutdown.then(|()| async move {
+        // Before all caches are filled nothing runs that could be finished, and kube's controller waits for its own.
+        if ready.peek().is_some() && claims.wait_until_ready().now_or_never().is_some() {
+            tokio::time::sleep(SHUTDOWN_GRACE).await;
+        }
+    });
     let (controller, orphans) = (pin!(controller), pin!(orphans::remove_all(&ctx, looks, look_again)));
     let work = futures::future::select(controller, orphans);
     futures::future::select(work, pin!(deadline)).await;
     tracing::info!("stopped");
-    Ok(())
-}
-
-/// Says early what would otherwise show as an endless list of watch errors.
-async fn check_crds(client: &Client, namespace: Option<&str>) -> Result<(), kube::Error> {
-    let one = ListParams::default().limit(1);
-    let (claims, records) =
-        (namespaced::<Guarded>(client, namespace), Api::<DeserializeGuard<ObjectBucket>>::all(client.clone()));
-    let looked = async { tokio::try_join!(claims.list_metadata(&one), records.list_metadata(&one)) };
-    match tokio::time::timeout(CRD_CHECK, looked).await {
-        Ok(Err(error)) if error::status_code(&error) == Some(404) => {
-            tracing::error!("{CRDS_MISSING}");
-            Ok(())
-        }
-        Ok(Err(error)) if error::status_code(&error) == Some(403) => {
-            tracing::error!(%error, "{PERMISSIONS_MISSING}");
-            Ok(())
-        }
-        Ok(answer) => answer.map(drop),
-        Err(_elapsed) => {
-            tracing::warn!("the API server does not answer; waiting for it");
-            Ok(())
-        }
-    }
 }
 
 fn namespaced<K>(client: &Client, namespace: Option<&str>) -> Api<K>

@@ -8,17 +8,16 @@ use std::collections::BTreeMap;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams, Preconditions};
-use kube::core::PartialObjectMeta;
+use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt as _};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::error::{Error, FIELD_MANAGER, foreign_finalizers, has_finalizer};
+use super::deletion;
+use super::error::{Error, FIELD_MANAGER};
 use super::keys::{self, KeyNotes};
-use super::record::gone_is_fine;
 use crate::api::wire;
 use crate::provisioner::{AppCredentials, ClaimId, Record};
 
@@ -233,25 +232,25 @@ pub(crate) fn stands<T: Output>(found: &T, wanted: &T) -> bool {
     difference(found, wanted).is_none()
 }
 
-/// Deletes an output if it is the claim's. Gone already is as good; a foreign one is left.
+/// Deletes an output if it is the claim's. Gone already is as good; a foreign one is left. `seen` is what a cache
+/// shows of it, if anything; what it does not show is looked for in the cluster itself.
 ///
 /// # Errors
-/// Kubernetes refused.
-pub(crate) async fn delete<T: Output>(api: &Api<T>, claim: &ClaimId) -> Result<(), Error> {
-    let found: Option<PartialObjectMeta<T>> =
-        api.get_metadata_opt(&claim.name).await.map_err(Error::kubernetes(T::DELETE))?;
-    let Some(found) = found.filter(|found| controlled_by(&found.metadata, &claim.uid)) else { return Ok(()) };
-    let uid = found.metadata.uid.clone();
+/// Kubernetes refused, also because what was seen is not what stands there now.
+pub(crate) async fn delete<T: Output>(api: &Api<T>, claim: &ClaimId, seen: Option<&ObjectMeta>) -> Result<(), Error> {
+    let ours = |metadata: &ObjectMeta| metadata.uid.clone().filter(|_| controlled_by(metadata, &claim.uid));
+    let uid = match seen.and_then(ours) {
+        Some(uid) => Some(uid),
+        None => {
+            let found = api.get_metadata_opt(&claim.name).await.map_err(Error::kubernetes(T::DELETE))?;
+            found.and_then(|found| ours(&found.metadata))
+        }
+    };
     // The Go library put its finalizer on outputs, too; ours carry none.
-    if has_finalizer(&found.metadata) {
-        let rest = foreign_finalizers(&found.metadata);
-        let patch = json!({ "metadata": { "uid": uid, "finalizers": rest } });
-        let answer = api.patch_metadata(&claim.name, &PatchParams::default(), &Patch::Merge(&patch)).await;
-        gone_is_fine(answer).map_err(Error::kubernetes(T::DELETE))?;
+    match uid {
+        Some(uid) => deletion::delete(api, &claim.name, &uid).await.map_err(Error::kubernetes(T::DELETE)),
+        None => Ok(()),
     }
-    let preconditions = Preconditions { uid, resource_version: None };
-    let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-    gone_is_fine(api.delete(&claim.name, &params).await).map_err(Error::kubernetes(T::DELETE))
 }
 
 #[cfg(test)]

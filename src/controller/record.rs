@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kube::Api;
-use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{ObjectMeta, PostParams};
 use kube::core::DeserializeGuard;
-use serde_json::json;
 
 use super::claim::Claim;
-use super::error::{Error, FIELD_MANAGER, foreign_finalizers, has_finalizer, status_code};
+use super::deletion;
+use super::error::{Error, FIELD_MANAGER};
 use super::gate::LabelOwner;
 use crate::api::{BucketEndpoint, BucketPhase, ClaimReference, ObjectBucket, ObjectBucketSpec, wire};
 use crate::provisioner::{ClaimId, Endpoint, Mode, Plan, ReclaimPolicy, Record, Rotation, SecretRef};
@@ -335,42 +335,17 @@ pub(crate) async fn create(
     Ok(Stored { name, uid: created.metadata.uid, author: Author::Us, record, bound: false })
 }
 
-/// Deletes a record for which nothing is left in the store. Gone already is as good.
+/// Deletes a record for which nothing is left in the store. Gone already is as good, and so is one that was
+/// reconstructed because there was none.
 ///
 /// # Errors
-/// Kubernetes refused. A record that belongs to another claim by now is not touched.
+/// Kubernetes refused, also because another record has taken the name since.
 pub(crate) async fn delete(api: &Api<DeserializeGuard<ObjectBucket>>, stored: &Stored) -> Result<(), Error> {
-    const STEP: &str = "delete the ObjectBucket";
-    let Some(DeserializeGuard(object)) = api.get_opt(&stored.name).await.map_err(Error::kubernetes(STEP))? else {
-        return Ok(());
-    };
-    let object =
-        object.map_err(|invalid| Error::RecordUnreadable { name: stored.name.clone(), error: invalid.error })?;
-    // One whose claimRef was pruned has none, and was found to be the claim's by other signs.
-    let of_another = claim_uid(&object).is_some_and(|uid| uid != stored.record.claim.uid);
-    if of_another || author(&object) != stored.author {
-        return Ok(());
-    }
-    let preconditions = Preconditions { uid: object.metadata.uid.clone(), resource_version: None };
-    if object.metadata.deletion_timestamp.is_none() {
-        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-        gone_is_fine(api.delete(&stored.name, &params).await).map_err(Error::kubernetes(STEP))?;
-    }
-    if has_finalizer(&object.metadata) {
-        let rest = foreign_finalizers(&object.metadata);
-        let patch = json!({ "metadata": { "uid": object.metadata.uid, "finalizers": rest } });
-        gone_is_fine(api.patch_metadata(&stored.name, &PatchParams::default(), &Patch::Merge(&patch)).await)
-            .map_err(Error::kubernetes(STEP))?;
-    }
-    Ok(())
-}
-
-/// An answer that says "not found" is what a removal is after.
-pub(crate) fn gone_is_fine<T>(answer: Result<T, kube::Error>) -> Result<(), kube::Error> {
-    match answer {
-        Ok(_) => Ok(()),
-        Err(error) if status_code(&error) == Some(404) => Ok(()),
-        Err(error) => Err(error),
+    match &stored.uid {
+        Some(uid) => {
+            deletion::delete(api, &stored.name, uid).await.map_err(Error::kubernetes("delete the ObjectBucket"))
+        }
+        None => Ok(()),
     }
 }
 

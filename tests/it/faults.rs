@@ -411,21 +411,14 @@ impl KubernetesFault {
 /// How long these operators wait for Kubernetes: less than others, for there is much silence here.
 const ANSWER_LIMIT: Duration = Duration::from_secs(8);
 
-/// An operator that is started again when it ends, as a pod is; until what is returned is dropped.
-fn keep_running(world: &World) -> JoinSet<()> {
-    let (url, options) = (world.kubernetes.url.clone(), Operator::options(world));
+/// An operator that runs until what is returned is dropped.
+fn operator(world: &World) -> JoinSet<()> {
+    let config = kube::Config::new(world.kubernetes.url.parse().unwrap());
+    let client = runtime::cluster::client(config, ANSWER_LIMIT).unwrap();
+    let options = Operator::options(world);
+    let provisioner = AwsProvisioner::new(&options.provisioner_name);
     let mut operator = JoinSet::new();
-    operator.spawn(async move {
-        loop {
-            let client = runtime::cluster::client(kube::Config::new(url.parse().unwrap()), ANSWER_LIMIT).unwrap();
-            let provisioner = AwsProvisioner::new(&options.provisioner_name);
-            let run = controller::run(client, provisioner, options.clone(), std::future::pending());
-            if run.await.is_ok() {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(200)).await;
-        }
-    });
+    operator.spawn(controller::run(client, provisioner, options, std::future::pending()));
     operator
 }
 
@@ -433,7 +426,7 @@ fn keep_running(world: &World) -> JoinSet<()> {
 async fn life(world: &World) -> Vec<String> {
     let class = world.class("greenfield").await;
     let uid = world.claim("photos", &class).await.uid().unwrap();
-    let _operator = keep_running(world);
+    let _operator = operator(world);
     world.wait_bound("photos").await;
     let environment = world.environment("photos").await;
     world.app("photos").await.put(&environment["BUCKET_NAME"], "a").await.unwrap();

@@ -30,6 +30,21 @@ async fn sigterm_ends_the_operator_within_ten_seconds_though_a_call_never_return
 }
 
 #[tokio::test]
+async fn sigterm_ends_at_once_an_operator_that_the_api_server_has_not_told_what_there_is() {
+    let world = World::new().await;
+    world.kubernetes.meddle(|call| match call.name.as_str() {
+        "list objectbuckets" => Verdict::Hang,
+        _ => Verdict::Pass,
+    });
+    let mut operator = Binary::start(&world, &[], &[]);
+    world.kubernetes.wait_until("a list", |calls| calls.iter().any(|call| call.name == "list objectbuckets")).await;
+    operator.wait_log("serving claims").await;
+    operator.terminate();
+    // Less than what running work is given.
+    operator.ended(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
 async fn an_operator_killed_after_a_key_was_issued_leaves_one_working_key_in_the_end() {
     let world = World::new().await;
     let class = world.class("greenfield").await;

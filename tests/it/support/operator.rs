@@ -60,9 +60,7 @@ impl Operator {
         let shutdown = async {
             let _ = stopped.await;
         };
-        let task = tokio::spawn(async move {
-            controller::run(client, provisioner, options, shutdown).await.unwrap();
-        });
+        let task = tokio::spawn(controller::run(client, provisioner, options, shutdown));
         Self::InProcess { stop, task }
     }
 

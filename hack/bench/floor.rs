@@ -15,6 +15,8 @@ use crate::store::Store;
 
 /// `--concurrency` of the operator by default.
 const AT_ONCE: usize = 32;
+/// Objects in an answer to a list.
+const PAGE: usize = 500;
 const RECORDS: &str = "/apis/objectbucket.io/v1alpha1/objectbuckets";
 const SECRETS: &str = "/api/v1/namespaces/bench/secrets";
 const CONFIG_MAPS: &str = "/api/v1/namespaces/bench/configmaps";
@@ -82,22 +84,29 @@ impl Floor {
         all(tasks).await
     }
 
+    /// In pages, as memory for many claims bounds them.
     async fn list(&self) -> Result<(), Failure> {
-        let selected = format!("?labelSelector=bucket-provisioner%3D{LABEL}");
-        let paths = [
-            "/apis/objectbucket.io/v1alpha1/objectbucketclaims".to_owned(),
-            RECORDS.to_owned(),
-            "/apis/storage.k8s.io/v1/storageclasses".to_owned(),
-            format!("/api/v1/secrets{selected}"),
-            format!("/api/v1/configmaps{selected}"),
+        let ours = format!("&labelSelector=bucket-provisioner%3D{LABEL}");
+        let kinds = [
+            ("/apis/objectbucket.io/v1alpha1/objectbucketclaims", ""),
+            (RECORDS, ""),
+            ("/apis/storage.k8s.io/v1/storageclasses", ""),
+            ("/api/v1/secrets", &ours),
+            ("/api/v1/configmaps", &ours),
         ];
         let mut tasks = JoinSet::new();
-        for path in paths {
-            let floor = self.clone();
+        for (kind, selected) in kinds {
+            let (floor, first) = (self.clone(), format!("{kind}?limit={PAGE}{selected}"));
             tasks.spawn(async move {
-                let listed = floor.load.kubernetes.send(Method::GET, &path, None).await?;
-                serde_json::from_str::<Value>(&listed)?;
-                Ok(())
+                let mut path = first.clone();
+                loop {
+                    let listed = floor.load.kubernetes.send(Method::GET, &path, None).await?;
+                    let listed: Value = serde_json::from_str(&listed)?;
+                    match listed["metadata"]["continue"].as_str() {
+                        Some(next) if !next.is_empty() => path = format!("{first}&continue={next}"),
+                        _ => return Ok(()),
+                    }
+                }
             });
         }
         all(tasks).await

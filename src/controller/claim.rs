@@ -1,7 +1,8 @@
 //! One claim as this reconcile sees it: parsed once, and nothing of it is trusted further than it may be.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::core::DeserializeGuard;
+use kube::Resource as _;
+use kube::core::{DeserializeGuard, ObjectMeta};
 
 use super::deletion::has_finalizer;
 use super::error::Error;
@@ -29,6 +30,22 @@ pub(crate) struct Claim {
     pub(crate) status: ObjectBucketClaimStatus,
 }
 
+/// Reduces a claim to what is read of it, before it is cached: there are thousands.
+pub(crate) fn trim(guarded: &mut Guarded) {
+    let metadata = guarded.meta_mut();
+    metadata.managed_fields = None;
+    let request = metadata.annotations.take().and_then(|mut all| all.remove_entry(wire::annotation::ROTATE_KEYS));
+    metadata.annotations = request.map(|request| [request].into());
+    // In a field that API servers do not fill any more, for a map takes some 600 bytes.
+    metadata.self_link = metadata.labels.take().and_then(|mut all| all.remove(wire::PROVISIONER_LABEL));
+}
+
+/// The value of our label, of a claim as it is in the cluster or as it is cached.
+fn provisioner_label(metadata: &ObjectMeta) -> Option<&String> {
+    let labelled = metadata.labels.as_ref().and_then(|labels| labels.get(wire::PROVISIONER_LABEL));
+    labelled.or(metadata.self_link.as_ref())
+}
+
 impl Claim {
     /// Reads a claim from the cache; `our_label` is this provisioner's label value.
     pub(crate) fn read(guarded: &Guarded, our_label: &str) -> Self {
@@ -36,7 +53,7 @@ impl Claim {
             Ok(claim) => (&claim.metadata, Ok(claim.spec.clone()), claim.status.clone().unwrap_or_default()),
             Err(invalid) => (&invalid.metadata, Err(invalid.error.clone()), ObjectBucketClaimStatus::default()),
         };
-        let label = match metadata.labels.as_ref().and_then(|l| l.get(wire::PROVISIONER_LABEL)) {
+        let label = match provisioner_label(metadata) {
             Some(label) if label == our_label => LabelOwner::Ours,
             Some(_) => LabelOwner::Foreign,
             None => LabelOwner::None,

@@ -4,18 +4,18 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use futures::FutureExt as _;
-use futures::future::{BoxFuture, Shared};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::api::storage::v1::StorageClass;
-use kube::core::{DeserializeGuard, PartialObjectMeta};
-use kube::runtime::reflector::{ObjectRef, Store};
+use kube::core::{DeserializeGuard, ObjectMeta, PartialObjectMeta};
+use kube::runtime::reflector::Store;
 use kube::{Api, Client, ResourceExt as _};
 
 use super::Options;
+use super::cache::Cache;
 use super::claim::{Claim, Guarded};
-use super::keys::{self, KeyNotes};
+use super::keys::KeyNotes;
 use super::memory::Memory;
-use super::outputs::controlled_by;
+use super::outputs::controller;
 use super::owner_secrets::OwnerSecrets;
 use super::record::{self, Stored};
 use crate::api::{ObjectBucket, wire};
@@ -29,115 +29,152 @@ pub(crate) struct Context<P> {
     /// The value of our label.
     pub(crate) label: String,
     pub(crate) caches: Caches,
-    /// Completes when the caches can be relied on.
-    pub(crate) ready: Readiness,
     pub(crate) memory: Memory,
     /// Bounds how many large buckets are emptied at once.
     pub(crate) large_removals: tokio::sync::Semaphore,
     pub(crate) owner_secrets: OwnerSecrets,
 }
 
-type Output<T> = Arc<PartialObjectMeta<T>>;
-
-/// See [`Caches::readiness`].
-pub(crate) type Readiness = Shared<BoxFuture<'static, ()>>;
-
 /// Local copies of what the operator watches. They save reads; what is undone or made rests on fresh ones.
 pub(crate) struct Caches {
     pub(crate) claims: Store<Guarded>,
-    pub(crate) records: Store<DeserializeGuard<ObjectBucket>>,
-    pub(crate) classes: Store<StorageClass>,
-    pub(crate) secrets: Store<PartialObjectMeta<Secret>>,
-    pub(crate) config_maps: Store<PartialObjectMeta<ConfigMap>>,
+    pub(crate) records: Cache<RecordFacts>,
+    pub(crate) classes: Cache<StorageClass>,
+    pub(crate) secrets: Cache<OutputFacts>,
+    pub(crate) config_maps: Cache<OutputFacts>,
 }
 
 impl Caches {
-    /// A future that completes when every cache holds a first full list. Shared, because a store wakes
-    /// only the last of those that wait for it.
-    pub(crate) fn readiness(&self) -> Readiness {
-        let (records, classes) = (self.records.clone(), self.classes.clone());
-        let (secrets, config_maps) = (self.secrets.clone(), self.config_maps.clone());
-        async move {
-            // The only error is a writer that is gone, which is the end of the operator anyway.
-            let _ = tokio::join!(
-                records.wait_until_ready(),
-                classes.wait_until_ready(),
-                secrets.wait_until_ready(),
-                config_maps.wait_until_ready(),
-            );
+    pub(crate) fn of(claims: Store<Guarded>) -> Self {
+        Self {
+            claims,
+            records: Cache::default(),
+            classes: Cache::default(),
+            secrets: Cache::default(),
+            config_maps: Cache::default(),
         }
-        .boxed()
-        .shared()
+    }
+
+    /// Completes when every cache but that of the claims, which kube's controller waits for, holds a first full
+    /// list.
+    pub(crate) async fn filled(&self) {
+        tokio::join!(self.records.filled(), self.classes.filled(), self.secrets.filled(), self.config_maps.filled());
+    }
+
+    /// Whether every cache holds a first full list.
+    pub(crate) fn are_filled(&self) -> bool {
+        self.records.is_filled()
+            && self.classes.is_filled()
+            && self.secrets.is_filled()
+            && self.config_maps.is_filled()
+            && self.claims.wait_until_ready().now_or_never().is_some()
     }
 
     /// The claim's record, if the cache has it and `label` says that it is ours.
     pub(crate) fn record(&self, claim: &Claim, label: &str) -> Option<Stored> {
         let (plain, unique) = record::names(&claim.id);
         let at = |name: String| {
-            let guard = self.records.get(&ObjectRef::new(&name))?;
-            let object = guard.0.as_ref().ok()?;
-            let ours = record::is_of(object, claim)
+            let object = self.records.get(None, &name)?.object()?;
+            let ours = record::is_of(&object, claim)
                 && object.labels().get(wire::PROVISIONER_LABEL).map(String::as_str) == Some(label);
-            ours.then(|| record::stored(object, &claim.id).ok()).flatten()
+            ours.then(|| record::stored(&object, &claim.id).ok()).flatten()
         };
         plain.and_then(at).or_else(|| at(unique))
     }
 
-    /// Secret and ConfigMap of the claim's name, without their data.
-    pub(crate) fn outputs(&self, claim: &ClaimId) -> (Option<Output<Secret>>, Option<Output<ConfigMap>>) {
-        let ClaimId { namespace, name, .. } = claim;
-        (
-            self.secrets.get(&ObjectRef::new(name).within(namespace)),
-            self.config_maps.get(&ObjectRef::new(name).within(namespace)),
-        )
-    }
-
     /// What the claim's Secret notes of its keys.
     pub(crate) fn key_notes(&self, claim: &ClaimId) -> KeyNotes {
-        let (secret, _) = self.outputs(claim);
-        KeyNotes::read(secret.as_ref().and_then(|secret| secret.metadata.annotations.as_ref()))
+        let secret = self.secrets.get(Some(&claim.namespace), &claim.name);
+        secret.and_then(|secret| secret.notes.as_deref().cloned()).unwrap_or_default()
     }
 
     /// Uids of the claims that share the owner's keys in this Secret.
     pub(crate) fn sharing(&self, secret: &SecretRef) -> HashSet<String> {
         let shares = |record: &Record| record.plan.user.is_none() && record.plan.owner_secret.as_ref() == Some(secret);
-        let records = self.records.state();
-        let read = records.iter().filter_map(|guard| record::from_object(guard.0.as_ref().ok()?).ok());
+        let records = self.records.all();
+        let read = records.iter().filter_map(|facts| record::from_object(&facts.object()?).ok());
         read.filter(shares).map(|record| record.claim.uid).collect()
     }
 
     /// Whether both outputs exist, are the claim's, and were not edited since they were written.
     pub(crate) fn outputs_stand(&self, claim: &ClaimId) -> bool {
-        let (secret, config_map) = self.outputs(claim);
-        secret.is_some_and(|s| controlled_by(&s.metadata, &claim.uid) && !drifted(&s.metadata))
-            && config_map.is_some_and(|c| controlled_by(&c.metadata, &claim.uid) && !drifted(&c.metadata))
+        let stands = |facts: Option<Arc<OutputFacts>>| facts.is_some_and(|facts| facts.is_of(claim) && facts.stands);
+        stands(self.secrets.get(Some(&claim.namespace), &claim.name))
+            && stands(self.config_maps.get(Some(&claim.namespace), &claim.name))
+    }
+
+    /// The uids of Secret and ConfigMap, as far as they are shown to be the claim's.
+    pub(crate) fn output_uids(&self, claim: &ClaimId) -> (Option<String>, Option<String>) {
+        let uid = |facts: Option<Arc<OutputFacts>>| {
+            facts.filter(|facts| facts.is_of(claim)).and_then(|facts| Some(facts.uid.as_deref()?.to_owned()))
+        };
+        let ClaimId { namespace, name, .. } = claim;
+        (uid(self.secrets.get(Some(namespace), name)), uid(self.config_maps.get(Some(namespace), name)))
     }
 }
 
-/// Annotation that the caches alone carry: see [`note_drift`].
-const DRIFTED: &str = "cache.aws-s3.io/drifted";
+/// A record as it is cached: as text, a third of its size as an object.
+#[derive(Debug)]
+pub(crate) struct RecordFacts(Box<[u8]>);
 
-fn drifted(metadata: &kube::core::ObjectMeta) -> bool {
-    metadata.annotations.as_ref().is_some_and(|a| a.contains_key(DRIFTED))
+impl RecordFacts {
+    pub(crate) fn of(guard: &DeserializeGuard<ObjectBucket>) -> Self {
+        let text = guard.0.as_ref().ok().and_then(|object| {
+            let ObjectMeta { name, uid, labels, creation_timestamp, .. } = object.metadata.clone();
+            let metadata = ObjectMeta { name, uid, labels, creation_timestamp, ..ObjectMeta::default() };
+            serde_json::to_vec(&ObjectBucket { metadata, spec: object.spec.clone(), status: object.status.clone() })
+                .ok()
+        });
+        Self(text.unwrap_or_default().into_boxed_slice())
+    }
+
+    /// The object, without most of its metadata; `None` if it cannot be read.
+    pub(crate) fn object(&self) -> Option<ObjectBucket> {
+        serde_json::from_slice(&self.0).ok()
+    }
 }
 
-/// Reduces an output's metadata to what the caches need, noting whether the entries `keys` of its data are
-/// still as the operator wrote them.
-///
-/// Outputs are watched without their data. Whose the value of an entry is shows in `managedFields`: the API
-/// server takes an entry from its writer when somebody else changes or removes it.
-pub(crate) fn note_drift(metadata: &mut kube::core::ObjectMeta, keys: &[&str]) {
-    let stands = wrote(metadata, keys);
-    metadata.managed_fields = None;
-    let annotations = metadata.annotations.get_or_insert_default();
-    annotations.retain(|key, _| keys::ANNOTATIONS.contains(&key.as_str()));
-    if !stands {
-        annotations.insert(DRIFTED.to_owned(), String::new());
+/// What is kept of a Secret or ConfigMap. They are watched without their data.
+#[derive(Debug)]
+pub(crate) struct OutputFacts {
+    uid: Option<Box<str>>,
+    /// Uid of what controls it.
+    controller: Option<Box<str>>,
+    /// Its entries are as the operator wrote them.
+    stands: bool,
+    /// What it notes of keys.
+    notes: Option<Box<KeyNotes>>,
+}
+
+impl OutputFacts {
+    pub(crate) fn of_secret(secret: &PartialObjectMeta<Secret>) -> Self {
+        let notes = KeyNotes::read(secret.metadata.annotations.as_ref());
+        Self { notes: Some(Box::new(notes)), ..Self::of(&secret.metadata, &wire::secret::ALL) }
+    }
+
+    pub(crate) fn of_config_map(config_map: &PartialObjectMeta<ConfigMap>) -> Self {
+        Self::of(&config_map.metadata, &wire::config::ALL)
+    }
+
+    fn of(metadata: &ObjectMeta, keys: &[&str]) -> Self {
+        Self {
+            uid: metadata.uid.as_deref().map(Box::from),
+            controller: controller(metadata).map(Box::from),
+            stands: wrote(metadata, keys),
+            notes: None,
+        }
+    }
+
+    fn is_of(&self, claim: &ClaimId) -> bool {
+        self.controller.as_deref() == Some(&claim.uid)
     }
 }
 
 /// Whether the entries `keys` of an output's data are as the operator wrote them.
-pub(crate) fn wrote(metadata: &kube::core::ObjectMeta, keys: &[&str]) -> bool {
+///
+/// Whose the value of an entry is shows in `managedFields`: the API server takes an entry from its writer when
+/// somebody else changes or removes it.
+pub(crate) fn wrote(metadata: &ObjectMeta, keys: &[&str]) -> bool {
     let ours = |key: &str| {
         metadata
             .managed_fields

@@ -2,6 +2,7 @@
 //! calls, events and waiting; nothing that matters rests on it.
 
 use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -11,11 +12,20 @@ use tokio::time::Instant;
 use super::backoff;
 use crate::provisioner::{AppCredentials, ClaimId, FailureClass, SecretRef, WantedBucket};
 
-/// What a claim was last told; the same thing is not told twice.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What a claim was last told; the same thing is not told twice. The message is kept as its hash: of thousands
+/// of claims that are well nobody reads it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Told {
-    pub(crate) reason: &'static str,
-    pub(crate) message: String,
+    reason: &'static str,
+    message: u64,
+}
+
+impl Told {
+    pub(crate) fn new(reason: &'static str, message: &str) -> Self {
+        let mut hasher = DefaultHasher::new();
+        message.hash(&mut hasher);
+        Self { reason, message: hasher.finish() }
+    }
 }
 
 /// How what a claim is told compares with what it was told last.
@@ -56,13 +66,14 @@ struct OwnerSecret {
     changed: Option<String>,
 }
 
+/// What is remembered of one claim. What claims that are well do not have is boxed.
 #[derive(Debug, Default)]
 struct Entry {
     /// Failures in a row.
     failures: u32,
     /// Something that the claim waits for changed since the present attempt began.
     woken: bool,
-    inputs: Option<Inputs>,
+    inputs: Option<Box<Inputs>>,
     not_before: Option<Instant>,
     told: Option<Told>,
     /// Resource version of the claim after our last write of it.
@@ -70,11 +81,13 @@ struct Entry {
     /// When the store was last asked to make something.
     executed: Option<Instant>,
     removed_objects: u64,
-    removed: Option<Removed>,
+    removed: Option<Box<Removed>>,
     /// How often the present credentials were refused in a row.
     probes: u32,
-    owner_secret: Option<OwnerSecret>,
+    owner_secret: Option<Box<OwnerSecret>>,
     name_refused: bool,
+    /// When the claim is to be looked at though nothing has changed.
+    look_at: Option<Instant>,
     upkeep: Upkeep,
 }
 
@@ -84,7 +97,7 @@ struct Upkeep {
     /// When the store is asked next whether all is as it was made.
     check_at: Option<Instant>,
     /// Keys that were issued to take the place of the present ones and were not seen to work yet.
-    successor: Option<AppCredentials>,
+    successor: Option<Box<AppCredentials>>,
     failures: u32,
     not_before: Option<Instant>,
 }
@@ -101,10 +114,12 @@ impl Entry {
 #[derive(Debug)]
 pub(crate) struct Memory {
     since: Instant,
-    claims: Mutex<HashMap<String, Entry>>,
+    claims: Mutex<Entries>,
     /// The claims that are being worked on.
     busy: Mutex<HashSet<String>>,
 }
+
+type Entries = HashMap<Box<str>, Box<Entry>>;
 
 /// The right to work on a claim; it ends when this is dropped.
 #[derive(Debug)]
@@ -126,13 +141,13 @@ impl Default for Memory {
 }
 
 impl Memory {
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Entry>> {
+    fn lock(&self) -> MutexGuard<'_, Entries> {
         // Every critical section is a few assignments: a panic elsewhere leaves the map usable.
         self.claims.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn with<T>(&self, claim: &ClaimId, f: impl FnOnce(&mut Entry) -> T) -> T {
-        f(self.lock().entry(claim.uid.clone()).or_default())
+        f(self.lock().entry(claim.uid.as_str().into()).or_default())
     }
 
     /// The right to work on a claim, for one at a time: a claim that is gone and what is left of it may be taken
@@ -153,7 +168,7 @@ impl Memory {
     /// newer object; acting on the old one would only repeat what was done.
     pub(crate) fn is_stale(&self, claim: &ClaimId, resource_version: Option<&str>) -> bool {
         let mut claims = self.lock();
-        let Some(entry) = claims.get_mut(&claim.uid) else { return false };
+        let Some(entry) = claims.get_mut(claim.uid.as_str()) else { return false };
         match (entry.written, resource_version.and_then(|v| v.parse::<u64>().ok())) {
             (Some(written), Some(cached)) if cached < written => true,
             _ => {
@@ -172,15 +187,15 @@ impl Memory {
 
     /// Resource version of the claim after our last write of it, if the cache has not shown that one yet.
     pub(crate) fn version(&self, claim: &ClaimId) -> Option<String> {
-        self.lock().get(&claim.uid)?.written.map(|version| version.to_string())
+        self.lock().get(claim.uid.as_str())?.written.map(|version| version.to_string())
     }
 
     /// How long the claim has to wait still. Changed inputs end the wait and reset the backoff.
     pub(crate) fn wait_left(&self, claim: &ClaimId, inputs: &Inputs) -> Option<Duration> {
         let mut claims = self.lock();
-        let entry = claims.get_mut(&claim.uid)?;
-        if entry.inputs.as_ref() != Some(inputs) {
-            entry.inputs = Some(inputs.clone());
+        let entry = claims.get_mut(claim.uid.as_str())?;
+        if entry.inputs.as_deref() != Some(inputs) {
+            entry.inputs = Some(Box::new(inputs.clone()));
             entry.not_before = None;
             entry.failures = 0;
             entry.probes = 0;
@@ -192,7 +207,7 @@ impl Memory {
     /// The number of the attempt that begins now, from 1.
     pub(crate) fn attempt(&self, claim: &ClaimId, inputs: Inputs) -> u32 {
         self.with(claim, |e| {
-            e.inputs = Some(inputs);
+            e.inputs = Some(Box::new(inputs));
             e.woken = false;
             e.failures.saturating_add(1)
         })
@@ -235,18 +250,19 @@ impl Memory {
 
     /// How often credentials of the claim were refused in a row.
     pub(crate) fn probes(&self, claim: &ClaimId) -> u32 {
-        self.lock().get(&claim.uid).map_or(0, |e| e.probes)
+        self.lock().get(claim.uid.as_str()).map_or(0, |e| e.probes)
     }
 
     /// An attempt succeeded: the next failure starts from the shortest wait, and is told again.
     pub(crate) fn succeeded(&self, claim: &ClaimId) {
         let mut claims = self.lock();
-        if let Some(entry) = claims.get_mut(&claim.uid) {
-            *entry = Entry {
+        if let Some(entry) = claims.get_mut(claim.uid.as_str()) {
+            **entry = Entry {
                 written: entry.written,
                 told: entry.told.take(),
                 name_refused: entry.name_refused,
                 executed: entry.executed,
+                look_at: entry.look_at,
                 upkeep: std::mem::take(&mut entry.upkeep),
                 ..Entry::default()
             };
@@ -282,7 +298,7 @@ impl Memory {
 
     /// How long upkeep that failed has to wait still.
     pub(crate) fn upkeep_in(&self, claim: &ClaimId) -> Duration {
-        let not_before = self.lock().get(&claim.uid).and_then(|e| e.upkeep.not_before);
+        let not_before = self.lock().get(claim.uid.as_str()).and_then(|e| e.upkeep.not_before);
         not_before.map_or(Duration::ZERO, |at| at.saturating_duration_since(Instant::now()))
     }
 
@@ -307,14 +323,32 @@ impl Memory {
     /// lost, others are made and these deleted.
     pub(crate) fn keep_successor(&self, claim: &ClaimId, keys: Option<AppCredentials>) {
         self.with(claim, |e| {
-            e.upkeep.successor = keys;
+            e.upkeep.successor = keys.map(Box::new);
             e.probes = 0;
         });
     }
 
     /// See [`keep_successor`](Self::keep_successor).
     pub(crate) fn successor(&self, claim: &ClaimId) -> Option<AppCredentials> {
-        self.lock().get(&claim.uid)?.upkeep.successor.clone()
+        self.lock().get(claim.uid.as_str())?.upkeep.successor.as_deref().cloned()
+    }
+
+    /// Remembers when the claim is to be looked at though nothing has changed; not at all if `None`.
+    pub(crate) fn look_in(&self, claim: &ClaimId, wait: Option<Duration>) {
+        let at = wait.and_then(|wait| Instant::now().checked_add(wait));
+        self.with(claim, |e| e.look_at = at);
+    }
+
+    /// The uids of the claims that are to be looked at by now. Each is returned once.
+    pub(crate) fn to_be_looked_at(&self) -> HashSet<String> {
+        let now = Instant::now();
+        let mut claims = self.lock();
+        let due = claims.iter_mut().filter(|(_, entry)| entry.look_at.is_some_and(|at| at <= now));
+        due.map(|(uid, entry)| {
+            entry.look_at = None;
+            uid.to_string()
+        })
+        .collect()
     }
 
     /// Says what is new in what a claim is about to be told.
@@ -345,7 +379,7 @@ impl Memory {
     /// change after the reading is missed.
     pub(crate) fn depends_on(&self, claim: &ClaimId, secret: &SecretRef) {
         let owner_secret = OwnerSecret { reference: secret.clone(), read: None, changed: None };
-        self.with(claim, |e| e.owner_secret = Some(owner_secret));
+        self.with(claim, |e| e.owner_secret = Some(Box::new(owner_secret)));
     }
 
     /// Remembers which version of that Secret the attempt read: the watch shows it, too, and that is no
@@ -372,7 +406,7 @@ impl Memory {
                 }
                 depends.changed = version.map(str::to_owned);
                 e.wake();
-                Some(uid.clone())
+                Some(uid.to_string())
             })
             .collect()
     }
@@ -392,18 +426,18 @@ impl Memory {
     /// The time since the store may have been asked to make something for the claim: by this process, or
     /// by one before it.
     pub(crate) fn quiet(&self, claim: &ClaimId) -> Duration {
-        let executed = self.lock().get(&claim.uid).and_then(|e| e.executed);
+        let executed = self.lock().get(claim.uid.as_str()).and_then(|e| e.executed);
         executed.unwrap_or(self.since).elapsed()
     }
 
     /// Remembers how far the claim's removal came.
     pub(crate) fn note_removed(&self, claim: &ClaimId, removed: Removed) {
-        self.with(claim, |e| e.removed = Some(removed));
+        self.with(claim, |e| e.removed = Some(Box::new(removed)));
     }
 
     /// How far the claim's removal came.
     pub(crate) fn removed(&self, claim: &ClaimId) -> Option<Removed> {
-        self.lock().get(&claim.uid)?.removed.clone()
+        self.lock().get(claim.uid.as_str())?.removed.as_deref().cloned()
     }
 
     /// Remembers that the API server refuses the generated name in this claim's spec.
@@ -413,7 +447,7 @@ impl Memory {
 
     /// Whether the API server refused the generated name in this claim's spec.
     pub(crate) fn name_refused(&self, claim: &ClaimId) -> bool {
-        self.lock().get(&claim.uid).is_some_and(|e| e.name_refused)
+        self.lock().get(claim.uid.as_str()).is_some_and(|e| e.name_refused)
     }
 }
 
@@ -525,10 +559,25 @@ mod tests {
         assert!(!memory.is_stale(&claim(), Some("9")), "seen once, it is not asked for again");
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_claim_is_looked_at_once_when_its_time_has_come() {
+        let memory = Memory::default();
+        memory.look_in(&claim(), Some(Duration::from_secs(5)));
+        tokio::time::advance(Duration::from_secs(4)).await;
+        assert!(memory.to_be_looked_at().is_empty());
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert!(memory.to_be_looked_at().contains(&claim().uid));
+        assert!(memory.to_be_looked_at().is_empty());
+        memory.look_in(&claim(), Some(Duration::from_secs(5)));
+        memory.look_in(&claim(), None);
+        tokio::time::advance(Duration::from_secs(5)).await;
+        assert!(memory.to_be_looked_at().is_empty());
+    }
+
     #[test]
     fn the_same_thing_is_told_once() {
         let memory = Memory::default();
-        let told = |message: &str| Told { reason: "AccessDenied", message: message.into() };
+        let told = |message: &str| Told::new("AccessDenied", message);
         assert_eq!(memory.news(&claim(), &told("a")), News::Reason);
         assert_eq!(memory.news(&claim(), &told("a")), News::Reason, "it counts once it was told");
         memory.told(&claim(), told("a"));

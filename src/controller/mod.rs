@@ -13,6 +13,7 @@
 
 mod adopt;
 mod backoff;
+mod cache;
 mod claim;
 mod context;
 mod deletion;
@@ -53,8 +54,9 @@ use kube::{Api, Client, Resource, ResourceExt as _};
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
+use self::cache::Cache;
 use self::claim::{Claim, Guarded};
-use self::context::{Caches, Context};
+use self::context::{Caches, Context, OutputFacts, RecordFacts};
 use self::memory::Memory;
 use self::orphans::Look;
 use self::owner_secrets::OwnerSecrets;
@@ -64,6 +66,8 @@ use crate::provisioner::Provisioner;
 
 /// How long running reconciles may go on after a shutdown was asked for.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(8);
+/// How exactly the time of upkeep is kept.
+const LOOKS: Duration = Duration::from_secs(1);
 const CRDS_MISSING: &str = "the CustomResourceDefinitions are missing; install them with `aws-s3-provisioner crds | kubectl apply -f -`; waiting for them";
 const PERMISSIONS_MISSING: &str = "the operator lacks permissions; see deploy/; waiting for them";
 
@@ -118,19 +122,13 @@ pub async fn run<P: Provisioner>(
     let all = watcher::Config::default();
 
     let (claims, claim_writer) = reflector::store();
-    let (records, record_writer) = reflector::store();
-    let (classes, class_writer) = reflector::store();
-    let (secrets, secret_writer) = reflector::store();
-    let (config_maps, config_map_writer) = reflector::store();
     let (owner_secrets, changed_secrets) = OwnerSecrets::new();
 
-    let caches = Caches { claims: claims.clone(), records, classes, secrets, config_maps };
     let ctx = Arc::new(Context {
         client: client.clone(),
         provisioner,
         label,
-        ready: caches.readiness(),
-        caches,
+        caches: Caches::of(claims.clone()),
         memory: Memory::default(),
         large_removals: tokio::sync::Semaphore::new(usize::from(concurrency / 4).max(1)),
         owner_secrets,
@@ -143,7 +141,7 @@ pub async fn run<P: Provisioner>(
     let (look_again, look_everywhere) = (look.clone(), look.clone());
     let forgetful = Arc::clone(&ctx);
     let claim_stream = watch("claims", namespaced::<Guarded>(&client, namespace), all.clone())
-        .modify(trim_claim)
+        .modify(claim::trim)
         .inspect_ok(move |event| {
             if let watcher::Event::Delete(claim) = event {
                 let claim = Claim::read(claim, &forgetful.label);
@@ -161,23 +159,19 @@ pub async fn run<P: Provisioner>(
         })
         .applied_objects();
     let record_stream = watch("ObjectBuckets", Api::<DeserializeGuard<ObjectBucket>>::all(client.clone()), all.clone())
-        .modify(trim)
-        .reflect(record_writer)
+        .inspect_ok(cached(&ctx, |caches| &caches.records, RecordFacts::of))
         .inspect_ok(relisted(&after_relist))
         .touched_objects();
     let class_stream = watch("StorageClasses", Api::<StorageClass>::all(client.clone()), all)
-        .modify(trim)
-        .reflect(class_writer)
+        .inspect_ok(cached(&ctx, |caches| &caches.classes, StorageClass::clone))
         .touched_objects();
     let secret_stream = watch("Secrets", namespaced::<PartialObjectMeta<Secret>>(&client, namespace), outputs.clone())
-        .modify(|secret| context::note_drift(&mut secret.metadata, &wire::secret::ALL))
-        .reflect(secret_writer)
+        .inspect_ok(cached(&ctx, |caches| &caches.secrets, OutputFacts::of_secret))
         .inspect_ok(relisted(&after_relist))
         .touched_objects();
     let config_map_stream =
         watch("ConfigMaps", namespaced::<PartialObjectMeta<ConfigMap>>(&client, namespace), outputs)
-            .modify(|config_map| context::note_drift(&mut config_map.metadata, &wire::config::ALL))
-            .reflect(config_map_writer)
+            .inspect_ok(cached(&ctx, |caches| &caches.config_maps, OutputFacts::of_config_map))
             .inspect_ok(relisted(&after_relist))
             .touched_objects();
 
@@ -198,6 +192,7 @@ pub async fn run<P: Provisioner>(
         .owns_stream(config_map_stream)
         .reconcile_all_on(from_channel(relists))
         .reconcile_on(claims_of_secret(changed_secrets, Arc::clone(&ctx)))
+        .reconcile_on(claims_to_look_at(Arc::clone(&ctx)))
         .graceful_shutdown_on(stopped.map(drop))
         .run(reconcile::reconcile, never, Arc::clone(&ctx))
         .for_each(|outcome| async move {
@@ -209,10 +204,10 @@ pub async fn run<P: Provisioner>(
                 Err(error) => tracing::warn!(%error, "controller"),
             }
         });
-    let ready = ctx.ready.clone();
+    let caches = Arc::clone(&ctx);
     let deadline = shutdown.then(|()| async move {
         // Before all caches are filled nothing runs that could be finished, and kube's controller waits for its own.
-        if ready.peek().is_some() && claims.wait_until_ready().now_or_never().is_some() {
+        if caches.caches.are_filled() {
             tokio::time::sleep(SHUTDOWN_GRACE).await;
         }
     });
@@ -230,21 +225,6 @@ where
         Some(namespace) => Api::namespaced(client.clone(), namespace),
         None => Api::all(client.clone()),
     }
-}
-
-/// As [`trim`], but keeps what the claim's user asks for in an annotation.
-fn trim_claim(claim: &mut Guarded) {
-    let request =
-        claim.meta_mut().annotations.take().and_then(|mut all| all.remove_entry(wire::annotation::ROTATE_KEYS));
-    trim(claim);
-    claim.meta_mut().annotations = request.map(|request| [request].into());
-}
-
-/// Drops what no step reads, before it is cached.
-fn trim<K: Resource>(object: &mut K) {
-    let metadata = object.meta_mut();
-    metadata.managed_fields = None;
-    metadata.annotations = None;
 }
 
 fn never<P>(_: Arc<Guarded>, error: &std::convert::Infallible, _: Arc<Context<P>>) -> kube_controller::Action {
@@ -287,6 +267,38 @@ fn claims_of_secret<P: Provisioner>(
                 .collect();
         stream::iter(claims)
     })
+}
+
+/// Claims whose upkeep is due, once it is.
+fn claims_to_look_at<P: Provisioner>(ctx: Arc<Context<P>>) -> impl Stream<Item = ObjectRef<Guarded>> {
+    let ticks = stream::unfold(tokio::time::interval(LOOKS), |mut interval| async {
+        interval.tick().await;
+        Some(((), interval))
+    });
+    ticks.flat_map(move |()| {
+        let due = ctx.memory.to_be_looked_at();
+        let claims: Vec<_> = match due.is_empty() {
+            true => Vec::new(),
+            false => refs(&ctx.caches.claims, |claim| claim.meta().uid.as_ref().is_some_and(|uid| due.contains(uid)))
+                .map(|(_, claim)| claim)
+                .collect(),
+        };
+        stream::iter(claims)
+    })
+}
+
+/// Keeps in the cache that `of` picks what `facts` says of each object.
+fn cached<P, K: Resource, F, Of, Facts>(
+    ctx: &Arc<Context<P>>,
+    of: Of,
+    facts: Facts,
+) -> impl FnMut(&watcher::Event<K>) + use<P, K, F, Of, Facts>
+where
+    Of: Fn(&Caches) -> &Cache<F>,
+    Facts: Fn(&K) -> F,
+{
+    let ctx = Arc::clone(ctx);
+    move |event| of(&ctx.caches).apply(event, &facts)
 }
 
 /// Says when a whole list has come in anew. While it comes in, the cache still shows the old one, and what

@@ -45,12 +45,12 @@ pub(crate) async fn remove_all<P: Provisioner>(
     mut looks: UnboundedReceiver<Look>,
     again: UnboundedSender<Look>,
 ) {
-    ctx.ready.clone().await;
+    ctx.caches.filled().await;
     while let Some(look) = looks.recv().await {
         let (name, failures) = match look {
             Look::Everywhere => {
-                for object in ctx.caches.records.state() {
-                    look_at_later(&again, object.name_any(), 0);
+                for name in ctx.caches.records.names() {
+                    look_at_later(&again, name, 0);
                 }
                 continue;
             }
@@ -88,9 +88,8 @@ fn look_at_later(looks: &UnboundedSender<Look>, name: String, failures: u32) {
 
 /// Whether the caches show a record of ours, and not its claim.
 fn is_suspect<P>(ctx: &Context<P>, name: &str) -> bool {
-    let Some(guard) = ctx.caches.records.get(&ObjectRef::new(name)) else { return false };
-    let Ok(object) = &guard.0 else { return false };
-    let (Some(uid), Some((namespace, claim))) = (record::claim_uid(object), record::claim_name(object)) else {
+    let Some(object) = ctx.caches.records.get(None, name).and_then(|record| record.object()) else { return false };
+    let (Some(uid), Some((namespace, claim))) = (record::claim_uid(&object), record::claim_name(&object)) else {
         return false;
     };
     let shown = ctx.caches.claims.get(&ObjectRef::new(claim).within(namespace));

@@ -88,10 +88,14 @@ fn differing<V: PartialEq + Serialize>(
     (!changed.is_empty()).then(|| json!(changed))
 }
 
-/// Whether `metadata` says: controlled by the claim with this uid.
-pub(crate) fn controlled_by(metadata: &ObjectMeta, uid: &str) -> bool {
+/// Uid of what controls an object; the API server allows one.
+pub(crate) fn controller(metadata: &ObjectMeta) -> Option<&str> {
     let owners = metadata.owner_references.as_deref().unwrap_or_default();
-    owners.iter().any(|owner| owner.controller == Some(true) && owner.uid == uid)
+    owners.iter().find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.as_str())
+}
+
+fn is_of(metadata: &ObjectMeta, claim: &ClaimId) -> bool {
+    controller(metadata) == Some(&claim.uid)
 }
 
 fn metadata(claim: &ClaimId, label: &str) -> ObjectMeta {
@@ -167,7 +171,7 @@ pub(crate) fn config_map(label: &str, record: &Record) -> ConfigMap {
 pub(crate) async fn read<T: Output>(api: &Api<T>, claim: &ClaimId) -> Result<Current<T>, Error> {
     match api.get_opt(&claim.name).await.map_err(Error::kubernetes(T::READ))? {
         None => Ok(Current::Absent),
-        Some(found) if controlled_by(found.meta(), &claim.uid) => Ok(Current::Mine(found)),
+        Some(found) if is_of(found.meta(), claim) => Ok(Current::Mine(found)),
         Some(_) => Err(taken::<T>(claim)),
     }
 }
@@ -232,18 +236,17 @@ pub(crate) fn stands<T: Output>(found: &T, wanted: &T) -> bool {
     difference(found, wanted).is_none()
 }
 
-/// Deletes an output if it is the claim's. Gone already is as good; a foreign one is left. `seen` is what a cache
-/// shows of it, if anything; what it does not show is looked for in the cluster itself.
+/// Deletes an output if it is the claim's. Gone already is as good; a foreign one is left. `seen`: its uid, where
+/// a cache shows that it is the claim's; else it is looked for in the cluster itself.
 ///
 /// # Errors
 /// Kubernetes refused, also because what was seen is not what stands there now.
-pub(crate) async fn delete<T: Output>(api: &Api<T>, claim: &ClaimId, seen: Option<&ObjectMeta>) -> Result<(), Error> {
-    let ours = |metadata: &ObjectMeta| metadata.uid.clone().filter(|_| controlled_by(metadata, &claim.uid));
-    let uid = match seen.and_then(ours) {
+pub(crate) async fn delete<T: Output>(api: &Api<T>, claim: &ClaimId, seen: Option<String>) -> Result<(), Error> {
+    let uid = match seen {
         Some(uid) => Some(uid),
         None => {
             let found = api.get_metadata_opt(&claim.name).await.map_err(Error::kubernetes(T::DELETE))?;
-            found.and_then(|found| ours(&found.metadata))
+            found.filter(|found| is_of(&found.metadata, claim)).and_then(|found| found.metadata.uid)
         }
     };
     // The Go library put its finalizer on outputs, too; ours carry none.

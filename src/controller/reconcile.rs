@@ -59,13 +59,13 @@ pub(crate) async fn reconcile<P: Provisioner>(
     guarded: Arc<Guarded>,
     ctx: Arc<Context<P>>,
 ) -> Result<Action, Infallible> {
-    ctx.ready.clone().await;
+    ctx.caches.filled().await;
     let claim = Claim::read(&guarded, &ctx.label);
     if ctx.memory.is_stale(&claim.id, claim.resource_version.as_deref()) {
         return Ok(Action::await_change());
     }
     if let Some((Upkeep::Nothing, wait)) = due_while_steady(&ctx, &claim) {
-        return Ok(wait.map_or_else(Action::await_change, Action::requeue));
+        return Ok(rest(&ctx, &claim, wait));
     }
     let inputs = inputs(&claim);
     if let Some(left) = ctx.memory.wait_left(&claim.id, &inputs) {
@@ -80,10 +80,17 @@ pub(crate) async fn reconcile<P: Provisioner>(
     // If nothing was written, no watch brings the claim back when upkeep is due.
     Ok(match due_while_steady(&ctx, &claim) {
         None => Action::await_change(),
-        Some((Upkeep::Nothing, wait)) => wait.map_or_else(Action::await_change, Action::requeue),
+        Some((Upkeep::Nothing, wait)) => rest(&ctx, &claim, wait),
         // Not at once: what the caches show may be older than the attempt.
         Some(_) => Action::requeue(Duration::from_secs(1)),
     })
+}
+
+/// Leaves a claim alone until something changes, or upkeep is due. The memory keeps the time: an entry of kube's
+/// scheduler takes more of it than all that is remembered of a bound claim.
+fn rest<P>(ctx: &Context<P>, claim: &Claim, wait: Option<Duration>) -> Action {
+    ctx.memory.look_in(&claim.id, wait);
+    Action::await_change()
 }
 
 /// What upkeep is due for a bound claim that is as it was left, and how long none is; `None` for any other claim.

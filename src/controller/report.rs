@@ -177,10 +177,8 @@ pub(crate) async fn tell<P>(ctx: &Context<P>, claim: &Claim, report: &Report) ->
         return Ok(());
     }
     let next = report.status(&claim.status, claim.generation, &now());
-    let told = Told {
-        reason: report.reason,
-        message: format!("{}{}", report.message, report.ignored_edit.as_deref().unwrap_or_default()),
-    };
+    let told =
+        Told::new(report.reason, &format!("{}{}", report.message, report.ignored_edit.as_deref().unwrap_or_default()));
     let news = ctx.memory.news(&claim.id, &told);
     // What was told and did not come back was pruned by the CRD; only the phase is in all of them. Of a
     // claim that cannot be read, the status cannot be read either.

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::Api;
 use kube::core::{ApiResource, DynamicObject};
-use kube::runtime::reflector::ObjectRef;
 
 use super::claim::Claim;
 use super::context::Context;
@@ -66,7 +65,7 @@ pub(crate) async fn class<P>(ctx: &Context<P>, claim: &Claim) -> Result<ClassLoo
             None => return Ok(ClassLookup::Unnamed),
         },
     };
-    if let Some(class) = ctx.caches.classes.get(&ObjectRef::new(&name)) {
+    if let Some(class) = ctx.caches.classes.get(None, &name) {
         return Ok(ClassLookup::Found(Class::read(&class)));
     }
     let api: Api<StorageClass> = Api::all(ctx.client.clone());

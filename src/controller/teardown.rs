@@ -268,10 +268,10 @@ async fn keys_were_out<P>(ctx: &Context<P>, claim: &Claim) -> Result<bool, Error
 
 async fn delete_outputs<P>(ctx: &Context<P>, claim: &Claim) -> Result<(), Error> {
     let (secrets, config_maps) = (ctx.secrets_in(&claim.id.namespace), ctx.config_maps_in(&claim.id.namespace));
-    let (secret, config_map) = ctx.caches.outputs(&claim.id);
+    let (secret, config_map) = ctx.caches.output_uids(&claim.id);
     tokio::try_join!(
-        outputs::delete(&secrets, &claim.id, secret.as_ref().map(|secret| &secret.metadata)),
-        outputs::delete(&config_maps, &claim.id, config_map.as_ref().map(|config_map| &config_map.metadata)),
+        outputs::delete(&secrets, &claim.id, secret),
+        outputs::delete(&config_maps, &claim.id, config_map),
     )?;
     Ok(())
 }

@@ -1,0 +1,147 @@
+//! What a watch shows, reduced on arrival to what is asked of it: thousands of objects are watched, and of most
+//! of them next to nothing is ever read. kube's own store keeps objects whole.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use kube::runtime::watcher::Event;
+use kube::{Resource, ResourceExt as _};
+use tokio::sync::watch;
+
+/// Objects of one kind as their watch shows them; of each, facts `F`.
+#[derive(Debug)]
+pub(crate) struct Cache<F> {
+    shown: RwLock<Shown<F>>,
+    is_filled: watch::Sender<bool>,
+}
+
+#[derive(Debug)]
+struct Shown<F> {
+    now: HashMap<Box<str>, Arc<F>>,
+    /// A list that comes in. It takes the place of `now` once it is complete.
+    listed: HashMap<Box<str>, Arc<F>>,
+}
+
+impl<F> Default for Cache<F> {
+    fn default() -> Self {
+        Self {
+            shown: RwLock::new(Shown { now: HashMap::new(), listed: HashMap::new() }),
+            is_filled: watch::Sender::new(false),
+        }
+    }
+}
+
+impl<F> Cache<F> {
+    /// Takes in an event; `facts` says what is kept of an object.
+    pub(crate) fn apply<K: Resource>(&self, event: &Event<K>, facts: impl Fn(&K) -> F) {
+        let key_of = |object: &K| key(object.namespace().as_deref(), &object.name_any());
+        let mut shown = self.write();
+        match event {
+            Event::Init => shown.listed = HashMap::new(),
+            Event::InitApply(object) => drop(shown.listed.insert(key_of(object), Arc::new(facts(object)))),
+            Event::InitDone => {
+                shown.now = std::mem::take(&mut shown.listed);
+                self.is_filled.send_replace(true);
+            }
+            Event::Apply(object) => drop(shown.now.insert(key_of(object), Arc::new(facts(object)))),
+            Event::Delete(object) => drop(shown.now.remove(&key_of(object))),
+        }
+    }
+
+    /// The object of this name, in this namespace if it has one.
+    pub(crate) fn get(&self, namespace: Option<&str>, name: &str) -> Option<Arc<F>> {
+        self.read().now.get(&key(namespace, name)).cloned()
+    }
+
+    /// All there are.
+    pub(crate) fn all(&self) -> Vec<Arc<F>> {
+        self.read().now.values().cloned().collect()
+    }
+
+    /// The names of objects without a namespace.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.read().now.keys().map(|name| name.to_string()).collect()
+    }
+
+    /// Completes once there is a first full list.
+    pub(crate) async fn filled(&self) {
+        // The other end is `self`.
+        let _ = self.is_filled.subscribe().wait_for(|filled| *filled).await;
+    }
+
+    pub(crate) fn is_filled(&self) -> bool {
+        *self.is_filled.borrow()
+    }
+
+    // Every critical section leaves the maps whole, whatever becomes of who holds it.
+    fn read(&self) -> RwLockReadGuard<'_, Shown<F>> {
+        self.shown.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Shown<F>> {
+        self.shown.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Neither namespaces nor names have a slash.
+fn key(namespace: Option<&str>, name: &str) -> Box<str> {
+    match namespace {
+        Some(namespace) => format!("{namespace}/{name}").into_boxed_str(),
+        None => name.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Secret;
+    use kube::api::ObjectMeta;
+
+    use super::*;
+
+    fn secret(name: &str, uid: &str) -> Secret {
+        let metadata = ObjectMeta {
+            namespace: Some("ns".to_owned()),
+            name: Some(name.to_owned()),
+            uid: Some(uid.to_owned()),
+            ..ObjectMeta::default()
+        };
+        Secret { metadata, ..Secret::default() }
+    }
+
+    fn cache_of(events: impl IntoIterator<Item = Event<Secret>>) -> Cache<String> {
+        let cache = Cache::default();
+        events.into_iter().for_each(|event| cache.apply(&event, |secret| secret.uid().unwrap_or_default()));
+        cache
+    }
+
+    fn uid(cache: &Cache<String>, name: &str) -> Option<String> {
+        cache.get(Some("ns"), name).map(|uid| uid.to_string())
+    }
+
+    #[test]
+    fn it_shows_what_was_listed_and_what_changed_since() {
+        let first = [Event::Init, Event::InitApply(secret("a", "1")), Event::InitApply(secret("b", "2"))];
+        let then = [Event::InitDone, Event::Apply(secret("a", "3")), Event::Delete(secret("b", "2"))];
+        let cache = cache_of(first.into_iter().chain(then));
+        assert!(cache.is_filled());
+        assert_eq!((uid(&cache, "a").as_deref(), uid(&cache, "b")), (Some("3"), None));
+        assert_eq!(cache.get(None, "a"), None);
+    }
+
+    #[test]
+    fn it_is_not_filled_before_the_first_list_is_complete() {
+        let cache = cache_of([Event::Init, Event::InitApply(secret("a", "1"))]);
+        assert!(!cache.is_filled());
+        assert_eq!(uid(&cache, "a"), None);
+    }
+
+    #[test]
+    fn it_shows_the_former_list_while_another_comes_in_and_then_nothing_else_of_it() {
+        let cache = cache_of([Event::Init, Event::InitApply(secret("a", "1")), Event::InitDone, Event::Init]);
+        let apply = |event| cache.apply(&event, |secret: &Secret| secret.uid().unwrap_or_default());
+        apply(Event::InitApply(secret("b", "2")));
+        assert_eq!((uid(&cache, "a").as_deref(), uid(&cache, "b")), (Some("1"), None));
+        apply(Event::InitDone);
+        assert_eq!((uid(&cache, "a"), uid(&cache, "b").as_deref()), (None, Some("2")));
+    }
+}

@@ -1,11 +1,16 @@
 //! Records that do not say all: those of the Go provisioner, and those that somebody deleted by hand. What
 //! is missing is taken from the claim's class, if there still is one. Pure.
 
+use k8s_openapi::api::core::v1::ConfigMap;
+
 use super::claim::Claim;
+use super::deletion::has_finalizer;
 use super::error::Error;
+use super::outputs::Current;
 use super::plan;
 use super::record::{Author, Stored};
 use super::resolve::{Class, ClassLookup};
+use crate::api::wire;
 use crate::provisioner::{ClaimId, Mode, Plan, Provisioner, Request, WantedBucket};
 
 /// Completes a record before it is acted upon. One of our own is complete.
@@ -67,6 +72,22 @@ pub(crate) fn reconstruct<P: Provisioner>(
     let record =
         (class.provisioner == provisioner_name).then(|| plan::record(provisioner, claim, class).ok()).flatten()?;
     Some(Stored { name, uid: None, author: Author::Us, record, bound: true })
+}
+
+/// The bucket that a ConfigMap of the Go provisioner names; by its finalizer on the ConfigMap it is known. It wrote
+/// its records last, so that it may stand alone.
+pub(crate) fn begun_bucket(config_map: &Current<ConfigMap>) -> Option<&str> {
+    let Current::Mine(config_map) = config_map else { return None };
+    let bucket = config_map.data.as_ref()?.get(wire::config::BUCKET_NAME)?;
+    has_finalizer(&config_map.metadata).then_some(bucket.as_str())
+}
+
+/// What there is to say of a bucket that the Go provisioner did not come to record. Its name proves nothing, for
+/// the claim's user can write it into the ConfigMap.
+pub(crate) fn begun(bucket: &str) -> String {
+    format!(
+        "bucket {bucket:?}, which the claim's ConfigMap named and no ObjectBucket records, was left in place: the Go provisioner seems to have begun it; delete it by hand if nobody needs it, and the IAM user and the managed policy whose names begin with its name"
+    )
 }
 
 /// What there is to say of a bound claim without a record and without a class.

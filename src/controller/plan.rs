@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::claim::{Claim, wanted};
 use super::error::Error;
-use super::record::{Found, Stored};
+use super::record::{Author, Found, Stored};
 use super::resolve::{Class, ClassLookup};
 use crate::provisioner::{Mode, Provisioner, ReclaimPolicy, Record, Request};
 
@@ -53,7 +53,10 @@ pub(crate) fn intent<P: Provisioner>(
     found: Found,
 ) -> Result<Intent, Error> {
     let found = match found {
-        Found::Mine(stored) if stored.bound => return Ok(Intent::Proceed(stored)),
+        // The Go provisioner wrote its records last: what they name was handed over, and may be in use.
+        Found::Mine(stored) if stored.bound || stored.author == Author::GoProvisioner => {
+            return Ok(Intent::Proceed(stored));
+        }
         found => found,
     };
     let planned = match class {

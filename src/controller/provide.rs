@@ -373,8 +373,13 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
 
     async fn publish(&mut self) -> Result<(), Error> {
         let id = &self.claim.id;
-        let config_map = outputs::config_map(&self.ctx.label, &self.stored()?.record);
+        let record = &self.stored()?.record;
+        let config_map = outputs::config_map(&self.ctx.label, record);
         outputs::write(&self.ctx.config_maps_in(&id.namespace), &self.config_map, &config_map, id).await?;
+        // The last trace of it was overwritten.
+        if let Some(bucket) = adopt::begun_bucket(&self.config_map).filter(|bucket| *bucket != record.plan.bucket) {
+            teardown::left_in_place(self.ctx, &self.claim, &adopt::begun(bucket)).await;
+        }
         self.published = true;
         Ok(())
     }

@@ -92,7 +92,10 @@ impl<'a, P: Provisioner> Removing<'a, P> {
                 }
                 lost
             }
-            Found::None { .. } => None,
+            Found::None { .. } => {
+                begun_by_go_provisioner(ctx, claim).await?;
+                None
+            }
         };
         let Some(stored) = stored else {
             let nothing = "nothing is recorded of the claim; there was nothing to remove".to_owned();
@@ -252,7 +255,19 @@ pub(crate) fn said(stored: &Stored, undo: Undo) -> String {
     }
 }
 
-async fn left_in_place<P>(ctx: &Context<P>, claim: &Claim, note: &str) {
+/// Tells of a bucket that only a ConfigMap names, which goes with the claim.
+async fn begun_by_go_provisioner<P>(ctx: &Context<P>, claim: &Claim) -> Result<(), Error> {
+    let config_map = match outputs::read(&ctx.config_maps_in(&claim.id.namespace), &claim.id).await {
+        Err(Error::OutputExists { .. }) => return Ok(()),
+        answer => answer?,
+    };
+    if let Some(bucket) = adopt::begun_bucket(&config_map) {
+        left_in_place(ctx, claim, &adopt::begun(bucket)).await;
+    }
+    Ok(())
+}
+
+pub(super) async fn left_in_place<P>(ctx: &Context<P>, claim: &Claim, note: &str) {
     tracing::warn!(reason = error::LEFT_IN_PLACE, "{note}");
     report::event(ctx, &claim.id, Severity::Warning, error::LEFT_IN_PLACE, note).await;
 }

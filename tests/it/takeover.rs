@@ -9,7 +9,7 @@ use kube::{Api, Resource as _};
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::support::World;
+use crate::support::{World, bucket_of};
 use crate::support::operator::{Kind, Operator};
 use crate::support::other::{OtherCluster, fixture_crds};
 
@@ -24,6 +24,18 @@ struct Legacy {
     policy: String,
 }
 
+/// How far the Go provisioner came. It wrote the Secret, the ConfigMap, the record, its status, the claim, and the
+/// claim's status, one after the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Reached {
+    Taken,
+    Outputs,
+    Record,
+    RecordBound,
+    ClaimNamed,
+    ClaimBound,
+}
+
 /// How the 2019 and the later libraries spell the sign of binding.
 #[derive(Debug, Clone, Copy)]
 enum Spelling {
@@ -33,6 +45,10 @@ enum Spelling {
 
 impl Legacy {
     async fn install(world: &World, class: &str, spelling: Spelling) -> Self {
+        Self::install_up_to(world, class, spelling, Reached::ClaimBound).await
+    }
+
+    async fn install_up_to(world: &World, class: &str, spelling: Spelling, reached: Reached) -> Self {
         let mut claim = fixture(include_str!("fixtures/go-provisioner/obc.yaml"));
         let mut record = fixture(include_str!("fixtures/go-provisioner/ob.yaml"));
         let outputs = fixture(include_str!("fixtures/go-provisioner/cm-secret.yaml"));
@@ -64,14 +80,21 @@ impl Legacy {
         };
         metadata(&mut claim);
         claim["spec"]["storageClassName"] = json!(class);
-        claim["spec"]["bucketName"] = json!(bucket);
         let name = format!("obc-{}-c2", world.namespace);
         claim["spec"].as_object_mut().unwrap().remove("ObjectBucketName");
         let field = match spelling {
             Spelling::Upper => "ObjectBucketName",
             Spelling::Lower => "objectBucketName",
         };
-        claim["spec"][field] = json!(name);
+        let spec = claim["spec"].as_object_mut().unwrap();
+        spec.remove("bucketName");
+        if reached >= Reached::ClaimNamed {
+            spec.insert("bucketName".into(), json!(bucket));
+            spec.insert(field.into(), json!(name));
+        }
+        if reached < Reached::ClaimBound {
+            claim["status"] = json!({ "phase": "Pending" });
+        }
         let uid = create(world, &claim).await;
 
         metadata(&mut record);
@@ -81,9 +104,16 @@ impl Legacy {
         record["spec"]["endpoint"]["bucketName"] = json!(bucket);
         record["spec"]["claimRef"]["namespace"] = json!(world.namespace);
         record["spec"]["claimRef"]["uid"] = json!(uid);
-        create(world, &record).await;
+        if reached < Reached::RecordBound {
+            record.as_object_mut().unwrap().remove("status");
+        }
+        if reached >= Reached::Record {
+            create(world, &record).await;
+        }
 
-        for output in outputs["items"].as_array().unwrap() {
+        let no_outputs = vec![];
+        let outputs = if reached >= Reached::Outputs { outputs["items"].as_array().unwrap() } else { &no_outputs };
+        for output in outputs {
             let mut output = output.clone();
             metadata(&mut output);
             output["metadata"]["ownerReferences"][0]["uid"] = json!(uid);
@@ -206,6 +236,80 @@ async fn a_secret_of_the_go_provisioner_that_is_deleted_comes_back_with_a_new_ke
     world.wait_secret("c2", |keys| keys["AWS_ACCESS_KEY_ID"] != old).await;
     world.app("c2").await.put(&legacy.bucket, "a").await.unwrap();
     assert_eq!(world.account.keys(&legacy.user).await.len(), 1);
+}
+
+#[rstest]
+#[case(Reached::Record)]
+#[case(Reached::RecordBound)]
+#[case(Reached::ClaimNamed)]
+#[tokio::test]
+async fn what_the_go_provisioner_recorded_and_did_not_bind_is_finished(#[case] reached: Reached) {
+    let world = World::new().await;
+    let class = world.class("legacy").await;
+    let legacy = Legacy::install_up_to(&world, &class, Spelling::Lower, reached).await;
+    world.app("c2").await.put(&legacy.bucket, "kept").await.unwrap();
+    let key = world.environment("c2").await["AWS_ACCESS_KEY_ID"].clone();
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    world.wait_bound("c2").await;
+    assert_eq!(world.environment("c2").await["BUCKET_NAME"], legacy.bucket);
+    assert_eq!(world.environment("c2").await["AWS_ACCESS_KEY_ID"], key);
+    assert_eq!(world.account.list(&legacy.bucket).await.unwrap(), ["kept"]);
+
+    world.delete_claim("c2").await;
+    world.wait_gone("c2").await;
+    world.assert_no_objects("c2").await;
+    assert!(!world.account.bucket_exists(&legacy.bucket).await);
+    assert!(!world.account.user_exists(&legacy.user).await);
+    assert!(!legacy.policy_exists(&world).await);
+}
+
+/// Nothing proves that what has no record is the claim's: not even its name, which the claim's user can write into
+/// the ConfigMap.
+#[rstest]
+#[case::and_goes_on(false)]
+#[case::and_is_deleted(true)]
+#[tokio::test]
+async fn a_claim_that_the_go_provisioner_began_is_served_anew_and_what_is_in_no_record_is_named(#[case] delete: bool) {
+    let world = World::new().await;
+    let class = world.class("legacy").await;
+    let legacy = Legacy::install_up_to(&world, &class, Spelling::Lower, Reached::Outputs).await;
+    let uid = world.claims().get("c2").await.unwrap().uid().unwrap();
+    if delete {
+        world.delete_claim("c2").await;
+    }
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    if !delete {
+        let bucket = bucket_of(&world.wait_bound("c2").await);
+        assert_ne!(bucket, legacy.bucket);
+        world.app("c2").await.put(&bucket, "a").await.unwrap();
+        assert_eq!(world.account.users_with(&uid).await.len(), 1);
+    }
+    let (type_, note) = world.wait_event("c2", "LeftInPlace").await;
+    assert_eq!(type_, "Warning");
+    assert!(note.contains(&legacy.bucket), "{note}");
+    if !delete {
+        world.delete_claim("c2").await;
+    }
+    world.wait_gone("c2").await;
+    world.assert_no_objects("c2").await;
+    assert!(world.account.bucket_exists(&legacy.bucket).await);
+    assert!(world.account.user_exists(&legacy.user).await);
+    assert!(world.account.users_with(&uid).await.is_empty());
+    assert!(world.account.buckets_with(&uid).await.is_empty());
+}
+
+#[tokio::test]
+async fn a_claim_that_the_go_provisioner_only_took_on_is_served_as_any_other() {
+    let world = World::new().await;
+    let class = world.class("legacy").await;
+    Legacy::install_up_to(&world, &class, Spelling::Lower, Reached::Taken).await;
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    let bucket = bucket_of(&world.wait_bound("c2").await);
+    world.app("c2").await.put(&bucket, "a").await.unwrap();
+    world.delete_claim("c2").await;
+    world.wait_gone("c2").await;
+    world.assert_no_objects("c2").await;
+    assert!(!world.account.bucket_exists(&bucket).await);
 }
 
 #[tokio::test]

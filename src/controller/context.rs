@@ -113,7 +113,8 @@ impl Caches {
     }
 }
 
-/// A record as it is cached: as text, a third of its size as an object.
+/// A record as it is cached: what is read of its metadata, spec and status, as JSON. That is a quarter of its size
+/// as an object.
 #[derive(Debug)]
 pub(crate) struct RecordFacts(Box<[u8]>);
 
@@ -122,15 +123,15 @@ impl RecordFacts {
         let text = guard.0.as_ref().ok().and_then(|object| {
             let ObjectMeta { name, uid, labels, creation_timestamp, .. } = object.metadata.clone();
             let metadata = ObjectMeta { name, uid, labels, creation_timestamp, ..ObjectMeta::default() };
-            serde_json::to_vec(&ObjectBucket { metadata, spec: object.spec.clone(), status: object.status.clone() })
-                .ok()
+            serde_json::to_vec(&(metadata, &object.spec, &object.status)).ok()
         });
         Self(text.unwrap_or_default().into_boxed_slice())
     }
 
     /// The object, without most of its metadata; `None` if it cannot be read.
     pub(crate) fn object(&self) -> Option<ObjectBucket> {
-        serde_json::from_slice(&self.0).ok()
+        let (metadata, spec, status) = serde_json::from_slice(&self.0).ok()?;
+        Some(ObjectBucket { metadata, spec, status })
     }
 }
 

@@ -43,7 +43,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::{FutureExt as _, Stream, StreamExt as _, TryStreamExt as _, stream};
+use futures::{FutureExt as _, Stream, StreamExt as _, TryStreamExt as _, future, stream};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::core::{DeserializeGuard, PartialObjectMeta};
@@ -158,22 +158,24 @@ pub async fn run<P: Provisioner>(
             }
         })
         .applied_objects();
-    let record_stream = watch("ObjectBuckets", Api::<DeserializeGuard<ObjectBucket>>::all(client.clone()), all.clone())
-        .inspect_ok(cached(&ctx, |caches| &caches.records, RecordFacts::of))
-        .inspect_ok(relisted(&after_relist))
-        .touched_objects();
+    let record_stream = changes(
+        watch("ObjectBuckets", Api::<DeserializeGuard<ObjectBucket>>::all(client.clone()), all.clone())
+            .inspect_ok(cached(&ctx, |caches| &caches.records, RecordFacts::of))
+            .inspect_ok(relisted(&after_relist)),
+    );
     let class_stream = watch("StorageClasses", Api::<StorageClass>::all(client.clone()), all)
         .inspect_ok(cached(&ctx, |caches| &caches.classes, StorageClass::clone))
         .touched_objects();
-    let secret_stream = watch("Secrets", namespaced::<PartialObjectMeta<Secret>>(&client, namespace), outputs.clone())
-        .inspect_ok(cached(&ctx, |caches| &caches.secrets, OutputFacts::of_secret))
-        .inspect_ok(relisted(&after_relist))
-        .touched_objects();
-    let config_map_stream =
+    let secret_stream = changes(
+        watch("Secrets", namespaced::<PartialObjectMeta<Secret>>(&client, namespace), outputs.clone())
+            .inspect_ok(cached(&ctx, |caches| &caches.secrets, OutputFacts::of_secret))
+            .inspect_ok(relisted(&after_relist)),
+    );
+    let config_map_stream = changes(
         watch("ConfigMaps", namespaced::<PartialObjectMeta<ConfigMap>>(&client, namespace), outputs)
             .inspect_ok(cached(&ctx, |caches| &caches.config_maps, OutputFacts::of_config_map))
-            .inspect_ok(relisted(&after_relist))
-            .touched_objects();
+            .inspect_ok(relisted(&after_relist)),
+    );
 
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let shutdown = async move {
@@ -303,15 +305,29 @@ where
 
 /// Says when a whole list has come in anew. While it comes in, the cache still shows the old one, and what
 /// was deleted meanwhile is told by no event of its own: every claim is looked at again, which costs a
-/// steady one nothing.
+/// steady one nothing. The first list says nothing: no claim is looked at before it is there.
 fn relisted<K>(after: &UnboundedSender<()>) -> impl FnMut(&watcher::Event<K>) + use<K> {
-    let after = after.clone();
+    let (after, mut is_first) = (after.clone(), true);
     move |event| {
-        if let watcher::Event::InitDone = event {
+        if let watcher::Event::InitDone = event
+            && !std::mem::take(&mut is_first)
+        {
             // The other end is gone only when the operator ends.
             let _ = after.send(());
         }
     }
+}
+
+/// The objects that change. What is listed is in the cache when [every claim is looked at](relisted).
+fn changes<K>(
+    events: impl Stream<Item = watcher::Result<watcher::Event<K>>>,
+) -> impl Stream<Item = watcher::Result<K>> {
+    events.try_filter_map(|event| {
+        future::ok(match event {
+            watcher::Event::Apply(object) | watcher::Event::Delete(object) => Some(object),
+            watcher::Event::Init | watcher::Event::InitApply(_) | watcher::Event::InitDone => None,
+        })
+    })
 }
 
 fn from_channel<T>(channel: UnboundedReceiver<T>) -> impl Stream<Item = T> {

@@ -9,9 +9,9 @@ use kube::{Api, Resource as _};
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::support::{World, bucket_of};
 use crate::support::operator::{Kind, Operator};
 use crate::support::other::{OtherCluster, fixture_crds};
+use crate::support::{World, bucket_of};
 
 fn fixture(text: &str) -> Value {
     serde_saphyr::from_str(text).unwrap()

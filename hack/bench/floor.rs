@@ -16,7 +16,7 @@ use crate::store::Store;
 /// `--concurrency` of the operator by default.
 const AT_ONCE: usize = 32;
 /// Objects in an answer to a list.
-const PAGE: usize = 500;
+const PAGE: usize = 200;
 const RECORDS: &str = "/apis/objectbucket.io/v1alpha1/objectbuckets";
 const SECRETS: &str = "/api/v1/namespaces/bench/secrets";
 const CONFIG_MAPS: &str = "/api/v1/namespaces/bench/configmaps";

@@ -123,7 +123,10 @@ impl RecordFacts {
         let text = guard.0.as_ref().ok().and_then(|object| {
             let ObjectMeta { name, uid, labels, creation_timestamp, .. } = object.metadata.clone();
             let metadata = ObjectMeta { name, uid, labels, creation_timestamp, ..ObjectMeta::default() };
-            serde_json::to_vec(&(metadata, &object.spec, &object.status)).ok()
+            let mut spec = object.spec.clone();
+            // Said twice by our own records.
+            spec.claim_ref = spec.claim_ref.filter(|_| !record::names_its_claim(object));
+            serde_json::to_vec(&(metadata, spec, &object.status)).ok()
         });
         Self(text.unwrap_or_default().into_boxed_slice())
     }

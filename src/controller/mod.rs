@@ -66,6 +66,8 @@ use crate::provisioner::Provisioner;
 
 /// How long running reconciles may go on after a shutdown was asked for.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(8);
+/// Objects in an answer to a list: what bounds the memory that lists take while they are read.
+const PAGE: u32 = 200;
 /// How exactly the time of upkeep is kept.
 const LOOKS: Duration = Duration::from_secs(1);
 const CRDS_MISSING: &str = "the CustomResourceDefinitions are missing; install them with `aws-s3-provisioner crds | kubectl apply -f -`; waiting for them";
@@ -118,8 +120,8 @@ pub async fn run<P: Provisioner>(
 
     let label = wire::provisioner_label(&options.provisioner_name);
     let concurrency = options.concurrency.max(1);
-    let outputs = watcher::Config::default().labels(&format!("{}={label}", wire::PROVISIONER_LABEL));
-    let all = watcher::Config::default();
+    let all = watcher::Config::default().page_size(PAGE);
+    let outputs = all.clone().labels(&format!("{}={label}", wire::PROVISIONER_LABEL));
 
     let (claims, claim_writer) = reflector::store();
     let (owner_secrets, changed_secrets) = OwnerSecrets::new();

@@ -49,9 +49,8 @@ pub(crate) async fn remove_all<P: Provisioner>(
     while let Some(look) = looks.recv().await {
         let (name, failures) = match look {
             Look::Everywhere => {
-                for name in ctx.caches.records.names() {
-                    look_at_later(&again, name, 0);
-                }
+                let suspects = ctx.caches.records.names().into_iter().filter(|name| is_suspect(ctx, name));
+                suspects.for_each(|name| look_at_later(&again, name, 0));
                 continue;
             }
             Look::At { name, failures } => (name, failures),

@@ -67,6 +67,13 @@ pub(crate) fn claim_uid(object: &ObjectBucket) -> Option<&str> {
     state(object, wire::state::CLAIM_UID).or_else(|| object.spec.claim_ref.as_ref()?.uid.as_deref())
 }
 
+/// Whether an ObjectBucket names its claim elsewhere than in its claimRef, which some CRDs prune.
+pub(crate) fn names_its_claim(object: &ObjectBucket) -> bool {
+    [wire::state::CLAIM_NAMESPACE, wire::state::CLAIM_NAME, wire::state::CLAIM_UID]
+        .into_iter()
+        .all(|key| state(object, key).is_some())
+}
+
 /// Whether an ObjectBucket records this claim: the uid in it says so.
 pub(crate) fn is_of(object: &ObjectBucket, claim: &Claim) -> bool {
     match claim_uid(object) {

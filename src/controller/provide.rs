@@ -136,7 +136,7 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
         let mut attempt = Self::new(ctx, claim, log, outputs);
         attempt.takes_up = true;
         attempt.keys = attempt.keys_so_far()?;
-        attempt.upkeep = attempt.upkeep_due()?;
+        attempt.upkeep = steps::upkeep_left(attempt.upkeep_due()?, &attempt.keys.whereabouts());
         let stored = attempt.stored()?;
         // What the Go provisioner handed over stays as it is.
         let hands_off = stored.author == Author::GoProvisioner

@@ -104,6 +104,15 @@ pub(crate) enum Upkeep {
     Check,
 }
 
+/// What upkeep is left to an attempt that begins with these keys: successors that wait are the rotation that is due.
+/// Another would have the former keys deleted in their grace.
+pub(crate) fn upkeep_left(due: Upkeep, keys: &Keys) -> Upkeep {
+    match (due, keys) {
+        (Upkeep::Rotate, Keys::Successor { .. }) => Upkeep::Nothing,
+        (due, _) => due,
+    }
+}
+
 /// The verb that makes what is recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Verb {

@@ -205,7 +205,7 @@ impl Operator {
             published: false,
             named: false,
             told: false,
-            upkeep,
+            upkeep: steps::upkeep_left(upkeep, &keys.whereabouts()),
             doubted: false,
             verb: None,
             withdraws: false,

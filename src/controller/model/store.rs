@@ -1,7 +1,7 @@
 //! The verbs of the store, call by call, as the contract of [`Provisioner`](crate::provisioner::Provisioner) asks
 //! and the AWS backend does them.
 
-use super::world::{BucketName, Issued, Key, Uid, User, Whose, World};
+use super::world::{BucketName, Issued, Key, Secret, Uid, User, Whose, World};
 
 pub(super) const FOREIGN_BUCKET_DELETED: &str = "a bucket of somebody else was deleted";
 
@@ -154,7 +154,12 @@ impl Verb {
                 return self.after_keys();
             }
             Call::DeleteKey => {
-                if let (Some(key), Some(user)) = (self.listed.pop(), world.user(uid)) {
+                let key = self.listed.pop();
+                let in_grace = matches!(world.secret, Some(Secret::Mine { retiring, .. }) if retiring.is_some() && retiring == key);
+                if self.kind == Kind::Rotate && in_grace {
+                    world.harm = Some("a former key was deleted that apps may still use");
+                }
+                if let (Some(key), Some(user)) = (key, world.user(uid)) {
                     user.keys.retain(|issued| issued.key != key);
                 }
                 self.touched = true;

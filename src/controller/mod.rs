@@ -38,6 +38,7 @@ mod teardown;
 mod upkeep;
 mod watch;
 
+use std::collections::HashSet;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
@@ -208,10 +209,10 @@ pub async fn run<P: Provisioner>(
                 Err(error) => tracing::warn!(%error, "controller"),
             }
         });
-    let caches = Arc::clone(&ctx);
+    let shared = Arc::clone(&ctx);
     let deadline = shutdown.then(|()| async move {
         // Before all caches are filled nothing runs that could be finished, and kube's controller waits for its own.
-        if caches.caches.are_filled() {
+        if shared.caches.are_filled() {
             tokio::time::sleep(SHUTDOWN_GRACE).await;
         }
     });
@@ -265,11 +266,7 @@ fn claims_of_secret<P: Provisioner>(
     from_channel(changes).flat_map(move |(secret, version)| {
         let mut woken = ctx.memory.wake_dependants(&secret, version.as_deref());
         woken.extend(ctx.caches.sharing(&secret));
-        let claims: Vec<_> =
-            refs(&ctx.caches.claims, |claim| claim.meta().uid.as_ref().is_some_and(|uid| woken.contains(uid)))
-                .map(|(_, claim)| claim)
-                .collect();
-        stream::iter(claims)
+        stream::iter(with_uids(&ctx.caches.claims, &woken))
     })
 }
 
@@ -279,16 +276,7 @@ fn claims_to_look_at<P: Provisioner>(ctx: Arc<Context<P>>) -> impl Stream<Item =
         interval.tick().await;
         Some(((), interval))
     });
-    ticks.flat_map(move |()| {
-        let due = ctx.memory.to_be_looked_at();
-        let claims: Vec<_> = match due.is_empty() {
-            true => Vec::new(),
-            false => refs(&ctx.caches.claims, |claim| claim.meta().uid.as_ref().is_some_and(|uid| due.contains(uid)))
-                .map(|(_, claim)| claim)
-                .collect(),
-        };
-        stream::iter(claims)
-    })
+    ticks.flat_map(move |()| stream::iter(with_uids(&ctx.caches.claims, &ctx.memory.to_be_looked_at())))
 }
 
 /// Keeps in the cache that `of` picks what `facts` says of each object.
@@ -337,6 +325,15 @@ fn from_channel<T>(channel: UnboundedReceiver<T>) -> impl Stream<Item = T> {
         let item = channel.recv().await?;
         Some((item, channel))
     })
+}
+
+fn with_uids(claims: &Store<Guarded>, uids: &HashSet<String>) -> Vec<ObjectRef<Guarded>> {
+    // Mostly there are none, and looking through all claims is not for nothing.
+    if uids.is_empty() {
+        return Vec::new();
+    }
+    let wanted = |claim: &Guarded| claim.meta().uid.as_ref().is_some_and(|uid| uids.contains(uid));
+    refs(claims, wanted).map(|(_, claim)| claim).collect()
 }
 
 fn refs(

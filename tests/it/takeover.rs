@@ -131,6 +131,12 @@ impl Legacy {
         Self { bucket, user, policy }
     }
 
+    async fn assert_gone(&self, world: &World) {
+        assert!(!world.account.bucket_exists(&self.bucket).await);
+        assert!(!world.account.user_exists(&self.user).await);
+        assert!(!self.policy_exists(world).await);
+    }
+
     async fn policy_exists(&self, world: &World) -> bool {
         world.account.iam.get_policy().policy_arn(&self.policy).send().await.is_ok()
     }
@@ -187,9 +193,7 @@ async fn what_the_go_provisioner_bound_is_left_as_it_is_and_deleted_completely_o
     world.delete_claim("c2").await;
     world.wait_gone("c2").await;
     world.assert_no_objects("c2").await;
-    assert!(!world.account.bucket_exists(&legacy.bucket).await);
-    assert!(!world.account.user_exists(&legacy.user).await);
-    assert!(!legacy.policy_exists(&world).await);
+    legacy.assert_gone(&world).await;
 }
 
 #[tokio::test]
@@ -258,9 +262,7 @@ async fn what_the_go_provisioner_recorded_and_did_not_bind_is_finished(#[case] r
     world.delete_claim("c2").await;
     world.wait_gone("c2").await;
     world.assert_no_objects("c2").await;
-    assert!(!world.account.bucket_exists(&legacy.bucket).await);
-    assert!(!world.account.user_exists(&legacy.user).await);
-    assert!(!legacy.policy_exists(&world).await);
+    legacy.assert_gone(&world).await;
 }
 
 /// Nothing proves that what has no record is the claim's: not even its name, which the claim's user can write into
@@ -360,7 +362,5 @@ async fn a_record_whose_claim_reference_was_pruned_is_its_claims_and_nobody_else
     world.wait_gone("c2").await;
     world.assert_no_objects("c2").await;
     assert!(world.records().get_opt(&name).await.unwrap().is_none());
-    assert!(!world.account.bucket_exists(&legacy.bucket).await);
-    assert!(!world.account.user_exists(&legacy.user).await);
-    assert!(!legacy.policy_exists(&world).await);
+    legacy.assert_gone(&world).await;
 }

@@ -1,13 +1,15 @@
 //! The life of a claim's keys: what its Secret notes of them, and when they are to be replaced. Pure.
 //!
 //! The notes are annotations of the Secret, written in one write with the keys that they are about: no crash
-//! can part them. Annotations that somebody removes cost an early rotation at worst.
+//! can part them. Annotations that somebody removes cost an early rotation, or a late look for lost keys.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use rand::RngExt as _;
 
+use super::plan::SETTLING;
 use super::steps::Upkeep;
 use crate::api::wire::annotation;
 use crate::provisioner::Rotation;
@@ -23,6 +25,9 @@ pub(crate) struct KeyNotes {
     pub(crate) retiring: Option<Retiring>,
     /// The version of the owner's Secret that shared keys were taken from.
     pub(crate) shared_from: Option<String>,
+    /// When other keys of the user are looked for: an earlier attempt may have lost one, and the store not have shown
+    /// it yet.
+    pub(crate) review_at: Option<Timestamp>,
 }
 
 /// A key that was replaced.
@@ -35,18 +40,36 @@ pub(crate) struct Retiring {
 }
 
 /// The annotations that [`KeyNotes`] stand in.
-pub(crate) const ANNOTATIONS: [&str; 5] = [
+pub(crate) const ANNOTATIONS: [&str; 6] = [
     annotation::KEYS_ISSUED_AT,
     annotation::ROTATE_KEYS,
     annotation::RETIRING_KEY,
     annotation::RETIRE_KEY_AT,
     annotation::SHARED_FROM,
+    annotation::REVIEW_KEYS_AT,
 ];
 
 impl KeyNotes {
     /// The notes on keys that were issued just now.
     pub(crate) fn new(now: Timestamp, request: Option<&str>, shared_from: Option<String>) -> Self {
-        Self { issued_at: Some(now), answers: request.map(str::to_owned), retiring: None, shared_from }
+        Self { issued_at: Some(now), answers: request.map(str::to_owned), shared_from, ..Self::default() }
+    }
+
+    /// The same, with another look once the store shows everything: after one to two times `settling`, for it is not
+    /// to look at all claims at once.
+    pub(crate) fn reviewed(self, now: Timestamp, settling: Duration, rng: &mut impl rand::Rng) -> Self {
+        let wait = settling.mul_f64(rng.random_range(1.0..=2.0)).as_secs();
+        // Whole seconds are written.
+        Self { review_at: Some(after(now, Duration::from_secs(wait + 1))), ..self }
+    }
+
+    /// What is left of the notes once the keys were looked at.
+    pub(crate) fn looked_at(&self, now: Timestamp) -> Self {
+        Self {
+            retiring: self.retiring.clone().filter(|key| key.at > now),
+            review_at: self.review_at.filter(|at| *at > now),
+            ..self.clone()
+        }
     }
 
     /// Reads the notes. What cannot be read counts as missing.
@@ -63,18 +86,30 @@ impl KeyNotes {
             answers: get(annotation::ROTATE_KEYS).cloned(),
             retiring,
             shared_from: get(annotation::SHARED_FROM).cloned(),
+            review_at: get(annotation::REVIEW_KEYS_AT).map(|text| text.parse().unwrap_or(Timestamp::UNIX_EPOCH)),
         }
+    }
+
+    /// How old the present key is, if that is known. A clock that was set back makes it new.
+    fn age(&self, now: Timestamp) -> Option<Duration> {
+        self.issued_at.map(|at| Duration::try_from(now.duration_since(at)).unwrap_or_default())
+    }
+
+    /// Whether the store may not show the present key yet.
+    pub(crate) fn is_new(&self, now: Timestamp) -> bool {
+        self.age(now).is_some_and(|age| age < SETTLING)
     }
 
     /// The annotations to write; `None` for those that are to go.
     pub(crate) fn annotations(&self) -> BTreeMap<&'static str, Option<String>> {
-        let Self { issued_at, answers, retiring, shared_from } = self;
+        let Self { issued_at, answers, retiring, shared_from, review_at } = self;
         BTreeMap::from([
             (annotation::KEYS_ISSUED_AT, issued_at.map(text)),
             (annotation::ROTATE_KEYS, answers.clone()),
             (annotation::RETIRING_KEY, retiring.as_ref().map(|key| key.id.clone())),
             (annotation::RETIRE_KEY_AT, retiring.as_ref().map(|key| text(key.at))),
             (annotation::SHARED_FROM, shared_from.clone()),
+            (annotation::REVIEW_KEYS_AT, review_at.map(text)),
         ])
     }
 }
@@ -85,15 +120,17 @@ fn text(at: Timestamp) -> String {
 
 /// The notes on keys that take the place of `former`, which is kept for the grace period.
 pub(crate) fn succeed(former: String, grace: Duration, now: Timestamp, request: Option<&str>) -> KeyNotes {
-    let at =
-        SignedDuration::try_from(grace).ok().and_then(|grace| now.checked_add(grace).ok()).unwrap_or(Timestamp::MAX);
-    KeyNotes { retiring: Some(Retiring { id: former, at }), ..KeyNotes::new(now, request, None) }
+    KeyNotes { retiring: Some(Retiring { id: former, at: after(now, grace) }), ..KeyNotes::new(now, request, None) }
+}
+
+fn after(now: Timestamp, wait: Duration) -> Timestamp {
+    SignedDuration::try_from(wait).ok().and_then(|wait| now.checked_add(wait).ok()).unwrap_or(Timestamp::MAX)
 }
 
 /// What is due for the keys of a bound claim, or how long nothing is.
 ///
-/// `request`: the claim's annotation. A user has two keys at most, so the former one goes before the present one
-/// is replaced.
+/// `request`: the claim's annotation. A user has two keys at most, so the former one, or a lost one, goes before the
+/// present one is replaced.
 pub(crate) fn due(
     notes: &KeyNotes,
     request: Option<&str>,
@@ -101,8 +138,8 @@ pub(crate) fn due(
     now: Timestamp,
 ) -> (Upkeep, Option<Duration>) {
     let left = |until: Timestamp| Duration::try_from(until.duration_since(now)).unwrap_or_default();
-    if let Some(retiring) = &notes.retiring {
-        let wait = left(retiring.at);
+    let unused = [notes.retiring.as_ref().map(|key| key.at), notes.review_at];
+    if let Some(wait) = unused.into_iter().flatten().min().map(left) {
         return if wait.is_zero() { (Upkeep::Retire, None) } else { (Upkeep::Nothing, Some(wait)) };
     }
     if request.is_some() && request != notes.answers.as_deref() {
@@ -110,8 +147,7 @@ pub(crate) fn due(
     }
     let Some(every) = rotation.every else { return (Upkeep::Nothing, None) };
     // Keys of unknown age are replaced: they get one by that.
-    let age = notes.issued_at.map(|at| Duration::try_from(now.duration_since(at)).unwrap_or_default());
-    match age.map(|age| every.saturating_sub(age)) {
+    match notes.age(now).map(|age| every.saturating_sub(age)) {
         Some(wait) if !wait.is_zero() => (Upkeep::Nothing, Some(wait)),
         _ => (Upkeep::Rotate, None),
     }
@@ -134,7 +170,7 @@ mod tests {
 
     #[test]
     fn notes_are_read_back_as_they_were_written() {
-        let notes = succeed("AKIA1".into(), DAY, at(0), Some("now"));
+        let notes = succeed("AKIA1".into(), DAY, at(0), Some("now")).reviewed(at(0), DAY, &mut rand::rng());
         let written: BTreeMap<_, _> =
             notes.annotations().into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect();
         assert_eq!(KeyNotes::read(Some(&written)), notes);
@@ -166,8 +202,27 @@ mod tests {
     }
 
     #[test]
+    fn keys_that_may_be_lost_are_looked_for_once_they_are_shown() {
+        let (now, hour) = (at(0), Duration::from_secs(3600));
+        let notes = KeyNotes::new(now, None, None).reviewed(now, hour, &mut rand::rng());
+        let (upkeep, wait) = due(&notes, Some("first"), &monthly(), now);
+        assert!(upkeep == Upkeep::Nothing && (hour..=2 * hour + SETTLING).contains(&wait.unwrap()), "{wait:?}");
+        assert_eq!(notes.looked_at(now), notes);
+        assert_eq!(due(&notes, Some("first"), &monthly(), at(1)).0, Upkeep::Retire);
+        assert_eq!(due(&notes.looked_at(at(1)), Some("first"), &monthly(), at(1)).0, Upkeep::Rotate);
+    }
+
+    #[test]
     fn a_clock_that_was_set_back_replaces_nothing() {
         let notes = KeyNotes::new(at(5), None, None);
         assert_eq!(due(&notes, None, &monthly(), at(0)), (Upkeep::Nothing, Some(30 * DAY)));
+        assert!(notes.is_new(at(0)));
+    }
+
+    #[test]
+    fn a_key_is_new_for_as_long_as_reads_may_lag() {
+        let notes = KeyNotes::new(at(0), None, None);
+        assert!(notes.is_new(at(0) + SETTLING / 2) && !notes.is_new(at(0) + SETTLING));
+        assert!(!KeyNotes::default().is_new(at(0)), "keys of unknown age");
     }
 }

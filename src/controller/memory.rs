@@ -272,28 +272,17 @@ impl Memory {
     /// How long nothing has to be asked of the store about a bound claim that is well; zero if that is due.
     ///
     /// The first time lies anywhere within the interval, so that after a restart the claims do not come all at
-    /// once, and the others within a fifth around it.
-    ///
-    /// Without an interval nothing is asked, unless [`check_soon`](Self::check_soon) was said.
+    /// once, and the others within a fifth around it. Without an interval nothing is ever asked.
     pub(crate) fn check_in(&self, claim: &ClaimId, every: Option<Duration>) -> Option<Duration> {
-        let now = Instant::now();
-        let first = every.map(|every| now + every.mul_f64(rand::rng().random_range(0.0..=1.0)));
-        self.with(claim, |e| {
-            e.upkeep.check_at = e.upkeep.check_at.or(first);
-            e.upkeep.check_at.map(|at| at.saturating_duration_since(now))
-        })
+        let (now, every) = (Instant::now(), every?);
+        let first = now + every.mul_f64(rand::rng().random_range(0.0..=1.0));
+        Some(self.with(claim, |e| e.upkeep.check_at.get_or_insert(first).saturating_duration_since(now)))
     }
 
     /// The store was asked: the next time is an interval away.
     pub(crate) fn checked(&self, claim: &ClaimId, every: Option<Duration>) {
         let next = every.map(|every| Instant::now() + every.mul_f64(rand::rng().random_range(0.9..=1.1)));
         self.with(claim, |e| e.upkeep.check_at = next);
-    }
-
-    /// The store is to be asked as soon as it shows all that was made: more than one attempt made something.
-    pub(crate) fn check_soon(&self, claim: &ClaimId, settling: Duration) {
-        let at = Instant::now() + settling.mul_f64(rand::rng().random_range(1.0..=2.0));
-        self.with(claim, |e| e.upkeep.check_at = Some(at));
     }
 
     /// How long upkeep that failed has to wait still.

@@ -48,7 +48,7 @@ pub(super) struct Attempt<'a, P: Provisioner> {
     pub(super) upkeep: Upkeep,
     /// The store does not know the keys that were seen to work: if they are refused now, they are replaced.
     pub(super) doubted: bool,
-    /// An earlier attempt may have made something.
+    /// An earlier attempt may have made something, also a key that was lost and that IAM does not show yet.
     takes_up: bool,
 }
 
@@ -192,7 +192,9 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
         let found = KeysFound {
             in_secret: present.is_some() && written,
             stands: wanted.is_some_and(|wanted| outputs::stands(secret, &wanted)),
-            outdated: !shared || are_outdated(self.ctx.memory.probes(&self.claim.id)),
+            outdated: !shared,
+            refused: are_outdated(self.ctx.memory.probes(&self.claim.id)),
+            new: self.notes.is_new(Timestamp::now()),
             succeeded: successor.is_some(),
             bound: stored.bound,
             ready: report::says_ready(&self.claim),
@@ -286,7 +288,6 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
                 // Whatever was to follow the former keys has gone with them.
                 ctx.memory.keep_successor(&record.claim, None);
                 self.keys = Keys::Issued(credentials);
-                self.look_again_soon();
                 Ok(())
             }
             Err(failure) => {
@@ -300,13 +301,6 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
         }
     }
 
-    /// IAM may not have shown a key that an earlier attempt issued and lost.
-    fn look_again_soon(&self) {
-        if self.takes_up {
-            self.ctx.memory.check_soon(&self.claim.id, plan::SETTLING);
-        }
-    }
-
     async fn hand_keys(&mut self) -> Result<(), Error> {
         let (id, request) = (&self.claim.id, self.claim.rotation_request.as_deref());
         let record = &self.stored()?.record;
@@ -317,8 +311,12 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
                 keys::succeed(former.access_key_id, record.plan.rotation.grace, Timestamp::now(), request)
             }
             Keys::Issued(_) => {
-                let version = self.owner.as_ref().and_then(|owner| owner.version.clone());
-                KeyNotes::new(Timestamp::now(), request, version.filter(|_| shares))
+                let (now, version) = (Timestamp::now(), self.owner.as_ref().and_then(|owner| owner.version.clone()));
+                let notes = KeyNotes::new(now, request, version.filter(|_| shares));
+                match self.takes_up && !shares {
+                    true => notes.reviewed(now, plan::SETTLING, &mut rand::rng()),
+                    false => notes,
+                }
             }
             Keys::InSecret { .. } | Keys::None => self.notes.clone(),
         };
@@ -356,7 +354,7 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
             (_, Probe::Usable) => return Err(Error::OutOfStep("keys are tried where they are kept")),
             (_, Probe::NotYet(answer)) => answer,
         };
-        if self.doubted {
+        if std::mem::take(&mut self.doubted) {
             self.keys = Keys::None;
             return Ok(Tried::GoOn);
         }
@@ -392,7 +390,6 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
         if let Log::Stored { stored, .. } = &mut self.log {
             stored.bound = true;
         }
-        self.look_again_soon();
         Ok(())
     }
 

@@ -69,8 +69,12 @@ pub(crate) struct KeysFound {
     pub(crate) in_secret: bool,
     /// The Secret is as it should be in every other way, too.
     pub(crate) stands: bool,
-    /// They were refused for so long that others shall be tried, or are not the owner's present ones.
+    /// They are not the owner's present ones.
     pub(crate) outdated: bool,
+    /// Keys were refused for so long that others shall be tried.
+    pub(crate) refused: bool,
+    /// These are so new that it may have been the ones before.
+    pub(crate) new: bool,
     /// Successors were issued and wait in memory to be tried.
     pub(crate) succeeded: bool,
     pub(crate) bound: bool,
@@ -85,7 +89,7 @@ pub(crate) fn keys_so_far(found: &KeysFound) -> Keys {
         KeysFound { in_secret: false, .. } => Keys::None,
         // Refused are those that wait in memory, not those that are in use.
         KeysFound { bound: true, succeeded: true, .. } => Keys::Successor { keys: (), proven: false },
-        KeysFound { outdated: true, .. } => Keys::None,
+        KeysFound { outdated: true, .. } | KeysFound { refused: true, new: false, .. } => Keys::None,
         // A bound claim that is not ready may be so because of keys that were issued anew.
         KeysFound { stands, bound, ready, .. } => Keys::InSecret { keys: (), stands, proven: bound && ready },
     }
@@ -98,17 +102,20 @@ pub(crate) enum Upkeep {
     Nothing,
     /// Its keys are to be replaced.
     Rotate,
-    /// The keys that were replaced are to go.
+    /// Keys that nobody has any more, or ever had, are to go.
     Retire,
     /// The store is to be asked whether all is as it was made.
     Check,
 }
 
-/// What upkeep is left to an attempt that begins with these keys: successors that wait are the rotation that is due.
-/// Another would have the former keys deleted in their grace.
+/// What upkeep is left to an attempt that begins with these keys.
+///
+/// Keys that are missing are issued, which leaves nothing to do: it replaces all keys there were, and a look right
+/// after it would not show them. Successors that wait are the rotation that is due: another would have the former
+/// keys deleted in their grace.
 pub(crate) fn upkeep_left(due: Upkeep, keys: &Keys) -> Upkeep {
     match (due, keys) {
-        (Upkeep::Rotate, Keys::Successor { .. }) => Upkeep::Nothing,
+        (_, Keys::None) | (Upkeep::Rotate, Keys::Successor { .. }) => Upkeep::Nothing,
         (due, _) => due,
     }
 }
@@ -143,7 +150,7 @@ pub(crate) enum Make {
     Tell,
     /// Have the store issue other keys beside the present ones.
     Rotate,
-    /// Have the store delete the keys that were replaced.
+    /// Have the store delete the keys that nobody has any more, or ever had.
     Retire,
     /// Have the store compare what is there with what was made.
     Check,

@@ -107,13 +107,13 @@ impl<P: Provisioner> Attempt<'_, P> {
         report::event(self.ctx, &self.claim.id, Severity::Normal, error::KEYS_ROTATED, &note).await;
     }
 
-    /// Has the store delete the keys that were replaced, then forgets them.
+    /// Has the store delete the keys that are not to be used, then forgets them.
     pub(super) async fn retire(&mut self) -> Result<(), Error> {
         self.ask_to_check().await?;
         // Had it failed, or had the present keys been lost, there would be something to do first.
         if self.upkeep == Upkeep::Retire {
             self.upkeep = Upkeep::Nothing;
-            self.note(KeyNotes { retiring: None, ..self.notes.clone() }).await?;
+            self.note(self.notes.looked_at(Timestamp::now())).await?;
         }
         Ok(())
     }
@@ -170,11 +170,12 @@ impl<P: Provisioner> Attempt<'_, P> {
         }
     }
 
-    /// IAM's reads lag: what was seen to work is not replaced for what they do not show. It is tried first.
+    /// IAM's reads lag: what was seen to work is not replaced for what they do not show. It is tried first; and
+    /// keys so new that neither reads nor tries tell anything are waited for.
     fn doubt_keys(&mut self) {
         if let Keys::InSecret { proven, .. } = &mut self.keys {
             *proven = false;
-            self.doubted = true;
+            self.doubted = !self.notes.is_new(Timestamp::now());
         }
     }
 

@@ -1,5 +1,7 @@
 //! What somebody deletes or edits is restored.
 
+use std::time::Duration;
+
 use kube::api::{DeleteParams, Patch, PatchParams};
 use rstest::rstest;
 use serde_json::json;
@@ -7,7 +9,7 @@ use serde_json::json;
 use bucket_provisioner::api::ClaimPhase;
 
 use crate::support::operator::{Kind, Operator};
-use crate::support::proxy::Verdict;
+use crate::support::proxy::{Strictness, Verdict};
 use crate::support::{World, bucket_of, phase, seen};
 
 #[tokio::test]
@@ -52,6 +54,38 @@ async fn a_claim_is_not_ready_again_before_its_new_keys_work() {
     world.aws.leave_alone();
     world.wait_reason("photos", "Bound").await;
     assert!(!world.aws.names().contains(&"CreateAccessKey".to_owned()), "{:?}", world.aws.names());
+}
+
+#[rstest]
+#[case::in_one_run(false)]
+#[case::by_the_next_run(true)]
+#[tokio::test]
+async fn new_keys_are_waited_for_while_iam_shows_the_former_ones_only(#[case] restarts: bool) {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim("photos", &class).await;
+    let claim = world.wait_bound("photos").await;
+    operator.stop().await;
+    // So that the next run asks the store whether all is there.
+    world.unready("photos").await;
+    world.secrets().delete("photos", &DeleteParams::default()).await.unwrap();
+    let time = Duration::from_secs(3);
+    world.aws.strict(Strictness { key_delay: time, lag: time, name_delay: Duration::ZERO });
+    world.aws.clear();
+
+    let mut operator = Operator::start(&world, Kind::InProcess).await;
+    if restarts {
+        world.aws.wait_until("a probe", |calls| calls.iter().any(|call| call.name == "ListObjectsV2")).await;
+        operator.stop().await;
+        operator = Operator::start(&world, Kind::InProcess).await;
+    }
+    world.wait_reason("photos", "Bound").await;
+    let names = world.aws.names();
+    assert_eq!(names.iter().filter(|name| *name == "CreateAccessKey").count(), 1, "{names:?}");
+    let user = world.account.users_with(&claim.metadata.uid.unwrap()).await.pop().unwrap();
+    assert_eq!(world.account.keys(&user).await, [world.environment("photos").await["AWS_ACCESS_KEY_ID"].clone()]);
+    operator.stop().await;
 }
 
 #[tokio::test]

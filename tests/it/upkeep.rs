@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::support::account::Account;
 use crate::support::operator::{Binary, Kind, Operator};
-use crate::support::proxy::Verdict;
+use crate::support::proxy::{Strictness, Verdict};
 use crate::support::{World, bucket_of, phase, ready, seen};
 
 const REFUSED: &str = "<Error><Code>InvalidAccessKeyId</Code><Message>no such key</Message></Error>";
@@ -54,12 +54,16 @@ async fn date(world: &World, annotation: &str) {
 }
 
 async fn wait_retired(world: &World) {
-    let retired = |secret: Option<&Secret>| {
-        secret.is_some_and(|s| {
-            s.metadata.annotations.as_ref().is_some_and(|a| !a.contains_key("objectbucket.io/retiring-key"))
-        })
+    wait_unnoted(world, "objectbucket.io/retiring-key").await;
+}
+
+/// Waits until the claim's Secret lacks an annotation.
+async fn wait_unnoted(world: &World, annotation: &str) {
+    let lacks_it = |secret: Option<&Secret>| {
+        let annotations = secret.and_then(|secret| secret.metadata.annotations.as_ref());
+        annotations.is_some_and(|all| !all.contains_key(annotation))
     };
-    seen(&world.secrets(), "photos", retired).await.expect("the former key is retired");
+    seen(&world.secrets(), "photos", lacks_it).await.unwrap_or_else(|_| panic!("{annotation} is there still"));
 }
 
 #[tokio::test]
@@ -274,15 +278,53 @@ async fn a_key_that_the_operator_did_not_hand_out_is_deleted() {
 async fn a_user_that_somebody_deleted_comes_back_with_new_keys() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
-    let _operator = watchful(&world).await;
+    let operator = watchful(&world).await;
     let claim = Bound::new(&world, &class).await;
+    operator.stop().await;
+    // Of keys that were issued just now, one would wait until they are shown.
+    date(&world, "objectbucket.io/keys-issued-at").await;
     let iam = &world.account.iam;
     iam.delete_access_key().user_name(&claim.user).access_key_id(claim.key()).send().await.unwrap();
     iam.delete_user_policy().user_name(&claim.user).policy_name("bucket-access").send().await.unwrap();
     iam.delete_user().user_name(&claim.user).send().await.unwrap();
-    world.wait_secret("photos", |keys| keys["AWS_ACCESS_KEY_ID"] != claim.key()).await;
+    let key_delay = Duration::from_secs(2);
+    world.aws.strict(Strictness { key_delay, lag: Duration::ZERO, name_delay: Duration::ZERO });
+    world.aws.clear();
+
+    let _operator = watchful(&world).await;
+    world.wait_reason("photos", "WaitingForCredentials").await;
     world.wait_reason("photos", "Bound").await;
     world.app("photos").await.put(&claim.bucket, "a").await.unwrap();
+    let names = world.aws.names();
+    assert_eq!(names.iter().filter(|name| *name == "CreateAccessKey").count(), 1, "{names:?}");
+}
+
+#[tokio::test]
+async fn a_key_that_was_lost_and_not_shown_is_deleted_by_whoever_runs_when_it_is() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let before = Bound::new(&world, &class).await;
+    operator.stop().await;
+    let lag = Duration::from_secs(3);
+    world.aws.strict(Strictness { key_delay: Duration::ZERO, lag, name_delay: Duration::ZERO });
+    let mut lost = false;
+    world.aws.meddle(move |call| match call.name.as_str() {
+        "CreateAccessKey" if !std::mem::replace(&mut lost, true) => Verdict::LoseAnswer,
+        _ => Verdict::Pass,
+    });
+    world.secrets().delete("photos", &DeleteParams::default()).await.unwrap();
+    world.unready("photos").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    world.wait_reason("photos", "Bound").await;
+    operator.stop().await;
+    assert_eq!(world.account.keys(&before.user).await.len(), 2);
+
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    let after = world.environment("photos").await["AWS_ACCESS_KEY_ID"].clone();
+    world.wait_keys(&before.user, &[&after]).await;
+    wait_unnoted(&world, "objectbucket.io/review-keys-at").await;
+    world.app("photos").await.put(&before.bucket, "a").await.unwrap();
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use kube::core::DeserializeGuard;
 
 use super::store::{Kind, Progress, Verb};
-use super::world::{Asks, BucketName, Claim, Key, Record, Secret, Uid, Whose, World};
+use super::world::{Asks, BucketName, Claim, Key, Record, Review, Secret, Uid, Whose, World};
 use crate::api::{ObjectBucketClaim, ObjectBucketClaimSpec, wire};
 use crate::controller::claim::Claim as RealClaim;
 use crate::controller::gate::{self, ClassOwner, Due, Facts, LabelOwner};
@@ -66,6 +66,17 @@ enum Removed {
     Everything,
 }
 
+impl Work {
+    /// Writes the claim's status, if the claim is as it was read or as the operator left it.
+    fn tell(&self, world: &mut World, memory: &mut Memory, change: impl FnOnce(&mut Claim)) -> Option<()> {
+        let known = self.claim.version.max(memory.written);
+        world.claim.filter(|claim| claim.uid == self.claim.uid && claim.version == known)?;
+        world.change_claim(change);
+        memory.written = world.claim?.version;
+        Some(())
+    }
+}
+
 impl Memory {
     pub(super) fn time_passes(&mut self) {
         self.settled = true;
@@ -93,10 +104,14 @@ pub(super) struct Work {
     told: bool,
     upkeep: Upkeep,
     doubted: bool,
+    /// An earlier attempt may have made something.
+    takes_up: bool,
+    /// Keys were issued in this attempt.
+    issued: bool,
     verb: Option<Verb>,
     /// The record is withdrawn: the store did nothing on the first call.
     withdraws: bool,
-    /// The former key is gone; its note is to go, too.
+    /// Keys that are not to be used are gone; the notes on them are to go, too.
     forgets: bool,
     /// A user changed something after the look that the attempt began with.
     pub(super) overtaken: bool,
@@ -176,10 +191,12 @@ impl Operator {
         let found = KeysFound {
             in_secret: key.is_some(),
             stands: true,
-            outdated: matches!(self.memory.refused, 2 | 4),
+            outdated: false,
+            refused: matches!(self.memory.refused, 2 | 4),
+            new: key.is_some_and(|key| world.hides(claim.uid, key)),
             succeeded: self.memory.successor.is_some(),
             bound,
-            ready: claim.bound,
+            ready: claim.ready,
         };
         let keys = match (steps::keys_so_far(&found), key, self.memory.successor) {
             _ if !recorded => Keys::None,
@@ -189,10 +206,15 @@ impl Operator {
         };
         let asked = matches!(world.secret, Some(Secret::Mine { answers, .. }) if answers < claim.rotation);
         let retiring = matches!(world.secret, Some(Secret::Mine { retiring: Some(_), .. }));
+        let review = match world.secret {
+            Some(Secret::Mine { review, .. }) => review,
+            _ => Review::No,
+        };
         let upkeep = match upkeep {
-            Upkeep::Rotate if asked && !retiring && bound => Upkeep::Rotate,
-            Upkeep::Retire if retiring && bound => Upkeep::Retire,
+            Upkeep::Rotate if asked && !retiring && review == Review::No && bound => Upkeep::Rotate,
+            Upkeep::Retire if (retiring || review == Review::Due) && bound => Upkeep::Retire,
             Upkeep::Check if bound => Upkeep::Check,
+            _ if bound && !claim.ready && self.memory.refused == 0 => Upkeep::Check,
             _ => Upkeep::Nothing,
         };
         Some(Attempt::Making(Box::new(Work {
@@ -207,6 +229,8 @@ impl Operator {
             told: false,
             upkeep: steps::upkeep_left(upkeep, &keys.whereabouts()),
             doubted: false,
+            takes_up: recorded,
+            issued: false,
             verb: None,
             withdraws: false,
             forgets: false,
@@ -293,10 +317,10 @@ fn make(setup: &Setup, mut work: Work, world: &mut World, memory: &mut Memory, b
         return None;
     }
     if work.forgets {
-        if let Some(Secret::Mine { uid: owner, retiring, .. }) = &mut world.secret
+        if let Some(Secret::Mine { uid: owner, retiring, review, .. }) = &mut world.secret
             && *owner == uid
         {
-            *retiring = None;
+            (*retiring, *review) = (None, Review::No);
         }
         work.forgets = false;
         return Some(Attempt::Making(Box::new(work)));
@@ -373,7 +397,8 @@ fn make(setup: &Setup, mut work: Work, world: &mut World, memory: &mut Memory, b
                     refused => refused,
                 };
             }
-            world.secret = Some(Secret::Mine { uid, key, answers, retiring });
+            let review = if work.takes_up && !proven { Review::Later } else { Review::No };
+            world.secret = Some(Secret::Mine { uid, key, answers, retiring, review });
             work.secret = world.secret;
             work.keys = Keys::InSecret { keys: key, stands: true, proven };
         }
@@ -388,11 +413,20 @@ fn make(setup: &Setup, mut work: Work, world: &mut World, memory: &mut Memory, b
                 world.worked.insert(*key);
                 *proven = true;
                 memory.refused = 0;
-            } else if work.doubted {
+            } else if std::mem::take(&mut work.doubted) {
+                if world.hides(uid, *key) {
+                    world.harm = Some("keys are replaced that IAM has not shown yet");
+                }
                 work.keys = Keys::None;
             } else {
                 memory.refused = (memory.refused + 1).min(4);
-                if memory.refused > 2 && matches!(work.keys, Keys::Successor { .. }) {
+                // So many tries take longer than IAM's reads lag.
+                if matches!(memory.refused, 2 | 4) {
+                    world.time_passes();
+                }
+                if !matches!(work.keys, Keys::Successor { .. }) {
+                    work.tell(world, memory, |claim| claim.ready = false)?;
+                } else if memory.refused > 2 {
                     (memory.successor, memory.refused) = (None, 0);
                 }
                 return None;
@@ -411,6 +445,7 @@ fn make(setup: &Setup, mut work: Work, world: &mut World, memory: &mut Memory, b
             world.record = Some(Record { bound: true, ..same });
             work.record = world.record;
         }
+        Make::Name if work.claim.named => work.named = true,
         Make::Name => {
             world.claim.filter(|claim| claim.uid == uid)?;
             world.change_claim(|claim| claim.named = true);
@@ -419,12 +454,13 @@ fn make(setup: &Setup, mut work: Work, world: &mut World, memory: &mut Memory, b
             work.named = true;
         }
         Make::Tell => {
-            world.claim.filter(|claim| claim.uid == uid)?;
-            if !work.claim.bound && !work.overtaken && !usable(world, uid, bucket) {
+            let said = work.claim.bound && work.claim.ready;
+            if !said && !work.overtaken && !usable(world, uid, bucket) {
                 world.harm = Some("a claim was told to be bound that cannot be used");
             }
-            world.change_claim(|claim| claim.bound = true);
-            memory.written = world.claim?.version;
+            if !said {
+                work.tell(world, memory, |claim| (claim.bound, claim.ready) = (true, true))?;
+            }
             work.told = true;
         }
         Make::Rotate => work.verb = verb(Kind::Rotate, present.into_iter().collect()),
@@ -446,7 +482,11 @@ fn make(setup: &Setup, mut work: Work, world: &mut World, memory: &mut Memory, b
 
 /// The next call of a verb that makes, rotates or checks.
 fn go_on(mut work: Work, mut verb: Verb, world: &mut World, memory: &mut Memory, blind: bool) -> Option<Attempt> {
-    match verb.advance(world, blind) {
+    let progress = verb.advance(world, blind);
+    if matches!(progress, Progress::Issued(_)) && std::mem::replace(&mut work.issued, true) {
+        world.harm = Some("keys were issued twice in one attempt");
+    }
+    match progress {
         Progress::GoesOn => work.verb = Some(verb),
         Progress::Issued(key) if verb.kind == Kind::Rotate => {
             memory.successor = Some(key);
@@ -460,9 +500,9 @@ fn go_on(mut work: Work, mut verb: Verb, world: &mut World, memory: &mut Memory,
         }
         Progress::KeysLost => {
             work.upkeep = Upkeep::Nothing;
-            if let Keys::InSecret { proven, .. } = &mut work.keys {
+            if let Keys::InSecret { keys, proven, .. } = &mut work.keys {
                 *proven = false;
-                work.doubted = true;
+                work.doubted = !world.hides(work.claim.uid, *keys);
             }
         }
         Progress::Done => {

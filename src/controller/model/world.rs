@@ -55,6 +55,8 @@ pub(super) struct Claim {
     pub(super) named: bool,
     /// `status.phase`.
     pub(super) bound: bool,
+    /// The condition of that name.
+    pub(super) ready: bool,
     /// How often its user asked for other keys.
     pub(super) rotation: u8,
 }
@@ -76,7 +78,17 @@ pub(super) enum Secret {
         /// The request for rotation that the key answers.
         answers: u8,
         retiring: Option<Key>,
+        review: Review,
     },
+}
+
+/// Whether keys that nobody has are to be looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Review {
+    No,
+    /// Once IAM shows all that was made.
+    Later,
+    Due,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -139,6 +151,23 @@ impl World {
     pub(super) fn is_live(&self, uid: Uid, key: Key) -> bool {
         let user = self.users[usize::from(uid)].as_ref();
         user.is_some_and(|user| user.policy && user.keys.iter().any(|issued| issued.key == key))
+    }
+
+    /// IAM's reads show all that was made.
+    pub(super) fn time_passes(&mut self) {
+        for user in self.users.iter_mut().flatten() {
+            user.seen = true;
+            user.keys.iter_mut().for_each(|issued| issued.seen = true);
+        }
+        if let Some(Secret::Mine { review: review @ Review::Later, .. }) = &mut self.secret {
+            *review = Review::Due;
+        }
+    }
+
+    /// Whether a key exists that IAM's reads do not show yet.
+    pub(super) fn hides(&self, uid: Uid, key: Key) -> bool {
+        let user = self.users[usize::from(uid)].as_ref();
+        user.is_some_and(|user| user.keys.iter().any(|issued| issued.key == key && !issued.seen))
     }
 
     /// Whether something that was made for a claim of this uid is left, save a bucket that is to stay.

@@ -9,7 +9,9 @@ pub(crate) mod proxy;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use bucket_provisioner::api::{self, ClaimPhase, Condition, ObjectBucket, ObjectBucketClaim, ObjectBucketClaimSpec};
+use bucket_provisioner::api::{
+    self, ClaimPhase, Condition, ConditionStatus, ObjectBucket, ObjectBucketClaim, ObjectBucketClaimSpec,
+};
 use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
@@ -287,6 +289,14 @@ impl World {
         let condition = |secret: Option<&Secret>| secret.is_some_and(|s| wanted(&entries(s.data.clone())));
         let waited = seen(&self.secrets(), name, condition).await;
         waited.unwrap_or_else(|_| panic!("the Secret {name} is not as wanted"));
+    }
+
+    /// Says on a bound claim that it is not ready, as an operator does that meets trouble.
+    pub(crate) async fn unready(&self, name: &str) {
+        let mut conditions = self.claims().get(name).await.unwrap().status.unwrap().conditions;
+        (conditions[0].status, conditions[0].reason) = (ConditionStatus::False, "KubernetesError".to_owned());
+        let patch = Patch::Merge(json!({ "status": { "conditions": conditions } }));
+        self.claims().patch_status(name, &PatchParams::default(), &patch).await.unwrap();
     }
 
     /// Waits until the claim's ConfigMap exists and its entries are as wanted.

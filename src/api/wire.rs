@@ -30,8 +30,8 @@ pub mod annotation {
     pub const RETIRING_KEY: &str = "objectbucket.io/retiring-key";
     /// On the claim's Secret: when the former access key is deleted (RFC 3339).
     pub const RETIRE_KEY_AT: &str = "objectbucket.io/retire-key-at";
-    /// On the claim's Secret: when keys that nobody has are looked for and deleted (RFC 3339). It stands there only if
-    /// an attempt to issue keys was cut off.
+    /// On the claim's Secret: when keys that nobody has are looked for and deleted (RFC 3339). It stands there for
+    /// some seconds after keys were issued by other than the first attempt, for that one may have lost some.
     pub const REVIEW_KEYS_AT: &str = "objectbucket.io/review-keys-at";
     /// On the claim's Secret: the version of the owner's Secret that shared keys were taken from.
     pub const SHARED_FROM: &str = "objectbucket.io/shared-from";

@@ -72,7 +72,7 @@ impl KeyNotes {
         }
     }
 
-    /// Reads the notes. What cannot be read counts as missing.
+    /// Reads the notes. What cannot be read counts as missing, and a time that something is to be done at as come.
     pub(crate) fn read(annotations: Option<&BTreeMap<String, String>>) -> Self {
         let get = |key: &str| annotations.and_then(|all| all.get(key));
         let time = |key: &str| get(key).and_then(|text| text.parse().ok());

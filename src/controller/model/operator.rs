@@ -66,17 +66,6 @@ enum Removed {
     Everything,
 }
 
-impl Work {
-    /// Writes the claim's status, if the claim is as it was read or as the operator left it.
-    fn tell(&self, world: &mut World, memory: &mut Memory, change: impl FnOnce(&mut Claim)) -> Option<()> {
-        let known = self.claim.version.max(memory.written);
-        world.claim.filter(|claim| claim.uid == self.claim.uid && claim.version == known)?;
-        world.change_claim(change);
-        memory.written = world.claim?.version;
-        Some(())
-    }
-}
-
 impl Memory {
     pub(super) fn time_passes(&mut self) {
         self.settled = true;
@@ -115,6 +104,17 @@ pub(super) struct Work {
     forgets: bool,
     /// A user changed something after the look that the attempt began with.
     pub(super) overtaken: bool,
+}
+
+impl Work {
+    /// Writes the claim's status, if the claim is as it was read or as the operator left it.
+    fn tell(&self, world: &mut World, memory: &mut Memory, change: impl FnOnce(&mut Claim)) -> Option<()> {
+        let known = self.claim.version.max(memory.written);
+        world.claim.filter(|claim| claim.uid == self.claim.uid && claim.version == known)?;
+        world.change_claim(change);
+        memory.written = world.claim?.version;
+        Some(())
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -42,6 +42,25 @@ pub(crate) enum Command {
         #[arg(long, value_name = "DIR")]
         output_dir: Option<PathBuf>,
     },
+    /// Print the ObjectBucket of a claim whose own was lost, as the tags of its bucket tell it. To be looked at, applied
+    /// and annotated with objectbucket.io/orphan=adopt. Nothing is changed.
+    Record {
+        /// The claim.
+        #[arg(value_name = "NAMESPACE/NAME", value_parser = claim_name)]
+        claim: (String, String),
+        /// The bucket that it had, if the claim and its StorageClass do not say.
+        #[arg(long, value_name = "NAME")]
+        bucket: Option<String>,
+    },
+}
+
+fn claim_name(text: &str) -> Result<(String, String), String> {
+    match text.split_once('/') {
+        Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() && !name.contains('/') => {
+            Ok((namespace.to_owned(), name.to_owned()))
+        }
+        _ => Err("write the claim's namespace and name, such as shop/photos".to_owned()),
+    }
 }
 
 /// Which cluster.

@@ -18,7 +18,8 @@ fn main() -> ExitCode {
     runtime::telemetry::init(args.log.format(), args.log.verbosity);
     let done = match &args.command {
         Some(Command::Crds { output_dir }) => crds(output_dir.as_deref()),
-        Some(Command::Run) | None => run(&args),
+        Some(Command::Record { claim, bucket }) => block_on(record(&args, claim, bucket.clone())),
+        Some(Command::Run) | None => block_on(serve(&args)),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -30,9 +31,9 @@ fn main() -> ExitCode {
 }
 
 /// Whatever the end, nothing is waited for then: what still runs may not go on.
-fn run(args: &Args) -> Result<(), Box<dyn Error>> {
+fn block_on(work: impl Future<Output = Result<(), Box<dyn Error>>>) -> Result<(), Box<dyn Error>> {
     let runtime = tokio::runtime::Runtime::new()?;
-    let done = runtime.block_on(serve(args));
+    let done = runtime.block_on(work);
     runtime.shutdown_background();
     done
 }
@@ -55,6 +56,19 @@ async fn serve(args: &Args) -> Result<(), Box<dyn Error>> {
         controller::run(client, provisioner, options, stop.clone())
     };
     lease::lead(lease_client, lease, stop.clone(), lead).await?;
+    Ok(())
+}
+
+async fn record(
+    args: &Args,
+    (namespace, name): &(String, String),
+    bucket: Option<String>,
+) -> Result<(), Box<dyn Error>> {
+    let client = runtime::cluster::client(cluster(&args.cluster).await?, runtime::cluster::ANSWER_LIMIT)?;
+    let provisioner_name = args.options(None).provisioner_name;
+    let provisioner = AwsProvisioner::new(&provisioner_name);
+    let record = controller::recall(client, &provisioner, &provisioner_name, (namespace, name), bucket).await?;
+    print!("{}", serde_saphyr::to_string(&record)?);
     Ok(())
 }
 

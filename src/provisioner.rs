@@ -188,12 +188,33 @@ impl Default for Rotation {
 pub struct Record {
     /// The claim.
     pub claim: ClaimId,
+    /// UIDs of the claims that had this record before, oldest first: it was adopted from a backup or from another
+    /// cluster. The names in the plan, and tags, may still hold one of them.
+    pub former_uids: Vec<String>,
+    /// UID of the cluster in which it was made or adopted; `None` in records of earlier versions.
+    pub cluster: Option<String>,
+    /// Account of the owner's credentials it was made with; `None` if the store has none, or did not say.
+    pub account: Option<String>,
+    /// The claim's credentials were seen to work, so that an app may have used the bucket.
+    pub handed_over: bool,
     /// Name of the StorageClass the plan was made from. It may be gone by now.
     pub class_name: String,
     /// What becomes of a created bucket.
     pub reclaim_policy: ReclaimPolicy,
     /// The plan.
     pub plan: Plan,
+}
+
+impl Record {
+    /// Whether `uid` is the claim's or that of a claim which had the record before it.
+    pub fn names_uid(&self, uid: &str) -> bool {
+        self.uids().any(|known| known == uid)
+    }
+
+    /// The claim's uid and those of the claims which had the record before it.
+    pub fn uids(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(self.claim.uid.as_str()).chain(self.former_uids.iter().map(String::as_str))
+    }
 }
 
 /// The data of the owner's Secret, or the lack of one; see [`Provisioner::owner`].
@@ -250,22 +271,67 @@ pub struct Checkup {
     pub keys_lost: bool,
 }
 
+/// What a store tells of the claim that a bucket was made for; see [`Provisioner::recall`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Recalled {
+    /// The claim, as it was then.
+    pub claim: ClaimId,
+    /// UID of the cluster that it was in.
+    pub cluster: Option<String>,
+    /// UIDs of claims that had the bucket before that one.
+    pub former_uids: Vec<String>,
+    /// The user that was issued to it.
+    pub user: Option<String>,
+}
+
 /// How far [`Provisioner::revoke`] or [`Provisioner::delete`] came.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Removal {
-    /// The store has confirmed that nothing of the record is left.
-    Done {
-        /// What was left in place because it is not proven to belong to the claim; a sentence each,
-        /// fit for an event.
-        left: Vec<String>,
-        /// Something that the record names was not there: it is gone already, or the store does not show it yet.
-        missing: bool,
-    },
+    /// Nothing is left to do.
+    Done(Removed),
     /// A bounded piece of a long removal is done; call again, others may go first.
     Partial {
         /// Objects (versions, delete markers, uploads) removed by this call.
         removed: u64,
     },
+}
+
+/// What a removal found, and what became of it. The last message about a claim says this and nothing more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Removed {
+    /// The user with its credentials.
+    pub access: Fate,
+    /// The bucket with its content.
+    pub bucket: Fate,
+}
+
+/// What became of something that a record names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fate {
+    /// It was not to be removed, or nothing of the kind is recorded.
+    Kept,
+    /// It was there, and the store has confirmed that it is gone.
+    Removed,
+    /// It was not there: it is gone already, or the store does not show it yet.
+    Missing,
+    /// It was left in place, mostly because it is not proven to belong to the claim. A sentence that says why, fit
+    /// for an event.
+    Left(String),
+}
+
+impl Removed {
+    /// Whether something that the record names was not there.
+    pub fn missed_something(&self) -> bool {
+        self.access == Fate::Missing || self.bucket == Fate::Missing
+    }
+
+    /// Why things were left in place, a sentence each.
+    pub fn left(&self) -> impl Iterator<Item = &str> {
+        [&self.access, &self.bucket].into_iter().filter_map(|fate| match fate {
+            Fate::Left(why) => Some(why.as_str()),
+            Fate::Kept | Fate::Removed | Fate::Missing => None,
+        })
+    }
 }
 
 /// Whether trying again can help.
@@ -317,6 +383,23 @@ pub trait Provisioner: Send + Sync + 'static {
     /// A key that is missing, empty or padded with white space; and sources the record cannot use.
     fn owner(&self, record: &Record, source: OwnerSource) -> Result<Self::Owner, Self::Error>;
 
+    /// The account that the owner's credentials belong to. It is recorded with what is made, and whatever is missing
+    /// in another account is not taken for gone. Called before every verb: the answer should be kept for as long as
+    /// the credentials stay the same.
+    ///
+    /// `None` by default: this store has no accounts, or does not tell.
+    ///
+    /// # Errors
+    /// A store that could tell and does not answer, or that refuses the credentials.
+    fn account(
+        &self,
+        record: &Record,
+        owner: &Self::Owner,
+    ) -> impl Future<Output = Result<Option<String>, Self::Error>> + Send {
+        let _ = (record, owner);
+        std::future::ready(Ok(None))
+    }
+
     /// Creates the bucket, and a user limited to it.
     ///
     /// Whatever credentials an earlier call may have issued are replaced: their secret is lost.
@@ -329,7 +412,8 @@ pub trait Provisioner: Send + Sync + 'static {
         owner: &Self::Owner,
     ) -> impl Future<Output = Result<AppCredentials, Self::Error>> + Send;
 
-    /// Creates a user limited to a bucket that exists.
+    /// Creates a user limited to a bucket that exists. A bucket that the record says was created has to be the
+    /// claim's still: its name may have been given to somebody else since.
     ///
     /// # Errors
     /// As [`provision`](Self::provision), and a bucket that is missing, forbidden or elsewhere.
@@ -383,17 +467,46 @@ pub trait Provisioner: Send + Sync + 'static {
         std::future::ready(Ok(Checkup::default()))
     }
 
-    /// Takes the access away and leaves the bucket alone. What is gone already counts as removed.
+    /// Looks up, from what the store itself knows, for which claim the planned bucket was made: for an admin who has lost
+    /// the record. Only reads. `record` is what would be planned for a claim of that namespace and name now.
+    ///
+    /// `None` by default, and where the store tells nothing.
     ///
     /// # Errors
     /// Whatever the store refused.
-    fn revoke(&self, record: &Record, owner: &Self::Owner)
-    -> impl Future<Output = Result<Removal, Self::Error>> + Send;
+    fn recall(
+        &self,
+        record: &Record,
+        owner: &Self::Owner,
+    ) -> impl Future<Output = Result<Option<Recalled>, Self::Error>> + Send {
+        let _ = (record, owner);
+        std::future::ready(Ok(None))
+    }
 
-    /// Takes the access away, then deletes the bucket with all that is in it, in bounded pieces.
+    /// Takes the access away and leaves the bucket alone. What is gone already counts as removed.
+    ///
+    /// `present` are the credentials in the claim's Secret, if it has any. A user that holds them is the claim's own,
+    /// whatever became of its tags. If the store knows no such user although the record was
+    /// [handed over](Record::handed_over), they are tried: access that still works is not gone.
+    ///
+    /// # Errors
+    /// Whatever the store refused.
+    fn revoke(
+        &self,
+        record: &Record,
+        owner: &Self::Owner,
+        present: Option<&AppCredentials>,
+    ) -> impl Future<Output = Result<Removal, Self::Error>> + Send;
+
+    /// Takes the access away as [`revoke`](Self::revoke) does, then deletes the bucket with all that is in it, in
+    /// bounded pieces.
     ///
     /// # Errors
     /// Whatever the store refused, for the whole or for a single object.
-    fn delete(&self, record: &Record, owner: &Self::Owner)
-    -> impl Future<Output = Result<Removal, Self::Error>> + Send;
+    fn delete(
+        &self,
+        record: &Record,
+        owner: &Self::Owner,
+        present: Option<&AppCredentials>,
+    ) -> impl Future<Output = Result<Removal, Self::Error>> + Send;
 }

@@ -136,6 +136,8 @@ impl Floor {
         let keys = json!({ "AWS_ACCESS_KEY_ID": id, "AWS_SECRET_ACCESS_KEY": secret });
         self.post(SECRETS, json!({ "metadata": output(claim), "type": "Opaque", "stringData": keys })).await?;
         self.store.probe(&bucket, &id, &secret).await?;
+        let handed_over = json!({ "spec": { "additionalState": { "handedOver": "true" } } });
+        self.patch(&format!("{RECORDS}/{record}"), handed_over).await?;
         let (region, url) = (self.store.region(), self.store.url());
         let data = json!({
             "BUCKET_NAME": bucket, "BUCKET_HOST": "127.0.0.1", "BUCKET_PORT": "4566", "BUCKET_REGION": region,
@@ -165,7 +167,12 @@ impl Floor {
         self.remove(&record).await?;
         self.patch(&record, nothing.clone()).await?;
         self.patch(&format!("{CLAIMS}/{}", claim.name), nothing).await?;
-        self.event(claim, "Removed", &format!("bucket {bucket:?} and the claim's access to it are deleted")).await
+        self.event(
+            claim,
+            "Removed",
+            &format!("the claim's access is deleted; bucket {bucket:?} is deleted with all that was in it"),
+        )
+        .await
     }
 
     fn record(&self, claim: &Claim) -> Value {

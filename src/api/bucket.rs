@@ -6,6 +6,8 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::condition::Condition;
+
 /// What was made, where, for whom, and how it is undone.
 #[derive(CustomResource, KubeSchema, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[kube(
@@ -26,6 +28,7 @@ use serde::{Deserialize, Serialize};
     printcolumn(name = "Bucket", type_ = "string", json_path = ".spec.endpoint.bucketName"),
     printcolumn(name = "Reclaim-Policy", type_ = "string", json_path = ".spec.reclaimPolicy"),
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
+    printcolumn(name = "Orphaned", type_ = "string", json_path = ".status.conditions[?(@.type==\"Orphaned\")].status"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
@@ -110,4 +113,8 @@ pub struct ObjectBucketStatus {
     /// Where the record stands.
     #[serde(default, deserialize_with = "super::known_or_none", skip_serializing_if = "Option::is_none")]
     pub phase: Option<BucketPhase>,
+    /// `Orphaned` says whether the claim of this record is missing, and what an admin can do about it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    pub conditions: Vec<Condition>,
 }

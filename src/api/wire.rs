@@ -11,6 +11,8 @@ pub const VERSION: &str = "v1alpha1";
 pub const API_VERSION: &str = "objectbucket.io/v1alpha1";
 /// Kind of a claim.
 pub const CLAIM_KIND: &str = "ObjectBucketClaim";
+/// Kind of a bucket record.
+pub const RECORD_KIND: &str = "ObjectBucket";
 /// Holds a claim and its bucket record until everything made for it is gone. All provisioners of the
 /// ecosystem use the same one, so its presence does not say whose claim it is.
 pub const FINALIZER: &str = "objectbucket.io/finalizer";
@@ -35,7 +37,23 @@ pub mod annotation {
     pub const REVIEW_KEYS_AT: &str = "objectbucket.io/review-keys-at";
     /// On the claim's Secret: the version of the owner's Secret that shared keys were taken from.
     pub const SHARED_FROM: &str = "objectbucket.io/shared-from";
+    /// On an ObjectBucket, set by an admin: what becomes of a record whose claim is gone, or was made in another
+    /// cluster: one of [`ORPHAN_ACTIONS`].
+    pub const ORPHAN: &str = "objectbucket.io/orphan";
+    /// Undo what is recorded: access, and the bucket if it was created and its reclaimPolicy is Delete.
+    pub const ORPHAN_REMOVE: &str = "remove";
+    /// Take the access away and keep the bucket.
+    pub const ORPHAN_REVOKE: &str = "revoke";
+    /// Delete the record alone; bucket and user stay. On a record that is its claim's still: when that is deleted.
+    pub const ORPHAN_FORGET: &str = "forget";
+    /// Give the record to the claim that has the recorded namespace and name now.
+    pub const ORPHAN_ADOPT: &str = "adopt";
+    /// All values of [`ORPHAN`].
+    pub const ORPHAN_ACTIONS: [&str; 4] = [ORPHAN_REMOVE, ORPHAN_REVOKE, ORPHAN_FORGET, ORPHAN_ADOPT];
 }
+
+/// The namespace whose uid identifies a cluster: every cluster has it, and it cannot be deleted.
+pub const CLUSTER_NAMESPACE: &str = "kube-system";
 
 /// Keys of the claim's Secret.
 pub mod secret {
@@ -81,6 +99,16 @@ pub mod state {
     pub const CLAIM_NAME: &str = "claimName";
     /// UID of the claim: what decides to whom a bucket record belongs.
     pub const CLAIM_UID: &str = "claimUID";
+    /// UIDs of the claims that had the record before this one, separated by commas, oldest first. Names and tags
+    /// may still hold them.
+    pub const FORMER_CLAIM_UIDS: &str = "formerClaimUIDs";
+    /// UID of the namespace `kube-system` of the cluster in which the record was made or adopted.
+    pub const CLUSTER_UID: &str = "clusterUID";
+    /// Account of the owner's credentials, as the store names it, where it is known.
+    pub const ACCOUNT_ID: &str = "accountID";
+    /// `true` once the claim's keys were seen to work: from then on an app may have used the bucket. The status
+    /// says so as well, but backups leave it out.
+    pub const HANDED_OVER: &str = "handedOver";
     /// `created` or `granted`.
     pub const MODE: &str = "mode";
     /// Namespace of the owner's Secret.
@@ -95,6 +123,9 @@ pub mod state {
     pub const KEY_GRACE_PERIOD: &str = "keyGracePeriod";
     /// The user issued to the claim (the Go provisioner's key, kept).
     pub const USER_NAME: &str = "UserName";
+    /// The managed policy that the Go provisioner attached to the user. This operator writes none: the key says who
+    /// wrote the record.
+    pub const GO_POLICY_ARN: &str = "ARN";
 }
 
 /// The value of [`PROVISIONER_LABEL`] for a provisioner name: `/` becomes `-`, cut to the 63 characters

@@ -1,10 +1,14 @@
 //! The bucket: creating it without ever taking one over, and looking at one that a class names.
 //!
-//! A bucket is the claim's own if its tags carry the claim's uid, or if it has no tags and its generated
-//! name carries the uid. Tags are set in CreateBucket itself, so that there is no moment at which a bucket
-//! is ours and does not say so. Stores that refuse tags there get them in a second call. A crash between
+//! A bucket is the claim's own if its tags carry the claim's uid, or that of a claim whose record it adopted; or if it
+//! has no tags, its generated name carries the uid, and it is in the owner's account (or in a store that is not AWS,
+//! where names are not shared by everybody). Tags are set in CreateBucket itself, so that there is no moment at which a
+//! bucket is ours and does not say so. Stores that refuse tags there get them in a second call. A crash between
 //! the two leaves an empty bucket: one with a generated name is found again by that name; one with a name
 //! from the claim cannot be told from somebody else's, and is refused and never deleted.
+//!
+//! Every call about a bucket that was created names the account that it has to be in, where that is known: the name of
+//! a bucket that was deleted is free for anybody, tags and all.
 
 use aws_sdk_s3::types::{BucketLocationConstraint, CreateBucketConfiguration, Tag, Tagging};
 
@@ -12,8 +16,9 @@ use super::call::{CallError, Operation, Resource};
 use super::clients::Store;
 use super::error::{Error, TakenBy};
 use super::names::is_generated_for;
-use super::plan::Target;
-use super::tags::{Ownership, Tags, ownership};
+use super::params::ClaimedBucket;
+use super::plan::{BucketRef, Target};
+use super::tags::{self, Ownership, Tags, ownership};
 use crate::provisioner::Mode;
 
 /// The region in which creating a bucket that one owns already is answered with 200.
@@ -22,15 +27,19 @@ const US_EAST_1: &str = "us-east-1";
 /// Where the name of a created bucket comes from, and with it what the name proves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NameKind {
-    /// It holds the claim's uid, so that nobody else can have made a bucket of that name.
+    /// It holds the claim's uid, and whoever else knows that cannot have made a bucket of that name where it is looked
+    /// for.
     Generated,
-    /// A user chose it, and anybody may have chosen it before.
+    /// It proves nothing: a user chose it, and anybody may have chosen it before; or it was generated, and anybody may
+    /// have taken it since.
     Chosen,
 }
 
 impl NameKind {
     pub(crate) fn of(target: &Target<'_>) -> Self {
-        if is_generated_for(target.bucket(), &target.record.claim.uid) { Self::Generated } else { Self::Chosen }
+        let generated = target.record.uids().any(|uid| is_generated_for(target.bucket(), uid));
+        let only_ours = target.bucket_account().is_some() || target.endpoints.s3.is_some();
+        if generated && only_ours { Self::Generated } else { Self::Chosen }
     }
 }
 
@@ -43,7 +52,7 @@ pub(crate) fn answer_is_ambiguous(target: &Target<'_>) -> bool {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Verdict {
     Use,
-    /// The claim's by its name; it only lacks the tags.
+    /// The claim's by its name, or inherited; it only lacks the tags.
     TagAndUse,
     Refuse(TakenBy),
 }
@@ -52,7 +61,7 @@ enum Verdict {
 fn judge(ownership: Ownership, name: NameKind) -> Verdict {
     match (ownership, name) {
         (Ownership::Ours, _) => Verdict::Use,
-        (Ownership::Untagged, NameKind::Generated) => Verdict::TagAndUse,
+        (Ownership::Inherited, _) | (Ownership::Untagged, NameKind::Generated) => Verdict::TagAndUse,
         (Ownership::OtherClaim(claim), _) => Verdict::Refuse(TakenBy::Claim(claim)),
         (Ownership::Untagged | Ownership::Foreign, _) => Verdict::Refuse(TakenBy::Unknown),
     }
@@ -95,7 +104,7 @@ async fn create_chosen(store: &Store, target: &Target<'_>, tags: &Tags) -> Resul
 /// The tags of the bucket if there is one: only reads.
 async fn look(store: &Store, target: &Target<'_>) -> Result<Option<Tags>, Error> {
     let bucket = || target.bucket().to_owned();
-    match tags_of(store, target.bucket()).await {
+    match tags_of(store, target.bucket_ref()).await {
         Ok(tags) => Ok(Some(tags)),
         Err(error) if error.code() == "NoSuchBucket" => Ok(None),
         Err(error) => Err(match Error::from(error) {
@@ -109,7 +118,7 @@ async fn look(store: &Store, target: &Target<'_>) -> Result<Option<Tags>, Error>
 
 async fn use_existing(store: &Store, target: &Target<'_>, tags: &Tags) -> Result<(), Error> {
     // If this fails the bucket may be the claim's own, of an earlier run: the record has to stay.
-    let found = tags_of(store, target.bucket()).await.map_err(|error| match Error::from(error) {
+    let found = tags_of(store, target.bucket_ref()).await.map_err(|error| match Error::from(error) {
         // The claim's own would be in the region that its class says.
         Error::WrongRegion { .. } => {
             Error::BucketTaken { bucket: target.bucket().to_owned(), by: TakenBy::Unknown }.of_reading()
@@ -120,9 +129,11 @@ async fn use_existing(store: &Store, target: &Target<'_>, tags: &Tags) -> Result
 }
 
 async fn use_found(store: &Store, target: &Target<'_>, tags: &Tags, found: &Tags) -> Result<(), Error> {
-    match judge(ownership(found, &target.record.claim), NameKind::of(target)) {
+    match judge(ownership(found, target.record), NameKind::of(target)) {
         Verdict::Use => Ok(()),
-        Verdict::TagAndUse => Ok(put_tags(store, target, tags).await?),
+        Verdict::TagAndUse => {
+            Ok(put_tags(store, target, &tags::completed(found, tags).unwrap_or_else(|| tags.clone())).await?)
+        }
         Verdict::Refuse(by) => Err(Error::BucketTaken { bucket: target.bucket().to_owned(), by }.of_reading()),
     }
 }
@@ -131,7 +142,7 @@ async fn use_found(store: &Store, target: &Target<'_>, tags: &Tags, found: &Tags
 /// the store may have dropped.
 async fn confirm(store: &Store, target: &Target<'_>, tags: &Tags) -> Result<(), Error> {
     let bucket = target.bucket();
-    let read = async || Ok::<_, Error>(ownership(&tags_of(store, bucket).await?, &target.record.claim));
+    let read = async || Ok::<_, Error>(ownership(&tags_of(store, target.bucket_ref()).await?, target.record));
     let mut found = read().await?;
     // AWS keeps the tags of CreateBucket: there, a bucket without them was made by somebody else meanwhile.
     if found == Ownership::Untagged && target.endpoints.s3.is_some() {
@@ -143,7 +154,7 @@ async fn confirm(store: &Store, target: &Target<'_>, tags: &Tags) -> Result<(), 
     }
     let taken = |by| Err(Error::BucketTaken { bucket: bucket.to_owned(), by });
     match found {
-        Ownership::Ours => Ok(()),
+        Ownership::Ours | Ownership::Inherited => Ok(()),
         Ownership::Untagged if target.endpoints.s3.is_some() => Err(Error::TagsNotKept { bucket: bucket.to_owned() }),
         Ownership::OtherClaim(claim) => taken(TakenBy::Claim(claim)),
         Ownership::Untagged | Ownership::Foreign => taken(TakenBy::Unknown),
@@ -186,9 +197,9 @@ async fn create_bucket(store: &Store, target: &Target<'_>, tags: &Tags) -> Resul
 }
 
 /// The tags of a bucket that exists. A store without tags has none.
-pub(crate) async fn tags_of(store: &Store, bucket: &str) -> Result<Tags, CallError> {
-    let sent = store.s3.get_bucket_tagging().bucket(bucket).send();
-    match store.call(Operation::GetBucketTagging, Resource::bucket(bucket), sent).await {
+pub(crate) async fn tags_of(store: &Store, bucket: BucketRef<'_>) -> Result<Tags, CallError> {
+    let call = store.s3.get_bucket_tagging().bucket(bucket.name).set_expected_bucket_owner(bucket.account());
+    match store.call(Operation::GetBucketTagging, Resource::bucket(bucket.name), call.send()).await {
         Ok(answer) => Ok(answer.tag_set.into_iter().map(|tag| (tag.key, tag.value)).collect()),
         Err(error) if matches!(error.code(), "NoSuchTagSet" | "NoSuchTagSetError") || error.lacks_operation() => {
             Ok(Tags::new())
@@ -199,8 +210,10 @@ pub(crate) async fn tags_of(store: &Store, bucket: &str) -> Result<Tags, CallErr
 
 pub(crate) async fn put_tags(store: &Store, target: &Target<'_>, tags: &Tags) -> Result<(), CallError> {
     let tagging = Tagging::builder().set_tag_set(Some(sdk_tags(tags))).build().ok();
-    let sent = store.s3.put_bucket_tagging().bucket(target.bucket()).set_tagging(tagging).send();
-    store.call(Operation::PutBucketTagging, Resource::bucket(target.bucket()), sent).await.map(drop)
+    let BucketRef { name, .. } = target.bucket_ref();
+    let call = store.s3.put_bucket_tagging().bucket(name).set_tagging(tagging);
+    let sent = call.set_expected_bucket_owner(target.bucket_ref().account()).send();
+    store.call(Operation::PutBucketTagging, Resource::bucket(name), sent).await.map(drop)
 }
 
 /// Building a tag fails only without key or value, and these have both.
@@ -208,19 +221,87 @@ fn sdk_tags(tags: &Tags) -> Vec<Tag> {
     tags.iter().filter_map(|(key, value)| Tag::builder().key(key).value(value).build().ok()).collect()
 }
 
-/// Looks whether a bucket that was there before is there still, in that region, and open to the owner: only reads.
-pub(crate) async fn check(store: &Store, target: &Target<'_>) -> Result<(), Error> {
-    let bucket = target.bucket();
-    let sent = store.s3.head_bucket().bucket(bucket).send();
-    match store.call(Operation::HeadBucket, Resource::bucket(bucket), sent).await {
-        Ok(_) => Ok(()),
-        Err(error) => Err(match Error::from(error) {
-            Error::BucketNotFound { bucket, .. } => match target.record.plan.mode {
-                Mode::Granted => Error::BucketMissing { bucket },
-                Mode::Created => Error::BucketGone { bucket },
-            },
-            error => error,
+/// Looks whether the bucket that access is given to is there, in that region, open to the owner, and the right one. Only
+/// reads, but for the tags of a bucket that was created for the claim: those that are missing are written. Returns a
+/// sentence on what had been lost.
+pub(crate) async fn check(store: &Store, target: &Target<'_>, tags: &Tags) -> Result<Option<String>, Error> {
+    match target.record.plan.mode {
+        Mode::Granted if target.record.handed_over || target.claimed_bucket == ClaimedBucket::Allowed => {
+            exists(store, target).await.map(|()| None)
         }
-        .of_reading()),
+        Mode::Granted => is_unclaimed(store, target).await.map(|()| None),
+        // One of the Go provisioner's carries no tags.
+        Mode::Created if target.go_policy.is_some() => exists(store, target).await.map(|()| None),
+        Mode::Created => is_ours(store, target, tags).await,
+    }
+}
+
+async fn exists(store: &Store, target: &Target<'_>) -> Result<(), Error> {
+    let BucketRef { name, .. } = target.bucket_ref();
+    let sent = store.s3.head_bucket().bucket(name).set_expected_bucket_owner(target.bucket_ref().account()).send();
+    match store.call(Operation::HeadBucket, Resource::bucket(name), sent).await {
+        Ok(_) => Ok(()),
+        Err(error) => Err(missing(target, error)),
+    }
+}
+
+/// A tenant may have created the bucket that the class names, before the admin did.
+async fn is_unclaimed(store: &Store, target: &Target<'_>) -> Result<(), Error> {
+    let found = tags_of(store, target.bucket_ref()).await.map_err(|error| missing(target, error))?;
+    match ownership(&found, target.record) {
+        Ownership::OtherClaim(_) => Err(Error::BucketClaimed { bucket: target.bucket().to_owned() }.of_reading()),
+        Ownership::Ours | Ownership::Inherited | Ownership::Untagged | Ownership::Foreign => Ok(()),
+    }
+}
+
+/// The name of a bucket that was created for the claim may be another one's by now.
+async fn is_ours(store: &Store, target: &Target<'_>, wanted: &Tags) -> Result<Option<String>, Error> {
+    let bucket = target.bucket();
+    let found = match tags_of(store, target.bucket_ref()).await.map_err(|error| missing(target, error)) {
+        // Denied may be what the owner is not allowed, and what is not the owner's at all.
+        Err(error) if error.is_denied() && is_in_account(store, bucket).await? == Some(false) => {
+            return Err(Error::BucketGone { bucket: bucket.to_owned() }.of_reading());
+        }
+        found => found?,
+    };
+    let (ownership, name) = (ownership(&found, target.record), NameKind::of(target));
+    if !ownership.is_proven() && (name == NameKind::Chosen || matches!(ownership, Ownership::OtherClaim(_))) {
+        return Err(
+            Error::OwnershipLost { bucket: bucket.to_owned(), uid: target.record.claim.uid.clone() }.of_reading()
+        );
+    }
+    let Some(completed) = tags::completed(&found, wanted) else { return Ok(None) };
+    match put_tags(store, target, &completed).await {
+        // A store without tags lacks none.
+        Err(error) if error.lacks_operation() => return Ok(None),
+        result => result?,
+    }
+    // That others are written after an adoption, or by a later version, is nothing to worry about.
+    Ok((!ownership.is_proven())
+        .then(|| format!("bucket {bucket:?} had lost the tags of this claim; they are set again")))
+}
+
+/// Why a bucket that should be there cannot be used.
+fn missing(target: &Target<'_>, error: CallError) -> Error {
+    match Error::from(error) {
+        Error::BucketNotFound { bucket, .. } => match target.record.plan.mode {
+            Mode::Granted => Error::BucketMissing { bucket },
+            Mode::Created => Error::BucketGone { bucket },
+        },
+        error => error,
+    }
+    .of_reading()
+}
+
+/// Whether the owner's account has a bucket of this name; `None` if the owner may not see that.
+pub(crate) async fn is_in_account(store: &Store, bucket: &str) -> Result<Option<bool>, Error> {
+    let listed =
+        store.patient_s3.list_buckets().prefix(bucket).into_paginator().items().send().collect::<Result<Vec<_>, _>>();
+    match store.call(Operation::ListBuckets, Resource::bucket(bucket), listed).await {
+        Ok(buckets) => Ok(Some(buckets.iter().any(|found| found.name() == Some(bucket)))),
+        Err(error) => match Error::from(error) {
+            Error::AccessDenied { .. } | Error::NotSupported { .. } => Ok(None),
+            error => Err(error),
+        },
     }
 }

@@ -64,6 +64,9 @@ operations! {
     DeletePolicyVersion => "iam:DeletePolicyVersion",
     DeletePolicy => "iam:DeletePolicy",
     DeleteUser => "iam:DeleteUser",
+    ListBuckets => "s3:ListAllMyBuckets",
+    ListUsers => "iam:ListUsers",
+    GetCallerIdentity => "sts:GetCallerIdentity",
 }
 
 impl fmt::Display for Operation {
@@ -81,6 +84,8 @@ pub enum Resource {
     User(String),
     /// An IAM policy, by ARN.
     Policy(String),
+    /// The account that credentials belong to.
+    Account,
 }
 
 impl Resource {
@@ -103,6 +108,7 @@ impl fmt::Display for Resource {
             Self::Bucket(name) => write!(f, "bucket {name:?}"),
             Self::User(name) => write!(f, "user {name:?}"),
             Self::Policy(arn) => write!(f, "policy {arn:?}"),
+            Self::Account => f.write_str("the account"),
         }
     }
 }

@@ -10,6 +10,7 @@ use aws_credential_types::Credentials;
 use aws_credential_types::provider::{ProvideCredentials, SharedCredentialsProvider};
 use aws_sdk_iam as iam;
 use aws_sdk_s3 as s3;
+use aws_sdk_sts as sts;
 use aws_smithy_http_client::{Connector, proxy::ProxyConfig, tls};
 use aws_smithy_runtime_api::client::http::SharedHttpClient;
 use aws_smithy_runtime_api::client::identity::SharedIdentityCache;
@@ -21,10 +22,11 @@ use aws_smithy_types::timeout::TimeoutConfig;
 use secrecy::ExposeSecret;
 use tokio::sync::OnceCell;
 
+use super::account::Account;
 use super::call::{Call, CallError, Cause, Operation, Resource, observe};
 use super::owner::{Identity, Owner, StaticKeys};
 use super::params::Addressing;
-use super::plan::{Endpoints, Target};
+use super::plan::{Endpoints, Sts, Target};
 use super::region::partition;
 
 /// Clients that are kept: one for each owner and region in use. More than that are made anew when needed.
@@ -57,7 +59,18 @@ pub(crate) struct Store {
     /// S3 for calls that may be repeated blindly, with the SDK's own retries.
     pub(crate) patient_s3: s3::Client,
     pub(crate) iam: iam::Client,
+    /// `None`: there is none that is known.
+    pub(crate) sts: Option<sts::Client>,
+    /// The account that the identity belongs to.
+    pub(crate) account: Account,
+    pub(crate) endpoints: Endpoints,
     identity: Identity,
+}
+
+/// S3 and STS as an app sees them.
+pub(crate) struct AppClients {
+    pub(crate) s3: s3::Client,
+    pub(crate) sts: Option<sts::Client>,
 }
 
 impl Store {
@@ -104,9 +117,13 @@ impl Clients {
         store
     }
 
-    /// A client that signs with an app's keys; used once, so it is not kept.
-    pub(crate) fn app_s3(&self, keys: &StaticKeys, target: &Target<'_>) -> s3::Client {
-        s3::Client::from_conf(self.s3(credentials(keys), Caching::Never, &target.endpoints))
+    /// Clients that sign with an app's keys; used once, so they are not kept.
+    pub(crate) fn app(&self, keys: &StaticKeys, target: &Target<'_>) -> AppClients {
+        let (keys, endpoints) = (credentials(keys), &target.endpoints);
+        AppClients {
+            s3: s3::Client::from_conf(self.s3(keys.clone(), Caching::Never, endpoints)),
+            sts: self.sts(keys, Caching::Never, endpoints),
+        }
     }
 
     fn find(&self, key: &Key) -> Option<Arc<Store>> {
@@ -158,7 +175,10 @@ impl Clients {
         Store {
             s3: s3::Client::from_conf(s3),
             patient_s3: s3::Client::from_conf(patient_s3),
-            iam: iam::Client::from_conf(self.iam(credentials, caching, endpoints)),
+            iam: iam::Client::from_conf(self.iam(credentials.clone(), caching, endpoints)),
+            sts: self.sts(credentials, caching, endpoints),
+            account: Account::default(),
+            endpoints: endpoints.clone(),
             identity,
         }
     }
@@ -206,6 +226,32 @@ impl Clients {
             .timeout_config(timeouts(CALL_TIMEOUT));
         config.set_endpoint_url(endpoints.iam.clone()).set_app_name(app_name());
         config.build()
+    }
+
+    fn sts(
+        &self,
+        credentials: impl ProvideCredentials + 'static,
+        caching: Caching,
+        endpoints: &Endpoints,
+    ) -> Option<sts::Client> {
+        let url = match &endpoints.sts {
+            Sts::Aws => None,
+            Sts::At(url) => Some(url.clone()),
+            Sts::Unknown => return None,
+        };
+        let mut config = sts::Config::builder()
+            .behavior_version(BehaviorVersion::latest())
+            .http_client(self.http.clone())
+            .identity_cache(caching.identities())
+            .credentials_provider(credentials)
+            .region(Region::new(match url {
+                Some(_) => partition(&endpoints.region).iam_region.to_owned(),
+                None => endpoints.region.clone(),
+            }))
+            .retry_config(RetryConfig::disabled())
+            .timeout_config(timeouts(CALL_TIMEOUT));
+        config.set_endpoint_url(url).set_app_name(app_name());
+        Some(sts::Client::from_conf(config.build()))
     }
 }
 

@@ -36,6 +36,7 @@ impl From<CallError> for Error {
         let Call { operation, resource, identity } = *call;
         let bucket = || match &resource {
             Resource::Bucket(name) | Resource::User(name) | Resource::Policy(name) => name.clone(),
+            Resource::Account => String::new(),
         };
         match (code.as_str(), status) {
             ("ExpiredToken" | "ExpiredTokenException" | "TokenRefreshRequired", _) => {
@@ -59,7 +60,12 @@ impl From<CallError> for Error {
             }
             ("BucketAlreadyExists", _) => Self::BucketTaken { bucket: bucket(), by: TakenBy::AnotherAccount },
             ("BucketAlreadyOwnedByYou", _) => Self::BucketTaken { bucket: bucket(), by: TakenBy::Unknown },
-            ("NoSuchBucket", _) | ("404" | "NotFound", 404) if matches!(resource, Resource::Bucket(_)) => {
+            ("NoSuchBucket", _) if matches!(resource, Resource::Bucket(_)) => {
+                Self::BucketNotFound { bucket: bucket(), operation }
+            }
+            // To a HEAD there is nothing but the status. Of other answers it says nothing without the code: a bucket
+            // without tags is a 404 as well.
+            ("404" | "NotFound", 404) if operation == Operation::HeadBucket => {
                 Self::BucketNotFound { bucket: bucket(), operation }
             }
             // For CreateUser it is the permissions boundary that does not exist.
@@ -81,6 +87,9 @@ impl From<CallError> for Error {
                 Self::StoreFailing { operation, resource, problem: code }
             }
             // These say nothing without their code; answers to HEAD have none.
+            ("404", _) if matches!(resource, Resource::Bucket(_)) => {
+                Self::StoreFailing { operation, resource, problem: "an answer that cannot be read".to_owned() }
+            }
             ("400" | "409", _) if operation != Operation::HeadBucket => {
                 Self::StoreFailing { operation, resource, problem: "an answer that cannot be read".to_owned() }
             }
@@ -89,7 +98,8 @@ impl From<CallError> for Error {
     }
 }
 
-fn is_throttling(code: &str) -> bool {
+/// Whether a code says that there were too many calls.
+pub(super) fn is_throttling(code: &str) -> bool {
     matches!(
         code,
         "Throttling"
@@ -106,7 +116,8 @@ fn is_throttling(code: &str) -> bool {
     )
 }
 
-fn is_about_credentials(code: &str) -> bool {
+/// Whether a code says that the credentials are wrong, rather than that they are not allowed something.
+pub(super) fn is_about_credentials(code: &str) -> bool {
     matches!(
         code,
         "InvalidAccessKeyId"

@@ -179,6 +179,24 @@ pub enum Error {
         /// Name of the bucket.
         bucket: String,
     },
+    /// The bucket that the class names was created for another claim.
+    #[error(
+        "bucket {bucket:?}, which the StorageClass names, was created for another claim, whose user can read what is written into it and whose deletion takes it along: name another bucket in the class, or add allowClaimedBucket: \"yes\" to it if that is meant"
+    )]
+    BucketClaimed {
+        /// Name of the bucket.
+        bucket: String,
+    },
+    /// The user is not there, and its key works.
+    #[error(
+        "IAM user {user:?} is not found, but access key {key} in the claim's Secret still works: the user may be in another account, or has just been deleted; it is tried again"
+    )]
+    AccessStillWorks {
+        /// Name of the user.
+        user: String,
+        /// Id of the key.
+        key: String,
+    },
     /// The bucket that was made for the claim is gone.
     #[error(
         "bucket {bucket:?}, which was made for this claim, is gone, and is not made anew without what was in it: delete the claim and create a new one"
@@ -359,6 +377,14 @@ impl Error {
         }
     }
 
+    /// Whether the store says that it is not allowed.
+    pub(crate) fn is_denied(&self) -> bool {
+        match self {
+            Self::Untouched(error) => error.is_denied(),
+            error => matches!(error, Self::AccessDenied { .. }),
+        }
+    }
+
     /// Takes the mark off, in a verb that changed something before.
     pub(crate) fn after_a_change(self) -> Self {
         match self {
@@ -391,6 +417,8 @@ impl Failure for Error {
             Self::BucketTaken { .. } => "BucketTaken",
             Self::WrongRegion { .. } => "WrongRegion",
             Self::BucketMissing { .. } => "BucketMissing",
+            Self::BucketClaimed { .. } => "BucketClaimed",
+            Self::AccessStillWorks { .. } => "AccessStillWorks",
             Self::BucketGone { .. } => "BucketGone",
             Self::OwnershipLost { .. } => "OwnershipLost",
             Self::BucketNotFound { .. } => "BucketNotFound",
@@ -419,6 +447,7 @@ impl Failure for Error {
             | Self::BucketTaken { .. }
             | Self::WrongRegion { .. }
             | Self::BucketMissing { .. }
+            | Self::BucketClaimed { .. }
             | Self::BucketGone { .. }
             | Self::OwnershipLost { .. }
             | Self::TagsNotKept { .. }
@@ -435,6 +464,7 @@ impl Failure for Error {
             | Self::StoreFailing { .. }
             | Self::StoreBusy { .. }
             | Self::NotVisibleYet { .. }
+            | Self::AccessStillWorks { .. }
             | Self::BucketNotFound { .. }
             | Self::BucketNotEmpty { .. } => FailureClass::Retryable,
             Self::Untouched(error) => error.class(),

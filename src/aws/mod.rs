@@ -8,6 +8,8 @@
 //! | [`owner`] | whose credentials sign |
 //! | `bucket`, `user`, `probe` | provision and grant: create the bucket, make the user, try its key |
 //! | `upkeep` | while a claim is bound: other keys, and whether all is as it was made |
+//! | `account` | whose account it is, and whether an app's keys still work |
+//! | `recall` | what tags say of a claim whose record was lost |
 //! | `revoke`, `purge` | the way back: remove the user, empty and delete the bucket |
 //! | `tags`, `policy`, `region` | what proves ownership, what an app may do, which partition |
 //! | [`call`], `codes`, [`error`] | one call and how it went; what AWS's codes mean; why a step failed |
@@ -25,11 +27,12 @@ use self::clients::Clients;
 use self::owner::StaticKeys;
 use self::plan::{Environment, Target};
 use self::purge::{Limits, Purged};
-use self::revoke::Revoked;
 use crate::provisioner::{
-    AppCredentials, Checkup, Mode, OwnerSource, Plan, Probe, Provisioner, Record, Removal, Request,
+    AppCredentials, Checkup, Fate, Mode, OwnerSource, Plan, Probe, Provisioner, Recalled, Record, Removal, Removed,
+    Request,
 };
 
+mod account;
 mod bucket;
 pub mod call;
 mod clients;
@@ -43,6 +46,7 @@ pub mod plan;
 mod policy;
 mod probe;
 mod purge;
+mod recall;
 mod region;
 mod revoke;
 mod tags;
@@ -127,6 +131,22 @@ impl AwsProvisioner {
         .of_reading())
     }
 
+    /// Takes the access of a record away; tries the app's keys where there is no user to be seen.
+    async fn take_access(
+        &self,
+        store: &clients::Store,
+        target: &Target<'_>,
+        present: Option<&AppCredentials>,
+    ) -> Result<Fate, Error> {
+        let fate = revoke::revoke(store, target, present).await?;
+        let tried = present.filter(|_| fate == Fate::Missing && target.record.handed_over);
+        let (Some(keys), Some(user)) = (tried, target.user) else { return Ok(fate) };
+        if account::is_alive(&self.clients.app(&StaticKeys::from(keys), target), target).await? {
+            return Err(Error::AccessStillWorks { user: user.name.to_owned(), key: keys.access_key_id.clone() });
+        }
+        Ok(fate)
+    }
+
     async fn credentials(
         &self,
         store: &clients::Store,
@@ -165,9 +185,19 @@ impl Provisioner for AwsProvisioner {
         Owner::parse(record, source)
     }
 
+    async fn account(&self, record: &Record, owner: &Owner) -> Result<Option<String>, Error> {
+        let target = self.target(record)?;
+        account::of(&*self.clients.store(owner, &target).await).await
+    }
+
+    async fn recall(&self, record: &Record, owner: &Owner) -> Result<Option<Recalled>, Error> {
+        let target = self.target(record)?;
+        recall::recall(&*self.clients.store(owner, &target).await, &target).await
+    }
+
     async fn provision(&self, record: &Record, owner: &Owner) -> Result<AppCredentials, Error> {
         let target = self.target(record)?;
-        let tags = tags::of_claim(&self.name, &record.claim);
+        let tags = tags::of_record(&self.name, record);
         let store = self.clients.store(owner, &target).await;
         {
             let _guard = self.claim_name(&target)?;
@@ -178,16 +208,16 @@ impl Provisioner for AwsProvisioner {
 
     async fn grant(&self, record: &Record, owner: &Owner) -> Result<AppCredentials, Error> {
         let target = self.target(record)?;
-        let tags = tags::of_claim(&self.name, &record.claim);
+        let tags = tags::of_record(&self.name, record);
         let store = self.clients.store(owner, &target).await;
-        bucket::check(&store, &target).await?;
+        bucket::check(&store, &target, &tags).await?;
         self.credentials(&store, owner, &target, &tags).await
     }
 
     async fn probe(&self, record: &Record, credentials: &AppCredentials) -> Result<Probe, Error> {
         let target = self.target(record)?;
-        let app = self.clients.app_s3(&StaticKeys::from(credentials), &target);
-        probe::probe(&app, &target).await
+        let app = self.clients.app(&StaticKeys::from(credentials), &target);
+        probe::probe(&app.s3, &target).await
     }
 
     async fn rotate(&self, record: &Record, owner: &Owner, present: &str) -> Result<Option<AppCredentials>, Error> {
@@ -199,33 +229,32 @@ impl Provisioner for AwsProvisioner {
 
     async fn check(&self, record: &Record, owner: &Owner, keys: &[&str]) -> Result<Checkup, Error> {
         let target = self.target(record)?;
-        let tags = tags::of_claim(&self.name, &record.claim);
+        let tags = tags::of_record(&self.name, record);
         let store = self.clients.store(owner, &target).await;
         upkeep::check(&store, &target, &tags, keys).await
     }
 
-    async fn revoke(&self, record: &Record, owner: &Owner) -> Result<Removal, Error> {
+    async fn revoke(&self, record: &Record, owner: &Owner, present: Option<&AppCredentials>) -> Result<Removal, Error> {
         let target = self.target(record)?;
         let store = self.clients.store(owner, &target).await;
-        let Revoked { left, missing } = revoke::revoke(&store, &target).await?;
-        Ok(Removal::Done { left, missing })
+        let access = self.take_access(&store, &target, present).await?;
+        Ok(Removal::Done(Removed { access, bucket: Fate::Kept }))
     }
 
-    async fn delete(&self, record: &Record, owner: &Owner) -> Result<Removal, Error> {
+    async fn delete(&self, record: &Record, owner: &Owner, present: Option<&AppCredentials>) -> Result<Removal, Error> {
         let target = self.target(record)?;
         let store = self.clients.store(owner, &target).await;
-        let Revoked { mut left, missing } = revoke::revoke(&store, &target).await?;
+        let access = self.take_access(&store, &target, present).await?;
         // Whatever the caller meant: a bucket that was there before is not deleted.
         if record.plan.mode == Mode::Granted {
-            return Ok(Removal::Done { left, missing });
+            return Ok(Removal::Done(Removed { access, bucket: Fate::Kept }));
         }
-        Ok(match purge::delete(&store, &target, Limits::default()).await? {
-            Purged::Gone => Removal::Done { left, missing },
-            Purged::Left(why) => {
-                left.push(why);
-                Removal::Done { left, missing }
-            }
-            Purged::Partly(removed) => Removal::Partial { removed },
-        })
+        let bucket = match purge::delete(&store, &target, Limits::default()).await? {
+            Purged::Gone => Fate::Removed,
+            Purged::Missing => Fate::Missing,
+            Purged::Left(why) => Fate::Left(why),
+            Purged::Partly(removed) => return Ok(Removal::Partial { removed }),
+        };
+        Ok(Removal::Done(Removed { access, bucket }))
     }
 }

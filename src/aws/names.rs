@@ -113,10 +113,21 @@ impl fmt::Display for BucketName {
     }
 }
 
-/// Whether `bucket` is a name that was generated for the claim with this uid. A uid is random and never
-/// used twice, so nobody else has made a bucket of such a name.
+/// Whether `bucket` is a name that was generated for the claim with this uid. That proves no ownership by itself: a uid
+/// is random, so that nobody else will have made a bucket of such a name before; but once the bucket is deleted, its
+/// name is known and free for everybody.
 pub fn is_generated_for(bucket: &str, uid: &str) -> bool {
     !uid.is_empty() && bucket.strip_suffix(uid).is_some_and(|rest| rest.len() > 1 && rest.ends_with('-'))
+}
+
+/// The uid that a name ends in: a UUID after a hyphen.
+pub(crate) fn uid_in(name: &str) -> Option<&str> {
+    let (rest, uid) = name.split_at_checked(name.len().checked_sub(36)?)?;
+    let is_uuid = uid.bytes().enumerate().all(|(at, byte)| match at {
+        8 | 13 | 18 | 23 => byte == b'-',
+        _ => byte.is_ascii_hexdigit(),
+    });
+    (is_uuid && rest.ends_with('-')).then_some(uid)
 }
 
 fn is_alphanumeric(c: char) -> bool {
@@ -186,11 +197,16 @@ impl UserName {
     /// to case; the uid is lower case and alone makes the name unique.
     pub fn for_claim(claim: &ClaimId) -> Self {
         let uid: String = claim.uid.chars().map(allowed).take(USER_MAX).collect();
-        let room = USER_MAX.saturating_sub(uid.len() + 1);
+        Self(format!("{}{uid}", Self::beginning(claim)))
+    }
+
+    /// What the names of users of all claims with this namespace and name begin with, whatever their uids.
+    pub(crate) fn beginning(claim: &ClaimId) -> String {
+        let room = USER_MAX.saturating_sub(claim.uid.chars().count() + 1);
         let readable: String = format!("{}-{}", claim.namespace, claim.name).chars().map(allowed).take(room).collect();
         match readable.trim_end_matches('-') {
-            "" => Self(uid),
-            readable => Self(format!("{readable}-{uid}")),
+            "" => String::new(),
+            readable => format!("{readable}-"),
         }
     }
 
@@ -281,6 +297,16 @@ mod tests {
         assert!(!is_generated_for("photos", UID));
         assert!(!is_generated_for(&format!("photos-{UID}-2"), UID));
         assert!(!is_generated_for("photos-", ""));
+    }
+
+    #[test]
+    fn the_uid_in_a_name_is_known_again() {
+        assert_eq!(uid_in(&format!("photos-{UID}")), Some(UID));
+        assert_eq!(uid_in(BucketName::generated("p", &claim("n", "c", UID)).unwrap().as_str()), Some(UID));
+        assert_eq!(uid_in(UserName::for_claim(&claim("n", "c", UID)).as_str()), Some(UID));
+        for name in ["photos", UID, "photos-f30e0389-0689-48a2-bfaa-74d1bf1fd95x", "ä"] {
+            assert_eq!(uid_in(name), None, "{name}");
+        }
     }
 
     fn uid() -> impl Strategy<Value = String> {

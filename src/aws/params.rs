@@ -81,6 +81,7 @@ struct Raw {
     permissions_boundary: Given,
     rotate_keys_every: Given,
     key_grace_period: Given,
+    allow_claimed_bucket: Given,
 }
 
 /// A value that may be left out. (Strings that serde gets from a map cannot be read as `Option`.)
@@ -117,6 +118,20 @@ pub struct ClassParameters {
     pub permissions_boundary: Option<PolicyArn>,
     /// When the keys of users are replaced.
     pub rotation: Rotation,
+    /// Whether the bucket that the class names may be one that another claim created.
+    pub claimed_bucket: ClaimedBucket,
+}
+
+/// Whether access may be given to a bucket that another claim created: `allowClaimedBucket`.
+///
+/// A tenant who creates the bucket that an admin's class waits for could read what others write into it, and would take
+/// it along when its claim is deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClaimedBucket {
+    /// "no", the default.
+    Refused,
+    /// "yes": the admin knows whose it is.
+    Allowed,
 }
 
 /// What a claim's app gets to sign with: `createBucketUser`.
@@ -157,12 +172,14 @@ impl ClassParameters {
             permissions_boundary: Given(permissions_boundary),
             rotate_keys_every: Given(rotate_keys_every),
             key_grace_period: Given(key_grace_period),
+            allow_claimed_bucket: Given(allow_claimed_bucket),
         } = Raw::deserialize(MapDeserializer::<_, ParameterError>::new(entries))?;
 
         let s3_endpoint = s3_endpoint.map(|url| EndpointUrl::parse("s3Endpoint", &url)).transpose()?;
         let region = region.as_deref().unwrap_or(DEFAULT_REGION);
         let owner_secret = owner_secret(secret_name, secret_namespace)?;
         let credentials = credentials(create_bucket_user.as_deref(), owner_secret.as_ref())?;
+        let claimed_bucket = claimed_bucket(allow_claimed_bucket.as_deref(), bucket_name.is_some())?;
         Ok(Self {
             region: Region::parse(region, s3_endpoint.as_ref())?,
             owner_secret,
@@ -174,6 +191,7 @@ impl ClassParameters {
             iam_path: IamPath::parse(iam_path.as_deref().unwrap_or(DEFAULT_IAM_PATH))?,
             permissions_boundary: permissions_boundary.as_deref().map(PolicyArn::parse).transpose()?,
             rotation: rotation(rotate_keys_every.as_deref(), key_grace_period.as_deref(), credentials)?,
+            claimed_bucket,
         })
     }
 }
@@ -230,6 +248,19 @@ fn credentials(value: Option<&str>, owner: Option<&SecretRef>) -> Result<Credent
                       its credentials are temporary",
         }),
         (Some(other), _) => Err(bad("createBucketUser", other, "is neither yes nor no", "write \"yes\" or \"no\"")),
+    }
+}
+
+fn claimed_bucket(value: Option<&str>, names_bucket: bool) -> Result<ClaimedBucket, ParameterError> {
+    match value {
+        None => Ok(ClaimedBucket::Refused),
+        Some(_) if !names_bucket => Err(ParameterError::Missing {
+            missing: "bucketName",
+            because: "allowClaimedBucket is about the existing bucket that the class names",
+        }),
+        Some("yes") => Ok(ClaimedBucket::Allowed),
+        Some("no") => Ok(ClaimedBucket::Refused),
+        Some(other) => Err(bad("allowClaimedBucket", other, "is neither yes nor no", "write \"yes\" or \"no\"")),
     }
 }
 
@@ -306,7 +337,7 @@ mod tests {
 
     #[test]
     fn an_unknown_parameter_is_refused_by_name_and_the_known_ones_are_listed() {
-        insta::assert_snapshot!(message(&[("Region", "us-east-1")]), @r#"unknown parameter "Region"; remove it, or use one of: region, secretName, secretNamespace, createBucketUser, bucketName, s3Endpoint, iamEndpoint, forcePathStyle, iamPath, permissionsBoundary, rotateKeysEvery, keyGracePeriod"#);
+        insta::assert_snapshot!(message(&[("Region", "us-east-1")]), @r#"unknown parameter "Region"; remove it, or use one of: region, secretName, secretNamespace, createBucketUser, bucketName, s3Endpoint, iamEndpoint, forcePathStyle, iamPath, permissionsBoundary, rotateKeysEvery, keyGracePeriod, allowClaimedBucket"#);
     }
 
     #[test]
@@ -320,6 +351,17 @@ mod tests {
         assert!(message(&[("createBucketUser", "no")]).contains("cannot be shared"));
         let shared = [("createBucketUser", "no"), ("secretName", "s"), ("secretNamespace", "n")];
         assert_eq!(parse(&shared).unwrap().credentials, CredentialsMode::ShareOwner);
+    }
+
+    #[test]
+    fn a_claimed_bucket_is_refused_unless_the_class_says_otherwise() {
+        let claimed = |entries: &[(&str, &str)]| parse(entries).map(|parameters| parameters.claimed_bucket);
+        let named = ("bucketName", "photos");
+        assert_eq!(claimed(&[named]), Ok(ClaimedBucket::Refused));
+        assert_eq!(claimed(&[named, ("allowClaimedBucket", "no")]), Ok(ClaimedBucket::Refused));
+        assert_eq!(claimed(&[named, ("allowClaimedBucket", "yes")]), Ok(ClaimedBucket::Allowed));
+        assert!(message(&[named, ("allowClaimedBucket", "true")]).contains("write \"yes\" or \"no\""));
+        assert!(message(&[("allowClaimedBucket", "yes")]).starts_with("parameter bucketName is missing"));
     }
 
     #[test]

@@ -8,19 +8,21 @@ use std::collections::BTreeMap;
 
 use super::error::Error;
 use super::names::{BucketName, UserName};
-use super::params::{Addressing, ClassParameters, CredentialsMode, DEFAULT_IAM_PATH, DEFAULT_REGION, ParameterError};
+use super::params::{
+    Addressing, ClaimedBucket, ClassParameters, CredentialsMode, DEFAULT_IAM_PATH, DEFAULT_REGION, ParameterError,
+};
 use super::region::s3_host;
 use super::values::EndpointUrl;
 use crate::provisioner::{Endpoint, Mode, Plan, Record, Request, WantedBucket};
 
 /// Keys of [`Plan::state`].
 pub(crate) mod state {
-    /// Managed policy that the Go provisioner attached to the user. Only read.
-    pub(crate) const GO_POLICY_ARN: &str = "ARN";
+    pub(crate) use crate::api::wire::state::GO_POLICY_ARN;
     pub(crate) const IAM_PATH: &str = "iamPath";
     pub(crate) const PERMISSIONS_BOUNDARY: &str = "permissionsBoundary";
     pub(crate) const IAM_ENDPOINT: &str = "iamEndpoint";
     pub(crate) const FORCE_PATH_STYLE: &str = "forcePathStyle";
+    pub(crate) const ALLOW_CLAIMED_BUCKET: &str = "allowClaimedBucket";
 }
 
 /// The endpoints that the SDK's environment variables name for the whole operator.
@@ -28,10 +30,11 @@ pub(crate) mod state {
 pub struct Environment {
     s3: Option<EndpointUrl>,
     iam: Option<EndpointUrl>,
+    sts: Option<EndpointUrl>,
 }
 
 impl Environment {
-    /// Reads AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL_IAM and AWS_ENDPOINT_URL, in that order of precedence,
+    /// Reads AWS_ENDPOINT_URL and, before it, AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL_IAM and AWS_ENDPOINT_URL_STS,
     /// unless AWS_IGNORE_CONFIGURED_ENDPOINT_URLS is true ("Service-specific endpoints", AWS SDKs and
     /// Tools reference guide). An empty variable is not set.
     ///
@@ -47,7 +50,8 @@ impl Environment {
         let any = endpoint("AWS_ENDPOINT_URL")?;
         Ok(Self {
             s3: endpoint("AWS_ENDPOINT_URL_S3")?.or_else(|| any.clone()),
-            iam: endpoint("AWS_ENDPOINT_URL_IAM")?.or(any),
+            iam: endpoint("AWS_ENDPOINT_URL_IAM")?.or_else(|| any.clone()),
+            sts: endpoint("AWS_ENDPOINT_URL_STS")?.or(any),
         })
     }
 }
@@ -66,6 +70,7 @@ pub(crate) fn plan(request: &Request<'_>, environment: &Environment) -> Result<P
         iam_path,
         permissions_boundary,
         rotation,
+        claimed_bucket,
     } = ClassParameters::parse(request.parameters)
         .map_err(|problem| Error::InvalidClassParameter { class: class.to_owned(), problem })?;
 
@@ -89,6 +94,7 @@ pub(crate) fn plan(request: &Request<'_>, environment: &Environment) -> Result<P
         note(state::IAM_ENDPOINT, iam_endpoint.as_ref().map(EndpointUrl::as_str));
     }
     note(state::FORCE_PATH_STYLE, (addressing == Addressing::Path).then_some("true"));
+    note(state::ALLOW_CLAIMED_BUCKET, (claimed_bucket == ClaimedBucket::Allowed).then_some("true"));
 
     Ok(Plan {
         bucket: bucket.as_str().to_owned(),
@@ -136,7 +142,34 @@ pub(crate) struct Endpoints {
     pub(crate) s3: Option<String>,
     /// `None`: that of AWS in the region's partition.
     pub(crate) iam: Option<String>,
+    pub(crate) sts: Sts,
     pub(crate) addressing: Addressing,
+}
+
+/// Where credentials are asked whose they are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Sts {
+    /// At AWS, in the region.
+    Aws,
+    /// Here.
+    At(String),
+    /// Nowhere: a store of which only S3 is known.
+    Unknown,
+}
+
+/// A bucket, and the account that it has to be in: a bucket of that name in another one is refused by AWS ("Verifying
+/// bucket ownership with bucket owner condition", Amazon S3 user guide).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct BucketRef<'a> {
+    pub(crate) name: &'a str,
+    /// `None`: not known, or not the owner's to say.
+    pub(crate) account: Option<&'a str>,
+}
+
+impl BucketRef<'_> {
+    pub(crate) fn account(&self) -> Option<String> {
+        self.account.map(str::to_owned)
+    }
 }
 
 /// A user to be made.
@@ -159,6 +192,8 @@ pub(crate) struct Target<'a> {
     pub(crate) user: Option<UserSpec<'a>>,
     /// The managed policy that the Go provisioner made for the user.
     pub(crate) go_policy: Option<&'a str>,
+    /// Whether access may be given to a bucket that another claim created.
+    pub(crate) claimed_bucket: ClaimedBucket,
 }
 
 impl<'a> Target<'a> {
@@ -168,12 +203,23 @@ impl<'a> Target<'a> {
         let url = |noted: Option<&str>, environment: &Option<EndpointUrl>| {
             noted.or(environment.as_ref().map(EndpointUrl::as_str)).map(str::to_owned)
         };
+        let s3 = url(endpoint.url.as_deref(), &environment.s3);
+        let iam = url(noted(state::IAM_ENDPOINT), &environment.iam);
+        let is_of_environment =
+            |url: &Option<String>, ours: &Option<EndpointUrl>| url.as_deref() == ours.as_ref().map(EndpointUrl::as_str);
+        let sts = match &iam {
+            // The keys of a store of which only S3 is used mean nothing anywhere else.
+            _ if user.is_none() && !is_of_environment(&s3, &environment.s3) => Sts::Unknown,
+            Some(iam_of_store) if !is_of_environment(&iam, &environment.iam) => Sts::At(iam_of_store.clone()),
+            _ => environment.sts.as_ref().map_or(Sts::Aws, |url| Sts::At(url.as_str().to_owned())),
+        };
         Self {
             record,
             endpoints: Endpoints {
                 region: Some(endpoint.region.as_str()).filter(|r| !r.is_empty()).unwrap_or(DEFAULT_REGION).to_owned(),
-                s3: url(endpoint.url.as_deref(), &environment.s3),
-                iam: url(noted(state::IAM_ENDPOINT), &environment.iam),
+                s3,
+                iam,
+                sts,
                 addressing: match noted(state::FORCE_PATH_STYLE) {
                     Some("true") => Addressing::Path,
                     _ => Addressing::Host,
@@ -185,6 +231,10 @@ impl<'a> Target<'a> {
                 permissions_boundary: noted(state::PERMISSIONS_BOUNDARY),
             }),
             go_policy: noted(state::GO_POLICY_ARN),
+            claimed_bucket: match noted(state::ALLOW_CLAIMED_BUCKET) {
+                Some("true") => ClaimedBucket::Allowed,
+                _ => ClaimedBucket::Refused,
+            },
         }
     }
 
@@ -192,13 +242,24 @@ impl<'a> Target<'a> {
     pub(crate) fn bucket(&self) -> &'a str {
         &self.record.plan.bucket
     }
+
+    /// The account that the bucket is in: that of whoever created it. A bucket that existed before may be anywhere.
+    pub(crate) fn bucket_account(&self) -> Option<&'a str> {
+        self.record.account.as_deref().filter(|_| self.record.plan.mode == Mode::Created)
+    }
+
+    /// The bucket, as calls about it name it.
+    pub(crate) fn bucket_ref(&self) -> BucketRef<'a> {
+        BucketRef { name: self.bucket(), account: self.bucket_account() }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::provisioner::{ClaimId, Failure, FailureClass, ReclaimPolicy};
+    use crate::aws::testing::record;
+    use crate::provisioner::{ClaimId, Failure, FailureClass};
 
     const UID: &str = "f30e0389-0689-48a2-bfaa-74d1bf1fd950";
 
@@ -273,7 +334,7 @@ mod tests {
 
     #[test]
     fn an_unknown_parameter_names_the_class() {
-        insta::assert_snapshot!(ordinary(&[("tier", "gold")], generated()).unwrap_err(), @r#"StorageClass fast: unknown parameter "tier"; remove it, or use one of: region, secretName, secretNamespace, createBucketUser, bucketName, s3Endpoint, iamEndpoint, forcePathStyle, iamPath, permissionsBoundary, rotateKeysEvery, keyGracePeriod"#);
+        insta::assert_snapshot!(ordinary(&[("tier", "gold")], generated()).unwrap_err(), @r#"StorageClass fast: unknown parameter "tier"; remove it, or use one of: region, secretName, secretNamespace, createBucketUser, bucketName, s3Endpoint, iamEndpoint, forcePathStyle, iamPath, permissionsBoundary, rotateKeysEvery, keyGracePeriod, allowClaimedBucket"#);
     }
 
     #[test]
@@ -324,6 +385,26 @@ mod tests {
     }
 
     #[test]
+    fn credentials_are_asked_whose_they_are_where_they_are_used() {
+        let aws = Environment::default();
+        let proxied = Environment::read(|name| (name == "AWS_ENDPOINT_URL").then(|| "http://proxy".into())).unwrap();
+        let sts = |parameters: &[(&str, &str)], environment: &Environment| {
+            let record = Record { plan: planned(parameters, generated(), environment).unwrap(), ..record() };
+            Target::of(&record, environment).endpoints.sts
+        };
+        let both = [("s3Endpoint", "https://s3.example"), ("iamEndpoint", "https://iam.example")];
+        assert_eq!(sts(&[], &aws), Sts::Aws);
+        assert_eq!(sts(&[], &proxied), Sts::At("http://proxy".into()));
+        for environment in [&aws, &proxied] {
+            assert_eq!(sts(&both, environment), Sts::At("https://iam.example".into()));
+        }
+        let shared = [both[0], ("createBucketUser", "no"), ("secretName", "s"), ("secretNamespace", "n")];
+        for environment in [&aws, &proxied] {
+            assert_eq!(sts(&shared, environment), Sts::Unknown);
+        }
+    }
+
+    #[test]
     fn a_record_says_all_that_its_plan_said() {
         let class = [
             ("region", "eu-central-1"),
@@ -333,12 +414,7 @@ mod tests {
             ("iamPath", "/team/"),
             ("permissionsBoundary", "arn:aws:iam::123456789012:policy/bound"),
         ];
-        let record = Record {
-            claim: ClaimId { namespace: "shop".into(), name: "photos".into(), uid: UID.into() },
-            class_name: "fast".into(),
-            reclaim_policy: ReclaimPolicy::Delete,
-            plan: ordinary(&class, generated()).unwrap(),
-        };
+        let record = Record { plan: ordinary(&class, generated()).unwrap(), ..record() };
         let target = Target::of(&record, &Environment::default());
         insta::assert_debug_snapshot!((&target.endpoints, target.user), @r#"
         (
@@ -348,6 +424,9 @@ mod tests {
                     "https://s3.example",
                 ),
                 iam: Some(
+                    "https://iam.example",
+                ),
+                sts: At(
                     "https://iam.example",
                 ),
                 addressing: Path,

@@ -7,11 +7,11 @@ use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
 use tokio::time::Instant;
 
-use super::bucket::{NameKind, tags_of};
+use super::bucket::{NameKind, is_in_account, tags_of};
 use super::call::{CallError, Operation, Resource};
 use super::clients::Store;
 use super::error::Error;
-use super::plan::Target;
+use super::plan::{BucketRef, Target};
 use super::tags::{Ownership, ownership};
 
 /// Keys in one DeleteObjects (Amazon S3 API reference), and in one page of a listing.
@@ -41,6 +41,8 @@ impl Default for Limits {
 pub(crate) enum Purged {
     /// The bucket is gone.
     Gone,
+    /// There was none.
+    Missing,
     /// The bucket is not the claim's; a sentence that says why.
     Left(String),
     /// This much was removed, and more is to be done.
@@ -50,35 +52,45 @@ pub(crate) enum Purged {
 /// Decides whether the bucket of a record may be deleted: `Err` says why not.
 ///
 /// The name alone proves a generated one, even if somebody replaced its tags. A record of the Go provisioner,
-/// which tagged nothing, is proof as far as no tag says otherwise.
+/// which tagged nothing, is proof as far as there is no tag at all.
 fn may_delete(target: &Target<'_>, ownership: Ownership) -> Result<(), String> {
     let left = |why: String| Err(format!("bucket {:?} was left in place: {why}", target.bucket()));
-    let proven = NameKind::of(target) == NameKind::Generated || target.go_policy.is_some();
     match ownership {
-        Ownership::Ours => Ok(()),
+        Ownership::Ours | Ownership::Inherited => Ok(()),
         Ownership::OtherClaim(claim) => left(format!("its tags name claim {claim}")),
-        Ownership::Untagged | Ownership::Foreign if proven => Ok(()),
+        Ownership::Untagged if target.go_policy.is_some() => Ok(()),
+        Ownership::Untagged | Ownership::Foreign
+            if NameKind::of(target) == NameKind::Generated && target.go_policy.is_none() =>
+        {
+            Ok(())
+        }
         Ownership::Untagged | Ownership::Foreign => left("it is not tagged as this claim's".to_owned()),
     }
 }
 
 /// Deletes the bucket of a record, or a slice of what is in it.
 pub(crate) async fn delete(store: &Store, target: &Target<'_>, limits: Limits) -> Result<Purged, Error> {
-    let bucket = target.bucket();
+    let (bucket, name) = (target.bucket_ref(), target.bucket());
     let tags = match tags_of(store, bucket).await {
-        Err(error) if error.code() == "NoSuchBucket" => return Ok(Purged::Gone),
+        Err(error) if error.code() == "NoSuchBucket" => return Ok(Purged::Missing),
         Err(error) => match Error::from(error) {
             // The claim's own bucket is where the record says.
             error @ Error::WrongRegion { .. } => {
                 return Ok(Purged::Left(format!(
-                    "bucket {bucket:?} was left in place, for it is not the claim's: {error}"
+                    "bucket {name:?} was left in place, because it is not the claim's: {error}"
+                )));
+            }
+            // Denied may be what the owner is not allowed, and what is not the owner's at all.
+            error if error.is_denied() && is_in_account(store, name).await? == Some(false) => {
+                return Ok(Purged::Left(format!(
+                    "bucket {name:?} was left in place, because it is not in the owner's account: the claim's own is gone, and somebody else has taken its name"
                 )));
             }
             error => return Err(error),
         },
         Ok(tags) => tags,
     };
-    if let Err(why) = may_delete(target, ownership(&tags, &target.record.claim)) {
+    if let Err(why) = may_delete(target, ownership(&tags, target.record)) {
         return Ok(Purged::Left(why));
     }
     if delete_bucket(store, bucket).await? == Deleted::Gone {
@@ -91,14 +103,14 @@ pub(crate) async fn delete(store: &Store, target: &Target<'_>, limits: Limits) -
     }
     if let Some(Kept { key, code, count }) = kept {
         return match removed {
-            0 => Err(Error::ObjectsNotDeleted { bucket: bucket.to_owned(), key, code, count }),
+            0 => Err(Error::ObjectsNotDeleted { bucket: name.to_owned(), key, code, count }),
             removed => Ok(Purged::Partly(removed)),
         };
     }
     let removed = removed + abort_uploads(store, bucket).await?;
     match (delete_bucket(store, bucket).await?, removed) {
         (Deleted::Gone, _) => Ok(Purged::Gone),
-        (Deleted::NotEmpty, 0) => Err(Error::BucketNotEmpty { bucket: bucket.to_owned() }),
+        (Deleted::NotEmpty, 0) => Err(Error::BucketNotEmpty { bucket: name.to_owned() }),
         (Deleted::NotEmpty, removed) => Ok(Purged::Partly(removed)),
     }
 }
@@ -109,9 +121,9 @@ enum Deleted {
     NotEmpty,
 }
 
-async fn delete_bucket(store: &Store, bucket: &str) -> Result<Deleted, CallError> {
-    let sent = store.s3.delete_bucket().bucket(bucket).send();
-    match store.call(Operation::DeleteBucket, Resource::bucket(bucket), sent).await {
+async fn delete_bucket(store: &Store, bucket: BucketRef<'_>) -> Result<Deleted, CallError> {
+    let sent = store.s3.delete_bucket().bucket(bucket.name).set_expected_bucket_owner(bucket.account()).send();
+    match store.call(Operation::DeleteBucket, Resource::bucket(bucket.name), sent).await {
         Ok(_) => Ok(Deleted::Gone),
         Err(error) if error.code() == "NoSuchBucket" || error.status() == 404 => Ok(Deleted::Gone),
         Err(error) if error.code() == "BucketNotEmpty" => Ok(Deleted::NotEmpty),
@@ -175,7 +187,7 @@ struct Page {
 
 /// Lists pages and deletes what is on them, the next page while earlier ones are being deleted. Deleting
 /// what was listed does not move a listing, which goes by key.
-async fn remove_objects(store: &Store, bucket: &str, limits: Limits) -> Result<Slice, CallError> {
+async fn remove_objects(store: &Store, bucket: BucketRef<'_>, limits: Limits) -> Result<Slice, CallError> {
     let walk = Walk {
         store,
         bucket,
@@ -193,7 +205,7 @@ async fn remove_objects(store: &Store, bucket: &str, limits: Limits) -> Result<S
 /// A walk through the listing of a bucket.
 struct Walk<'a> {
     store: &'a Store,
-    bucket: &'a str,
+    bucket: BucketRef<'a>,
     /// So many objects may still be listed.
     left: usize,
     end: Instant,
@@ -219,12 +231,12 @@ impl<'a> Walk<'a> {
     }
 }
 
-async fn delete_page(store: &Store, bucket: &str, Page { objects, next }: Page) -> Result<Slice, CallError> {
+async fn delete_page(store: &Store, bucket: BucketRef<'_>, Page { objects, next }: Page) -> Result<Slice, CallError> {
     let (removed, kept) = delete_objects(store, bucket, objects).await?;
     Ok(Slice { removed, kept, complete: next.is_none() })
 }
 
-async fn list(store: &Store, bucket: &str, position: Position) -> Result<Page, CallError> {
+async fn list(store: &Store, bucket: BucketRef<'_>, position: Position) -> Result<Page, CallError> {
     match position {
         Position::Versions { key, version } => {
             let first = key.is_none();
@@ -239,19 +251,20 @@ async fn list(store: &Store, bucket: &str, position: Position) -> Result<Page, C
 
 async fn list_versions(
     store: &Store,
-    bucket: &str,
+    bucket: BucketRef<'_>,
     key: Option<String>,
     version: Option<String>,
 ) -> Result<Page, CallError> {
     let sent = store
         .patient_s3
         .list_object_versions()
-        .bucket(bucket)
+        .bucket(bucket.name)
+        .set_expected_bucket_owner(bucket.account())
         .max_keys(BATCH)
         .set_key_marker(key)
         .set_version_id_marker(version)
         .send();
-    let answer = store.call(Operation::ListObjectVersions, Resource::bucket(bucket), sent).await?;
+    let answer = store.call(Operation::ListObjectVersions, Resource::bucket(bucket.name), sent).await?;
     let more = answer.is_truncated.unwrap_or_default();
     let versions = answer.versions.unwrap_or_default().into_iter().map(|v| (v.key, v.version_id));
     let markers = answer.delete_markers.unwrap_or_default().into_iter().map(|m| (m.key, m.version_id));
@@ -264,9 +277,16 @@ async fn list_versions(
     })
 }
 
-async fn list_objects(store: &Store, bucket: &str, token: Option<String>) -> Result<Page, CallError> {
-    let sent = store.patient_s3.list_objects_v2().bucket(bucket).max_keys(BATCH).set_continuation_token(token).send();
-    let answer = store.call(Operation::ListObjectsV2, Resource::bucket(bucket), sent).await?;
+async fn list_objects(store: &Store, bucket: BucketRef<'_>, token: Option<String>) -> Result<Page, CallError> {
+    let sent = store
+        .patient_s3
+        .list_objects_v2()
+        .bucket(bucket.name)
+        .set_expected_bucket_owner(bucket.account())
+        .max_keys(BATCH)
+        .set_continuation_token(token)
+        .send();
+    let answer = store.call(Operation::ListObjectsV2, Resource::bucket(bucket.name), sent).await?;
     Ok(Page {
         objects: answer.contents.unwrap_or_default().into_iter().filter_map(|o| identifier(o.key?, None)).collect(),
         next: answer.next_continuation_token.map(|token| Position::Objects { token: Some(token) }),
@@ -280,7 +300,7 @@ fn identifier(key: String, version: Option<String>) -> Option<ObjectIdentifier> 
 /// Deletes up to 1,000 objects, and says how many went and which did not: the answer is 200 either way.
 async fn delete_objects(
     store: &Store,
-    bucket: &str,
+    bucket: BucketRef<'_>,
     objects: Vec<ObjectIdentifier>,
 ) -> Result<(u64, Option<Kept>), CallError> {
     if objects.is_empty() {
@@ -288,8 +308,14 @@ async fn delete_objects(
     }
     let asked = objects.len() as u64;
     let delete = Delete::builder().set_objects(Some(objects.clone())).quiet(true).build().ok();
-    let sent = store.patient_s3.delete_objects().bucket(bucket).set_delete(delete).send();
-    let answer = match store.call(Operation::DeleteObjects, Resource::bucket(bucket), sent).await {
+    let sent = store
+        .patient_s3
+        .delete_objects()
+        .bucket(bucket.name)
+        .set_expected_bucket_owner(bucket.account())
+        .set_delete(delete)
+        .send();
+    let answer = match store.call(Operation::DeleteObjects, Resource::bucket(bucket.name), sent).await {
         // A key may hold characters that XML cannot carry, and not every store knows this call.
         Err(error) if error.code() == "MalformedXML" || error.lacks_operation() => {
             return delete_one_by_one(store, bucket, objects).await;
@@ -308,7 +334,7 @@ async fn delete_objects(
 
 async fn delete_one_by_one(
     store: &Store,
-    bucket: &str,
+    bucket: BucketRef<'_>,
     objects: Vec<ObjectIdentifier>,
 ) -> Result<(u64, Option<Kept>), CallError> {
     let sum = stream::iter(objects)
@@ -323,10 +349,21 @@ async fn delete_one_by_one(
 }
 
 /// Deletes an object, or says that the store keeps it.
-async fn delete_object(store: &Store, bucket: &str, object: ObjectIdentifier) -> Result<Option<Kept>, CallError> {
+async fn delete_object(
+    store: &Store,
+    bucket: BucketRef<'_>,
+    object: ObjectIdentifier,
+) -> Result<Option<Kept>, CallError> {
     let ObjectIdentifier { key, version_id, .. } = object;
-    let sent = store.patient_s3.delete_object().bucket(bucket).key(&key).set_version_id(version_id).send();
-    match store.call(Operation::DeleteObject, Resource::bucket(bucket), sent).await {
+    let sent = store
+        .patient_s3
+        .delete_object()
+        .bucket(bucket.name)
+        .set_expected_bucket_owner(bucket.account())
+        .key(&key)
+        .set_version_id(version_id)
+        .send();
+    match store.call(Operation::DeleteObject, Resource::bucket(bucket.name), sent).await {
         Ok(_) => Ok(None),
         Err(error) if is_gone(error.code()) => Ok(None),
         Err(error) if error.code() == "AccessDenied" => Ok(Some(Kept { key, code: error.code().to_owned(), count: 1 })),
@@ -339,9 +376,14 @@ fn is_gone(code: &str) -> bool {
 }
 
 /// Aborts up to 1,000 multipart uploads, and says how many. A store that cannot list them has none.
-async fn abort_uploads(store: &Store, bucket: &str) -> Result<u64, CallError> {
-    let sent = store.patient_s3.list_multipart_uploads().bucket(bucket).send();
-    let page = match store.call(Operation::ListMultipartUploads, Resource::bucket(bucket), sent).await {
+async fn abort_uploads(store: &Store, bucket: BucketRef<'_>) -> Result<u64, CallError> {
+    let sent = store
+        .patient_s3
+        .list_multipart_uploads()
+        .bucket(bucket.name)
+        .set_expected_bucket_owner(bucket.account())
+        .send();
+    let page = match store.call(Operation::ListMultipartUploads, Resource::bucket(bucket.name), sent).await {
         Err(error) if error.lacks_operation() => return Ok(0),
         result => result?,
     };
@@ -355,9 +397,21 @@ async fn abort_uploads(store: &Store, bucket: &str) -> Result<u64, CallError> {
     Ok(aborted)
 }
 
-async fn abort(store: &Store, bucket: &str, key: Option<String>, upload: Option<String>) -> Result<(), CallError> {
-    let sent = store.patient_s3.abort_multipart_upload().bucket(bucket).set_key(key).set_upload_id(upload).send();
-    match store.call(Operation::AbortMultipartUpload, Resource::bucket(bucket), sent).await {
+async fn abort(
+    store: &Store,
+    bucket: BucketRef<'_>,
+    key: Option<String>,
+    upload: Option<String>,
+) -> Result<(), CallError> {
+    let sent = store
+        .patient_s3
+        .abort_multipart_upload()
+        .bucket(bucket.name)
+        .set_expected_bucket_owner(bucket.account())
+        .set_key(key)
+        .set_upload_id(upload)
+        .send();
+    match store.call(Operation::AbortMultipartUpload, Resource::bucket(bucket.name), sent).await {
         Err(error) if error.code() != "NoSuchUpload" => Err(error),
         _ => Ok(()),
     }

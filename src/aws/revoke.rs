@@ -1,4 +1,5 @@
-//! Taking access away: removing the user of a claim, and what hangs on it, if it is the claim's own.
+//! Taking access away: removing the user of a claim, and what hangs on it, if it is the claim's own: its tags say so, or
+//! it holds the key that the operator issued to the claim.
 //!
 //! Keys go first, so that access ends even if a later step fails. The ordinary user has one key and one
 //! inline policy; AWS refuses to delete a user that has anything else (DeleteConflict), and only then is the
@@ -10,7 +11,8 @@ use super::error::Error;
 use super::plan::Target;
 use super::policy::POLICY_NAME;
 use super::tags::{Ownership, Tags, ownership};
-use super::user::{delete_access_keys, gone_is_fine, tags_of};
+use super::user::{access_keys, delete_access_keys, gone_is_fine, made_by_go_provisioner, tags_of};
+use crate::provisioner::{AppCredentials, Fate};
 
 /// What may be done to the user that a record names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,29 +20,30 @@ enum Verdict {
     Remove,
     /// The Go provisioner made it, together with this managed policy.
     RemoveWithPolicy(String),
-    /// A sentence that says why.
+    /// It is somebody else's; a sentence that says why.
     Leave(String),
+    /// Nothing says whose it is, but for the key that it may hold; a sentence that says so.
+    Unproven(String),
 }
 
-/// What [`revoke`] found.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Revoked {
-    /// What was left in place, a sentence each.
-    pub(crate) left: Vec<String>,
-    /// IAM shows no such user: it is gone, or was made just now.
-    pub(crate) missing: bool,
-}
-
-/// Takes the user away.
-pub(crate) async fn revoke(store: &Store, target: &Target<'_>) -> Result<Revoked, Error> {
-    let Some(user) = target.user.map(|user| user.name) else { return Ok(Revoked::default()) };
+/// Takes the user away. `present`: the keys in the claim's Secret.
+pub(crate) async fn revoke(
+    store: &Store,
+    target: &Target<'_>,
+    present: Option<&AppCredentials>,
+) -> Result<Fate, Error> {
+    let Some(user) = target.user.map(|user| user.name) else { return Ok(Fate::Kept) };
     let Some(tags) = gone_is_fine(tags_of(store, user).await)? else {
         // A call before this one may have been cut off between the user and its policy.
         delete_go_policy(store, target, user).await?;
-        return Ok(Revoked { missing: true, ..Revoked::default() });
+        return Ok(Fate::Missing);
     };
-    match judge(target, user, &tags) {
-        Verdict::Leave(why) => return Ok(Revoked { left: vec![why], missing: false }),
+    let verdict = match judge(target, user, &tags) {
+        Verdict::Unproven(_) if holds_key(store, user, present).await? => Verdict::Remove,
+        verdict => verdict,
+    };
+    match verdict {
+        Verdict::Leave(why) | Verdict::Unproven(why) => return Ok(Fate::Left(why)),
         Verdict::Remove => remove_user(store, user).await?,
         Verdict::RemoveWithPolicy(policy) => {
             detach(store, user, &policy).await?;
@@ -48,7 +51,15 @@ pub(crate) async fn revoke(store: &Store, target: &Target<'_>) -> Result<Revoked
             delete_go_policy(store, target, user).await?;
         }
     }
-    Ok(Revoked::default())
+    Ok(Fate::Removed)
+}
+
+/// Whether the user holds the key that the operator handed to the claim.
+async fn holds_key(store: &Store, user: &str, present: Option<&AppCredentials>) -> Result<bool, CallError> {
+    match present {
+        Some(keys) => Ok(access_keys(store, user).await?.contains(&keys.access_key_id)),
+        None => Ok(false),
+    }
 }
 
 /// Deletes the managed policy that the Go provisioner made for the user: it has the user's name.
@@ -60,23 +71,17 @@ async fn delete_go_policy(store: &Store, target: &Target<'_>, user: &str) -> Res
 }
 
 fn judge(target: &Target<'_>, user: &str, tags: &Tags) -> Verdict {
-    let left = |why: String| Verdict::Leave(format!("IAM user {user:?} was left in place: {why}"));
-    match ownership(tags, &target.record.claim) {
-        Ownership::Ours => Verdict::Remove,
-        Ownership::OtherClaim(claim) => left(format!("its tags name claim {claim}")),
+    let left = |why: String| format!("IAM user {user:?} was left in place: {why}");
+    match ownership(tags, target.record) {
+        Ownership::Ours | Ownership::Inherited => Verdict::Remove,
+        Ownership::OtherClaim(claim) => Verdict::Leave(left(format!("its tags name claim {claim}"))),
         Ownership::Untagged | Ownership::Foreign => match made_by_go_provisioner(target, tags) {
             Some(policy) => Verdict::RemoveWithPolicy(policy.to_owned()),
-            None => left("it is not tagged as this claim's".to_owned()),
+            None => Verdict::Unproven(left(
+                "it is not tagged as this claim's, and does not hold the key in the claim's Secret".to_owned(),
+            )),
         },
     }
-}
-
-/// The managed policy that the Go provisioner made with this user, if it made the user.
-///
-/// It tagged nothing. Its OB (cluster-scoped, so not a user's to write) records the user, and a policy of
-/// the same name, under keys of its own.
-pub(crate) fn made_by_go_provisioner<'a>(target: &Target<'a>, tags: &Tags) -> Option<&'a str> {
-    target.go_policy.filter(|_| tags.is_empty())
 }
 
 /// `arn:<partition>:iam::<account>:policy/<path><name>`.

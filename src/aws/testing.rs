@@ -21,12 +21,19 @@ use crate::provisioner::{
 
 pub(crate) const UID: &str = "f30e0389-0689-48a2-bfaa-74d1bf1fd950";
 
+pub(crate) const CLUSTER: &str = "22222222-0689-48a2-bfaa-74d1bf1fd950";
+pub(crate) const ACCOUNT: &str = "123456789012";
+
 /// An ordinary claim: a generated name in us-west-1.
 pub(crate) fn record() -> Record {
     Record {
         claim: ClaimId { namespace: "shop".into(), name: "photos".into(), uid: UID.into() },
+        former_uids: Vec::new(),
+        cluster: Some(CLUSTER.into()),
+        account: Some(ACCOUNT.into()),
         class_name: "fast".into(),
         reclaim_policy: ReclaimPolicy::Delete,
+        handed_over: false,
         plan: Plan {
             bucket: format!("photos-{UID}"),
             mode: Mode::Created,
@@ -126,6 +133,12 @@ pub(crate) fn user_with_tags(tags: &[(&str, &str)]) -> Answer {
     ))
 }
 
+/// All tags that a bucket of this record has.
+pub(crate) fn bucket_tags_of(record: &Record) -> Answer {
+    let tags = super::tags::of_record("aws-s3.io/bucket", record);
+    bucket_tags(&tags.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect::<Vec<_>>())
+}
+
 pub(crate) const OURS: &[(&str, &str)] = &[("objectbucket.io/claim-uid", UID)];
 pub(crate) const OTHERS: &[(&str, &str)] = &[
     ("objectbucket.io/claim-uid", "another"),
@@ -161,7 +174,8 @@ pub(crate) struct Stage {
 impl Stage {
     /// Answers each operation with the first of its answers that is left.
     pub(crate) fn answering(answers: impl IntoIterator<Item = (&'static str, Answer)>) -> Self {
-        let store = CannedStore { answers: Arc::new(Mutex::new(answers.into_iter().collect())), calls: Arc::default() };
+        let answers = Arc::new(Mutex::new(answers.into_iter().collect()));
+        let store = CannedStore { answers, calls: Arc::default(), owners: Arc::default() };
         let clients = Clients::new(SharedHttpClient::new(store.clone()));
         let provisioner = AwsProvisioner::with("aws-s3.io/bucket", Ok(Environment::default()), clients);
         let data = [("AWS_ACCESS_KEY_ID", "AKIAOWNER"), ("AWS_SECRET_ACCESS_KEY", "0wn3r")]
@@ -182,12 +196,21 @@ impl Stage {
         let calls = self.store.calls.lock().unwrap();
         calls.iter().find(|(called, _)| called == operation).map(|(_, body)| body.clone()).unwrap()
     }
+
+    /// The account that each call about a bucket named as its owner, with the operation.
+    pub(crate) fn expected_owners(&self) -> ExpectedOwners {
+        self.store.owners.lock().unwrap().clone()
+    }
 }
+
+/// The operations about buckets, each with the account that it named as the bucket's owner.
+type ExpectedOwners = Vec<(String, Option<String>)>;
 
 #[derive(Debug, Clone)]
 struct CannedStore {
     answers: Arc<Mutex<Vec<(&'static str, Answer)>>>,
     calls: Arc<Mutex<Vec<(String, String)>>>,
+    owners: Arc<Mutex<ExpectedOwners>>,
 }
 
 impl HttpConnector for CannedStore {
@@ -196,6 +219,10 @@ impl HttpConnector for CannedStore {
         let operation = operation(&request, &body);
         let mut answers = self.answers.lock().unwrap();
         let answer = answers.iter().position(|(asked, _)| *asked == operation).map(|at| answers.remove(at).1);
+        if !body.starts_with("Action=") {
+            let owner = request.headers().get("x-amz-expected-bucket-owner").map(str::to_owned);
+            self.owners.lock().unwrap().push((operation.clone(), owner));
+        }
         self.calls.lock().unwrap().push((operation, body));
         HttpConnectorFuture::ready(match answer {
             Some(Answer::Status { status, header, body }) => {
@@ -222,7 +249,7 @@ fn operation(request: &HttpRequest, body: &str) -> String {
     if let Some(action) = body.strip_prefix("Action=") {
         return action.split('&').next().unwrap_or_default().to_owned();
     }
-    let query = request.uri().split_once('?').map_or("", |(_, query)| query);
+    let (path, query) = request.uri().split_once('?').unwrap_or((request.uri(), ""));
     let asks = |name: &str| query.split('&').any(|part| part.split('=').next() == Some(name));
     let name = match request.method() {
         "HEAD" => "HeadBucket",
@@ -235,6 +262,7 @@ fn operation(request: &HttpRequest, body: &str) -> String {
         _ if asks("tagging") => "GetBucketTagging",
         _ if asks("versions") => "ListObjectVersions",
         _ if asks("uploads") => "ListMultipartUploads",
+        _ if asks("prefix") && path.ends_with("amazonaws.com/") && !path.contains("photos") => "ListBuckets",
         _ => "ListObjectsV2",
     };
     name.to_owned()

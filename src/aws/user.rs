@@ -11,8 +11,7 @@ use super::clients::Store;
 use super::error::Error;
 use super::plan::{Target, UserSpec};
 use super::policy;
-use super::revoke::made_by_go_provisioner;
-use super::tags::{Ownership, Tags, ownership};
+use super::tags::{self, Ownership, Tags, ownership};
 use crate::provisioner::AppCredentials;
 
 /// What became of CreateUser.
@@ -65,12 +64,19 @@ async fn create_user(store: &Store, target: &Target<'_>, user: UserSpec<'_>, tag
         .set_tags(Some(sdk_tags(tags)))
         .send();
     match store.call(Operation::CreateUser, Resource::user(name), sent).await {
-        Ok(_) => Ok(Origin::New),
+        Ok(answer) => {
+            store.account.learn(answer.user.as_ref().map(|user| user.arn.as_str()));
+            Ok(Origin::New)
+        }
         Err(error) if error.code() == "EntityAlreadyExists" => {
             // If this fails the user may be the claim's own, of an earlier run: the record has to stay.
             let found = tags_of(store, name).await?;
-            match ownership(&found, &target.record.claim) {
+            match ownership(&found, target.record) {
                 Ownership::Ours => Ok(Origin::Existing),
+                Ownership::Inherited => {
+                    put_tags(store, name, &tags::completed(&found, tags).unwrap_or_default()).await?;
+                    Ok(Origin::Existing)
+                }
                 _ if made_by_go_provisioner(target, &found).is_some() => Ok(Origin::Existing),
                 _ => Err(Error::UserTaken { user: name.to_owned() }.of_reading()),
             }
@@ -83,6 +89,7 @@ async fn create_user(store: &Store, target: &Target<'_>, user: UserSpec<'_>, tag
 pub(crate) async fn tags_of(store: &Store, user: &str) -> Result<Tags, CallError> {
     let sent = store.iam.get_user().user_name(user).send();
     let answer = store.call(Operation::GetUser, Resource::user(user), sent).await?;
+    store.account.learn(answer.user.as_ref().map(|user| user.arn.as_str()));
     Ok(answer.user.and_then(|user| user.tags).unwrap_or_default().into_iter().map(|tag| (tag.key, tag.value)).collect())
 }
 
@@ -97,7 +104,7 @@ pub(crate) async fn put_policy(store: &Store, target: &Target<'_>, user: &str) -
         .put_user_policy()
         .user_name(user)
         .policy_name(policy::POLICY_NAME)
-        .policy_document(policy::document(target.bucket(), &target.endpoints.region))
+        .policy_document(policy::of(target))
         .send();
     store.call(Operation::PutUserPolicy, Resource::user(user), sent).await.map(drop)
 }
@@ -133,6 +140,14 @@ pub(crate) async fn delete_access_keys(store: &Store, user: &str, kept: &[&str])
 pub(crate) async fn delete_access_key(store: &Store, user: &str, id: &str) -> Result<(), CallError> {
     let sent = store.iam.delete_access_key().user_name(user).access_key_id(id).send();
     gone_is_fine(store.call(Operation::DeleteAccessKey, Resource::user(user), sent).await).map(drop)
+}
+
+/// The managed policy that the Go provisioner made with this user, if it made the user.
+///
+/// It tagged nothing. Its OB (cluster-scoped, so not a user's to write) records the user, and a policy of
+/// the same name, under keys of its own.
+pub(crate) fn made_by_go_provisioner<'a>(target: &Target<'a>, tags: &Tags) -> Option<&'a str> {
+    target.go_policy.filter(|_| tags.is_empty())
 }
 
 /// What is gone already counts as removed.

@@ -7,17 +7,20 @@ use futures::FutureExt as _;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::core::{DeserializeGuard, ObjectMeta, PartialObjectMeta};
-use kube::runtime::reflector::Store;
+use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Api, Client, ResourceExt as _};
 
 use super::Options;
 use super::cache::Cache;
 use super::claim::{Claim, Guarded};
+use super::decide::lookup;
+use super::decide::record::{self, Relation, Stored};
 use super::keys::KeyNotes;
 use super::memory::Memory;
 use super::outputs::controller;
 use super::owner_secrets::OwnerSecrets;
-use super::record::{self, Stored};
+use super::state::conditions::Conditions;
+use super::state::records::Records;
 use crate::api::{ObjectBucket, wire};
 use crate::provisioner::{ClaimId, Record, SecretRef};
 
@@ -28,8 +31,12 @@ pub(crate) struct Context<P> {
     pub(crate) options: Options,
     /// The value of our label.
     pub(crate) label: String,
+    /// UID of the namespace `kube-system`, by which clusters are told apart.
+    pub(crate) cluster: String,
     pub(crate) caches: Caches,
     pub(crate) memory: Memory,
+    /// Whether claims keep their conditions.
+    pub(crate) conditions: Conditions,
     /// Bounds how many large buckets are emptied at once.
     pub(crate) large_removals: tokio::sync::Semaphore,
     pub(crate) owner_secrets: OwnerSecrets,
@@ -38,7 +45,7 @@ pub(crate) struct Context<P> {
 /// Local copies of what the operator watches. They save reads; what is undone or made rests on fresh ones.
 pub(crate) struct Caches {
     pub(crate) claims: Store<Guarded>,
-    pub(crate) records: Cache<RecordFacts>,
+    pub(crate) records: Records,
     pub(crate) classes: Cache<StorageClass>,
     pub(crate) secrets: Cache<OutputFacts>,
     pub(crate) config_maps: Cache<OutputFacts>,
@@ -48,7 +55,7 @@ impl Caches {
     pub(crate) fn of(claims: Store<Guarded>) -> Self {
         Self {
             claims,
-            records: Cache::default(),
+            records: Records::default(),
             classes: Cache::default(),
             secrets: Cache::default(),
             config_maps: Cache::default(),
@@ -70,16 +77,30 @@ impl Caches {
             && self.claims.wait_until_ready().now_or_never().is_some()
     }
 
-    /// The claim's record, if the cache has it and `label` says that it is ours.
-    pub(crate) fn record(&self, claim: &Claim, label: &str) -> Option<Stored> {
-        let (plain, unique) = record::names(&claim.id);
+    /// The claim's record, if the cache has it and `label` says that it is ours. `cluster`: UID of this one.
+    pub(crate) fn record(&self, claim: &Claim, label: &str, cluster: &str) -> Option<Stored> {
         let at = |name: String| {
-            let object = self.records.get(None, &name)?.object()?;
-            let ours = record::is_of(&object, claim)
-                && object.labels().get(wire::PROVISIONER_LABEL).map(String::as_str) == Some(label);
-            ours.then(|| record::stored(&object, &claim.id).ok()).flatten()
+            let object = self.records.object(&name).filter(|object| record::is_ours(object, label))?;
+            let whole = match record::relation(&object, claim, cluster) {
+                Relation::Mine if record::claim_name(&object).is_some() => object,
+                Relation::Mine => record::naming(&object, &claim.id),
+                Relation::Fits if !self.has_rival(claim, &object) => record::naming(&object, &claim.id),
+                Relation::Fits | Relation::Former | Relation::Other => return None,
+            };
+            record::read(&whole).ok()
         };
-        plain.and_then(at).or_else(|| at(unique))
+        lookup::names(claim, self.records.irregular(&claim.id)).into_iter().find_map(at)
+    }
+
+    /// Whether another claim than this one may be the one that a record was made for, which does not say so any more:
+    /// the record has its name, and it stood before the record was written.
+    pub(crate) fn has_rival(&self, claim: &Claim, record: &ObjectBucket) -> bool {
+        let name = record.name_any();
+        lookup::namesakes(&name).any(|(namespace, name)| {
+            let is_itself = (namespace, name) == (claim.id.namespace.as_str(), claim.id.name.as_str());
+            let shown = (!is_itself).then(|| self.claims.get(&ObjectRef::new(name).within(namespace))).flatten();
+            shown.is_some_and(|rival| record::is_older(&Claim::read(&rival, ""), record))
+        })
     }
 
     /// What the claim's Secret notes of its keys.
@@ -93,7 +114,7 @@ impl Caches {
         let shares = |record: &Record| record.plan.user.is_none() && record.plan.owner_secret.as_ref() == Some(secret);
         let records = self.records.all();
         let read = records.iter().filter_map(|facts| record::from_object(&facts.object()?).ok());
-        read.filter(shares).map(|record| record.claim.uid).collect()
+        read.map(|(_, record)| record).filter(shares).map(|record| record.claim.uid).collect()
     }
 
     /// Whether both outputs exist, are the claim's, and were not edited since they were written.
@@ -110,31 +131,6 @@ impl Caches {
         };
         let ClaimId { namespace, name, .. } = claim;
         (uid(self.secrets.get(Some(namespace), name)), uid(self.config_maps.get(Some(namespace), name)))
-    }
-}
-
-/// A record as it is cached: what is read of its metadata, spec and status, as JSON. That is a quarter of its size
-/// as an object.
-#[derive(Debug)]
-pub(crate) struct RecordFacts(Box<[u8]>);
-
-impl RecordFacts {
-    pub(crate) fn of(guard: &DeserializeGuard<ObjectBucket>) -> Self {
-        let text = guard.0.as_ref().ok().and_then(|object| {
-            let ObjectMeta { name, uid, labels, creation_timestamp, .. } = object.metadata.clone();
-            let metadata = ObjectMeta { name, uid, labels, creation_timestamp, ..ObjectMeta::default() };
-            let mut spec = object.spec.clone();
-            // Said twice by our own records.
-            spec.claim_ref = spec.claim_ref.filter(|_| !record::names_its_claim(object));
-            serde_json::to_vec(&(metadata, spec, &object.status)).ok()
-        });
-        Self(text.unwrap_or_default().into_boxed_slice())
-    }
-
-    /// The object, without most of its metadata; `None` if it cannot be read.
-    pub(crate) fn object(&self) -> Option<ObjectBucket> {
-        let (metadata, spec, status) = serde_json::from_slice(&self.0).ok()?;
-        Some(ObjectBucket { metadata, spec, status })
     }
 }
 

@@ -1,5 +1,6 @@
 //! Why a reconcile stopped: one enum whose variants are the reasons a user reads.
 
+use crate::api::wire;
 use crate::provisioner::{ClaimId, Failure, FailureClass, SecretRef};
 
 /// Why a claim is not where it should be. `Display` is the sentence on the claim; the remedy is in it.
@@ -39,6 +40,29 @@ pub(crate) enum Error {
     )]
     RecordTaken { name: String },
 
+    #[error(
+        "ObjectBucket {name:?} does not say for which claim it was made, and more than one claim may be it; an admin writes the uid of the right one into its spec.additionalState.claimUID"
+    )]
+    RecordAmbiguous { name: String },
+
+    #[error(
+        "ObjectBucket {name:?} of this claim is damaged ({error}), and cannot be restored: {why}; an admin restores it from a backup or corrects the field"
+    )]
+    RecordDamaged { name: String, error: String, why: String },
+
+    #[error("{}", .0.sentence())]
+    AdoptionNeeded(RecordProblem),
+
+    #[error(
+        "the owner's credentials are those of another account than the one in which this claim's bucket and user were made, and nothing is done there for this claim; an admin puts credentials of the former account, whose id is in the ObjectBucket, back into {place}"
+    )]
+    AccountChanged { place: String },
+
+    #[error(
+        "bucket {bucket:?} is used by another claim as well; it is deleted with its content once no other claim uses it"
+    )]
+    BucketInUse { bucket: String },
+
     #[error("{0}")]
     Store(Box<dyn Failure>),
 
@@ -53,6 +77,40 @@ pub(crate) enum Error {
 
     #[error("internal error ({0}): a bug; please report it with the operator's log")]
     OutOfStep(&'static str),
+}
+
+/// Why the ObjectBucket that a claim names in `spec.objectBucketName` is not its own. Only bound claims carry the
+/// field, so the claim was restored from a backup, moved from another cluster, or copied.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum RecordProblem {
+    /// It was made for a former claim of this namespace and name.
+    Former { record: String },
+    /// It does not exist.
+    Missing { record: String },
+    /// It belongs to somebody else.
+    Foreign { record: String },
+}
+
+impl RecordProblem {
+    fn sentence(&self) -> String {
+        let anew = "or, for a new and empty bucket, create the claim without spec.objectBucketName and spec.bucketName";
+        match self {
+            Self::Former { record } => format!(
+                "spec.objectBucketName names ObjectBucket {record:?}, which was made for a former claim of this name; to go on with its bucket, an admin annotates that ObjectBucket with {}={}; {anew}",
+                wire::annotation::ORPHAN,
+                wire::annotation::ORPHAN_ADOPT
+            ),
+            Self::Missing { record } => format!(
+                "spec.objectBucketName names ObjectBucket {record:?}, which does not exist; to go on with its bucket, an admin restores that ObjectBucket, from a backup or with `aws-s3-provisioner record`, and annotates it with {}={}; {anew}",
+                wire::annotation::ORPHAN,
+                wire::annotation::ORPHAN_ADOPT
+            ),
+            Self::Foreign { record } => format!(
+                "spec.objectBucketName names ObjectBucket {record:?}, which is not this claim's; {}",
+                anew.trim_start_matches("or, ")
+            ),
+        }
+    }
 }
 
 impl Error {
@@ -82,6 +140,11 @@ impl Failure for Error {
             Self::OutputExists { .. } => "OutputExists",
             Self::RecordUnreadable { .. } => "ObjectBucketUnreadable",
             Self::RecordTaken { .. } => "ObjectBucketTaken",
+            Self::RecordAmbiguous { .. } => "ObjectBucketAmbiguous",
+            Self::RecordDamaged { .. } => "ObjectBucketDamaged",
+            Self::AdoptionNeeded(_) => "AdoptionNeeded",
+            Self::AccountChanged { .. } => "AccountChanged",
+            Self::BucketInUse { .. } => "BucketInUse",
             Self::Store(failure) => failure.reason(),
             Self::Kubernetes { .. } => "KubernetesError",
             Self::TimedOut(_) => "TimedOut",
@@ -98,7 +161,12 @@ impl Failure for Error {
             | Self::OwnerSecretNotFound(_)
             | Self::OwnerSecretNeeded { .. }
             | Self::CredentialsUnusable { .. }
-            | Self::RecordUnreadable { .. } => FailureClass::Terminal,
+            | Self::RecordUnreadable { .. }
+            | Self::RecordAmbiguous { .. }
+            | Self::RecordDamaged { .. }
+            | Self::AdoptionNeeded(_)
+            | Self::AccountChanged { .. }
+            | Self::BucketInUse { .. } => FailureClass::Terminal,
             // Nothing watches foreign objects, so these are looked at again with backoff.
             Self::OutputExists { .. }
             | Self::RecordTaken { .. }
@@ -162,11 +230,15 @@ pub(crate) const REPAIRED: &str = "Repaired";
 pub(crate) const CHECK_FAILED: &str = "CheckFailed";
 /// Event: all that was made for the claim is gone.
 pub(crate) const REMOVED: &str = "Removed";
+/// Event: the claim took over what was made for a former one.
+pub(crate) const ADOPTED: &str = "Adopted";
 
 /// Condition: the bucket can be used.
 pub(crate) const READY: &str = "Ready";
 /// Condition: what is bound is what the spec says. Present only after an edit that cannot be honoured.
 pub(crate) const UP_TO_DATE: &str = "UpToDate";
+/// Condition of an ObjectBucket: its claim is not there.
+pub(crate) const ORPHANED: &str = "Orphaned";
 
 /// Name under which fields are written, in `managedFields`.
 pub(crate) const FIELD_MANAGER: &str = "aws-s3-provisioner";

@@ -5,9 +5,10 @@ use serde_json::{Value, json};
 
 use super::claim::{Claim, Guarded};
 use super::context::Context;
+use super::decide::record::Stored;
 use super::deletion::gone_is_fine;
 use super::error::{Error, FIELD_MANAGER, status_code};
-use super::record::Stored;
+
 use crate::api::wire;
 use crate::provisioner::{Mode, Record};
 

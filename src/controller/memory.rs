@@ -85,6 +85,10 @@ struct Entry {
     /// How often the present credentials were refused in a row.
     probes: u32,
     owner_secret: Option<Box<OwnerSecret>>,
+    /// The bucket that is deleted once no other record names it.
+    bucket: Option<Box<str>>,
+    /// An attempt at the removal saw the access go.
+    access_gone: bool,
     name_refused: bool,
     /// When the claim is to be looked at though nothing has changed.
     look_at: Option<Instant>,
@@ -398,6 +402,33 @@ impl Memory {
                 Some(uid.to_string())
             })
             .collect()
+    }
+
+    /// Remembers which bucket the claim's removal waits for, be it that nobody else uses it.
+    pub(crate) fn waits_for_bucket(&self, claim: &ClaimId, bucket: Option<&str>) {
+        self.with(claim, |e| e.bucket = bucket.map(Box::from));
+    }
+
+    /// Ends the wait of every claim that waits for this bucket; returns their uids.
+    pub(crate) fn wake_for_bucket(&self, bucket: &str) -> HashSet<String> {
+        let mut claims = self.lock();
+        let waiting = claims.iter_mut().filter(|(_, e)| e.bucket.as_deref() == Some(bucket));
+        waiting
+            .map(|(uid, e)| {
+                e.wake();
+                uid.to_string()
+            })
+            .collect()
+    }
+
+    /// Remembers that the claim's access was taken away: it need not be tried again.
+    pub(crate) fn access_is_gone(&self, claim: &ClaimId) {
+        self.with(claim, |e| e.access_gone = true);
+    }
+
+    /// See [`access_is_gone`](Self::access_is_gone).
+    pub(crate) fn is_access_gone(&self, claim: &ClaimId) -> bool {
+        self.lock().get(claim.uid.as_str()).is_some_and(|e| e.access_gone)
     }
 
     /// Ends the wait of one claim.

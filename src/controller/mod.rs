@@ -7,32 +7,35 @@
 //! ```
 //!
 //! `reconcile.rs` and `provide.rs` are the table of contents; each step is in the file of its name. What decides
-//! (`gate`, `plan`, `steps`, `keys`, `backoff`) has no client; what does I/O decides nothing. Deletion
-//! (`teardown.rs`) goes the same way back, from the record alone, also where nothing but the record is left
-//! (`orphans.rs`). `upkeep.rs` looks after bound claims; `model` explores what decides.
+//! (`decide`, `gate`, `plan`, `steps`, `keys`, `backoff`) has no client; what does I/O decides nothing. Deletion
+//! (`teardown.rs`) goes the same way back, from the record alone. `upkeep.rs` looks after bound claims,
+//! `flow/orphans.rs` after records whose claims are gone, `flow/adoption.rs` after those that a claim takes over;
+//! `model` explores what decides.
 
-mod adopt;
 mod backoff;
 mod cache;
 mod claim;
+mod cluster;
 mod context;
+mod decide;
 mod deletion;
 mod error;
+mod flow;
 mod gate;
 mod keys;
 mod mark;
 mod memory;
 #[cfg(test)]
 mod model;
-mod orphans;
+mod objects;
 mod outputs;
 mod owner_secrets;
 mod plan;
 mod provide;
 mod reconcile;
-mod record;
 mod report;
 mod resolve;
+mod state;
 mod steps;
 mod teardown;
 mod upkeep;
@@ -57,10 +60,13 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use self::cache::Cache;
 use self::claim::{Claim, Guarded};
-use self::context::{Caches, Context, OutputFacts, RecordFacts};
+use self::context::{Caches, Context, OutputFacts};
+use self::decide::record;
+use self::flow::orphans::{self, Look};
+pub use self::flow::recall::{RecallError, recall};
 use self::memory::Memory;
-use self::orphans::Look;
 use self::owner_secrets::OwnerSecrets;
+use self::state::conditions::Conditions;
 use self::watch::watch;
 use crate::api::{ObjectBucket, wire};
 use crate::provisioner::Provisioner;
@@ -124,6 +130,9 @@ pub async fn run<P: Provisioner>(
     let all = watcher::Config::default().page_size(PAGE);
     let outputs = all.clone().labels(&format!("{}={label}", wire::PROVISIONER_LABEL));
 
+    let shutdown = shutdown.boxed().shared();
+    let Some(cluster) = cluster::uid(&client, shutdown.clone()).await else { return };
+
     let (claims, claim_writer) = reflector::store();
     let (owner_secrets, changed_secrets) = OwnerSecrets::new();
 
@@ -131,8 +140,10 @@ pub async fn run<P: Provisioner>(
         client: client.clone(),
         provisioner,
         label,
+        cluster,
         caches: Caches::of(claims.clone()),
         memory: Memory::default(),
+        conditions: Conditions::default(),
         large_removals: tokio::sync::Semaphore::new(usize::from(concurrency / 4).max(1)),
         owner_secrets,
         options,
@@ -142,15 +153,38 @@ pub async fn run<P: Provisioner>(
     let (after_relist, relists) = unbounded_channel();
     let (look, looks) = unbounded_channel();
     let (look_again, look_everywhere) = (look.clone(), look.clone());
-    let forgetful = Arc::clone(&ctx);
+    let look_at_record = look.clone();
+    let shown = Arc::clone(&ctx);
     let claim_stream = watch("claims", namespaced::<Guarded>(&client, namespace), all.clone())
         .modify(claim::trim)
+        .inspect_ok({
+            let ctx = Arc::clone(&ctx);
+            move |event| {
+                if let watcher::Event::Apply(claim) | watcher::Event::InitApply(claim) = event
+                    && let Ok(claim) = &claim.0
+                    && let Some(status) = &claim.status
+                {
+                    ctx.conditions.shown(status);
+                }
+            }
+        })
         .inspect_ok(move |event| {
-            if let watcher::Event::Delete(claim) = event {
-                let claim = Claim::read(claim, &forgetful.label);
-                forgetful.memory.forget(&claim.id.uid);
+            let claim = match event {
+                watcher::Event::Delete(claim) => {
+                    let claim = Claim::read(claim, &shown.label);
+                    shown.memory.forget(&claim.id.uid);
+                    claim
+                }
+                // A new one: it may stand in the place of another.
+                watcher::Event::Apply(claim) => match Claim::read(claim, &shown.label) {
+                    claim if claim.status.phase.is_none() => claim,
+                    _ => return,
+                },
+                _ => return,
+            };
+            for record in orphans::records_of(&shown, &claim) {
                 // The other end is gone only when the operator ends.
-                orphans::look_for(&claim.id).for_each(|at| drop(look.send(at)));
+                let _ = look.send(Look::now(record));
             }
         })
         .reflect(claim_writer)
@@ -161,9 +195,18 @@ pub async fn run<P: Provisioner>(
             }
         })
         .applied_objects();
+    let cached_records = Arc::clone(&ctx);
     let record_stream = changes(
         watch("ObjectBuckets", Api::<DeserializeGuard<ObjectBucket>>::all(client.clone()), all.clone())
-            .inspect_ok(cached(&ctx, |caches| &caches.records, RecordFacts::of))
+            .inspect_ok(move |event| {
+                cached_records.caches.records.apply(event);
+                let look = match event {
+                    watcher::Event::Apply(record) => Look::now(record.name_any()),
+                    watcher::Event::InitDone => Look::Everywhere,
+                    _ => return,
+                };
+                let _ = look_at_record.send(look);
+            })
             .inspect_ok(relisted(&after_relist)),
     );
     let class_stream = watch("StorageClasses", Api::<StorageClass>::all(client.clone()), all)
@@ -191,7 +234,7 @@ pub async fn run<P: Provisioner>(
 
     let controller = Controller::for_stream(claim_stream, claims.clone())
         .with_config(kube_controller::Config::default().concurrency(concurrency))
-        .watches_stream(record_stream, |record: DeserializeGuard<ObjectBucket>| record_claim(&record))
+        .watches_stream(record_stream, claims_of_record(Arc::clone(&ctx)))
         .watches_stream(class_stream, claims_of_class(Arc::clone(&ctx)))
         .owns_stream(secret_stream)
         .owns_stream(config_map_stream)
@@ -216,7 +259,7 @@ pub async fn run<P: Provisioner>(
             tokio::time::sleep(SHUTDOWN_GRACE).await;
         }
     });
-    let (controller, orphans) = (pin!(controller), pin!(orphans::remove_all(&ctx, looks, look_again)));
+    let (controller, orphans) = (pin!(controller), pin!(orphans::look_after(&ctx, looks, look_again)));
     let work = futures::future::select(controller, orphans);
     futures::future::select(work, pin!(deadline)).await;
     tracing::info!("stopped");
@@ -236,9 +279,31 @@ fn never<P>(_: Arc<Guarded>, error: &std::convert::Infallible, _: Arc<Context<P>
     match *error {}
 }
 
-fn record_claim(record: &DeserializeGuard<ObjectBucket>) -> Option<ObjectRef<Guarded>> {
-    let (namespace, name) = record::claim_name(record.0.as_ref().ok()?)?;
-    Some(ObjectRef::new(name).within(namespace))
+/// The claim of a record; and where a record that somebody else names goes, whoever waits for its bucket. A record that
+/// is not its claim's ends the wait of that claim: it may be given to it now.
+fn claims_of_record<P: Provisioner>(
+    ctx: Arc<Context<P>>,
+) -> impl Fn(DeserializeGuard<ObjectBucket>) -> Vec<ObjectRef<Guarded>> {
+    move |record| {
+        let Ok(record) = record.0 else { return Vec::new() };
+        let bucket = record.spec.endpoint.as_ref().and_then(|endpoint| endpoint.bucket_name.as_deref());
+        let mut woken = bucket.map(|bucket| ctx.memory.wake_for_bucket(bucket)).unwrap_or_default();
+        if let (None, Some(uid)) = (record::claim_name(&record), record::claim_uid(&record)) {
+            // Some CRDs prune the name; an admin may have said by the uid whose it is.
+            ctx.memory.wake(uid);
+            woken.insert(uid.to_owned());
+        }
+        let mut claims = with_uids(&ctx.caches.claims, &woken);
+        if let Some((namespace, name)) = record::claim_name(&record) {
+            let claim = ObjectRef::new(name).within(namespace);
+            let uid = ctx.caches.claims.get(&claim).and_then(|shown| shown.uid());
+            if let Some(uid) = uid.filter(|uid| record::claim_uid(&record) != Some(uid)) {
+                ctx.memory.wake(&uid);
+            }
+            claims.push(claim);
+        }
+        claims
+    }
 }
 
 /// A class that appears or changes ends the wait of its claims.

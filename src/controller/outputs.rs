@@ -27,6 +27,39 @@ pub(crate) enum Current<T> {
     Absent,
     /// It exists and is controlled by this claim.
     Mine(T),
+    /// It was restored for a former claim whose record this one adopts.
+    Inherited(T),
+}
+
+impl<T> Current<T> {
+    /// The output that is the claim's, or becomes it.
+    pub(crate) fn existing(&self) -> Option<&T> {
+        match self {
+            Self::Absent => None,
+            Self::Mine(found) | Self::Inherited(found) => Some(found),
+        }
+    }
+}
+
+/// What a claim inherits with a record that it adopts: outputs that carry our label, and that are controlled by one of
+/// the former claims, or by nobody, for backups leave out owner references.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Heir<'a> {
+    label: &'a str,
+    record: &'a Record,
+}
+
+impl<'a> Heir<'a> {
+    /// `None` if the record was not adopted: then nothing is inherited.
+    pub(crate) fn of(record: &'a Record, adopting: bool, label: &'a str) -> Option<Self> {
+        (adopting || !record.former_uids.is_empty()).then_some(Self { label, record })
+    }
+
+    fn inherits(&self, metadata: &ObjectMeta) -> bool {
+        let labels = metadata.labels.as_ref();
+        labels.and_then(|labels| labels.get(wire::PROVISIONER_LABEL)).is_some_and(|label| label == self.label)
+            && controller(metadata).is_none_or(|uid| self.record.names_uid(uid))
+    }
 }
 
 /// The two kinds of output.
@@ -98,19 +131,23 @@ fn is_of(metadata: &ObjectMeta, claim: &ClaimId) -> bool {
     controller(metadata) == Some(&claim.uid)
 }
 
+fn owner(claim: &ClaimId) -> OwnerReference {
+    OwnerReference {
+        api_version: wire::API_VERSION.to_owned(),
+        kind: wire::CLAIM_KIND.to_owned(),
+        name: claim.name.clone(),
+        uid: claim.uid.clone(),
+        controller: Some(true),
+        block_owner_deletion: Some(true),
+    }
+}
+
 fn metadata(claim: &ClaimId, label: &str) -> ObjectMeta {
     ObjectMeta {
         namespace: Some(claim.namespace.clone()),
         name: Some(claim.name.clone()),
         labels: Some([(wire::PROVISIONER_LABEL.to_owned(), label.to_owned())].into()),
-        owner_references: Some(vec![OwnerReference {
-            api_version: wire::API_VERSION.to_owned(),
-            kind: wire::CLAIM_KIND.to_owned(),
-            name: claim.name.clone(),
-            uid: claim.uid.clone(),
-            controller: Some(true),
-            block_owner_deletion: Some(true),
-        }]),
+        owner_references: Some(vec![owner(claim)]),
         ..ObjectMeta::default()
     }
 }
@@ -167,11 +204,16 @@ pub(crate) fn config_map(label: &str, record: &Record) -> ConfigMap {
 /// Reads an output from the cluster itself.
 ///
 /// # Errors
-/// [`Error::OutputExists`] if what stands there is not this claim's.
-pub(crate) async fn read<T: Output>(api: &Api<T>, claim: &ClaimId) -> Result<Current<T>, Error> {
+/// [`Error::OutputExists`] if what stands there is neither this claim's nor inherited.
+pub(crate) async fn read<T: Output>(
+    api: &Api<T>,
+    claim: &ClaimId,
+    heir: Option<Heir<'_>>,
+) -> Result<Current<T>, Error> {
     match api.get_opt(&claim.name).await.map_err(Error::kubernetes(T::READ))? {
         None => Ok(Current::Absent),
         Some(found) if is_of(found.meta(), claim) => Ok(Current::Mine(found)),
+        Some(found) if heir.is_some_and(|heir| heir.inherits(found.meta())) => Ok(Current::Inherited(found)),
         Some(_) => Err(taken::<T>(claim)),
     }
 }
@@ -180,7 +222,8 @@ fn taken<T: Output>(claim: &ClaimId) -> Error {
     Error::OutputExists { kind: T::KIND, namespace: claim.namespace.clone(), name: claim.name.clone() }
 }
 
-/// Makes an output hold what it should: one write at most, none where it does already.
+/// Makes an output hold what it should: one write at most, none where it does already; two where one that is inherited
+/// has another controller still. Returns it as it stands then, if it was written.
 ///
 /// # Errors
 /// Kubernetes refused, also because somebody else made an object of that name meanwhile.
@@ -189,22 +232,44 @@ pub(crate) async fn write<T: Output>(
     current: &Current<T>,
     wanted: &T,
     claim: &ClaimId,
-) -> Result<(), Error> {
-    match current {
+) -> Result<Option<T>, Error> {
+    let written = match current {
         Current::Absent => {
             let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
             match api.create(&params, wanted).await {
-                Err(kube::Error::Api(status)) if status.is_already_exists() => Err(taken::<T>(claim)),
-                answer => answer.map(drop).map_err(Error::kubernetes(T::WRITE)),
+                Err(kube::Error::Api(status)) if status.is_already_exists() => return Err(taken::<T>(claim)),
+                answer => answer,
             }
         }
         Current::Mine(found) => {
-            let Some(patch) = difference(found, wanted) else { return Ok(()) };
+            let Some(patch) = difference(found, wanted) else { return Ok(None) };
             let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-            let answer = api.patch(&claim.name, &params, &Patch::Merge(&patch)).await;
-            answer.map(drop).map_err(Error::kubernetes(T::WRITE))
+            api.patch(&claim.name, &params, &Patch::Merge(&patch)).await
         }
+        Current::Inherited(found) => take_over(api, found, wanted, claim).await,
+    };
+    written.map(Some).map_err(Error::kubernetes(T::WRITE))
+}
+
+/// Makes an inherited output the claim's. Its entries are applied, not merged: whoever restored them is written down as
+/// their author, and an entry that is merged without a change stays its author's.
+async fn take_over<T: Output>(api: &Api<T>, found: &T, wanted: &T, claim: &ClaimId) -> Result<T, kube::Error> {
+    let uid = &found.meta().uid;
+    if controller(found.meta()).is_some() {
+        // A list in a merge patch replaces the whole.
+        let patch = json!({ "metadata": {
+            "uid": uid,
+            "resourceVersion": found.meta().resource_version,
+            "ownerReferences": [owner(claim)],
+        }});
+        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        api.patch(&claim.name, &params, &Patch::Merge(&patch)).await?;
     }
+    let mut wanted = wanted.clone();
+    // Without it, the object would be created if it was deleted meanwhile.
+    wanted.meta_mut().uid.clone_from(uid);
+    let params = PatchParams::apply(FIELD_MANAGER).force();
+    api.patch(&claim.name, &params, &Patch::Apply(&wanted)).await
 }
 
 /// The merge patch that makes `found` hold what it should; `None` if it does.
@@ -236,17 +301,24 @@ pub(crate) fn stands<T: Output>(found: &T, wanted: &T) -> bool {
     difference(found, wanted).is_none()
 }
 
-/// Deletes an output if it is the claim's. Gone already is as good; a foreign one is left. `seen`: its uid, where
-/// a cache shows that it is the claim's; else it is looked for in the cluster itself.
+/// Deletes an output if it is the claim's or inherited. Gone already is as good; a foreign one is left. `seen`: its uid,
+/// where a cache shows that it is the claim's; else it is looked for in the cluster itself.
 ///
 /// # Errors
 /// Kubernetes refused, also because what was seen is not what stands there now.
-pub(crate) async fn delete<T: Output>(api: &Api<T>, claim: &ClaimId, seen: Option<String>) -> Result<(), Error> {
+pub(crate) async fn delete<T: Output>(
+    api: &Api<T>,
+    claim: &ClaimId,
+    seen: Option<String>,
+    heir: Option<Heir<'_>>,
+) -> Result<(), Error> {
     let uid = match seen {
         Some(uid) => Some(uid),
         None => {
             let found = api.get_metadata_opt(&claim.name).await.map_err(Error::kubernetes(T::DELETE))?;
-            found.filter(|found| is_of(&found.metadata, claim)).and_then(|found| found.metadata.uid)
+            let is_mine =
+                |metadata: &ObjectMeta| is_of(metadata, claim) || heir.is_some_and(|heir| heir.inherits(metadata));
+            found.filter(|found| is_mine(&found.metadata)).and_then(|found| found.metadata.uid)
         }
     };
     // The Go library put its finalizer on outputs, too; ours carry none.

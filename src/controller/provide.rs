@@ -3,21 +3,23 @@
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::jiff::Timestamp;
-use serde_json::json;
 
 use super::claim::{Claim, ignored_edit};
 use super::context::{self, Context};
+use super::decide::legacy;
+use super::decide::record::{Author, Stored};
 use super::error::{self, Error};
+use super::flow::{adoption, find};
 use super::keys::{self, KeyNotes};
-use super::outputs::{self, Current};
-use super::plan::{self, Intent};
+use super::objects::record;
+use super::outputs::{self, Current, Heir};
+use super::plan::{self, Intent, Surroundings};
 use super::reconcile::Next;
-use super::record::{self, Author, Stored};
 use super::report::{self, Report, Severity};
 use super::resolve::{self, ClassLookup, Owner};
 use super::steps::{self, Keys, KeysFound, Make, Making, Recorded, Upkeep, Verb};
-use super::{adopt, mark, teardown};
-use crate::api::{BucketPhase, wire};
+use super::{mark, teardown};
+use crate::api::wire;
 use crate::provisioner::{AppCredentials, Failure as _, Probe, Provisioner, Record};
 
 /// How often credentials may be refused in a row before they are replaced by new ones: some one and a half
@@ -50,12 +52,16 @@ pub(super) struct Attempt<'a, P: Provisioner> {
     pub(super) doubted: bool,
     /// An earlier attempt may have made something, also a key that was lost and that IAM does not show yet.
     takes_up: bool,
+    /// The account in which the store was seen to have what is recorded.
+    pub(super) seen_in_account: Option<String>,
 }
 
 /// The record, the write-ahead log of the claim.
 enum Log {
     /// To be written, under this name.
     Planned { name: String, record: Box<Record> },
+    /// As it stands for a former claim, and as it is to be for this one.
+    Former { stored: Box<Stored>, record: Box<Record> },
     /// As it stands. `is_new`: written in this attempt, so that nothing can have been made for it before.
     Stored { stored: Box<Stored>, is_new: bool },
 }
@@ -63,7 +69,7 @@ enum Log {
 impl Log {
     fn record(&self) -> &Record {
         match self {
-            Self::Planned { record, .. } => record,
+            Self::Planned { record, .. } | Self::Former { record, .. } => record,
             Self::Stored { stored, .. } => &stored.record,
         }
     }
@@ -78,17 +84,36 @@ pub(crate) async fn provide<P: Provisioner>(
     claim: Claim,
     class: &ClassLookup,
 ) -> Result<Next, Error> {
-    let adopt = |stored| adopt::adopt(&ctx.provisioner, &ctx.options.provisioner_name, class, stored);
-    let found = record::find(&ctx.records(), &claim).await?;
-    let mut attempt = match plan::intent(&ctx.provisioner, &ctx.options.provisioner_name, &claim, class, found)? {
+    let complete = |stored| legacy::complete(&ctx.provisioner, &ctx.options.provisioner_name, class, &claim, stored);
+    let surroundings = Surroundings {
+        provisioner: &ctx.provisioner,
+        provisioner_name: &ctx.options.provisioner_name,
+        cluster: &ctx.cluster,
+        class,
+    };
+    let found = find::record(ctx, &claim).await?;
+    let mut attempt = match plan::intent(&surroundings, &claim, found)? {
         Intent::Record { name, record } => Attempt::begin(ctx, claim, name, record).await?,
-        Intent::Proceed(stored) => Attempt::resume(ctx, claim, adopt(*stored)?).await?,
-        Intent::UndoFirst(stored) => return teardown::undo_first(ctx, &claim, adopt(*stored)?).await,
+        Intent::Proceed(stored) => {
+            let stored = complete(*stored)?;
+            Attempt::resume(ctx, claim, stored).await?
+        }
+        Intent::UndoFirst(stored) => return teardown::undo_first(ctx, &claim, complete(*stored)?).await,
+        Intent::Adopt(stored) => Attempt::adopt(ctx, claim, stored).await?,
+        Intent::Restore { object, record, error } => {
+            let stored = adoption::restore(ctx, &claim, &object, *record, error).await?;
+            Attempt::resume(ctx, claim, stored).await?
+        }
+        Intent::Recover { name, record, problem } => {
+            let record = adoption::recover(ctx, &claim, *record, problem).await?;
+            Attempt::begin(ctx, claim, name, Box::new(record)).await?
+        }
     };
     loop {
         match steps::make(&attempt.seen()) {
             Make::TakeOn => attempt.take_on().await?,
             Make::Record => attempt.record().await?,
+            Make::Adopt => attempt.take_record_over().await?,
             Make::Execute(verb) => attempt.execute(verb).await?,
             Make::HandKeys => attempt.hand_keys().await?,
             Make::Probe => {
@@ -96,10 +121,12 @@ pub(crate) async fn provide<P: Provisioner>(
                     return Ok(next);
                 }
             }
+            Make::MarkHandedOver => attempt.mark_handed_over().await?,
             Make::Publish => attempt.publish().await?,
             Make::MarkBound => attempt.mark_bound().await?,
             Make::Name => attempt.name().await?,
             Make::Tell => attempt.tell().await?,
+            Make::FinishAdoption => attempt.finish_adoption().await?,
             Make::Rotate => attempt.rotate().await?,
             Make::Retire => attempt.retire().await?,
             Make::Check => attempt.check().await?,
@@ -123,29 +150,48 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
     /// Looks around before the first write. Nothing is begun that cannot be finished: outputs of others that
     /// are in the way and credentials that cannot be used are found now.
     async fn begin(ctx: &'a Context<P>, claim: Claim, name: String, record: Box<Record>) -> Result<Self, Error> {
-        let (owner, outputs) = tokio::try_join!(resolve::owner(ctx, &record), read_outputs(ctx, &claim))?;
+        let (owner, outputs) = tokio::try_join!(resolve::owner(ctx, &record), read_outputs(ctx, &claim, None))?;
+        let record = Box::new(Record { account: owner.account.clone(), ..*record });
         let mut attempt = Self::new(ctx, claim, Log::Planned { name, record }, outputs);
+        attempt.owner = Some(owner);
+        Ok(attempt)
+    }
+
+    /// The same for a claim that is to take over the record of a former one.
+    async fn adopt(ctx: &'a Context<P>, claim: Claim, stored: Box<Stored>) -> Result<Self, Error> {
+        let record = Box::new(plan::adopted(&stored.record, &claim, &ctx.cluster));
+        let heir = Heir::of(&record, true, &ctx.label);
+        let (owner, outputs) = tokio::try_join!(resolve::owner(ctx, &record), read_outputs(ctx, &claim, heir))?;
+        let mut attempt = Self::new(ctx, claim, Log::Former { stored, record }, outputs);
         attempt.owner = Some(owner);
         Ok(attempt)
     }
 
     /// Looks at how far an earlier attempt came.
     async fn resume(ctx: &'a Context<P>, claim: Claim, stored: Stored) -> Result<Self, Error> {
-        let outputs = read_outputs(ctx, &claim).await?;
+        let heir = Heir::of(&stored.record, stored.is_being_adopted(), &ctx.label);
+        let outputs = read_outputs(ctx, &claim, heir).await?;
         let log = Log::Stored { stored: Box::new(stored), is_new: false };
         let mut attempt = Self::new(ctx, claim, log, outputs);
-        attempt.takes_up = true;
-        attempt.keys = attempt.keys_so_far()?;
-        attempt.upkeep = steps::upkeep_left(attempt.upkeep_due()?, &attempt.keys.whereabouts());
-        let stored = attempt.stored()?;
+        attempt.look()?;
+        Ok(attempt)
+    }
+
+    /// What follows from the record and the outputs that were found.
+    fn look(&mut self) -> Result<(), Error> {
+        self.takes_up = true;
+        self.keys = self.keys_so_far()?;
+        self.upkeep = steps::upkeep_left(self.upkeep_due()?, &self.keys.whereabouts());
+        let stored = self.stored()?;
         // What the Go provisioner handed over stays as it is.
         let hands_off = stored.author == Author::GoProvisioner
-            && report::says_ready(&attempt.claim)
-            && matches!(attempt.config_map, Current::Mine(_));
+            && !stored.is_being_adopted()
+            && report::says_ready(&self.claim, report::keeps(self.ctx, stored.author))
+            && matches!(self.config_map, Current::Mine(_));
         if hands_off {
-            (attempt.published, attempt.named, attempt.told) = (true, true, true);
+            (self.published, self.named, self.told) = (true, true, true);
         }
-        Ok(attempt)
+        Ok(())
     }
 
     fn new(
@@ -154,10 +200,8 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
         log: Log,
         (secret, config_map): (Current<Secret>, Current<ConfigMap>),
     ) -> Self {
-        let notes = match &secret {
-            Current::Mine(secret) => KeyNotes::read(secret.metadata.annotations.as_ref()),
-            Current::Absent => KeyNotes::default(),
-        };
+        let notes = secret.existing().map(|secret| KeyNotes::read(secret.metadata.annotations.as_ref()));
+        let notes = notes.unwrap_or_default();
         Self {
             ctx,
             claim,
@@ -174,30 +218,33 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
             upkeep: Upkeep::Nothing,
             doubted: false,
             takes_up: false,
+            seen_in_account: None,
         }
     }
 
     fn keys_so_far(&self) -> Result<Keys<AppCredentials>, Error> {
         let stored = self.stored()?;
-        let Current::Mine(secret) = &self.secret else { return Ok(Keys::None) };
+        let Some(secret) = self.secret.existing() else { return Ok(Keys::None) };
         let present = outputs::credentials(secret);
-        // What somebody wrote into the Secret is not what the store issued.
-        let written = stored.author == Author::GoProvisioner || context::wrote(&secret.metadata, &wire::secret::ALL);
+        let inherited = matches!(self.secret, Current::Inherited(_));
+        // What somebody wrote into the Secret is not what the store issued. One that was restored is tried.
+        let written =
+            inherited || stored.author == Author::GoProvisioner || context::wrote(&secret.metadata, &wire::secret::ALL);
         // The owner's own keys are taken from the owner's Secret until they work, and when it changes: they may
         // have been mended there.
         let own = stored.record.plan.user.is_some();
-        let shared = own || stored.bound && self.ctx.shares_present_keys(&stored.record, &self.notes);
+        let shared = own || stored.bound() && self.ctx.shares_present_keys(&stored.record, &self.notes);
         let wanted = present.as_ref().map(|keys| outputs::secret(&self.claim.id, &self.ctx.label, keys, &self.notes));
         let successor = self.ctx.memory.successor(&self.claim.id);
         let found = KeysFound {
             in_secret: present.is_some() && written,
-            stands: wanted.is_some_and(|wanted| outputs::stands(secret, &wanted)),
+            stands: !inherited && wanted.is_some_and(|wanted| outputs::stands(secret, &wanted)),
             outdated: !shared,
             refused: are_outdated(self.ctx.memory.probes(&self.claim.id)),
             new: self.notes.is_new(Timestamp::now()),
             succeeded: successor.is_some(),
-            bound: stored.bound,
-            ready: report::says_ready(&self.claim),
+            bound: stored.bound(),
+            ready: report::says_ready(&self.claim, report::keeps(self.ctx, stored.author)),
         };
         Ok(match (steps::keys_so_far(&found), present, successor) {
             (Keys::Successor { proven, .. }, _, Some(keys)) => Keys::Successor { keys, proven },
@@ -208,14 +255,21 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
 
     /// What the next step is decided from.
     fn seen(&self) -> Making {
+        let (recorded, record_complete, record_says_bound, adopting) = match &self.log {
+            Log::Planned { .. } => (Recorded::No, false, false, false),
+            Log::Former { .. } => (Recorded::Former, false, false, true),
+            Log::Stored { stored, .. } => {
+                let recorded = if stored.bound() { Recorded::HandedOver } else { Recorded::Begun };
+                (recorded, self.is_complete(stored), stored.says_bound, stored.is_being_adopted())
+            }
+        };
         Making {
             taken_on: mark::is_taken_on(self.ctx, &self.claim, self.log.record()),
             held: self.held,
-            recorded: match &self.log {
-                Log::Planned { .. } => Recorded::No,
-                Log::Stored { stored, .. } if stored.bound => Recorded::Bound,
-                Log::Stored { .. } => Recorded::Begun,
-            },
+            recorded,
+            record_complete,
+            record_says_bound,
+            adopting,
             mode: self.log.record().plan.mode,
             keys: self.keys.whereabouts(),
             published: self.published,
@@ -225,10 +279,17 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
         }
     }
 
+    /// Whether the record says all that is known by now. What the Go provisioner wrote stays as it is.
+    fn is_complete(&self, stored: &Stored) -> bool {
+        let Record { cluster, account, handed_over, .. } = &stored.record;
+        let learnt_account = account.is_none() && self.seen_in_account.is_some();
+        stored.author == Author::GoProvisioner || *handed_over && cluster.is_some() && !learnt_account
+    }
+
     pub(super) fn stored(&self) -> Result<&Stored, Error> {
         match &self.log {
             Log::Stored { stored, .. } => Ok(stored),
-            Log::Planned { .. } => Err(Error::OutOfStep("the record is not written yet")),
+            Log::Planned { .. } | Log::Former { .. } => Err(Error::OutOfStep("the record is not written yet")),
         }
     }
 
@@ -242,10 +303,7 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
 
     /// The keys in the claim's Secret as it was read.
     pub(super) fn present_keys(&self) -> Option<AppCredentials> {
-        match &self.secret {
-            Current::Mine(secret) => outputs::credentials(secret),
-            Current::Absent => None,
-        }
+        self.secret.existing().and_then(outputs::credentials)
     }
 
     /// The owner's credentials, read if they are needed.
@@ -267,9 +325,31 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
             return Err(Error::OutOfStep("the record is written already"));
         };
         let (name, record) = (name.clone(), Record::clone(record));
-        let stored = record::create(&self.ctx.record_writer(), name, record, &self.ctx.label).await?;
-        self.log = Log::Stored { stored: Box::new(stored), is_new: true };
-        Ok(())
+        let stored = record::create(self.ctx, name, record).await?;
+        // One that was lost: what it names was made and handed over before.
+        let is_new = !stored.record.handed_over;
+        if !is_new {
+            adoption::recovered(self.ctx, &self.claim, &stored).await;
+        }
+        self.log = Log::Stored { stored: Box::new(stored), is_new };
+        if is_new { Ok(()) } else { self.look() }
+    }
+
+    /// The record is the claim's from here on; what is left of the adoption can be finished by any later attempt.
+    async fn take_record_over(&mut self) -> Result<(), Error> {
+        let Log::Former { stored, record } = &self.log else {
+            return Err(Error::OutOfStep("there is no record to take over"));
+        };
+        let (mut stored, record) = (Stored::clone(stored), Record::clone(record));
+        tracing::info!(
+            record = stored.name,
+            former_uid = stored.record.claim.uid,
+            former_cluster = stored.record.cluster,
+            "taking the ObjectBucket over, as its annotation says"
+        );
+        record::hand_on(self.ctx, &mut stored, record).await?;
+        self.log = Log::Stored { stored: Box::new(stored), is_new: false };
+        self.look()
     }
 
     async fn execute(&mut self, verb: Verb) -> Result<(), Error> {
@@ -283,22 +363,24 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
             Verb::Grant => ctx.provisioner.grant(record, &owner.credentials).await,
         };
         ctx.memory.executes(&record.claim);
-        match answer {
-            Ok(credentials) => {
-                // Whatever was to follow the former keys has gone with them.
-                ctx.memory.keep_successor(&record.claim, None);
-                self.keys = Keys::Issued(credentials);
-                Ok(())
-            }
+        let credentials = match answer {
+            Ok(credentials) => credentials,
             Err(failure) => {
                 if matches!(self.log, Log::Stored { is_new: true, .. }) && failure.store_untouched() {
                     // With nothing made there is nothing to undo, and the claim can be deleted without
                     // asking a store that may never answer.
                     record::delete(&ctx.records(), stored).await?;
                 }
-                Err(Error::store(failure))
+                return Err(Error::store(failure));
             }
-        }
+        };
+        // Whatever was to follow the former keys has gone with them.
+        ctx.memory.keep_successor(&record.claim, None);
+        // A store that tells of no account otherwise may have told it with what it made. Keys that were just issued are
+        // not lost for a failure of this.
+        self.seen_in_account = ctx.provisioner.account(record, &owner.credentials).await.ok().flatten();
+        self.keys = Keys::Issued(credentials);
+        Ok(())
     }
 
     async fn hand_keys(&mut self) -> Result<(), Error> {
@@ -322,7 +404,7 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
         };
         let credentials = self.credentials()?.clone();
         let secret = outputs::secret(id, &self.ctx.label, &credentials, &notes);
-        outputs::write(&self.ctx.secrets_in(&id.namespace), &self.secret, &secret, id).await?;
+        let written = outputs::write(&self.ctx.secrets_in(&id.namespace), &self.secret, &secret, id).await?;
         if matches!(self.keys, Keys::Issued(_)) {
             self.ctx.memory.replaced(id, are_outdated);
         }
@@ -338,6 +420,7 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
         let proven = matches!(self.keys, Keys::Successor { .. } | Keys::InSecret { proven: true, .. });
         self.notes = notes;
         self.keys = Keys::InSecret { keys: credentials, stands: true, proven };
+        self.secret = written.map_or_else(|| std::mem::replace(&mut self.secret, Current::Absent), Current::Mine);
         Ok(())
     }
 
@@ -375,22 +458,40 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
         let config_map = outputs::config_map(&self.ctx.label, record);
         outputs::write(&self.ctx.config_maps_in(&id.namespace), &self.config_map, &config_map, id).await?;
         // The last trace of it was overwritten.
-        if let Some(bucket) = adopt::begun_bucket(&self.config_map).filter(|bucket| *bucket != record.plan.bucket) {
-            teardown::left_in_place(self.ctx, &self.claim, &adopt::begun(bucket)).await;
+        if let Some(bucket) = legacy::begun_bucket(&self.config_map).filter(|bucket| *bucket != record.plan.bucket) {
+            teardown::left_in_place(self.ctx, &self.claim, &legacy::begun(bucket)).await;
         }
         self.published = true;
         Ok(())
     }
 
+    async fn mark_handed_over(&mut self) -> Result<(), Error> {
+        let (ctx, seen_in_account) = (self.ctx, self.seen_in_account.clone());
+        let stored = self.stored_mut()?;
+        let record = Record {
+            handed_over: true,
+            cluster: Some(ctx.cluster.clone()),
+            account: stored.record.account.clone().or(seen_in_account),
+            ..stored.record.clone()
+        };
+        record::change(ctx, stored, record).await
+    }
+
     async fn mark_bound(&mut self) -> Result<(), Error> {
-        let stored = self.stored()?;
-        let patch = json!({ "metadata": { "uid": stored.uid }, "status": { "phase": BucketPhase::Bound } });
-        let answer = report::patch_status(&self.ctx.records(), &stored.name, &patch).await;
-        answer.map_err(Error::kubernetes("write the ObjectBucket's status"))?;
-        if let Log::Stored { stored, .. } = &mut self.log {
-            stored.bound = true;
+        let ctx = self.ctx;
+        record::mark_bound(ctx, self.stored_mut()?).await
+    }
+
+    async fn finish_adoption(&mut self) -> Result<(), Error> {
+        let (ctx, claim) = (self.ctx, self.claim.id.clone());
+        adoption::finish(ctx, &claim, self.stored_mut()?).await
+    }
+
+    fn stored_mut(&mut self) -> Result<&mut Stored, Error> {
+        match &mut self.log {
+            Log::Stored { stored, .. } => Ok(stored),
+            Log::Planned { .. } | Log::Former { .. } => Err(Error::OutOfStep("the record is not written yet")),
         }
-        Ok(())
     }
 
     async fn name(&mut self) -> Result<(), Error> {
@@ -414,13 +515,19 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
     pub(super) async fn note(&mut self, notes: KeyNotes) -> Result<(), Error> {
         let id = &self.claim.id;
         let secret = outputs::secret(id, &self.ctx.label, self.credentials()?, &notes);
-        outputs::write(&self.ctx.secrets_in(&id.namespace), &self.secret, &secret, id).await?;
+        if let Some(written) = outputs::write(&self.ctx.secrets_in(&id.namespace), &self.secret, &secret, id).await? {
+            self.secret = Current::Mine(written);
+        }
         self.notes = notes;
         Ok(())
     }
 }
 
-async fn read_outputs<P>(ctx: &Context<P>, claim: &Claim) -> Result<(Current<Secret>, Current<ConfigMap>), Error> {
+async fn read_outputs<P>(
+    ctx: &Context<P>,
+    claim: &Claim,
+    heir: Option<Heir<'_>>,
+) -> Result<(Current<Secret>, Current<ConfigMap>), Error> {
     let (secrets, config_maps) = (ctx.secrets_in(&claim.id.namespace), ctx.config_maps_in(&claim.id.namespace));
-    tokio::try_join!(outputs::read(&secrets, &claim.id), outputs::read(&config_maps, &claim.id))
+    tokio::try_join!(outputs::read(&secrets, &claim.id, heir), outputs::read(&config_maps, &claim.id, heir))
 }

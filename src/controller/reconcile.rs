@@ -15,6 +15,7 @@ use super::context::Context;
 use super::error::Error;
 use super::gate::{self, Due, Facts};
 use super::memory::Inputs;
+use super::objects::conditions;
 use super::plan;
 use super::report::{self, Report};
 use super::resolve;
@@ -64,6 +65,7 @@ pub(crate) async fn reconcile<P: Provisioner>(
     if ctx.memory.is_stale(&claim.id, claim.resource_version.as_deref()) {
         return Ok(Action::await_change());
     }
+    conditions::learn(&ctx, &claim).await;
     if let Some((Upkeep::Nothing, wait)) = due_while_steady(&ctx, &claim) {
         return Ok(rest(&ctx, &claim, wait));
     }
@@ -96,13 +98,15 @@ fn rest<P>(ctx: &Context<P>, claim: &Claim, wait: Option<Duration>) -> Action {
 /// What upkeep is due for a bound claim that is as it was left, and how long none is; `None` for any other claim.
 /// Answered from the caches, with no call and no write.
 fn due_while_steady<P>(ctx: &Context<P>, claim: &Claim) -> Option<(Upkeep, Option<Duration>)> {
-    let stored = ctx.caches.record(claim, &ctx.label)?;
+    let stored = ctx.caches.record(claim, &ctx.label, &ctx.cluster)?;
     let spec = claim.spec().ok()?;
+    let keeps = report::keeps(ctx, stored.author);
     let stands = !claim.deleting
         && claim.finalizer
-        && stored.bound
+        && stored.says_bound
+        && !stored.is_being_adopted()
         && spec.object_bucket_name.as_deref() == Some(&stored.name)
-        && report::says_bound(claim, ignored_edit(spec, &stored.record).as_deref())
+        && report::says_bound(claim, ignored_edit(spec, &stored.record).as_deref(), keeps)
         && ctx.caches.outputs_stand(&claim.id);
     if !stands {
         return None;
@@ -171,7 +175,7 @@ async fn drive<P: Provisioner>(ctx: &Context<P>, claim: Claim) -> Result<Next, E
     let facts = Facts {
         class: class.owner(&ctx.options.provisioner_name),
         label: claim.label,
-        recorded: ctx.caches.record(&claim, &ctx.label).is_some(),
+        recorded: ctx.caches.record(&claim, &ctx.label, &ctx.cluster).is_some(),
         finalizer: claim.finalizer,
         deleting: claim.deleting,
         bound: claim.bound(),
@@ -182,7 +186,8 @@ async fn drive<P: Provisioner>(ctx: &Context<P>, claim: Claim) -> Result<Next, E
             Ok(Next::Rest)
         }
         Due::Explanation => Err(plan::no_class(&class, &claim)),
-        Due::Removal => teardown::remove(ctx, &claim, &class).await,
-        Due::Bucket => provide::provide(ctx, claim, &class).await,
+        // Boxed: as part of this one, their layout would be too deep for the compiler.
+        Due::Removal => Box::pin(teardown::remove(ctx, &claim, &class)).await,
+        Due::Bucket => Box::pin(provide::provide(ctx, claim, &class)).await,
     }
 }

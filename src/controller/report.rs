@@ -4,15 +4,18 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::Timestamp;
-use kube::Api;
 use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
+use kube::{Api, Resource as _};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::claim::Claim;
 use super::context::Context;
+use super::decide::orphan::Notice;
+use super::decide::record::Author;
 use super::error::{self, Error, FIELD_MANAGER, status_code};
 use super::memory::{News, Told};
+use super::state::conditions::Keeps;
 use crate::api::{ClaimPhase, Condition, ConditionStatus, ObjectBucketClaimStatus, wire};
 use crate::provisioner::{ClaimId, Failure, FailureClass};
 
@@ -146,6 +149,30 @@ impl Report {
     }
 }
 
+/// The conditions of an ObjectBucket that say what there is to say of it; `None` if they say so already.
+pub(crate) fn noticed(current: &[Condition], notice: &Notice) -> Option<Vec<Condition>> {
+    let Notice { orphaned, reason, message } = notice;
+    let status = if *orphaned { ConditionStatus::True } else { ConditionStatus::False };
+    let was = current.iter().find(|c| c.type_ == error::ORPHANED);
+    match was {
+        Some(was) if (was.status, was.reason.as_str(), was.message.as_str()) == (status, *reason, message) => {
+            return None;
+        }
+        _ => {}
+    }
+    let since = was.filter(|was| was.status == status).and_then(|was| was.last_transition_time.clone());
+    let says = Condition {
+        type_: error::ORPHANED.to_owned(),
+        status,
+        reason: (*reason).to_owned(),
+        message: message.clone(),
+        observed_generation: None,
+        last_transition_time: Some(since.unwrap_or_else(now)),
+    };
+    let others = current.iter().filter(|c| c.type_ != error::ORPHANED).cloned();
+    Some(std::iter::once(says).chain(others).collect())
+}
+
 /// Whether two statuses say the same. The generation is left out: CRDs without a status subresource
 /// raise it with every status that is written, and following it would never end.
 fn same(a: &ObjectBucketClaimStatus, b: &ObjectBucketClaimStatus) -> bool {
@@ -153,18 +180,25 @@ fn same(a: &ObjectBucketClaimStatus, b: &ObjectBucketClaimStatus) -> bool {
     a.phase == b.phase && a.conditions.iter().map(said).eq(b.conditions.iter().map(said))
 }
 
-/// Whether the claim's Ready condition, if the CRD keeps it, says that all is well.
-pub(crate) fn says_ready(claim: &Claim) -> bool {
+/// Whether a claim is to have conditions. Those that the Go provisioner bound have none, and stay as they are.
+pub(crate) fn keeps<P>(ctx: &Context<P>, author: Author) -> Keeps {
+    match author {
+        Author::Us => ctx.conditions.keeps(),
+        Author::GoProvisioner => Keeps::No,
+    }
+}
+
+/// Whether the claim says that all is well: by its Ready condition if the CRD keeps it, else by the phase alone.
+pub(crate) fn says_ready(claim: &Claim, keeps: Keeps) -> bool {
     let ready = claim.status.conditions.iter().find(|c| c.type_ == error::READY);
-    // A CRD may prune conditions: then the phase alone says it.
-    claim.bound() && ready.is_none_or(|c| c.status == ConditionStatus::True)
+    claim.bound() && ready.map_or(keeps != Keeps::Yes, |c| c.status == ConditionStatus::True)
 }
 
 /// Whether the claim's status says already that it is bound, and all that `ignored_edit` says.
-pub(crate) fn says_bound(claim: &Claim, ignored_edit: Option<&str>) -> bool {
+pub(crate) fn says_bound(claim: &Claim, ignored_edit: Option<&str>, keeps: Keeps) -> bool {
     let edit =
         claim.status.conditions.iter().find(|c| c.type_ == error::UP_TO_DATE && c.status == ConditionStatus::False);
-    says_ready(claim) && edit.map(|c| c.message.as_str()) == ignored_edit
+    says_ready(claim, keeps) && edit.map(|c| c.message.as_str()) == ignored_edit
 }
 
 /// Puts a report on the claim: status, event and log line, each only if there is news in it.
@@ -183,7 +217,9 @@ pub(crate) async fn tell<P>(ctx: &Context<P>, claim: &Claim, report: &Report) ->
     // What was told and did not come back was pruned by the CRD; only the phase is in all of them. Of a
     // claim that cannot be read, the status cannot be read either.
     let phase_stands = claim.status.phase == next.phase || claim.spec().is_err();
-    if news == News::None && phase_stands || same(&claim.status, &next) {
+    // Where conditions are kept, one that is missing was dropped by somebody.
+    let dropped = ctx.conditions.keeps() == Keeps::Yes && claim.status.conditions.is_empty();
+    if news == News::None && !dropped && phase_stands || same(&claim.status, &next) {
         ctx.memory.told(&claim.id, told);
         return Ok(());
     }
@@ -199,7 +235,13 @@ pub(crate) async fn tell<P>(ctx: &Context<P>, claim: &Claim, report: &Report) ->
     let patch = json!({ "metadata": { "uid": claim.id.uid, "resourceVersion": version }, "status": next });
     let answer = patch_status(&ctx.claims_in(&claim.id.namespace), &claim.id.name, &patch).await;
     match answer {
-        Ok(written) => ctx.memory.wrote(&claim.id, written.as_deref()),
+        Ok(written) => {
+            ctx.memory.wrote(&claim.id, written.meta().resource_version.as_deref());
+            // Of a claim that cannot be read, the status cannot be read either.
+            if let Ok(written) = &written.0 {
+                ctx.conditions.written(written.status.as_ref().is_some_and(|status| !status.conditions.is_empty()));
+            }
+        }
         // Nobody is left to tell.
         Err(error) if status_code(&error) == Some(404) => return Ok(()),
         Err(error) => return Err(Error::kubernetes("write the claim's status")(error)),
@@ -223,19 +265,53 @@ pub(crate) async fn tell<P>(ctx: &Context<P>, claim: &Claim, report: &Report) ->
 /// reason that stays while its cause changes ("access denied" to this, then to that) is what an admin
 /// needs to see.
 pub(crate) async fn event<P>(ctx: &Context<P>, claim: &ClaimId, severity: Severity, reason: &str, note: &str) {
-    let event = claim_event(claim, severity, reason, note, &ctx.options.provisioner_name);
-    let api: Api<Event> = Api::namespaced(ctx.client.clone(), &claim.namespace);
+    let about = ObjectReference {
+        api_version: Some(wire::API_VERSION.to_owned()),
+        kind: Some(wire::CLAIM_KIND.to_owned()),
+        namespace: Some(claim.namespace.clone()),
+        name: Some(claim.name.clone()),
+        uid: Some(claim.uid.clone()),
+        ..ObjectReference::default()
+    };
+    publish(ctx, about, severity, reason, note).await;
+}
+
+/// Publishes one event on an ObjectBucket. Best effort, as [`event`].
+pub(crate) async fn record_event<P>(
+    ctx: &Context<P>,
+    name: &str,
+    uid: Option<&str>,
+    severity: Severity,
+    reason: &str,
+    note: &str,
+) {
+    let about = ObjectReference {
+        api_version: Some(wire::API_VERSION.to_owned()),
+        kind: Some(wire::RECORD_KIND.to_owned()),
+        name: Some(name.to_owned()),
+        uid: uid.map(str::to_owned),
+        ..ObjectReference::default()
+    };
+    publish(ctx, about, severity, reason, note).await;
+}
+
+async fn publish<P>(ctx: &Context<P>, about: ObjectReference, severity: Severity, reason: &str, note: &str) {
+    let event = event_about(about, severity, reason, note, &ctx.options.provisioner_name);
+    let namespace = event.metadata.namespace.clone().unwrap_or_default();
+    let api: Api<Event> = Api::namespaced(ctx.client.clone(), &namespace);
     if let Err(error) = api.create(&PostParams::default(), &event).await {
         tracing::debug!(%error, reason, "the event could not be written");
     }
 }
 
-fn claim_event(claim: &ClaimId, severity: Severity, reason: &str, note: &str, provisioner: &str) -> Event {
+/// Events on objects without a namespace stand in `default`, where `kubectl describe` looks for them.
+fn event_about(about: ObjectReference, severity: Severity, reason: &str, note: &str, provisioner: &str) -> Event {
     let time = Timestamp::now();
+    let (namespace, name) = (about.namespace.clone(), about.name.clone().unwrap_or_default());
     Event {
         metadata: ObjectMeta {
-            namespace: Some(claim.namespace.clone()),
-            name: Some(format!("{:.230}.{:x}", claim.name, time.as_nanosecond())),
+            namespace: Some(namespace.unwrap_or_else(|| "default".to_owned())),
+            name: Some(format!("{name:.230}.{:x}", time.as_nanosecond())),
             ..ObjectMeta::default()
         },
         event_time: Some(MicroTime(time)),
@@ -243,14 +319,7 @@ fn claim_event(claim: &ClaimId, severity: Severity, reason: &str, note: &str, pr
         reason: Some(reason.to_owned()),
         note: Some(shorten(note, MAX_NOTE)),
         action: Some("Reconcile".to_owned()),
-        regarding: Some(ObjectReference {
-            api_version: Some(wire::API_VERSION.to_owned()),
-            kind: Some(wire::CLAIM_KIND.to_owned()),
-            namespace: Some(claim.namespace.clone()),
-            name: Some(claim.name.clone()),
-            uid: Some(claim.uid.clone()),
-            ..ObjectReference::default()
-        }),
+        regarding: Some(about),
         reporting_controller: Some(provisioner.to_owned()),
         reporting_instance: Some(provisioner.to_owned()),
         ..Event::default()
@@ -270,18 +339,30 @@ fn now() -> String {
     Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// Writes a status; returns the new resource version. Some CRDs have no status subresource, and answer
+/// Writes a status; returns the object as it is then. Some CRDs have no status subresource, and answer
 /// that with 404: there the status is a field like any other.
-pub(crate) async fn patch_status<K>(api: &Api<K>, name: &str, patch: &Value) -> Result<Option<String>, kube::Error>
+pub(crate) async fn patch_status<K>(api: &Api<K>, name: &str, patch: &Value) -> Result<K, kube::Error>
 where
     K: kube::Resource + Clone + DeserializeOwned + std::fmt::Debug,
 {
     let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-    let answer = match api.patch_status(name, &params, &Patch::Merge(patch)).await {
-        Err(error) if status_code(&error) == Some(404) => api.patch(name, &params, &Patch::Merge(patch)).await,
+    patch_status_with(api, name, &params, patch).await
+}
+
+/// As [`patch_status`], with other parameters.
+pub(crate) async fn patch_status_with<K>(
+    api: &Api<K>,
+    name: &str,
+    params: &PatchParams,
+    patch: &Value,
+) -> Result<K, kube::Error>
+where
+    K: kube::Resource + Clone + DeserializeOwned + std::fmt::Debug,
+{
+    match api.patch_status(name, params, &Patch::Merge(patch)).await {
+        Err(error) if status_code(&error) == Some(404) => api.patch(name, params, &Patch::Merge(patch)).await,
         answer => answer,
-    };
-    Ok(answer?.meta().resource_version.clone())
+    }
 }
 
 #[cfg(test)]

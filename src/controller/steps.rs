@@ -17,6 +17,12 @@ pub(crate) struct Making {
     pub(crate) recorded: Recorded,
     pub(crate) mode: Mode,
     pub(crate) keys: Keys,
+    /// The record's spec holds all that is learnt after it was first written.
+    pub(crate) record_complete: bool,
+    /// The record's status says that it is bound.
+    pub(crate) record_says_bound: bool,
+    /// The claim takes the record over from a former one, and that is not finished.
+    pub(crate) adopting: bool,
     /// The ConfigMap is as it should be.
     pub(crate) published: bool,
     /// The claim names its record.
@@ -31,10 +37,12 @@ pub(crate) struct Making {
 pub(crate) enum Recorded {
     /// There is none.
     No,
+    /// It is that of a former claim, and an admin gives it to this one.
+    Former,
     /// It is written; the store may have been asked.
     Begun,
     /// It says that everything was made and handed over.
-    Bound,
+    HandedOver,
 }
 
 /// Where the claim's keys are, and whether they were seen to work.
@@ -134,20 +142,26 @@ pub(crate) enum Make {
     TakeOn,
     /// Write the record.
     Record,
+    /// Write into the record of a former claim that it is this one's.
+    Adopt,
     /// Have the store make what is recorded, and issue keys.
     Execute(Verb),
     /// Write the keys into the claim's Secret.
     HandKeys,
     /// Try the keys once.
     Probe,
+    /// Write into the record that the bucket may be in use from now on, and in which account it is.
+    MarkHandedOver,
     /// Write the ConfigMap, without which no app starts.
     Publish,
-    /// Write into the record that it is bound.
+    /// Write into the record's status that it is bound.
     MarkBound,
     /// Write the record's name into the claim.
     Name,
     /// Say on the claim that it is bound.
     Tell,
+    /// Take the admin's word off the record.
+    FinishAdoption,
     /// Have the store issue other keys beside the present ones.
     Rotate,
     /// Have the store delete the keys that nobody has any more, or ever had.
@@ -163,12 +177,16 @@ pub(crate) enum Make {
 /// Nothing is made before the record says what will be, and nothing is recorded before the finalizer holds the
 /// claim. Keys are in the Secret before they are tried, so that a crash does not lose them; successors of keys
 /// that work are tried first, for apps go on reading the Secret meanwhile. Signs of binding come last, in the
-/// order in which others rely on them.
+/// order in which others rely on them; and that the bucket may be in use is recorded before an app can start, for it
+/// decides whether the bucket outlives its claim.
+///
+/// An adopted record names its new claim before anything in the store does: whoever comes next knows both.
 pub(crate) fn make(seen: &Making) -> Make {
     match (seen.recorded, seen.held) {
         // The cache may show a claim that is gone: nothing is begun for that.
-        (Recorded::No, false) => return Make::TakeOn,
+        (Recorded::No | Recorded::Former, false) => return Make::TakeOn,
         (Recorded::No, true) => return Make::Record,
+        (Recorded::Former, true) => return Make::Adopt,
         (_, false) if !seen.taken_on => return Make::TakeOn,
         _ => {}
     }
@@ -182,10 +200,12 @@ pub(crate) fn make(seen: &Making) -> Make {
         // What is lost is not told as bound.
         Keys::InSecret { .. } if seen.upkeep == Upkeep::Check => Make::Check,
         Keys::Successor { .. } | Keys::InSecret { proven: false, .. } => Make::Probe,
+        Keys::InSecret { .. } if !seen.record_complete => Make::MarkHandedOver,
         Keys::InSecret { .. } if !seen.published => Make::Publish,
-        Keys::InSecret { .. } if seen.recorded == Recorded::Begun => Make::MarkBound,
+        Keys::InSecret { .. } if !seen.record_says_bound => Make::MarkBound,
         Keys::InSecret { .. } if !seen.named => Make::Name,
         Keys::InSecret { .. } if !seen.told => Make::Tell,
+        Keys::InSecret { .. } if seen.adopting => Make::FinishAdoption,
         Keys::InSecret { .. } => match seen.upkeep {
             Upkeep::Nothing | Upkeep::Check => Make::Rest,
             Upkeep::Rotate => Make::Rotate,

@@ -3,19 +3,27 @@
 
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Secret;
+
 use super::claim::Claim;
 use super::context::Context;
-use super::error::{self, Error};
-use super::memory::Removed;
-use super::outputs::{self, Current};
-use super::plan::{self, Undo};
+use super::decide::lookup::Found;
+use super::decide::orphan::Action;
+use super::decide::record::Stored;
+use super::decide::removal::{closing_message, shares_bucket};
+use super::decide::{legacy, record as codec};
+use super::error::{self, Error, RecordProblem};
+use super::flow::find;
+use super::memory::Removed as Progress;
+use super::objects::record;
+use super::outputs::{self, Current, Heir};
+use super::plan::{self, Surroundings, Undo};
 use super::reconcile::Next;
-use super::record::{self, Found, Stored};
 use super::report::{self, Report, Severity};
 use super::resolve::ClassLookup;
 use super::steps::{self, Emptied, Purpose, Unmake, Unmaking};
-use super::{adopt, mark, resolve};
-use crate::provisioner::{FailureClass, Mode, Provisioner, Removal};
+use super::{mark, resolve};
+use crate::provisioner::{AppCredentials, FailureClass, Fate, Provisioner, Removal, Removed};
 
 /// How long a large removal waits for its next turn when others are at theirs.
 const TURN: Duration = Duration::from_secs(1);
@@ -31,9 +39,9 @@ pub(crate) async fn remove<P: Provisioner>(
 ) -> Result<Next, Error> {
     let removal = match ctx.memory.removed(&claim.id) {
         // The cache is behind: it shows a claim that was let go.
-        Some(Removed::Everything) => return Ok(Next::Rest),
+        Some(Progress::Everything) => return Ok(Next::Rest),
         // Only the finalizer could not be taken off.
-        Some(Removed::AllButFinalizer(note)) => Removing::finalizer_only(ctx, claim, note),
+        Some(Progress::AllButFinalizer(note)) => Removing::finalizer_only(ctx, claim, note),
         None => match Removing::begin(ctx, claim, class).await? {
             Some(removal) => removal,
             // The cache is behind: the claim itself is gone.
@@ -51,7 +59,8 @@ pub(crate) async fn undo_first<P: Provisioner>(ctx: &Context<P>, claim: &Claim, 
     Removing::of_record(ctx, claim, stored, Purpose::Replan).await?.run().await
 }
 
-/// Removes what was made for a claim that is gone, though its finalizer should have held it.
+/// Removes what was made for a claim that is gone, at an admin's word. What is missing, is missing for good or not shown
+/// yet, as with any claim.
 ///
 /// # Errors
 /// As [`remove`].
@@ -59,8 +68,9 @@ pub(crate) async fn remove_orphan<P: Provisioner>(
     ctx: &Context<P>,
     claim: &Claim,
     stored: Stored,
+    undo: Undo,
 ) -> Result<Next, Error> {
-    Removing::of_record(ctx, claim, stored, Purpose::Orphan).await?.run().await
+    Removing::undoing(ctx, claim, stored, undo, Purpose::Orphan).run().await
 }
 
 /// One attempt at a removal: what was seen, and what was done since.
@@ -69,8 +79,9 @@ struct Removing<'a, P> {
     claim: &'a Claim,
     stored: Option<Stored>,
     seen: Unmaking,
-    /// What is to be said in the end, of the bucket and of what was left in place.
+    /// What is to be said in the end.
     note: String,
+    /// What was left in place, and why.
     left: Vec<String>,
     /// The store did not show all that is recorded.
     missing: bool,
@@ -79,42 +90,88 @@ struct Removing<'a, P> {
 impl<'a, P: Provisioner> Removing<'a, P> {
     /// `None` if there is nothing to remove, for the claim itself is gone.
     async fn begin(ctx: &'a Context<P>, claim: &'a Claim, class: &ClassLookup) -> Result<Option<Self>, Error> {
-        let provisioner_name = &ctx.options.provisioner_name;
-        let stored = match record::find(&ctx.records(), claim).await? {
-            Found::Mine(stored) => Some(adopt::adopt(&ctx.provisioner, provisioner_name, class, *stored)?),
+        let provisioner_name = ctx.options.provisioner_name.as_str();
+        let surroundings =
+            Surroundings { provisioner: &ctx.provisioner, provisioner_name, cluster: &ctx.cluster, class };
+        let mut left = Vec::new();
+        let stored = match find::record(ctx, claim).await? {
+            Found::Mine(stored) if stored.action == Some(Action::Forget) => {
+                return Ok(Some(Self::forgetting(ctx, claim, *stored)));
+            }
+            Found::Mine(stored) => {
+                let stored = legacy::complete(&ctx.provisioner, provisioner_name, class, claim, *stored)?;
+                left.extend(legacy::unknown_origin(&stored, class, provisioner_name));
+                Some(stored)
+            }
+            Found::Damaged { object, error } => {
+                let name = codec::name(&object);
+                let whole = legacy::reconstruct(&surroundings, claim, name.clone(), Some(&object));
+                let gone = || "its StorageClass is gone, or cannot be used".to_owned();
+                let whole = whole.ok_or_else(|| Error::RecordDamaged { name, error, why: gone() })?;
+                left.extend(legacy::named_otherwise(&object, &whole));
+                Some(whole)
+            }
             // What is not recorded has mostly been removed: by a run that the cache, and after a restart the
             // memory, knows nothing of.
-            Found::None { .. } if is_gone(ctx, claim).await? => return Ok(None),
-            Found::None { free_name } if claim.was_bound() => {
-                let lost = adopt::reconstruct(&ctx.provisioner, provisioner_name, class, claim, free_name);
-                if lost.is_none() {
-                    left_in_place(ctx, claim, &adopt::lost(claim)).await;
+            _ if is_gone(ctx, claim).await? => return Ok(None),
+            Found::ToAdopt(former) => {
+                left.push(legacy::not_adopted(&former.name));
+                None
+            }
+            found => {
+                let (name, former) = match found {
+                    Found::None { free_name } => (free_name, None),
+                    Found::Restored(RecordProblem::Former { record }) => (codec::names(&claim.id).1, Some(record)),
+                    _ => (codec::names(&claim.id).1, None),
+                };
+                left.extend(former.as_deref().map(legacy::not_adopted));
+                let lost = claim.was_bound().then(|| legacy::reconstruct(&surroundings, claim, name, None)).flatten();
+                match (&lost, claim.was_bound()) {
+                    (None, true) if left.is_empty() => left.push(legacy::lost(claim)),
+                    (None, false) => begun_by_go_provisioner(ctx, claim).await?,
+                    _ => {}
                 }
                 lost
             }
-            Found::None { .. } => {
-                begun_by_go_provisioner(ctx, claim).await?;
-                None
+        };
+        let mut removing = match stored {
+            Some(stored) => Self::of_record(ctx, claim, stored, Purpose::Release).await?,
+            None => {
+                for note in &left {
+                    left_in_place(ctx, claim, note).await;
+                }
+                let nothing = "nothing is recorded of the claim; there was nothing to remove".to_owned();
+                return Ok(Some(Self::new(ctx, claim, nothing)));
             }
         };
-        let Some(stored) = stored else {
-            let nothing = "nothing is recorded of the claim; there was nothing to remove".to_owned();
-            return Ok(Some(Self::new(ctx, claim, nothing)));
-        };
-        let unknown = adopt::unknown_origin(&stored, class, provisioner_name);
-        let mut removing = Self::of_record(ctx, claim, stored, Purpose::Release).await?;
-        removing.left.extend(unknown);
+        removing.left = left;
         Ok(Some(removing))
     }
 
     async fn of_record(ctx: &'a Context<P>, claim: &'a Claim, stored: Stored, purpose: Purpose) -> Result<Self, Error> {
-        let handed_over = stored.bound || keys_were_out(ctx, claim).await?;
+        let handed_over = stored.bound() || keys_were_out(ctx, claim).await?;
         let undo = plan::undo(&stored.record, handed_over);
-        let mut removing = Self::new(ctx, claim, said(&stored, undo));
+        Ok(Self::undoing(ctx, claim, stored, undo, purpose))
+    }
+
+    /// An admin wants the store to be left as it is.
+    fn forgetting(ctx: &'a Context<P>, claim: &'a Claim, stored: Stored) -> Self {
+        let note = format!(
+            "bucket {:?} and the access to it are left as they are, as an annotation of the ObjectBucket says",
+            stored.record.plan.bucket
+        );
+        let undo = plan::undo(&stored.record, true);
+        let mut removing = Self::undoing(ctx, claim, stored, undo, Purpose::Release);
+        (removing.seen.store, removing.seen.settled, removing.note) = (Emptied::Fully, true, note);
+        removing
+    }
+
+    fn undoing(ctx: &'a Context<P>, claim: &'a Claim, stored: Stored, undo: Undo, purpose: Purpose) -> Self {
+        let mut removing = Self::new(ctx, claim, String::new());
         removing.seen.recorded = Some(undo);
         removing.seen.purpose = purpose;
         removing.stored = Some(stored);
-        Ok(removing)
+        removing
     }
 
     fn finalizer_only(ctx: &'a Context<P>, claim: &'a Claim, note: String) -> Self {
@@ -149,7 +206,7 @@ impl<'a, P: Provisioner> Removing<'a, P> {
                     return Ok(Next::After(self.settles_in().unwrap_or_default()));
                 }
                 Unmake::DeleteOutputs => {
-                    delete_outputs(ctx, claim).await?;
+                    self.delete_outputs().await?;
                     self.seen.outputs_gone = true;
                 }
                 Unmake::DeleteRecord => {
@@ -173,7 +230,7 @@ impl<'a, P: Provisioner> Removing<'a, P> {
     }
 
     fn settles_in(&self) -> Option<Duration> {
-        let bound = self.stored.as_ref().is_some_and(|stored| stored.bound);
+        let bound = self.stored.as_ref().is_some_and(Stored::bound);
         plan::settles_in(bound, self.missing, self.ctx.memory.quiet(&self.claim.id))
     }
 
@@ -189,41 +246,91 @@ impl<'a, P: Provisioner> Removing<'a, P> {
                 Err(_all_taken) => return Ok(Some(Next::After(TURN))),
             },
         };
-        let owner = resolve::owner(ctx, record).await.map_err(|error| match error {
-            Error::OwnerSecretNotFound(secret) => {
-                Error::OwnerSecretNeeded { secret, bucket: record.plan.bucket.clone() }
-            }
-            error => error,
-        })?;
+        let in_use = undo == Undo::Delete && self.is_in_use().await?;
+        let (owner, present) =
+            tokio::try_join!(resolve::owner(ctx, record), present_keys(ctx, claim)).map_err(|error| match error {
+                Error::OwnerSecretNotFound(secret) => {
+                    Error::OwnerSecretNeeded { secret, bucket: record.plan.bucket.clone() }
+                }
+                error => error,
+            })?;
         let removal = match undo {
-            Undo::Revoke => ctx.provisioner.revoke(record, &owner.credentials).await,
-            Undo::Delete => ctx.provisioner.delete(record, &owner.credentials).await,
+            // The access need not wait for others.
+            Undo::Delete if !in_use => ctx.provisioner.delete(record, &owner.credentials, present.as_ref()).await,
+            Undo::Delete | Undo::Revoke => ctx.provisioner.revoke(record, &owner.credentials, present.as_ref()).await,
         };
         match removal.map_err(Error::store)? {
             Removal::Partial { removed } => {
+                // It goes before the bucket.
+                ctx.memory.access_is_gone(&claim.id);
                 let so_far = ctx.memory.removed_objects(&claim.id, removed);
                 report::tell(ctx, claim, &Report::purging(claim, &record.plan.bucket, so_far)).await?;
                 self.seen.store = Emptied::Partly;
             }
-            Removal::Done { left, missing } => {
-                self.seen.store = Emptied::Fully;
-                self.missing = missing;
-                self.seen.settled = self.settles_in().is_none();
-                if self.seen.settled {
-                    for note in left.iter().chain(&self.left) {
-                        left_in_place(ctx, claim, note).await;
+            Removal::Done(removed) => {
+                let gone_before = ctx.memory.is_access_gone(&claim.id);
+                if in_use {
+                    if removed.access == Fate::Removed {
+                        ctx.memory.access_is_gone(&claim.id);
                     }
+                    return Err(Error::BucketInUse { bucket: record.plan.bucket.clone() });
                 }
+                let note = closing_message(record, undo, &removed, gone_before);
+                self.conclude(removed, note).await;
             }
         }
         Ok(None)
     }
 
+    /// Whether another record names the bucket, so that it may be in use there.
+    async fn is_in_use(&self) -> Result<bool, Error> {
+        let (ctx, stored) = (self.ctx, self.stored()?);
+        // Before the caches are asked: whatever goes from now on wakes the claim.
+        ctx.memory.waits_for_bucket(&self.claim.id, Some(&stored.record.plan.bucket));
+        let shown = ctx.caches.records.sharing_bucket(&stored.record.plan.bucket);
+        for name in shown.iter().map(codec::name).filter(|name| *name != stored.name) {
+            let others = record::read(ctx, &name).await?.and_then(|object| codec::read(&object).ok());
+            if let Some(other) = others.filter(|other| shares_bucket(&stored.record, (other.author, &other.record))) {
+                tracing::warn!(record = other.name, claim = %other.record.claim, "this record names the same bucket");
+                return Ok(true);
+            }
+        }
+        ctx.memory.waits_for_bucket(&self.claim.id, None);
+        Ok(false)
+    }
+
+    /// The store has done all; what follows depends on whether it showed all.
+    async fn conclude(&mut self, removed: Removed, note: String) {
+        self.seen.store = Emptied::Fully;
+        self.missing = removed.missed_something();
+        self.seen.settled = self.settles_in().is_none();
+        self.note = note;
+        if self.seen.settled {
+            for note in removed.left().chain(self.left.iter().map(String::as_str)) {
+                left_in_place(self.ctx, self.claim, note).await;
+            }
+        }
+    }
+
+    async fn delete_outputs(&self) -> Result<(), Error> {
+        let (ctx, claim) = (self.ctx, self.claim);
+        let (secrets, config_maps) = (ctx.secrets_in(&claim.id.namespace), ctx.config_maps_in(&claim.id.namespace));
+        let (secret, config_map) = ctx.caches.output_uids(&claim.id);
+        // What was restored for an orphan belongs to nobody any more, and may be another claim's soon.
+        let heir = self.stored.as_ref().filter(|_| !claim.is_gone());
+        let heir = heir.and_then(|stored| Heir::of(&stored.record, stored.is_being_adopted(), &ctx.label));
+        tokio::try_join!(
+            outputs::delete(&secrets, &claim.id, secret, heir),
+            outputs::delete(&config_maps, &claim.id, config_map, heir),
+        )?;
+        Ok(())
+    }
+
     async fn release(self) -> Result<Next, Error> {
         let Self { ctx, claim, ref note, .. } = self;
-        ctx.memory.note_removed(&claim.id, Removed::AllButFinalizer(note.clone()));
+        ctx.memory.note_removed(&claim.id, Progress::AllButFinalizer(note.clone()));
         mark::release(ctx, claim).await?;
-        ctx.memory.note_removed(&claim.id, Removed::Everything);
+        ctx.memory.note_removed(&claim.id, Progress::Everything);
         self.tell_removed().await;
         Ok(Next::Rest)
     }
@@ -241,28 +348,14 @@ pub(crate) async fn is_gone<P>(ctx: &Context<P>, claim: &Claim) -> Result<bool, 
     Ok(found.is_none_or(|found| found.metadata.uid.as_ref() != Some(&claim.id.uid)))
 }
 
-/// What was removed, and what was not, in a sentence.
-pub(crate) fn said(stored: &Stored, undo: Undo) -> String {
-    let bucket = &stored.record.plan.bucket;
-    match (undo, stored.record.plan.mode) {
-        (Undo::Delete, _) => format!("bucket {bucket:?} and the claim's access to it are deleted"),
-        (Undo::Revoke, Mode::Created) => {
-            format!("the claim's access is deleted; bucket {bucket:?} is kept by reclaimPolicy Retain")
-        }
-        (Undo::Revoke, Mode::Granted) => {
-            format!("the claim's access is deleted; bucket {bucket:?}, which existed before, is kept as it is")
-        }
-    }
-}
-
 /// Tells of a bucket that only a ConfigMap names, which goes with the claim.
 async fn begun_by_go_provisioner<P>(ctx: &Context<P>, claim: &Claim) -> Result<(), Error> {
-    let config_map = match outputs::read(&ctx.config_maps_in(&claim.id.namespace), &claim.id).await {
+    let config_map = match outputs::read(&ctx.config_maps_in(&claim.id.namespace), &claim.id, None).await {
         Err(Error::OutputExists { .. }) => return Ok(()),
         answer => answer?,
     };
-    if let Some(bucket) = adopt::begun_bucket(&config_map) {
-        left_in_place(ctx, claim, &adopt::begun(bucket)).await;
+    if let Some(bucket) = legacy::begun_bucket(&config_map) {
+        left_in_place(ctx, claim, &legacy::begun(bucket)).await;
     }
     Ok(())
 }
@@ -274,19 +367,21 @@ pub(super) async fn left_in_place<P>(ctx: &Context<P>, claim: &Claim, note: &str
 
 /// Whether somebody may have used the bucket of a claim that is not bound yet: its keys were in its Secret.
 async fn keys_were_out<P>(ctx: &Context<P>, claim: &Claim) -> Result<bool, Error> {
-    match outputs::read(&ctx.secrets_in(&claim.id.namespace), &claim.id).await {
-        Ok(Current::Mine(_)) => Ok(true),
-        Ok(Current::Absent) | Err(Error::OutputExists { .. }) => Ok(false),
-        Err(error) => Err(error),
-    }
+    Ok(own_secret(ctx, claim).await?.is_some())
 }
 
-async fn delete_outputs<P>(ctx: &Context<P>, claim: &Claim) -> Result<(), Error> {
-    let (secrets, config_maps) = (ctx.secrets_in(&claim.id.namespace), ctx.config_maps_in(&claim.id.namespace));
-    let (secret, config_map) = ctx.caches.output_uids(&claim.id);
-    tokio::try_join!(
-        outputs::delete(&secrets, &claim.id, secret),
-        outputs::delete(&config_maps, &claim.id, config_map),
-    )?;
-    Ok(())
+/// The keys in the claim's Secret, as long as they may work.
+async fn present_keys<P>(ctx: &Context<P>, claim: &Claim) -> Result<Option<AppCredentials>, Error> {
+    if ctx.memory.is_access_gone(&claim.id) {
+        return Ok(None);
+    }
+    Ok(own_secret(ctx, claim).await?.as_ref().and_then(outputs::credentials))
+}
+
+async fn own_secret<P>(ctx: &Context<P>, claim: &Claim) -> Result<Option<Secret>, Error> {
+    match outputs::read(&ctx.secrets_in(&claim.id.namespace), &claim.id, None).await {
+        Ok(Current::Mine(secret)) => Ok(Some(secret)),
+        Ok(Current::Absent | Current::Inherited(_)) | Err(Error::OutputExists { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
 }

@@ -9,11 +9,11 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::claim::Claim;
 use super::context::Context;
+use super::decide::record::{Author, Stored};
 use super::error::{self, Error};
 use super::keys::{self, KeyNotes, Retiring};
 use super::provide::{Attempt, MAX_PROBES};
 use super::reconcile::Next;
-use super::record::{Author, Stored};
 use super::report::{self, Severity};
 use super::steps::{Keys, Upkeep};
 use crate::provisioner::{AppCredentials, Failure, FailureClass, Provisioner};
@@ -46,10 +46,14 @@ pub(crate) fn due<P>(ctx: &Context<P>, claim: &Claim, stored: &Stored, notes: &K
 impl<P: Provisioner> Attempt<'_, P> {
     pub(super) fn upkeep_due(&self) -> Result<Upkeep, Error> {
         let stored = self.stored()?;
-        Ok(match stored.bound {
+        Ok(match stored.bound() {
             false => Upkeep::Nothing,
+            // What the former claim had is given the tags of this one by that, and its keys are compared.
+            true if stored.is_being_adopted() && stored.author == Author::Us => Upkeep::Check,
             // It was told that something is lost, perhaps: that stays so until it is seen to be there again.
-            true if !report::says_ready(&self.claim) && stored.author == Author::Us => {
+            true if !report::says_ready(&self.claim, report::keeps(self.ctx, stored.author))
+                && stored.author == Author::Us =>
+            {
                 // New keys that have to be waited for need no look each time.
                 if self.ctx.memory.probes(&self.claim.id) == 0 { Upkeep::Check } else { Upkeep::Nothing }
             }
@@ -138,6 +142,7 @@ impl<P: Provisioner> Attempt<'_, P> {
         };
         match answer {
             Ok(checkup) => {
+                self.seen_in_account = self.owner().await?.account.clone().filter(|_| !checkup.keys_lost);
                 ctx.memory.upkeep_succeeded(&self.claim.id);
                 ctx.memory.checked(&self.claim.id, ctx.options.resync);
                 let retired = self.notes.retiring.as_ref().map(|key| key.id.as_str());

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use bucket_provisioner::api::ClaimPhase;
 use bucket_provisioner::controller::{self, Options};
 use bucket_provisioner::provisioner::{
-    AppCredentials, Endpoint, Failure, FailureClass, Mode, OwnerSource, Plan, Probe, Provisioner, Record, Removal,
-    Request, Rotation, WantedBucket,
+    AppCredentials, Endpoint, Failure, FailureClass, Fate, Mode, OwnerSource, Plan, Probe, Provisioner, Record,
+    Removal, Removed, Request, Rotation, WantedBucket,
 };
 use kube::{Client, Config};
 use serde_json::json;
@@ -97,14 +97,15 @@ impl Provisioner for Shelf {
         Ok(Probe::Usable)
     }
 
-    async fn revoke(&self, record: &Record, _: &()) -> Result<Removal, Taken> {
+    async fn revoke(&self, record: &Record, _: &(), _: Option<&AppCredentials>) -> Result<Removal, Taken> {
         self.take(user(record));
-        Ok(Removal::Done { left: vec![], missing: false })
+        Ok(Removal::Done(Removed { access: Fate::Removed, bucket: Fate::Kept }))
     }
 
-    async fn delete(&self, record: &Record, owner: &()) -> Result<Removal, Taken> {
+    async fn delete(&self, record: &Record, _: &(), _: Option<&AppCredentials>) -> Result<Removal, Taken> {
+        self.take(user(record));
         self.take(&record.plan.bucket);
-        self.revoke(record, owner).await
+        Ok(Removal::Done(Removed { access: Fate::Removed, bucket: Fate::Removed }))
     }
 }
 

@@ -154,17 +154,17 @@ async fn a_bucket_of_the_class_that_is_missing_forbidden_or_elsewhere_is_told_ap
     world.claim_with("missing", json!({ "storageClassName": class })).await;
     says(&world.wait_reason("missing", "BucketMissing").await, &[&missing, "create it"]);
 
-    // HEAD is answered without a body: the status is all there is to go by.
+    // Without a body the status is all there is to go by.
     let (forbidden, elsewhere) = (world.unique("forbidden"), world.unique("elsewhere"));
     let (at_forbidden, at_elsewhere) = (format!("/{forbidden}"), format!("/{elsewhere}"));
     world.aws.meddle(move |call| match call.name.as_str() {
-        "HeadBucket" if call.target.starts_with(&at_forbidden) => Verdict::Answer(403, String::new()),
-        "HeadBucket" if call.target.starts_with(&at_elsewhere) => Verdict::Answer(301, String::new()),
+        "GetBucketTagging" if call.target.starts_with(&at_forbidden) => Verdict::Answer(403, String::new()),
+        "GetBucketTagging" if call.target.starts_with(&at_elsewhere) => Verdict::Answer(301, String::new()),
         _ => Verdict::Pass,
     });
     let class = world.class_with("forbidden", "Delete", &[("bucketName", &forbidden)]).await;
     world.claim_with("forbidden", json!({ "storageClassName": class })).await;
-    says(&world.wait_reason("forbidden", "AccessDenied").await, &[&forbidden, "s3:ListBucket"]);
+    says(&world.wait_reason("forbidden", "AccessDenied").await, &[&forbidden, "s3:GetBucketTagging"]);
     let class = world.class_with("elsewhere", "Delete", &[("bucketName", &elsewhere)]).await;
     world.claim_with("elsewhere", json!({ "storageClassName": class })).await;
     says(&world.wait_reason("elsewhere", "WrongRegion").await, &[&elsewhere, "region"]);
@@ -266,7 +266,7 @@ async fn a_secret_or_config_map_of_somebody_else_is_neither_overwritten_nor_dele
         world.claim(claim, &class).await;
         says(&world.wait_reason(claim, "OutputExists").await, &[kind, claim, &world.namespace]);
     }
-    assert!(world.aws.names().is_empty(), "nothing is made for them: {:?}", world.aws.names());
+    assert!(world.aws.writes().is_empty(), "nothing is made for them: {:?}", world.aws.names());
     for claim in ["photos", "videos"] {
         world.delete_claim(claim).await;
         world.wait_gone(claim).await;

@@ -7,6 +7,8 @@
 
 mod support;
 
+mod accounts;
+mod adoption;
 mod another_store;
 mod bad_input;
 mod chaos;
@@ -14,17 +16,21 @@ mod classes;
 mod cost;
 mod crash;
 mod crds;
+mod damage;
 mod faults;
+mod guides;
 mod leader;
 mod lifecycle;
 mod namespaces;
 mod neighbours;
+mod orphans;
 mod permissions;
 mod proxies;
 mod pruning;
 mod purge;
 mod repair;
 mod secrecy;
+mod sharing;
 mod shutdown;
 mod stale;
 mod takeover;

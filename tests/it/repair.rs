@@ -169,67 +169,35 @@ async fn a_claim_whose_record_was_deleted_by_hand_still_leaves_nothing() {
     assert!(world.account.buckets_with(&uid).await.is_empty());
 }
 
-/// Takes the finalizer off by force.
-async fn strip(world: &World, claim: &str) {
-    let unfinalized = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
-    world.claims().patch(claim, &PatchParams::default(), &unfinalized).await.unwrap();
-}
-
-/// How a claim goes without its finalizer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Lost {
-    BeforeTheStart,
-    WhileBound,
-    /// And another claim of the name is there already.
-    ReplacedBeforeTheStart,
-}
-
 #[rstest]
-#[case(Lost::BeforeTheStart)]
-#[case(Lost::WhileBound)]
-#[case(Lost::ReplacedBeforeTheStart)]
+#[case::while_it_runs(false)]
+#[case::before_it_starts(true)]
 #[tokio::test]
-async fn what_was_made_for_a_claim_goes_though_its_finalizer_was_taken_off_by_force(#[case] lost: Lost) {
+async fn a_ready_condition_that_somebody_dropped_comes_back(#[case] restarts: bool) {
     let world = World::new().await;
     let class = world.class("greenfield").await;
-    let operator = Operator::start(&world, Kind::InProcess).await;
-    let uid = world.claim("photos", &class).await.metadata.uid.unwrap();
-    let bucket = bucket_of(&world.wait_bound("photos").await);
-    world.app("photos").await.put(&bucket, "a").await.unwrap();
+    let mut running = Some(Operator::start(&world, Kind::InProcess).await);
+    world.claim("photos", &class).await;
+    world.wait_bound("photos").await;
+    let key = world.environment("photos").await["AWS_ACCESS_KEY_ID"].clone();
+    if restarts {
+        running.take().unwrap().stop().await;
+    }
+    // As a typed client writes a status that it knows the phase of.
+    let dropped = Patch::Merge(json!({ "status": { "conditions": null } }));
+    world.claims().patch_status("photos", &PatchParams::default(), &dropped).await.unwrap();
+    world.kubernetes.clear();
+    let operator = match running {
+        Some(operator) => operator,
+        None => Operator::start(&world, Kind::InProcess).await,
+    };
+    world.wait_reason("photos", "Bound").await;
     world.claim("other", &class).await;
     world.wait_bound("other").await;
-    let mut running = Some(operator);
-    if lost != Lost::WhileBound {
-        running.take().unwrap().stop().await;
-    } else {
-        // It puts the finalizer back on what is there: both in one go.
-        world.kubernetes.meddle(|call| match call.name.as_str() {
-            "patch objectbucketclaims" => Verdict::Answer(503, String::new()),
-            _ => Verdict::Pass,
-        });
-    }
-    strip(&world, "photos").await;
-    world.delete_claim("photos").await;
-    world.wait_gone("photos").await;
-    world.kubernetes.leave_alone();
-    let replaced = lost == Lost::ReplacedBeforeTheStart;
-    if replaced {
-        world.claim("photos", &class).await;
-    }
-    if running.is_none() {
-        running = Some(Operator::start(&world, Kind::InProcess).await);
-    }
-    let name = world.record_name("photos");
-    let gone = |record: Option<&bucket_provisioner::api::ObjectBucket>| {
-        record.is_none_or(|record| record.spec.additional_state.as_ref().unwrap()["claimUID"] != uid)
-    };
-    seen(&world.records(), &name, gone).await.unwrap();
-    assert!(world.account.users_with(&uid).await.is_empty());
-    assert!(!world.account.bucket_exists(&bucket).await);
-    world.app("other").await.put(&bucket_of(&world.wait_bound("other").await), "a").await.unwrap();
-    if replaced {
-        let bucket = bucket_of(&world.wait_bound("photos").await);
-        world.app("photos").await.put(&bucket, "a").await.unwrap();
-    }
-    running.unwrap().stop().await;
+    let statuses = world.kubernetes.calls().into_iter().filter(|call| {
+        call.mutates && call.name == "patch objectbucketclaims/status" && call.target.contains("/photos/")
+    });
+    assert_eq!(statuses.count(), 1, "it is written once");
+    assert_eq!(world.environment("photos").await["AWS_ACCESS_KEY_ID"], key);
+    operator.stop().await;
 }

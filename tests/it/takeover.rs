@@ -43,6 +43,11 @@ enum Spelling {
     Lower,
 }
 
+/// A name that the Go provisioner generated: the claim's prefix and a UUID.
+fn generated(world: &World) -> String {
+    format!("b2-{}-0000-4ac0-973e-c511e96cabe8", &world.id[..8])
+}
+
 impl Legacy {
     async fn install(world: &World, class: &str, spelling: Spelling) -> Self {
         Self::install_up_to(world, class, spelling, Reached::ClaimBound).await
@@ -53,7 +58,7 @@ impl Legacy {
         let mut record = fixture(include_str!("fixtures/go-provisioner/ob.yaml"));
         let outputs = fixture(include_str!("fixtures/go-provisioner/cm-secret.yaml"));
         let label = world.provisioner.replace('/', "-");
-        let bucket = format!("b2-{}-0000-4ac0-973e-c511e96cabe8", world.id);
+        let bucket = generated(world);
         let user = format!("{bucket}-wb4Vy");
 
         world.account.create_bucket(&bucket).await;
@@ -216,7 +221,7 @@ async fn with_its_class_gone_the_access_goes_and_the_bucket_stays_and_that_is_sa
 #[tokio::test]
 async fn a_bucket_that_the_class_names_was_granted_and_stays() {
     let world = World::new().await;
-    let bucket = format!("b2-{}-0000-4ac0-973e-c511e96cabe8", world.id);
+    let bucket = generated(&world);
     let class = world.class_with("brownfield", "Delete", &[("bucketName", &bucket)]).await;
     let legacy = Legacy::install(&world, &class, Spelling::Lower).await;
     world.app("c2").await.put(&legacy.bucket, "kept").await.unwrap();
@@ -225,6 +230,45 @@ async fn a_bucket_that_the_class_names_was_granted_and_stays() {
     world.wait_gone("c2").await;
     assert!(!world.account.user_exists(&legacy.user).await);
     assert_eq!(world.account.list(&legacy.bucket).await.unwrap(), ["kept"]);
+}
+
+/// Why a bucket of the Go provisioner stays although its class names none today.
+#[derive(Debug, Clone, Copy)]
+enum Doubt {
+    /// The claim chose the name. Another claim, or an admin, may have made the bucket before.
+    ChosenName,
+    /// Somebody put tags on it.
+    Tags,
+}
+
+#[rstest]
+#[case(Doubt::ChosenName)]
+#[case(Doubt::Tags)]
+#[tokio::test]
+async fn a_bucket_that_nothing_proves_to_be_created_for_its_claim_stays_and_that_is_said(#[case] doubt: Doubt) {
+    let world = World::new().await;
+    let class = world.class("legacy").await;
+    let legacy = Legacy::install(&world, &class, Spelling::Lower).await;
+    world.app("c2").await.put(&legacy.bucket, "kept").await.unwrap();
+    let spec = match doubt {
+        Doubt::ChosenName => json!({ "generateBucketName": null }),
+        Doubt::Tags => json!({}),
+    };
+    if let Doubt::Tags = doubt {
+        world.account.tag_bucket(&legacy.bucket, &[("team", "ledger")]).await;
+    }
+    let edit = kube::api::Patch::Merge(json!({ "spec": spec }));
+    world.claims().patch("c2", &Default::default(), &edit).await.unwrap();
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    world.delete_claim("c2").await;
+    world.wait_gone("c2").await;
+    world.assert_no_objects("c2").await;
+    assert!(!world.account.user_exists(&legacy.user).await);
+    assert_eq!(world.account.list(&legacy.bucket).await.unwrap(), ["kept"]);
+    let (type_, note) = world.wait_event("c2", "LeftInPlace").await;
+    assert!(type_ == "Warning" && note.contains(&legacy.bucket), "{note}");
+    let (_, note) = world.wait_event("c2", "Removed").await;
+    assert!(note.contains("access is deleted") && !note.contains("is deleted with all"), "{note}");
 }
 
 #[tokio::test]
@@ -350,7 +394,7 @@ async fn a_record_whose_claim_reference_was_pruned_is_its_claims_and_nobody_else
         thief.delete_claim("x-c2").await;
     }
     let _operator = Operator::with(&world, Options { namespace: None, ..Operator::options(&world) });
-    thief.wait_event("x-c2", "BucketTaken").await;
+    thief.wait_event("x-c2", "AdoptionNeeded").await;
     thief.delete_claim("x-c2").await;
     thief.wait_gone("x-c2").await;
     world.claim("new", &class).await;
@@ -363,4 +407,42 @@ async fn a_record_whose_claim_reference_was_pruned_is_its_claims_and_nobody_else
     world.assert_no_objects("c2").await;
     assert!(world.records().get_opt(&name).await.unwrap().is_none());
     legacy.assert_gone(&world).await;
+}
+
+/// `team/prod-x` and `team-prod/x` have their records under one name. Where a CRD pruned the reference to the claim,
+/// nothing in the record tells them apart, and what their users can write into a claim is no proof.
+#[tokio::test]
+async fn a_record_that_may_be_either_of_two_claims_is_acted_upon_for_neither_until_an_admin_says_whose_it_is() {
+    let other = OtherCluster::take().await;
+    other.install(&fixture_crds(include_str!("fixtures/crds/phase-only.yaml"))).await;
+    let rival = other.world().await;
+    let world = other.world_called(&format!("{}-x", rival.id)).await;
+    let class = world.class("legacy").await;
+    // As old as the other, or older: the Go provisioner never came to serve it, for the name was taken.
+    let claim = json!({
+        "apiVersion": "objectbucket.io/v1alpha1", "kind": "ObjectBucketClaim",
+        "metadata": { "name": "x-c2", "namespace": rival.namespace },
+        "spec": { "storageClassName": class, "generateBucketName": "b2" },
+    });
+    create(&rival, &claim).await;
+    let legacy = Legacy::install(&world, &class, Spelling::Lower).await;
+    world.app("c2").await.put(&legacy.bucket, "kept").await.unwrap();
+    let name = world.record_name("c2");
+    let _operator = Operator::with(&world, Options { namespace: None, ..Operator::options(&world) });
+    world.delete_claim("c2").await;
+    let (type_, note) = world.wait_event("c2", "ObjectBucketAmbiguous").await;
+    assert!(type_ == "Warning" && note.contains(&name) && note.contains("claimUID"), "{note}");
+    assert!(world.claims().get("c2").await.is_ok());
+    assert_eq!(world.app("c2").await.list(&legacy.bucket).await.unwrap(), ["kept"]);
+
+    let uid = world.claims().get("c2").await.unwrap().uid().unwrap();
+    let said = kube::api::Patch::Merge(json!({ "spec": { "additionalState": { "claimUID": uid } } }));
+    world.records().patch(&name, &Default::default(), &said).await.unwrap();
+    world.wait_gone("c2").await;
+    legacy.assert_gone(&world).await;
+    rival
+        .wait_claim("x-c2", "bound", |claim| {
+            crate::support::phase(claim) == Some(bucket_provisioner::api::ClaimPhase::Bound)
+        })
+        .await;
 }

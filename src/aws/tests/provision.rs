@@ -3,7 +3,7 @@
 use secrecy::ExposeSecret;
 
 use crate::aws::testing::*;
-use crate::provisioner::{AppCredentials, Failure, FailureClass, Probe, Provisioner};
+use crate::provisioner::{AppCredentials, Failure, FailureClass, Probe, Provisioner, Record};
 
 const USER: [&str; 3] = ["CreateUser", "PutUserPolicy", "CreateAccessKey"];
 
@@ -188,7 +188,7 @@ async fn the_keys_of_an_earlier_run_are_lost_and_replaced() {
 async fn a_user_that_is_not_tagged_as_the_claims_is_not_used() {
     for tags in [OTHERS, FOREIGN, &[]] {
         let stage = Stage::answering([
-            ("HeadBucket", bare(200)),
+            ("GetBucketTagging", bucket_tags(&[])),
             ("CreateUser", iam_error(409, "EntityAlreadyExists")),
             ("GetUser", user_with_tags(tags)),
         ]);
@@ -197,7 +197,7 @@ async fn a_user_that_is_not_tagged_as_the_claims_is_not_used() {
             (error.reason(), error.class(), error.store_untouched()),
             ("UserTaken", FailureClass::Terminal, true)
         );
-        assert_eq!(stage.calls(), ["HeadBucket", "CreateUser", "GetUser"]);
+        assert_eq!(stage.calls(), ["GetBucketTagging", "CreateUser", "GetUser"]);
     }
 }
 
@@ -255,25 +255,104 @@ async fn sharing_the_owners_keys_calls_no_iam() {
 
 #[tokio::test]
 async fn access_to_an_existing_bucket_costs_a_look_and_a_user() {
-    let stage = stage([("HeadBucket", bare(200))]);
-    stage.provisioner.grant(&granted(), &stage.owner).await.unwrap();
-    assert_eq!(stage.calls(), and_user(&["HeadBucket"]));
+    for tags in [FOREIGN, &[]] {
+        let stage = stage([("GetBucketTagging", bucket_tags(tags))]);
+        stage.provisioner.grant(&granted(), &stage.owner).await.unwrap();
+        assert_eq!(stage.calls(), and_user(&["GetBucketTagging"]));
+        assert_eq!(stage.expected_owners(), [("GetBucketTagging".to_owned(), None)], "it may be in any account");
+    }
 }
 
 #[tokio::test]
-async fn a_brownfield_bucket_that_is_missing_forbidden_or_elsewhere_is_told_apart_without_a_body() {
-    for (answer, reason, words) in [
-        (bare(404), "BucketMissing", "does not exist"),
-        (bare(403), "AccessDenied", "s3:ListBucket"),
-        (in_region(301, "eu-central-1"), "WrongRegion", "region eu-central-1"),
-        (in_region(400, "eu-central-1"), "WrongRegion", "region eu-central-1"),
-    ] {
-        let stage = stage([("HeadBucket", answer)]);
-        let error = stage.provisioner.grant(&granted(), &stage.owner).await.unwrap_err();
-        assert_eq!((error.reason(), error.class(), error.store_untouched()), (reason, FailureClass::Terminal, true));
-        assert!(error.to_string().contains(words), "{error}");
-        assert_eq!(stage.calls(), ["HeadBucket"]);
+async fn a_bucket_that_another_claim_created_is_granted_only_if_the_class_allows_it() {
+    let refused = stage([("GetBucketTagging", bucket_tags(OTHERS))]);
+    let error = refused.provisioner.grant(&granted(), &refused.owner).await.unwrap_err();
+    assert_eq!(
+        (error.reason(), error.class(), error.store_untouched()),
+        ("BucketClaimed", FailureClass::Terminal, true)
+    );
+    assert_eq!(refused.calls(), ["GetBucketTagging"]);
+
+    let mut allowed = granted();
+    allowed.plan.state.insert("allowClaimedBucket".into(), "true".into());
+    // What was given stays given.
+    for record in [allowed, Record { handed_over: true, ..granted() }] {
+        let stage = stage([("HeadBucket", bare(200))]);
+        stage.provisioner.grant(&record, &stage.owner).await.unwrap();
+        assert_eq!(stage.calls(), and_user(&["HeadBucket"]));
     }
+}
+
+#[tokio::test]
+async fn a_brownfield_bucket_that_is_missing_forbidden_or_elsewhere_is_told_apart() {
+    let handed_over = Record { handed_over: true, ..granted() };
+    for (record, operation, denied, answers) in [
+        (
+            granted(),
+            "GetBucketTagging",
+            "s3:GetBucketTagging",
+            [s3_error(404, "NoSuchBucket"), s3_error(403, "AccessDenied")],
+        ),
+        // Answers without a body.
+        (handed_over, "HeadBucket", "s3:ListBucket", [bare(404), bare(403)]),
+    ] {
+        let [missing, forbidden] = answers;
+        for (answer, reason, words) in [
+            (missing, "BucketMissing", "does not exist"),
+            (forbidden, "AccessDenied", denied),
+            (in_region(301, "eu-central-1"), "WrongRegion", "region eu-central-1"),
+            (in_region(400, "eu-central-1"), "WrongRegion", "region eu-central-1"),
+        ] {
+            let stage = stage([(operation, answer)]);
+            let error = stage.provisioner.grant(&record, &stage.owner).await.unwrap_err();
+            assert_eq!(
+                (error.reason(), error.class(), error.store_untouched()),
+                (reason, FailureClass::Terminal, true)
+            );
+            assert!(error.to_string().contains(words), "{error}");
+            assert_eq!(stage.calls(), [operation]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn new_keys_are_issued_only_to_the_bucket_that_was_created_and_to_no_other_of_its_name() {
+    let handed_over = |record: Record| Record { handed_over: true, ..record };
+    for tags in [OTHERS, FOREIGN, &[]] {
+        let stage = stage([("GetBucketTagging", bucket_tags(tags))]);
+        let error = stage.provisioner.grant(&handed_over(named("us-west-1")), &stage.owner).await.unwrap_err();
+        assert!(error.lost(), "{error}");
+        assert_eq!((error.reason(), stage.calls().len()), ("OwnershipLost", 1));
+    }
+    let tagged = stage([("GetBucketTagging", bucket_tags_of(&record()))]);
+    tagged.provisioner.grant(&handed_over(record()), &tagged.owner).await.unwrap();
+    assert_eq!(tagged.calls(), and_user(&["GetBucketTagging"]));
+    assert_eq!(tagged.expected_owners(), [("GetBucketTagging".to_owned(), Some(ACCOUNT.to_owned()))]);
+
+    let strangers =
+        stage([("GetBucketTagging", s3_error(403, "AccessDenied")), ("ListBuckets", ok("<ListAllMyBucketsResult/>"))]);
+    let error = strangers.provisioner.grant(&handed_over(record()), &strangers.owner).await.unwrap_err();
+    assert_eq!(error.reason(), "BucketGone");
+}
+
+#[tokio::test]
+async fn an_adopted_bucket_and_user_get_the_tags_of_their_new_claim_with_the_next_keys() {
+    let heir = Record { former_uids: vec!["another".into()], handed_over: true, ..record() };
+    let stage = Stage::answering([
+        ("GetBucketTagging", bucket_tags(&[OTHERS, FOREIGN].concat())),
+        ("PutBucketTagging", bare(204)),
+        ("CreateUser", iam_error(409, "EntityAlreadyExists")),
+        ("GetUser", user_with_tags(OTHERS)),
+        ("TagUser", ok("")),
+        ("PutUserPolicy", ok("")),
+        ("ListAccessKeys", access_keys(&["AKIA1"])),
+        ("DeleteAccessKey", ok("")),
+        ("CreateAccessKey", access_key()),
+    ]);
+    stage.provisioner.grant(&heir, &stage.owner).await.unwrap();
+    let tags = stage.sent("PutBucketTagging");
+    assert!(tags.contains(UID) && tags.contains("cost-center") && !tags.contains("another"), "{tags}");
+    assert!(stage.sent("TagUser").contains(UID), "{}", stage.sent("TagUser"));
 }
 
 fn issued() -> AppCredentials {

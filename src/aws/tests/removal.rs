@@ -1,7 +1,7 @@
 //! Revoke and delete.
 
 use crate::aws::testing::*;
-use crate::provisioner::{Failure, FailureClass, Mode, Provisioner, Record, Removal};
+use crate::provisioner::{AppCredentials, Failure, FailureClass, Fate, Mode, Provisioner, Record, Removal, Removed};
 
 const FAST: [&str; 5] = ["GetUser", "ListAccessKeys", "DeleteAccessKey", "DeleteUserPolicy", "DeleteUser"];
 
@@ -15,13 +15,36 @@ fn user_goes() -> Vec<(&'static str, Answer)> {
     ]
 }
 
-fn done() -> Removal {
-    Removal::Done { left: Vec::new(), missing: false }
+fn done(access: Fate, bucket: Fate) -> Removal {
+    Removal::Done(Removed { access, bucket })
 }
 
-/// As [`done`], where IAM showed no user.
-fn done_without_user() -> Removal {
-    Removal::Done { left: Vec::new(), missing: true }
+/// The user goes, and the bucket stays.
+fn revoked() -> Removal {
+    done(Fate::Removed, Fate::Kept)
+}
+
+/// Both go.
+fn deleted() -> Removal {
+    done(Fate::Removed, Fate::Removed)
+}
+
+/// As [`deleted`], where IAM showed no user.
+fn deleted_without_user() -> Removal {
+    done(Fate::Missing, Fate::Removed)
+}
+
+/// The keys in the claim's Secret.
+fn present(id: &str) -> AppCredentials {
+    AppCredentials { access_key_id: id.into(), secret_access_key: "hunter2".into(), session_token: None }
+}
+
+/// Why access and bucket were left in place.
+fn left(removal: Removal) -> Vec<String> {
+    match removal {
+        Removal::Done(removed) => removed.left().map(str::to_owned).collect(),
+        Removal::Partial { .. } => panic!("{removal:?}"),
+    }
 }
 
 fn without_user(answers: impl IntoIterator<Item = (&'static str, Answer)>) -> Stage {
@@ -31,14 +54,14 @@ fn without_user(answers: impl IntoIterator<Item = (&'static str, Answer)>) -> St
 #[tokio::test]
 async fn an_ordinary_user_goes_in_five_calls_keys_first() {
     let stage = Stage::answering(user_goes());
-    assert_eq!(stage.provisioner.revoke(&record(), &stage.owner).await.unwrap(), done());
+    assert_eq!(stage.provisioner.revoke(&record(), &stage.owner, None).await.unwrap(), revoked());
     assert_eq!(stage.calls(), FAST);
 }
 
 #[tokio::test]
 async fn a_user_that_is_gone_counts_as_removed() {
     let stage = without_user([]);
-    assert_eq!(stage.provisioner.revoke(&record(), &stage.owner).await.unwrap(), done_without_user());
+    assert_eq!(stage.provisioner.revoke(&record(), &stage.owner, None).await.unwrap(), done(Fate::Missing, Fate::Kept));
     assert_eq!(stage.calls(), ["GetUser"]);
 }
 
@@ -46,12 +69,61 @@ async fn a_user_that_is_gone_counts_as_removed() {
 async fn a_user_that_is_not_proven_ours_stays_and_is_told_of() {
     for tags in [OTHERS, FOREIGN, &[]] {
         let stage = Stage::answering([("GetUser", user_with_tags(tags))]);
-        let Removal::Done { left, .. } = stage.provisioner.revoke(&record(), &stage.owner).await.unwrap() else {
-            panic!()
-        };
+        let left = left(stage.provisioner.revoke(&record(), &stage.owner, None).await.unwrap());
         assert!(left[0].contains("was left in place"), "{left:?}");
         assert_eq!(stage.calls(), ["GetUser"]);
     }
+}
+
+#[tokio::test]
+async fn a_user_that_lost_its_tags_goes_if_it_holds_the_claims_key() {
+    for tags in [FOREIGN, &[]] {
+        let answers = || {
+            let mut answers = user_goes();
+            answers[0] = ("GetUser", user_with_tags(tags));
+            answers.insert(1, ("ListAccessKeys", access_keys(&["AKIA1"])));
+            answers
+        };
+        let stage = Stage::answering(answers());
+        let removed = stage.provisioner.revoke(&record(), &stage.owner, Some(&present("AKIA1"))).await.unwrap();
+        assert_eq!(removed, revoked());
+
+        let stage = Stage::answering(answers());
+        let removed = stage.provisioner.revoke(&record(), &stage.owner, Some(&present("AKIA2"))).await.unwrap();
+        assert!(left(removed)[0].contains("does not hold the key"));
+        assert_eq!(stage.calls(), ["GetUser", "ListAccessKeys"]);
+    }
+    // Whoever holds which key: tags that name another claim say whose it is.
+    let stage = Stage::answering([("GetUser", user_with_tags(OTHERS))]);
+    let removed = stage.provisioner.revoke(&record(), &stage.owner, Some(&present("AKIA1"))).await.unwrap();
+    assert!(left(removed)[0].contains("its tags name claim"));
+}
+
+#[tokio::test]
+async fn a_user_of_a_former_claim_goes_with_the_claim_that_adopted_its_record() {
+    let mut answers = user_goes();
+    answers[0] = ("GetUser", user_with_tags(OTHERS));
+    let stage = Stage::answering(answers);
+    let heir = Record { former_uids: vec!["another".into()], ..record() };
+    assert_eq!(stage.provisioner.revoke(&heir, &stage.owner, None).await.unwrap(), revoked());
+}
+
+#[tokio::test]
+async fn access_that_still_works_is_not_gone_though_its_user_is_not_found() {
+    let handed_over = Record { handed_over: true, ..record() };
+    let caller = "<GetCallerIdentityResponse><GetCallerIdentityResult><Account>210987654321</Account></GetCallerIdentityResult></GetCallerIdentityResponse>";
+    let keys = present("AKIA1");
+    let stage = without_user([("GetCallerIdentity", ok(caller))]);
+    let error = stage.provisioner.delete(&handed_over, &stage.owner, Some(&keys)).await.unwrap_err();
+    assert_eq!((error.reason(), error.class()), ("AccessStillWorks", FailureClass::Retryable));
+    assert_eq!(stage.calls(), ["GetUser", "GetCallerIdentity"], "the bucket is not touched");
+
+    let stage = without_user([("GetCallerIdentity", iam_error(403, "InvalidClientTokenId"))]);
+    let removed = stage.provisioner.revoke(&handed_over, &stage.owner, Some(&keys)).await.unwrap();
+    assert_eq!(removed, done(Fate::Missing, Fate::Kept));
+
+    let stage = without_user([("GetCallerIdentity", Answer::Reset)]);
+    assert!(stage.provisioner.revoke(&handed_over, &stage.owner, Some(&keys)).await.is_err(), "nobody knows");
 }
 
 #[tokio::test]
@@ -86,7 +158,7 @@ async fn what_others_added_to_a_user_is_cleared_only_if_aws_objects() {
         ("DeleteLoginProfile", iam_error(404, "NoSuchEntity")),
         ("DeleteUser", ok("")),
     ]);
-    assert_eq!(stage.provisioner.revoke(&record(), &stage.owner).await.unwrap(), done());
+    assert_eq!(stage.provisioner.revoke(&record(), &stage.owner, None).await.unwrap(), revoked());
     assert_eq!(
         stage.calls()[4..],
         [
@@ -133,7 +205,7 @@ fn go_user_goes() -> Vec<(&'static str, Answer)> {
 #[tokio::test]
 async fn the_user_and_the_policy_of_the_go_provisioner_go_together() {
     let stage = Stage::answering(go_user_goes());
-    assert_eq!(stage.provisioner.revoke(&go_record(), &stage.owner).await.unwrap(), done());
+    assert_eq!(stage.provisioner.revoke(&go_record(), &stage.owner, None).await.unwrap(), revoked());
     assert_eq!(
         stage.calls(),
         [
@@ -155,14 +227,14 @@ async fn a_policy_of_another_name_is_detached_but_not_deleted() {
     let mut record = go_record();
     record.plan.state.insert("ARN".into(), "arn:aws:iam::000000000000:policy/everyone".into());
     let stage = Stage::answering(go_user_goes());
-    stage.provisioner.revoke(&record, &stage.owner).await.unwrap();
+    stage.provisioner.revoke(&record, &stage.owner, None).await.unwrap();
     assert_eq!(stage.calls().last().unwrap(), "DeleteUser");
 }
 
 #[tokio::test]
 async fn a_tagged_user_is_not_the_go_provisioners() {
     let stage = Stage::answering([("GetUser", user_with_tags(FOREIGN))]);
-    stage.provisioner.revoke(&go_record(), &stage.owner).await.unwrap();
+    stage.provisioner.revoke(&go_record(), &stage.owner, None).await.unwrap();
     assert_eq!(stage.calls(), ["GetUser"]);
 }
 
@@ -170,35 +242,44 @@ async fn a_tagged_user_is_not_the_go_provisioners() {
 async fn an_untagged_bucket_of_the_go_provisioner_is_deleted() {
     let more = [("GetBucketTagging", s3_error(404, "NoSuchTagSet")), ("DeleteBucket", bare(204))];
     let stage = Stage::answering(go_user_goes().into_iter().chain(more));
-    assert_eq!(stage.provisioner.delete(&go_record(), &stage.owner).await.unwrap(), done());
+    assert_eq!(stage.provisioner.delete(&go_record(), &stage.owner, None).await.unwrap(), deleted());
 }
 
 #[tokio::test]
 async fn an_empty_bucket_goes_at_once() {
     let stage = without_user([("GetBucketTagging", bucket_tags(OURS)), ("DeleteBucket", bare(204))]);
-    assert_eq!(stage.provisioner.delete(&record(), &stage.owner).await.unwrap(), done_without_user());
+    assert_eq!(stage.provisioner.delete(&record(), &stage.owner, None).await.unwrap(), deleted_without_user());
     assert_eq!(stage.calls(), ["GetUser", "GetBucketTagging", "DeleteBucket"]);
 }
 
 #[tokio::test]
 async fn a_bucket_that_is_gone_counts_as_removed() {
     let gone = without_user([("GetBucketTagging", s3_error(404, "NoSuchBucket"))]);
-    assert_eq!(gone.provisioner.delete(&record(), &gone.owner).await.unwrap(), done_without_user());
+    assert_eq!(
+        gone.provisioner.delete(&record(), &gone.owner, None).await.unwrap(),
+        done(Fate::Missing, Fate::Missing)
+    );
     let goes = without_user([("GetBucketTagging", bucket_tags(OURS)), ("DeleteBucket", s3_error(404, "NoSuchBucket"))]);
-    assert_eq!(goes.provisioner.delete(&record(), &goes.owner).await.unwrap(), done_without_user());
+    assert_eq!(goes.provisioner.delete(&record(), &goes.owner, None).await.unwrap(), deleted_without_user());
 }
 
 #[tokio::test]
 async fn a_bucket_that_is_not_proven_ours_stays_and_is_told_of() {
-    for (record, tags) in
-        [(record(), OTHERS), (named("us-west-1"), FOREIGN), (named("us-west-1"), &[]), (go_record(), OTHERS)]
-    {
+    // Of a generated name anybody may have made a bucket since it was deleted, unless it can be only in one account.
+    let unknown_account = || Record { account: None, ..record() };
+    for (record, tags) in [
+        (record(), OTHERS),
+        (unknown_account(), FOREIGN),
+        (unknown_account(), &[]),
+        (named("us-west-1"), FOREIGN),
+        (named("us-west-1"), &[]),
+        (go_record(), OTHERS),
+        (go_record(), FOREIGN),
+    ] {
         let gone = || iam_error(404, "NoSuchEntity");
         let policy = [("ListPolicyVersions", gone()), ("DeletePolicy", gone())];
         let stage = without_user(policy.into_iter().chain([("GetBucketTagging", bucket_tags(tags))]));
-        let Removal::Done { left, .. } = stage.provisioner.delete(&record, &stage.owner).await.unwrap() else {
-            panic!()
-        };
+        let left = left(stage.provisioner.delete(&record, &stage.owner, None).await.unwrap());
         assert!(left[0].contains("was left in place"), "{left:?}");
         assert!(!stage.calls().contains(&"DeleteBucket".to_owned()));
     }
@@ -207,14 +288,58 @@ async fn a_bucket_that_is_not_proven_ours_stays_and_is_told_of() {
 #[tokio::test]
 async fn a_generated_name_is_proof_even_if_somebody_replaced_the_tags() {
     let stage = without_user([("GetBucketTagging", bucket_tags(FOREIGN)), ("DeleteBucket", bare(204))]);
-    assert_eq!(stage.provisioner.delete(&record(), &stage.owner).await.unwrap(), done_without_user());
+    assert_eq!(stage.provisioner.delete(&record(), &stage.owner, None).await.unwrap(), deleted_without_user());
+}
+
+#[tokio::test]
+async fn a_bucket_of_a_former_claim_goes_with_the_claim_that_adopted_its_record() {
+    let heir = Record { former_uids: vec!["another".into()], ..named("us-west-1") };
+    let stage = without_user([("GetBucketTagging", bucket_tags(OTHERS)), ("DeleteBucket", bare(204))]);
+    assert_eq!(stage.provisioner.delete(&heir, &stage.owner, None).await.unwrap(), deleted_without_user());
+}
+
+const BUCKETS: &str = "<ListAllMyBucketsResult><Buckets><Bucket><Name>photos-f30e0389-0689-48a2-bfaa-74d1bf1fd950</Name></Bucket></Buckets></ListAllMyBucketsResult>";
+
+#[tokio::test]
+async fn a_name_that_a_stranger_has_taken_since_is_left_in_place_and_a_missing_permission_is_said() {
+    let denied = || ("GetBucketTagging", s3_error(403, "AccessDenied"));
+    let strangers = without_user([denied(), ("ListBuckets", ok("<ListAllMyBucketsResult/>"))]);
+    let removed = strangers.provisioner.delete(&record(), &strangers.owner, None).await.unwrap();
+    assert!(left(removed)[0].contains("somebody else has taken its name"));
+
+    for buckets in [ok(BUCKETS), s3_error(403, "AccessDenied")] {
+        let ours = without_user([denied(), ("ListBuckets", buckets)]);
+        let error = ours.provisioner.delete(&record(), &ours.owner, None).await.unwrap_err();
+        assert_eq!(error.reason(), "AccessDenied");
+    }
+}
+
+#[tokio::test]
+async fn every_call_about_a_created_bucket_names_the_account_that_it_has_to_be_in() {
+    let stage = full([
+        ("ListObjectVersions", versions(&["a"], None)),
+        ("DeleteObjects", s3_error(400, "MalformedXML")),
+        ("DeleteObject", bare(204)),
+        ("DeleteObject", bare(204)),
+        (
+            "ListMultipartUploads",
+            ok(
+                "<ListMultipartUploadsResult><Upload><Key>u</Key><UploadId>1</UploadId></Upload></ListMultipartUploadsResult>",
+            ),
+        ),
+        ("AbortMultipartUpload", bare(204)),
+        ("DeleteBucket", bare(204)),
+    ]);
+    stage.provisioner.delete(&record(), &stage.owner, None).await.unwrap();
+    let owners = stage.expected_owners();
+    assert!(owners.len() >= 9 && owners.iter().all(|(_, owner)| owner.as_deref() == Some(ACCOUNT)), "{owners:?}");
 }
 
 #[tokio::test]
 async fn a_brownfield_bucket_is_not_touched_whoever_asks() {
     assert_eq!(granted().plan.mode, Mode::Granted);
     let stage = Stage::answering(user_goes());
-    assert_eq!(stage.provisioner.delete(&granted(), &stage.owner).await.unwrap(), done());
+    assert_eq!(stage.provisioner.delete(&granted(), &stage.owner, None).await.unwrap(), revoked());
     assert_eq!(stage.calls(), FAST);
 }
 
@@ -260,7 +385,7 @@ async fn a_full_bucket_is_emptied_of_versions_markers_and_uploads() {
         ("AbortMultipartUpload", s3_error(404, "NoSuchUpload")),
         ("DeleteBucket", bare(204)),
     ]);
-    assert_eq!(stage.provisioner.delete(&record(), &stage.owner).await.unwrap(), done_without_user());
+    assert_eq!(stage.provisioner.delete(&record(), &stage.owner, None).await.unwrap(), deleted_without_user());
     let body = stage.sent("DeleteObjects");
     assert!(body.contains("<Key>a</Key><VersionId>v1</VersionId>") && body.contains("<Quiet>true</Quiet>"), "{body}");
     assert!(body.contains("<VersionId>v2</VersionId>"), "delete markers go too: {body}");
@@ -275,7 +400,7 @@ async fn a_store_without_versions_is_emptied_object_by_object() {
         ("ListMultipartUploads", no_uploads()),
         ("DeleteBucket", bare(204)),
     ]);
-    assert_eq!(stage.provisioner.delete(&record(), &stage.owner).await.unwrap(), done_without_user());
+    assert_eq!(stage.provisioner.delete(&record(), &stage.owner, None).await.unwrap(), deleted_without_user());
 }
 
 #[tokio::test]
@@ -287,7 +412,7 @@ async fn objects_that_the_store_keeps_are_named_although_it_answers_200() {
         ),
         ("DeleteObjects", not_deleted("a", "AccessDenied")),
     ]);
-    let error = stage.provisioner.delete(&record(), &stage.owner).await.unwrap_err();
+    let error = stage.provisioner.delete(&record(), &stage.owner, None).await.unwrap_err();
     assert_eq!((error.reason(), error.class()), ("ObjectsNotDeleted", FailureClass::Terminal));
     insta::assert_snapshot!(error, @r#"bucket "photos-f30e0389-0689-48a2-bfaa-74d1bf1fd950" cannot be emptied: 1 objects are not deleted, the first is "a" (AccessDenied): object lock or a bucket policy holds them, or the owner lacks s3:DeleteObjectVersion"#);
 }
@@ -296,7 +421,7 @@ async fn objects_that_the_store_keeps_are_named_although_it_answers_200() {
 async fn what_can_be_deleted_goes_before_the_rest_is_complained_about() {
     let stage =
         full([("ListObjectVersions", versions(&["a"], None)), ("DeleteObjects", not_deleted("a", "AccessDenied"))]);
-    assert_eq!(stage.provisioner.delete(&record(), &stage.owner).await.unwrap(), Removal::Partial { removed: 1 });
+    assert_eq!(stage.provisioner.delete(&record(), &stage.owner, None).await.unwrap(), Removal::Partial { removed: 1 });
 }
 
 #[tokio::test]
@@ -307,7 +432,7 @@ async fn keys_that_are_gone_meanwhile_count_as_removed() {
         ("ListMultipartUploads", no_uploads()),
         ("DeleteBucket", bare(204)),
     ]);
-    assert_eq!(stage.provisioner.delete(&record(), &stage.owner).await.unwrap(), done_without_user());
+    assert_eq!(stage.provisioner.delete(&record(), &stage.owner, None).await.unwrap(), deleted_without_user());
 }
 
 #[tokio::test]
@@ -317,7 +442,7 @@ async fn a_bucket_that_lists_nothing_and_yet_is_not_empty_is_no_endless_loop() {
         ("ListMultipartUploads", no_uploads()),
         ("DeleteBucket", s3_error(409, "BucketNotEmpty")),
     ]);
-    let error = stage.provisioner.delete(&record(), &stage.owner).await.unwrap_err();
+    let error = stage.provisioner.delete(&record(), &stage.owner, None).await.unwrap_err();
     assert_eq!((error.reason(), error.class()), ("BucketNotEmpty", FailureClass::Retryable));
 }
 
@@ -328,7 +453,10 @@ async fn a_slice_ends_after_ten_pages_so_that_others_get_their_turn() {
     let pages =
         (0..11).flat_map(|_| [("ListObjectVersions", versions(&keys, Some("k"))), ("DeleteObjects", ok(DELETED))]);
     let stage = full(pages);
-    assert_eq!(stage.provisioner.delete(&record(), &stage.owner).await.unwrap(), Removal::Partial { removed: 10_000 });
+    assert_eq!(
+        stage.provisioner.delete(&record(), &stage.owner, None).await.unwrap(),
+        Removal::Partial { removed: 10_000 }
+    );
 }
 
 #[tokio::test]
@@ -341,5 +469,5 @@ async fn keys_that_xml_cannot_carry_are_deleted_one_by_one() {
         ("ListMultipartUploads", no_uploads()),
         ("DeleteBucket", bare(204)),
     ]);
-    assert_eq!(stage.provisioner.delete(&record(), &stage.owner).await.unwrap(), done_without_user());
+    assert_eq!(stage.provisioner.delete(&record(), &stage.owner, None).await.unwrap(), deleted_without_user());
 }

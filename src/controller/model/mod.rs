@@ -20,7 +20,7 @@ use stateright::{Checker, Expectation, HasDiscoveries, Model, Property};
 
 use self::operator::{Attempt, Memory, Operator, Outcome, Setup};
 use self::store::FOREIGN_BUCKET_DELETED;
-use self::world::{Asks, BucketName, Claim, Secret, Whose, World};
+use self::world::{Asks, BucketName, Claim, Issued, Record, Secret, User, Whose, World};
 use super::steps::Upkeep;
 use crate::provisioner::{Mode, ReclaimPolicy};
 
@@ -42,6 +42,12 @@ struct Budget {
     rivals: u8,
     /// Somebody deletes the claim's bucket by hand.
     deleted_buckets: u8,
+    /// Somebody deletes the claim's record by hand.
+    deleted_records: u8,
+    /// An admin gives the record of a former claim to the one that has its name.
+    words: u8,
+    /// The record comes back from a backup.
+    restored_records: u8,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -69,6 +75,16 @@ enum Action {
     TakeSecretName,
     TakeConfigMapName,
     DeleteBucket,
+    DeleteRecord,
+    GiveWord,
+    RestoreRecord,
+}
+
+/// What was restored beside the claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Backup {
+    record: bool,
+    secret: bool,
 }
 
 /// One model: what is provisioned, and what may happen.
@@ -84,6 +100,8 @@ struct Story {
     lag: bool,
     /// The claim is bound when the story begins.
     bound: bool,
+    /// The claim comes from a backup when the story begins, and so does what is said here.
+    restored: Option<Backup>,
     /// In the end, the periodic check comes round. Without it, all has to be well all the same.
     hours_pass: bool,
     /// What became of worlds that were left in peace.
@@ -102,6 +120,7 @@ impl Story {
             depth: usize::MAX,
             lag: true,
             bound: false,
+            restored: None,
             hours_pass: false,
             ends: Arc::default(),
         }
@@ -180,13 +199,21 @@ impl Story {
             || self.asks == Asks::Name && world.bucket(BucketName::Chosen) == Some(Whose::Foreign)
             || world.bucket_taken_away;
         let Some(claim) = world.claim else {
-            return (0..world.born).all(|uid| world.leftover(uid).is_none());
+            // What was made for a former claim stays with its record, or without it if that is lost.
+            let former = self.restored.is_some() && world.former_is_there();
+            return former || (0..world.born).all(|uid| world.leftover(uid).is_none());
         };
+        if self.restored.is_some() && world.record.is_none_or(|record| record.uid != claim.uid) {
+            // It waits for an admin's word, and nothing was made or undone meanwhile.
+            let has_word = world.record.is_some_and(|record| record.word);
+            return !has_word && !claim.deleting && !claim.bound && world.leftover(claim.uid).is_none();
+        }
         let former = (0..world.born).filter(|uid| *uid != claim.uid).all(|uid| world.leftover(uid).is_none());
-        let bucket = BucketName::of(world.record.map_or(claim.asks, |record| record.asks), claim.uid);
-        let keys = world.users[usize::from(claim.uid)].as_ref().map_or(0, |user| user.keys.len());
+        let user = world.record.map_or(claim.uid, |record| record.names);
+        let keys = world.users[usize::from(user)].as_ref().map_or(0, |user| user.keys.len());
+        let word = world.record.is_some_and(|record| record.word);
         let bound =
-            claim.bound && claim.ready && claim.named && operator::usable(world, claim.uid, bucket) && keys == 1;
+            claim.bound && claim.ready && claim.named && operator::usable(world, claim.uid) && keys == 1 && !word;
         former && !claim.deleting && (in_the_way || bound)
     }
 }
@@ -220,8 +247,12 @@ impl Model for Story {
             worked: BTreeSet::new(),
             harm: None,
             bucket_taken_away: false,
+            restored: None,
             kept: false,
         };
+        if let Some(backup) = self.restored {
+            return vec![self.restore(world, claim, backup)];
+        }
         let new = State { world, operators: vec![Operator::new(Some(claim)); self.operators], left: self.budget };
         if !self.bound {
             return vec![new];
@@ -290,7 +321,16 @@ impl Model for Story {
                 actions.push(Action::TakeConfigMapName);
             }
         }
-        let bound = world.record.is_some_and(|record| record.bound);
+        let bound = world.record.is_some_and(|record| record.handed_over);
+        if left.words > 0 && world.record.is_some_and(|record| Some(record.uid) != world.claim.map(|claim| claim.uid)) {
+            actions.push(Action::GiveWord);
+        }
+        if left.restored_records > 0 && world.record.is_none() && world.former_is_there() {
+            actions.push(Action::RestoreRecord);
+        }
+        if left.deleted_records > 0 && bound && world.claim.is_some_and(|claim| claim.bound && !claim.deleting) {
+            actions.push(Action::DeleteRecord);
+        }
         if left.deleted_buckets > 0 && bound && self.setup.mode == Mode::Created {
             actions.push(Action::DeleteBucket);
         }
@@ -381,9 +421,22 @@ impl Model for Story {
             Action::DeleteBucket => {
                 left.deleted_buckets -= 1;
                 let record = world.record?;
-                world.drop_bucket(BucketName::of(record.asks, record.uid));
+                world.drop_bucket(record.bucket());
                 world.bucket_taken_away = true;
                 operators.iter_mut().for_each(Operator::is_overtaken);
+            }
+            Action::DeleteRecord => {
+                left.deleted_records -= 1;
+                world.record = None;
+                operators.iter_mut().for_each(Operator::is_overtaken);
+            }
+            Action::GiveWord => {
+                left.words -= 1;
+                world.record = world.record.map(|record| Record { word: true, ..record });
+            }
+            Action::RestoreRecord => {
+                left.restored_records -= 1;
+                world.record = Some(former_record(self.asks));
             }
         }
         (state != *last).then_some(state)
@@ -415,9 +468,16 @@ impl Model for Story {
                     || claim.deleting
                     || claim.uid != uid
                     || !world.worked.contains(&key)
-                    || !world.record.is_some_and(|record| record.bound && record.uid == uid)
-                    || world.is_live(uid, key)
+                    || !world.record.is_some_and(|record| record.handed_over && record.uid == uid)
+                    || world.record.is_some_and(|record| world.is_live(record.names, key))
             }),
+            Property::always(
+                "what was made for a former claim stays until its record is adopted",
+                |story: &Story, state: &State| {
+                    let adopted = state.world.record.is_none_or(|record| record.uid != FORMER);
+                    story.restored.is_none() || adopted || state.world.former_stands()
+                },
+            ),
             Property::always(
                 "bound and usable, or gone without a trace, in the end",
                 |story: &Story, state: &State| {
@@ -426,8 +486,13 @@ impl Model for Story {
                 },
             ),
             // A model in which nothing can happen proves nothing.
-            Property::sometimes("a claim is bound", |_, state: &State| {
-                state.world.claim.is_some_and(|claim| claim.bound)
+            Property::sometimes("a claim is bound", |story: &Story, state: &State| {
+                let waits = story.restored.is_some() && story.budget.words == 0;
+                waits || state.world.claim.is_some_and(|claim| claim.bound)
+            }),
+            Property::sometimes("a record is adopted", |story: &Story, state: &State| {
+                let adopted = |record: Record| record.uid != record.names && !record.word;
+                story.budget.words == 0 || state.world.record.is_some_and(adopted)
             }),
             Property::sometimes("a claim is gone", |story: &Story, state: &State| {
                 story.budget.deletions == 0 || state.world.claim.is_none()
@@ -437,6 +502,34 @@ impl Model for Story {
                 story.budget.deletions + story.budget.edits == 0 || state.operators.iter().any(unmaking)
             }),
         ]
+    }
+}
+
+/// UID of the claim that a backup was made of.
+const FORMER: world::Uid = 0;
+
+/// What a backup says of a claim that was bound: all but its status.
+fn former_record(asks: Asks) -> Record {
+    Record { uid: FORMER, names: FORMER, asks, handed_over: true, says_bound: false, word: false }
+}
+
+impl Story {
+    /// The claim comes back with another uid; what was made for it in the store stands as it was.
+    fn restore(&self, mut world: World, claim: Claim, backup: Backup) -> State {
+        let uid = FORMER + 1;
+        world.born = uid + 1;
+        world.restored = Some(uid);
+        world.claim = Some(Claim { uid, finalizer: true, named: true, ..claim });
+        world.record = backup.record.then(|| former_record(self.asks));
+        world.secret = backup.secret.then_some(Secret::Restored { key: 0 });
+        world.config_map = Some(Whose::Nobody);
+        if self.asks != Asks::Class {
+            world.put_bucket(BucketName::of(self.asks, FORMER), Whose::Claim(FORMER));
+        }
+        let keys = vec![Issued { key: 0, seen: true }];
+        world.users[usize::from(FORMER)] = Some(User { tag: FORMER, seen: true, policy: true, keys });
+        world.next_key = 1;
+        State { operators: vec![Operator::new(world.claim); self.operators], world, left: self.budget }
     }
 }
 
@@ -455,6 +548,9 @@ const CALM: Budget = Budget {
     checks: 0,
     rivals: 0,
     deleted_buckets: 0,
+    deleted_records: 0,
+    words: 0,
+    restored_records: 0,
 };
 
 fn explore(name: &str, story: Story) {
@@ -489,6 +585,9 @@ impl std::ops::Add for Budget {
             checks: self.checks + more.checks,
             rivals: self.rivals + more.rivals,
             deleted_buckets: self.deleted_buckets + more.deleted_buckets,
+            deleted_records: self.deleted_records + more.deleted_records,
+            words: self.words + more.words,
+            restored_records: self.restored_records + more.restored_records,
         }
     }
 }
@@ -565,4 +664,28 @@ fn two_operators_at_once_take_nothing_of_others_and_the_last_one_sets_it_right()
     (story.operators, story.lag, story.hours_pass) = (2, false, true);
     story.depth = if explores_more() { 30 } else { 26 };
     explore("two operators", story);
+}
+
+#[test]
+fn a_restored_claim_waits_and_takes_its_record_over_at_an_admins_word() {
+    let stories = [
+        ("restored, adopted", Asks::Prefix, true, Budget { crashes: 1, losses: 1, words: 1, ..CALM }),
+        ("restored without its Secret", Asks::Name, false, Budget { crashes: 1, refusals: 1, words: 1, ..CALM }),
+        ("restored, brownfield", Asks::Class, true, Budget { crashes: 1, losses: 1, words: 1, ..CALM }),
+        ("restored, adopted, deleted", Asks::Prefix, true, Budget { crashes: 1, deletions: 1, words: 1, ..CALM }),
+        ("restored, record lost", Asks::Name, true, Budget { deletions: 1, words: 1, restored_records: 1, ..CALM }),
+    ];
+    for (name, asks, secret, budget) in stories {
+        let budget = budget + more(Budget { crashes: 1, deleted_secrets: 1, ..CALM });
+        let restored = Some(Backup { record: budget.restored_records == 0, secret });
+        explore(name, Story { restored, ..Story::new(asks, budget) });
+    }
+}
+
+#[test]
+fn a_record_that_somebody_deletes_by_hand_is_written_again() {
+    let budget = Budget { crashes: 1, losses: 1, deleted_records: 1, deletions: 1, ..CALM };
+    for asks in [Asks::Prefix, Asks::Class] {
+        explore("record deleted by hand", Story { bound: true, ..Story::new(asks, budget) });
+    }
 }

@@ -9,16 +9,19 @@ use super::store::{Kind, Progress, Verb};
 use super::world::{Asks, BucketName, Claim, Key, Record, Review, Secret, Uid, Whose, World};
 use crate::api::{ObjectBucketClaim, ObjectBucketClaimSpec, wire};
 use crate::controller::claim::Claim as RealClaim;
+use crate::controller::decide::lookup::Found;
+use crate::controller::decide::orphan::Action;
+use crate::controller::decide::record::{Author, Stored};
+use crate::controller::error::RecordProblem;
 use crate::controller::gate::{self, ClassOwner, Due, Facts, LabelOwner};
-use crate::controller::plan::{self, Intent};
-use crate::controller::record::{Author, Found, Stored};
+use crate::controller::plan::{self, Intent, Surroundings};
 use crate::controller::resolve::{Class, ClassLookup};
 use crate::controller::steps::{
     self, Emptied, Keys, KeysFound, Make, Making, Purpose, Recorded, Unmake, Unmaking, Upkeep,
 };
 use crate::provisioner::{
-    AppCredentials, Endpoint, Failure, FailureClass, Mode, OwnerSource, Plan, Probe, Provisioner, ReclaimPolicy,
-    Removal as StoreRemoval, Request, Rotation, WantedBucket,
+    AppCredentials, ClaimId, Endpoint, Failure, FailureClass, Mode, OwnerSource, Plan, Probe, Provisioner,
+    ReclaimPolicy, Removal as StoreRemoval, Request, Rotation, WantedBucket,
 };
 
 /// How a call goes.
@@ -84,6 +87,10 @@ pub(super) enum Attempt {
 pub(super) struct Work {
     claim: Claim,
     record: Option<Record>,
+    /// The record of a former claim, which this one is to take over.
+    former: Option<Record>,
+    /// The record was lost, and the store has what it said.
+    recovers: bool,
     is_new: bool,
     secret: Option<Secret>,
     keys: Keys<Key>,
@@ -107,6 +114,49 @@ pub(super) struct Work {
 }
 
 impl Work {
+    /// What follows from the record and the outputs that were found.
+    fn take_up(&mut self, world: &World, memory: &Memory, upkeep: Upkeep) {
+        let (claim, Some(record)) = (self.claim, self.record) else { return };
+        self.takes_up = true;
+        let inherits = record.word || record.names != record.uid;
+        let key = match self.secret {
+            Some(Secret::Mine { uid, key, .. }) if uid == claim.uid => Some(key),
+            Some(Secret::Restored { key }) if inherits => Some(key),
+            _ => None,
+        };
+        let bound = record.handed_over || record.says_bound;
+        let found = KeysFound {
+            in_secret: key.is_some(),
+            stands: !matches!(self.secret, Some(Secret::Restored { .. })),
+            outdated: false,
+            refused: matches!(memory.refused, 2 | 4),
+            new: key.is_some_and(|key| world.hides(record.names, key)),
+            succeeded: memory.successor.is_some(),
+            bound,
+            ready: claim.ready,
+        };
+        self.keys = match (steps::keys_so_far(&found), key, memory.successor) {
+            (Keys::Successor { proven, .. }, _, Some(keys)) => Keys::Successor { keys, proven },
+            (Keys::InSecret { stands, proven, .. }, Some(keys), _) => Keys::InSecret { keys, stands, proven },
+            _ => Keys::None,
+        };
+        let (asked, retiring, review) = match self.secret {
+            Some(Secret::Mine { answers, retiring, review, .. }) => {
+                (answers < claim.rotation, retiring.is_some(), review)
+            }
+            _ => (false, false, Review::No),
+        };
+        let upkeep = match upkeep {
+            _ if record.word && bound => Upkeep::Check,
+            Upkeep::Rotate if asked && !retiring && review == Review::No && bound => Upkeep::Rotate,
+            Upkeep::Retire if (retiring || review == Review::Due) && bound => Upkeep::Retire,
+            Upkeep::Check if bound => Upkeep::Check,
+            _ if bound && !claim.ready && memory.refused == 0 => Upkeep::Check,
+            _ => Upkeep::Nothing,
+        };
+        self.upkeep = steps::upkeep_left(upkeep, &self.keys.whereabouts());
+    }
+
     /// Writes the claim's status, if the claim is as it was read or as the operator left it.
     fn tell(&self, world: &mut World, memory: &mut Memory, change: impl FnOnce(&mut Claim)) -> Option<()> {
         let known = self.claim.version.max(memory.written);
@@ -158,84 +208,70 @@ impl Operator {
         };
         self.attempt = match gate::due(facts) {
             Due::Nothing | Due::Explanation => None,
-            Due::Bucket => self.look(setup, world, claim, mine, upkeep),
+            Due::Bucket => self.look(setup, world, claim, upkeep),
             Due::Removal => self.look_back(setup, world, claim, mine, Purpose::Release),
         };
         self.attempt.is_some()
     }
 
-    fn look(
-        &self,
-        setup: &Setup,
-        world: &World,
-        claim: Claim,
-        mine: Option<Record>,
-        upkeep: Upkeep,
-    ) -> Option<Attempt> {
-        // Outputs of others are found before anything is written.
-        if world.secret == Some(Secret::Foreign) || world.config_map == Some(Whose::Foreign) {
-            return None;
-        }
-        let recorded = match real_intent(setup, claim, mine)? {
-            Intent::Record { .. } => false,
-            Intent::Proceed(_) => true,
-            Intent::UndoFirst(_) => return self.look_back(setup, world, claim, mine, Purpose::Replan),
-        };
-        let key = match world.secret {
-            Some(Secret::Mine { uid, key, .. }) if uid == claim.uid => Some(key),
-            // A Secret of the claim before: the garbage collector comes for it.
-            Some(_) => return None,
-            None => None,
-        };
-        let bound = mine.is_some_and(|record| record.bound);
-        let found = KeysFound {
-            in_secret: key.is_some(),
-            stands: true,
-            outdated: false,
-            refused: matches!(self.memory.refused, 2 | 4),
-            new: key.is_some_and(|key| world.hides(claim.uid, key)),
-            succeeded: self.memory.successor.is_some(),
-            bound,
-            ready: claim.ready,
-        };
-        let keys = match (steps::keys_so_far(&found), key, self.memory.successor) {
-            _ if !recorded => Keys::None,
-            (Keys::Successor { proven, .. }, _, Some(keys)) => Keys::Successor { keys, proven },
-            (Keys::InSecret { stands, proven, .. }, Some(keys), _) => Keys::InSecret { keys, stands, proven },
-            _ => Keys::None,
-        };
-        let asked = matches!(world.secret, Some(Secret::Mine { answers, .. }) if answers < claim.rotation);
-        let retiring = matches!(world.secret, Some(Secret::Mine { retiring: Some(_), .. }));
-        let review = match world.secret {
-            Some(Secret::Mine { review, .. }) => review,
-            _ => Review::No,
-        };
-        let upkeep = match upkeep {
-            Upkeep::Rotate if asked && !retiring && review == Review::No && bound => Upkeep::Rotate,
-            Upkeep::Retire if (retiring || review == Review::Due) && bound => Upkeep::Retire,
-            Upkeep::Check if bound => Upkeep::Check,
-            _ if bound && !claim.ready && self.memory.refused == 0 => Upkeep::Check,
-            _ => Upkeep::Nothing,
-        };
-        Some(Attempt::Making(Box::new(Work {
+    fn look(&self, setup: &Setup, world: &World, claim: Claim, upkeep: Upkeep) -> Option<Attempt> {
+        let mut work = Work {
             claim,
-            record: mine,
+            record: None,
+            former: None,
+            recovers: false,
             is_new: false,
             secret: world.secret,
-            keys,
+            keys: Keys::None,
             held: false,
             published: false,
             named: false,
             told: false,
-            upkeep: steps::upkeep_left(upkeep, &keys.whereabouts()),
+            upkeep: Upkeep::Nothing,
             doubted: false,
-            takes_up: recorded,
+            takes_up: false,
             issued: false,
             verb: None,
             withdraws: false,
             forgets: false,
             overtaken: false,
-        })))
+        };
+        match real_intent(setup, claim, world.record)? {
+            Intent::Record { .. } => {}
+            Intent::Proceed(_) => {
+                work.record = world.record;
+                work.take_up(world, &self.memory, upkeep);
+            }
+            Intent::UndoFirst(_) => return self.look_back(setup, world, claim, world.record, Purpose::Replan),
+            Intent::Adopt(_) => work.former = world.record,
+            // The store is asked whether it has what the lost record said.
+            Intent::Recover { .. } => {
+                let bucket = BucketName::of(claim.asks, claim.uid);
+                let has_bucket = world.bucket(bucket) == Some(Whose::Claim(claim.uid));
+                let has_user = world.users[usize::from(claim.uid)].as_ref().is_some_and(|user| !user.keys.is_empty());
+                let proven = if setup.mode == Mode::Created { has_bucket } else { has_user };
+                if !proven {
+                    return None;
+                }
+                work.recovers = true;
+            }
+            Intent::Restore { .. } => unreachable!("nothing is damaged here"),
+        }
+        // Outputs of others are found before anything is written. What was restored is inherited with a record.
+        let heir = work.former.is_some() || work.record.is_some_and(|record| record.names != record.uid);
+        match world.secret {
+            Some(Secret::Foreign) => return None,
+            Some(Secret::Restored { .. }) if !heir => return None,
+            // A Secret of the claim before: the garbage collector comes for it.
+            Some(Secret::Mine { uid, .. }) if uid != claim.uid => return None,
+            _ => {}
+        }
+        match world.config_map {
+            Some(Whose::Foreign) => return None,
+            Some(Whose::Nobody) if !heir => return None,
+            _ => {}
+        }
+        Some(Attempt::Making(Box::new(work)))
     }
 
     fn look_back(
@@ -255,10 +291,18 @@ impl Operator {
                 record = None;
                 seen.outputs_gone = true;
             }
+            // Nothing is recorded of what was bound once: it is looked for as claim and class would have it now.
+            None if mine.is_none() && (claim.named || claim.bound) => {
+                world.claim.filter(|now| now.uid == claim.uid)?;
+                let lost = Record { handed_over: true, ..Record::new(claim) };
+                seen.recorded = Some(plan::undo(&real_record(setup, claim, &lost), true));
+                record = Some(lost);
+            }
             None => {
                 let secret_is_out = matches!(world.secret, Some(Secret::Mine { uid, .. }) if uid == claim.uid);
-                seen.recorded = mine
-                    .map(|record| plan::undo(&real_record(setup, claim, record.asks), record.bound || secret_is_out));
+                let handed_over = |record: &Record| record.handed_over || record.says_bound || secret_is_out;
+                seen.recorded =
+                    mine.map(|record| plan::undo(&real_record(setup, claim, &record), handed_over(&record)));
             }
         }
         Some(Attempt::Unmaking(Box::new(Removal { claim, record, seen, secret_gone: false, verb: None })))
@@ -325,16 +369,22 @@ fn make(setup: &Setup, mut work: Work, world: &mut World, memory: &mut Memory, b
         work.forgets = false;
         return Some(Attempt::Making(Box::new(work)));
     }
-    let bucket = BucketName::of(work.record.map_or(work.claim.asks, |record| record.asks), uid);
-    let verb = |kind, kept| Some(Verb::new(kind, uid, bucket, kept));
+    let new = Record { handed_over: work.recovers, ..Record::new(work.claim) };
+    let record = work.record.unwrap_or(new);
+    let (bucket, user) = (record.bucket(), record.names);
+    let verb = |kind, kept| Some(Verb::new(kind, record, kept));
     let seen = Making {
         taken_on: work.claim.finalizer,
         held: work.held,
         recorded: match work.record {
+            None if work.former.is_some() => Recorded::Former,
             None => Recorded::No,
-            Some(record) if record.bound => Recorded::Bound,
+            Some(record) if record.handed_over || record.says_bound => Recorded::HandedOver,
             Some(_) => Recorded::Begun,
         },
+        record_complete: record.handed_over,
+        record_says_bound: record.says_bound,
+        adopting: record.word,
         mode: setup.mode,
         keys: work.keys.whereabouts(),
         published: work.published,
@@ -343,7 +393,7 @@ fn make(setup: &Setup, mut work: Work, world: &mut World, memory: &mut Memory, b
         upkeep: work.upkeep,
     };
     let present = match work.secret {
-        Some(Secret::Mine { key, .. }) => Some(key),
+        Some(Secret::Mine { key, .. } | Secret::Restored { key }) => Some(key),
         _ => None,
     };
     match steps::make(&seen) {
@@ -360,10 +410,22 @@ fn make(setup: &Setup, mut work: Work, world: &mut World, memory: &mut Memory, b
             if world.record.is_some() {
                 return None;
             }
-            let record = Record { uid, asks: work.claim.asks, bound: false };
-            world.record = Some(record);
-            work.record = Some(record);
-            work.is_new = true;
+            world.record = Some(new);
+            work.record = Some(new);
+            work.is_new = !work.recovers;
+            if work.recovers {
+                work.take_up(world, memory, Upkeep::Nothing);
+            }
+        }
+        Make::Adopt => {
+            // It rests on all that was read.
+            if world.record != work.former {
+                return None;
+            }
+            let former = work.former.take()?;
+            world.record = Some(Record { uid, handed_over: true, ..former });
+            work.record = world.record;
+            work.take_up(world, memory, Upkeep::Nothing);
         }
         Make::Execute(which) => {
             memory.executed = true;
@@ -371,18 +433,21 @@ fn make(setup: &Setup, mut work: Work, world: &mut World, memory: &mut Memory, b
                 steps::Verb::Provision => Kind::Provision,
                 steps::Verb::Grant => Kind::Grant,
             };
-            return go_on(work, Verb::new(kind, uid, bucket, Vec::new()), world, memory, blind);
+            return go_on(work, Verb::new(kind, record, Vec::new()), world, memory, blind);
         }
         Make::HandKeys => {
             let (key, answers, retiring) = match work.keys {
                 Keys::Issued(key) => (key, work.claim.rotation, None),
                 Keys::Successor { keys, .. } => (keys, work.claim.rotation, present),
-                Keys::InSecret { .. } | Keys::None => return None,
+                // What was restored becomes the claim's.
+                Keys::InSecret { keys, .. } => (keys, work.claim.rotation, None),
+                Keys::None => return None,
             };
             // Created where nothing stood, patched by uid where the claim's own stood.
             let as_read = match (work.secret, world.secret) {
                 (None, None) => true,
                 (Some(Secret::Mine { .. }), Some(Secret::Mine { uid: now, .. })) => now == uid,
+                (Some(Secret::Restored { .. }), now) => now == work.secret,
                 _ => false,
             };
             if !as_read {
@@ -391,13 +456,14 @@ fn make(setup: &Setup, mut work: Work, world: &mut World, memory: &mut Memory, b
             let proven = matches!(work.keys, Keys::Successor { .. });
             if proven {
                 memory.successor = None;
-            } else {
+            } else if matches!(work.keys, Keys::Issued(_)) {
                 memory.refused = match memory.refused {
                     2 | 4 => 3,
                     refused => refused,
                 };
             }
-            let review = if work.takes_up && !proven { Review::Later } else { Review::No };
+            let issued = matches!(work.keys, Keys::Issued(_));
+            let review = if work.takes_up && issued { Review::Later } else { Review::No };
             world.secret = Some(Secret::Mine { uid, key, answers, retiring, review });
             work.secret = world.secret;
             work.keys = Keys::InSecret { keys: key, stands: true, proven };
@@ -409,12 +475,12 @@ fn make(setup: &Setup, mut work: Work, world: &mut World, memory: &mut Memory, b
             };
             // What worked once is known everywhere.
             let blind = blind && !world.worked.contains(key);
-            if world.is_live(uid, *key) && world.bucket(bucket).is_some() && !blind {
+            if world.is_live(user, *key) && world.bucket(bucket).is_some() && !blind {
                 world.worked.insert(*key);
                 *proven = true;
                 memory.refused = 0;
             } else if std::mem::take(&mut work.doubted) {
-                if world.hides(uid, *key) {
+                if world.hides(user, *key) {
                     world.harm = Some("keys are replaced that IAM has not shown yet");
                 }
                 work.keys = Keys::None;
@@ -432,9 +498,19 @@ fn make(setup: &Setup, mut work: Work, world: &mut World, memory: &mut Memory, b
                 return None;
             }
         }
+        Make::MarkHandedOver => {
+            // Guarded by the record's uid.
+            let same = world.record.filter(|record| record.uid == uid)?;
+            world.record = Some(Record { handed_over: true, ..same });
+            work.record = world.record;
+        }
         Make::Publish => {
-            if world.config_map.is_some_and(|whose| whose != Whose::Claim(uid)) {
-                return None;
+            let inherits = record.names != uid;
+            match world.config_map {
+                None => {}
+                Some(Whose::Claim(owner)) if owner == uid => {}
+                Some(Whose::Nobody) if inherits => {}
+                Some(_) => return None,
             }
             world.config_map = Some(Whose::Claim(uid));
             work.published = true;
@@ -442,7 +518,12 @@ fn make(setup: &Setup, mut work: Work, world: &mut World, memory: &mut Memory, b
         Make::MarkBound => {
             // Guarded by the record's uid.
             let same = world.record.filter(|record| record.uid == uid)?;
-            world.record = Some(Record { bound: true, ..same });
+            world.record = Some(Record { says_bound: true, ..same });
+            work.record = world.record;
+        }
+        Make::FinishAdoption => {
+            let same = world.record.filter(|record| record.uid == uid)?;
+            world.record = Some(Record { word: false, ..same });
             work.record = world.record;
         }
         Make::Name if work.claim.named => work.named = true,
@@ -455,7 +536,7 @@ fn make(setup: &Setup, mut work: Work, world: &mut World, memory: &mut Memory, b
         }
         Make::Tell => {
             let said = work.claim.bound && work.claim.ready;
-            if !said && !work.overtaken && !usable(world, uid, bucket) {
+            if !said && !work.overtaken && !usable(world, uid) {
                 world.harm = Some("a claim was told to be bound that cannot be used");
             }
             if !said {
@@ -502,7 +583,7 @@ fn go_on(mut work: Work, mut verb: Verb, world: &mut World, memory: &mut Memory,
             work.upkeep = Upkeep::Nothing;
             if let Keys::InSecret { keys, proven, .. } = &mut work.keys {
                 *proven = false;
-                work.doubted = !world.hides(work.claim.uid, *keys);
+                work.doubted = !world.hides(work.record.map_or(work.claim.uid, |record| record.names), *keys);
             }
         }
         Progress::Done => {
@@ -522,7 +603,7 @@ fn unmake(mut removal: Removal, world: &mut World, memory: &mut Memory, blind: b
             Progress::Failed => return None,
             Progress::Done => {
                 removal.seen.store = Emptied::Fully;
-                let bound = removal.record.is_some_and(|record| record.bound);
+                let bound = removal.record.is_some_and(|record| record.handed_over || record.says_bound);
                 let quiet = if !memory.executed && memory.settled { Duration::MAX } else { Duration::ZERO };
                 removal.seen.settled = plan::settles_in(bound, verb.missing, quiet).is_none();
             }
@@ -532,7 +613,6 @@ fn unmake(mut removal: Removal, world: &mut World, memory: &mut Memory, blind: b
     }
     match steps::unmake(&removal.seen) {
         Unmake::Undo(undo) => {
-            let bucket = BucketName::of(removal.record?.asks, claim.uid);
             let kind = match undo {
                 plan::Undo::Revoke => {
                     world.kept = true;
@@ -540,18 +620,27 @@ fn unmake(mut removal: Removal, world: &mut World, memory: &mut Memory, blind: b
                 }
                 plan::Undo::Delete => Kind::Delete,
             };
-            removal.verb = Some(Verb::new(kind, claim.uid, bucket, Vec::new()));
+            let present = match world.secret {
+                Some(Secret::Mine { uid, key, .. }) if uid == claim.uid => Some(key),
+                _ => None,
+            };
+            removal.verb = Some(Verb::new(kind, removal.record?, present.into_iter().collect()));
         }
         // Another attempt looks again when IAM has had its time.
         Unmake::Yield | Unmake::Settle => return None,
         Unmake::DeleteOutputs if !removal.secret_gone => {
-            if matches!(world.secret, Some(Secret::Mine { uid, .. }) if uid == claim.uid) {
+            let inherits = removal.record.is_some_and(|record| record.word || record.names != record.uid);
+            if matches!(world.secret, Some(Secret::Mine { uid, .. }) if uid == claim.uid)
+                || inherits && matches!(world.secret, Some(Secret::Restored { .. }))
+            {
                 world.secret = None;
             }
             removal.secret_gone = true;
         }
         Unmake::DeleteOutputs => {
-            if world.config_map == Some(Whose::Claim(claim.uid)) {
+            let inherits = removal.record.is_some_and(|record| record.word || record.names != record.uid);
+            if world.config_map == Some(Whose::Claim(claim.uid)) || inherits && world.config_map == Some(Whose::Nobody)
+            {
                 world.config_map = None;
             }
             removal.seen.outputs_gone = true;
@@ -585,36 +674,58 @@ fn unmake(mut removal: Removal, world: &mut World, memory: &mut Memory, blind: b
 }
 
 /// Whether an app with the claim's outputs can work.
-pub(super) fn usable(world: &World, uid: Uid, bucket: BucketName) -> bool {
+pub(super) fn usable(world: &World, uid: Uid) -> bool {
     let key = match world.secret {
         Some(Secret::Mine { uid: owner, key, .. }) if owner == uid => key,
         _ => return false,
     };
-    world.is_live(uid, key) && world.config_map == Some(Whose::Claim(uid)) && world.bucket(bucket).is_some()
+    world.record.filter(|record| record.uid == uid).is_some_and(|record| {
+        world.is_live(record.names, key)
+            && world.config_map == Some(Whose::Claim(uid))
+            && world.bucket(record.bucket()).is_some()
+    })
 }
 
 /// What the real planner says of a claim and the record that is found.
-fn real_intent(setup: &Setup, claim: Claim, mine: Option<Record>) -> Option<Intent> {
-    let found = match mine {
-        Some(record) => Found::Mine(Box::new(Stored {
-            name: "obc".into(),
+fn real_intent(setup: &Setup, claim: Claim, record: Option<Record>) -> Option<Intent> {
+    let stored = |record: Record| {
+        Box::new(Stored {
+            name: NAME.into(),
             uid: None,
+            resource_version: None,
             author: Author::Us,
-            record: real_record(setup, claim, record.asks),
-            bound: record.bound,
-        })),
-        None => Found::None { free_name: "obc".into() },
+            record: real_record(setup, claim, &record),
+            says_bound: record.says_bound,
+            action: record.word.then_some(Action::Adopt),
+        })
     };
-    plan::intent(&Planner, "model", &real_claim(claim, claim.asks), &real_class(setup, claim.asks), found).ok()
+    let found = match record {
+        Some(record) if record.uid == claim.uid => Found::Mine(stored(record)),
+        Some(record) if record.word => Found::ToAdopt(stored(record)),
+        Some(_) if claim.named => Found::Restored(RecordProblem::Former { record: NAME.into() }),
+        None if claim.named => Found::Restored(RecordProblem::Missing { record: NAME.into() }),
+        Some(_) | None => Found::None { free_name: NAME.into() },
+    };
+    let class = real_class(setup, claim.asks);
+    let surroundings =
+        Surroundings { provisioner: &Planner, provisioner_name: "model", cluster: CLUSTER, class: &class };
+    plan::intent(&surroundings, &real_claim(claim, claim.asks), found).ok()
 }
 
-fn real_record(setup: &Setup, claim: Claim, asks: Asks) -> crate::provisioner::Record {
-    match real_class(setup, asks) {
+/// The record's default name, as the claim's namespace and name make it.
+const NAME: &str = "obc--claim";
+const CLUSTER: &str = "cluster";
+
+fn real_record(setup: &Setup, claim: Claim, record: &Record) -> crate::provisioner::Record {
+    let named_for = Claim { uid: record.names, ..claim };
+    let planned = match real_class(setup, record.asks) {
         ClassLookup::Found(class) => {
-            plan::record(&Planner, &real_claim(claim, asks), &class).expect("it can be planned")
+            plan::record(&Planner, &real_claim(named_for, record.asks), &class, CLUSTER).expect("it can be planned")
         }
         _ => unreachable!("the class is there"),
-    }
+    };
+    let claim = ClaimId { uid: record.uid.to_string(), ..planned.claim.clone() };
+    crate::provisioner::Record { claim, handed_over: record.handed_over, ..planned }
 }
 
 fn real_class(setup: &Setup, asks: Asks) -> ClassLookup {
@@ -700,11 +811,21 @@ impl Provisioner for Planner {
         Err(Never)
     }
 
-    async fn revoke(&self, _: &crate::provisioner::Record, (): &()) -> Result<StoreRemoval, Never> {
+    async fn revoke(
+        &self,
+        _: &crate::provisioner::Record,
+        (): &(),
+        _: Option<&AppCredentials>,
+    ) -> Result<StoreRemoval, Never> {
         Err(Never)
     }
 
-    async fn delete(&self, _: &crate::provisioner::Record, (): &()) -> Result<StoreRemoval, Never> {
+    async fn delete(
+        &self,
+        _: &crate::provisioner::Record,
+        (): &(),
+        _: Option<&AppCredentials>,
+    ) -> Result<StoreRemoval, Never> {
         Err(Never)
     }
 }

@@ -1,7 +1,7 @@
 //! The verbs of the store, call by call, as the contract of [`Provisioner`](crate::provisioner::Provisioner) asks
 //! and the AWS backend does them.
 
-use super::world::{BucketName, Issued, Key, Secret, Uid, User, Whose, World};
+use super::world::{Issued, Key, Record, Secret, User, Whose, World};
 
 pub(super) const FOREIGN_BUCKET_DELETED: &str = "a bucket of somebody else was deleted";
 
@@ -37,9 +37,9 @@ enum Call {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Verb {
     pub(super) kind: Kind,
-    pub(super) uid: Uid,
-    pub(super) bucket: BucketName,
-    /// The keys that are to stay.
+    /// What it is called with.
+    record: Record,
+    /// The keys that are to stay; for a removal, the one in the claim's Secret.
     kept: Vec<Key>,
     next: Call,
     /// Keys that are to be deleted.
@@ -64,7 +64,7 @@ pub(super) enum Progress {
 }
 
 impl Verb {
-    pub(super) fn new(kind: Kind, uid: Uid, bucket: BucketName, kept: Vec<Key>) -> Self {
+    pub(super) fn new(kind: Kind, record: Record, kept: Vec<Key>) -> Self {
         let next = match kind {
             Kind::Provision => Call::CreateBucket,
             Kind::Grant | Kind::Check => Call::HeadBucket,
@@ -73,8 +73,7 @@ impl Verb {
         };
         Self {
             kind,
-            uid,
-            bucket,
+            record,
             kept,
             next,
             listed: Vec::new(),
@@ -92,65 +91,89 @@ impl Verb {
 
     /// Makes the next call.
     pub(super) fn advance(&mut self, world: &mut World, blind: bool) -> Progress {
-        let (uid, bucket) = (self.uid, self.bucket);
+        let (record, bucket) = (self.record, self.record.bucket());
+        let Record { uid, names: user_name, .. } = record;
         let reads = matches!(
             self.next,
             Call::HeadBucket | Call::RecogniseUser | Call::ListKeys | Call::FindUser | Call::ReadTags
         );
+        // The keys in the claim's Secret, which are tried where no user is shown.
+        let still_works = record.handed_over && self.kept.iter().any(|key| world.is_live(user_name, *key));
         match self.next {
             Call::CreateBucket => match world.bucket(bucket) {
                 None => {
                     if world.bucket_taken_away {
                         world.harm = Some("a bucket that was lost was made anew, empty");
                     }
+                    if world.restored == Some(uid) {
+                        world.harm = Some("a restored claim was given a new and empty bucket");
+                    }
                     world.put_bucket(bucket, Whose::Claim(uid));
                     self.next = Call::CreateUser;
                 }
-                Some(Whose::Claim(owner)) if owner == uid => self.next = Call::CreateUser,
+                Some(Whose::Claim(owner)) if record.names_uid(owner) => self.next = Call::CreateUser,
                 Some(_) => return Progress::Failed,
             },
-            Call::HeadBucket if world.bucket(bucket).is_none() => return Progress::Failed,
             Call::HeadBucket => {
+                match world.bucket(bucket) {
+                    None => return Progress::Failed,
+                    // Tags that name a former claim are replaced.
+                    Some(Whose::Claim(owner)) if owner != uid && record.names_uid(owner) => {
+                        world.drop_bucket(bucket);
+                        world.put_bucket(bucket, Whose::Claim(uid));
+                    }
+                    Some(_) => {}
+                }
                 self.next = if self.kind == Kind::Check { Call::FindUser } else { Call::CreateUser };
             }
-            Call::CreateUser => match world.user(uid) {
+            Call::CreateUser => match world.user(user_name) {
                 Some(_) => {
                     self.existing = true;
                     self.next = Call::RecogniseUser;
                 }
                 missing => {
-                    *missing = Some(User { seen: false, policy: false, keys: Vec::new() });
+                    *missing = Some(User { tag: uid, seen: false, policy: false, keys: Vec::new() });
                     self.next = Call::PutPolicy;
                 }
             },
-            Call::RecogniseUser => match world.user(uid) {
-                Some(user) if user.seen || !blind => self.next = Call::PutPolicy,
+            Call::RecogniseUser => match world.user(user_name) {
+                Some(user) if (user.seen || !blind) && record.names_uid(user.tag) => {
+                    user.tag = uid;
+                    self.next = Call::PutPolicy;
+                }
                 _ => return Progress::Failed,
             },
-            Call::PutPolicy => match world.user(uid) {
+            Call::PutPolicy => match world.user(user_name) {
                 Some(user) => {
                     user.policy = true;
                     self.next = if self.existing { Call::ListKeys } else { Call::CreateKey };
                 }
                 None => return Progress::Failed,
             },
-            Call::FindUser => match world.user(uid) {
-                Some(user) if user.seen || !blind => self.next = Call::ListKeys,
+            Call::FindUser => match world.user(user_name) {
+                Some(user) if user.seen || !blind => {
+                    if self.kind == Kind::Check && record.names_uid(user.tag) {
+                        user.tag = uid;
+                    }
+                    self.next = Call::ListKeys;
+                }
                 _ if self.kind == Kind::Check => return Progress::KeysLost,
+                _ if still_works => return Progress::Failed,
                 _ => {
                     self.missing = true;
                     return self.access_is_gone();
                 }
             },
             Call::ListKeys => {
-                let user = world.user(uid).as_ref();
+                let user = world.user(user_name).as_ref();
                 let keys: Vec<_> = user.map(|user| user.keys.clone()).unwrap_or_default();
                 let shown = keys.into_iter().filter(|issued| issued.seen || !blind).map(|issued| issued.key);
                 let shown: Vec<_> = shown.collect();
                 if self.kind == Kind::Check && self.kept.first().is_none_or(|present| !shown.contains(present)) {
                     return Progress::KeysLost;
                 }
-                self.listed = shown.into_iter().filter(|key| !self.kept.contains(key)).collect();
+                let kept = |key: &Key| self.kept.contains(key) && !matches!(self.kind, Kind::Revoke | Kind::Delete);
+                self.listed = shown.into_iter().filter(|key| !kept(key)).collect();
                 return self.after_keys();
             }
             Call::DeleteKey => {
@@ -159,7 +182,7 @@ impl Verb {
                 if self.kind == Kind::Rotate && in_grace {
                     world.harm = Some("a former key was deleted that apps may still use");
                 }
-                if let (Some(key), Some(user)) = (key, world.user(uid)) {
+                if let (Some(key), Some(user)) = (key, world.user(user_name)) {
                     user.keys.retain(|issued| issued.key != key);
                 }
                 self.touched = true;
@@ -167,7 +190,7 @@ impl Verb {
             }
             Call::CreateKey => {
                 let key = world.next_key;
-                match world.user(uid) {
+                match world.user(user_name) {
                     // A user has two keys at most.
                     Some(user) if user.keys.len() >= 2 && !self.cleared => {
                         self.cleared = true;
@@ -183,12 +206,12 @@ impl Verb {
                 }
             }
             Call::DeletePolicy => {
-                if let Some(user) = world.user(uid) {
+                if let Some(user) = world.user(user_name) {
                     user.policy = false;
                 }
                 self.next = Call::DeleteUser;
             }
-            Call::DeleteUser => match world.user(uid) {
+            Call::DeleteUser => match world.user(user_name) {
                 Some(user) if !user.keys.is_empty() && self.cleared => return Progress::Failed,
                 Some(user) if !user.keys.is_empty() => {
                     self.cleared = true;
@@ -200,7 +223,7 @@ impl Verb {
                 }
             },
             Call::ReadTags => match world.bucket(bucket) {
-                Some(Whose::Claim(owner)) if owner == uid => self.next = Call::DeleteBucket,
+                Some(Whose::Claim(owner)) if record.names_uid(owner) => self.next = Call::DeleteBucket,
                 // Left in place, or gone already.
                 _ => return Progress::Done,
             },

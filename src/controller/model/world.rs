@@ -41,6 +41,8 @@ impl BucketName {
 pub(super) enum Whose {
     Claim(Uid),
     Foreign,
+    /// It was restored from a backup, which leaves out owner references. Only things of the cluster are.
+    Nobody,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -64,14 +66,42 @@ pub(super) struct Claim {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Record {
     pub(super) uid: Uid,
+    /// The claim that the names of bucket and user were made for.
+    pub(super) names: Uid,
     pub(super) asks: Asks,
-    pub(super) bound: bool,
+    /// The spec says that it was handed over.
+    pub(super) handed_over: bool,
+    /// The status says that it is bound.
+    pub(super) says_bound: bool,
+    /// An admin wants the claim that has its name now to adopt it.
+    pub(super) word: bool,
+}
+
+impl Record {
+    /// What is planned for a claim.
+    pub(super) fn new(claim: Claim) -> Self {
+        let Claim { uid, asks, .. } = claim;
+        Self { uid, names: uid, asks, handed_over: false, says_bound: false, word: false }
+    }
+
+    /// Whether `uid` is that of the claim that has it, or had it before.
+    pub(super) fn names_uid(&self, uid: Uid) -> bool {
+        uid == self.uid || uid == self.names
+    }
+
+    pub(super) fn bucket(&self) -> BucketName {
+        BucketName::of(self.asks, self.names)
+    }
 }
 
 /// The claim's Secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Secret {
     Foreign,
+    /// Restored from a backup, without an owner.
+    Restored {
+        key: Key,
+    },
     Mine {
         uid: Uid,
         key: Key,
@@ -93,6 +123,8 @@ pub(super) enum Review {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct User {
+    /// The claim that its tags name.
+    pub(super) tag: Uid,
     /// Whether IAM's reads show it.
     pub(super) seen: bool,
     pub(super) policy: bool,
@@ -117,7 +149,7 @@ pub(super) struct World {
     pub(super) config_map: Option<Whose>,
     /// Sorted by name.
     pub(super) buckets: Vec<(BucketName, Whose)>,
-    /// By uid.
+    /// By the uid in their names.
     pub(super) users: [Option<User>; 2],
     pub(super) next_key: Key,
     /// The keys that were tried and worked.
@@ -126,6 +158,8 @@ pub(super) struct World {
     pub(super) harm: Option<&'static str>,
     /// Somebody deleted the claim's bucket, or its record, by hand.
     pub(super) bucket_taken_away: bool,
+    /// The claim with this uid was restored from a backup: it names a record that is not its own.
+    pub(super) restored: Option<Uid>,
     /// A bucket that was handed over, and is kept though its claim goes.
     pub(super) kept: bool,
 }
@@ -148,9 +182,22 @@ impl World {
         &mut self.users[usize::from(uid)]
     }
 
-    pub(super) fn is_live(&self, uid: Uid, key: Key) -> bool {
-        let user = self.users[usize::from(uid)].as_ref();
+    /// Whether a key of the user of this name opens the bucket.
+    pub(super) fn is_live(&self, name: Uid, key: Key) -> bool {
+        let user = self.users[usize::from(name)].as_ref();
         user.is_some_and(|user| user.policy && user.keys.iter().any(|issued| issued.key == key))
+    }
+
+    /// Whether the store has all that was made for the claim that a backup was made of.
+    pub(super) fn former_is_there(&self) -> bool {
+        let user =
+            self.users[0].as_ref().is_some_and(|user| user.policy && user.keys.iter().any(|issued| issued.key == 0));
+        user && !self.buckets.is_empty()
+    }
+
+    /// Whether its record stands, and the store has all that it says.
+    pub(super) fn former_stands(&self) -> bool {
+        self.record.is_some_and(|record| record.uid == 0) && self.former_is_there()
     }
 
     /// IAM's reads show all that was made.
@@ -173,7 +220,7 @@ impl World {
     /// Whether something that was made for a claim of this uid is left, save a bucket that is to stay.
     pub(super) fn leftover(&self, uid: Uid) -> Option<&'static str> {
         let mine = |whose: &Whose| *whose == Whose::Claim(uid);
-        if self.users[usize::from(uid)].is_some() {
+        if self.users.iter().flatten().any(|user| user.tag == uid) {
             return Some("a user");
         }
         if !self.kept && self.buckets.iter().any(|(_, whose)| mine(whose)) {

@@ -95,3 +95,16 @@ async fn a_claim_deleted_before_it_was_bound_leaves_nothing_wherever_the_operato
 async fn a_claim_edited_before_it_was_bound_has_one_bucket_wherever_the_operator_was_killed() {
     crash_everywhere(Flow::of(Kind::Named, Act::Edit)).await;
 }
+
+#[rstest]
+#[case::with_its_secret(Flow::of(Kind::Generated, Act::Adopt))]
+#[case::brownfield_without_its_secret(Flow::of(Kind::Brownfield, Act::Adopt))]
+#[tokio::test]
+async fn a_restored_claim_goes_on_with_what_it_had_wherever_the_operator_was_killed(#[case] flow: Flow) {
+    crash_everywhere(flow).await;
+}
+
+#[tokio::test]
+async fn an_orphan_leaves_nothing_at_an_admins_word_wherever_the_operator_was_killed() {
+    crash_everywhere(Flow::of(Kind::Generated, Act::RemoveOrphan)).await;
+}

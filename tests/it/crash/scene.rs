@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::OnceLock;
 
+use bucket_provisioner::api::ObjectBucket;
 use hyper::Response;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
@@ -52,6 +54,10 @@ pub(super) enum Act {
     Withdraw,
     /// The same, and another bucket is asked for.
     Edit,
+    /// It comes back from a backup, and an admin has it adopt what was made for it.
+    Adopt,
+    /// It was forced out, and an admin has its record undone.
+    RemoveOrphan,
 }
 
 /// A kind of claim, what happens to it, and how AWS is.
@@ -96,6 +102,8 @@ pub(super) struct Scene {
     bucket: String,
     /// What there was before anything happened.
     before: Footprint,
+    /// The claim that the backup was made of.
+    former_uid: OnceLock<String>,
 }
 
 impl Scene {
@@ -121,7 +129,7 @@ impl Scene {
             world.aws.strict(strictness);
         }
         let before = world.footprint().await;
-        Self { world, kind, act, class, bucket, before }
+        Self { world, kind, act, class, bucket, before, former_uid: OnceLock::new() }
     }
 
     /// Brings the claim to where the act begins; returns the operator, if one runs then.
@@ -130,13 +138,24 @@ impl Scene {
         let operator = start(world).await;
         match self.act {
             Act::Provide | Act::Abandon => {}
-            Act::Remove | Act::Repair | Act::Rotate => {
-                self.submit().await;
-                world.wait_bound(CLAIM).await;
-                // The last of the calls that binding makes.
-                world.wait_event(CLAIM, "Bound").await;
-                let environment = world.environment(CLAIM).await;
-                world.account.put(&environment["BUCKET_NAME"], "something").await.unwrap();
+            Act::Remove | Act::Repair | Act::Rotate => self.bind().await,
+            Act::Adopt => {
+                self.bind().await;
+                operator.kill().await;
+                self.restore().await;
+                let operator = start(world).await;
+                world.wait_reason(CLAIM, "AdoptionNeeded").await;
+                world.wait_event(CLAIM, "AdoptionNeeded").await;
+                world.wait_orphaned(&world.record_name(CLAIM), "ClaimReplaced").await;
+                return Some(operator);
+            }
+            Act::RemoveOrphan => {
+                self.bind().await;
+                operator.kill().await;
+                world.forget_object(&world.claims(), CLAIM).await;
+                let operator = start(world).await;
+                world.wait_orphaned(&world.record_name(CLAIM), "ClaimGone").await;
+                return Some(operator);
             }
             Act::Recover => {
                 let gate = Gate::closed();
@@ -169,6 +188,30 @@ impl Scene {
         Some(operator)
     }
 
+    async fn bind(&self) {
+        let world = &self.world;
+        self.submit().await;
+        world.wait_bound(CLAIM).await;
+        // The last of the calls that binding makes.
+        world.wait_event(CLAIM, "Bound").await;
+        let environment = world.environment(CLAIM).await;
+        world.account.put(&environment["BUCKET_NAME"], "something").await.unwrap();
+    }
+
+    /// Loses the claim and brings it back from a backup; the Secret of a brownfield claim is not in it.
+    async fn restore(&self) {
+        let world = &self.world;
+        let backup = world.back_up(CLAIM).await;
+        self.former_uid.set(backup.claim["metadata"]["uid"].as_str().unwrap().to_owned()).unwrap();
+        world.lose(CLAIM).await;
+        if self.kind != Kind::Brownfield {
+            world.restore(&backup.secret).await;
+        }
+        for object in [&backup.config_map, &backup.record, &backup.claim] {
+            world.restore(object).await;
+        }
+    }
+
     /// Has it happen.
     pub(super) async fn begin(&self) {
         match self.act {
@@ -181,6 +224,8 @@ impl Scene {
             }
             // It begins with the start of an operator.
             Act::Recover => {}
+            Act::Adopt => self.world.say(&self.world.record_name(CLAIM), "adopt").await,
+            Act::RemoveOrphan => self.world.say(&self.world.record_name(CLAIM), "remove").await,
             Act::Edit => {
                 let edit = json!({ "spec": { "bucketName": self.world.unique("pictures") } });
                 self.world.claims().patch(CLAIM, &PatchParams::default(), &Patch::Merge(edit)).await.unwrap();
@@ -210,6 +255,15 @@ impl Scene {
     pub(super) async fn wait_for(&self) {
         match self.act {
             Act::Provide | Act::Recover | Act::Edit => drop(self.world.wait_bound(CLAIM).await),
+            Act::Adopt => {
+                let record = self.world.record_name(CLAIM);
+                let adopted = |record: Option<&ObjectBucket>| {
+                    record.is_some_and(|record| !record.annotations().contains_key("objectbucket.io/orphan"))
+                };
+                seen(&self.world.records(), &record, adopted).await.expect("the record is adopted");
+                self.world.wait_bound(CLAIM).await;
+            }
+            Act::RemoveOrphan => self.world.wait_record_gone(&self.world.record_name(CLAIM)).await,
             Act::Abandon | Act::Remove | Act::Withdraw => self.world.wait_gone(CLAIM).await,
             Act::Repair => self.world.wait_secret(CLAIM, |keys| keys.contains_key("AWS_ACCESS_KEY_ID")).await,
             Act::Rotate => {
@@ -232,6 +286,9 @@ impl Scene {
             Act::Provide | Act::Recover | Act::Edit => drop(self.world.wait_event(CLAIM, "Bound").await),
             Act::Abandon | Act::Remove | Act::Withdraw => drop(self.world.wait_event(CLAIM, "Removed").await),
             Act::Rotate => drop(self.world.wait_event(CLAIM, "KeysRetired").await),
+            Act::Adopt => drop(self.world.wait_event(CLAIM, "Adopted").await),
+            // The record is the last that goes.
+            Act::RemoveOrphan => {}
             // Nothing is told of a repair that works. What follows the Secret is made before the operator stops.
             Act::Repair => {}
         }
@@ -240,8 +297,8 @@ impl Scene {
     /// Requires that all is well after the act, and once the claim is gone.
     pub(super) async fn assert_well(&self) {
         match self.act {
-            Act::Abandon | Act::Remove | Act::Withdraw => {}
-            Act::Provide | Act::Recover | Act::Edit | Act::Repair | Act::Rotate => {
+            Act::Abandon | Act::Remove | Act::Withdraw | Act::RemoveOrphan => {}
+            Act::Provide | Act::Recover | Act::Edit | Act::Repair | Act::Rotate | Act::Adopt => {
                 self.assert_usable().await;
                 self.world.delete_claim(CLAIM).await;
                 self.world.wait_gone(CLAIM).await;
@@ -262,7 +319,8 @@ impl Scene {
         let objects = app.list(bucket).await.expect("an app can list");
         assert!(objects.contains(&"something".to_owned()), "{objects:?}");
 
-        let uid = claim.uid().unwrap();
+        // Names hold the uid of the claim for which they were made.
+        let uid = self.former_uid.get().cloned().unwrap_or_else(|| claim.uid().unwrap());
         let users = world.account.users_with(&uid).await;
         if self.kind == Kind::SharedKeys {
             assert!(users.is_empty(), "{users:?}");

@@ -1,6 +1,7 @@
 //! The stack, and a world of its own for each test.
 
 pub(crate) mod account;
+pub(crate) mod backup;
 pub(crate) mod footprint;
 pub(crate) mod operator;
 pub(crate) mod other;
@@ -39,7 +40,7 @@ pub(crate) fn aws_url() -> String {
     needed("AWS_ENDPOINT_URL")
 }
 
-fn needed(variable: &str) -> String {
+pub(crate) fn needed(variable: &str) -> String {
     std::env::var(variable).unwrap_or_else(|_| {
         panic!(
             "{variable} is not set: these tests need the local stack. Run hack/test.sh, which starts one, or start one \
@@ -377,9 +378,18 @@ impl World {
 
     /// All events on a claim, as `(type, reason, note)`, oldest first.
     pub(crate) async fn events(&self, claim: &str) -> Vec<(String, String, String)> {
-        let events: Api<Event> = Api::namespaced(self.client.clone(), &self.namespace);
+        self.events_about(&self.namespace, claim).await
+    }
+
+    /// All events on an ObjectBucket, as `(type, reason, note)`, oldest first. It has no namespace.
+    pub(crate) async fn events_on_record(&self, record: &str) -> Vec<(String, String, String)> {
+        self.events_about("default", record).await
+    }
+
+    async fn events_about(&self, namespace: &str, name: &str) -> Vec<(String, String, String)> {
+        let events: Api<Event> = Api::namespaced(self.client.clone(), namespace);
         let mut found: Vec<_> = events.list(&ListParams::default()).await.unwrap().items;
-        found.retain(|e| e.regarding.as_ref().is_some_and(|r| r.name.as_deref() == Some(claim)));
+        found.retain(|e| e.regarding.as_ref().is_some_and(|r| r.name.as_deref() == Some(name)));
         found.sort_by_key(|e| e.event_time.clone().map(|t| t.0));
         found
             .into_iter()

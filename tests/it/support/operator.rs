@@ -90,14 +90,44 @@ pub(crate) struct Binary {
 impl Binary {
     /// Starts the binary on the world's proxies, with these arguments and variables on top.
     pub(crate) fn start(world: &World, args: &[&str], environment: &[(&str, &str)]) -> Self {
-        let kubeconfig = serde_json::json!({
+        let kubeconfig = Self::proxied(world);
+        let args = [&["--namespace", &world.namespace], args].concat();
+        Self::start_with(world, &kubeconfig, &args, environment)
+    }
+
+    /// Runs a subcommand of the binary to its end, with the world's cluster and provisioner; returns what it printed, or
+    /// what it complained about.
+    pub(crate) async fn run(world: &World, args: &[&str]) -> Result<String, String> {
+        let (dir, file) = Self::kubeconfig(&Self::proxied(world));
+        let mut command = Self::command(&file, &world.provisioner, args);
+        let output = command.output().await.expect("the binary runs");
+        drop(dir);
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
+    }
+
+    /// A kubeconfig for the world's proxy.
+    fn proxied(world: &World) -> serde_json::Value {
+        serde_json::json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "c",
             "clusters": [{ "name": "c", "cluster": { "server": world.kubernetes.url } }],
             "users": [{ "name": "u", "user": {} }],
             "contexts": [{ "name": "c", "context": { "cluster": "c", "user": "u" } }],
-        });
-        let args = [&["--namespace", &world.namespace], args].concat();
-        Self::start_with(world, &kubeconfig, &args, environment)
+        })
+    }
+
+    fn kubeconfig(content: &serde_json::Value) -> (tempdir::Dir, std::path::PathBuf) {
+        let dir = tempdir::Dir::new();
+        let file = dir.path().join("kubeconfig");
+        std::fs::write(&file, content.to_string()).unwrap();
+        (dir, file)
+    }
+
+    fn command(kubeconfig: &Path, provisioner: &str, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_aws-s3-provisioner"));
+        command.args(["-kubeconfig", kubeconfig.to_str().unwrap(), "--provisioner-name", provisioner]);
+        command.args(args).env_clear();
+        command
     }
 
     /// Starts the binary with this kubeconfig.
@@ -107,13 +137,8 @@ impl Binary {
         args: &[&str],
         environment: &[(&str, &str)],
     ) -> Self {
-        let dir = tempdir::Dir::new();
-        let file = dir.path().join("kubeconfig");
-        std::fs::write(&file, kubeconfig.to_string()).unwrap();
-        let mut child = Command::new(env!("CARGO_BIN_EXE_aws-s3-provisioner"))
-            .args(["-kubeconfig", file.to_str().unwrap(), "--provisioner-name", &world.provisioner])
-            .args(args)
-            .env_clear()
+        let (dir, file) = Self::kubeconfig(kubeconfig);
+        let mut child = Self::command(&file, &world.provisioner, args)
             // Who starts after a killed one would wait for its lease. Tests of the lease ask for it by the flag.
             .env("PROVISIONER_LEADER_ELECT", "false")
             .envs(environment.iter().copied())

@@ -86,7 +86,8 @@ impl Upstream for ApiServer {
             other => other,
         };
         let subresource = rest.get(2).map(|sub| format!("/{sub}")).unwrap_or_default();
-        (format!("{verb} {resource}{subresource}"), !matches!(verb, "get" | "list" | "watch"))
+        let is_dry = parts.uri.query().is_some_and(|query| query.contains("dryRun=All"));
+        (format!("{verb} {resource}{subresource}"), !is_dry && !matches!(verb, "get" | "list" | "watch"))
     }
 
     fn send(&self, request: Request<Full<Bytes>>) -> Pending {

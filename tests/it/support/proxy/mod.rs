@@ -57,6 +57,8 @@ pub(crate) struct Call {
     pub(crate) mutates: bool,
     /// The server has done it, and its answer was dropped.
     pub(crate) answer_lost: bool,
+    /// The account that has to own the bucket, as the call says.
+    pub(crate) expected_owner: Option<String>,
 }
 
 type Rule = Box<dyn FnMut(&Call) -> Verdict + Send>;
@@ -197,7 +199,9 @@ async fn handle(
         Err(error) => return Ok(plain(502, error.to_string())),
     };
     let (name, mutates) = upstream.describe(&parts, &body);
-    let call = Call { name, mutates, target: parts.uri.to_string(), answer_lost: false };
+    let expected_owner = parts.headers.get("x-amz-expected-bucket-owner").and_then(|value| value.to_str().ok());
+    let expected_owner = expected_owner.map(str::to_owned);
+    let call = Call { name, mutates, target: parts.uri.to_string(), answer_lost: false, expected_owner };
     shared.calls.send_modify(|calls| calls.push(call.clone()));
     let verdict = shared.rule.lock().unwrap().as_mut().map_or(Verdict::Pass, |rule| rule(&call));
     let lost = || shared.calls.send_modify(|calls| calls.push(Call { answer_lost: true, ..call.clone() }));

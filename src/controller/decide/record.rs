@@ -1,24 +1,24 @@
-//! The bucket record as write-ahead log: its names, its form in an ObjectBucket, finding and writing it.
+//! The bucket record as write-ahead log: its names, its form in an ObjectBucket, and to whom it belongs. Pure.
 //!
 //! A record is written before the first call to the store and holds all that is needed to undo the claim.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use kube::Api;
-use kube::api::{ObjectMeta, PostParams};
-use kube::core::DeserializeGuard;
+use kube::api::ObjectMeta;
+use serde_json::{Value, json};
 
-use super::claim::Claim;
-use super::deletion;
-use super::error::{Error, FIELD_MANAGER};
-use super::gate::LabelOwner;
+use super::orphan::{self, Action};
 use crate::api::{BucketEndpoint, BucketPhase, ClaimReference, ObjectBucket, ObjectBucketSpec, wire};
+use crate::controller::claim::Claim;
+use crate::controller::error::Error;
+use crate::controller::gate::LabelOwner;
 use crate::provisioner::{ClaimId, Endpoint, Mode, Plan, ReclaimPolicy, Record, Rotation, SecretRef};
 
 /// Longest name of a Kubernetes object (RFC 1123 subdomain).
 const MAX_NAME: usize = 253;
+/// What stands under [`wire::state::HANDED_OVER`].
+const HANDED_OVER: &str = "true";
 
 /// The name a claim's record has by default, and the one it has when that is too long or taken: two
 /// claims can share a default name (`a-b/c` and `a/b-c`), but not a uid.
@@ -36,8 +36,8 @@ pub(crate) enum Author {
     /// This operator: the record holds all that is needed to undo the claim.
     Us,
     /// The Go provisioner that this operator replaces. It recorded neither whose credentials it used nor
-    /// whether it created the bucket; both are to be had from the class only, see `adopt.rs`. Until then
-    /// the record is read in the harmless way: a bucket that existed before.
+    /// whether it created the bucket; see `adopt.rs`. Until then the record is read in the harmless way: a bucket
+    /// that existed before.
     GoProvisioner,
 }
 
@@ -47,24 +47,55 @@ pub(crate) struct Stored {
     pub(crate) name: String,
     /// `metadata.uid` of the ObjectBucket: guards writes against one of the same name that was made since.
     pub(crate) uid: Option<String>,
+    /// Guards writes that rest on all that was read.
+    pub(crate) resource_version: Option<String>,
     pub(crate) author: Author,
     pub(crate) record: Record,
-    /// `status.phase` is Bound: everything was made and handed over.
-    pub(crate) bound: bool,
+    /// `status.phase` is Bound.
+    pub(crate) says_bound: bool,
+    /// What an admin wants of it, should it be orphaned.
+    pub(crate) action: Option<Action>,
 }
 
-/// The record of one claim.
-#[derive(Debug)]
-pub(crate) enum Found {
-    /// There is one.
-    Mine(Box<Stored>),
-    /// There is none; this name is free for it.
-    None { free_name: String },
+impl Stored {
+    /// Whether everything was made and handed over. Backups leave out the status, and earlier versions said it there
+    /// only.
+    pub(crate) fn bound(&self) -> bool {
+        self.record.handed_over || self.says_bound
+    }
+
+    /// Whether it is being adopted: it is its claim's by now, and the admin's word still stands.
+    pub(crate) fn is_being_adopted(&self) -> bool {
+        self.action == Some(Action::Adopt)
+    }
+}
+
+/// To whom an ObjectBucket belongs, as one claim sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Relation {
+    /// It records this claim, in this cluster.
+    Mine,
+    /// It records an earlier claim of this namespace and name, or this one in another cluster.
+    Former,
+    /// It says nothing of its claim any more, as some CRDs prune, and all else in it fits this one.
+    Fits,
+    /// Another claim's, or another provisioner's.
+    Other,
+}
+
+/// Name of an ObjectBucket.
+pub(crate) fn name(object: &ObjectBucket) -> String {
+    object.metadata.name.clone().unwrap_or_default()
 }
 
 /// UID of the claim that an ObjectBucket records, readable even where nothing else is.
 pub(crate) fn claim_uid(object: &ObjectBucket) -> Option<&str> {
     state(object, wire::state::CLAIM_UID).or_else(|| object.spec.claim_ref.as_ref()?.uid.as_deref())
+}
+
+/// UID of the cluster in which an ObjectBucket was made or adopted.
+pub(crate) fn cluster_uid(object: &ObjectBucket) -> Option<&str> {
+    state(object, wire::state::CLUSTER_UID)
 }
 
 /// Whether an ObjectBucket names its claim elsewhere than in its claimRef, which some CRDs prune.
@@ -74,32 +105,46 @@ pub(crate) fn names_its_claim(object: &ObjectBucket) -> bool {
         .all(|key| state(object, key).is_some())
 }
 
-/// Whether an ObjectBucket records this claim: the uid in it says so.
-pub(crate) fn is_of(object: &ObjectBucket, claim: &Claim) -> bool {
+/// Whether an ObjectBucket was written by this provisioner, or by the Go provisioner of its name.
+pub(crate) fn is_ours(object: &ObjectBucket, label: &str) -> bool {
+    let labels = object.metadata.labels.as_ref();
+    labels.and_then(|labels| labels.get(wire::PROVISIONER_LABEL)).is_some_and(|ours| ours == label)
+}
+
+/// How an ObjectBucket relates to a claim of the cluster with this uid. What counts is the uid in the ObjectBucket;
+/// only admins write there.
+pub(crate) fn relation(object: &ObjectBucket, claim: &Claim, cluster: &str) -> Relation {
+    let here = cluster_uid(object).is_none_or(|recorded| recorded == cluster);
     match claim_uid(object) {
-        Some(uid) => uid == claim.id.uid,
-        None => author(object) == Author::GoProvisioner && fits(object, claim),
+        Some(uid) if uid == claim.id.uid && here => Relation::Mine,
+        Some(_) if claim_name(object) == Some((&claim.id.namespace, &claim.id.name)) => Relation::Former,
+        None if fits(object, claim) => Relation::Fits,
+        _ => Relation::Other,
     }
 }
 
-/// Whether a record of the Go provisioner whose claimRef a CRD pruned is the claim's, by all that it still says:
-/// its name, class and bucket are those that the claim was bound with. A user can write all of these into a claim,
-/// and two claims can share the name; but the claim it was made for is older than the record, and nobody can
-/// submit one of those any more.
+/// Whether a record whose claimRef a CRD pruned may be the claim's, by all that it still says: its name, class and
+/// bucket are those that the claim was bound with. A user can write all of these into a claim, and two claims can
+/// share the name; but the claim it was made for is older than the record, and nobody can submit one of those any
+/// more.
 fn fits(object: &ObjectBucket, claim: &Claim) -> bool {
     let Ok(spec) = claim.spec() else { return false };
     let name = object.metadata.name.as_deref();
     let bucket = object.spec.endpoint.as_ref().and_then(|endpoint| endpoint.bucket_name.as_deref());
-    let older = match (&claim.created, &object.metadata.creation_timestamp) {
-        (Some(claim), Some(record)) => claim <= record,
-        _ => false,
-    };
-    older
+    is_older(claim, object)
         && claim.label == LabelOwner::Ours
         && names(&claim.id).0.as_deref() == name
         && spec.object_bucket_name.as_deref() == name
         && spec.bucket_name.as_deref() == bucket
         && Some(spec.storage_class_name.as_str()) == object.spec.storage_class_name.as_deref()
+}
+
+/// Whether the claim stood before the record was written.
+pub(crate) fn is_older(claim: &Claim, object: &ObjectBucket) -> bool {
+    match (&claim.created, &object.metadata.creation_timestamp) {
+        (Some(claim), Some(record)) => claim <= record,
+        _ => false,
+    }
 }
 
 /// Namespace and name of the claim that an ObjectBucket records.
@@ -117,7 +162,7 @@ fn state<'a>(object: &'a ObjectBucket, key: &str) -> Option<&'a str> {
 /// The ObjectBucket that holds `record`.
 pub(crate) fn to_object(record: &Record, name: &str, label: &str) -> ObjectBucket {
     // Destructured in full: a new field that is not recorded is lost for deletion.
-    let Record { claim, class_name, reclaim_policy, plan } = record;
+    let Record { claim, former_uids, cluster, account, class_name, reclaim_policy, handed_over, plan } = record;
     let Plan { bucket, mode, endpoint, owner_secret, user, rotation, state } = plan;
     let Rotation { every, grace } = rotation;
     let Endpoint { host, port, region, url } = endpoint;
@@ -128,6 +173,18 @@ pub(crate) fn to_object(record: &Record, name: &str, label: &str) -> ObjectBucke
     set(wire::state::CLAIM_NAME, &claim.name);
     set(wire::state::CLAIM_UID, &claim.uid);
     set(wire::state::MODE, mode.as_str());
+    if !former_uids.is_empty() {
+        set(wire::state::FORMER_CLAIM_UIDS, &former_uids.join(","));
+    }
+    if let Some(cluster) = cluster {
+        set(wire::state::CLUSTER_UID, cluster);
+    }
+    if let Some(account) = account {
+        set(wire::state::ACCOUNT_ID, account);
+    }
+    if *handed_over {
+        set(wire::state::HANDED_OVER, HANDED_OVER);
+    }
     if let Some(user) = user {
         set(wire::state::USER_NAME, user);
     }
@@ -181,11 +238,17 @@ fn reference(claim: &ClaimId) -> ClaimReference {
     }
 }
 
-fn author(object: &ObjectBucket) -> Author {
-    let ours = [wire::state::MODE, wire::state::CLAIM_UID];
-    match ours.into_iter().any(|key| state(object, key).is_some()) {
-        true => Author::Us,
-        false => Author::GoProvisioner,
+/// Who wrote a record: told by what is there, never by what is missing. `None` if nothing tells.
+fn author(object: &ObjectBucket) -> Option<Author> {
+    let has = |key: &str| object.spec.additional_state.as_ref().is_some_and(|state| state.contains_key(key));
+    let ours =
+        [wire::state::CLAIM_UID, wire::state::CLAIM_NAMESPACE, wire::state::CLAIM_NAME, wire::state::CLUSTER_UID];
+    match () {
+        () if has(wire::state::MODE) => Some(Author::Us),
+        // It wrote this key always, also empty.
+        () if has(wire::state::GO_POLICY_ARN) => Some(Author::GoProvisioner),
+        () if ours.into_iter().any(has) => Some(Author::Us),
+        () => None,
     }
 }
 
@@ -193,24 +256,30 @@ fn author(object: &ObjectBucket) -> Author {
 ///
 /// # Errors
 /// Names the field that is missing or cannot be used.
-pub(crate) fn from_object(object: &ObjectBucket) -> Result<Record, String> {
+pub(crate) fn from_object(object: &ObjectBucket) -> Result<(Author, Record), String> {
     let missing = |field: &str| format!("{field} is missing");
     let spec = &object.spec;
+    let author = author(object).ok_or_else(|| missing("spec.additionalState"))?;
     let mut state: BTreeMap<String, String> = spec.additional_state.clone().unwrap_or_default();
     // The Go library writes what it does not have as an empty string.
     state.retain(|_, value| !value.is_empty());
+    // The Go provisioner's policy is in the account.
+    let go_account = state.get(wire::state::GO_POLICY_ARN).and_then(|arn| arn.split(':').nth(4)).map(str::to_owned);
     let mut take = |key: &str| state.remove(key);
     let required =
         |value: Option<String>, key: &str| value.ok_or_else(|| missing(&format!("spec.additionalState.{key}")));
+    let (namespace, name, uid) =
+        (take(wire::state::CLAIM_NAMESPACE), take(wire::state::CLAIM_NAME), take(wire::state::CLAIM_UID));
+    let mode = take(wire::state::MODE);
 
-    let (claim, mode) = match author(object) {
+    let (claim, mode) = match author {
         Author::Us => {
             let claim = ClaimId {
-                namespace: required(take(wire::state::CLAIM_NAMESPACE), wire::state::CLAIM_NAMESPACE)?,
-                name: required(take(wire::state::CLAIM_NAME), wire::state::CLAIM_NAME)?,
-                uid: required(take(wire::state::CLAIM_UID), wire::state::CLAIM_UID)?,
+                namespace: required(namespace, wire::state::CLAIM_NAMESPACE)?,
+                name: required(name, wire::state::CLAIM_NAME)?,
+                uid: required(uid, wire::state::CLAIM_UID)?,
             };
-            let mode = match required(take(wire::state::MODE), wire::state::MODE)?.as_str() {
+            let mode = match required(mode, wire::state::MODE)?.as_str() {
                 "created" => Mode::Created,
                 "granted" => Mode::Granted,
                 other => return Err(format!("spec.additionalState.mode is {other:?}, neither created nor granted")),
@@ -220,13 +289,19 @@ pub(crate) fn from_object(object: &ObjectBucket) -> Result<Record, String> {
         Author::GoProvisioner => {
             let reference = spec.claim_ref.clone().unwrap_or_default();
             let claim = ClaimId {
-                namespace: reference.namespace.ok_or_else(|| missing("spec.claimRef.namespace"))?,
-                name: reference.name.ok_or_else(|| missing("spec.claimRef.name"))?,
-                uid: reference.uid.ok_or_else(|| missing("spec.claimRef.uid"))?,
+                namespace: namespace.or(reference.namespace).ok_or_else(|| missing("spec.claimRef.namespace"))?,
+                name: name.or(reference.name).ok_or_else(|| missing("spec.claimRef.name"))?,
+                uid: uid.or(reference.uid).ok_or_else(|| missing("spec.claimRef.uid"))?,
             };
             (claim, Mode::Granted)
         }
     };
+    let former_uids = take(wire::state::FORMER_CLAIM_UIDS)
+        .map(|uids| uids.split(',').map(str::to_owned).collect())
+        .unwrap_or_default();
+    let (cluster, account) = (take(wire::state::CLUSTER_UID), take(wire::state::ACCOUNT_ID));
+    let account = account.or(go_account);
+    let handed_over = take(wire::state::HANDED_OVER).is_some();
     let user = take(wire::state::USER_NAME);
     let url = take(wire::state::ENDPOINT_URL);
     let owner_secret = match (take(wire::state::SECRET_NAMESPACE), take(wire::state::SECRET_NAME)) {
@@ -253,8 +328,12 @@ pub(crate) fn from_object(object: &ObjectBucket) -> Result<Record, String> {
         Some(other) => return Err(format!("spec.reclaimPolicy is {other:?}, neither Delete nor Retain")),
         None => return Err(missing("spec.reclaimPolicy")),
     };
-    Ok(Record {
+    let record = Record {
         claim,
+        former_uids,
+        cluster,
+        account,
+        handed_over,
         class_name: spec.storage_class_name.clone().ok_or_else(|| missing("spec.storageClassName"))?,
         reclaim_policy,
         plan: Plan {
@@ -271,89 +350,55 @@ pub(crate) fn from_object(object: &ObjectBucket) -> Result<Record, String> {
             rotation,
             state,
         },
-    })
+    };
+    Ok((author, record))
 }
 
 /// A record that was read from the cluster or from the cache.
+///
+/// # Errors
+/// [`Error::RecordUnreadable`] names the field that is missing or cannot be used.
 pub(crate) fn read(object: &ObjectBucket) -> Result<Stored, Error> {
     let name = object.metadata.name.clone().unwrap_or_default();
-    let record = from_object(object).map_err(|error| Error::RecordUnreadable { name: name.clone(), error })?;
-    let bound = object.status.as_ref().and_then(|s| s.phase) == Some(BucketPhase::Bound);
-    Ok(Stored { name, uid: object.metadata.uid.clone(), author: author(object), record, bound })
+    let (author, record) =
+        from_object(object).map_err(|error| Error::RecordUnreadable { name: name.clone(), error })?;
+    Ok(Stored {
+        name,
+        uid: object.metadata.uid.clone(),
+        resource_version: object.metadata.resource_version.clone(),
+        author,
+        record,
+        says_bound: object.status.as_ref().and_then(|s| s.phase) == Some(BucketPhase::Bound),
+        action: orphan::action(object).ok().flatten(),
+    })
 }
 
-/// A record that [is of](is_of) this claim.
-pub(crate) fn stored(object: &ObjectBucket, claim: &ClaimId) -> Result<Stored, Error> {
-    let mut whole = Cow::Borrowed(object);
-    if claim_uid(object).is_none() {
-        whole.to_mut().spec.claim_ref = Some(reference(claim));
-    }
-    read(&whole)
+/// The same object with this claim as the one that it records.
+pub(crate) fn naming(object: &ObjectBucket, claim: &ClaimId) -> ObjectBucket {
+    let mut object = object.clone();
+    object.spec.claim_ref = Some(reference(claim));
+    object
 }
 
-/// Looks the claim's record up, in the cluster itself: what is undone or made rests on it.
-///
-/// # Errors
-/// [`Error::RecordUnreadable`], or [`Error::RecordTaken`] if even the name with the uid is another's.
-pub(crate) async fn find(api: &Api<DeserializeGuard<ObjectBucket>>, claim: &Claim) -> Result<Found, Error> {
-    let (plain, unique) = names(&claim.id);
-    let look_up = |name: String| async move {
-        let object = api.get_opt(&name).await.map_err(Error::kubernetes("read the ObjectBucket"))?;
-        Ok::<_, Error>(object.map(|guard| (name, guard.0)))
-    };
-    let (at_plain, at_unique) = tokio::try_join!(
-        async {
-            match plain.clone() {
-                Some(name) => look_up(name).await,
-                None => Ok(None),
-            }
-        },
-        look_up(unique.clone()),
-    )?;
-    let plain_is_free = plain.is_some() && at_plain.is_none();
-    let unique_is_free = at_unique.is_none();
-    for (name, object) in [at_plain, at_unique].into_iter().flatten() {
-        match object {
-            Ok(object) if is_of(&object, claim) => {
-                return Ok(Found::Mine(Box::new(stored(&object, &claim.id)?)));
-            }
-            Ok(_) => {}
-            // It may be this claim's: stop rather than make a second one beside it.
-            Err(invalid) => return Err(Error::RecordUnreadable { name, error: invalid.error }),
-        }
+/// The merge patch that makes `stored` say `record`, which differs in what changes over time: the claim that has it,
+/// the cluster, the account, and whether it was handed over.
+pub(crate) fn change(stored: &Stored, record: &Record) -> Value {
+    let Record { claim, former_uids, cluster, account, handed_over, .. } = record;
+    let mut state = json!({
+        wire::state::CLUSTER_UID: cluster,
+        wire::state::ACCOUNT_ID: account,
+        wire::state::HANDED_OVER: handed_over.then_some(HANDED_OVER),
+    });
+    let mut spec = json!({});
+    if *claim != stored.record.claim {
+        spec["claimRef"] = json!({ "namespace": claim.namespace, "name": claim.name, "uid": claim.uid });
+        state[wire::state::CLAIM_NAMESPACE] = json!(claim.namespace);
+        state[wire::state::CLAIM_NAME] = json!(claim.name);
+        state[wire::state::CLAIM_UID] = json!(claim.uid);
+        state[wire::state::FORMER_CLAIM_UIDS] = json!(former_uids.join(","));
     }
-    match plain {
-        Some(free_name) if plain_is_free => Ok(Found::None { free_name }),
-        _ if unique_is_free => Ok(Found::None { free_name: unique }),
-        _ => Err(Error::RecordTaken { name: unique }),
-    }
-}
-
-/// Writes a new record. Fails with a conflict if the name was taken since it was found free.
-pub(crate) async fn create(
-    api: &Api<ObjectBucket>,
-    name: String,
-    record: Record,
-    label: &str,
-) -> Result<Stored, Error> {
-    let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
-    let created = api.create(&params, &to_object(&record, &name, label)).await;
-    let created = created.map_err(Error::kubernetes("write the ObjectBucket"))?;
-    Ok(Stored { name, uid: created.metadata.uid, author: Author::Us, record, bound: false })
-}
-
-/// Deletes a record for which nothing is left in the store. Gone already is as good, and so is one that was
-/// reconstructed because there was none.
-///
-/// # Errors
-/// Kubernetes refused, also because another record has taken the name since.
-pub(crate) async fn delete(api: &Api<DeserializeGuard<ObjectBucket>>, stored: &Stored) -> Result<(), Error> {
-    match &stored.uid {
-        Some(uid) => {
-            deletion::delete(api, &stored.name, uid).await.map_err(Error::kubernetes("delete the ObjectBucket"))
-        }
-        None => Ok(()),
-    }
+    spec["additionalState"] = state;
+    json!({ "metadata": { "uid": stored.uid }, "spec": spec })
 }
 
 #[cfg(test)]
@@ -366,6 +411,10 @@ mod tests {
     fn record() -> Record {
         Record {
             claim: ClaimId { namespace: "shop".into(), name: "photos".into(), uid: "f30e0389".into() },
+            former_uids: vec!["00000000".into(), "11111111".into()],
+            cluster: Some("22222222".into()),
+            account: Some("123456789012".into()),
+            handed_over: true,
             class_name: "s3-buckets".into(),
             reclaim_policy: ReclaimPolicy::Retain,
             plan: Plan {
@@ -388,6 +437,8 @@ mod tests {
     #[test]
     fn a_record_is_read_back_as_it_was_written() {
         let mut bare = record();
+        bare.former_uids.clear();
+        (bare.cluster, bare.account, bare.handed_over) = (None, None, false);
         bare.plan.endpoint.url = None;
         bare.plan.owner_secret = None;
         bare.plan.user = None;
@@ -397,7 +448,7 @@ mod tests {
             let object = to_object(&record, "obc-shop-photos", "label");
             let wire = serde_json::to_value(&object).unwrap();
             let object: ObjectBucket = serde_json::from_value(wire).unwrap();
-            assert_eq!(from_object(&object).unwrap(), record);
+            assert_eq!(from_object(&object).unwrap(), (Author::Us, record));
         }
     }
 
@@ -407,7 +458,7 @@ mod tests {
         object.spec.claim_ref = Some(ClaimReference::default());
         assert_eq!(claim_uid(&object), Some("f30e0389"));
         assert_eq!(claim_name(&object), Some(("shop", "photos")));
-        assert_eq!(from_object(&object).unwrap(), record());
+        assert_eq!(from_object(&object).unwrap(), (Author::Us, record()));
     }
 
     #[test]

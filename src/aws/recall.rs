@@ -1,0 +1,82 @@
+//! What tags say of a claim whose record was lost: those of its bucket, and those of its user.
+
+use std::time::SystemTime;
+
+use super::bucket;
+use super::call::{Operation, Resource};
+use super::clients::Store;
+use super::error::Error;
+use super::names::{UserName, uid_in};
+use super::plan::Target;
+use super::tags::{self, Tags};
+use super::user;
+use crate::provisioner::{ClaimId, Mode, Recalled};
+
+/// What the store tells of the claim that a bucket was made for; `None` if it tells nothing.
+///
+/// Names are functions of the claim for which they were made first: a record that was adopted keeps them.
+pub(crate) async fn recall(store: &Store, target: &Target<'_>) -> Result<Option<Recalled>, Error> {
+    let claim = match target.record.plan.mode {
+        Mode::Created => claimant(&bucket::tags_of(store, target.bucket_ref()).await?),
+        // A bucket that existed before says nothing.
+        Mode::Granted => None,
+    };
+    let user = match (&claim, target.user) {
+        (_, None) => None,
+        (Some((claim, _)), Some(_)) => user_of(store, target, Some(claim)).await?,
+        (None, Some(_)) if target.record.plan.mode == Mode::Granted => user_of(store, target, None).await?,
+        (None, Some(_)) => None,
+    };
+    let Some((claim, cluster)) = claim.or_else(|| user.as_ref().map(|(_, claimant)| claimant.clone())) else {
+        return Ok(None);
+    };
+    let user = user.map(|(name, _)| name);
+    let mut former_uids: Vec<_> = [user.as_deref(), Some(target.bucket())]
+        .into_iter()
+        .flatten()
+        .filter_map(uid_in)
+        .filter(|uid| *uid != claim.uid)
+        .map(str::to_owned)
+        .collect();
+    former_uids.dedup();
+    Ok(Some(Recalled { claim, cluster, former_uids, user }))
+}
+
+/// The claim, and the cluster it is in.
+type Claimant = (ClaimId, Option<String>);
+
+fn claimant(tags: &Tags) -> Option<Claimant> {
+    let tag = |key| tags::value(tags, key).map(str::to_owned);
+    let claim =
+        ClaimId { namespace: tag(tags::CLAIM_NAMESPACE)?, name: tag(tags::CLAIM_NAME)?, uid: tag(tags::CLAIM_UID)? };
+    Some((claim, tag(tags::CLUSTER_UID)))
+}
+
+/// The user of a claim; of any claim of the namespace and name if only these are known. It is looked for by the
+/// beginning of its name, which holds another uid if the record was adopted once. Of several the newest counts.
+async fn user_of(
+    store: &Store,
+    target: &Target<'_>,
+    claim: Option<&ClaimId>,
+) -> Result<Option<(String, Claimant)>, Error> {
+    let path = target.user.map(|user| user.path).unwrap_or_default();
+    let listed =
+        store.iam.list_users().path_prefix(path).into_paginator().items().send().collect::<Result<Vec<_>, _>>();
+    let mut users = store.call(Operation::ListUsers, Resource::Account, listed).await?;
+    let readable = UserName::beginning(&target.record.claim);
+    users.retain(|user| user.user_name().starts_with(&readable));
+    users.sort_by_key(|user| std::cmp::Reverse(SystemTime::try_from(*user.create_date()).ok()));
+    for user in users {
+        let name = user.user_name;
+        let found = user::gone_is_fine(user::tags_of(store, &name).await)?.and_then(|tags| claimant(&tags));
+        let wanted = &target.record.claim;
+        let is_wanted = |found: &ClaimId| match claim {
+            Some(claim) => found == claim,
+            None => (&found.namespace, &found.name) == (&wanted.namespace, &wanted.name),
+        };
+        if let Some(claimant) = found.filter(|(claim, _)| is_wanted(claim)) {
+            return Ok(Some((name, claimant)));
+        }
+    }
+    Ok(None)
+}

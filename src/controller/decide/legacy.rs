@@ -1,0 +1,213 @@
+//! Records that do not say all: those of the Go provisioner, and those that somebody deleted or damaged by hand. What
+//! is missing is taken from the claim's class, if there still is one. Pure.
+
+use k8s_openapi::api::core::v1::ConfigMap;
+
+use super::record::{Author, Stored};
+use crate::api::{ObjectBucket, wire};
+use crate::controller::claim::Claim;
+use crate::controller::deletion::has_finalizer;
+use crate::controller::error::Error;
+use crate::controller::outputs::Current;
+use crate::controller::plan;
+use crate::controller::resolve::{Class, ClassLookup};
+use crate::provisioner::{ClaimId, Mode, Plan, Provisioner, ReclaimPolicy, Request, WantedBucket};
+
+/// Longest part of a prefix that the Go library took into a bucket's name.
+const PREFIX_MAX: usize = 26;
+
+/// Completes a record before it is acted upon. One of our own is complete.
+///
+/// The Go provisioner recorded neither with whose credentials it worked nor whether it created the bucket; it asked the
+/// class for both at the time of deletion, too. What the class says today is no proof of what it said then: only a
+/// bucket whose name was generated for the claim counts as created. With the class gone the operator's own identity is
+/// all there is.
+///
+/// # Errors
+/// The class has parameters that cannot be used.
+pub(crate) fn complete<P: Provisioner>(
+    provisioner: &P,
+    provisioner_name: &str,
+    class: &ClassLookup,
+    claim: &Claim,
+    mut stored: Stored,
+) -> Result<Stored, Error> {
+    let class = match (stored.author, class) {
+        (Author::GoProvisioner, ClassLookup::Found(class)) if class.provisioner == provisioner_name => class,
+        _ => return Ok(stored),
+    };
+    let planned = plan_recorded(provisioner, class, &stored)?;
+    let plan = &mut stored.record.plan;
+    plan.mode = match planned.mode {
+        Mode::Created if is_generated(claim, &plan.bucket) => Mode::Created,
+        Mode::Created | Mode::Granted => Mode::Granted,
+    };
+    plan.owner_secret = planned.owner_secret;
+    plan.endpoint.url = planned.endpoint.url;
+    // What the Go provisioner did record (user, policy) comes before what would be planned now.
+    for (key, value) in planned.state {
+        plan.state.entry(key).or_insert(value);
+    }
+    Ok(stored)
+}
+
+/// Whether a bucket has the name that the Go library generated for the claim: its prefix, cut, and a UUID.
+fn is_generated(claim: &Claim, bucket: &str) -> bool {
+    let prefix = claim.spec().ok().and_then(|spec| spec.generate_bucket_name.as_deref()).unwrap_or_default();
+    let cut = prefix.get(..PREFIX_MAX).unwrap_or(prefix);
+    !cut.is_empty() && bucket.strip_prefix(cut).and_then(|rest| rest.strip_prefix('-')).is_some_and(is_uuid)
+}
+
+fn is_uuid(text: &str) -> bool {
+    let fits = |(at, byte): (usize, u8)| match at {
+        8 | 13 | 18 | 23 => byte == b'-',
+        _ => byte.is_ascii_hexdigit(),
+    };
+    text.len() == 36 && text.bytes().enumerate().all(fits)
+}
+
+/// What the class gives for the recorded bucket.
+fn plan_recorded<P: Provisioner>(provisioner: &P, class: &Class, stored: &Stored) -> Result<Plan, Error> {
+    let request = |bucket| Request {
+        claim: &stored.record.claim,
+        bucket,
+        class_name: &class.name,
+        parameters: &class.parameters,
+    };
+    let granted = provisioner.plan(&request(WantedBucket::Unspecified));
+    match granted {
+        Ok(plan) if plan.mode == Mode::Granted => Ok(plan),
+        _ => provisioner.plan(&request(WantedBucket::Named(stored.record.plan.bucket.clone()))).map_err(Error::store),
+    }
+}
+
+/// The record of a claim, as claim and class would have it written, where it was deleted or damaged by hand. Names
+/// are functions of the claim, and nothing is removed that is not proven to be the claim's, so that a guess
+/// that is wrong harms nobody. `None` without a class that can be planned by.
+pub(crate) fn reconstruct<P: Provisioner>(
+    surroundings: &plan::Surroundings<'_, P>,
+    claim: &Claim,
+    name: String,
+    damaged: Option<&ObjectBucket>,
+) -> Option<Stored> {
+    let ClassLookup::Found(class) = surroundings.class else { return None };
+    let plan::Surroundings { provisioner, provisioner_name, cluster, .. } = *surroundings;
+    let mut record = (class.provisioner == provisioner_name)
+        .then(|| plan::record(provisioner, claim, class, cluster).ok())
+        .flatten()?;
+    record.handed_over = true;
+    if damaged.is_some_and(|object| object.spec.reclaim_policy.as_deref() == Some(ReclaimPolicy::Retain.as_str())) {
+        record.reclaim_policy = ReclaimPolicy::Retain;
+    }
+    Some(Stored {
+        name,
+        uid: damaged.and_then(|object| object.metadata.uid.clone()),
+        resource_version: None,
+        author: Author::Us,
+        record,
+        says_bound: true,
+        action: None,
+    })
+}
+
+/// What there is to say of a bucket that a damaged record still names, and that claim and class would not give now.
+pub(crate) fn named_otherwise(damaged: &ObjectBucket, planned: &Stored) -> Option<String> {
+    let bucket = damaged.spec.endpoint.as_ref()?.bucket_name.as_deref()?;
+    (bucket != planned.record.plan.bucket).then(|| {
+        format!(
+            "bucket {bucket:?}, which the damaged ObjectBucket {:?} names, was left in place: claim and StorageClass would not give it now; delete it by hand if nobody needs it",
+            planned.name
+        )
+    })
+}
+
+/// The bucket that a ConfigMap of the Go provisioner names; by its finalizer on the ConfigMap it is known. It wrote
+/// its records last, so that it may stand alone.
+pub(crate) fn begun_bucket(config_map: &Current<ConfigMap>) -> Option<&str> {
+    let Current::Mine(config_map) = config_map else { return None };
+    let bucket = config_map.data.as_ref()?.get(wire::config::BUCKET_NAME)?;
+    has_finalizer(&config_map.metadata).then_some(bucket.as_str())
+}
+
+/// What there is to say of a bucket that the Go provisioner did not come to record. Its name proves nothing, for
+/// the claim's user can write it into the ConfigMap.
+pub(crate) fn begun(bucket: &str) -> String {
+    format!(
+        "bucket {bucket:?}, which the claim's ConfigMap named and no ObjectBucket records, was left in place: the Go provisioner seems to have begun it; delete it by hand if nobody needs it, and the IAM user and the managed policy whose names begin with its name"
+    )
+}
+
+/// What there is to say of a record that a restored claim names, and that was not given to it before it was deleted.
+pub(crate) fn not_adopted(record: &str) -> String {
+    format!(
+        "ObjectBucket {record:?}, which was made for a former claim of this name, was left as it is, with its bucket and the access to it"
+    )
+}
+
+/// What there is to say of a bound claim without a record and without a class.
+pub(crate) fn lost(claim: &Claim) -> String {
+    let ClaimId { namespace, name, uid } = &claim.id;
+    format!(
+        "the ObjectBucket of claim {namespace}/{name} was deleted by hand and its StorageClass is gone: its bucket and its user may be left in the store; look for those tagged with the claim's uid {uid}"
+    )
+}
+
+/// What there is to say after a record of the Go provisioner was undone and its bucket left, because nothing proves that
+/// it was created for the claim. A bucket that its class names was not.
+pub(crate) fn unknown_origin(stored: &Stored, class: &ClassLookup, provisioner_name: &str) -> Option<String> {
+    if stored.author != Author::GoProvisioner || stored.record.plan.mode == Mode::Created {
+        return None;
+    }
+    let (bucket, class_name) = (&stored.record.plan.bucket, &stored.record.class_name);
+    match class {
+        ClassLookup::Found(class) if class.provisioner == provisioner_name => {
+            let granted = class.parameters.get("bucketName") == Some(bucket);
+            (!granted).then(|| {
+                format!(
+                    "bucket {bucket:?} was left in place: its name is not one that the Go provisioner generated for this claim, so that nothing proves that it was created for it; delete it by hand if nobody needs it"
+                )
+            })
+        }
+        _ => {
+            let user = stored.record.plan.user.as_deref().unwrap_or("none");
+            Some(format!(
+                "bucket {bucket:?} was left in place: its StorageClass {class_name:?} is gone, and with it the knowledge whether the Go provisioner created the bucket, and with whose credentials; delete it by hand if nobody needs it, and see that IAM user {user:?} is gone from its account"
+            ))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::DeserializeGuard;
+
+    use super::*;
+    use crate::api::{ObjectBucketClaim, ObjectBucketClaimSpec};
+
+    const UUID: &str = "ff67fdea-a308-4ac0-973e-c511e96cabe8";
+
+    fn claim(prefix: Option<&str>) -> Claim {
+        let spec = ObjectBucketClaimSpec {
+            generate_bucket_name: prefix.map(str::to_owned),
+            ..ObjectBucketClaimSpec::default()
+        };
+        Claim::read(&DeserializeGuard(Ok(ObjectBucketClaim::new("c2", spec))), "ours")
+    }
+
+    #[test]
+    fn a_bucket_counts_as_created_only_if_its_name_was_generated_for_the_claim() {
+        assert!(is_generated(&claim(Some("b2")), &format!("b2-{UUID}")));
+        let long = "abcdefghijklmnopqrstuvwxyz0123";
+        assert!(is_generated(&claim(Some(long)), &format!("abcdefghijklmnopqrstuvwxyz-{UUID}")));
+        for (prefix, bucket) in [
+            (None, format!("b2-{UUID}")),
+            (Some(""), format!("-{UUID}")),
+            (Some("b"), format!("b2-{UUID}")),
+            (Some("b2"), "b2-backups".to_owned()),
+            (Some("b2"), format!("b2-{}", UUID.replace('f', "g"))),
+            (Some("b2"), UUID.to_owned()),
+        ] {
+            assert!(!is_generated(&claim(prefix), &bucket), "{prefix:?} {bucket}");
+        }
+    }
+}

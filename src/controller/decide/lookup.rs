@@ -1,0 +1,222 @@
+//! Which ObjectBucket is a claim's, of those that may be. Pure: from what was read to what was found.
+
+use super::orphan::Action;
+use super::record::{self, Relation, Stored};
+use crate::api::ObjectBucket;
+use crate::controller::claim::Claim;
+use crate::controller::error::{Error, RecordProblem};
+
+/// An ObjectBucket by a name that a claim's record may have.
+#[derive(Debug)]
+pub(crate) struct Candidate {
+    pub(crate) name: String,
+    /// `None` if there is none; the error of one that cannot be read.
+    pub(crate) object: Option<Result<ObjectBucket, String>>,
+}
+
+/// The record of one claim.
+#[derive(Debug)]
+pub(crate) enum Found {
+    /// There is one.
+    Mine(Box<Stored>),
+    /// There is one, but it lost what is needed to act upon it; the text says what.
+    Damaged { object: Box<ObjectBucket>, error: String },
+    /// It was made for a former claim, and an admin gives it to this one.
+    ToAdopt(Box<Stored>),
+    /// The claim names a record that is not its own: it was restored, or copied.
+    Restored(RecordProblem),
+    /// There is none; this name is free for it.
+    None { free_name: String },
+}
+
+/// The names under which the record of a claim is looked for. What the claim itself says is a hint: a user can write
+/// it, and what counts is the uid in the record. `irregular`: names of records that are known to be for a claim of this
+/// name.
+pub(crate) fn names(claim: &Claim, irregular: Vec<String>) -> Vec<String> {
+    let (plain, unique) = record::names(&claim.id);
+    let hint = claim.spec().ok().and_then(|spec| spec.object_bucket_name.clone()).filter(|name| !name.is_empty());
+    let mut names: Vec<_> = plain.into_iter().chain([unique]).chain(hint).chain(irregular).collect();
+    let mut seen = std::collections::HashSet::new();
+    names.retain(|name| seen.insert(name.clone()));
+    names
+}
+
+/// What is to be known of the cluster, to tell whose a record is.
+pub(crate) struct Surroundings<'a, R> {
+    /// UID of this cluster.
+    pub(crate) cluster: &'a str,
+    /// The value of this provisioner's label.
+    pub(crate) label: &'a str,
+    /// Whether a claim other than this one may be the one that a record was made for, which does not say so any more.
+    pub(crate) has_rival: R,
+}
+
+/// Tells which of the candidates is the claim's record.
+///
+/// # Errors
+/// [`Error::RecordUnreadable`] if one of them may be the claim's, [`Error::RecordAmbiguous`] if it may as well be
+/// another's, [`Error::RecordTaken`] if even the name with the uid is another claim's.
+pub(crate) fn look_up(
+    claim: &Claim,
+    candidates: Vec<Candidate>,
+    surroundings: &Surroundings<'_, impl Fn(&ObjectBucket) -> bool>,
+) -> Result<Found, Error> {
+    let (plain, unique) = record::names(&claim.id);
+    let is_free = |name: &str| candidates.iter().any(|c| c.name == name && c.object.is_none());
+    let free_name = plain.filter(|name| is_free(name)).or_else(|| is_free(&unique).then(|| unique.clone()));
+    let named = claim.spec().ok().and_then(|spec| spec.object_bucket_name.clone()).filter(|name| !name.is_empty());
+    let (mut to_adopt, mut restored) = (None, None);
+    for Candidate { name, object } in candidates {
+        let is_named = named.as_ref() == Some(&name);
+        let object = match object {
+            // It may be this claim's: stop rather than make a second one beside it.
+            Some(Err(error)) => return Err(Error::RecordUnreadable { name, error }),
+            Some(Ok(object)) => object,
+            None if is_named => {
+                restored = Some(RecordProblem::Missing { record: name });
+                continue;
+            }
+            None => continue,
+        };
+        let ours = record::is_ours(&object, surroundings.label);
+        match record::relation(&object, claim, surroundings.cluster) {
+            Relation::Mine => return Ok(mine(object, claim)),
+            Relation::Fits if (surroundings.has_rival)(&object) => return Err(Error::RecordAmbiguous { name }),
+            Relation::Fits => return Ok(mine(object, claim)),
+            Relation::Former if ours => match record::read(&object) {
+                // The one that the claim names comes first.
+                Ok(stored) if stored.action == Some(Action::Adopt) && (is_named || to_adopt.is_none()) => {
+                    to_adopt = Some(Box::new(stored));
+                }
+                _ if is_named => restored = Some(RecordProblem::Former { record: name }),
+                _ => {}
+            },
+            Relation::Former | Relation::Other if is_named => restored = Some(RecordProblem::Foreign { record: name }),
+            Relation::Former | Relation::Other => {}
+        }
+    }
+    match (to_adopt, restored, free_name) {
+        (Some(stored), ..) => Ok(Found::ToAdopt(stored)),
+        (None, Some(problem), _) => Ok(Found::Restored(problem)),
+        (None, None, Some(free_name)) => Ok(Found::None { free_name }),
+        (None, None, None) => Err(Error::RecordTaken { name: unique }),
+    }
+}
+
+fn mine(object: ObjectBucket, claim: &Claim) -> Found {
+    // What a CRD pruned of it.
+    let names_it = record::claim_uid(&object).is_some() && record::claim_name(&object).is_some();
+    let whole = if names_it { object } else { record::naming(&object, &claim.id) };
+    match record::read(&whole) {
+        Ok(stored) => Found::Mine(Box::new(stored)),
+        Err(Error::RecordUnreadable { error, .. }) => Found::Damaged { object: Box::new(whole), error },
+        Err(other) => Found::Damaged { object: Box::new(whole), error: other.to_string() },
+    }
+}
+
+/// Namespaces and names of all claims whose record would have this name by default, as `team/prod-x` and
+/// `team-prod/x` have the same.
+pub(crate) fn namesakes(record: &str) -> impl Iterator<Item = (&str, &str)> {
+    let rest = record.strip_prefix("obc-").unwrap_or_default();
+    rest.match_indices('-').filter_map(|(at, _)| Some((rest.get(..at)?, rest.get(at + 1..)?)))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use kube::core::DeserializeGuard;
+    use rstest::rstest;
+
+    use super::*;
+    use crate::api::{ObjectBucketClaim, ObjectBucketClaimSpec, wire};
+    use crate::controller::decide::testing::record;
+    use crate::provisioner::{ClaimId, Record};
+
+    const HERE: &str = "cluster-here";
+    const PLAIN: &str = "obc-shop-photos";
+
+    fn claim(uid: &str, names: Option<&str>) -> Claim {
+        let spec = ObjectBucketClaimSpec {
+            storage_class_name: "s3-buckets".into(),
+            object_bucket_name: names.map(str::to_owned),
+            ..ObjectBucketClaimSpec::default()
+        };
+        let mut object = ObjectBucketClaim::new("photos", spec);
+        object.metadata.namespace = Some("shop".into());
+        object.metadata.uid = Some(uid.into());
+        Claim::read(&DeserializeGuard(Ok(object)), "ours")
+    }
+
+    /// The ObjectBucket of a claim with this uid, made in this cluster.
+    fn object(uid: &str, cluster: &str, action: Option<&str>) -> ObjectBucket {
+        let record =
+            Record { claim: ClaimId { uid: uid.into(), ..record().claim }, cluster: Some(cluster.into()), ..record() };
+        let mut object = record::to_object(&record, PLAIN, "ours");
+        object.metadata.annotations =
+            action.map(|word| [(wire::annotation::ORPHAN.to_owned(), word.to_owned())].into());
+        object
+    }
+
+    fn find(claim: &Claim, at_plain: Option<ObjectBucket>) -> Result<Found, Error> {
+        let (_, unique) = record::names(&claim.id);
+        let mut candidates: Vec<_> =
+            names(claim, Vec::new()).into_iter().map(|name| Candidate { name, object: None }).collect();
+        assert!(candidates.iter().any(|c| c.name == unique));
+        candidates[0].object = at_plain.map(Ok);
+        look_up(claim, candidates, &Surroundings { cluster: HERE, label: "ours", has_rival: |_: &ObjectBucket| false })
+    }
+
+    #[test]
+    fn a_new_claim_that_merely_has_the_name_of_a_former_one_is_served_anew() {
+        let found = find(&claim("new", None), Some(object("old", HERE, None))).unwrap();
+        assert!(matches!(&found, Found::None { free_name } if free_name == "obc-shop-photos-new"), "{found:?}");
+    }
+
+    #[rstest]
+    #[case::a_former_claims(Some(object("old", HERE, None)))]
+    #[case::one_of_another_cluster(Some(object("new", "elsewhere", None)))]
+    #[case::no_record_at_all(None)]
+    fn a_claim_that_names_a_record_which_is_not_its_own_gets_no_new_one(#[case] at_plain: Option<ObjectBucket>) {
+        let found = find(&claim("new", Some(PLAIN)), at_plain).unwrap();
+        assert!(matches!(found, Found::Restored(_)), "{found:?}");
+    }
+
+    #[rstest]
+    #[case::a_claim_that_names_it(Some(PLAIN), "old", HERE)]
+    #[case::a_claim_that_names_nothing(None, "old", HERE)]
+    #[case::one_of_another_cluster(Some(PLAIN), "new", "elsewhere")]
+    fn a_record_is_adopted_at_an_admins_word(#[case] names: Option<&str>, #[case] uid: &str, #[case] cluster: &str) {
+        let found = find(&claim("new", names), Some(object(uid, cluster, Some("adopt")))).unwrap();
+        assert!(matches!(found, Found::ToAdopt(_)), "{found:?}");
+        let other_word = find(&claim("new", Some(PLAIN)), Some(object(uid, cluster, Some("remove")))).unwrap();
+        assert!(matches!(other_word, Found::Restored(_)), "{other_word:?}");
+    }
+
+    #[test]
+    fn a_record_of_another_provisioner_is_not_adopted_though_it_says_so() {
+        let mut foreign = object("old", HERE, Some("adopt"));
+        foreign.metadata.labels = Some([(wire::PROVISIONER_LABEL.to_owned(), "theirs".to_owned())].into());
+        let found = find(&claim("new", None), Some(foreign)).unwrap();
+        assert!(matches!(found, Found::None { .. }), "{found:?}");
+    }
+
+    #[test]
+    fn a_claims_own_record_is_found_whatever_stands_beside_it() {
+        let found = find(&claim("new", Some("obc-other")), Some(object("new", HERE, None))).unwrap();
+        assert!(matches!(found, Found::Mine(_)), "{found:?}");
+    }
+
+    #[test]
+    fn a_record_that_lost_its_state_is_damaged_and_nobody_elses() {
+        let mut object = object("new", HERE, None);
+        object.spec.additional_state = None;
+        let found = find(&claim("new", None), Some(object)).unwrap();
+        assert!(matches!(&found, Found::Damaged { error, .. } if error.contains("additionalState")), "{found:?}");
+    }
+
+    #[test]
+    fn claims_that_share_a_records_name_are_told_by_it() {
+        let all: Vec<_> = namesakes("obc-team-prod-x").collect();
+        assert_eq!(all, [("team", "prod-x"), ("team-prod", "x")]);
+    }
+}

@@ -1,0 +1,324 @@
+//! Records whose claims are gone, or that come from another cluster: what is said of them, and what an admin's word
+//! has done to them. Pure.
+//!
+//! Backups, clones and GitOps bring records that outlive or precede their claims. Nothing is undone for that: data is
+//! deleted, and access taken away, only for a claim that is being deleted through its finalizer, or at the word of an
+//! admin, who annotates the ObjectBucket.
+
+use crate::api::ObjectBucket;
+use crate::api::wire::annotation;
+use crate::provisioner::{ClaimId, Record};
+
+/// What an admin wants of an orphaned record: the value of its annotation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Action {
+    /// Undo what is recorded: access, and the bucket if its reclaimPolicy is Delete.
+    Remove,
+    /// Take the access away, keep the bucket.
+    Revoke,
+    /// Delete the record alone; with a claim that has it still, when that is deleted.
+    Forget,
+    /// Give the record to the claim that has the recorded namespace and name now.
+    Adopt,
+}
+
+/// The annotation of an ObjectBucket, read.
+///
+/// # Errors
+/// A value that is none of those it may have.
+pub(crate) fn action(object: &ObjectBucket) -> Result<Option<Action>, String> {
+    let value = object.metadata.annotations.as_ref().and_then(|all| all.get(annotation::ORPHAN));
+    Ok(Some(match value.map(String::as_str) {
+        None => return Ok(None),
+        Some(annotation::ORPHAN_REMOVE) => Action::Remove,
+        Some(annotation::ORPHAN_REVOKE) => Action::Revoke,
+        Some(annotation::ORPHAN_FORGET) => Action::Forget,
+        Some(annotation::ORPHAN_ADOPT) => Action::Adopt,
+        Some(unknown) => return Err(unknown.to_owned()),
+    }))
+}
+
+/// The claim that stands under the recorded namespace and name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Standing {
+    pub(crate) uid: String,
+    pub(crate) deleting: bool,
+    /// Name of the ObjectBucket that it has already, other than the one looked at.
+    pub(crate) has_record: Option<String>,
+}
+
+/// What is known of a record.
+#[derive(Debug)]
+pub(crate) struct Facts<'a> {
+    pub(crate) record: &'a Record,
+    /// What the admin's annotation says.
+    pub(crate) action: &'a Result<Option<Action>, String>,
+    /// UID of this cluster.
+    pub(crate) cluster: &'a str,
+    /// The claim under the recorded name, asked of the cluster itself.
+    pub(crate) standing: Option<&'a Standing>,
+}
+
+/// What is due for a record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Due {
+    /// It is its claim's: there is nothing to say.
+    Nothing,
+    /// Say this on it, and wait for somebody.
+    Report(Notice),
+    /// Undo what is recorded.
+    Remove,
+    /// Take the access away.
+    Revoke,
+    /// Delete the record alone.
+    Forget,
+    /// Its claim takes it over: that is the claim's work.
+    Adopt,
+}
+
+/// What there is to say of a record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Notice {
+    /// Whether the condition `Orphaned` holds.
+    pub(crate) orphaned: bool,
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
+}
+
+/// Decides what is due for a record.
+pub(crate) fn due(facts: &Facts<'_>) -> Due {
+    let Facts { record, action, cluster, standing } = *facts;
+    let from_elsewhere = record.cluster.as_ref().is_some_and(|recorded| recorded != cluster);
+    let is_claims = !from_elsewhere && standing.is_some_and(|claim| claim.uid == record.claim.uid);
+    let action = match action {
+        Ok(action) => *action,
+        Err(unknown) => return Due::Report(unknown_action(unknown, !is_claims)),
+    };
+    match action {
+        None | Some(Action::Adopt) if is_claims => Due::Nothing,
+        Some(Action::Forget) if is_claims => Due::Report(forgotten_later(record)),
+        Some(_) if is_claims => Due::Report(no_effect(&record.claim)),
+        Some(Action::Forget) => Due::Forget,
+        Some(Action::Remove | Action::Revoke) if from_elsewhere => Due::Report(not_here()),
+        Some(Action::Remove) => Due::Remove,
+        Some(Action::Revoke) => Due::Revoke,
+        Some(Action::Adopt) => match standing {
+            None => Due::Report(no_claim_yet(&record.claim)),
+            Some(Standing { deleting: true, .. }) => Due::Report(claim_is_leaving(&record.claim)),
+            Some(Standing { has_record: Some(other), .. }) => Due::Report(claim_has_another(&record.claim, other)),
+            Some(_) => Due::Adopt,
+        },
+        None => Due::Report(orphaned(facts, from_elsewhere)),
+    }
+}
+
+/// Reasons of the condition `Orphaned`, and of the events that go with it.
+pub(crate) mod reason {
+    /// No claim has the recorded namespace and name.
+    pub(crate) const CLAIM_GONE: &str = "ClaimGone";
+    /// Another claim has them.
+    pub(crate) const CLAIM_REPLACED: &str = "ClaimReplaced";
+    /// The record was made in another cluster.
+    pub(crate) const OTHER_CLUSTER: &str = "OtherCluster";
+    /// The annotation has a value that is not known.
+    pub(crate) const UNKNOWN_ACTION: &str = "UnknownAction";
+    /// The annotation cannot be followed.
+    pub(crate) const ACTION_REFUSED: &str = "ActionRefused";
+    /// The admin's word is being carried out.
+    pub(crate) const IN_PROGRESS: &str = "InProgress";
+    /// What is recorded could not be removed; it is tried again.
+    pub(crate) const REMOVAL_FAILED: &str = "RemovalFailed";
+    /// The record was given to the claim that has its name now.
+    pub(crate) const ADOPTED: &str = "Adopted";
+    /// Its claim stands.
+    pub(crate) const CLAIM_EXISTS: &str = "ClaimExists";
+}
+
+fn orphaned(facts: &Facts<'_>, from_elsewhere: bool) -> Notice {
+    let ClaimId { uid, .. } = &facts.record.claim;
+    let (claim, bucket) = (&facts.record.claim, &facts.record.plan.bucket);
+    let kept = format!("bucket {bucket:?} and the access to it are left as they are");
+    let (reason, message) = match (from_elsewhere, facts.standing) {
+        (true, _) => (
+            reason::OTHER_CLUSTER,
+            format!(
+                "this record was made for claim {claim} of another cluster (uid {} of namespace kube-system; here it is {}), and is not acted upon; {}",
+                facts.record.cluster.as_deref().unwrap_or_default(),
+                facts.cluster,
+                remedy(&[Action::Adopt, Action::Forget])
+            ),
+        ),
+        (false, None) => (
+            reason::CLAIM_GONE,
+            format!(
+                "claim {claim} (uid {uid}) does not exist; {kept}; {}",
+                remedy(&[Action::Remove, Action::Revoke, Action::Forget, Action::Adopt])
+            ),
+        ),
+        (false, Some(other)) => (
+            reason::CLAIM_REPLACED,
+            format!(
+                "claim {claim} has uid {}, and this record was made for one with uid {uid}; {kept}; {}",
+                other.uid,
+                remedy(&[Action::Remove, Action::Revoke, Action::Forget, Action::Adopt])
+            ),
+        ),
+    };
+    Notice { orphaned: true, reason, message }
+}
+
+/// The words that an admin may choose from.
+fn remedy(actions: &[Action]) -> String {
+    let means = |action: &Action| match action {
+        Action::Remove => "remove (delete the access, and the bucket unless its reclaimPolicy is Retain)",
+        Action::Revoke => "revoke (delete the access, keep the bucket)",
+        Action::Forget => "forget (delete this record alone)",
+        Action::Adopt => "adopt (give bucket and user to the claim that has this namespace and name)",
+    };
+    let words: Vec<_> = actions.iter().map(means).collect();
+    format!("annotate this ObjectBucket with {}= one of: {}", annotation::ORPHAN, words.join(", "))
+}
+
+fn unknown_action(value: &str, orphaned: bool) -> Notice {
+    let known = annotation::ORPHAN_ACTIONS.join(", ");
+    let message = format!("annotation {} is {value:?}; write one of: {known}", annotation::ORPHAN);
+    Notice { orphaned, reason: reason::UNKNOWN_ACTION, message }
+}
+
+fn no_effect(claim: &ClaimId) -> Notice {
+    let message = format!(
+        "annotation {} has no effect, because claim {claim} exists and has this record; delete the claim instead, and remove the annotation",
+        annotation::ORPHAN
+    );
+    Notice { orphaned: false, reason: reason::CLAIM_EXISTS, message }
+}
+
+fn forgotten_later(record: &Record) -> Notice {
+    let (claim, bucket) = (&record.claim, &record.plan.bucket);
+    let message = format!(
+        "claim {claim} exists and has this record; when it is deleted, bucket {bucket:?} and the access to it stay as they are"
+    );
+    Notice { orphaned: false, reason: reason::CLAIM_EXISTS, message }
+}
+
+fn refused(why: String) -> Notice {
+    Notice { orphaned: true, reason: reason::ACTION_REFUSED, message: why }
+}
+
+fn not_here() -> Notice {
+    refused(format!(
+        "this record was made in another cluster, which may be using the bucket: nothing is removed from here; {}",
+        remedy(&[Action::Adopt, Action::Forget])
+    ))
+}
+
+fn no_claim_yet(claim: &ClaimId) -> Notice {
+    let message = format!("waiting for claim {claim} to be created; it takes this record over then");
+    Notice { orphaned: true, reason: reason::IN_PROGRESS, message }
+}
+
+fn claim_is_leaving(claim: &ClaimId) -> Notice {
+    refused(format!("claim {claim} is being deleted and takes nothing over; waiting for another of its name"))
+}
+
+fn claim_has_another(claim: &ClaimId, record: &str) -> Notice {
+    refused(format!(
+        "claim {claim} has ObjectBucket {record:?} already; delete the claim (and with it that bucket) and create it again, or remove the annotation"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::controller::decide::testing::record;
+
+    const HERE: &str = "cluster-here";
+    const EVERY: [Option<Action>; 5] =
+        [None, Some(Action::Remove), Some(Action::Revoke), Some(Action::Forget), Some(Action::Adopt)];
+
+    fn of(cluster: Option<&str>) -> Record {
+        Record { cluster: cluster.map(str::to_owned), ..record() }
+    }
+
+    fn standing(uid: &str) -> Standing {
+        Standing { uid: uid.into(), deleting: false, has_record: None }
+    }
+
+    fn decide(record: &Record, action: Option<Action>, standing: Option<&Standing>) -> Due {
+        due(&Facts { record, action: &Ok(action), cluster: HERE, standing })
+    }
+
+    fn is_report(due: &Due, reason: &str) -> bool {
+        matches!(due, Due::Report(notice) if notice.reason == reason)
+    }
+
+    #[test]
+    fn without_an_admins_word_an_orphan_is_reported_and_nothing_else() {
+        let claim = standing("another");
+        for (cluster, standing, reason) in [
+            (Some(HERE), None, reason::CLAIM_GONE),
+            (None, None, reason::CLAIM_GONE),
+            (Some(HERE), Some(&claim), reason::CLAIM_REPLACED),
+            (Some("elsewhere"), None, reason::OTHER_CLUSTER),
+            (Some("elsewhere"), Some(&claim), reason::OTHER_CLUSTER),
+        ] {
+            let due = decide(&of(cluster), None, standing);
+            assert!(is_report(&due, reason), "{cluster:?} {standing:?}: {due:?}");
+        }
+    }
+
+    #[test]
+    fn a_record_of_another_cluster_is_never_undone_from_here() {
+        let same_uid = standing(&record().claim.uid);
+        for action in EVERY {
+            for standing in [None, Some(&same_uid)] {
+                let due = decide(&of(Some("elsewhere")), action, standing);
+                assert!(!matches!(due, Due::Remove | Due::Revoke | Due::Nothing), "{action:?}: {due:?}");
+            }
+        }
+        assert_eq!(decide(&of(Some("elsewhere")), Some(Action::Adopt), Some(&same_uid)), Due::Adopt);
+    }
+
+    #[test]
+    fn a_record_whose_claim_stands_is_left_to_its_claim_whatever_the_annotation_says() {
+        let claim = standing(&record().claim.uid);
+        for cluster in [Some(HERE), None] {
+            for action in EVERY {
+                let due = decide(&of(cluster), action, Some(&claim));
+                let quiet = matches!(action, None | Some(Action::Adopt));
+                assert!(if quiet { due == Due::Nothing } else { is_report(&due, reason::CLAIM_EXISTS) }, "{due:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_admins_word_is_followed() {
+        let record = of(Some(HERE));
+        assert_eq!(decide(&record, Some(Action::Remove), None), Due::Remove);
+        assert_eq!(decide(&record, Some(Action::Revoke), None), Due::Revoke);
+        assert_eq!(decide(&record, Some(Action::Forget), None), Due::Forget);
+        assert_eq!(decide(&record, Some(Action::Adopt), Some(&standing("new"))), Due::Adopt);
+    }
+
+    #[test]
+    fn a_claim_takes_a_record_over_only_if_it_stays_and_has_none() {
+        let record = of(Some(HERE));
+        let adopt = |standing| decide(&record, Some(Action::Adopt), standing);
+        assert!(is_report(&adopt(None), reason::IN_PROGRESS));
+        let leaving = Standing { deleting: true, ..standing("new") };
+        assert!(is_report(&adopt(Some(&leaving)), reason::ACTION_REFUSED));
+        let served = Standing { has_record: Some("obc-shop-photos-new".into()), ..standing("new") };
+        assert!(is_report(&adopt(Some(&served)), reason::ACTION_REFUSED));
+    }
+
+    #[test]
+    fn a_word_that_is_not_known_is_named_with_those_that_are() {
+        let mut object = ObjectBucket::default();
+        object.metadata.annotations = Some([(annotation::ORPHAN.to_owned(), "delete".to_owned())].into());
+        let action = action(&object);
+        let due = due(&Facts { record: &of(Some(HERE)), action: &action, cluster: HERE, standing: None });
+        let Due::Report(notice) = due else { panic!("{due:?}") };
+        insta::assert_snapshot!(notice.message, @r#"annotation objectbucket.io/orphan is "delete"; write one of: remove, revoke, forget, adopt"#);
+    }
+}

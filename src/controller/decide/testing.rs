@@ -1,0 +1,27 @@
+//! Fixtures of what decides.
+
+use std::collections::BTreeMap;
+
+use crate::provisioner::{ClaimId, Endpoint, Mode, Plan, ReclaimPolicy, Record, Rotation};
+
+/// The record of an ordinary claim `shop/photos`, with nothing noted that comes later.
+pub(crate) fn record() -> Record {
+    Record {
+        claim: ClaimId { namespace: "shop".into(), name: "photos".into(), uid: "f30e0389".into() },
+        former_uids: Vec::new(),
+        cluster: None,
+        account: None,
+        class_name: "s3-buckets".into(),
+        reclaim_policy: ReclaimPolicy::Delete,
+        handed_over: false,
+        plan: Plan {
+            bucket: "photos-f30e0389".into(),
+            mode: Mode::Created,
+            endpoint: Endpoint { host: "store.example.com".into(), port: 9000, region: "here".into(), url: None },
+            owner_secret: None,
+            user: Some("shop-photos-f30e0389".into()),
+            rotation: Rotation::default(),
+            state: BTreeMap::new(),
+        },
+    }
+}

@@ -1,0 +1,120 @@
+//! Records that were lost, damaged, or taken over from a former claim.
+
+use crate::api::ObjectBucket;
+use crate::controller::claim::Claim;
+use crate::controller::context::Context;
+use crate::controller::decide::orphan::{Notice, reason};
+use crate::controller::decide::record::{self as codec, Stored};
+use crate::controller::error::{self, Error, RecordProblem};
+use crate::controller::objects::record;
+use crate::controller::outputs;
+use crate::controller::report::{self, Severity};
+use crate::controller::resolve;
+use crate::provisioner::{ClaimId, Failure as _, Mode, Provisioner, Record};
+
+/// Writes again what an ObjectBucket lost, if the store has what it said, and says so on both objects.
+///
+/// # Errors
+/// [`Error::RecordDamaged`] if the store has something else. And whatever the store or Kubernetes refused, also because
+/// the ObjectBucket was changed since it was read.
+pub(crate) async fn restore<P: Provisioner>(
+    ctx: &Context<P>,
+    claim: &Claim,
+    object: &ObjectBucket,
+    restored: Record,
+    error: String,
+) -> Result<Stored, Error> {
+    let proven = match prove(ctx, claim, restored).await? {
+        Proof::Seen(record) => *record,
+        Proof::Lost(why) => return Err(Error::RecordDamaged { name: codec::name(object), error, why }),
+    };
+    let stored = record::rewrite(ctx, object, &proven).await?;
+    let note = format!(
+        "ObjectBucket {:?} had lost what this operator recorded in it ({error}); it is written again from claim and StorageClass",
+        stored.name
+    );
+    repaired(ctx, claim, &stored, &note).await;
+    Ok(stored)
+}
+
+/// The lost record of a claim, if the store still has what it said: then somebody deleted it by hand, and it may be
+/// written again.
+///
+/// # Errors
+/// [`Error::AdoptionNeeded`] if the store has nothing of this claim: it was restored or copied, and is given no new and
+/// empty bucket. And whatever the store or Kubernetes refused.
+pub(crate) async fn recover<P: Provisioner>(
+    ctx: &Context<P>,
+    claim: &Claim,
+    lost: Record,
+    problem: RecordProblem,
+) -> Result<Record, Error> {
+    match prove(ctx, claim, lost).await? {
+        Proof::Seen(record) => Ok(*record),
+        Proof::Lost(_) => Err(Error::AdoptionNeeded(problem)),
+    }
+}
+
+/// What the store has of a record that is not written down.
+enum Proof {
+    /// All of it, in this account.
+    Seen(Box<Record>),
+    /// Not that; the text says what.
+    Lost(String),
+}
+
+async fn prove<P: Provisioner>(ctx: &Context<P>, claim: &Claim, record: Record) -> Result<Proof, Error> {
+    let secrets = ctx.secrets_in(&claim.id.namespace);
+    let (owner, secret) = tokio::try_join!(resolve::owner(ctx, &record), outputs::read(&secrets, &claim.id, None))?;
+    let record = Record { account: owner.account, ..record };
+    let keys = secret.existing().and_then(outputs::credentials);
+    let ids: Vec<_> = keys.iter().map(|keys| keys.access_key_id.as_str()).collect();
+    Ok(match ctx.provisioner.check(&record, &owner.credentials, &ids).await {
+        // Of a bucket that existed before only the user can be the claim's.
+        Ok(checkup) if record.plan.mode == Mode::Granted && checkup.keys_lost => {
+            Proof::Lost("the claim's user is not found, or does not hold the key in its Secret".to_owned())
+        }
+        Ok(_) => Proof::Seen(record.into()),
+        Err(failure) if failure.lost() => Proof::Lost(failure.to_string()),
+        Err(failure) => return Err(Error::store(failure)),
+    })
+}
+
+/// Says that a record was written again.
+pub(crate) async fn recovered<P>(ctx: &Context<P>, claim: &Claim, stored: &Stored) {
+    let note = format!(
+        "ObjectBucket {:?} of this claim was gone; it is written again from claim and StorageClass, because bucket and user are there",
+        stored.name
+    );
+    repaired(ctx, claim, stored, &note).await;
+}
+
+async fn repaired<P>(ctx: &Context<P>, claim: &Claim, stored: &Stored, note: &str) {
+    tracing::warn!(reason = error::REPAIRED, "{note}");
+    report::record_event(ctx, &stored.name, stored.uid.as_deref(), Severity::Warning, error::REPAIRED, note).await;
+    report::event(ctx, &claim.id, Severity::Warning, error::REPAIRED, note).await;
+}
+
+/// Says on the record that its claim has it, and takes the admin's word off: from then on it is as any other.
+///
+/// # Errors
+/// Kubernetes refused.
+pub(crate) async fn finish<P>(ctx: &Context<P>, claim: &ClaimId, stored: &mut Stored) -> Result<(), Error> {
+    // All records may be annotated at once, also those that were their claims' all along.
+    if stored.record.former_uids.is_empty() {
+        return record::take_word_off(ctx, stored).await;
+    }
+    let message = format!("claim {claim} (uid {}) has taken this record over", claim.uid);
+    let notice = Notice { orphaned: false, reason: reason::ADOPTED, message };
+    if let Some(object) = record::read(ctx, &stored.name).await? {
+        record::say(ctx, &object, &notice).await?;
+    }
+    record::take_word_off(ctx, stored).await?;
+    let note = format!(
+        "the claim has taken over ObjectBucket {:?} with bucket {:?}, which were made for a former claim",
+        stored.name, stored.record.plan.bucket
+    );
+    tracing::info!(reason = error::ADOPTED, "{note}");
+    report::event(ctx, claim, Severity::Normal, error::ADOPTED, &note).await;
+    Ok(())
+}

@@ -1,0 +1,153 @@
+//! The record of a claim that was lost, from what the store itself tells: for an admin, who applies it and has the claim
+//! adopt it.
+
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::storage::v1::StorageClass;
+use kube::{Api, Client};
+
+use crate::api::{ObjectBucket, ObjectBucketClaim, wire};
+use crate::controller::decide::record;
+use crate::controller::error::Error;
+use crate::controller::resolve::{self, Class};
+use crate::provisioner::{
+    ClaimId, Mode, OwnerSource, Plan, Provisioner, Recalled, ReclaimPolicy, Record, Request, WantedBucket,
+};
+
+/// Why the record of a claim cannot be told.
+#[derive(Debug, thiserror::Error)]
+pub enum RecallError {
+    /// There is no such claim.
+    #[error("ObjectBucketClaim {0} does not exist; restore it first")]
+    NoClaim(String),
+    /// The claim's class is gone, or another provisioner's.
+    #[error("StorageClass {class:?} does not exist or does not name provisioner {provisioner:?}; restore it first")]
+    NoClass {
+        /// Name of the class.
+        class: String,
+        /// Name of the provisioner that was asked.
+        provisioner: String,
+    },
+    /// Neither claim nor class say which bucket it is.
+    #[error("the claim does not say which bucket it had; name it with --bucket")]
+    NoBucket,
+    /// Nothing says that the bucket was made for a claim.
+    #[error(
+        "bucket {bucket:?} does not say that it was made for a claim: its tags are missing, or it existed before and no user of the claim is found"
+    )]
+    NothingKnown {
+        /// Name of the bucket.
+        bucket: String,
+    },
+    /// The bucket was made for a claim of another name.
+    #[error("bucket {bucket:?} was made for claim {found}, not for {wanted}")]
+    AnotherClaim {
+        /// Name of the bucket.
+        bucket: String,
+        /// Whose it is.
+        found: String,
+        /// Whose record was asked for.
+        wanted: String,
+    },
+    /// The store or Kubernetes refused; the sentence says what.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl From<Error> for RecallError {
+    fn from(error: Error) -> Self {
+        Self::Refused(error.to_string())
+    }
+}
+
+/// The ObjectBucket of the claim `namespace/name` as its store tells it. Nothing is written anywhere.
+///
+/// `bucket`: the bucket it had, unless the claim or its class still say so.
+///
+/// # Errors
+/// See [`RecallError`].
+pub async fn recall<P: Provisioner>(
+    client: Client,
+    provisioner: &P,
+    provisioner_name: &str,
+    (namespace, name): (&str, &str),
+    bucket: Option<String>,
+) -> Result<ObjectBucket, RecallError> {
+    let wanted = format!("{namespace}/{name}");
+    let claims: Api<ObjectBucketClaim> = Api::namespaced(client.clone(), namespace);
+    let found = claims.get_opt(name).await.map_err(Error::kubernetes("read the claim"))?;
+    let claim = found.ok_or_else(|| RecallError::NoClaim(wanted.clone()))?;
+    let class = class(&client, &claim.spec.storage_class_name, provisioner_name).await?;
+
+    let id =
+        ClaimId { namespace: namespace.to_owned(), name: name.to_owned(), uid: claim.metadata.uid.unwrap_or_default() };
+    let bucket = bucket.or(claim.spec.bucket_name).filter(|bucket| !bucket.is_empty());
+    let plan = plan(provisioner, &class, &id, bucket)?;
+    let bucket = plan.bucket.clone();
+    let mut record = Record {
+        claim: id,
+        former_uids: Vec::new(),
+        cluster: None,
+        account: None,
+        class_name: class.name.clone(),
+        reclaim_policy: match plan.mode {
+            Mode::Created => class.reclaim_policy,
+            Mode::Granted => ReclaimPolicy::Retain,
+        },
+        handed_over: true,
+        plan,
+    };
+    let owner = owner(&client, provisioner, &record).await?;
+    record.account = provisioner.account(&record, &owner).await.map_err(Error::store)?;
+    let told = provisioner.recall(&record, &owner).await.map_err(Error::store)?;
+    let Recalled { claim: former, cluster, former_uids, user } =
+        told.ok_or_else(|| RecallError::NothingKnown { bucket: bucket.clone() })?;
+    if (former.namespace.as_str(), former.name.as_str()) != (namespace, name) {
+        return Err(RecallError::AnotherClaim { bucket, found: former.to_string(), wanted });
+    }
+    record.plan.user = record.plan.user.and(user);
+    (record.claim, record.cluster, record.former_uids) = (former, cluster, former_uids);
+    let name = claim.spec.object_bucket_name.filter(|name| !name.is_empty());
+    let (plain, unique) = record::names(&record.claim);
+    let name = name.or(plain).unwrap_or(unique);
+    Ok(record::to_object(&record, &name, &wire::provisioner_label(provisioner_name)))
+}
+
+async fn class(client: &Client, name: &str, provisioner: &str) -> Result<Class, RecallError> {
+    let classes: Api<StorageClass> = Api::all(client.clone());
+    let found = classes.get_opt(name).await.map_err(Error::kubernetes("read the StorageClass"))?;
+    let class = found.as_ref().map(Class::read).filter(|class| class.provisioner == provisioner);
+    class.ok_or_else(|| RecallError::NoClass { class: name.to_owned(), provisioner: provisioner.to_owned() })
+}
+
+/// What the class would give now for the bucket that the claim had.
+fn plan<P: Provisioner>(
+    provisioner: &P,
+    class: &Class,
+    claim: &ClaimId,
+    bucket: Option<String>,
+) -> Result<Plan, RecallError> {
+    let is_unknown = bucket.is_none();
+    let request = Request {
+        claim,
+        bucket: bucket.map_or(WantedBucket::Unspecified, WantedBucket::Named),
+        class_name: &class.name,
+        parameters: &class.parameters,
+    };
+    match provisioner.plan(&request) {
+        Ok(plan) => Ok(plan),
+        Err(_) if is_unknown => Err(RecallError::NoBucket),
+        Err(failure) => Err(Error::store(failure).into()),
+    }
+}
+
+async fn owner<P: Provisioner>(client: &Client, provisioner: &P, record: &Record) -> Result<P::Owner, RecallError> {
+    let source = match &record.plan.owner_secret {
+        None => OwnerSource::Ambient,
+        Some(reference) => {
+            let secrets: Api<Secret> = Api::namespaced(client.clone(), &reference.namespace);
+            let found = secrets.get_opt(&reference.name).await;
+            resolve::source(reference, found.map_err(Error::kubernetes("read the owner's Secret"))?)?
+        }
+    };
+    Ok(provisioner.owner(record, source).map_err(Error::store)?)
+}

@@ -1,0 +1,34 @@
+//! Asking the API server whether claims keep their conditions.
+
+use kube::api::PatchParams;
+use serde_json::json;
+
+use crate::controller::claim::Claim;
+use crate::controller::context::Context;
+use crate::controller::error::READY;
+use crate::controller::report::patch_status_with;
+use crate::controller::state::conditions::Keeps;
+
+/// Finds out whether conditions are kept, if that is not known and this claim has none. Nothing is written: the API
+/// server says what it would keep.
+pub(crate) async fn learn<P>(ctx: &Context<P>, claim: &Claim) {
+    let lacks = claim.bound() && claim.status.conditions.is_empty();
+    if !lacks || ctx.conditions.keeps() != Keeps::Unknown {
+        return;
+    }
+    let _turn = ctx.conditions.asking.lock().await;
+    if ctx.conditions.keeps() != Keeps::Unknown {
+        return;
+    }
+    let condition = json!({ "type": READY, "status": "Unknown", "reason": "Unknown", "message": "" });
+    let patch = json!({ "metadata": { "uid": claim.id.uid }, "status": { "conditions": [condition] } });
+    let params = PatchParams { dry_run: true, ..PatchParams::default() };
+    match patch_status_with(&ctx.claims_in(&claim.id.namespace), &claim.id.name, &params, &patch).await {
+        Ok(would_be) => {
+            let kept = would_be.0.is_ok_and(|claim| claim.status.is_some_and(|status| !status.conditions.is_empty()));
+            ctx.conditions.written(kept);
+        }
+        // Until it is known, what a claim says is taken for all that it can say.
+        Err(error) => tracing::debug!(%error, "whether conditions are kept cannot be seen"),
+    }
+}

@@ -1,0 +1,4 @@
+//! What all reconciles share, and what is remembered between them.
+
+pub(crate) mod conditions;
+pub(crate) mod records;

@@ -1,0 +1,242 @@
+//! The ObjectBuckets as their watch shows them, reduced to what is read of them; and which of them name one bucket.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use kube::ResourceExt as _;
+use kube::api::ObjectMeta;
+use kube::core::DeserializeGuard;
+use kube::runtime::watcher::Event;
+
+use crate::api::{ObjectBucket, wire};
+use crate::controller::cache::Cache;
+use crate::controller::decide::record;
+use crate::provisioner::ClaimId;
+
+/// A record as it is cached: what is read of its metadata, spec and status, as JSON. That is a quarter of its size
+/// as an object.
+#[derive(Debug)]
+pub(crate) struct RecordFacts(Box<[u8]>);
+
+impl RecordFacts {
+    fn of(object: &ObjectBucket) -> Self {
+        let ObjectMeta { name, uid, labels, creation_timestamp, annotations, .. } = object.metadata.clone();
+        let annotations = annotations.and_then(|mut all| all.remove_entry(wire::annotation::ORPHAN));
+        let annotations = annotations.map(|word| [word].into());
+        let metadata = ObjectMeta { name, uid, labels, creation_timestamp, annotations, ..ObjectMeta::default() };
+        let mut spec = object.spec.clone();
+        // Said twice by our own records.
+        spec.claim_ref = spec.claim_ref.filter(|_| !record::names_its_claim(object));
+        let text = serde_json::to_vec(&(metadata, spec, &object.status));
+        Self(text.unwrap_or_default().into_boxed_slice())
+    }
+
+    fn of_guarded(guard: &DeserializeGuard<ObjectBucket>) -> Self {
+        guard.0.as_ref().map_or_else(|_unreadable| Self(Box::default()), Self::of)
+    }
+
+    /// The object, without most of its metadata; `None` if it cannot be read.
+    pub(crate) fn object(&self) -> Option<ObjectBucket> {
+        let (metadata, spec, status) = serde_json::from_slice(&self.0).ok()?;
+        Some(ObjectBucket { metadata, spec, status })
+    }
+}
+
+/// All ObjectBuckets.
+#[derive(Debug, Default)]
+pub(crate) struct Records {
+    cache: Cache<RecordFacts>,
+    index: Mutex<Index>,
+}
+
+/// What is looked up by other than the name of an ObjectBucket.
+#[derive(Debug, Default)]
+struct Index {
+    /// How many records name a bucket, by the hash of its name: two may collide, and cost a search then.
+    per_bucket: HashMap<u64, u32>,
+    /// The names of records that are not those which their claim's record has by default, by namespace and name of
+    /// the claim. There are few.
+    irregular: HashMap<(String, String), Vec<String>>,
+}
+
+impl Records {
+    /// Takes in an event of the watch.
+    pub(crate) fn apply(&self, event: &Event<DeserializeGuard<ObjectBucket>>) {
+        let mut index = self.lock();
+        let name = match event {
+            Event::Apply(object) | Event::Delete(object) => Some(object.name_any()),
+            Event::Init | Event::InitApply(_) | Event::InitDone => None,
+        };
+        if let Some(before) = name.as_ref().and_then(|name| self.object(name)) {
+            index.remove(&before);
+        }
+        self.cache.apply(event, RecordFacts::of_guarded);
+        match event {
+            Event::Apply(DeserializeGuard(Ok(object))) => index.add(object),
+            Event::InitDone => {
+                *index = Index::default();
+                self.cache.all().iter().filter_map(|facts| facts.object()).for_each(|object| index.add(&object));
+            }
+            Event::Apply(_) | Event::Delete(_) | Event::Init | Event::InitApply(_) => {}
+        }
+    }
+
+    /// Takes in what the operator wrote itself, without waiting for the watch: who asks next who uses a bucket has to
+    /// see it.
+    pub(crate) fn wrote(&self, object: &ObjectBucket) {
+        self.apply(&Event::Apply(DeserializeGuard(Ok(object.clone()))));
+    }
+
+    /// The ObjectBucket of this name.
+    pub(crate) fn object(&self, name: &str) -> Option<ObjectBucket> {
+        self.cache.get(None, name)?.object()
+    }
+
+    /// All that can be read.
+    pub(crate) fn all(&self) -> Vec<Arc<RecordFacts>> {
+        self.cache.all()
+    }
+
+    /// The names of all.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.cache.names()
+    }
+
+    /// The names of records of claims with this namespace and name that are not those of the claim's uid.
+    pub(crate) fn irregular(&self, claim: &ClaimId) -> Vec<String> {
+        let key = (claim.namespace.clone(), claim.name.clone());
+        self.lock().irregular.get(&key).cloned().unwrap_or_default()
+    }
+
+    /// The records that name a bucket, if there are several.
+    pub(crate) fn sharing_bucket(&self, bucket: &str) -> Vec<ObjectBucket> {
+        if self.lock().per_bucket.get(&hash(bucket)).is_none_or(|count| *count < 2) {
+            return Vec::new();
+        }
+        let names = |object: &ObjectBucket| bucket_of(object) == Some(bucket);
+        self.all().iter().filter_map(|facts| facts.object()).filter(names).collect()
+    }
+
+    /// Completes once there is a first full list.
+    pub(crate) async fn filled(&self) {
+        self.cache.filled().await;
+    }
+
+    pub(crate) fn is_filled(&self) -> bool {
+        self.cache.is_filled()
+    }
+
+    // Every critical section leaves the maps whole, whatever becomes of who holds it.
+    fn lock(&self) -> MutexGuard<'_, Index> {
+        self.index.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Index {
+    fn add(&mut self, object: &ObjectBucket) {
+        if let Some(bucket) = bucket_of(object) {
+            *self.per_bucket.entry(hash(bucket)).or_default() += 1;
+        }
+        if let Some((claim, record)) = irregular(object) {
+            self.irregular.entry(claim).or_default().push(record);
+        }
+    }
+
+    fn remove(&mut self, object: &ObjectBucket) {
+        if let Some(key) = bucket_of(object).map(hash)
+            && let Some(count) = self.per_bucket.get_mut(&key)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.per_bucket.remove(&key);
+            }
+        }
+        if let Some((claim, record)) = irregular(object)
+            && let Some(names) = self.irregular.get_mut(&claim)
+        {
+            names.retain(|name| *name != record);
+            if names.is_empty() {
+                self.irregular.remove(&claim);
+            }
+        }
+    }
+}
+
+fn bucket_of(object: &ObjectBucket) -> Option<&str> {
+    object.spec.endpoint.as_ref()?.bucket_name.as_deref()
+}
+
+/// The claim of a record that does not have its claim's default name, and the record's name.
+fn irregular(object: &ObjectBucket) -> Option<((String, String), String)> {
+    let (namespace, claim) = record::claim_name(object)?;
+    let name = object.metadata.name.clone()?;
+    let id = ClaimId { namespace: namespace.to_owned(), name: claim.to_owned(), uid: String::new() };
+    (record::names(&id).0.as_ref() != Some(&name)).then_some(((id.namespace, id.name), name))
+}
+
+fn hash(text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controller::decide::testing::record;
+    use crate::provisioner::{Plan, Record};
+
+    fn object(name: &str, bucket: &str) -> ObjectBucket {
+        let record = record();
+        let record = Record { plan: Plan { bucket: bucket.to_owned(), ..record.plan }, ..record };
+        record::to_object(&record, name, "ours")
+    }
+
+    fn apply(records: &Records, event: Event<ObjectBucket>) {
+        let guard = |object| DeserializeGuard(Ok(object));
+        records.apply(&match event {
+            Event::Init => Event::Init,
+            Event::InitApply(object) => Event::InitApply(guard(object)),
+            Event::InitDone => Event::InitDone,
+            Event::Apply(object) => Event::Apply(guard(object)),
+            Event::Delete(object) => Event::Delete(guard(object)),
+        });
+    }
+
+    fn sharing(records: &Records, bucket: &str) -> Vec<String> {
+        let mut names: Vec<_> = records.sharing_bucket(bucket).iter().map(|object| object.name_any()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn records_that_name_one_bucket_are_found_as_long_as_there_are_several() {
+        let records = Records::default();
+        apply(&records, Event::Init);
+        apply(&records, Event::InitApply(object("a", "shared")));
+        apply(&records, Event::InitApply(object("b", "own")));
+        apply(&records, Event::InitDone);
+        assert!(sharing(&records, "shared").is_empty());
+        records.wrote(&object("c", "shared"));
+        apply(&records, Event::Apply(object("c", "shared")));
+        assert_eq!(sharing(&records, "shared"), ["a", "c"]);
+        apply(&records, Event::Apply(object("a", "other")));
+        apply(&records, Event::Apply(object("d", "shared")));
+        assert_eq!(sharing(&records, "shared"), ["c", "d"]);
+        apply(&records, Event::Delete(object("d", "shared")));
+        assert!(sharing(&records, "shared").is_empty());
+        assert!(records.lock().per_bucket.values().all(|count| *count == 1), "nothing is left over");
+    }
+
+    #[test]
+    fn records_with_another_name_than_their_claims_are_known_by_the_claim() {
+        let records = Records::default();
+        let claim = record().claim;
+        apply(&records, Event::Apply(object("obc-shop-photos", "one")));
+        apply(&records, Event::Apply(object("obc-shop-photos-1234", "two")));
+        assert_eq!(records.irregular(&claim), ["obc-shop-photos-1234"]);
+        apply(&records, Event::Delete(object("obc-shop-photos-1234", "two")));
+        assert!(records.irregular(&claim).is_empty());
+    }
+}

@@ -1,0 +1,257 @@
+//! The account in which things were made: what is missing in another one is not gone, and a bucket of the same name in
+//! another one is not the claim's.
+
+use bucket_provisioner::api::ObjectBucket;
+use kube::ResourceExt as _;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use rstest::rstest;
+use serde_json::json;
+
+use crate::support::account::Account;
+use crate::support::operator::{Kind, Operator};
+use crate::support::proxy::{Call, Verdict};
+use crate::support::{REGION, World, aws_url, bucket_of, seen};
+
+/// Another account of the emulated AWS: there, a key id of twelve digits is that of an account's root user.
+const OTHER: &str = "111111111111";
+
+fn other_account() -> Account {
+    Account::at(&aws_url(), REGION, OTHER, "secret")
+}
+
+const OTHERS_KEYS: [(&str, &str); 2] = [("AWS_ACCESS_KEY_ID", OTHER), ("AWS_SECRET_ACCESS_KEY", "secret")];
+const OWNERS_KEYS: [(&str, &str); 2] = [("AWS_ACCESS_KEY_ID", "test"), ("AWS_SECRET_ACCESS_KEY", "test")];
+
+/// A claim that is bound, its bucket in use: uid and name of the bucket.
+async fn used(world: &World, class: &str) -> (String, String) {
+    let uid = world.claim("photos", class).await.uid().unwrap();
+    let bucket = bucket_of(&world.wait_bound("photos").await);
+    world.app("photos").await.put(&bucket, "precious").await.unwrap();
+    (uid, bucket)
+}
+
+async fn state(world: &World) -> std::collections::BTreeMap<String, String> {
+    world.records().get(&world.record_name("photos")).await.unwrap().spec.additional_state.unwrap()
+}
+
+#[tokio::test]
+async fn the_account_is_recorded_and_named_in_every_call_about_the_bucket_and_in_the_policy() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let (uid, bucket) = used(&world, &class).await;
+    assert_eq!(state(&world).await["accountID"], "000000000000");
+    let user = world.account.users_with(&uid).await.pop().unwrap();
+    let policy = world.account.iam.get_user_policy().user_name(&user).policy_name("bucket-access").send().await;
+    let policy = policy.unwrap().policy_document;
+    let policy = percent_decode(&policy);
+    assert!(policy.contains("aws:ResourceAccount") && policy.contains("000000000000"), "{policy}");
+    world.delete_claim("photos").await;
+    world.wait_gone("photos").await;
+
+    let calls = world.aws.calls();
+    let about_bucket = |call: &&Call| call.target.contains(&bucket) && call.name != "CreateBucket";
+    let calls: Vec<_> = calls.iter().filter(about_bucket).collect();
+    assert!(calls.len() >= 5, "{calls:#?}");
+    assert!(calls.iter().all(|call| call.expected_owner.as_deref() == Some("000000000000")), "{calls:#?}");
+    operator.stop().await;
+}
+
+fn percent_decode(text: &str) -> String {
+    url::form_urlencoded::parse(text.replace('+', "%2B").as_bytes()).map(|(key, _)| key.into_owned()).collect()
+}
+
+#[tokio::test]
+async fn nothing_is_taken_for_gone_while_the_owners_credentials_are_those_of_another_account() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let (uid, bucket) = used(&world, &class).await;
+    let key = world.environment("photos").await["AWS_ACCESS_KEY_ID"].clone();
+    world.owner_secret("owner", &OTHERS_KEYS).await;
+
+    // Keys are not issued anew over there.
+    world.secrets().delete("photos", &DeleteParams::default()).await.unwrap();
+    let message = world.wait_reason("photos", "AccountChanged").await;
+    let place = format!("Secret {}/owner", world.namespace);
+    assert!(message.contains(&place) && !message.contains(OTHER), "{message}");
+    assert!(other_account().users_with(&uid).await.is_empty());
+    // Nor is the claim let go.
+    world.delete_claim("photos").await;
+    world.claim("other", &class).await;
+    world.wait_bound("other").await;
+    assert!(world.claims().get("photos").await.is_ok(), "the claim was let go");
+    let user = world.account.users_with(&uid).await.pop().expect("the user");
+    assert_eq!(world.account.keys(&user).await, [key]);
+    assert_eq!(world.account.list(&bucket).await.unwrap(), ["precious"]);
+    let events = world.events("photos").await;
+    assert!(!events.iter().any(|(_, reason, _)| reason == "Removed"), "{events:?}");
+
+    // Once the former credentials are back, all goes.
+    world.owner_secret("owner", &OWNERS_KEYS).await;
+    world.wait_gone("photos").await;
+    assert!(world.account.users_with(&uid).await.is_empty());
+    assert!(!world.account.bucket_exists(&bucket).await);
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn access_that_still_works_is_not_gone_though_its_user_is_not_found() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let (uid, bucket) = used(&world, &class).await;
+    let absent = "<ErrorResponse><Error><Code>NoSuchEntity</Code></Error></ErrorResponse>";
+    world.aws.meddle(move |call| match call.name.as_str() {
+        "GetUser" => Verdict::Answer(404, absent.to_owned()),
+        _ => Verdict::Pass,
+    });
+    world.delete_claim("photos").await;
+    let message = world.wait_reason("photos", "AccessStillWorks").await;
+    assert!(message.contains(&uid), "it names the user: {message}");
+    assert_eq!(world.account.list(&bucket).await.unwrap(), ["precious"]);
+    world.aws.leave_alone();
+    world.wait_gone("photos").await;
+    assert!(world.account.users_with(&uid).await.is_empty());
+    assert!(!world.account.bucket_exists(&bucket).await);
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn a_user_that_was_removed_by_hand_ends_a_removal_that_says_so() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let (uid, bucket) = used(&world, &class).await;
+    let user = world.account.users_with(&uid).await.pop().unwrap();
+    let key = world.environment("photos").await["AWS_ACCESS_KEY_ID"].clone();
+    let iam = &world.account.iam;
+    iam.delete_access_key().user_name(&user).access_key_id(key).send().await.unwrap();
+    iam.delete_user_policy().user_name(&user).policy_name("bucket-access").send().await.unwrap();
+    iam.delete_user().user_name(&user).send().await.unwrap();
+    world.delete_claim("photos").await;
+    world.wait_gone("photos").await;
+    assert!(!world.account.bucket_exists(&bucket).await);
+    let (_, note) = world.wait_event("photos", "Removed").await;
+    assert!(note.contains(&user) && note.contains("did not exist any more"), "{note}");
+    operator.stop().await;
+}
+
+#[rstest]
+#[case::its_key_proves_it(true)]
+#[case::nothing_proves_it(false)]
+#[tokio::test]
+async fn a_user_whose_tags_somebody_took_off_goes_by_its_key_and_what_stays_is_said(#[case] has_secret: bool) {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let (uid, bucket) = used(&world, &class).await;
+    let user = world.account.users_with(&uid).await.pop().unwrap();
+    operator.stop().await;
+    let tags = world.account.iam.list_user_tags().user_name(&user).send().await.unwrap().tags;
+    let keys = tags.into_iter().map(|tag| tag.key).collect();
+    world.account.iam.untag_user().user_name(&user).set_tag_keys(Some(keys)).send().await.unwrap();
+    if !has_secret {
+        world.secrets().delete("photos", &DeleteParams::default()).await.unwrap();
+    }
+    world.delete_claim("photos").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    world.wait_gone("photos").await;
+    assert!(!world.account.bucket_exists(&bucket).await);
+    assert_eq!(world.account.user_exists(&user).await, !has_secret);
+    let (_, note) = world.wait_event("photos", "Removed").await;
+    if has_secret {
+        assert!(note.contains("the claim's access is deleted"), "{note}");
+    } else {
+        assert!(note.contains(&user) && note.contains("is left in place, and its keys go on working"), "{note}");
+        let (type_, note) = world.wait_event("photos", "LeftInPlace").await;
+        assert!(type_ == "Warning" && note.contains(&user), "{note}");
+    }
+    operator.stop().await;
+}
+
+/// As AWS refuses a call that names another owner than the bucket has; the emulator does not look.
+fn refuse_expected_owner(call: &Call) -> Verdict {
+    match &call.expected_owner {
+        Some(_) => {
+            Verdict::Answer(403, "<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>".into())
+        }
+        None => Verdict::Pass,
+    }
+}
+
+#[tokio::test]
+async fn a_bucket_that_a_stranger_made_under_a_freed_name_is_never_used_tagged_or_deleted() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let (uid, bucket) = used(&world, &class).await;
+    let owner = &world.account;
+    owner.s3.delete_object().bucket(&bucket).key("precious").send().await.unwrap();
+    owner.s3.delete_bucket().bucket(&bucket).send().await.unwrap();
+    // All of it open to everybody, and with the tags that the claim's bucket had: they hold no secret.
+    let stranger = other_account();
+    stranger.create_bucket(&bucket).await;
+    stranger.s3.delete_public_access_block().bucket(&bucket).send().await.unwrap();
+    let tags = [("objectbucket.io/claim-uid", uid.as_str())];
+    stranger.tag_bucket(&bucket, &tags).await;
+    let everybody = json!({ "Version": "2012-10-17", "Statement": [{
+        "Effect": "Allow", "Principal": "*", "Action": "s3:*",
+        "Resource": [format!("arn:aws:s3:::{bucket}"), format!("arn:aws:s3:::{bucket}/*")],
+    }]});
+    stranger.s3.put_bucket_policy().bucket(&bucket).policy(everybody.to_string()).send().await.unwrap();
+    stranger.put(&bucket, "bait").await.unwrap();
+    world.aws.meddle(refuse_expected_owner);
+
+    world.secrets().delete("photos", &DeleteParams::default()).await.unwrap();
+    let message = world.wait_reason("photos", "BucketGone").await;
+    assert!(message.contains(&bucket), "{message}");
+    world.delete_claim("photos").await;
+    world.wait_gone("photos").await;
+    let (_, note) = world.wait_event("photos", "LeftInPlace").await;
+    assert!(note.contains("somebody else has taken its name"), "{note}");
+    assert_eq!(stranger.list(&bucket).await.unwrap(), ["bait"]);
+    assert_eq!(stranger.bucket_tags(&bucket).await.len(), 1, "nothing was tagged");
+    assert!(owner.users_with(&uid).await.is_empty());
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn a_store_without_sts_tells_its_account_with_the_user_that_it_makes() {
+    let world = World::new().await;
+    world.aws.meddle(|call| match call.name.as_str() {
+        "GetCallerIdentity" => {
+            Verdict::Answer(400, "<ErrorResponse><Error><Code>InvalidAction</Code></Error></ErrorResponse>".into())
+        }
+        _ => Verdict::Pass,
+    });
+    let class = world.class("greenfield").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    used(&world, &class).await;
+    assert_eq!(state(&world).await["accountID"], "000000000000");
+    let asked = world.aws.names().iter().filter(|name| *name == "GetCallerIdentity").count();
+    assert_eq!(asked, 1, "that it does not know is remembered");
+    world.delete_claim("photos").await;
+    world.wait_gone("photos").await;
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn a_record_that_says_nothing_of_its_account_learns_it_with_the_next_check() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    used(&world, &class).await;
+    operator.stop().await;
+    let merge = Patch::Merge(json!({ "spec": { "additionalState": { "accountID": null } } }));
+    world.records().patch(&world.record_name("photos"), &PatchParams::default(), &merge).await.unwrap();
+    world.unready("photos").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let known = |record: Option<&ObjectBucket>| {
+        record
+            .and_then(|record| record.spec.additional_state.as_ref())
+            .is_some_and(|state| state.contains_key("accountID"))
+    };
+    seen(&world.records(), &world.record_name("photos"), known).await.expect("the account is noted");
+    operator.stop().await;
+}

@@ -1,0 +1,200 @@
+//! Records that lost what the operator wrote into them: a typed client with a partial struct, or a hand edit. Who wrote
+//! them is not guessed from what is missing.
+
+use bucket_provisioner::api::ObjectBucket;
+use kube::ResourceExt as _;
+use kube::api::{Patch, PatchParams};
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use crate::support::operator::{Kind, Operator};
+use crate::support::{World, bucket_of, seen};
+
+/// What is left of a record.
+#[derive(Debug, Clone, Copy)]
+enum Left {
+    NoState,
+    NoMode,
+    OnlyTheUser,
+}
+
+impl Left {
+    fn patch(self) -> Value {
+        match self {
+            Self::NoState => json!({ "spec": { "additionalState": null } }),
+            Self::NoMode => json!({ "spec": { "additionalState": { "mode": null } } }),
+            Self::OnlyTheUser => json!({ "spec": { "additionalState": {
+                "mode": null, "claimUID": null, "claimName": null, "claimNamespace": null, "clusterUID": null,
+                "accountID": null, "handedOver": null, "secretName": null, "secretNamespace": null,
+                "endpointURL": null, "iamPath": null, "iamEndpoint": null,
+            }}}),
+        }
+    }
+}
+
+struct Bound {
+    uid: String,
+    bucket: String,
+    record: String,
+    key: String,
+}
+
+async fn bind(world: &World, class: &str) -> Bound {
+    let uid = world.claim("photos", class).await.uid().unwrap();
+    let bucket = bucket_of(&world.wait_bound("photos").await);
+    world.app("photos").await.put(&bucket, "precious").await.unwrap();
+    let key = world.environment("photos").await["AWS_ACCESS_KEY_ID"].clone();
+    Bound { uid, bucket, record: world.record_name("photos"), key }
+}
+
+async fn damage(world: &World, bound: &Bound, patch: &Value) {
+    world.records().patch(&bound.record, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+}
+
+#[rstest]
+#[case(Left::NoState)]
+#[case(Left::NoMode)]
+#[case(Left::OnlyTheUser)]
+#[tokio::test]
+async fn a_damaged_record_of_a_bound_claim_is_reported_and_restored(#[case] left: Left) {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let bound = bind(&world, &class).await;
+    let state = |record: &ObjectBucket| record.spec.additional_state.clone().unwrap_or_default();
+    let before = state(&world.records().get(&bound.record).await.unwrap());
+    damage(&world, &bound, &left.patch()).await;
+    let whole = |record: Option<&ObjectBucket>| record.is_some_and(|record| state(record) == before);
+    let restored = seen(&world.records(), &bound.record, whole).await;
+    restored.unwrap_or_else(|_| panic!("it is not as it was: {before:#?}"));
+    let (type_, note) = world.wait_event("photos", "Repaired").await;
+    assert!(type_ == "Warning" && note.contains(&bound.record) && note.contains("is missing"), "{note}");
+    let on_record = world.events_on_record(&bound.record).await;
+    assert!(on_record.iter().any(|(_, reason, _)| reason == "Repaired"), "{on_record:?}");
+    assert_eq!(world.environment("photos").await["AWS_ACCESS_KEY_ID"], bound.key);
+    world.wait_reason("photos", "Bound").await;
+    operator.stop().await;
+}
+
+#[rstest]
+#[case(Left::NoState)]
+#[case(Left::OnlyTheUser)]
+#[tokio::test]
+async fn a_claim_whose_record_is_damaged_leaves_nothing_when_it_is_deleted(#[case] left: Left) {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let bound = bind(&world, &class).await;
+    operator.stop().await;
+    damage(&world, &bound, &left.patch()).await;
+    world.delete_claim("photos").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    world.wait_gone("photos").await;
+    assert!(world.account.users_with(&bound.uid).await.is_empty(), "the user is left");
+    assert!(!world.account.bucket_exists(&bound.bucket).await, "the bucket is left");
+    world.assert_no_objects("photos").await;
+    assert!(world.records().get_opt(&bound.record).await.unwrap().is_none());
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn a_damaged_record_without_its_class_is_reported_and_nothing_is_called_removed() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let bound = bind(&world, &class).await;
+    operator.stop().await;
+    world.delete_class(&class).await;
+    damage(&world, &bound, &Left::NoState.patch()).await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let message = world.wait_reason("photos", "ObjectBucketDamaged").await;
+    assert!(message.contains(&bound.record) && message.contains("spec.additionalState is missing"), "{message}");
+    assert_eq!(
+        crate::support::phase(&world.claims().get("photos").await.unwrap()),
+        Some(bucket_provisioner::api::ClaimPhase::Bound)
+    );
+    world.delete_claim("photos").await;
+    world
+        .wait_claim("photos", "being removed", |claim| {
+            crate::support::phase(claim) == Some(bucket_provisioner::api::ClaimPhase::Released)
+        })
+        .await;
+    assert_eq!(world.account.users_with(&bound.uid).await.len(), 1);
+    assert_eq!(world.account.list(&bound.bucket).await.unwrap(), ["precious"]);
+    // With the class back, all is known again.
+    world.class("greenfield").await;
+    world.wait_gone("photos").await;
+    assert!(world.account.users_with(&bound.uid).await.is_empty());
+    assert!(!world.account.bucket_exists(&bound.bucket).await);
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn what_a_damaged_record_says_against_claim_and_class_is_reported_and_nothing_is_overwritten() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let bound = bind(&world, &class).await;
+    let theirs = world.unique("theirs");
+    world.account.create_bucket(&theirs).await;
+    world.account.put(&theirs, "precious").await.unwrap();
+    let edit = json!({ "spec": { "additionalState": null, "endpoint": { "bucketName": theirs } } });
+    damage(&world, &bound, &edit).await;
+    let message = world.wait_reason("photos", "ObjectBucketDamaged").await;
+    assert!(message.contains("spec.endpoint.bucketName"), "{message}");
+    let record = world.records().get(&bound.record).await.unwrap();
+    assert_eq!(record.spec.endpoint.unwrap().bucket_name.as_deref(), Some(theirs.as_str()));
+    assert!(record.spec.additional_state.is_none());
+
+    // Deleted, it takes along what is the claim's, and what the record names otherwise stays and is named.
+    world.delete_claim("photos").await;
+    world.wait_gone("photos").await;
+    let (_, note) = world.wait_event_with("photos", "LeftInPlace", &theirs).await;
+    assert!(note.contains("damaged"), "{note}");
+    assert_eq!(world.account.list(&theirs).await.unwrap(), ["precious"]);
+    assert!(!world.account.bucket_exists(&bound.bucket).await);
+    assert!(world.account.users_with(&bound.uid).await.is_empty());
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn a_status_that_was_lost_comes_back_and_makes_nothing_forgotten() {
+    let world = World::new().await;
+    let class = world.class_with("greenfield", "Retain", &[]).await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let bound = bind(&world, &class).await;
+    operator.stop().await;
+    let none = Patch::Merge(json!({ "status": null }));
+    world.records().patch_status(&bound.record, &PatchParams::default(), &none).await.unwrap();
+    world.claims().patch_status("photos", &PatchParams::default(), &none).await.unwrap();
+    let secret = world.secrets();
+    secret.delete("photos", &Default::default()).await.unwrap();
+    // Deleted before anybody looked: what is to be retained is.
+    world.delete_claim("photos").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    world.wait_gone("photos").await;
+    assert_eq!(world.account.list(&bound.bucket).await.unwrap(), ["precious"]);
+    assert!(world.account.users_with(&bound.uid).await.is_empty());
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn a_class_that_changed_undoes_nothing_of_a_claim_whose_status_was_lost() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let bound = bind(&world, &class).await;
+    operator.stop().await;
+    let none = Patch::Merge(json!({ "status": null }));
+    world.records().patch_status(&bound.record, &PatchParams::default(), &none).await.unwrap();
+    world.class_with("greenfield", "Delete", &[("iamPath", "/elsewhere/")]).await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let says_bound = |record: Option<&ObjectBucket>| {
+        record.and_then(|record| record.status.as_ref()).is_some_and(|status| status.phase.is_some())
+    };
+    seen(&world.records(), &bound.record, says_bound).await.expect("it says again that it is bound");
+    assert_eq!(world.account.list(&bound.bucket).await.unwrap(), ["precious"]);
+    assert_eq!(world.environment("photos").await["AWS_ACCESS_KEY_ID"], bound.key);
+    assert_eq!(world.claims().get("photos").await.unwrap().uid().unwrap(), bound.uid);
+    operator.stop().await;
+}

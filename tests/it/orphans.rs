@@ -1,0 +1,314 @@
+//! Records whose claims are gone, or that come from elsewhere: they are reported, and nothing is undone without an
+//! admin's word.
+
+use bucket_provisioner::api::{ConditionStatus, ObjectBucket};
+use kube::ResourceExt as _;
+use rstest::rstest;
+
+use crate::support::operator::{Kind, Operator};
+use crate::support::other::OtherCluster;
+use crate::support::proxy::Verdict;
+use crate::support::{World, bucket_of, seen};
+
+/// A claim that was bound, and an app that put something into its bucket.
+struct Used {
+    uid: String,
+    bucket: String,
+    record: String,
+    user: String,
+    key: String,
+}
+
+impl Used {
+    async fn claim(world: &World, class: &str) -> Self {
+        let uid = world.claim("photos", class).await.uid().unwrap();
+        let bucket = bucket_of(&world.wait_bound("photos").await);
+        world.app("photos").await.put(&bucket, "precious").await.unwrap();
+        let user = world.account.users_with(&uid).await.pop().unwrap();
+        let key = world.environment("photos").await["AWS_ACCESS_KEY_ID"].clone();
+        Self { uid, bucket, record: world.record_name("photos"), user, key }
+    }
+
+    /// Requires that bucket, content, user and key are as they were.
+    async fn assert_untouched(&self, world: &World) {
+        assert_eq!(world.account.list(&self.bucket).await.unwrap(), ["precious"]);
+        assert_eq!(world.account.keys(&self.user).await, std::slice::from_ref(&self.key));
+        assert_eq!(world.account.bucket_tags(&self.bucket).await["objectbucket.io/claim-uid"], self.uid);
+    }
+
+    async fn assert_gone(&self, world: &World) {
+        assert!(!world.account.bucket_exists(&self.bucket).await, "the bucket is left");
+        assert!(!world.account.user_exists(&self.user).await, "the user is left");
+    }
+}
+
+/// When an operator has served others, whatever it was to do for what was there before is done.
+async fn serve_another(world: &World, class: &str, name: &str) {
+    world.claim(name, class).await;
+    world.wait_bound(name).await;
+}
+
+/// How a claim goes without its finalizer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lost {
+    BeforeTheStart,
+    WhileBound,
+    /// And another claim of the name is there already.
+    ReplacedBeforeTheStart,
+}
+
+#[rstest]
+#[case(Lost::BeforeTheStart)]
+#[case(Lost::WhileBound)]
+#[case(Lost::ReplacedBeforeTheStart)]
+#[tokio::test]
+async fn what_was_made_for_a_claim_that_was_forced_out_stays_and_is_reported(#[case] lost: Lost) {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let used = Used::claim(&world, &class).await;
+    let mut running = Some(operator);
+    if lost != Lost::WhileBound {
+        running.take().unwrap().stop().await;
+    } else {
+        // It puts the finalizer back on what is there: both in one go.
+        world.kubernetes.meddle(|call| match call.name.as_str() {
+            "patch objectbucketclaims" => Verdict::Answer(503, String::new()),
+            _ => Verdict::Pass,
+        });
+    }
+    world.forget_object(&world.claims(), "photos").await;
+    world.kubernetes.leave_alone();
+    let replaced = lost == Lost::ReplacedBeforeTheStart;
+    if replaced {
+        world.claim("photos", &class).await;
+    }
+    world.aws.clear();
+    let operator = match running {
+        Some(operator) => operator,
+        None => Operator::start(&world, Kind::InProcess).await,
+    };
+    let message = world.wait_orphaned(&used.record, if replaced { "ClaimReplaced" } else { "ClaimGone" }).await;
+    assert!(message.contains(&used.bucket) && message.contains("objectbucket.io/orphan"), "{message}");
+    if replaced {
+        // A new claim that merely has the name gets a bucket of its own.
+        let bucket = bucket_of(&world.wait_bound("photos").await);
+        assert_ne!(bucket, used.bucket);
+        assert_eq!(world.app("photos").await.list(&bucket).await.unwrap(), [""; 0]);
+    }
+    serve_another(&world, &class, "other").await;
+    used.assert_untouched(&world).await;
+    let of_orphan = |target: &str| target.contains(&used.bucket);
+    assert!(!world.aws.calls().iter().any(|call| of_orphan(&call.target)), "AWS is not asked");
+    let told = world.events_on_record(&used.record).await;
+    assert_eq!(told.len(), 1, "it is reported once: {told:?}");
+    operator.stop().await;
+
+    // Nor by the next run, which says nothing again.
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    serve_another(&world, &class, "later").await;
+    used.assert_untouched(&world).await;
+    assert_eq!(world.events_on_record(&used.record).await, told);
+    operator.stop().await;
+}
+
+#[rstest]
+#[case::as_it_is("Delete")]
+#[case::to_be_retained("Retain")]
+#[tokio::test]
+async fn a_record_that_was_restored_without_its_claim_is_reported_and_nothing_is_undone(#[case] policy: &str) {
+    let world = World::new().await;
+    let class = world.class_with("greenfield", policy, &[]).await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let used = Used::claim(&world, &class).await;
+    let backup = world.back_up("photos").await;
+    operator.stop().await;
+    world.lose("photos").await;
+    world.restore(&backup.record).await;
+
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    world.wait_orphaned(&used.record, "ClaimGone").await;
+    serve_another(&world, &class, "other").await;
+    used.assert_untouched(&world).await;
+    operator.stop().await;
+}
+
+/// What an admin says, and what becomes of what was made.
+#[rstest]
+#[case::remove("remove", "Delete", &[])]
+#[case::remove_what_is_to_be_retained("remove", "Retain", &["bucket"])]
+#[case::revoke("revoke", "Delete", &["bucket"])]
+#[case::forget("forget", "Delete", &["bucket", "user"])]
+#[tokio::test]
+async fn an_admins_word_on_an_orphan_is_followed(#[case] word: &str, #[case] policy: &str, #[case] stays: &[&str]) {
+    let world = World::new().await;
+    let class = world.class_with("greenfield", policy, &[]).await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let used = Used::claim(&world, &class).await;
+    operator.stop().await;
+    world.forget_object(&world.claims(), "photos").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    world.wait_orphaned(&used.record, "ClaimGone").await;
+
+    world.say(&used.record, word).await;
+    world.wait_record_gone(&used.record).await;
+    assert_eq!(world.account.bucket_exists(&used.bucket).await, stays.contains(&"bucket"));
+    assert_eq!(world.account.user_exists(&used.user).await, stays.contains(&"user"));
+    if stays.contains(&"bucket") {
+        assert_eq!(world.account.list(&used.bucket).await.unwrap(), ["precious"]);
+    }
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn a_word_that_is_not_known_is_named_and_one_on_a_record_in_use_has_no_effect() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let used = Used::claim(&world, &class).await;
+    for word in ["remove", "revoke"] {
+        world.say(&used.record, word).await;
+        let message = world.wait_orphaned(&used.record, "ClaimExists").await;
+        assert!(message.contains("delete the claim instead"), "{message}");
+    }
+    world.say(&used.record, "delete").await;
+    let message = world.wait_orphaned(&used.record, "UnknownAction").await;
+    assert!(message.contains("\"delete\"") && message.contains("remove, revoke, forget, adopt"), "{message}");
+    serve_another(&world, &class, "other").await;
+    used.assert_untouched(&world).await;
+
+    // The claim's own deletion goes its way.
+    world.delete_claim("photos").await;
+    world.wait_gone("photos").await;
+    used.assert_gone(&world).await;
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn a_removal_that_an_admin_asked_for_and_that_fails_says_so_on_the_record_and_goes_on() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let used = Used::claim(&world, &class).await;
+    operator.stop().await;
+    world.forget_object(&world.claims(), "photos").await;
+    world.aws.meddle(|call| match call.name.as_str() {
+        "DeleteUser" => {
+            Verdict::Answer(500, "<ErrorResponse><Error><Code>ServiceFailure</Code></Error></ErrorResponse>".to_owned())
+        }
+        _ => Verdict::Pass,
+    });
+    world.say(&used.record, "remove").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let message = world.wait_orphaned(&used.record, "RemovalFailed").await;
+    assert!(message.contains("DeleteUser"), "{message}");
+    world.aws.leave_alone();
+    world.wait_record_gone(&used.record).await;
+    used.assert_gone(&world).await;
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn records_that_were_copied_into_another_cluster_are_reported_there_and_never_undone_from_there() {
+    let other = OtherCluster::take().await;
+    let here = World::new().await;
+    let there = other.twin_of(&here).await;
+    let class = here.class("greenfield").await;
+    there.class("greenfield").await;
+    let operator_here = Operator::start(&here, Kind::InProcess).await;
+    let used = Used::claim(&here, &class).await;
+    let backup = here.back_up("photos").await;
+
+    // GitOps copies the ObjectBuckets, and with some luck the claims.
+    there.restore(&backup.record).await;
+    let operator_there = Operator::start(&there, Kind::InProcess).await;
+    let message = there.wait_orphaned(&used.record, "OtherCluster").await;
+    assert!(message.contains("another cluster"), "{message}");
+    there.say(&used.record, "remove").await;
+    let message = there.wait_orphaned(&used.record, "ActionRefused").await;
+    assert!(message.contains("nothing is removed from here"), "{message}");
+    there.say(&used.record, "revoke").await;
+    there.restore(&backup.claim).await;
+    there.wait_reason("photos", "AdoptionNeeded").await;
+    used.assert_untouched(&here).await;
+    // The copy can go, by the claim and by its record.
+    there.delete_claim("photos").await;
+    there.wait_gone("photos").await;
+    there.say(&used.record, "forget").await;
+    there.wait_record_gone(&used.record).await;
+    used.assert_untouched(&here).await;
+    here.app("photos").await.put(&used.bucket, "later").await.unwrap();
+    operator_there.stop().await;
+    operator_here.stop().await;
+}
+
+#[tokio::test]
+async fn a_record_of_an_earlier_version_belongs_to_the_claim_that_stands_with_its_uid() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let used = Used::claim(&world, &class).await;
+    operator.stop().await;
+    // As it was written before records said where they were made.
+    let patch = serde_json::json!({ "spec": { "additionalState": {
+        "clusterUID": null, "accountID": null, "handedOver": null,
+    }}});
+    let merge = kube::api::Patch::Merge(patch);
+    world.records().patch(&used.record, &Default::default(), &merge).await.unwrap();
+    let before = world.records().get(&used.record).await.unwrap().resource_version();
+
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    serve_another(&world, &class, "other").await;
+    let record = world.records().get(&used.record).await.unwrap();
+    assert_eq!(record.resource_version(), before, "a bound claim costs no write");
+    used.assert_untouched(&world).await;
+    // The next attempt at it completes the record.
+    world.unready("photos").await;
+    let whole = |record: Option<&ObjectBucket>| {
+        let state = record.and_then(|record| record.spec.additional_state.clone()).unwrap_or_default();
+        ["clusterUID", "accountID", "handedOver"].iter().all(|key| state.contains_key(*key))
+    };
+    seen(&world.records(), &used.record, whole).await.expect("it is completed");
+    world.delete_claim("photos").await;
+    world.wait_gone("photos").await;
+    used.assert_gone(&world).await;
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn an_orphan_says_so_as_a_condition_of_its_record() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let used = Used::claim(&world, &class).await;
+    let bound = world.records().get(&used.record).await.unwrap();
+    assert!(bound.status.unwrap().conditions.is_empty(), "a record in use says nothing");
+    operator.stop().await;
+    world.forget_object(&world.claims(), "photos").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    world.wait_orphaned(&used.record, "ClaimGone").await;
+    let status = world.records().get(&used.record).await.unwrap().status.unwrap();
+    assert_eq!(status.conditions[0].status, ConditionStatus::True);
+    assert!(status.conditions[0].last_transition_time.is_some());
+    assert!(status.phase.is_some(), "what was said before stays");
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn a_claim_whose_record_is_to_be_forgotten_takes_nothing_along() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let used = Used::claim(&world, &class).await;
+    world.say(&used.record, "forget").await;
+    let message = world.wait_orphaned(&used.record, "ClaimExists").await;
+    assert!(message.contains("stay as they are"), "{message}");
+    used.assert_untouched(&world).await;
+    world.delete_claim("photos").await;
+    world.wait_gone("photos").await;
+    world.assert_no_objects("photos").await;
+    used.assert_untouched(&world).await;
+    let (_, note) = world.wait_event("photos", "Removed").await;
+    assert!(note.contains("left as they are, as an annotation of the ObjectBucket says"), "{note}");
+    operator.stop().await;
+}

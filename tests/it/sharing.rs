@@ -1,0 +1,94 @@
+//! Buckets with more than one user: a created bucket stays as long as another claim uses it, and one that a tenant
+//! created is not handed to others unless the class says so.
+
+use kube::ResourceExt as _;
+use serde_json::json;
+
+use crate::support::World;
+use crate::support::operator::{Kind, Operator};
+
+#[tokio::test]
+async fn a_bucket_that_another_claim_uses_is_neither_emptied_nor_deleted_until_that_is_gone() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let bucket = world.unique("shared");
+    let brownfield =
+        world.class_with("brownfield", "Delete", &[("bucketName", &bucket), ("allowClaimedBucket", "yes")]).await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let creator = world.claim_with("creator", json!({ "storageClassName": class, "bucketName": bucket })).await;
+    world.wait_bound("creator").await;
+    for guest in ["guest", "visitor"] {
+        world.claim_with(guest, json!({ "storageClassName": brownfield })).await;
+        world.wait_bound(guest).await;
+    }
+    world.app("guest").await.put(&bucket, "precious").await.unwrap();
+
+    world.delete_claim("creator").await;
+    let message = world.wait_reason("creator", "BucketInUse").await;
+    assert!(message.contains(&bucket) && !message.contains("guest"), "it names nobody else: {message}");
+    assert!(world.account.users_with(&creator.uid().unwrap()).await.is_empty(), "its access is gone at once");
+    operator.stop().await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    world.delete_claim("visitor").await;
+    world.wait_gone("visitor").await;
+    world.wait_reason("creator", "BucketInUse").await;
+    assert_eq!(world.app("guest").await.list(&bucket).await.unwrap(), ["precious"]);
+
+    // The last one that goes takes it along.
+    world.delete_claim("guest").await;
+    world.wait_gone("guest").await;
+    world.wait_gone("creator").await;
+    assert!(!world.account.bucket_exists(&bucket).await);
+    world.assert_no_objects("creator").await;
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn the_name_that_a_class_waits_for_cannot_be_squatted() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let bucket = world.unique("audit");
+    let brownfield = world.class_with("brownfield", "Delete", &[("bucketName", &bucket)]).await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    // A tenant is faster than the admin.
+    world.claim_with("squatter", json!({ "storageClassName": class, "bucketName": bucket })).await;
+    world.wait_bound("squatter").await;
+    let uid = world.claim_with("writer", json!({ "storageClassName": brownfield })).await.uid().unwrap();
+    let message = world.wait_reason("writer", "BucketClaimed").await;
+    assert!(message.contains(&bucket) && message.contains("allowClaimedBucket"), "{message}");
+    assert!(!message.contains("squatter"), "it names nobody else: {message}");
+    assert!(world.account.users_with(&uid).await.is_empty());
+
+    // Once the tenant's claim and bucket are gone and the admin has made the bucket, it is served.
+    world.delete_claim("squatter").await;
+    world.wait_gone("squatter").await;
+    world.account.create_bucket(&bucket).await;
+    world.delete_class(&brownfield).await;
+    world.class_with("brownfield", "Delete", &[("bucketName", &bucket)]).await;
+    world.wait_bound("writer").await;
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn a_bucket_of_another_store_with_the_same_name_is_no_hindrance() {
+    let world = World::new().await;
+    let neighbour = world.neighbour().await;
+    let class = world.class("greenfield").await;
+    let bucket = world.unique("shared");
+    // The same bucket by another way: as far as records say, another store.
+    let elsewhere = [
+        ("bucketName", bucket.as_str()),
+        ("allowClaimedBucket", "yes"),
+        ("s3Endpoint", neighbour.aws.url.as_str()),
+        ("iamEndpoint", neighbour.aws.url.as_str()),
+    ];
+    let elsewhere = world.class_with("elsewhere", "Delete", &elsewhere).await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim_with("creator", json!({ "storageClassName": class, "bucketName": bucket })).await;
+    world.wait_bound("creator").await;
+    world.claim_with("guest", json!({ "storageClassName": elsewhere })).await;
+    world.wait_bound("guest").await;
+    world.delete_claim("creator").await;
+    world.wait_gone("creator").await;
+    operator.stop().await;
+}

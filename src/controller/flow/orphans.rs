@@ -3,7 +3,7 @@
 //! The caches only say where to look. What a record says, and whether its claim is there, is asked of the cluster
 //! itself.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -64,7 +64,7 @@ pub(crate) async fn look_after<P: Provisioner>(
     if ctx.caches.claims.wait_until_ready().await.is_err() {
         return;
     }
-    let keeper = Keeper { ctx, said: Mutex::default(), failures: Mutex::default() };
+    let keeper = Keeper { ctx, said: Mutex::default(), failures: Mutex::default(), looking: Mutex::default() };
     let due = scheduler(requests(ctx, looks).boxed());
     due.for_each_concurrent(AT_ONCE, async |name: String| {
         if let Some(wait) = keeper.look(&name).await {
@@ -109,11 +109,22 @@ struct Keeper<'a, P> {
     said: Mutex<HashMap<String, Notice>>,
     /// Failures in a row.
     failures: Mutex<HashMap<String, u32>>,
+    /// The records that are looked at now: two looks at one of them would both say what they see.
+    looking: Mutex<HashSet<String>>,
 }
 
 impl<P: Provisioner> Keeper<'_, P> {
     /// Does what is due for a record. `Some`: another look after this time.
     async fn look(&self, name: &str) -> Option<Duration> {
+        if !lock(&self.looking).insert(name.to_owned()) {
+            return Some(BUSY);
+        }
+        let next = self.look_alone(name).await;
+        lock(&self.looking).remove(name);
+        next
+    }
+
+    async fn look_alone(&self, name: &str) -> Option<Duration> {
         let looked = tokio::time::timeout(TIME_LIMIT, self.attend(name)).await;
         let problem = match looked.unwrap_or(Err(Error::TimedOut(TIME_LIMIT.as_secs()))) {
             Ok(next) => {

@@ -115,7 +115,11 @@ impl World {
         };
         let waited = seen(&self.records(), record, |object| object.is_some_and(|object| says(object).is_some())).await;
         match waited {
-            Ok(object) => says(&object.unwrap()).unwrap().message,
+            Ok(object) => {
+                // It is written after the condition.
+                self.wait_event_on_record(record, reason).await;
+                says(&object.unwrap()).unwrap().message
+            }
             Err(_) => panic!("not {reason}: {:#?}", self.records().get_opt(record).await),
         }
     }

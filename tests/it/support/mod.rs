@@ -357,22 +357,30 @@ impl World {
 
     /// As [`wait_event`](Self::wait_event), with this text in its note.
     pub(crate) async fn wait_event_with(&self, claim: &str, reason: &str, text: &str) -> (String, String) {
-        let events: Api<Event> = Api::namespaced(self.client.clone(), &self.namespace);
+        self.wait_event_about(&self.namespace, claim, reason, text).await
+    }
+
+    /// Waits for an event on an ObjectBucket with this reason. It has no namespace.
+    pub(crate) async fn wait_event_on_record(&self, record: &str, reason: &str) {
+        self.wait_event_about("default", record, reason, "").await;
+    }
+
+    async fn wait_event_about(&self, namespace: &str, name: &str, reason: &str, text: &str) -> (String, String) {
+        let events: Api<Event> = Api::namespaced(self.client.clone(), namespace);
         let mut watch = watcher(events, watcher::Config::default()).applied_objects().boxed();
         let seen = async {
             loop {
                 // A watch that ends with an error is begun anew by the next look at it.
                 let _ = watch.try_next().await;
-                if let Some((type_, _, note)) =
-                    self.events(claim).await.into_iter().rfind(|(_, r, n)| r == reason && n.contains(text))
-                {
+                let mut told = self.events_about(namespace, name).await.into_iter();
+                if let Some((type_, _, note)) = told.rfind(|(_, r, n)| r == reason && n.contains(text)) {
                     return (type_, note);
                 }
             }
         };
         match tokio::time::timeout(PATIENCE, seen).await {
             Ok(found) => found,
-            Err(_) => panic!("no event {reason} on {claim}: {:?}", self.events(claim).await),
+            Err(_) => panic!("no event {reason} on {name}: {:?}", self.events_about(namespace, name).await),
         }
     }
 
@@ -381,7 +389,7 @@ impl World {
         self.events_about(&self.namespace, claim).await
     }
 
-    /// All events on an ObjectBucket, as `(type, reason, note)`, oldest first. It has no namespace.
+    /// All events on an ObjectBucket, as `(type, reason, note)`, oldest first.
     pub(crate) async fn events_on_record(&self, record: &str) -> Vec<(String, String, String)> {
         self.events_about("default", record).await
     }

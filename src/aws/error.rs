@@ -181,7 +181,7 @@ pub enum Error {
     },
     /// The bucket that the class names was created for another claim.
     #[error(
-        "bucket {bucket:?}, which the StorageClass names, was created for another claim, whose user can read what is written into it and whose deletion takes it along: name another bucket in the class, or add allowClaimedBucket: \"yes\" to it if that is meant"
+        "bucket {bucket:?}, which the StorageClass names, was created for another claim, whose user can read what is written into it and whose deletion may take it along: name another bucket in the class, or add allowClaimedBucket: \"yes\" to it if that is meant"
     )]
     BucketClaimed {
         /// Name of the bucket.

@@ -49,6 +49,7 @@ mod purge;
 mod recall;
 mod region;
 mod revoke;
+mod sts;
 mod tags;
 #[cfg(test)]
 mod testing;
@@ -139,9 +140,9 @@ impl AwsProvisioner {
         present: Option<&AppCredentials>,
     ) -> Result<Fate, Error> {
         let fate = revoke::revoke(store, target, present).await?;
-        let tried = present.filter(|_| fate == Fate::Missing && target.record.handed_over);
+        let tried = present.filter(|_| fate == Fate::Missing);
         let (Some(keys), Some(user)) = (tried, target.user) else { return Ok(fate) };
-        if account::is_alive(&self.clients.app(&StaticKeys::from(keys), target), target).await? {
+        if sts::is_alive(&self.clients.app(&StaticKeys::from(keys), target), target).await? {
             return Err(Error::AccessStillWorks { user: user.name.to_owned(), key: keys.access_key_id.clone() });
         }
         Ok(fate)
@@ -187,7 +188,7 @@ impl Provisioner for AwsProvisioner {
 
     async fn account(&self, record: &Record, owner: &Owner) -> Result<Option<String>, Error> {
         let target = self.target(record)?;
-        account::of(&*self.clients.store(owner, &target).await).await
+        sts::account(&*self.clients.store(owner, &target).await).await
     }
 
     async fn recall(&self, record: &Record, owner: &Owner) -> Result<Option<Recalled>, Error> {

@@ -44,6 +44,8 @@ pub(crate) struct Context<P> {
 
 /// Local copies of what the operator watches. They save reads; what is undone or made rests on fresh ones.
 pub(crate) struct Caches {
+    /// The one namespace whose claims are watched; `None` for all.
+    scope: Option<String>,
     pub(crate) claims: Store<Guarded>,
     pub(crate) records: Records,
     pub(crate) classes: Cache<StorageClass>,
@@ -52,8 +54,9 @@ pub(crate) struct Caches {
 }
 
 impl Caches {
-    pub(crate) fn of(claims: Store<Guarded>) -> Self {
+    pub(crate) fn of(claims: Store<Guarded>, scope: Option<String>) -> Self {
         Self {
+            scope,
             claims,
             records: Records::default(),
             classes: Cache::default(),
@@ -93,11 +96,14 @@ impl Caches {
     }
 
     /// Whether another claim than this one may be the one that a record was made for, which does not say so any more:
-    /// the record has its name, and it stood before the record was written.
+    /// the record has its name, and it stood before the record was written. Nobody knows of a claim that is not watched.
     pub(crate) fn has_rival(&self, claim: &Claim, record: &ObjectBucket) -> bool {
         let name = record.name_any();
         lookup::namesakes(&name).any(|(namespace, name)| {
             let is_itself = (namespace, name) == (claim.id.namespace.as_str(), claim.id.name.as_str());
+            if self.scope.as_deref().is_some_and(|scope| scope != namespace) {
+                return true;
+            }
             let shown = (!is_itself).then(|| self.claims.get(&ObjectRef::new(name).within(namespace))).flatten();
             shown.is_some_and(|rival| record::is_older(&Claim::read(&rival, ""), record))
         })

@@ -130,6 +130,21 @@ impl Error {
     }
 }
 
+impl Error {
+    /// Name of the ObjectBucket that lost something, if that is the problem.
+    pub(crate) fn damaged_record(&self) -> Option<&str> {
+        match self {
+            Self::RecordDamaged { name, .. } | Self::RecordUnreadable { name, .. } => Some(name),
+            _ => None,
+        }
+    }
+}
+
+/// Reasons of problems that somebody mends in the claim's ObjectBucket.
+pub(crate) const MENDED_IN_THE_RECORD: [&str; 2] = [OBJECT_BUCKET_DAMAGED, OBJECT_BUCKET_UNREADABLE];
+const OBJECT_BUCKET_DAMAGED: &str = "ObjectBucketDamaged";
+const OBJECT_BUCKET_UNREADABLE: &str = "ObjectBucketUnreadable";
+
 impl Failure for Error {
     fn reason(&self) -> &'static str {
         match self {
@@ -138,10 +153,10 @@ impl Failure for Error {
             Self::OwnerSecretNotFound(_) | Self::OwnerSecretNeeded { .. } => "OwnerSecretNotFound",
             Self::CredentialsUnusable { .. } => "CredentialsUnusable",
             Self::OutputExists { .. } => "OutputExists",
-            Self::RecordUnreadable { .. } => "ObjectBucketUnreadable",
+            Self::RecordUnreadable { .. } => OBJECT_BUCKET_UNREADABLE,
             Self::RecordTaken { .. } => "ObjectBucketTaken",
             Self::RecordAmbiguous { .. } => "ObjectBucketAmbiguous",
-            Self::RecordDamaged { .. } => "ObjectBucketDamaged",
+            Self::RecordDamaged { .. } => OBJECT_BUCKET_DAMAGED,
             Self::AdoptionNeeded(_) => "AdoptionNeeded",
             Self::AccountChanged { .. } => "AccountChanged",
             Self::BucketInUse { .. } => "BucketInUse",

@@ -438,6 +438,15 @@ impl Memory {
         }
     }
 
+    /// Ends the wait of a claim that was last told this.
+    pub(crate) fn wake_if_told(&self, uid: &str, reasons: &[&str]) {
+        if let Some(entry) = self.lock().get_mut(uid)
+            && entry.told.is_some_and(|told| reasons.contains(&told.reason))
+        {
+            entry.wake();
+        }
+    }
+
     /// Remembers that the store is being asked, or has been asked, to make something for the claim.
     pub(crate) fn executes(&self, claim: &ClaimId) {
         self.with(claim, |e| e.executed = Some(Instant::now()));

@@ -141,7 +141,7 @@ pub async fn run<P: Provisioner>(
         provisioner,
         label,
         cluster,
-        caches: Caches::of(claims.clone()),
+        caches: Caches::of(claims.clone(), options.namespace.clone()),
         memory: Memory::default(),
         conditions: Conditions::default(),
         large_removals: tokio::sync::Semaphore::new(usize::from(concurrency / 4).max(1)),
@@ -280,7 +280,8 @@ fn never<P>(_: Arc<Guarded>, error: &std::convert::Infallible, _: Arc<Context<P>
 }
 
 /// The claim of a record; and where a record that somebody else names goes, whoever waits for its bucket. A record that
-/// is not its claim's ends the wait of that claim: it may be given to it now.
+/// is not its claim's ends the wait of that claim, for it may be given to it now; and so does one that may have been
+/// mended.
 fn claims_of_record<P: Provisioner>(
     ctx: Arc<Context<P>>,
 ) -> impl Fn(DeserializeGuard<ObjectBucket>) -> Vec<ObjectRef<Guarded>> {
@@ -297,8 +298,12 @@ fn claims_of_record<P: Provisioner>(
         if let Some((namespace, name)) = record::claim_name(&record) {
             let claim = ObjectRef::new(name).within(namespace);
             let uid = ctx.caches.claims.get(&claim).and_then(|shown| shown.uid());
-            if let Some(uid) = uid.filter(|uid| record::claim_uid(&record) != Some(uid)) {
-                ctx.memory.wake(&uid);
+            match uid {
+                Some(uid) if record::claim_uid(&record) == Some(&uid) => {
+                    ctx.memory.wake_if_told(&uid, &error::MENDED_IN_THE_RECORD);
+                }
+                Some(uid) => ctx.memory.wake(&uid),
+                None => {}
             }
             claims.push(claim);
         }

@@ -218,6 +218,18 @@ pub(crate) async fn read<T: Output>(
     }
 }
 
+/// Reads an output that is this claim's own; `None` if there is none, or somebody else's.
+///
+/// # Errors
+/// Kubernetes refused.
+pub(crate) async fn read_own<T: Output>(api: &Api<T>, claim: &ClaimId) -> Result<Option<T>, Error> {
+    match read(api, claim, None).await {
+        Ok(Current::Mine(found)) => Ok(Some(found)),
+        Ok(Current::Absent | Current::Inherited(_)) | Err(Error::OutputExists { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 fn taken<T: Output>(claim: &ClaimId) -> Error {
     Error::OutputExists { kind: T::KIND, namespace: claim.namespace.clone(), name: claim.name.clone() }
 }

@@ -102,24 +102,17 @@ pub(crate) fn intent<P: Provisioner>(
     claim: &Claim,
     found: Found,
 ) -> Result<Intent, Error> {
-    let Surroundings { provisioner, provisioner_name, cluster, class } = *surroundings;
-    let planned = || match class {
-        ClassLookup::Found(class) if class.provisioner == provisioner_name => {
-            record(provisioner, claim, class, cluster)
-        }
-        other => Err(no_class(other, claim)),
-    };
+    let planned = || planned(surroundings, claim);
     Ok(match found {
         // The Go provisioner wrote its records last: what they name was handed over, and may be in use.
         Found::Mine(stored) if stored.bound() || stored.author == Author::GoProvisioner => Intent::Proceed(stored),
         Found::Mine(stored) if is_same(&stored.record, &planned()?) => Intent::Proceed(stored),
         Found::Mine(stored) => Intent::UndoFirst(stored),
         Found::ToAdopt(stored) => Intent::Adopt(stored),
-        Found::Damaged { object, error } => match planned().and_then(|planned| restored(&object, planned, &error)) {
-            Ok(record) => Intent::Restore { object, record: Box::new(record), error },
-            Err(problem @ Error::RecordDamaged { .. }) => return Err(problem),
-            Err(problem) => return Err(damaged(&object, &error, problem.to_string())),
-        },
+        Found::Damaged { object, error } => {
+            let record = Box::new(whole(surroundings, claim, &object, &error)?);
+            Intent::Restore { object, record, error }
+        }
         Found::Restored(problem @ RecordProblem::Missing { .. }) => match (planned(), problem.clone()) {
             (Ok(record), RecordProblem::Missing { record: name }) => {
                 let record = Box::new(Record { handed_over: true, ..record });
@@ -130,6 +123,35 @@ pub(crate) fn intent<P: Provisioner>(
         Found::Restored(problem) => return Err(Error::AdoptionNeeded(problem)),
         Found::None { free_name } => Intent::Record { name: free_name, record: Box::new(planned()?) },
     })
+}
+
+/// What claim and class say now.
+fn planned<P: Provisioner>(surroundings: &Surroundings<'_, P>, claim: &Claim) -> Result<Record, Error> {
+    let Surroundings { provisioner, provisioner_name, cluster, class } = *surroundings;
+    match class {
+        ClassLookup::Found(class) if class.provisioner == provisioner_name => {
+            record(provisioner, claim, class, cluster)
+        }
+        other => Err(no_class(other, claim)),
+    }
+}
+
+/// What a damaged ObjectBucket of this claim said before it lost something.
+///
+/// # Errors
+/// [`Error::RecordDamaged`] if claim and class do not tell, or what is left of it says otherwise.
+pub(crate) fn whole<P: Provisioner>(
+    surroundings: &Surroundings<'_, P>,
+    claim: &Claim,
+    object: &ObjectBucket,
+    error: &str,
+) -> Result<Record, Error> {
+    match planned(surroundings, claim).and_then(|planned| restored(object, planned, error)) {
+        Err(problem) if !matches!(problem, Error::RecordDamaged { .. }) => {
+            Err(damaged(object, error, problem.to_string()))
+        }
+        answer => answer,
+    }
 }
 
 /// Whether a record says what would be planned now. What is learnt later (account, cluster, former claims) is not

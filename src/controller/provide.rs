@@ -369,7 +369,7 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
                 if matches!(self.log, Log::Stored { is_new: true, .. }) && failure.store_untouched() {
                     // With nothing made there is nothing to undo, and the claim can be deleted without
                     // asking a store that may never answer.
-                    record::delete(&ctx.records(), stored).await?;
+                    record::delete(&ctx.records(), &stored.name, stored.uid.as_deref()).await?;
                 }
                 return Err(Error::store(failure));
             }
@@ -458,7 +458,11 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
         let config_map = outputs::config_map(&self.ctx.label, record);
         outputs::write(&self.ctx.config_maps_in(&id.namespace), &self.config_map, &config_map, id).await?;
         // The last trace of it was overwritten.
-        if let Some(bucket) = legacy::begun_bucket(&self.config_map).filter(|bucket| *bucket != record.plan.bucket) {
+        let begun = match &self.config_map {
+            Current::Mine(config_map) => legacy::begun_bucket(config_map),
+            Current::Absent | Current::Inherited(_) => None,
+        };
+        if let Some(bucket) = begun.filter(|bucket| *bucket != record.plan.bucket) {
             teardown::left_in_place(self.ctx, &self.claim, &legacy::begun(bucket)).await;
         }
         self.published = true;

@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 
 use super::claim::Claim;
 use super::context::Context;
-use super::decide::orphan::Notice;
+use super::decide::orphan::{self, Notice};
 use super::decide::record::Author;
 use super::error::{self, Error, FIELD_MANAGER, status_code};
 use super::memory::{News, Told};
 use super::state::conditions::Keeps;
-use crate::api::{ClaimPhase, Condition, ConditionStatus, ObjectBucketClaimStatus, wire};
+use crate::api::{ClaimPhase, Condition, ConditionStatus, ObjectBucket, ObjectBucketClaimStatus, wire};
 use crate::provisioner::{ClaimId, Failure, FailureClass};
 
 /// Longest note of an event, in bytes (events.k8s.io/v1).
@@ -32,6 +32,8 @@ pub(crate) struct Report {
     /// What was edited after binding and is ignored.
     ignored_edit: Option<String>,
     severity: Severity,
+    /// Name of the ObjectBucket that an admin has to mend: it is said of that one as well.
+    damaged_record: Option<String>,
 }
 
 /// How an event is classed.
@@ -57,6 +59,7 @@ impl Report {
             ),
             ignored_edit,
             severity: Severity::Normal,
+            damaged_record: None,
         }
     }
 
@@ -71,6 +74,7 @@ impl Report {
             ),
             ignored_edit: None,
             severity: Severity::Progress,
+            damaged_record: None,
         }
     }
 
@@ -86,6 +90,7 @@ impl Report {
             ),
             ignored_edit: None,
             severity: Severity::Progress,
+            damaged_record: None,
         }
     }
 
@@ -98,6 +103,7 @@ impl Report {
             message: "what was made so far is removed; the store may not show its newest things yet, so it is looked at once more in a few seconds".to_owned(),
             ignored_edit: None,
             severity: Severity::Progress,
+            damaged_record: None,
         }
     }
 
@@ -116,6 +122,7 @@ impl Report {
             message: problem.to_string(),
             ignored_edit: None,
             severity: Severity::Warning,
+            damaged_record: problem.damaged_record().map(str::to_owned),
         }
     }
 
@@ -171,6 +178,12 @@ pub(crate) fn noticed(current: &[Condition], notice: &Notice) -> Option<Vec<Cond
     };
     let others = current.iter().filter(|c| c.type_ != error::ORPHANED).cloned();
     Some(std::iter::once(says).chain(others).collect())
+}
+
+/// Whether the last thing said on an ObjectBucket is that an admin's word could not be followed.
+pub(crate) fn is_refused(object: &ObjectBucket) -> bool {
+    let conditions = object.status.iter().flat_map(|status| &status.conditions);
+    conditions.into_iter().any(|c| c.type_ == error::ORPHANED && c.reason == orphan::reason::ACTION_REFUSED)
 }
 
 /// Whether two statuses say the same. The generation is left out: CRDs without a status subresource
@@ -252,6 +265,10 @@ pub(crate) async fn tell<P>(ctx: &Context<P>, claim: &Claim, report: &Report) ->
     let further_progress = severity == Severity::Progress && news == News::Message;
     if !bound_before && !further_progress {
         event(ctx, &claim.id, severity, report.reason, &report.message).await;
+    }
+    if let Some(name) = &report.damaged_record {
+        let uid = ctx.caches.records.object(name).and_then(|object| object.metadata.uid);
+        record_event(ctx, name, uid.as_deref(), severity, report.reason, &report.message).await;
     }
     if let Some(edit) = &report.ignored_edit {
         event(ctx, &claim.id, Severity::Warning, error::EDIT_IGNORED, edit).await;

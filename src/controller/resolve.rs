@@ -66,6 +66,11 @@ pub(crate) async fn class<P>(ctx: &Context<P>, claim: &Claim) -> Result<ClassLoo
             None => return Ok(ClassLookup::Unnamed),
         },
     };
+    class_named(ctx, name).await
+}
+
+/// Finds the class of this name.
+pub(crate) async fn class_named<P>(ctx: &Context<P>, name: String) -> Result<ClassLookup, Error> {
     if let Some(class) = ctx.caches.classes.get(None, &name) {
         return Ok(ClassLookup::Found(Class::read(&class)));
     }

@@ -3,12 +3,10 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Secret;
-
 use super::claim::Claim;
 use super::context::Context;
 use super::decide::lookup::Found;
-use super::decide::orphan::Action;
+use super::decide::orphan::{self, Action};
 use super::decide::record::Stored;
 use super::decide::removal::{closing_message, shares_bucket};
 use super::decide::{legacy, record as codec};
@@ -16,7 +14,7 @@ use super::error::{self, Error, RecordProblem};
 use super::flow::find;
 use super::memory::Removed as Progress;
 use super::objects::record;
-use super::outputs::{self, Current, Heir};
+use super::outputs::{self, Heir};
 use super::plan::{self, Surroundings, Undo};
 use super::reconcile::Next;
 use super::report::{self, Report, Severity};
@@ -96,20 +94,19 @@ impl<'a, P: Provisioner> Removing<'a, P> {
         let mut left = Vec::new();
         let stored = match find::record(ctx, claim).await? {
             Found::Mine(stored) if stored.action == Some(Action::Forget) => {
-                return Ok(Some(Self::forgetting(ctx, claim, *stored)));
+                return Ok(Some(Self::forgetting(ctx, claim, &stored.name)));
             }
             Found::Mine(stored) => {
                 let stored = legacy::complete(&ctx.provisioner, provisioner_name, class, claim, *stored)?;
                 left.extend(legacy::unknown_origin(&stored, class, provisioner_name));
                 Some(stored)
             }
+            Found::Damaged { object, .. } if orphan::action(&object) == Ok(Some(Action::Forget)) => {
+                return Ok(Some(Self::forgetting(ctx, claim, &codec::name(&object))));
+            }
             Found::Damaged { object, error } => {
-                let name = codec::name(&object);
-                let whole = legacy::reconstruct(&surroundings, claim, name.clone(), Some(&object));
-                let gone = || "its StorageClass is gone, or cannot be used".to_owned();
-                let whole = whole.ok_or_else(|| Error::RecordDamaged { name, error, why: gone() })?;
-                left.extend(legacy::named_otherwise(&object, &whole));
-                Some(whole)
+                let record = plan::whole(&surroundings, claim, &object, &error)?;
+                Some(codec::stored(&object, record))
             }
             // What is not recorded has mostly been removed: by a run that the cache, and after a restart the
             // memory, knows nothing of.
@@ -125,7 +122,9 @@ impl<'a, P: Provisioner> Removing<'a, P> {
                     _ => (codec::names(&claim.id).1, None),
                 };
                 left.extend(former.as_deref().map(legacy::not_adopted));
-                let lost = claim.was_bound().then(|| legacy::reconstruct(&surroundings, claim, name, None)).flatten();
+                let lost = claim.was_bound().then(|| legacy::reconstruct(&surroundings, claim, name)).flatten();
+                // For a restored claim nothing was made yet.
+                left.extend(lost.as_ref().filter(|_| left.is_empty()).and_then(legacy::not_recorded));
                 match (&lost, claim.was_bound()) {
                     (None, true) if left.is_empty() => left.push(legacy::lost(claim)),
                     (None, false) => begun_by_go_provisioner(ctx, claim).await?,
@@ -149,21 +148,21 @@ impl<'a, P: Provisioner> Removing<'a, P> {
     }
 
     async fn of_record(ctx: &'a Context<P>, claim: &'a Claim, stored: Stored, purpose: Purpose) -> Result<Self, Error> {
+        if stored.is_reconstructed() {
+            return Ok(Self::undoing(ctx, claim, stored, Undo::Revoke, purpose));
+        }
         let handed_over = stored.bound() || keys_were_out(ctx, claim).await?;
         let undo = plan::undo(&stored.record, handed_over);
         Ok(Self::undoing(ctx, claim, stored, undo, purpose))
     }
 
-    /// An admin wants the store to be left as it is.
-    fn forgetting(ctx: &'a Context<P>, claim: &'a Claim, stored: Stored) -> Self {
+    /// An admin wants the store to be left as it is. The record goes when the claim is gone, as that of an orphan: a run
+    /// that finds the claim without it would not know what the admin wants.
+    fn forgetting(ctx: &'a Context<P>, claim: &'a Claim, record: &str) -> Self {
         let note = format!(
-            "bucket {:?} and the access to it are left as they are, as an annotation of the ObjectBucket says",
-            stored.record.plan.bucket
+            "the bucket and the access to it are left as they are, as an annotation of ObjectBucket {record:?} says"
         );
-        let undo = plan::undo(&stored.record, true);
-        let mut removing = Self::undoing(ctx, claim, stored, undo, Purpose::Release);
-        (removing.seen.store, removing.seen.settled, removing.note) = (Emptied::Fully, true, note);
-        removing
+        Self::new(ctx, claim, note)
     }
 
     fn undoing(ctx: &'a Context<P>, claim: &'a Claim, stored: Stored, undo: Undo, purpose: Purpose) -> Self {
@@ -210,7 +209,8 @@ impl<'a, P: Provisioner> Removing<'a, P> {
                     self.seen.outputs_gone = true;
                 }
                 Unmake::DeleteRecord => {
-                    record::delete(&ctx.records(), self.stored()?).await?;
+                    let Stored { name, uid, .. } = self.stored()?;
+                    record::delete(&ctx.records(), name, uid.as_deref()).await?;
                     self.seen.recorded = None;
                 }
                 Unmake::Release => return self.release().await,
@@ -275,7 +275,7 @@ impl<'a, P: Provisioner> Removing<'a, P> {
                     }
                     return Err(Error::BucketInUse { bucket: record.plan.bucket.clone() });
                 }
-                let note = closing_message(record, undo, &removed, gone_before);
+                let note = closing_message(self.stored()?, undo, &removed, gone_before);
                 self.conclude(removed, note).await;
             }
         }
@@ -287,13 +287,18 @@ impl<'a, P: Provisioner> Removing<'a, P> {
         let (ctx, stored) = (self.ctx, self.stored()?);
         // Before the caches are asked: whatever goes from now on wakes the claim.
         ctx.memory.waits_for_bucket(&self.claim.id, Some(&stored.record.plan.bucket));
-        let shown = ctx.caches.records.sharing_bucket(&stored.record.plan.bucket);
-        for name in shown.iter().map(codec::name).filter(|name| *name != stored.name) {
-            let others = record::read(ctx, &name).await?.and_then(|object| codec::read(&object).ok());
-            if let Some(other) = others.filter(|other| shares_bucket(&stored.record, (other.author, &other.record))) {
-                tracing::warn!(record = other.name, claim = %other.record.claim, "this record names the same bucket");
-                return Ok(true);
+        let shown = ctx.caches.records.others_with_bucket(&stored.record.plan.bucket, &stored.name);
+        for name in shown.iter().map(codec::name) {
+            let Some(object) = record::read(ctx, &name).await? else { continue };
+            match codec::read(&object) {
+                Ok(other) if shares_bucket(stored, &other) => {
+                    tracing::warn!(record = name, claim = %other.record.claim, "this record names the same bucket");
+                }
+                Ok(_) => continue,
+                // Nobody knows in which store it is.
+                Err(problem) => tracing::warn!(record = name, "this record names a bucket of this name: {problem}"),
             }
+            return Ok(true);
         }
         ctx.memory.waits_for_bucket(&self.claim.id, None);
         Ok(false)
@@ -350,11 +355,8 @@ pub(crate) async fn is_gone<P>(ctx: &Context<P>, claim: &Claim) -> Result<bool, 
 
 /// Tells of a bucket that only a ConfigMap names, which goes with the claim.
 async fn begun_by_go_provisioner<P>(ctx: &Context<P>, claim: &Claim) -> Result<(), Error> {
-    let config_map = match outputs::read(&ctx.config_maps_in(&claim.id.namespace), &claim.id, None).await {
-        Err(Error::OutputExists { .. }) => return Ok(()),
-        answer => answer?,
-    };
-    if let Some(bucket) = legacy::begun_bucket(&config_map) {
+    let config_map = outputs::read_own(&ctx.config_maps_in(&claim.id.namespace), &claim.id).await?;
+    if let Some(bucket) = config_map.as_ref().and_then(legacy::begun_bucket) {
         left_in_place(ctx, claim, &legacy::begun(bucket)).await;
     }
     Ok(())
@@ -367,7 +369,7 @@ pub(super) async fn left_in_place<P>(ctx: &Context<P>, claim: &Claim, note: &str
 
 /// Whether somebody may have used the bucket of a claim that is not bound yet: its keys were in its Secret.
 async fn keys_were_out<P>(ctx: &Context<P>, claim: &Claim) -> Result<bool, Error> {
-    Ok(own_secret(ctx, claim).await?.is_some())
+    Ok(outputs::read_own(&ctx.secrets_in(&claim.id.namespace), &claim.id).await?.is_some())
 }
 
 /// The keys in the claim's Secret, as long as they may work.
@@ -375,13 +377,6 @@ async fn present_keys<P>(ctx: &Context<P>, claim: &Claim) -> Result<Option<AppCr
     if ctx.memory.is_access_gone(&claim.id) {
         return Ok(None);
     }
-    Ok(own_secret(ctx, claim).await?.as_ref().and_then(outputs::credentials))
-}
-
-async fn own_secret<P>(ctx: &Context<P>, claim: &Claim) -> Result<Option<Secret>, Error> {
-    match outputs::read(&ctx.secrets_in(&claim.id.namespace), &claim.id, None).await {
-        Ok(Current::Mine(secret)) => Ok(Some(secret)),
-        Ok(Current::Absent | Current::Inherited(_)) | Err(Error::OutputExists { .. }) => Ok(None),
-        Err(error) => Err(error),
-    }
+    let secret = outputs::read_own(&ctx.secrets_in(&claim.id.namespace), &claim.id).await?;
+    Ok(secret.as_ref().and_then(outputs::credentials))
 }

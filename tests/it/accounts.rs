@@ -118,6 +118,24 @@ async fn access_that_still_works_is_not_gone_though_its_user_is_not_found() {
 }
 
 #[tokio::test]
+async fn keys_of_a_record_of_an_earlier_version_are_tried_as_well_where_the_store_says_no_account() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let (uid, _) = used(&world, &class).await;
+    operator.stop().await;
+    let lost = json!({ "spec": { "additionalState": { "clusterUID": null, "accountID": null, "handedOver": null } } });
+    let record = world.record_name("photos");
+    world.records().patch(&record, &PatchParams::default(), &Patch::Merge(lost)).await.unwrap();
+    world.owner_secret("owner", &OTHERS_KEYS).await;
+    world.delete_claim("photos").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    world.wait_reason("photos", "AccessStillWorks").await;
+    assert_eq!(world.account.users_with(&uid).await.len(), 1);
+    operator.stop().await;
+}
+
+#[tokio::test]
 async fn a_user_that_was_removed_by_hand_ends_a_removal_that_says_so() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
@@ -231,7 +249,14 @@ async fn a_store_without_sts_tells_its_account_with_the_user_that_it_makes() {
     assert_eq!(state(&world).await["accountID"], "000000000000");
     let asked = world.aws.names().iter().filter(|name| *name == "GetCallerIdentity").count();
     assert_eq!(asked, 1, "that it does not know is remembered");
+    operator.stop().await;
+
+    // Of credentials with which nothing was made yet, it is asked otherwise.
+    world.owner_secret("owner", &OTHERS_KEYS).await;
     world.delete_claim("photos").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    world.wait_reason("photos", "AccountChanged").await;
+    world.owner_secret("owner", &OWNERS_KEYS).await;
     world.wait_gone("photos").await;
     operator.stop().await;
 }

@@ -142,15 +142,20 @@ async fn what_a_damaged_record_says_against_claim_and_class_is_reported_and_noth
     damage(&world, &bound, &edit).await;
     let message = world.wait_reason("photos", "ObjectBucketDamaged").await;
     assert!(message.contains("spec.endpoint.bucketName"), "{message}");
+    world.wait_event_on_record(&bound.record, "ObjectBucketDamaged").await;
     let record = world.records().get(&bound.record).await.unwrap();
     assert_eq!(record.spec.endpoint.unwrap().bucket_name.as_deref(), Some(theirs.as_str()));
     assert!(record.spec.additional_state.is_none());
 
-    // Deleted, it takes along what is the claim's, and what the record names otherwise stays and is named.
+    // Deleted, the claim waits as well: nobody knows what was made for it.
     world.delete_claim("photos").await;
+    let released = |claim: &_| crate::support::phase(claim) == Some(bucket_provisioner::api::ClaimPhase::Released);
+    world.wait_claim("photos", "being removed", released).await;
+    world.wait_reason("photos", "ObjectBucketDamaged").await;
+    assert_eq!(world.account.users_with(&bound.uid).await.len(), 1);
+    let mended = json!({ "spec": { "endpoint": { "bucketName": bound.bucket } } });
+    world.records().patch(&bound.record, &PatchParams::default(), &Patch::Merge(mended)).await.unwrap();
     world.wait_gone("photos").await;
-    let (_, note) = world.wait_event_with("photos", "LeftInPlace", &theirs).await;
-    assert!(note.contains("damaged"), "{note}");
     assert_eq!(world.account.list(&theirs).await.unwrap(), ["precious"]);
     assert!(!world.account.bucket_exists(&bound.bucket).await);
     assert!(world.account.users_with(&bound.uid).await.is_empty());
@@ -196,5 +201,69 @@ async fn a_class_that_changed_undoes_nothing_of_a_claim_whose_status_was_lost() 
     assert_eq!(world.account.list(&bound.bucket).await.unwrap(), ["precious"]);
     assert_eq!(world.environment("photos").await["AWS_ACCESS_KEY_ID"], bound.key);
     assert_eq!(world.claims().get("photos").await.unwrap().uid().unwrap(), bound.uid);
+    operator.stop().await;
+}
+
+/// What an earlier version did not write yet.
+const EARLIER: [&str; 3] = ["clusterUID", "accountID", "handedOver"];
+
+#[tokio::test]
+async fn a_record_of_an_earlier_version_that_lost_its_status_is_not_undone_for_a_class_that_changed() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let bound = bind(&world, &class).await;
+    operator.stop().await;
+    let lost = EARLIER.into_iter().map(|key| (key.to_owned(), json!(null))).collect::<serde_json::Map<_, _>>();
+    damage(&world, &bound, &json!({ "spec": { "additionalState": lost } })).await;
+    let none = Patch::Merge(json!({ "status": null }));
+    world.records().patch_status(&bound.record, &PatchParams::default(), &none).await.unwrap();
+    world.class_with("greenfield", "Delete", &[("iamPath", "/elsewhere/")]).await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let whole = |record: Option<&ObjectBucket>| {
+        let state = record.and_then(|record| record.spec.additional_state.clone()).unwrap_or_default();
+        ["clusterUID", "handedOver"].iter().all(|key| state.contains_key(*key))
+    };
+    let waited = seen(&world.records(), &bound.record, whole).await;
+    assert!(waited.is_ok(), "it is completed: {:#?}", world.records().get(&bound.record).await);
+    assert_eq!(world.account.list(&bound.bucket).await.unwrap(), ["precious"]);
+    assert_eq!(world.environment("photos").await["AWS_ACCESS_KEY_ID"], bound.key);
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn a_damaged_record_that_is_to_be_forgotten_takes_nothing_along() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let bound = bind(&world, &class).await;
+    operator.stop().await;
+    world.say(&bound.record, "forget").await;
+    damage(&world, &bound, &Left::NoState.patch()).await;
+    world.delete_claim("photos").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    world.wait_gone("photos").await;
+    world.wait_record_gone(&bound.record).await;
+    assert_eq!(world.account.list(&bound.bucket).await.unwrap(), ["precious"]);
+    assert_eq!(world.account.users_with(&bound.uid).await.len(), 1);
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn a_damaged_record_whose_claim_is_gone_is_reported_on_itself() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let bound = bind(&world, &class).await;
+    operator.stop().await;
+    damage(&world, &bound, &json!({ "spec": { "endpoint": null } })).await;
+    world.forget_object(&world.claims(), "photos").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let message = world.wait_orphaned(&bound.record, "RecordDamaged").await;
+    assert!(message.contains("forget") && message.contains("spec.endpoint"), "{message}");
+    assert_eq!(world.account.list(&bound.bucket).await.unwrap(), ["precious"]);
+    world.say(&bound.record, "forget").await;
+    world.wait_record_gone(&bound.record).await;
+    assert_eq!(world.account.list(&bound.bucket).await.unwrap(), ["precious"]);
     operator.stop().await;
 }

@@ -88,11 +88,12 @@ enum Flow {
     Provision,
     Grant,
     Repair,
+    Adopt,
     Delete,
     Revoke,
 }
 
-const FLOWS: [Flow; 5] = [Flow::Provision, Flow::Grant, Flow::Repair, Flow::Delete, Flow::Revoke];
+const FLOWS: [Flow; 6] = [Flow::Provision, Flow::Grant, Flow::Repair, Flow::Adopt, Flow::Delete, Flow::Revoke];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum AwsFault {
@@ -191,8 +192,24 @@ impl<'a> Cell<'a> {
             let bucket = world.environment(&cell.claim).await["BUCKET_NAME"].clone();
             world.account.put(&bucket, "a").await.unwrap();
         }
+        if flow == Flow::Adopt {
+            cell.restore().await;
+        }
         cell.aws.clear();
         cell
+    }
+
+    /// Takes the claim out of the cluster, and brings it back from a backup.
+    async fn restore(&self) {
+        let Self { world, claim, .. } = self;
+        let backup = world.back_up(claim).await;
+        world.say(&world.record_name(claim), "forget").await;
+        world.delete_claim(claim).await;
+        world.wait_gone(claim).await;
+        for object in [&backup.secret, &backup.config_map, &backup.record, &backup.claim] {
+            world.restore(object).await;
+        }
+        world.wait_reason(claim, "AdoptionNeeded").await;
     }
 
     async fn submit(&self) {
@@ -221,6 +238,12 @@ impl<'a> Cell<'a> {
                 world.wait_secret(claim, |keys| keys["AWS_ACCESS_KEY_ID"] != old).await;
                 world.wait_reason(claim, "Bound").await;
             }
+            Flow::Adopt => {
+                world.say(&world.record_name(claim), "adopt").await;
+                meanwhile.await;
+                world.wait_bound(claim).await;
+                world.wait_reason(claim, "Bound").await;
+            }
             Flow::Delete | Flow::Revoke => {
                 let bucket = world.environment(claim).await["BUCKET_NAME"].clone();
                 world.delete_claim(claim).await;
@@ -241,7 +264,8 @@ impl<'a> Cell<'a> {
 
     /// Waits until the claim says that something is in the way; returns the reason.
     async fn told(&self) -> String {
-        let in_the_way = |claim: &_| ready(claim).is_some_and(|ready| ready.reason != "Bound");
+        let in_order = |reason: &str| ["Bound", "AdoptionNeeded"].contains(&reason);
+        let in_the_way = |claim: &_| ready(claim).is_some_and(|ready| !in_order(&ready.reason));
         let claim = self.world.wait_claim(&self.claim, "told why", in_the_way).await;
         ready(&claim).unwrap().reason.clone()
     }

@@ -177,6 +177,7 @@ async fn the_guide_to_disaster_recovery_does_what_it_says() {
     reader.follow(&here, &world, "adopt").await;
     world.wait_event(CLAIM, "Adopted").await;
     reader.follow(&there, &new_world, "forget").await;
+    new_world.wait_record_gone(&record).await;
     new_world.assert_no_objects(CLAIM).await;
     assert_same(&world, &before).await;
     new_operator.stop().await;

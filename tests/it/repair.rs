@@ -149,24 +149,27 @@ async fn an_edited_config_map_is_restored_without_a_call_to_aws_and_foreign_entr
 }
 
 #[tokio::test]
-async fn a_claim_whose_record_was_deleted_by_hand_still_leaves_nothing() {
+async fn a_claim_whose_record_was_deleted_by_hand_leaves_no_access_and_says_what_becomes_of_its_bucket() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
     let uid = world.claim("photos", &class).await.metadata.uid.unwrap();
-    world.wait_bound("photos").await;
+    let bucket = bucket_of(&world.wait_bound("photos").await);
     operator.stop().await;
     let name = world.record_name("photos");
-    let unfinalized = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
-    world.records().patch(&name, &PatchParams::default(), &unfinalized).await.unwrap();
-    world.records().delete(&name, &DeleteParams::default()).await.unwrap();
+    world.forget_object(&world.records(), &name).await;
     world.delete_claim("photos").await;
 
     let _operator = Operator::start(&world, Kind::InProcess).await;
     world.wait_gone("photos").await;
     world.assert_no_objects("photos").await;
     assert!(world.account.users_with(&uid).await.is_empty());
-    assert!(world.account.buckets_with(&uid).await.is_empty());
+    // Whether it was to be retained was said in the record alone.
+    assert!(world.account.bucket_exists(&bucket).await);
+    let (_, note) = world.wait_event_with("photos", "LeftInPlace", &bucket).await;
+    assert!(note.contains(&name) && note.contains("is gone"), "{note}");
+    let (_, note) = world.wait_event("photos", "Removed").await;
+    assert!(note.contains("if it still exists, is left in place"), "{note}");
 }
 
 #[rstest]

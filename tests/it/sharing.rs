@@ -2,10 +2,12 @@
 //! created is not handed to others unless the class says so.
 
 use kube::ResourceExt as _;
+use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 use crate::support::World;
 use crate::support::operator::{Kind, Operator};
+use crate::support::proxy::Verdict;
 
 #[tokio::test]
 async fn a_bucket_that_another_claim_uses_is_neither_emptied_nor_deleted_until_that_is_gone() {
@@ -66,6 +68,62 @@ async fn the_name_that_a_class_waits_for_cannot_be_squatted() {
     world.delete_class(&brownfield).await;
     world.class_with("brownfield", "Delete", &[("bucketName", &bucket)]).await;
     world.wait_bound("writer").await;
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn a_claim_that_asks_for_a_bucket_in_vain_does_not_hold_up_whose_it_is() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let bucket = world.unique("photos");
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let spec = json!({ "storageClassName": class, "bucketName": bucket });
+    world.claim_with("creator", spec.clone()).await;
+    world.wait_bound("creator").await;
+    // It is cut off, so that nobody knows whether something was made for it: its record stays.
+    world.aws.clear();
+    world.aws.meddle(|_| Verdict::Hang);
+    world.claim_with("rival", spec).await;
+    world.aws.wait_until("a call", |calls| !calls.is_empty()).await;
+    operator.stop().await;
+    world.aws.leave_alone();
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    world.wait_reason("rival", "BucketTaken").await;
+    let rival = world.record_name("rival");
+    assert!(world.records().get_opt(&rival).await.unwrap().is_some(), "it is recorded");
+    world.delete_claim("creator").await;
+    world.wait_gone("creator").await;
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn a_bucket_that_another_claim_uses_stays_though_the_record_of_its_creator_is_damaged() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let bucket = world.unique("shared");
+    let brownfield =
+        world.class_with("brownfield", "Delete", &[("bucketName", &bucket), ("allowClaimedBucket", "yes")]).await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim_with("creator", json!({ "storageClassName": class, "bucketName": bucket })).await;
+    world.wait_bound("creator").await;
+    world.claim_with("guest", json!({ "storageClassName": brownfield })).await;
+    world.wait_bound("guest").await;
+    world.app("guest").await.put(&bucket, "precious").await.unwrap();
+    operator.stop().await;
+    // Only the record of the guest names the bucket still; or what it says cannot be read.
+    let no_endpoint = Patch::Merge(json!({ "spec": { "endpoint": null, "additionalState": null } }));
+    world.records().patch(&world.record_name("creator"), &PatchParams::default(), &no_endpoint).await.unwrap();
+    let unreadable = Patch::Merge(json!({ "spec": { "additionalState": null } }));
+    world.delete_claim("creator").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    world.wait_reason("creator", "BucketInUse").await;
+    operator.stop().await;
+    world.records().patch(&world.record_name("guest"), &PatchParams::default(), &unreadable).await.unwrap();
+    world.delete_class(&brownfield).await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    world.wait_reason("guest", "ObjectBucketDamaged").await;
+    assert_eq!(world.account.list(&bucket).await.unwrap(), ["precious"]);
+    world.claims().get("creator").await.expect("it waits");
     operator.stop().await;
 }
 

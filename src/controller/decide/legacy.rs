@@ -4,14 +4,13 @@
 use k8s_openapi::api::core::v1::ConfigMap;
 
 use super::record::{Author, Stored};
-use crate::api::{ObjectBucket, wire};
+use crate::api::wire;
 use crate::controller::claim::Claim;
 use crate::controller::deletion::has_finalizer;
 use crate::controller::error::Error;
-use crate::controller::outputs::Current;
 use crate::controller::plan;
 use crate::controller::resolve::{Class, ClassLookup};
-use crate::provisioner::{ClaimId, Mode, Plan, Provisioner, ReclaimPolicy, Request, WantedBucket};
+use crate::provisioner::{ClaimId, Mode, Plan, Provisioner, Request, WantedBucket};
 
 /// Longest part of a prefix that the Go library took into a bucket's name.
 const PREFIX_MAX: usize = 26;
@@ -81,14 +80,14 @@ fn plan_recorded<P: Provisioner>(provisioner: &P, class: &Class, stored: &Stored
     }
 }
 
-/// The record of a claim, as claim and class would have it written, where it was deleted or damaged by hand. Names
-/// are functions of the claim, and nothing is removed that is not proven to be the claim's, so that a guess
-/// that is wrong harms nobody. `None` without a class that can be planned by.
+/// The record of a claim, as claim and class would have it written, where it was deleted by hand. Names are functions
+/// of the claim, and no access is taken away that is not proven to be the claim's, so that a guess that is wrong harms
+/// nobody. It says nothing of the bucket: nobody knows whether that was to be retained. `None` without a class that can
+/// be planned by.
 pub(crate) fn reconstruct<P: Provisioner>(
     surroundings: &plan::Surroundings<'_, P>,
     claim: &Claim,
     name: String,
-    damaged: Option<&ObjectBucket>,
 ) -> Option<Stored> {
     let ClassLookup::Found(class) = surroundings.class else { return None };
     let plan::Surroundings { provisioner, provisioner_name, cluster, .. } = *surroundings;
@@ -96,35 +95,23 @@ pub(crate) fn reconstruct<P: Provisioner>(
         .then(|| plan::record(provisioner, claim, class, cluster).ok())
         .flatten()?;
     record.handed_over = true;
-    if damaged.is_some_and(|object| object.spec.reclaim_policy.as_deref() == Some(ReclaimPolicy::Retain.as_str())) {
-        record.reclaim_policy = ReclaimPolicy::Retain;
-    }
-    Some(Stored {
-        name,
-        uid: damaged.and_then(|object| object.metadata.uid.clone()),
-        resource_version: None,
-        author: Author::Us,
-        record,
-        says_bound: true,
-        action: None,
-    })
+    Some(Stored { name, uid: None, resource_version: None, author: Author::Us, record, says_bound: true, action: None })
 }
 
-/// What there is to say of a bucket that a damaged record still names, and that claim and class would not give now.
-pub(crate) fn named_otherwise(damaged: &ObjectBucket, planned: &Stored) -> Option<String> {
-    let bucket = damaged.spec.endpoint.as_ref()?.bucket_name.as_deref()?;
-    (bucket != planned.record.plan.bucket).then(|| {
+/// What there is to say of the bucket of a claim whose record was deleted by hand.
+pub(crate) fn not_recorded(stored: &Stored) -> Option<String> {
+    let bucket = &stored.record.plan.bucket;
+    (stored.record.plan.mode == Mode::Created).then(|| {
         format!(
-            "bucket {bucket:?}, which the damaged ObjectBucket {:?} names, was left in place: claim and StorageClass would not give it now; delete it by hand if nobody needs it",
-            planned.name
+            "bucket {bucket:?}, if it still exists, was left in place: ObjectBucket {:?} is gone, and nothing else says whether the bucket was to be retained; delete it by hand if nobody needs it",
+            stored.name
         )
     })
 }
 
 /// The bucket that a ConfigMap of the Go provisioner names; by its finalizer on the ConfigMap it is known. It wrote
 /// its records last, so that it may stand alone.
-pub(crate) fn begun_bucket(config_map: &Current<ConfigMap>) -> Option<&str> {
-    let Current::Mine(config_map) = config_map else { return None };
+pub(crate) fn begun_bucket(config_map: &ConfigMap) -> Option<&str> {
     let bucket = config_map.data.as_ref()?.get(wire::config::BUCKET_NAME)?;
     has_finalizer(&config_map.metadata).then_some(bucket.as_str())
 }

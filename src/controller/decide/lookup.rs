@@ -1,7 +1,7 @@
 //! Which ObjectBucket is a claim's, of those that may be. Pure: from what was read to what was found.
 
 use super::orphan::Action;
-use super::record::{self, Relation, Stored};
+use super::record::{self, Author, Relation, Stored};
 use crate::api::ObjectBucket;
 use crate::controller::claim::Claim;
 use crate::controller::error::{Error, RecordProblem};
@@ -108,7 +108,11 @@ fn mine(object: ObjectBucket, claim: &Claim) -> Found {
     let names_it = record::claim_uid(&object).is_some() && record::claim_name(&object).is_some();
     let whole = if names_it { object } else { record::naming(&object, &claim.id) };
     match record::read(&whole) {
-        Ok(stored) => Found::Mine(Box::new(stored)),
+        Ok(mut stored) => {
+            // One of an earlier version said so in its status alone, which backups leave out.
+            stored.record.handed_over |= stored.author == Author::Us && claim.was_bound();
+            Found::Mine(Box::new(stored))
+        }
         Err(Error::RecordUnreadable { error, .. }) => Found::Damaged { object: Box::new(whole), error },
         Err(other) => Found::Damaged { object: Box::new(whole), error: other.to_string() },
     }

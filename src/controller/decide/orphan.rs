@@ -57,6 +57,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) cluster: &'a str,
     /// The claim under the recorded name, asked of the cluster itself.
     pub(crate) standing: Option<&'a Standing>,
+    /// Whether the last thing said on it is that a word could not be followed.
+    pub(crate) refused: bool,
 }
 
 /// What is due for a record.
@@ -66,6 +68,9 @@ pub(crate) enum Due {
     Nothing,
     /// Say this on it, and wait for somebody.
     Report(Notice),
+    /// The word cannot be followed: say why, and take it off. It was said of what there was at the time; some day it
+    /// would be followed for a claim that nobody thought of.
+    Refuse(Notice),
     /// Undo what is recorded.
     Remove,
     /// Take the access away.
@@ -87,7 +92,7 @@ pub(crate) struct Notice {
 
 /// Decides what is due for a record.
 pub(crate) fn due(facts: &Facts<'_>) -> Due {
-    let Facts { record, action, cluster, standing } = *facts;
+    let Facts { record, action, cluster, standing, refused } = *facts;
     let from_elsewhere = record.cluster.as_ref().is_some_and(|recorded| recorded != cluster);
     let is_claims = !from_elsewhere && standing.is_some_and(|claim| claim.uid == record.claim.uid);
     let action = match action {
@@ -97,17 +102,18 @@ pub(crate) fn due(facts: &Facts<'_>) -> Due {
     match action {
         None | Some(Action::Adopt) if is_claims => Due::Nothing,
         Some(Action::Forget) if is_claims => Due::Report(forgotten_later(record)),
-        Some(_) if is_claims => Due::Report(no_effect(&record.claim)),
+        Some(_) if is_claims => Due::Refuse(no_effect(&record.claim)),
         Some(Action::Forget) => Due::Forget,
-        Some(Action::Remove | Action::Revoke) if from_elsewhere => Due::Report(not_here()),
+        Some(Action::Remove | Action::Revoke) if from_elsewhere => Due::Refuse(not_here()),
         Some(Action::Remove) => Due::Remove,
         Some(Action::Revoke) => Due::Revoke,
         Some(Action::Adopt) => match standing {
-            None => Due::Report(no_claim_yet(&record.claim)),
-            Some(Standing { deleting: true, .. }) => Due::Report(claim_is_leaving(&record.claim)),
-            Some(Standing { has_record: Some(other), .. }) => Due::Report(claim_has_another(&record.claim, other)),
+            None => Due::Refuse(no_claim(&record.claim)),
+            Some(Standing { deleting: true, .. }) => Due::Refuse(claim_is_leaving(&record.claim)),
+            Some(Standing { has_record: Some(other), .. }) => Due::Refuse(claim_has_another(&record.claim, other)),
             Some(_) => Due::Adopt,
         },
+        None if refused => Due::Nothing,
         None => Due::Report(orphaned(facts, from_elsewhere)),
     }
 }
@@ -124,6 +130,8 @@ pub(crate) mod reason {
     pub(crate) const UNKNOWN_ACTION: &str = "UnknownAction";
     /// The annotation cannot be followed.
     pub(crate) const ACTION_REFUSED: &str = "ActionRefused";
+    /// The record lost what is needed to act upon it.
+    pub(crate) const RECORD_DAMAGED: &str = "RecordDamaged";
     /// The admin's word is being carried out.
     pub(crate) const IN_PROGRESS: &str = "InProgress";
     /// What is recorded could not be removed; it is tried again.
@@ -187,7 +195,7 @@ fn unknown_action(value: &str, orphaned: bool) -> Notice {
 
 fn no_effect(claim: &ClaimId) -> Notice {
     let message = format!(
-        "annotation {} has no effect, because claim {claim} exists and has this record; delete the claim instead, and remove the annotation",
+        "annotation {} was taken off, because claim {claim} exists and has this record; delete the claim instead",
         annotation::ORPHAN
     );
     Notice { orphaned: false, reason: reason::CLAIM_EXISTS, message }
@@ -201,29 +209,41 @@ fn forgotten_later(record: &Record) -> Notice {
     Notice { orphaned: false, reason: reason::CLAIM_EXISTS, message }
 }
 
-fn refused(why: String) -> Notice {
-    Notice { orphaned: true, reason: reason::ACTION_REFUSED, message: why }
+/// What there is to say of an orphan that cannot be read.
+pub(crate) fn damaged(problem: &str) -> Notice {
+    let message = format!(
+        "{problem}; restore it from a backup, or annotate it with {}={} to delete this record alone",
+        annotation::ORPHAN,
+        annotation::ORPHAN_FORGET
+    );
+    Notice { orphaned: true, reason: reason::RECORD_DAMAGED, message }
+}
+
+fn refused(why: &str) -> Notice {
+    let message = format!("annotation {} was taken off: {why}", annotation::ORPHAN);
+    Notice { orphaned: true, reason: reason::ACTION_REFUSED, message }
 }
 
 fn not_here() -> Notice {
-    refused(format!(
-        "this record was made in another cluster, which may be using the bucket: nothing is removed from here; {}",
+    refused(&format!(
+        "this record was made in another cluster, which may be using the bucket, and nothing is removed from here; {}",
         remedy(&[Action::Adopt, Action::Forget])
     ))
 }
 
-fn no_claim_yet(claim: &ClaimId) -> Notice {
-    let message = format!("waiting for claim {claim} to be created; it takes this record over then");
-    Notice { orphaned: true, reason: reason::IN_PROGRESS, message }
+fn no_claim(claim: &ClaimId) -> Notice {
+    refused(&format!("claim {claim} does not exist; restore or create it first, then annotate this ObjectBucket again"))
 }
 
 fn claim_is_leaving(claim: &ClaimId) -> Notice {
-    refused(format!("claim {claim} is being deleted and takes nothing over; waiting for another of its name"))
+    refused(&format!(
+        "claim {claim} is being deleted and takes nothing over; annotate this ObjectBucket again when another of its name exists"
+    ))
 }
 
 fn claim_has_another(claim: &ClaimId, record: &str) -> Notice {
-    refused(format!(
-        "claim {claim} has ObjectBucket {record:?} already; delete the claim (and with it that bucket) and create it again, or remove the annotation"
+    refused(&format!(
+        "claim {claim} has ObjectBucket {record:?} already; delete the claim (and with it that bucket), create it again, and annotate this ObjectBucket again"
     ))
 }
 
@@ -246,11 +266,15 @@ mod tests {
     }
 
     fn decide(record: &Record, action: Option<Action>, standing: Option<&Standing>) -> Due {
-        due(&Facts { record, action: &Ok(action), cluster: HERE, standing })
+        due(&Facts { record, action: &Ok(action), cluster: HERE, standing, refused: false })
     }
 
     fn is_report(due: &Due, reason: &str) -> bool {
         matches!(due, Due::Report(notice) if notice.reason == reason)
+    }
+
+    fn is_refusal(due: &Due, reason: &str) -> bool {
+        matches!(due, Due::Refuse(notice) if notice.reason == reason)
     }
 
     #[test]
@@ -286,8 +310,12 @@ mod tests {
         for cluster in [Some(HERE), None] {
             for action in EVERY {
                 let due = decide(&of(cluster), action, Some(&claim));
-                let quiet = matches!(action, None | Some(Action::Adopt));
-                assert!(if quiet { due == Due::Nothing } else { is_report(&due, reason::CLAIM_EXISTS) }, "{due:?}");
+                let fits = match action {
+                    None | Some(Action::Adopt) => due == Due::Nothing,
+                    Some(Action::Forget) => is_report(&due, reason::CLAIM_EXISTS),
+                    Some(Action::Remove | Action::Revoke) => is_refusal(&due, reason::CLAIM_EXISTS),
+                };
+                assert!(fits, "{action:?}: {due:?}");
             }
         }
     }
@@ -305,11 +333,18 @@ mod tests {
     fn a_claim_takes_a_record_over_only_if_it_stays_and_has_none() {
         let record = of(Some(HERE));
         let adopt = |standing| decide(&record, Some(Action::Adopt), standing);
-        assert!(is_report(&adopt(None), reason::IN_PROGRESS));
+        assert!(is_refusal(&adopt(None), reason::ACTION_REFUSED));
         let leaving = Standing { deleting: true, ..standing("new") };
-        assert!(is_report(&adopt(Some(&leaving)), reason::ACTION_REFUSED));
+        assert!(is_refusal(&adopt(Some(&leaving)), reason::ACTION_REFUSED));
         let served = Standing { has_record: Some("obc-shop-photos-new".into()), ..standing("new") };
-        assert!(is_report(&adopt(Some(&served)), reason::ACTION_REFUSED));
+        assert!(is_refusal(&adopt(Some(&served)), reason::ACTION_REFUSED));
+    }
+
+    #[test]
+    fn why_a_word_was_refused_stands_until_the_next_one() {
+        let record = of(Some(HERE));
+        let due = due(&Facts { record: &record, action: &Ok(None), cluster: HERE, standing: None, refused: true });
+        assert_eq!(due, Due::Nothing);
     }
 
     #[test]
@@ -317,7 +352,8 @@ mod tests {
         let mut object = ObjectBucket::default();
         object.metadata.annotations = Some([(annotation::ORPHAN.to_owned(), "delete".to_owned())].into());
         let action = action(&object);
-        let due = due(&Facts { record: &of(Some(HERE)), action: &action, cluster: HERE, standing: None });
+        let due =
+            due(&Facts { record: &of(Some(HERE)), action: &action, cluster: HERE, standing: None, refused: false });
         let Due::Report(notice) = due else { panic!("{due:?}") };
         insta::assert_snapshot!(notice.message, @r#"annotation objectbucket.io/orphan is "delete"; write one of: remove, revoke, forget, adopt"#);
     }

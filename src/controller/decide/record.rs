@@ -64,6 +64,11 @@ impl Stored {
         self.record.handed_over || self.says_bound
     }
 
+    /// Whether it was written from claim and class, because there is no ObjectBucket.
+    pub(crate) fn is_reconstructed(&self) -> bool {
+        self.uid.is_none()
+    }
+
     /// Whether it is being adopted: it is its claim's by now, and the admin's word still stands.
     pub(crate) fn is_being_adopted(&self) -> bool {
         self.action == Some(Action::Adopt)
@@ -81,6 +86,19 @@ pub(crate) enum Relation {
     Fits,
     /// Another claim's, or another provisioner's.
     Other,
+}
+
+/// An ObjectBucket that lost something, with the record that it held before.
+pub(crate) fn stored(object: &ObjectBucket, record: Record) -> Stored {
+    Stored {
+        name: name(object),
+        uid: object.metadata.uid.clone(),
+        resource_version: object.metadata.resource_version.clone(),
+        author: Author::Us,
+        record,
+        says_bound: true,
+        action: None,
+    }
 }
 
 /// Name of an ObjectBucket.

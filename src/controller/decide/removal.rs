@@ -1,27 +1,37 @@
 //! The way back: whether a bucket may go, and what is said in the end. Pure.
 
-use super::record::Author;
+use super::record::{Author, Stored};
 use crate::controller::plan::Undo;
-use crate::provisioner::{Fate, Mode, ReclaimPolicy, Record, Removed};
+use crate::provisioner::{Fate, Mode, ReclaimPolicy, Removed};
 
 /// Whether another record names the bucket that `record` created, so that it may be in use there.
 ///
 /// What the Go provisioner recorded as the host differs from what this operator does, and a bucket that was granted may
-/// be in another account than the user: these are not taken for another bucket.
-pub(crate) fn shares_bucket(record: &Record, (author, other): (Author, &Record)) -> bool {
-    let (mine, theirs) = (&record.plan, &other.plan);
-    let known_to_differ = |a: &Option<String>, b: &Option<String>| a.is_some() && b.is_some() && a != b;
-    let same_store = author == Author::GoProvisioner
+/// be in another account than the user: these are not taken for another bucket. A claim that asks for a new bucket of
+/// this name, and was not given it, does not use it: else anybody could hold up others.
+pub(crate) fn shares_bucket(record: &Stored, other: &Stored) -> bool {
+    let by_go = |stored: &Stored| stored.author == Author::GoProvisioner;
+    let waits_for_it = !by_go(other) && other.record.plan.mode == Mode::Created && !other.bound();
+    let (mine, theirs) = (&record.record.plan, &other.record.plan);
+    let same_store = by_go(record)
+        || by_go(other)
         || (&mine.endpoint.host, mine.endpoint.port) == (&theirs.endpoint.host, theirs.endpoint.port);
-    let own_account = theirs.mode == Mode::Created && author == Author::Us;
-    mine.bucket == theirs.bucket && same_store && !(own_account && known_to_differ(&record.account, &other.account))
+    let known_to_differ = |a: &Option<String>, b: &Option<String>| a.is_some() && b.is_some() && a != b;
+    let in_another_account =
+        theirs.mode == Mode::Created && !by_go(other) && known_to_differ(&record.record.account, &other.record.account);
+    mine.bucket == theirs.bucket && same_store && !waits_for_it && !in_another_account
 }
 
 /// What is said in the end: what was seen to be gone, and what was not. `gone_before`: an earlier attempt saw the
 /// access go.
-pub(crate) fn closing_message(record: &Record, undo: Undo, removed: &Removed, access_gone_before: bool) -> String {
+pub(crate) fn closing_message(stored: &Stored, undo: Undo, removed: &Removed, access_gone_before: bool) -> String {
+    let record = &stored.record;
     let name = &record.plan.bucket;
     let bucket = match (undo, &removed.bucket) {
+        // What there was to know of it is gone.
+        (_, Fate::Kept) if record.plan.mode == Mode::Created && stored.is_reconstructed() => {
+            format!("bucket {name:?}, if it still exists, is left in place")
+        }
         (_, Fate::Removed) => format!("bucket {name:?} is deleted with all that was in it"),
         (_, Fate::Missing) => format!("bucket {name:?} did not exist any more"),
         (_, Fate::Left(_)) => format!("bucket {name:?} is left in place"),
@@ -49,13 +59,13 @@ pub(crate) fn closing_message(record: &Record, undo: Undo, removed: &Removed, ac
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::decide::testing::record;
-    use crate::provisioner::{Endpoint, Plan};
+    use crate::controller::decide::testing::{record, stored};
+    use crate::provisioner::{Endpoint, Plan, Record};
 
-    fn with(change: impl FnOnce(&mut Record)) -> Record {
+    fn with(change: impl FnOnce(&mut Record)) -> Stored {
         let mut record = record();
         change(&mut record);
-        record
+        Stored { record: Record { handed_over: true, ..record }, ..stored() }
     }
 
     #[test]
@@ -68,28 +78,40 @@ mod tests {
             })
         };
         for account in [None, Some("1"), Some("2")] {
-            assert!(shares_bucket(&created, (Author::Us, &granted(account))), "{account:?}");
+            assert!(shares_bucket(&created, &granted(account)), "{account:?}");
         }
         let elsewhere = Endpoint { host: "another.example.com".into(), ..record().plan.endpoint };
-        let elsewhere = Record { plan: Plan { endpoint: elsewhere, ..record().plan }, ..record() };
-        assert!(!shares_bucket(&created, (Author::Us, &elsewhere)));
-        assert!(shares_bucket(&created, (Author::GoProvisioner, &elsewhere)), "its hosts are spelt otherwise");
-        assert!(!shares_bucket(&created, (Author::Us, &with(|r| r.account = Some("2".into())))), "tenants of a store");
-        assert!(!shares_bucket(&created, (Author::Us, &with(|r| r.plan.bucket = "other".into()))));
+        let elsewhere = with(|r| r.plan = Plan { endpoint: elsewhere, ..record().plan });
+        assert!(!shares_bucket(&created, &elsewhere));
+        let by_go = Stored { author: Author::GoProvisioner, ..elsewhere.clone() };
+        assert!(shares_bucket(&created, &by_go) && shares_bucket(&by_go, &created), "its hosts are spelt otherwise");
+        assert!(!shares_bucket(&created, &with(|r| r.account = Some("2".into()))), "tenants of a store");
+        assert!(!shares_bucket(&created, &with(|r| r.plan.bucket = "other".into())));
+    }
+
+    #[test]
+    fn a_claim_that_asks_for_a_bucket_of_this_name_in_vain_does_not_use_it() {
+        let waiting = Stored { record: record(), ..stored() };
+        assert!(!shares_bucket(&with(|_| ()), &waiting));
+        let says_bound = Stored { says_bound: true, ..waiting };
+        assert!(shares_bucket(&with(|_| ()), &says_bound));
     }
 
     #[test]
     fn what_is_said_in_the_end_is_what_was_seen() {
-        let say = |access, bucket| closing_message(&record(), Undo::Delete, &Removed { access, bucket }, false);
+        let ours = with(|_| ());
+        let say = |access, bucket| closing_message(&ours, Undo::Delete, &Removed { access, bucket }, false);
         insta::assert_snapshot!(say(Fate::Removed, Fate::Removed), @r#"the claim's access is deleted; bucket "photos-f30e0389" is deleted with all that was in it"#);
         insta::assert_snapshot!(say(Fate::Missing, Fate::Missing), @r#"the claim's user "shop-photos-f30e0389" did not exist any more; bucket "photos-f30e0389" did not exist any more"#);
         insta::assert_snapshot!(say(Fate::Left("why".into()), Fate::Left("why".into())), @r#"the claim's user "shop-photos-f30e0389" is left in place, and its keys go on working; bucket "photos-f30e0389" is left in place"#);
         let revoked = Removed { access: Fate::Removed, bucket: Fate::Kept };
-        insta::assert_snapshot!(closing_message(&record(), Undo::Revoke, &revoked, false), @r#"the claim's access is deleted; bucket "photos-f30e0389" is kept"#);
+        insta::assert_snapshot!(closing_message(&ours, Undo::Revoke, &revoked, false), @r#"the claim's access is deleted; bucket "photos-f30e0389" is kept"#);
         let granted = with(|r| r.plan.mode = Mode::Granted);
         insta::assert_snapshot!(closing_message(&granted, Undo::Revoke, &revoked, false), @r#"the claim's access is deleted; bucket "photos-f30e0389", which existed before, is kept as it is"#);
         let shared = with(|r| r.plan.user = None);
         let kept = Removed { access: Fate::Kept, bucket: Fate::Removed };
         insta::assert_snapshot!(closing_message(&shared, Undo::Delete, &kept, false), @r#"the claim had the owner's own keys, which go on working; bucket "photos-f30e0389" is deleted with all that was in it"#);
+        let lost = Stored { uid: None, ..ours };
+        insta::assert_snapshot!(closing_message(&lost, Undo::Revoke, &revoked, false), @r#"the claim's access is deleted; bucket "photos-f30e0389", if it still exists, is left in place"#);
     }
 }

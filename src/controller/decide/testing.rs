@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::record::{Author, Stored};
 use crate::provisioner::{ClaimId, Endpoint, Mode, Plan, ReclaimPolicy, Record, Rotation};
 
 /// The record of an ordinary claim `shop/photos`, with nothing noted that comes later.
@@ -23,5 +24,18 @@ pub(crate) fn record() -> Record {
             rotation: Rotation::default(),
             state: BTreeMap::new(),
         },
+    }
+}
+
+/// That record as it stands.
+pub(crate) fn stored() -> Stored {
+    Stored {
+        name: "obc-shop-photos".into(),
+        uid: Some("0b0b".into()),
+        resource_version: None,
+        author: Author::Us,
+        record: record(),
+        says_bound: false,
+        action: None,
     }
 }

@@ -6,6 +6,7 @@ use crate::controller::context::Context;
 use crate::controller::decide::orphan::{Notice, reason};
 use crate::controller::decide::record::{self as codec, Stored};
 use crate::controller::error::{self, Error, RecordProblem};
+use crate::controller::keys::KeyNotes;
 use crate::controller::objects::record;
 use crate::controller::outputs;
 use crate::controller::report::{self, Severity};
@@ -65,10 +66,13 @@ enum Proof {
 
 async fn prove<P: Provisioner>(ctx: &Context<P>, claim: &Claim, record: Record) -> Result<Proof, Error> {
     let secrets = ctx.secrets_in(&claim.id.namespace);
-    let (owner, secret) = tokio::try_join!(resolve::owner(ctx, &record), outputs::read(&secrets, &claim.id, None))?;
+    let (owner, secret) = tokio::try_join!(resolve::owner(ctx, &record), outputs::read_own(&secrets, &claim.id))?;
     let record = Record { account: owner.account, ..record };
-    let keys = secret.existing().and_then(outputs::credentials);
-    let ids: Vec<_> = keys.iter().map(|keys| keys.access_key_id.as_str()).collect();
+    let keys = secret.as_ref().and_then(outputs::credentials);
+    // Also the one that is replaced and still works for a while: others are deleted.
+    let notes = secret.map(|secret| KeyNotes::read(secret.metadata.annotations.as_ref())).unwrap_or_default();
+    let present = keys.iter().map(|keys| keys.access_key_id.as_str());
+    let ids: Vec<_> = present.chain(notes.retiring.iter().map(|former| former.id.as_str())).collect();
     Ok(match ctx.provisioner.check(&record, &owner.credentials, &ids).await {
         // Of a bucket that existed before only the user can be the claim's.
         Ok(checkup) if record.plan.mode == Mode::Granted && checkup.keys_lost => {

@@ -4,6 +4,7 @@
 //! itself.
 
 use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -15,17 +16,20 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::time::Instant;
 
 use super::find;
+use crate::api::ObjectBucket;
 use crate::controller::backoff;
 use crate::controller::claim::Claim;
 use crate::controller::context::Context;
+use crate::controller::decide::legacy;
 use crate::controller::decide::lookup::{self, Found};
-use crate::controller::decide::orphan::{self, Due, Facts, Notice, Standing, reason};
+use crate::controller::decide::orphan::{self, Action, Due, Facts, Notice, Standing, reason};
 use crate::controller::decide::record as codec;
 use crate::controller::error::Error;
 use crate::controller::objects::record;
 use crate::controller::plan::{self, Undo};
 use crate::controller::reconcile::{BUSY, Next};
 use crate::controller::teardown;
+use crate::controller::{report, resolve};
 use crate::provisioner::{ClaimId, Failure as _, Provisioner, Record};
 
 /// Longest time that one look may take.
@@ -64,7 +68,7 @@ pub(crate) async fn look_after<P: Provisioner>(
     if ctx.caches.claims.wait_until_ready().await.is_err() {
         return;
     }
-    let keeper = Keeper { ctx, said: Mutex::default(), failures: Mutex::default(), looking: Mutex::default() };
+    let keeper = Keeper::new(ctx);
     let due = scheduler(requests(ctx, looks).boxed());
     due.for_each_concurrent(AT_ONCE, async |name: String| {
         if let Some(wait) = keeper.look(&name).await {
@@ -105,15 +109,39 @@ fn is_suspect<P>(ctx: &Context<P>, name: &str) -> bool {
 /// Looks at records, one by its name.
 struct Keeper<'a, P> {
     ctx: &'a Context<P>,
-    /// What was said of a record last. A CRD may prune the condition that says so.
-    said: Mutex<HashMap<String, Notice>>,
-    /// Failures in a row.
-    failures: Mutex<HashMap<String, u32>>,
+    /// What was said of a record last, with its uid, by its name. A CRD may prune the condition that says so.
+    said: Mutex<HashMap<String, (Option<String>, Notice)>>,
+    /// What could not be done, by the name of the record.
+    troubles: Mutex<HashMap<String, Trouble>>,
     /// The records that are looked at now: two looks at one of them would both say what they see.
     looking: Mutex<HashSet<String>>,
 }
 
+/// A record whose look failed. Nothing is done for it before its time, unless it is changed: what is said on it would
+/// wake it otherwise.
+#[derive(Debug, Clone, Copy)]
+struct Trouble {
+    /// Failures in a row.
+    failures: u32,
+    not_before: Instant,
+    /// Of which state of the record.
+    state: u64,
+}
+
+/// What an attempt rests on: all of the record but what is said on it.
+fn state_of(object: &ObjectBucket) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    object.metadata.uid.hash(&mut hasher);
+    format!("{:?}", orphan::action(object)).hash(&mut hasher);
+    serde_json::to_string(&object.spec).unwrap_or_default().hash(&mut hasher);
+    hasher.finish()
+}
+
 impl<P: Provisioner> Keeper<'_, P> {
+    fn new(ctx: &Context<P>) -> Keeper<'_, P> {
+        Keeper { ctx, said: Mutex::default(), troubles: Mutex::default(), looking: Mutex::default() }
+    }
+
     /// Does what is due for a record. `Some`: another look after this time.
     async fn look(&self, name: &str) -> Option<Duration> {
         if !lock(&self.looking).insert(name.to_owned()) {
@@ -121,77 +149,136 @@ impl<P: Provisioner> Keeper<'_, P> {
         }
         let next = self.look_alone(name).await;
         lock(&self.looking).remove(name);
-        next
-    }
-
-    async fn look_alone(&self, name: &str) -> Option<Duration> {
-        let looked = tokio::time::timeout(TIME_LIMIT, self.attend(name)).await;
-        let problem = match looked.unwrap_or(Err(Error::TimedOut(TIME_LIMIT.as_secs()))) {
-            Ok(next) => {
-                lock(&self.failures).remove(name);
-                return match next {
-                    Next::Rest => None,
-                    Next::Now => Some(Duration::ZERO),
-                    Next::After(wait) => Some(wait),
-                };
-            }
-            Err(problem) => problem,
-        };
-        let failures = {
-            let mut failures = lock(&self.failures);
-            let count = failures.entry(name.to_owned()).or_default();
-            *count = count.saturating_add(1);
-            *count
-        };
-        tracing::warn!(reason = problem.reason(), record = name, failures, "orphaned ObjectBucket: {problem}");
-        Some(backoff::delay(problem.class(), failures, &mut rand::rng()))
-    }
-
-    async fn attend(&self, name: &str) -> Result<Next, Error> {
-        let ctx = self.ctx;
-        let Some(object) = record::read(ctx, name).await? else {
-            lock(&self.said).remove(name);
-            return Ok(Next::Rest);
-        };
-        let stored = codec::read(&object)?;
-        let standing = self.standing(&stored.record.claim, name).await?;
-        let action = orphan::action(&object);
-        let facts =
-            Facts { record: &stored.record, action: &action, cluster: &ctx.cluster, standing: standing.as_ref() };
-        match orphan::due(&facts) {
-            Due::Nothing => Ok(Next::Rest),
-            Due::Report(notice) => {
-                self.say(&object, notice).await?;
-                Ok(Next::Rest)
-            }
-            // Every change of the record wakes that claim, and so does its own appearance.
-            Due::Adopt => Ok(Next::Rest),
-            Due::Forget => {
-                record::delete(&ctx.records(), &stored).await?;
-                tracing::info!(
-                    record = name,
-                    bucket = stored.record.plan.bucket,
-                    "the record is forgotten, as its annotation says; bucket and user stay"
-                );
-                Ok(Next::Rest)
-            }
-            Due::Remove => {
-                // Nobody knows whether it was handed over, unless it says so: what is to be retained is.
-                let undo = plan::undo(&stored.record, true);
-                self.undo(&object, stored, undo).await
-            }
-            Due::Revoke => self.undo(&object, stored, Undo::Revoke).await,
+        match next {
+            Next::Rest => None,
+            Next::Now => Some(Duration::ZERO),
+            Next::After(wait) => Some(wait),
         }
     }
 
-    async fn undo(&self, object: &crate::api::ObjectBucket, stored: codec::Stored, undo: Undo) -> Result<Next, Error> {
+    async fn look_alone(&self, name: &str) -> Next {
+        let object = match within_limit(record::read(self.ctx, name)).await {
+            Ok(Some(object)) => object,
+            Ok(None) => {
+                lock(&self.troubles).remove(name);
+                lock(&self.said).remove(name);
+                return Next::Rest;
+            }
+            Err(problem) => return self.failed(name, 0, &problem),
+        };
+        let state = state_of(&object);
+        let trouble = lock(&self.troubles).get(name).copied().filter(|trouble| trouble.state == state);
+        let left = trouble.map(|trouble| trouble.not_before.saturating_duration_since(Instant::now()));
+        if let Some(left) = left.filter(|left| !left.is_zero()) {
+            return Next::After(left);
+        }
+        // Boxed, as the claims' attempts are: removals go deep.
+        match within_limit(Box::pin(self.attend(&object, trouble.is_some()))).await {
+            Ok(next) => {
+                lock(&self.troubles).remove(name);
+                next
+            }
+            Err(problem) => self.failed(name, state, &problem),
+        }
+    }
+
+    fn failed(&self, name: &str, state: u64, problem: &Error) -> Next {
+        let mut troubles = lock(&self.troubles);
+        let before = troubles.get(name).filter(|trouble| trouble.state == state).map_or(0, |trouble| trouble.failures);
+        let failures = before.saturating_add(1);
+        tracing::warn!(reason = problem.reason(), record = name, failures, "orphaned ObjectBucket: {problem}");
+        let wait = backoff::delay(problem.class(), failures, &mut rand::rng());
+        troubles.insert(name.to_owned(), Trouble { failures, not_before: Instant::now() + wait, state });
+        Next::After(wait)
+    }
+
+    async fn attend(&self, object: &ObjectBucket, again: bool) -> Result<Next, Error> {
+        let ctx = self.ctx;
+        let action = orphan::action(object);
+        let mut stored = match codec::read(object) {
+            Ok(stored) => stored,
+            Err(problem) => return self.attend_damaged(object, &problem, action == Ok(Some(Action::Forget))).await,
+        };
+        let standing = self.standing(&stored.record.claim, &stored.name).await?;
+        let facts = Facts {
+            record: &stored.record,
+            action: &action,
+            cluster: &ctx.cluster,
+            standing: standing.as_ref(),
+            refused: report::is_refused(object),
+        };
+        match orphan::due(&facts) {
+            Due::Nothing => {}
+            Due::Report(notice) => self.say(object, notice).await?,
+            Due::Refuse(notice) => {
+                self.say(object, notice).await?;
+                record::take_word_off(ctx, &mut stored).await?;
+            }
+            // Every change of the record wakes that claim, and so does its own appearance.
+            Due::Adopt => {}
+            Due::Forget => {
+                record::delete(&ctx.records(), &stored.name, stored.uid.as_deref()).await?;
+                tracing::info!(
+                    record = stored.name,
+                    bucket = stored.record.plan.bucket,
+                    "the record is forgotten, as its annotation says; bucket and user stay"
+                );
+            }
+            Due::Remove => {
+                let stored = self.completed(stored).await?;
+                // Nobody knows whether it was handed over, unless it says so: what is to be retained is.
+                let undo = plan::undo(&stored.record, true);
+                return self.undo(object, stored, undo, again).await;
+            }
+            Due::Revoke => {
+                let stored = self.completed(stored).await?;
+                return self.undo(object, stored, Undo::Revoke, again).await;
+            }
+        }
+        Ok(Next::Rest)
+    }
+
+    /// The same for a record that lost something. If its claim stands, that one reports it.
+    async fn attend_damaged(&self, object: &ObjectBucket, problem: &Error, forget: bool) -> Result<Next, Error> {
+        let (Some(uid), Some((namespace, name))) = (codec::claim_uid(object), codec::claim_name(object)) else {
+            return Ok(Next::Rest);
+        };
+        let id = ClaimId { namespace: namespace.to_owned(), name: name.to_owned(), uid: uid.to_owned() };
+        if !teardown::is_gone(self.ctx, &Claim::gone(id)).await? {
+            return Ok(Next::Rest);
+        }
+        if forget {
+            let metadata = &object.metadata;
+            record::delete(&self.ctx.records(), &codec::name(object), metadata.uid.as_deref()).await?;
+            tracing::info!(record = codec::name(object), "the damaged record is forgotten, as its annotation says");
+        } else {
+            self.say(object, orphan::damaged(&problem.to_string())).await?;
+        }
+        Ok(Next::Rest)
+    }
+
+    /// A record of the Go provisioner says with its class what it does not say itself.
+    async fn completed(&self, stored: codec::Stored) -> Result<codec::Stored, Error> {
+        let ctx = self.ctx;
+        let class = resolve::class_named(ctx, stored.record.class_name.clone()).await?;
+        let claim = Claim::gone(stored.record.claim.clone());
+        legacy::complete(&ctx.provisioner, &ctx.options.provisioner_name, &class, &claim, stored)
+    }
+
+    /// `again`: it failed before, which the record says still.
+    async fn undo(&self, object: &ObjectBucket, stored: codec::Stored, undo: Undo, again: bool) -> Result<Next, Error> {
         let claim = Claim::gone(stored.record.claim.clone());
         let Some(_busy) = self.ctx.memory.occupy(&claim.id) else { return Ok(Next::After(BUSY)) };
-        self.say(object, in_progress(&stored.record, undo)).await?;
-        match teardown::remove_orphan(self.ctx, &claim, stored, undo).await {
+        if !again {
+            self.say(object, in_progress(&stored.record, undo)).await?;
+        }
+        let name = stored.name.clone();
+        match Box::pin(teardown::remove_orphan(self.ctx, &claim, stored, undo)).await {
             Err(problem) if !problem.is_race() => {
                 let message = format!("what is recorded could not be removed: {problem}");
-                self.say(object, Notice { orphaned: true, reason: reason::REMOVAL_FAILED, message }).await?;
+                if let Some(object) = record::read(self.ctx, &name).await? {
+                    self.say(&object, Notice { orphaned: true, reason: reason::REMOVAL_FAILED, message }).await?;
+                }
                 Err(problem)
             }
             answer => answer,
@@ -213,15 +300,20 @@ impl<P: Provisioner> Keeper<'_, P> {
         Ok(Some(Standing { uid: claim.id.uid, deleting: claim.deleting, has_record }))
     }
 
-    async fn say(&self, object: &crate::api::ObjectBucket, notice: Notice) -> Result<(), Error> {
-        let name = object.name_any();
-        if lock(&self.said).get(&name) == Some(&notice) {
+    async fn say(&self, object: &ObjectBucket, notice: Notice) -> Result<(), Error> {
+        let news = (object.uid(), notice);
+        if lock(&self.said).get(&codec::name(object)) == Some(&news) {
             return Ok(());
         }
-        record::say(self.ctx, object, &notice).await?;
-        lock(&self.said).insert(name, notice);
+        record::say(self.ctx, object, &news.1).await?;
+        lock(&self.said).insert(codec::name(object), news);
         Ok(())
     }
+}
+
+async fn within_limit<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    let outcome = tokio::time::timeout(TIME_LIMIT, work).await;
+    outcome.unwrap_or(Err(Error::TimedOut(TIME_LIMIT.as_secs())))
 }
 
 fn in_progress(record: &Record, undo: Undo) -> Notice {

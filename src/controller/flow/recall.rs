@@ -81,20 +81,20 @@ pub async fn recall<P: Provisioner>(
     let id =
         ClaimId { namespace: namespace.to_owned(), name: name.to_owned(), uid: claim.metadata.uid.unwrap_or_default() };
     let bucket = bucket.or(claim.spec.bucket_name).filter(|bucket| !bucket.is_empty());
-    let plan = plan(provisioner, &class, &id, bucket)?;
-    let bucket = plan.bucket.clone();
+    let would_be = plan(provisioner, &class, &id, bucket)?;
+    let bucket = would_be.bucket.clone();
     let mut record = Record {
         claim: id,
         former_uids: Vec::new(),
         cluster: None,
         account: None,
         class_name: class.name.clone(),
-        reclaim_policy: match plan.mode {
+        reclaim_policy: match would_be.mode {
             Mode::Created => class.reclaim_policy,
             Mode::Granted => ReclaimPolicy::Retain,
         },
         handed_over: true,
-        plan,
+        plan: would_be,
     };
     let owner = owner(&client, provisioner, &record).await?;
     record.account = provisioner.account(&record, &owner).await.map_err(Error::store)?;
@@ -104,7 +104,9 @@ pub async fn recall<P: Provisioner>(
     if (former.namespace.as_str(), former.name.as_str()) != (namespace, name) {
         return Err(RecallError::AnotherClaim { bucket, found: former.to_string(), wanted });
     }
-    record.plan.user = record.plan.user.and(user);
+    // Without a user a record says that the claim has the owner's own keys. One that is not found is made again.
+    let planned = plan(provisioner, &class, &former, Some(bucket))?;
+    record.plan.user = planned.user.map(|planned| user.unwrap_or(planned));
     (record.claim, record.cluster, record.former_uids) = (former, cluster, former_uids);
     let name = claim.spec.object_bucket_name.filter(|name| !name.is_empty());
     let (plain, unique) = record::names(&record.claim);

@@ -295,12 +295,14 @@ impl Operator {
             None if mine.is_none() && (claim.named || claim.bound) => {
                 world.claim.filter(|now| now.uid == claim.uid)?;
                 let lost = Record { handed_over: true, ..Record::new(claim) };
-                seen.recorded = Some(plan::undo(&real_record(setup, claim, &lost), true));
+                // Nothing says whether the bucket was to be retained.
+                seen.recorded = Some(plan::Undo::Revoke);
                 record = Some(lost);
             }
             None => {
                 let secret_is_out = matches!(world.secret, Some(Secret::Mine { uid, .. }) if uid == claim.uid);
-                let handed_over = |record: &Record| record.handed_over || record.says_bound || secret_is_out;
+                let was_out = secret_is_out || claim.named || claim.bound;
+                let handed_over = |record: &Record| record.handed_over || record.says_bound || was_out;
                 seen.recorded =
                     mine.map(|record| plan::undo(&real_record(setup, claim, &record), handed_over(&record)));
             }
@@ -742,6 +744,7 @@ fn real_class(setup: &Setup, asks: Asks) -> ClassLookup {
 fn real_claim(claim: Claim, asks: Asks) -> RealClaim {
     let spec = ObjectBucketClaimSpec {
         storage_class_name: "class".into(),
+        object_bucket_name: claim.named.then(|| NAME.into()),
         bucket_name: (asks == Asks::Name).then(|| "chosen".into()),
         generate_bucket_name: match asks {
             Asks::Prefix => Some("first".into()),

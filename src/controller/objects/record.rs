@@ -163,11 +163,13 @@ pub(crate) async fn mark_bound<P>(ctx: &Context<P>, stored: &mut Stored) -> Resu
 ///
 /// # Errors
 /// Kubernetes refused, also because another record has taken the name since.
-pub(crate) async fn delete(api: &Api<DeserializeGuard<ObjectBucket>>, stored: &Stored) -> Result<(), Error> {
-    match &stored.uid {
-        Some(uid) => {
-            deletion::delete(api, &stored.name, uid).await.map_err(Error::kubernetes("delete the ObjectBucket"))
-        }
+pub(crate) async fn delete(
+    api: &Api<DeserializeGuard<ObjectBucket>>,
+    name: &str,
+    uid: Option<&str>,
+) -> Result<(), Error> {
+    match uid {
+        Some(uid) => deletion::delete(api, name, uid).await.map_err(Error::kubernetes("delete the ObjectBucket")),
         None => Ok(()),
     }
 }

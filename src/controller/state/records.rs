@@ -109,13 +109,15 @@ impl Records {
         self.lock().irregular.get(&key).cloned().unwrap_or_default()
     }
 
-    /// The records that name a bucket, if there are several.
-    pub(crate) fn sharing_bucket(&self, bucket: &str) -> Vec<ObjectBucket> {
-        if self.lock().per_bucket.get(&hash(bucket)).is_none_or(|count| *count < 2) {
+    /// The records that name a bucket, but for the one of this name. Mostly there is none, which costs no search.
+    pub(crate) fn others_with_bucket(&self, bucket: &str, but: &str) -> Vec<ObjectBucket> {
+        let names = |object: &ObjectBucket| bucket_of(object) == Some(bucket);
+        let itself = u32::from(self.object(but).as_ref().is_some_and(names));
+        if self.lock().per_bucket.get(&hash(bucket)).is_none_or(|count| *count <= itself) {
             return Vec::new();
         }
-        let names = |object: &ObjectBucket| bucket_of(object) == Some(bucket);
-        self.all().iter().filter_map(|facts| facts.object()).filter(names).collect()
+        let others = self.all().into_iter().filter_map(|facts| facts.object());
+        others.filter(|object| names(object) && object.name_any() != but).collect()
     }
 
     /// Completes once there is a first full list.
@@ -204,28 +206,31 @@ mod tests {
         });
     }
 
-    fn sharing(records: &Records, bucket: &str) -> Vec<String> {
-        let mut names: Vec<_> = records.sharing_bucket(bucket).iter().map(|object| object.name_any()).collect();
+    fn others(records: &Records, bucket: &str, but: &str) -> Vec<String> {
+        let found = records.others_with_bucket(bucket, but);
+        let mut names: Vec<_> = found.iter().map(|object| object.name_any()).collect();
         names.sort();
         names
     }
 
     #[test]
-    fn records_that_name_one_bucket_are_found_as_long_as_there_are_several() {
+    fn others_that_name_a_bucket_are_found_as_long_as_there_are_some() {
         let records = Records::default();
         apply(&records, Event::Init);
         apply(&records, Event::InitApply(object("a", "shared")));
         apply(&records, Event::InitApply(object("b", "own")));
         apply(&records, Event::InitDone);
-        assert!(sharing(&records, "shared").is_empty());
+        assert!(others(&records, "shared", "a").is_empty());
+        // The record of who asks may be gone.
+        assert_eq!(others(&records, "shared", "gone"), ["a"]);
         records.wrote(&object("c", "shared"));
         apply(&records, Event::Apply(object("c", "shared")));
-        assert_eq!(sharing(&records, "shared"), ["a", "c"]);
+        assert_eq!(others(&records, "shared", "a"), ["c"]);
         apply(&records, Event::Apply(object("a", "other")));
         apply(&records, Event::Apply(object("d", "shared")));
-        assert_eq!(sharing(&records, "shared"), ["c", "d"]);
+        assert_eq!(others(&records, "shared", "c"), ["d"]);
         apply(&records, Event::Delete(object("d", "shared")));
-        assert!(sharing(&records, "shared").is_empty());
+        assert!(others(&records, "shared", "c").is_empty());
         assert!(records.lock().per_bucket.values().all(|count| *count == 1), "nothing is left over");
     }
 

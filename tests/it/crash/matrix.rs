@@ -21,9 +21,14 @@ static WAITING_AT_ONCE: Semaphore = Semaphore::const_new(16);
 fn at_once(flow: Flow) -> &'static Semaphore {
     match flow.act {
         Act::Abandon | Act::Withdraw | Act::Edit => &WAITING_AT_ONCE,
-        Act::Provide | Act::Remove | Act::Repair | Act::Rotate | Act::Recover | Act::Adopt | Act::RemoveOrphan => {
-            &AT_ONCE
-        }
+        Act::Provide
+        | Act::Remove
+        | Act::Repair
+        | Act::Rotate
+        | Act::Recover
+        | Act::Adopt
+        | Act::RemoveOrphan
+        | Act::Forget => &AT_ONCE,
     }
 }
 

@@ -105,6 +105,11 @@ async fn a_restored_claim_goes_on_with_what_it_had_wherever_the_operator_was_kil
 }
 
 #[tokio::test]
+async fn a_claim_whose_record_is_to_be_forgotten_takes_nothing_along_wherever_the_operator_was_killed() {
+    crash_everywhere(Flow::of(Kind::Generated, Act::Forget)).await;
+}
+
+#[tokio::test]
 async fn an_orphan_leaves_nothing_at_an_admins_word_wherever_the_operator_was_killed() {
     crash_everywhere(Flow::of(Kind::Generated, Act::RemoveOrphan)).await;
 }

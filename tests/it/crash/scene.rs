@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::OnceLock;
 
-use bucket_provisioner::api::ObjectBucket;
 use hyper::Response;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
@@ -58,6 +57,8 @@ pub(super) enum Act {
     Adopt,
     /// It was forced out, and an admin has its record undone.
     RemoveOrphan,
+    /// It is bound, and is deleted, while its record says that all that was made is to stay.
+    Forget,
 }
 
 /// A kind of claim, what happens to it, and how AWS is.
@@ -139,6 +140,11 @@ impl Scene {
         match self.act {
             Act::Provide | Act::Abandon => {}
             Act::Remove | Act::Repair | Act::Rotate => self.bind().await,
+            Act::Forget => {
+                self.bind().await;
+                world.say(&world.record_name(CLAIM), "forget").await;
+                world.wait_orphaned(&world.record_name(CLAIM), "ClaimExists").await;
+            }
             Act::Adopt => {
                 self.bind().await;
                 operator.kill().await;
@@ -216,7 +222,7 @@ impl Scene {
     pub(super) async fn begin(&self) {
         match self.act {
             Act::Provide | Act::Abandon => self.submit().await,
-            Act::Remove | Act::Withdraw => self.world.delete_claim(CLAIM).await,
+            Act::Remove | Act::Withdraw | Act::Forget => self.world.delete_claim(CLAIM).await,
             Act::Repair => drop(self.world.secrets().delete(CLAIM, &DeleteParams::default()).await.unwrap()),
             Act::Rotate => {
                 let ask = json!({ "metadata": { "annotations": { "objectbucket.io/rotate-keys": "now" } } });
@@ -256,14 +262,14 @@ impl Scene {
         match self.act {
             Act::Provide | Act::Recover | Act::Edit => drop(self.world.wait_bound(CLAIM).await),
             Act::Adopt => {
-                let record = self.world.record_name(CLAIM);
-                let adopted = |record: Option<&ObjectBucket>| {
-                    record.is_some_and(|record| !record.annotations().contains_key("objectbucket.io/orphan"))
-                };
-                seen(&self.world.records(), &record, adopted).await.expect("the record is adopted");
+                self.world.wait_word_off(&self.world.record_name(CLAIM)).await;
                 self.world.wait_bound(CLAIM).await;
             }
             Act::RemoveOrphan => self.world.wait_record_gone(&self.world.record_name(CLAIM)).await,
+            Act::Forget => {
+                self.world.wait_gone(CLAIM).await;
+                self.world.wait_record_gone(&self.world.record_name(CLAIM)).await;
+            }
             Act::Abandon | Act::Remove | Act::Withdraw => self.world.wait_gone(CLAIM).await,
             Act::Repair => self.world.wait_secret(CLAIM, |keys| keys.contains_key("AWS_ACCESS_KEY_ID")).await,
             Act::Rotate => {
@@ -284,7 +290,9 @@ impl Scene {
         self.wait_for().await;
         match self.act {
             Act::Provide | Act::Recover | Act::Edit => drop(self.world.wait_event(CLAIM, "Bound").await),
-            Act::Abandon | Act::Remove | Act::Withdraw => drop(self.world.wait_event(CLAIM, "Removed").await),
+            Act::Abandon | Act::Remove | Act::Withdraw | Act::Forget => {
+                drop(self.world.wait_event(CLAIM, "Removed").await);
+            }
             Act::Rotate => drop(self.world.wait_event(CLAIM, "KeysRetired").await),
             Act::Adopt => drop(self.world.wait_event(CLAIM, "Adopted").await),
             // The record is the last that goes.
@@ -297,7 +305,7 @@ impl Scene {
     /// Requires that all is well after the act, and once the claim is gone.
     pub(super) async fn assert_well(&self) {
         match self.act {
-            Act::Abandon | Act::Remove | Act::Withdraw | Act::RemoveOrphan => {}
+            Act::Abandon | Act::Remove | Act::Withdraw | Act::RemoveOrphan | Act::Forget => {}
             Act::Provide | Act::Recover | Act::Edit | Act::Repair | Act::Rotate | Act::Adopt => {
                 self.assert_usable().await;
                 self.world.delete_claim(CLAIM).await;
@@ -353,6 +361,12 @@ impl Scene {
     /// Requires that nothing is left of the claim but a bucket that outlives it, with all that is in it.
     async fn assert_nothing_left(&self) {
         let left = self.made().await;
+        if self.act == Act::Forget {
+            let kinds: Vec<_> = left.keys().filter_map(|name| name.split(' ').next()).collect();
+            assert_eq!(kinds, ["bucket", "user"], "{left:#?}");
+            assert!(left.values().any(|bucket| bucket.contains("something")), "{left:#?}");
+            return;
+        }
         match self.kind {
             Kind::Retain => {
                 let names: Vec<_> = left.keys().collect();

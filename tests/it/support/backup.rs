@@ -124,6 +124,15 @@ impl World {
         }
     }
 
+    /// Waits until an admin's word was taken off an ObjectBucket.
+    pub(crate) async fn wait_word_off(&self, record: &str) {
+        let is_off = |object: Option<&ObjectBucket>| {
+            object.is_some_and(|object| !object.annotations().contains_key("objectbucket.io/orphan"))
+        };
+        let off = seen(&self.records(), record, is_off).await;
+        assert!(off.is_ok(), "it stands: {:#?}", self.records().get_opt(record).await);
+    }
+
     /// Waits until an ObjectBucket is gone.
     pub(crate) async fn wait_record_gone(&self, record: &str) {
         let gone = seen(&self.records(), record, |object| object.is_none()).await;

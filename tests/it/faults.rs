@@ -203,9 +203,11 @@ impl<'a> Cell<'a> {
     async fn restore(&self) {
         let Self { world, claim, .. } = self;
         let backup = world.back_up(claim).await;
-        world.say(&world.record_name(claim), "forget").await;
+        let record = world.record_name(claim);
+        world.say(&record, "forget").await;
         world.delete_claim(claim).await;
         world.wait_gone(claim).await;
+        world.wait_record_gone(&record).await;
         for object in [&backup.secret, &backup.config_map, &backup.record, &backup.claim] {
             world.restore(object).await;
         }
@@ -262,6 +264,16 @@ impl<'a> Cell<'a> {
         assert_eq!(world.account.keys(&users[0]).await, [environment["AWS_ACCESS_KEY_ID"].clone()]);
     }
 
+    /// Waits until the claim says that something is in the way of this call; returns the reason, if it is in the way of
+    /// the claim as well: one that adopts what was made goes on without tags that cannot be written now.
+    async fn told_of(&self, call: &str) -> Option<String> {
+        if self.flow == Flow::Adopt && call != "ListObjectsV2" {
+            self.world.wait_event(&self.claim, "CheckFailed").await;
+            return None;
+        }
+        Some(self.told().await)
+    }
+
     /// Waits until the claim says that something is in the way; returns the reason.
     async fn told(&self) -> String {
         let in_order = |reason: &str| ["Bound", "AdoptionNeeded"].contains(&reason);
@@ -275,6 +287,7 @@ impl<'a> Cell<'a> {
         let (hit, lifted) = (Arc::new(Notify::new()), Arc::new(AtomicBool::new(false)));
         let mut seen = 0;
         let lasts = fault.lasts(&call.name);
+        let name = call.name.clone();
         let (rule_hit, rule_lifted, call) = (Arc::clone(&hit), Arc::clone(&lifted), call.clone());
         self.aws.meddle(move |now| {
             if now.name != call.name {
@@ -297,7 +310,7 @@ impl<'a> Cell<'a> {
             if fault == AwsFault::Refused {
                 self.aws.down().await;
             }
-            let told = self.told().await;
+            let told = self.told_of(&name).await;
             lifted.store(true, Ordering::SeqCst);
             if fault == AwsFault::Refused {
                 self.aws.up();
@@ -308,8 +321,10 @@ impl<'a> Cell<'a> {
                 let owner = format!("{}-owner", self.claim);
                 self.world.secrets().patch(&owner, &PatchParams::default(), &touch).await.unwrap();
             }
-            assert!(fault.reasons().contains(&told.as_str()), "told {told}");
-            reason.set(told).unwrap();
+            if let Some(told) = told {
+                assert!(fault.reasons().contains(&told.as_str()), "told {told}");
+                reason.set(told).unwrap();
+            }
         };
         self.run(meanwhile).await;
         Outcome { reason: reason.into_inner(), calls: self.aws.calls().len() }

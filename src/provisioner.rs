@@ -28,7 +28,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use secrecy::SecretString;
 
@@ -59,6 +59,8 @@ pub enum WantedBucket {
     },
     /// `spec.bucketName`: exactly this name, not yet checked against the store's rules.
     Named(String),
+    /// This bucket, which was planned before: what a class allows new claims to ask for does not count.
+    Recorded(String),
     /// Neither: only a class that names a bucket can satisfy this.
     Unspecified,
 }
@@ -269,6 +271,8 @@ pub struct Checkup {
     /// The present keys, or the user they belong to, are gone, as far as can be seen: they are tried, and if they
     /// are refused, [`Provisioner::grant`] is called for new ones.
     pub keys_lost: bool,
+    /// When the present keys were issued, if the store says. What is noted of it elsewhere may have been edited.
+    pub issued_at: Option<SystemTime>,
 }
 
 /// What a store tells of the claim that a bucket was made for; see [`Provisioner::recall`].

@@ -26,6 +26,8 @@ pub mod annotation {
     /// On a claim, set by its user: keys are replaced whenever the value changes, as a time does. On the
     /// claim's Secret: the value that its keys answer.
     pub const ROTATE_KEYS: &str = "objectbucket.io/rotate-keys";
+    /// On a claim: what failed is tried again at once whenever the value changes.
+    pub const RETRY: &str = "objectbucket.io/retry";
     /// On the claim's Secret: when its keys were issued (RFC 3339).
     pub const KEYS_ISSUED_AT: &str = "objectbucket.io/keys-issued-at";
     /// On the claim's Secret: id of the former access key, as long as it works.

@@ -62,7 +62,7 @@ fn judge(ownership: Ownership, name: NameKind) -> Verdict {
     match (ownership, name) {
         (Ownership::Ours, _) => Verdict::Use,
         (Ownership::Inherited, _) | (Ownership::Untagged, NameKind::Generated) => Verdict::TagAndUse,
-        (Ownership::OtherClaim(claim), _) => Verdict::Refuse(TakenBy::Claim(claim)),
+        (Ownership::OtherClaim, _) => Verdict::Refuse(TakenBy::AnotherClaim),
         (Ownership::Untagged | Ownership::Foreign, _) => Verdict::Refuse(TakenBy::Unknown),
     }
 }
@@ -144,6 +144,10 @@ async fn confirm(store: &Store, target: &Target<'_>, tags: &Tags) -> Result<(), 
     let bucket = target.bucket();
     let read = async || Ok::<_, Error>(ownership(&tags_of(store, target.bucket_ref()).await?, target.record));
     let mut found = read().await?;
+    if found == Ownership::Untagged && target.endpoints.s3.is_none() {
+        // It may not show what it was given just now.
+        found = read().await?;
+    }
     // AWS keeps the tags of CreateBucket: there, a bucket without them was made by somebody else meanwhile.
     if found == Ownership::Untagged && target.endpoints.s3.is_some() {
         match put_tags(store, target, tags).await {
@@ -156,7 +160,7 @@ async fn confirm(store: &Store, target: &Target<'_>, tags: &Tags) -> Result<(), 
     match found {
         Ownership::Ours | Ownership::Inherited => Ok(()),
         Ownership::Untagged if target.endpoints.s3.is_some() => Err(Error::TagsNotKept { bucket: bucket.to_owned() }),
-        Ownership::OtherClaim(claim) => taken(TakenBy::Claim(claim)),
+        Ownership::OtherClaim => taken(TakenBy::AnotherClaim),
         Ownership::Untagged | Ownership::Foreign => taken(TakenBy::Unknown),
     }
 }
@@ -236,10 +240,11 @@ pub(crate) async fn check(store: &Store, target: &Target<'_>, tags: &Tags) -> Re
     }
 }
 
+/// Not HeadBucket, which needs the same permission: an answer to HEAD has no body, and with it no reason.
 async fn exists(store: &Store, target: &Target<'_>) -> Result<(), Error> {
-    let BucketRef { name, .. } = target.bucket_ref();
-    let sent = store.s3.head_bucket().bucket(name).set_expected_bucket_owner(target.bucket_ref().account()).send();
-    match store.call(Operation::HeadBucket, Resource::bucket(name), sent).await {
+    let bucket = target.bucket_ref();
+    let listed = store.s3.list_objects_v2().bucket(bucket.name).set_expected_bucket_owner(bucket.account()).max_keys(1);
+    match store.call(Operation::ListObjectsV2, Resource::bucket(bucket.name), listed.send()).await {
         Ok(_) => Ok(()),
         Err(error) => Err(missing(target, error)),
     }
@@ -249,7 +254,7 @@ async fn exists(store: &Store, target: &Target<'_>) -> Result<(), Error> {
 async fn is_unclaimed(store: &Store, target: &Target<'_>) -> Result<(), Error> {
     let found = tags_of(store, target.bucket_ref()).await.map_err(|error| missing(target, error))?;
     match ownership(&found, target.record) {
-        Ownership::OtherClaim(_) => Err(Error::BucketClaimed { bucket: target.bucket().to_owned() }.of_reading()),
+        Ownership::OtherClaim => Err(Error::BucketClaimed { bucket: target.bucket().to_owned() }.of_reading()),
         Ownership::Ours | Ownership::Inherited | Ownership::Untagged | Ownership::Foreign => Ok(()),
     }
 }
@@ -265,7 +270,7 @@ async fn is_ours(store: &Store, target: &Target<'_>, wanted: &Tags) -> Result<Op
         found => found?,
     };
     let (ownership, name) = (ownership(&found, target.record), NameKind::of(target));
-    if !ownership.is_proven() && (name == NameKind::Chosen || matches!(ownership, Ownership::OtherClaim(_))) {
+    if !ownership.is_proven() && (name == NameKind::Chosen || matches!(ownership, Ownership::OtherClaim)) {
         return Err(
             Error::OwnershipLost { bucket: bucket.to_owned(), uid: target.record.claim.uid.clone() }.of_reading()
         );

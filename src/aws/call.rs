@@ -35,7 +35,6 @@ macro_rules! operations {
 
 operations! {
     CreateBucket => "s3:CreateBucket and s3:TagResource",
-    HeadBucket => "s3:ListBucket",
     GetBucketTagging => "s3:GetBucketTagging",
     PutBucketTagging => "s3:PutBucketTagging",
     DeleteBucket => "s3:DeleteBucket",
@@ -166,6 +165,14 @@ impl CallError {
         }
     }
 
+    /// What the store says, in its words; "" if it says nothing.
+    fn message(&self) -> &str {
+        match &self.cause {
+            Cause::Answer { message: Some(message), .. } => message,
+            _ => "",
+        }
+    }
+
     /// Whether the store says that it does not know the operation.
     pub(crate) fn lacks_operation(&self) -> bool {
         matches!(self.code(), "NotImplemented" | "MethodNotAllowed") || matches!(self.status(), 405 | 501)
@@ -180,7 +187,7 @@ impl CallError {
     }
 }
 
-/// Awaits a call and says in the log how it went: never with what was sent or answered.
+/// Awaits a call and says in the log how it went: of what was sent or answered never more than what is wrong.
 pub(crate) async fn observe<T, E>(
     call: Call,
     sent: impl Future<Output = Result<T, SdkError<E, HttpResponse>>>,
@@ -197,7 +204,14 @@ where
         Err(error) => {
             let failed = CallError { cause: cause(&error), call: Box::new(call) };
             let Call { operation, resource, .. } = &*failed.call;
-            tracing::debug!(%operation, %resource, status = failed.status(), code = failed.code(), "AWS call failed");
+            tracing::debug!(
+                %operation,
+                %resource,
+                status = failed.status(),
+                code = failed.code(),
+                message = failed.message(),
+                "AWS call failed"
+            );
             Err(failed)
         }
     }
@@ -220,10 +234,13 @@ where
         }
         SdkError::ServiceError(answer) => {
             let raw = answer.raw();
+            // Some stores nest an error otherwise than the SDK expects.
+            let body = raw.body().bytes().and_then(|body| std::str::from_utf8(body).ok()).unwrap_or_default();
+            let said = |found: Option<&str>, name| found.or_else(|| element(body, name)).map(str::to_owned);
             Cause::Answer {
                 status: raw.status().as_u16(),
-                code: answer.err().code().map(str::to_owned),
-                message: answer.err().message().map(str::to_owned),
+                code: said(answer.err().code(), "Code"),
+                message: said(answer.err().message(), "Message"),
                 region: raw.headers().get("x-amz-bucket-region").map(str::to_owned),
             }
         }
@@ -233,6 +250,13 @@ where
         SdkError::DispatchFailure(failure) if failure.is_timeout() => Cause::NoAnswer("timed out".to_owned()),
         _ => Cause::NoAnswer(root(error)),
     }
+}
+
+/// The text of the first element of this name.
+fn element<'a>(xml: &'a str, name: &str) -> Option<&'a str> {
+    let (_, rest) = xml.split_once(&format!("<{name}>"))?;
+    let (text, _) = rest.split_once("</")?;
+    Some(text.trim()).filter(|text| !text.is_empty())
 }
 
 fn sources<'a>(
@@ -246,4 +270,18 @@ fn sources<'a>(
 fn root(error: &(dyn std::error::Error + 'static)) -> String {
     let text = sources(error).last().map(ToString::to_string).unwrap_or_default();
     text.split(": verification time").next().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_code_is_found_wherever_a_store_puts_it() {
+        let nested = "<ErrorResponse><Errors><Error><Code>NoSuchEntity</Code><Message>gone</Message></Error></Errors></ErrorResponse>";
+        assert_eq!(element(nested, "Code"), Some("NoSuchEntity"));
+        assert_eq!(element("<Error><Code> AccessDenied </Code></Error>", "Code"), Some("AccessDenied"));
+        assert_eq!(element("<html>502</html>", "Code"), None);
+        assert_eq!(element("<Code></Code>", "Code"), None);
+    }
 }

@@ -1,7 +1,7 @@
 //! What AWS's error codes mean: from the answer to a call to an [`Error`], here and nowhere else.
 //!
 //! Sources: "Error responses" in the Amazon S3 API reference, "Common errors" in the IAM API reference. The
-//! HTTP status decides where there is no code: answers to HEAD have no body.
+//! HTTP status decides where there is no code.
 
 use super::call::{Call, CallError, Cause, Operation, Resource};
 use super::error::{Error, Sent, TakenBy};
@@ -28,7 +28,7 @@ impl From<CallError> for Error {
                 return Self::Rejected { operation, resource, code: "not sent".to_owned(), message: Some(problem) };
             }
         };
-        // A HEAD answer has a status only.
+        // A proxy's answer may have a status only.
         let code = code.unwrap_or_else(|| status.to_string());
         if code == "AccessDenied" || status == 403 && !is_about_credentials(&code) && !is_throttling(&code) {
             return Self::AccessDenied { call, message };
@@ -63,11 +63,6 @@ impl From<CallError> for Error {
             ("NoSuchBucket", _) if matches!(resource, Resource::Bucket(_)) => {
                 Self::BucketNotFound { bucket: bucket(), operation }
             }
-            // To a HEAD there is nothing but the status. Of other answers it says nothing without the code: a bucket
-            // without tags is a 404 as well.
-            ("404" | "NotFound", 404) if operation == Operation::HeadBucket => {
-                Self::BucketNotFound { bucket: bucket(), operation }
-            }
             // For CreateUser it is the permissions boundary that does not exist.
             ("NoSuchEntity", _) if operation != Operation::CreateUser => Self::NotVisibleYet { operation, resource },
             (
@@ -78,7 +73,7 @@ impl From<CallError> for Error {
                 _,
             )
             | (_, 301 | 307) => Self::WrongRegion { bucket: bucket(), region },
-            // A HEAD that was signed for the wrong region: no body, but the right region in a header.
+            // Signed for the wrong region: some answers have no body, but the right region in a header.
             ("400", 400) if region.is_some() => Self::WrongRegion { bucket: bucket(), region },
             ("NotImplemented" | "MethodNotAllowed", _) | (_, 405 | 501) => {
                 Self::NotSupported { operation, resource, code, message }
@@ -86,11 +81,11 @@ impl From<CallError> for Error {
             ("RequestTimeout" | "InternalError" | "InternalFailure" | "ServiceFailure", _) | (_, 408 | 500..) => {
                 Self::StoreFailing { operation, resource, problem: code }
             }
-            // These say nothing without their code; answers to HEAD have none.
+            // These say nothing without their code.
             ("404", _) if matches!(resource, Resource::Bucket(_)) => {
                 Self::StoreFailing { operation, resource, problem: "an answer that cannot be read".to_owned() }
             }
-            ("400" | "409", _) if operation != Operation::HeadBucket => {
+            ("400" | "409", _) => {
                 Self::StoreFailing { operation, resource, problem: "an answer that cannot be read".to_owned() }
             }
             _ => Self::Rejected { operation, resource, code, message },

@@ -51,6 +51,28 @@ pub enum Error {
         /// What the claim asks for.
         asked: String,
     },
+    /// The class does not serve the claim's namespace.
+    #[error(
+        "StorageClass {class} does not serve namespace {namespace}: use another class, or have an admin add the namespace to its allowedNamespaces"
+    )]
+    NamespaceNotAllowed {
+        /// Name of the class.
+        class: String,
+        /// Namespace of the claim.
+        namespace: String,
+    },
+    /// The class does not let claims call a bucket so.
+    #[error("{field}: {name:?} is not a name that StorageClass {class} allows: {why}")]
+    BucketNameNotAllowed {
+        /// Name of the class.
+        class: String,
+        /// The field of the claim.
+        field: &'static str,
+        /// The name, or the prefix of one.
+        name: String,
+        /// What to do instead.
+        why: String,
+    },
     /// The owner's Secret holds no usable keys.
     #[error("Secret {secret} {problem}")]
     InvalidOwnerSecret {
@@ -291,8 +313,8 @@ pub enum Error {
 pub enum TakenBy {
     /// Another AWS account.
     AnotherAccount,
-    /// Another claim: `namespace/name` and uid.
-    Claim(String),
+    /// Another claim.
+    AnotherClaim,
     /// Another AWS account, or somebody in an account whose tags the owner may not read.
     Unreadable,
     /// Somebody in the owner's account.
@@ -308,7 +330,7 @@ impl TakenBy {
             Self::Unreadable => "exists and its tags cannot be read: it belongs to another AWS account, or the owner \
                                  lacks s3:GetBucketTagging; choose another name, or use spec.generateBucketName"
                 .to_owned(),
-            Self::Claim(claim) => format!("is tagged as that of claim {claim}: choose another name"),
+            Self::AnotherClaim => "is tagged as that of another claim: choose another name".to_owned(),
             Self::Unknown => "exists already and is not this claim's: choose another name, or have an admin write a \
                               StorageClass with that bucketName"
                 .to_owned(),
@@ -319,7 +341,7 @@ impl TakenBy {
 /// The permissions to ask for, and what else a denial may mean.
 fn allow(call: &Call) -> String {
     match call.operation {
-        Operation::GetBucketTagging | Operation::HeadBucket => {
+        Operation::GetBucketTagging | Operation::ListObjectsV2 => {
             format!("{} (or the bucket belongs to another AWS account)", call.operation.actions())
         }
         operation => operation.actions().to_owned(),
@@ -329,16 +351,34 @@ fn allow(call: &Call) -> String {
 fn says(message: &Option<String>) -> String {
     match message.as_deref() {
         None | Some("" | "Access Denied") => String::new(),
-        Some(message) => format!("; AWS says: {}", without_session(message)),
+        Some(message) => format!("; AWS says: {}", without_accounts(message)),
     }
 }
 
-/// Cuts the session name out of the ARN of an assumed role: it is a new one at each renewal.
-fn without_session(message: &str) -> String {
-    let Some((before, role_and_session)) = message.split_once(":assumed-role/") else { return message.to_owned() };
-    let (arn, after) = role_and_session.split_once(' ').unwrap_or((role_and_session, ""));
-    let role = arn.split('/').next().unwrap_or_default();
-    format!("{before}:assumed-role/{role} {after}")
+/// Longest part of a store's message that is passed on.
+const MESSAGE_MAX: usize = 500;
+
+/// A store's message without ARNs and account ids, which are none of a claim's business; the log has them.
+fn without_accounts(message: &str) -> String {
+    let is_account = |word: &str| word.len() == 12 && word.bytes().all(|b| b.is_ascii_digit());
+    let mut said = String::new();
+    for word in message.split(' ').take(MESSAGE_MAX) {
+        let bare = word.trim_matches(|c: char| !c.is_alphanumeric());
+        let shown = match bare {
+            arn if arn.starts_with("arn:") => word.replace(arn, "(an ARN)"),
+            account if is_account(account) => word.replace(account, "(an account)"),
+            _ => word.to_owned(),
+        };
+        if said.len() + shown.len() > MESSAGE_MAX {
+            said.push_str(" ...");
+            break;
+        }
+        if !said.is_empty() {
+            said.push(' ');
+        }
+        said.push_str(&shown);
+    }
+    said
 }
 
 fn lock_hint(code: &str) -> &'static str {
@@ -402,6 +442,8 @@ impl Failure for Error {
             Self::InvalidBucketName { .. } => "InvalidBucketName",
             Self::BucketNameMissing { .. } => "BucketNameMissing",
             Self::BucketNotOfClass { .. } => "BucketNotOfClass",
+            Self::NamespaceNotAllowed { .. } => "NamespaceNotAllowed",
+            Self::BucketNameNotAllowed { .. } => "BucketNameNotAllowed",
             Self::InvalidOwnerSecret { .. } => "InvalidOwnerSecret",
             Self::NothingToShare => "NothingToShare",
             Self::CredentialsRefused { .. } => "CredentialsRefused",
@@ -439,6 +481,8 @@ impl Failure for Error {
             | Self::InvalidBucketName { .. }
             | Self::BucketNameMissing { .. }
             | Self::BucketNotOfClass { .. }
+            | Self::NamespaceNotAllowed { .. }
+            | Self::BucketNameNotAllowed { .. }
             | Self::InvalidOwnerSecret { .. }
             | Self::NothingToShare
             | Self::CredentialsRefused { .. }
@@ -489,6 +533,8 @@ impl Failure for Error {
                 | Self::InvalidBucketName { .. }
                 | Self::BucketNameMissing { .. }
                 | Self::BucketNotOfClass { .. }
+                | Self::NamespaceNotAllowed { .. }
+                | Self::BucketNameNotAllowed { .. }
                 | Self::InvalidOwnerSecret { .. }
         )
     }

@@ -70,7 +70,7 @@ pub struct AwsProvisioner {
     environment: Result<Environment, params::ParameterError>,
     clients: Clients,
     /// Names that users chose and that are being created right now; see [`Self::claim_name`].
-    being_created: Mutex<HashSet<String>>,
+    being_created: Mutex<HashSet<NameInStore>>,
 }
 
 impl fmt::Debug for AwsProvisioner {
@@ -119,9 +119,10 @@ impl AwsProvisioner {
             return Ok(None);
         }
         let name = target.bucket().to_owned();
+        let key = (target.endpoints.s3.clone(), name.clone());
         let names = &self.being_created;
-        if names.lock().unwrap_or_else(PoisonError::into_inner).insert(name.clone()) {
-            return Ok(Some(NameGuard { names, name }));
+        if names.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone()) {
+            return Ok(Some(NameGuard { names, key }));
         }
         Err(Error::StoreBusy {
             operation: Operation::CreateBucket,
@@ -162,15 +163,18 @@ impl AwsProvisioner {
     }
 }
 
+/// Where S3 is, unless that is AWS, and the name of a bucket there.
+type NameInStore = (Option<String>, String);
+
 /// Gives a name free again, also if the verb is dropped.
 struct NameGuard<'a> {
-    names: &'a Mutex<HashSet<String>>,
-    name: String,
+    names: &'a Mutex<HashSet<NameInStore>>,
+    key: NameInStore,
 }
 
 impl Drop for NameGuard<'_> {
     fn drop(&mut self) {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.name);
+        self.names.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.key);
     }
 }
 

@@ -53,6 +53,9 @@ pub enum BrokenRule {
     /// Endings that AWS keeps for itself.
     #[error("AWS reserves names that end with {0:?}")]
     ReservedSuffix(&'static str),
+    /// Names of other things, whose calls and policies are of another kind.
+    #[error("it is the name of {0}, which this operator does not serve; name a general purpose bucket")]
+    NoBucket(&'static str),
     /// Names in the namespace of an account, which only a header of its own creates.
     #[error("AWS reserves names that end with an account, a region and \"-an\" for account-regional buckets")]
     AccountRegional,
@@ -75,9 +78,9 @@ impl BucketName {
     /// as account-regional buckets.
     ///
     /// # Errors
-    /// The first rule that no bucket breaks.
+    /// The first rule that no bucket breaks; and names of other things than general purpose buckets.
     pub fn existing(name: &str) -> Result<Self, NameError> {
-        shape(name).map_err(|rule| NameError { name: name.to_owned(), rule })?;
+        shape(name).and_then(|()| is_bucket(name)).map_err(|rule| NameError { name: name.to_owned(), rule })?;
         Ok(Self(name.to_owned()))
     }
 
@@ -110,6 +113,15 @@ impl BucketName {
 impl fmt::Display for BucketName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
+    }
+}
+
+/// Checks what bucket names of a class have to begin with; nothing is fine.
+pub(crate) fn beginning(prefix: &str) -> Result<(), BrokenRule> {
+    characters(prefix)?;
+    match prefix.chars().next().filter(|c| !is_alphanumeric(*c)) {
+        Some(first) => Err(BrokenRule::Edge(first)),
+        None => Ok(()),
     }
 }
 
@@ -174,6 +186,22 @@ fn unreserved(name: &str) -> Result<(), BrokenRule> {
     Ok(())
 }
 
+/// What names with these endings are names of.
+const OTHER_THINGS: [(&str, &str); 5] = [
+    ("--x-s3", "a directory bucket"),
+    ("--table-s3", "a table bucket"),
+    ("-s3alias", "an access point"),
+    ("--ol-s3", "an Object Lambda access point"),
+    (".mrap", "a multi-region access point"),
+];
+
+fn is_bucket(name: &str) -> Result<(), BrokenRule> {
+    match OTHER_THINGS.into_iter().find(|(suffix, _)| name.ends_with(suffix)) {
+        Some((_, thing)) => Err(BrokenRule::NoBucket(thing)),
+        None => Ok(()),
+    }
+}
+
 /// `…-<12 digits>-<region>-an`, where a region is letters and dashes and then a number.
 fn is_account_regional(name: &str) -> bool {
     let Some(rest) = name.strip_suffix("-an") else { return false };
@@ -224,6 +252,15 @@ fn allowed(c: char) -> char {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    #[test]
+    fn what_is_no_bucket_is_refused_by_what_it_is() {
+        let refused = |name| BucketName::existing(name).unwrap_err().to_string();
+        assert!(refused("logs--usw2-az1--x-s3").contains("a directory bucket"));
+        assert!(refused("logs-abcdefgh-s3alias").contains("an access point"));
+        assert!(refused("abcdefgh.mrap").contains("a multi-region access point"));
+        assert!(BucketName::existing("logs-123456789012-eu-west-1-an").is_ok());
+    }
+
     use super::*;
     use proptest::prelude::*;
 

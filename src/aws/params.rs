@@ -82,6 +82,9 @@ struct Raw {
     rotate_keys_every: Given,
     key_grace_period: Given,
     allow_claimed_bucket: Given,
+    allowed_namespaces: Given,
+    explicit_names: Given,
+    bucket_name_prefix: Given,
 }
 
 /// A value that may be left out. (Strings that serde gets from a map cannot be read as `Option`.)
@@ -120,6 +123,52 @@ pub struct ClassParameters {
     pub rotation: Rotation,
     /// Whether the bucket that the class names may be one that another claim created.
     pub claimed_bucket: ClaimedBucket,
+    /// The namespaces whose claims may use the class; `None` for all.
+    pub namespaces: Option<Namespaces>,
+    /// What claims may call their buckets.
+    pub naming: Naming,
+}
+
+/// Namespaces by name, and by the beginning of the name: `allowedNamespaces`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Namespaces(Vec<String>);
+
+impl Namespaces {
+    fn parse(value: &str) -> Result<Self, ParameterError> {
+        let patterns: Vec<_> = value.split(',').map(|pattern| pattern.trim().to_owned()).collect();
+        let fits = |pattern: &String| {
+            let name = pattern.strip_suffix('*').unwrap_or(pattern);
+            !pattern.is_empty()
+                && name.len() <= 63
+                && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+        };
+        match patterns.iter().find(|pattern| !fits(pattern)) {
+            None => Ok(Self(patterns)),
+            Some(pattern) => Err(bad(
+                "allowedNamespaces",
+                pattern,
+                "cannot be the name of a namespace, or the beginning of one",
+                "write names and beginnings, separated by commas, such as \"shop,team-*\"",
+            )),
+        }
+    }
+
+    /// Whether a namespace is one of them.
+    pub fn contain(&self, namespace: &str) -> bool {
+        self.0.iter().any(|pattern| match pattern.strip_suffix('*') {
+            Some(beginning) => namespace.starts_with(beginning),
+            None => namespace == pattern,
+        })
+    }
+}
+
+/// What claims may call their new buckets: `explicitNames` and `bucketNamePrefix`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Naming {
+    /// Whether a claim may choose the whole name.
+    pub explicit: bool,
+    /// What each name has to begin with; empty for anything.
+    pub prefix: String,
 }
 
 /// Whether access may be given to a bucket that another claim created: `allowClaimedBucket`.
@@ -173,6 +222,9 @@ impl ClassParameters {
             rotate_keys_every: Given(rotate_keys_every),
             key_grace_period: Given(key_grace_period),
             allow_claimed_bucket: Given(allow_claimed_bucket),
+            allowed_namespaces: Given(allowed_namespaces),
+            explicit_names: Given(explicit_names),
+            bucket_name_prefix: Given(bucket_name_prefix),
         } = Raw::deserialize(MapDeserializer::<_, ParameterError>::new(entries))?;
 
         let s3_endpoint = s3_endpoint.map(|url| EndpointUrl::parse("s3Endpoint", &url)).transpose()?;
@@ -180,6 +232,7 @@ impl ClassParameters {
         let owner_secret = owner_secret(secret_name, secret_namespace)?;
         let credentials = credentials(create_bucket_user.as_deref(), owner_secret.as_ref())?;
         let claimed_bucket = claimed_bucket(allow_claimed_bucket.as_deref(), bucket_name.is_some())?;
+        let naming = naming(explicit_names.as_deref(), bucket_name_prefix.as_deref(), bucket_name.is_some())?;
         Ok(Self {
             region: Region::parse(region, s3_endpoint.as_ref())?,
             owner_secret,
@@ -192,6 +245,8 @@ impl ClassParameters {
             permissions_boundary: permissions_boundary.as_deref().map(PolicyArn::parse).transpose()?,
             rotation: rotation(rotate_keys_every.as_deref(), key_grace_period.as_deref(), credentials)?,
             claimed_bucket,
+            namespaces: allowed_namespaces.as_deref().map(Namespaces::parse).transpose()?,
+            naming,
         })
     }
 }
@@ -262,6 +317,25 @@ fn claimed_bucket(value: Option<&str>, names_bucket: bool) -> Result<ClaimedBuck
         Some("no") => Ok(ClaimedBucket::Refused),
         Some(other) => Err(bad("allowClaimedBucket", other, "is neither yes nor no", "write \"yes\" or \"no\"")),
     }
+}
+
+fn naming(explicit: Option<&str>, prefix: Option<&str>, names_bucket: bool) -> Result<Naming, ParameterError> {
+    const EXPLICIT: &str = "explicitNames";
+    const PREFIX: &str = "bucketNamePrefix";
+    let given = [(EXPLICIT, explicit), (PREFIX, prefix)].into_iter().find_map(|(name, value)| Some((name, value?)));
+    if let Some((name, value)) = given.filter(|_| names_bucket) {
+        return Err(bad(name, value, "is about new buckets, but bucketName names one that exists", "leave it out"));
+    }
+    let explicit = match explicit {
+        None | Some("yes") => true,
+        Some("no") => false,
+        Some(other) => return Err(bad(EXPLICIT, other, "is neither yes nor no", "write \"yes\" or \"no\"")),
+    };
+    let prefix = prefix.unwrap_or_default();
+    super::names::beginning(prefix).map_err(|rule| {
+        bad(PREFIX, prefix, format!("cannot begin a bucket name: {rule}"), "write the beginning of bucket names")
+    })?;
+    Ok(Naming { explicit, prefix: prefix.to_owned() })
 }
 
 /// Keys are replaced at most this often: each time, every app of the claim has to read them anew.
@@ -337,7 +411,7 @@ mod tests {
 
     #[test]
     fn an_unknown_parameter_is_refused_by_name_and_the_known_ones_are_listed() {
-        insta::assert_snapshot!(message(&[("Region", "us-east-1")]), @r#"unknown parameter "Region"; remove it, or use one of: region, secretName, secretNamespace, createBucketUser, bucketName, s3Endpoint, iamEndpoint, forcePathStyle, iamPath, permissionsBoundary, rotateKeysEvery, keyGracePeriod, allowClaimedBucket"#);
+        insta::assert_snapshot!(message(&[("Region", "us-east-1")]), @r#"unknown parameter "Region"; remove it, or use one of: region, secretName, secretNamespace, createBucketUser, bucketName, s3Endpoint, iamEndpoint, forcePathStyle, iamPath, permissionsBoundary, rotateKeysEvery, keyGracePeriod, allowClaimedBucket, allowedNamespaces, explicitNames, bucketNamePrefix"#);
     }
 
     #[test]

@@ -9,11 +9,12 @@ use std::collections::BTreeMap;
 use super::error::Error;
 use super::names::{BucketName, UserName};
 use super::params::{
-    Addressing, ClaimedBucket, ClassParameters, CredentialsMode, DEFAULT_IAM_PATH, DEFAULT_REGION, ParameterError,
+    Addressing, ClaimedBucket, ClassParameters, CredentialsMode, DEFAULT_IAM_PATH, DEFAULT_REGION, Naming,
+    ParameterError,
 };
 use super::region::s3_host;
 use super::values::EndpointUrl;
-use crate::provisioner::{Endpoint, Mode, Plan, Record, Request, WantedBucket};
+use crate::provisioner::{ClaimId, Endpoint, Mode, Plan, Record, Request, WantedBucket};
 
 /// Keys of [`Plan::state`].
 pub(crate) mod state {
@@ -56,6 +57,10 @@ impl Environment {
     }
 }
 
+/// Fields of a claim.
+const NAME: &str = "spec.bucketName";
+const PREFIX: &str = "spec.generateBucketName";
+
 /// Decides what the claim of a request gets.
 pub(crate) fn plan(request: &Request<'_>, environment: &Environment) -> Result<Plan, Error> {
     let class = request.class_name;
@@ -71,12 +76,19 @@ pub(crate) fn plan(request: &Request<'_>, environment: &Environment) -> Result<P
         permissions_boundary,
         rotation,
         claimed_bucket,
+        namespaces,
+        naming,
     } = ClassParameters::parse(request.parameters)
         .map_err(|problem| Error::InvalidClassParameter { class: class.to_owned(), problem })?;
 
     let s3_endpoint = s3_endpoint.or_else(|| environment.s3.clone());
     let iam_endpoint = iam_endpoint.or_else(|| environment.iam.clone());
-    let (bucket, mode) = bucket(request, class_bucket)?;
+    let ClaimId { namespace, .. } = request.claim;
+    let is_new = !matches!(request.bucket, WantedBucket::Recorded(_));
+    if is_new && namespaces.is_some_and(|allowed| !allowed.contain(namespace)) {
+        return Err(Error::NamespaceNotAllowed { class: class.to_owned(), namespace: namespace.clone() });
+    }
+    let (bucket, mode) = bucket(request, class_bucket, &naming)?;
     let user = match credentials {
         CredentialsMode::OwnUser => Some(UserName::for_claim(request.claim).as_str().to_owned()),
         CredentialsMode::ShareOwner => None,
@@ -107,21 +119,46 @@ pub(crate) fn plan(request: &Request<'_>, environment: &Environment) -> Result<P
     })
 }
 
-fn bucket(request: &Request<'_>, class_bucket: Option<BucketName>) -> Result<(BucketName, Mode), Error> {
+fn bucket(
+    request: &Request<'_>,
+    class_bucket: Option<BucketName>,
+    naming: &Naming,
+) -> Result<(BucketName, Mode), Error> {
+    let not_allowed = |field, name: &str, why: String| Error::BucketNameNotAllowed {
+        class: request.class_name.to_owned(),
+        field,
+        name: name.to_owned(),
+        why,
+    };
+    let begins_as_it_has_to = |field, name: &str| match name.starts_with(&naming.prefix) {
+        true => Ok(()),
+        false => Err(not_allowed(field, name, format!("begin it with {:?} (bucketNamePrefix)", naming.prefix))),
+    };
+    match (&class_bucket, &request.bucket) {
+        (None, WantedBucket::Named(name)) if !naming.explicit => {
+            let why = "set spec.generateBucketName instead (explicitNames is \"no\")".to_owned();
+            return Err(not_allowed(NAME, name, why));
+        }
+        (None, WantedBucket::Named(name)) => begins_as_it_has_to(NAME, name)?,
+        (None, WantedBucket::Generated { prefix }) => begins_as_it_has_to(PREFIX, prefix)?,
+        (None, WantedBucket::Recorded(_) | WantedBucket::Unspecified) | (Some(_), _) => {}
+    }
     match (class_bucket, &request.bucket) {
-        (Some(bucket), WantedBucket::Named(asked)) if asked != bucket.as_str() => Err(Error::BucketNotOfClass {
-            class: request.class_name.to_owned(),
-            bucket: bucket.as_str().to_owned(),
-            asked: asked.clone(),
-        }),
+        (Some(bucket), WantedBucket::Named(asked) | WantedBucket::Recorded(asked)) if asked != bucket.as_str() => {
+            Err(Error::BucketNotOfClass {
+                class: request.class_name.to_owned(),
+                bucket: bucket.as_str().to_owned(),
+                asked: asked.clone(),
+            })
+        }
         (Some(bucket), _) => Ok((bucket, Mode::Granted)),
         (None, WantedBucket::Unspecified) => Err(Error::BucketNameMissing { class: request.class_name.to_owned() }),
         (None, WantedBucket::Generated { prefix }) => BucketName::generated(prefix, request.claim)
             .map(|bucket| (bucket, Mode::Created))
-            .map_err(|problem| Error::InvalidBucketName { field: "spec.generateBucketName", problem }),
-        (None, WantedBucket::Named(name)) => BucketName::creatable(name)
+            .map_err(|problem| Error::InvalidBucketName { field: PREFIX, problem }),
+        (None, WantedBucket::Named(name) | WantedBucket::Recorded(name)) => BucketName::creatable(name)
             .map(|bucket| (bucket, Mode::Created))
-            .map_err(|problem| Error::InvalidBucketName { field: "spec.bucketName", problem }),
+            .map_err(|problem| Error::InvalidBucketName { field: NAME, problem }),
     }
 }
 
@@ -334,7 +371,7 @@ mod tests {
 
     #[test]
     fn an_unknown_parameter_names_the_class() {
-        insta::assert_snapshot!(ordinary(&[("tier", "gold")], generated()).unwrap_err(), @r#"StorageClass fast: unknown parameter "tier"; remove it, or use one of: region, secretName, secretNamespace, createBucketUser, bucketName, s3Endpoint, iamEndpoint, forcePathStyle, iamPath, permissionsBoundary, rotateKeysEvery, keyGracePeriod, allowClaimedBucket"#);
+        insta::assert_snapshot!(ordinary(&[("tier", "gold")], generated()).unwrap_err(), @r#"StorageClass fast: unknown parameter "tier"; remove it, or use one of: region, secretName, secretNamespace, createBucketUser, bucketName, s3Endpoint, iamEndpoint, forcePathStyle, iamPath, permissionsBoundary, rotateKeysEvery, keyGracePeriod, allowClaimedBucket, allowedNamespaces, explicitNames, bucketNamePrefix"#);
     }
 
     #[test]

@@ -57,7 +57,7 @@ fn may_delete(target: &Target<'_>, ownership: Ownership) -> Result<(), String> {
     let left = |why: String| Err(format!("bucket {:?} was left in place: {why}", target.bucket()));
     match ownership {
         Ownership::Ours | Ownership::Inherited => Ok(()),
-        Ownership::OtherClaim(claim) => left(format!("its tags name claim {claim}")),
+        Ownership::OtherClaim => left("its tags name another claim".to_owned()),
         Ownership::Untagged if target.go_policy.is_some() => Ok(()),
         Ownership::Untagged | Ownership::Foreign
             if NameKind::of(target) == NameKind::Generated && target.go_policy.is_none() =>
@@ -103,6 +103,11 @@ pub(crate) async fn delete(store: &Store, target: &Target<'_>, limits: Limits) -
     }
     if let Some(Kept { key, code, count }) = kept {
         return match removed {
+            // These may pass.
+            0 if matches!(code.as_str(), "InternalError" | "SlowDown" | "ServiceUnavailable") => {
+                let resource = Resource::bucket(name);
+                Err(Error::StoreFailing { operation: Operation::DeleteObjects, resource, problem: code })
+            }
             0 => Err(Error::ObjectsNotDeleted { bucket: name.to_owned(), key, code, count }),
             removed => Ok(Purged::Partly(removed)),
         };

@@ -74,7 +74,7 @@ fn judge(target: &Target<'_>, user: &str, tags: &Tags) -> Verdict {
     let left = |why: String| format!("IAM user {user:?} was left in place: {why}");
     match ownership(tags, target.record) {
         Ownership::Ours | Ownership::Inherited => Verdict::Remove,
-        Ownership::OtherClaim(claim) => Verdict::Leave(left(format!("its tags name claim {claim}"))),
+        Ownership::OtherClaim => Verdict::Leave(left("its tags name another claim".to_owned())),
         Ownership::Untagged | Ownership::Foreign => match made_by_go_provisioner(target, tags) {
             Some(policy) => Verdict::RemoveWithPolicy(policy.to_owned()),
             None => Verdict::Unproven(left(

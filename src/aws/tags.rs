@@ -39,8 +39,8 @@ pub(crate) enum Ownership {
     Ours,
     /// That of a claim whose record this one has adopted: its own, but for the tags.
     Inherited,
-    /// Another claim's, `namespace/name` and uid: a claim that was made anew has the name of the former.
-    OtherClaim(String),
+    /// Another claim's: one that was made anew has the name of the former.
+    OtherClaim,
     /// Nobody's in particular: it has no tags, save those that AWS itself sets.
     Untagged,
     /// Somebody's: it has tags, but none of an operator.
@@ -59,11 +59,12 @@ pub(crate) fn ownership(tags: &[(String, String)], record: &Record) -> Ownership
     match value(tags, CLAIM_UID) {
         Some(uid) if uid == record.claim.uid => Ownership::Ours,
         Some(uid) if record.names_uid(uid) => Ownership::Inherited,
-        Some(uid) => Ownership::OtherClaim(format!(
-            "{}/{} (uid {uid})",
-            value(tags, CLAIM_NAMESPACE).unwrap_or("?"),
-            value(tags, CLAIM_NAME).unwrap_or("?")
-        )),
+        Some(uid) => {
+            // In the log, and not on the claim: it is none of its user's business.
+            let (namespace, name) = (value(tags, CLAIM_NAMESPACE), value(tags, CLAIM_NAME));
+            tracing::info!(bucket = record.plan.bucket, namespace, name, uid, "the tags name another claim");
+            Ownership::OtherClaim
+        }
         None if tags.iter().all(|(key, _)| key.starts_with("aws:")) => Ownership::Untagged,
         None => Ownership::Foreign,
     }
@@ -108,7 +109,7 @@ mod tests {
 
     #[test]
     fn a_claim_of_the_same_name_but_another_uid_is_another_claim_unless_its_record_was_adopted() {
-        assert_eq!(ownership(&tags("u1"), &of("u2")), Ownership::OtherClaim("shop/photos (uid u1)".into()));
+        assert_eq!(ownership(&tags("u1"), &of("u2")), Ownership::OtherClaim);
         let heir = Record { former_uids: vec!["u0".into(), "u1".into()], ..of("u2") };
         assert_eq!(ownership(&tags("u1"), &heir), Ownership::Inherited);
     }

@@ -42,14 +42,15 @@ async fn check_user(
         checkup.keys_lost = true;
         return Ok(());
     };
-    let held = user::access_keys(store, name).await?;
-    if keys.first().is_none_or(|present| !held.iter().any(|key| key == present)) {
+    let held = user::held_keys(store, name).await?;
+    let Some(present) = keys.first().and_then(|present| held.iter().find(|key| key.id == *present)) else {
         checkup.keys_lost = true;
         return Ok(());
-    }
+    };
+    checkup.issued_at = present.issued_at;
     if target.go_policy.is_none() {
         let ownership = ownership(&found, target.record);
-        if let Ownership::OtherClaim(_) = ownership {
+        if let Ownership::OtherClaim = ownership {
             tracing::warn!(user = name, ?ownership, "the user holds the claim's key, and its tags name another claim");
         }
         if tags::completed(&found, tags).is_some() {
@@ -69,7 +70,7 @@ async fn check_user(
             }
         }
     }
-    for id in held.into_iter().filter(|id| !keys.contains(&id.as_str())) {
+    for id in held.into_iter().map(|key| key.id).filter(|id| !keys.contains(&id.as_str())) {
         user::delete_access_key(store, name, &id).await?;
         checkup.deleted_keys.push(id);
     }

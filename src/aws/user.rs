@@ -4,7 +4,9 @@
 //! whose secret nobody has: they are deleted, and a new one is made. CreateAccessKey is never repeated
 //! blindly.
 
-use aws_sdk_iam::types::Tag;
+use std::time::SystemTime;
+
+use aws_sdk_iam::types::{AccessKeyMetadata, Tag};
 
 use super::call::{CallError, Operation, Resource};
 use super::clients::Store;
@@ -121,12 +123,30 @@ async fn create_access_key(store: &Store, user: &str) -> Result<AppCredentials, 
     })
 }
 
+/// A key of a user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct HeldKey {
+    pub(crate) id: String,
+    /// When it was issued, if the store says.
+    pub(crate) issued_at: Option<SystemTime>,
+}
+
 /// The ids of a user's keys. A user that is gone has none.
 pub(crate) async fn access_keys(store: &Store, user: &str) -> Result<Vec<String>, CallError> {
+    Ok(held_keys(store, user).await?.into_iter().map(|key| key.id).collect())
+}
+
+/// The keys of a user. One that is gone has none.
+pub(crate) async fn held_keys(store: &Store, user: &str) -> Result<Vec<HeldKey>, CallError> {
     let listed = store.iam.list_access_keys().user_name(user).into_paginator().items().send().collect();
     let keys: Vec<_> =
         gone_is_fine(store.call(Operation::ListAccessKeys, Resource::user(user), listed).await)?.unwrap_or_default();
-    Ok(keys.into_iter().filter_map(|key| key.access_key_id).collect())
+    let held = |key: AccessKeyMetadata| {
+        // A store that keeps no date says the beginning of time.
+        let issued_at = key.create_date.filter(|at| at.secs() > 0).and_then(|at| SystemTime::try_from(at).ok());
+        Some(HeldKey { id: key.access_key_id?, issued_at })
+    };
+    Ok(keys.into_iter().filter_map(held).collect())
 }
 
 /// Deletes all keys but `kept` of a user that is the claim's own.

@@ -8,8 +8,9 @@ use crate::provisioner::FailureClass;
 
 /// Longest wait after a failure that may pass by itself.
 const RETRYABLE_MAX: Duration = Duration::from_secs(300);
-/// Wait after a failure that somebody must mend: permissions are mended where no watch sees it.
-const TERMINAL: Duration = Duration::from_secs(300);
+/// First and longest wait after a failure that somebody must mend: permissions are mended where no watch sees it.
+const TERMINAL_MIN: Duration = Duration::from_secs(10);
+const TERMINAL_MAX: Duration = Duration::from_secs(300);
 /// Longest wait for credentials: AWS takes 3 to 10 s to spread a new key.
 const PROPAGATION_MAX: Duration = Duration::from_secs(8);
 
@@ -21,7 +22,10 @@ pub(crate) fn delay(class: FailureClass, attempts: u32, dice: &mut impl Rng) -> 
             let whole = Duration::from_secs(1 << attempts.saturating_sub(1).min(16)).min(RETRYABLE_MAX);
             whole.mul_f64(dice.random_range(0.5..=1.0))
         }
-        FailureClass::Terminal => TERMINAL.mul_f64(dice.random_range(0.8..=1.2)),
+        FailureClass::Terminal => {
+            let whole = TERMINAL_MIN.saturating_mul(1 << attempts.saturating_sub(1).min(8)).min(TERMINAL_MAX);
+            whole.mul_f64(dice.random_range(0.8..=1.2))
+        }
     }
 }
 
@@ -47,9 +51,11 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_must_mend_is_looked_at_every_few_minutes_from_the_first_time() {
-        let wait = delay(FailureClass::Terminal, 1, &mut rand::rng());
-        assert!((240..=360).contains(&wait.as_secs()), "{wait:?}");
+    fn what_somebody_must_mend_is_looked_at_soon_and_then_every_few_minutes() {
+        for (attempts, about) in [(1, 10), (2, 20), (3, 40), (4, 80), (5, 160), (6, 300), (40, 300)] {
+            let wait = delay(FailureClass::Terminal, attempts, &mut rand::rng()).as_secs_f64();
+            assert!((0.8 * f64::from(about)..=1.2 * f64::from(about)).contains(&wait), "{attempts}: {wait}");
+        }
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! One claim as this reconcile sees it: parsed once, and nothing of it is trusted further than it may be.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Resource as _;
 use kube::core::{DeserializeGuard, ObjectMeta};
@@ -7,6 +9,7 @@ use kube::core::{DeserializeGuard, ObjectMeta};
 use super::deletion::has_finalizer;
 use super::error::Error;
 use super::gate::LabelOwner;
+use super::keys::NOTE_MAX;
 use crate::api::{ClaimPhase, ObjectBucketClaim, ObjectBucketClaimSpec, ObjectBucketClaimStatus, wire};
 use crate::provisioner::{ClaimId, Mode, Record, WantedBucket};
 
@@ -26,18 +29,62 @@ pub(crate) struct Claim {
     pub(crate) label: LabelOwner,
     /// The annotation by which its user asks for other keys.
     pub(crate) rotation_request: Option<String>,
+    /// The annotation by which somebody asks for another attempt at once.
+    pub(crate) retry_request: Option<String>,
     spec: Result<ObjectBucketClaimSpec, String>,
     pub(crate) status: ObjectBucketClaimStatus,
 }
 
+/// How many keys of `additionalConfig` are named, and how much of each. A tenant may write a megabyte of them.
+const CONFIG_KEYS: usize = 8;
+const CONFIG_KEY_LENGTH: usize = 64;
+
+/// What is kept of `additionalConfig`: some keys, one more than are named if there are more, and no values.
+fn trimmed(config: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let cut = |key: &String| key.chars().take(CONFIG_KEY_LENGTH).collect();
+    config.keys().take(CONFIG_KEYS + 1).map(|key| (cut(key), String::new())).collect()
+}
+
 /// Reduces a claim to what is read of it, before it is cached: there are thousands.
 pub(crate) fn trim(guarded: &mut Guarded) {
+    if let Ok(claim) = &mut guarded.0 {
+        claim.spec.additional_config = claim.spec.additional_config.as_ref().map(trimmed);
+    }
     let metadata = guarded.meta_mut();
     metadata.managed_fields = None;
-    let request = metadata.annotations.take().and_then(|mut all| all.remove_entry(wire::annotation::ROTATE_KEYS));
-    metadata.annotations = request.map(|request| [request].into());
+    let asked = [wire::annotation::ROTATE_KEYS, wire::annotation::RETRY]
+        .into_iter()
+        .filter_map(|key| Some((key.to_owned(), request(metadata, key)?)))
+        .collect::<BTreeMap<_, _>>();
+    metadata.annotations = (!asked.is_empty()).then_some(asked);
     // In a field that API servers do not fill any more, for a map takes some 600 bytes.
     metadata.self_link = metadata.labels.take().and_then(|mut all| all.remove(wire::PROVISIONER_LABEL));
+}
+
+/// What a user asks for by an annotation, as much of it as is noted.
+fn request(metadata: &ObjectMeta, key: &str) -> Option<String> {
+    let asked = metadata.annotations.as_ref()?.get(key)?;
+    let end = asked.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|end| *end <= NOTE_MAX).last();
+    asked.get(..end.unwrap_or_default()).map(str::to_owned)
+}
+
+/// A copy of a spec, less what may be large.
+fn spec_of(spec: &ObjectBucketClaimSpec) -> ObjectBucketClaimSpec {
+    // Named in full: a new field has to be thought of here.
+    let ObjectBucketClaimSpec {
+        storage_class_name,
+        bucket_name,
+        generate_bucket_name,
+        additional_config,
+        object_bucket_name,
+    } = spec;
+    ObjectBucketClaimSpec {
+        storage_class_name: storage_class_name.clone(),
+        bucket_name: bucket_name.clone(),
+        generate_bucket_name: generate_bucket_name.clone(),
+        additional_config: additional_config.as_ref().map(trimmed),
+        object_bucket_name: object_bucket_name.clone(),
+    }
 }
 
 /// The value of our label, of a claim as it is in the cluster or as it is cached.
@@ -50,7 +97,7 @@ impl Claim {
     /// Reads a claim from the cache; `our_label` is this provisioner's label value.
     pub(crate) fn read(guarded: &Guarded, our_label: &str) -> Self {
         let (metadata, spec, status) = match &guarded.0 {
-            Ok(claim) => (&claim.metadata, Ok(claim.spec.clone()), claim.status.clone().unwrap_or_default()),
+            Ok(claim) => (&claim.metadata, Ok(spec_of(&claim.spec)), claim.status.clone().unwrap_or_default()),
             Err(invalid) => (&invalid.metadata, Err(invalid.error.clone()), ObjectBucketClaimStatus::default()),
         };
         let label = match provisioner_label(metadata) {
@@ -71,7 +118,8 @@ impl Claim {
             finalizer: has_finalizer(metadata),
             finalizers: metadata.finalizers.clone().unwrap_or_default(),
             label,
-            rotation_request: metadata.annotations.as_ref().and_then(|a| a.get(wire::annotation::ROTATE_KEYS)).cloned(),
+            rotation_request: request(metadata, wire::annotation::ROTATE_KEYS),
+            retry_request: request(metadata, wire::annotation::RETRY),
             spec,
             status,
         }
@@ -88,6 +136,7 @@ impl Claim {
             finalizer: false,
             finalizers: Vec::new(),
             rotation_request: None,
+            retry_request: None,
             label: LabelOwner::Ours,
             spec: Err("the claim is gone".to_owned()),
             status: ObjectBucketClaimStatus::default(),
@@ -140,8 +189,33 @@ pub(crate) fn wanted(spec: &ObjectBucketClaimSpec, uid: &str) -> Result<WantedBu
     }
 }
 
+/// What is asked for in a claim and has no effect.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Ignored {
+    /// What was edited after binding, as a sentence.
+    pub(crate) edit: Option<String>,
+    /// Which keys of `additionalConfig` mean nothing to this store, as a sentence.
+    pub(crate) config: Option<String>,
+}
+
+/// What a bound claim asks for and does not get.
+pub(crate) fn ignored(spec: &ObjectBucketClaimSpec, record: &Record) -> Ignored {
+    Ignored { edit: ignored_edit(spec, record), config: ignored_config(spec) }
+}
+
+/// `maxSize: 2G` must not seem to hold.
+fn ignored_config(spec: &ObjectBucketClaimSpec) -> Option<String> {
+    let keys = spec.additional_config.as_ref().filter(|config| !config.is_empty())?;
+    let named: Vec<_> = keys.keys().take(CONFIG_KEYS).map(|key| format!("{key:?}")).collect();
+    let others = if keys.len() > CONFIG_KEYS { " and others" } else { "" };
+    Some(format!(
+        "spec.additionalConfig has no effect: this provisioner has no setting {}{others}; remove it",
+        named.join(", ")
+    ))
+}
+
 /// What was edited on a bound claim and cannot be honoured, as a sentence; `None` if nothing was.
-pub(crate) fn ignored_edit(spec: &ObjectBucketClaimSpec, record: &Record) -> Option<String> {
+fn ignored_edit(spec: &ObjectBucketClaimSpec, record: &Record) -> Option<String> {
     let kept = |field: &str, now: &str, bound: &str| {
         Some(format!(
             "spec.{field} was changed to {now:?} after binding and is ignored: the claim stays bound to {bound:?}; set it back, or delete the claim and create a new one"

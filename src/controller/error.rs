@@ -229,6 +229,8 @@ pub(crate) const PURGING: &str = "Purging";
 pub(crate) const SETTLING: &str = "Settling";
 /// Reason after an edit that cannot be honoured.
 pub(crate) const EDIT_IGNORED: &str = "EditIgnored";
+/// Keys of `additionalConfig` that mean nothing here.
+pub(crate) const CONFIG_IGNORED: &str = "ConfigIgnored";
 /// Event: the owner's own credentials were handed to the claim.
 pub(crate) const OWNER_CREDENTIALS_SHARED: &str = "OwnerCredentialsShared";
 /// Event: something was not removed because it is not proven to be the claim's.

@@ -1,7 +1,8 @@
 //! The life of a claim's keys: what its Secret notes of them, and when they are to be replaced. Pure.
 //!
 //! The notes are annotations of the Secret, written in one write with the keys that they are about: no crash
-//! can part them. Annotations that somebody removes cost an early rotation, or a late look for lost keys.
+//! can part them. They are hints, for the claim's user can edit them: what cannot be meant counts as missing, and
+//! what is missing costs an early rotation, or a late look for lost keys. When a key was issued, the store knows better.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -29,6 +30,11 @@ pub(crate) struct KeyNotes {
     /// it yet.
     pub(crate) review_at: Option<Timestamp>,
 }
+
+/// How far the clocks of those who write notes may differ from this one.
+const CLOCK_SKEW: Duration = Duration::from_secs(300);
+/// Longest note that is read. A user may write a hundred kilobytes of them.
+pub(crate) const NOTE_MAX: usize = 253;
 
 /// A key that was replaced.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,6 +69,26 @@ impl KeyNotes {
         Self { review_at: Some(after(now, Duration::from_secs(wait + 1))), ..self }
     }
 
+    /// What may be believed of the notes at this time. A user could put off for ever what is due at a time that it can
+    /// write.
+    pub(crate) fn believed(self, rotation: &Rotation, now: Timestamp) -> Self {
+        let issued_at = self.issued_at.filter(|at| *at <= after(now, CLOCK_SKEW));
+        let at_most =
+            |at: Timestamp, wait| at.min(issued_at.map_or(Timestamp::UNIX_EPOCH, |issued| after(issued, wait)));
+        let retiring = self.retiring.map(|key| Retiring { at: at_most(key.at, rotation.grace), ..key });
+        let review_at = self.review_at.map(|at| at_most(at, LONGEST_REVIEW));
+        Self { issued_at, retiring, review_at, ..self }
+    }
+
+    /// The notes with the time at which the store says that the key was issued; `None` if they say so, more or less.
+    pub(crate) fn corrected(&self, issued_at: Timestamp) -> Option<Self> {
+        let differs = self.issued_at.is_none_or(|noted| {
+            let apart = noted.duration_since(issued_at).unsigned_abs();
+            apart > CLOCK_SKEW
+        });
+        differs.then(|| Self { issued_at: Some(issued_at), ..self.clone() })
+    }
+
     /// What is left of the notes once the keys were looked at.
     pub(crate) fn looked_at(&self, now: Timestamp) -> Self {
         Self {
@@ -74,7 +100,7 @@ impl KeyNotes {
 
     /// Reads the notes. What cannot be read counts as missing, and a time that something is to be done at as come.
     pub(crate) fn read(annotations: Option<&BTreeMap<String, String>>) -> Self {
-        let get = |key: &str| annotations.and_then(|all| all.get(key));
+        let get = |key: &str| annotations.and_then(|all| all.get(key)).filter(|note| note.len() <= NOTE_MAX);
         let time = |key: &str| get(key).and_then(|text| text.parse().ok());
         let retiring = get(annotation::RETIRING_KEY).map(|id| Retiring {
             id: id.clone(),
@@ -113,6 +139,9 @@ impl KeyNotes {
         ])
     }
 }
+
+/// Longest time after which lost keys are looked for; see [`KeyNotes::reviewed`].
+const LONGEST_REVIEW: Duration = SETTLING.saturating_mul(3);
 
 fn text(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
@@ -217,6 +246,39 @@ mod tests {
         let notes = KeyNotes::new(at(5), None, None);
         assert_eq!(due(&notes, None, &monthly(), at(0)), (Upkeep::Nothing, Some(30 * DAY)));
         assert!(notes.is_new(at(0)));
+    }
+
+    #[test]
+    fn notes_that_put_off_what_is_due_are_not_believed() {
+        let (rotation, now) = (monthly(), at(0));
+        let notes = succeed("AKIA1".into(), DAY, now, None).reviewed(now, SETTLING, &mut rand::rng());
+        assert_eq!(notes.clone().believed(&rotation, now), notes, "what the operator writes");
+        let later = KeyNotes {
+            retiring: Some(Retiring { id: "AKIA1".into(), at: at(4000) }),
+            review_at: Some(at(4000)),
+            ..notes.clone()
+        };
+        let believed = later.believed(&rotation, now);
+        assert_eq!(believed.retiring, notes.retiring);
+        assert!(believed.review_at.unwrap() < now + LONGEST_REVIEW + SETTLING);
+        let from_the_future = KeyNotes { issued_at: Some(at(4000)), ..notes }.believed(&rotation, now);
+        assert_eq!(from_the_future.issued_at, None);
+        assert_eq!(due(&from_the_future, None, &rotation, now).0, Upkeep::Retire, "its former key had its time");
+        assert_eq!(due(&from_the_future.looked_at(now), None, &rotation, now).0, Upkeep::Rotate);
+    }
+
+    #[test]
+    fn the_store_knows_when_a_key_was_issued() {
+        let notes = KeyNotes::new(at(3), None, None);
+        assert_eq!(notes.corrected(at(3) + SETTLING), None, "clocks differ");
+        assert_eq!(notes.corrected(at(0)).unwrap().issued_at, Some(at(0)));
+        assert_eq!(KeyNotes::default().corrected(at(0)).unwrap().issued_at, Some(at(0)));
+    }
+
+    #[test]
+    fn a_note_that_is_longer_than_any_is_not_read() {
+        let long = [(annotation::ROTATE_KEYS.to_owned(), "x".repeat(NOTE_MAX + 1))].into();
+        assert_eq!(KeyNotes::read(Some(&long)), KeyNotes::default());
     }
 
     #[test]

@@ -45,6 +45,8 @@ pub(crate) struct Inputs {
     pub(crate) class_name: Option<String>,
     pub(crate) bucket: Option<WantedBucket>,
     pub(crate) deleting: bool,
+    /// The annotation by which somebody asks for another attempt at once.
+    pub(crate) retry: Option<String>,
 }
 
 /// How far a removal came, where the cache may not show it yet.
@@ -104,6 +106,21 @@ struct Upkeep {
     successor: Option<Box<AppCredentials>>,
     failures: u32,
     not_before: Option<Instant>,
+    /// How often keys were replaced in a row, and when last.
+    replaced: u32,
+    replaced_at: Option<Instant>,
+}
+
+/// So many replacements of keys in a row are free; from then on each costs a wait. A user can ask for them by deleting a
+/// Secret, and each takes calls that others need as well.
+const FREE_REPLACEMENTS: u32 = 3;
+const REPLACEMENT_WAIT: Duration = Duration::from_secs(30);
+/// A row ends when there was none for so long.
+const REPLACEMENT_ROW: Duration = Duration::from_secs(600);
+
+/// Some part of a time; `None` if that is too long to be one.
+fn part_of(whole: Duration, parts: std::ops::RangeInclusive<f64>) -> Option<Duration> {
+    Duration::try_from_secs_f64(whole.as_secs_f64() * rand::rng().random_range(parts)).ok()
 }
 
 impl Entry {
@@ -279,13 +296,14 @@ impl Memory {
     /// once, and the others within a fifth around it. Without an interval nothing is ever asked.
     pub(crate) fn check_in(&self, claim: &ClaimId, every: Option<Duration>) -> Option<Duration> {
         let (now, every) = (Instant::now(), every?);
-        let first = now + every.mul_f64(rand::rng().random_range(0.0..=1.0));
+        // An interval that no clock can count is for ever.
+        let first = now.checked_add(part_of(every, 0.0..=1.0)?)?;
         Some(self.with(claim, |e| e.upkeep.check_at.get_or_insert(first).saturating_duration_since(now)))
     }
 
     /// The store was asked: the next time is an interval away.
     pub(crate) fn checked(&self, claim: &ClaimId, every: Option<Duration>) {
-        let next = every.map(|every| Instant::now() + every.mul_f64(rand::rng().random_range(0.9..=1.1)));
+        let next = every.and_then(|every| Instant::now().checked_add(part_of(every, 0.9..=1.1)?));
         self.with(claim, |e| e.upkeep.check_at = next);
     }
 
@@ -302,6 +320,31 @@ impl Memory {
             let delay = backoff::delay(class, e.upkeep.failures, &mut rand::rng());
             e.upkeep.not_before = Some(Instant::now() + delay);
         });
+    }
+
+    /// Keys were replaced.
+    pub(crate) fn keys_replaced(&self, claim: &ClaimId) {
+        let now = Instant::now();
+        self.with(claim, |e| {
+            let goes_on = e.upkeep.replaced_at.is_some_and(|at| now.saturating_duration_since(at) < REPLACEMENT_ROW);
+            e.upkeep.replaced = if goes_on { e.upkeep.replaced.saturating_add(1) } else { 1 };
+            e.upkeep.replaced_at = Some(now);
+        });
+    }
+
+    /// How long keys are not to be replaced.
+    pub(crate) fn replacement_in(&self, claim: &ClaimId) -> Duration {
+        let claims = self.lock();
+        let Some(Entry { upkeep, .. }) = claims.get(claim.uid.as_str()).map(|entry| &**entry) else {
+            return Duration::ZERO;
+        };
+        let since = upkeep.replaced_at.map_or(Duration::MAX, |at| Instant::now().saturating_duration_since(at));
+        if upkeep.replaced < FREE_REPLACEMENTS { Duration::ZERO } else { REPLACEMENT_WAIT.saturating_sub(since) }
+    }
+
+    /// Nothing is done for the claim for a while, unless what it waits for changes.
+    pub(crate) fn defer(&self, claim: &ClaimId, wait: Duration) {
+        self.with(claim, |e| e.not_before = Some(Instant::now() + wait));
     }
 
     /// Upkeep succeeded.
@@ -447,6 +490,12 @@ impl Memory {
         }
     }
 
+    /// Forgets all claims but these: others may have gone while nothing was watched.
+    pub(crate) fn keep_only(&self, uids: &HashSet<String>) {
+        let busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.lock().retain(|uid, _| uids.contains(&**uid) || busy.contains(&**uid));
+    }
+
     /// Remembers that the store is being asked, or has been asked, to make something for the claim.
     pub(crate) fn executes(&self, claim: &ClaimId) {
         self.with(claim, |e| e.executed = Some(Instant::now()));
@@ -490,7 +539,7 @@ mod tests {
     }
 
     fn inputs(class: &str) -> Inputs {
-        Inputs { class_name: Some(class.into()), bucket: None, deleting: false }
+        Inputs { class_name: Some(class.into()), bucket: None, deleting: false, retry: None }
     }
 
     #[tokio::test(start_paused = true)]
@@ -498,7 +547,7 @@ mod tests {
         let memory = Memory::default();
         memory.attempt(&claim(), inputs("a"));
         memory.failed(&claim(), FailureClass::Terminal);
-        assert!(memory.wait_left(&claim(), &inputs("a")).unwrap() > Duration::from_secs(60));
+        assert!(memory.wait_left(&claim(), &inputs("a")).unwrap() > Duration::from_secs(5));
         assert_eq!(memory.wait_left(&claim(), &inputs("b")), None);
         assert_eq!(memory.attempt(&claim(), inputs("b")), 1, "an edit resets the backoff");
     }
@@ -555,7 +604,7 @@ mod tests {
         assert_eq!(memory.failed(&claim(), FailureClass::Terminal), Duration::ZERO);
         assert_eq!(memory.wait_left(&claim(), &inputs("a")), None);
         memory.attempt(&claim(), inputs("a"));
-        assert!(memory.failed(&claim(), FailureClass::Terminal) > Duration::from_secs(60));
+        assert!(memory.failed(&claim(), FailureClass::Terminal) > Duration::from_secs(5));
     }
 
     #[tokio::test(start_paused = true)]
@@ -566,7 +615,7 @@ mod tests {
         memory.depends_on(&claim(), &secret);
         memory.wake_dependants(&secret, Some("7"));
         memory.has_read(&claim(), Some("7".into()));
-        assert!(memory.failed(&claim(), FailureClass::Terminal) > Duration::from_secs(60));
+        assert!(memory.failed(&claim(), FailureClass::Terminal) > Duration::from_secs(5));
     }
 
     #[test]
@@ -612,5 +661,38 @@ mod tests {
         memory.told(&claim(), told("a"));
         assert_eq!(memory.news(&claim(), &told("a")), News::None);
         assert_eq!(memory.news(&claim(), &told("b")), News::Message);
+    }
+
+    #[test]
+    fn an_interval_that_no_clock_can_count_is_for_ever() {
+        let memory = Memory::default();
+        for every in [Duration::MAX, Duration::from_secs(u64::MAX / 2)] {
+            memory.checked(&claim(), Some(every));
+            let _ = memory.check_in(&claim(), Some(every));
+        }
+    }
+
+    #[test]
+    fn keys_are_replaced_at_once_three_times_in_a_row_and_then_after_a_wait() {
+        let memory = Memory::default();
+        for _ in 0..FREE_REPLACEMENTS {
+            assert_eq!(memory.replacement_in(&claim()), Duration::ZERO);
+            memory.keys_replaced(&claim());
+        }
+        assert!(memory.replacement_in(&claim()) > REPLACEMENT_WAIT / 2);
+    }
+
+    #[test]
+    fn what_is_known_of_claims_that_went_unseen_is_forgotten() {
+        let memory = Memory::default();
+        memory.executes(&claim());
+        memory.keep_only(&HashSet::from([claim().uid]));
+        assert_eq!(memory.lock().len(), 1);
+        let busy = memory.occupy(&claim());
+        memory.keep_only(&HashSet::new());
+        assert_eq!(memory.lock().len(), 1, "it is being worked on");
+        drop(busy);
+        memory.keep_only(&HashSet::new());
+        assert!(memory.lock().is_empty());
     }
 }

@@ -154,7 +154,7 @@ pub async fn run<P: Provisioner>(
     let (look, looks) = unbounded_channel();
     let (look_again, look_everywhere) = (look.clone(), look.clone());
     let look_at_record = look.clone();
-    let shown = Arc::clone(&ctx);
+    let (shown, relisted_in) = (Arc::clone(&ctx), Arc::clone(&ctx));
     let claim_stream = watch("claims", namespaced::<Guarded>(&client, namespace), all.clone())
         .modify(claim::trim)
         .inspect_ok({
@@ -191,6 +191,8 @@ pub async fn run<P: Provisioner>(
         .inspect_ok(relisted(&after_relist))
         .inspect_ok(move |event| {
             if let watcher::Event::InitDone = event {
+                let uids = relisted_in.caches.claims.state().iter().filter_map(|claim| claim.uid()).collect();
+                relisted_in.memory.keep_only(&uids);
                 let _ = look_everywhere.send(Look::Everywhere);
             }
         })

@@ -1,10 +1,12 @@
 //! From a claim to a usable bucket, and what keeps a bound one usable: looks, then takes the steps that
 //! `steps.rs` gives, one after the other. The upkeep is in `upkeep.rs`.
 
+use std::time::Duration;
+
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::jiff::Timestamp;
 
-use super::claim::{Claim, ignored_edit};
+use super::claim::{self, Claim};
 use super::context::{self, Context};
 use super::decide::legacy;
 use super::decide::record::{Author, Stored};
@@ -114,7 +116,12 @@ pub(crate) async fn provide<P: Provisioner>(
             Make::TakeOn => attempt.take_on().await?,
             Make::Record => attempt.record().await?,
             Make::Adopt => attempt.take_record_over().await?,
-            Make::Execute(verb) => attempt.execute(verb).await?,
+            Make::Execute(verb) => {
+                if let Some(wait) = attempt.put_off_replacement() {
+                    return Ok(Next::After(wait));
+                }
+                attempt.execute(verb).await?;
+            }
             Make::HandKeys => attempt.hand_keys().await?,
             Make::Probe => {
                 if let Tried::Wait(next) = attempt.probe().await? {
@@ -201,7 +208,7 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
         (secret, config_map): (Current<Secret>, Current<ConfigMap>),
     ) -> Self {
         let notes = secret.existing().map(|secret| KeyNotes::read(secret.metadata.annotations.as_ref()));
-        let notes = notes.unwrap_or_default();
+        let notes = notes.unwrap_or_default().believed(&log.record().plan.rotation, Timestamp::now());
         Self {
             ctx,
             claim,
@@ -352,6 +359,17 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
         self.look()
     }
 
+    /// Keys that a bound claim lost too often in a row are made again after a wait.
+    fn put_off_replacement(&self) -> Option<Duration> {
+        let (ctx, id) = (self.ctx, &self.claim.id);
+        let wait = ctx.memory.replacement_in(id);
+        let puts_off = self.stored().is_ok_and(Stored::bound) && !wait.is_zero();
+        puts_off.then(|| {
+            ctx.memory.defer(id, wait);
+            wait
+        })
+    }
+
     async fn execute(&mut self, verb: Verb) -> Result<(), Error> {
         self.owner().await?;
         let Some(owner) = &self.owner else { return Err(Error::OutOfStep("the owner's credentials were read")) };
@@ -405,6 +423,9 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
         let credentials = self.credentials()?.clone();
         let secret = outputs::secret(id, &self.ctx.label, &credentials, &notes);
         let written = outputs::write(&self.ctx.secrets_in(&id.namespace), &self.secret, &secret, id).await?;
+        if self.stored()?.bound() && matches!(self.keys, Keys::Issued(_) | Keys::Successor { .. }) {
+            self.ctx.memory.keys_replaced(id);
+        }
         if matches!(self.keys, Keys::Issued(_)) {
             self.ctx.memory.replaced(id, are_outdated);
         }
@@ -509,8 +530,8 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
 
     async fn tell(&mut self) -> Result<(), Error> {
         let record = &self.stored()?.record;
-        let edit = ignored_edit(self.claim.spec()?, record);
-        report::tell(self.ctx, &self.claim, &Report::bound(&record.plan.bucket, edit)).await?;
+        let ignored = claim::ignored(self.claim.spec()?, record);
+        report::tell(self.ctx, &self.claim, &Report::bound(&record.plan.bucket, ignored)).await?;
         self.told = true;
         Ok(())
     }

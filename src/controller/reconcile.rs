@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
+use k8s_openapi::jiff::Timestamp;
 use kube::runtime::controller::Action;
 use tracing::Instrument as _;
 
-use super::claim::{Claim, Guarded, ignored_edit, wanted};
+use super::claim::{Claim, Guarded, ignored, wanted};
 use super::context::Context;
 use super::error::Error;
 use super::gate::{self, Due, Facts};
@@ -106,12 +107,12 @@ fn due_while_steady<P>(ctx: &Context<P>, claim: &Claim) -> Option<(Upkeep, Optio
         && stored.says_bound
         && !stored.is_being_adopted()
         && spec.object_bucket_name.as_deref() == Some(&stored.name)
-        && report::says_bound(claim, ignored_edit(spec, &stored.record).as_deref(), keeps)
+        && report::says_bound(claim, ignored(spec, &stored.record), keeps)
         && ctx.caches.outputs_stand(&claim.id);
     if !stands {
         return None;
     }
-    let notes = ctx.caches.key_notes(&claim.id);
+    let notes = ctx.caches.key_notes(&claim.id).believed(&stored.record.plan.rotation, Timestamp::now());
     ctx.shares_present_keys(&stored.record, &notes).then(|| upkeep::due(ctx, claim, &stored, &notes))
 }
 
@@ -121,6 +122,7 @@ fn inputs(claim: &Claim) -> Inputs {
         class_name: spec.map(|spec| spec.storage_class_name.clone()),
         bucket: spec.and_then(|spec| wanted(spec, &claim.id.uid).ok()),
         deleting: claim.deleting,
+        retry: claim.retry_request.clone(),
     }
 }
 

@@ -9,7 +9,7 @@ use kube::{Api, Resource as _};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::claim::Claim;
+use super::claim::{Claim, Ignored};
 use super::context::Context;
 use super::decide::orphan::{self, Notice};
 use super::decide::record::Author;
@@ -29,8 +29,8 @@ pub(crate) struct Report {
     ready: ConditionStatus,
     reason: &'static str,
     message: String,
-    /// What was edited after binding and is ignored.
-    ignored_edit: Option<String>,
+    /// What the claim asks for and does not get.
+    ignored: Ignored,
     severity: Severity,
     /// Name of the ObjectBucket that an admin has to mend: it is said of that one as well.
     damaged_record: Option<String>,
@@ -49,7 +49,7 @@ pub(crate) enum Severity {
 
 impl Report {
     /// Everything is made and works.
-    pub(crate) fn bound(bucket: &str, ignored_edit: Option<String>) -> Self {
+    pub(crate) fn bound(bucket: &str, ignored: Ignored) -> Self {
         Self {
             phase: ClaimPhase::Bound,
             ready: ConditionStatus::True,
@@ -57,7 +57,7 @@ impl Report {
             message: format!(
                 "bucket {bucket:?} is ready; Secret and ConfigMap of the claim's name hold what an app needs"
             ),
-            ignored_edit,
+            ignored,
             severity: Severity::Normal,
             damaged_record: None,
         }
@@ -72,7 +72,7 @@ impl Report {
             message: format!(
                 "the new credentials do not work yet ({answer}); this takes seconds on AWS, and is tried again"
             ),
-            ignored_edit: None,
+            ignored: Ignored::default(),
             severity: Severity::Progress,
             damaged_record: None,
         }
@@ -88,7 +88,7 @@ impl Report {
             message: format!(
                 "bucket {bucket:?} is being emptied before it is deleted; objects, versions and uploads removed so far: {removed}"
             ),
-            ignored_edit: None,
+            ignored: Ignored::default(),
             severity: Severity::Progress,
             damaged_record: None,
         }
@@ -101,7 +101,7 @@ impl Report {
             ready: ConditionStatus::False,
             reason: error::SETTLING,
             message: "what was made so far is removed; the store may not show its newest things yet, so it is looked at once more in a few seconds".to_owned(),
-            ignored_edit: None,
+            ignored: Ignored::default(),
             severity: Severity::Progress,
             damaged_record: None,
         }
@@ -120,7 +120,7 @@ impl Report {
             ready: ConditionStatus::False,
             reason: problem.reason(),
             message: problem.to_string(),
-            ignored_edit: None,
+            ignored: Ignored::default(),
             severity: Severity::Warning,
             damaged_record: problem.damaged_record().map(str::to_owned),
         }
@@ -141,9 +141,9 @@ impl Report {
             }
         };
         let mut conditions = vec![condition(error::READY, self.ready, self.reason, &self.message)];
-        match &self.ignored_edit {
-            Some(edit) => {
-                conditions.push(condition(error::UP_TO_DATE, ConditionStatus::False, error::EDIT_IGNORED, edit))
+        match outdated(&self.ignored) {
+            Some((reason, message)) => {
+                conditions.push(condition(error::UP_TO_DATE, ConditionStatus::False, reason, &message));
             }
             None if was(error::UP_TO_DATE).is_some() => {
                 conditions.push(condition(error::UP_TO_DATE, ConditionStatus::True, error::BOUND, ""));
@@ -207,11 +207,21 @@ pub(crate) fn says_ready(claim: &Claim, keeps: Keeps) -> bool {
     claim.bound() && ready.map_or(keeps != Keeps::Yes, |c| c.status == ConditionStatus::True)
 }
 
-/// Whether the claim's status says already that it is bound, and all that `ignored_edit` says.
-pub(crate) fn says_bound(claim: &Claim, ignored_edit: Option<&str>, keeps: Keeps) -> bool {
-    let edit =
+/// Reason and message of the condition that says what of a claim has no effect.
+fn outdated(ignored: &Ignored) -> Option<(&'static str, String)> {
+    let Ignored { edit, config } = ignored;
+    let reason = if edit.is_some() { error::EDIT_IGNORED } else { error::CONFIG_IGNORED };
+    let said: Vec<&str> = [edit, config].into_iter().flatten().map(String::as_str).collect();
+    (!said.is_empty()).then(|| (reason, said.join("; ")))
+}
+
+/// Whether the claim's status says already that it is bound, and all that is ignored of it.
+pub(crate) fn says_bound(claim: &Claim, ignored: Ignored, keeps: Keeps) -> bool {
+    // Where it would not stay, it is told once, when the claim is bound.
+    let ignored = if keeps == Keeps::Yes { ignored } else { Ignored { config: None, ..ignored } };
+    let said =
         claim.status.conditions.iter().find(|c| c.type_ == error::UP_TO_DATE && c.status == ConditionStatus::False);
-    says_ready(claim, keeps) && edit.map(|c| c.message.as_str()) == ignored_edit
+    says_ready(claim, keeps) && said.map(|c| &c.message) == outdated(&ignored).map(|(_, message)| message).as_ref()
 }
 
 /// Puts a report on the claim: status, event and log line, each only if there is news in it.
@@ -225,7 +235,7 @@ pub(crate) async fn tell<P>(ctx: &Context<P>, claim: &Claim, report: &Report) ->
     }
     let next = report.status(&claim.status, claim.generation, &now());
     let told =
-        Told::new(report.reason, &format!("{}{}", report.message, report.ignored_edit.as_deref().unwrap_or_default()));
+        Told::new(report.reason, &format!("{}{}", report.message, outdated(&report.ignored).unwrap_or_default().1));
     let news = ctx.memory.news(&claim.id, &told);
     // What was told and did not come back was pruned by the CRD; only the phase is in all of them. Of a
     // claim that cannot be read, the status cannot be read either.
@@ -270,8 +280,12 @@ pub(crate) async fn tell<P>(ctx: &Context<P>, claim: &Claim, report: &Report) ->
         let uid = ctx.caches.records.object(name).and_then(|object| object.metadata.uid);
         record_event(ctx, name, uid.as_deref(), severity, report.reason, &report.message).await;
     }
-    if let Some(edit) = &report.ignored_edit {
-        event(ctx, &claim.id, Severity::Warning, error::EDIT_IGNORED, edit).await;
+    for (reason, ignored) in
+        [(error::EDIT_IGNORED, &report.ignored.edit), (error::CONFIG_IGNORED, &report.ignored.config)]
+    {
+        if let Some(ignored) = ignored {
+            event(ctx, &claim.id, Severity::Warning, reason, ignored).await;
+        }
     }
     Ok(())
 }
@@ -387,22 +401,27 @@ mod tests {
     use super::*;
 
     fn current() -> ObjectBucketClaimStatus {
-        Report::bound("b", None).status(&ObjectBucketClaimStatus::default(), Some(1), "2026-01-01T00:00:00Z")
+        Report::bound("b", Ignored::default()).status(
+            &ObjectBucketClaimStatus::default(),
+            Some(1),
+            "2026-01-01T00:00:00Z",
+        )
     }
 
     #[test]
     fn the_transition_time_moves_only_with_the_status() {
-        let again = Report::bound("b", None).status(&current(), Some(2), "2026-02-02T00:00:00Z");
+        let again = Report::bound("b", Ignored::default()).status(&current(), Some(2), "2026-02-02T00:00:00Z");
         assert_eq!(again.conditions[0].last_transition_time.as_deref(), Some("2026-01-01T00:00:00Z"));
         assert!(same(&current(), &again), "a new generation alone is no news");
     }
 
     #[test]
     fn an_ignored_edit_is_a_condition_of_its_own_and_goes_when_the_edit_is_undone() {
-        let edited = Report::bound("b", Some("spec.x".into())).status(&current(), Some(2), "t");
+        let edited =
+            Report::bound("b", Ignored { edit: Some("spec.x".into()), config: None }).status(&current(), Some(2), "t");
         assert_eq!(edited.phase, Some(ClaimPhase::Bound));
         assert_eq!(edited.conditions[1].status, ConditionStatus::False);
-        let undone = Report::bound("b", None).status(&edited, Some(3), "t");
+        let undone = Report::bound("b", Ignored::default()).status(&edited, Some(3), "t");
         assert_eq!(undone.conditions[1].status, ConditionStatus::True);
     }
 
@@ -411,7 +430,7 @@ mod tests {
         let mut status = current();
         let foreign = Condition { type_: "Audited".into(), ..status.conditions[0].clone() };
         status.conditions.push(foreign.clone());
-        let next = Report::bound("b", None).status(&status, Some(1), "t");
+        let next = Report::bound("b", Ignored::default()).status(&status, Some(1), "t");
         assert!(next.conditions.contains(&foreign));
     }
 

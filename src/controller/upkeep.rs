@@ -29,8 +29,11 @@ pub(crate) fn due<P>(ctx: &Context<P>, claim: &Claim, stored: &Stored, notes: &K
         Some(_) => keys::due(notes, claim.rotation_request.as_deref(), &plan.rotation, Timestamp::now()),
         None => (Upkeep::Nothing, None),
     };
-    if due != Upkeep::Nothing {
-        return (due, None);
+    let put_off = ctx.memory.replacement_in(&claim.id);
+    match due {
+        Upkeep::Nothing => {}
+        Upkeep::Rotate if !put_off.is_zero() => return (Upkeep::Nothing, Some(put_off)),
+        Upkeep::Rotate | Upkeep::Retire | Upkeep::Check => return (due, None),
     }
     // What the Go provisioner made is of other shapes, and stays as it is.
     let check_in = match stored.author {
@@ -163,12 +166,21 @@ impl<P: Provisioner> Attempt<'_, P> {
                     self.upkeep = Upkeep::Nothing;
                     self.doubt_keys();
                 }
+                let issued_at = checkup.issued_at.and_then(|at| Timestamp::try_from(at).ok());
+                if let Some(corrected) = issued_at.and_then(|at| self.notes.corrected(at)) {
+                    self.note(corrected).await?;
+                }
                 Ok(())
             }
             Err(error) if error.lost() => Err(error),
             Err(failure) => {
                 let note = format!("it could not be seen whether all is as it was made: {failure}");
                 self.upkeep_failed(error::CHECK_FAILED, &note, failure.class()).await;
+                if self.upkeep == Upkeep::Check && !self.stored()?.is_being_adopted() {
+                    // All claims of an owner that lacks a permission say so once, and not every five minutes.
+                    ctx.memory.upkeep_succeeded(&self.claim.id);
+                    ctx.memory.checked(&self.claim.id, ctx.options.resync);
+                }
                 self.upkeep = Upkeep::Nothing;
                 Ok(())
             }

@@ -35,6 +35,11 @@ fn says(message: &str, parts: &[&str]) {
 #[case::path("iamPath", "buckets", &["iamPath", "buckets", "/"])]
 #[case::boundary("permissionsBoundary", "admin", &["permissionsBoundary", "admin", "ARN"])]
 #[case::class_bucket("bucketName", "Not_A_Bucket", &["bucketName", "Not_A_Bucket"])]
+#[case::directory_bucket("bucketName", "logs--usw2-az1--x-s3", &["bucketName", "a directory bucket"])]
+#[case::access_point("bucketName", "logs-abcdefgh-s3alias", &["bucketName", "an access point"])]
+#[case::namespaces("allowedNamespaces", "shop,*team", &["allowedNamespaces", "*team", "team-*"])]
+#[case::explicit_names("explicitNames", "never", &["explicitNames", "\"never\"", "yes", "no"])]
+#[case::beginning("bucketNamePrefix", "Team", &["bucketNamePrefix", "\"Team\"", "lower-case"])]
 #[tokio::test]
 async fn a_class_parameter_that_cannot_be_used_is_named(
     #[case] name: &str,

@@ -34,5 +34,6 @@ mod sharing;
 mod shutdown;
 mod stale;
 mod takeover;
+mod tenants;
 mod upkeep;
 mod waiting;

@@ -96,7 +96,7 @@ async fn a_user_that_lost_its_tags_goes_if_it_holds_the_claims_key() {
     // Whoever holds which key: tags that name another claim say whose it is.
     let stage = Stage::answering([("GetUser", user_with_tags(OTHERS))]);
     let removed = stage.provisioner.revoke(&record(), &stage.owner, Some(&present("AKIA1"))).await.unwrap();
-    assert!(left(removed)[0].contains("its tags name claim"));
+    assert!(left(removed)[0].contains("its tags name another claim"));
 }
 
 #[tokio::test]

@@ -76,7 +76,9 @@ fn plan_recorded<P: Provisioner>(provisioner: &P, class: &Class, stored: &Stored
     let granted = provisioner.plan(&request(WantedBucket::Unspecified));
     match granted {
         Ok(plan) if plan.mode == Mode::Granted => Ok(plan),
-        _ => provisioner.plan(&request(WantedBucket::Named(stored.record.plan.bucket.clone()))).map_err(Error::store),
+        _ => {
+            provisioner.plan(&request(WantedBucket::Recorded(stored.record.plan.bucket.clone()))).map_err(Error::store)
+        }
     }
 }
 

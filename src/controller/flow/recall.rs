@@ -131,7 +131,7 @@ fn plan<P: Provisioner>(
     let is_unknown = bucket.is_none();
     let request = Request {
         claim,
-        bucket: bucket.map_or(WantedBucket::Unspecified, WantedBucket::Named),
+        bucket: bucket.map_or(WantedBucket::Unspecified, WantedBucket::Recorded),
         class_name: &class.name,
         parameters: &class.parameters,
     };

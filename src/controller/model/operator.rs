@@ -783,7 +783,7 @@ impl Provisioner for Planner {
     fn plan(&self, request: &Request<'_>) -> Result<Plan, Never> {
         let (bucket, mode) = match (&request.bucket, request.parameters.get("bucketName")) {
             (_, Some(name)) => (name.clone(), Mode::Granted),
-            (WantedBucket::Named(name), None) => (name.clone(), Mode::Created),
+            (WantedBucket::Named(name) | WantedBucket::Recorded(name), None) => (name.clone(), Mode::Created),
             (WantedBucket::Generated { prefix }, None) => (format!("{prefix}-{}", request.claim.uid), Mode::Created),
             (WantedBucket::Unspecified, None) => return Err(Never),
         };

@@ -1,0 +1,151 @@
+//! What admins allow tenants, and what tenants learn of each other.
+
+use bucket_provisioner::api::{ConditionStatus, ObjectBucketClaim};
+use kube::api::{Patch, PatchParams};
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use crate::support::operator::{Kind, Operator};
+use crate::support::proxy::Verdict;
+use crate::support::{World, condition};
+
+async fn patch(world: &World, claim: &str, patch: Value) {
+    world.claims().patch(claim, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_class_serves_only_the_namespaces_that_it_allows() {
+    let world = World::new().await;
+    let class = world.class_with("greenfield", "Delete", &[("allowedNamespaces", "others, team-*")]).await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim("photos", &class).await;
+    let message = world.wait_reason("photos", "NamespaceNotAllowed").await;
+    assert!(message.contains(&class) && message.contains(&world.namespace) && message.contains("allowedNamespaces"));
+    assert!(!message.contains("others") && !message.contains("team"), "it names no other tenant: {message}");
+    assert!(world.aws.names().is_empty(), "{:?}", world.aws.names());
+
+    let beginning = format!("others,{}*", &world.namespace[..4]);
+    world.class_with("greenfield", "Delete", &[("allowedNamespaces", &beginning)]).await;
+    world.wait_bound("photos").await;
+    // What is bound stays so.
+    world.class_with("greenfield", "Delete", &[("allowedNamespaces", "others")]).await;
+    world.claim("later", &class).await;
+    world.wait_reason("later", "NamespaceNotAllowed").await;
+    world.wait_reason("photos", "Bound").await;
+    world.delete_claim("photos").await;
+    world.wait_gone("photos").await;
+    operator.stop().await;
+}
+
+#[rstest]
+#[case::chosen(&[("explicitNames", "no")], json!({ "bucketName": "crown-jewels" }), &["spec.bucketName", "explicitNames"])]
+#[case::beginning(&[("bucketNamePrefix", "team-")], json!({ "bucketName": "crown-jewels" }), &["spec.bucketName", "\"team-\""])]
+#[case::prefix(&[("bucketNamePrefix", "team-")], json!({ "generateBucketName": "crown" }), &["spec.generateBucketName", "\"team-\""])]
+#[tokio::test]
+async fn a_class_says_what_claims_may_call_their_buckets(
+    #[case] parameters: &[(&str, &str)],
+    #[case] mut spec: Value,
+    #[case] says: &[&str],
+) {
+    let world = World::new().await;
+    let class = world.class_with("greenfield", "Delete", parameters).await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    spec["storageClassName"] = json!(class);
+    world.claim_with("photos", spec).await;
+    let message = world.wait_reason("photos", "BucketNameNotAllowed").await;
+    assert!(says.iter().all(|part| message.contains(part)) && message.contains("crown"), "{message}");
+    assert!(world.aws.names().is_empty(), "{:?}", world.aws.names());
+    let fitting = json!({ "spec": { "bucketName": null, "generateBucketName": "team-photos" } });
+    patch(&world, "photos", fitting).await;
+    world.wait_bound("photos").await;
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn settings_that_have_no_effect_are_named() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let config = json!({ "maxSize": "2G", "maxObjects": "1000" });
+    let spec = json!({ "storageClassName": class, "generateBucketName": "b", "additionalConfig": config });
+    world.claim_with("photos", spec).await;
+    world.wait_bound("photos").await;
+    let ignored = |claim: &ObjectBucketClaim| {
+        condition(claim, "UpToDate").is_some_and(|c| c.reason == "ConfigIgnored" && c.status == ConditionStatus::False)
+    };
+    let claim = world.wait_claim("photos", "told what is ignored", ignored).await;
+    let message = &condition(&claim, "UpToDate").unwrap().message;
+    assert!(
+        message.contains("\"maxSize\"") && message.contains("\"maxObjects\"") && !message.contains("2G"),
+        "{message}"
+    );
+    let (type_, note) = world.wait_event("photos", "ConfigIgnored").await;
+    assert_eq!((type_.as_str(), &note), ("Warning", message));
+    operator.stop().await;
+
+    // It is said once, and costs nothing from then on.
+    world.kubernetes.clear();
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim("other", &class).await;
+    world.wait_bound("other").await;
+    let of_claim = |target: &str| target.contains("/photos");
+    let calls: Vec<_> =
+        world.kubernetes.calls().into_iter().filter(|call| call.mutates && of_claim(&call.target)).collect();
+    assert!(calls.is_empty(), "{calls:#?}");
+
+    patch(&world, "photos", json!({ "spec": { "additionalConfig": null } })).await;
+    let mended =
+        |claim: &ObjectBucketClaim| condition(claim, "UpToDate").is_some_and(|c| c.status == ConditionStatus::True);
+    world.wait_claim("photos", "told that it is up to date", mended).await;
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn a_claim_is_tried_again_at_once_when_somebody_asks_for_it() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let denied = "<ErrorResponse><Error><Code>AccessDenied</Code></Error></ErrorResponse>";
+    world.aws.meddle(move |call| match call.name.as_str() {
+        "CreateUser" => Verdict::Answer(403, denied.to_owned()),
+        _ => Verdict::Pass,
+    });
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim("photos", &class).await;
+    world.wait_reason("photos", "AccessDenied").await;
+    let tries = |calls: &[crate::support::proxy::Call]| calls.iter().filter(|call| call.name == "CreateUser").count();
+    // By itself it would wait longer each time, for minutes soon.
+    for turn in 2..=6 {
+        let ask = json!({ "metadata": { "annotations": { "objectbucket.io/retry": turn.to_string() } } });
+        patch(&world, "photos", ask).await;
+        world.aws.wait_until("another try", |calls| tries(calls) >= turn).await;
+    }
+    world.aws.leave_alone();
+    patch(&world, "photos", json!({ "metadata": { "annotations": { "objectbucket.io/retry": "mended" } } })).await;
+    world.wait_bound("photos").await;
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn messages_name_no_other_claim_and_no_account() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let bucket = world.unique("photos");
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let spec = json!({ "storageClassName": class, "bucketName": bucket });
+    let first = world.claim_with("secretive", spec.clone()).await.metadata.uid.unwrap();
+    world.wait_bound("secretive").await;
+    world.claim_with("curious", spec).await;
+    let message = world.wait_reason("curious", "BucketTaken").await;
+    assert!(!message.contains("secretive") && !message.contains(&first), "{message}");
+
+    let denied = "<ErrorResponse><Error><Code>AccessDenied</Code><Message>User: arn:aws:iam::123456789012:user/boss is not authorized to perform: iam:CreateUser on resource: arn:aws:iam::123456789012:user/x because no policy of account 123456789012 allows it</Message></Error></ErrorResponse>";
+    world.aws.meddle(move |call| match call.name.as_str() {
+        "CreateUser" => Verdict::Answer(403, denied.to_owned()),
+        _ => Verdict::Pass,
+    });
+    world.claim("denied", &class).await;
+    let message = world.wait_reason("denied", "AccessDenied").await;
+    assert!(!message.contains("123456789012") && !message.contains("boss"), "{message}");
+    assert!(message.contains("is not authorized to perform: iam:CreateUser"), "{message}");
+    operator.stop().await;
+}

@@ -143,8 +143,8 @@ pub(crate) enum Cause {
     NoAnswer(String),
     /// There is no connection; nothing was sent.
     NotReached(String),
-    /// There are no credentials to sign with; nothing was sent.
-    NoCredentials,
+    /// There are no credentials to sign with, for this reason; nothing was sent.
+    NoCredentials(String),
     /// The call could not be built; nothing was sent.
     NotSent(String),
 }
@@ -222,7 +222,7 @@ where
     E: ProvideErrorMetadata + std::error::Error + 'static,
 {
     if sources(error).any(|source| source.is::<CredentialsError>()) {
-        return Cause::NoCredentials;
+        return Cause::NoCredentials(root(error));
     }
     if sources(error).filter_map(|source| source.downcast_ref::<HttpError>()).any(HttpError::is_connect) {
         return Cause::NotReached(root(error));

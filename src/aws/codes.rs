@@ -10,7 +10,7 @@ impl From<CallError> for Error {
     fn from(CallError { call, cause }: CallError) -> Self {
         let (status, code, message, region) = match cause {
             Cause::Answer { status, code, message, region } => (status, code, message, region),
-            Cause::NoCredentials => return Self::CredentialsUnavailable,
+            Cause::NoCredentials(problem) => return Self::CredentialsUnavailable { problem },
             Cause::NoAnswer(problem) => {
                 let Call { operation, resource, .. } = *call;
                 return Self::StoreUnreachable { operation, resource, problem, sent: Sent::Perhaps };

@@ -106,9 +106,12 @@ pub enum Error {
     },
     /// The operator has no AWS identity, or cannot get at it.
     #[error(
-        "the operator has no AWS credentials of its own: give its pod an AWS identity, or name a Secret in the class"
+        "the operator has no AWS credentials of its own ({}): give its pod an AWS identity, or name a Secret in the class", without_accounts(.problem)
     )]
-    CredentialsUnavailable,
+    CredentialsUnavailable {
+        /// What the last of those said that were asked for credentials.
+        problem: String,
+    },
     /// AWS does not allow it.
     #[error("AWS denied {} on {} to {}: allow {}{}", call.operation, call.resource, call.identity, allow(.call), says(.message))]
     AccessDenied {
@@ -409,7 +412,8 @@ impl Error {
     /// Marks an error of the first change of a verb: nothing was changed if the store said no for good.
     /// A busy or silent store may have taken the call, one that was never reached has not.
     pub(crate) fn of_first_change(self) -> Self {
-        let never_sent = matches!(self, Self::CredentialsUnavailable | Self::StoreUnreachable { sent: Sent::No, .. });
+        let never_sent =
+            matches!(self, Self::CredentialsUnavailable { .. } | Self::StoreUnreachable { sent: Sent::No, .. });
         match self.class() {
             FailureClass::Terminal => self.of_reading(),
             FailureClass::Retryable if never_sent => self.of_reading(),
@@ -448,7 +452,7 @@ impl Failure for Error {
             Self::NothingToShare => "NothingToShare",
             Self::CredentialsRefused { .. } => "CredentialsRefused",
             Self::CredentialsExpired { .. } => "CredentialsExpired",
-            Self::CredentialsUnavailable => "CredentialsUnavailable",
+            Self::CredentialsUnavailable { .. } => "CredentialsUnavailable",
             Self::AccessDenied { .. } => "AccessDenied",
             Self::Throttled { .. } => "Throttled",
             Self::StoreUnreachable { .. } => "StoreUnreachable",
@@ -502,7 +506,7 @@ impl Failure for Error {
             // The ambient identity renews itself; a Secret waits for its admin.
             Self::CredentialsExpired { identity: Identity::Secret(_) } => FailureClass::Terminal,
             Self::CredentialsExpired { .. }
-            | Self::CredentialsUnavailable
+            | Self::CredentialsUnavailable { .. }
             | Self::Throttled { .. }
             | Self::StoreUnreachable { .. }
             | Self::StoreFailing { .. }

@@ -12,7 +12,7 @@ use serde_json::json;
 use bucket_provisioner::api::{ClaimPhase, ObjectBucketClaim};
 
 use crate::support::account::Account;
-use crate::support::operator::{Kind, Operator};
+use crate::support::operator::{Binary, Kind, Operator};
 use crate::support::other::{OtherCluster, ours};
 use crate::support::proxy::Verdict;
 use crate::support::{REGION, World, bucket_of, condition, phase, seen};
@@ -56,6 +56,23 @@ async fn a_class_parameter_that_cannot_be_used_is_named(
     assert_eq!(phase(&world.claims().get("photos").await.unwrap()), Some(ClaimPhase::Failed));
     assert!(world.aws.names().is_empty(), "AWS is not asked: {:?}", world.aws.names());
     assert_eq!(world.wait_event("photos", "InvalidClassParameter").await, ("Warning".to_owned(), message));
+}
+
+#[tokio::test]
+async fn an_identity_that_the_operator_cannot_get_is_told_with_the_innermost_cause() {
+    let world = World::new().await;
+    let class = world.class_with("ambient", "Delete", &[("secretName", ""), ("secretNamespace", "")]).await;
+    let identity = [
+        ("AWS_ROLE_ARN", "arn:aws:iam::123456789012:role/operator"),
+        ("AWS_WEB_IDENTITY_TOKEN_FILE", "/nowhere/token"),
+        ("AWS_EC2_METADATA_DISABLED", "true"),
+    ];
+    let operator = Binary::start(&world, &[], &identity);
+    world.claim("photos", &class).await;
+    let message = world.wait_reason("photos", "CredentialsUnavailable").await;
+    says(&message, &["No such file", "give its pod an AWS identity"]);
+    assert!(!message.contains("123456789012"), "{message}");
+    operator.kill().await;
 }
 
 #[tokio::test]

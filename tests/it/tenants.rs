@@ -1,5 +1,6 @@
 //! What admins allow tenants, and what tenants learn of each other.
 
+use aws_sdk_s3::types::{ObjectCannedAcl, Tag, Tagging};
 use bucket_provisioner::api::{ConditionStatus, ObjectBucketClaim};
 use kube::api::{Patch, PatchParams};
 use rstest::rstest;
@@ -147,5 +148,48 @@ async fn messages_name_no_other_claim_and_no_account() {
     let message = world.wait_reason("denied", "AccessDenied").await;
     assert!(!message.contains("123456789012") && !message.contains("boss"), "{message}");
     assert!(message.contains("is not authorized to perform: iam:CreateUser"), "{message}");
+    operator.stop().await;
+}
+
+/// What `aws s3 cp` and `aws s3 sync` call for an object with tags, and what would open it to others.
+#[rstest]
+#[case::created(true)]
+#[case::granted(false)]
+#[tokio::test]
+async fn an_app_may_do_what_awss_own_tools_do_and_open_nothing_to_strangers(#[case] created: bool) {
+    let world = World::new().await;
+    let bucket = world.unique("existing");
+    let class = match created {
+        true => world.class("class").await,
+        false => {
+            world.account.create_bucket(&bucket).await;
+            world.class_with("class", "Delete", &[("bucketName", &bucket)]).await
+        }
+    };
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let mut spec = json!({ "storageClassName": class });
+    if created {
+        spec["generateBucketName"] = json!("b");
+    }
+    world.claim_with("photos", spec).await;
+    world.wait_bound("photos").await;
+    let bucket = world.environment("photos").await["BUCKET_NAME"].clone();
+    world.account.keep_versions(&bucket).await;
+    let s3 = world.app("photos").await.s3;
+    s3.get_bucket_versioning().bucket(&bucket).send().await.expect("GetBucketVersioning");
+    let put = s3.put_object().bucket(&bucket).key("a").tagging("team=a").body(Vec::new().into()).send();
+    let version = put.await.expect("PutObject with tags").version_id.expect("versions are kept");
+    let tags = s3.get_object_tagging().bucket(&bucket).key("a").send().await.expect("GetObjectTagging");
+    assert_eq!(tags.tag_set.len(), 1);
+    let tag = Tag::builder().key("team").value("b").build().unwrap();
+    let tagging = Tagging::builder().tag_set(tag).build().unwrap();
+    s3.put_object_tagging().bucket(&bucket).key("a").tagging(tagging).send().await.expect("PutObjectTagging");
+    s3.delete_object_tagging().bucket(&bucket).key("a").send().await.expect("DeleteObjectTagging");
+    s3.get_object_acl().bucket(&bucket).key("a").send().await.expect("GetObjectAcl");
+    // The emulator does not know the condition by which AWS allows those that open nothing.
+    let public = s3.put_object_acl().bucket(&bucket).key("a").acl(ObjectCannedAcl::PublicRead).send().await;
+    public.expect_err("a public ACL is denied");
+    let deleted = s3.delete_object().bucket(&bucket).key("a").version_id(version).send().await;
+    assert_eq!(deleted.is_ok(), created, "versions of a bucket that existed before are its owner's");
     operator.stop().await;
 }

@@ -59,8 +59,6 @@ pub enum WantedBucket {
     },
     /// `spec.bucketName`: exactly this name, not yet checked against the store's rules.
     Named(String),
-    /// This bucket, which was planned before: what a class allows new claims to ask for does not count.
-    Recorded(String),
     /// Neither: only a class that names a bucket can satisfy this.
     Unspecified,
 }
@@ -95,6 +93,9 @@ pub struct Request<'a> {
     pub class_name: &'a str,
     /// `parameters` of its StorageClass, as the admin wrote them.
     pub parameters: &'a BTreeMap<String, String>,
+    /// Whether it asks for the first time: what a class allows claims to ask for counts then, and not where what was made
+    /// is planned once more.
+    pub is_new: bool,
 }
 
 /// A Secret by name.

@@ -10,7 +10,7 @@ use std::future::Future;
 use aws_credential_types::provider::error::CredentialsError;
 use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 use aws_smithy_runtime_api::client::result::SdkError;
-use aws_smithy_types::error::metadata::ProvideErrorMetadata;
+use aws_smithy_types::error::metadata::{ErrorMetadata, ProvideErrorMetadata};
 
 use hyper_util::client::legacy::Error as HttpError;
 
@@ -106,7 +106,8 @@ impl fmt::Display for Resource {
         match self {
             Self::Bucket(name) => write!(f, "bucket {name:?}"),
             Self::User(name) => write!(f, "user {name:?}"),
-            Self::Policy(arn) => write!(f, "policy {arn:?}"),
+            // Without its account.
+            Self::Policy(arn) => write!(f, "policy {:?}", arn.rsplit('/').next().unwrap_or(arn)),
             Self::Account => f.write_str("the account"),
         }
     }
@@ -268,13 +269,26 @@ fn sources<'a>(
 /// The innermost cause, without what differs from one try to the next: rustls says when it looked at a
 /// certificate.
 fn root(error: &(dyn std::error::Error + 'static)) -> String {
-    let text = sources(error).last().map(ToString::to_string).unwrap_or_default();
+    let Some(innermost) = sources(error).last() else { return String::new() };
+    // What a service answered has the id of the request in it, too.
+    if let Some(answer) = innermost.downcast_ref::<ErrorMetadata>() {
+        let said = [answer.code(), answer.message()].into_iter().flatten();
+        return said.collect::<Vec<_>>().join(": ");
+    }
+    let text = innermost.to_string();
     text.split(": verification time").next().unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_service_answered_is_told_without_what_differs_each_time() {
+        let answer =
+            ErrorMetadata::builder().code("AccessDenied").message("Not authorized").custom("aws_request_id", "1");
+        assert_eq!(root(&answer.build()), "AccessDenied: Not authorized");
+    }
 
     #[test]
     fn a_code_is_found_wherever_a_store_puts_it() {

@@ -363,23 +363,27 @@ const MESSAGE_MAX: usize = 500;
 
 /// A store's message without ARNs and account ids, which are none of a claim's business; the log has them.
 fn without_accounts(message: &str) -> String {
-    let is_account = |word: &str| word.len() == 12 && word.bytes().all(|b| b.is_ascii_digit());
+    const ACCOUNT: usize = 12;
+    let ends_arn = |c: char| c.is_whitespace() || "\"'(),;<>[]{}".contains(c);
     let mut said = String::new();
-    for word in message.split(' ').take(MESSAGE_MAX) {
-        let bare = word.trim_matches(|c: char| !c.is_alphanumeric());
-        let shown = match bare {
-            arn if arn.starts_with("arn:") => word.replace(arn, "(an ARN)"),
-            account if is_account(account) => word.replace(account, "(an account)"),
-            _ => word.to_owned(),
+    let mut rest = message;
+    while let Some(first) = rest.chars().next().filter(|_| said.len() < MESSAGE_MAX) {
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        let taken = if rest.starts_with("arn:") {
+            said.push_str("(an ARN)");
+            rest.find(ends_arn).unwrap_or(rest.len())
+        } else if digits == ACCOUNT {
+            said.push_str("(an account)");
+            ACCOUNT
+        } else {
+            let taken = digits.max(first.len_utf8());
+            said.push_str(rest.get(..taken).unwrap_or_default());
+            taken
         };
-        if said.len() + shown.len() > MESSAGE_MAX {
-            said.push_str(" ...");
-            break;
-        }
-        if !said.is_empty() {
-            said.push(' ');
-        }
-        said.push_str(&shown);
+        rest = rest.get(taken..).unwrap_or_default();
+    }
+    if !rest.is_empty() {
+        said.push_str(" ...");
     }
     said
 }
@@ -541,5 +545,22 @@ impl Failure for Error {
                 | Self::BucketNameNotAllowed { .. }
                 | Self::InvalidOwnerSecret { .. }
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accounts_are_left_out_wherever_they_stand() {
+        assert_eq!(
+            without_accounts(
+                "User: arn:aws:iam::123456789012:user/x, account=123456789012\narn:aws:s3:::b (id 1234567890123)"
+            ),
+            "User: (an ARN), account=(an account)\n(an ARN) (id 1234567890123)"
+        );
+        let long = without_accounts(&"ä".repeat(2 * MESSAGE_MAX));
+        assert!(long.len() <= MESSAGE_MAX + 8 && long.ends_with(" ..."), "{}", long.len());
     }
 }

@@ -84,8 +84,7 @@ pub(crate) fn plan(request: &Request<'_>, environment: &Environment) -> Result<P
     let s3_endpoint = s3_endpoint.or_else(|| environment.s3.clone());
     let iam_endpoint = iam_endpoint.or_else(|| environment.iam.clone());
     let ClaimId { namespace, .. } = request.claim;
-    let is_new = !matches!(request.bucket, WantedBucket::Recorded(_));
-    if is_new && namespaces.is_some_and(|allowed| !allowed.contain(namespace)) {
+    if request.is_new && namespaces.is_some_and(|allowed| !allowed.contain(namespace)) {
         return Err(Error::NamespaceNotAllowed { class: class.to_owned(), namespace: namespace.clone() });
     }
     let (bucket, mode) = bucket(request, class_bucket, &naming)?;
@@ -130,36 +129,36 @@ fn bucket(
         name: name.to_owned(),
         why,
     };
-    let begins_as_it_has_to = |field, name: &str| match name.starts_with(&naming.prefix) {
-        true => Ok(()),
-        false => Err(not_allowed(field, name, format!("begin it with {:?} (bucketNamePrefix)", naming.prefix))),
-    };
-    match (&class_bucket, &request.bucket) {
-        (None, WantedBucket::Named(name)) if !naming.explicit => {
-            let why = "set spec.generateBucketName instead (explicitNames is \"no\")".to_owned();
-            return Err(not_allowed(NAME, name, why));
-        }
-        (None, WantedBucket::Named(name)) => begins_as_it_has_to(NAME, name)?,
-        (None, WantedBucket::Generated { prefix }) => begins_as_it_has_to(PREFIX, prefix)?,
-        (None, WantedBucket::Recorded(_) | WantedBucket::Unspecified) | (Some(_), _) => {}
-    }
-    match (class_bucket, &request.bucket) {
-        (Some(bucket), WantedBucket::Named(asked) | WantedBucket::Recorded(asked)) if asked != bucket.as_str() => {
-            Err(Error::BucketNotOfClass {
+    let (field, asked) = match (class_bucket, &request.bucket) {
+        (Some(bucket), WantedBucket::Named(asked)) if asked != bucket.as_str() => {
+            return Err(Error::BucketNotOfClass {
                 class: request.class_name.to_owned(),
                 bucket: bucket.as_str().to_owned(),
                 asked: asked.clone(),
-            })
+            });
         }
-        (Some(bucket), _) => Ok((bucket, Mode::Granted)),
-        (None, WantedBucket::Unspecified) => Err(Error::BucketNameMissing { class: request.class_name.to_owned() }),
-        (None, WantedBucket::Generated { prefix }) => BucketName::generated(prefix, request.claim)
-            .map(|bucket| (bucket, Mode::Created))
-            .map_err(|problem| Error::InvalidBucketName { field: PREFIX, problem }),
-        (None, WantedBucket::Named(name) | WantedBucket::Recorded(name)) => BucketName::creatable(name)
-            .map(|bucket| (bucket, Mode::Created))
-            .map_err(|problem| Error::InvalidBucketName { field: NAME, problem }),
+        (Some(bucket), _) => return Ok((bucket, Mode::Granted)),
+        (None, WantedBucket::Unspecified) => {
+            return Err(Error::BucketNameMissing { class: request.class_name.to_owned() });
+        }
+        (None, WantedBucket::Named(name)) if request.is_new && !naming.explicit => {
+            let why = "set spec.generateBucketName instead (explicitNames is \"no\")".to_owned();
+            return Err(not_allowed(NAME, name, why));
+        }
+        (None, WantedBucket::Named(name)) => (NAME, name),
+        (None, WantedBucket::Generated { prefix }) => (PREFIX, prefix),
+    };
+    let bucket = match field {
+        NAME => BucketName::creatable(asked),
+        _ => BucketName::generated(asked, request.claim),
+    };
+    let bucket = bucket.map_err(|problem| Error::InvalidBucketName { field, problem })?;
+    // What is asked for may be longer than what becomes the beginning of the name.
+    if request.is_new && !bucket.as_str().starts_with(&naming.prefix) {
+        let why = format!("begin it with {:?} (bucketNamePrefix)", naming.prefix);
+        return Err(not_allowed(field, asked, why));
     }
+    Ok((bucket, Mode::Created))
 }
 
 fn endpoint(region: &str, url: Option<&EndpointUrl>) -> Endpoint {
@@ -303,7 +302,7 @@ mod tests {
     fn planned(parameters: &[(&str, &str)], bucket: WantedBucket, environment: &Environment) -> Result<Plan, Error> {
         let claim = ClaimId { namespace: "shop".into(), name: "photos".into(), uid: UID.into() };
         let parameters = parameters.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-        plan(&Request { claim: &claim, bucket, class_name: "fast", parameters: &parameters }, environment)
+        plan(&Request { claim: &claim, bucket, class_name: "fast", parameters: &parameters, is_new: true }, environment)
     }
 
     fn ordinary(parameters: &[(&str, &str)], bucket: WantedBucket) -> Result<Plan, Error> {
@@ -367,6 +366,14 @@ mod tests {
     #[test]
     fn a_bad_prefix_names_field_value_character_and_remedy() {
         insta::assert_snapshot!(ordinary(&[], WantedBucket::Generated { prefix: "Photos".into() }).unwrap_err(), @r#"spec.generateBucketName: "Photos" cannot be used: 'P' is not allowed; use lower-case letters, digits, '.' and '-'"#);
+    }
+
+    #[test]
+    fn what_becomes_of_a_prefix_has_to_begin_as_the_class_says() {
+        let prefix = "acme-production-analytics-team-";
+        let asked = WantedBucket::Generated { prefix: prefix.to_owned() };
+        let error = planned(&[("bucketNamePrefix", prefix)], asked, &Environment::default()).unwrap_err();
+        assert!(error.to_string().contains("bucketNamePrefix"), "{error}");
     }
 
     #[test]

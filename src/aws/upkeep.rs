@@ -11,7 +11,7 @@ use super::plan::{Target, UserSpec};
 use super::policy::{self, POLICY_NAME};
 use super::tags::{self, Ownership, Tags, ownership};
 use super::user;
-use crate::provisioner::{AppCredentials, Checkup};
+use crate::provisioner::{AppCredentials, Checkup, Mode};
 
 /// Issues a key beside `present`; any other one of the user is deleted first.
 pub(crate) async fn rotate(store: &Store, user: UserSpec<'_>, present: &str) -> Result<AppCredentials, Error> {
@@ -63,6 +63,12 @@ async fn check_user(
             policy::Found::Wanted => {}
             found => {
                 user::put_policy(store, target, name).await?;
+                if found == policy::Found::Earlier && target.record.plan.mode == Mode::Granted {
+                    let note = format!(
+                        "the policy {POLICY_NAME:?} of user {name:?} was brought up to date; versions of objects in this bucket, which existed before, cannot be deleted any more"
+                    );
+                    checkup.repaired.push(note);
+                }
                 if found == policy::Found::Other {
                     let note = format!("the policy {POLICY_NAME:?} of user {name:?} had changed; it is set again");
                     checkup.repaired.push(note);

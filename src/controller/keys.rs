@@ -73,8 +73,7 @@ impl KeyNotes {
     /// write.
     pub(crate) fn believed(self, rotation: &Rotation, now: Timestamp) -> Self {
         let issued_at = self.issued_at.filter(|at| *at <= after(now, CLOCK_SKEW));
-        let at_most =
-            |at: Timestamp, wait| at.min(issued_at.map_or(Timestamp::UNIX_EPOCH, |issued| after(issued, wait)));
+        let at_most = |at: Timestamp, wait| at.min(after(issued_at.unwrap_or(now), wait));
         let retiring = self.retiring.map(|key| Retiring { at: at_most(key.at, rotation.grace), ..key });
         let review_at = self.review_at.map(|at| at_most(at, LONGEST_REVIEW));
         Self { issued_at, retiring, review_at, ..self }
@@ -263,8 +262,9 @@ mod tests {
         assert!(believed.review_at.unwrap() < now + LONGEST_REVIEW + SETTLING);
         let from_the_future = KeyNotes { issued_at: Some(at(4000)), ..notes }.believed(&rotation, now);
         assert_eq!(from_the_future.issued_at, None);
-        assert_eq!(due(&from_the_future, None, &rotation, now).0, Upkeep::Retire, "its former key had its time");
-        assert_eq!(due(&from_the_future.looked_at(now), None, &rotation, now).0, Upkeep::Rotate);
+        assert_eq!(from_the_future.retiring.as_ref().unwrap().at, now + DAY, "its former key has its grace");
+        let alone = KeyNotes { retiring: None, review_at: None, ..from_the_future };
+        assert_eq!(due(&alone, None, &rotation, now).0, Upkeep::Rotate, "keys of unknown age are replaced");
     }
 
     #[test]

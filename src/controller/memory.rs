@@ -77,6 +77,8 @@ struct Entry {
     woken: bool,
     inputs: Option<Box<Inputs>>,
     not_before: Option<Instant>,
+    /// When somebody last asked for another attempt.
+    asked_at: Option<Instant>,
     told: Option<Told>,
     /// Resource version of the claim after our last write of it.
     written: Option<u64>,
@@ -106,6 +108,8 @@ struct Upkeep {
     successor: Option<Box<AppCredentials>>,
     failures: u32,
     not_before: Option<Instant>,
+    /// What was said of the last failure, as a hash: the same is not said twice in a row.
+    said: Option<u64>,
     /// How often keys were replaced in a row, and when last.
     replaced: u32,
     replaced_at: Option<Instant>,
@@ -115,6 +119,8 @@ struct Upkeep {
 /// Secret, and each takes calls that others need as well.
 const FREE_REPLACEMENTS: u32 = 3;
 const REPLACEMENT_WAIT: Duration = Duration::from_secs(30);
+/// Who asks for another attempt more often than this waits for so long.
+const RETRY_GAP: Duration = Duration::from_secs(5);
 /// A row ends when there was none for so long.
 const REPLACEMENT_ROW: Duration = Duration::from_secs(600);
 
@@ -215,6 +221,15 @@ impl Memory {
     pub(crate) fn wait_left(&self, claim: &ClaimId, inputs: &Inputs) -> Option<Duration> {
         let mut claims = self.lock();
         let entry = claims.get_mut(claim.uid.as_str())?;
+        let now = Instant::now();
+        let asks_only = |known: &Inputs| Inputs { retry: inputs.retry.clone(), ..known.clone() } == *inputs;
+        if entry.inputs.as_deref() != Some(inputs) && entry.inputs.as_deref().is_some_and(asks_only) {
+            let left = entry.asked_at.map(|at| RETRY_GAP.saturating_sub(now.saturating_duration_since(at)));
+            if let Some(left) = left.filter(|left| !left.is_zero()) {
+                return Some(left);
+            }
+            entry.asked_at = Some(now);
+        }
         if entry.inputs.as_deref() != Some(inputs) {
             entry.inputs = Some(Box::new(inputs.clone()));
             entry.not_before = None;
@@ -313,13 +328,16 @@ impl Memory {
         not_before.map_or(Duration::ZERO, |at| at.saturating_duration_since(Instant::now()))
     }
 
-    /// Upkeep failed; what the claim was given goes on working, and it is tried again.
-    pub(crate) fn upkeep_failed(&self, claim: &ClaimId, class: FailureClass) {
+    /// Upkeep failed; what the claim was given goes on working, and it is tried again. Returns whether this note of it is
+    /// news.
+    pub(crate) fn upkeep_failed(&self, claim: &ClaimId, class: FailureClass, note: &str) -> bool {
+        let said = Some(Told::new("", note).message);
         self.with(claim, |e| {
             e.upkeep.failures = e.upkeep.failures.saturating_add(1);
             let delay = backoff::delay(class, e.upkeep.failures, &mut rand::rng());
             e.upkeep.not_before = Some(Instant::now() + delay);
-        });
+            std::mem::replace(&mut e.upkeep.said, said) != said
+        })
     }
 
     /// Keys were replaced.
@@ -352,6 +370,7 @@ impl Memory {
         self.with(claim, |e| {
             e.upkeep.failures = 0;
             e.upkeep.not_before = None;
+            e.upkeep.said = None;
         });
     }
 

@@ -12,7 +12,8 @@ use super::resolve::{Class, ClassLookup};
 use crate::api::{ObjectBucket, wire};
 use crate::provisioner::{Mode, Provisioner, ReclaimPolicy, Record, Request};
 
-/// The record that the claim should have by what it and its class say now, in the cluster with this uid.
+/// The record that the claim should have by what it and its class say now, in the cluster with this uid. `is_new`: it
+/// asks for it for the first time, so that what the class allows counts.
 ///
 /// # Errors
 /// A claim that cannot be read, or that asks for what its class cannot give.
@@ -21,12 +22,14 @@ pub(crate) fn record<P: Provisioner>(
     claim: &Claim,
     class: &Class,
     cluster: &str,
+    is_new: bool,
 ) -> Result<Record, Error> {
     let request = Request {
         claim: &claim.id,
         bucket: wanted(claim.spec()?, &claim.id.uid)?,
         class_name: &class.name,
         parameters: &class.parameters,
+        is_new,
     };
     let plan = provisioner.plan(&request).map_err(Error::store)?;
     // What existed before is retained, whatever the class says of what it creates.
@@ -102,18 +105,18 @@ pub(crate) fn intent<P: Provisioner>(
     claim: &Claim,
     found: Found,
 ) -> Result<Intent, Error> {
-    let planned = || planned(surroundings, claim);
+    let planned = |is_new| planned(surroundings, claim, is_new);
     Ok(match found {
         // The Go provisioner wrote its records last: what they name was handed over, and may be in use.
         Found::Mine(stored) if stored.bound() || stored.author == Author::GoProvisioner => Intent::Proceed(stored),
-        Found::Mine(stored) if is_same(&stored.record, &planned()?) => Intent::Proceed(stored),
+        Found::Mine(stored) if is_same(&stored.record, &planned(true)?) => Intent::Proceed(stored),
         Found::Mine(stored) => Intent::UndoFirst(stored),
         Found::ToAdopt(stored) => Intent::Adopt(stored),
         Found::Damaged { object, error } => {
             let record = Box::new(whole(surroundings, claim, &object, &error)?);
             Intent::Restore { object, record, error }
         }
-        Found::Restored(problem @ RecordProblem::Missing { .. }) => match (planned(), problem.clone()) {
+        Found::Restored(problem @ RecordProblem::Missing { .. }) => match (planned(false), problem.clone()) {
             (Ok(record), RecordProblem::Missing { record: name }) => {
                 let record = Box::new(Record { handed_over: true, ..record });
                 Intent::Recover { name, record, problem }
@@ -121,16 +124,16 @@ pub(crate) fn intent<P: Provisioner>(
             _ => return Err(Error::AdoptionNeeded(problem)),
         },
         Found::Restored(problem) => return Err(Error::AdoptionNeeded(problem)),
-        Found::None { free_name } => Intent::Record { name: free_name, record: Box::new(planned()?) },
+        Found::None { free_name } => Intent::Record { name: free_name, record: Box::new(planned(true)?) },
     })
 }
 
 /// What claim and class say now.
-fn planned<P: Provisioner>(surroundings: &Surroundings<'_, P>, claim: &Claim) -> Result<Record, Error> {
+fn planned<P: Provisioner>(surroundings: &Surroundings<'_, P>, claim: &Claim, is_new: bool) -> Result<Record, Error> {
     let Surroundings { provisioner, provisioner_name, cluster, class } = *surroundings;
     match class {
         ClassLookup::Found(class) if class.provisioner == provisioner_name => {
-            record(provisioner, claim, class, cluster)
+            record(provisioner, claim, class, cluster, is_new)
         }
         other => Err(no_class(other, claim)),
     }
@@ -146,7 +149,7 @@ pub(crate) fn whole<P: Provisioner>(
     object: &ObjectBucket,
     error: &str,
 ) -> Result<Record, Error> {
-    match planned(surroundings, claim).and_then(|planned| restored(object, planned, error)) {
+    match planned(surroundings, claim, false).and_then(|planned| restored(object, planned, error)) {
         Err(problem) if !matches!(problem, Error::RecordDamaged { .. }) => {
             Err(damaged(object, error, problem.to_string()))
         }

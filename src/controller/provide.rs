@@ -392,6 +392,9 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
                 return Err(Error::store(failure));
             }
         };
+        if stored.bound() {
+            ctx.memory.keys_replaced(&record.claim);
+        }
         // Whatever was to follow the former keys has gone with them.
         ctx.memory.keep_successor(&record.claim, None);
         // A store that tells of no account otherwise may have told it with what it made. Keys that were just issued are
@@ -423,7 +426,7 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
         let credentials = self.credentials()?.clone();
         let secret = outputs::secret(id, &self.ctx.label, &credentials, &notes);
         let written = outputs::write(&self.ctx.secrets_in(&id.namespace), &self.secret, &secret, id).await?;
-        if self.stored()?.bound() && matches!(self.keys, Keys::Issued(_) | Keys::Successor { .. }) {
+        if matches!(self.keys, Keys::Successor { .. }) {
             self.ctx.memory.keys_replaced(id);
         }
         if matches!(self.keys, Keys::Issued(_)) {

@@ -107,7 +107,7 @@ fn due_while_steady<P>(ctx: &Context<P>, claim: &Claim) -> Option<(Upkeep, Optio
         && stored.says_bound
         && !stored.is_being_adopted()
         && spec.object_bucket_name.as_deref() == Some(&stored.name)
-        && report::says_bound(claim, ignored(spec, &stored.record), keeps)
+        && report::says_bound(claim, &ignored(spec, &stored.record), keeps)
         && ctx.caches.outputs_stand(&claim.id);
     if !stands {
         return None;

@@ -216,12 +216,13 @@ fn outdated(ignored: &Ignored) -> Option<(&'static str, String)> {
 }
 
 /// Whether the claim's status says already that it is bound, and all that is ignored of it.
-pub(crate) fn says_bound(claim: &Claim, ignored: Ignored, keeps: Keeps) -> bool {
-    // Where it would not stay, it is told once, when the claim is bound.
-    let ignored = if keeps == Keeps::Yes { ignored } else { Ignored { config: None, ..ignored } };
+pub(crate) fn says_bound(claim: &Claim, ignored: &Ignored, keeps: Keeps) -> bool {
     let said =
         claim.status.conditions.iter().find(|c| c.type_ == error::UP_TO_DATE && c.status == ConditionStatus::False);
-    says_ready(claim, keeps) && said.map(|c| &c.message) == outdated(&ignored).map(|(_, message)| message).as_ref()
+    let says = |ignored: &Ignored| said.map(|c| &c.message) == outdated(ignored).map(|(_, message)| message).as_ref();
+    // Where conditions may not stay, the settings are told once, when the claim is bound.
+    let in_part = || keeps != Keeps::Yes && says(&Ignored { edit: ignored.edit.clone(), config: None });
+    says_ready(claim, keeps) && (says(ignored) || in_part())
 }
 
 /// Puts a report on the claim: status, event and log line, each only if there is news in it.

@@ -15,7 +15,7 @@ use super::keys::{self, KeyNotes, Retiring};
 use super::provide::{Attempt, MAX_PROBES};
 use super::reconcile::Next;
 use super::report::{self, Severity};
-use super::steps::{Keys, Upkeep};
+use super::steps::{self, Keys, Upkeep};
 use crate::provisioner::{AppCredentials, Failure, FailureClass, Provisioner};
 
 /// What is due for a bound claim that is well; or how long nothing is, if that is known.
@@ -127,8 +127,19 @@ impl<P: Provisioner> Attempt<'_, P> {
 
     /// Has the store compare what is there with what was made.
     pub(super) async fn check(&mut self) -> Result<(), Error> {
+        let noted = self.notes.issued_at;
         self.ask_to_check().await?;
         self.upkeep = Upkeep::Nothing;
+        if self.notes.issued_at != noted {
+            // At once: what is noted may be edited again by the next attempt.
+            let (ctx, now) = (self.ctx, Timestamp::now());
+            let rotation = self.stored()?.record.plan.rotation;
+            self.notes = self.notes.clone().believed(&rotation, now);
+            let (due, _) = keys::due(&self.notes, self.claim.rotation_request.as_deref(), &rotation, now);
+            if due != Upkeep::Rotate || ctx.memory.replacement_in(&self.claim.id).is_zero() {
+                self.upkeep = steps::upkeep_left(due, &self.keys.whereabouts());
+            }
+        }
         Ok(())
     }
 
@@ -198,7 +209,8 @@ impl<P: Provisioner> Attempt<'_, P> {
 
     async fn upkeep_failed(&self, reason: &'static str, note: &str, class: FailureClass) {
         tracing::warn!(reason, "{note}");
-        self.ctx.memory.upkeep_failed(&self.claim.id, class);
-        report::event(self.ctx, &self.claim.id, Severity::Warning, reason, note).await;
+        if self.ctx.memory.upkeep_failed(&self.claim.id, class, note) {
+            report::event(self.ctx, &self.claim.id, Severity::Warning, reason, note).await;
+        }
     }
 }

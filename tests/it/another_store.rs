@@ -62,7 +62,7 @@ impl Provisioner for Shelf {
 
     fn plan(&self, request: &Request<'_>) -> Result<Plan, Taken> {
         let bucket = match &request.bucket {
-            WantedBucket::Named(name) | WantedBucket::Recorded(name) => name.clone(),
+            WantedBucket::Named(name) => name.clone(),
             _ => format!("bucket-{}", request.claim.uid),
         };
         Ok(Plan {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::support::operator::{Kind, Operator};
 use crate::support::proxy::Verdict;
-use crate::support::{World, condition};
+use crate::support::{World, condition, seen};
 
 async fn patch(world: &World, claim: &str, patch: Value) {
     world.claims().patch(claim, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
@@ -56,9 +56,35 @@ async fn a_class_says_what_claims_may_call_their_buckets(
     let message = world.wait_reason("photos", "BucketNameNotAllowed").await;
     assert!(says.iter().all(|part| message.contains(part)) && message.contains("crown"), "{message}");
     assert!(world.aws.names().is_empty(), "{:?}", world.aws.names());
-    let fitting = json!({ "spec": { "bucketName": null, "generateBucketName": "team-photos" } });
-    patch(&world, "photos", fitting).await;
+    let fitting = json!({ "bucketName": null, "generateBucketName": "team-photos" });
+    patch(&world, "photos", json!({ "spec": fitting })).await;
     world.wait_bound("photos").await;
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn what_a_class_allows_no_more_is_removed_and_kept_up_as_before() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let bucket = world.unique("photos");
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let spec = json!({ "storageClassName": class, "bucketName": bucket });
+    let uid = world.claim_with("photos", spec).await.metadata.uid.unwrap();
+    world.wait_bound("photos").await;
+    operator.stop().await;
+    let strict = [("explicitNames", "no"), ("bucketNamePrefix", "team-"), ("allowedNamespaces", "others")];
+    world.class_with("greenfield", "Delete", &strict).await;
+    let record = world.record_name("photos");
+    world.forget_object(&world.records(), &record).await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    seen(&world.records(), &record, |record| record.is_some()).await.expect("it is written again");
+    operator.stop().await;
+
+    world.forget_object(&world.records(), &record).await;
+    world.delete_claim("photos").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    world.wait_gone("photos").await;
+    assert!(world.account.users_with(&uid).await.is_empty(), "the user is left");
     operator.stop().await;
 }
 

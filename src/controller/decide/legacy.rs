@@ -72,13 +72,12 @@ fn plan_recorded<P: Provisioner>(provisioner: &P, class: &Class, stored: &Stored
         bucket,
         class_name: &class.name,
         parameters: &class.parameters,
+        is_new: false,
     };
     let granted = provisioner.plan(&request(WantedBucket::Unspecified));
     match granted {
         Ok(plan) if plan.mode == Mode::Granted => Ok(plan),
-        _ => {
-            provisioner.plan(&request(WantedBucket::Recorded(stored.record.plan.bucket.clone()))).map_err(Error::store)
-        }
+        _ => provisioner.plan(&request(WantedBucket::Named(stored.record.plan.bucket.clone()))).map_err(Error::store),
     }
 }
 
@@ -94,7 +93,7 @@ pub(crate) fn reconstruct<P: Provisioner>(
     let ClassLookup::Found(class) = surroundings.class else { return None };
     let plan::Surroundings { provisioner, provisioner_name, cluster, .. } = *surroundings;
     let mut record = (class.provisioner == provisioner_name)
-        .then(|| plan::record(provisioner, claim, class, cluster).ok())
+        .then(|| plan::record(provisioner, claim, class, cluster, false).ok())
         .flatten()?;
     record.handed_over = true;
     Some(Stored { name, uid: None, resource_version: None, author: Author::Us, record, says_bound: true, action: None })

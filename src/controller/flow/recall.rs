@@ -131,9 +131,10 @@ fn plan<P: Provisioner>(
     let is_unknown = bucket.is_none();
     let request = Request {
         claim,
-        bucket: bucket.map_or(WantedBucket::Unspecified, WantedBucket::Recorded),
+        bucket: bucket.map_or(WantedBucket::Unspecified, WantedBucket::Named),
         class_name: &class.name,
         parameters: &class.parameters,
+        is_new: false,
     };
     match provisioner.plan(&request) {
         Ok(plan) => Ok(plan),

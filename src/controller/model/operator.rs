@@ -721,9 +721,8 @@ const CLUSTER: &str = "cluster";
 fn real_record(setup: &Setup, claim: Claim, record: &Record) -> crate::provisioner::Record {
     let named_for = Claim { uid: record.names, ..claim };
     let planned = match real_class(setup, record.asks) {
-        ClassLookup::Found(class) => {
-            plan::record(&Planner, &real_claim(named_for, record.asks), &class, CLUSTER).expect("it can be planned")
-        }
+        ClassLookup::Found(class) => plan::record(&Planner, &real_claim(named_for, record.asks), &class, CLUSTER, true)
+            .expect("it can be planned"),
         _ => unreachable!("the class is there"),
     };
     let claim = ClaimId { uid: record.uid.to_string(), ..planned.claim.clone() };
@@ -783,7 +782,7 @@ impl Provisioner for Planner {
     fn plan(&self, request: &Request<'_>) -> Result<Plan, Never> {
         let (bucket, mode) = match (&request.bucket, request.parameters.get("bucketName")) {
             (_, Some(name)) => (name.clone(), Mode::Granted),
-            (WantedBucket::Named(name) | WantedBucket::Recorded(name), None) => (name.clone(), Mode::Created),
+            (WantedBucket::Named(name), None) => (name.clone(), Mode::Created),
             (WantedBucket::Generated { prefix }, None) => (format!("{prefix}-{}", request.claim.uid), Mode::Created),
             (WantedBucket::Unspecified, None) => return Err(Never),
         };

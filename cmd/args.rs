@@ -84,7 +84,8 @@ struct RunArgs {
     /// Serve the claims of this namespace only.
     #[arg(long, global = true, value_name = "NAMESPACE", env = "PROVISIONER_NAMESPACE")]
     namespace: Option<String>,
-    /// Work on up to this many claims at the same time; claims that wait do not count. The Go binary's
+    /// Work on up to this many claims of one store at the same time, and on four times as many in all; claims that wait
+    /// do not count. The Go binary's
     /// LIB_BUCKET_PROVISIONER_THREADS is read, too [default: 32].
     #[arg(long, global = true, value_name = "N", env = "PROVISIONER_CONCURRENCY", value_parser = clap::value_parser!(u16).range(1..))]
     concurrency: Option<u16>,

@@ -362,6 +362,11 @@ pub trait Failure: std::error::Error + Send + Sync + 'static {
     fn store_untouched(&self) -> bool {
         false
     }
+    /// True if every claim on this store and of this owner would fail now in the same way, as the store does not answer,
+    /// or refuses the owner. After several of them in a row one claim at a time asks that store.
+    fn concerns_all(&self) -> bool {
+        false
+    }
     /// True if what the claim was given is lost, and not only a call about it has failed. That is said on a
     /// bound claim, too.
     fn lost(&self) -> bool {

@@ -532,6 +532,21 @@ impl Failure for Error {
         }
     }
 
+    fn concerns_all(&self) -> bool {
+        match self {
+            Self::Untouched(error) => error.concerns_all(),
+            error => matches!(
+                error,
+                Self::StoreUnreachable { .. }
+                    | Self::CredentialsRefused { .. }
+                    | Self::CredentialsExpired { .. }
+                    | Self::CredentialsUnavailable { .. }
+                    | Self::AccessDenied { .. }
+                    | Self::QuotaExceeded { .. }
+            ),
+        }
+    }
+
     fn store_untouched(&self) -> bool {
         matches!(
             self,

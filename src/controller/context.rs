@@ -21,6 +21,7 @@ use super::outputs::controller;
 use super::owner_secrets::OwnerSecrets;
 use super::state::conditions::Conditions;
 use super::state::records::Records;
+use super::state::workers::Workers;
 use crate::api::{ObjectBucket, wire};
 use crate::provisioner::{ClaimId, Record, SecretRef};
 
@@ -37,6 +38,8 @@ pub(crate) struct Context<P> {
     pub(crate) memory: Memory,
     /// Whether claims keep their conditions.
     pub(crate) conditions: Conditions,
+    /// Who is worked for at the same time.
+    pub(crate) workers: Arc<Workers>,
     /// Bounds how many large buckets are emptied at once.
     pub(crate) large_removals: tokio::sync::Semaphore,
     pub(crate) owner_secrets: OwnerSecrets,

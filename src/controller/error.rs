@@ -63,6 +63,11 @@ pub(crate) enum Error {
     )]
     BucketInUse { bucket: String },
 
+    #[error(
+        "the store at {store} did not answer, or refused its owner, several times in a row; one claim at a time asks it now, and this one waits for its turn: see what other claims of the class and the operator's log say"
+    )]
+    StoreSilent { store: String },
+
     #[error("{0}")]
     Store(Box<dyn Failure>),
 
@@ -160,6 +165,7 @@ impl Failure for Error {
             Self::AdoptionNeeded(_) => "AdoptionNeeded",
             Self::AccountChanged { .. } => "AccountChanged",
             Self::BucketInUse { .. } => "BucketInUse",
+            Self::StoreSilent { .. } => "WaitingForStore",
             Self::Store(failure) => failure.reason(),
             Self::Kubernetes { .. } => "KubernetesError",
             Self::TimedOut(_) => "TimedOut",
@@ -185,6 +191,7 @@ impl Failure for Error {
             // Nothing watches foreign objects, so these are looked at again with backoff.
             Self::OutputExists { .. }
             | Self::RecordTaken { .. }
+            | Self::StoreSilent { .. }
             | Self::Kubernetes { .. }
             | Self::TimedOut(_)
             | Self::Panicked(_)
@@ -194,6 +201,10 @@ impl Failure for Error {
 
     fn store_untouched(&self) -> bool {
         matches!(self, Self::Store(failure) if failure.store_untouched())
+    }
+
+    fn concerns_all(&self) -> bool {
+        matches!(self, Self::Store(failure) if failure.concerns_all())
     }
 
     fn lost(&self) -> bool {

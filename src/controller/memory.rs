@@ -415,6 +415,11 @@ impl Memory {
         })
     }
 
+    /// Whether a claim was told anything.
+    pub(crate) fn was_told(&self, claim: &ClaimId) -> bool {
+        self.lock().get(claim.uid.as_str()).is_some_and(|e| e.told.is_some())
+    }
+
     /// Remembers what a claim was told.
     pub(crate) fn told(&self, claim: &ClaimId, told: Told) {
         self.with(claim, |e| e.told = Some(told));

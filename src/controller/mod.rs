@@ -67,6 +67,7 @@ pub use self::flow::recall::{RecallError, recall};
 use self::memory::Memory;
 use self::owner_secrets::OwnerSecrets;
 use self::state::conditions::Conditions;
+use self::state::workers::Workers;
 use self::watch::watch;
 use crate::api::{ObjectBucket, wire};
 use crate::provisioner::Provisioner;
@@ -75,6 +76,8 @@ use crate::provisioner::Provisioner;
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(8);
 /// Objects in an answer to a list: what bounds the memory that lists take while they are read.
 const PAGE: u32 = 200;
+/// How many stores at least can be worked with at the same time.
+const STORES_AT_ONCE: usize = 4;
 /// How exactly the time of upkeep is kept.
 const LOOKS: Duration = Duration::from_secs(1);
 const CRDS_MISSING: &str = "the CustomResourceDefinitions are missing; install them with `aws-s3-provisioner crds | kubectl apply -f -`; waiting for them";
@@ -87,7 +90,8 @@ pub struct Options {
     pub provisioner_name: String,
     /// The one namespace whose claims it serves; all if `None`.
     pub namespace: Option<String>,
-    /// How many claims are worked on at the same time, at least 1. A claim that waits does not count.
+    /// How many claims of one store and owner are worked on at the same time, at least 1; in all it is four times as many.
+    /// A claim that waits does not count.
     pub concurrency: u16,
     /// How often the store is asked whether all is as it was made for a bound claim, give or take a tenth;
     /// never if `None`. A claim's first time lies anywhere within the interval, so that a restart asks nothing
@@ -144,6 +148,7 @@ pub async fn run<P: Provisioner>(
         caches: Caches::of(claims.clone(), options.namespace.clone()),
         memory: Memory::default(),
         conditions: Conditions::default(),
+        workers: Workers::new(STORES_AT_ONCE * usize::from(concurrency)),
         large_removals: tokio::sync::Semaphore::new(usize::from(concurrency / 4).max(1)),
         owner_secrets,
         options,
@@ -226,16 +231,19 @@ pub async fn run<P: Provisioner>(
     );
 
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let ending = Arc::clone(&ctx);
     let shutdown = async move {
         shutdown.await;
         tracing::info!("shutting down: running work is finished or left to the next run");
+        ending.workers.close();
         // The other end is dropped only once the controller has ended by itself.
         let _ = stop.send(());
     }
     .shared();
 
     let controller = Controller::for_stream(claim_stream, claims.clone())
-        .with_config(kube_controller::Config::default().concurrency(concurrency))
+        // Not bounded here: claims wait for a worker in turn, and not in the order in which they came.
+        .with_config(kube_controller::Config::default().concurrency(0))
         .watches_stream(record_stream, claims_of_record(Arc::clone(&ctx)))
         .watches_stream(class_stream, claims_of_class(Arc::clone(&ctx)))
         .owns_stream(secret_stream)

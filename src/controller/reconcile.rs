@@ -9,6 +9,7 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use k8s_openapi::jiff::Timestamp;
 use kube::runtime::controller::Action;
+use kube::runtime::reflector::ObjectRef;
 use tracing::Instrument as _;
 
 use super::claim::{Claim, Guarded, ignored, wanted};
@@ -19,7 +20,9 @@ use super::memory::Inputs;
 use super::objects::conditions;
 use super::plan;
 use super::report::{self, Report};
-use super::resolve;
+use super::resolve::{self, Class};
+use super::state::conditions::Keeps;
+use super::state::workers::{self, Lane, Worker};
 use super::steps::Upkeep;
 use super::{provide, teardown, upkeep};
 use crate::provisioner::{Failure as _, Provisioner};
@@ -29,6 +32,9 @@ use crate::provisioner::{Failure as _, Provisioner};
 const TIME_LIMIT: Duration = Duration::from_secs(120);
 /// Longest time to tell a claim why that did not succeed.
 const TELL_LIMIT: Duration = Duration::from_secs(20);
+
+/// Who waits for a worker for so long is looked at again, and told why.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How long to wait for whoever works on the same claim.
 pub(crate) const BUSY: Duration = Duration::from_secs(1);
@@ -74,9 +80,11 @@ pub(crate) async fn reconcile<P: Provisioner>(
     if let Some(left) = ctx.memory.wait_left(&claim.id, &inputs) {
         return Ok(Action::requeue(left));
     }
-    let attempt = ctx.memory.attempt(&claim.id, inputs);
+    let Some((claim, worker)) = a_worker(&ctx, claim, &guarded).await else { return Ok(Action::await_change()) };
+    let attempt = ctx.memory.attempt(&claim.id, self::inputs(&claim));
     let span = tracing::info_span!("claim", claim = %claim.id, attempt);
-    let next = attend(&ctx, claim.clone()).instrument(span).await;
+    let next = attend(&ctx, claim.clone(), &worker).instrument(span).await;
+    drop(worker);
     if next != Next::Rest {
         return Ok(next.into());
     }
@@ -87,6 +95,65 @@ pub(crate) async fn reconcile<P: Provisioner>(
         // Not at once: what the caches show may be older than the attempt.
         Some(_) => Action::requeue(Duration::from_secs(1)),
     })
+}
+
+/// Waits for a worker, and reads the claim again, as that may take long. `None` if there is nothing to do any more, or the
+/// operator ends.
+async fn a_worker<P: Provisioner>(ctx: &Context<P>, claim: Claim, guarded: &Guarded) -> Option<(Claim, Worker)> {
+    let key = ObjectRef::from_obj(guarded);
+    let mut claim = claim;
+    loop {
+        let lane = lane(ctx, &claim);
+        let mut entering = std::pin::pin!(ctx.workers.enter(&lane));
+        // Its turn is lost only if it is to be somewhere else by now.
+        let worker = loop {
+            match tokio::time::timeout(PATIENCE, entering.as_mut()).await {
+                Ok(worker) => break Some(worker?),
+                Err(_elapsed) => {
+                    claim = Claim::read(ctx.caches.claims.get(&key)?.as_ref(), &ctx.label);
+                    if self::lane(ctx, &claim) != lane {
+                        break None;
+                    }
+                    explain_wait(ctx, &claim, &lane).await;
+                }
+            }
+        };
+        if let Some(worker) = worker {
+            let claim = Claim::read(ctx.caches.claims.get(&key)?.as_ref(), &ctx.label);
+            return (!ctx.memory.is_stale(&claim.id, claim.resource_version.as_deref())).then_some((claim, worker));
+        }
+    }
+}
+
+/// Says on a claim of which nothing was said yet that it waits for a store which does not answer.
+async fn explain_wait<P>(ctx: &Context<P>, claim: &Claim, lane: &Lane) {
+    let is_news = match claim.bound() {
+        true => claim.deleting && report::says_ready(claim, Keeps::No),
+        false => claim.status.conditions.is_empty() && !ctx.memory.was_told(&claim.id),
+    };
+    if !is_news || !ctx.workers.is_struck(&lane.store) {
+        return;
+    }
+    // All of them at once are too many.
+    let tellers = Lane { store: Arc::from("to be told"), namespace: Arc::clone(&lane.namespace) };
+    let Some(_teller) = ctx.workers.enter(&tellers).await else { return };
+    let problem = Error::StoreSilent { store: lane.store.split(' ').next().unwrap_or_default().to_owned() };
+    match tokio::time::timeout(TELL_LIMIT, tell(ctx, claim, &problem)).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::debug!(%error, claim = %claim.id, "the claim could not be told: {problem}"),
+        Err(_elapsed) => tracing::debug!(claim = %claim.id, "the claim could not be told in time: {problem}"),
+    }
+}
+
+/// With whom a claim waits for a worker: by its record, or else by what would be recorded.
+fn lane<P: Provisioner>(ctx: &Context<P>, claim: &Claim) -> Lane {
+    let recorded = ctx.caches.record(claim, &ctx.label, &ctx.cluster).map(|stored| stored.record);
+    let planned = || {
+        let class = ctx.caches.classes.get(None, &claim.spec().ok()?.storage_class_name)?;
+        plan::record(&ctx.provisioner, claim, &Class::read(&class), &ctx.cluster, false).ok()
+    };
+    let store = recorded.or_else(planned).map_or_else(|| Arc::from(""), |record| workers::store_of(&record));
+    Lane { store, namespace: claim.id.namespace.as_str().into() }
 }
 
 /// Leaves a claim alone until something changes, or upkeep is due. The memory keeps the time: an entry of kube's
@@ -127,7 +194,7 @@ fn inputs(claim: &Claim) -> Inputs {
 }
 
 /// Runs one attempt within its limits and deals with its failure.
-async fn attend<P: Provisioner>(ctx: &Context<P>, claim: Claim) -> Next {
+async fn attend<P: Provisioner>(ctx: &Context<P>, claim: Claim, worker: &Worker) -> Next {
     let Some(_busy) = ctx.memory.occupy(&claim.id) else { return Next::After(BUSY) };
     let attempt = AssertUnwindSafe(drive(ctx, claim.clone())).catch_unwind();
     let outcome = match tokio::time::timeout(TIME_LIMIT, attempt).await {
@@ -136,6 +203,11 @@ async fn attend<P: Provisioner>(ctx: &Context<P>, claim: Claim) -> Next {
         Ok(Err(_panic)) => Err(Error::Panicked(claim.id.clone())),
         Err(_elapsed) => Err(Error::TimedOut(TIME_LIMIT.as_secs())),
     };
+    match &outcome {
+        Err(problem) if problem.concerns_all() => ctx.workers.struck(worker.store()),
+        Ok(_) | Err(Error::Store(_)) => worker.answered(),
+        Err(_) => {}
+    }
     let problem = match outcome {
         Ok(next) => return next,
         Err(problem) => problem,

@@ -15,6 +15,7 @@ use super::keys::{self, KeyNotes, Retiring};
 use super::provide::{Attempt, MAX_PROBES};
 use super::reconcile::Next;
 use super::report::{self, Severity};
+use super::state::workers;
 use super::steps::{self, Keys, Upkeep};
 use crate::provisioner::{AppCredentials, Failure, FailureClass, Provisioner};
 
@@ -79,6 +80,7 @@ impl<P: Provisioner> Attempt<'_, P> {
             }
             Err(failure) => {
                 let note = format!("the keys could not be replaced; the present ones go on working: {failure}");
+                self.store_failed(&failure);
                 self.upkeep_failed(error::ROTATION_FAILED, &note, failure.class()).await;
             }
         }
@@ -186,6 +188,7 @@ impl<P: Provisioner> Attempt<'_, P> {
             Err(error) if error.lost() => Err(error),
             Err(failure) => {
                 let note = format!("it could not be seen whether all is as it was made: {failure}");
+                self.store_failed(&failure);
                 self.upkeep_failed(error::CHECK_FAILED, &note, failure.class()).await;
                 if self.upkeep == Upkeep::Check && !self.stored()?.is_being_adopted() {
                     // All claims of an owner that lacks a permission say so once, and not every five minutes.
@@ -204,6 +207,15 @@ impl<P: Provisioner> Attempt<'_, P> {
         if let Keys::InSecret { proven, .. } = &mut self.keys {
             *proven = false;
             self.doubted = !self.notes.is_new(Timestamp::now());
+        }
+    }
+
+    /// Other claims need not all meet the same failure.
+    fn store_failed(&self, failure: &Error) {
+        if failure.concerns_all()
+            && let Ok(stored) = self.stored()
+        {
+            self.ctx.workers.struck(&workers::store_of(&stored.record));
         }
     }
 

@@ -2,13 +2,14 @@
 
 use aws_sdk_s3::types::{ObjectCannedAcl, Tag, Tagging};
 use bucket_provisioner::api::{ConditionStatus, ObjectBucketClaim};
+use bucket_provisioner::controller::Options;
 use kube::api::{Patch, PatchParams};
 use rstest::rstest;
 use serde_json::{Value, json};
 
 use crate::support::operator::{Kind, Operator};
-use crate::support::proxy::Verdict;
-use crate::support::{World, condition, seen};
+use crate::support::proxy::{Gate, Verdict};
+use crate::support::{World, condition, ready, seen};
 
 async fn patch(world: &World, claim: &str, patch: Value) {
     world.claims().patch(claim, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
@@ -218,4 +219,64 @@ async fn an_app_may_do_what_awss_own_tools_do_and_open_nothing_to_strangers(#[ca
     let deleted = s3.delete_object().bucket(&bucket).key("a").version_id(version).send().await;
     assert_eq!(deleted.is_ok(), created, "versions of a bucket that existed before are its owner's");
     operator.stop().await;
+}
+
+#[tokio::test]
+async fn claims_on_a_store_that_never_answers_delay_nobody_elses() {
+    let world = World::new().await;
+    let neighbour = world.neighbour().await;
+    neighbour.aws.meddle(|_| Verdict::Hang);
+    let silent = [("s3Endpoint", neighbour.aws.url.as_str()), ("iamEndpoint", neighbour.aws.url.as_str())];
+    let silent = world.class_with("silent", "Delete", &silent).await;
+    let class = world.class("greenfield").await;
+    let options = Options { concurrency: 4, ..Operator::options(&world) };
+    let _operator = Operator::with(&world, options);
+    for number in 0..30 {
+        world.claim(&format!("stuck-{number}"), &silent).await;
+    }
+    neighbour.aws.wait_until("a call", |calls| !calls.is_empty()).await;
+    for number in 0..8 {
+        let name = format!("served-{number}");
+        world.claim(&name, &class).await;
+        world.wait_bound(&name).await;
+    }
+    // None of them had to wait until a call was given up.
+    assert!(neighbour.aws.calls().len() <= 4, "{:?}", neighbour.aws.names());
+}
+
+#[tokio::test]
+async fn a_refusal_of_the_owner_is_met_by_one_claim_at_a_time() {
+    let world = World::new().await;
+    let neighbour = world.neighbour().await;
+    let denied = || Verdict::Answer(403, "<Error><Code>AccessDenied</Code><Message>no</Message></Error>".to_owned());
+    neighbour.aws.meddle(move |call| if call.name == "CreateBucket" { denied() } else { Verdict::Pass });
+    let refusing = [("s3Endpoint", neighbour.aws.url.as_str()), ("iamEndpoint", neighbour.aws.url.as_str())];
+    let class = world.class_with("refusing", "Delete", &refusing).await;
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    for number in 0..3 {
+        world.claim(&format!("first-{number}"), &class).await;
+        world.wait_reason(&format!("first-{number}"), "AccessDenied").await;
+    }
+    let gate = Gate::closed();
+    let held = gate.clone();
+    neighbour.aws.meddle(move |_| Verdict::Hold(held.clone()));
+    let asked = neighbour.aws.calls().len();
+    for number in 0..10 {
+        world.claim(&format!("next-{number}"), &class).await;
+    }
+    let mut told = 0;
+    for number in 0..10 {
+        let name = format!("next-{number}");
+        let claim = world.wait_claim(&name, "a reason", |claim| ready(claim).is_some()).await;
+        told += usize::from(ready(&claim).unwrap().reason == "WaitingForStore");
+        if told == 5 {
+            break;
+        }
+    }
+    let more = neighbour.aws.calls().len() - asked;
+    assert!(more < 4, "{:?}", neighbour.aws.names());
+    gate.open();
+    for number in 0..10 {
+        world.wait_bound(&format!("next-{number}")).await;
+    }
 }

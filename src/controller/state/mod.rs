@@ -2,3 +2,4 @@
 
 pub(crate) mod conditions;
 pub(crate) mod records;
+pub(crate) mod workers;

@@ -1,0 +1,363 @@
+//! Who is worked for next. Workers are few, and nobody may have them all: neither a store that does not answer, nor
+//! the claims of one namespace.
+//!
+//! A store has a quarter of the workers at most. After several calls in a row that it did not answer, or refused to its
+//! owner, one claim at a time asks it, until it answers again: a circuit breaker. Namespaces take turns; and one that has
+//! more than half of the workers counts as having half, so that the others need not wait until it is done.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::oneshot;
+
+use crate::provisioner::Record;
+
+/// So many strikes in a row, and a store is asked by one claim at a time.
+const STRIKES: u32 = 3;
+
+/// What a claim waits with others for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Lane {
+    /// See [`store_of`].
+    pub(crate) store: Arc<str>,
+    pub(crate) namespace: Arc<str>,
+}
+
+/// The store that a record's bucket is in, and as whom it is asked.
+pub(crate) fn store_of(record: &Record) -> Arc<str> {
+    let endpoint = &record.plan.endpoint;
+    let owner = record.plan.owner_secret.as_ref().map(ToString::to_string).unwrap_or_default();
+    format!("{}:{} {owner}", endpoint.host, endpoint.port).into()
+}
+
+/// All workers.
+#[derive(Debug)]
+pub(crate) struct Workers {
+    /// How many there are.
+    all: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    busy: Share,
+    stores: HashMap<Arc<str>, Store>,
+    /// The stores that somebody waits for, in the order of their turns.
+    turns: VecDeque<Arc<str>>,
+    closed: bool,
+}
+
+/// Workers at work, by namespace.
+#[derive(Debug, Default)]
+struct Share {
+    namespaces: HashMap<Arc<str>, usize>,
+}
+
+#[derive(Debug, Default)]
+struct Store {
+    busy: Share,
+    /// Who waits, by namespace, in the order of arrival.
+    waiting: HashMap<Arc<str>, VecDeque<oneshot::Sender<Worker>>>,
+    /// The namespaces of those that wait, in the order of their turns.
+    turns: VecDeque<Arc<str>>,
+    /// How often in a row it did not answer, or refused its owner.
+    strikes: u32,
+    /// How often it did so at all.
+    all_strikes: u64,
+}
+
+/// The right to work for a claim; it ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    workers: Arc<Workers>,
+    lane: Lane,
+    /// How many strikes the store had when this began.
+    strikes: u64,
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.workers.lock().leave(&self.lane);
+        self.workers.hand_out();
+    }
+}
+
+impl Worker {
+    pub(crate) fn store(&self) -> &Arc<str> {
+        &self.lane.store
+    }
+
+    /// The store answered, whatever it said. That ends the row of strikes, unless one of them came meanwhile.
+    pub(crate) fn answered(&self) {
+        if let Some(store) = self.workers.lock().stores.get_mut(&self.lane.store)
+            && store.all_strikes == self.strikes
+        {
+            store.strikes = 0;
+        }
+    }
+}
+
+impl Workers {
+    /// As many as this, at least one.
+    pub(crate) fn new(all: usize) -> Arc<Self> {
+        Arc::new(Self { all: all.max(1), state: Mutex::default() })
+    }
+
+    /// Waits for a worker; `None` once there are no more.
+    pub(crate) async fn enter(self: &Arc<Self>, lane: &Lane) -> Option<Worker> {
+        let (sender, granted) = oneshot::channel();
+        if !self.lock().wait(lane, sender) {
+            return None;
+        }
+        self.hand_out();
+        granted.await.ok()
+    }
+
+    /// A store did not answer, or refused its owner, as it would refuse every claim.
+    pub(crate) fn struck(&self, store: &Arc<str>) {
+        let mut state = self.lock();
+        let store = state.stores.entry(Arc::clone(store)).or_default();
+        store.strikes = store.strikes.saturating_add(1);
+        store.all_strikes += 1;
+    }
+
+    /// Whether a store is asked by one claim at a time.
+    pub(crate) fn is_struck(&self, store: &Arc<str>) -> bool {
+        self.lock().stores.get(store).is_some_and(Store::is_struck)
+    }
+
+    /// Whoever waits need not wait any more.
+    pub(crate) fn close(&self) {
+        let mut state = self.lock();
+        state.closed = true;
+        state.turns.clear();
+        for store in state.stores.values_mut() {
+            store.turns.clear();
+            store.waiting.clear();
+        }
+    }
+
+    fn hand_out(self: &Arc<Self>) {
+        loop {
+            let Some((lane, strikes, sender)) = self.lock().next(self.all) else { return };
+            // If nobody waits there any more, it comes back by being dropped, outside of the lock.
+            let _ = sender.send(Worker { workers: Arc::clone(self), lane, strikes });
+        }
+    }
+
+    // Every critical section leaves the counts whole.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Queues somebody; false once there are no more workers.
+    fn wait(&mut self, lane: &Lane, sender: oneshot::Sender<Worker>) -> bool {
+        if self.closed {
+            return false;
+        }
+        let store = self.stores.entry(Arc::clone(&lane.store)).or_default();
+        if store.turns.is_empty() {
+            self.turns.push_back(Arc::clone(&lane.store));
+        }
+        let queue = store.waiting.entry(Arc::clone(&lane.namespace)).or_default();
+        if queue.is_empty() {
+            store.turns.push_back(Arc::clone(&lane.namespace));
+        }
+        queue.push_back(sender);
+        true
+    }
+
+    /// Who is next, if there is a worker; it counts as taken.
+    fn next(&mut self, all: usize) -> Option<(Lane, u64, oneshot::Sender<Worker>)> {
+        for _ in 0..self.turns.len() {
+            let name = self.turns.pop_front()?;
+            let Some(store) = self.stores.get_mut(&name) else { continue };
+            let next = store.next(&self.busy, all);
+            let strikes = store.all_strikes;
+            if !store.turns.is_empty() {
+                self.turns.push_back(Arc::clone(&name));
+            } else if next.is_none() && store.is_idle() {
+                // All that waited gave up.
+                self.stores.remove(&name);
+            }
+            if let Some((namespace, sender)) = next {
+                self.busy.take(&namespace);
+                return Some((Lane { store: name, namespace }, strikes, sender));
+            }
+        }
+        None
+    }
+
+    fn leave(&mut self, lane: &Lane) {
+        self.busy.give_back(&lane.namespace);
+        if let Some(store) = self.stores.get_mut(&lane.store) {
+            store.busy.give_back(&lane.namespace);
+            if store.is_idle() {
+                self.stores.remove(&lane.store);
+            }
+        }
+    }
+}
+
+impl Store {
+    fn is_struck(&self) -> bool {
+        self.strikes >= STRIKES
+    }
+
+    /// Whether there is nothing to remember of it.
+    fn is_idle(&self) -> bool {
+        self.busy.namespaces.is_empty() && self.turns.is_empty() && self.strikes == 0
+    }
+
+    /// Who is next here, if there is a worker; it counts as taken.
+    fn next(&mut self, all_busy: &Share, all: usize) -> Option<(Arc<str>, oneshot::Sender<Worker>)> {
+        let limit = if self.is_struck() { 1 } else { (all / 4).max(1) };
+        for _ in 0..self.turns.len() {
+            let namespace = self.turns.pop_front()?;
+            let Some(queue) = self.waiting.get_mut(&namespace) else { continue };
+            while queue.front().is_some_and(oneshot::Sender::is_closed) {
+                queue.pop_front();
+            }
+            let has_room = self.busy.has_room(limit, &namespace) && all_busy.has_room(all, &namespace);
+            let sender = if has_room { queue.pop_front() } else { None };
+            if queue.is_empty() {
+                self.waiting.remove(&namespace);
+            } else {
+                self.turns.push_back(Arc::clone(&namespace));
+            }
+            if let Some(sender) = sender {
+                self.busy.take(&namespace);
+                return Some((namespace, sender));
+            }
+        }
+        None
+    }
+}
+
+impl Share {
+    fn has_room(&self, limit: usize, namespace: &Arc<str>) -> bool {
+        let half = (limit / 2).max(1);
+        let counted: usize = self.namespaces.values().map(|busy| *busy.min(&half)).sum();
+        counted < limit && self.namespaces.get(namespace).is_none_or(|own| *own < limit)
+    }
+
+    fn take(&mut self, namespace: &Arc<str>) {
+        *self.namespaces.entry(Arc::clone(namespace)).or_default() += 1;
+    }
+
+    fn give_back(&mut self, namespace: &Arc<str>) {
+        if let Some(busy) = self.namespaces.get_mut(namespace) {
+            *busy = busy.saturating_sub(1);
+            if *busy == 0 {
+                self.namespaces.remove(namespace);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    fn lane(store: &str, namespace: &str) -> Lane {
+        Lane { store: store.into(), namespace: namespace.into() }
+    }
+
+    /// Those that get a worker without waiting.
+    fn at_once(workers: &Arc<Workers>, lane: &Lane, asked: usize) -> Vec<Worker> {
+        (0..asked).filter_map(|_| workers.enter(lane).now_or_never().flatten()).collect()
+    }
+
+    fn assert_nothing_is_left(workers: &Workers) {
+        let state = workers.lock();
+        assert!(state.busy.namespaces.is_empty() && state.stores.is_empty() && state.turns.is_empty(), "{state:?}");
+    }
+
+    #[tokio::test]
+    async fn a_store_has_a_quarter_of_the_workers_and_others_have_the_rest() {
+        let workers = Workers::new(16);
+        let silent = at_once(&workers, &lane("silent", "shop"), 300);
+        assert_eq!(silent.len(), 4);
+        assert_eq!(at_once(&workers, &lane("working", "shop"), 1).len(), 1, "not delayed by them");
+        drop(silent);
+        assert_nothing_is_left(&workers);
+    }
+
+    #[tokio::test]
+    async fn a_store_that_is_silent_again_and_again_is_asked_by_one_until_it_answers() {
+        let workers = Workers::new(16);
+        let lane = lane("silent", "shop");
+        let during = workers.enter(&lane).await.unwrap();
+        for _ in 0..STRIKES {
+            workers.struck(&lane.store);
+        }
+        assert!(workers.is_struck(&lane.store));
+        during.answered();
+        assert!(workers.is_struck(&lane.store), "an answer to what was asked before proves nothing");
+        drop(during);
+        let probe = at_once(&workers, &lane, 10);
+        assert_eq!(probe.len(), 1);
+        probe[0].answered();
+        drop(probe);
+        assert_eq!(at_once(&workers, &lane, 10).len(), 4);
+        assert_nothing_is_left(&workers);
+    }
+
+    #[tokio::test]
+    async fn one_namespace_has_all_while_it_is_alone_and_counts_as_half_for_others() {
+        let workers = Workers::new(32);
+        let crowd = at_once(&workers, &lane("s3", "crowd"), 100);
+        assert_eq!(crowd.len(), 8);
+        assert_eq!(at_once(&workers, &lane("s3", "single"), 100).len(), 4, "without waiting for the crowd");
+        let stores: Vec<_> = (0..4).map(|n| at_once(&workers, &lane(&n.to_string(), "crowd"), 100)).collect();
+        assert_eq!(stores.iter().map(Vec::len).sum::<usize>(), 24, "32 with those above");
+        assert_eq!(at_once(&workers, &lane("5", "single"), 100).len(), 8);
+        drop((crowd, stores));
+        assert_nothing_is_left(&workers);
+    }
+
+    #[tokio::test]
+    async fn namespaces_that_wait_take_turns() {
+        let workers = Workers::new(1);
+        let first = workers.enter(&lane("s3", "crowd")).await.unwrap();
+        let crowd: Vec<_> = (0..3).map(|_| lane("s3", "crowd")).collect();
+        let mut crowd: Vec<_> = crowd.iter().map(|lane| Box::pin(workers.enter(lane))).collect();
+        for one in &mut crowd {
+            assert!(one.as_mut().now_or_never().is_none());
+        }
+        let single = lane("s3", "single");
+        let mut single = Box::pin(workers.enter(&single));
+        assert!(single.as_mut().now_or_never().is_none());
+        drop(first);
+        let second = crowd[0].as_mut().now_or_never().flatten().unwrap();
+        drop(second);
+        assert!(single.as_mut().now_or_never().flatten().is_some(), "it came last, and is second");
+        assert!(crowd[1].as_mut().now_or_never().flatten().is_some());
+    }
+
+    #[tokio::test]
+    async fn nobody_is_lost_and_nobody_is_counted_twice() {
+        let workers = Workers::new(1);
+        let (a, b) = (lane("a", "a"), lane("b", "b"));
+        let first = workers.enter(&a).await.unwrap();
+        let mut gave_up = Box::pin(workers.enter(&a));
+        assert!(gave_up.as_mut().now_or_never().is_none());
+        drop(gave_up);
+        let mut waits = Box::pin(workers.enter(&a));
+        assert!(waits.as_mut().now_or_never().is_none());
+        drop(first);
+        let second = waits.await.unwrap();
+        let mut last = Box::pin(workers.enter(&b));
+        assert!(last.as_mut().now_or_never().is_none());
+        workers.close();
+        assert!(last.await.is_none());
+        drop(second);
+        let state = workers.lock();
+        assert!(state.busy.namespaces.is_empty(), "{state:?}");
+    }
+}

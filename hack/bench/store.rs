@@ -32,8 +32,8 @@ const PUTS_IN_FLIGHT: usize = 32;
 
 #[derive(Clone)]
 pub(crate) struct Store {
-    /// One connection pool for all.
-    http: SharedHttpClient,
+    /// A new connection for each call.
+    fresh_http: SharedHttpClient,
     url: String,
     region: String,
     s3: s3::Client,
@@ -52,6 +52,7 @@ impl Store {
             std::env::var("AWS_SESSION_TOKEN").ok(),
         );
         let http = aws_smithy_http_client::Builder::new().build_http();
+        let fresh_http = aws_smithy_http_client::Builder::new().pool_max_idle_per_host(0).build_http();
         let iam = iam::Config::builder()
             .behavior_version(BehaviorVersion::latest())
             .http_client(http.clone())
@@ -63,7 +64,7 @@ impl Store {
         Ok(Self {
             s3: s3_client(&http, &url, &region, keys),
             iam: iam::Client::from_conf(iam),
-            http,
+            fresh_http,
             url,
             region,
             calls: Arc::default(),
@@ -111,12 +112,18 @@ impl Store {
         Ok((key.access_key_id, key.secret_access_key))
     }
 
-    /// One look into the bucket with its own key.
+    /// Two looks into the bucket with its own key, each on a new connection.
     pub(crate) async fn probe(&self, bucket: &str, id: &str, secret: &str) -> Result<(), Failure> {
-        let app = s3_client(&self.http, &self.url, &self.region, Credentials::from_keys(id, secret, None));
+        let app = s3_client(&self.fresh_http, &self.url, &self.region, Credentials::from_keys(id, secret, None));
         self.count();
-        app.list_objects_v2().bucket(bucket).max_keys(1).send().await?;
-        Ok(())
+        self.count();
+        let listed = app.list_objects_v2().bucket(bucket).max_keys(1).send();
+        let (listed, read) = tokio::join!(listed, app.get_object().bucket(bucket).key("no-such-object").send());
+        listed?;
+        match read {
+            Err(error) if error.as_service_error().is_some_and(|error| error.is_no_such_key()) => Ok(()),
+            answer => Ok(answer.map(drop)?),
+        }
     }
 
     /// User with key and policy, and bucket with all that is in it.

@@ -39,6 +39,7 @@ operations! {
     PutBucketTagging => "s3:PutBucketTagging",
     DeleteBucket => "s3:DeleteBucket",
     ListObjectsV2 => "s3:ListBucket",
+    GetObject => "s3:GetObject",
     ListObjectVersions => "s3:ListBucketVersions",
     DeleteObjects => "s3:DeleteObject and s3:DeleteObjectVersion",
     ListMultipartUploads => "s3:ListBucketMultipartUploads",

@@ -11,8 +11,6 @@ use aws_credential_types::provider::{ProvideCredentials, SharedCredentialsProvid
 use aws_sdk_iam as iam;
 use aws_sdk_s3 as s3;
 use aws_sdk_sts as sts;
-use aws_smithy_http_client::{Connector, proxy::ProxyConfig, tls};
-use aws_smithy_runtime_api::client::http::SharedHttpClient;
 use aws_smithy_runtime_api::client::identity::SharedIdentityCache;
 use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 use aws_smithy_runtime_api::client::result::SdkError;
@@ -24,6 +22,7 @@ use tokio::sync::OnceCell;
 
 use super::account::Account;
 use super::call::{Call, CallError, Cause, Operation, Resource, observe};
+use super::http::Http;
 use super::owner::{Identity, Owner, StaticKeys};
 use super::params::Addressing;
 use super::plan::{Endpoints, Sts, Target};
@@ -38,7 +37,7 @@ const REPEATED_CALL_TIMEOUT: Duration = Duration::from_secs(45);
 
 /// Makes and keeps clients.
 pub(crate) struct Clients {
-    http: SharedHttpClient,
+    http: Http,
     /// Loaded once, when the first class needs it.
     ambient: OnceCell<SharedCredentialsProvider>,
     /// The one used last stands in front. Neither shown nor logged: the keys are in here.
@@ -95,7 +94,7 @@ impl Store {
 }
 
 impl Clients {
-    pub(crate) fn new(http: SharedHttpClient) -> Self {
+    pub(crate) fn new(http: Http) -> Self {
         Self { http, ambient: OnceCell::new(), kept: Mutex::new(VecDeque::new()) }
     }
 
@@ -117,11 +116,12 @@ impl Clients {
         store
     }
 
-    /// Clients that sign with an app's keys; used once, so they are not kept.
+    /// Clients that sign with an app's keys; used once, so they are not kept. Each call to S3 has a connection of its own.
     pub(crate) fn app(&self, keys: &StaticKeys, target: &Target<'_>) -> AppClients {
         let (keys, endpoints) = (credentials(keys), &target.endpoints);
+        let s3 = self.s3(keys.clone(), Caching::Never, endpoints).to_builder();
         AppClients {
-            s3: s3::Client::from_conf(self.s3(keys.clone(), Caching::Never, endpoints)),
+            s3: s3::Client::from_conf(s3.http_client(self.http.fresh.clone()).build()),
             sts: self.sts(keys, Caching::Never, endpoints),
         }
     }
@@ -151,7 +151,9 @@ impl Clients {
                 .unwrap_or_else(|| region.to_owned());
             let chain = aws_config::default_provider::credentials::DefaultCredentialsChain::builder()
                 .region(Region::new(region))
-                .configure(aws_config::provider_config::ProviderConfig::default().with_http_client(self.http.clone()))
+                .configure(
+                    aws_config::provider_config::ProviderConfig::default().with_http_client(self.http.pooled.clone()),
+                )
                 .build()
                 .await;
             SharedCredentialsProvider::new(chain)
@@ -191,7 +193,7 @@ impl Clients {
     ) -> s3::Config {
         let mut config = s3::Config::builder()
             .behavior_version(BehaviorVersion::latest())
-            .http_client(self.http.clone())
+            .http_client(self.http.pooled.clone())
             .identity_cache(caching.identities())
             .credentials_provider(credentials)
             .region(Region::new(endpoints.region.clone()))
@@ -214,7 +216,7 @@ impl Clients {
     ) -> iam::Config {
         let mut config = iam::Config::builder()
             .behavior_version(BehaviorVersion::latest())
-            .http_client(self.http.clone())
+            .http_client(self.http.pooled.clone())
             .identity_cache(caching.identities())
             .credentials_provider(credentials)
             .region(Region::new(match endpoints.iam {
@@ -241,7 +243,7 @@ impl Clients {
         };
         let mut config = sts::Config::builder()
             .behavior_version(BehaviorVersion::latest())
-            .http_client(self.http.clone())
+            .http_client(self.http.pooled.clone())
             .identity_cache(caching.identities())
             .credentials_provider(credentials)
             .region(Region::new(match url {
@@ -292,18 +294,6 @@ fn app_name() -> Option<aws_config::AppName> {
     aws_config::AppName::new("aws-s3-provisioner").ok()
 }
 
-/// The connection pool: TLS by rustls with aws-lc, and the proxy that HTTPS_PROXY and NO_PROXY name.
-pub(crate) fn http_client() -> SharedHttpClient {
-    aws_smithy_http_client::Builder::new().build_with_connector_fn(|settings, components| {
-        let mut connector = Connector::builder()
-            .proxy_config(ProxyConfig::from_env())
-            .tls_provider(tls::Provider::Rustls(tls::rustls_provider::CryptoMode::AwsLc));
-        connector.set_connector_settings(settings.cloned());
-        connector.set_sleep_impl(components.and_then(|components| components.sleep_impl()));
-        connector.build()
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -317,7 +307,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_owner_keeps_its_clients_until_its_key_changes() {
-        let clients = Clients::new(http_client());
+        let clients = Clients::new(Http::new());
         let record = record();
         let target = Target::of(&record, &Environment::default());
         let first = clients.store(&owner("a"), &target).await;
@@ -327,7 +317,7 @@ mod tests {
 
     #[tokio::test]
     async fn another_region_has_clients_of_its_own() {
-        let clients = Clients::new(http_client());
+        let clients = Clients::new(Http::new());
         let (here, mut there) = (record(), record());
         there.plan.endpoint.region = "eu-central-1".into();
         let environment = Environment::default();
@@ -337,7 +327,7 @@ mod tests {
 
     #[tokio::test]
     async fn clients_do_not_pile_up() {
-        let clients = Clients::new(http_client());
+        let clients = Clients::new(Http::new());
         let record = record();
         let target = Target::of(&record, &Environment::default());
         for n in 0..2 * KEPT {

@@ -344,7 +344,7 @@ impl TakenBy {
 /// The permissions to ask for, and what else a denial may mean.
 fn allow(call: &Call) -> String {
     match call.operation {
-        Operation::GetBucketTagging | Operation::ListObjectsV2 => {
+        Operation::GetBucketTagging | Operation::ListObjectsV2 | Operation::GetObject => {
             format!("{} (or the bucket belongs to another AWS account)", call.operation.actions())
         }
         operation => operation.actions().to_owned(),

@@ -74,7 +74,7 @@ mod tests {
             seen.store(true, Ordering::SeqCst);
             http::Response::new("")
         });
-        let clients = Clients::new(fence(server, move || asked.load(Ordering::SeqCst)));
+        let clients = Clients::new(fence(server, move || asked.load(Ordering::SeqCst)).into());
         let keys = StaticKeys { id: "AKIA1".to_owned(), secret: "a".to_owned().into(), token: None };
         let owner = Owner { identity: Identity::App, keys: Some(keys) };
         let record = record();

@@ -24,6 +24,7 @@ use std::sync::{Mutex, PoisonError};
 
 use self::call::{Operation, Resource};
 use self::clients::Clients;
+use self::http::Http;
 use self::owner::StaticKeys;
 use self::plan::{Environment, Target};
 use self::purge::{Limits, Purged};
@@ -39,6 +40,7 @@ mod clients;
 mod codes;
 pub mod error;
 mod fence;
+mod http;
 pub mod names;
 pub mod owner;
 pub mod params;
@@ -86,14 +88,14 @@ impl AwsProvisioner {
     /// Nothing is called: ambient credentials are looked for when a class first needs them.
     pub fn new(provisioner_name: &str) -> Self {
         let environment = Environment::read(|name| std::env::var(name).ok());
-        Self::with(provisioner_name, environment, Clients::new(clients::http_client()))
+        Self::with(provisioner_name, environment, Clients::new(Http::new()))
     }
 
     /// The same, but each request to AWS that begins while `allowed` says no fails in place of being sent: for
     /// a process that may work only at times, such as the holder of a lease
     /// ([`Term::is_over`](crate::runtime::lease::Term::is_over)).
-    pub fn only_while(self, allowed: impl Fn() -> bool + Send + Sync + 'static) -> Self {
-        Self { clients: Clients::new(fence::fence(clients::http_client(), allowed)), ..self }
+    pub fn only_while(self, allowed: impl Fn() -> bool + Clone + Send + Sync + 'static) -> Self {
+        Self { clients: Clients::new(Http::new().only_while(allowed)), ..self }
     }
 
     fn with(

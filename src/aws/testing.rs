@@ -14,7 +14,7 @@ use aws_smithy_types::body::SdkBody;
 
 use super::clients::Clients;
 use super::plan::Environment;
-use super::{AwsProvisioner, Owner};
+use super::{AwsProvisioner, Owner, probe};
 use crate::provisioner::{
     ClaimId, Endpoint, Mode, OwnerSource, Plan, Provisioner, ReclaimPolicy, Record, Rotation, SecretRef,
 };
@@ -176,7 +176,7 @@ impl Stage {
     pub(crate) fn answering(answers: impl IntoIterator<Item = (&'static str, Answer)>) -> Self {
         let answers = Arc::new(Mutex::new(answers.into_iter().collect()));
         let store = CannedStore { answers, calls: Arc::default(), owners: Arc::default() };
-        let clients = Clients::new(SharedHttpClient::new(store.clone()));
+        let clients = Clients::new(SharedHttpClient::new(store.clone()).into());
         let provisioner = AwsProvisioner::with("aws-s3.io/bucket", Ok(Environment::default()), clients);
         let data = [("AWS_ACCESS_KEY_ID", "AKIAOWNER"), ("AWS_SECRET_ACCESS_KEY", "0wn3r")]
             .map(|(key, value)| (key.to_owned(), value.as_bytes().to_vec()))
@@ -262,6 +262,7 @@ fn operation(request: &HttpRequest, body: &str) -> String {
         _ if asks("versions") => "ListObjectVersions",
         _ if asks("uploads") => "ListMultipartUploads",
         _ if asks("prefix") && path.ends_with("amazonaws.com/") && !path.contains("photos") => "ListBuckets",
+        _ if path.contains(probe::NO_SUCH_KEY) => "GetObject",
         _ => "ListObjectsV2",
     };
     name.to_owned()

@@ -23,7 +23,7 @@ pub(crate) enum Error {
     OwnerSecretNeeded { secret: SecretRef, bucket: String },
 
     #[error(
-        "the keys issued to the claim are refused again and again ({answer}); see whether a permissions boundary, a service control policy or the bucket's policy denies s3:ListBucket to the claim's user"
+        "the keys issued to the claim are refused again and again ({answer}); see whether a permissions boundary, a service control policy or the bucket's policy denies s3:ListBucket or s3:GetObject to the claim's user"
     )]
     CredentialsUnusable { answer: String },
 

@@ -24,7 +24,7 @@ fn without_events(writes: Vec<String>) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_claim_costs_eight_writes_and_five_aws_calls_and_nothing_after_a_restart() {
+async fn a_claim_costs_eight_writes_and_six_aws_calls_and_nothing_after_a_restart() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -43,14 +43,14 @@ async fn a_claim_costs_eight_writes_and_five_aws_calls_and_nothing_after_a_resta
     let patches: Vec<_> = writes.filter(|call| of_first(&call.target)).map(|call| call.name.as_str()).collect();
     let expected: Vec<_> = WRITES.into_iter().filter(|name| name.starts_with("patch")).collect();
     assert_eq!(patches, expected);
-    let five = ["CreateBucket", "CreateUser", "PutUserPolicy", "CreateAccessKey", "ListObjectsV2"];
+    let six = ["CreateBucket", "CreateUser", "PutUserPolicy", "CreateAccessKey", "ListObjectsV2", "GetObject"];
     let aws = world.aws.names();
-    for call in five {
+    for call in six {
         assert_eq!(aws.iter().filter(|name| *name == call).count(), 2, "{call}: {aws:#?}");
     }
     // Asked once for both.
     assert_eq!(aws.iter().filter(|name| *name == "GetCallerIdentity").count(), 1, "{aws:#?}");
-    assert_eq!(aws.len(), 11, "{aws:#?}");
+    assert_eq!(aws.len(), 13, "{aws:#?}");
 
     let before: Vec<_> = versions(&world).await;
     world.kubernetes.clear();
@@ -61,11 +61,20 @@ async fn a_claim_costs_eight_writes_and_five_aws_calls_and_nothing_after_a_resta
     world.wait_bound("third").await;
     operator.stop().await;
     assert_eq!(without_events(world.kubernetes.writes()), WRITES, "only the new claim is written");
-    assert_eq!(world.aws.names(), [&["GetCallerIdentity"], &five[..]].concat(), "only the new claim's calls");
+    assert_eq!(in_order(world.aws.names()), [&["GetCallerIdentity"], &six[..]].concat(), "only the new claim's calls");
     assert_eq!(versions(&world).await, before);
     let looked_at: Vec<_> =
         world.kubernetes.calls().into_iter().filter(|call| call.target.contains("photos")).collect();
     assert!(looked_at.is_empty(), "a bound claim costs no reads either: {looked_at:#?}");
+}
+
+/// The keys are tried by two calls at the same time.
+fn in_order(mut names: Vec<String>) -> Vec<String> {
+    if names.ends_with(&["GetObject".to_owned(), "ListObjectsV2".to_owned()]) {
+        let end = names.len();
+        names.swap(end - 2, end - 1);
+    }
+    names
 }
 
 async fn versions(world: &World) -> Vec<Option<String>> {
@@ -80,7 +89,7 @@ async fn versions(world: &World) -> Vec<Option<String>> {
 }
 
 #[tokio::test]
-async fn access_to_a_bucket_that_exists_costs_five_aws_calls() {
+async fn access_to_a_bucket_that_exists_costs_six_aws_calls() {
     let world = World::new().await;
     let bucket = world.unique("archive");
     world.account.create_bucket(&bucket).await;
@@ -89,8 +98,8 @@ async fn access_to_a_bucket_that_exists_costs_five_aws_calls() {
     world.claim_with("archive", json!({ "storageClassName": class })).await;
     world.wait_bound("archive").await;
     operator.stop().await;
-    let five = ["GetBucketTagging", "CreateUser", "PutUserPolicy", "CreateAccessKey", "ListObjectsV2"];
-    assert_eq!(world.aws.names(), [&["GetCallerIdentity"], &five[..]].concat());
+    let six = ["GetBucketTagging", "CreateUser", "PutUserPolicy", "CreateAccessKey", "ListObjectsV2", "GetObject"];
+    assert_eq!(in_order(world.aws.names()), [&["GetCallerIdentity"], &six[..]].concat());
     assert_eq!(without_events(world.kubernetes.writes()), WRITES);
 }
 

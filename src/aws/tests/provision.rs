@@ -3,7 +3,7 @@
 use secrecy::ExposeSecret;
 
 use crate::aws::testing::*;
-use crate::provisioner::{AppCredentials, Failure, FailureClass, Probe, Provisioner, Record};
+use crate::provisioner::{AppCredentials, Failure, FailureClass, Probe, Provisioner, Record, SecretRef};
 
 const USER: [&str; 3] = ["CreateUser", "PutUserPolicy", "CreateAccessKey"];
 
@@ -22,12 +22,15 @@ fn and_user(first: &[&str]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn the_ordinary_claim_costs_four_calls_and_a_probe() {
-    let stage = stage([("CreateBucket", ok("")), ("ListObjectsV2", ok("<ListBucketResult/>"))]);
+async fn the_ordinary_claim_costs_four_calls_and_two_tries_of_its_keys() {
+    let stage = stage([("CreateBucket", ok("")), ("ListObjectsV2", ok("<ListBucketResult/>")), no_such_key()]);
     let credentials = stage.provisioner.provision(&record(), &stage.owner).await.unwrap();
     assert_eq!(credentials.secret_access_key.expose_secret(), "hunter2");
     assert_eq!(stage.provisioner.probe(&record(), &credentials).await.unwrap(), Probe::Usable);
-    assert_eq!(stage.calls(), ["CreateBucket", "CreateUser", "PutUserPolicy", "CreateAccessKey", "ListObjectsV2"]);
+    assert_eq!(
+        stage.calls(),
+        ["CreateBucket", "CreateUser", "PutUserPolicy", "CreateAccessKey", "ListObjectsV2", "GetObject"]
+    );
     let body = stage.sent("CreateBucket");
     assert!(body.contains("<LocationConstraint>us-west-1</LocationConstraint>"), "{body}");
     assert!(body.contains(&format!("<Key>objectbucket.io/claim-uid</Key><Value>{UID}</Value>")), "{body}");
@@ -356,19 +359,53 @@ fn issued() -> AppCredentials {
     }
 }
 
+fn no_such_key() -> (&'static str, Answer) {
+    ("GetObject", s3_error(404, "NoSuchKey"))
+}
+
+fn listed() -> (&'static str, Answer) {
+    ("ListObjectsV2", ok("<ListBucketResult/>"))
+}
+
 #[tokio::test]
 async fn new_keys_that_are_not_known_yet_are_waited_for() {
     for code in ["InvalidAccessKeyId", "SignatureDoesNotMatch", "AccessDenied"] {
-        let stage = Stage::answering([("ListObjectsV2", s3_error(403, code))]);
-        assert_eq!(stage.provisioner.probe(&record(), &issued()).await.unwrap(), Probe::NotYet(code.into()));
+        // One host of the store may know them and the next one not.
+        for answers in
+            [[("ListObjectsV2", s3_error(403, code)), no_such_key()], [listed(), ("GetObject", s3_error(403, code))]]
+        {
+            let stage = Stage::answering(answers);
+            assert_eq!(stage.provisioner.probe(&record(), &issued()).await.unwrap(), Probe::NotYet(code.into()));
+        }
     }
+}
+
+#[tokio::test]
+async fn keys_that_list_the_bucket_and_read_what_is_not_there_are_usable() {
+    let empty = ("GetObject", ok(""));
+    for read in [no_such_key(), empty] {
+        let stage = Stage::answering([listed(), read]);
+        assert_eq!(stage.provisioner.probe(&record(), &issued()).await.unwrap(), Probe::Usable);
+    }
+}
+
+#[tokio::test]
+async fn a_claim_that_shares_the_owners_keys_says_what_the_owner_lacks() {
+    let mut record = record();
+    record.plan.user = None;
+    record.plan.owner_secret = Some(SecretRef { namespace: "admin".into(), name: "owner".into() });
+    let stage = Stage::answering([listed(), ("GetObject", s3_error(403, "AccessDenied"))]);
+    let error = stage.provisioner.probe(&record, &issued()).await.unwrap_err();
+    assert_eq!(error.reason(), "AccessDenied");
+    let said = error.to_string();
+    assert!(said.contains("owner credentials in Secret admin/owner") && said.contains("allow s3:GetObject"), "{said}");
 }
 
 #[tokio::test]
 async fn shared_keys_that_are_refused_will_not_get_better() {
     let mut record = record();
     record.plan.user = None;
-    let stage = Stage::answering([("ListObjectsV2", s3_error(403, "InvalidAccessKeyId"))]);
+    let stage = Stage::answering([("ListObjectsV2", s3_error(403, "InvalidAccessKeyId")), no_such_key()]);
     let error = stage.provisioner.probe(&record, &issued()).await.unwrap_err();
     assert_eq!(error.reason(), "CredentialsRefused");
 }
@@ -378,7 +415,7 @@ async fn a_bucket_that_vanished_and_a_throttled_probe_are_errors_that_may_pass()
     for (answer, reason) in
         [(s3_error(404, "NoSuchBucket"), "BucketNotFound"), (s3_error(503, "SlowDown"), "Throttled")]
     {
-        let stage = Stage::answering([("ListObjectsV2", answer)]);
+        let stage = Stage::answering([("ListObjectsV2", answer), no_such_key()]);
         let error = stage.provisioner.probe(&record(), &issued()).await.unwrap_err();
         assert_eq!((error.reason(), error.class()), (reason, FailureClass::Retryable));
     }

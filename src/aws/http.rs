@@ -1,0 +1,125 @@
+//! Connections: TLS by rustls with aws-lc, and the proxy that HTTPS_PROXY and NO_PROXY name.
+
+use std::fmt;
+
+use aws_smithy_http_client::proxy::ProxyConfig;
+use aws_smithy_http_client::{Connector, tls};
+use aws_smithy_runtime_api::client::connector_metadata::ConnectorMetadata;
+use aws_smithy_runtime_api::client::http::{
+    HttpClient, HttpConnector, HttpConnectorFuture, HttpConnectorSettings, SharedHttpClient, SharedHttpConnector,
+};
+use aws_smithy_runtime_api::client::orchestrator::HttpRequest;
+use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
+use aws_smithy_types::body::SdkBody;
+use http_body_util::Limited;
+
+use super::fence::fence;
+
+/// Longest answer that is read, in bytes. A list of 1,000 objects with the longest keys takes 8 MiB.
+const ANSWER_MAX: usize = 16 << 20;
+
+/// What requests are sent with.
+pub(crate) struct Http {
+    /// Connections are kept for the next request.
+    pub(crate) pooled: SharedHttpClient,
+    /// Each request has a new connection, which may lead to another host of the store.
+    pub(crate) fresh: SharedHttpClient,
+}
+
+impl Http {
+    pub(crate) fn new() -> Self {
+        Self { pooled: bounded(client(None)), fresh: bounded(client(Some(0))) }
+    }
+
+    /// The same, sending only what begins while `allowed` says yes.
+    pub(crate) fn only_while(self, allowed: impl Fn() -> bool + Clone + Send + Sync + 'static) -> Self {
+        Self { pooled: fence(self.pooled, allowed.clone()), fresh: fence(self.fresh, allowed) }
+    }
+}
+
+#[cfg(test)]
+impl From<SharedHttpClient> for Http {
+    fn from(client: SharedHttpClient) -> Self {
+        Self { pooled: client.clone(), fresh: client }
+    }
+}
+
+fn client(max_idle: Option<usize>) -> SharedHttpClient {
+    aws_smithy_http_client::Builder::new().build_with_connector_fn(move |settings, components| {
+        let mut connector = Connector::builder()
+            .proxy_config(ProxyConfig::from_env())
+            .tls_provider(tls::Provider::Rustls(tls::rustls_provider::CryptoMode::AwsLc));
+        connector.set_pool_max_idle_per_host(max_idle);
+        connector.set_connector_settings(settings.cloned());
+        connector.set_sleep_impl(components.and_then(|components| components.sleep_impl()));
+        connector.build()
+    })
+}
+
+/// `client`, but an answer that is too long ends with an error in place of being read.
+fn bounded(client: SharedHttpClient) -> SharedHttpClient {
+    SharedHttpClient::new(Bounded(client))
+}
+
+struct Bounded<T>(T);
+
+impl<T> fmt::Debug for Bounded<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Bounded")
+    }
+}
+
+impl HttpClient for Bounded<SharedHttpClient> {
+    fn http_connector(&self, settings: &HttpConnectorSettings, components: &RuntimeComponents) -> SharedHttpConnector {
+        SharedHttpConnector::new(Bounded(self.0.http_connector(settings, components)))
+    }
+
+    fn connector_metadata(&self) -> Option<ConnectorMetadata> {
+        self.0.connector_metadata()
+    }
+}
+
+impl HttpConnector for Bounded<SharedHttpConnector> {
+    fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
+        let inner = self.0.clone();
+        HttpConnectorFuture::new(async move {
+            let mut response = inner.call(request).await?;
+            let body = std::mem::replace(response.body_mut(), SdkBody::empty());
+            *response.body_mut() = SdkBody::from_body_1_x(Limited::new(body, ANSWER_MAX));
+            Ok(response)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use aws_smithy_http_client::test_util::infallible_client_fn;
+
+    use super::*;
+    use crate::aws::clients::Clients;
+    use crate::aws::owner::{Identity, Owner, StaticKeys};
+    use crate::aws::plan::{Environment, Target};
+    use crate::aws::testing::record;
+
+    #[tokio::test]
+    async fn an_answer_is_read_up_to_a_limit() {
+        let length = Arc::new(AtomicUsize::new(0));
+        let sent = Arc::clone(&length);
+        let server = infallible_client_fn(move |_| {
+            let filler = " ".repeat(sent.load(Ordering::SeqCst));
+            http::Response::new(format!("<ListBucketResult>{filler}</ListBucketResult>"))
+        });
+        let clients = Clients::new(bounded(server).into());
+        let keys = StaticKeys { id: "AKIA1".to_owned(), secret: "a".to_owned().into(), token: None };
+        let owner = Owner { identity: Identity::App, keys: Some(keys) };
+        let record = record();
+        let store = clients.store(&owner, &Target::of(&record, &Environment::default())).await;
+        for (filler, is_read) in [(0, true), (ANSWER_MAX - 100, true), (ANSWER_MAX, false)] {
+            length.store(filler, Ordering::SeqCst);
+            assert_eq!(store.s3.list_objects_v2().bucket("b").send().await.is_ok(), is_read, "{filler}");
+        }
+    }
+}

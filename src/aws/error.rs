@@ -343,12 +343,18 @@ impl TakenBy {
 
 /// The permissions to ask for, and what else a denial may mean.
 fn allow(call: &Call) -> String {
-    match call.operation {
-        Operation::GetBucketTagging | Operation::ListObjectsV2 => {
-            format!("{} (or the bucket belongs to another AWS account)", call.operation.actions())
+    let more = match call.operation {
+        Operation::GetBucketTagging | Operation::ListObjectsV2 => " (or the bucket belongs to another AWS account)",
+        Operation::CreateUser => {
+            "; if the owner's policy demands a permissions boundary, the StorageClass has to name it (permissionsBoundary)"
         }
-        operation => operation.actions().to_owned(),
-    }
+        Operation::PutUserPolicy => {
+            "; if the owner's policy demands a permissions boundary, this user lacks it, and an admin has to set it"
+        }
+        Operation::RemoveUserFromGroup => ", or take the user out of its groups by hand; its keys are deleted already",
+        _ => "",
+    };
+    format!("{}{more}", call.operation.actions())
 }
 
 fn says(message: &Option<String>) -> String {

@@ -346,7 +346,7 @@ fn allow(call: &Call) -> String {
     let more = match call.operation {
         Operation::GetBucketTagging | Operation::ListObjectsV2 => " (or the bucket belongs to another AWS account)",
         Operation::CreateUser => {
-            "; if the owner's policy demands a permissions boundary, the StorageClass has to name it (permissionsBoundary)"
+            "; if the owner's policy demands a permissions boundary, the StorageClass has to name it (permissionsBoundary), and so has the ObjectBucket of a claim that was bound before"
         }
         Operation::PutUserPolicy => {
             "; if the owner's policy demands a permissions boundary, this user lacks it, and an admin has to set it"

@@ -86,7 +86,10 @@ async fn a_denial_that_a_boundary_may_explain_says_what_to_do_about_it() {
     let denied = || iam_error(403, "AccessDenied");
     for (answers, remedy) in [
         (vec![("CreateUser", denied())], "the StorageClass has to name it (permissionsBoundary)"),
-        (vec![("CreateUser", ok(CREATED)), ("PutUserPolicy", denied())], "this user lacks it, and an admin has to set it"),
+        (
+            vec![("CreateUser", ok(CREATED)), ("PutUserPolicy", denied())],
+            "this user lacks it, and an admin has to set it",
+        ),
     ] {
         let stage = Stage::answering([("CreateBucket", ok(""))].into_iter().chain(answers));
         let error = stage.provisioner.provision(&record(), &stage.owner).await.unwrap_err();

@@ -25,6 +25,9 @@ macro_rules! operations {
         pub enum Operation { $($name,)* }
 
         impl Operation {
+            #[cfg(test)]
+            pub(crate) const ALL: &'static [Self] = &[$(Self::$name,)*];
+
             /// What a policy has to allow for it.
             pub fn actions(self) -> &'static str {
                 match self { $(Self::$name => $actions,)* }

@@ -343,12 +343,20 @@ impl TakenBy {
 
 /// The permissions to ask for, and what else a denial may mean.
 fn allow(call: &Call) -> String {
-    match call.operation {
+    let more = match call.operation {
         Operation::GetBucketTagging | Operation::ListObjectsV2 | Operation::GetObject => {
-            format!("{} (or the bucket belongs to another AWS account)", call.operation.actions())
+            " (or the bucket belongs to another AWS account)"
         }
-        operation => operation.actions().to_owned(),
-    }
+        Operation::CreateUser => {
+            "; if the owner's policy demands a permissions boundary, the StorageClass has to name it (permissionsBoundary), and so has the ObjectBucket of a claim that was bound before"
+        }
+        Operation::PutUserPolicy => {
+            "; if the owner's policy demands a permissions boundary, this user lacks it, and an admin has to set it"
+        }
+        Operation::RemoveUserFromGroup => ", or take the user out of its groups by hand; its keys are deleted already",
+        _ => "",
+    };
+    format!("{}{more}", call.operation.actions())
 }
 
 fn says(message: &Option<String>) -> String {

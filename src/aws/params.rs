@@ -42,6 +42,16 @@ pub enum ParameterError {
         /// What to write instead.
         remedy: &'static str,
     },
+    /// A value that cannot be used, and that claims must not repeat: it may name an account or other tenants.
+    #[error("parameter {name} {problem}; {remedy}")]
+    Unshown {
+        /// The key.
+        name: &'static str,
+        /// What is wrong with the value.
+        problem: String,
+        /// What to write instead.
+        remedy: &'static str,
+    },
     /// A parameter without the one that it needs.
     #[error("parameter {missing} is missing: {because}")]
     Missing {
@@ -142,14 +152,16 @@ impl Namespaces {
                 && name.len() <= 63
                 && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
         };
-        match patterns.iter().find(|pattern| !fits(pattern)) {
+        match patterns.iter().position(|pattern| !fits(pattern)) {
             None => Ok(Self(patterns)),
-            Some(pattern) => Err(bad(
-                "allowedNamespaces",
-                pattern,
-                "cannot be the name of a namespace, or the beginning of one",
-                "write names and beginnings, separated by commas, such as \"shop,team-*\"",
-            )),
+            Some(index) => Err(ParameterError::Unshown {
+                name: "allowedNamespaces",
+                problem: format!(
+                    "cannot be used: entry {} is not the name of a namespace, or the beginning of one",
+                    index + 1
+                ),
+                remedy: "write names and beginnings, separated by commas, such as \"shop,team-*\"",
+            }),
         }
     }
 
@@ -451,8 +463,6 @@ mod tests {
             ("iamEndpoint", "https://iam.example?x=1", "https://s3.example.com:9000"),
             ("iamPath", "team", "/aws-s3-provisioner/"),
             ("iamPath", "/te am/", "/aws-s3-provisioner/"),
-            ("permissionsBoundary", "bucket-users", "arn:aws:iam::123456789012:policy/"),
-            ("permissionsBoundary", "arn:aws:iam::123456789012:role/x", "arn:aws:iam::123456789012:policy/"),
             ("bucketName", "Photos", "name a bucket that exists"),
             ("rotateKeysEvery", "monthly", "\"30d\""),
             ("rotateKeysEvery", "10m", "\"1h\" or more"),
@@ -462,6 +472,17 @@ mod tests {
             assert!(message.starts_with(&format!("parameter {name}: {value:?} ")), "{message}");
             assert!(message.contains(remedy), "{message}");
         }
+    }
+
+    #[test]
+    fn a_value_that_may_name_an_account_or_tenants_is_not_repeated() {
+        for boundary in ["admins-only", "arn:aws:iam::210987654321:role/x", "arn:aws:iam::210987654321:policy/"] {
+            assert_eq!(
+                message(&[("permissionsBoundary", boundary)]),
+                "parameter permissionsBoundary is not the ARN of an IAM policy; write an ARN such as arn:aws:iam::123456789012:policy/bucket-users"
+            );
+        }
+        insta::assert_snapshot!(message(&[("allowedNamespaces", "billing,*payroll")]), @r#"parameter allowedNamespaces cannot be used: entry 2 is not the name of a namespace, or the beginning of one; write names and beginnings, separated by commas, such as "shop,team-*""#);
     }
 
     #[test]

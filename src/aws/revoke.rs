@@ -101,9 +101,12 @@ async fn remove_user(store: &Store, user: &str) -> Result<(), CallError> {
     }
 }
 
-/// Removes from a user what others added to it, as far as an app's user can be expected to have it.
+/// Removes from a user what others added to it, as far as an app's user can be expected to have it. Ways to sign in go
+/// first; groups go last, because the owner may not be allowed to change them.
 async fn clear(store: &Store, user: &str) -> Result<(), CallError> {
     delete_access_keys(store, user, &[]).await?;
+    let sent = store.iam.delete_login_profile().user_name(user).send();
+    gone_is_fine(store.call(Operation::DeleteLoginProfile, Resource::user(user), sent).await)?;
 
     let listed = store.iam.list_user_policies().user_name(user).into_paginator().items().send().collect();
     let inline: Vec<_> =
@@ -128,8 +131,6 @@ async fn clear(store: &Store, user: &str) -> Result<(), CallError> {
         gone_is_fine(store.call(Operation::RemoveUserFromGroup, Resource::user(user), sent).await)?;
     }
 
-    let sent = store.iam.delete_login_profile().user_name(user).send();
-    gone_is_fine(store.call(Operation::DeleteLoginProfile, Resource::user(user), sent).await)?;
     Ok(())
 }
 

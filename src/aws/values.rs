@@ -134,12 +134,11 @@ impl PolicyArn {
         if is_arn {
             Ok(Self(value.to_owned()))
         } else {
-            Err(bad(
-                "permissionsBoundary",
-                value,
-                "is not the ARN of an IAM policy",
-                "write an ARN such as arn:aws:iam::123456789012:policy/bucket-users",
-            ))
+            Err(ParameterError::Unshown {
+                name: "permissionsBoundary",
+                problem: "is not the ARN of an IAM policy".to_owned(),
+                remedy: "write an ARN such as arn:aws:iam::123456789012:policy/bucket-users",
+            })
         }
     }
 

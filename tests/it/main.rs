@@ -24,6 +24,7 @@ mod lifecycle;
 mod namespaces;
 mod neighbours;
 mod orphans;
+mod owner_policy;
 mod permissions;
 mod proxies;
 mod pruning;

@@ -81,6 +81,24 @@ async fn a_denial_names_operation_resource_identity_and_the_actions_to_allow() {
 }
 
 #[tokio::test]
+async fn a_denial_that_a_boundary_may_explain_says_what_to_do_about_it() {
+    const CREATED: &str = "<CreateUserResponse><CreateUserResult/></CreateUserResponse>";
+    let denied = || iam_error(403, "AccessDenied");
+    for (answers, remedy) in [
+        (vec![("CreateUser", denied())], "the StorageClass has to name it (permissionsBoundary)"),
+        (
+            vec![("CreateUser", ok(CREATED)), ("PutUserPolicy", denied())],
+            "this user lacks it, and an admin has to set it",
+        ),
+    ] {
+        let stage = Stage::answering([("CreateBucket", ok(""))].into_iter().chain(answers));
+        let error = stage.provisioner.provision(&record(), &stage.owner).await.unwrap_err();
+        assert_eq!(error.reason(), "AccessDenied");
+        assert!(error.to_string().contains(remedy), "{error}");
+    }
+}
+
+#[tokio::test]
 async fn refused_keys_name_the_secret_to_mend() {
     insta::assert_snapshot!(refusal(s3_error(403, "InvalidAccessKeyId")).await, @r#"AWS refused the owner credentials in Secret ops/keys (InvalidAccessKeyId) in CreateBucket: put a valid, active key there, and check the node's clock"#);
 }

@@ -126,6 +126,8 @@ async fn access_that_still_works_is_not_gone_though_its_user_is_not_found() {
     assert!(stage.provisioner.revoke(&handed_over, &stage.owner, Some(&keys)).await.is_err(), "nobody knows");
 }
 
+const IN_A_GROUP: &str = "<ListGroupsForUserResponse><ListGroupsForUserResult><Groups><member><Path>/</Path><GroupName>g</GroupName><GroupId>G</GroupId><Arn>a</Arn><CreateDate>2026-01-01T00:00:00Z</CreateDate></member></Groups></ListGroupsForUserResult></ListGroupsForUserResponse>";
+
 #[tokio::test]
 async fn what_others_added_to_a_user_is_cleared_only_if_aws_objects() {
     let stage = Stage::answering([
@@ -134,6 +136,7 @@ async fn what_others_added_to_a_user_is_cleared_only_if_aws_objects() {
         ("DeleteUserPolicy", ok("")),
         ("DeleteUser", iam_error(409, "DeleteConflict")),
         ("ListAccessKeys", access_keys(&[])),
+        ("DeleteLoginProfile", iam_error(404, "NoSuchEntity")),
         (
             "ListUserPolicies",
             ok(
@@ -148,14 +151,8 @@ async fn what_others_added_to_a_user_is_cleared_only_if_aws_objects() {
             ),
         ),
         ("DetachUserPolicy", ok("")),
-        (
-            "ListGroupsForUser",
-            ok(
-                "<ListGroupsForUserResponse><ListGroupsForUserResult><Groups><member><Path>/</Path><GroupName>g</GroupName><GroupId>G</GroupId><Arn>a</Arn><CreateDate>2026-01-01T00:00:00Z</CreateDate></member></Groups></ListGroupsForUserResult></ListGroupsForUserResponse>",
-            ),
-        ),
+        ("ListGroupsForUser", ok(IN_A_GROUP)),
         ("RemoveUserFromGroup", ok("")),
-        ("DeleteLoginProfile", iam_error(404, "NoSuchEntity")),
         ("DeleteUser", ok("")),
     ]);
     assert_eq!(stage.provisioner.revoke(&record(), &stage.owner, None).await.unwrap(), revoked());
@@ -163,16 +160,43 @@ async fn what_others_added_to_a_user_is_cleared_only_if_aws_objects() {
         stage.calls()[4..],
         [
             "ListAccessKeys",
+            "DeleteLoginProfile",
             "ListUserPolicies",
             "DeleteUserPolicy",
             "ListAttachedUserPolicies",
             "DetachUserPolicy",
             "ListGroupsForUser",
             "RemoveUserFromGroup",
-            "DeleteLoginProfile",
             "DeleteUser"
         ]
     );
+}
+
+/// What is attached to the user is gone by then: its keys, its password and its policies.
+#[tokio::test]
+async fn a_user_that_may_not_be_taken_out_of_its_groups_is_told_of_with_the_remedy() {
+    for denied in ["ListGroupsForUser", "RemoveUserFromGroup"] {
+        let mut answers = user_goes();
+        answers[4] = ("DeleteUser", iam_error(409, "DeleteConflict"));
+        answers.extend([
+            ("ListAccessKeys", access_keys(&[])),
+            ("DeleteLoginProfile", ok("")),
+            ("ListUserPolicies", ok("<ListUserPoliciesResponse><ListUserPoliciesResult/></ListUserPoliciesResponse>")),
+            ("ListAttachedUserPolicies", ok("<ListAttachedUserPoliciesResponse><ListAttachedUserPoliciesResult/></ListAttachedUserPoliciesResponse>")),
+        ]);
+        if denied == "RemoveUserFromGroup" {
+            answers.push(("ListGroupsForUser", ok(IN_A_GROUP)));
+        }
+        answers.push((denied, iam_error(403, "AccessDenied")));
+        let stage = Stage::answering(answers);
+        let error = stage.provisioner.revoke(&record(), &stage.owner, None).await.unwrap_err();
+        assert_eq!((error.reason(), error.class()), ("AccessDenied", FailureClass::Terminal));
+        assert!(error.to_string().contains(&format!("allow iam:{denied}")), "{error}");
+        assert_eq!(error.to_string().contains("by hand"), denied == "RemoveUserFromGroup", "{error}");
+        assert!(!error.to_string().contains("\"g\""), "groups are none of a claim's business: {error}");
+        assert!(stage.calls().contains(&"DeleteLoginProfile".to_owned()));
+        assert_eq!(stage.calls().last().unwrap(), denied);
+    }
 }
 
 fn go_record() -> Record {

@@ -5,6 +5,7 @@ pub(crate) mod backup;
 pub(crate) mod footprint;
 pub(crate) mod operator;
 pub(crate) mod other;
+pub(crate) mod owner_policy;
 pub(crate) mod proxy;
 
 use std::collections::BTreeMap;

@@ -8,6 +8,7 @@ use hyper::Request;
 use hyper::http::request::Parts;
 use hyper_util::rt::TokioExecutor;
 
+use super::demands::Demands;
 use super::strict::{Strict, Strictness};
 use super::{Pending, Proxy, Upstream};
 
@@ -16,6 +17,7 @@ pub(crate) struct Aws {
     url: String,
     client: Client,
     strict: Mutex<Option<Arc<Strict>>>,
+    pub(super) demands: Mutex<Option<Demands>>,
 }
 
 type Client = hyper_util::client::legacy::Client<hyper_util::client::legacy::connect::HttpConnector, Full<Bytes>>;
@@ -23,7 +25,7 @@ type Client = hyper_util::client::legacy::Client<hyper_util::client::legacy::con
 impl Aws {
     pub(crate) fn at(url: &str) -> Self {
         let client = hyper_util::client::legacy::Client::builder(TokioExecutor::new()).build_http();
-        Self { url: url.trim_end_matches('/').to_owned(), client, strict: Mutex::default() }
+        Self { url: url.trim_end_matches('/').to_owned(), client, strict: Mutex::default(), demands: Mutex::default() }
     }
 }
 
@@ -51,9 +53,15 @@ impl Upstream for Aws {
         // The Host header is signed: it stays the proxy's, while the connection goes upstream.
         parts.uri = format!("{}{target}", self.url).parse().unwrap();
         let (client, strict) = (self.client.clone(), self.strict.lock().unwrap().clone());
+        let demands = self.demands.lock().unwrap().clone();
         Box::pin(async move {
             let body = body.collect().await?.to_bytes();
             let call = || AwsCall::read(&asked, &body);
+            if let Some(demands) = demands
+                && let Some(refusal) = demands.refuse(&call()).await
+            {
+                return Ok(refusal);
+            }
             let forward = async {
                 let answer = client.request(Request::from_parts(parts, Full::new(body.clone()))).await?;
                 Ok(answer.map(|body| body.map_err(Into::into).boxed_unsync()))
@@ -72,6 +80,9 @@ pub(super) struct AwsCall {
     pub(super) operation: String,
     pub(super) bucket: Option<String>,
     pub(super) user: Option<String>,
+    /// Path and permissions boundary of a user to be made.
+    pub(super) path: Option<String>,
+    pub(super) boundary: Option<String>,
     /// Id of the key that signs.
     pub(super) signer: Option<String>,
 }
@@ -85,6 +96,8 @@ impl AwsCall {
             operation: operation(parts, body),
             bucket,
             user: form_field(body, "UserName"),
+            path: form_field(body, "Path"),
+            boundary: form_field(body, "PermissionsBoundary"),
             signer: scope.and_then(|scope| scope.split('/').next()).map(str::to_owned),
         }
     }

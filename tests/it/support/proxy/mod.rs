@@ -12,8 +12,10 @@
 //! | `kubernetes` | the API server, and what becomes of its watches |
 //! | `aws` | the emulated AWS |
 //! | `strict` | what AWS refuses, delays and shows late, where the emulator does not |
+//! | `demands` | what a policy demands of users, where the emulator does not know how to ask for it |
 
 mod aws;
+mod demands;
 mod fault;
 mod gate;
 mod kubernetes;
@@ -37,6 +39,7 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
 pub(crate) use aws::Aws;
+pub(crate) use demands::Demands;
 pub(crate) use fault::Verdict;
 pub(crate) use gate::Gate;
 pub(crate) use kubernetes::{ApiServer, Ending, expired, expired_in_stream};

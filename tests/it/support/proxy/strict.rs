@@ -51,6 +51,7 @@ struct User {
     keys: Vec<String>,
     inline_policies: Vec<String>,
     attached_policies: Vec<aws_sdk_iam::types::AttachedPolicy>,
+    groups: Vec<aws_sdk_iam::types::Group>,
 }
 
 impl Strict {
@@ -145,18 +146,21 @@ impl Strict {
         let Ok(found) = iam.get_user().user_name(name).send().await else { return User::default() };
         let inline = iam.list_user_policies().user_name(name).send().await.unwrap();
         let attached = iam.list_attached_user_policies().user_name(name).send().await.unwrap();
+        let groups = iam.list_groups_for_user().user_name(name).send().await;
         User {
             itself: found.user,
             keys: self.account.keys(name).await,
             inline_policies: inline.policy_names,
             attached_policies: attached.attached_policies.unwrap_or_default(),
+            groups: groups.map(|found| found.groups).unwrap_or_default(),
         }
     }
 }
 
 impl User {
     fn holds_something(&self) -> bool {
-        !(self.keys.is_empty() && self.inline_policies.is_empty() && self.attached_policies.is_empty())
+        let policies = !(self.inline_policies.is_empty() && self.attached_policies.is_empty());
+        policies || !self.keys.is_empty() || !self.groups.is_empty()
     }
 }
 
@@ -211,7 +215,7 @@ fn element(body: &Bytes, name: &str) -> Option<String> {
 }
 
 /// An error as S3 and IAM write it.
-fn refuse(call: &AwsCall, status: u16, code: &str) -> Answer {
+pub(super) fn refuse(call: &AwsCall, status: u16, code: &str) -> Answer {
     let error = format!("<Error><Code>{code}</Code><Message>the test says so</Message></Error>");
     let text = if call.is_iam() { format!("<ErrorResponse>{error}</ErrorResponse>") } else { error };
     plain(status, text)

@@ -1,0 +1,95 @@
+//! The policies in `docs/`: they allow what is called, and nothing else.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::aws::call::Operation;
+
+const PLAIN: &str = include_str!("../../../docs/owner-iam-policy.json");
+const BOUNDED: &str = include_str!("../../../docs/owner-iam-policy-with-boundary.json");
+const GROUPS: &str = include_str!("../../../docs/owner-iam-policy-groups.json");
+const BOUNDARY: &str = include_str!("../../../docs/permissions-boundary.json");
+
+/// What only records of the Go provisioner need; the README names it.
+const OF_GO_PROVISIONER: [Operation; 3] =
+    [Operation::ListPolicyVersions, Operation::DeletePolicyVersion, Operation::DeletePolicy];
+
+fn statements(policy: &str) -> Vec<Value> {
+    let policy: Value = serde_json::from_str(policy).unwrap();
+    policy["Statement"].as_array().unwrap().clone()
+}
+
+fn actions(statement: &Value) -> Vec<String> {
+    match &statement["Action"] {
+        Value::String(action) => vec![action.clone()],
+        Value::Array(actions) => actions.iter().map(|action| action.as_str().unwrap().to_owned()).collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn with_effect(policy: &str, effect: &str) -> BTreeSet<String> {
+    statements(policy).iter().filter(|statement| statement["Effect"] == effect).flat_map(actions).collect()
+}
+
+fn called(wanted: impl Fn(Operation) -> bool) -> BTreeSet<String> {
+    let operations = Operation::ALL.iter().filter(|operation| wanted(**operation));
+    operations.flat_map(|operation| operation.actions().split(" and ")).map(str::to_owned).collect()
+}
+
+#[test]
+fn the_owners_policies_allow_what_is_called_and_nothing_else() {
+    // STS answers everybody, and objects are read with apps' keys.
+    let needs_none = |operation| {
+        matches!(operation, Operation::GetCallerIdentity | Operation::GetObject)
+            || OF_GO_PROVISIONER.contains(&operation)
+    };
+    let optional = |operation| operation == Operation::RemoveUserFromGroup;
+    for policy in [PLAIN, BOUNDED] {
+        assert_eq!(with_effect(policy, "Allow"), called(|operation| !needs_none(operation) && !optional(operation)));
+    }
+    assert_eq!(with_effect(GROUPS, "Allow"), called(optional));
+}
+
+/// The actions that can give a user rights, of those that are called: all that make or change users or their policies,
+/// and that know the condition key `iam:PermissionsBoundary` (Service Authorization Reference). Taking policies away
+/// knows it, too, and is allowed without, for users that were made before.
+#[test]
+fn what_gives_a_user_rights_demands_the_boundary_and_nothing_changes_it() {
+    let giving = ["iam:CreateUser", "iam:PutUserPolicy", "iam:AttachUserPolicy"];
+    for statement in statements(BOUNDED) {
+        let gives = actions(&statement).iter().any(|action| giving.contains(&action.as_str()));
+        let boundary = &statement["Condition"]["StringEquals"]["iam:PermissionsBoundary"];
+        assert_eq!(boundary.is_string(), gives, "{statement}");
+        assert!(!gives || boundary.as_str().unwrap().ends_with(":policy/aws-s3-provisioner-boundary"));
+    }
+    let denied = with_effect(BOUNDED, "Deny");
+    for action in ["iam:PutUserPermissionsBoundary", "iam:DeleteUserPermissionsBoundary", "iam:CreatePolicyVersion"] {
+        assert!(denied.contains(action), "{action}");
+    }
+}
+
+#[test]
+fn the_boundary_lets_an_app_do_what_its_policy_gives() {
+    let allowed = with_effect(BOUNDARY, "Allow");
+    for (target, account) in [(crate::aws::testing::record(), true), (crate::aws::testing::granted(), false)] {
+        let environment = crate::aws::plan::Environment::default();
+        let document = crate::aws::policy::of(&crate::aws::plan::Target::of(&target, &environment));
+        for statement in statements(&document) {
+            for action in actions(&statement) {
+                assert!(allowed.contains(&action), "{action}");
+            }
+            assert_eq!(statement.to_string().contains("aws:ResourceAccount"), account);
+        }
+    }
+    let denials: Vec<_> = statements(BOUNDARY).into_iter().filter(|statement| statement["Effect"] == "Deny").collect();
+    assert!(matches!(&denials[..], [denial] if denial["NotAction"][0] == "s3:*"), "{denials:?}");
+}
+
+/// "IAM and AWS STS quotas": 6,144 characters without white space for a managed policy.
+#[test]
+fn each_policy_fits_into_a_managed_one() {
+    for policy in [PLAIN, BOUNDED, GROUPS, BOUNDARY] {
+        assert!(policy.chars().filter(|c| !c.is_whitespace()).count() <= 6144);
+    }
+}

@@ -1,0 +1,279 @@
+//! The owner's policies that `docs/` ships: they are enough for the operator, and what they keep from a thief.
+
+use std::time::Duration;
+
+use aws_sdk_iam::error::ProvideErrorMetadata as _;
+use aws_sdk_s3::types::{BucketLocationConstraint, CreateBucketConfiguration};
+use bucket_provisioner::api::Condition;
+use kube::api::{Patch, PatchParams};
+use rstest::rstest;
+use serde_json::json;
+
+use crate::support::operator::{Kind, Operator};
+use crate::support::owner_policy::{BOUNDED, GROUPS, PLAIN, PolicedOwner};
+use crate::support::proxy::Strictness;
+use crate::support::{REGION, World, bucket_of, ready, seen};
+
+const ADMIN: &str = r#"{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"*","Resource":"*"}]}"#;
+const PATH: &str = "/aws-s3-provisioner/";
+
+/// Nothing hangs on a user that is deleted, as in AWS.
+const STRICT: Strictness = Strictness { key_delay: Duration::ZERO, lag: Duration::ZERO, name_delay: Duration::ZERO };
+
+/// Requires AWS to refuse it for want of a permission.
+macro_rules! denied {
+    ($call:expr) => {
+        let code = $call.send().await.map(drop).expect_err(stringify!($call)).code().map(str::to_owned);
+        assert_eq!(code.as_deref(), Some("AccessDenied"), stringify!($call));
+    };
+}
+
+/// A class of the world that names the boundary.
+async fn bounded_class(world: &World, owner: &PolicedOwner, name: &str) -> String {
+    world.class_with(name, "Delete", &[("permissionsBoundary", &owner.boundary)]).await
+}
+
+async fn annotate(world: &World, claim: &str, key: &str, value: &str) {
+    let patch = json!({ "metadata": { "annotations": { key: value } } });
+    world.claims().patch(claim, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+}
+
+/// Waits until a claim says this, for want of a permission.
+async fn says(world: &World, claim: &str, part: &str) {
+    let said = |ready: &Condition| ready.reason == "AccessDenied" && ready.message.contains(part);
+    world.wait_claim(claim, part, |claim| ready(claim).is_some_and(said)).await;
+}
+
+/// Name of the one user of a claim.
+async fn user_of(world: &World, uid: &str) -> String {
+    let users = world.account.users_with(uid).await;
+    assert_eq!(users.len(), 1, "{users:?}");
+    users.into_iter().next().unwrap()
+}
+
+async fn boundary_of(world: &World, user: &str) -> Option<String> {
+    let user = world.account.iam.get_user().user_name(user).send().await.unwrap().user.unwrap();
+    user.permissions_boundary?.permissions_boundary_arn
+}
+
+#[rstest]
+#[case::plain(PLAIN)]
+#[case::with_boundary(BOUNDED)]
+#[tokio::test]
+async fn each_owner_policy_is_enough_for_a_whole_life(#[case] policy: &str) {
+    let world = World::new().await;
+    let owner = PolicedOwner::new(&world, &[policy]).await;
+    world.aws.strict(STRICT);
+    let new = bounded_class(&world, &owner, "new").await;
+    let existing = world.unique("existing");
+    world.account.create_bucket(&existing).await;
+    let parameters = [("permissionsBoundary", owner.boundary.as_str()), ("bucketName", existing.as_str())];
+    let granted = world.class_with("granted", "Delete", &parameters).await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+
+    let uid = world.claim("photos", &new).await.metadata.uid.unwrap();
+    world.claim_with("archive", json!({ "storageClassName": granted })).await;
+    let bucket = bucket_of(&world.wait_bound("photos").await);
+    world.wait_bound("archive").await;
+    for (claim, bucket, other) in [("photos", &bucket, &existing), ("archive", &existing, &bucket)] {
+        let app = world.app(claim).await;
+        app.put(bucket, "a").await.unwrap();
+        assert_eq!(app.list(bucket).await.unwrap(), ["a"]);
+        assert_eq!(app.list(other).await.unwrap_err(), "AccessDenied");
+    }
+    let user = user_of(&world, &uid).await;
+    assert_eq!(boundary_of(&world, &user).await.as_deref(), Some(owner.boundary.as_str()));
+
+    let first = world.environment("photos").await["AWS_ACCESS_KEY_ID"].clone();
+    annotate(&world, "photos", "objectbucket.io/rotate-keys", "now").await;
+    world.wait_secret("photos", |secret| secret["AWS_ACCESS_KEY_ID"] != first).await;
+    world.secrets().delete("photos", &Default::default()).await.unwrap();
+    world.wait_secret("photos", |secret| secret.contains_key("AWS_ACCESS_KEY_ID")).await;
+    world.wait_reason("photos", "Bound").await;
+
+    // Somebody adds to the user what the operator did not: all of it can be taken off but groups.
+    let iam = &world.account.iam;
+    iam.put_user_policy().user_name(&user).policy_name("more").policy_document(ADMIN).send().await.unwrap();
+    iam.attach_user_policy().user_name(&user).policy_arn(&owner.boundary).send().await.unwrap();
+    world.delete_claim("photos").await;
+    world.delete_claim("archive").await;
+    world.wait_gone("photos").await;
+    world.wait_gone("archive").await;
+    assert!(world.account.users_with(&uid).await.is_empty() && !world.account.bucket_exists(&bucket).await);
+    assert!(world.account.bucket_exists(&existing).await);
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn a_class_that_names_no_boundary_is_told_what_the_owners_policy_demands() {
+    let world = World::new().await;
+    let owner = PolicedOwner::new(&world, &[BOUNDED]).await;
+    let class = world.class("class").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let uid = world.claim("photos", &class).await.metadata.uid.unwrap();
+    let message = world.wait_reason("photos", "AccessDenied").await;
+    for part in ["iam:CreateUser", "permissions boundary", "StorageClass", "permissionsBoundary"] {
+        assert!(message.contains(part), "{part:?} is not in {message:?}");
+    }
+    assert!(!message.contains("arn:") && !message.contains("provisioner-boundary"), "{message}");
+    assert!(world.account.users_with(&uid).await.is_empty());
+
+    bounded_class(&world, &owner, "class").await;
+    world.wait_bound("photos").await;
+    assert_eq!(boundary_of(&world, &user_of(&world, &uid).await).await.as_deref(), Some(owner.boundary.as_str()));
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn claims_made_before_the_boundary_can_be_deleted_and_get_new_keys_once_their_users_have_it() {
+    let world = World::new().await;
+    let owner = PolicedOwner::new(&world, &[PLAIN]).await;
+    world.aws.strict(STRICT);
+    let class = world.class("class").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let mut uids = Vec::new();
+    for claim in ["going", "staying"] {
+        uids.push(world.claim(claim, &class).await.metadata.uid.unwrap());
+    }
+    for claim in ["going", "staying"] {
+        world.wait_bound(claim).await;
+    }
+    owner.allow(&world, &[BOUNDED]).await;
+
+    world.delete_claim("going").await;
+    world.wait_gone("going").await;
+    assert!(world.account.users_with(&uids[0]).await.is_empty(), "the user is left");
+
+    // CreateUser is called for a user that exists, too: what is recorded has to be allowed.
+    world.secrets().delete("staying", &Default::default()).await.unwrap();
+    says(&world, "staying", "and so has the ObjectBucket").await;
+    let state = json!({ "spec": { "additionalState": { "permissionsBoundary": owner.boundary } } });
+    let record = world.record_name("staying");
+    world.records().patch(&record, &PatchParams::default(), &Patch::Merge(state)).await.unwrap();
+    annotate(&world, "staying", "objectbucket.io/retry", "recorded").await;
+    says(&world, "staying", "this user lacks it, and an admin has to set it").await;
+    let user = user_of(&world, &uids[1]).await;
+    let put = world.account.iam.put_user_permissions_boundary().user_name(&user);
+    put.permissions_boundary(&owner.boundary).send().await.unwrap();
+    annotate(&world, "staying", "objectbucket.io/retry", "set").await;
+    world.wait_reason("staying", "Bound").await;
+
+    // A user that is lost is made as it is recorded.
+    for key in world.account.keys(&user).await {
+        world.account.iam.delete_access_key().user_name(&user).access_key_id(key).send().await.unwrap();
+    }
+    for policy in world.account.iam.list_user_policies().user_name(&user).send().await.unwrap().policy_names {
+        world.account.iam.delete_user_policy().user_name(&user).policy_name(policy).send().await.unwrap();
+    }
+    world.account.iam.delete_user().user_name(&user).send().await.unwrap();
+    world.secrets().delete("staying", &Default::default()).await.unwrap();
+    seen(&world.secrets(), "staying", |secret| secret.is_some()).await.expect("it is written again");
+    world.wait_reason("staying", "Bound").await;
+    assert_eq!(boundary_of(&world, &user).await.as_deref(), Some(owner.boundary.as_str()));
+    operator.stop().await;
+}
+
+#[rstest]
+#[case::plain(PLAIN)]
+#[case::with_boundary(BOUNDED)]
+#[tokio::test]
+async fn a_user_in_a_group_is_told_of_until_the_owner_may_take_it_out(#[case] policy: &str) {
+    let world = World::new().await;
+    let owner = PolicedOwner::new(&world, &[policy]).await;
+    world.aws.strict(STRICT);
+    let class = bounded_class(&world, &owner, "class").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let uid = world.claim("photos", &class).await.metadata.uid.unwrap();
+    world.wait_bound("photos").await;
+    let (iam, user, group) = (&world.account.iam, user_of(&world, &uid).await, world.unique("group"));
+    iam.create_group().group_name(&group).send().await.unwrap();
+    iam.add_user_to_group().group_name(&group).user_name(&user).send().await.unwrap();
+
+    world.delete_claim("photos").await;
+    let message = world.wait_reason("photos", "AccessDenied").await;
+    assert!(message.contains("iam:RemoveUserFromGroup") && message.contains("by hand"), "{message}");
+    assert!(!message.contains(&group), "{message}");
+    assert!(world.account.keys(&user).await.is_empty(), "its keys go first");
+    let (type_, note) = world.wait_event("photos", "AccessDenied").await;
+    assert!(type_ == "Warning" && note.contains("RemoveUserFromGroup"), "{note}");
+
+    owner.allow(&world, &[policy, GROUPS]).await;
+    annotate(&world, "photos", "objectbucket.io/retry", "mended").await;
+    world.wait_gone("photos").await;
+    assert!(world.account.users_with(&uid).await.is_empty());
+    operator.stop().await;
+}
+
+/// The emulator refuses what no statement allows; the proxy stands in for the condition that it does not know.
+#[tokio::test]
+async fn who_steals_the_owners_keys_makes_no_user_beyond_the_boundary() {
+    let world = World::new().await;
+    let owner = PolicedOwner::new(&world, &[BOUNDED]).await;
+    let (inside, outside) = (world.unique("inside"), world.unique("outside"));
+    let thief = owner.through(&world).iam;
+    denied!(thief.create_user().user_name(&inside).path(PATH));
+    denied!(thief.create_user().user_name(&outside).path("/").permissions_boundary(&owner.boundary));
+    let admin = "arn:aws:iam::aws:policy/AdministratorAccess";
+    denied!(thief.create_user().user_name(&inside).path(PATH).permissions_boundary(admin));
+    thief.create_user().user_name(&inside).path(PATH).permissions_boundary(&owner.boundary).send().await.unwrap();
+
+    // One that has no boundary, below the path and elsewhere.
+    let unbounded = world.unique("unbounded");
+    world.account.iam.create_user().user_name(&unbounded).path(PATH).send().await.unwrap();
+    world.account.iam.create_user().user_name(&outside).send().await.unwrap();
+    for user in [&unbounded, &outside] {
+        denied!(thief.put_user_policy().user_name(user).policy_name("p").policy_document(ADMIN));
+    }
+
+    let past_the_proxy = &owner.account.iam;
+    for user in [&inside, &unbounded] {
+        denied!(past_the_proxy.put_user_permissions_boundary().user_name(user).permissions_boundary(admin));
+        denied!(past_the_proxy.delete_user_permissions_boundary().user_name(user));
+        denied!(past_the_proxy.attach_user_policy().user_name(user).policy_arn(admin));
+        denied!(past_the_proxy.create_login_profile().user_name(user).password("c0rrect-Horse"));
+        denied!(past_the_proxy.add_user_to_group().user_name(user).group_name("admins"));
+        denied!(past_the_proxy.update_user().user_name(user).new_path("/"));
+    }
+    denied!(past_the_proxy.create_policy_version().policy_arn(&owner.boundary).policy_document(ADMIN));
+    denied!(past_the_proxy.delete_policy().policy_arn(&owner.boundary));
+
+    // The document as it is shipped, condition and all, allows nothing in an emulator that does not know the key.
+    let shipped = owner.named(BOUNDED).to_string();
+    let put = world.account.iam.put_user_policy().user_name(&owner.user).policy_name("p0").policy_document(shipped);
+    put.send().await.unwrap();
+    denied!(past_the_proxy.create_user().user_name(world.unique("another")).path(PATH));
+}
+
+#[tokio::test]
+async fn a_user_with_the_boundary_is_no_admin_whatever_its_own_policies_say() {
+    let world = World::new().await;
+    let owner = PolicedOwner::new(&world, &[BOUNDED]).await;
+    let class = bounded_class(&world, &owner, "class").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let uid = world.claim("photos", &class).await.metadata.uid.unwrap();
+    let bucket = bucket_of(&world.wait_bound("photos").await);
+    let user = user_of(&world, &uid).await;
+    let put = owner.through(&world).iam.put_user_policy().user_name(&user).policy_name("p").policy_document(ADMIN);
+    put.send().await.expect("the thief makes its policies wider");
+
+    let other = world.unique("other");
+    world.account.create_bucket(&other).await;
+    world.account.put(&other, "a").await.unwrap();
+    let app = world.app("photos").await;
+    denied!(app.iam.create_user().user_name("admin").permissions_boundary(&owner.boundary));
+    denied!(app.iam.delete_user_permissions_boundary().user_name(&user));
+    denied!(app.iam.create_access_key().user_name(&user));
+    denied!(app.iam.list_users());
+    let location = BucketLocationConstraint::from(REGION);
+    let configuration = CreateBucketConfiguration::builder().location_constraint(location).build();
+    denied!(app.s3.create_bucket().bucket(world.unique("new")).create_bucket_configuration(configuration));
+    denied!(app.s3.delete_bucket().bucket(&other));
+    denied!(app.s3.list_buckets());
+    denied!(app.s3.get_bucket_policy().bucket(&other));
+    denied!(app.s3.put_bucket_policy().bucket(&bucket).policy(ADMIN));
+
+    // What is left to the thief: the objects of each bucket that the boundary does not leave out.
+    assert_eq!(app.list(&other).await.unwrap(), ["a"]);
+    app.put(&other, "b").await.unwrap();
+    operator.stop().await;
+}

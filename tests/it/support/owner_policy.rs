@@ -1,0 +1,102 @@
+//! The owner's policies as they are shipped, put on a user of the emulated AWS.
+//!
+//! The emulator evaluates actions, `Deny` and boundaries. It knows neither the path of a user nor the condition key
+//! `iam:PermissionsBoundary`: a statement with that key allows nothing there, whoever has which boundary. So these are
+//! taken out of what the emulator gets, and [`Demands`] says the same to the world's proxy, which operators go through.
+
+use serde_json::Value;
+
+use super::World;
+use super::account::Account;
+use super::proxy::Demands;
+
+pub(crate) const PLAIN: &str = include_str!("../../../docs/owner-iam-policy.json");
+pub(crate) const BOUNDED: &str = include_str!("../../../docs/owner-iam-policy-with-boundary.json");
+pub(crate) const GROUPS: &str = include_str!("../../../docs/owner-iam-policy-groups.json");
+const BOUNDARY: &str = include_str!("../../../docs/permissions-boundary.json");
+
+/// What stands for the account, and for the boundary, in the shipped documents.
+const PLACEHOLDER: &str = "111122223333";
+const BOUNDARY_NAME: &str = "aws-s3-provisioner-boundary";
+const KEY: &str = "iam:PermissionsBoundary";
+
+/// An owner who has what a policy allows, and a boundary for the users of claims.
+pub(crate) struct PolicedOwner {
+    pub(crate) user: String,
+    /// ARN of the boundary of this world.
+    pub(crate) boundary: String,
+    /// Past the proxy.
+    pub(crate) account: Account,
+    keys: (String, String),
+}
+
+impl PolicedOwner {
+    /// Makes the owner and the boundary, and puts the owner's keys into the world's Secret.
+    pub(crate) async fn new(world: &World, policies: &[&str]) -> Self {
+        let iam = &world.account.iam;
+        let user = world.unique("owner");
+        let made = iam.create_user().user_name(&user).send().await.unwrap();
+        let arn = made.user.unwrap().arn;
+        let id = arn.split(':').nth(4).unwrap().to_owned();
+        let name = world.unique(BOUNDARY_NAME);
+        let document = BOUNDARY.replace(PLACEHOLDER, &id);
+        let made = iam.create_policy().policy_name(&name).policy_document(document).send().await.unwrap();
+        let boundary = made.policy.unwrap().arn.unwrap();
+        let key = iam.create_access_key().user_name(&user).send().await.unwrap().access_key.unwrap();
+        let keys = (key.access_key_id, key.secret_access_key);
+        let account = Account::at(&super::aws_url(), super::REGION, &keys.0, &keys.1);
+        let owner = Self { user, boundary, account, keys };
+        owner.allow(world, policies).await;
+        let (id, secret) = &owner.keys;
+        world.owner_secret("owner", &[("AWS_ACCESS_KEY_ID", id), ("AWS_SECRET_ACCESS_KEY", secret)]).await;
+        owner
+    }
+
+    /// Allows the owner this from now on; what was allowed before is replaced, in its order.
+    pub(crate) async fn allow(&self, world: &World, policies: &[&str]) {
+        let mut demanded = None;
+        for (index, policy) in policies.iter().enumerate() {
+            let (document, demands) = self.for_emulator(policy);
+            demanded = demanded.or(demands);
+            let put = world.account.iam.put_user_policy().user_name(&self.user).policy_name(format!("p{index}"));
+            put.policy_document(document.to_string()).send().await.unwrap();
+        }
+        world.aws.demand(demanded);
+    }
+
+    /// The owner, through the proxy, where the condition holds.
+    pub(crate) fn through(&self, world: &World) -> Account {
+        Account::at(&world.aws.url, super::REGION, &self.keys.0, &self.keys.1)
+    }
+
+    /// A shipped document with the names of this world.
+    pub(crate) fn named(&self, policy: &str) -> Value {
+        let shipped = format!("arn:aws:iam::{PLACEHOLDER}:policy/{BOUNDARY_NAME}");
+        serde_json::from_str(&policy.replace(&shipped, &self.boundary)).unwrap()
+    }
+
+    /// What the emulator can evaluate of a shipped document, and what it cannot.
+    fn for_emulator(&self, policy: &str) -> (Value, Option<Demands>) {
+        let mut document = self.named(policy);
+        let mut demands = None;
+        for statement in document["Statement"].as_array_mut().unwrap() {
+            let condition = &statement["Condition"]["StringEquals"][KEY];
+            if let Some(boundary) = condition.as_str().map(str::to_owned) {
+                let actions = statement["Action"].as_array().unwrap().iter();
+                let operation = |action: &Value| action.as_str().unwrap().trim_start_matches("iam:").to_owned();
+                let (_, path) = statement["Resource"].as_str().unwrap().split_once(":user").unwrap();
+                let path = path.trim_end_matches('*').to_owned();
+                demands = Some(Demands { operations: actions.map(operation).collect(), boundary, path });
+            }
+            // With other entries it would have to stay.
+            let conditions = statement.as_object_mut().unwrap().remove("Condition");
+            assert!(conditions.is_none_or(|c| c["StringEquals"].as_object().unwrap().len() == 1));
+            let resource = statement["Resource"].as_str().unwrap().to_owned();
+            // A call about user and group is about the user there.
+            if let Some((account, _)) = resource.split_once(":user/").or_else(|| resource.split_once(":group/")) {
+                statement["Resource"] = format!("{account}:user/*").into();
+            }
+        }
+        (document, demands)
+    }
+}

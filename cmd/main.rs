@@ -39,12 +39,14 @@ fn block_on(work: impl Future<Output = Result<(), Box<dyn Error>>>) -> Result<()
 }
 
 async fn serve(args: &Args) -> Result<(), Box<dyn Error>> {
-    let config = cluster(&args.cluster).await?;
+    let mut config = cluster(&args.cluster).await?;
     let options = args.options(std::env::var("LIB_BUCKET_PROVISIONER_THREADS").ok().as_deref());
     let provisioner = AwsProvisioner::new(&options.provisioner_name);
     let stop = runtime::signals::shutdown().boxed().shared();
     let lease = args.lease(&config.default_namespace)?;
     let lease_client = lease::client(&config)?;
+    // Behind the fence of the lease nothing is repeated.
+    config.default_retry = lease.is_none();
     let client = runtime::cluster::client(config, runtime::cluster::ANSWER_LIMIT)?;
     let Some(lease) = lease else {
         controller::run(client, provisioner, options, stop).await;

@@ -42,8 +42,10 @@ users:
   user: {token: $token}
 END
 
-  # No fsync: the data need not outlive the machine's next start.
+  # No fsync: the data need not outlive the machine's next start. A test of memory
+  # writes a gigabyte, and may be run several times before etcd is compacted.
   start etcd "$(program etcd)" --data-dir "$state/etcd" --unsafe-no-fsync --log-level warn \
+    --quota-backend-bytes 8589934592 \
     --listen-client-urls "$etcd" --advertise-client-urls "$etcd" \
     --listen-peer-urls "http://127.0.0.1:$((first + 1))"
   wait_for etcd 30 answers "$etcd/readyz"

@@ -53,13 +53,19 @@ pub struct ObjectBucketClaimSpec {
     #[schemars(length(min = 1, max = 253))]
     pub generate_bucket_name: Option<String>,
     /// Settings for the provisioner. This one has none and ignores them.
+    // As much as other provisioners of these claims need: a bucket policy has up to 20 KiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("maxProperties" = 32), transform = short_values)]
     pub additional_config: Option<BTreeMap<String, String>>,
     /// The ObjectBucket that the claim is bound to. Set by the operator.
     // Written with a capital O by Go libraries of 2019.
     #[serde(default, alias = "ObjectBucketName", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub object_bucket_name: Option<String>,
+}
+
+fn short_values(schema: &mut schemars::Schema) {
+    schema.insert("additionalProperties".to_owned(), serde_json::json!({ "type": "string", "maxLength": 32_768 }));
 }
 
 /// Where a claim stands.

@@ -101,6 +101,8 @@ pub mod state {
     pub const CLAIM_NAME: &str = "claimName";
     /// UID of the claim: what decides to whom a bucket record belongs.
     pub const CLAIM_UID: &str = "claimUID";
+    /// Name of the provisioner that wrote the record, in full: the label of two names can be the same.
+    pub const PROVISIONER: &str = "provisioner";
     /// UIDs of the claims that had the record before this one, separated by commas, oldest first. Names and tags
     /// may still hold them.
     pub const FORMER_CLAIM_UIDS: &str = "formerClaimUIDs";

@@ -32,18 +32,24 @@ impl<F> Default for Cache<F> {
 }
 
 impl<F> Cache<F> {
-    /// Takes in an event; `facts` says what is kept of an object.
-    pub(crate) fn apply<K: Resource>(&self, event: &Event<K>, facts: impl Fn(&K) -> F) {
+    /// Takes in an event; `facts` says what is kept of an object, if anything.
+    pub(crate) fn apply<K: Resource>(&self, event: &Event<K>, facts: impl Fn(&K) -> Option<F>) {
         let key_of = |object: &K| key(object.namespace().as_deref(), &object.name_any());
+        let keep = |all: &mut HashMap<Box<str>, Arc<F>>, object: &K| {
+            match facts(object) {
+                Some(facts) => drop(all.insert(key_of(object), Arc::new(facts))),
+                None => drop(all.remove(&key_of(object))),
+            };
+        };
         let mut shown = self.write();
         match event {
             Event::Init => shown.listed = HashMap::new(),
-            Event::InitApply(object) => drop(shown.listed.insert(key_of(object), Arc::new(facts(object)))),
+            Event::InitApply(object) => keep(&mut shown.listed, object),
             Event::InitDone => {
                 shown.now = std::mem::take(&mut shown.listed);
                 self.is_filled.send_replace(true);
             }
-            Event::Apply(object) => drop(shown.now.insert(key_of(object), Arc::new(facts(object)))),
+            Event::Apply(object) => keep(&mut shown.now, object),
             Event::Delete(object) => drop(shown.now.remove(&key_of(object))),
         }
     }
@@ -110,7 +116,7 @@ mod tests {
 
     fn cache_of(events: impl IntoIterator<Item = Event<Secret>>) -> Cache<String> {
         let cache = Cache::default();
-        events.into_iter().for_each(|event| cache.apply(&event, |secret| secret.uid().unwrap_or_default()));
+        events.into_iter().for_each(|event| cache.apply(&event, |secret| secret.uid().filter(|uid| uid != "none")));
         cache
     }
 
@@ -129,6 +135,13 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_kept_of_what_does_not_matter_any_more() {
+        let first = [Event::Init, Event::InitApply(secret("a", "1")), Event::InitApply(secret("b", "none"))];
+        let cache = cache_of(first.into_iter().chain([Event::InitDone, Event::Apply(secret("a", "none"))]));
+        assert!(cache.all().is_empty());
+    }
+
+    #[test]
     fn it_is_not_filled_before_the_first_list_is_complete() {
         let cache = cache_of([Event::Init, Event::InitApply(secret("a", "1"))]);
         assert!(!cache.is_filled());
@@ -138,7 +151,7 @@ mod tests {
     #[test]
     fn it_shows_the_former_list_while_another_comes_in_and_then_nothing_else_of_it() {
         let cache = cache_of([Event::Init, Event::InitApply(secret("a", "1")), Event::InitDone, Event::Init]);
-        let apply = |event| cache.apply(&event, |secret: &Secret| secret.uid().unwrap_or_default());
+        let apply = |event| cache.apply(&event, |secret: &Secret| secret.uid());
         apply(Event::InitApply(secret("b", "2")));
         assert_eq!((uid(&cache, "a").as_deref(), uid(&cache, "b")), (Some("1"), None));
         apply(Event::InitDone);

@@ -17,7 +17,6 @@ use super::decide::lookup;
 use super::decide::record::{self, Relation, Stored};
 use super::keys::KeyNotes;
 use super::memory::Memory;
-use super::outputs::controller;
 use super::owner_secrets::OwnerSecrets;
 use super::state::conditions::Conditions;
 use super::state::records::Records;
@@ -83,10 +82,10 @@ impl Caches {
             && self.claims.wait_until_ready().now_or_never().is_some()
     }
 
-    /// The claim's record, if the cache has it and `label` says that it is ours. `cluster`: UID of this one.
-    pub(crate) fn record(&self, claim: &Claim, label: &str, cluster: &str) -> Option<Stored> {
+    /// The claim's record, if the cache has it and it is this provisioner's. `cluster`: UID of this one.
+    pub(crate) fn record(&self, claim: &Claim, provisioner: &str, cluster: &str) -> Option<Stored> {
         let at = |name: String| {
-            let object = self.records.object(&name).filter(|object| record::is_ours(object, label))?;
+            let object = self.records.object(&name).filter(|object| record::is_ours(object, provisioner))?;
             let whole = match record::relation(&object, claim, cluster) {
                 Relation::Mine if record::claim_name(&object).is_some() => object,
                 Relation::Mine => record::naming(&object, &claim.id),
@@ -148,7 +147,7 @@ impl Caches {
 pub(crate) struct OutputFacts {
     uid: Option<Box<str>>,
     /// Uid of what controls it.
-    controller: Option<Box<str>>,
+    controller: Box<str>,
     /// Its entries are as the operator wrote them.
     stands: bool,
     /// What it notes of keys.
@@ -156,27 +155,39 @@ pub(crate) struct OutputFacts {
 }
 
 impl OutputFacts {
-    pub(crate) fn of_secret(secret: &PartialObjectMeta<Secret>) -> Self {
+    /// `None` if no claim controls it: anybody may create Secrets with our label, thousands of them.
+    pub(crate) fn of_secret(secret: &PartialObjectMeta<Secret>) -> Option<Self> {
+        let facts = Self::of(&secret.metadata, &wire::secret::ALL)?;
         let notes = KeyNotes::read(secret.metadata.annotations.as_ref());
-        Self { notes: Some(Box::new(notes)), ..Self::of(&secret.metadata, &wire::secret::ALL) }
+        Some(Self { notes: Some(Box::new(notes)), ..facts })
     }
 
-    pub(crate) fn of_config_map(config_map: &PartialObjectMeta<ConfigMap>) -> Self {
+    /// `None` if no claim controls it.
+    pub(crate) fn of_config_map(config_map: &PartialObjectMeta<ConfigMap>) -> Option<Self> {
         Self::of(&config_map.metadata, &wire::config::ALL)
     }
 
-    fn of(metadata: &ObjectMeta, keys: &[&str]) -> Self {
-        Self {
+    fn of(metadata: &ObjectMeta, keys: &[&str]) -> Option<Self> {
+        Some(Self {
             uid: metadata.uid.as_deref().map(Box::from),
-            controller: controller(metadata).map(Box::from),
+            controller: Box::from(controlling_claim(metadata)?),
             stands: wrote(metadata, keys),
             notes: None,
-        }
+        })
     }
 
     fn is_of(&self, claim: &ClaimId) -> bool {
-        self.controller.as_deref() == Some(&claim.uid)
+        *self.controller == *claim.uid
     }
+}
+
+/// Uid of the claim that controls an output. Outputs have their claim's name; and what names a claim that does not exist
+/// is deleted by the garbage collector.
+fn controlling_claim(metadata: &ObjectMeta) -> Option<&str> {
+    let owners = metadata.owner_references.as_deref().unwrap_or_default();
+    let owner = owners.iter().find(|owner| owner.controller == Some(true))?;
+    let is_claim = owner.kind == wire::CLAIM_KIND && Some(&owner.name) == metadata.name.as_ref();
+    is_claim.then_some(owner.uid.as_str())
 }
 
 /// Whether the entries `keys` of an output's data are as the operator wrote them.

@@ -67,6 +67,7 @@ pub use self::flow::recall::{RecallError, recall};
 use self::memory::Memory;
 use self::owner_secrets::OwnerSecrets;
 use self::state::conditions::Conditions;
+use self::state::pages;
 use self::state::workers::Workers;
 use self::watch::watch;
 use crate::api::{ObjectBucket, wire};
@@ -135,6 +136,7 @@ pub async fn run<P: Provisioner>(
     let outputs = all.clone().labels(&format!("{}={label}", wire::PROVISIONER_LABEL));
 
     let shutdown = shutdown.boxed().shared();
+    let client = pages::bounded(client);
     let Some(cluster) = cluster::uid(&client, shutdown.clone()).await else { return };
 
     let (claims, claim_writer) = reflector::store();
@@ -217,7 +219,7 @@ pub async fn run<P: Provisioner>(
             .inspect_ok(relisted(&after_relist)),
     );
     let class_stream = watch("StorageClasses", Api::<StorageClass>::all(client.clone()), all)
-        .inspect_ok(cached(&ctx, |caches| &caches.classes, StorageClass::clone))
+        .inspect_ok(cached(&ctx, |caches| &caches.classes, |class: &StorageClass| Some(class.clone())))
         .touched_objects();
     let secret_stream = changes(
         watch("Secrets", namespaced::<PartialObjectMeta<Secret>>(&client, namespace), outputs.clone())
@@ -367,7 +369,7 @@ fn cached<P, K: Resource, F, Of, Facts>(
 ) -> impl FnMut(&watcher::Event<K>) + use<P, K, F, Of, Facts>
 where
     Of: Fn(&Caches) -> &Cache<F>,
-    Facts: Fn(&K) -> F,
+    Facts: Fn(&K) -> Option<F>,
 {
     let ctx = Arc::clone(ctx);
     move |event| of(&ctx.caches).apply(event, &facts)

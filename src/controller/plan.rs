@@ -149,7 +149,8 @@ pub(crate) fn whole<P: Provisioner>(
     object: &ObjectBucket,
     error: &str,
 ) -> Result<Record, Error> {
-    match planned(surroundings, claim, false).and_then(|planned| restored(object, planned, error)) {
+    let restored = |planned| restored(object, planned, surroundings.provisioner_name, error);
+    match planned(surroundings, claim, false).and_then(restored) {
         Err(problem) if !matches!(problem, Error::RecordDamaged { .. }) => {
             Err(damaged(object, error, problem.to_string()))
         }
@@ -171,7 +172,7 @@ fn is_same(recorded: &Record, planned: &Record) -> bool {
 
 /// The record that an ObjectBucket held before it lost something: what is planned now, if nothing that is left of it
 /// says otherwise.
-fn restored(object: &ObjectBucket, planned: Record, error: &str) -> Result<Record, Error> {
+fn restored(object: &ObjectBucket, planned: Record, provisioner: &str, error: &str) -> Result<Record, Error> {
     let state = |key: &str| object.spec.additional_state.as_ref()?.get(key).filter(|value| !value.is_empty()).cloned();
     let record = Record {
         account: state(wire::state::ACCOUNT_ID),
@@ -179,7 +180,7 @@ fn restored(object: &ObjectBucket, planned: Record, error: &str) -> Result<Recor
         handed_over: true,
         ..planned
     };
-    let whole = codec::to_object(&record, "", "");
+    let whole = codec::to_object(&record, "", provisioner);
     let json = |object: &ObjectBucket| serde_json::to_value(&object.spec).unwrap_or_default();
     match contradiction(&json(object), &json(&whole), "spec") {
         None => Ok(record),
@@ -271,15 +272,15 @@ mod tests {
     fn a_record_that_lost_its_state_is_restored_unless_what_is_left_says_otherwise() {
         let mut object = codec::to_object(&record(), "obc-shop-photos", "ours");
         object.spec.additional_state = None;
-        let whole = restored(&object, record(), "lost").map_err(|error| error.to_string());
+        let whole = restored(&object, record(), "ours", "lost").map_err(|error| error.to_string());
         assert_eq!(whole, Ok(Record { handed_over: true, ..record() }));
 
         let another = Record { plan: Plan { bucket: "another".into(), ..record().plan }, ..record() };
-        let refused = restored(&object, another, "lost").map_err(|error| error.to_string());
+        let refused = restored(&object, another, "ours", "lost").map_err(|error| error.to_string());
         assert!(refused.as_ref().is_err_and(|why| why.contains("spec.endpoint.bucketName")), "{refused:?}");
 
         object.spec.additional_state = Some([("UserName".to_owned(), "another".to_owned())].into());
-        let refused = restored(&object, record(), "lost").map_err(|error| error.to_string());
+        let refused = restored(&object, record(), "ours", "lost").map_err(|error| error.to_string());
         assert!(refused.as_ref().is_err_and(|why| why.contains("UserName")), "{refused:?}");
     }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt as _;
 use kube::runtime::controller::Action;
 use kube::runtime::reflector::ObjectRef;
 use tracing::Instrument as _;
@@ -85,6 +86,10 @@ pub(crate) async fn reconcile<P: Provisioner>(
     let span = tracing::info_span!("claim", claim = %claim.id, attempt);
     let next = attend(&ctx, claim.clone(), &worker).instrument(span).await;
     drop(worker);
+    // Our own last writes of a claim may come after the watch has shown that it is gone.
+    if ctx.caches.claims.get(&ObjectRef::from_obj(&*guarded)).is_none_or(|shown| shown.uid() != guarded.uid()) {
+        ctx.memory.forget(&claim.id.uid);
+    }
     if next != Next::Rest {
         return Ok(next.into());
     }
@@ -147,7 +152,7 @@ async fn explain_wait<P>(ctx: &Context<P>, claim: &Claim, lane: &Lane) {
 
 /// With whom a claim waits for a worker: by its record, or else by what would be recorded.
 fn lane<P: Provisioner>(ctx: &Context<P>, claim: &Claim) -> Lane {
-    let recorded = ctx.caches.record(claim, &ctx.label, &ctx.cluster).map(|stored| stored.record);
+    let recorded = ctx.caches.record(claim, &ctx.options.provisioner_name, &ctx.cluster).map(|stored| stored.record);
     let planned = || {
         let class = ctx.caches.classes.get(None, &claim.spec().ok()?.storage_class_name)?;
         plan::record(&ctx.provisioner, claim, &Class::read(&class), &ctx.cluster, false).ok()
@@ -166,7 +171,7 @@ fn rest<P>(ctx: &Context<P>, claim: &Claim, wait: Option<Duration>) -> Action {
 /// What upkeep is due for a bound claim that is as it was left, and how long none is; `None` for any other claim.
 /// Answered from the caches, with no call and no write.
 fn due_while_steady<P>(ctx: &Context<P>, claim: &Claim) -> Option<(Upkeep, Option<Duration>)> {
-    let stored = ctx.caches.record(claim, &ctx.label, &ctx.cluster)?;
+    let stored = ctx.caches.record(claim, &ctx.options.provisioner_name, &ctx.cluster)?;
     let spec = claim.spec().ok()?;
     let keeps = report::keeps(ctx, stored.author);
     let stands = !claim.deleting
@@ -249,7 +254,7 @@ async fn drive<P: Provisioner>(ctx: &Context<P>, claim: Claim) -> Result<Next, E
     let facts = Facts {
         class: class.owner(&ctx.options.provisioner_name),
         label: claim.label,
-        recorded: ctx.caches.record(&claim, &ctx.label, &ctx.cluster).is_some(),
+        recorded: ctx.caches.record(&claim, &ctx.options.provisioner_name, &ctx.cluster).is_some(),
         finalizer: claim.finalizer,
         deleting: claim.deleting,
         bound: claim.bound(),

@@ -21,6 +21,7 @@ mod faults;
 mod guides;
 mod leader;
 mod lifecycle;
+mod memory;
 mod namespaces;
 mod neighbours;
 mod orphans;

@@ -45,8 +45,8 @@ pub(crate) fn names(claim: &Claim, irregular: Vec<String>) -> Vec<String> {
 pub(crate) struct Surroundings<'a, R> {
     /// UID of this cluster.
     pub(crate) cluster: &'a str,
-    /// The value of this provisioner's label.
-    pub(crate) label: &'a str,
+    /// The name of this provisioner.
+    pub(crate) provisioner: &'a str,
     /// Whether a claim other than this one may be the one that a record was made for, which does not say so any more.
     pub(crate) has_rival: R,
 }
@@ -78,7 +78,7 @@ pub(crate) fn look_up(
             }
             None => continue,
         };
-        let ours = record::is_ours(&object, surroundings.label);
+        let ours = record::is_ours(&object, surroundings.provisioner);
         match record::relation(&object, claim, surroundings.cluster) {
             Relation::Mine => return Ok(mine(object, claim)),
             Relation::Fits if (surroundings.has_rival)(&object) => return Err(Error::RecordAmbiguous { name }),
@@ -167,7 +167,11 @@ mod tests {
             names(claim, Vec::new()).into_iter().map(|name| Candidate { name, object: None }).collect();
         assert!(candidates.iter().any(|c| c.name == unique));
         candidates[0].object = at_plain.map(Ok);
-        look_up(claim, candidates, &Surroundings { cluster: HERE, label: "ours", has_rival: |_: &ObjectBucket| false })
+        look_up(
+            claim,
+            candidates,
+            &Surroundings { cluster: HERE, provisioner: "ours", has_rival: |_: &ObjectBucket| false },
+        )
     }
 
     #[test]

@@ -124,9 +124,11 @@ pub(crate) fn names_its_claim(object: &ObjectBucket) -> bool {
 }
 
 /// Whether an ObjectBucket was written by this provisioner, or by the Go provisioner of its name.
-pub(crate) fn is_ours(object: &ObjectBucket, label: &str) -> bool {
+pub(crate) fn is_ours(object: &ObjectBucket, provisioner: &str) -> bool {
     let labels = object.metadata.labels.as_ref();
-    labels.and_then(|labels| labels.get(wire::PROVISIONER_LABEL)).is_some_and(|ours| ours == label)
+    let label = labels.and_then(|labels| labels.get(wire::PROVISIONER_LABEL));
+    label.is_some_and(|label| *label == wire::provisioner_label(provisioner))
+        && state(object, wire::state::PROVISIONER).is_none_or(|name| name == provisioner)
 }
 
 /// How an ObjectBucket relates to a claim of the cluster with this uid. What counts is the uid in the ObjectBucket;
@@ -178,7 +180,7 @@ fn state<'a>(object: &'a ObjectBucket, key: &str) -> Option<&'a str> {
 }
 
 /// The ObjectBucket that holds `record`.
-pub(crate) fn to_object(record: &Record, name: &str, label: &str) -> ObjectBucket {
+pub(crate) fn to_object(record: &Record, name: &str, provisioner: &str) -> ObjectBucket {
     // Destructured in full: a new field that is not recorded is lost for deletion.
     let Record { claim, former_uids, cluster, account, class_name, reclaim_policy, handed_over, plan } = record;
     let Plan { bucket, mode, endpoint, owner_secret, user, rotation, state } = plan;
@@ -187,6 +189,7 @@ pub(crate) fn to_object(record: &Record, name: &str, label: &str) -> ObjectBucke
 
     let mut recorded = state.clone();
     let mut set = |key: &str, value: &str| recorded.insert(key.to_owned(), value.to_owned());
+    set(wire::state::PROVISIONER, provisioner);
     set(wire::state::CLAIM_NAMESPACE, &claim.namespace);
     set(wire::state::CLAIM_NAME, &claim.name);
     set(wire::state::CLAIM_UID, &claim.uid);
@@ -223,7 +226,7 @@ pub(crate) fn to_object(record: &Record, name: &str, label: &str) -> ObjectBucke
     ObjectBucket {
         metadata: ObjectMeta {
             name: Some(name.to_owned()),
-            labels: Some([(wire::PROVISIONER_LABEL.to_owned(), label.to_owned())].into()),
+            labels: Some([(wire::PROVISIONER_LABEL.to_owned(), wire::provisioner_label(provisioner))].into()),
             // So that nobody deletes the record by hand while there is something to undo.
             finalizers: Some(vec![wire::FINALIZER.to_owned()]),
             ..ObjectMeta::default()
@@ -284,6 +287,7 @@ pub(crate) fn from_object(object: &ObjectBucket) -> Result<(Author, Record), Str
     // The Go provisioner's policy is in the account.
     let go_account = state.get(wire::state::GO_POLICY_ARN).and_then(|arn| arn.split(':').nth(4)).map(str::to_owned);
     let mut take = |key: &str| state.remove(key);
+    take(wire::state::PROVISIONER);
     let required =
         |value: Option<String>, key: &str| value.ok_or_else(|| missing(&format!("spec.additionalState.{key}")));
     let (namespace, name, uid) =
@@ -477,6 +481,16 @@ mod tests {
         assert_eq!(claim_uid(&object), Some("f30e0389"));
         assert_eq!(claim_name(&object), Some(("shop", "photos")));
         assert_eq!(from_object(&object).unwrap(), (Author::Us, record()));
+    }
+
+    #[test]
+    fn a_record_of_a_provisioner_with_the_same_label_is_not_ours() {
+        let object = to_object(&record(), "obc-shop-photos", "example.com/s3");
+        assert!(is_ours(&object, "example.com/s3"));
+        assert!(!is_ours(&object, "example.com-s3"), "its label is the same");
+        let mut of_go_provisioner = object;
+        of_go_provisioner.spec.additional_state.as_mut().unwrap().remove("provisioner");
+        assert!(is_ours(&of_go_provisioner, "example.com/s3"));
     }
 
     #[test]

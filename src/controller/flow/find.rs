@@ -14,5 +14,9 @@ pub(crate) async fn record<P>(ctx: &Context<P>, claim: &Claim) -> Result<Found, 
     let names = lookup::names(claim, ctx.caches.records.irregular(&claim.id));
     let candidates = record::read_all(ctx, names).await?;
     let has_rival = |object: &_| ctx.caches.has_rival(claim, object);
-    lookup::look_up(claim, candidates, &Surroundings { cluster: &ctx.cluster, label: &ctx.label, has_rival })
+    lookup::look_up(
+        claim,
+        candidates,
+        &Surroundings { cluster: &ctx.cluster, provisioner: &ctx.options.provisioner_name, has_rival },
+    )
 }

@@ -101,7 +101,7 @@ fn is_suspect<P>(ctx: &Context<P>, name: &str) -> bool {
     let shown = ctx.caches.claims.get(&ObjectRef::new(claim).within(namespace));
     let here = codec::cluster_uid(&object).is_none_or(|cluster| cluster == ctx.cluster);
     let is_claims = here && shown.is_some_and(|shown| shown.meta().uid.as_deref() == Some(uid));
-    codec::is_ours(&object, &ctx.label)
+    codec::is_ours(&object, &ctx.options.provisioner_name)
         && ctx.options.namespace.as_deref().is_none_or(|ours| ours == namespace)
         && (!is_claims || orphan::action(&object) != Ok(None))
 }

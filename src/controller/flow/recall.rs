@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::{Api, Client};
 
-use crate::api::{ObjectBucket, ObjectBucketClaim, wire};
+use crate::api::{ObjectBucket, ObjectBucketClaim};
 use crate::controller::decide::record;
 use crate::controller::error::Error;
 use crate::controller::resolve::{self, Class};
@@ -111,7 +111,7 @@ pub async fn recall<P: Provisioner>(
     let name = claim.spec.object_bucket_name.filter(|name| !name.is_empty());
     let (plain, unique) = record::names(&record.claim);
     let name = name.or(plain).unwrap_or(unique);
-    Ok(record::to_object(&record, &name, &wire::provisioner_label(provisioner_name)))
+    Ok(record::to_object(&record, &name, provisioner_name))
 }
 
 async fn class(client: &Client, name: &str, provisioner: &str) -> Result<Class, RecallError> {

@@ -35,7 +35,8 @@ pub(crate) async fn read_all<P>(ctx: &Context<P>, names: Vec<String>) -> Result<
 /// Kubernetes refused.
 pub(crate) async fn create<P>(ctx: &Context<P>, name: String, record: Record) -> Result<Stored, Error> {
     let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
-    let created = ctx.record_writer().create(&params, &record::to_object(&record, &name, &ctx.label)).await;
+    let created =
+        ctx.record_writer().create(&params, &record::to_object(&record, &name, &ctx.options.provisioner_name)).await;
     let created = created.map_err(Error::kubernetes("write the ObjectBucket"))?;
     ctx.caches.records.wrote(&created);
     let metadata = created.metadata;
@@ -77,7 +78,7 @@ pub(crate) async fn read<P>(ctx: &Context<P>, name: &str) -> Result<Option<Objec
 /// Kubernetes refused, also because the ObjectBucket was changed since it was read.
 pub(crate) async fn rewrite<P>(ctx: &Context<P>, object: &ObjectBucket, record: &Record) -> Result<Stored, Error> {
     let name = object.metadata.name.clone().unwrap_or_default();
-    let whole = record::to_object(record, &name, &ctx.label);
+    let whole = record::to_object(record, &name, &ctx.options.provisioner_name);
     let patch = json!({
         "metadata": {
             "uid": object.metadata.uid,

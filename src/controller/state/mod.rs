@@ -1,5 +1,6 @@
 //! What all reconciles share, and what is remembered between them.
 
 pub(crate) mod conditions;
+pub(crate) mod pages;
 pub(crate) mod records;
 pub(crate) mod workers;

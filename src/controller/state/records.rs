@@ -71,7 +71,7 @@ impl Records {
         if let Some(before) = name.as_ref().and_then(|name| self.object(name)) {
             index.remove(&before);
         }
-        self.cache.apply(event, RecordFacts::of_guarded);
+        self.cache.apply(event, |record| Some(RecordFacts::of_guarded(record)));
         match event {
             Event::Apply(DeserializeGuard(Ok(object))) => index.add(object),
             Event::InitDone => {

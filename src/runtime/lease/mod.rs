@@ -23,7 +23,8 @@
 //!     identity: lease::identity(),
 //!     timing: lease::Timing::default(),
 //! };
-//! let client = kube::Client::try_from(config.clone())?;
+//! // A client without retries of its own: they would pass the fence.
+//! let client = lease::client(&config)?;
 //! lease::lead(lease::client(&config)?, options, signals::shutdown(), |term| serve(term.fence(client))).await?;
 //! # Ok(())
 //! # }

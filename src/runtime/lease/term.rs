@@ -3,9 +3,14 @@
 use http::Request;
 use kube::Client;
 use kube::client::Body;
+use kube::client::retry::RetryPolicy;
 use tokio::sync::watch;
 use tokio::time::Instant;
-use tower::BoxError;
+use tower::retry::RetryLayer;
+use tower::timeout::TimeoutLayer;
+use tower::{BoxError, ServiceBuilder};
+
+use crate::runtime::cluster::ANSWER_LIMIT;
 
 /// A stretch of time in which this process holds the lease. It grows with each renewal, and ends by itself
 /// when there is none. Clones are the same term.
@@ -49,7 +54,8 @@ impl Term {
     }
 
     /// `client`, but each call that begins after the end of the term fails with [`TermOver`] in place of
-    /// being sent.
+    /// being sent. `client` must not retry by itself (`default_retry` of its configuration), because what it repeats
+    /// passes no fence; calls that the API server puts off (429, 503, 504) are repeated in front of it.
     pub fn fence(&self, client: Client) -> Client {
         let (namespace, valid_until) = (client.default_namespace().to_owned(), *client.valid_until());
         let term = self.clone();
@@ -62,7 +68,11 @@ impl Term {
                 client.send(request).await.map_err(BoxError::from)
             }
         });
-        Client::new::<_, Body, _>(fenced, namespace).with_valid_until(valid_until)
+        let patient = ServiceBuilder::new()
+            .layer(TimeoutLayer::new(ANSWER_LIMIT))
+            .layer(RetryLayer::new(RetryPolicy::server_retry()))
+            .service(fenced);
+        Client::new::<_, Body, _>(patient, namespace).with_valid_until(valid_until)
     }
 }
 
@@ -115,5 +125,21 @@ mod tests {
         let refused = client.send(get()).await.unwrap_err();
         assert!(matches!(&refused, kube::Error::Service(why) if why.is::<TermOver>()), "{refused:?}");
         assert_eq!(sent.load(Ordering::SeqCst), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_put_off_is_repeated_and_never_after_the_term() {
+        let sent = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&sent);
+        let server = tower::service_fn(move |_: Request<Body>| {
+            count.fetch_add(1, Ordering::SeqCst);
+            let later = Response::builder().status(429).header("Retry-After", "1").body(Body::empty());
+            async { Ok::<_, BoxError>(later.unwrap()) }
+        });
+        let (_deadline, term) = Term::begin(Instant::now() + 3 * SECOND - SECOND / 2);
+        let client = term.fence(Client::new(server, "here"));
+        let refused = client.send(Request::get("/").body(Body::empty()).unwrap()).await.unwrap_err();
+        assert!(matches!(&refused, kube::Error::Service(why) if why.is::<TermOver>()), "{refused:?}");
+        assert_eq!(sent.load(Ordering::SeqCst), 3, "at 0, 1 and 2 s");
     }
 }

@@ -126,6 +126,8 @@ pub struct Call {
     pub resource: Resource,
     /// Who signs.
     pub identity: Identity,
+    /// Whether a session token came with the signature.
+    pub session: bool,
 }
 
 /// Why a call failed, as it came.
@@ -192,6 +194,20 @@ impl CallError {
     }
 }
 
+impl CallError {
+    /// A refusal of the owner in the store's own words, accounts and ARNs and all, which claims do not repeat; anything else
+    /// for those who look closely.
+    fn log(&self) {
+        let Call { operation, resource, identity, .. } = &*self.call;
+        let (status, code, message) = (self.status(), self.code(), self.message());
+        if status == 403 && *identity != Identity::App {
+            tracing::info!(%operation, %resource, %identity, status, code, message, "AWS refused a call");
+        } else {
+            tracing::debug!(%operation, %resource, status, code, message, "AWS call failed");
+        }
+    }
+}
+
 /// Awaits a call and says in the log how it went: of what was sent or answered never more than what is wrong.
 pub(crate) async fn observe<T, E>(
     call: Call,
@@ -208,15 +224,7 @@ where
         }
         Err(error) => {
             let failed = CallError { cause: cause(&error), call: Box::new(call) };
-            let Call { operation, resource, .. } = &*failed.call;
-            tracing::debug!(
-                %operation,
-                %resource,
-                status = failed.status(),
-                code = failed.code(),
-                message = failed.message(),
-                "AWS call failed"
-            );
+            failed.log();
             Err(failed)
         }
     }

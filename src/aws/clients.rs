@@ -64,6 +64,8 @@ pub(crate) struct Store {
     pub(crate) account: Account,
     pub(crate) endpoints: Endpoints,
     identity: Identity,
+    /// Whether a Secret has a session token beside its keys.
+    session: bool,
 }
 
 /// S3 and STS as an app sees them.
@@ -83,13 +85,16 @@ impl Store {
     where
         E: ProvideErrorMetadata + std::error::Error + 'static,
     {
-        observe(Call { operation, resource, identity: self.identity.clone() }, sent).await
+        observe(self.call_to(operation, resource), sent).await
     }
 
     /// The error of an answer that lacks what it must have.
     pub(crate) fn unreadable(&self, operation: Operation, resource: Resource) -> CallError {
-        let call = Call { operation, resource, identity: self.identity.clone() };
-        CallError { call: Box::new(call), cause: Cause::Unreadable }
+        CallError { call: Box::new(self.call_to(operation, resource)), cause: Cause::Unreadable }
+    }
+
+    fn call_to(&self, operation: Operation, resource: Resource) -> Call {
+        Call { operation, resource, identity: self.identity.clone(), session: self.session }
     }
 }
 
@@ -105,13 +110,15 @@ impl Clients {
         if let Some(store) = self.find(&key) {
             return store;
         }
-        let store = Arc::new(match keys {
+        let mut store = match keys {
             Some(keys) => self.build(credentials(keys), Caching::Never, identity.clone(), &target.endpoints),
             None => {
                 let ambient = self.ambient(&target.endpoints.region).await;
                 self.build(ambient, Caching::UntilExpiry, identity.clone(), &target.endpoints)
             }
-        });
+        };
+        store.session = keys.as_ref().is_some_and(|keys| keys.token.is_some());
+        let store = Arc::new(store);
         self.keep(key, Arc::clone(&store));
         store
     }
@@ -182,6 +189,7 @@ impl Clients {
             account: Account::default(),
             endpoints: endpoints.clone(),
             identity,
+            session: false,
         }
     }
 

@@ -33,7 +33,7 @@ impl From<CallError> for Error {
         if code == "AccessDenied" || status == 403 && !is_about_credentials(&code) && !is_throttling(&code) {
             return Self::AccessDenied { call, message };
         }
-        let Call { operation, resource, identity } = *call;
+        let Call { operation, resource, identity, session } = *call;
         let bucket = || match &resource {
             Resource::Bucket(name) | Resource::User(name) | Resource::Policy(name) => name.clone(),
             Resource::Account => String::new(),
@@ -43,7 +43,7 @@ impl From<CallError> for Error {
                 Self::CredentialsExpired { identity }
             }
             (code, _) if is_about_credentials(code) => {
-                Self::CredentialsRefused { identity, operation, code: code.to_owned() }
+                Self::CredentialsRefused { identity, operation, code: code.to_owned(), session }
             }
             (code, _) if is_throttling(code) => Self::Throttled { operation },
             (_, 429 | 503) => Self::Throttled { operation },

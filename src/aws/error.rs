@@ -88,7 +88,7 @@ pub enum Error {
     NothingToShare,
     /// AWS does not know the owner's keys.
     #[error(
-        "AWS refused {identity} ({code}) in {operation}: put a valid, active key there, and check the node's clock"
+        "AWS refused {identity} ({code}) in {operation}: {}", refused(*.operation, *.session)
     )]
     CredentialsRefused {
         /// Whose keys.
@@ -97,6 +97,8 @@ pub enum Error {
         operation: Operation,
         /// AWS's code.
         code: String,
+        /// Whether they have a session token.
+        session: bool,
     },
     /// The owner's session is over.
     #[error("{identity} have expired: renew them, or use a key without a session token")]
@@ -283,7 +285,7 @@ pub enum Error {
         bucket: String,
     },
     /// The store lacks an operation.
-    #[error("the store does not support {operation} on {resource} ({code}): use a store that does{}", says(.message))]
+    #[error("the store does not support {operation} on {resource} ({code}): use a store that does{}{}", abac(*.operation), says(.message))]
     NotSupported {
         /// What was tried.
         operation: Operation,
@@ -295,7 +297,7 @@ pub enum Error {
         message: Option<String>,
     },
     /// Any other refusal.
-    #[error("the store refused {operation} on {resource} ({code}){}", says(.message))]
+    #[error("the store refused {operation} on {resource} ({code}){}{}", abac(*.operation), says(.message))]
     Rejected {
         /// What was tried.
         operation: Operation,
@@ -341,6 +343,27 @@ impl TakenBy {
     }
 }
 
+/// What to do about credentials that AWS does not know.
+fn refused(operation: Operation, session: bool) -> &'static str {
+    // "Request temporary security credentials", IAM user guide.
+    if session && operation.actions().starts_with("iam:") {
+        "IAM takes a session token only from a role or from a session with MFA; put keys without a session token there, or those of a role that was assumed, and check that they have not expired"
+    } else {
+        "put a valid, active key there, and check the node's clock"
+    }
+}
+
+/// What a refusal to tag a bucket may come from: with ABAC a bucket takes tags by TagResource alone ("Enabling ABAC in
+/// general purpose buckets", S3 user guide).
+fn abac(operation: Operation) -> &'static str {
+    match operation {
+        Operation::PutBucketTagging => {
+            "; if ABAC is enabled for the bucket, S3 takes its tags by s3:TagResource alone: turn ABAC off until the operator has set its tags"
+        }
+        _ => "",
+    }
+}
+
 /// The permissions to ask for, and what else a denial may mean.
 fn allow(call: &Call) -> String {
     let more = match call.operation {
@@ -354,7 +377,7 @@ fn allow(call: &Call) -> String {
             "; if the owner's policy demands a permissions boundary, this user lacks it, and an admin has to set it"
         }
         Operation::RemoveUserFromGroup => ", or take the user out of its groups by hand; its keys are deleted already",
-        _ => "",
+        operation => abac(operation),
     };
     format!("{}{more}", call.operation.actions())
 }

@@ -13,7 +13,12 @@ pub(crate) const NO_SUCH_KEY: &str = ".aws-s3-provisioner/tries-whether-keys-wor
 /// Lists at most one object with the app's keys, and reads one that does not exist: what every app needs.
 pub(crate) async fn probe(app: &aws_sdk_s3::Client, target: &Target<'_>) -> Result<Probe, Error> {
     let bucket = target.bucket_ref();
-    let call = |operation| Call { operation, resource: Resource::bucket(bucket.name), identity: whose(target) };
+    let call = |operation| Call {
+        operation,
+        resource: Resource::bucket(bucket.name),
+        identity: whose(target),
+        session: false,
+    };
     let listed = app.list_objects_v2().bucket(bucket.name).set_expected_bucket_owner(bucket.account()).max_keys(1);
     let key = format!("{NO_SUCH_KEY}{}", target.record.claim.uid);
     // Should it exist, nothing of it is read.

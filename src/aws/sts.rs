@@ -66,8 +66,12 @@ fn is_unknown(error: &CallError) -> bool {
 /// Whether an app's credentials are good for anything.
 pub(crate) async fn is_alive(app: &AppClients, target: &Target<'_>) -> Result<bool, Error> {
     if let Some(sts) = &app.sts {
-        let call =
-            Call { operation: Operation::GetCallerIdentity, resource: Resource::Account, identity: Identity::App };
+        let call = Call {
+            operation: Operation::GetCallerIdentity,
+            resource: Resource::Account,
+            identity: Identity::App,
+            session: false,
+        };
         match observe(call, sts.get_caller_identity().send()).await {
             Ok(_) => return Ok(true),
             Err(error) if is_about_credentials(error.code()) => return Ok(false),
@@ -76,8 +80,12 @@ pub(crate) async fn is_alive(app: &AppClients, target: &Target<'_>) -> Result<bo
         }
     }
     let bucket = target.bucket();
-    let call =
-        Call { operation: Operation::ListObjectsV2, resource: Resource::bucket(bucket), identity: Identity::App };
+    let call = Call {
+        operation: Operation::ListObjectsV2,
+        resource: Resource::bucket(bucket),
+        identity: Identity::App,
+        session: false,
+    };
     match observe(call, app.s3.list_objects_v2().bucket(bucket).max_keys(1).send()).await {
         Ok(_) => Ok(true),
         // Whatever it is that does not allow it: nothing can be done with them to the bucket.

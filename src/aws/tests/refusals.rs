@@ -99,6 +99,32 @@ async fn a_denial_that_a_boundary_may_explain_says_what_to_do_about_it() {
 }
 
 #[tokio::test]
+async fn a_bucket_with_abac_that_refuses_its_tags_says_what_to_do() {
+    // Nothing says so but the refusal itself.
+    for refused in [s3_error(400, "InvalidRequest"), s3_error(405, "MethodNotAllowed"), s3_error(403, "AccessDenied")] {
+        let stage = Stage::answering([
+            ("CreateBucket", s3_error(409, "BucketAlreadyOwnedByYou")),
+            ("GetBucketTagging", s3_error(404, "NoSuchTagSet")),
+            ("PutBucketTagging", refused),
+        ]);
+        let error = stage.provisioner.provision(&record(), &stage.owner).await.unwrap_err();
+        assert!(error.to_string().contains("turn ABAC off until"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_session_that_iam_does_not_take_is_named_as_such() {
+    let mut stage =
+        Stage::answering([("CreateBucket", ok("")), ("CreateUser", iam_error(403, "InvalidClientTokenId"))]);
+    let plain = stage.provisioner.provision(&record(), &stage.owner).await.unwrap_err().to_string();
+    assert!(plain.contains("put a valid, active key there"), "{plain}");
+    stage = Stage::answering([("CreateBucket", ok("")), ("CreateUser", iam_error(403, "InvalidClientTokenId"))]);
+    stage.owner.keys.as_mut().unwrap().token = Some("token".to_owned().into());
+    let session = stage.provisioner.provision(&record(), &stage.owner).await.unwrap_err().to_string();
+    assert!(session.contains("a session with MFA") && session.contains("Secret ops/keys"), "{session}");
+}
+
+#[tokio::test]
 async fn refused_keys_name_the_secret_to_mend() {
     insta::assert_snapshot!(refusal(s3_error(403, "InvalidAccessKeyId")).await, @r#"AWS refused the owner credentials in Secret ops/keys (InvalidAccessKeyId) in CreateBucket: put a valid, active key there, and check the node's clock"#);
 }

@@ -10,6 +10,7 @@ use rand::RngExt as _;
 use tokio::time::Instant;
 
 use super::backoff;
+use super::state::row::Row;
 use crate::provisioner::{AppCredentials, ClaimId, FailureClass, SecretRef, WantedBucket};
 
 /// What a claim was last told; the same thing is not told twice. The message is kept as its hash: of thousands
@@ -22,10 +23,14 @@ pub(crate) struct Told {
 
 impl Told {
     pub(crate) fn new(reason: &'static str, message: &str) -> Self {
-        let mut hasher = DefaultHasher::new();
-        message.hash(&mut hasher);
-        Self { reason, message: hasher.finish() }
+        Self { reason, message: hash(message) }
     }
+}
+
+fn hash(text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// How what a claim is told compares with what it was told last.
@@ -110,19 +115,16 @@ struct Upkeep {
     not_before: Option<Instant>,
     /// What was said of the last failure, as a hash: the same is not said twice in a row.
     said: Option<u64>,
-    /// How often keys were replaced in a row, and when last.
-    replaced: u32,
-    replaced_at: Option<Instant>,
+    /// Replacements of keys.
+    replacements: Row,
+    /// Looks for keys that are not to be used.
+    looks: Row,
+    /// What its user last asked for with another attempt, as a hash, once that was done.
+    retried: Option<u64>,
 }
 
-/// So many replacements of keys in a row are free; from then on each costs a wait. A user can ask for them by deleting a
-/// Secret, and each takes calls that others need as well.
-const FREE_REPLACEMENTS: u32 = 3;
-const REPLACEMENT_WAIT: Duration = Duration::from_secs(30);
 /// Who asks for another attempt more often than this waits for so long.
 const RETRY_GAP: Duration = Duration::from_secs(5);
-/// A row ends when there was none for so long.
-const REPLACEMENT_ROW: Duration = Duration::from_secs(600);
 
 /// Some part of a time; `None` if that is too long to be one.
 fn part_of(whole: Duration, parts: std::ops::RangeInclusive<f64>) -> Option<Duration> {
@@ -342,22 +344,36 @@ impl Memory {
 
     /// Keys were replaced.
     pub(crate) fn keys_replaced(&self, claim: &ClaimId) {
-        let now = Instant::now();
-        self.with(claim, |e| {
-            let goes_on = e.upkeep.replaced_at.is_some_and(|at| now.saturating_duration_since(at) < REPLACEMENT_ROW);
-            e.upkeep.replaced = if goes_on { e.upkeep.replaced.saturating_add(1) } else { 1 };
-            e.upkeep.replaced_at = Some(now);
-        });
+        self.with(claim, |e| e.upkeep.replacements.note());
     }
 
     /// How long keys are not to be replaced.
     pub(crate) fn replacement_in(&self, claim: &ClaimId) -> Duration {
-        let claims = self.lock();
-        let Some(Entry { upkeep, .. }) = claims.get(claim.uid.as_str()).map(|entry| &**entry) else {
-            return Duration::ZERO;
-        };
-        let since = upkeep.replaced_at.map_or(Duration::MAX, |at| Instant::now().saturating_duration_since(at));
-        if upkeep.replaced < FREE_REPLACEMENTS { Duration::ZERO } else { REPLACEMENT_WAIT.saturating_sub(since) }
+        self.lock().get(claim.uid.as_str()).map_or(Duration::ZERO, |e| e.upkeep.replacements.wait())
+    }
+
+    /// The store was asked to delete keys that are not to be used.
+    pub(crate) fn looked_for_keys(&self, claim: &ClaimId) {
+        self.with(claim, |e| e.upkeep.looks.note());
+    }
+
+    /// How long keys that are not to be used are not looked for.
+    pub(crate) fn look_for_keys_in(&self, claim: &ClaimId) -> Duration {
+        self.lock().get(claim.uid.as_str()).map_or(Duration::ZERO, |e| e.upkeep.looks.wait())
+    }
+
+    /// Whether the user of a bound claim asks for another attempt that there was not yet.
+    pub(crate) fn asks_again(&self, claim: &ClaimId, retry: Option<&str>) -> bool {
+        let Some(asked) = retry.map(hash) else { return false };
+        self.lock().get(claim.uid.as_str()).is_none_or(|e| e.upkeep.retried != Some(asked))
+    }
+
+    /// There was one.
+    pub(crate) fn retried(&self, claim: &ClaimId, retry: Option<&str>) {
+        let asked = retry.map(hash);
+        if asked.is_some() {
+            self.with(claim, |e| e.upkeep.retried = asked);
+        }
     }
 
     /// Nothing is done for the claim for a while, unless what it waits for changes.
@@ -697,13 +713,12 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_replaced_at_once_three_times_in_a_row_and_then_after_a_wait() {
+    fn a_bound_claim_asks_again_until_it_is_answered() {
         let memory = Memory::default();
-        for _ in 0..FREE_REPLACEMENTS {
-            assert_eq!(memory.replacement_in(&claim()), Duration::ZERO);
-            memory.keys_replaced(&claim());
-        }
-        assert!(memory.replacement_in(&claim()) > REPLACEMENT_WAIT / 2);
+        assert!(!memory.asks_again(&claim(), None));
+        assert!(memory.asks_again(&claim(), Some("1")));
+        memory.retried(&claim(), Some("1"));
+        assert!(!memory.asks_again(&claim(), Some("1")) && memory.asks_again(&claim(), Some("2")));
     }
 
     #[test]

@@ -21,7 +21,13 @@ use crate::provisioner::{AppCredentials, Failure, FailureClass, Provisioner};
 
 /// What is due for a bound claim that is well; or how long nothing is, if that is known.
 pub(crate) fn due<P>(ctx: &Context<P>, claim: &Claim, stored: &Stored, notes: &KeyNotes) -> (Upkeep, Option<Duration>) {
-    let failed = ctx.memory.upkeep_in(&claim.id);
+    let (memory, id) = (&ctx.memory, &claim.id);
+    let looks_in = memory.look_for_keys_in(id);
+    if memory.asks_again(id, claim.retry_request.as_deref()) && stored.author == Author::Us {
+        let due = if looks_in.is_zero() { (Upkeep::Check, None) } else { (Upkeep::Nothing, Some(looks_in)) };
+        return due;
+    }
+    let failed = memory.upkeep_in(id);
     if !failed.is_zero() {
         return (Upkeep::Nothing, Some(failed));
     }
@@ -34,6 +40,7 @@ pub(crate) fn due<P>(ctx: &Context<P>, claim: &Claim, stored: &Stored, notes: &K
     match due {
         Upkeep::Nothing => {}
         Upkeep::Rotate if !put_off.is_zero() => return (Upkeep::Nothing, Some(put_off)),
+        Upkeep::Retire if !looks_in.is_zero() => return (Upkeep::Nothing, Some(looks_in)),
         Upkeep::Rotate | Upkeep::Retire | Upkeep::Check => return (due, None),
     }
     // What the Go provisioner made is of other shapes, and stays as it is.
@@ -148,6 +155,11 @@ impl<P: Provisioner> Attempt<'_, P> {
     /// Leaves `upkeep` as it is if all is well.
     async fn ask_to_check(&mut self) -> Result<(), Error> {
         let ctx = self.ctx;
+        let asked = self.claim.retry_request.as_deref();
+        if self.upkeep == Upkeep::Retire || ctx.memory.asks_again(&self.claim.id, asked) {
+            ctx.memory.looked_for_keys(&self.claim.id);
+        }
+        ctx.memory.retried(&self.claim.id, asked);
         let record = self.stored()?.record.clone();
         let present = self.credentials()?.access_key_id.clone();
         let retiring = self.notes.retiring.as_ref().filter(|key| key.at > Timestamp::now()).map(|key| key.id.clone());

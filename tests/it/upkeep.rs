@@ -379,6 +379,32 @@ async fn a_look_that_aws_denies_is_told_in_an_event_and_takes_nothing_away() {
 }
 
 #[tokio::test]
+async fn a_bound_claim_is_looked_at_when_somebody_asks_and_not_without_end() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    // By itself it would be looked at after hours.
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    Bound::new(&world, &class).await;
+    world.aws.clear();
+    let ask = async |value: String| {
+        let asked = json!({ "metadata": { "annotations": { "objectbucket.io/retry": value } } });
+        world.claims().patch("photos", &PatchParams::default(), &Patch::Merge(asked)).await.unwrap();
+    };
+    let looks = |calls: &[crate::support::proxy::Call]| calls.iter().filter(|c| c.name == "GetUserPolicy").count();
+    for turn in 1..=3 {
+        ask(turn.to_string()).await;
+        world.aws.wait_until("a look", |calls| looks(calls) == turn).await;
+    }
+    for turn in 4..=8 {
+        ask(turn.to_string()).await;
+    }
+    // What was asked before another claim came has been dealt with when that one is bound.
+    world.claim("other", &class).await;
+    world.wait_bound("other").await;
+    assert!(looks(&world.aws.calls()) <= 4, "from the fourth time in a row each takes half a minute");
+}
+
+#[tokio::test]
 async fn what_exists_in_brownfield_is_looked_at_and_never_written() {
     let world = World::new().await;
     let bucket = world.unique("archive");

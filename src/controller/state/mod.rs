@@ -3,4 +3,5 @@
 pub(crate) mod conditions;
 pub(crate) mod pages;
 pub(crate) mod records;
+pub(crate) mod row;
 pub(crate) mod workers;

@@ -1,0 +1,63 @@
+//! What a user can ask for again and again, such as new keys, and what takes calls that others need as well: some times in
+//! a row are free, and from then on each costs a wait.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// So many in a row are free.
+const FREE: u32 = 3;
+/// What each of the others waits since the one before.
+const WAIT: Duration = Duration::from_secs(30);
+/// A row ends when there was none for so long.
+const END: Duration = Duration::from_secs(600);
+
+/// How often something happened in a row, and when last.
+#[derive(Debug, Default)]
+pub(crate) struct Row {
+    times: u32,
+    last: Option<Instant>,
+}
+
+impl Row {
+    /// It happens now.
+    pub(crate) fn note(&mut self) {
+        self.times = if self.is_over() { 1 } else { self.times.saturating_add(1) };
+        self.last = Some(Instant::now());
+    }
+
+    /// How long it is not to happen again.
+    pub(crate) fn wait(&self) -> Duration {
+        if self.times < FREE { Duration::ZERO } else { WAIT.saturating_sub(self.since()) }
+    }
+
+    fn is_over(&self) -> bool {
+        self.since() >= END
+    }
+
+    fn since(&self) -> Duration {
+        self.last.map_or(Duration::MAX, |last| Instant::now().saturating_duration_since(last))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn three_times_in_a_row_are_free_and_then_each_costs_a_wait() {
+        let mut row = Row::default();
+        for _ in 0..FREE {
+            assert_eq!(row.wait(), Duration::ZERO);
+            row.note();
+        }
+        assert_eq!(row.wait(), WAIT);
+        tokio::time::advance(WAIT).await;
+        assert_eq!(row.wait(), Duration::ZERO);
+        row.note();
+        assert_eq!(row.wait(), WAIT);
+        tokio::time::advance(END).await;
+        row.note();
+        assert_eq!(row.wait(), Duration::ZERO, "another row");
+    }
+}

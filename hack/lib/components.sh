@@ -104,7 +104,8 @@ use_endpoint() {
 
 # SeaweedFS with S3 and IAM at one address. Each of its parts (master, volume,
 # filer, S3) has a port, and the one after it for calls between them. Each bucket
-# takes a volume, so there are many small ones. A bucket has to be empty to be
+# takes volumes of its own, so there are many small ones, and one for a bucket
+# instead of seven. A bucket has to be empty to be
 # deleted, as at AWS, so that tests see that the operator empties it.
 start_seaweedfs() {
   local first=$1 key=seaweedfs url
@@ -112,7 +113,8 @@ start_seaweedfs() {
   mkdir -p "$state/seaweedfs"
   printf '{"identities":[{"name":"owner","actions":["Admin","Read","Write","List","Tagging"],
     "credentials":[{"accessKey":"%s","secretKey":"%s"}]}]}\n' "$key" "$key" >"$state/seaweedfs.json"
-  start seaweedfs "$seaweedfs/bin/weed" -logtostderr=true server -dir "$state/seaweedfs" \
+  start seaweedfs WEED_MASTER_VOLUME_GROWTH_COPY_1=1 \
+    "$seaweedfs/bin/weed" -logtostderr=true server -dir "$state/seaweedfs" \
     -ip=127.0.0.1 -ip.bind=127.0.0.1 \
     -master.port="$first" -master.port.grpc=$((first + 1)) \
     -volume.port=$((first + 2)) -volume.port.grpc=$((first + 3)) \

@@ -114,8 +114,8 @@ async fn an_orphan_leaves_nothing_at_an_admins_word_wherever_the_operator_was_ki
     crash_everywhere(Flow::of(Kind::Generated, Act::RemoveOrphan)).await;
 }
 
-/// A bucket with a name that its claim chose is left out: between its creation and its tags, which SeaweedFS takes in a
-/// call of their own, nothing tells it from somebody else's.
+/// Killed at the calls to the store. A bucket with a name that its claim chose is left out: between its creation and its
+/// tags, which SeaweedFS takes in a call of their own, nothing tells it from somebody else's.
 #[rstest]
 #[case::generated(Flow::of(Kind::Generated, Act::Provide))]
 #[case::brownfield(Flow::of(Kind::Brownfield, Act::Provide))]

@@ -5,16 +5,18 @@ set -euo pipefail
 
 usage() {
   cat <<'END'
-usage: hack/stack.sh up|down|env|status|build [--name NAME] [--with-other]
+usage: hack/stack.sh up|down|env|status|build [--name NAME] [--with-other] [--with-seaweedfs]
 
   up      starts the stack NAME (`default`) and waits until it is ready; harmless
           if it runs already. With --with-other there is another cluster as well,
           on the same AWS: some tests need one. It is a stack of its own,
-          NAME-other; `env` names it in OTHER_KUBECONFIG, `down` takes it along
+          NAME-other; `env` names it in OTHER_KUBECONFIG, `down` takes it along. With
+          --with-seaweedfs there is a store beside AWS, SeaweedFS, for tests of stores
+          that are not AWS; `env` names it in SEAWEEDFS_URL, with its owner's keys
   env     prints what a shell needs to use it: eval "$(hack/stack.sh env)"
   status  says what runs; exit code 1 if the stack is not up
   down    stops it and removes its data
-  build   makes the programs that `up` would make at its first run
+  build   makes the programs that `up` with these options would make at its first run
 
 Stacks of different names run side by side. A stack is etcd, kube-apiserver and
 kube-controller-manager (garbage collector, namespaces, service accounts), built
@@ -24,6 +26,8 @@ What the user brings is used instead:
   KUBECONFIG          a cluster that runs; no control plane is started
   OTHER_KUBECONFIG    the same for the other cluster
   AWS_ENDPOINT_URL    an AWS or emulator that runs, with your AWS credentials
+  SEAWEEDFS_URL       a SeaweedFS that runs, with its S3 and IAM; its owner's keys
+                      in SEAWEEDFS_ACCESS_KEY_ID and SEAWEEDFS_SECRET_ACCESS_KEY
   KUBEBUILDER_ASSETS  a folder with programs of the control plane; what it does
                       not have is built
 
@@ -44,6 +48,7 @@ up() {
   need curl "see what is ready"
   need openssl "make a key for service accounts"
   if ! is_up; then make_tools; fi
+  if starts_seaweedfs; then make_seaweedfs; fi
   mkdir -p "$root"
   # In a folder that all may write to, anybody could have made it first.
   [[ -O $root && ! -L $root ]] || fail "$root belongs to somebody else"
@@ -62,8 +67,12 @@ up() {
     discard_on_exit=
     say "stack $stack is up, in $SECONDS s"
   fi
+  if starts_seaweedfs && [[ ! -f $state/seaweedfs.env ]]; then start_seaweedfs "$(free_ports 8)"; fi
   exec 8<&-
 }
+
+# Whether the stack has a SeaweedFS of its own to be started.
+starts_seaweedfs() { [[ $with_seaweedfs ]] && ! brought SEAWEEDFS_URL; }
 
 # Starts the other cluster: to its stack, the AWS of this one is brought along.
 up_other() {
@@ -73,6 +82,7 @@ up_other() {
     # shellcheck source=/dev/null
     AWS_ENDPOINT_URL=$(source "$state/env" && echo "$AWS_ENDPOINT_URL")
     unset KUBECONFIG AWS_S3_PROVISIONER_STACK
+    with_seaweedfs=
     select_stack "$stack-other"
     up
   )
@@ -82,7 +92,7 @@ launch() {
   local first
   mkdir -p "$state"/{run,logs,tmp}
   what_is_brought >"$state/brought"
-  first=$(free_ports)
+  first=$(free_ports 4)
   if brought KUBECONFIG; then use_cluster; else start_control_plane "$first"; fi
   if brought AWS_ENDPOINT_URL; then use_endpoint; else start_emulator $((first + 3)); fi
   # Comes last: a stack that has it is complete.
@@ -146,6 +156,7 @@ discard() {
 environment() {
   is_up || fail "stack $stack is not up; to start it: $0 up --name $stack"
   cat "$state/env"
+  [[ ! -f $state/seaweedfs.env ]] || cat "$state/seaweedfs.env"
   [[ -f $state-other/env ]] || return 0
   printf 'export OTHER_KUBECONFIG=%q\n' "$state-other/kubeconfig"
   # shellcheck disable=SC2016 # expanded where it is used
@@ -189,6 +200,7 @@ select_stack() {
 command=
 name=default
 with_other=
+with_seaweedfs=
 while (($#)); do
   case $1 in
     up | down | env | status | build) command=$1 ;;
@@ -199,6 +211,7 @@ while (($#)); do
       ;;
     --name=*) name=${1#*=} ;;
     --with-other) with_other=yes ;;
+    --with-seaweedfs) with_seaweedfs=yes ;;
     -h | --help) usage && exit ;;
     *) fail "unknown argument: $1; see $0 --help" ;;
   esac
@@ -222,6 +235,9 @@ case $command in
   down) down ;;
   env) environment ;;
   status) status ;;
-  build) make_tools ;;
+  build)
+    make_tools
+    if starts_seaweedfs; then make_seaweedfs; fi
+    ;;
   *) usage >&2 && exit 2 ;;
 esac

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # All tests: first those that need nothing, then those in tests/it, on a stack
 # of their own that is removed afterwards. What this shell has in KUBECONFIG,
-# OTHER_KUBECONFIG and AWS_ENDPOINT_URL is used instead, be it clusters of yours
-# or a stack that runs:
+# OTHER_KUBECONFIG, AWS_ENDPOINT_URL and SEAWEEDFS_URL is used instead, be it
+# clusters and stores of yours or a stack that runs:
 #
-#   hack/stack.sh up --with-other; eval "$(hack/stack.sh env)"; hack/test.sh
+#   hack/stack.sh up --with-other --with-seaweedfs; eval "$(hack/stack.sh env)"; hack/test.sh
 #
 # usage: hack/test.sh [ARGUMENT OF `cargo test --test it`]...
 set -euo pipefail
@@ -18,7 +18,7 @@ trap 'exit 143' TERM HUP
 trap 'hack/stack.sh down --name "$stack"' EXIT
 # Without it, what a running stack gave to this shell counts as the user's own.
 unset AWS_S3_PROVISIONER_STACK
-hack/stack.sh up --name "$stack" --with-other
+hack/stack.sh up --name "$stack" --with-other --with-seaweedfs
 environment=$(hack/stack.sh env --name "$stack")
 eval "$environment"
 

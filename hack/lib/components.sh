@@ -1,13 +1,13 @@
 # shellcheck shell=bash
 # What a stack consists of, and how each part is started and seen to be ready.
 
-# Prints the first of 4 ports in a row that are free. They lie below the range
+# Prints the first of $1 ports in a row that are free. They lie below the range
 # from which the system picks ports for outgoing connections.
 free_ports() {
   local first port
   while true; do
-    first=$((20000 + 4 * (RANDOM % 2500)))
-    for port in $first $((first + 1)) $((first + 2)) $((first + 3)); do
+    first=$((20000 + $1 * (RANDOM % (10000 / $1))))
+    for ((port = first; port < first + $1; port++)); do
       ! (: <>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || continue 2
     done
     echo "$first"
@@ -102,4 +102,36 @@ use_endpoint() {
   # Any answer will do: what stands on / differs between stores.
   curl --silent --max-time 15 --output /dev/null "$endpoint" ||
     fail "$endpoint does not answer; unset AWS_ENDPOINT_URL to have an emulator started"
+}
+
+# SeaweedFS with S3 and IAM at one address. Each of its parts (master, volume,
+# filer, S3) has a port, and the one after it for calls between them. Each bucket
+# takes volumes of its own, so there are many small ones, and one for a bucket
+# instead of seven. A bucket has to be empty to be
+# deleted, as at AWS, so that tests see that the operator empties it.
+start_seaweedfs() {
+  local first=$1 key=seaweedfs url
+  url=http://127.0.0.1:$((first + 6))
+  mkdir -p "$state/seaweedfs"
+  printf '{"identities":[{"name":"owner","actions":["Admin","Read","Write","List","Tagging"],
+    "credentials":[{"accessKey":"%s","secretKey":"%s"}]}]}\n' "$key" "$key" >"$state/seaweedfs.json"
+  start seaweedfs WEED_MASTER_VOLUME_GROWTH_COPY_1=1 \
+    "$seaweedfs/bin/weed" -logtostderr=true server -dir "$state/seaweedfs" \
+    -ip=127.0.0.1 -ip.bind=127.0.0.1 \
+    -master.port="$first" -master.port.grpc=$((first + 1)) \
+    -volume.port=$((first + 2)) -volume.port.grpc=$((first + 3)) \
+    -filer -filer.port=$((first + 4)) -filer.port.grpc=$((first + 5)) \
+    -s3 -s3.port=$((first + 6)) -s3.port.grpc=$((first + 7)) \
+    -s3.config="$state/seaweedfs.json" -s3.iam.readOnly=false -s3.allowDeleteBucketNotEmpty=false \
+    -s3.port.iceberg=0 -s3.port.lance=0 -master.telemetry=false \
+    -master.volumeSizeLimitMB=64 -volume.max=5000
+  wait_for seaweedfs 60 answers "$url/healthz"
+  # Comes last: a stack that has it has a SeaweedFS that was ready.
+  {
+    printf 'export %s=%q\n' SEAWEEDFS_URL "$url" \
+      SEAWEEDFS_ACCESS_KEY_ID "$key" SEAWEEDFS_SECRET_ACCESS_KEY "$key"
+    # shellcheck disable=SC2016 # expanded where it is used
+    printf 'export AWS_S3_PROVISIONER_STACK="$AWS_S3_PROVISIONER_STACK "%q\n' "SEAWEEDFS_URL=$url"
+  } >"$state/seaweedfs.partial"
+  mv "$state/seaweedfs.partial" "$state/seaweedfs.env"
 }

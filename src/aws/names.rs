@@ -125,11 +125,11 @@ pub(crate) fn beginning(prefix: &str) -> Result<(), BrokenRule> {
     }
 }
 
-/// Whether `bucket` is a name that was generated for the claim with this uid. That proves no ownership by itself: a uid
-/// is random, so that nobody else will have made a bucket of such a name before; but once the bucket is deleted, its
-/// name is known and free for everybody.
-pub fn is_generated_for(bucket: &str, uid: &str) -> bool {
-    !uid.is_empty() && bucket.strip_suffix(uid).is_some_and(|rest| rest.len() > 1 && rest.ends_with('-'))
+/// Whether `name`, of a bucket or a user, was generated for the claim with this uid. That proves no ownership by itself:
+/// a uid is random, so that nobody else will have made a bucket of such a name before; but once the bucket is deleted,
+/// its name is known and free for everybody.
+pub fn is_generated_for(name: &str, uid: &str) -> bool {
+    !uid.is_empty() && name.strip_suffix(uid).is_some_and(|rest| rest.len() > 1 && rest.ends_with('-'))
 }
 
 /// The uid that a name ends in: a UUID after a hyphen.

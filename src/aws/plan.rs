@@ -12,7 +12,7 @@ use super::params::{
     Addressing, ClaimedBucket, ClassParameters, CredentialsMode, DEFAULT_IAM_PATH, DEFAULT_REGION, Naming,
     ParameterError,
 };
-use super::region::s3_host;
+use super::region::{is_host_of_aws, s3_host};
 use super::values::EndpointUrl;
 use crate::provisioner::{ClaimId, Endpoint, Mode, Plan, Record, Request, WantedBucket};
 
@@ -180,6 +180,24 @@ pub(crate) struct Endpoints {
     pub(crate) iam: Option<String>,
     pub(crate) sts: Sts,
     pub(crate) addressing: Addressing,
+}
+
+impl Endpoints {
+    /// Whether S3 is that of another store than AWS.
+    pub(crate) fn s3_is_foreign(&self) -> bool {
+        self.s3.as_deref().is_some_and(is_foreign)
+    }
+
+    /// Whether IAM is that of another store than AWS. Such stores know fewer actions and conditions of policies, and may
+    /// drop the tags of users.
+    pub(crate) fn iam_is_foreign(&self) -> bool {
+        self.iam.as_deref().is_some_and(is_foreign)
+    }
+}
+
+fn is_foreign(url: &str) -> bool {
+    let url = url::Url::parse(url).ok();
+    !url.as_ref().and_then(url::Url::host_str).is_some_and(is_host_of_aws)
 }
 
 /// Where credentials are asked whose they are.
@@ -446,6 +464,20 @@ mod tests {
         for environment in [&aws, &proxied] {
             assert_eq!(sts(&shared, environment), Sts::Unknown);
         }
+    }
+
+    #[test]
+    fn a_store_is_foreign_unless_its_host_is_one_of_aws() {
+        let foreign = |parameters: &[(&str, &str)]| {
+            let record = Record { plan: ordinary(parameters, generated()).unwrap(), ..record() };
+            let endpoints = Target::of(&record, &Environment::default()).endpoints;
+            (endpoints.s3_is_foreign(), endpoints.iam_is_foreign())
+        };
+        assert_eq!(foreign(&[]), (false, false));
+        assert_eq!(foreign(&[("s3Endpoint", "https://s3.example:8333")]), (true, false));
+        assert_eq!(foreign(&[("iamEndpoint", "http://[::1]:8333")]), (false, true));
+        let private = "https://vpce-0a1b-2c3d.iam.us-east-1.vpce.amazonaws.com";
+        assert_eq!(foreign(&[("iamEndpoint", private)]), (false, false));
     }
 
     #[test]

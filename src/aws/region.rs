@@ -31,6 +31,24 @@ pub(crate) fn partition(region: &str) -> Partition {
     OTHERS.iter().find(|(prefix, _)| region.starts_with(prefix)).map_or(AWS, |(_, partition)| *partition)
 }
 
+/// Domains that hosts of AWS are in beside those of the partitions: its endpoints for IPv6 as well as IPv4.
+const DUAL_STACK: [&str; 8] = [
+    "api.aws",
+    "api.amazonwebservices.com.cn",
+    "api.aws.ic.gov",
+    "api.aws.scloud",
+    "api.cloud-aws.adc-e.uk",
+    "api.aws.hci.ic.gov",
+    "api.amazonwebservices.eu",
+    "on.aws",
+];
+
+/// Whether AWS itself answers at a host: at one of its own names, or of a private endpoint of it.
+pub(crate) fn is_host_of_aws(host: &str) -> bool {
+    let partitions = OTHERS.iter().map(|(_, partition)| partition.dns_suffix).chain([AWS.dns_suffix]);
+    partitions.chain(DUAL_STACK).any(|domain| host.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.')))
+}
+
 /// Host name of S3 in a region.
 pub(crate) fn s3_host(region: &str) -> String {
     format!("s3.{region}.{}", partition(region).dns_suffix)
@@ -39,6 +57,22 @@ pub(crate) fn s3_host(region: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hosts_of_aws_are_known_in_every_partition() {
+        for host in [
+            "iam.amazonaws.com",
+            "iam.global.api.aws",
+            "iam.cn-north-1.amazonaws.com.cn",
+            "vpce-0a1b-2c3d.iam.us-east-1.vpce.amazonaws.com",
+            "iam.eusc-de-east-1.amazonaws.eu",
+        ] {
+            assert!(is_host_of_aws(host), "{host}");
+        }
+        for host in ["127.0.0.1", "store.example", "amazonaws.com.example", "notamazonaws.com", "localhost", ""] {
+            assert!(!is_host_of_aws(host), "{host}");
+        }
+    }
 
     #[test]
     fn every_partition_is_known_by_its_regions() {

@@ -1,5 +1,5 @@
 //! Taking access away: removing the user of a claim, and what hangs on it, if it is the claim's own: its tags say so, or
-//! it holds the key that the operator issued to the claim.
+//! its name where a store keeps no tags, or it holds the key that the operator issued to the claim.
 //!
 //! Keys go first, so that access ends even if a later step fails. The ordinary user has one key and one
 //! inline policy; AWS refuses to delete a user that has anything else (DeleteConflict), and only then is the
@@ -10,8 +10,8 @@ use super::clients::Store;
 use super::error::Error;
 use super::plan::Target;
 use super::policy::POLICY_NAME;
-use super::tags::{Ownership, Tags, ownership};
-use super::user::{access_keys, delete_access_keys, gone_is_fine, made_by_go_provisioner, tags_of};
+use super::tags::{Ownership, Tags};
+use super::user::{access_keys, delete_access_keys, gone_is_fine, made_by_go_provisioner, ownership, tags_of};
 use crate::provisioner::{AppCredentials, Fate};
 
 /// What may be done to the user that a record names.
@@ -72,7 +72,7 @@ async fn delete_go_policy(store: &Store, target: &Target<'_>, user: &str) -> Res
 
 fn judge(target: &Target<'_>, user: &str, tags: &Tags) -> Verdict {
     let left = |why: String| format!("IAM user {user:?} was left in place: {why}");
-    match ownership(tags, target.record) {
+    match ownership(target, user, tags) {
         Ownership::Ours | Ownership::Inherited => Verdict::Remove,
         Ownership::OtherClaim => Verdict::Leave(left("its tags name another claim".to_owned())),
         Ownership::Untagged | Ownership::Foreign => match made_by_go_provisioner(target, tags) {

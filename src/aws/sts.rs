@@ -21,6 +21,9 @@ pub(crate) async fn account(store: &Store) -> Result<Option<String>, Error> {
     Ok(asked.or_else(|| store.account.learnt()))
 }
 
+/// The status of a store that is busy; SeaweedFS without STS answers it, too.
+const UNAVAILABLE: u16 = 503;
+
 /// Why it could not be asked.
 enum Failed {
     /// The answer cannot be read: it is asked again the next time.
@@ -30,26 +33,39 @@ enum Failed {
 
 async fn ask(store: &Store) -> Result<Option<String>, Failed> {
     let Some(sts) = &store.sts else { return Ok(None) };
-    Ok(match ask_sts(store, sts).await? {
-        None => ask_iam(store).await,
-        known => known,
-    })
+    match ask_sts(store, sts).await? {
+        Said::Account(account) => Ok(Some(account)),
+        Said::Nothing => Ok(ask_iam(store).await.ok().flatten()),
+        // A store that has no STS may say so in the words of one that is busy; then its IAM is not.
+        Said::Unavailable => match ask_iam(store).await {
+            Err(error) if !is_unknown(&error) => Err(Failed::With(error.into())),
+            asked => Ok(asked.ok().flatten()),
+        },
+    }
+}
+
+/// What STS says, or that there seems to be none.
+enum Said {
+    Account(String),
+    Nothing,
+    Unavailable,
 }
 
 /// A store without STS may say whose credentials they are, and in which account. That it does not is no failure.
-async fn ask_iam(store: &Store) -> Option<String> {
+async fn ask_iam(store: &Store) -> Result<Option<String>, CallError> {
     let sent = store.iam.get_user().send();
-    let answer = store.call(Operation::GetUser, Resource::Account, sent).await.ok()?;
-    account_of(answer.user?.arn()).map(str::to_owned)
+    let answer = store.call(Operation::GetUser, Resource::Account, sent).await?;
+    Ok(answer.user.and_then(|user| account_of(user.arn()).map(str::to_owned)))
 }
 
-async fn ask_sts(store: &Store, sts: &aws_sdk_sts::Client) -> Result<Option<String>, Failed> {
+async fn ask_sts(store: &Store, sts: &aws_sdk_sts::Client) -> Result<Said, Failed> {
     let sent = sts.get_caller_identity().send();
     match store.call(Operation::GetCallerIdentity, Resource::Account, sent).await {
-        Ok(GetCallerIdentityOutput { account: Some(account), .. }) if !account.is_empty() => Ok(Some(account)),
-        Ok(_) => Ok(None),
+        Ok(GetCallerIdentityOutput { account: Some(account), .. }) if !account.is_empty() => Ok(Said::Account(account)),
+        Ok(_) => Ok(Said::Nothing),
         Err(error) if store.endpoints.sts == Sts::Aws => Err(Failed::With(error.into())),
-        Err(error) if is_unknown(&error) => Ok(None),
+        Err(error) if is_unknown(&error) => Ok(Said::Nothing),
+        Err(error) if error.status() == UNAVAILABLE => Ok(Said::Unavailable),
         Err(CallError { cause: Cause::Unreadable, .. }) => Err(Failed::ForNow),
         Err(error) => Err(Failed::With(error.into())),
     }
@@ -75,8 +91,10 @@ pub(crate) async fn is_alive(app: &AppClients, target: &Target<'_>) -> Result<bo
         match observe(call, sts.get_caller_identity().send()).await {
             Ok(_) => return Ok(true),
             Err(error) if is_about_credentials(error.code()) => return Ok(false),
-            Err(error) if target.endpoints.sts == Sts::Aws || !is_unknown(&error) => return Err(error.into()),
-            Err(_has_no_sts) => {}
+            // Whether it is busy the bucket says.
+            Err(error) if target.endpoints.sts != Sts::Aws && (is_unknown(&error) || error.status() == UNAVAILABLE) => {
+            }
+            Err(error) => return Err(error.into()),
         }
     }
     let bucket = target.bucket();

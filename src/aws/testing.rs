@@ -65,6 +65,12 @@ pub(crate) fn elsewhere(mut record: Record) -> Record {
     record
 }
 
+/// A claim whose users another store than AWS keeps.
+pub(crate) fn at_foreign_iam(mut record: Record) -> Record {
+    record.plan.state.insert("iamEndpoint".into(), "https://iam.example".into());
+    record
+}
+
 /// A claim on the bucket that its class names.
 pub(crate) fn granted() -> Record {
     let mut record = named("us-west-1");

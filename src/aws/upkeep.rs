@@ -9,9 +9,9 @@ use super::clients::Store;
 use super::error::Error;
 use super::plan::{Target, UserSpec};
 use super::policy::{self, POLICY_NAME};
-use super::tags::{self, Ownership, Tags, ownership};
+use super::tags::{self, Ownership, Tags};
 use super::user;
-use crate::provisioner::{AppCredentials, Checkup, Mode};
+use crate::provisioner::{AppCredentials, Checkup};
 
 /// Issues a key beside `present`; any other one of the user is deleted first.
 pub(crate) async fn rotate(store: &Store, user: UserSpec<'_>, present: &str) -> Result<AppCredentials, Error> {
@@ -49,11 +49,13 @@ async fn check_user(
     };
     checkup.issued_at = present.issued_at;
     if target.go_policy.is_none() {
-        let ownership = ownership(&found, target.record);
+        let ownership = user::ownership(target, name, &found);
         if let Ownership::OtherClaim = ownership {
             tracing::warn!(user = name, ?ownership, "the user holds the claim's key, and its tags name another claim");
         }
-        if tags::completed(&found, tags).is_some() {
+        // A store whose users are known by their names alone would not show what is written.
+        let is_known_by_name = found.is_empty() && ownership.is_proven();
+        if !is_known_by_name && tags::completed(&found, tags).is_some() {
             user::put_tags(store, name, tags).await?;
             if !ownership.is_proven() {
                 checkup.repaired.push(format!("user {name:?} had lost the tags of this claim; they are set again"));
@@ -63,7 +65,7 @@ async fn check_user(
             policy::Found::Wanted => {}
             found => {
                 user::put_policy(store, target, name).await?;
-                if found == policy::Found::Earlier && target.record.plan.mode == Mode::Granted {
+                if found == policy::Found::Wider {
                     let note = format!(
                         "the policy {POLICY_NAME:?} of user {name:?} was brought up to date; versions of objects in this bucket, which existed before, cannot be deleted any more"
                     );

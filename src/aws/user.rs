@@ -11,9 +11,10 @@ use aws_sdk_iam::types::{AccessKeyMetadata, Tag};
 use super::call::{CallError, Operation, Resource};
 use super::clients::Store;
 use super::error::Error;
+use super::names::is_generated_for;
 use super::plan::{Target, UserSpec};
 use super::policy;
-use super::tags::{self, Ownership, Tags, ownership};
+use super::tags::{self, Ownership, Tags};
 use crate::provisioner::AppCredentials;
 
 /// What became of CreateUser.
@@ -73,7 +74,7 @@ async fn create_user(store: &Store, target: &Target<'_>, user: UserSpec<'_>, tag
         Err(error) if error.code() == "EntityAlreadyExists" => {
             // If this fails the user may be the claim's own, of an earlier run: the record has to stay.
             let found = tags_of(store, name).await?;
-            match ownership(&found, target.record) {
+            match ownership(target, name, &found) {
                 Ownership::Ours => Ok(Origin::Existing),
                 Ownership::Inherited => {
                     put_tags(store, name, &tags::completed(&found, tags).unwrap_or_default()).await?;
@@ -160,6 +161,22 @@ pub(crate) async fn delete_access_keys(store: &Store, user: &str, kept: &[&str])
 pub(crate) async fn delete_access_key(store: &Store, user: &str, id: &str) -> Result<(), CallError> {
     let sent = store.iam.delete_access_key().user_name(user).access_key_id(id).send();
     gone_is_fine(store.call(Operation::DeleteAccessKey, Resource::user(user), sent).await).map(drop)
+}
+
+/// Whose a user is, as its tags say. Stores that are not AWS may drop the tags of CreateUser, or never show them; there a
+/// user without tags is the claim's if its name ends in the claim's uid: nobody else made a user of such a name.
+pub(crate) fn ownership(target: &Target<'_>, user: &str, tags: &Tags) -> Ownership {
+    let is_named_for = |uid: &str| is_generated_for(user, uid);
+    match tags::ownership(tags, target.record) {
+        Ownership::Untagged
+            if target.endpoints.iam_is_foreign()
+                && target.go_policy.is_none()
+                && target.record.uids().any(is_named_for) =>
+        {
+            Ownership::Ours
+        }
+        ownership => ownership,
+    }
 }
 
 /// The managed policy that the Go provisioner made with this user, if it made the user.

@@ -8,7 +8,7 @@ use rstest::rstest;
 use serde_json::json;
 
 use crate::support::account::Account;
-use crate::support::operator::{Kind, Operator};
+use crate::support::operator::{Binary, IAM_OF_AWS, Kind, Operator};
 use crate::support::proxy::{Call, Verdict};
 use crate::support::{REGION, World, aws_url, bucket_of, seen};
 
@@ -155,35 +155,47 @@ async fn a_user_that_was_removed_by_hand_ends_a_removal_that_says_so() {
     operator.stop().await;
 }
 
+/// What says whose a user without tags is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Proof {
+    /// It holds the key in the claim's Secret.
+    Key,
+    /// Its name ends in the claim's uid, in a store that is not AWS.
+    Name,
+    Nothing,
+}
+
 #[rstest]
-#[case::its_key_proves_it(true)]
-#[case::nothing_proves_it(false)]
+#[case::its_key_proves_it(Proof::Key)]
+#[case::its_name_proves_it(Proof::Name)]
+#[case::nothing_proves_it(Proof::Nothing)]
 #[tokio::test]
-async fn a_user_whose_tags_somebody_took_off_goes_by_its_key_and_what_stays_is_said(#[case] has_secret: bool) {
+async fn a_user_whose_tags_somebody_took_off_goes_by_what_proves_it_and_what_stays_is_said(#[case] proof: Proof) {
     let world = World::new().await;
-    let class = world.class("greenfield").await;
-    let operator = Operator::start(&world, Kind::InProcess).await;
+    let iam: &[_] = if proof == Proof::Name { &[] } else { &[IAM_OF_AWS] };
+    let class = world.class_with("greenfield", "Delete", iam).await;
+    let operator = Operator::Binary(Binary::start_at_aws(&world));
     let (uid, bucket) = used(&world, &class).await;
     let user = world.account.users_with(&uid).await.pop().unwrap();
     operator.stop().await;
     let tags = world.account.iam.list_user_tags().user_name(&user).send().await.unwrap().tags;
     let keys = tags.into_iter().map(|tag| tag.key).collect();
     world.account.iam.untag_user().user_name(&user).set_tag_keys(Some(keys)).send().await.unwrap();
-    if !has_secret {
+    if proof != Proof::Key {
         world.secrets().delete("photos", &DeleteParams::default()).await.unwrap();
     }
     world.delete_claim("photos").await;
-    let operator = Operator::start(&world, Kind::InProcess).await;
+    let operator = Operator::Binary(Binary::start_at_aws(&world));
     world.wait_gone("photos").await;
     assert!(!world.account.bucket_exists(&bucket).await);
-    assert_eq!(world.account.user_exists(&user).await, !has_secret);
+    assert_eq!(world.account.user_exists(&user).await, proof == Proof::Nothing);
     let (_, note) = world.wait_event("photos", "Removed").await;
-    if has_secret {
-        assert!(note.contains("the claim's access is deleted"), "{note}");
-    } else {
+    if proof == Proof::Nothing {
         assert!(note.contains(&user) && note.contains("is left in place, and its keys go on working"), "{note}");
         let (type_, note) = world.wait_event("photos", "LeftInPlace").await;
         assert!(type_ == "Warning" && note.contains(&user), "{note}");
+    } else {
+        assert!(note.contains("the claim's access is deleted"), "{note}");
     }
     operator.stop().await;
 }

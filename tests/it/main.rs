@@ -31,6 +31,7 @@ mod proxies;
 mod pruning;
 mod purge;
 mod repair;
+mod seaweedfs;
 mod secrecy;
 mod sharing;
 mod shutdown;

@@ -7,7 +7,7 @@ use kube::api::{Patch, PatchParams};
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::support::operator::{Kind, Operator};
+use crate::support::operator::{Binary, IAM_OF_AWS, Kind, Operator};
 use crate::support::proxy::{Gate, Verdict};
 use crate::support::{World, condition, ready, seen};
 
@@ -178,28 +178,39 @@ async fn messages_name_no_other_claim_and_no_account() {
     operator.stop().await;
 }
 
-/// What `aws s3 cp` and `aws s3 sync` call for an object with tags, and what would open it to others.
+/// What `aws s3 cp` and `aws s3 sync` call for an object with tags, and what would open it to others; with the policy
+/// that AWS is given, and with the one for other stores.
 #[rstest]
-#[case::created(true)]
-#[case::granted(false)]
+#[case::created(true, true)]
+#[case::granted(false, true)]
+#[case::created_elsewhere(true, false)]
+#[case::granted_elsewhere(false, false)]
 #[tokio::test]
-async fn an_app_may_do_what_awss_own_tools_do_and_open_nothing_to_strangers(#[case] created: bool) {
+async fn an_app_may_do_what_awss_own_tools_do_and_open_nothing_to_strangers(
+    #[case] created: bool,
+    #[case] at_aws: bool,
+) {
     let world = World::new().await;
     let bucket = world.unique("existing");
-    let class = match created {
-        true => world.class("class").await,
-        false => {
-            world.account.create_bucket(&bucket).await;
-            world.class_with("class", "Delete", &[("bucketName", &bucket)]).await
-        }
+    let mut parameters = Vec::from_iter(at_aws.then_some(IAM_OF_AWS));
+    if !created {
+        world.account.create_bucket(&bucket).await;
+        parameters.push(("bucketName", &bucket));
+    }
+    let class = world.class_with("class", "Delete", &parameters).await;
+    let operator = match at_aws {
+        true => Operator::Binary(Binary::start_at_aws(&world)),
+        false => Operator::start(&world, Kind::InProcess).await,
     };
-    let operator = Operator::start(&world, Kind::InProcess).await;
     let mut spec = json!({ "storageClassName": class });
     if created {
         spec["generateBucketName"] = json!("b");
     }
-    world.claim_with("photos", spec).await;
+    let uid = world.claim_with("photos", spec).await.metadata.uid.unwrap();
     world.wait_bound("photos").await;
+    let user = world.account.users_with(&uid).await.pop().unwrap();
+    let policy = world.account.iam.get_user_policy().user_name(&user).policy_name("bucket-access").send().await;
+    assert_eq!(policy.unwrap().policy_document.contains("GetObjectAttributes"), at_aws);
     let bucket = world.environment("photos").await["BUCKET_NAME"].clone();
     world.account.keep_versions(&bucket).await;
     let s3 = world.app("photos").await.s3;

@@ -9,7 +9,6 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
-use crate::support::account::Account;
 use crate::support::operator::{Binary, Kind, Operator};
 use crate::support::proxy::{Strictness, Verdict};
 use crate::support::{World, bucket_of, phase, ready, seen};
@@ -81,7 +80,7 @@ async fn keys_are_replaced_on_request_and_the_former_ones_work_until_their_grace
         sorted(vec![before.key().to_owned(), after.clone()]),
         "never more than two"
     );
-    Account::of(&before.environment).put(&before.bucket, "by a pod that still runs").await.unwrap();
+    world.account_of(&before.environment).put(&before.bucket, "by a pod that still runs").await.unwrap();
     world.app("photos").await.put(&before.bucket, "by a pod that was restarted").await.unwrap();
     let (type_, note) = world.wait_event("photos", "KeysRotated").await;
     assert!(type_ == "Normal" && note.contains(before.key()), "{note}");
@@ -91,7 +90,7 @@ async fn keys_are_replaced_on_request_and_the_former_ones_work_until_their_grace
     assert_eq!(world.account.keys(&before.user).await, [after]);
     world.wait_event("photos", "KeysRetired").await;
     world.app("photos").await.put(&before.bucket, "still").await.unwrap();
-    assert!(Account::of(&before.environment).put(&before.bucket, "too late").await.is_err());
+    assert!(world.account_of(&before.environment).put(&before.bucket, "too late").await.is_err());
     let claim = world.claims().get("photos").await.unwrap();
     assert_eq!((phase(&claim), ready(&claim).unwrap().reason.as_str()), (Some(ClaimPhase::Bound), "Bound"));
 }
@@ -167,7 +166,7 @@ async fn a_rotation_that_a_crash_cut_off_leaves_two_keys_at_most_and_is_done_by_
         sorted(vec![before.key().to_owned(), after]),
         "the key whose secret was lost is gone"
     );
-    Account::of(&before.environment).put(&before.bucket, "a").await.unwrap();
+    world.account_of(&before.environment).put(&before.bucket, "a").await.unwrap();
     world.app("photos").await.put(&before.bucket, "b").await.unwrap();
 }
 

@@ -2,6 +2,7 @@
 //! and what becomes of each refusal.
 #![allow(clippy::unwrap_used)]
 
+mod foreign;
 mod policies;
 mod provision;
 mod refusals;

@@ -113,3 +113,18 @@ async fn a_claim_whose_record_is_to_be_forgotten_takes_nothing_along_wherever_th
 async fn an_orphan_leaves_nothing_at_an_admins_word_wherever_the_operator_was_killed() {
     crash_everywhere(Flow::of(Kind::Generated, Act::RemoveOrphan)).await;
 }
+
+/// Killed at the calls to the store. A bucket with a name that its claim chose is left out: between its creation and its
+/// tags, which SeaweedFS takes in a call of their own, nothing tells it from somebody else's.
+#[rstest]
+#[case::generated(Flow::of(Kind::Generated, Act::Provide))]
+#[case::brownfield(Flow::of(Kind::Brownfield, Act::Provide))]
+#[case::abandoned(Flow::of(Kind::Generated, Act::Abandon))]
+#[case::removed(Flow::of(Kind::Generated, Act::Remove))]
+#[case::retained(Flow::of(Kind::Retain, Act::Remove))]
+#[case::keys_rotated(Flow::of(Kind::Generated, Act::Rotate))]
+#[case::secret_deleted(Flow::of(Kind::Generated, Act::Repair))]
+#[tokio::test]
+async fn nothing_is_doubled_or_left_on_seaweedfs_wherever_the_operator_was_killed(#[case] flow: Flow) {
+    crash_everywhere(flow.on_seaweedfs()).await;
+}

@@ -92,6 +92,11 @@ pub(super) fn recorded(world: &World) -> Vec<Point> {
 }
 
 impl Point {
+    /// Whether the call is one to the store.
+    pub(super) fn is_at_store(&self) -> bool {
+        self.server == Server::Aws
+    }
+
     /// Has the call stand still when it comes; the gate says that it came.
     pub(super) fn arm(&self, world: &World) -> Gate {
         let gate = Gate::closed();

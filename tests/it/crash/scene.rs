@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::support::footprint::Footprint;
 use crate::support::operator::Binary;
 use crate::support::proxy::{Call, Gate, Strictness, Verdict};
-use crate::support::{World, seen};
+use crate::support::{Store, World, seen};
 
 /// The claim of every flow.
 const CLAIM: &str = "photos";
@@ -68,18 +68,31 @@ pub(super) struct Flow {
     pub(super) act: Act,
     /// `None`: as lax and as fast as the emulator is.
     pub(super) aws: Option<Strictness>,
+    pub(super) store: StoreKind,
+}
+
+/// Which store stands for AWS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum StoreKind {
+    Emulator,
+    SeaweedFs,
 }
 
 impl fmt::Display for Flow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let aws = if self.aws.is_some() { ", slow AWS" } else { "" };
-        write!(f, "{:?} {:?}{aws}", self.act, self.kind)
+        let store = if self.store == StoreKind::SeaweedFs { " on SeaweedFS" } else { "" };
+        write!(f, "{:?} {:?}{aws}{store}", self.act, self.kind)
     }
 }
 
 impl Flow {
     pub(super) fn of(kind: Kind, act: Act) -> Self {
-        Self { kind, act, aws: None }
+        Self { kind, act, aws: None, store: StoreKind::Emulator }
+    }
+
+    pub(super) fn on_seaweedfs(self) -> Self {
+        Self { store: StoreKind::SeaweedFs, ..self }
     }
 
     pub(super) fn with(self, aws: Strictness) -> Self {
@@ -109,8 +122,12 @@ pub(super) struct Scene {
 
 impl Scene {
     pub(super) async fn set(flow: Flow) -> Self {
-        let Flow { kind, act, aws } = flow;
-        let world = World::new().await;
+        let Flow { kind, act, aws, store } = flow;
+        let world = World::at(match store {
+            StoreKind::Emulator => Store::aws(),
+            StoreKind::SeaweedFs => Store::seaweedfs(),
+        })
+        .await;
         world.plant_bystanders().await;
         let bucket = world.unique("photos");
         let class = match kind {
@@ -332,7 +349,7 @@ impl Scene {
         let users = world.account.users_with(&uid).await;
         if self.kind == Kind::SharedKeys {
             assert!(users.is_empty(), "{users:?}");
-            assert_eq!(environment["AWS_ACCESS_KEY_ID"], "test", "the owner's own");
+            assert_eq!(environment["AWS_ACCESS_KEY_ID"], world.store.key, "the owner's own");
         } else {
             assert_eq!(users.len(), 1, "one user: {users:?}");
             world.wait_keys(&users[0], &[&environment["AWS_ACCESS_KEY_ID"]]).await;

@@ -15,9 +15,14 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// The owner, past every proxy.
+    /// The owner of the emulated AWS, past every proxy.
     pub(crate) fn owner() -> Self {
-        Self::at(&super::aws_url(), super::REGION, "test", "test")
+        Self::owner_of(&super::Store::aws())
+    }
+
+    /// The owner of a store, past every proxy.
+    pub(crate) fn owner_of(store: &super::Store) -> Self {
+        Self::at(&store.url, super::REGION, &store.key, &store.secret)
     }
 
     /// Whoever these keys belong to.
@@ -35,10 +40,10 @@ impl Account {
         Self { s3: aws_sdk_s3::Client::from_conf(s3), iam: aws_sdk_iam::Client::new(&config) }
     }
 
-    /// The app that has this environment.
-    pub(crate) fn of(environment: &BTreeMap<String, String>) -> Self {
+    /// The app that has this environment, past every proxy of the store.
+    pub(crate) fn of(store: &super::Store, environment: &BTreeMap<String, String>) -> Self {
         let get = |key: &str| environment.get(key).unwrap_or_else(|| panic!("{key} is not in the outputs")).as_str();
-        Self::at(&super::aws_url(), get("BUCKET_REGION"), get("AWS_ACCESS_KEY_ID"), get("AWS_SECRET_ACCESS_KEY"))
+        Self::at(&store.url, get("BUCKET_REGION"), get("AWS_ACCESS_KEY_ID"), get("AWS_SECRET_ACCESS_KEY"))
     }
 
     pub(crate) async fn create_bucket(&self, bucket: &str) {

@@ -41,11 +41,35 @@ pub(crate) fn aws_url() -> String {
     needed("AWS_ENDPOINT_URL")
 }
 
+/// A store that the stack runs, and its owner's keys.
+#[derive(Debug, Clone)]
+pub(crate) struct Store {
+    pub(crate) url: String,
+    pub(crate) key: String,
+    pub(crate) secret: String,
+}
+
+impl Store {
+    /// The emulated AWS.
+    pub(crate) fn aws() -> Self {
+        Self { url: aws_url(), key: "test".to_owned(), secret: "test".to_owned() }
+    }
+
+    /// SeaweedFS.
+    pub(crate) fn seaweedfs() -> Self {
+        Self {
+            url: needed("SEAWEEDFS_URL"),
+            key: needed("SEAWEEDFS_ACCESS_KEY_ID"),
+            secret: needed("SEAWEEDFS_SECRET_ACCESS_KEY"),
+        }
+    }
+}
+
 pub(crate) fn needed(variable: &str) -> String {
     std::env::var(variable).unwrap_or_else(|_| {
         panic!(
             "{variable} is not set: these tests need the local stack. Run hack/test.sh, which starts one, or start one \
-             with `hack/stack.sh up --with-other` and use it in this shell with `eval \"$(hack/stack.sh env)\"`"
+             with `hack/stack.sh up --with-other --with-seaweedfs` and use it in this shell with `eval \"$(hack/stack.sh env)\"`"
         )
     })
 }
@@ -107,20 +131,27 @@ pub(crate) struct World {
     pub(crate) aws: Proxy<Aws>,
     /// The owner's AWS account, past the proxy.
     pub(crate) account: Account,
+    /// What stands for AWS.
+    pub(crate) store: Store,
 }
 
 impl World {
     pub(crate) async fn new() -> Self {
+        Self::at(Store::aws()).await
+    }
+
+    /// A world whose AWS is this store.
+    pub(crate) async fn at(store: Store) -> Self {
         let client = admin().await;
         install_crds(&client).await;
-        Self::in_cluster(client, &Self::new_id()).await
+        Self::in_cluster(client, &Self::new_id(), store).await
     }
 
     fn new_id() -> String {
         format!("{:08x}", rand::random::<u32>())
     }
 
-    async fn in_cluster(client: Client, id: &str) -> Self {
+    async fn in_cluster(client: Client, id: &str, store: Store) -> Self {
         let namespace = format!("t-{id}");
         let namespaces: Api<Namespace> = Api::all(client.clone());
         let object = Namespace {
@@ -128,22 +159,24 @@ impl World {
             ..Namespace::default()
         };
         namespaces.create(&PostParams::default(), &object).await.unwrap();
-        let world = Self::in_namespace(client, &namespace, id).await;
-        world.owner_secret("owner", &[("AWS_ACCESS_KEY_ID", "test"), ("AWS_SECRET_ACCESS_KEY", "test")]).await;
+        let world = Self::in_namespace(client, &namespace, id, store).await;
+        let Store { key, secret, .. } = &world.store;
+        world.owner_secret("owner", &[("AWS_ACCESS_KEY_ID", key), ("AWS_SECRET_ACCESS_KEY", secret)]).await;
         world
     }
 
     /// Another provisioner, with classes and proxies of its own, beside this one in the same namespace.
     pub(crate) async fn neighbour(&self) -> Self {
-        Self::in_namespace(self.client.clone(), &self.namespace, &Self::new_id()).await
+        Self::in_namespace(self.client.clone(), &self.namespace, &Self::new_id(), self.store.clone()).await
     }
 
-    async fn in_namespace(client: Client, namespace: &str, id: &str) -> Self {
+    async fn in_namespace(client: Client, namespace: &str, id: &str, store: Store) -> Self {
         Self {
             provisioner: format!("t-{id}.example.com/bucket"),
             kubernetes: Proxy::start(ApiServer::behind(client.clone())).await,
-            aws: Proxy::start(Aws::at(&aws_url())).await,
-            account: Account::owner(),
+            aws: Proxy::start(Aws::at(&store.url)).await,
+            account: Account::owner_of(&store),
+            store,
             id: id.to_owned(),
             namespace: namespace.to_owned(),
             client,
@@ -348,7 +381,12 @@ impl World {
 
     /// An AWS account as an app with the claim's outputs has it.
     pub(crate) async fn app(&self, claim: &str) -> Account {
-        Account::of(&self.environment(claim).await)
+        self.account_of(&self.environment(claim).await)
+    }
+
+    /// An AWS account as an app with these outputs has it.
+    pub(crate) fn account_of(&self, environment: &BTreeMap<String, String>) -> Account {
+        Account::of(&self.store, environment)
     }
 
     /// Waits for an event on a claim with this reason, and returns the latest such.

@@ -87,7 +87,16 @@ pub(crate) struct Binary {
     _kubeconfig: tempdir::Dir,
 }
 
+/// The class parameter of a test that has IAM at an address of AWS; see [`Binary::start_at_aws`].
+pub(crate) const IAM_OF_AWS: (&str, &str) = ("iamEndpoint", "http://iam.amazonaws.com");
+
 impl Binary {
+    /// Starts the binary in a network whose proxy is the world's AWS: what goes to AWS's own address gets there, and for
+    /// classes with [`IAM_OF_AWS`] the emulator is AWS rather than another store.
+    pub(crate) fn start_at_aws(world: &World) -> Self {
+        Self::start(world, &[], &[("HTTP_PROXY", &world.aws.url), ("NO_PROXY", "127.0.0.1")])
+    }
+
     /// Starts the binary on the world's proxies, with these arguments and variables on top.
     pub(crate) fn start(world: &World, args: &[&str], environment: &[(&str, &str)]) -> Self {
         let kubeconfig = Self::proxied(world);

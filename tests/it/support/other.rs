@@ -13,7 +13,7 @@ use kube::{Api, Client, Config, ResourceExt as _};
 use serde_json::{Value, json};
 use tokio::sync::{Mutex, MutexGuard};
 
-use super::{PATIENCE, World, needed, seen};
+use super::{PATIENCE, Store, World, needed, seen};
 
 const PLURALS: [&str; 2] = ["objectbucketclaims", "objectbuckets"];
 
@@ -42,7 +42,7 @@ impl OtherCluster {
 
     /// A world in this cluster whose names are made from `id`.
     pub(crate) async fn world_called(&self, id: &str) -> World {
-        World::in_cluster(self.client.clone(), id).await
+        World::in_cluster(self.client.clone(), id, Store::aws()).await
     }
 
     /// A world in this cluster whose namespace, classes and provisioner have the names of those of `world`.

@@ -1,0 +1,415 @@
+//! A store that is not AWS: SeaweedFS, which drops tags, refuses some actions of policies, and has no STS. What is
+//! promised of AWS holds there, too. (For the operator killed at every call see `crash`.)
+
+use std::time::Duration;
+
+use aws_sdk_s3::primitives::ByteStream;
+use aws_sdk_s3::types::{CompletedMultipartUpload, CompletedPart};
+use bucket_provisioner::api::ObjectBucketClaim;
+use bucket_provisioner::controller::Options;
+use kube::ResourceExt as _;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use rstest::rstest;
+use serde_json::json;
+
+use crate::support::account::Account;
+use crate::support::operator::{Kind, Operator};
+use crate::support::proxy::Call;
+use crate::support::{Store, World, bucket_of};
+
+async fn world() -> World {
+    World::at(Store::seaweedfs()).await
+}
+
+/// Submits a claim whose bucket has the world's id in its generated name.
+async fn submit(world: &World, class: &str) -> ObjectBucketClaim {
+    let spec = json!({ "storageClassName": class, "generateBucketName": world.unique("photos") });
+    world.claim_with("photos", spec).await
+}
+
+/// Submits a claim and waits until it is bound; returns bucket and user.
+async fn bound(world: &World, class: &str) -> (String, String) {
+    let uid = submit(world, class).await.uid().unwrap();
+    let bucket = bucket_of(&world.wait_bound("photos").await);
+    (bucket, world.account.users_with(&uid).await.pop().expect("the user"))
+}
+
+async fn remove(world: &World) {
+    world.delete_claim("photos").await;
+    world.wait_gone("photos").await;
+    world.assert_no_objects("photos").await;
+}
+
+/// Requires that of all that has the world's id in its name this is there.
+async fn assert_left(world: &World, buckets: &[&str]) {
+    assert_eq!(world.account.users_with(&world.id).await, [""; 0], "users");
+    assert_eq!(world.account.buckets_with(&world.id).await, buckets, "buckets");
+}
+
+/// An operator that looks at bound claims every moment.
+fn watchful(world: &World) -> Operator {
+    Operator::with(world, Options { resync: Some(Duration::from_millis(500)), ..Operator::options(world) })
+}
+
+/// Lets time pass for the keys, as far as their Secret notes it.
+async fn date(world: &World, annotation: &str) {
+    let patch = json!({ "metadata": { "annotations": { annotation: "2020-01-01T00:00:00Z" } } });
+    world.secrets().patch("photos", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+}
+
+/// An upload in parts; its last part is not completed if it is to be left.
+async fn upload(app: &Account, bucket: &str, key: &str, complete: bool) {
+    let begun = app.s3.create_multipart_upload().bucket(bucket).key(key).send().await.expect("CreateMultipartUpload");
+    let id = begun.upload_id().unwrap();
+    let part = app.s3.upload_part().bucket(bucket).key(key).upload_id(id).part_number(1);
+    let part = part.body(ByteStream::from_static(b"part")).send().await.expect("UploadPart");
+    let listed = app.s3.list_parts().bucket(bucket).key(key).upload_id(id).send().await.expect("ListParts");
+    assert_eq!(listed.parts().len(), 1);
+    if complete {
+        let part = CompletedPart::builder().part_number(1).set_e_tag(part.e_tag).build();
+        let all = CompletedMultipartUpload::builder().parts(part).build();
+        let completed = app.s3.complete_multipart_upload().bucket(bucket).key(key).upload_id(id).multipart_upload(all);
+        completed.send().await.expect("CompleteMultipartUpload");
+    }
+}
+
+#[tokio::test]
+async fn a_bucket_is_usable_by_its_app_alone_and_goes_with_all_that_is_in_it() {
+    let world = world().await;
+    let class = world.class("greenfield").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let other = world.unique("other");
+    world.account.create_bucket(&other).await;
+    world.account.put(&other, "theirs").await.unwrap();
+
+    let (bucket, user) = bound(&world, &class).await;
+    assert_eq!(world.account.keys(&user).await, [world.environment("photos").await["AWS_ACCESS_KEY_ID"].clone()]);
+    let app = world.app("photos").await;
+    for key in ["a", "gone", "folder/b", "folder/deeper/c", "with space & <sign>"] {
+        app.put(&bucket, key).await.unwrap();
+    }
+    let got = app.s3.get_object().bucket(&bucket).key("folder/b").send().await.expect("GetObject");
+    assert_eq!(got.body.collect().await.unwrap().into_bytes(), "content");
+    app.s3.delete_object().bucket(&bucket).key("gone").send().await.expect("DeleteObject");
+    upload(&app, &bucket, "large", true).await;
+    upload(&app, &bucket, "left", false).await;
+    let uploads = app.s3.list_multipart_uploads().bucket(&bucket).send().await.expect("ListMultipartUploads");
+    assert_eq!(uploads.uploads().len(), 1);
+    let mut keys = app.list(&bucket).await.unwrap();
+    keys.sort();
+    assert_eq!(keys, ["a", "folder/b", "folder/deeper/c", "large", "with space & <sign>"]);
+
+    assert_eq!(app.list(&other).await.unwrap_err(), "AccessDenied");
+    assert_eq!(app.put(&other, "mine").await.unwrap_err(), "AccessDenied");
+    app.s3.get_object().bucket(&other).key("theirs").send().await.expect_err("another bucket");
+    app.s3.delete_object().bucket(&other).key("theirs").send().await.expect_err("another bucket");
+    app.s3.delete_bucket().bucket(&bucket).send().await.expect_err("not the app's to delete");
+    app.iam.create_user().user_name(world.unique("friend")).send().await.expect_err("users are the owner's");
+
+    remove(&world).await;
+    assert_eq!(app.list(&bucket).await.unwrap_err(), "InvalidAccessKeyId");
+    assert_left(&world, &[&other]).await;
+    assert_eq!(world.account.list(&other).await.unwrap(), ["theirs"]);
+    let (_, note) = world.wait_event("photos", "Removed").await;
+    assert!(note.contains(&bucket), "{note}");
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn versions_and_delete_markers_go_with_their_bucket() {
+    let world = world().await;
+    let class = world.class("greenfield").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let (bucket, _) = bound(&world, &class).await;
+    world.account.keep_versions(&bucket).await;
+    let app = world.app("photos").await;
+    for key in ["a", "a", "folder/b"] {
+        app.put(&bucket, key).await.unwrap();
+    }
+    app.s3.delete_object().bucket(&bucket).key("a").send().await.unwrap();
+    let versions = app.s3.list_object_versions().bucket(&bucket).send().await.expect("ListObjectVersions");
+    assert_eq!((versions.versions().len(), versions.delete_markers().len()), (3, 1));
+    remove(&world).await;
+    assert_left(&world, &[]).await;
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn a_chosen_name_is_had_once_and_marked_as_its_claims() {
+    let world = world().await;
+    let class = world.class("greenfield").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let (bucket, taken) = (world.unique("reports"), world.unique("taken"));
+    world.account.create_bucket(&taken).await;
+    let spec = |name: &str| json!({ "storageClassName": class, "bucketName": name });
+    let uid = world.claim_with("photos", spec(&bucket)).await.uid().unwrap();
+    assert_eq!(bucket_of(&world.wait_bound("photos").await), bucket);
+    assert_eq!(world.account.bucket_tags(&bucket).await["objectbucket.io/claim-uid"], uid);
+
+    for (claim, name) in [("second", &bucket), ("thief", &taken)] {
+        world.claim_with(claim, spec(name)).await;
+        world.wait_reason(claim, "BucketTaken").await;
+        world.delete_claim(claim).await;
+        world.wait_gone(claim).await;
+    }
+    world.app("photos").await.put(&bucket, "a").await.unwrap();
+    remove(&world).await;
+    assert_left(&world, &[&taken]).await;
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn an_existing_bucket_is_opened_to_two_claims_and_outlives_both() {
+    let world = world().await;
+    let bucket = world.unique("archive");
+    world.account.create_bucket(&bucket).await;
+    world.account.put(&bucket, "kept").await.unwrap();
+    let class = world.class_with("brownfield", "Delete", &[("bucketName", &bucket)]).await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    for claim in ["photos", "second"] {
+        world.claim_with(claim, json!({ "storageClassName": class })).await;
+    }
+    for claim in ["photos", "second"] {
+        world.wait_bound(claim).await;
+        assert_eq!(world.app(claim).await.list(&bucket).await.unwrap(), ["kept"]);
+    }
+    let first = world.app("photos").await;
+    remove(&world).await;
+    first.list(&bucket).await.unwrap_err();
+    world.app("second").await.put(&bucket, "more").await.unwrap();
+    world.delete_claim("second").await;
+    world.wait_gone("second").await;
+    assert_left(&world, &[&bucket]).await;
+    assert_eq!(world.account.list(&bucket).await.unwrap(), ["kept", "more"]);
+    let untagged = world.account.s3.get_bucket_tagging().bucket(&bucket).send().await;
+    assert!(untagged.is_err(), "a brownfield bucket is not reconfigured");
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn retain_takes_the_access_and_keeps_bucket_and_objects() {
+    let world = world().await;
+    let class = world.class_with("retain", "Retain", &[]).await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let (bucket, _) = bound(&world, &class).await;
+    let app = world.app("photos").await;
+    app.put(&bucket, "kept").await.unwrap();
+    remove(&world).await;
+    app.list(&bucket).await.unwrap_err();
+    assert_left(&world, &[&bucket]).await;
+    assert_eq!(world.account.list(&bucket).await.unwrap(), ["kept"]);
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn keys_are_replaced_and_the_former_ones_go_when_their_grace_is_over() {
+    let world = world().await;
+    let class = world.class("greenfield").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let (bucket, user) = bound(&world, &class).await;
+    let before = world.environment("photos").await;
+    let ask = json!({ "metadata": { "annotations": { "objectbucket.io/rotate-keys": "now" } } });
+    world.claims().patch("photos", &PatchParams::default(), &Patch::Merge(ask)).await.unwrap();
+    world.wait_secret("photos", |keys| keys["AWS_ACCESS_KEY_ID"] != before["AWS_ACCESS_KEY_ID"]).await;
+    let after = world.environment("photos").await["AWS_ACCESS_KEY_ID"].clone();
+    world.account_of(&before).put(&bucket, "by a pod that still runs").await.unwrap();
+    world.app("photos").await.put(&bucket, "by a pod that was restarted").await.unwrap();
+    assert_eq!(world.account.keys(&user).await.len(), 2);
+
+    date(&world, "objectbucket.io/retire-key-at").await;
+    world.wait_keys(&user, &[&after]).await;
+    world.account_of(&before).put(&bucket, "too late").await.unwrap_err();
+    world.app("photos").await.put(&bucket, "still").await.unwrap();
+    remove(&world).await;
+    assert_left(&world, &[]).await;
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn a_deleted_secret_comes_back_with_a_new_key_and_the_old_one_is_revoked() {
+    let world = world().await;
+    let class = world.class("greenfield").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let (bucket, user) = bound(&world, &class).await;
+    let before = world.environment("photos").await;
+    world.secrets().delete("photos", &DeleteParams::default()).await.unwrap();
+    world.wait_secret("photos", |keys| keys["AWS_ACCESS_KEY_ID"] != before["AWS_ACCESS_KEY_ID"]).await;
+    world.wait_reason("photos", "Bound").await;
+    world.app("photos").await.put(&bucket, "a").await.unwrap();
+    world.account_of(&before).put(&bucket, "b").await.unwrap_err();
+    assert_eq!(world.account.keys(&user).await, [world.environment("photos").await["AWS_ACCESS_KEY_ID"].clone()]);
+    remove(&world).await;
+    assert_left(&world, &[]).await;
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn a_policy_that_somebody_deleted_is_set_again() {
+    let world = world().await;
+    let class = world.class("greenfield").await;
+    let operator = watchful(&world);
+    let (bucket, user) = bound(&world, &class).await;
+    let iam = &world.account.iam;
+    iam.delete_user_policy().user_name(&user).policy_name("bucket-access").send().await.unwrap();
+    let (type_, _) = world.wait_event_with("photos", "Repaired", "bucket-access").await;
+    assert_eq!(type_, "Warning");
+    world.app("photos").await.put(&bucket, "a").await.unwrap();
+    remove(&world).await;
+    assert_left(&world, &[]).await;
+    operator.stop().await;
+}
+
+#[rstest]
+#[case::a_key(false)]
+#[case::a_user(true)]
+#[tokio::test]
+async fn a_key_or_user_that_somebody_deleted_is_replaced(#[case] with_its_user: bool) {
+    let world = world().await;
+    let class = world.class("greenfield").await;
+    let operator = watchful(&world);
+    let (bucket, user) = bound(&world, &class).await;
+    operator.stop().await;
+    let former = world.environment("photos").await["AWS_ACCESS_KEY_ID"].clone();
+    // Of keys that were issued just now, one would wait until they are shown.
+    date(&world, "objectbucket.io/keys-issued-at").await;
+    let iam = &world.account.iam;
+    iam.delete_access_key().user_name(&user).access_key_id(&former).send().await.unwrap();
+    if with_its_user {
+        iam.delete_user().user_name(&user).send().await.unwrap();
+    }
+
+    let operator = watchful(&world);
+    world.wait_secret("photos", |keys| keys["AWS_ACCESS_KEY_ID"] != former).await;
+    world.wait_reason("photos", "Bound").await;
+    world.app("photos").await.put(&bucket, "a").await.unwrap();
+    assert_eq!(world.account.users_with(&world.id).await, [user]);
+    remove(&world).await;
+    assert_left(&world, &[]).await;
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn a_bucket_that_somebody_deleted_is_told_and_not_made_anew() {
+    let world = world().await;
+    let class = world.class("greenfield").await;
+    let operator = watchful(&world);
+    let (bucket, _) = bound(&world, &class).await;
+    world.account.s3.delete_bucket().bucket(&bucket).send().await.unwrap();
+    let message = world.wait_reason("photos", "BucketGone").await;
+    assert!(message.contains(&bucket), "{message}");
+    assert!(!world.account.bucket_exists(&bucket).await);
+    remove(&world).await;
+    assert_left(&world, &[]).await;
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn tags_that_the_store_dropped_are_written_once_and_nobody_is_told() {
+    let world = world().await;
+    let class = world.class("greenfield").await;
+    let operator = watchful(&world);
+    let uid = submit(&world, &class).await.uid().unwrap();
+    let bucket = bucket_of(&world.wait_bound("photos").await);
+    let looks = |calls: &[Call]| calls.iter().filter(|call| call.name == "GetUserPolicy").count() >= 4;
+    world.aws.wait_until("four looks", looks).await;
+    let names = world.aws.names();
+    let count = |call: &str| names.iter().filter(|name| *name == call).count();
+    assert_eq!((count("PutBucketTagging"), count("TagUser"), count("PutUserPolicy")), (1, 0, 1), "{names:?}");
+    assert_eq!(world.account.bucket_tags(&bucket).await["objectbucket.io/claim-uid"], uid);
+    let reasons: Vec<_> = world.events("photos").await.into_iter().map(|(_, reason, _)| reason).collect();
+    assert_eq!(reasons, ["Bound"]);
+    remove(&world).await;
+    assert_left(&world, &[]).await;
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn a_user_of_another_claim_is_left_alone() {
+    let world = world().await;
+    let class = world.class("greenfield").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let (_, user) = bound(&world, &class).await;
+    operator.stop().await;
+    // As an admin's slip of the pen: the record names a user that is not the claim's.
+    let stranger = format!("{}-photos-11111111-2222-4333-8444-555555555555", world.namespace);
+    world.account.iam.create_user().user_name(&stranger).send().await.unwrap();
+    let key = world.account.iam.create_access_key().user_name(&stranger).send().await.unwrap();
+    let key = key.access_key.unwrap().access_key_id;
+    let mut record = world.records().get(&world.record_name("photos")).await.unwrap();
+    let state = record.spec.additional_state.as_mut().unwrap();
+    let named: Vec<_> = state.iter().filter(|(_, value)| **value == user).map(|(key, _)| key.clone()).collect();
+    assert_eq!(named.len(), 1, "{state:?}");
+    state.insert(named[0].clone(), stranger.clone());
+    let patch = Patch::Merge(json!({ "spec": { "additionalState": state } }));
+    world.records().patch(&record.name_any(), &PatchParams::default(), &patch).await.unwrap();
+
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    world.delete_claim("photos").await;
+    world.wait_gone("photos").await;
+    assert_eq!(world.account.keys(&stranger).await, [key]);
+    let (_, note) = world.wait_event("photos", "LeftInPlace").await;
+    assert!(note.contains(&stranger), "{note}");
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn wrong_keys_of_the_owner_are_named_and_nothing_is_made_until_they_are_right() {
+    let world = world().await;
+    let Store { key, secret, .. } = world.store.clone();
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let class = world.class("greenfield").await;
+    for wrong in [["nobody", secret.as_str()], [key.as_str(), "wrong"]] {
+        world.owner_secret("owner", &[("AWS_ACCESS_KEY_ID", wrong[0]), ("AWS_SECRET_ACCESS_KEY", wrong[1])]).await;
+        submit(&world, &class).await;
+        let message = world.wait_reason("photos", "CredentialsRefused").await;
+        assert!(message.contains(&format!("Secret {}/owner", world.namespace)), "{message}");
+        assert!(!message.contains(wrong[1]), "{message}");
+        assert_left(&world, &[]).await;
+        remove(&world).await;
+    }
+    submit(&world, &class).await;
+    world.wait_reason("photos", "CredentialsRefused").await;
+    world.owner_secret("owner", &[("AWS_ACCESS_KEY_ID", &key), ("AWS_SECRET_ACCESS_KEY", &secret)]).await;
+    let bucket = bucket_of(&world.wait_bound("photos").await);
+    world.app("photos").await.put(&bucket, "a").await.unwrap();
+
+    // Nor is anything forgotten while they are wrong.
+    world.owner_secret("owner", &[("AWS_ACCESS_KEY_ID", &key), ("AWS_SECRET_ACCESS_KEY", "wrong")]).await;
+    world.delete_claim("photos").await;
+    world.wait_reason("photos", "CredentialsRefused").await;
+    assert_eq!(world.account.users_with(&world.id).await.len(), 1);
+    world.owner_secret("owner", &[("AWS_ACCESS_KEY_ID", &key), ("AWS_SECRET_ACCESS_KEY", &secret)]).await;
+    world.wait_gone("photos").await;
+    assert_left(&world, &[]).await;
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn a_claim_that_shares_the_owners_keys_makes_no_user() {
+    let world = world().await;
+    let class = world.class_with("shared", "Delete", &[("createBucketUser", "no")]).await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    submit(&world, &class).await;
+    let bucket = bucket_of(&world.wait_bound("photos").await);
+    assert_eq!(world.environment("photos").await["AWS_ACCESS_KEY_ID"], world.store.key);
+    assert_left(&world, &[&bucket]).await;
+    remove(&world).await;
+    assert_left(&world, &[]).await;
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn a_claim_whose_record_was_deleted_by_hand_leaves_no_access() {
+    let world = world().await;
+    let class = world.class("greenfield").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let (bucket, _) = bound(&world, &class).await;
+    operator.stop().await;
+    world.forget_object(&world.records(), &world.record_name("photos")).await;
+    world.delete_claim("photos").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    world.wait_gone("photos").await;
+    world.assert_no_objects("photos").await;
+    assert_left(&world, &[&bucket]).await;
+    operator.stop().await;
+}

@@ -11,7 +11,9 @@ use super::error::Error;
 use super::plan::Target;
 use super::policy::POLICY_NAME;
 use super::tags::{Ownership, Tags};
-use super::user::{access_keys, delete_access_keys, gone_is_fine, made_by_go_provisioner, ownership, tags_of};
+use super::user::{
+    Seen, access_keys, delete_access_keys, gone_is_fine, look, made_by_go_provisioner, of_new, ownership,
+};
 use crate::provisioner::{AppCredentials, Fate};
 
 /// What may be done to the user that a record names.
@@ -33,25 +35,28 @@ pub(crate) async fn revoke(
     present: Option<&AppCredentials>,
 ) -> Result<Fate, Error> {
     let Some(user) = target.user.map(|user| user.name) else { return Ok(Fate::Kept) };
-    let Some(tags) = gone_is_fine(tags_of(store, user).await)? else {
+    let Some(Seen { tags, made_at }) = gone_is_fine(look(store, user).await)? else {
         // A call before this one may have been cut off between the user and its policy.
         delete_go_policy(store, target, user).await?;
         return Ok(Fate::Missing);
     };
-    let verdict = match judge(target, user, &tags) {
-        Verdict::Unproven(_) if holds_key(store, user, present).await? => Verdict::Remove,
-        verdict => verdict,
-    };
-    match verdict {
-        Verdict::Leave(why) | Verdict::Unproven(why) => return Ok(Fate::Left(why)),
-        Verdict::Remove => remove_user(store, user).await?,
-        Verdict::RemoveWithPolicy(policy) => {
-            detach(store, user, &policy).await?;
-            remove_user(store, user).await?;
-            delete_go_policy(store, target, user).await?;
+    let rest = async {
+        let verdict = match judge(target, user, &tags) {
+            Verdict::Unproven(_) if holds_key(store, user, present).await? => Verdict::Remove,
+            verdict => verdict,
+        };
+        match verdict {
+            Verdict::Leave(why) | Verdict::Unproven(why) => return Ok(Fate::Left(why)),
+            Verdict::Remove => remove_user(store, user).await?,
+            Verdict::RemoveWithPolicy(policy) => {
+                detach(store, user, &policy).await?;
+                remove_user(store, user).await?;
+                delete_go_policy(store, target, user).await?;
+            }
         }
-    }
-    Ok(Fate::Removed)
+        Ok::<_, CallError>(Fate::Removed)
+    };
+    rest.await.map_err(|error| of_new(target, made_at, error.into()))
 }
 
 /// Whether the user holds the key that the operator handed to the claim.

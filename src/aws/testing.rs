@@ -130,11 +130,15 @@ pub(crate) fn bucket_tags(tags: &[(&str, &str)]) -> Answer {
 }
 
 pub(crate) fn user_with_tags(tags: &[(&str, &str)]) -> Answer {
+    user_made_at("2026-01-01T00:00:00Z", tags)
+}
+
+pub(crate) fn user_made_at(date: &str, tags: &[(&str, &str)]) -> Answer {
     let tags: String =
         tags.iter().map(|(key, value)| format!("<member><Key>{key}</Key><Value>{value}</Value></member>")).collect();
     ok(format!(
         "<GetUserResponse><GetUserResult><User><Path>/</Path><UserName>u</UserName><UserId>AIDA1</UserId>\
-         <Arn>arn:aws:iam::123456789012:user/u</Arn><CreateDate>2026-01-01T00:00:00Z</CreateDate>\
+         <Arn>arn:aws:iam::123456789012:user/u</Arn><CreateDate>{date}</CreateDate>\
          <Tags>{tags}</Tags></User></GetUserResult></GetUserResponse>"
     ))
 }

@@ -4,7 +4,7 @@
 //! whose secret nobody has: they are deleted, and a new one is made. CreateAccessKey is never repeated
 //! blindly.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use aws_sdk_iam::types::{AccessKeyMetadata, Tag};
 
@@ -17,12 +17,24 @@ use super::policy;
 use super::tags::{self, Ownership, Tags};
 use crate::provisioner::AppCredentials;
 
+/// How long a user is new. A host of IAM that does not know a user yet does not know its path either: with a policy that
+/// is limited by path, it answers AccessDenied to what it will allow some seconds later.
+const NEW: Duration = Duration::from_secs(30);
+
 /// What became of CreateUser.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Origin {
     New,
     /// An earlier call made it.
     Existing,
+}
+
+/// What GetUser says of a user.
+#[derive(Debug, Clone)]
+pub(crate) struct Seen {
+    pub(crate) tags: Tags,
+    /// When it was made, if the store says.
+    pub(crate) made_at: Option<SystemTime>,
 }
 
 /// Makes the claim's user, limits it to the bucket, and issues a key.
@@ -32,12 +44,26 @@ pub(crate) async fn issue(
     user: UserSpec<'_>,
     tags: &Tags,
 ) -> Result<AppCredentials, Error> {
-    let origin = create_user(store, target, user, tags).await?;
-    put_policy(store, target, user.name).await?;
-    if origin == Origin::Existing {
-        delete_access_keys(store, user.name, &[]).await?;
+    let (origin, made_at) = create_user(store, target, user, tags).await?;
+    let rest = async {
+        put_policy(store, target, user.name).await?;
+        if origin == Origin::Existing {
+            delete_access_keys(store, user.name, &[]).await?;
+        }
+        create_only_key(store, user.name, &[]).await
+    };
+    rest.await.map_err(|error| of_new(target, made_at, error))
+}
+
+/// What an error means in a call about a user that was made then: AWS may not know a new one everywhere.
+pub(crate) fn of_new(target: &Target<'_>, made_at: Option<SystemTime>, error: Error) -> Error {
+    let age = made_at.map(|at| at.elapsed().unwrap_or_else(|ahead| ahead.duration()));
+    match error {
+        Error::AccessDenied { call, .. } if age.is_some_and(|age| age < NEW) && !target.endpoints.iam_is_foreign() => {
+            Error::NotVisibleYet { operation: call.operation, resource: call.resource }
+        }
+        error => error,
     }
-    create_only_key(store, user.name, &[]).await
 }
 
 /// Issues a key to a user whose others but `kept` were deleted.
@@ -56,7 +82,13 @@ pub(crate) async fn create_only_key(store: &Store, user: &str, kept: &[&str]) ->
     }
 }
 
-async fn create_user(store: &Store, target: &Target<'_>, user: UserSpec<'_>, tags: &Tags) -> Result<Origin, Error> {
+/// Also says when the user was made.
+async fn create_user(
+    store: &Store,
+    target: &Target<'_>,
+    user: UserSpec<'_>,
+    tags: &Tags,
+) -> Result<(Origin, Option<SystemTime>), Error> {
     let UserSpec { name, path, permissions_boundary } = user;
     let sent = store
         .iam
@@ -69,31 +101,38 @@ async fn create_user(store: &Store, target: &Target<'_>, user: UserSpec<'_>, tag
     match store.call(Operation::CreateUser, Resource::user(name), sent).await {
         Ok(answer) => {
             store.account.learn(answer.user.as_ref().map(|user| user.arn.as_str()));
-            Ok(Origin::New)
+            Ok((Origin::New, Some(SystemTime::now())))
         }
         Err(error) if error.code() == "EntityAlreadyExists" => {
             // If this fails the user may be the claim's own, of an earlier run: the record has to stay.
-            let found = tags_of(store, name).await?;
+            let Seen { tags: found, made_at } = look(store, name).await?;
             match ownership(target, name, &found) {
-                Ownership::Ours => Ok(Origin::Existing),
+                Ownership::Ours => {}
                 Ownership::Inherited => {
                     put_tags(store, name, &tags::completed(&found, tags).unwrap_or_default()).await?;
-                    Ok(Origin::Existing)
                 }
-                _ if made_by_go_provisioner(target, &found).is_some() => Ok(Origin::Existing),
-                _ => Err(Error::UserTaken { user: name.to_owned() }.of_reading()),
+                _ if made_by_go_provisioner(target, &found).is_some() => {}
+                _ => return Err(Error::UserTaken { user: name.to_owned() }.of_reading()),
             }
+            Ok((Origin::Existing, made_at))
         }
         Err(error) => Err(Error::from(error).of_first_change()),
     }
 }
 
-/// The tags of a user that exists.
-pub(crate) async fn tags_of(store: &Store, user: &str) -> Result<Tags, CallError> {
+/// Looks at a user that exists.
+pub(crate) async fn look(store: &Store, user: &str) -> Result<Seen, CallError> {
     let sent = store.iam.get_user().user_name(user).send();
     let answer = store.call(Operation::GetUser, Resource::user(user), sent).await?;
     store.account.learn(answer.user.as_ref().map(|user| user.arn.as_str()));
-    Ok(answer.user.and_then(|user| user.tags).unwrap_or_default().into_iter().map(|tag| (tag.key, tag.value)).collect())
+    let made_at = answer.user.as_ref().and_then(|user| SystemTime::try_from(user.create_date).ok());
+    let tags = answer.user.and_then(|user| user.tags).unwrap_or_default();
+    Ok(Seen { tags: tags.into_iter().map(|tag| (tag.key, tag.value)).collect(), made_at })
+}
+
+/// The tags of a user that exists.
+pub(crate) async fn tags_of(store: &Store, user: &str) -> Result<Tags, CallError> {
+    look(store, user).await.map(|seen| seen.tags)
 }
 
 pub(crate) async fn put_tags(store: &Store, user: &str, tags: &Tags) -> Result<(), CallError> {

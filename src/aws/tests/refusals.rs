@@ -1,5 +1,9 @@
 //! What AWS's codes mean: reason, class, and whether the record may be withdrawn.
 
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+
 use crate::aws::testing::*;
 use crate::provisioner::FailureClass::{Retryable, Terminal};
 use crate::provisioner::{Failure, Provisioner};
@@ -82,12 +86,15 @@ async fn a_denial_names_operation_resource_identity_and_the_actions_to_allow() {
 
 #[tokio::test]
 async fn a_denial_that_a_boundary_may_explain_says_what_to_do_about_it() {
-    const CREATED: &str = "<CreateUserResponse><CreateUserResult/></CreateUserResponse>";
     let denied = || iam_error(403, "AccessDenied");
     for (answers, remedy) in [
         (vec![("CreateUser", denied())], "the StorageClass has to name it (permissionsBoundary)"),
         (
-            vec![("CreateUser", ok(CREATED)), ("PutUserPolicy", denied())],
+            vec![
+                ("CreateUser", iam_error(409, "EntityAlreadyExists")),
+                ("GetUser", user_with_tags(OURS)),
+                ("PutUserPolicy", denied()),
+            ],
             "this user lacks it, and an admin has to set it",
         ),
     ] {
@@ -96,6 +103,34 @@ async fn a_denial_that_a_boundary_may_explain_says_what_to_do_about_it() {
         assert_eq!(error.reason(), "AccessDenied");
         assert!(error.to_string().contains(remedy), "{error}");
     }
+}
+
+#[tokio::test]
+async fn what_is_denied_about_a_user_that_was_just_made_may_pass() {
+    const CREATED: &str = "<CreateUserResponse><CreateUserResult/></CreateUserResponse>";
+    let denied = || iam_error(403, "AccessDenied");
+    let date = |ago: u64| Timestamp::now().checked_sub(Duration::from_secs(ago)).unwrap().to_string();
+    let exists = || ("CreateUser", iam_error(409, "EntityAlreadyExists"));
+    for (answers, reason) in [
+        (vec![("CreateUser", ok(CREATED)), ("PutUserPolicy", denied())], "NotVisibleYet"),
+        (vec![("CreateUser", ok(CREATED)), ("PutUserPolicy", ok("")), ("CreateAccessKey", denied())], "NotVisibleYet"),
+        (vec![exists(), ("GetUser", user_made_at(&date(20), OURS)), ("PutUserPolicy", denied())], "NotVisibleYet"),
+        (vec![exists(), ("GetUser", user_made_at(&date(40), OURS)), ("PutUserPolicy", denied())], "AccessDenied"),
+    ] {
+        let stage = Stage::answering([("CreateBucket", ok(""))].into_iter().chain(answers));
+        let error = stage.provisioner.provision(&record(), &stage.owner).await.unwrap_err();
+        assert_eq!(error.reason(), reason, "{error}");
+    }
+    for (ago, reason) in [(20, "NotVisibleYet"), (40, "AccessDenied")] {
+        let stage = Stage::answering([("GetUser", user_made_at(&date(ago), OURS)), ("ListAccessKeys", denied())]);
+        let error = stage.provisioner.revoke(&record(), &stage.owner, None).await.unwrap_err();
+        assert_eq!(error.reason(), reason, "{error}");
+    }
+    // No other store has such hosts.
+    let foreign = at_foreign_iam(elsewhere(record()));
+    let stage = Stage::answering([("CreateBucket", ok("")), ("CreateUser", ok(CREATED)), ("PutUserPolicy", denied())]);
+    let error = stage.provisioner.provision(&foreign, &stage.owner).await.unwrap_err();
+    assert_eq!(error.reason(), "AccessDenied");
 }
 
 #[tokio::test]

@@ -68,13 +68,8 @@ async fn user_of(
     users.sort_by_key(|user| std::cmp::Reverse(SystemTime::try_from(*user.create_date()).ok()));
     for user in users {
         let name = user.user_name;
-        let Some(tags) = user::gone_is_fine(user::tags_of(store, &name).await)? else { continue };
+        let found = user::gone_is_fine(user::tags_of(store, &name).await)?.and_then(|tags| claimant(&tags));
         let wanted = &target.record.claim;
-        let found = claimant(&tags).or_else(|| {
-            let claim = claim.unwrap_or(wanted);
-            let shows_none = tags.is_empty() && target.endpoints.iam_is_foreign();
-            (shows_none && uid_in(&name) == Some(&claim.uid)).then(|| (claim.clone(), None))
-        });
         let is_wanted = |found: &ClaimId| match claim {
             Some(claim) => found == claim,
             None => (&found.namespace, &found.name) == (&wanted.namespace, &wanted.name),

@@ -21,7 +21,7 @@ pub(crate) async fn account(store: &Store) -> Result<Option<String>, Error> {
     Ok(asked.or_else(|| store.account.learnt()))
 }
 
-/// The status of a store that is busy; SeaweedFS without STS answers it, too.
+/// The status of a store that is busy, and that of SeaweedFS where it has no STS.
 const UNAVAILABLE: u16 = 503;
 
 /// Why it could not be asked.

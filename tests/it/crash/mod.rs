@@ -124,6 +124,8 @@ async fn an_orphan_leaves_nothing_at_an_admins_word_wherever_the_operator_was_ki
 #[case::retained(Flow::of(Kind::Retain, Act::Remove))]
 #[case::keys_rotated(Flow::of(Kind::Generated, Act::Rotate))]
 #[case::secret_deleted(Flow::of(Kind::Generated, Act::Repair))]
+#[case::adopted(Flow::of(Kind::Generated, Act::Adopt))]
+#[case::orphan_removed(Flow::of(Kind::Generated, Act::RemoveOrphan))]
 #[tokio::test]
 async fn nothing_is_doubled_or_left_on_seaweedfs_wherever_the_operator_was_killed(#[case] flow: Flow) {
     crash_everywhere(flow.on_seaweedfs()).await;

@@ -84,9 +84,9 @@ struct RunArgs {
     /// Serve the claims of this namespace only.
     #[arg(long, global = true, value_name = "NAMESPACE", env = "PROVISIONER_NAMESPACE")]
     namespace: Option<String>,
-    /// Work on up to this many claims of one store at the same time, and on four times as many in all; claims that wait
-    /// do not count. The Go binary's
-    /// LIB_BUCKET_PROVISIONER_THREADS is read, too [default: 32].
+    /// Work on up to this many claims of one store at the same time, and on four times as many in all; half as many
+    /// more if other namespaces wait; claims that wait do not count. The Go binary's LIB_BUCKET_PROVISIONER_THREADS is
+    /// read, too [default: 32].
     #[arg(long, global = true, value_name = "N", env = "PROVISIONER_CONCURRENCY", value_parser = clap::value_parser!(u16).range(1..))]
     concurrency: Option<u16>,
     /// Ask AWS this often whether all is as it was made for each bound claim, and repair it; 0 for never.

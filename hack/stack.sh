@@ -67,7 +67,11 @@ up() {
     discard_on_exit=
     say "stack $stack is up, in $SECONDS s"
   fi
-  if starts_seaweedfs && [[ ! -f $state/seaweedfs.env ]]; then start_seaweedfs "$(free_ports 8)"; fi
+  if starts_seaweedfs && [[ ! -f $state/seaweedfs.env ]]; then
+    # One that an earlier run did not wait for.
+    stop seaweedfs
+    start_seaweedfs "$(free_ports 8)"
+  fi
   exec 8<&-
 }
 

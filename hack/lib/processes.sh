@@ -58,14 +58,23 @@ started() { [[ ! -d $state/run ]] || ls "$state/run"; }
 
 # Stops all processes, and what they started, at once: their data goes with them.
 stop_all() {
-  local name pid
-  for name in $(started); do
-    ! running "$name" || {
-      read -r pid _ <"$state/run/$name"
-      kill -KILL -- "-$pid" "$pid" 2>/dev/null || true
-    }
-  done
+  local name
+  for name in $(started); do send_kill "$name"; done
   for name in $(started); do
     while running "$name"; do sleep 0.05; done
   done
+}
+
+# Stops process $1, if it was started.
+stop() {
+  [[ -f $state/run/$1 ]] || return 0
+  send_kill "$1"
+  while running "$1"; do sleep 0.05; done
+}
+
+send_kill() {
+  local pid
+  running "$1" || return 0
+  read -r pid _ <"$state/run/$1"
+  kill -KILL -- "-$pid" "$pid" 2>/dev/null || true
 }

@@ -566,14 +566,17 @@ impl Failure for Error {
     fn concerns_all(&self) -> bool {
         match self {
             Self::Untouched(error) => error.concerns_all(),
+            // One bucket may deny it for itself, and a claim's own keys are nobody else's.
+            Self::AccessDenied { call, .. } => {
+                call.identity != Identity::App && !matches!(call.resource, Resource::Bucket(_))
+            }
+            Self::CredentialsRefused { identity, .. } => *identity != Identity::App,
+            Self::QuotaExceeded { operation, .. } => {
+                matches!(operation, Operation::CreateUser | Operation::CreateBucket)
+            }
             error => matches!(
                 error,
-                Self::StoreUnreachable { .. }
-                    | Self::CredentialsRefused { .. }
-                    | Self::CredentialsExpired { .. }
-                    | Self::CredentialsUnavailable { .. }
-                    | Self::AccessDenied { .. }
-                    | Self::QuotaExceeded { .. }
+                Self::StoreUnreachable { .. } | Self::CredentialsExpired { .. } | Self::CredentialsUnavailable { .. }
             ),
         }
     }

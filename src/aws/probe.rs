@@ -5,7 +5,7 @@ use super::call::{Call, CallError, Operation, Resource, observe};
 use super::error::Error;
 use super::owner::Identity;
 use super::plan::Target;
-use crate::provisioner::Probe;
+use crate::provisioner::{Mode, Probe};
 
 /// In front of the claim's uid: the key of an object that does not exist.
 pub(crate) const NO_SUCH_KEY: &str = ".aws-s3-provisioner/tries-whether-keys-work/";
@@ -30,6 +30,9 @@ pub(crate) async fn probe(app: &aws_sdk_s3::Client, target: &Target<'_>) -> Resu
     let read = match read {
         // Who may not list a bucket is not told that an object is missing, but refused.
         Err(error) if error.status() == 404 && error.code() != "NoSuchBucket" => Ok(()),
+        // A bucket that existed before may be one to write to only: the key is known, and what it may do is the bucket's
+        // to say.
+        Err(error) if target.record.plan.mode == Mode::Granted && error.code() == "AccessDenied" => Ok(()),
         answer => answer.map(drop),
     };
     let outcomes = [listed.map(drop), read].map(|answer| match answer {

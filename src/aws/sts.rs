@@ -39,7 +39,9 @@ async fn ask(store: &Store) -> Result<Option<String>, Failed> {
         // A store that has no STS may say so in the words of one that is busy; then its IAM is not.
         Said::Unavailable => match ask_iam(store).await {
             Err(error) if !is_unknown(&error) => Err(Failed::With(error.into())),
-            asked => Ok(asked.ok().flatten()),
+            Ok(Some(account)) => Ok(Some(account)),
+            // Perhaps it was busy after all.
+            Ok(None) | Err(_) => Err(Failed::ForNow),
         },
     }
 }

@@ -15,14 +15,15 @@ use super::cache::Cache;
 use super::claim::{Claim, Guarded};
 use super::decide::lookup;
 use super::decide::record::{self, Relation, Stored};
+use super::error::Error;
 use super::keys::KeyNotes;
 use super::memory::Memory;
 use super::owner_secrets::OwnerSecrets;
 use super::state::conditions::Conditions;
 use super::state::records::Records;
-use super::state::workers::Workers;
+use super::state::workers::{self, Workers};
 use crate::api::{ObjectBucket, wire};
-use crate::provisioner::{ClaimId, Record, SecretRef};
+use crate::provisioner::{ClaimId, Failure, Record, SecretRef};
 
 /// Shared by all reconciles.
 pub(crate) struct Context<P> {
@@ -39,6 +40,8 @@ pub(crate) struct Context<P> {
     pub(crate) conditions: Conditions,
     /// Who is worked for at the same time.
     pub(crate) workers: Arc<Workers>,
+    /// Bounds how many claims are told at once what they wait for.
+    pub(crate) tellers: tokio::sync::Semaphore,
     /// Bounds how many large buckets are emptied at once.
     pub(crate) large_removals: tokio::sync::Semaphore,
     pub(crate) owner_secrets: OwnerSecrets,
@@ -208,6 +211,37 @@ pub(crate) fn wrote(metadata: &ObjectMeta, keys: &[&str]) -> bool {
 }
 
 impl<P> Context<P> {
+    /// Awaits a call to the store of a record, and keeps count of whether the store answers.
+    pub(crate) async fn asking<T, E: Failure>(
+        &self,
+        record: &Record,
+        call: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, Error> {
+        let asked = self.workers.ask(workers::store_of(record));
+        let answer = call.await;
+        match &answer {
+            Err(failure) if failure.concerns_all() => asked.struck(),
+            Err(failure) if failure.store_untouched() => asked.never_mind(),
+            Ok(_) | Err(_) => asked.answered(),
+        }
+        answer.map_err(Error::store)
+    }
+
+    /// The same where the answer may have been known before.
+    pub(crate) async fn asking_once<T, E: Failure>(
+        &self,
+        record: &Record,
+        call: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, Error> {
+        let asked = self.workers.ask(workers::store_of(record));
+        let answer = call.await;
+        match &answer {
+            Err(failure) if failure.concerns_all() => asked.struck(),
+            Ok(_) | Err(_) => asked.never_mind(),
+        }
+        answer.map_err(Error::store)
+    }
+
     /// Whether a claim that shares the owner's keys has those that the owner's Secret holds now, as far as the
     /// watch of that Secret says.
     pub(crate) fn shares_present_keys(&self, record: &Record, notes: &KeyNotes) -> bool {

@@ -188,6 +188,11 @@ impl Memory {
         is_free.then(|| Busy { all, uid: claim.uid.clone() })
     }
 
+    /// How many claims something is remembered of.
+    pub(crate) fn claims(&self) -> usize {
+        self.lock().len()
+    }
+
     /// Drops everything about a claim that is gone.
     pub(crate) fn forget(&self, uid: &str) {
         self.lock().remove(uid);
@@ -362,18 +367,22 @@ impl Memory {
         self.lock().get(claim.uid.as_str()).map_or(Duration::ZERO, |e| e.upkeep.looks.wait())
     }
 
-    /// Whether the user of a bound claim asks for another attempt that there was not yet.
+    /// Whether the user of a bound claim asks for another attempt that there was not yet. What stood there when the claim
+    /// was first seen counts as answered: after a restart nobody asks.
     pub(crate) fn asks_again(&self, claim: &ClaimId, retry: Option<&str>) -> bool {
-        let Some(asked) = retry.map(hash) else { return false };
-        self.lock().get(claim.uid.as_str()).is_none_or(|e| e.upkeep.retried != Some(asked))
+        let asked = hash(retry.unwrap_or_default());
+        self.with(claim, |e| match e.upkeep.retried {
+            Some(answered) if retry.is_some() => answered != asked,
+            _ => {
+                e.upkeep.retried = Some(asked);
+                false
+            }
+        })
     }
 
     /// There was one.
     pub(crate) fn retried(&self, claim: &ClaimId, retry: Option<&str>) {
-        let asked = retry.map(hash);
-        if asked.is_some() {
-            self.with(claim, |e| e.upkeep.retried = asked);
-        }
+        self.with(claim, |e| e.upkeep.retried = Some(hash(retry.unwrap_or_default())));
     }
 
     /// Nothing is done for the claim for a while, unless what it waits for changes.
@@ -381,13 +390,18 @@ impl Memory {
         self.with(claim, |e| e.not_before = Some(Instant::now() + wait));
     }
 
-    /// Upkeep succeeded.
-    pub(crate) fn upkeep_succeeded(&self, claim: &ClaimId) {
+    /// Upkeep that failed waits for its next time, like any other.
+    pub(crate) fn upkeep_waits(&self, claim: &ClaimId) {
         self.with(claim, |e| {
             e.upkeep.failures = 0;
             e.upkeep.not_before = None;
-            e.upkeep.said = None;
         });
+    }
+
+    /// Upkeep succeeded.
+    pub(crate) fn upkeep_succeeded(&self, claim: &ClaimId) {
+        self.upkeep_waits(claim);
+        self.with(claim, |e| e.upkeep.said = None);
     }
 
     /// Keeps keys that are to take the place of the present ones, until they were seen to work. If they are
@@ -715,10 +729,11 @@ mod tests {
     #[test]
     fn a_bound_claim_asks_again_until_it_is_answered() {
         let memory = Memory::default();
-        assert!(!memory.asks_again(&claim(), None));
-        assert!(memory.asks_again(&claim(), Some("1")));
-        memory.retried(&claim(), Some("1"));
-        assert!(!memory.asks_again(&claim(), Some("1")) && memory.asks_again(&claim(), Some("2")));
+        assert!(!memory.asks_again(&claim(), Some("1")), "it stood there before");
+        assert!(memory.asks_again(&claim(), Some("2")) && memory.asks_again(&claim(), Some("2")));
+        memory.retried(&claim(), Some("2"));
+        assert!(!memory.asks_again(&claim(), Some("2")) && !memory.asks_again(&claim(), None));
+        assert!(memory.asks_again(&claim(), Some("2")), "it was taken off in between");
     }
 
     #[test]

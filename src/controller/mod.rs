@@ -79,6 +79,8 @@ const SHUTDOWN_GRACE: Duration = Duration::from_secs(8);
 const PAGE: u32 = 200;
 /// How many stores at least can be worked with at the same time.
 const STORES_AT_ONCE: usize = 4;
+/// How many claims are told at the same time what they wait for.
+const TELLERS: usize = 8;
 /// How exactly the time of upkeep is kept.
 const LOOKS: Duration = Duration::from_secs(1);
 const CRDS_MISSING: &str = "the CustomResourceDefinitions are missing; install them with `aws-s3-provisioner crds | kubectl apply -f -`; waiting for them";
@@ -151,6 +153,7 @@ pub async fn run<P: Provisioner>(
         memory: Memory::default(),
         conditions: Conditions::default(),
         workers: Workers::new(STORES_AT_ONCE * usize::from(concurrency)),
+        tellers: tokio::sync::Semaphore::new(TELLERS),
         large_removals: tokio::sync::Semaphore::new(usize::from(concurrency / 4).max(1)),
         owner_secrets,
         options,
@@ -274,7 +277,7 @@ pub async fn run<P: Provisioner>(
     let (controller, orphans) = (pin!(controller), pin!(orphans::look_after(&ctx, looks, look_again)));
     let work = futures::future::select(controller, orphans);
     futures::future::select(work, pin!(deadline)).await;
-    tracing::info!("stopped");
+    tracing::info!(remembered = ctx.memory.claims(), "stopped");
 }
 
 fn namespaced<K>(client: &Client, namespace: Option<&str>) -> Api<K>

@@ -139,6 +139,8 @@ pub(crate) async fn provide<P: Provisioner>(
             Make::Check => attempt.check().await?,
             Make::Rest => {
                 ctx.memory.succeeded(&attempt.claim.id);
+                // From now on another value asks for something.
+                ctx.memory.asks_again(&attempt.claim.id, attempt.claim.retry_request.as_deref());
                 return Ok(Next::Rest);
             }
         }
@@ -377,8 +379,8 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
         let record = &stored.record;
         ctx.memory.executes(&record.claim);
         let answer = match verb {
-            Verb::Provision => ctx.provisioner.provision(record, &owner.credentials).await,
-            Verb::Grant => ctx.provisioner.grant(record, &owner.credentials).await,
+            Verb::Provision => ctx.asking(record, ctx.provisioner.provision(record, &owner.credentials)).await,
+            Verb::Grant => ctx.asking(record, ctx.provisioner.grant(record, &owner.credentials)).await,
         };
         ctx.memory.executes(&record.claim);
         let credentials = match answer {
@@ -389,7 +391,7 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
                     // asking a store that may never answer.
                     record::delete(&ctx.records(), &stored.name, stored.uid.as_deref()).await?;
                 }
-                return Err(Error::store(failure));
+                return Err(failure);
             }
         };
         if stored.bound() {
@@ -451,7 +453,7 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
     /// Bound means usable: tries the keys, once.
     async fn probe(&mut self) -> Result<Tried, Error> {
         let record = &self.stored()?.record;
-        let answer = self.ctx.provisioner.probe(record, self.credentials()?).await.map_err(Error::store)?;
+        let answer = self.ctx.asking(record, self.ctx.provisioner.probe(record, self.credentials()?)).await?;
         let refused = match (&mut self.keys, answer) {
             (Keys::Successor { proven, .. } | Keys::InSecret { proven, .. }, Probe::Usable) => {
                 *proven = true;

@@ -21,7 +21,7 @@ use super::memory::Inputs;
 use super::objects::conditions;
 use super::plan;
 use super::report::{self, Report};
-use super::resolve::{self, Class};
+use super::resolve::{self, Class, ClassLookup};
 use super::state::conditions::Keeps;
 use super::state::workers::{self, Lane, Worker};
 use super::steps::Upkeep;
@@ -84,10 +84,16 @@ pub(crate) async fn reconcile<P: Provisioner>(
     let Some((claim, worker)) = a_worker(&ctx, claim, &guarded).await else { return Ok(Action::await_change()) };
     let attempt = ctx.memory.attempt(&claim.id, self::inputs(&claim));
     let span = tracing::info_span!("claim", claim = %claim.id, attempt);
-    let next = attend(&ctx, claim.clone(), &worker).instrument(span).await;
+    // Boxed: whoever waits for a worker has no room for it.
+    let next = Box::pin(attend(&ctx, claim.clone())).instrument(span).await;
     drop(worker);
     // Our own last writes of a claim may come after the watch has shown that it is gone.
-    if ctx.caches.claims.get(&ObjectRef::from_obj(&*guarded)).is_none_or(|shown| shown.uid() != guarded.uid()) {
+    if ctx
+        .caches
+        .claims
+        .get(&ObjectRef::from_obj(&*guarded))
+        .is_none_or(|shown| shown.uid().as_ref() != Some(&claim.id.uid))
+    {
         ctx.memory.forget(&claim.id.uid);
     }
     if next != Next::Rest {
@@ -112,15 +118,18 @@ async fn a_worker<P: Provisioner>(ctx: &Context<P>, claim: Claim, guarded: &Guar
         let mut entering = std::pin::pin!(ctx.workers.enter(&lane));
         // Its turn is lost only if it is to be somewhere else by now.
         let worker = loop {
-            match tokio::time::timeout(PATIENCE, entering.as_mut()).await {
-                Ok(worker) => break Some(worker?),
-                Err(_elapsed) => {
-                    claim = Claim::read(ctx.caches.claims.get(&key)?.as_ref(), &ctx.label);
-                    if self::lane(ctx, &claim) != lane {
-                        break None;
-                    }
-                    explain_wait(ctx, &claim, &lane).await;
-                }
+            if let Ok(worker) = tokio::time::timeout(PATIENCE, entering.as_mut()).await {
+                break Some(worker?);
+            }
+            claim = Claim::read(ctx.caches.claims.get(&key)?.as_ref(), &ctx.label);
+            if self::lane(ctx, &claim) != lane {
+                break None;
+            }
+            // A worker that came and was not taken would be missed by all.
+            tokio::select! {
+                biased;
+                worker = entering.as_mut() => break Some(worker?),
+                () = Box::pin(explain_wait(ctx, &claim, &lane)) => {}
             }
         };
         if let Some(worker) = worker {
@@ -139,9 +148,11 @@ async fn explain_wait<P>(ctx: &Context<P>, claim: &Claim, lane: &Lane) {
     if !is_news || !ctx.workers.is_struck(&lane.store) {
         return;
     }
-    // All of them at once are too many.
-    let tellers = Lane { store: Arc::from("to be told"), namespace: Arc::clone(&lane.namespace) };
-    let Some(_teller) = ctx.workers.enter(&tellers).await else { return };
+    let Some(class) = cached_class(ctx, claim) else { return };
+    if matches!(gate::due(facts(ctx, claim, &class)), Due::Nothing | Due::Explanation) {
+        return;
+    }
+    let Ok(_turn) = ctx.tellers.acquire().await else { return };
     let problem = Error::StoreSilent { store: lane.store.split(' ').next().unwrap_or_default().to_owned() };
     match tokio::time::timeout(TELL_LIMIT, tell(ctx, claim, &problem)).await {
         Ok(Ok(())) => {}
@@ -152,13 +163,25 @@ async fn explain_wait<P>(ctx: &Context<P>, claim: &Claim, lane: &Lane) {
 
 /// With whom a claim waits for a worker: by its record, or else by what would be recorded.
 fn lane<P: Provisioner>(ctx: &Context<P>, claim: &Claim) -> Lane {
-    let recorded = ctx.caches.record(claim, &ctx.options.provisioner_name, &ctx.cluster).map(|stored| stored.record);
-    let planned = || {
-        let class = ctx.caches.classes.get(None, &claim.spec().ok()?.storage_class_name)?;
-        plan::record(&ctx.provisioner, claim, &Class::read(&class), &ctx.cluster, false).ok()
+    let name = &ctx.options.provisioner_name;
+    let recorded = ctx.caches.record(claim, name, &ctx.cluster).map(|stored| stored.record);
+    let planned = || match cached_class(ctx, claim)? {
+        ClassLookup::Found(class) if class.provisioner == *name => {
+            plan::record(&ctx.provisioner, claim, &class, &ctx.cluster, false).ok()
+        }
+        _ => None,
     };
     let store = recorded.or_else(planned).map_or_else(|| Arc::from(""), |record| workers::store_of(&record));
     Lane { store, namespace: claim.id.namespace.as_str().into() }
+}
+
+/// The class of a claim that can be read, as the cache shows it.
+fn cached_class<P>(ctx: &Context<P>, claim: &Claim) -> Option<ClassLookup> {
+    let name = claim.spec().ok()?.storage_class_name.clone();
+    Some(match ctx.caches.classes.get(None, &name) {
+        Some(class) => ClassLookup::Found(Class::read(&class)),
+        None => ClassLookup::Missing { name },
+    })
 }
 
 /// Leaves a claim alone until something changes, or upkeep is due. The memory keeps the time: an entry of kube's
@@ -199,7 +222,7 @@ fn inputs(claim: &Claim) -> Inputs {
 }
 
 /// Runs one attempt within its limits and deals with its failure.
-async fn attend<P: Provisioner>(ctx: &Context<P>, claim: Claim, worker: &Worker) -> Next {
+async fn attend<P: Provisioner>(ctx: &Context<P>, claim: Claim) -> Next {
     let Some(_busy) = ctx.memory.occupy(&claim.id) else { return Next::After(BUSY) };
     let attempt = AssertUnwindSafe(drive(ctx, claim.clone())).catch_unwind();
     let outcome = match tokio::time::timeout(TIME_LIMIT, attempt).await {
@@ -208,11 +231,6 @@ async fn attend<P: Provisioner>(ctx: &Context<P>, claim: Claim, worker: &Worker)
         Ok(Err(_panic)) => Err(Error::Panicked(claim.id.clone())),
         Err(_elapsed) => Err(Error::TimedOut(TIME_LIMIT.as_secs())),
     };
-    match &outcome {
-        Err(problem) if problem.concerns_all() => ctx.workers.struck(worker.store()),
-        Ok(_) | Err(Error::Store(_)) => worker.answered(),
-        Err(_) => {}
-    }
     let problem = match outcome {
         Ok(next) => return next,
         Err(problem) => problem,
@@ -248,18 +266,21 @@ async fn tell<P>(ctx: &Context<P>, claim: &Claim, problem: &Error) -> Result<(),
     }
 }
 
-/// What is due, and who does it.
-async fn drive<P: Provisioner>(ctx: &Context<P>, claim: Claim) -> Result<Next, Error> {
-    let class = resolve::class(ctx, &claim).await?;
-    let facts = Facts {
+fn facts<P>(ctx: &Context<P>, claim: &Claim, class: &ClassLookup) -> Facts {
+    Facts {
         class: class.owner(&ctx.options.provisioner_name),
         label: claim.label,
-        recorded: ctx.caches.record(&claim, &ctx.options.provisioner_name, &ctx.cluster).is_some(),
+        recorded: ctx.caches.record(claim, &ctx.options.provisioner_name, &ctx.cluster).is_some(),
         finalizer: claim.finalizer,
         deleting: claim.deleting,
         bound: claim.bound(),
-    };
-    match gate::due(facts) {
+    }
+}
+
+/// What is due, and who does it.
+async fn drive<P: Provisioner>(ctx: &Context<P>, claim: Claim) -> Result<Next, Error> {
+    let class = resolve::class(ctx, &claim).await?;
+    match gate::due(facts(ctx, &claim, &class)) {
         Due::Nothing => {
             ctx.memory.forget(&claim.id.uid);
             Ok(Next::Rest)

@@ -256,10 +256,14 @@ impl<'a, P: Provisioner> Removing<'a, P> {
             })?;
         let removal = match undo {
             // The access need not wait for others.
-            Undo::Delete if !in_use => ctx.provisioner.delete(record, &owner.credentials, present.as_ref()).await,
-            Undo::Delete | Undo::Revoke => ctx.provisioner.revoke(record, &owner.credentials, present.as_ref()).await,
+            Undo::Delete if !in_use => {
+                ctx.asking(record, ctx.provisioner.delete(record, &owner.credentials, present.as_ref())).await
+            }
+            Undo::Delete | Undo::Revoke => {
+                ctx.asking(record, ctx.provisioner.revoke(record, &owner.credentials, present.as_ref())).await
+            }
         };
-        match removal.map_err(Error::store)? {
+        match removal? {
             Removal::Partial { removed } => {
                 // It goes before the bucket.
                 ctx.memory.access_is_gone(&claim.id);

@@ -15,20 +15,17 @@ use super::keys::{self, KeyNotes, Retiring};
 use super::provide::{Attempt, MAX_PROBES};
 use super::reconcile::Next;
 use super::report::{self, Severity};
-use super::state::workers;
 use super::steps::{self, Keys, Upkeep};
 use crate::provisioner::{AppCredentials, Failure, FailureClass, Provisioner};
 
 /// What is due for a bound claim that is well; or how long nothing is, if that is known.
 pub(crate) fn due<P>(ctx: &Context<P>, claim: &Claim, stored: &Stored, notes: &KeyNotes) -> (Upkeep, Option<Duration>) {
     let (memory, id) = (&ctx.memory, &claim.id);
+    // Somebody mended what failed, perhaps.
+    let asks = memory.asks_again(id, claim.retry_request.as_deref()) && stored.author == Author::Us;
     let looks_in = memory.look_for_keys_in(id);
-    if memory.asks_again(id, claim.retry_request.as_deref()) && stored.author == Author::Us {
-        let due = if looks_in.is_zero() { (Upkeep::Check, None) } else { (Upkeep::Nothing, Some(looks_in)) };
-        return due;
-    }
     let failed = memory.upkeep_in(id);
-    if !failed.is_zero() {
+    if !failed.is_zero() && !asks {
         return (Upkeep::Nothing, Some(failed));
     }
     let plan = &stored.record.plan;
@@ -42,6 +39,9 @@ pub(crate) fn due<P>(ctx: &Context<P>, claim: &Claim, stored: &Stored, notes: &K
         Upkeep::Rotate if !put_off.is_zero() => return (Upkeep::Nothing, Some(put_off)),
         Upkeep::Retire if !looks_in.is_zero() => return (Upkeep::Nothing, Some(looks_in)),
         Upkeep::Rotate | Upkeep::Retire | Upkeep::Check => return (due, None),
+    }
+    if asks {
+        return if looks_in.is_zero() { (Upkeep::Check, None) } else { (Upkeep::Nothing, Some(looks_in)) };
     }
     // What the Go provisioner made is of other shapes, and stays as it is.
     let check_in = match stored.author {
@@ -87,7 +87,6 @@ impl<P: Provisioner> Attempt<'_, P> {
             }
             Err(failure) => {
                 let note = format!("the keys could not be replaced; the present ones go on working: {failure}");
-                self.store_failed(&failure);
                 self.upkeep_failed(error::ROTATION_FAILED, &note, failure.class()).await;
             }
         }
@@ -97,7 +96,7 @@ impl<P: Provisioner> Attempt<'_, P> {
     async fn ask_to_rotate(&mut self, present: &str) -> Result<Option<AppCredentials>, Error> {
         let (ctx, record) = (self.ctx, self.stored()?.record.clone());
         let owner = self.owner().await?;
-        ctx.provisioner.rotate(&record, &owner.credentials, present).await.map_err(Error::store)
+        ctx.asking(&record, ctx.provisioner.rotate(&record, &owner.credentials, present)).await
     }
 
     /// The keys that should follow do not work yet; after long enough they never will.
@@ -165,7 +164,7 @@ impl<P: Provisioner> Attempt<'_, P> {
         let retiring = self.notes.retiring.as_ref().filter(|key| key.at > Timestamp::now()).map(|key| key.id.clone());
         let kept: Vec<&str> = [Some(present.as_str()), retiring.as_deref()].into_iter().flatten().collect();
         let answer = match self.owner().await {
-            Ok(owner) => ctx.provisioner.check(&record, &owner.credentials, &kept).await.map_err(Error::store),
+            Ok(owner) => ctx.asking(&record, ctx.provisioner.check(&record, &owner.credentials, &kept)).await,
             Err(error) => Err(error),
         };
         match answer {
@@ -200,11 +199,10 @@ impl<P: Provisioner> Attempt<'_, P> {
             Err(error) if error.lost() => Err(error),
             Err(failure) => {
                 let note = format!("it could not be seen whether all is as it was made: {failure}");
-                self.store_failed(&failure);
                 self.upkeep_failed(error::CHECK_FAILED, &note, failure.class()).await;
                 if self.upkeep == Upkeep::Check && !self.stored()?.is_being_adopted() {
                     // All claims of an owner that lacks a permission say so once, and not every five minutes.
-                    ctx.memory.upkeep_succeeded(&self.claim.id);
+                    ctx.memory.upkeep_waits(&self.claim.id);
                     ctx.memory.checked(&self.claim.id, ctx.options.resync);
                 }
                 self.upkeep = Upkeep::Nothing;
@@ -219,15 +217,6 @@ impl<P: Provisioner> Attempt<'_, P> {
         if let Keys::InSecret { proven, .. } = &mut self.keys {
             *proven = false;
             self.doubted = !self.notes.is_new(Timestamp::now());
-        }
-    }
-
-    /// Other claims need not all meet the same failure.
-    fn store_failed(&self, failure: &Error) {
-        if failure.concerns_all()
-            && let Ok(stored) = self.stored()
-        {
-            self.ctx.workers.struck(&workers::store_of(&stored.record));
         }
     }
 

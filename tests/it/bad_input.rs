@@ -308,8 +308,8 @@ async fn a_secret_or_config_map_of_somebody_else_is_neither_overwritten_nor_dele
 #[tokio::test]
 async fn a_user_of_somebody_else_is_neither_used_nor_deleted() {
     let world = World::new().await;
-    let class = world.class("greenfield").await;
-    let _operator = Operator::start(&world, Kind::InProcess).await;
+    let class = world.class_with("greenfield", "Delete", &[IAM_OF_AWS]).await;
+    let _operator = Binary::start_at_aws(&world);
     // The name is a function of the claim: it is known once the operator is about to make the user.
     let account = Account::owner();
     let denied = "<ErrorResponse><Error><Code>ServiceUnavailable</Code></Error></ErrorResponse>";

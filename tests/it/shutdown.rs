@@ -45,6 +45,25 @@ async fn sigterm_ends_at_once_an_operator_that_the_api_server_has_not_told_what_
 }
 
 #[tokio::test]
+async fn nothing_is_remembered_of_claims_that_are_gone() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let mut operator = Binary::start(&world, &[], &[]);
+    for claim in ["one", "two", "three"] {
+        world.claim(claim, &class).await;
+        world.wait_bound(claim).await;
+        world.delete_claim(claim).await;
+        world.wait_gone(claim).await;
+    }
+    // When another one is bound, what came of the former has been seen.
+    world.claim("last", &class).await;
+    world.wait_bound("last").await;
+    operator.terminate();
+    operator.ended(Duration::from_secs(10)).await;
+    assert!(operator.log().contains("stopped remembered=1"), "{}", operator.log());
+}
+
+#[tokio::test]
 async fn an_operator_killed_after_a_key_was_issued_leaves_one_working_key_in_the_end() {
     let world = World::new().await;
     let class = world.class("greenfield").await;

@@ -259,8 +259,9 @@ async fn claims_on_a_store_that_never_answers_delay_nobody_elses() {
 async fn a_refusal_of_the_owner_is_met_by_one_claim_at_a_time() {
     let world = World::new().await;
     let neighbour = world.neighbour().await;
-    let denied = || Verdict::Answer(403, "<Error><Code>AccessDenied</Code><Message>no</Message></Error>".to_owned());
-    neighbour.aws.meddle(move |call| if call.name == "CreateBucket" { denied() } else { Verdict::Pass });
+    let denied = "<ErrorResponse><Error><Code>AccessDenied</Code><Message>no</Message></Error></ErrorResponse>";
+    let denied = || Verdict::Answer(403, denied.to_owned());
+    neighbour.aws.meddle(move |call| if call.name == "CreateUser" { denied() } else { Verdict::Pass });
     let refusing = [("s3Endpoint", neighbour.aws.url.as_str()), ("iamEndpoint", neighbour.aws.url.as_str())];
     let class = world.class_with("refusing", "Delete", &refusing).await;
     let _operator = Operator::start(&world, Kind::InProcess).await;

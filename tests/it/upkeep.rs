@@ -375,6 +375,10 @@ async fn a_look_that_aws_denies_is_told_in_an_event_and_takes_nothing_away() {
     assert!(type_ == "Warning" && note.contains("iam:GetUserPolicy"), "{note}");
     let claim = world.claims().get("photos").await.unwrap();
     assert_eq!(ready(&claim).unwrap().reason, "Bound");
+    let looks = |calls: &[crate::support::proxy::Call]| calls.iter().filter(|c| c.name == "GetUserPolicy").count() >= 5;
+    world.aws.wait_until("more looks", looks).await;
+    let said = world.events("photos").await.into_iter().filter(|(_, reason, _)| reason == "CheckFailed").count();
+    assert_eq!(said, 1, "it is said once, and not at each look");
 }
 
 #[tokio::test]

@@ -390,6 +390,17 @@ async fn keys_that_list_the_bucket_and_read_what_is_not_there_are_usable() {
 }
 
 #[tokio::test]
+async fn a_bucket_that_existed_before_may_be_one_to_write_to_only() {
+    let denied = || [listed(), ("GetObject", s3_error(403, "AccessDenied"))];
+    let stage = Stage::answering(denied());
+    assert_eq!(stage.provisioner.probe(&granted(), &issued()).await.unwrap(), Probe::Usable);
+    let stage = Stage::answering(denied());
+    assert_ne!(stage.provisioner.probe(&record(), &issued()).await.unwrap(), Probe::Usable);
+    let stage = Stage::answering([listed(), ("GetObject", s3_error(403, "InvalidAccessKeyId"))]);
+    assert_ne!(stage.provisioner.probe(&granted(), &issued()).await.unwrap(), Probe::Usable);
+}
+
+#[tokio::test]
 async fn a_claim_that_shares_the_owners_keys_says_what_the_owner_lacks() {
     let mut record = record();
     record.plan.user = None;

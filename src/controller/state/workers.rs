@@ -62,8 +62,6 @@ struct Store {
     turns: VecDeque<Arc<str>>,
     /// How often in a row it did not answer, or refused its owner.
     strikes: u32,
-    /// How often it did so at all.
-    all_strikes: u64,
 }
 
 /// The right to work for a claim; it ends when this is dropped.
@@ -71,8 +69,6 @@ struct Store {
 pub(crate) struct Worker {
     workers: Arc<Workers>,
     lane: Lane,
-    /// How many strikes the store had when this began.
-    strikes: u64,
 }
 
 impl Drop for Worker {
@@ -82,17 +78,38 @@ impl Drop for Worker {
     }
 }
 
-impl Worker {
-    pub(crate) fn store(&self) -> &Arc<str> {
-        &self.lane.store
+/// A call to a store that was not answered yet. If it is dropped so, because it took too long, that is a strike.
+#[derive(Debug)]
+pub(crate) struct Asked<'a> {
+    workers: &'a Workers,
+    store: Arc<str>,
+    is_over: bool,
+}
+
+impl Asked<'_> {
+    /// The store answered, whatever it said: that ends its row of strikes.
+    pub(crate) fn answered(mut self) {
+        self.is_over = true;
+        if let Some(store) = self.workers.lock().stores.get_mut(&self.store) {
+            store.strikes = 0;
+        }
     }
 
-    /// The store answered, whatever it said. That ends the row of strikes, unless one of them came meanwhile.
-    pub(crate) fn answered(&self) {
-        if let Some(store) = self.workers.lock().stores.get_mut(&self.lane.store)
-            && store.all_strikes == self.strikes
-        {
-            store.strikes = 0;
+    /// It did not answer, or refused its owner, as it would refuse every claim.
+    pub(crate) fn struck(self) {}
+
+    /// It was not asked.
+    pub(crate) fn never_mind(mut self) {
+        self.is_over = true;
+    }
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            let mut state = self.workers.lock();
+            let store = state.stores.entry(Arc::clone(&self.store)).or_default();
+            store.strikes = store.strikes.saturating_add(1);
         }
     }
 }
@@ -113,12 +130,9 @@ impl Workers {
         granted.await.ok()
     }
 
-    /// A store did not answer, or refused its owner, as it would refuse every claim.
-    pub(crate) fn struck(&self, store: &Arc<str>) {
-        let mut state = self.lock();
-        let store = state.stores.entry(Arc::clone(store)).or_default();
-        store.strikes = store.strikes.saturating_add(1);
-        store.all_strikes += 1;
+    /// Keeps count of whether the store answers a call that begins now.
+    pub(crate) fn ask(&self, store: Arc<str>) -> Asked<'_> {
+        Asked { workers: self, store, is_over: false }
     }
 
     /// Whether a store is asked by one claim at a time.
@@ -139,9 +153,9 @@ impl Workers {
 
     fn hand_out(self: &Arc<Self>) {
         loop {
-            let Some((lane, strikes, sender)) = self.lock().next(self.all) else { return };
+            let Some((lane, sender)) = self.lock().next(self.all) else { return };
             // If nobody waits there any more, it comes back by being dropped, outside of the lock.
-            let _ = sender.send(Worker { workers: Arc::clone(self), lane, strikes });
+            let _ = sender.send(Worker { workers: Arc::clone(self), lane });
         }
     }
 
@@ -170,12 +184,11 @@ impl State {
     }
 
     /// Who is next, if there is a worker; it counts as taken.
-    fn next(&mut self, all: usize) -> Option<(Lane, u64, oneshot::Sender<Worker>)> {
+    fn next(&mut self, all: usize) -> Option<(Lane, oneshot::Sender<Worker>)> {
         for _ in 0..self.turns.len() {
             let name = self.turns.pop_front()?;
             let Some(store) = self.stores.get_mut(&name) else { continue };
             let next = store.next(&self.busy, all);
-            let strikes = store.all_strikes;
             if !store.turns.is_empty() {
                 self.turns.push_back(Arc::clone(&name));
             } else if next.is_none() && store.is_idle() {
@@ -184,7 +197,7 @@ impl State {
             }
             if let Some((namespace, sender)) = next {
                 self.busy.take(&namespace);
-                return Some((Lane { store: name, namespace }, strikes, sender));
+                return Some((Lane { store: name, namespace }, sender));
             }
         }
         None
@@ -292,17 +305,18 @@ mod tests {
     async fn a_store_that_is_silent_again_and_again_is_asked_by_one_until_it_answers() {
         let workers = Workers::new(16);
         let lane = lane("silent", "shop");
-        let during = workers.enter(&lane).await.unwrap();
-        for _ in 0..STRIKES {
-            workers.struck(&lane.store);
+        let store = || Arc::clone(&lane.store);
+        for number in 0..STRIKES {
+            assert!(!workers.is_struck(&lane.store));
+            // Given up, or ended with an error.
+            if number % 2 == 0 { drop(workers.ask(store())) } else { workers.ask(store()).struck() }
         }
         assert!(workers.is_struck(&lane.store));
-        during.answered();
-        assert!(workers.is_struck(&lane.store), "an answer to what was asked before proves nothing");
-        drop(during);
+        workers.ask(store()).never_mind();
+        assert!(workers.is_struck(&lane.store), "it was not asked");
         let probe = at_once(&workers, &lane, 10);
         assert_eq!(probe.len(), 1);
-        probe[0].answered();
+        workers.ask(store()).answered();
         drop(probe);
         assert_eq!(at_once(&workers, &lane, 10).len(), 4);
         assert_nothing_is_left(&workers);

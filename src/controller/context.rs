@@ -1,6 +1,7 @@
 //! What every reconcile shares: the client, the provisioner, the caches, the memory.
 
 use std::collections::HashSet;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use futures::FutureExt as _;
@@ -215,7 +216,8 @@ impl<P> Context<P> {
     pub(crate) async fn asking<T, E: Failure>(
         &self,
         record: &Record,
-        call: impl Future<Output = Result<T, E>>,
+        // Boxed: the SDK's calls are too large to be part of another.
+        call: Pin<Box<impl Future<Output = Result<T, E>>>>,
     ) -> Result<T, Error> {
         let asked = self.workers.ask(workers::store_of(record));
         let answer = call.await;
@@ -231,7 +233,8 @@ impl<P> Context<P> {
     pub(crate) async fn asking_once<T, E: Failure>(
         &self,
         record: &Record,
-        call: impl Future<Output = Result<T, E>>,
+        // Boxed: the SDK's calls are too large to be part of another.
+        call: Pin<Box<impl Future<Output = Result<T, E>>>>,
     ) -> Result<T, Error> {
         let asked = self.workers.ask(workers::store_of(record));
         let answer = call.await;

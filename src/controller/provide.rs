@@ -379,8 +379,10 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
         let record = &stored.record;
         ctx.memory.executes(&record.claim);
         let answer = match verb {
-            Verb::Provision => ctx.asking(record, ctx.provisioner.provision(record, &owner.credentials)).await,
-            Verb::Grant => ctx.asking(record, ctx.provisioner.grant(record, &owner.credentials)).await,
+            Verb::Provision => {
+                ctx.asking(record, Box::pin(ctx.provisioner.provision(record, &owner.credentials))).await
+            }
+            Verb::Grant => ctx.asking(record, Box::pin(ctx.provisioner.grant(record, &owner.credentials))).await,
         };
         ctx.memory.executes(&record.claim);
         let credentials = match answer {
@@ -453,7 +455,7 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
     /// Bound means usable: tries the keys, once.
     async fn probe(&mut self) -> Result<Tried, Error> {
         let record = &self.stored()?.record;
-        let answer = self.ctx.asking(record, self.ctx.provisioner.probe(record, self.credentials()?)).await?;
+        let answer = self.ctx.asking(record, Box::pin(self.ctx.provisioner.probe(record, self.credentials()?))).await?;
         let refused = match (&mut self.keys, answer) {
             (Keys::Successor { proven, .. } | Keys::InSecret { proven, .. }, Probe::Usable) => {
                 *proven = true;

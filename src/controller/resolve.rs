@@ -123,7 +123,7 @@ pub(crate) async fn owner<P: Provisioner>(ctx: &Context<P>, record: &Record) -> 
         }
     };
     let credentials = ctx.provisioner.owner(record, source).map_err(Error::store)?;
-    let account = ctx.asking_once(record, ctx.provisioner.account(record, &credentials)).await?;
+    let account = ctx.asking_once(record, Box::pin(ctx.provisioner.account(record, &credentials))).await?;
     same_account(record, account.as_deref())?;
     Ok(Owner { credentials, version, account })
 }

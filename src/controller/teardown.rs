@@ -257,10 +257,10 @@ impl<'a, P: Provisioner> Removing<'a, P> {
         let removal = match undo {
             // The access need not wait for others.
             Undo::Delete if !in_use => {
-                ctx.asking(record, ctx.provisioner.delete(record, &owner.credentials, present.as_ref())).await
+                ctx.asking(record, Box::pin(ctx.provisioner.delete(record, &owner.credentials, present.as_ref()))).await
             }
             Undo::Delete | Undo::Revoke => {
-                ctx.asking(record, ctx.provisioner.revoke(record, &owner.credentials, present.as_ref())).await
+                ctx.asking(record, Box::pin(ctx.provisioner.revoke(record, &owner.credentials, present.as_ref()))).await
             }
         };
         match removal? {

@@ -96,7 +96,7 @@ impl<P: Provisioner> Attempt<'_, P> {
     async fn ask_to_rotate(&mut self, present: &str) -> Result<Option<AppCredentials>, Error> {
         let (ctx, record) = (self.ctx, self.stored()?.record.clone());
         let owner = self.owner().await?;
-        ctx.asking(&record, ctx.provisioner.rotate(&record, &owner.credentials, present)).await
+        ctx.asking(&record, Box::pin(ctx.provisioner.rotate(&record, &owner.credentials, present))).await
     }
 
     /// The keys that should follow do not work yet; after long enough they never will.
@@ -164,7 +164,7 @@ impl<P: Provisioner> Attempt<'_, P> {
         let retiring = self.notes.retiring.as_ref().filter(|key| key.at > Timestamp::now()).map(|key| key.id.clone());
         let kept: Vec<&str> = [Some(present.as_str()), retiring.as_deref()].into_iter().flatten().collect();
         let answer = match self.owner().await {
-            Ok(owner) => ctx.asking(&record, ctx.provisioner.check(&record, &owner.credentials, &kept)).await,
+            Ok(owner) => ctx.asking(&record, Box::pin(ctx.provisioner.check(&record, &owner.credentials, &kept))).await,
             Err(error) => Err(error),
         };
         match answer {

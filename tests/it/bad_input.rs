@@ -12,7 +12,7 @@ use serde_json::json;
 use bucket_provisioner::api::{ClaimPhase, ObjectBucketClaim};
 
 use crate::support::account::Account;
-use crate::support::operator::{Binary, Kind, Operator};
+use crate::support::operator::{Binary, IAM_OF_AWS, Kind, Operator};
 use crate::support::other::{OtherCluster, ours};
 use crate::support::proxy::Verdict;
 use crate::support::{REGION, World, bucket_of, condition, phase, seen};

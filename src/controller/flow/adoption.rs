@@ -73,7 +73,7 @@ async fn prove<P: Provisioner>(ctx: &Context<P>, claim: &Claim, record: Record) 
     let notes = secret.map(|secret| KeyNotes::read(secret.metadata.annotations.as_ref())).unwrap_or_default();
     let present = keys.iter().map(|keys| keys.access_key_id.as_str());
     let ids: Vec<_> = present.chain(notes.retiring.iter().map(|former| former.id.as_str())).collect();
-    Ok(match ctx.asking(&record, ctx.provisioner.check(&record, &owner.credentials, &ids)).await {
+    Ok(match ctx.asking(&record, Box::pin(ctx.provisioner.check(&record, &owner.credentials, &ids))).await {
         // Of a bucket that existed before only the user can be the claim's.
         Ok(checkup) if record.plan.mode == Mode::Granted && checkup.keys_lost => {
             Proof::Lost("the claim's user is not found, or does not hold the key in its Secret".to_owned())

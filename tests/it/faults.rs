@@ -143,7 +143,8 @@ impl AwsFault {
     /// Whether it is there until the claim says so. An answer that cannot be read may not have mattered, and a store
     /// that is not AWS may have no account to tell.
     fn lasts(self, operation: &str) -> bool {
-        self != Self::Garbled && (self, operation) != (Self::Denied, "GetCallerIdentity")
+        let has_no_sts = matches!(self, Self::Denied | Self::Unavailable) && operation == "GetCallerIdentity";
+        self != Self::Garbled && !has_no_sts
     }
 
     /// What a claim may say of it.
@@ -267,7 +268,7 @@ impl<'a> Cell<'a> {
     /// Waits until the claim says that something is in the way of this call; returns the reason, if it is in the way of
     /// the claim as well: one that adopts what was made goes on without tags that cannot be written now.
     async fn told_of(&self, call: &str) -> Option<String> {
-        if self.flow == Flow::Adopt && call != "ListObjectsV2" {
+        if self.flow == Flow::Adopt && !["ListObjectsV2", "GetObject"].contains(&call) {
             self.world.wait_event(&self.claim, "CheckFailed").await;
             return None;
         }
@@ -286,7 +287,9 @@ impl<'a> Cell<'a> {
     async fn run_with(&self, call: &Nth, fault: AwsFault) -> Outcome {
         let (hit, lifted) = (Arc::new(Notify::new()), Arc::new(AtomicBool::new(false)));
         let mut seen = 0;
-        let lasts = fault.lasts(&call.name);
+        // A bucket that existed before may be one to write to only.
+        let may_be_so = (self.flow, fault, call.name.as_str()) == (Flow::Grant, AwsFault::Denied, "GetObject");
+        let lasts = fault.lasts(&call.name) && !may_be_so;
         let name = call.name.clone();
         let (rule_hit, rule_lifted, call) = (Arc::clone(&hit), Arc::clone(&lifted), call.clone());
         self.aws.meddle(move |now| {
@@ -297,7 +300,7 @@ impl<'a> Cell<'a> {
             if seen <= call.nth || rule_lifted.load(Ordering::SeqCst) {
                 return Verdict::Pass;
             }
-            rule_lifted.store(!fault.lasts(&call.name), Ordering::SeqCst);
+            rule_lifted.store(!lasts, Ordering::SeqCst);
             rule_hit.notify_one();
             fault.verdict(now)
         });

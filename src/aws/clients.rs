@@ -27,6 +27,7 @@ use super::owner::{Identity, Owner, StaticKeys};
 use super::params::Addressing;
 use super::plan::{Endpoints, Sts, Target};
 use super::region::partition;
+use super::room::Room;
 
 /// Clients that are kept: one for each owner and region in use. More than that are made anew when needed.
 const KEPT: usize = 32;
@@ -38,6 +39,7 @@ const REPEATED_CALL_TIMEOUT: Duration = Duration::from_secs(45);
 /// Makes and keeps clients.
 pub(crate) struct Clients {
     http: Http,
+    room: Room,
     /// Loaded once, when the first class needs it.
     ambient: OnceCell<SharedCredentialsProvider>,
     /// The one used last stands in front. Neither shown nor logged: the keys are in here.
@@ -60,6 +62,8 @@ pub(crate) struct Store {
     pub(crate) iam: iam::Client,
     /// `None`: there is none that is known.
     pub(crate) sts: Option<sts::Client>,
+    /// For pages of listings, of all stores together.
+    pub(crate) room: Room,
     /// The account that the identity belongs to.
     pub(crate) account: Account,
     pub(crate) endpoints: Endpoints,
@@ -100,7 +104,7 @@ impl Store {
 
 impl Clients {
     pub(crate) fn new(http: Http) -> Self {
-        Self { http, ambient: OnceCell::new(), kept: Mutex::new(VecDeque::new()) }
+        Self { http, room: Room::default(), ambient: OnceCell::new(), kept: Mutex::new(VecDeque::new()) }
     }
 
     /// The clients of a record's owner.
@@ -178,6 +182,7 @@ impl Clients {
         let s3 = self.s3(credentials.clone(), caching, endpoints);
         let patient_s3 = s3
             .to_builder()
+            .http_client(self.http.lists.clone())
             .retry_config(RetryConfig::standard().with_max_attempts(3))
             .timeout_config(timeouts(REPEATED_CALL_TIMEOUT))
             .build();
@@ -186,6 +191,7 @@ impl Clients {
             patient_s3: s3::Client::from_conf(patient_s3),
             iam: iam::Client::from_conf(self.iam(credentials.clone(), caching, endpoints)),
             sts: self.sts(credentials, caching, endpoints),
+            room: self.room.clone(),
             account: Account::default(),
             endpoints: endpoints.clone(),
             identity,

@@ -15,32 +15,45 @@ use http_body_util::Limited;
 
 use super::fence::fence;
 
-/// Longest answer that is read, in bytes. A list of 1,000 objects with the longest keys takes 8 MiB.
-const ANSWER_MAX: usize = 16 << 20;
+/// Longest page of a listing that is read, in bytes: 1,000 objects with the longest keys, escaped, take some 6 MiB.
+const PAGE_MAX: usize = 16 << 20;
+/// Longest of all other answers.
+const ANSWER_MAX: usize = 2 << 20;
 
 /// What requests are sent with.
 pub(crate) struct Http {
     /// Connections are kept for the next request.
     pub(crate) pooled: SharedHttpClient,
+    /// The same, for listings.
+    pub(crate) lists: SharedHttpClient,
     /// Each request has a new connection, which may lead to another host of the store.
     pub(crate) fresh: SharedHttpClient,
 }
 
 impl Http {
     pub(crate) fn new() -> Self {
-        Self { pooled: bounded(client(None)), fresh: bounded(client(Some(0))) }
+        let pooled = client(None);
+        Self {
+            lists: bounded(pooled.clone(), PAGE_MAX),
+            pooled: bounded(pooled, ANSWER_MAX),
+            fresh: bounded(client(Some(0)), ANSWER_MAX),
+        }
     }
 
     /// The same, sending only what begins while `allowed` says yes.
     pub(crate) fn only_while(self, allowed: impl Fn() -> bool + Clone + Send + Sync + 'static) -> Self {
-        Self { pooled: fence(self.pooled, allowed.clone()), fresh: fence(self.fresh, allowed) }
+        Self {
+            pooled: fence(self.pooled, allowed.clone()),
+            lists: fence(self.lists, allowed.clone()),
+            fresh: fence(self.fresh, allowed),
+        }
     }
 }
 
 #[cfg(test)]
 impl From<SharedHttpClient> for Http {
     fn from(client: SharedHttpClient) -> Self {
-        Self { pooled: client.clone(), fresh: client }
+        Self { pooled: client.clone(), lists: client.clone(), fresh: client }
     }
 }
 
@@ -57,11 +70,11 @@ fn client(max_idle: Option<usize>) -> SharedHttpClient {
 }
 
 /// `client`, but an answer that is too long ends with an error in place of being read.
-fn bounded(client: SharedHttpClient) -> SharedHttpClient {
-    SharedHttpClient::new(Bounded(client))
+fn bounded(client: SharedHttpClient, bytes: usize) -> SharedHttpClient {
+    SharedHttpClient::new(Bounded(client, bytes))
 }
 
-struct Bounded<T>(T);
+struct Bounded<T>(T, usize);
 
 impl<T> fmt::Debug for Bounded<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -71,7 +84,7 @@ impl<T> fmt::Debug for Bounded<T> {
 
 impl HttpClient for Bounded<SharedHttpClient> {
     fn http_connector(&self, settings: &HttpConnectorSettings, components: &RuntimeComponents) -> SharedHttpConnector {
-        SharedHttpConnector::new(Bounded(self.0.http_connector(settings, components)))
+        SharedHttpConnector::new(Bounded(self.0.http_connector(settings, components), self.1))
     }
 
     fn connector_metadata(&self) -> Option<ConnectorMetadata> {
@@ -81,11 +94,11 @@ impl HttpClient for Bounded<SharedHttpClient> {
 
 impl HttpConnector for Bounded<SharedHttpConnector> {
     fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
-        let inner = self.0.clone();
+        let (inner, bytes) = (self.0.clone(), self.1);
         HttpConnectorFuture::new(async move {
             let mut response = inner.call(request).await?;
             let body = std::mem::replace(response.body_mut(), SdkBody::empty());
-            *response.body_mut() = SdkBody::from_body_1_x(Limited::new(body, ANSWER_MAX));
+            *response.body_mut() = SdkBody::from_body_1_x(Limited::new(body, bytes));
             Ok(response)
         })
     }
@@ -112,7 +125,7 @@ mod tests {
             let filler = " ".repeat(sent.load(Ordering::SeqCst));
             http::Response::new(format!("<ListBucketResult>{filler}</ListBucketResult>"))
         });
-        let clients = Clients::new(bounded(server).into());
+        let clients = Clients::new(bounded(server, ANSWER_MAX).into());
         let keys = StaticKeys { id: "AKIA1".to_owned(), secret: "a".to_owned().into(), token: None };
         let owner = Owner { identity: Identity::App, keys: Some(keys) };
         let record = record();

@@ -51,6 +51,7 @@ mod purge;
 mod recall;
 mod region;
 mod revoke;
+mod room;
 mod sts;
 mod tags;
 #[cfg(test)]

@@ -12,6 +12,7 @@ use super::call::{CallError, Operation, Resource};
 use super::clients::Store;
 use super::error::Error;
 use super::plan::{BucketRef, Target};
+use super::room::Taken;
 use super::tags::{Ownership, ownership};
 
 /// Keys in one DeleteObjects (Amazon S3 API reference), and in one page of a listing.
@@ -190,6 +191,13 @@ struct Page {
     next: Option<Position>,
 }
 
+impl Page {
+    /// Bytes of its keys and versions.
+    fn bytes(&self) -> usize {
+        self.objects.iter().map(|object| object.key.len() + object.version_id.as_ref().map_or(0, String::len)).sum()
+    }
+}
+
 /// Lists pages and deletes what is on them, the next page while earlier ones are being deleted. Deleting
 /// what was listed does not move a listing, which goes by key.
 async fn remove_objects(store: &Store, bucket: BucketRef<'_>, limits: Limits) -> Result<Slice, CallError> {
@@ -201,7 +209,7 @@ async fn remove_objects(store: &Store, bucket: BucketRef<'_>, limits: Limits) ->
         position: Some(Position::Versions { key: None, version: None }),
     };
     walk.pages()
-        .map_ok(|page| delete_page(store, bucket, page))
+        .map_ok(|(page, room)| delete_page(store, bucket, page, room))
         .try_buffer_unordered(DELETES_IN_FLIGHT)
         .try_fold(Slice::default(), |sum, part| std::future::ready(Ok(sum.and(part))))
         .await
@@ -220,23 +228,31 @@ struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     /// The pages. Boxed, because the compiler cannot name what it would borrow otherwise.
-    fn pages(self) -> BoxStream<'a, Result<Page, CallError>> {
+    fn pages(self) -> BoxStream<'a, Result<(Page, Taken), CallError>> {
         stream::try_unfold(self, Self::step).boxed()
     }
 
     /// The next page, and the walk that goes on from it; `None` at the end and at the limits.
-    async fn step(mut self) -> Result<Option<(Page, Self)>, CallError> {
+    async fn step(mut self) -> Result<Option<((Page, Taken), Self)>, CallError> {
         let Some(position) = self.position.take().filter(|_| self.left > 0 && Instant::now() < self.end) else {
             return Ok(None);
         };
+        let mut room = self.store.room.for_page().await;
         let page = list(self.store, self.bucket, position).await?;
+        room.shrink(page.bytes());
         self.left = self.left.saturating_sub(page.objects.len());
         self.position.clone_from(&page.next);
-        Ok(Some((page, self)))
+        Ok(Some(((page, room), self)))
     }
 }
 
-async fn delete_page(store: &Store, bucket: BucketRef<'_>, Page { objects, next }: Page) -> Result<Slice, CallError> {
+/// `_room` is what the page takes.
+async fn delete_page(
+    store: &Store,
+    bucket: BucketRef<'_>,
+    Page { objects, next }: Page,
+    _room: Taken,
+) -> Result<Slice, CallError> {
     let (removed, kept) = delete_objects(store, bucket, objects).await?;
     Ok(Slice { removed, kept, complete: next.is_none() })
 }
@@ -382,6 +398,7 @@ fn is_gone(code: &str) -> bool {
 
 /// Aborts up to 1,000 multipart uploads, and says how many. A store that cannot list them has none.
 async fn abort_uploads(store: &Store, bucket: BucketRef<'_>) -> Result<u64, CallError> {
+    let mut room = store.room.for_page().await;
     let sent = store
         .patient_s3
         .list_multipart_uploads()
@@ -394,6 +411,7 @@ async fn abort_uploads(store: &Store, bucket: BucketRef<'_>) -> Result<u64, Call
     };
     let uploads = page.uploads.unwrap_or_default();
     let aborted = uploads.len() as u64;
+    room.shrink(uploads.iter().flat_map(|upload| [&upload.key, &upload.upload_id]).flatten().map(String::len).sum());
     stream::iter(uploads)
         .map(|upload| abort(store, bucket, upload.key, upload.upload_id))
         .buffer_unordered(SMALL_CALLS_IN_FLIGHT)

@@ -147,6 +147,8 @@ async fn the_guide_to_disaster_recovery_does_what_it_says() {
     assert!(told.contains("AdoptionNeeded") && told.contains("ClaimReplaced"), "{told}");
     assert!(told.contains("objectbucket.io/orphan"), "{told}");
     reader.follow(&here, &world, "adopt").await;
+    // Events of former adoptions are there still.
+    world.wait_word_off(&record).await;
     world.wait_event(CLAIM, "Adopted").await;
     assert_same(&world, &before).await;
 
@@ -162,6 +164,7 @@ async fn the_guide_to_disaster_recovery_does_what_it_says() {
     reader.follow(&there, &new_world, "restore-records").await;
     new_world.wait_orphaned(&record, "OtherCluster").await;
     reader.follow(&there, &new_world, "adopt").await;
+    new_world.wait_word_off(&record).await;
     new_world.wait_event(CLAIM, "Adopted").await;
     assert_same(&new_world, &before).await;
     reader.follow(&here, &world, "let-go").await;
@@ -175,6 +178,8 @@ async fn the_guide_to_disaster_recovery_does_what_it_says() {
         reader.follow(&here, &world, step).await;
     }
     reader.follow(&here, &world, "adopt").await;
+    // Events of former adoptions are there still.
+    world.wait_word_off(&record).await;
     world.wait_event(CLAIM, "Adopted").await;
     reader.follow(&there, &new_world, "forget").await;
     new_world.wait_record_gone(&record).await;
@@ -191,6 +196,8 @@ async fn the_guide_to_disaster_recovery_does_what_it_says() {
     let operator = Operator::start(&world, Kind::InProcess).await;
     world.wait_reason(CLAIM, "AdoptionNeeded").await;
     reader.follow(&here, &world, "recall").await;
+    // Events of former adoptions are there still.
+    world.wait_word_off(&record).await;
     world.wait_event(CLAIM, "Adopted").await;
     assert_same(&world, &before).await;
 

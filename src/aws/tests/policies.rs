@@ -11,7 +11,7 @@ const BOUNDED: &str = include_str!("../../../docs/owner-iam-policy-with-boundary
 const GROUPS: &str = include_str!("../../../docs/owner-iam-policy-groups.json");
 const BOUNDARY: &str = include_str!("../../../docs/permissions-boundary.json");
 
-/// What only records of the Go provisioner need; the README names it.
+/// What only records of the Go provisioner need; docs/migrating.md names it.
 const OF_GO_PROVISIONER: [Operation; 3] =
     [Operation::ListPolicyVersions, Operation::DeletePolicyVersion, Operation::DeletePolicy];
 

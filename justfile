@@ -1,0 +1,36 @@
+# The scripts of this repository under short names: `just` lists them. Everything here runs without `just`, too.
+# Arguments go to the script: `just test lifecycle::`, `just bench --only claims 200`.
+
+set positional-arguments := true
+
+# Lists what there is.
+default:
+    @just --list
+
+# The main job from end to end; --keep leaves it running.
+demo *arguments:
+    hack/demo.sh "$@"
+
+# All tests; arguments select those of tests/it.
+test *arguments:
+    hack/test.sh "$@"
+
+# Everything that must pass before a change lands.
+ci:
+    .ci/run
+
+# The local cluster and the emulated AWS: up, down, env, status or build.
+stack *arguments:
+    hack/stack.sh "$@"
+
+# How fast claims are served, and what that costs.
+bench *arguments:
+    hack/bench.sh "$@"
+
+# Anything fails at any time; --rounds N, --seed S.
+chaos *arguments:
+    hack/chaos.sh "$@"
+
+# Licences, advisories and duplicates of the dependencies; needs cargo-deny.
+deny *arguments:
+    cargo deny --locked check "$@"

@@ -1,5 +1,6 @@
 //! Why a reconcile stopped: one enum whose variants are the reasons a user reads.
 
+use super::reasons;
 use crate::api::wire;
 use crate::provisioner::{ClaimId, Failure, FailureClass, SecretRef};
 
@@ -145,11 +146,6 @@ impl Error {
     }
 }
 
-/// Reasons of problems that somebody mends in the claim's ObjectBucket.
-pub(crate) const MENDED_IN_THE_RECORD: [&str; 2] = [OBJECT_BUCKET_DAMAGED, OBJECT_BUCKET_UNREADABLE];
-const OBJECT_BUCKET_DAMAGED: &str = "ObjectBucketDamaged";
-const OBJECT_BUCKET_UNREADABLE: &str = "ObjectBucketUnreadable";
-
 impl Failure for Error {
     fn reason(&self) -> &'static str {
         match self {
@@ -158,10 +154,10 @@ impl Failure for Error {
             Self::OwnerSecretNotFound(_) | Self::OwnerSecretNeeded { .. } => "OwnerSecretNotFound",
             Self::CredentialsUnusable { .. } => "CredentialsUnusable",
             Self::OutputExists { .. } => "OutputExists",
-            Self::RecordUnreadable { .. } => OBJECT_BUCKET_UNREADABLE,
+            Self::RecordUnreadable { .. } => reasons::OBJECT_BUCKET_UNREADABLE,
             Self::RecordTaken { .. } => "ObjectBucketTaken",
             Self::RecordAmbiguous { .. } => "ObjectBucketAmbiguous",
-            Self::RecordDamaged { .. } => OBJECT_BUCKET_DAMAGED,
+            Self::RecordDamaged { .. } => reasons::OBJECT_BUCKET_DAMAGED,
             Self::AdoptionNeeded(_) => "AdoptionNeeded",
             Self::AccountChanged { .. } => "AccountChanged",
             Self::BucketInUse { .. } => "BucketInUse",
@@ -229,44 +225,3 @@ fn describe(error: &kube::Error) -> String {
         _ => "the API server cannot be reached".to_owned(),
     }
 }
-
-/// Reason of the Ready condition of a bound claim.
-pub(crate) const BOUND: &str = "Bound";
-/// Reason while issued credentials do not work yet.
-pub(crate) const WAITING_FOR_CREDENTIALS: &str = "WaitingForCredentials";
-/// Reason while a large bucket is emptied.
-pub(crate) const PURGING: &str = "Purging";
-/// Reason between the removal of what was begun just before and a second look for it.
-pub(crate) const SETTLING: &str = "Settling";
-/// Reason after an edit that cannot be honoured.
-pub(crate) const EDIT_IGNORED: &str = "EditIgnored";
-/// Keys of `additionalConfig` that mean nothing here.
-pub(crate) const CONFIG_IGNORED: &str = "ConfigIgnored";
-/// Event: the owner's own credentials were handed to the claim.
-pub(crate) const OWNER_CREDENTIALS_SHARED: &str = "OwnerCredentialsShared";
-/// Event: something was not removed because it is not proven to be the claim's.
-pub(crate) const LEFT_IN_PLACE: &str = "LeftInPlace";
-/// Event: new keys took the place of the former ones.
-pub(crate) const KEYS_ROTATED: &str = "KeysRotated";
-/// Event: the former keys are gone.
-pub(crate) const KEYS_RETIRED: &str = "KeysRetired";
-/// Event: keys could not be replaced; the present ones go on working.
-pub(crate) const ROTATION_FAILED: &str = "RotationFailed";
-/// Event: something was not as it was made, and was set right.
-pub(crate) const REPAIRED: &str = "Repaired";
-/// Event: it could not be seen whether all is as it was made.
-pub(crate) const CHECK_FAILED: &str = "CheckFailed";
-/// Event: all that was made for the claim is gone.
-pub(crate) const REMOVED: &str = "Removed";
-/// Event: the claim took over what was made for a former one.
-pub(crate) const ADOPTED: &str = "Adopted";
-
-/// Condition: the bucket can be used.
-pub(crate) const READY: &str = "Ready";
-/// Condition: what is bound is what the spec says. Present only after an edit that cannot be honoured.
-pub(crate) const UP_TO_DATE: &str = "UpToDate";
-/// Condition of an ObjectBucket: its claim is not there.
-pub(crate) const ORPHANED: &str = "Orphaned";
-
-/// Name under which fields are written, in `managedFields`.
-pub(crate) const FIELD_MANAGER: &str = "aws-s3-provisioner";

@@ -3,13 +3,13 @@
 
 use k8s_openapi::api::core::v1::ConfigMap;
 
-use super::record::{Author, Stored};
 use crate::api::wire;
-use crate::controller::claim::Claim;
-use crate::controller::deletion::has_finalizer;
+use crate::controller::decide::claim::Claim;
+use crate::controller::decide::class::{Class, ClassLookup};
+use crate::controller::decide::metadata::has_finalizer;
+use crate::controller::decide::plan;
+use crate::controller::decide::record::{Author, Stored};
 use crate::controller::error::Error;
-use crate::controller::plan;
-use crate::controller::resolve::{Class, ClassLookup};
 use crate::provisioner::{ClaimId, Mode, Plan, Provisioner, Request, WantedBucket};
 
 /// Longest part of a prefix that the Go library took into a bucket's name.
@@ -100,7 +100,7 @@ pub(crate) fn reconstruct<P: Provisioner>(
 }
 
 /// What there is to say of the bucket of a claim whose record was deleted by hand.
-pub(crate) fn not_recorded(stored: &Stored) -> Option<String> {
+pub(crate) fn not_recorded_note(stored: &Stored) -> Option<String> {
     let bucket = &stored.record.plan.bucket;
     (stored.record.plan.mode == Mode::Created).then(|| {
         format!(
@@ -119,21 +119,21 @@ pub(crate) fn begun_bucket(config_map: &ConfigMap) -> Option<&str> {
 
 /// What there is to say of a bucket that the Go provisioner did not come to record. Its name proves nothing, for
 /// the claim's user can write it into the ConfigMap.
-pub(crate) fn begun(bucket: &str) -> String {
+pub(crate) fn begun_note(bucket: &str) -> String {
     format!(
         "bucket {bucket:?}, which the claim's ConfigMap named and no ObjectBucket records, was left in place: the Go provisioner seems to have begun it; delete it by hand if nobody needs it, and the IAM user and the managed policy whose names begin with its name"
     )
 }
 
 /// What there is to say of a record that a restored claim names, and that was not given to it before it was deleted.
-pub(crate) fn not_adopted(record: &str) -> String {
+pub(crate) fn not_adopted_note(record: &str) -> String {
     format!(
         "ObjectBucket {record:?}, which was made for a former claim of this name, was left as it is, with its bucket and the access to it"
     )
 }
 
 /// What there is to say of a bound claim without a record and without a class.
-pub(crate) fn lost(claim: &Claim) -> String {
+pub(crate) fn lost_note(claim: &Claim) -> String {
     let ClaimId { namespace, name, uid } = &claim.id;
     format!(
         "the ObjectBucket of claim {namespace}/{name} was deleted by hand and its StorageClass is gone: its bucket and its user may be left in the store; look for those tagged with the claim's uid {uid}"
@@ -142,7 +142,7 @@ pub(crate) fn lost(claim: &Claim) -> String {
 
 /// What there is to say after a record of the Go provisioner was undone and its bucket left, because nothing proves that
 /// it was created for the claim. A bucket that its class names was not.
-pub(crate) fn unknown_origin(stored: &Stored, class: &ClassLookup, provisioner_name: &str) -> Option<String> {
+pub(crate) fn unknown_origin_note(stored: &Stored, class: &ClassLookup, provisioner_name: &str) -> Option<String> {
     if stored.author != Author::GoProvisioner || stored.record.plan.mode == Mode::Created {
         return None;
     }

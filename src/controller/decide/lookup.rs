@@ -1,9 +1,10 @@
 //! Which ObjectBucket is a claim's, of those that may be. Pure: from what was read to what was found.
 
-use super::orphan::Action;
-use super::record::{self, Author, Relation, Stored};
 use crate::api::ObjectBucket;
-use crate::controller::claim::Claim;
+use crate::controller::decide::claim::Claim;
+use crate::controller::decide::orphan::Action;
+use crate::controller::decide::record::{Author, Relation, Stored};
+use crate::controller::decide::{codec, record};
 use crate::controller::error::{Error, RecordProblem};
 
 /// An ObjectBucket by a name that a claim's record may have.
@@ -83,7 +84,7 @@ pub(crate) fn look_up(
             Relation::Mine => return Ok(mine(object, claim)),
             Relation::Fits if (surroundings.has_rival)(&object) => return Err(Error::RecordAmbiguous { name }),
             Relation::Fits => return Ok(mine(object, claim)),
-            Relation::Former if ours => match record::read(&object) {
+            Relation::Former if ours => match codec::read(&object) {
                 // The one that the claim names comes first.
                 Ok(stored) if stored.action == Some(Action::Adopt) && (is_named || to_adopt.is_none()) => {
                     to_adopt = Some(Box::new(stored));
@@ -106,8 +107,8 @@ pub(crate) fn look_up(
 fn mine(object: ObjectBucket, claim: &Claim) -> Found {
     // What a CRD pruned of it.
     let names_it = record::claim_uid(&object).is_some() && record::claim_name(&object).is_some();
-    let whole = if names_it { object } else { record::naming(&object, &claim.id) };
-    match record::read(&whole) {
+    let whole = if names_it { object } else { codec::naming(&object, &claim.id) };
+    match codec::read(&whole) {
         Ok(mut stored) => {
             // One of an earlier version said so in its status alone, which backups leave out.
             stored.record.handed_over |= stored.author == Author::Us && claim.was_bound();
@@ -155,7 +156,7 @@ mod tests {
     fn object(uid: &str, cluster: &str, action: Option<&str>) -> ObjectBucket {
         let record =
             Record { claim: ClaimId { uid: uid.into(), ..record().claim }, cluster: Some(cluster.into()), ..record() };
-        let mut object = record::to_object(&record, PLAIN, "ours");
+        let mut object = codec::to_object(&record, PLAIN, "ours");
         object.metadata.annotations =
             action.map(|word| [(wire::annotation::ORPHAN.to_owned(), word.to_owned())].into());
         object

@@ -1,9 +1,23 @@
 //! What decides: pure functions of what was seen. Nothing here has a client, waits, or reads a clock.
 
+pub(crate) mod backoff;
+pub(crate) mod claim;
+pub(crate) mod class;
+pub(crate) mod codec;
+pub(crate) mod gate;
+pub(crate) mod keys;
 pub(crate) mod legacy;
 pub(crate) mod lookup;
+pub(crate) mod metadata;
+#[cfg(test)]
+mod model;
 pub(crate) mod orphan;
+pub(crate) mod output_data;
+pub(crate) mod plan;
 pub(crate) mod record;
-pub(crate) mod removal;
+pub(crate) mod report;
+pub(crate) mod steps;
+pub(crate) mod teardown;
 #[cfg(test)]
 pub(crate) mod testing;
+pub(crate) mod upkeep;

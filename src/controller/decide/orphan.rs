@@ -7,6 +7,7 @@
 
 use crate::api::ObjectBucket;
 use crate::api::wire::annotation;
+use crate::controller::reasons::orphaned as reason;
 use crate::provisioner::{ClaimId, Record};
 
 /// What an admin wants of an orphaned record: the value of its annotation.
@@ -116,30 +117,6 @@ pub(crate) fn due(facts: &Facts<'_>) -> Due {
         None if refused => Due::Nothing,
         None => Due::Report(orphaned(facts, from_elsewhere)),
     }
-}
-
-/// Reasons of the condition `Orphaned`, and of the events that go with it.
-pub(crate) mod reason {
-    /// No claim has the recorded namespace and name.
-    pub(crate) const CLAIM_GONE: &str = "ClaimGone";
-    /// Another claim has them.
-    pub(crate) const CLAIM_REPLACED: &str = "ClaimReplaced";
-    /// The record was made in another cluster.
-    pub(crate) const OTHER_CLUSTER: &str = "OtherCluster";
-    /// The annotation has a value that is not known.
-    pub(crate) const UNKNOWN_ACTION: &str = "UnknownAction";
-    /// The annotation cannot be followed.
-    pub(crate) const ACTION_REFUSED: &str = "ActionRefused";
-    /// The record lost what is needed to act upon it.
-    pub(crate) const RECORD_DAMAGED: &str = "RecordDamaged";
-    /// The admin's word is being carried out.
-    pub(crate) const IN_PROGRESS: &str = "InProgress";
-    /// What is recorded could not be removed; it is tried again.
-    pub(crate) const REMOVAL_FAILED: &str = "RemovalFailed";
-    /// The record was given to the claim that has its name now.
-    pub(crate) const ADOPTED: &str = "Adopted";
-    /// Its claim stands.
-    pub(crate) const CLAIM_EXISTS: &str = "ClaimExists";
 }
 
 fn orphaned(facts: &Facts<'_>, from_elsewhere: bool) -> Notice {

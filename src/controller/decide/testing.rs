@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::record::{Author, Stored};
+use crate::controller::decide::record::{Author, Stored};
 use crate::provisioner::{ClaimId, Endpoint, Mode, Plan, ReclaimPolicy, Record, Rotation};
 
 /// The record of an ordinary claim `shop/photos`, with nothing noted that comes later.

@@ -1,16 +1,17 @@
 //! Records that were lost, damaged, or taken over from a former claim.
 
 use crate::api::ObjectBucket;
-use crate::controller::claim::Claim;
-use crate::controller::context::Context;
-use crate::controller::decide::orphan::{Notice, reason};
-use crate::controller::decide::record::{self as codec, Stored};
-use crate::controller::error::{self, Error, RecordProblem};
-use crate::controller::keys::KeyNotes;
-use crate::controller::objects::record;
-use crate::controller::outputs;
-use crate::controller::report::{self, Severity};
-use crate::controller::resolve;
+use crate::controller::decide::claim::Claim;
+use crate::controller::decide::keys::KeyNotes;
+use crate::controller::decide::orphan::Notice;
+use crate::controller::decide::record::Stored;
+use crate::controller::decide::report::Severity;
+use crate::controller::decide::{output_data, record};
+use crate::controller::error::{Error, RecordProblem};
+use crate::controller::flow::owner;
+use crate::controller::objects::{events, outputs, records};
+use crate::controller::reasons;
+use crate::controller::state::context::Context;
 use crate::provisioner::{ClaimId, Failure as _, Mode, Provisioner, Record};
 
 /// Writes again what an ObjectBucket lost, if the store has what it said, and says so on both objects.
@@ -27,9 +28,9 @@ pub(crate) async fn restore<P: Provisioner>(
 ) -> Result<Stored, Error> {
     let proven = match prove(ctx, claim, restored).await? {
         Proof::Seen(record) => *record,
-        Proof::Lost(why) => return Err(Error::RecordDamaged { name: codec::name(object), error, why }),
+        Proof::Lost(why) => return Err(Error::RecordDamaged { name: record::name(object), error, why }),
     };
-    let stored = record::rewrite(ctx, object, &proven).await?;
+    let stored = records::rewrite(ctx, object, &proven).await?;
     let note = format!(
         "ObjectBucket {:?} had lost what this operator recorded in it ({error}); it is written again from claim and StorageClass",
         stored.name
@@ -66,9 +67,9 @@ enum Proof {
 
 async fn prove<P: Provisioner>(ctx: &Context<P>, claim: &Claim, record: Record) -> Result<Proof, Error> {
     let secrets = ctx.secrets_in(&claim.id.namespace);
-    let (owner, secret) = tokio::try_join!(resolve::owner(ctx, &record), outputs::read_own(&secrets, &claim.id))?;
+    let (owner, secret) = tokio::try_join!(owner::of_record(ctx, &record), outputs::read_own(&secrets, &claim.id))?;
     let record = Record { account: owner.account, ..record };
-    let keys = secret.as_ref().and_then(outputs::credentials);
+    let keys = secret.as_ref().and_then(output_data::credentials);
     // Also the one that is replaced and still works for a while: others are deleted.
     let notes = secret.map(|secret| KeyNotes::read(secret.metadata.annotations.as_ref())).unwrap_or_default();
     let present = keys.iter().map(|keys| keys.access_key_id.as_str());
@@ -94,9 +95,9 @@ pub(crate) async fn recovered<P>(ctx: &Context<P>, claim: &Claim, stored: &Store
 }
 
 async fn repaired<P>(ctx: &Context<P>, claim: &Claim, stored: &Stored, note: &str) {
-    tracing::warn!(reason = error::REPAIRED, "{note}");
-    report::record_event(ctx, &stored.name, stored.uid.as_deref(), Severity::Warning, error::REPAIRED, note).await;
-    report::event(ctx, &claim.id, Severity::Warning, error::REPAIRED, note).await;
+    tracing::warn!(reason = reasons::REPAIRED, "{note}");
+    events::record_event(ctx, &stored.name, stored.uid.as_deref(), Severity::Warning, reasons::REPAIRED, note).await;
+    events::event(ctx, &claim.id, Severity::Warning, reasons::REPAIRED, note).await;
 }
 
 /// Says on the record that its claim has it, and takes the admin's word off: from then on it is as any other.
@@ -106,19 +107,19 @@ async fn repaired<P>(ctx: &Context<P>, claim: &Claim, stored: &Stored, note: &st
 pub(crate) async fn finish<P>(ctx: &Context<P>, claim: &ClaimId, stored: &mut Stored) -> Result<(), Error> {
     // All records may be annotated at once, also those that were their claims' all along.
     if stored.record.former_uids.is_empty() {
-        return record::take_word_off(ctx, stored).await;
+        return records::take_word_off(ctx, stored).await;
     }
     let message = format!("claim {claim} (uid {}) has taken this record over", claim.uid);
-    let notice = Notice { orphaned: false, reason: reason::ADOPTED, message };
-    if let Some(object) = record::read(ctx, &stored.name).await? {
-        record::say(ctx, &object, &notice).await?;
+    let notice = Notice { orphaned: false, reason: reasons::orphaned::ADOPTED, message };
+    if let Some(object) = records::read(ctx, &stored.name).await? {
+        records::say(ctx, &object, &notice).await?;
     }
-    record::take_word_off(ctx, stored).await?;
+    records::take_word_off(ctx, stored).await?;
     let note = format!(
         "the claim has taken over ObjectBucket {:?} with bucket {:?}, which were made for a former claim",
         stored.name, stored.record.plan.bucket
     );
-    tracing::info!(reason = error::ADOPTED, "{note}");
-    report::event(ctx, claim, Severity::Normal, error::ADOPTED, &note).await;
+    tracing::info!(reason = reasons::ADOPTED, "{note}");
+    events::event(ctx, claim, Severity::Normal, reasons::ADOPTED, &note).await;
     Ok(())
 }

@@ -1,6 +1,16 @@
 //! What is done for a claim or a record, step by step: reads, has something decided, writes.
 
 pub(crate) mod adoption;
-pub(crate) mod find;
+pub(crate) mod attempt;
+pub(crate) mod credentials;
+pub(crate) mod next;
 pub(crate) mod orphans;
+pub(crate) mod owner;
+pub(crate) mod problem;
+pub(crate) mod provide;
 pub(crate) mod recall;
+pub(crate) mod reconcile;
+pub(crate) mod steady;
+pub(crate) mod teardown;
+pub(crate) mod turn;
+pub(crate) mod upkeep;

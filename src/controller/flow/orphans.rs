@@ -15,53 +15,46 @@ use kube::{Resource as _, ResourceExt as _};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::time::Instant;
 
-use super::find;
 use crate::api::ObjectBucket;
-use crate::controller::backoff;
-use crate::controller::claim::Claim;
-use crate::controller::context::Context;
-use crate::controller::decide::legacy;
-use crate::controller::decide::lookup::{self, Found};
-use crate::controller::decide::orphan::{self, Action, Due, Facts, Notice, Standing, reason};
-use crate::controller::decide::record as codec;
+use crate::controller::decide::claim::Claim;
+use crate::controller::decide::lookup::Found;
+use crate::controller::decide::orphan::{Action, Notice, Standing};
+use crate::controller::decide::teardown::Undo;
+use crate::controller::decide::{backoff, codec, legacy, orphan, record, report, teardown as way_back};
 use crate::controller::error::Error;
-use crate::controller::objects::record;
-use crate::controller::plan::{self, Undo};
-use crate::controller::reconcile::{BUSY, Next};
-use crate::controller::teardown;
-use crate::controller::{report, resolve};
+use crate::controller::flow::next::{BUSY, Next};
+use crate::controller::flow::teardown;
+use crate::controller::objects::{claims, classes, records};
+use crate::controller::reasons;
+use crate::controller::state::context::Context;
 use crate::provisioner::{ClaimId, Failure as _, Provisioner, Record};
 
 /// Longest time that one look may take.
 const TIME_LIMIT: Duration = Duration::from_secs(120);
+
 /// How many records are looked at, or undone, at the same time.
 const AT_ONCE: usize = 4;
 
 /// Where there may be an orphan.
 #[derive(Debug)]
-pub(crate) enum Look {
+pub(crate) enum OrphanCheck {
     /// Anywhere: the claims were listed anew, and no event tells which are gone.
     Everywhere,
     /// In the record of this name, after a while.
     At { name: String, wait: Duration },
 }
 
-impl Look {
+impl OrphanCheck {
     pub(crate) fn now(name: String) -> Self {
         Self::At { name, wait: Duration::ZERO }
     }
 }
 
-/// Where the record of a claim may be that has gone, or has come in the place of another.
-pub(crate) fn records_of<P>(ctx: &Context<P>, claim: &Claim) -> Vec<String> {
-    lookup::names(claim, ctx.caches.records.irregular(&claim.id))
-}
-
 /// Looks after orphaned records, for as long as `looks` come.
 pub(crate) async fn look_after<P: Provisioner>(
     ctx: &Context<P>,
-    looks: UnboundedReceiver<Look>,
-    again: UnboundedSender<Look>,
+    looks: UnboundedReceiver<OrphanCheck>,
+    again: UnboundedSender<OrphanCheck>,
 ) {
     ctx.caches.filled().await;
     // Without the claims every record looks orphaned. It fails only when the operator ends.
@@ -73,18 +66,18 @@ pub(crate) async fn look_after<P: Provisioner>(
     due.for_each_concurrent(AT_ONCE, async |name: String| {
         if let Some(wait) = keeper.look(&name).await {
             // The other end is gone only when the operator ends.
-            let _ = again.send(Look::At { name, wait });
+            let _ = again.send(OrphanCheck::At { name, wait });
         }
     })
     .await;
 }
 
-fn requests<P>(ctx: &Context<P>, looks: UnboundedReceiver<Look>) -> impl Stream<Item = ScheduleRequest<String>> {
+fn requests<P>(ctx: &Context<P>, looks: UnboundedReceiver<OrphanCheck>) -> impl Stream<Item = ScheduleRequest<String>> {
     let looks = stream::unfold(looks, |mut looks| async { Some((looks.recv().await?, looks)) });
     looks.flat_map(|look| {
         let (names, wait) = match look {
-            Look::Everywhere => (ctx.caches.records.names(), Duration::ZERO),
-            Look::At { name, wait } => (vec![name], wait),
+            OrphanCheck::Everywhere => (ctx.caches.records.names(), Duration::ZERO),
+            OrphanCheck::At { name, wait } => (vec![name], wait),
         };
         let run_at = Instant::now() + wait;
         let suspects = names.into_iter().filter(|name| is_suspect(ctx, name));
@@ -95,13 +88,13 @@ fn requests<P>(ctx: &Context<P>, looks: UnboundedReceiver<Look>) -> impl Stream<
 /// Whether the caches show a record of ours, and not its claim; or an admin's word on it.
 fn is_suspect<P>(ctx: &Context<P>, name: &str) -> bool {
     let Some(object) = ctx.caches.records.object(name) else { return false };
-    let (Some(uid), Some((namespace, claim))) = (codec::claim_uid(&object), codec::claim_name(&object)) else {
+    let (Some(uid), Some((namespace, claim))) = (record::claim_uid(&object), record::claim_name(&object)) else {
         return false;
     };
     let shown = ctx.caches.claims.get(&ObjectRef::new(claim).within(namespace));
-    let here = codec::cluster_uid(&object).is_none_or(|cluster| cluster == ctx.cluster);
+    let here = record::cluster_uid(&object).is_none_or(|cluster| cluster == ctx.cluster);
     let is_claims = here && shown.is_some_and(|shown| shown.meta().uid.as_deref() == Some(uid));
-    codec::is_ours(&object, &ctx.options.provisioner_name)
+    record::is_ours(&object, &ctx.options.provisioner_name)
         && ctx.options.namespace.as_deref().is_none_or(|ours| ours == namespace)
         && (!is_claims || orphan::action(&object) != Ok(None))
 }
@@ -150,19 +143,19 @@ impl<P: Provisioner> Keeper<'_, P> {
         let next = self.look_alone(name).await;
         lock(&self.looking).remove(name);
         match next {
-            Next::Rest => None,
+            Next::Done => None,
             Next::Now => Some(Duration::ZERO),
             Next::After(wait) => Some(wait),
         }
     }
 
     async fn look_alone(&self, name: &str) -> Next {
-        let object = match within_limit(record::read(self.ctx, name)).await {
+        let object = match within_limit(records::read(self.ctx, name)).await {
             Ok(Some(object)) => object,
             Ok(None) => {
                 lock(&self.troubles).remove(name);
                 lock(&self.said).remove(name);
-                return Next::Rest;
+                return Next::Done;
             }
             Err(problem) => return self.failed(name, 0, &problem),
         };
@@ -173,7 +166,7 @@ impl<P: Provisioner> Keeper<'_, P> {
             return Next::After(left);
         }
         // Boxed, as the claims' attempts are: removals go deep.
-        match within_limit(Box::pin(self.attend(&object, trouble.is_some()))).await {
+        match within_limit(Box::pin(self.check(&object, trouble.is_some()))).await {
             Ok(next) => {
                 lock(&self.troubles).remove(name);
                 next
@@ -192,15 +185,15 @@ impl<P: Provisioner> Keeper<'_, P> {
         Next::After(wait)
     }
 
-    async fn attend(&self, object: &ObjectBucket, again: bool) -> Result<Next, Error> {
+    async fn check(&self, object: &ObjectBucket, again: bool) -> Result<Next, Error> {
         let ctx = self.ctx;
         let action = orphan::action(object);
         let mut stored = match codec::read(object) {
             Ok(stored) => stored,
-            Err(problem) => return self.attend_damaged(object, &problem, action == Ok(Some(Action::Forget))).await,
+            Err(problem) => return self.check_damaged(object, &problem, action == Ok(Some(Action::Forget))).await,
         };
         let standing = self.standing(&stored.record.claim, &stored.name).await?;
-        let facts = Facts {
+        let facts = orphan::Facts {
             record: &stored.record,
             action: &action,
             cluster: &ctx.cluster,
@@ -208,67 +201,73 @@ impl<P: Provisioner> Keeper<'_, P> {
             refused: report::is_refused(object),
         };
         match orphan::due(&facts) {
-            Due::Nothing => {}
-            Due::Report(notice) => self.say(object, notice).await?,
-            Due::Refuse(notice) => {
+            orphan::Due::Nothing => {}
+            orphan::Due::Report(notice) => self.say(object, notice).await?,
+            orphan::Due::Refuse(notice) => {
                 self.say(object, notice).await?;
-                record::take_word_off(ctx, &mut stored).await?;
+                records::take_word_off(ctx, &mut stored).await?;
             }
             // Every change of the record wakes that claim, and so does its own appearance.
-            Due::Adopt => {}
-            Due::Forget => {
-                record::delete(&ctx.records(), &stored.name, stored.uid.as_deref()).await?;
+            orphan::Due::Adopt => {}
+            orphan::Due::Forget => {
+                records::delete(&ctx.records(), &stored.name, stored.uid.as_deref()).await?;
                 tracing::info!(
                     record = stored.name,
                     bucket = stored.record.plan.bucket,
                     "the record is forgotten, as its annotation says; bucket and user stay"
                 );
             }
-            Due::Remove => {
+            orphan::Due::Remove => {
                 let stored = self.completed(stored).await?;
                 // Nobody knows whether it was handed over, unless it says so: what is to be retained is.
-                let undo = plan::undo(&stored.record, true);
+                let undo = way_back::undo(&stored.record, true);
                 return self.undo(object, stored, undo, again).await;
             }
-            Due::Revoke => {
+            orphan::Due::Revoke => {
                 let stored = self.completed(stored).await?;
                 return self.undo(object, stored, Undo::Revoke, again).await;
             }
         }
-        Ok(Next::Rest)
+        Ok(Next::Done)
     }
 
     /// The same for a record that lost something. If its claim stands, that one reports it.
-    async fn attend_damaged(&self, object: &ObjectBucket, problem: &Error, forget: bool) -> Result<Next, Error> {
-        let (Some(uid), Some((namespace, name))) = (codec::claim_uid(object), codec::claim_name(object)) else {
-            return Ok(Next::Rest);
+    async fn check_damaged(&self, object: &ObjectBucket, problem: &Error, forget: bool) -> Result<Next, Error> {
+        let (Some(uid), Some((namespace, name))) = (record::claim_uid(object), record::claim_name(object)) else {
+            return Ok(Next::Done);
         };
         let id = ClaimId { namespace: namespace.to_owned(), name: name.to_owned(), uid: uid.to_owned() };
-        if !teardown::is_gone(self.ctx, &Claim::gone(id)).await? {
-            return Ok(Next::Rest);
+        if !claims::is_gone(self.ctx, &Claim::gone(id)).await? {
+            return Ok(Next::Done);
         }
         if forget {
             let metadata = &object.metadata;
-            record::delete(&self.ctx.records(), &codec::name(object), metadata.uid.as_deref()).await?;
-            tracing::info!(record = codec::name(object), "the damaged record is forgotten, as its annotation says");
+            records::delete(&self.ctx.records(), &record::name(object), metadata.uid.as_deref()).await?;
+            tracing::info!(record = record::name(object), "the damaged record is forgotten, as its annotation says");
         } else {
             self.say(object, orphan::damaged(&problem.to_string())).await?;
         }
-        Ok(Next::Rest)
+        Ok(Next::Done)
     }
 
     /// A record of the Go provisioner says with its class what it does not say itself.
-    async fn completed(&self, stored: codec::Stored) -> Result<codec::Stored, Error> {
+    async fn completed(&self, stored: record::Stored) -> Result<record::Stored, Error> {
         let ctx = self.ctx;
-        let class = resolve::class_named(ctx, stored.record.class_name.clone()).await?;
+        let class = classes::named(ctx, stored.record.class_name.clone()).await?;
         let claim = Claim::gone(stored.record.claim.clone());
         legacy::complete(&ctx.provisioner, &ctx.options.provisioner_name, &class, &claim, stored)
     }
 
     /// `again`: it failed before, which the record says still.
-    async fn undo(&self, object: &ObjectBucket, stored: codec::Stored, undo: Undo, again: bool) -> Result<Next, Error> {
+    async fn undo(
+        &self,
+        object: &ObjectBucket,
+        stored: record::Stored,
+        undo: Undo,
+        again: bool,
+    ) -> Result<Next, Error> {
         let claim = Claim::gone(stored.record.claim.clone());
-        let Some(_busy) = self.ctx.memory.occupy(&claim.id) else { return Ok(Next::After(BUSY)) };
+        let Some(_busy) = self.ctx.memory.try_lock(&claim.id) else { return Ok(Next::After(BUSY)) };
         if !again {
             self.say(object, in_progress(&stored.record, undo)).await?;
         }
@@ -276,8 +275,9 @@ impl<P: Provisioner> Keeper<'_, P> {
         match Box::pin(teardown::remove_orphan(self.ctx, &claim, stored, undo)).await {
             Err(problem) if !problem.is_race() => {
                 let message = format!("what is recorded could not be removed: {problem}");
-                if let Some(object) = record::read(self.ctx, &name).await? {
-                    self.say(&object, Notice { orphaned: true, reason: reason::REMOVAL_FAILED, message }).await?;
+                if let Some(object) = records::read(self.ctx, &name).await? {
+                    self.say(&object, Notice { orphaned: true, reason: reasons::orphaned::REMOVAL_FAILED, message })
+                        .await?;
                 }
                 Err(problem)
             }
@@ -292,7 +292,7 @@ impl<P: Provisioner> Keeper<'_, P> {
         let claim = Claim::read(&found, &self.ctx.label);
         let has_record = match claim.id.uid == recorded.uid {
             true => None,
-            false => match find::record(self.ctx, &claim).await {
+            false => match records::find(self.ctx, &claim).await {
                 Ok(Found::Mine(stored)) => Some(stored.name).filter(|name| name != record),
                 _ => None,
             },
@@ -302,11 +302,11 @@ impl<P: Provisioner> Keeper<'_, P> {
 
     async fn say(&self, object: &ObjectBucket, notice: Notice) -> Result<(), Error> {
         let news = (object.uid(), notice);
-        if lock(&self.said).get(&codec::name(object)) == Some(&news) {
+        if lock(&self.said).get(&record::name(object)) == Some(&news) {
             return Ok(());
         }
-        record::say(self.ctx, object, &news.1).await?;
-        lock(&self.said).insert(codec::name(object), news);
+        records::say(self.ctx, object, &news.1).await?;
+        lock(&self.said).insert(record::name(object), news);
         Ok(())
     }
 }
@@ -322,7 +322,7 @@ fn in_progress(record: &Record, undo: Undo) -> Notice {
         Undo::Delete => format!("deleting bucket {bucket:?} and the access to it, as the annotation says"),
         Undo::Revoke => format!("deleting the access to bucket {bucket:?}, as the annotation says; the bucket stays"),
     };
-    Notice { orphaned: true, reason: reason::IN_PROGRESS, message }
+    Notice { orphaned: true, reason: reasons::orphaned::IN_PROGRESS, message }
 }
 
 // Every critical section is one look-up or assignment.

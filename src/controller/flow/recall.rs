@@ -6,9 +6,10 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use kube::{Api, Client};
 
 use crate::api::{ObjectBucket, ObjectBucketClaim};
-use crate::controller::decide::record;
+use crate::controller::decide::class::Class;
+use crate::controller::decide::{codec, record};
 use crate::controller::error::Error;
-use crate::controller::resolve::{self, Class};
+use crate::controller::flow::owner;
 use crate::provisioner::{
     ClaimId, Mode, OwnerSource, Plan, Provisioner, Recalled, ReclaimPolicy, Record, Request, WantedBucket,
 };
@@ -111,7 +112,7 @@ pub async fn recall<P: Provisioner>(
     let name = claim.spec.object_bucket_name.filter(|name| !name.is_empty());
     let (plain, unique) = record::names(&record.claim);
     let name = name.or(plain).unwrap_or(unique);
-    Ok(record::to_object(&record, &name, provisioner_name))
+    Ok(codec::to_object(&record, &name, provisioner_name))
 }
 
 async fn class(client: &Client, name: &str, provisioner: &str) -> Result<Class, RecallError> {
@@ -149,7 +150,7 @@ async fn owner<P: Provisioner>(client: &Client, provisioner: &P, record: &Record
         Some(reference) => {
             let secrets: Api<Secret> = Api::namespaced(client.clone(), &reference.namespace);
             let found = secrets.get_opt(&reference.name).await;
-            resolve::source(reference, found.map_err(Error::kubernetes("read the owner's Secret"))?)?
+            owner::source(reference, found.map_err(Error::kubernetes("read the owner's Secret"))?)?
         }
     };
     Ok(provisioner.owner(record, source).map_err(Error::store)?)

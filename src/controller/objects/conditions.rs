@@ -3,11 +3,11 @@
 use kube::api::PatchParams;
 use serde_json::json;
 
-use crate::controller::claim::Claim;
-use crate::controller::context::Context;
-use crate::controller::error::READY;
-use crate::controller::report::patch_status_with;
-use crate::controller::state::conditions::Keeps;
+use crate::controller::decide::claim::Claim;
+use crate::controller::decide::report::Keeps;
+use crate::controller::objects::status::patch_status_with;
+use crate::controller::reasons;
+use crate::controller::state::context::Context;
 
 /// Finds out whether conditions are kept, if that is not known and this claim has none. Nothing is written: the API
 /// server says what it would keep.
@@ -20,7 +20,7 @@ pub(crate) async fn learn<P>(ctx: &Context<P>, claim: &Claim) {
     if ctx.conditions.keeps() != Keeps::Unknown {
         return;
     }
-    let condition = json!({ "type": READY, "status": "Unknown", "reason": "Unknown", "message": "" });
+    let condition = json!({ "type": reasons::READY, "status": "Unknown", "reason": "Unknown", "message": "" });
     let patch = json!({ "metadata": { "uid": claim.id.uid }, "status": { "conditions": [condition] } });
     let params = PatchParams { dry_run: true, ..PatchParams::default() };
     match patch_status_with(&ctx.claims_in(&claim.id.namespace), &claim.id.name, &params, &patch).await {

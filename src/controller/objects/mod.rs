@@ -1,4 +1,11 @@
 //! Reading and writing objects of Kubernetes, one kind each. Nothing here decides.
 
+pub(crate) mod claims;
+pub(crate) mod classes;
+pub(crate) mod cluster;
 pub(crate) mod conditions;
-pub(crate) mod record;
+pub(crate) mod deletion;
+pub(crate) mod events;
+pub(crate) mod outputs;
+pub(crate) mod records;
+pub(crate) mod status;

@@ -4,14 +4,7 @@
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::api::ObjectBucketClaimStatus;
-
-/// What is known of conditions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Keeps {
-    Unknown,
-    Yes,
-    No,
-}
+use crate::controller::decide::report::Keeps;
 
 /// What was learnt of conditions, from claims that have some and from what became of those that were written.
 #[derive(Debug, Default)]
@@ -22,6 +15,7 @@ pub(crate) struct Conditions {
 }
 
 const YES: u8 = 1;
+
 const NO: u8 = 2;
 
 impl Conditions {

@@ -1,7 +1,13 @@
 //! What all reconciles share, and what is remembered between them.
 
+pub(crate) mod cache;
+pub(crate) mod caches;
 pub(crate) mod conditions;
+pub(crate) mod context;
+pub(crate) mod memory;
+pub(crate) mod owner_secrets;
 pub(crate) mod pages;
 pub(crate) mod records;
 pub(crate) mod row;
+pub(crate) mod watch;
 pub(crate) mod workers;

@@ -10,8 +10,8 @@ use kube::core::DeserializeGuard;
 use kube::runtime::watcher::Event;
 
 use crate::api::{ObjectBucket, wire};
-use crate::controller::cache::Cache;
 use crate::controller::decide::record;
+use crate::controller::state::cache::Cache;
 use crate::provisioner::ClaimId;
 
 /// A record as it is cached: what is read of its metadata, spec and status, as JSON. That is a quarter of its size
@@ -186,13 +186,14 @@ fn hash(text: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::controller::decide::codec;
     use crate::controller::decide::testing::record;
     use crate::provisioner::{Plan, Record};
 
     fn object(name: &str, bucket: &str) -> ObjectBucket {
         let record = record();
         let record = Record { plan: Plan { bucket: bucket.to_owned(), ..record.plan }, ..record };
-        record::to_object(&record, name, "ours")
+        codec::to_object(&record, name, "ours")
     }
 
     fn apply(records: &Records, event: Event<ObjectBucket>) {

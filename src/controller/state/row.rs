@@ -7,8 +7,10 @@ use tokio::time::Instant;
 
 /// So many in a row are free.
 const FREE: u32 = 3;
+
 /// What each of the others waits since the one before.
 const WAIT: Duration = Duration::from_secs(30);
+
 /// A row ends when there was none for so long.
 const END: Duration = Duration::from_secs(600);
 

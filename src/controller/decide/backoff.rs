@@ -1,0 +1,99 @@
+//! How long a claim waits before it is tried again. Pure but for the dice, which are passed in.
+
+use std::time::Duration;
+
+use rand::{Rng, RngExt as _};
+
+use crate::provisioner::FailureClass;
+
+/// Longest wait after a failure that may pass by itself.
+const RETRYABLE_MAX: Duration = Duration::from_secs(300);
+
+/// First and longest wait after a failure that somebody must mend: permissions are mended where no watch sees it.
+const TERMINAL_MIN: Duration = Duration::from_secs(10);
+
+const TERMINAL_MAX: Duration = Duration::from_secs(300);
+
+/// Longest wait for credentials: AWS takes 3 to 10 s to spread a new key.
+const PROPAGATION_MAX: Duration = Duration::from_secs(8);
+
+/// How long what was just made may not be seen yet: IAM reads lag behind writes.
+pub(crate) const CONSISTENCY_LAG: Duration = Duration::from_secs(10);
+
+/// How often credentials may be refused in a row before they are replaced by new ones: some one and a half
+/// minutes, ten times what AWS takes to spread a key. When the new ones were refused as often, it is not the keys:
+/// somebody must mend something. Others are made after every so many tries all the same, which is once an hour
+/// then: something else may have deleted them.
+pub(crate) const MAX_PROBES: u32 = 12;
+
+/// The wait before attempt `attempts + 1`: 1 s doubled with each attempt, between half and the whole of
+/// that so that claims that failed together do not come back together.
+pub(crate) fn delay(class: FailureClass, attempts: u32, dice: &mut impl Rng) -> Duration {
+    match class {
+        FailureClass::Retryable => {
+            let whole = Duration::from_secs(1 << attempts.saturating_sub(1).min(16)).min(RETRYABLE_MAX);
+            whole.mul_f64(dice.random_range(0.5..=1.0))
+        }
+        FailureClass::Terminal => {
+            let whole = TERMINAL_MIN.saturating_mul(1 << attempts.saturating_sub(1).min(8)).min(TERMINAL_MAX);
+            whole.mul_f64(dice.random_range(0.8..=1.2))
+        }
+    }
+}
+
+/// The wait before new credentials are tried for the `probes + 1`th time.
+pub(crate) fn propagation(probes: u32, dice: &mut impl Rng) -> Duration {
+    let whole = Duration::from_secs(1 << probes.saturating_sub(1).min(8)).min(PROPAGATION_MAX);
+    whole.mul_f64(dice.random_range(0.75..=1.0))
+}
+
+/// Whether credentials that were refused this often are to be replaced.
+pub(crate) fn are_outdated(refused: u32) -> bool {
+    refused == MAX_PROBES || refused > 2 * MAX_PROBES && refused.is_multiple_of(MAX_PROBES)
+}
+
+/// How long a record that was undone must be kept, to look once more; `quiet` is the time since something may
+/// have been made for it. What is bound was seen to be there, so that it is looked at twice only if it is `missing`.
+pub(crate) fn settles_in(bound: bool, missing: bool, quiet: Duration) -> Option<Duration> {
+    let left = CONSISTENCY_LAG.saturating_sub(quiet);
+    ((missing || !bound) && !left.is_zero()).then_some(left)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retries_start_within_a_second_and_end_within_five_minutes() {
+        let mut dice = rand::rng();
+        for attempts in 0..40 {
+            let wait = delay(FailureClass::Retryable, attempts, &mut dice);
+            assert!(wait <= RETRYABLE_MAX, "{attempts}: {wait:?}");
+            assert!(attempts > 1 || wait <= Duration::from_secs(1), "{attempts}: {wait:?}");
+            assert!(attempts < 10 || wait >= RETRYABLE_MAX / 2, "{attempts}: {wait:?}");
+        }
+    }
+
+    #[test]
+    fn what_somebody_must_mend_is_looked_at_soon_and_then_every_few_minutes() {
+        for (attempts, about) in [(1, 10), (2, 20), (3, 40), (4, 80), (5, 160), (6, 300), (40, 300)] {
+            let wait = delay(FailureClass::Terminal, attempts, &mut rand::rng()).as_secs_f64();
+            assert!((0.8 * f64::from(about)..=1.2 * f64::from(about)).contains(&wait), "{attempts}: {wait}");
+        }
+    }
+
+    #[test]
+    fn credentials_are_tried_often_at_first() {
+        assert!(propagation(1, &mut rand::rng()) <= Duration::from_secs(1));
+        assert!(propagation(30, &mut rand::rng()) <= PROPAGATION_MAX);
+    }
+
+    #[test]
+    fn what_was_begun_just_now_is_looked_at_twice() {
+        let seconds = Duration::from_secs;
+        assert_eq!(settles_in(false, false, seconds(3)), Some(seconds(7)));
+        assert_eq!(settles_in(false, true, seconds(10)), None);
+        assert_eq!(settles_in(true, false, seconds(3)), None);
+        assert_eq!(settles_in(true, true, seconds(3)), Some(seconds(7)));
+    }
+}

@@ -1,0 +1,247 @@
+//! One claim as this reconcile sees it: parsed once, and nothing of it is trusted further than it may be.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::Resource as _;
+use kube::core::{DeserializeGuard, ObjectMeta};
+
+use crate::api::{ClaimPhase, ObjectBucketClaim, ObjectBucketClaimSpec, ObjectBucketClaimStatus, wire};
+use crate::controller::decide::metadata::{NOTE_MAX, has_finalizer};
+use crate::controller::error::Error;
+use crate::provisioner::{ClaimId, Mode, Record, WantedBucket};
+
+/// A claim that may not parse.
+pub(crate) type Guarded = DeserializeGuard<ObjectBucketClaim>;
+
+/// A claim, read.
+#[derive(Debug, Clone)]
+pub(crate) struct Claim {
+    pub(crate) id: ClaimId,
+    pub(crate) resource_version: Option<String>,
+    pub(crate) generation: Option<i64>,
+    pub(crate) created: Option<Time>,
+    pub(crate) deleting: bool,
+    pub(crate) finalizer: bool,
+    pub(crate) finalizers: Vec<String>,
+    pub(crate) label: LabelOwner,
+    /// The annotation by which its user asks for other keys.
+    pub(crate) rotation_request: Option<String>,
+    /// The annotation by which somebody asks for another attempt at once.
+    pub(crate) retry_request: Option<String>,
+    spec: Result<ObjectBucketClaimSpec, String>,
+    pub(crate) status: ObjectBucketClaimStatus,
+}
+
+/// Whose a claim is by its `bucket-provisioner` label.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LabelOwner {
+    /// The label is this provisioner's.
+    Ours,
+    /// The label is another's.
+    Foreign,
+    /// There is none.
+    None,
+}
+
+/// How many keys of `additionalConfig` are named, and how much of each. A tenant may write a megabyte of them.
+const CONFIG_KEYS: usize = 8;
+
+const CONFIG_KEY_LENGTH: usize = 64;
+
+/// What is kept of `additionalConfig`: some keys, one more than are named if there are more, and no values.
+fn trimmed(config: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let cut = |key: &String| key.chars().take(CONFIG_KEY_LENGTH).collect();
+    config.keys().take(CONFIG_KEYS + 1).map(|key| (cut(key), String::new())).collect()
+}
+
+/// Reduces a claim to what is read of it, before it is cached: there are thousands.
+pub(crate) fn trim(guarded: &mut Guarded) {
+    if let Ok(claim) = &mut guarded.0 {
+        claim.spec.additional_config = claim.spec.additional_config.as_ref().map(trimmed);
+    }
+    let metadata = guarded.meta_mut();
+    metadata.managed_fields = None;
+    let asked = [wire::annotation::ROTATE_KEYS, wire::annotation::RETRY]
+        .into_iter()
+        .filter_map(|key| Some((key.to_owned(), request(metadata, key)?)))
+        .collect::<BTreeMap<_, _>>();
+    metadata.annotations = (!asked.is_empty()).then_some(asked);
+    // In a field that API servers do not fill any more, for a map takes some 600 bytes.
+    metadata.self_link = metadata.labels.take().and_then(|mut all| all.remove(wire::PROVISIONER_LABEL));
+}
+
+/// What a user asks for by an annotation, as much of it as is noted.
+fn request(metadata: &ObjectMeta, key: &str) -> Option<String> {
+    let asked = metadata.annotations.as_ref()?.get(key)?;
+    let end = asked.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|end| *end <= NOTE_MAX).last();
+    asked.get(..end.unwrap_or_default()).map(str::to_owned)
+}
+
+/// A copy of a spec, less what may be large.
+fn spec_of(spec: &ObjectBucketClaimSpec) -> ObjectBucketClaimSpec {
+    // Named in full: a new field has to be thought of here.
+    let ObjectBucketClaimSpec {
+        storage_class_name,
+        bucket_name,
+        generate_bucket_name,
+        additional_config,
+        object_bucket_name,
+    } = spec;
+    ObjectBucketClaimSpec {
+        storage_class_name: storage_class_name.clone(),
+        bucket_name: bucket_name.clone(),
+        generate_bucket_name: generate_bucket_name.clone(),
+        additional_config: additional_config.as_ref().map(trimmed),
+        object_bucket_name: object_bucket_name.clone(),
+    }
+}
+
+/// The value of our label, of a claim as it is in the cluster or as it is cached.
+fn provisioner_label(metadata: &ObjectMeta) -> Option<&String> {
+    let labelled = metadata.labels.as_ref().and_then(|labels| labels.get(wire::PROVISIONER_LABEL));
+    labelled.or(metadata.self_link.as_ref())
+}
+
+impl Claim {
+    /// Reads a claim from the cache; `our_label` is this provisioner's label value.
+    pub(crate) fn read(guarded: &Guarded, our_label: &str) -> Self {
+        let (metadata, spec, status) = match &guarded.0 {
+            Ok(claim) => (&claim.metadata, Ok(spec_of(&claim.spec)), claim.status.clone().unwrap_or_default()),
+            Err(invalid) => (&invalid.metadata, Err(invalid.error.clone()), ObjectBucketClaimStatus::default()),
+        };
+        let label = match provisioner_label(metadata) {
+            Some(label) if label == our_label => LabelOwner::Ours,
+            Some(_) => LabelOwner::Foreign,
+            None => LabelOwner::None,
+        };
+        Self {
+            id: ClaimId {
+                namespace: metadata.namespace.clone().unwrap_or_default(),
+                name: metadata.name.clone().unwrap_or_default(),
+                uid: metadata.uid.clone().unwrap_or_default(),
+            },
+            resource_version: metadata.resource_version.clone(),
+            generation: metadata.generation,
+            created: metadata.creation_timestamp.clone(),
+            deleting: metadata.deletion_timestamp.is_some(),
+            finalizer: has_finalizer(metadata),
+            finalizers: metadata.finalizers.clone().unwrap_or_default(),
+            label,
+            rotation_request: request(metadata, wire::annotation::ROTATE_KEYS),
+            retry_request: request(metadata, wire::annotation::RETRY),
+            spec,
+            status,
+        }
+    }
+
+    /// A claim of which nothing but its record is left.
+    pub(crate) fn gone(id: ClaimId) -> Self {
+        Self {
+            id,
+            resource_version: None,
+            generation: None,
+            created: None,
+            deleting: true,
+            finalizer: false,
+            finalizers: Vec::new(),
+            rotation_request: None,
+            retry_request: None,
+            label: LabelOwner::Ours,
+            spec: Err("the claim is gone".to_owned()),
+            status: ObjectBucketClaimStatus::default(),
+        }
+    }
+
+    /// Whether it can be told anything: a claim that was read has a version.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.resource_version.is_none()
+    }
+
+    /// The spec.
+    ///
+    /// # Errors
+    /// [`Error::ClaimUnreadable`] with the parser's words.
+    pub(crate) fn spec(&self) -> Result<&ObjectBucketClaimSpec, Error> {
+        self.spec.as_ref().map_err(|error| Error::ClaimUnreadable { error: error.clone() })
+    }
+
+    /// Whether the claim carries a sign of binding: something was made for it then. A hint, for users can
+    /// write it.
+    pub(crate) fn was_bound(&self) -> bool {
+        self.bound() || self.spec.as_ref().is_ok_and(|spec| spec.object_bucket_name.is_some())
+    }
+
+    /// Whether `status.phase` is Bound.
+    pub(crate) fn bound(&self) -> bool {
+        self.status.phase == Some(ClaimPhase::Bound)
+    }
+}
+
+/// Which bucket the spec asks for. Empty strings count as left out: templates write them.
+///
+/// # Errors
+/// Both a name and a prefix were given; except where the name was made from the prefix, which is how
+/// the operator itself writes the name back.
+pub(crate) fn wanted(spec: &ObjectBucketClaimSpec, uid: &str) -> Result<WantedBucket, Error> {
+    let name = spec.bucket_name.as_deref().filter(|s| !s.is_empty());
+    let prefix = spec.generate_bucket_name.as_deref().filter(|s| !s.is_empty());
+    match (name, prefix) {
+        (Some(name), Some(prefix)) if name.ends_with(uid) => Ok(WantedBucket::Generated { prefix: prefix.to_owned() }),
+        (Some(name), Some(prefix)) => Err(Error::ClaimUnreadable {
+            error: format!(
+                "spec.bucketName is {name:?} and spec.generateBucketName is {prefix:?}, but only one of them may be set"
+            ),
+        }),
+        (Some(name), None) => Ok(WantedBucket::Named(name.to_owned())),
+        (None, Some(prefix)) => Ok(WantedBucket::Generated { prefix: prefix.to_owned() }),
+        (None, None) => Ok(WantedBucket::Unspecified),
+    }
+}
+
+/// What is asked for in a claim and has no effect.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Ignored {
+    /// What was edited after binding, as a sentence.
+    pub(crate) edit: Option<String>,
+    /// Which keys of `additionalConfig` mean nothing to this store, as a sentence.
+    pub(crate) config: Option<String>,
+}
+
+/// What a bound claim asks for and does not get.
+pub(crate) fn ignored(spec: &ObjectBucketClaimSpec, record: &Record) -> Ignored {
+    Ignored { edit: ignored_edit(spec, record), config: ignored_config(spec) }
+}
+
+/// `maxSize: 2G` must not seem to hold.
+fn ignored_config(spec: &ObjectBucketClaimSpec) -> Option<String> {
+    let keys = spec.additional_config.as_ref().filter(|config| !config.is_empty())?;
+    let named: Vec<_> = keys.keys().take(CONFIG_KEYS).map(|key| format!("{key:?}")).collect();
+    let others = if keys.len() > CONFIG_KEYS { " and others" } else { "" };
+    Some(format!(
+        "spec.additionalConfig has no effect: this provisioner has no setting {}{others}; remove it",
+        named.join(", ")
+    ))
+}
+
+/// What was edited on a bound claim and cannot be honoured, as a sentence; `None` if nothing was.
+fn ignored_edit(spec: &ObjectBucketClaimSpec, record: &Record) -> Option<String> {
+    let kept = |field: &str, now: &str, bound: &str| {
+        Some(format!(
+            "spec.{field} was changed to {now:?} after binding and is ignored: the claim stays bound to {bound:?}; set it back, or delete the claim and create a new one"
+        ))
+    };
+    if spec.storage_class_name != record.class_name {
+        return kept("storageClassName", &spec.storage_class_name, &record.class_name);
+    }
+    let bucket = record.plan.bucket.as_str();
+    match (spec.bucket_name.as_deref(), spec.generate_bucket_name.as_deref()) {
+        (Some(name), _) if !name.is_empty() => (name != bucket).then(|| kept("bucketName", name, bucket)).flatten(),
+        (_, Some(prefix)) if record.plan.mode == Mode::Created && !prefix.is_empty() => {
+            let cut: String = prefix.chars().take(26).collect();
+            let unchanged = bucket.starts_with(cut.trim_end_matches(['-', '.']));
+            (!unchanged).then(|| kept("generateBucketName", prefix, bucket)).flatten()
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,64 @@
+//! A StorageClass as a plan sees it, and whose it is.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::storage::v1::StorageClass;
+
+use crate::provisioner::ReclaimPolicy;
+
+/// The parts of a StorageClass that a plan is made from.
+#[derive(Debug, Clone)]
+pub(crate) struct Class {
+    pub(crate) name: String,
+    pub(crate) provisioner: String,
+    pub(crate) parameters: BTreeMap<String, String>,
+    pub(crate) reclaim_policy: ReclaimPolicy,
+}
+
+impl Class {
+    pub(crate) fn read(class: &StorageClass) -> Self {
+        Self {
+            name: class.metadata.name.clone().unwrap_or_default(),
+            provisioner: class.provisioner.clone(),
+            parameters: class.parameters.clone().unwrap_or_default(),
+            // The API server admits nothing but Delete and Retain (and, for volumes of old, Recycle), and
+            // fills in Delete.
+            reclaim_policy: match class.reclaim_policy.as_deref() {
+                None | Some("Delete") => ReclaimPolicy::Delete,
+                Some(_) => ReclaimPolicy::Retain,
+            },
+        }
+    }
+}
+
+/// A claim's class, as far as it can be told.
+#[derive(Debug, Clone)]
+pub(crate) enum ClassLookup {
+    Found(Class),
+    Missing { name: String },
+    Unnamed,
+}
+
+/// Whose a claim is by its StorageClass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ClassOwner {
+    /// The class names this provisioner.
+    Ours,
+    /// The class names another provisioner.
+    Foreign,
+    /// The class does not exist.
+    Missing,
+    /// The claim cannot be read so far as to say which class it names.
+    Unnamed,
+}
+
+impl ClassLookup {
+    pub(crate) fn owner(&self, provisioner: &str) -> ClassOwner {
+        match self {
+            Self::Found(class) if class.provisioner == provisioner => ClassOwner::Ours,
+            Self::Found(_) => ClassOwner::Foreign,
+            Self::Missing { .. } => ClassOwner::Missing,
+            Self::Unnamed => ClassOwner::Unnamed,
+        }
+    }
+}

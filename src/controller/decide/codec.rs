@@ -1,0 +1,346 @@
+//! A record as an ObjectBucket holds it: writing it down and reading it back. Pure.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use kube::api::ObjectMeta;
+use serde_json::{Value, json};
+
+use super::record;
+use crate::api::{BucketEndpoint, BucketPhase, ClaimReference, ObjectBucket, ObjectBucketSpec, wire};
+use crate::controller::decide::orphan;
+use crate::controller::decide::record::{Author, Stored};
+use crate::controller::error::Error;
+use crate::provisioner::{ClaimId, Endpoint, Mode, Plan, ReclaimPolicy, Record, Rotation, SecretRef};
+
+/// What stands under [`wire::state::HANDED_OVER`].
+const HANDED_OVER: &str = "true";
+
+/// The ObjectBucket that holds `record`.
+pub(crate) fn to_object(record: &Record, name: &str, provisioner: &str) -> ObjectBucket {
+    // Destructured in full: a new field that is not recorded is lost for deletion.
+    let Record { claim, former_uids, cluster, account, class_name, reclaim_policy, handed_over, plan } = record;
+    let Plan { bucket, mode, endpoint, owner_secret, user, rotation, state } = plan;
+    let Rotation { every, grace } = rotation;
+    let Endpoint { host, port, region, url } = endpoint;
+
+    let mut recorded = state.clone();
+    let mut set = |key: &str, value: &str| recorded.insert(key.to_owned(), value.to_owned());
+    set(wire::state::PROVISIONER, provisioner);
+    set(wire::state::CLAIM_NAMESPACE, &claim.namespace);
+    set(wire::state::CLAIM_NAME, &claim.name);
+    set(wire::state::CLAIM_UID, &claim.uid);
+    set(wire::state::MODE, mode.as_str());
+    if !former_uids.is_empty() {
+        set(wire::state::FORMER_CLAIM_UIDS, &former_uids.join(","));
+    }
+    if let Some(cluster) = cluster {
+        set(wire::state::CLUSTER_UID, cluster);
+    }
+    if let Some(account) = account {
+        set(wire::state::ACCOUNT_ID, account);
+    }
+    if *handed_over {
+        set(wire::state::HANDED_OVER, HANDED_OVER);
+    }
+    if let Some(user) = user {
+        set(wire::state::USER_NAME, user);
+    }
+    if let Some(url) = url {
+        set(wire::state::ENDPOINT_URL, url);
+    }
+    if let Some(every) = every {
+        set(wire::state::ROTATE_KEYS_EVERY, &every.as_secs().to_string());
+    }
+    if *grace != Rotation::DEFAULT_GRACE {
+        set(wire::state::KEY_GRACE_PERIOD, &grace.as_secs().to_string());
+    }
+    if let Some(secret) = owner_secret {
+        set(wire::state::SECRET_NAMESPACE, &secret.namespace);
+        set(wire::state::SECRET_NAME, &secret.name);
+    }
+
+    ObjectBucket {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            labels: Some([(wire::PROVISIONER_LABEL.to_owned(), wire::provisioner_label(provisioner))].into()),
+            // So that nobody deletes the record by hand while there is something to undo.
+            finalizers: Some(vec![wire::FINALIZER.to_owned()]),
+            ..ObjectMeta::default()
+        },
+        spec: ObjectBucketSpec {
+            storage_class_name: Some(class_name.clone()),
+            reclaim_policy: Some(reclaim_policy.as_str().to_owned()),
+            claim_ref: Some(reference(claim)),
+            endpoint: Some(BucketEndpoint {
+                bucket_host: Some(host.clone()),
+                bucket_port: Some(i32::from(*port)),
+                bucket_name: Some(bucket.clone()),
+                region: Some(region.clone()),
+                sub_region: None,
+                additional_config: None,
+            }),
+            additional_state: Some(recorded),
+        },
+        status: None,
+    }
+}
+
+fn reference(claim: &ClaimId) -> ClaimReference {
+    ClaimReference {
+        api_version: Some(wire::API_VERSION.to_owned()),
+        kind: Some(wire::CLAIM_KIND.to_owned()),
+        namespace: Some(claim.namespace.clone()),
+        name: Some(claim.name.clone()),
+        uid: Some(claim.uid.clone()),
+    }
+}
+
+/// Who wrote a record: told by what is there, never by what is missing. `None` if nothing tells.
+fn author(object: &ObjectBucket) -> Option<Author> {
+    let has = |key: &str| object.spec.additional_state.as_ref().is_some_and(|state| state.contains_key(key));
+    let ours =
+        [wire::state::CLAIM_UID, wire::state::CLAIM_NAMESPACE, wire::state::CLAIM_NAME, wire::state::CLUSTER_UID];
+    match () {
+        () if has(wire::state::MODE) => Some(Author::Us),
+        // It wrote this key always, also empty.
+        () if has(wire::state::GO_POLICY_ARN) => Some(Author::GoProvisioner),
+        () if ours.into_iter().any(has) => Some(Author::Us),
+        () => None,
+    }
+}
+
+/// Reads a record back.
+///
+/// # Errors
+/// Names the field that is missing or cannot be used.
+pub(crate) fn from_object(object: &ObjectBucket) -> Result<(Author, Record), String> {
+    let missing = |field: &str| format!("{field} is missing");
+    let spec = &object.spec;
+    let author = author(object).ok_or_else(|| missing("spec.additionalState"))?;
+    let mut state: BTreeMap<String, String> = spec.additional_state.clone().unwrap_or_default();
+    // The Go library writes what it does not have as an empty string.
+    state.retain(|_, value| !value.is_empty());
+    // The Go provisioner's policy is in the account.
+    let go_account = state.get(wire::state::GO_POLICY_ARN).and_then(|arn| arn.split(':').nth(4)).map(str::to_owned);
+    let mut take = |key: &str| state.remove(key);
+    take(wire::state::PROVISIONER);
+    let required =
+        |value: Option<String>, key: &str| value.ok_or_else(|| missing(&format!("spec.additionalState.{key}")));
+    let (namespace, name, uid) =
+        (take(wire::state::CLAIM_NAMESPACE), take(wire::state::CLAIM_NAME), take(wire::state::CLAIM_UID));
+    let mode = take(wire::state::MODE);
+
+    let (claim, mode) = match author {
+        Author::Us => {
+            let claim = ClaimId {
+                namespace: required(namespace, wire::state::CLAIM_NAMESPACE)?,
+                name: required(name, wire::state::CLAIM_NAME)?,
+                uid: required(uid, wire::state::CLAIM_UID)?,
+            };
+            let mode = match required(mode, wire::state::MODE)?.as_str() {
+                "created" => Mode::Created,
+                "granted" => Mode::Granted,
+                other => return Err(format!("spec.additionalState.mode is {other:?}, neither created nor granted")),
+            };
+            (claim, mode)
+        }
+        Author::GoProvisioner => {
+            let reference = spec.claim_ref.clone().unwrap_or_default();
+            let claim = ClaimId {
+                namespace: namespace.or(reference.namespace).ok_or_else(|| missing("spec.claimRef.namespace"))?,
+                name: name.or(reference.name).ok_or_else(|| missing("spec.claimRef.name"))?,
+                uid: uid.or(reference.uid).ok_or_else(|| missing("spec.claimRef.uid"))?,
+            };
+            (claim, Mode::Granted)
+        }
+    };
+    let former_uids = take(wire::state::FORMER_CLAIM_UIDS)
+        .map(|uids| uids.split(',').map(str::to_owned).collect())
+        .unwrap_or_default();
+    let (cluster, account) = (take(wire::state::CLUSTER_UID), take(wire::state::ACCOUNT_ID));
+    let account = account.or(go_account);
+    let handed_over = take(wire::state::HANDED_OVER).is_some();
+    let user = take(wire::state::USER_NAME);
+    let url = take(wire::state::ENDPOINT_URL);
+    let owner_secret = match (take(wire::state::SECRET_NAMESPACE), take(wire::state::SECRET_NAME)) {
+        (Some(namespace), Some(name)) => Some(SecretRef { namespace, name }),
+        (None, None) => None,
+        _ => return Err("spec.additionalState has one of secretName and secretNamespace, not both".to_owned()),
+    };
+    let mut seconds = |key: &str| match take(key) {
+        None => Ok(None),
+        Some(value) => match value.parse() {
+            Ok(seconds) => Ok(Some(Duration::from_secs(seconds))),
+            Err(_) => Err(format!("spec.additionalState.{key} is {value:?}, not a number of seconds")),
+        },
+    };
+    let rotation = Rotation {
+        every: seconds(wire::state::ROTATE_KEYS_EVERY)?,
+        grace: seconds(wire::state::KEY_GRACE_PERIOD)?.unwrap_or(Rotation::DEFAULT_GRACE),
+    };
+    let endpoint = spec.endpoint.as_ref().ok_or_else(|| missing("spec.endpoint"))?;
+    let port = endpoint.bucket_port.ok_or_else(|| missing("spec.endpoint.bucketPort"))?;
+    let reclaim_policy = match spec.reclaim_policy.as_deref() {
+        Some("Delete") => ReclaimPolicy::Delete,
+        Some("Retain") => ReclaimPolicy::Retain,
+        Some(other) => return Err(format!("spec.reclaimPolicy is {other:?}, neither Delete nor Retain")),
+        None => return Err(missing("spec.reclaimPolicy")),
+    };
+    let record = Record {
+        claim,
+        former_uids,
+        cluster,
+        account,
+        handed_over,
+        class_name: spec.storage_class_name.clone().ok_or_else(|| missing("spec.storageClassName"))?,
+        reclaim_policy,
+        plan: Plan {
+            bucket: endpoint.bucket_name.clone().ok_or_else(|| missing("spec.endpoint.bucketName"))?,
+            mode,
+            endpoint: Endpoint {
+                host: endpoint.bucket_host.clone().ok_or_else(|| missing("spec.endpoint.bucketHost"))?,
+                port: u16::try_from(port).map_err(|_| format!("spec.endpoint.bucketPort is {port}, not a TCP port"))?,
+                region: endpoint.region.clone().ok_or_else(|| missing("spec.endpoint.region"))?,
+                url,
+            },
+            owner_secret,
+            user,
+            rotation,
+            state,
+        },
+    };
+    Ok((author, record))
+}
+
+/// A record that was read from the cluster or from the cache.
+///
+/// # Errors
+/// [`Error::RecordUnreadable`] names the field that is missing or cannot be used.
+pub(crate) fn read(object: &ObjectBucket) -> Result<Stored, Error> {
+    let name = object.metadata.name.clone().unwrap_or_default();
+    let (author, record) =
+        from_object(object).map_err(|error| Error::RecordUnreadable { name: name.clone(), error })?;
+    Ok(Stored {
+        name,
+        uid: object.metadata.uid.clone(),
+        resource_version: object.metadata.resource_version.clone(),
+        author,
+        record,
+        says_bound: object.status.as_ref().and_then(|s| s.phase) == Some(BucketPhase::Bound),
+        action: orphan::action(object).ok().flatten(),
+    })
+}
+
+/// An ObjectBucket that lost something, with the record that it held before.
+pub(crate) fn stored(object: &ObjectBucket, record: Record) -> Stored {
+    Stored {
+        name: record::name(object),
+        uid: object.metadata.uid.clone(),
+        resource_version: object.metadata.resource_version.clone(),
+        author: Author::Us,
+        record,
+        says_bound: true,
+        action: None,
+    }
+}
+
+/// The same object with this claim as the one that it records.
+pub(crate) fn naming(object: &ObjectBucket, claim: &ClaimId) -> ObjectBucket {
+    let mut object = object.clone();
+    object.spec.claim_ref = Some(reference(claim));
+    object
+}
+
+/// The merge patch that makes `stored` say `record`, which differs in what changes over time: the claim that has it,
+/// the cluster, the account, and whether it was handed over.
+pub(crate) fn change(stored: &Stored, record: &Record) -> Value {
+    let Record { claim, former_uids, cluster, account, handed_over, .. } = record;
+    let mut state = json!({
+        wire::state::CLUSTER_UID: cluster,
+        wire::state::ACCOUNT_ID: account,
+        wire::state::HANDED_OVER: handed_over.then_some(HANDED_OVER),
+    });
+    let mut spec = json!({});
+    if *claim != stored.record.claim {
+        spec["claimRef"] = json!({ "namespace": claim.namespace, "name": claim.name, "uid": claim.uid });
+        state[wire::state::CLAIM_NAMESPACE] = json!(claim.namespace);
+        state[wire::state::CLAIM_NAME] = json!(claim.name);
+        state[wire::state::CLAIM_UID] = json!(claim.uid);
+        state[wire::state::FORMER_CLAIM_UIDS] = json!(former_uids.join(","));
+    }
+    spec["additionalState"] = state;
+    json!({ "metadata": { "uid": stored.uid }, "spec": spec })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn whole() -> Record {
+        Record {
+            claim: ClaimId { namespace: "shop".into(), name: "photos".into(), uid: "f30e0389".into() },
+            former_uids: vec!["00000000".into(), "11111111".into()],
+            cluster: Some("22222222".into()),
+            account: Some("123456789012".into()),
+            handed_over: true,
+            class_name: "s3-buckets".into(),
+            reclaim_policy: ReclaimPolicy::Retain,
+            plan: Plan {
+                bucket: "photos-f30e0389".into(),
+                mode: Mode::Created,
+                endpoint: Endpoint {
+                    host: "store.example.com".into(),
+                    port: 9000,
+                    region: "us-west-1".into(),
+                    url: Some("http://store.example.com:9000".into()),
+                },
+                owner_secret: Some(SecretRef { namespace: "infra".into(), name: "owner".into() }),
+                user: Some("shop-photos-f30e0389".into()),
+                rotation: Rotation { every: Some(Duration::from_secs(30 * 86400)), grace: Duration::from_secs(3600) },
+                state: [("iamPath".to_owned(), "/buckets/".to_owned())].into(),
+            },
+        }
+    }
+
+    #[test]
+    fn a_record_is_read_back_as_it_was_written() {
+        let mut bare = whole();
+        bare.former_uids.clear();
+        (bare.cluster, bare.account, bare.handed_over) = (None, None, false);
+        bare.plan.endpoint.url = None;
+        bare.plan.owner_secret = None;
+        bare.plan.user = None;
+        bare.plan.rotation = Rotation::default();
+        bare.plan.mode = Mode::Granted;
+        for record in [whole(), bare] {
+            let object = to_object(&record, "obc-shop-photos", "label");
+            let wire = serde_json::to_value(&object).unwrap();
+            let object: ObjectBucket = serde_json::from_value(wire).unwrap();
+            assert_eq!(from_object(&object).unwrap(), (Author::Us, record));
+        }
+    }
+
+    #[test]
+    fn a_record_survives_a_crd_that_prunes_its_claim_reference() {
+        let mut object = to_object(&whole(), "obc-shop-photos", "label");
+        object.spec.claim_ref = Some(ClaimReference::default());
+        assert_eq!(record::claim_uid(&object), Some("f30e0389"));
+        assert_eq!(record::claim_name(&object), Some(("shop", "photos")));
+        assert_eq!(from_object(&object).unwrap(), (Author::Us, whole()));
+    }
+
+    #[test]
+    fn a_record_that_lacks_something_names_it() {
+        let mut object = to_object(&whole(), "obc-shop-photos", "label");
+        object.spec.additional_state.as_mut().unwrap().remove("mode");
+        assert_eq!(from_object(&object).unwrap_err(), "spec.additionalState.mode is missing");
+    }
+
+    #[test]
+    fn no_empty_string_is_written_because_some_crds_refuse_it() {
+        let object = serde_json::to_string(&to_object(&whole(), "obc-shop-photos", "label")).unwrap();
+        assert!(!object.contains("\"\""), "{object}");
+    }
+}

@@ -1,0 +1,289 @@
+//! The life of a claim's keys: what its Secret notes of them, and when they are to be replaced. Pure.
+//!
+//! The notes are annotations of the Secret, written in one write with the keys that they are about: no crash
+//! can part them. They are hints, for the claim's user can edit them: what cannot be meant counts as missing, and
+//! what is missing costs an early rotation, or a late look for lost keys. When a key was issued, the store knows better.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use rand::RngExt as _;
+
+use super::steps::Upkeep;
+use crate::api::wire::annotation;
+use crate::controller::decide::backoff::CONSISTENCY_LAG;
+use crate::controller::decide::metadata::NOTE_MAX;
+use crate::provisioner::Rotation;
+
+/// What a claim's Secret notes of its keys.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct KeyNotes {
+    /// When the present key was issued.
+    pub(crate) issued_at: Option<Timestamp>,
+    /// The request for rotation that it answers.
+    pub(crate) answers: Option<String>,
+    /// The former key, as long as it works.
+    pub(crate) retiring: Option<Retiring>,
+    /// The version of the owner's Secret that shared keys were taken from.
+    pub(crate) shared_from: Option<String>,
+    /// When other keys of the user are looked for: an earlier attempt may have lost one, and the store not have shown
+    /// it yet.
+    pub(crate) review_at: Option<Timestamp>,
+}
+
+/// How far the clocks of those who write notes may differ from this one.
+const CLOCK_SKEW: Duration = Duration::from_secs(300);
+
+/// A key that was replaced.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Retiring {
+    /// Its id.
+    pub(crate) id: String,
+    /// When it is deleted.
+    pub(crate) at: Timestamp,
+}
+
+/// The annotations that [`KeyNotes`] stand in.
+pub(crate) const ANNOTATIONS: [&str; 6] = [
+    annotation::KEYS_ISSUED_AT,
+    annotation::ROTATE_KEYS,
+    annotation::RETIRING_KEY,
+    annotation::RETIRE_KEY_AT,
+    annotation::SHARED_FROM,
+    annotation::REVIEW_KEYS_AT,
+];
+
+impl KeyNotes {
+    /// The notes on keys that were issued just now.
+    pub(crate) fn new(now: Timestamp, request: Option<&str>, shared_from: Option<String>) -> Self {
+        Self { issued_at: Some(now), answers: request.map(str::to_owned), shared_from, ..Self::default() }
+    }
+
+    /// The same, with another look once the store shows everything: after one to two times `settling`, for it is not
+    /// to look at all claims at once.
+    pub(crate) fn reviewed(self, now: Timestamp, settling: Duration, rng: &mut impl rand::Rng) -> Self {
+        let wait = settling.mul_f64(rng.random_range(1.0..=2.0)).as_secs();
+        // Whole seconds are written.
+        Self { review_at: Some(after(now, Duration::from_secs(wait + 1))), ..self }
+    }
+
+    /// What may be believed of the notes at this time. A user could put off for ever what is due at a time that it can
+    /// write.
+    pub(crate) fn believed(self, rotation: &Rotation, now: Timestamp) -> Self {
+        let issued_at = self.issued_at.filter(|at| *at <= after(now, CLOCK_SKEW));
+        let at_most = |at: Timestamp, wait| at.min(after(issued_at.unwrap_or(now), wait));
+        let retiring = self.retiring.map(|key| Retiring { at: at_most(key.at, rotation.grace), ..key });
+        let review_at = self.review_at.map(|at| at_most(at, LONGEST_REVIEW));
+        Self { issued_at, retiring, review_at, ..self }
+    }
+
+    /// The notes with the time at which the store says that the key was issued; `None` if they say so, more or less.
+    pub(crate) fn corrected(&self, issued_at: Timestamp) -> Option<Self> {
+        let differs = self.issued_at.is_none_or(|noted| {
+            let apart = noted.duration_since(issued_at).unsigned_abs();
+            apart > CLOCK_SKEW
+        });
+        differs.then(|| Self { issued_at: Some(issued_at), ..self.clone() })
+    }
+
+    /// What is left of the notes once the keys were looked at.
+    pub(crate) fn looked_at(&self, now: Timestamp) -> Self {
+        Self {
+            retiring: self.retiring.clone().filter(|key| key.at > now),
+            review_at: self.review_at.filter(|at| *at > now),
+            ..self.clone()
+        }
+    }
+
+    /// Reads the notes. What cannot be read counts as missing, and a time that something is to be done at as come.
+    pub(crate) fn read(annotations: Option<&BTreeMap<String, String>>) -> Self {
+        let get = |key: &str| annotations.and_then(|all| all.get(key)).filter(|note| note.len() <= NOTE_MAX);
+        let time = |key: &str| get(key).and_then(|text| text.parse().ok());
+        let retiring = get(annotation::RETIRING_KEY).map(|id| Retiring {
+            id: id.clone(),
+            // A key whose time nobody knows has had its time.
+            at: time(annotation::RETIRE_KEY_AT).unwrap_or(Timestamp::UNIX_EPOCH),
+        });
+        Self {
+            issued_at: time(annotation::KEYS_ISSUED_AT),
+            answers: get(annotation::ROTATE_KEYS).cloned(),
+            retiring,
+            shared_from: get(annotation::SHARED_FROM).cloned(),
+            review_at: get(annotation::REVIEW_KEYS_AT).map(|text| text.parse().unwrap_or(Timestamp::UNIX_EPOCH)),
+        }
+    }
+
+    /// How old the present key is, if that is known. A clock that was set back makes it new.
+    fn age(&self, now: Timestamp) -> Option<Duration> {
+        self.issued_at.map(|at| Duration::try_from(now.duration_since(at)).unwrap_or_default())
+    }
+
+    /// Whether the store may not show the present key yet.
+    pub(crate) fn is_new(&self, now: Timestamp) -> bool {
+        self.age(now).is_some_and(|age| age < CONSISTENCY_LAG)
+    }
+
+    /// The annotations to write; `None` for those that are to go.
+    pub(crate) fn annotations(&self) -> BTreeMap<&'static str, Option<String>> {
+        let Self { issued_at, answers, retiring, shared_from, review_at } = self;
+        BTreeMap::from([
+            (annotation::KEYS_ISSUED_AT, issued_at.map(text)),
+            (annotation::ROTATE_KEYS, answers.clone()),
+            (annotation::RETIRING_KEY, retiring.as_ref().map(|key| key.id.clone())),
+            (annotation::RETIRE_KEY_AT, retiring.as_ref().map(|key| text(key.at))),
+            (annotation::SHARED_FROM, shared_from.clone()),
+            (annotation::REVIEW_KEYS_AT, review_at.map(text)),
+        ])
+    }
+}
+
+/// Longest time after which lost keys are looked for; see [`KeyNotes::reviewed`].
+const LONGEST_REVIEW: Duration = CONSISTENCY_LAG.saturating_mul(3);
+
+fn text(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// The notes on keys that take the place of `former`, which is kept for the grace period.
+pub(crate) fn succeed(former: String, grace: Duration, now: Timestamp, request: Option<&str>) -> KeyNotes {
+    KeyNotes { retiring: Some(Retiring { id: former, at: after(now, grace) }), ..KeyNotes::new(now, request, None) }
+}
+
+fn after(now: Timestamp, wait: Duration) -> Timestamp {
+    SignedDuration::try_from(wait).ok().and_then(|wait| now.checked_add(wait).ok()).unwrap_or(Timestamp::MAX)
+}
+
+/// What is due for the keys of a bound claim, or how long nothing is.
+///
+/// `request`: the claim's annotation. A user has two keys at most, so the former one, or a lost one, goes before the
+/// present one is replaced.
+pub(crate) fn due(
+    notes: &KeyNotes,
+    request: Option<&str>,
+    rotation: &Rotation,
+    now: Timestamp,
+) -> (Upkeep, Option<Duration>) {
+    let left = |until: Timestamp| Duration::try_from(until.duration_since(now)).unwrap_or_default();
+    let unused = [notes.retiring.as_ref().map(|key| key.at), notes.review_at];
+    if let Some(wait) = unused.into_iter().flatten().min().map(left) {
+        return if wait.is_zero() { (Upkeep::Retire, None) } else { (Upkeep::Nothing, Some(wait)) };
+    }
+    if request.is_some() && request != notes.answers.as_deref() {
+        return (Upkeep::Rotate, None);
+    }
+    let Some(every) = rotation.every else { return (Upkeep::Nothing, None) };
+    // Keys of unknown age are replaced: they get one by that.
+    match notes.age(now).map(|age| every.saturating_sub(age)) {
+        Some(wait) if !wait.is_zero() => (Upkeep::Nothing, Some(wait)),
+        _ => (Upkeep::Rotate, None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    const DAY: Duration = Duration::from_secs(86_400);
+
+    fn at(day: i64) -> Timestamp {
+        Timestamp::from_second(1_800_000_000 + day * 86_400).unwrap()
+    }
+
+    fn monthly() -> Rotation {
+        Rotation { every: Some(30 * DAY), grace: DAY }
+    }
+
+    #[test]
+    fn notes_are_read_back_as_they_were_written() {
+        let notes = succeed("AKIA1".into(), DAY, at(0), Some("now")).reviewed(at(0), DAY, &mut rand::rng());
+        let written: BTreeMap<_, _> =
+            notes.annotations().into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect();
+        assert_eq!(KeyNotes::read(Some(&written)), notes);
+        assert!(notes.annotations().keys().all(|key| ANNOTATIONS.contains(key)));
+        assert_eq!(KeyNotes::read(None), KeyNotes::default());
+    }
+
+    #[test]
+    fn keys_are_replaced_at_their_age_and_not_before() {
+        let notes = KeyNotes::new(at(0), None, None);
+        assert_eq!(due(&notes, None, &monthly(), at(10)), (Upkeep::Nothing, Some(20 * DAY)));
+        assert_eq!(due(&notes, None, &monthly(), at(30)), (Upkeep::Rotate, None));
+        assert_eq!(due(&notes, None, &Rotation::default(), at(3000)), (Upkeep::Nothing, None));
+    }
+
+    #[test]
+    fn keys_are_replaced_when_somebody_asks_and_once_for_each_time() {
+        let notes = KeyNotes::new(at(0), Some("first"), None);
+        assert_eq!(due(&notes, Some("first"), &Rotation::default(), at(1)).0, Upkeep::Nothing);
+        assert_eq!(due(&notes, Some("second"), &Rotation::default(), at(1)).0, Upkeep::Rotate);
+        assert_eq!(due(&notes, None, &Rotation::default(), at(1)).0, Upkeep::Nothing);
+    }
+
+    #[test]
+    fn the_former_key_goes_after_its_grace_and_before_the_next_rotation() {
+        let notes = succeed("AKIA1".into(), DAY, at(0), Some("first"));
+        assert_eq!(due(&notes, Some("second"), &monthly(), at(0)), (Upkeep::Nothing, Some(DAY)));
+        assert_eq!(due(&notes, Some("second"), &monthly(), at(1)), (Upkeep::Retire, None));
+    }
+
+    #[test]
+    fn keys_that_may_be_lost_are_looked_for_once_they_are_shown() {
+        let (now, hour) = (at(0), Duration::from_secs(3600));
+        let notes = KeyNotes::new(now, None, None).reviewed(now, hour, &mut rand::rng());
+        let (upkeep, wait) = due(&notes, Some("first"), &monthly(), now);
+        assert!(upkeep == Upkeep::Nothing && (hour..=2 * hour + CONSISTENCY_LAG).contains(&wait.unwrap()), "{wait:?}");
+        assert_eq!(notes.looked_at(now), notes);
+        assert_eq!(due(&notes, Some("first"), &monthly(), at(1)).0, Upkeep::Retire);
+        assert_eq!(due(&notes.looked_at(at(1)), Some("first"), &monthly(), at(1)).0, Upkeep::Rotate);
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_replaces_nothing() {
+        let notes = KeyNotes::new(at(5), None, None);
+        assert_eq!(due(&notes, None, &monthly(), at(0)), (Upkeep::Nothing, Some(30 * DAY)));
+        assert!(notes.is_new(at(0)));
+    }
+
+    #[test]
+    fn notes_that_put_off_what_is_due_are_not_believed() {
+        let (rotation, now) = (monthly(), at(0));
+        let notes = succeed("AKIA1".into(), DAY, now, None).reviewed(now, CONSISTENCY_LAG, &mut rand::rng());
+        assert_eq!(notes.clone().believed(&rotation, now), notes, "what the operator writes");
+        let later = KeyNotes {
+            retiring: Some(Retiring { id: "AKIA1".into(), at: at(4000) }),
+            review_at: Some(at(4000)),
+            ..notes.clone()
+        };
+        let believed = later.believed(&rotation, now);
+        assert_eq!(believed.retiring, notes.retiring);
+        assert!(believed.review_at.unwrap() < now + LONGEST_REVIEW + CONSISTENCY_LAG);
+        let from_the_future = KeyNotes { issued_at: Some(at(4000)), ..notes }.believed(&rotation, now);
+        assert_eq!(from_the_future.issued_at, None);
+        assert_eq!(from_the_future.retiring.as_ref().unwrap().at, now + DAY, "its former key has its grace");
+        let alone = KeyNotes { retiring: None, review_at: None, ..from_the_future };
+        assert_eq!(due(&alone, None, &rotation, now).0, Upkeep::Rotate, "keys of unknown age are replaced");
+    }
+
+    #[test]
+    fn the_store_knows_when_a_key_was_issued() {
+        let notes = KeyNotes::new(at(3), None, None);
+        assert_eq!(notes.corrected(at(3) + CONSISTENCY_LAG), None, "clocks differ");
+        assert_eq!(notes.corrected(at(0)).unwrap().issued_at, Some(at(0)));
+        assert_eq!(KeyNotes::default().corrected(at(0)).unwrap().issued_at, Some(at(0)));
+    }
+
+    #[test]
+    fn a_note_that_is_longer_than_any_is_not_read() {
+        let long = [(annotation::ROTATE_KEYS.to_owned(), "x".repeat(NOTE_MAX + 1))].into();
+        assert_eq!(KeyNotes::read(Some(&long)), KeyNotes::default());
+    }
+
+    #[test]
+    fn a_key_is_new_for_as_long_as_reads_may_lag() {
+        let notes = KeyNotes::new(at(0), None, None);
+        assert!(notes.is_new(at(0) + CONSISTENCY_LAG / 2) && !notes.is_new(at(0) + CONSISTENCY_LAG));
+        assert!(!KeyNotes::default().is_new(at(0)), "keys of unknown age");
+    }
+}

@@ -1,0 +1,39 @@
+//! What the metadata of Kubernetes objects says: finalizers, controllers, and who wrote what.
+
+use kube::api::ObjectMeta;
+
+use crate::api::wire;
+
+/// Name under which fields are written, in `managedFields`.
+pub(crate) const FIELD_MANAGER: &str = "aws-s3-provisioner";
+
+/// Longest note that is read. A user may write a hundred kilobytes of them.
+pub(crate) const NOTE_MAX: usize = 253;
+
+/// Whether our finalizer is on an object.
+pub(crate) fn has_finalizer(metadata: &ObjectMeta) -> bool {
+    metadata.finalizers.as_ref().is_some_and(|all| all.iter().any(|f| f == wire::FINALIZER))
+}
+
+/// Uid of what controls an object; the API server allows one.
+pub(crate) fn controller(metadata: &ObjectMeta) -> Option<&str> {
+    let owners = metadata.owner_references.as_deref().unwrap_or_default();
+    owners.iter().find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.as_str())
+}
+
+/// Whether the entries `keys` of an output's data are as the operator wrote them.
+///
+/// Whose the value of an entry is shows in `managedFields`: the API server takes an entry from its writer when
+/// somebody else changes or removes it.
+pub(crate) fn wrote(metadata: &ObjectMeta, keys: &[&str]) -> bool {
+    let ours = |key: &str| {
+        metadata
+            .managed_fields
+            .iter()
+            .flatten()
+            .filter(|writer| writer.manager.as_deref() == Some(FIELD_MANAGER))
+            .filter_map(|writer| writer.fields_v1.as_ref()?.0.get("f:data"))
+            .any(|data| data.get(format!("f:{key}")).is_some())
+    };
+    keys.iter().all(|key| ours(key))
+}

@@ -1,0 +1,245 @@
+//! What the claim's Secret and ConfigMap hold, and how they differ from what they should hold. Pure.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::ResourceExt as _;
+use kube::api::ObjectMeta;
+use secrecy::{ExposeSecret as _, SecretString};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::api::wire;
+use crate::controller::decide::keys;
+use crate::controller::decide::keys::KeyNotes;
+use crate::controller::decide::metadata::controller;
+use crate::provisioner::{AppCredentials, ClaimId, Record};
+
+/// What a claim inherits with a record that it adopts: outputs that carry our label, and that are controlled by one of
+/// the former claims, or by nobody, for backups leave out owner references.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Heir<'a> {
+    label: &'a str,
+    record: &'a Record,
+}
+
+impl<'a> Heir<'a> {
+    /// `None` if the record was not adopted: then nothing is inherited.
+    pub(crate) fn of(record: &'a Record, adopting: bool, label: &'a str) -> Option<Self> {
+        (adopting || !record.former_uids.is_empty()).then_some(Self { label, record })
+    }
+
+    pub(crate) fn inherits(&self, metadata: &ObjectMeta) -> bool {
+        let labels = metadata.labels.as_ref();
+        labels.and_then(|labels| labels.get(wire::PROVISIONER_LABEL)).is_some_and(|label| label == self.label)
+            && controller(metadata).is_none_or(|uid| self.record.names_uid(uid))
+    }
+}
+
+/// The two kinds of output.
+pub(crate) trait Output:
+    kube::Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>
+    + Clone
+    + std::fmt::Debug
+    + DeserializeOwned
+    + Serialize
+{
+    /// Kind, for messages.
+    const KIND: &'static str;
+    /// What is being done, for messages.
+    const WRITE: &'static str;
+    /// What is being done, for messages.
+    const READ: &'static str;
+    /// What is being done, for messages.
+    const DELETE: &'static str;
+
+    /// The entries of `wanted` that `self` lacks or has differently, as a merge patch of `data`.
+    fn differing(&self, wanted: &Self) -> Option<Value>;
+}
+
+impl Output for Secret {
+    const KIND: &'static str = "Secret";
+    const WRITE: &'static str = "write the claim's Secret";
+    const READ: &'static str = "read the claim's Secret";
+    const DELETE: &'static str = "delete the claim's Secret";
+
+    fn differing(&self, wanted: &Self) -> Option<Value> {
+        let has_token =
+            |secret: &Self| secret.data.as_ref().is_some_and(|d| d.contains_key(wire::secret::SESSION_TOKEN));
+        let mut changed = differing(self.data.as_ref(), wanted.data.as_ref());
+        // A token of earlier keys makes the present ones invalid.
+        if has_token(self) && !has_token(wanted) {
+            changed.get_or_insert_with(|| json!({}))[wire::secret::SESSION_TOKEN] = Value::Null;
+        }
+        changed
+    }
+}
+
+impl Output for ConfigMap {
+    const KIND: &'static str = "ConfigMap";
+    const WRITE: &'static str = "write the claim's ConfigMap";
+    const READ: &'static str = "read the claim's ConfigMap";
+    const DELETE: &'static str = "delete the claim's ConfigMap";
+
+    fn differing(&self, wanted: &Self) -> Option<Value> {
+        differing(self.data.as_ref(), wanted.data.as_ref())
+    }
+}
+
+fn differing<V: PartialEq + Serialize>(
+    is: Option<&BTreeMap<String, V>>,
+    should: Option<&BTreeMap<String, V>>,
+) -> Option<Value> {
+    let changed: BTreeMap<_, _> =
+        should.into_iter().flatten().filter(|(key, value)| is.and_then(|is| is.get(*key)) != Some(value)).collect();
+    (!changed.is_empty()).then(|| json!(changed))
+}
+
+pub(crate) fn is_of(metadata: &ObjectMeta, claim: &ClaimId) -> bool {
+    controller(metadata) == Some(&claim.uid)
+}
+
+pub(crate) fn owner(claim: &ClaimId) -> OwnerReference {
+    OwnerReference {
+        api_version: wire::API_VERSION.to_owned(),
+        kind: wire::CLAIM_KIND.to_owned(),
+        name: claim.name.clone(),
+        uid: claim.uid.clone(),
+        controller: Some(true),
+        block_owner_deletion: Some(true),
+    }
+}
+
+fn metadata(claim: &ClaimId, label: &str) -> ObjectMeta {
+    ObjectMeta {
+        namespace: Some(claim.namespace.clone()),
+        name: Some(claim.name.clone()),
+        labels: Some([(wire::PROVISIONER_LABEL.to_owned(), label.to_owned())].into()),
+        owner_references: Some(vec![owner(claim)]),
+        ..ObjectMeta::default()
+    }
+}
+
+/// The Secret that hands `credentials` to the claim, with what there is to note of them.
+pub(crate) fn secret(claim: &ClaimId, label: &str, credentials: &AppCredentials, notes: &KeyNotes) -> Secret {
+    let AppCredentials { access_key_id, secret_access_key, session_token } = credentials;
+    let entry = |key: &str, value: &str| (key.to_owned(), ByteString(value.as_bytes().to_vec()));
+    let mut data = BTreeMap::from([
+        entry(wire::secret::ACCESS_KEY_ID, access_key_id),
+        entry(wire::secret::SECRET_ACCESS_KEY, secret_access_key.expose_secret()),
+    ]);
+    if let Some(token) = session_token {
+        data.extend([entry(wire::secret::SESSION_TOKEN, token.expose_secret())]);
+    }
+    let mut metadata = metadata(claim, label);
+    let noted = notes.annotations().into_iter().filter_map(|(key, note)| Some((key.to_owned(), note?)));
+    metadata.annotations = Some(noted.collect());
+    Secret { metadata, type_: Some("Opaque".to_owned()), data: Some(data), ..Secret::default() }
+}
+
+/// The credentials that a Secret of ours hands out; `None` if a part is missing or empty.
+pub(crate) fn credentials(secret: &Secret) -> Option<AppCredentials> {
+    let text = |key: &str| {
+        let bytes = &secret.data.as_ref()?.get(key)?.0;
+        std::str::from_utf8(bytes).ok().filter(|text| !text.is_empty())
+    };
+    Some(AppCredentials {
+        access_key_id: text(wire::secret::ACCESS_KEY_ID)?.to_owned(),
+        secret_access_key: SecretString::from(text(wire::secret::SECRET_ACCESS_KEY)?),
+        session_token: text(wire::secret::SESSION_TOKEN).map(SecretString::from),
+    })
+}
+
+/// The ConfigMap that tells the claim's apps where their bucket is.
+pub(crate) fn config_map(label: &str, record: &Record) -> ConfigMap {
+    let endpoint = &record.plan.endpoint;
+    let entry = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+    let mut data = BTreeMap::from([
+        entry(wire::config::BUCKET_NAME, &record.plan.bucket),
+        entry(wire::config::BUCKET_HOST, &endpoint.host),
+        entry(wire::config::BUCKET_PORT, &endpoint.port.to_string()),
+        entry(wire::config::BUCKET_REGION, &endpoint.region),
+        entry(wire::config::BUCKET_SUBREGION, ""),
+        entry(wire::config::AWS_REGION, &endpoint.region),
+        entry(wire::config::AWS_DEFAULT_REGION, &endpoint.region),
+    ]);
+    if let Some(url) = &endpoint.url {
+        data.extend([entry(wire::config::AWS_ENDPOINT_URL_S3, url)]);
+    }
+    ConfigMap { metadata: metadata(&record.claim, label), data: Some(data), ..ConfigMap::default() }
+}
+
+/// The merge patch that makes `found` hold what it should; `None` if it does.
+pub(crate) fn difference<T: Output>(found: &T, wanted: &T) -> Option<Value> {
+    // Without the label the operator would not see what becomes of the object.
+    let label = |output: &T| output.labels().get(wire::PROVISIONER_LABEL).cloned();
+    let data = found.differing(wanted);
+    let notes: BTreeMap<_, _> = keys::ANNOTATIONS
+        .into_iter()
+        .map(|key| (key, wanted.annotations().get(key)))
+        .filter(|(key, note)| found.annotations().get(*key) != *note)
+        .collect();
+    if data.is_none() && notes.is_empty() && label(found) == label(wanted) {
+        return None;
+    }
+    // The uid guards against an object that was replaced since it was read.
+    let mut patch = json!({
+        "metadata": { "uid": found.meta().uid, "labels": { wire::PROVISIONER_LABEL: label(wanted) } },
+        "data": data.unwrap_or_else(|| json!({})),
+    });
+    if !notes.is_empty() {
+        patch["metadata"]["annotations"] = json!(notes);
+    }
+    Some(patch)
+}
+
+/// Whether an output is as it should be.
+pub(crate) fn is_up_to_date<T: Output>(found: &T, wanted: &T) -> bool {
+    difference(found, wanted).is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn handing_out(token: Option<&str>) -> Secret {
+        let claim = ClaimId { namespace: "ns".into(), name: "c".into(), uid: "u".into() };
+        let credentials = AppCredentials {
+            access_key_id: "AKIA1".into(),
+            secret_access_key: "one".into(),
+            session_token: token.map(SecretString::from),
+        };
+        secret(&claim, "label", &credentials, &KeyNotes::default())
+    }
+
+    #[test]
+    fn what_stands_as_it_should_is_not_written() {
+        assert_eq!(handing_out(None).differing(&handing_out(None)), None);
+        assert_eq!(handing_out(Some("t")).differing(&handing_out(Some("t"))), None);
+    }
+
+    #[test]
+    fn a_token_of_earlier_keys_is_removed() {
+        let patch = handing_out(Some("old")).differing(&handing_out(None)).unwrap();
+        assert_eq!(patch, json!({ "AWS_SESSION_TOKEN": null }));
+    }
+
+    #[test]
+    fn entries_of_others_are_kept() {
+        let mut current = handing_out(None);
+        current.data.as_mut().unwrap().insert("EXTRA".into(), ByteString(b"kept".to_vec()));
+        assert_eq!(current.differing(&handing_out(None)), None);
+    }
+
+    #[test]
+    fn credentials_with_a_part_missing_are_none() {
+        let mut current = handing_out(None);
+        assert_eq!(credentials(&current).unwrap().access_key_id, "AKIA1");
+        current.data.as_mut().unwrap().insert("AWS_SECRET_ACCESS_KEY".into(), ByteString(vec![]));
+        assert!(credentials(&current).is_none());
+    }
+}

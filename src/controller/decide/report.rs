@@ -1,0 +1,261 @@
+//! What a claim or a record says of itself: phase, conditions, and what of it is new. Pure.
+
+use k8s_openapi::jiff::Timestamp;
+
+use crate::api::{ClaimPhase, Condition, ConditionStatus, ObjectBucket, ObjectBucketClaimStatus};
+use crate::controller::decide::claim::{Claim, Ignored};
+use crate::controller::decide::orphan::Notice;
+use crate::controller::error::Error;
+use crate::controller::reasons;
+use crate::provisioner::{Failure as _, FailureClass};
+
+/// What there is to say of a claim.
+#[derive(Debug, Clone)]
+pub(crate) struct Report {
+    phase: ClaimPhase,
+    ready: ConditionStatus,
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
+    /// What the claim asks for and does not get.
+    pub(crate) ignored: Ignored,
+    pub(crate) severity: Severity,
+    /// Name of the ObjectBucket that an admin has to mend: it is said of that one as well.
+    pub(crate) damaged_record: Option<String>,
+}
+
+/// How an event is classed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Severity {
+    /// Things go as they should.
+    Normal,
+    /// Somebody should look.
+    Warning,
+    /// Progress: an event for the first report, none for those that follow.
+    Progress,
+}
+
+impl Report {
+    /// Everything is made and works.
+    pub(crate) fn bound(bucket: &str, ignored: Ignored) -> Self {
+        Self {
+            phase: ClaimPhase::Bound,
+            ready: ConditionStatus::True,
+            reason: reasons::BOUND,
+            message: format!(
+                "bucket {bucket:?} is ready; Secret and ConfigMap of the claim's name hold what an app needs"
+            ),
+            ignored,
+            severity: Severity::Normal,
+            damaged_record: None,
+        }
+    }
+
+    /// The store does not accept the new credentials yet.
+    pub(crate) fn waiting_for_credentials(claim: &Claim, answer: &str) -> Self {
+        Self {
+            phase: if claim.bound() { ClaimPhase::Bound } else { ClaimPhase::Pending },
+            ready: ConditionStatus::False,
+            reason: reasons::WAITING_FOR_CREDENTIALS,
+            message: format!(
+                "the new credentials do not work yet ({answer}); this takes seconds on AWS, and is tried again"
+            ),
+            ignored: Ignored::default(),
+            severity: Severity::Progress,
+            damaged_record: None,
+        }
+    }
+
+    /// A large bucket is being emptied.
+    pub(crate) fn purging(claim: &Claim, bucket: &str, removed: u64) -> Self {
+        Self {
+            // Also emptied is what an edit of an unbound claim has made superfluous.
+            phase: if claim.deleting { ClaimPhase::Released } else { ClaimPhase::Pending },
+            ready: ConditionStatus::False,
+            reason: reasons::PURGING,
+            message: format!(
+                "bucket {bucket:?} is being emptied before it is deleted; objects, versions and uploads removed so far: {removed}"
+            ),
+            ignored: Ignored::default(),
+            severity: Severity::Progress,
+            damaged_record: None,
+        }
+    }
+
+    /// What was found is removed, and looked for once more.
+    pub(crate) fn settling(claim: &Claim) -> Self {
+        Self {
+            phase: if claim.deleting { ClaimPhase::Released } else { ClaimPhase::Pending },
+            ready: ConditionStatus::False,
+            reason: reasons::SETTLING,
+            message: "what was made so far is removed; the store may not show its newest things yet, so it is looked at once more in a few seconds".to_owned(),
+            ignored: Ignored::default(),
+            severity: Severity::Progress,
+            damaged_record: None,
+        }
+    }
+
+    /// Something is in the way. A claim that is bound stays Bound: what it was given still stands.
+    pub(crate) fn problem(claim: &Claim, problem: &Error) -> Self {
+        let phase = match (claim.deleting, claim.bound(), problem.class()) {
+            (true, ..) => ClaimPhase::Released,
+            (_, true, _) => ClaimPhase::Bound,
+            (.., FailureClass::Terminal) => ClaimPhase::Failed,
+            (.., FailureClass::Retryable) => ClaimPhase::Pending,
+        };
+        Self {
+            phase,
+            ready: ConditionStatus::False,
+            reason: problem.reason(),
+            message: problem.to_string(),
+            ignored: Ignored::default(),
+            severity: Severity::Warning,
+            damaged_record: problem.damaged_record().map(str::to_owned),
+        }
+    }
+
+    /// The status that says so, given the one that stands. Conditions of other types are kept.
+    pub(crate) fn status(
+        &self,
+        current: &ObjectBucketClaimStatus,
+        generation: Option<i64>,
+        now: &str,
+    ) -> ObjectBucketClaimStatus {
+        let was = |type_: &str| current.conditions.iter().find(|c| c.type_ == type_);
+        let condition = |type_: &str, status, reason: &str, message: &str| {
+            let since = was(type_).filter(|c| c.status == status).and_then(|c| c.last_transition_time.clone());
+            Condition {
+                type_: type_.to_owned(),
+                status,
+                reason: reason.to_owned(),
+                message: message.to_owned(),
+                observed_generation: generation,
+                last_transition_time: Some(since.unwrap_or_else(|| now.to_owned())),
+            }
+        };
+        let mut conditions = vec![condition(reasons::READY, self.ready, self.reason, &self.message)];
+        match outdated(&self.ignored) {
+            Some((reason, message)) => {
+                conditions.push(condition(reasons::UP_TO_DATE, ConditionStatus::False, reason, &message));
+            }
+            None if was(reasons::UP_TO_DATE).is_some() => {
+                conditions.push(condition(reasons::UP_TO_DATE, ConditionStatus::True, reasons::BOUND, ""));
+            }
+            None => {}
+        }
+        let others = current.conditions.iter().filter(|c| c.type_ != reasons::READY && c.type_ != reasons::UP_TO_DATE);
+        conditions.extend(others.cloned());
+        ObjectBucketClaimStatus { phase: Some(self.phase), conditions }
+    }
+}
+
+/// The conditions of an ObjectBucket that say what there is to say of it; `None` if they say so already.
+pub(crate) fn noticed(current: &[Condition], notice: &Notice) -> Option<Vec<Condition>> {
+    let Notice { orphaned, reason, message } = notice;
+    let status = if *orphaned { ConditionStatus::True } else { ConditionStatus::False };
+    let was = current.iter().find(|c| c.type_ == reasons::ORPHANED);
+    match was {
+        Some(was) if (was.status, was.reason.as_str(), was.message.as_str()) == (status, *reason, message) => {
+            return None;
+        }
+        _ => {}
+    }
+    let since = was.filter(|was| was.status == status).and_then(|was| was.last_transition_time.clone());
+    let says = Condition {
+        type_: reasons::ORPHANED.to_owned(),
+        status,
+        reason: (*reason).to_owned(),
+        message: message.clone(),
+        observed_generation: None,
+        last_transition_time: Some(since.unwrap_or_else(now)),
+    };
+    let others = current.iter().filter(|c| c.type_ != reasons::ORPHANED).cloned();
+    Some(std::iter::once(says).chain(others).collect())
+}
+
+/// Whether the last thing said on an ObjectBucket is that an admin's word could not be followed.
+pub(crate) fn is_refused(object: &ObjectBucket) -> bool {
+    let conditions = object.status.iter().flat_map(|status| &status.conditions);
+    conditions.into_iter().any(|c| c.type_ == reasons::ORPHANED && c.reason == reasons::orphaned::ACTION_REFUSED)
+}
+
+/// Whether two statuses say the same. The generation is left out: CRDs without a status subresource
+/// raise it with every status that is written, and following it would never end.
+pub(crate) fn same(a: &ObjectBucketClaimStatus, b: &ObjectBucketClaimStatus) -> bool {
+    let said = |c: &Condition| (c.type_.clone(), c.status, c.reason.clone(), c.message.clone());
+    a.phase == b.phase && a.conditions.iter().map(said).eq(b.conditions.iter().map(said))
+}
+
+/// What is known of conditions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keeps {
+    Unknown,
+    Yes,
+    No,
+}
+
+/// Whether the claim says that all is well: by its Ready condition if the CRD keeps it, else by the phase alone.
+pub(crate) fn says_ready(claim: &Claim, keeps: Keeps) -> bool {
+    let ready = claim.status.conditions.iter().find(|c| c.type_ == reasons::READY);
+    claim.bound() && ready.map_or(keeps != Keeps::Yes, |c| c.status == ConditionStatus::True)
+}
+
+/// Reason and message of the condition that says what of a claim has no effect.
+pub(crate) fn outdated(ignored: &Ignored) -> Option<(&'static str, String)> {
+    let Ignored { edit, config } = ignored;
+    let reason = if edit.is_some() { reasons::EDIT_IGNORED } else { reasons::CONFIG_IGNORED };
+    let said: Vec<&str> = [edit, config].into_iter().flatten().map(String::as_str).collect();
+    (!said.is_empty()).then(|| (reason, said.join("; ")))
+}
+
+/// Whether the claim's status says already that it is bound, and all that is ignored of it.
+pub(crate) fn says_bound(claim: &Claim, ignored: &Ignored, keeps: Keeps) -> bool {
+    let said =
+        claim.status.conditions.iter().find(|c| c.type_ == reasons::UP_TO_DATE && c.status == ConditionStatus::False);
+    let says = |ignored: &Ignored| said.map(|c| &c.message) == outdated(ignored).map(|(_, message)| message).as_ref();
+    // Where conditions may not stay, the settings are told once, when the claim is bound.
+    let in_part = || keeps != Keeps::Yes && says(&Ignored { edit: ignored.edit.clone(), config: None });
+    says_ready(claim, keeps) && (says(ignored) || in_part())
+}
+
+pub(crate) fn now() -> String {
+    Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn current() -> ObjectBucketClaimStatus {
+        Report::bound("b", Ignored::default()).status(
+            &ObjectBucketClaimStatus::default(),
+            Some(1),
+            "2026-01-01T00:00:00Z",
+        )
+    }
+
+    #[test]
+    fn the_transition_time_moves_only_with_the_status() {
+        let again = Report::bound("b", Ignored::default()).status(&current(), Some(2), "2026-02-02T00:00:00Z");
+        assert_eq!(again.conditions[0].last_transition_time.as_deref(), Some("2026-01-01T00:00:00Z"));
+        assert!(same(&current(), &again), "a new generation alone is no news");
+    }
+
+    #[test]
+    fn an_ignored_edit_is_a_condition_of_its_own_and_goes_when_the_edit_is_undone() {
+        let edited =
+            Report::bound("b", Ignored { edit: Some("spec.x".into()), config: None }).status(&current(), Some(2), "t");
+        assert_eq!(edited.phase, Some(ClaimPhase::Bound));
+        assert_eq!(edited.conditions[1].status, ConditionStatus::False);
+        let undone = Report::bound("b", Ignored::default()).status(&edited, Some(3), "t");
+        assert_eq!(undone.conditions[1].status, ConditionStatus::True);
+    }
+
+    #[test]
+    fn conditions_of_others_are_kept() {
+        let mut status = current();
+        let foreign = Condition { type_: "Audited".into(), ..status.conditions[0].clone() };
+        status.conditions.push(foreign.clone());
+        let next = Report::bound("b", Ignored::default()).status(&status, Some(1), "t");
+        assert!(next.conditions.contains(&foreign));
+    }
+}

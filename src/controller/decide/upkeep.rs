@@ -1,0 +1,124 @@
+//! What upkeep is due for a bound claim: keys that are to be replaced or deleted, and the look whether all is as it was
+//! made. Pure.
+
+use std::time::Duration;
+
+use super::steps::Upkeep;
+
+/// What is known of a claim whose record is there.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Facts {
+    pub(crate) bound: bool,
+    /// The record is this operator's, and not the Go provisioner's.
+    pub(crate) by_us: bool,
+    /// The claim takes the record over from a former one.
+    pub(crate) adopting: bool,
+    /// The claim says that it can be used.
+    pub(crate) ready: bool,
+    /// Its keys were refused just before.
+    pub(crate) waits_for_keys: bool,
+}
+
+/// What upkeep is due in an attempt; `usual` says what is due for a claim that is well.
+pub(crate) fn due_now(facts: Facts, usual: impl FnOnce() -> Upkeep) -> Upkeep {
+    match facts {
+        Facts { bound: false, .. } => Upkeep::Nothing,
+        // What the former claim had is given the tags of this one by that, and its keys are compared.
+        Facts { by_us: true, adopting: true, .. } => Upkeep::Check,
+        // Perhaps it says that something is lost: that stays so until it is seen to be there again. New keys that have
+        // to be waited for need no look each time.
+        Facts { by_us: true, ready: false, waits_for_keys: true, .. } => Upkeep::Nothing,
+        Facts { by_us: true, ready: false, .. } => Upkeep::Check,
+        _ => usual(),
+    }
+}
+
+/// The times that decide about the upkeep of a claim that is well. A time of zero has come.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Times {
+    /// What the keys' notes say is due, or how long nothing is.
+    pub(crate) keys: (Upkeep, Option<Duration>),
+    /// Until upkeep that failed is tried again.
+    pub(crate) failed: Duration,
+    /// Until keys may be replaced again.
+    pub(crate) replacement: Duration,
+    /// Until keys that are not to be used may be looked for again.
+    pub(crate) key_look: Duration,
+    /// Until the periodic check; `None` if there is none.
+    pub(crate) check: Option<Duration>,
+    /// Somebody asks for another attempt, perhaps because what failed was mended.
+    pub(crate) asked: bool,
+}
+
+/// What is due for a bound claim that is well; or how long nothing is, if that is known.
+pub(crate) fn usual(times: &Times) -> (Upkeep, Option<Duration>) {
+    let not_for = |wait| (Upkeep::Nothing, Some(wait));
+    if !times.failed.is_zero() && !times.asked {
+        return not_for(times.failed);
+    }
+    let (due, wait) = times.keys;
+    match due {
+        Upkeep::Nothing => {}
+        Upkeep::Rotate if !times.replacement.is_zero() => return not_for(times.replacement),
+        Upkeep::Retire if !times.key_look.is_zero() => return not_for(times.key_look),
+        Upkeep::Rotate | Upkeep::Retire | Upkeep::Check => return (due, None),
+    }
+    if times.asked {
+        return if times.key_look.is_zero() { (Upkeep::Check, None) } else { not_for(times.key_look) };
+    }
+    match times.check {
+        Some(Duration::ZERO) => (Upkeep::Check, None),
+        check => (Upkeep::Nothing, [wait, check].into_iter().flatten().min()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WELL: Times = Times {
+        keys: (Upkeep::Nothing, Some(Duration::from_secs(60))),
+        failed: Duration::ZERO,
+        replacement: Duration::ZERO,
+        key_look: Duration::ZERO,
+        check: Some(Duration::from_secs(30)),
+        asked: false,
+    };
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn nothing_is_due_until_the_first_time_that_comes() {
+        assert_eq!(usual(&WELL), (Upkeep::Nothing, Some(Duration::from_secs(30))));
+        assert_eq!(usual(&Times { check: None, ..WELL }), (Upkeep::Nothing, Some(MINUTE)));
+        assert_eq!(usual(&Times { check: Some(Duration::ZERO), ..WELL }), (Upkeep::Check, None));
+    }
+
+    #[test]
+    fn what_failed_waits_unless_somebody_asks() {
+        let failed = Times { failed: MINUTE, check: Some(Duration::ZERO), ..WELL };
+        assert_eq!(usual(&failed), (Upkeep::Nothing, Some(MINUTE)));
+        assert_eq!(usual(&Times { asked: true, ..failed }), (Upkeep::Check, None));
+        assert_eq!(usual(&Times { asked: true, key_look: MINUTE, ..failed }), (Upkeep::Nothing, Some(MINUTE)));
+    }
+
+    #[test]
+    fn what_a_user_can_ask_for_again_and_again_is_rationed() {
+        let rotate = Times { keys: (Upkeep::Rotate, None), ..WELL };
+        assert_eq!(usual(&rotate), (Upkeep::Rotate, None));
+        assert_eq!(usual(&Times { replacement: MINUTE, ..rotate }), (Upkeep::Nothing, Some(MINUTE)));
+        let retire = Times { keys: (Upkeep::Retire, None), key_look: MINUTE, ..WELL };
+        assert_eq!(usual(&retire), (Upkeep::Nothing, Some(MINUTE)));
+    }
+
+    #[test]
+    fn a_claim_that_says_something_is_lost_is_checked_unless_it_waits_for_keys() {
+        let lost = Facts { bound: true, by_us: true, adopting: false, ready: false, waits_for_keys: false };
+        let usual = || Upkeep::Rotate;
+        assert_eq!(due_now(lost, usual), Upkeep::Check);
+        assert_eq!(due_now(Facts { waits_for_keys: true, ..lost }, usual), Upkeep::Nothing);
+        assert_eq!(due_now(Facts { adopting: true, waits_for_keys: true, ..lost }, usual), Upkeep::Check);
+        assert_eq!(due_now(Facts { ready: true, ..lost }, usual), Upkeep::Rotate);
+        assert_eq!(due_now(Facts { by_us: false, ..lost }, usual), Upkeep::Rotate);
+        assert_eq!(due_now(Facts { bound: false, ..lost }, usual), Upkeep::Nothing);
+    }
+}

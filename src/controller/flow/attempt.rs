@@ -1,0 +1,237 @@
+//! One attempt at giving a claim its bucket: what was seen, and what was done since. Steps are taken in `provide`,
+//! `credentials` and `upkeep`.
+
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::jiff::Timestamp;
+
+use super::owner::{self, Owner};
+use crate::api::wire;
+use crate::controller::decide::claim::Claim;
+use crate::controller::decide::keys::KeyNotes;
+use crate::controller::decide::output_data::{self, Heir};
+use crate::controller::decide::record::{Author, Stored};
+use crate::controller::decide::steps::{self, Keys, KeysFound, Progress, ProvisionState, Recorded, Upkeep};
+use crate::controller::decide::{backoff, metadata, plan, report};
+use crate::controller::error::Error;
+use crate::controller::objects::claims;
+use crate::controller::objects::outputs::{self, Current};
+use crate::controller::state::context::Context;
+use crate::provisioner::{AppCredentials, Provisioner, Record};
+
+/// One attempt.
+pub(super) struct Attempt<'a, P: Provisioner> {
+    pub(super) ctx: &'a Context<P>,
+    pub(super) claim: Claim,
+    pub(super) log: Log,
+    pub(super) owner: Option<Owner<P::Owner>>,
+    pub(super) secret: Current<Secret>,
+    pub(super) config_map: Current<ConfigMap>,
+    pub(super) notes: KeyNotes,
+    pub(super) keys: Keys<AppCredentials>,
+    pub(super) progress: Progress,
+    pub(super) upkeep: Upkeep,
+    /// The store does not know the keys that were seen to work: if they are refused now, they are replaced.
+    pub(super) doubted: bool,
+    /// An earlier attempt may have made something, also a key that was lost and that IAM does not show yet.
+    pub(super) continues: bool,
+    /// The account in which the store was seen to have what is recorded.
+    pub(super) seen_in_account: Option<String>,
+}
+
+/// The record, the write-ahead log of the claim.
+pub(super) enum Log {
+    /// To be written, under this name.
+    Planned { name: String, record: Box<Record> },
+    /// As it stands for a former claim, and as it is to be for this one.
+    Former { stored: Box<Stored>, record: Box<Record> },
+    /// As it stands. `is_new`: written in this attempt, so that nothing can have been made for it before.
+    Stored { stored: Box<Stored>, is_new: bool },
+}
+
+impl Log {
+    pub(super) fn record(&self) -> &Record {
+        match self {
+            Self::Planned { record, .. } | Self::Former { record, .. } => record,
+            Self::Stored { stored, .. } => &stored.record,
+        }
+    }
+}
+
+impl<'a, P: Provisioner> Attempt<'a, P> {
+    /// Looks around before the first write. Nothing is begun that cannot be finished: outputs of others that
+    /// are in the way and credentials that cannot be used are found now.
+    pub(super) async fn begin(
+        ctx: &'a Context<P>,
+        claim: Claim,
+        name: String,
+        record: Box<Record>,
+    ) -> Result<Self, Error> {
+        let (owner, outputs) = tokio::try_join!(owner::of_record(ctx, &record), read_outputs(ctx, &claim, None))?;
+        let record = Box::new(Record { account: owner.account.clone(), ..*record });
+        Ok(Self::new(ctx, claim, Log::Planned { name, record }, outputs, Some(owner)))
+    }
+
+    /// The same for a claim that is to take over the record of a former one.
+    pub(super) async fn adopt(ctx: &'a Context<P>, claim: Claim, stored: Box<Stored>) -> Result<Self, Error> {
+        let record = Box::new(plan::adopted(&stored.record, &claim, &ctx.cluster));
+        let heir = Heir::of(&record, true, &ctx.label);
+        let (owner, outputs) = tokio::try_join!(owner::of_record(ctx, &record), read_outputs(ctx, &claim, heir))?;
+        Ok(Self::new(ctx, claim, Log::Former { stored, record }, outputs, Some(owner)))
+    }
+
+    /// Looks at how far an earlier attempt came.
+    pub(super) async fn resume(ctx: &'a Context<P>, claim: Claim, stored: Stored) -> Result<Self, Error> {
+        let heir = Heir::of(&stored.record, stored.is_being_adopted(), &ctx.label);
+        let outputs = read_outputs(ctx, &claim, heir).await?;
+        let log = Log::Stored { stored: Box::new(stored), is_new: false };
+        Ok(Self::new(ctx, claim, log, outputs, None))
+    }
+
+    fn new(
+        ctx: &'a Context<P>,
+        claim: Claim,
+        log: Log,
+        (secret, config_map): (Current<Secret>, Current<ConfigMap>),
+        owner: Option<Owner<P::Owner>>,
+    ) -> Self {
+        let notes = secret.existing().map(|secret| KeyNotes::read(secret.metadata.annotations.as_ref()));
+        let notes = notes.unwrap_or_default().believed(&log.record().plan.rotation, Timestamp::now());
+        Self {
+            ctx,
+            claim,
+            log,
+            owner,
+            secret,
+            config_map,
+            notes,
+            keys: Keys::None,
+            progress: Progress::default(),
+            upkeep: Upkeep::Nothing,
+            doubted: false,
+            continues: false,
+            seen_in_account: None,
+        }
+    }
+
+    /// Takes in how far an earlier attempt came, by the record and the outputs that were found.
+    pub(super) fn continue_from_outputs(&mut self) -> Result<(), Error> {
+        self.continues = true;
+        self.keys = self.keys_so_far()?;
+        let stored = self.stored()?;
+        // What the Go provisioner handed over stays as it is.
+        let leave_as_adopted = stored.author == Author::GoProvisioner
+            && !stored.is_being_adopted()
+            && self.says_ready(stored)
+            && matches!(self.config_map, Current::Mine(_));
+        if leave_as_adopted {
+            self.progress.leave_as_adopted();
+        }
+        Ok(())
+    }
+
+    fn keys_so_far(&self) -> Result<Keys<AppCredentials>, Error> {
+        let (ctx, stored) = (self.ctx, self.stored()?);
+        let Some(secret) = self.secret.existing() else { return Ok(Keys::None) };
+        let present = output_data::credentials(secret);
+        let inherited = matches!(self.secret, Current::Inherited(_));
+        // What somebody wrote into the Secret is not what the store issued. One that was restored is tried.
+        let written = inherited
+            || stored.author == Author::GoProvisioner
+            || metadata::wrote(&secret.metadata, &wire::secret::ALL);
+        // The owner's own keys are taken from the owner's Secret until they work, and when it changes: they may
+        // have been mended there.
+        let own = stored.record.plan.user.is_some();
+        let shared = own || stored.bound() && ctx.shares_present_keys(&stored.record, &self.notes);
+        let wanted = present.as_ref().map(|keys| output_data::secret(&self.claim.id, &ctx.label, keys, &self.notes));
+        Ok(steps::keys_so_far(KeysFound {
+            in_secret: present.filter(|_| written),
+            up_to_date: !inherited && wanted.is_some_and(|wanted| output_data::is_up_to_date(secret, &wanted)),
+            outdated: !shared,
+            refused: backoff::are_outdated(ctx.memory.probes(&self.claim.id)),
+            new: self.notes.is_new(Timestamp::now()),
+            successor: ctx.memory.successor(&self.claim.id),
+            bound: stored.bound(),
+            ready: self.says_ready(stored),
+        }))
+    }
+
+    /// Whether the claim says that it can be used.
+    pub(super) fn says_ready(&self, stored: &Stored) -> bool {
+        report::says_ready(&self.claim, self.ctx.keeps(stored.author))
+    }
+
+    /// What the next step is decided from.
+    pub(super) fn state(&self) -> ProvisionState {
+        let (recorded, record_complete, record_says_bound, adopting) = match &self.log {
+            Log::Planned { .. } => (Recorded::No, false, false, false),
+            Log::Former { .. } => (Recorded::Former, false, false, true),
+            Log::Stored { stored, .. } => {
+                let recorded = if stored.bound() { Recorded::HandedOver } else { Recorded::Begun };
+                (recorded, self.is_complete(stored), stored.says_bound, stored.is_being_adopted())
+            }
+        };
+        ProvisionState {
+            finalizer_cached: claims::has_finalizer_and_name(self.ctx, &self.claim, self.log.record()),
+            recorded,
+            record_complete,
+            record_says_bound,
+            adopting,
+            mode: self.log.record().plan.mode,
+            keys: self.keys.location(),
+            progress: self.progress,
+            upkeep: self.upkeep,
+        }
+    }
+
+    /// Whether the record says all that is known by now. What the Go provisioner wrote stays as it is.
+    fn is_complete(&self, stored: &Stored) -> bool {
+        let Record { cluster, account, handed_over, .. } = &stored.record;
+        let learnt_account = account.is_none() && self.seen_in_account.is_some();
+        stored.author == Author::GoProvisioner || *handed_over && cluster.is_some() && !learnt_account
+    }
+
+    pub(super) fn record(&self) -> &Record {
+        self.log.record()
+    }
+
+    pub(super) fn stored(&self) -> Result<&Stored, Error> {
+        match &self.log {
+            Log::Stored { stored, .. } => Ok(stored),
+            Log::Planned { .. } | Log::Former { .. } => Err(NOT_WRITTEN),
+        }
+    }
+
+    pub(super) fn stored_mut(&mut self) -> Result<&mut Stored, Error> {
+        match &mut self.log {
+            Log::Stored { stored, .. } => Ok(stored),
+            Log::Planned { .. } | Log::Former { .. } => Err(NOT_WRITTEN),
+        }
+    }
+
+    /// The keys that the claim's apps have, or are to have.
+    pub(super) fn credentials(&self) -> Result<&AppCredentials, Error> {
+        match &self.keys {
+            Keys::None => Err(Error::OutOfStep("there are no keys yet")),
+            Keys::Issued(keys) | Keys::Successor { keys, .. } | Keys::InSecret { keys, .. } => Ok(keys),
+        }
+    }
+
+    /// The owner's credentials, read if they are needed.
+    pub(super) async fn owner(&mut self) -> Result<&Owner<P::Owner>, Error> {
+        if self.owner.is_none() {
+            self.owner = Some(owner::of_record(self.ctx, self.record()).await?);
+        }
+        self.owner.as_ref().ok_or(Error::OutOfStep("the owner's credentials were read"))
+    }
+}
+
+const NOT_WRITTEN: Error = Error::OutOfStep("the record is not written yet");
+
+async fn read_outputs<P>(
+    ctx: &Context<P>,
+    claim: &Claim,
+    heir: Option<Heir<'_>>,
+) -> Result<(Current<Secret>, Current<ConfigMap>), Error> {
+    let (secrets, config_maps) = (ctx.secrets_in(&claim.id.namespace), ctx.config_maps_in(&claim.id.namespace));
+    tokio::try_join!(outputs::read(&secrets, &claim.id, heir), outputs::read(&config_maps, &claim.id, heir))
+}

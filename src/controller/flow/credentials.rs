@@ -1,0 +1,146 @@
+//! The claim's keys: having the store issue them, writing them into the claim's Secret, and trying them.
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::attempt::{Attempt, Log};
+use super::next::Next;
+use crate::controller::decide::backoff::{CONSISTENCY_LAG, MAX_PROBES, are_outdated};
+use crate::controller::decide::keys::{self, KeyNotes};
+use crate::controller::decide::output_data;
+use crate::controller::decide::report::{Report, Severity};
+use crate::controller::decide::steps::{Keys, Verb};
+use crate::controller::error::Error;
+use crate::controller::objects::outputs::{self, Current};
+use crate::controller::objects::{events, records, status};
+use crate::controller::reasons;
+use crate::provisioner::{AppCredentials, Failure as _, Probe, Provisioner};
+
+impl<P: Provisioner> Attempt<'_, P> {
+    /// Has the store make what is recorded, and issue keys.
+    pub(super) async fn execute(&mut self, verb: Verb) -> Result<(), Error> {
+        self.owner().await?;
+        let Some(owner) = &self.owner else { return Err(Error::OutOfStep("the owner's credentials were read")) };
+        let (ctx, stored) = (self.ctx, self.stored()?);
+        let record = &stored.record;
+        ctx.memory.executes(&record.claim);
+        let answer = match verb {
+            Verb::Provision => {
+                ctx.asking(record, Box::pin(ctx.provisioner.provision(record, &owner.credentials))).await
+            }
+            Verb::Grant => ctx.asking(record, Box::pin(ctx.provisioner.grant(record, &owner.credentials))).await,
+        };
+        ctx.memory.executes(&record.claim);
+        let credentials = match answer {
+            Ok(credentials) => credentials,
+            Err(failure) => {
+                if matches!(self.log, Log::Stored { is_new: true, .. }) && failure.store_untouched() {
+                    // With nothing made there is nothing to undo, and the claim can be deleted without
+                    // asking a store that may never answer.
+                    records::delete(&ctx.records(), &stored.name, stored.uid.as_deref()).await?;
+                }
+                return Err(failure);
+            }
+        };
+        if stored.bound() {
+            ctx.memory.keys_replaced(&record.claim);
+        }
+        // Whatever was to follow the former keys has gone with them.
+        ctx.memory.keep_successor(&record.claim, None);
+        // A store that names no account otherwise may have named it with what it made. Keys that were just issued are
+        // not lost for a failure of this.
+        self.seen_in_account = ctx.provisioner.account(record, &owner.credentials).await.ok().flatten();
+        self.keys = Keys::Issued(credentials);
+        Ok(())
+    }
+
+    /// Writes the keys into the claim's Secret, with what there is to note of them.
+    pub(super) async fn write_secret(&mut self) -> Result<(), Error> {
+        let (ctx, id) = (self.ctx, self.claim.id.clone());
+        let shares = self.stored()?.record.plan.user.is_none();
+        let notes = self.notes_on_keys(shares)?;
+        let secret = output_data::secret(&id, &ctx.label, self.credentials()?, &notes);
+        let written = outputs::write(&ctx.secrets_in(&id.namespace), &self.secret, &secret, &id).await?;
+        match &self.keys {
+            Keys::Successor { .. } => ctx.memory.keys_replaced(&id),
+            Keys::Issued(_) => ctx.memory.replaced(&id, are_outdated),
+            Keys::InSecret { .. } | Keys::None => {}
+        }
+        // Once, not with every attempt: the owner's keys are written again each time.
+        if shares && matches!(self.secret, Current::Absent) {
+            let note =
+                "createBucketUser of the StorageClass is \"no\": the claim's Secret holds the owner's own credentials";
+            events::event(ctx, &id, Severity::Warning, reasons::OWNER_CREDENTIALS_SHARED, note).await;
+        }
+        if let (Keys::Successor { .. }, Some(former)) = (&self.keys, &notes.retiring) {
+            self.report_rotation(former).await;
+        }
+        self.notes = notes;
+        self.keys = std::mem::replace(&mut self.keys, Keys::None).written();
+        if let Some(written) = written {
+            self.secret = Current::Mine(written);
+        }
+        Ok(())
+    }
+
+    /// What there is to note of the keys that are to be written.
+    fn notes_on_keys(&self, shares: bool) -> Result<KeyNotes, Error> {
+        let (now, request) = (Timestamp::now(), self.claim.rotation_request.as_deref());
+        Ok(match &self.keys {
+            Keys::Successor { .. } => {
+                let former = self.present_keys().ok_or(Error::OutOfStep("keys that work have successors"))?;
+                let grace = self.stored()?.record.plan.rotation.grace;
+                keys::succeed(former.access_key_id, grace, now, request)
+            }
+            Keys::Issued(_) => {
+                let version = self.owner.as_ref().and_then(|owner| owner.version.clone()).filter(|_| shares);
+                let notes = KeyNotes::new(now, request, version);
+                match self.continues && !shares {
+                    true => notes.reviewed(now, CONSISTENCY_LAG, &mut rand::rng()),
+                    false => notes,
+                }
+            }
+            Keys::InSecret { .. } | Keys::None => self.notes.clone(),
+        })
+    }
+
+    /// The keys in the claim's Secret as it was read.
+    fn present_keys(&self) -> Option<AppCredentials> {
+        self.secret.existing().and_then(output_data::credentials)
+    }
+
+    /// Writes other notes beside the keys that are in the Secret.
+    pub(super) async fn write_notes(&mut self, notes: KeyNotes) -> Result<(), Error> {
+        let id = &self.claim.id;
+        let secret = output_data::secret(id, &self.ctx.label, self.credentials()?, &notes);
+        if let Some(written) = outputs::write(&self.ctx.secrets_in(&id.namespace), &self.secret, &secret, id).await? {
+            self.secret = Current::Mine(written);
+        }
+        self.notes = notes;
+        Ok(())
+    }
+
+    /// Bound means usable: tries the keys, once. `Some`: they are to be tried again after a while.
+    pub(super) async fn probe(&mut self) -> Result<Option<Next>, Error> {
+        let (ctx, record) = (self.ctx, &self.stored()?.record);
+        let answer = ctx.asking(record, Box::pin(ctx.provisioner.probe(record, self.credentials()?))).await?;
+        let Probe::NotYet(refused) = answer else {
+            self.keys.set_proven(true);
+            ctx.memory.usable(&self.claim.id);
+            return Ok(None);
+        };
+        if std::mem::take(&mut self.doubted) {
+            self.keys = Keys::None;
+            return Ok(None);
+        }
+        let wait = ctx.memory.not_usable_yet(&self.claim.id);
+        if matches!(self.keys, Keys::Successor { .. }) {
+            return self.successor_refused(refused, wait).await.map(Some);
+        }
+        if ctx.memory.probes(&self.claim.id) > 2 * MAX_PROBES {
+            return Err(Error::CredentialsUnusable { answer: refused });
+        }
+        let report = Report::waiting_for_credentials(&self.claim, &refused);
+        status::update_status(ctx, &self.claim, &report).await?;
+        Ok(Some(Next::After(wait)))
+    }
+}

@@ -1,0 +1,69 @@
+//! The owner's credentials: read from their Secret, and compared with the account that a record names.
+
+use k8s_openapi::api::core::v1::Secret;
+
+use crate::controller::error::Error;
+use crate::controller::state::context::Context;
+use crate::provisioner::{OwnerSource, Provisioner, Record, SecretRef};
+
+/// The owner's credentials.
+pub(crate) struct Owner<O> {
+    pub(crate) credentials: O,
+    /// Resource version of the Secret that they were read from.
+    pub(crate) version: Option<String>,
+    /// The account that they belong to, if the store says.
+    pub(crate) account: Option<String>,
+}
+
+/// Reads the owner's credentials that a record refers to, always anew: an edited Secret counts at once.
+///
+/// # Errors
+/// [`Error::OwnerSecretNotFound`], whatever the provisioner says of what is in the Secret, and
+/// [`Error::AccountChanged`] if they are not those of the account in which the record was made: what is missing there
+/// is not gone.
+pub(crate) async fn of_record<P: Provisioner>(ctx: &Context<P>, record: &Record) -> Result<Owner<P::Owner>, Error> {
+    let mut version = None;
+    let source = match &record.plan.owner_secret {
+        None => OwnerSource::Ambient,
+        Some(reference) => {
+            ctx.memory.depends_on(&record.claim, reference);
+            ctx.owner_secrets.watch(&ctx.client, reference);
+            let api = ctx.secrets_in(&reference.namespace);
+            let found = api.get_opt(&reference.name).await;
+            let found = found.map_err(Error::kubernetes("read the owner's Secret"))?;
+            version = found.as_ref().and_then(|secret| secret.metadata.resource_version.clone());
+            ctx.memory.has_read(&record.claim, version.clone());
+            ctx.owner_secrets.saw(reference, version.as_deref());
+            source(reference, found)?
+        }
+    };
+    let credentials = ctx.provisioner.owner(record, source).map_err(Error::store)?;
+    let account = ctx.asking_once(record, Box::pin(ctx.provisioner.account(record, &credentials))).await?;
+    same_account(record, account.as_deref())?;
+    Ok(Owner { credentials, version, account })
+}
+
+/// What an owner's Secret holds.
+///
+/// # Errors
+/// [`Error::OwnerSecretNotFound`].
+pub(crate) fn source(reference: &SecretRef, found: Option<Secret>) -> Result<OwnerSource, Error> {
+    let secret = found.ok_or_else(|| Error::OwnerSecretNotFound(reference.clone()))?;
+    let data = secret.data.unwrap_or_default().into_iter().map(|(key, value)| (key, value.0)).collect();
+    Ok(OwnerSource::Secret { reference: reference.clone(), data })
+}
+
+/// Requires that the owner's credentials are not known to be those of another account than the recorded one. A store
+/// may not tell.
+fn same_account(record: &Record, now: Option<&str>) -> Result<(), Error> {
+    let (Some(recorded), Some(now)) = (record.account.as_deref(), now) else { return Ok(()) };
+    if recorded == now {
+        return Ok(());
+    }
+    tracing::warn!(recorded, now, bucket = record.plan.bucket, "the owner's credentials are those of another account");
+    let place = match &record.plan.owner_secret {
+        Some(secret) => format!("Secret {secret}"),
+        None => "the operator's own identity".to_owned(),
+    };
+    Err(Error::AccountChanged { place })
+}

@@ -1,0 +1,38 @@
+//! Saying on a claim what is in the way.
+
+use std::time::Duration;
+
+use crate::controller::decide::claim::Claim;
+use crate::controller::decide::report::Report;
+use crate::controller::error::Error;
+use crate::controller::objects::status;
+use crate::controller::state::context::Context;
+
+/// Longest time that this may take.
+const TIME_LIMIT: Duration = Duration::from_secs(20);
+
+/// Reports a problem on the claim; best effort, because the next attempt reports it again.
+pub(crate) async fn report<P>(ctx: &Context<P>, claim: &Claim, problem: &Error) {
+    match tokio::time::timeout(TIME_LIMIT, update_status(ctx, claim, problem)).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::warn!(%error, claim = %claim.id, "cannot report on the claim: {problem}"),
+        Err(_elapsed) => tracing::warn!(claim = %claim.id, "cannot report on the claim in time: {problem}"),
+    }
+}
+
+/// On the claim as it is now, if it is not as it was read.
+async fn update_status<P>(ctx: &Context<P>, claim: &Claim, problem: &Error) -> Result<(), Error> {
+    match status::update_status(ctx, claim, &Report::problem(claim, problem)).await {
+        Err(error) if error.is_race() => {}
+        answer => return answer,
+    }
+    let found = ctx.claims_in(&claim.id.namespace).get_opt(&claim.id.name).await;
+    let found = found.map_err(Error::kubernetes("read the claim"))?;
+    match found.map(|found| Claim::read(&found, &ctx.label)).filter(|found| found.id == claim.id) {
+        Some(now) => {
+            ctx.memory.wrote(&now.id, now.resource_version.as_deref());
+            status::update_status(ctx, &now, &Report::problem(&now, problem)).await
+        }
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,217 @@
+//! From a claim to a usable bucket, and what keeps a bound one usable: looks, then takes the steps that
+//! `decide/steps.rs` gives, one after the other. Steps with keys are in `credentials.rs`, the upkeep is in `upkeep.rs`.
+
+use std::time::Duration;
+
+use super::adoption;
+use super::attempt::{Attempt, Log};
+use super::next::Next;
+use super::teardown;
+use crate::controller::decide::claim::{self, Claim};
+use crate::controller::decide::class::ClassLookup;
+use crate::controller::decide::plan::{self, Intent, Surroundings};
+use crate::controller::decide::record::Stored;
+use crate::controller::decide::report::Report;
+use crate::controller::decide::steps::{self, ProvisionStep};
+use crate::controller::decide::{legacy, output_data};
+use crate::controller::error::Error;
+use crate::controller::objects::outputs::{self, Current};
+use crate::controller::objects::{claims, events, records, status};
+use crate::controller::state::context::Context;
+use crate::provisioner::{Provisioner, Record};
+
+/// Makes the bucket and hands it over, restores what is missing of it, or does the upkeep that is due.
+///
+/// # Errors
+/// Whatever stands in the way; the next attempt goes on from what was done so far.
+pub(crate) async fn provide<P: Provisioner>(
+    ctx: &Context<P>,
+    claim: Claim,
+    class: &ClassLookup,
+) -> Result<Next, Error> {
+    let mut attempt = match begin(ctx, claim, class).await? {
+        Begun::Attempt(attempt) => *attempt,
+        Begun::Undone(next) => return Ok(next),
+    };
+    loop {
+        let step = steps::next_provision_step(&attempt.state());
+        if let Some(next) = attempt.take(step).await? {
+            return Ok(next);
+        }
+        attempt.progress.note(step);
+    }
+}
+
+/// How an attempt begins.
+enum Begun<'a, P: Provisioner> {
+    /// The steps can be taken.
+    Attempt(Box<Attempt<'a, P>>),
+    /// What a former plan made had to be undone first.
+    Undone(Next),
+}
+
+/// Finds what is recorded of the claim (reads), compares it with what the claim and its class say (decides), and looks
+/// at how far an earlier attempt came (reads).
+async fn begin<'a, P: Provisioner>(
+    ctx: &'a Context<P>,
+    claim: Claim,
+    class: &ClassLookup,
+) -> Result<Begun<'a, P>, Error> {
+    let complete = |stored| legacy::complete(&ctx.provisioner, &ctx.options.provisioner_name, class, &claim, stored);
+    let surroundings = Surroundings {
+        provisioner: &ctx.provisioner,
+        provisioner_name: &ctx.options.provisioner_name,
+        cluster: &ctx.cluster,
+        class,
+    };
+    let found = records::find(ctx, &claim).await?;
+    let stored = match plan::intent(&surroundings, &claim, found)? {
+        Intent::Record { name, record } => {
+            return Ok(Begun::Attempt(Box::new(Attempt::begin(ctx, claim, name, record).await?)));
+        }
+        Intent::Adopt(stored) => return Ok(Begun::Attempt(Box::new(Attempt::adopt(ctx, claim, stored).await?))),
+        Intent::Recover { name, record, problem } => {
+            let record = adoption::recover(ctx, &claim, *record, problem).await?;
+            return Ok(Begun::Attempt(Box::new(Attempt::begin(ctx, claim, name, Box::new(record)).await?)));
+        }
+        Intent::UndoFirst(stored) => {
+            return teardown::undo_first(ctx, &claim, complete(*stored)?).await.map(Begun::Undone);
+        }
+        Intent::Proceed(stored) => complete(*stored)?,
+        Intent::Restore { object, record, error } => adoption::restore(ctx, &claim, &object, *record, error).await?,
+    };
+    let mut attempt = Attempt::resume(ctx, claim, stored).await?;
+    attempt.continue_with_upkeep()?;
+    Ok(Begun::Attempt(Box::new(attempt)))
+}
+
+impl<P: Provisioner> Attempt<'_, P> {
+    /// Takes one step. `Some`: the attempt is over for now.
+    async fn take(&mut self, step: ProvisionStep) -> Result<Option<Next>, Error> {
+        match step {
+            ProvisionStep::AddFinalizer => {
+                claims::add_finalizer(self.ctx, &mut self.claim, self.log.record()).await?;
+            }
+            ProvisionStep::Record => self.write_record().await?,
+            ProvisionStep::Adopt => self.take_record_over().await?,
+            ProvisionStep::Execute(verb) => {
+                if let Some(wait) = self.put_off_replacement() {
+                    return Ok(Some(Next::After(wait)));
+                }
+                self.execute(verb).await?;
+            }
+            ProvisionStep::WriteSecret => self.write_secret().await?,
+            ProvisionStep::Probe => return self.probe().await,
+            ProvisionStep::MarkHandedOver => self.mark_handed_over().await?,
+            ProvisionStep::WriteConfigMap => self.write_config_map().await?,
+            ProvisionStep::MarkBound => records::mark_bound(self.ctx, self.stored_mut()?).await?,
+            ProvisionStep::LinkRecord => self.link_record().await?,
+            ProvisionStep::UpdateStatus => self.update_status().await?,
+            ProvisionStep::FinishAdoption => {
+                adoption::finish(self.ctx, &self.claim.id.clone(), self.stored_mut()?).await?;
+            }
+            ProvisionStep::Rotate => self.rotate().await?,
+            ProvisionStep::Retire => self.retire().await?,
+            ProvisionStep::Check => self.check().await?,
+            ProvisionStep::Done => return Ok(Some(self.succeeded())),
+        }
+        Ok(None)
+    }
+
+    /// Goes on from the record and the outputs that were found, with the upkeep that is due.
+    fn continue_with_upkeep(&mut self) -> Result<(), Error> {
+        self.continue_from_outputs()?;
+        self.upkeep = steps::upkeep_left(self.upkeep_due()?, &self.keys);
+        Ok(())
+    }
+
+    async fn write_record(&mut self) -> Result<(), Error> {
+        let Log::Planned { name, record } = &self.log else {
+            return Err(Error::OutOfStep("the record is written already"));
+        };
+        let (name, record) = (name.clone(), Record::clone(record));
+        let stored = records::create(self.ctx, name, record).await?;
+        // One that was lost: what it names was made and handed over before.
+        let is_new = !stored.record.handed_over;
+        if !is_new {
+            adoption::recovered(self.ctx, &self.claim, &stored).await;
+        }
+        self.log = Log::Stored { stored: Box::new(stored), is_new };
+        if is_new { Ok(()) } else { self.continue_with_upkeep() }
+    }
+
+    /// The record is the claim's from here on; what is left of the adoption can be finished by any later attempt.
+    async fn take_record_over(&mut self) -> Result<(), Error> {
+        let Log::Former { stored, record } = &self.log else {
+            return Err(Error::OutOfStep("there is no record to take over"));
+        };
+        let (mut stored, record) = (Stored::clone(stored), Record::clone(record));
+        tracing::info!(
+            record = stored.name,
+            former_uid = stored.record.claim.uid,
+            former_cluster = stored.record.cluster,
+            "taking the ObjectBucket over, as its annotation says"
+        );
+        records::hand_on(self.ctx, &mut stored, record).await?;
+        self.log = Log::Stored { stored: Box::new(stored), is_new: false };
+        self.continue_with_upkeep()
+    }
+
+    /// Keys that a bound claim lost too often in a row are issued again after a wait.
+    fn put_off_replacement(&self) -> Option<Duration> {
+        let (ctx, id) = (self.ctx, &self.claim.id);
+        let wait = ctx.memory.replacement_in(id);
+        let puts_off = self.stored().is_ok_and(Stored::bound) && !wait.is_zero();
+        puts_off.then(|| {
+            ctx.memory.defer(id, wait);
+            wait
+        })
+    }
+
+    async fn mark_handed_over(&mut self) -> Result<(), Error> {
+        let (ctx, seen_in_account) = (self.ctx, self.seen_in_account.clone());
+        let stored = self.stored_mut()?;
+        let record = Record {
+            handed_over: true,
+            cluster: Some(ctx.cluster.clone()),
+            account: stored.record.account.clone().or(seen_in_account),
+            ..stored.record.clone()
+        };
+        records::change(ctx, stored, record).await
+    }
+
+    async fn write_config_map(&mut self) -> Result<(), Error> {
+        let id = &self.claim.id;
+        let record = &self.stored()?.record;
+        let config_map = output_data::config_map(&self.ctx.label, record);
+        outputs::write(&self.ctx.config_maps_in(&id.namespace), &self.config_map, &config_map, id).await?;
+        // The last trace of it was overwritten.
+        let begun = match &self.config_map {
+            Current::Mine(config_map) => legacy::begun_bucket(config_map),
+            Current::Absent | Current::Inherited(_) => None,
+        };
+        if let Some(bucket) = begun.filter(|bucket| *bucket != record.plan.bucket) {
+            events::left_in_place(self.ctx, id, &legacy::begun_note(bucket)).await;
+        }
+        Ok(())
+    }
+
+    async fn link_record(&mut self) -> Result<(), Error> {
+        let stored = self.stored()?.clone();
+        claims::link_record(self.ctx, &mut self.claim, &stored).await
+    }
+
+    async fn update_status(&mut self) -> Result<(), Error> {
+        let record = &self.stored()?.record;
+        let ignored = claim::ignored(self.claim.spec()?, record);
+        status::update_status(self.ctx, &self.claim, &Report::bound(&record.plan.bucket, ignored)).await
+    }
+
+    fn succeeded(&self) -> Next {
+        let memory = &self.ctx.memory;
+        memory.succeeded(&self.claim.id);
+        // From now on another value asks for something.
+        memory.asks_again(&self.claim.id, self.claim.retry_request.as_deref());
+        Next::Done
+    }
+}

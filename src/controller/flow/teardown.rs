@@ -1,0 +1,375 @@
+//! The way back, driven by the record alone: store, outputs, record; the claim's finalizer goes last. Looks,
+//! then takes the steps that `decide/teardown.rs` gives, one after the other.
+
+use std::time::Duration;
+
+use super::next::Next;
+use super::owner;
+use crate::controller::decide::claim::Claim;
+use crate::controller::decide::class::ClassLookup;
+use crate::controller::decide::lookup::Found;
+use crate::controller::decide::orphan::{self, Action};
+use crate::controller::decide::output_data::{self, Heir};
+use crate::controller::decide::plan::{self, Surroundings};
+use crate::controller::decide::record::{self, Stored};
+use crate::controller::decide::report::{Report, Severity};
+use crate::controller::decide::teardown::{
+    self, Purpose, StoreProgress, TeardownState, TeardownStep, Undo, closing_message, shares_bucket,
+};
+use crate::controller::decide::{backoff, codec, legacy};
+use crate::controller::error::{Error, RecordProblem};
+use crate::controller::objects::{claims, events, outputs, records, status};
+use crate::controller::reasons;
+use crate::controller::state::context::Context;
+use crate::controller::state::memory::RemovalProgress;
+use crate::provisioner::{AppCredentials, FailureClass, Fate, Provisioner, Removal, Removed};
+
+/// How long a large removal waits for its next turn when others are at theirs.
+const TURN: Duration = Duration::from_secs(1);
+
+/// Removes everything that was made for a deleted claim, then lets it go.
+///
+/// # Errors
+/// Whatever could not be removed; the finalizer stays and the removal is retried.
+pub(crate) async fn remove<P: Provisioner>(
+    ctx: &Context<P>,
+    claim: &Claim,
+    class: &ClassLookup,
+) -> Result<Next, Error> {
+    let teardown = match ctx.memory.removal(&claim.id) {
+        // The cache is behind: it shows a claim that was let go.
+        Some(RemovalProgress::Everything) => return Ok(Next::Done),
+        // Only the finalizer could not be taken off.
+        Some(RemovalProgress::AllButFinalizer(note)) => Teardown::finalizer_only(ctx, claim, note),
+        None => match Teardown::begin(ctx, claim, class).await? {
+            Some(teardown) => teardown,
+            // The cache is behind: the claim itself is gone.
+            None => return Ok(Next::Done),
+        },
+    };
+    teardown.run().await
+}
+
+/// Removes what was begun by a plan that does not hold any more, so that the claim can be planned again.
+///
+/// # Errors
+/// As [`remove`].
+pub(crate) async fn undo_first<P: Provisioner>(ctx: &Context<P>, claim: &Claim, stored: Stored) -> Result<Next, Error> {
+    Teardown::of_record(ctx, claim, stored, Purpose::Replan).await?.run().await
+}
+
+/// Removes what was made for a claim that is gone, at an admin's word. What is missing, is missing for good or not shown
+/// yet, as with any claim.
+///
+/// # Errors
+/// As [`remove`].
+pub(crate) async fn remove_orphan<P: Provisioner>(
+    ctx: &Context<P>,
+    claim: &Claim,
+    stored: Stored,
+    undo: Undo,
+) -> Result<Next, Error> {
+    Teardown::undoing(ctx, claim, stored, undo, Purpose::Orphan).run().await
+}
+
+/// One attempt at a removal: what was seen, and what was done since.
+struct Teardown<'a, P> {
+    ctx: &'a Context<P>,
+    claim: &'a Claim,
+    stored: Option<Stored>,
+    seen: TeardownState,
+    /// What is to be said in the end.
+    note: String,
+    /// What was left in place, and why.
+    left: Vec<String>,
+    /// The store did not show all that is recorded.
+    missing: bool,
+}
+
+impl<'a, P: Provisioner> Teardown<'a, P> {
+    /// `None` if there is nothing to remove, for the claim itself is gone.
+    async fn begin(ctx: &'a Context<P>, claim: &'a Claim, class: &ClassLookup) -> Result<Option<Self>, Error> {
+        let provisioner_name = ctx.options.provisioner_name.as_str();
+        let surroundings =
+            Surroundings { provisioner: &ctx.provisioner, provisioner_name, cluster: &ctx.cluster, class };
+        let mut left = Vec::new();
+        let stored = match records::find(ctx, claim).await? {
+            Found::Mine(stored) if stored.action == Some(Action::Forget) => {
+                return Ok(Some(Self::forgetting(ctx, claim, &stored.name)));
+            }
+            Found::Mine(stored) => {
+                let stored = legacy::complete(&ctx.provisioner, provisioner_name, class, claim, *stored)?;
+                left.extend(legacy::unknown_origin_note(&stored, class, provisioner_name));
+                Some(stored)
+            }
+            Found::Damaged { object, .. } if orphan::action(&object) == Ok(Some(Action::Forget)) => {
+                return Ok(Some(Self::forgetting(ctx, claim, &record::name(&object))));
+            }
+            Found::Damaged { object, error } => {
+                let record = plan::whole(&surroundings, claim, &object, &error)?;
+                Some(codec::stored(&object, record))
+            }
+            // What is not recorded has mostly been removed: by a run that the cache, and after a restart the
+            // memory, knows nothing of.
+            _ if claims::is_gone(ctx, claim).await? => return Ok(None),
+            Found::ToAdopt(former) => {
+                left.push(legacy::not_adopted_note(&former.name));
+                None
+            }
+            found => {
+                let (name, former) = match found {
+                    Found::None { free_name } => (free_name, None),
+                    Found::Restored(RecordProblem::Former { record }) => (record::names(&claim.id).1, Some(record)),
+                    _ => (record::names(&claim.id).1, None),
+                };
+                left.extend(former.as_deref().map(legacy::not_adopted_note));
+                let lost = claim.was_bound().then(|| legacy::reconstruct(&surroundings, claim, name)).flatten();
+                // For a restored claim nothing was made yet.
+                left.extend(lost.as_ref().filter(|_| left.is_empty()).and_then(legacy::not_recorded_note));
+                match (&lost, claim.was_bound()) {
+                    (None, true) if left.is_empty() => left.push(legacy::lost_note(claim)),
+                    (None, false) => begun_by_go_provisioner(ctx, claim).await?,
+                    _ => {}
+                }
+                lost
+            }
+        };
+        let mut teardown = match stored {
+            Some(stored) => Self::of_record(ctx, claim, stored, Purpose::Release).await?,
+            None => {
+                for note in &left {
+                    events::left_in_place(ctx, &claim.id, note).await;
+                }
+                let nothing = "nothing is recorded of the claim; there was nothing to remove".to_owned();
+                return Ok(Some(Self::new(ctx, claim, nothing)));
+            }
+        };
+        teardown.left = left;
+        Ok(Some(teardown))
+    }
+
+    async fn of_record(ctx: &'a Context<P>, claim: &'a Claim, stored: Stored, purpose: Purpose) -> Result<Self, Error> {
+        if stored.is_reconstructed() {
+            return Ok(Self::undoing(ctx, claim, stored, Undo::Revoke, purpose));
+        }
+        let handed_over = stored.bound() || keys_were_out(ctx, claim).await?;
+        let undo = teardown::undo(&stored.record, handed_over);
+        Ok(Self::undoing(ctx, claim, stored, undo, purpose))
+    }
+
+    /// An admin wants the store to be left as it is. The record goes when the claim is gone, as that of an orphan: a run
+    /// that finds the claim without it would not know what the admin wants.
+    fn forgetting(ctx: &'a Context<P>, claim: &'a Claim, record: &str) -> Self {
+        let note = format!(
+            "the bucket and the access to it are left as they are, as an annotation of ObjectBucket {record:?} says"
+        );
+        Self::new(ctx, claim, note)
+    }
+
+    fn undoing(ctx: &'a Context<P>, claim: &'a Claim, stored: Stored, undo: Undo, purpose: Purpose) -> Self {
+        let mut teardown = Self::new(ctx, claim, String::new());
+        teardown.seen.recorded = Some(undo);
+        teardown.seen.purpose = purpose;
+        teardown.stored = Some(stored);
+        teardown
+    }
+
+    fn finalizer_only(ctx: &'a Context<P>, claim: &'a Claim, note: String) -> Self {
+        let mut teardown = Self::new(ctx, claim, note);
+        teardown.seen.outputs_gone = true;
+        teardown
+    }
+
+    fn new(ctx: &'a Context<P>, claim: &'a Claim, note: String) -> Self {
+        let seen = TeardownState {
+            recorded: None,
+            store: StoreProgress::NotAsked,
+            settled: false,
+            outputs_gone: false,
+            purpose: Purpose::Release,
+        };
+        Self { ctx, claim, stored: None, seen, note, left: Vec::new(), missing: false }
+    }
+
+    async fn run(mut self) -> Result<Next, Error> {
+        let (ctx, claim) = (self.ctx, self.claim);
+        loop {
+            match teardown::next_teardown_step(&self.seen) {
+                TeardownStep::Undo(undo) => {
+                    if let Some(next) = self.undo(undo).await? {
+                        return Ok(next);
+                    }
+                }
+                TeardownStep::Yield => return Ok(Next::Now),
+                TeardownStep::Settle => {
+                    status::update_status(ctx, claim, &Report::settling(claim)).await?;
+                    return Ok(Next::After(self.settles_in().unwrap_or_default()));
+                }
+                TeardownStep::DeleteOutputs => {
+                    self.delete_outputs().await?;
+                    self.seen.outputs_gone = true;
+                }
+                TeardownStep::DeleteRecord => {
+                    let Stored { name, uid, .. } = self.stored()?;
+                    records::delete(&ctx.records(), name, uid.as_deref()).await?;
+                    self.seen.recorded = None;
+                }
+                TeardownStep::Release => return self.release().await,
+                TeardownStep::Done => {
+                    self.report_removal().await;
+                    ctx.memory.forget(&claim.id.uid);
+                    return Ok(Next::Done);
+                }
+                // Not at once: somebody else's finalizer may hold the record.
+                TeardownStep::Replan => return Ok(Next::After(ctx.memory.failed(&claim.id, FailureClass::Retryable))),
+            }
+        }
+    }
+
+    fn stored(&self) -> Result<&Stored, Error> {
+        self.stored.as_ref().ok_or(Error::OutOfStep("what is undone is recorded"))
+    }
+
+    fn settles_in(&self) -> Option<Duration> {
+        let bound = self.stored.as_ref().is_some_and(Stored::bound);
+        backoff::settles_in(bound, self.missing, self.ctx.memory.quiet(&self.claim.id))
+    }
+
+    /// Has the store undo the record. `Some`: others go first.
+    async fn undo(&mut self, undo: Undo) -> Result<Option<Next>, Error> {
+        let (ctx, claim) = (self.ctx, self.claim);
+        let record = &self.stored()?.record;
+        // Large removals leave most workers to others.
+        let _turn = match ctx.memory.removed_objects(&claim.id, 0) {
+            0 => None,
+            _ => match ctx.large_removals.try_acquire() {
+                Ok(turn) => Some(turn),
+                Err(_all_taken) => return Ok(Some(Next::After(TURN))),
+            },
+        };
+        let in_use = undo == Undo::Delete && self.is_in_use().await?;
+        let (owner, present) =
+            tokio::try_join!(owner::of_record(ctx, record), present_keys(ctx, claim)).map_err(|error| match error {
+                Error::OwnerSecretNotFound(secret) => {
+                    Error::OwnerSecretNeeded { secret, bucket: record.plan.bucket.clone() }
+                }
+                error => error,
+            })?;
+        let removal = match undo {
+            // The access need not wait for others.
+            Undo::Delete if !in_use => {
+                ctx.asking(record, Box::pin(ctx.provisioner.delete(record, &owner.credentials, present.as_ref()))).await
+            }
+            Undo::Delete | Undo::Revoke => {
+                ctx.asking(record, Box::pin(ctx.provisioner.revoke(record, &owner.credentials, present.as_ref()))).await
+            }
+        };
+        match removal? {
+            Removal::Partial { removed } => {
+                // It goes before the bucket.
+                ctx.memory.access_is_gone(&claim.id);
+                let so_far = ctx.memory.removed_objects(&claim.id, removed);
+                status::update_status(ctx, claim, &Report::purging(claim, &record.plan.bucket, so_far)).await?;
+                self.seen.store = StoreProgress::Partly;
+            }
+            Removal::Done(removed) => {
+                let gone_before = ctx.memory.is_access_gone(&claim.id);
+                if in_use {
+                    if removed.access == Fate::Removed {
+                        ctx.memory.access_is_gone(&claim.id);
+                    }
+                    return Err(Error::BucketInUse { bucket: record.plan.bucket.clone() });
+                }
+                let note = closing_message(self.stored()?, undo, &removed, gone_before);
+                self.conclude(removed, note).await;
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether another record names the bucket, so that it may be in use there.
+    async fn is_in_use(&self) -> Result<bool, Error> {
+        let (ctx, stored) = (self.ctx, self.stored()?);
+        // Before the caches are asked: whatever goes from now on wakes the claim.
+        ctx.memory.waits_for_bucket(&self.claim.id, Some(&stored.record.plan.bucket));
+        let shown = ctx.caches.records.others_with_bucket(&stored.record.plan.bucket, &stored.name);
+        for name in shown.iter().map(record::name) {
+            let Some(object) = records::read(ctx, &name).await? else { continue };
+            match codec::read(&object) {
+                Ok(other) if shares_bucket(stored, &other) => {
+                    tracing::warn!(record = name, claim = %other.record.claim, "this record names the same bucket");
+                }
+                Ok(_) => continue,
+                // Nobody knows in which store it is.
+                Err(problem) => tracing::warn!(record = name, "this record names a bucket of this name: {problem}"),
+            }
+            return Ok(true);
+        }
+        ctx.memory.waits_for_bucket(&self.claim.id, None);
+        Ok(false)
+    }
+
+    /// The store has done all; what follows depends on whether it showed all.
+    async fn conclude(&mut self, removed: Removed, note: String) {
+        self.seen.store = StoreProgress::Fully;
+        self.missing = removed.missed_something();
+        self.seen.settled = self.settles_in().is_none();
+        self.note = note;
+        if self.seen.settled {
+            for note in removed.left().chain(self.left.iter().map(String::as_str)) {
+                events::left_in_place(self.ctx, &self.claim.id, note).await;
+            }
+        }
+    }
+
+    async fn delete_outputs(&self) -> Result<(), Error> {
+        let (ctx, claim) = (self.ctx, self.claim);
+        let (secrets, config_maps) = (ctx.secrets_in(&claim.id.namespace), ctx.config_maps_in(&claim.id.namespace));
+        let (secret, config_map) = ctx.caches.output_uids(&claim.id);
+        // What was restored for an orphan belongs to nobody any more, and may be another claim's soon.
+        let heir = self.stored.as_ref().filter(|_| !claim.is_gone());
+        let heir = heir.and_then(|stored| Heir::of(&stored.record, stored.is_being_adopted(), &ctx.label));
+        tokio::try_join!(
+            outputs::delete(&secrets, &claim.id, secret, heir),
+            outputs::delete(&config_maps, &claim.id, config_map, heir),
+        )?;
+        Ok(())
+    }
+
+    async fn release(self) -> Result<Next, Error> {
+        let Self { ctx, claim, ref note, .. } = self;
+        ctx.memory.note_removal(&claim.id, RemovalProgress::AllButFinalizer(note.clone()));
+        claims::remove_finalizer(ctx, claim).await?;
+        ctx.memory.note_removal(&claim.id, RemovalProgress::Everything);
+        self.report_removal().await;
+        Ok(Next::Done)
+    }
+
+    async fn report_removal(&self) {
+        tracing::info!(reason = reasons::REMOVED, claim = %self.claim.id, "{}", self.note);
+        events::event(self.ctx, &self.claim.id, Severity::Normal, reasons::REMOVED, &self.note).await;
+    }
+}
+
+/// Tells of a bucket that only a ConfigMap names, which goes with the claim.
+async fn begun_by_go_provisioner<P>(ctx: &Context<P>, claim: &Claim) -> Result<(), Error> {
+    let config_map = outputs::read_own(&ctx.config_maps_in(&claim.id.namespace), &claim.id).await?;
+    if let Some(bucket) = config_map.as_ref().and_then(legacy::begun_bucket) {
+        events::left_in_place(ctx, &claim.id, &legacy::begun_note(bucket)).await;
+    }
+    Ok(())
+}
+
+/// Whether somebody may have used the bucket of a claim that is not bound yet: its keys were in its Secret.
+async fn keys_were_out<P>(ctx: &Context<P>, claim: &Claim) -> Result<bool, Error> {
+    Ok(outputs::read_own(&ctx.secrets_in(&claim.id.namespace), &claim.id).await?.is_some())
+}
+
+/// The keys in the claim's Secret, as long as they may work.
+async fn present_keys<P>(ctx: &Context<P>, claim: &Claim) -> Result<Option<AppCredentials>, Error> {
+    if ctx.memory.is_access_gone(&claim.id) {
+        return Ok(None);
+    }
+    let secret = outputs::read_own(&ctx.secrets_in(&claim.id.namespace), &claim.id).await?;
+    Ok(secret.as_ref().and_then(output_data::credentials))
+}

@@ -1,0 +1,100 @@
+//! Waiting for a worker. Claims take turns by store and namespace, so that nobody stops everybody.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::runtime::reflector::ObjectRef;
+
+use super::problem;
+use crate::controller::decide::claim::{Claim, Guarded};
+use crate::controller::decide::class::ClassLookup;
+use crate::controller::decide::gate::{self, Due, Facts};
+use crate::controller::decide::plan;
+use crate::controller::decide::report::{self, Keeps};
+use crate::controller::error::Error;
+use crate::controller::state::context::Context;
+use crate::controller::state::workers::{self, Lane, Worker};
+use crate::provisioner::Provisioner;
+
+/// A claim that waits for so long is looked at again, and may say what it waits for.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Waits for a worker, and reads the claim again, as that may take long. `None` if there is nothing to do any more, or the
+/// operator ends.
+pub(crate) async fn worker<P: Provisioner>(
+    ctx: &Context<P>,
+    claim: Claim,
+    guarded: &Guarded,
+) -> Option<(Claim, Worker)> {
+    let key = ObjectRef::from_obj(guarded);
+    let mut claim = claim;
+    loop {
+        let lane = lane(ctx, &claim);
+        let mut entering = std::pin::pin!(ctx.workers.enter(&lane));
+        // Its turn is lost only if it is to be somewhere else by now.
+        let worker = loop {
+            if let Ok(worker) = tokio::time::timeout(PATIENCE, entering.as_mut()).await {
+                break Some(worker?);
+            }
+            claim = Claim::read(ctx.caches.claims.get(&key)?.as_ref(), &ctx.label);
+            if self::lane(ctx, &claim) != lane {
+                break None;
+            }
+            // A worker that came and was not taken would be missed by all.
+            tokio::select! {
+                biased;
+                worker = entering.as_mut() => break Some(worker?),
+                () = Box::pin(explain_wait(ctx, &claim, &lane)) => {}
+            }
+        };
+        if let Some(worker) = worker {
+            let claim = Claim::read(ctx.caches.claims.get(&key)?.as_ref(), &ctx.label);
+            return (!ctx.memory.is_stale(&claim.id, claim.resource_version.as_deref())).then_some((claim, worker));
+        }
+    }
+}
+
+/// What is known of a claim before anything is done about it.
+pub(crate) fn facts<P>(ctx: &Context<P>, claim: &Claim, class: &ClassLookup) -> Facts {
+    Facts {
+        class: class.owner(&ctx.options.provisioner_name),
+        label: claim.label,
+        recorded: ctx.caches.record(claim, &ctx.options.provisioner_name, &ctx.cluster).is_some(),
+        finalizer: claim.finalizer,
+        deleting: claim.deleting,
+        bound: claim.bound(),
+    }
+}
+
+/// Says on a claim of which nothing was said yet that it waits for a store which does not answer.
+async fn explain_wait<P>(ctx: &Context<P>, claim: &Claim, lane: &Lane) {
+    let is_news = match claim.bound() {
+        true => claim.deleting && report::says_ready(claim, Keeps::No),
+        false => claim.status.conditions.is_empty() && !ctx.memory.has_last_status(&claim.id),
+    };
+    if !is_news || !ctx.workers.is_struck(&lane.store) {
+        return;
+    }
+    let Ok(spec) = claim.spec() else { return };
+    let class = ctx.caches.class(&spec.storage_class_name);
+    if matches!(gate::due(facts(ctx, claim, &class)), Due::Nothing | Due::ReportMissingClass) {
+        return;
+    }
+    let Ok(_turn) = ctx.wait_reports.acquire().await else { return };
+    let store = lane.store.split(' ').next().unwrap_or_default().to_owned();
+    problem::report(ctx, claim, &Error::StoreSilent { store }).await;
+}
+
+/// With whom a claim waits for a worker: by its record, or else by what would be recorded.
+fn lane<P: Provisioner>(ctx: &Context<P>, claim: &Claim) -> Lane {
+    let name = &ctx.options.provisioner_name;
+    let recorded = ctx.caches.record(claim, name, &ctx.cluster).map(|stored| stored.record);
+    let planned = || match ctx.caches.class(&claim.spec().ok()?.storage_class_name) {
+        ClassLookup::Found(class) if class.provisioner == *name => {
+            plan::record(&ctx.provisioner, claim, &class, &ctx.cluster, false).ok()
+        }
+        _ => None,
+    };
+    let store = recorded.or_else(planned).map_or_else(|| Arc::from(""), |record| workers::store_of(&record));
+    Lane { store, namespace: claim.id.namespace.as_str().into() }
+}

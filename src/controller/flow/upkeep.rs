@@ -1,0 +1,200 @@
+//! What keeps a bound claim well over time: keys that follow others, and the look whether all is as it was made.
+//!
+//! Upkeep that fails takes nothing from the claim: what it was given goes on working, an event says what is
+//! wrong, and it is retried. Only what is lost is said in the claim's condition.
+
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::attempt::Attempt;
+use super::next::Next;
+use super::steady;
+use crate::controller::decide::backoff::MAX_PROBES;
+use crate::controller::decide::keys::{self, Retiring};
+use crate::controller::decide::record::Author;
+use crate::controller::decide::report::Severity;
+use crate::controller::decide::steps::{self, Keys, Upkeep};
+use crate::controller::decide::upkeep;
+use crate::controller::error::Error;
+use crate::controller::objects::events;
+use crate::controller::reasons;
+use crate::provisioner::{AppCredentials, Checkup, Failure as _, FailureClass, Provisioner};
+
+impl<P: Provisioner> Attempt<'_, P> {
+    /// What upkeep is due in this attempt.
+    pub(super) fn upkeep_due(&self) -> Result<Upkeep, Error> {
+        let stored = self.stored()?;
+        let facts = upkeep::Facts {
+            bound: stored.bound(),
+            by_us: stored.author == Author::Us,
+            adopting: stored.is_being_adopted(),
+            ready: self.says_ready(stored),
+            waits_for_keys: self.ctx.memory.probes(&self.claim.id) > 0,
+        };
+        Ok(upkeep::due_now(facts, || steady::usual_upkeep(self.ctx, &self.claim, stored, &self.notes).0))
+    }
+
+    /// Has the store issue keys beside the present ones. They are tried before they are handed over.
+    pub(super) async fn rotate(&mut self) -> Result<(), Error> {
+        self.upkeep = Upkeep::Nothing;
+        let present = self.credentials()?.access_key_id.clone();
+        match self.ask_to_rotate(&present).await {
+            Ok(Some(keys)) => {
+                self.ctx.memory.keep_successor(&self.claim.id, Some(keys.clone()));
+                self.keys = Keys::Successor { keys, proven: false };
+            }
+            Ok(None) => {
+                let note =
+                    "this store does not replace keys while they are in use; delete the claim's Secret to get new ones";
+                self.upkeep_failed(reasons::ROTATION_FAILED, note, FailureClass::Terminal).await;
+            }
+            Err(failure) => {
+                let note = format!("the keys could not be replaced; the present ones go on working: {failure}");
+                self.upkeep_failed(reasons::ROTATION_FAILED, &note, failure.class()).await;
+            }
+        }
+        Ok(())
+    }
+
+    async fn ask_to_rotate(&mut self, present: &str) -> Result<Option<AppCredentials>, Error> {
+        let (ctx, record) = (self.ctx, self.stored()?.record.clone());
+        let owner = self.owner().await?;
+        ctx.asking(&record, Box::pin(ctx.provisioner.rotate(&record, &owner.credentials, present))).await
+    }
+
+    /// The keys that should follow do not work yet; after long enough they never will.
+    pub(super) async fn successor_refused(&mut self, answer: String, wait: Duration) -> Result<Next, Error> {
+        if self.ctx.memory.probes(&self.claim.id) <= MAX_PROBES {
+            return Ok(Next::After(wait));
+        }
+        self.ctx.memory.keep_successor(&self.claim.id, None);
+        let note = format!("new keys are refused again and again ({answer}); the present ones go on working");
+        self.upkeep_failed(reasons::ROTATION_FAILED, &note, FailureClass::Terminal).await;
+        Ok(Next::Done)
+    }
+
+    pub(super) async fn report_rotation(&self, former: &Retiring) {
+        self.ctx.memory.keep_successor(&self.claim.id, None);
+        self.ctx.memory.upkeep_succeeded(&self.claim.id);
+        let Retiring { id, at } = former;
+        let note = format!(
+            "the claim's Secret holds new keys, which were seen to work; the former key {id} works until {}: restart apps that read their keys once",
+            at.strftime("%Y-%m-%dT%H:%M:%SZ")
+        );
+        tracing::info!(reason = reasons::KEYS_ROTATED, "{note}");
+        events::event(self.ctx, &self.claim.id, Severity::Normal, reasons::KEYS_ROTATED, &note).await;
+    }
+
+    /// Has the store delete the keys that are not to be used, then forgets them.
+    pub(super) async fn retire(&mut self) -> Result<(), Error> {
+        self.ask_to_check().await?;
+        // Had it failed, or had the present keys been lost, there would be something to do first.
+        if self.upkeep == Upkeep::Retire {
+            self.upkeep = Upkeep::Nothing;
+            self.write_notes(self.notes.looked_at(Timestamp::now())).await?;
+        }
+        Ok(())
+    }
+
+    /// Has the store compare what is there with what was made.
+    pub(super) async fn check(&mut self) -> Result<(), Error> {
+        let noted = self.notes.issued_at;
+        self.ask_to_check().await?;
+        self.upkeep = Upkeep::Nothing;
+        if self.notes.issued_at != noted {
+            // At once: what is noted may be edited again by the next attempt.
+            let (ctx, now) = (self.ctx, Timestamp::now());
+            let rotation = self.stored()?.record.plan.rotation;
+            self.notes = self.notes.clone().believed(&rotation, now);
+            let (due, _) = keys::due(&self.notes, self.claim.rotation_request.as_deref(), &rotation, now);
+            if due != Upkeep::Rotate || ctx.memory.replacement_in(&self.claim.id).is_zero() {
+                self.upkeep = steps::upkeep_left(due, &self.keys);
+            }
+        }
+        Ok(())
+    }
+
+    /// Leaves `upkeep` as it is if all is well.
+    async fn ask_to_check(&mut self) -> Result<(), Error> {
+        let (ctx, asked) = (self.ctx, self.claim.retry_request.clone());
+        if self.upkeep == Upkeep::Retire || ctx.memory.asks_again(&self.claim.id, asked.as_deref()) {
+            ctx.memory.looked_for_keys(&self.claim.id);
+        }
+        ctx.memory.retried(&self.claim.id, asked.as_deref());
+        let record = self.stored()?.record.clone();
+        let present = self.credentials()?.access_key_id.clone();
+        let retiring = self.notes.retiring.as_ref().filter(|key| key.at > Timestamp::now()).map(|key| key.id.clone());
+        let kept: Vec<&str> = [Some(present.as_str()), retiring.as_deref()].into_iter().flatten().collect();
+        let answer = match self.owner().await {
+            Ok(owner) => ctx.asking(&record, Box::pin(ctx.provisioner.check(&record, &owner.credentials, &kept))).await,
+            Err(error) => Err(error),
+        };
+        match answer {
+            Ok(checkup) => self.take_checkup(checkup).await,
+            Err(error) if error.lost() => Err(error),
+            Err(failure) => self.check_failed(&failure).await,
+        }
+    }
+
+    /// The store was asked: says what it found, and notes what follows.
+    async fn take_checkup(&mut self, checkup: Checkup) -> Result<(), Error> {
+        let (ctx, id) = (self.ctx, self.claim.id.clone());
+        self.seen_in_account = self.owner().await?.account.clone().filter(|_| !checkup.keys_lost);
+        ctx.memory.upkeep_succeeded(&id);
+        ctx.memory.checked(&id, ctx.options.resync);
+        let retired = self.notes.retiring.as_ref().map(|key| key.id.as_str());
+        let (expected, foreign): (Vec<_>, Vec<_>) =
+            checkup.deleted_keys.iter().partition(|id| Some(id.as_str()) == retired);
+        for key in expected {
+            let note = format!("the former key {key} is deleted");
+            events::event(ctx, &id, Severity::Normal, reasons::KEYS_RETIRED, &note).await;
+        }
+        let foreign = foreign.into_iter().map(|key| {
+            format!("access key {key} of the claim's user is deleted: it was not handed out by the operator")
+        });
+        for note in checkup.repaired.into_iter().chain(foreign) {
+            tracing::warn!(reason = reasons::REPAIRED, "{note}");
+            events::event(ctx, &id, Severity::Warning, reasons::REPAIRED, &note).await;
+        }
+        if checkup.keys_lost {
+            self.upkeep = Upkeep::Nothing;
+            self.doubt_keys();
+        }
+        let issued_at = checkup.issued_at.and_then(|at| Timestamp::try_from(at).ok());
+        match issued_at.and_then(|at| self.notes.corrected(at)) {
+            Some(corrected) => self.write_notes(corrected).await,
+            None => Ok(()),
+        }
+    }
+
+    /// The store could not be asked.
+    async fn check_failed(&mut self, failure: &Error) -> Result<(), Error> {
+        let (ctx, id) = (self.ctx, &self.claim.id);
+        let note = format!("it could not be checked whether everything is as it was made: {failure}");
+        self.upkeep_failed(reasons::CHECK_FAILED, &note, failure.class()).await;
+        if self.upkeep == Upkeep::Check && !self.stored()?.is_being_adopted() {
+            // All claims of an owner that lacks a permission say so once, and not every five minutes.
+            ctx.memory.upkeep_waits(id);
+            ctx.memory.checked(id, ctx.options.resync);
+        }
+        self.upkeep = Upkeep::Nothing;
+        Ok(())
+    }
+
+    /// IAM's reads lag: what was seen to work is not replaced for what they do not show. It is tried first; and
+    /// keys so new that neither reads nor tries say anything are waited for.
+    fn doubt_keys(&mut self) {
+        if let Keys::InSecret { .. } = &self.keys {
+            self.keys.set_proven(false);
+            self.doubted = !self.notes.is_new(Timestamp::now());
+        }
+    }
+
+    async fn upkeep_failed(&self, reason: &'static str, note: &str, class: FailureClass) {
+        tracing::warn!(reason, "{note}");
+        if self.ctx.memory.upkeep_failed(&self.claim.id, class, note) {
+            events::event(self.ctx, &self.claim.id, Severity::Warning, reason, note).await;
+        }
+    }
+}

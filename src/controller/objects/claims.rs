@@ -1,0 +1,130 @@
+//! The claim itself: whether it is there, and the writes on it but for its status.
+
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+
+use crate::api::wire;
+use crate::controller::decide::claim::{Claim, Guarded};
+use crate::controller::decide::metadata::FIELD_MANAGER;
+use crate::controller::decide::record::Stored;
+use crate::controller::error::{Error, status_code};
+use crate::controller::objects::deletion::ignore_not_found;
+use crate::controller::state::context::Context;
+use crate::provisioner::{Mode, Record};
+
+/// Whether the claim carries the finalizer and, where that is to be written, the name of its bucket.
+pub(crate) fn has_finalizer_and_name<P>(ctx: &Context<P>, claim: &Claim, record: &Record) -> bool {
+    let lacks = record.plan.mode == Mode::Created && lacks_name(ctx, claim, record).unwrap_or(false);
+    claim.finalizer && !lacks
+}
+
+/// Puts on the claim: finalizer, label and, for a generated name, `spec.bucketName`, in one write. Only the
+/// finalizer matters: some CRDs refuse the name (it excludes the prefix), and names are pure functions of the
+/// claim anyway.
+///
+/// The write is a compare-and-swap: the cache may show a claim that is gone, or was deleted, and nothing must be
+/// made for that.
+///
+/// # Errors
+/// A conflict if the claim was changed or deleted since it was read.
+pub(crate) async fn add_finalizer<P>(ctx: &Context<P>, claim: &mut Claim, record: &Record) -> Result<(), Error> {
+    const STEP: &str = "put the finalizer on the claim";
+    let write_name = record.plan.mode == Mode::Created && lacks_name(ctx, claim, record)?;
+    let mut finalizers = claim.finalizers.clone();
+    if !claim.finalizer {
+        finalizers.push(wire::FINALIZER.to_owned());
+    }
+    // A list in a merge patch replaces the whole.
+    let patch = json!({ "metadata": {
+        "resourceVersion": claim.resource_version,
+        "finalizers": finalizers,
+        "labels": { wire::PROVISIONER_LABEL: ctx.label },
+    }});
+    let name = write_name.then_some(record.plan.bucket.as_str());
+    let answer = write_with_name(ctx, claim, patch, name).await;
+    let written = answer.map_err(Error::kubernetes(STEP))?;
+    *claim = Claim::read(&written, &ctx.label);
+    Ok(())
+}
+
+/// Whether the claim's spec lacks the name of its bucket. Any name that the user wrote is left alone, and
+/// so is a name that the API server refused.
+fn lacks_name<P>(ctx: &Context<P>, claim: &Claim, record: &Record) -> Result<bool, Error> {
+    let lacks = match &claim.spec()?.bucket_name {
+        None => true,
+        // Written by an earlier attempt, before the prefix was edited.
+        Some(name) => name.ends_with(&claim.id.uid) && *name != record.plan.bucket,
+    };
+    Ok(lacks && !ctx.memory.name_refused(&claim.id))
+}
+
+/// Writes `spec.objectBucketName`, which users and other tools read as the sign of binding; and with it the
+/// name of a bucket that existed before, which is the claim's only now. A prefix, void with such a bucket,
+/// excludes the name.
+///
+/// # Errors
+/// Kubernetes refused.
+pub(crate) async fn link_record<P>(ctx: &Context<P>, claim: &mut Claim, stored: &Stored) -> Result<(), Error> {
+    let spec = claim.spec()?;
+    if spec.object_bucket_name.as_deref() == Some(&stored.name) {
+        return Ok(());
+    }
+    let has_prefix = spec.generate_bucket_name.as_deref().is_some_and(|prefix| !prefix.is_empty());
+    let write_name = !has_prefix && lacks_name(ctx, claim, &stored.record)?;
+    let name = write_name.then_some(stored.record.plan.bucket.as_str());
+    // The uid guards against a claim of the same name that was created since.
+    let patch = json!({ "metadata": { "uid": claim.id.uid }, "spec": { "objectBucketName": stored.name } });
+    let answer = write_with_name(ctx, claim, patch, name).await;
+    let written = answer.map_err(Error::kubernetes("write the claim's objectBucketName"))?;
+    *claim = Claim::read(&written, &ctx.label);
+    Ok(())
+}
+
+/// Writes a patch, if possible together with `spec.bucketName`: some CRDs refuse that, and nothing rests
+/// on it.
+async fn write_with_name<P>(
+    ctx: &Context<P>,
+    claim: &Claim,
+    patch: Value,
+    name: Option<&str>,
+) -> Result<Guarded, kube::Error> {
+    let Some(name) = name else { return write(ctx, claim, &patch).await };
+    let mut with_name = patch.clone();
+    with_name["spec"]["bucketName"] = json!(name);
+    match write(ctx, claim, &with_name).await {
+        Err(error) if status_code(&error) == Some(422) => {
+            ctx.memory.refuse_name(&claim.id);
+            write(ctx, claim, &patch).await
+        }
+        answer => answer,
+    }
+}
+
+/// Takes our finalizer off the claim and leaves those of others.
+///
+/// # Errors
+/// A conflict if the claim was changed since it was read.
+pub(crate) async fn remove_finalizer<P>(ctx: &Context<P>, claim: &Claim) -> Result<(), Error> {
+    let rest: Vec<_> = claim.finalizers.iter().filter(|f| *f != wire::FINALIZER).collect();
+    let patch = json!({ "metadata": {
+        "uid": claim.id.uid,
+        "resourceVersion": claim.resource_version,
+        "finalizers": rest,
+    }});
+    ignore_not_found(write(ctx, claim, &patch).await).map_err(Error::kubernetes("take the finalizer off the claim"))
+}
+
+async fn write<P>(ctx: &Context<P>, claim: &Claim, patch: &Value) -> Result<Guarded, kube::Error> {
+    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    let api = ctx.claims_in(&claim.id.namespace);
+    let written = api.patch(&claim.id.name, &params, &Patch::Merge(patch)).await?;
+    ctx.memory.wrote(&claim.id, kube::ResourceExt::resource_version(&written).as_deref());
+    Ok(written)
+}
+
+/// Whether the claim is gone, be there another of its name or not: asks the cluster itself.
+pub(crate) async fn is_gone<P>(ctx: &Context<P>, claim: &Claim) -> Result<bool, Error> {
+    let found = ctx.claims_in(&claim.id.namespace).get_metadata_opt(&claim.id.name).await;
+    let found = found.map_err(Error::kubernetes("read the claim"))?;
+    Ok(found.is_none_or(|found| found.metadata.uid.as_ref() != Some(&claim.id.uid)))
+}

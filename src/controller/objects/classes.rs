@@ -1,0 +1,44 @@
+//! Reading StorageClasses.
+
+use k8s_openapi::api::storage::v1::StorageClass;
+use kube::Api;
+use kube::core::{ApiResource, DynamicObject};
+
+use crate::controller::decide::claim::Claim;
+use crate::controller::decide::class::{Class, ClassLookup};
+use crate::controller::error::Error;
+use crate::controller::state::context::Context;
+
+/// Finds the claim's class: in the cache, else in the cluster, for it may be newer than the cache.
+pub(crate) async fn of_claim<P>(ctx: &Context<P>, claim: &Claim) -> Result<ClassLookup, Error> {
+    let name = match claim.spec() {
+        Ok(spec) => spec.storage_class_name.clone(),
+        Err(_) => match class_name_of_unreadable(ctx, claim).await? {
+            Some(name) => name,
+            None => return Ok(ClassLookup::Unnamed),
+        },
+    };
+    named(ctx, name).await
+}
+
+/// Finds the class of this name.
+pub(crate) async fn named<P>(ctx: &Context<P>, name: String) -> Result<ClassLookup, Error> {
+    if let found @ ClassLookup::Found(_) = ctx.caches.class(&name) {
+        return Ok(found);
+    }
+    let api: Api<StorageClass> = Api::all(ctx.client.clone());
+    let found = api.get_opt(&name).await.map_err(Error::kubernetes("read the StorageClass"))?;
+    Ok(match found {
+        Some(class) => ClassLookup::Found(Class::read(&class)),
+        None => ClassLookup::Missing { name },
+    })
+}
+
+/// Even a claim that does not parse mostly names a class, and by it belongs to somebody.
+async fn class_name_of_unreadable<P>(ctx: &Context<P>, claim: &Claim) -> Result<Option<String>, Error> {
+    let resource = ApiResource::erase::<crate::api::ObjectBucketClaim>(&());
+    let api: Api<DynamicObject> = Api::namespaced_with(ctx.client.clone(), &claim.id.namespace, &resource);
+    let raw = api.get_opt(&claim.id.name).await.map_err(Error::kubernetes("read the claim"))?;
+    let name = raw.as_ref().and_then(|raw| raw.data.pointer("/spec/storageClassName")?.as_str());
+    Ok(name.filter(|name| !name.is_empty()).map(str::to_owned))
+}

@@ -1,0 +1,109 @@
+//! Writing the status of claims and ObjectBuckets.
+
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Resource as _};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::controller::decide::claim::Claim;
+use crate::controller::decide::metadata::FIELD_MANAGER;
+use crate::controller::decide::report::{Keeps, Report, Severity, now, outdated, same};
+use crate::controller::error::{Error, status_code};
+use crate::controller::objects::events::{event, record_event};
+use crate::controller::reasons;
+use crate::controller::state::context::Context;
+use crate::controller::state::memory::{LastStatus, StatusChange};
+
+/// Puts a report on the claim: status, event and log line, each only if there is news in it.
+///
+/// # Errors
+/// Kubernetes refused the status; with a conflict if the claim is not as it was read or as the operator left it.
+/// A lost event is only logged.
+pub(crate) async fn update_status<P>(ctx: &Context<P>, claim: &Claim, report: &Report) -> Result<(), Error> {
+    if claim.is_gone() {
+        return Ok(());
+    }
+    let next = report.status(&claim.status, claim.generation, &now());
+    let new = LastStatus::new(
+        report.reason,
+        &format!("{}{}", report.message, outdated(&report.ignored).unwrap_or_default().1),
+    );
+    let change = ctx.memory.status_change(&claim.id, &new);
+    // What was told and did not come back was pruned by the CRD; only the phase is in all of them. Of a
+    // claim that cannot be read, the status cannot be read either.
+    let phase_stands = claim.status.phase == next.phase || claim.spec().is_err();
+    // Where conditions are kept, one that is missing was dropped by somebody.
+    let dropped = ctx.conditions.keeps() == Keeps::Yes && claim.status.conditions.is_empty();
+    if change == StatusChange::None && !dropped && phase_stands || same(&claim.status, &next) {
+        ctx.memory.status_reported(&claim.id, new);
+        return Ok(());
+    }
+    let severity = report.severity;
+    if severity == Severity::Warning {
+        tracing::warn!(reason = report.reason, "{}", report.message);
+    } else {
+        tracing::info!(reason = report.reason, "{}", report.message);
+    }
+    // What the cache shows may be long past, and another claim have the name by now. The resource version guards
+    // against both; the API server does not compare the uid where a status is written.
+    let version = ctx.memory.version(&claim.id).or_else(|| claim.resource_version.clone());
+    let patch = json!({ "metadata": { "uid": claim.id.uid, "resourceVersion": version }, "status": next });
+    let answer = patch_status(&ctx.claims_in(&claim.id.namespace), &claim.id.name, &patch).await;
+    match answer {
+        Ok(written) => {
+            ctx.memory.wrote(&claim.id, written.meta().resource_version.as_deref());
+            // Of a claim that cannot be read, the status cannot be read either.
+            if let Ok(written) = &written.0 {
+                ctx.conditions.written(written.status.as_ref().is_some_and(|status| !status.conditions.is_empty()));
+            }
+        }
+        // Nobody is left to tell.
+        Err(error) if status_code(&error) == Some(404) => return Ok(()),
+        Err(error) => return Err(Error::kubernetes("write the claim's status")(error)),
+    }
+    ctx.memory.status_reported(&claim.id, new);
+    // A bound claim that is merely told of an ignored edit is not bound anew.
+    let bound_before = claim.bound() && report.reason == reasons::BOUND;
+    let further_progress = severity == Severity::Progress && change == StatusChange::Message;
+    if !bound_before && !further_progress {
+        event(ctx, &claim.id, severity, report.reason, &report.message).await;
+    }
+    if let Some(name) = &report.damaged_record {
+        let uid = ctx.caches.records.object(name).and_then(|object| object.metadata.uid);
+        record_event(ctx, name, uid.as_deref(), severity, report.reason, &report.message).await;
+    }
+    for (reason, ignored) in
+        [(reasons::EDIT_IGNORED, &report.ignored.edit), (reasons::CONFIG_IGNORED, &report.ignored.config)]
+    {
+        if let Some(ignored) = ignored {
+            event(ctx, &claim.id, Severity::Warning, reason, ignored).await;
+        }
+    }
+    Ok(())
+}
+
+/// Writes a status; returns the object as it is then. Some CRDs have no status subresource, and answer
+/// that with 404: there the status is a field like any other.
+pub(crate) async fn patch_status<K>(api: &Api<K>, name: &str, patch: &Value) -> Result<K, kube::Error>
+where
+    K: kube::Resource + Clone + DeserializeOwned + std::fmt::Debug,
+{
+    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    patch_status_with(api, name, &params, patch).await
+}
+
+/// As [`patch_status`], with other parameters.
+pub(crate) async fn patch_status_with<K>(
+    api: &Api<K>,
+    name: &str,
+    params: &PatchParams,
+    patch: &Value,
+) -> Result<K, kube::Error>
+where
+    K: kube::Resource + Clone + DeserializeOwned + std::fmt::Debug,
+{
+    match api.patch_status(name, params, &Patch::Merge(patch)).await {
+        Err(error) if status_code(&error) == Some(404) => api.patch(name, params, &Patch::Merge(patch)).await,
+        answer => answer,
+    }
+}

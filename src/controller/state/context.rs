@@ -1,0 +1,151 @@
+//! What every reconcile shares: the client, the provisioner, the caches, the memory.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::core::DeserializeGuard;
+use kube::runtime::reflector::Store;
+use kube::{Api, Client};
+use tokio::sync::Semaphore;
+
+use super::caches::Caches;
+use super::conditions::Conditions;
+use super::memory::Memory;
+use super::owner_secrets::OwnerSecrets;
+use super::workers::{self, Workers};
+use crate::api::{ObjectBucket, wire};
+use crate::controller::decide::claim::Guarded;
+use crate::controller::decide::keys::KeyNotes;
+use crate::controller::decide::record::Author;
+use crate::controller::decide::report::Keeps;
+use crate::controller::error::Error;
+use crate::controller::options::Options;
+use crate::provisioner::{Failure, Record};
+
+/// How many stores at least can be worked with at the same time.
+const STORES_AT_ONCE: usize = 4;
+/// How many claims say at the same time what they wait for.
+const WAIT_REPORTS: usize = 8;
+
+/// Shared by all reconciles.
+pub(crate) struct Context<P> {
+    pub(crate) client: Client,
+    pub(crate) provisioner: P,
+    pub(crate) options: Options,
+    /// The value of our label.
+    pub(crate) label: String,
+    /// UID of the namespace `kube-system`, by which clusters are told apart.
+    pub(crate) cluster: String,
+    pub(crate) caches: Caches,
+    pub(crate) memory: Memory,
+    /// Whether claims keep their conditions.
+    pub(crate) conditions: Conditions,
+    /// Who is worked for at the same time.
+    pub(crate) workers: Arc<Workers>,
+    /// Bounds how many claims say at once what they wait for.
+    pub(crate) wait_reports: Semaphore,
+    /// Bounds how many large buckets are emptied at once.
+    pub(crate) large_removals: Semaphore,
+    pub(crate) owner_secrets: OwnerSecrets,
+}
+
+impl<P> Context<P> {
+    pub(crate) fn new(
+        client: Client,
+        provisioner: P,
+        options: Options,
+        cluster: String,
+        claims: Store<Guarded>,
+        owner_secrets: OwnerSecrets,
+    ) -> Self {
+        let concurrency = usize::from(options.concurrency.max(1));
+        Self {
+            client,
+            provisioner,
+            label: wire::provisioner_label(&options.provisioner_name),
+            cluster,
+            caches: Caches::of(claims, options.namespace.clone()),
+            memory: Memory::default(),
+            conditions: Conditions::default(),
+            workers: Workers::new(STORES_AT_ONCE * concurrency),
+            wait_reports: Semaphore::new(WAIT_REPORTS),
+            large_removals: Semaphore::new((concurrency / 4).max(1)),
+            owner_secrets,
+            options,
+        }
+    }
+
+    /// Whether a claim is to have conditions. Those that the Go provisioner bound have none, and stay as they are.
+    pub(crate) fn keeps(&self, author: Author) -> Keeps {
+        match author {
+            Author::Us => self.conditions.keeps(),
+            Author::GoProvisioner => Keeps::No,
+        }
+    }
+
+    /// Awaits a call to the store of a record, and keeps count of whether the store answers.
+    pub(crate) async fn asking<T, E: Failure>(
+        &self,
+        record: &Record,
+        // Boxed: the SDK's calls are too large to be part of another.
+        call: Pin<Box<impl Future<Output = Result<T, E>>>>,
+    ) -> Result<T, Error> {
+        self.counting(record, call, |answer| answer.as_ref().err().is_some_and(Failure::store_untouched)).await
+    }
+
+    /// The same where an answer proves nothing, because it may have been known before.
+    pub(crate) async fn asking_once<T, E: Failure>(
+        &self,
+        record: &Record,
+        call: Pin<Box<impl Future<Output = Result<T, E>>>>,
+    ) -> Result<T, Error> {
+        self.counting(record, call, |_| true).await
+    }
+
+    async fn counting<T, E: Failure>(
+        &self,
+        record: &Record,
+        call: Pin<Box<impl Future<Output = Result<T, E>>>>,
+        proves_nothing: impl FnOnce(&Result<T, E>) -> bool,
+    ) -> Result<T, Error> {
+        let asked = self.workers.ask(workers::store_of(record));
+        let answer = call.await;
+        match &answer {
+            Err(failure) if failure.concerns_all() => asked.struck(),
+            answer if proves_nothing(answer) => asked.never_mind(),
+            Ok(_) | Err(_) => asked.answered(),
+        }
+        answer.map_err(Error::store)
+    }
+
+    /// Whether a claim that shares the owner's keys has those that the owner's Secret holds now, as far as the
+    /// watch of that Secret says.
+    pub(crate) fn shares_present_keys(&self, record: &Record, notes: &KeyNotes) -> bool {
+        let Some(secret) = record.plan.owner_secret.as_ref().filter(|_| record.plan.user.is_none()) else {
+            return true;
+        };
+        self.owner_secrets.watch(&self.client, secret);
+        self.owner_secrets.version(secret).is_none_or(|version| notes.shared_from.as_ref() == Some(&version))
+    }
+
+    pub(crate) fn claims_in(&self, namespace: &str) -> Api<Guarded> {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+
+    pub(crate) fn secrets_in(&self, namespace: &str) -> Api<Secret> {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+
+    pub(crate) fn config_maps_in(&self, namespace: &str) -> Api<ConfigMap> {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+
+    pub(crate) fn record_writer(&self) -> Api<ObjectBucket> {
+        Api::all(self.client.clone())
+    }
+
+    pub(crate) fn records(&self) -> Api<DeserializeGuard<ObjectBucket>> {
+        Api::all(self.client.clone())
+    }
+}

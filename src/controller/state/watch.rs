@@ -1,0 +1,85 @@
+//! Watching one kind of object, whatever becomes of the API server, of permissions, or of the CRDs meanwhile.
+
+use std::time::Duration;
+
+use futures::{Stream, StreamExt as _, stream};
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, Resource};
+use rand::RngExt as _;
+use serde::de::DeserializeOwned;
+
+use crate::controller::error::status_code;
+
+const CRDS_MISSING: &str = "the CustomResourceDefinitions are missing; install them with `aws-s3-provisioner crds | kubectl apply -f -`; waiting for them";
+
+const PERMISSIONS_MISSING: &str = "the operator lacks permissions; see deploy/; waiting for them";
+
+/// Longest pause after a watch failed: as long as it takes at most to notice that all is well again.
+const PAUSE_MAX: Duration = Duration::from_secs(10);
+
+/// The events of all objects of `api` that `config` selects. `what` names them, in the log.
+///
+/// # Guarantees
+/// - It never fails, and never ends: a failure is logged, and after a pause the watch goes on. kube's
+///   controller would pause all its watches for the failure of one.
+/// - It begins anew with a list when the API server does not know the version at which it stopped. kube's
+///   watcher asks for that version again and again if this is answered with 404 (the CRD was gone, and may
+///   come back as another one) or 410, rather than told in the stream.
+pub(crate) fn watch<K>(
+    what: &'static str,
+    api: Api<K>,
+    config: watcher::Config,
+) -> impl Stream<Item = watcher::Result<Event<K>>> + Send
+where
+    K: Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
+{
+    let begin = move || watcher(api.clone(), config.clone()).boxed();
+    stream::unfold((begin(), begin, 0), move |(mut events, begin, mut failures)| async move {
+        loop {
+            match events.next().await? {
+                Ok(event) => {
+                    // The mark in front of a list says nothing yet.
+                    if failures > 0 && !matches!(event, Event::Init) {
+                        tracing::info!("watching {what} again");
+                        failures = 0;
+                    }
+                    return Some((Ok(event), (events, begin, failures)));
+                }
+                Err(error) => {
+                    failures += 1;
+                    say(what, &error, failures);
+                    if is_obsolete(&error) {
+                        events = begin();
+                    }
+                    tokio::time::sleep(pause(failures)).await;
+                }
+            }
+        }
+    })
+}
+
+fn pause(failures: u32) -> Duration {
+    let whole = Duration::from_secs(1 << failures.saturating_sub(1).min(8)).min(PAUSE_MAX);
+    whole.mul_f64(rand::rng().random_range(0.5..=1.0))
+}
+
+/// Whether what the watch knows is of no use any more.
+fn is_obsolete(error: &watcher::Error) -> bool {
+    matches!(error, watcher::Error::WatchStartFailed(error) if matches!(status_code(error), Some(404 | 410)))
+}
+
+/// Once for each outage; the rest is for those who look closely.
+fn say(what: &str, error: &watcher::Error, failures: u32) {
+    let answer = match error {
+        watcher::Error::InitialListFailed(error) | watcher::Error::WatchStartFailed(error) => status_code(error),
+        _ => None,
+    };
+    match (failures, answer) {
+        (2.., _) => tracing::debug!(%error, "watching {what}; trying again"),
+        (_, Some(404)) => tracing::error!("{what} cannot be watched: {}", CRDS_MISSING),
+        (_, Some(403)) => tracing::error!(%error, "{what} cannot be watched: {}", PERMISSIONS_MISSING),
+        // What the API server ends is begun anew; that happens every few minutes.
+        (_, Some(410)) => tracing::debug!(%error, "watching {what} from a new list"),
+        _ => tracing::warn!(%error, "watching {what}; trying again"),
+    }
+}

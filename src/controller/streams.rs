@@ -1,0 +1,184 @@
+//! What is watched: each stream fills a cache, and says what may have to be done.
+
+use std::sync::Arc;
+
+use futures::{Stream, TryStreamExt as _, future, stream};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::storage::v1::StorageClass;
+use kube::core::{DeserializeGuard, PartialObjectMeta};
+use kube::runtime::reflector::store::Writer;
+use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::{Api, Resource, ResourceExt as _};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+
+use super::decide::claim::{self, Claim, Guarded};
+use super::decide::lookup;
+use super::flow::orphans::OrphanCheck;
+use super::state::cache::Cache;
+use super::state::caches::{Caches, OutputFacts};
+use super::state::context::Context;
+use super::state::watch::watch;
+use crate::api::{ObjectBucket, wire};
+
+/// Objects in an answer to a list: what bounds the memory that lists take while they are read.
+const PAGE: u32 = 200;
+
+/// The streams, and where they say what may have to be done. The other ends are gone only when the operator ends.
+pub(super) struct Streams<P> {
+    pub(super) ctx: Arc<Context<P>>,
+    /// A whole list has come in once more: every claim is reconciled.
+    pub(super) relisted: UnboundedSender<()>,
+    /// A record may be an orphan.
+    pub(super) orphan_check: UnboundedSender<OrphanCheck>,
+}
+
+impl<P: Send + Sync + 'static> Streams<P> {
+    /// The claims that are created or change, trimmed.
+    pub(super) fn claims(&self, cache: Writer<Guarded>) -> impl Stream<Item = watcher::Result<Guarded>> + use<P> {
+        let (ctx, check) = (Arc::clone(&self.ctx), self.orphan_check.clone());
+        let (listed, check_all) = (Arc::clone(&self.ctx), self.orphan_check.clone());
+        watch("claims", self.namespaced::<Guarded>(), all())
+            .modify(claim::trim)
+            .inspect_ok(move |event| claim_changed(&ctx, event, &check))
+            .reflect(cache)
+            .inspect_ok(self.relisted())
+            .inspect_ok(move |event| {
+                if let watcher::Event::InitDone = event {
+                    let uids = listed.caches.claims.state().iter().filter_map(|claim| claim.uid()).collect();
+                    listed.memory.keep_only(&uids);
+                    let _ = check_all.send(OrphanCheck::Everywhere);
+                }
+            })
+            .applied_objects()
+    }
+
+    /// The ObjectBuckets that change.
+    pub(super) fn records(&self) -> impl Stream<Item = watcher::Result<DeserializeGuard<ObjectBucket>>> + use<P> {
+        let (ctx, check) = (Arc::clone(&self.ctx), self.orphan_check.clone());
+        let api: Api<DeserializeGuard<ObjectBucket>> = Api::all(self.ctx.client.clone());
+        let events = watch("ObjectBuckets", api, all()).inspect_ok(move |event| {
+            ctx.caches.records.apply(event);
+            let which = match event {
+                watcher::Event::Apply(record) => OrphanCheck::now(record.name_any()),
+                watcher::Event::InitDone => OrphanCheck::Everywhere,
+                _ => return,
+            };
+            let _ = check.send(which);
+        });
+        changes(events.inspect_ok(self.relisted()))
+    }
+
+    /// The StorageClasses that are listed, created, changed or deleted.
+    pub(super) fn classes(&self) -> impl Stream<Item = watcher::Result<StorageClass>> + use<P> {
+        watch("StorageClasses", Api::<StorageClass>::all(self.ctx.client.clone()), all())
+            .inspect_ok(self.cached(|caches| &caches.classes, |class: &StorageClass| Some(class.clone())))
+            .touched_objects()
+    }
+
+    /// The claims' Secrets that change, without what they hold.
+    pub(super) fn secrets(&self) -> impl Stream<Item = watcher::Result<PartialObjectMeta<Secret>>> + use<P> {
+        let events = watch("Secrets", self.namespaced::<PartialObjectMeta<Secret>>(), self.labelled())
+            .inspect_ok(self.cached(|caches| &caches.secrets, OutputFacts::of_secret));
+        changes(events.inspect_ok(self.relisted()))
+    }
+
+    /// The claims' ConfigMaps that change, without what they hold.
+    pub(super) fn config_maps(&self) -> impl Stream<Item = watcher::Result<PartialObjectMeta<ConfigMap>>> + use<P> {
+        let events = watch("ConfigMaps", self.namespaced::<PartialObjectMeta<ConfigMap>>(), self.labelled())
+            .inspect_ok(self.cached(|caches| &caches.config_maps, OutputFacts::of_config_map));
+        changes(events.inspect_ok(self.relisted()))
+    }
+
+    /// Those that carry our label.
+    fn labelled(&self) -> watcher::Config {
+        all().labels(&format!("{}={}", wire::PROVISIONER_LABEL, self.ctx.label))
+    }
+
+    fn namespaced<K>(&self) -> Api<K>
+    where
+        K: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
+    {
+        match &self.ctx.options.namespace {
+            Some(namespace) => Api::namespaced(self.ctx.client.clone(), namespace),
+            None => Api::all(self.ctx.client.clone()),
+        }
+    }
+
+    /// Keeps in the cache that `of` picks what `facts` says of each object.
+    fn cached<K: Resource, F, Of, Facts>(
+        &self,
+        of: Of,
+        facts: Facts,
+    ) -> impl FnMut(&watcher::Event<K>) + use<P, K, F, Of, Facts>
+    where
+        Of: Fn(&Caches) -> &Cache<F>,
+        Facts: Fn(&K) -> Option<F>,
+    {
+        let ctx = Arc::clone(&self.ctx);
+        move |event| of(&ctx.caches).apply(event, &facts)
+    }
+
+    /// Says when a whole list has come in once more. While it comes in, the cache still shows the old one, and no
+    /// event says what was deleted meanwhile: every claim is reconciled, which costs a steady one nothing. The first
+    /// list says nothing: no claim is reconciled before it is there.
+    fn relisted<K>(&self) -> impl FnMut(&watcher::Event<K>) + use<P, K> {
+        let (relisted, mut is_first) = (self.relisted.clone(), true);
+        move |event| {
+            if let watcher::Event::InitDone = event
+                && !std::mem::take(&mut is_first)
+            {
+                let _ = relisted.send(());
+            }
+        }
+    }
+}
+
+fn all() -> watcher::Config {
+    watcher::Config::default().page_size(PAGE)
+}
+
+/// Takes in what the watch shows of a claim. The records of one that is gone, or that is new and may stand in the place
+/// of another, may be orphans.
+fn claim_changed<P>(ctx: &Context<P>, event: &watcher::Event<Guarded>, check: &UnboundedSender<OrphanCheck>) {
+    if let watcher::Event::Apply(claim) | watcher::Event::InitApply(claim) = event
+        && let Ok(claim) = &claim.0
+        && let Some(status) = &claim.status
+    {
+        ctx.conditions.shown(status);
+    }
+    let claim = match event {
+        watcher::Event::Delete(claim) => {
+            let claim = Claim::read(claim, &ctx.label);
+            ctx.memory.forget(&claim.id.uid);
+            claim
+        }
+        watcher::Event::Apply(claim) => match Claim::read(claim, &ctx.label) {
+            claim if claim.status.phase.is_none() => claim,
+            _ => return,
+        },
+        _ => return,
+    };
+    for record in lookup::names(&claim, ctx.caches.records.irregular(&claim.id)) {
+        let _ = check.send(OrphanCheck::now(record));
+    }
+}
+
+/// The objects that change. What is listed is in the cache by the time that [every claim is
+/// reconciled](Streams::relisted).
+fn changes<K>(
+    events: impl Stream<Item = watcher::Result<watcher::Event<K>>>,
+) -> impl Stream<Item = watcher::Result<K>> {
+    events.try_filter_map(|event| {
+        future::ok(match event {
+            watcher::Event::Apply(object) | watcher::Event::Delete(object) => Some(object),
+            watcher::Event::Init | watcher::Event::InitApply(_) | watcher::Event::InitDone => None,
+        })
+    })
+}
+
+pub(super) fn from_channel<T>(channel: UnboundedReceiver<T>) -> impl Stream<Item = T> {
+    stream::unfold(channel, |mut channel| async {
+        let item = channel.recv().await?;
+        Some((item, channel))
+    })
+}

@@ -1,0 +1,110 @@
+//! Which change wakes which claim.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{Stream, StreamExt as _, stream};
+use k8s_openapi::api::storage::v1::StorageClass;
+use kube::core::DeserializeGuard;
+use kube::runtime::reflector::{ObjectRef, Store};
+use kube::{Resource as _, ResourceExt as _};
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use super::decide::claim::Guarded;
+use super::decide::record;
+use super::reasons;
+use super::state::context::Context;
+use super::state::owner_secrets;
+use super::streams::from_channel;
+use crate::api::ObjectBucket;
+
+/// How exactly the time of upkeep is kept.
+const UPKEEP_TICK: Duration = Duration::from_secs(1);
+
+/// The claim of a record; and where a record that somebody else names goes, whoever waits for its bucket. A record that
+/// is not its claim's ends the wait of that claim, because it may be given to it now; and so does one that may have been
+/// mended.
+pub(super) fn claims_of_record<P>(
+    ctx: Arc<Context<P>>,
+) -> impl Fn(DeserializeGuard<ObjectBucket>) -> Vec<ObjectRef<Guarded>> {
+    move |record| {
+        let Ok(record) = record.0 else { return Vec::new() };
+        let bucket = record.spec.endpoint.as_ref().and_then(|endpoint| endpoint.bucket_name.as_deref());
+        let mut woken = bucket.map(|bucket| ctx.memory.wake_for_bucket(bucket)).unwrap_or_default();
+        if let (None, Some(uid)) = (record::claim_name(&record), record::claim_uid(&record)) {
+            // Some CRDs prune the name; an admin may have said by the uid whose it is.
+            ctx.memory.wake(uid);
+            woken.insert(uid.to_owned());
+        }
+        let mut claims = with_uids(&ctx.caches.claims, &woken);
+        if let Some((namespace, name)) = record::claim_name(&record) {
+            let claim = ObjectRef::new(name).within(namespace);
+            let uid = ctx.caches.claims.get(&claim).and_then(|shown| shown.uid());
+            match uid {
+                Some(uid) if record::claim_uid(&record) == Some(&uid) => {
+                    ctx.memory.wake_if_reported(&uid, &reasons::MENDED_IN_THE_RECORD);
+                }
+                Some(uid) => ctx.memory.wake(&uid),
+                None => {}
+            }
+            claims.push(claim);
+        }
+        claims
+    }
+}
+
+/// A class that appears or changes ends the wait of its claims.
+pub(super) fn claims_of_class<P>(ctx: Arc<Context<P>>) -> impl Fn(StorageClass) -> Vec<ObjectRef<Guarded>> {
+    move |class| {
+        let name = class.name_any();
+        let names_class = |claim: &Guarded| match &claim.0 {
+            Ok(claim) => claim.spec.storage_class_name == name,
+            Err(_unreadable) => false,
+        };
+        refs(&ctx.caches.claims, names_class)
+            .map(|(uid, claim)| {
+                ctx.memory.wake(&uid);
+                claim
+            })
+            .collect()
+    }
+}
+
+/// A Secret with owner's credentials that appears or changes ends the wait of the claims that need it.
+pub(super) fn claims_of_secret<P>(
+    changes: UnboundedReceiver<owner_secrets::Change>,
+    ctx: Arc<Context<P>>,
+) -> impl Stream<Item = ObjectRef<Guarded>> {
+    from_channel(changes).flat_map(move |(secret, version)| {
+        let mut woken = ctx.memory.wake_dependants(&secret, version.as_deref());
+        woken.extend(ctx.caches.sharing(&secret));
+        stream::iter(with_uids(&ctx.caches.claims, &woken))
+    })
+}
+
+/// Claims whose upkeep is due, once it is.
+pub(super) fn claims_with_due_upkeep<P>(ctx: Arc<Context<P>>) -> impl Stream<Item = ObjectRef<Guarded>> {
+    let ticks = stream::unfold(tokio::time::interval(UPKEEP_TICK), |mut interval| async {
+        interval.tick().await;
+        Some(((), interval))
+    });
+    ticks.flat_map(move |()| stream::iter(with_uids(&ctx.caches.claims, &ctx.memory.take_due())))
+}
+
+fn with_uids(claims: &Store<Guarded>, uids: &HashSet<String>) -> Vec<ObjectRef<Guarded>> {
+    // Mostly there are none, and looking through all claims takes time.
+    if uids.is_empty() {
+        return Vec::new();
+    }
+    let wanted = |claim: &Guarded| claim.meta().uid.as_ref().is_some_and(|uid| uids.contains(uid));
+    refs(claims, wanted).map(|(_, claim)| claim).collect()
+}
+
+fn refs(
+    claims: &Store<Guarded>,
+    wanted: impl Fn(&Guarded) -> bool,
+) -> impl Iterator<Item = (String, ObjectRef<Guarded>)> {
+    let found: Vec<_> = claims.state().into_iter().filter(|claim| wanted(claim)).collect();
+    found.into_iter().map(|claim| (claim.uid().unwrap_or_default(), ObjectRef::from_obj(claim.as_ref())))
+}

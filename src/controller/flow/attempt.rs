@@ -147,9 +147,9 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
             in_secret: present.filter(|_| written),
             up_to_date: !inherited && wanted.is_some_and(|wanted| output_data::is_up_to_date(secret, &wanted)),
             outdated: !shared,
-            refused: backoff::are_outdated(ctx.memory.probes(&self.claim.id)),
+            refused: backoff::are_outdated(ctx.memory.if_known(&self.claim.id, |m| m.waits.probes())),
             new: self.notes.is_new(Timestamp::now()),
-            successor: ctx.memory.successor(&self.claim.id),
+            successor: ctx.memory.if_known(&self.claim.id, |m| m.upkeep.successor()),
             bound: stored.bound(),
             ready: self.says_ready(stored),
         }))

@@ -4,7 +4,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::attempt::{Attempt, Log};
 use super::next::Next;
-use crate::controller::decide::backoff::{CONSISTENCY_LAG, MAX_PROBES, are_outdated};
+use crate::controller::decide::backoff::{CONSISTENCY_LAG, MAX_PROBES};
 use crate::controller::decide::keys::{self, KeyNotes};
 use crate::controller::decide::output_data;
 use crate::controller::decide::report::{Report, Severity};
@@ -13,6 +13,7 @@ use crate::controller::error::Error;
 use crate::controller::objects::outputs::{self, Current};
 use crate::controller::objects::{events, records, status};
 use crate::controller::reasons;
+use crate::controller::state::memory::ClaimMemory;
 use crate::provisioner::{AppCredentials, Failure as _, Probe, Provisioner};
 
 impl<P: Provisioner> Attempt<'_, P> {
@@ -22,14 +23,14 @@ impl<P: Provisioner> Attempt<'_, P> {
         let Some(owner) = &self.owner else { return Err(Error::OutOfStep("the owner's credentials were read")) };
         let (ctx, stored) = (self.ctx, self.stored()?);
         let record = &stored.record;
-        ctx.memory.executes(&record.claim);
+        ctx.memory.with(&record.claim, ClaimMemory::executes);
         let answer = match verb {
             Verb::Provision => {
                 ctx.asking(record, Box::pin(ctx.provisioner.provision(record, &owner.credentials))).await
             }
             Verb::Grant => ctx.asking(record, Box::pin(ctx.provisioner.grant(record, &owner.credentials))).await,
         };
-        ctx.memory.executes(&record.claim);
+        ctx.memory.with(&record.claim, ClaimMemory::executes);
         let credentials = match answer {
             Ok(credentials) => credentials,
             Err(failure) => {
@@ -42,10 +43,10 @@ impl<P: Provisioner> Attempt<'_, P> {
             }
         };
         if stored.bound() {
-            ctx.memory.keys_replaced(&record.claim);
+            ctx.memory.with(&record.claim, |m| m.upkeep.keys_replaced());
         }
         // Whatever was to follow the former keys has gone with them.
-        ctx.memory.keep_successor(&record.claim, None);
+        ctx.memory.with(&record.claim, |m| m.keep_successor(None));
         // A store that names no account otherwise may have named it with what it made. Keys that were just issued are
         // not lost for a failure of this.
         self.seen_in_account = ctx.provisioner.account(record, &owner.credentials).await.ok().flatten();
@@ -61,8 +62,8 @@ impl<P: Provisioner> Attempt<'_, P> {
         let secret = output_data::secret(&id, &ctx.label, self.credentials()?, &notes);
         let written = outputs::write(&ctx.secrets_in(&id.namespace), &self.secret, &secret, &id).await?;
         match &self.keys {
-            Keys::Successor { .. } => ctx.memory.keys_replaced(&id),
-            Keys::Issued(_) => ctx.memory.replaced(&id, are_outdated),
+            Keys::Successor { .. } => ctx.memory.with(&id, |m| m.upkeep.keys_replaced()),
+            Keys::Issued(_) => ctx.memory.with(&id, |m| m.waits.keys_replaced()),
             Keys::InSecret { .. } | Keys::None => {}
         }
         // Once, not with every attempt: the owner's keys are written again each time.
@@ -125,18 +126,18 @@ impl<P: Provisioner> Attempt<'_, P> {
         let answer = ctx.asking(record, Box::pin(ctx.provisioner.probe(record, self.credentials()?))).await?;
         let Probe::NotYet(refused) = answer else {
             self.keys.set_proven(true);
-            ctx.memory.usable(&self.claim.id);
+            ctx.memory.with(&self.claim.id, |m| m.waits.keys_work());
             return Ok(None);
         };
         if std::mem::take(&mut self.doubted) {
             self.keys = Keys::None;
             return Ok(None);
         }
-        let wait = ctx.memory.not_usable_yet(&self.claim.id);
+        let wait = ctx.memory.with(&self.claim.id, |m| m.waits.keys_refused());
         if matches!(self.keys, Keys::Successor { .. }) {
             return self.successor_refused(refused, wait).await.map(Some);
         }
-        if ctx.memory.probes(&self.claim.id) > 2 * MAX_PROBES {
+        if ctx.memory.if_known(&self.claim.id, |m| m.waits.probes()) > 2 * MAX_PROBES {
             return Err(Error::CredentialsUnusable { answer: refused });
         }
         let report = Report::waiting_for_credentials(&self.claim, &refused);

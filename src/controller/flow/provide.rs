@@ -18,6 +18,7 @@ use crate::controller::error::Error;
 use crate::controller::objects::outputs::{self, Current};
 use crate::controller::objects::{claims, events, records, status};
 use crate::controller::state::context::Context;
+use crate::controller::state::memory::ClaimMemory;
 use crate::provisioner::{Provisioner, Record};
 
 /// Makes the bucket and hands it over, restores what is missing of it, or does the upkeep that is due.
@@ -160,10 +161,10 @@ impl<P: Provisioner> Attempt<'_, P> {
     /// Keys that a bound claim lost too often in a row are issued again after a wait.
     fn put_off_replacement(&self) -> Option<Duration> {
         let (ctx, id) = (self.ctx, &self.claim.id);
-        let wait = ctx.memory.replacement_in(id);
+        let wait = ctx.memory.if_known(id, |m| m.upkeep.replacement_in());
         let puts_off = self.stored().is_ok_and(Stored::bound) && !wait.is_zero();
         puts_off.then(|| {
-            ctx.memory.defer(id, wait);
+            ctx.memory.with(id, |m| m.waits.defer(wait));
             wait
         })
     }
@@ -209,9 +210,9 @@ impl<P: Provisioner> Attempt<'_, P> {
 
     fn succeeded(&self) -> Next {
         let memory = &self.ctx.memory;
-        memory.succeeded(&self.claim.id);
+        memory.if_known(&self.claim.id, ClaimMemory::succeeded);
         // From now on another value asks for something.
-        memory.asks_again(&self.claim.id, self.claim.retry_request.as_deref());
+        memory.with(&self.claim.id, |m| m.upkeep.asks_again(self.claim.retry_request.as_deref()));
         Next::Done
     }
 }

@@ -51,7 +51,7 @@ pub(crate) async fn reconcile<P: Provisioner>(
     }
 
     // 3. A claim that waits goes on waiting, unless what it asks for has changed. (decides)
-    if let Some(left) = ctx.memory.wait_left(&claim.id, &inputs(&claim)) {
+    if let Some(left) = ctx.memory.if_known(&claim.id, |m| m.waits.left(&inputs(&claim))) {
         return Ok(Action::requeue(left));
     }
 
@@ -59,7 +59,7 @@ pub(crate) async fn reconcile<P: Provisioner>(
     let Some((claim, worker)) = turn::worker(&ctx, claim, &guarded).await else { return Ok(Action::await_change()) };
 
     // 5. One attempt at what is due. (writes)
-    let attempt = ctx.memory.attempt(&claim.id, inputs(&claim));
+    let attempt = ctx.memory.with(&claim.id, |m| m.waits.attempt(inputs(&claim)));
     let span = tracing::info_span!("claim", claim = %claim.id, attempt);
     // Boxed: whoever waits for a worker has no room for it.
     let next = Box::pin(run_guarded(&ctx, claim.clone())).instrument(span).await;
@@ -92,7 +92,7 @@ async fn run_guarded<P: Provisioner>(ctx: &Context<P>, claim: Claim) -> Next {
         Ok(next) => return next,
         Err(problem) => problem,
     };
-    let wait = ctx.memory.failed(&claim.id, problem.class());
+    let wait = ctx.memory.with(&claim.id, |m| m.waits.failed(problem.class()));
     if problem.is_race() {
         tracing::debug!(%problem, ?wait, "somebody else wrote at the same time");
     } else {
@@ -122,7 +122,7 @@ async fn dispatch<P: Provisioner>(ctx: &Context<P>, claim: Claim) -> Result<Next
 /// Leaves a claim alone until something changes, or upkeep is due. The memory keeps the time: an entry of kube's
 /// scheduler takes more of it than all that is remembered of a bound claim.
 fn rest<P>(ctx: &Context<P>, claim: &Claim, wait: Option<Duration>) -> Action {
-    ctx.memory.recheck_in(&claim.id, wait);
+    ctx.memory.with(&claim.id, |m| m.upkeep.recheck_in(wait));
     Action::await_change()
 }
 

@@ -45,11 +45,11 @@ pub(crate) fn usual_upkeep<P>(
             Some(_) => keys::due(notes, claim.rotation_request.as_deref(), &plan.rotation, Timestamp::now()),
             None => (Upkeep::Nothing, None),
         },
-        failed: memory.upkeep_in(id),
-        replacement: memory.replacement_in(id),
-        key_look: memory.look_for_keys_in(id),
+        failed: memory.if_known(id, |m| m.upkeep.failed_in()),
+        replacement: memory.if_known(id, |m| m.upkeep.replacement_in()),
+        key_look: memory.if_known(id, |m| m.upkeep.key_look_in()),
         // What the Go provisioner made is of other shapes, and stays as it is.
-        check: memory.check_in(id, ctx.options.resync.filter(|_| by_us)),
-        asked: memory.asks_again(id, claim.retry_request.as_deref()) && by_us,
+        check: memory.with(id, |m| m.upkeep.check_in(ctx.options.resync.filter(|_| by_us))),
+        asked: memory.with(id, |m| m.upkeep.asks_again(claim.retry_request.as_deref())) && by_us,
     })
 }

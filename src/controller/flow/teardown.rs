@@ -36,7 +36,7 @@ pub(crate) async fn remove<P: Provisioner>(
     claim: &Claim,
     class: &ClassLookup,
 ) -> Result<Next, Error> {
-    let teardown = match ctx.memory.removal(&claim.id) {
+    let teardown = match ctx.memory.if_known(&claim.id, |m| m.removal.as_deref().cloned()) {
         // The cache is behind: it shows a claim that was let go.
         Some(RemovalProgress::Everything) => return Ok(Next::Done),
         // Only the finalizer could not be taken off.
@@ -221,7 +221,9 @@ impl<'a, P: Provisioner> Teardown<'a, P> {
                     return Ok(Next::Done);
                 }
                 // Not at once: somebody else's finalizer may hold the record.
-                TeardownStep::Replan => return Ok(Next::After(ctx.memory.failed(&claim.id, FailureClass::Retryable))),
+                TeardownStep::Replan => {
+                    return Ok(Next::After(ctx.memory.with(&claim.id, |m| m.waits.failed(FailureClass::Retryable))));
+                }
             }
         }
     }
@@ -240,7 +242,7 @@ impl<'a, P: Provisioner> Teardown<'a, P> {
         let (ctx, claim) = (self.ctx, self.claim);
         let record = &self.stored()?.record;
         // Large removals leave most workers to others.
-        let _turn = match ctx.memory.removed_objects(&claim.id, 0) {
+        let _turn = match ctx.memory.with(&claim.id, |m| m.removed_objects(0)) {
             0 => None,
             _ => match ctx.large_removals.try_acquire() {
                 Ok(turn) => Some(turn),
@@ -267,16 +269,16 @@ impl<'a, P: Provisioner> Teardown<'a, P> {
         match removal? {
             Removal::Partial { removed } => {
                 // It goes before the bucket.
-                ctx.memory.access_is_gone(&claim.id);
-                let so_far = ctx.memory.removed_objects(&claim.id, removed);
+                ctx.memory.with(&claim.id, |m| m.access_gone = true);
+                let so_far = ctx.memory.with(&claim.id, |m| m.removed_objects(removed));
                 status::update_status(ctx, claim, &Report::purging(claim, &record.plan.bucket, so_far)).await?;
                 self.seen.store = StoreProgress::Partly;
             }
             Removal::Done(removed) => {
-                let gone_before = ctx.memory.is_access_gone(&claim.id);
+                let gone_before = ctx.memory.if_known(&claim.id, |m| m.access_gone);
                 if in_use {
                     if removed.access == Fate::Removed {
-                        ctx.memory.access_is_gone(&claim.id);
+                        ctx.memory.with(&claim.id, |m| m.access_gone = true);
                     }
                     return Err(Error::BucketInUse { bucket: record.plan.bucket.clone() });
                 }
@@ -291,7 +293,7 @@ impl<'a, P: Provisioner> Teardown<'a, P> {
     async fn is_in_use(&self) -> Result<bool, Error> {
         let (ctx, stored) = (self.ctx, self.stored()?);
         // Before the caches are asked: whatever goes from now on wakes the claim.
-        ctx.memory.waits_for_bucket(&self.claim.id, Some(&stored.record.plan.bucket));
+        ctx.memory.with(&self.claim.id, |m| m.waits.for_bucket(Some(&stored.record.plan.bucket)));
         let shown = ctx.caches.records.others_with_bucket(&stored.record.plan.bucket, &stored.name);
         for name in shown.iter().map(record::name) {
             let Some(object) = records::read(ctx, &name).await? else { continue };
@@ -305,7 +307,7 @@ impl<'a, P: Provisioner> Teardown<'a, P> {
             }
             return Ok(true);
         }
-        ctx.memory.waits_for_bucket(&self.claim.id, None);
+        ctx.memory.with(&self.claim.id, |m| m.waits.for_bucket(None));
         Ok(false)
     }
 
@@ -338,9 +340,9 @@ impl<'a, P: Provisioner> Teardown<'a, P> {
 
     async fn release(self) -> Result<Next, Error> {
         let Self { ctx, claim, ref note, .. } = self;
-        ctx.memory.note_removal(&claim.id, RemovalProgress::AllButFinalizer(note.clone()));
+        ctx.memory.with(&claim.id, |m| m.removal = Some(Box::new(RemovalProgress::AllButFinalizer(note.clone()))));
         claims::remove_finalizer(ctx, claim).await?;
-        ctx.memory.note_removal(&claim.id, RemovalProgress::Everything);
+        ctx.memory.with(&claim.id, |m| m.removal = Some(Box::new(RemovalProgress::Everything)));
         self.report_removal().await;
         Ok(Next::Done)
     }
@@ -367,7 +369,7 @@ async fn keys_were_out<P>(ctx: &Context<P>, claim: &Claim) -> Result<bool, Error
 
 /// The keys in the claim's Secret, as long as they may work.
 async fn present_keys<P>(ctx: &Context<P>, claim: &Claim) -> Result<Option<AppCredentials>, Error> {
-    if ctx.memory.is_access_gone(&claim.id) {
+    if ctx.memory.if_known(&claim.id, |m| m.access_gone) {
         return Ok(None);
     }
     let secret = outputs::read_own(&ctx.secrets_in(&claim.id.namespace), &claim.id).await?;

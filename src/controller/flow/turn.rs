@@ -70,7 +70,7 @@ pub(crate) fn facts<P>(ctx: &Context<P>, claim: &Claim, class: &ClassLookup) -> 
 async fn explain_wait<P>(ctx: &Context<P>, claim: &Claim, lane: &Lane) {
     let is_news = match claim.bound() {
         true => claim.deleting && report::says_ready(claim, Keeps::No),
-        false => claim.status.conditions.is_empty() && !ctx.memory.has_last_status(&claim.id),
+        false => claim.status.conditions.is_empty() && !ctx.memory.if_known(&claim.id, |m| m.last_status.is_some()),
     };
     if !is_news || !ctx.workers.is_struck(&lane.store) {
         return;

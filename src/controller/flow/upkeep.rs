@@ -30,7 +30,7 @@ impl<P: Provisioner> Attempt<'_, P> {
             by_us: stored.author == Author::Us,
             adopting: stored.is_being_adopted(),
             ready: self.says_ready(stored),
-            waits_for_keys: self.ctx.memory.probes(&self.claim.id) > 0,
+            waits_for_keys: self.ctx.memory.if_known(&self.claim.id, |m| m.waits.probes()) > 0,
         };
         Ok(upkeep::due_now(facts, || steady::usual_upkeep(self.ctx, &self.claim, stored, &self.notes).0))
     }
@@ -41,7 +41,7 @@ impl<P: Provisioner> Attempt<'_, P> {
         let present = self.credentials()?.access_key_id.clone();
         match self.ask_to_rotate(&present).await {
             Ok(Some(keys)) => {
-                self.ctx.memory.keep_successor(&self.claim.id, Some(keys.clone()));
+                self.ctx.memory.with(&self.claim.id, |m| m.keep_successor(Some(keys.clone())));
                 self.keys = Keys::Successor { keys, proven: false };
             }
             Ok(None) => {
@@ -65,18 +65,18 @@ impl<P: Provisioner> Attempt<'_, P> {
 
     /// The keys that should follow do not work yet; after long enough they never will.
     pub(super) async fn successor_refused(&mut self, answer: String, wait: Duration) -> Result<Next, Error> {
-        if self.ctx.memory.probes(&self.claim.id) <= MAX_PROBES {
+        if self.ctx.memory.if_known(&self.claim.id, |m| m.waits.probes()) <= MAX_PROBES {
             return Ok(Next::After(wait));
         }
-        self.ctx.memory.keep_successor(&self.claim.id, None);
+        self.ctx.memory.with(&self.claim.id, |m| m.keep_successor(None));
         let note = format!("new keys are refused again and again ({answer}); the present ones go on working");
         self.upkeep_failed(reasons::ROTATION_FAILED, &note, FailureClass::Terminal).await;
         Ok(Next::Done)
     }
 
     pub(super) async fn report_rotation(&self, former: &Retiring) {
-        self.ctx.memory.keep_successor(&self.claim.id, None);
-        self.ctx.memory.upkeep_succeeded(&self.claim.id);
+        self.ctx.memory.with(&self.claim.id, |m| m.keep_successor(None));
+        self.ctx.memory.with(&self.claim.id, |m| m.upkeep.succeeded());
         let Retiring { id, at } = former;
         let note = format!(
             "the claim's Secret holds new keys, which were seen to work; the former key {id} works until {}: restart apps that read their keys once",
@@ -108,7 +108,7 @@ impl<P: Provisioner> Attempt<'_, P> {
             let rotation = self.stored()?.record.plan.rotation;
             self.notes = self.notes.clone().believed(&rotation, now);
             let (due, _) = keys::due(&self.notes, self.claim.rotation_request.as_deref(), &rotation, now);
-            if due != Upkeep::Rotate || ctx.memory.replacement_in(&self.claim.id).is_zero() {
+            if due != Upkeep::Rotate || ctx.memory.if_known(&self.claim.id, |m| m.upkeep.replacement_in()).is_zero() {
                 self.upkeep = steps::upkeep_left(due, &self.keys);
             }
         }
@@ -118,10 +118,10 @@ impl<P: Provisioner> Attempt<'_, P> {
     /// Leaves `upkeep` as it is if all is well.
     async fn ask_to_check(&mut self) -> Result<(), Error> {
         let (ctx, asked) = (self.ctx, self.claim.retry_request.clone());
-        if self.upkeep == Upkeep::Retire || ctx.memory.asks_again(&self.claim.id, asked.as_deref()) {
-            ctx.memory.looked_for_keys(&self.claim.id);
+        if self.upkeep == Upkeep::Retire || ctx.memory.with(&self.claim.id, |m| m.upkeep.asks_again(asked.as_deref())) {
+            ctx.memory.with(&self.claim.id, |m| m.upkeep.looked_for_keys());
         }
-        ctx.memory.retried(&self.claim.id, asked.as_deref());
+        ctx.memory.with(&self.claim.id, |m| m.upkeep.retried(asked.as_deref()));
         let record = self.stored()?.record.clone();
         let present = self.credentials()?.access_key_id.clone();
         let retiring = self.notes.retiring.as_ref().filter(|key| key.at > Timestamp::now()).map(|key| key.id.clone());
@@ -141,8 +141,8 @@ impl<P: Provisioner> Attempt<'_, P> {
     async fn take_checkup(&mut self, checkup: Checkup) -> Result<(), Error> {
         let (ctx, id) = (self.ctx, self.claim.id.clone());
         self.seen_in_account = self.owner().await?.account.clone().filter(|_| !checkup.keys_lost);
-        ctx.memory.upkeep_succeeded(&id);
-        ctx.memory.checked(&id, ctx.options.resync);
+        ctx.memory.with(&id, |m| m.upkeep.succeeded());
+        ctx.memory.with(&id, |m| m.upkeep.checked(ctx.options.resync));
         let retired = self.notes.retiring.as_ref().map(|key| key.id.as_str());
         let (expected, foreign): (Vec<_>, Vec<_>) =
             checkup.deleted_keys.iter().partition(|id| Some(id.as_str()) == retired);
@@ -175,8 +175,8 @@ impl<P: Provisioner> Attempt<'_, P> {
         self.upkeep_failed(reasons::CHECK_FAILED, &note, failure.class()).await;
         if self.upkeep == Upkeep::Check && !self.stored()?.is_being_adopted() {
             // All claims of an owner that lacks a permission say so once, and not every five minutes.
-            ctx.memory.upkeep_waits(id);
-            ctx.memory.checked(id, ctx.options.resync);
+            ctx.memory.with(id, |m| m.upkeep.wait_for_next());
+            ctx.memory.with(id, |m| m.upkeep.checked(ctx.options.resync));
         }
         self.upkeep = Upkeep::Nothing;
         Ok(())
@@ -193,7 +193,7 @@ impl<P: Provisioner> Attempt<'_, P> {
 
     async fn upkeep_failed(&self, reason: &'static str, note: &str, class: FailureClass) {
         tracing::warn!(reason, "{note}");
-        if self.ctx.memory.upkeep_failed(&self.claim.id, class, note) {
+        if self.ctx.memory.with(&self.claim.id, |m| m.upkeep.failed(class, note)) {
             events::event(self.ctx, &self.claim.id, Severity::Warning, reason, note).await;
         }
     }

@@ -55,7 +55,7 @@ fn lacks_name<P>(ctx: &Context<P>, claim: &Claim, record: &Record) -> Result<boo
         // Written by an earlier attempt, before the prefix was edited.
         Some(name) => name.ends_with(&claim.id.uid) && *name != record.plan.bucket,
     };
-    Ok(lacks && !ctx.memory.name_refused(&claim.id))
+    Ok(lacks && !ctx.memory.if_known(&claim.id, |m| m.name_refused))
 }
 
 /// Writes `spec.objectBucketName`, which users and other tools read as the sign of binding; and with it the
@@ -93,7 +93,7 @@ async fn write_with_name<P>(
     with_name["spec"]["bucketName"] = json!(name);
     match write(ctx, claim, &with_name).await {
         Err(error) if status_code(&error) == Some(422) => {
-            ctx.memory.refuse_name(&claim.id);
+            ctx.memory.with(&claim.id, |m| m.name_refused = true);
             write(ctx, claim, &patch).await
         }
         answer => answer,

@@ -28,14 +28,14 @@ pub(crate) async fn update_status<P>(ctx: &Context<P>, claim: &Claim, report: &R
         report.reason,
         &format!("{}{}", report.message, outdated(&report.ignored).unwrap_or_default().1),
     );
-    let change = ctx.memory.status_change(&claim.id, &new);
+    let change = ctx.memory.if_known(&claim.id, |m| m.status_change(&new));
     // What was told and did not come back was pruned by the CRD; only the phase is in all of them. Of a
     // claim that cannot be read, the status cannot be read either.
     let phase_stands = claim.status.phase == next.phase || claim.spec().is_err();
     // Where conditions are kept, one that is missing was dropped by somebody.
     let dropped = ctx.conditions.keeps() == Keeps::Yes && claim.status.conditions.is_empty();
     if change == StatusChange::None && !dropped && phase_stands || same(&claim.status, &next) {
-        ctx.memory.status_reported(&claim.id, new);
+        ctx.memory.with(&claim.id, |m| m.last_status = Some(new));
         return Ok(());
     }
     let severity = report.severity;
@@ -46,7 +46,7 @@ pub(crate) async fn update_status<P>(ctx: &Context<P>, claim: &Claim, report: &R
     }
     // What the cache shows may be long past, and another claim have the name by now. The resource version guards
     // against both; the API server does not compare the uid where a status is written.
-    let version = ctx.memory.version(&claim.id).or_else(|| claim.resource_version.clone());
+    let version = ctx.memory.if_known(&claim.id, |m| m.version()).or_else(|| claim.resource_version.clone());
     let patch = json!({ "metadata": { "uid": claim.id.uid, "resourceVersion": version }, "status": next });
     let answer = patch_status(&ctx.claims_in(&claim.id.namespace), &claim.id.name, &patch).await;
     match answer {
@@ -61,7 +61,7 @@ pub(crate) async fn update_status<P>(ctx: &Context<P>, claim: &Claim, report: &R
         Err(error) if status_code(&error) == Some(404) => return Ok(()),
         Err(error) => return Err(Error::kubernetes("write the claim's status")(error)),
     }
-    ctx.memory.status_reported(&claim.id, new);
+    ctx.memory.with(&claim.id, |m| m.last_status = Some(new));
     // A bound claim that is merely told of an ignored edit is not bound anew.
     let bound_before = claim.bound() && report.reason == reasons::BOUND;
     let further_progress = severity == Severity::Progress && change == StatusChange::Message;

@@ -8,6 +8,5 @@ pub(crate) mod memory;
 pub(crate) mod owner_secrets;
 pub(crate) mod pages;
 pub(crate) mod records;
-pub(crate) mod row;
 pub(crate) mod watch;
 pub(crate) mod workers;

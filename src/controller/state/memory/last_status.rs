@@ -1,0 +1,57 @@
+//! What a claim's status said last, so that the same thing is not reported twice.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+/// What was reported on a claim. The message is kept as its hash: of thousands of claims that are well nobody reads it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LastStatus {
+    pub(super) reason: &'static str,
+    message: u64,
+}
+
+impl LastStatus {
+    pub(crate) fn new(reason: &'static str, message: &str) -> Self {
+        Self { reason, message: hash(message) }
+    }
+
+    /// How it differs from the one before.
+    pub(super) fn change_from(&self, last: Option<&Self>) -> StatusChange {
+        match last {
+            Some(last) if last == self => StatusChange::None,
+            Some(last) if last.reason == self.reason => StatusChange::Message,
+            _ => StatusChange::Reason,
+        }
+    }
+}
+
+/// How a status differs from the one that was reported last.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum StatusChange {
+    /// It is the very same.
+    None,
+    /// The same reason in other words.
+    Message,
+    /// Another reason.
+    #[default]
+    Reason,
+}
+
+pub(super) fn hash(text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_thing_is_reported_once() {
+        let status = |message| LastStatus::new("AccessDenied", message);
+        assert_eq!(status("a").change_from(None), StatusChange::Reason);
+        assert_eq!(status("a").change_from(Some(&status("a"))), StatusChange::None);
+        assert_eq!(status("b").change_from(Some(&status("a"))), StatusChange::Message);
+        assert_eq!(status("a").change_from(Some(&LastStatus::new("Bound", "a"))), StatusChange::Reason);
+    }
+}

@@ -1,0 +1,283 @@
+//! What the operator remembers of claims between reconciles. All of it may be lost: it only saves
+//! calls, events and waiting; nothing that matters depends on it.
+
+mod last_status;
+mod row;
+mod upkeep_times;
+mod waits;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+pub(crate) use self::last_status::{LastStatus, StatusChange};
+use self::upkeep_times::UpkeepTimes;
+pub(crate) use self::waits::Inputs;
+use self::waits::Waits;
+use crate::provisioner::{AppCredentials, ClaimId, SecretRef};
+
+/// How far a removal came, where the cache may not show it yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum RemovalProgress {
+    /// Everything but the claim's finalizer; the text says what was removed.
+    AllButFinalizer(String),
+    /// The finalizer, too.
+    Everything,
+}
+
+/// What is remembered of one claim. What claims that are well do not have is boxed.
+#[derive(Debug, Default)]
+pub(crate) struct ClaimMemory {
+    pub(crate) waits: Waits,
+    pub(crate) upkeep: UpkeepTimes,
+    pub(crate) last_status: Option<LastStatus>,
+    /// Resource version of the claim after our last write of it.
+    written: Option<u64>,
+    /// When the store was last asked to make something.
+    executed: Option<Instant>,
+    /// Objects that were removed from the claim's bucket.
+    removed_objects: u64,
+    pub(crate) removal: Option<Box<RemovalProgress>>,
+    /// The claim's access was taken away: that need not be done again.
+    pub(crate) access_gone: bool,
+    /// The API server refuses the generated name in this claim's spec.
+    pub(crate) name_refused: bool,
+}
+
+impl ClaimMemory {
+    /// The store is being asked, or has been asked, to make something for the claim.
+    pub(crate) fn executes(&mut self) {
+        self.executed = Some(Instant::now());
+    }
+
+    /// An attempt succeeded: the next failure starts from the shortest wait, and is reported again.
+    pub(crate) fn succeeded(&mut self) {
+        *self = Self {
+            written: self.written,
+            last_status: self.last_status.take(),
+            name_refused: self.name_refused,
+            executed: self.executed,
+            upkeep: std::mem::take(&mut self.upkeep),
+            ..Self::default()
+        };
+    }
+
+    /// Keeps keys that are to take the place of the present ones, until they were seen to work. If they are
+    /// lost, others are issued and these deleted.
+    pub(crate) fn keep_successor(&mut self, keys: Option<AppCredentials>) {
+        self.upkeep.successor = keys.map(Box::new);
+        self.waits.keys_work();
+    }
+
+    /// Adds to the number of objects removed from the claim's bucket, and returns it. Progress ends a
+    /// row of failures.
+    pub(crate) fn removed_objects(&mut self, more: u64) -> u64 {
+        self.removed_objects += more;
+        self.waits.progressed();
+        self.removed_objects
+    }
+
+    /// How a status differs from the one that was reported last.
+    pub(crate) fn status_change(&self, new: &LastStatus) -> StatusChange {
+        new.change_from(self.last_status.as_ref())
+    }
+
+    /// Resource version of the claim after our last write of it, if the cache has not shown that one yet.
+    pub(crate) fn version(&self) -> Option<String> {
+        self.written.map(|version| version.to_string())
+    }
+}
+
+/// Per-claim memory, by uid.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    since: Instant,
+    claims: Mutex<Claims>,
+    /// The claims that are being worked on.
+    busy: Mutex<HashSet<String>>,
+}
+
+type Claims = HashMap<Box<str>, Box<ClaimMemory>>;
+
+/// The right to work on a claim; it ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct ClaimGuard<'a> {
+    all: &'a Mutex<HashSet<String>>,
+    uid: String,
+}
+
+impl Drop for ClaimGuard<'_> {
+    fn drop(&mut self) {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.uid);
+    }
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self { since: Instant::now(), claims: Mutex::default(), busy: Mutex::default() }
+    }
+}
+
+impl Memory {
+    fn lock(&self) -> MutexGuard<'_, Claims> {
+        // Every critical section is a few assignments: a panic elsewhere leaves the map usable.
+        self.claims.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads or changes what is remembered of a claim. From then on something is. `f` must not ask the memory itself.
+    pub(crate) fn with<T>(&self, claim: &ClaimId, f: impl FnOnce(&mut ClaimMemory) -> T) -> T {
+        f(self.lock().entry(claim.uid.as_str().into()).or_default())
+    }
+
+    /// The same, if something is remembered; else the default.
+    pub(crate) fn if_known<T: Default>(&self, claim: &ClaimId, f: impl FnOnce(&mut ClaimMemory) -> T) -> T {
+        self.lock().get_mut(claim.uid.as_str()).map(|known| f(known)).unwrap_or_default()
+    }
+
+    /// The right to work on a claim, for one at a time: a claim that is gone and what is left of it may be taken
+    /// up from two sides.
+    pub(crate) fn try_lock(&self, claim: &ClaimId) -> Option<ClaimGuard<'_>> {
+        let all = &self.busy;
+        let is_free = all.lock().unwrap_or_else(PoisonError::into_inner).insert(claim.uid.clone());
+        // Made only if it is free: dropping one ends the right.
+        is_free.then(|| ClaimGuard { all, uid: claim.uid.clone() })
+    }
+
+    /// How many claims something is remembered of.
+    pub(crate) fn claims(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// Drops everything about a claim that is gone.
+    pub(crate) fn forget(&self, uid: &str) {
+        self.lock().remove(uid);
+    }
+
+    /// Forgets all claims but these: others may have gone while nothing was watched.
+    pub(crate) fn keep_only(&self, uids: &HashSet<String>) {
+        let busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.lock().retain(|uid, _| uids.contains(&**uid) || busy.contains(&**uid));
+    }
+
+    /// Whether the cache shows the claim as it was before our last write of it. The watch will bring the
+    /// newer object; acting on the old one would only repeat what was done.
+    pub(crate) fn is_stale(&self, claim: &ClaimId, resource_version: Option<&str>) -> bool {
+        self.if_known(claim, |m| match (m.written, resource_version.and_then(|v| v.parse::<u64>().ok())) {
+            (Some(written), Some(cached)) if cached < written => true,
+            _ => {
+                m.written = None;
+                false
+            }
+        })
+    }
+
+    /// Remembers that we wrote the claim.
+    pub(crate) fn wrote(&self, claim: &ClaimId, resource_version: Option<&str>) {
+        if let Some(version) = resource_version.and_then(|v| v.parse().ok()) {
+            self.with(claim, |m| m.written = Some(version));
+        }
+    }
+
+    /// The time since the store may have been asked to make something for the claim: by this process, or
+    /// by one before it.
+    pub(crate) fn quiet(&self, claim: &ClaimId) -> Duration {
+        self.if_known(claim, |m| m.executed).unwrap_or(self.since).elapsed()
+    }
+
+    /// The uids of the claims that are to be looked at by now. Each is returned once.
+    pub(crate) fn take_due(&self) -> HashSet<String> {
+        let now = Instant::now();
+        self.uids(|m| m.upkeep.take_due(now))
+    }
+
+    /// Ends the wait of one claim.
+    pub(crate) fn wake(&self, uid: &str) {
+        if let Some(known) = self.lock().get_mut(uid) {
+            known.waits.wake();
+        }
+    }
+
+    /// Ends the wait of a claim whose status says one of these reasons.
+    pub(crate) fn wake_if_reported(&self, uid: &str, reasons: &[&str]) {
+        if let Some(known) = self.lock().get_mut(uid)
+            && known.last_status.as_ref().is_some_and(|last| reasons.contains(&last.reason))
+        {
+            known.waits.wake();
+        }
+    }
+
+    /// Ends the wait of every claim that depends on `secret` and has not read this version of it; returns
+    /// their uids.
+    pub(crate) fn wake_dependants(&self, secret: &SecretRef, version: Option<&str>) -> HashSet<String> {
+        self.uids(|m| m.waits.wake_for_secret(secret, version))
+    }
+
+    /// Ends the wait of every claim that waits for this bucket; returns their uids.
+    pub(crate) fn wake_for_bucket(&self, bucket: &str) -> HashSet<String> {
+        self.uids(|m| m.waits.wake_for_bucket(bucket))
+    }
+
+    fn uids(&self, mut which: impl FnMut(&mut ClaimMemory) -> bool) -> HashSet<String> {
+        let mut claims = self.lock();
+        claims.iter_mut().filter_map(|(uid, known)| which(known).then(|| uid.to_string())).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claim() -> ClaimId {
+        ClaimId { namespace: "ns".into(), name: "c".into(), uid: "u".into() }
+    }
+
+    #[test]
+    fn a_claim_is_worked_on_by_one_at_a_time() {
+        let memory = Memory::default();
+        let guard = memory.try_lock(&claim());
+        assert!(guard.is_some() && memory.try_lock(&claim()).is_none() && memory.try_lock(&claim()).is_none());
+        drop(guard);
+        assert!(memory.try_lock(&claim()).is_some());
+    }
+
+    #[test]
+    fn a_claim_is_stale_until_the_cache_shows_our_write() {
+        let memory = Memory::default();
+        memory.wrote(&claim(), Some("12"));
+        assert!(memory.is_stale(&claim(), Some("9")));
+        assert!(!memory.is_stale(&claim(), Some("12")));
+        assert!(!memory.is_stale(&claim(), Some("9")), "seen once, it is not asked for again");
+    }
+
+    #[test]
+    fn a_secret_wakes_the_claims_that_depend_on_it() {
+        let memory = Memory::default();
+        let secret = SecretRef { namespace: "ns".into(), name: "owner".into() };
+        memory.with(&claim(), |m| m.waits.depends_on(&secret));
+        memory.with(&ClaimId { uid: "other".into(), ..claim() }, |_| ());
+        assert_eq!(memory.wake_dependants(&secret, Some("8")), HashSet::from(["u".to_owned()]));
+    }
+
+    #[test]
+    fn what_is_known_of_claims_that_went_unseen_is_forgotten() {
+        let memory = Memory::default();
+        memory.with(&claim(), ClaimMemory::executes);
+        memory.keep_only(&HashSet::from([claim().uid]));
+        assert_eq!(memory.claims(), 1);
+        let guard = memory.try_lock(&claim());
+        memory.keep_only(&HashSet::new());
+        assert_eq!(memory.claims(), 1, "it is being worked on");
+        drop(guard);
+        memory.keep_only(&HashSet::new());
+        assert_eq!(memory.claims(), 0);
+    }
+
+    #[test]
+    fn asking_what_is_remembered_leaves_nothing() {
+        let memory = Memory::default();
+        assert_eq!(memory.if_known(&claim(), |m| m.waits.probes()), 0);
+        assert_eq!(memory.claims(), 0);
+    }
+}

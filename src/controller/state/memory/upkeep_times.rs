@@ -1,0 +1,187 @@
+//! When the upkeep of a bound claim is due.
+
+use std::time::Duration;
+
+use rand::RngExt as _;
+use tokio::time::Instant;
+
+use super::last_status::hash;
+use super::row::Row;
+use crate::controller::decide::backoff;
+use crate::provisioner::{AppCredentials, FailureClass};
+
+/// What is remembered of the upkeep of a bound claim.
+#[derive(Debug, Default)]
+pub(crate) struct UpkeepTimes {
+    /// When the claim is to be looked at though nothing has changed.
+    recheck_at: Option<Instant>,
+    /// When the store is asked next whether all is as it was made.
+    check_at: Option<Instant>,
+    /// Keys that were issued to take the place of the present ones and were not seen to work yet.
+    pub(super) successor: Option<Box<AppCredentials>>,
+    failures: u32,
+    not_before: Option<Instant>,
+    /// What was said of the last failure, as a hash: the same is not said twice in a row.
+    last_note: Option<u64>,
+    replacements: Row,
+    /// Looks for keys that are not to be used.
+    key_looks: Row,
+    /// What its user last asked for with another attempt, as a hash, once that was done.
+    retried: Option<u64>,
+}
+
+/// Some part of a time; `None` if that is too long to be one.
+fn part_of(whole: Duration, parts: std::ops::RangeInclusive<f64>) -> Option<Duration> {
+    Duration::try_from_secs_f64(whole.as_secs_f64() * rand::rng().random_range(parts)).ok()
+}
+
+impl UpkeepTimes {
+    /// Remembers when the claim is to be looked at though nothing has changed; not at all if `None`.
+    pub(crate) fn recheck_in(&mut self, wait: Option<Duration>) {
+        self.recheck_at = wait.and_then(|wait| Instant::now().checked_add(wait));
+    }
+
+    /// Whether that time has come. It is answered once with yes.
+    pub(super) fn take_due(&mut self, now: Instant) -> bool {
+        self.recheck_at.take_if(|at| *at <= now).is_some()
+    }
+
+    /// How long nothing has to be asked of the store about a bound claim that is well; zero if that is due.
+    ///
+    /// The first time lies anywhere within the interval, so that after a restart the claims do not come all at
+    /// once, and the others within a fifth around it. Without an interval nothing is ever asked.
+    pub(crate) fn check_in(&mut self, every: Option<Duration>) -> Option<Duration> {
+        let (now, every) = (Instant::now(), every?);
+        // An interval that no clock can count is for ever.
+        let first = now.checked_add(part_of(every, 0.0..=1.0)?)?;
+        Some(self.check_at.get_or_insert(first).saturating_duration_since(now))
+    }
+
+    /// The store was asked: the next time is an interval away.
+    pub(crate) fn checked(&mut self, every: Option<Duration>) {
+        self.check_at = every.and_then(|every| Instant::now().checked_add(part_of(every, 0.9..=1.1)?));
+    }
+
+    /// How long upkeep that failed has to wait still.
+    pub(crate) fn failed_in(&self) -> Duration {
+        self.not_before.map_or(Duration::ZERO, |at| at.saturating_duration_since(Instant::now()))
+    }
+
+    /// Upkeep failed; what the claim was given goes on working, and upkeep is retried. Returns whether this note of it
+    /// is new.
+    pub(crate) fn failed(&mut self, class: FailureClass, note: &str) -> bool {
+        self.failures = self.failures.saturating_add(1);
+        self.not_before = Some(Instant::now() + backoff::delay(class, self.failures, &mut rand::rng()));
+        let note = Some(hash(note));
+        std::mem::replace(&mut self.last_note, note) != note
+    }
+
+    /// Upkeep that failed waits for its next time, like any other.
+    pub(crate) fn wait_for_next(&mut self) {
+        (self.failures, self.not_before) = (0, None);
+    }
+
+    pub(crate) fn succeeded(&mut self) {
+        self.wait_for_next();
+        self.last_note = None;
+    }
+
+    /// Keys were replaced.
+    pub(crate) fn keys_replaced(&mut self) {
+        self.replacements.note();
+    }
+
+    /// How long keys are not to be replaced.
+    pub(crate) fn replacement_in(&self) -> Duration {
+        self.replacements.wait()
+    }
+
+    /// The store was asked to delete keys that are not to be used.
+    pub(crate) fn looked_for_keys(&mut self) {
+        self.key_looks.note();
+    }
+
+    /// How long keys that are not to be used are not looked for.
+    pub(crate) fn key_look_in(&self) -> Duration {
+        self.key_looks.wait()
+    }
+
+    /// Keys that are to take the place of the present ones, and were not seen to work yet.
+    pub(crate) fn successor(&self) -> Option<AppCredentials> {
+        self.successor.as_deref().cloned()
+    }
+
+    /// Whether the user of a bound claim asks for another attempt that there was not yet. What stood there when the
+    /// claim was first seen counts as answered: after a restart nobody asks.
+    pub(crate) fn asks_again(&mut self, retry: Option<&str>) -> bool {
+        let asked = hash(retry.unwrap_or_default());
+        match self.retried {
+            Some(answered) if retry.is_some() => answered != asked,
+            _ => {
+                self.retried = Some(asked);
+                false
+            }
+        }
+    }
+
+    /// There was one.
+    pub(crate) fn retried(&mut self, retry: Option<&str>) {
+        self.retried = Some(hash(retry.unwrap_or_default()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn after_a_restart_bound_claims_are_looked_at_over_the_whole_interval_and_not_at_once() {
+        let hour = Duration::from_secs(3600);
+        let first: Vec<_> = (0..1000).filter_map(|_| UpkeepTimes::default().check_in(Some(hour))).collect();
+        assert_eq!(first.len(), 1000);
+        for quarter in 0..4 {
+            let within = |wait: &&Duration| (hour * quarter / 4..hour * (quarter + 1) / 4).contains(*wait);
+            let count = first.iter().filter(within).count();
+            assert!((150..=350).contains(&count), "{count} of 1000 in quarter {quarter}");
+        }
+        let mut times = UpkeepTimes::default();
+        times.checked(Some(hour));
+        let next = times.check_in(Some(hour)).unwrap();
+        assert!(next >= hour * 9 / 10 && next <= hour * 11 / 10, "{next:?}");
+        assert_eq!(UpkeepTimes::default().check_in(None), None, "never, if it is turned off");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_claim_is_looked_at_once_when_its_time_has_come() {
+        let mut times = UpkeepTimes::default();
+        times.recheck_in(Some(Duration::from_secs(5)));
+        tokio::time::advance(Duration::from_secs(4)).await;
+        assert!(!times.take_due(Instant::now()));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert!(times.take_due(Instant::now()) && !times.take_due(Instant::now()));
+        times.recheck_in(Some(Duration::from_secs(5)));
+        times.recheck_in(None);
+        tokio::time::advance(Duration::from_secs(5)).await;
+        assert!(!times.take_due(Instant::now()));
+    }
+
+    #[test]
+    fn an_interval_that_no_clock_can_count_is_for_ever() {
+        for every in [Duration::MAX, Duration::from_secs(u64::MAX / 2)] {
+            let mut times = UpkeepTimes::default();
+            times.checked(Some(every));
+            let _ = times.check_in(Some(every));
+        }
+    }
+
+    #[test]
+    fn a_bound_claim_asks_again_until_it_is_answered() {
+        let mut times = UpkeepTimes::default();
+        assert!(!times.asks_again(Some("1")), "it stood there before");
+        assert!(times.asks_again(Some("2")) && times.asks_again(Some("2")));
+        times.retried(Some("2"));
+        assert!(!times.asks_again(Some("2")) && !times.asks_again(None));
+        assert!(times.asks_again(Some("2")), "it was taken off in between");
+    }
+}

@@ -1,0 +1,243 @@
+//! How long a claim waits before its next attempt, and what ends the wait.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::controller::decide::backoff;
+use crate::provisioner::{FailureClass, SecretRef, WantedBucket};
+
+/// Whoever asks for another attempt more often than this waits for so long.
+const RETRY_GAP: Duration = Duration::from_secs(5);
+
+/// The inputs of an attempt: as long as they stand, a claim that waits goes on waiting.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Inputs {
+    pub(crate) class_name: Option<String>,
+    pub(crate) bucket: Option<WantedBucket>,
+    pub(crate) deleting: bool,
+    /// The annotation by which somebody asks for another attempt at once.
+    pub(crate) retry: Option<String>,
+}
+
+/// The owner's Secret that an attempt depends on.
+#[derive(Debug)]
+struct OwnerSecret {
+    reference: SecretRef,
+    /// Resource version of what the attempt read; `None` before it did, or where there was nothing.
+    read: Option<String>,
+    /// Resource version of the last change that was seen since.
+    changed: Option<String>,
+}
+
+/// What a claim waits for.
+#[derive(Debug, Default)]
+pub(crate) struct Waits {
+    /// Failures in a row.
+    failures: u32,
+    /// Something that the claim waits for changed since the present attempt began.
+    woken: bool,
+    inputs: Option<Box<Inputs>>,
+    not_before: Option<Instant>,
+    /// When somebody last asked for another attempt.
+    asked_at: Option<Instant>,
+    /// How often the present credentials were refused in a row.
+    probes: u32,
+    owner_secret: Option<Box<OwnerSecret>>,
+    /// The bucket that is deleted once no other record names it.
+    bucket: Option<Box<str>>,
+}
+
+impl Waits {
+    /// How long the claim has to wait still. Changed inputs end the wait and reset the backoff.
+    pub(crate) fn left(&mut self, inputs: &Inputs) -> Option<Duration> {
+        let now = Instant::now();
+        let asks_only = |known: &Inputs| Inputs { retry: inputs.retry.clone(), ..known.clone() } == *inputs;
+        if self.inputs.as_deref() != Some(inputs) && self.inputs.as_deref().is_some_and(asks_only) {
+            let left = self.asked_at.map(|at| RETRY_GAP.saturating_sub(now.saturating_duration_since(at)));
+            if let Some(left) = left.filter(|left| !left.is_zero()) {
+                return Some(left);
+            }
+            self.asked_at = Some(now);
+        }
+        if self.inputs.as_deref() != Some(inputs) {
+            self.inputs = Some(Box::new(inputs.clone()));
+            self.not_before = None;
+            self.failures = 0;
+            self.probes = 0;
+        }
+        let left = self.not_before?.saturating_duration_since(now);
+        (!left.is_zero()).then_some(left)
+    }
+
+    /// The number of the attempt that begins now, from 1.
+    pub(crate) fn attempt(&mut self, inputs: Inputs) -> u32 {
+        self.inputs = Some(Box::new(inputs));
+        self.woken = false;
+        self.failures.saturating_add(1)
+    }
+
+    /// An attempt failed: returns how long to wait before the next; not at all if what it waited for
+    /// changed while it ran.
+    pub(crate) fn failed(&mut self, class: FailureClass) -> Duration {
+        if self.woken {
+            return Duration::ZERO;
+        }
+        self.failures = self.failures.saturating_add(1);
+        let delay = backoff::delay(class, self.failures, &mut rand::rng());
+        self.defer(delay);
+        delay
+    }
+
+    /// Progress ends a row of failures.
+    pub(super) fn progressed(&mut self) {
+        self.failures = 0;
+    }
+
+    /// Nothing is done for the claim for a while, unless what it waits for changes.
+    pub(crate) fn defer(&mut self, wait: Duration) {
+        self.not_before = Some(Instant::now() + wait);
+    }
+
+    /// Ends the wait.
+    pub(super) fn wake(&mut self) {
+        self.woken = true;
+        self.not_before = None;
+        self.failures = 0;
+    }
+
+    /// Credentials did not work yet: returns how long to wait before they are tried again.
+    pub(crate) fn keys_refused(&mut self) -> Duration {
+        self.probes = self.probes.saturating_add(1);
+        let delay = backoff::propagation(self.probes, &mut rand::rng());
+        self.defer(delay);
+        delay
+    }
+
+    /// Other credentials were handed over: those that were refused so often that they had to be replaced are not
+    /// replaced twice.
+    pub(crate) fn keys_replaced(&mut self) {
+        self.probes += u32::from(backoff::are_outdated(self.probes));
+    }
+
+    /// Credentials were seen to work, or others are tried.
+    pub(crate) fn keys_work(&mut self) {
+        self.probes = 0;
+    }
+
+    /// How often credentials of the claim were refused in a row.
+    pub(crate) fn probes(&self) -> u32 {
+        self.probes
+    }
+
+    /// Remembers which Secret an attempt depends on. To be called before the Secret is read, so that no
+    /// change after the reading is missed.
+    pub(crate) fn depends_on(&mut self, secret: &SecretRef) {
+        self.owner_secret = Some(Box::new(OwnerSecret { reference: secret.clone(), read: None, changed: None }));
+    }
+
+    /// Remembers which version of that Secret the attempt read: the watch shows it, too, and that is no
+    /// reason for another attempt.
+    pub(crate) fn has_read(&mut self, version: Option<String>) {
+        let Some(secret) = &mut self.owner_secret else { return };
+        if secret.changed.is_some() && secret.changed == version {
+            self.woken = false;
+        }
+        secret.read = version;
+    }
+
+    /// Ends the wait if the claim depends on this Secret and has not read this version of it.
+    pub(super) fn wake_for_secret(&mut self, secret: &SecretRef, version: Option<&str>) -> bool {
+        let Some(depends) = self.owner_secret.as_mut().filter(|s| s.reference == *secret) else { return false };
+        if version.is_some() && depends.read.as_deref() == version {
+            return false;
+        }
+        depends.changed = version.map(str::to_owned);
+        self.wake();
+        true
+    }
+
+    /// Remembers which bucket the claim's removal waits for, until nobody else uses it.
+    pub(crate) fn for_bucket(&mut self, bucket: Option<&str>) {
+        self.bucket = bucket.map(Box::from);
+    }
+
+    /// Ends the wait if it is for this bucket.
+    pub(super) fn wake_for_bucket(&mut self, bucket: &str) -> bool {
+        let waits = self.bucket.as_deref() == Some(bucket);
+        if waits {
+            self.wake();
+        }
+        waits
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn inputs(class: &str) -> Inputs {
+        Inputs { class_name: Some(class.into()), bucket: None, deleting: false, retry: None }
+    }
+
+    fn secret() -> SecretRef {
+        SecretRef { namespace: "ns".into(), name: "owner".into() }
+    }
+
+    fn begun() -> Waits {
+        let mut waits = Waits::default();
+        waits.attempt(inputs("a"));
+        waits
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failed_claim_waits_until_its_inputs_change() {
+        let mut waits = begun();
+        waits.failed(FailureClass::Terminal);
+        assert!(waits.left(&inputs("a")).unwrap() > Duration::from_secs(5));
+        assert_eq!(waits.left(&inputs("b")), None);
+        assert_eq!(waits.attempt(inputs("b")), 1, "an edit resets the backoff");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_wait_ends_with_time() {
+        let mut waits = begun();
+        let delay = waits.failed(FailureClass::Retryable);
+        assert!(waits.left(&inputs("a")).is_some());
+        tokio::time::advance(delay).await;
+        assert_eq!(waits.left(&inputs("a")), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_mended_secret_ends_the_wait_for_it_and_no_other() {
+        let mut waits = begun();
+        waits.failed(FailureClass::Terminal);
+        assert!(!waits.wake_for_secret(&secret(), Some("8")), "it depends on none");
+        waits.depends_on(&secret());
+        waits.has_read(Some("7".into()));
+        assert!(!waits.wake_for_secret(&secret(), Some("7")), "that is what it read");
+        assert!(waits.left(&inputs("a")).is_some());
+        assert!(waits.wake_for_secret(&secret(), Some("8")));
+        assert_eq!(waits.left(&inputs("a")), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_mended_while_an_attempt_runs_is_not_missed() {
+        let mut waits = begun();
+        waits.wake();
+        assert_eq!(waits.failed(FailureClass::Terminal), Duration::ZERO);
+        assert_eq!(waits.left(&inputs("a")), None);
+        waits.attempt(inputs("a"));
+        assert!(waits.failed(FailureClass::Terminal) > Duration::from_secs(5));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_the_watch_shows_before_it_is_read_is_no_reason_for_another_attempt() {
+        let mut waits = begun();
+        waits.depends_on(&secret());
+        waits.wake_for_secret(&secret(), Some("7"));
+        waits.has_read(Some("7".into()));
+        assert!(waits.failed(FailureClass::Terminal) > Duration::from_secs(5));
+    }
+}

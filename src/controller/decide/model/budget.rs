@@ -1,0 +1,76 @@
+//! How often each thing may happen in a story.
+
+/// How often each thing may happen.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub(super) struct Budget {
+    pub(super) crashes: u8,
+    /// Answers that are lost.
+    pub(super) losses: u8,
+    pub(super) refusals: u8,
+    pub(super) edits: u8,
+    pub(super) deletions: u8,
+    /// Claims of the same name after the first.
+    pub(super) successors: u8,
+    pub(super) deleted_secrets: u8,
+    pub(super) rotations: u8,
+    pub(super) checks: u8,
+    /// Somebody else takes the bucket's name, or that of Secret or ConfigMap.
+    pub(super) rivals: u8,
+    /// Somebody deletes the claim's bucket by hand.
+    pub(super) deleted_buckets: u8,
+    /// Somebody deletes the claim's record by hand.
+    pub(super) deleted_records: u8,
+    /// An admin gives the record of a former claim to the one that has its name.
+    pub(super) words: u8,
+    /// The record comes back from a backup.
+    pub(super) restored_records: u8,
+}
+
+pub(super) const CALM: Budget = Budget {
+    crashes: 0,
+    losses: 0,
+    refusals: 0,
+    edits: 0,
+    deletions: 0,
+    successors: 0,
+    deleted_secrets: 0,
+    rotations: 0,
+    checks: 0,
+    rivals: 0,
+    deleted_buckets: 0,
+    deleted_records: 0,
+    words: 0,
+    restored_records: 0,
+};
+
+impl std::ops::Add for Budget {
+    type Output = Self;
+
+    fn add(self, more: Self) -> Self {
+        Self {
+            crashes: self.crashes + more.crashes,
+            losses: self.losses + more.losses,
+            refusals: self.refusals + more.refusals,
+            edits: self.edits + more.edits,
+            deletions: self.deletions + more.deletions,
+            successors: self.successors + more.successors,
+            deleted_secrets: self.deleted_secrets + more.deleted_secrets,
+            rotations: self.rotations + more.rotations,
+            checks: self.checks + more.checks,
+            rivals: self.rivals + more.rivals,
+            deleted_buckets: self.deleted_buckets + more.deleted_buckets,
+            deleted_records: self.deleted_records + more.deleted_records,
+            words: self.words + more.words,
+            restored_records: self.restored_records + more.restored_records,
+        }
+    }
+}
+
+/// What is explored only if EXPLORE_MORE is set, for it takes minutes.
+pub(super) fn more(budget: Budget) -> Budget {
+    if explores_more() { budget } else { CALM }
+}
+
+pub(super) fn explores_more() -> bool {
+    std::env::var_os("EXPLORE_MORE").is_some()
+}

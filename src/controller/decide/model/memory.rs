@@ -1,0 +1,32 @@
+//! What a process of the model remembers, and a crash forgets.
+
+use super::world::{Key, Uid};
+
+/// What a process remembers, and a crash forgets.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub(super) struct Memory {
+    pub(super) about: Uid,
+    /// Version of the claim after our last write of it.
+    pub(super) written: u8,
+    /// The store was asked to make something, and that attempt has not succeeded.
+    pub(super) executed: bool,
+    /// The process is older than the time that IAM's reads lag.
+    pub(super) settled: bool,
+    pub(super) removed: Option<Removed>,
+    pub(super) successor: Option<Key>,
+    /// How often keys were refused in a row: 2 and 4 stand for those numbers of `backoff::are_outdated`.
+    pub(super) refused: u8,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Removed {
+    AllButFinalizer,
+    Everything,
+}
+
+impl Memory {
+    pub(super) fn time_passes(&mut self) {
+        self.settled = true;
+        self.executed = false;
+    }
+}

@@ -1,0 +1,171 @@
+//! What the real planner says in the model: between the small objects of the world and the real ones.
+
+use std::collections::BTreeMap;
+
+use super::world::{Asks, Claim, Record};
+use kube::core::DeserializeGuard;
+
+use crate::api::{ObjectBucketClaim, ObjectBucketClaimSpec, wire};
+use crate::controller::decide::claim::Claim as RealClaim;
+use crate::controller::decide::class::{Class, ClassLookup};
+use crate::controller::decide::lookup::Found;
+use crate::controller::decide::orphan::Action;
+use crate::controller::decide::plan::{self, Intent, Surroundings};
+use crate::controller::decide::record::{Author, Stored};
+use crate::controller::error::RecordProblem;
+use crate::provisioner::{
+    AppCredentials, ClaimId, Endpoint, Failure, FailureClass, Mode, OwnerSource, Plan, Probe, Provisioner,
+    ReclaimPolicy, Removal as StoreRemoval, Request, Rotation, WantedBucket,
+};
+
+/// What is the same in all states of one model.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Setup {
+    pub(super) mode: Mode,
+    pub(super) reclaim_policy: ReclaimPolicy,
+}
+
+/// What the real planner says of a claim and the record that is found.
+pub(super) fn real_intent(setup: &Setup, claim: Claim, record: Option<Record>) -> Option<Intent> {
+    let stored = |record: Record| {
+        Box::new(Stored {
+            name: NAME.into(),
+            uid: None,
+            resource_version: None,
+            author: Author::Us,
+            record: real_record(setup, claim, &record),
+            says_bound: record.says_bound,
+            action: record.word.then_some(Action::Adopt),
+        })
+    };
+    let found = match record {
+        Some(record) if record.uid == claim.uid => Found::Mine(stored(record)),
+        Some(record) if record.word => Found::ToAdopt(stored(record)),
+        Some(_) if claim.named => Found::Restored(RecordProblem::Former { record: NAME.into() }),
+        None if claim.named => Found::Restored(RecordProblem::Missing { record: NAME.into() }),
+        Some(_) | None => Found::None { free_name: NAME.into() },
+    };
+    let class = real_class(setup, claim.asks);
+    let surroundings =
+        Surroundings { provisioner: &Planner, provisioner_name: "model", cluster: CLUSTER, class: &class };
+    plan::intent(&surroundings, &real_claim(claim, claim.asks), found).ok()
+}
+
+/// The record's default name, as the claim's namespace and name make it.
+const NAME: &str = "obc--claim";
+
+const CLUSTER: &str = "cluster";
+
+pub(super) fn real_record(setup: &Setup, claim: Claim, record: &Record) -> crate::provisioner::Record {
+    let named_for = Claim { uid: record.names, ..claim };
+    let planned = match real_class(setup, record.asks) {
+        ClassLookup::Found(class) => plan::record(&Planner, &real_claim(named_for, record.asks), &class, CLUSTER, true)
+            .expect("it can be planned"),
+        _ => unreachable!("the class is there"),
+    };
+    let claim = ClaimId { uid: record.uid.to_string(), ..planned.claim.clone() };
+    crate::provisioner::Record { claim, handed_over: record.handed_over, ..planned }
+}
+
+fn real_class(setup: &Setup, asks: Asks) -> ClassLookup {
+    let brownfield = (asks == Asks::Class).then(|| ("bucketName".to_owned(), "chosen".to_owned()));
+    assert_eq!(brownfield.is_some(), setup.mode == Mode::Granted);
+    ClassLookup::Found(Class {
+        name: "class".into(),
+        provisioner: "model".into(),
+        parameters: brownfield.into_iter().collect(),
+        reclaim_policy: setup.reclaim_policy,
+    })
+}
+
+fn real_claim(claim: Claim, asks: Asks) -> RealClaim {
+    let spec = ObjectBucketClaimSpec {
+        storage_class_name: "class".into(),
+        object_bucket_name: claim.named.then(|| NAME.into()),
+        bucket_name: (asks == Asks::Name).then(|| "chosen".into()),
+        generate_bucket_name: match asks {
+            Asks::Prefix => Some("first".into()),
+            Asks::Edited => Some("second".into()),
+            Asks::Name | Asks::Class => None,
+        },
+        ..Default::default()
+    };
+    let mut object = ObjectBucketClaim::new("claim", spec);
+    object.metadata.uid = Some(claim.uid.to_string());
+    object.metadata.finalizers = claim.finalizer.then(|| vec![wire::FINALIZER.to_owned()]);
+    RealClaim::read(&DeserializeGuard(Ok(object)), "model")
+}
+
+/// Plans names; the verbs are in `store.rs`.
+struct Planner;
+
+#[derive(Debug, thiserror::Error)]
+#[error("never")]
+struct Never;
+
+impl Failure for Never {
+    fn reason(&self) -> &'static str {
+        "Never"
+    }
+
+    fn class(&self) -> FailureClass {
+        FailureClass::Terminal
+    }
+}
+
+impl Provisioner for Planner {
+    type Owner = ();
+    type Error = Never;
+
+    fn plan(&self, request: &Request<'_>) -> Result<Plan, Never> {
+        let (bucket, mode) = match (&request.bucket, request.parameters.get("bucketName")) {
+            (_, Some(name)) => (name.clone(), Mode::Granted),
+            (WantedBucket::Named(name), None) => (name.clone(), Mode::Created),
+            (WantedBucket::Generated { prefix }, None) => (format!("{prefix}-{}", request.claim.uid), Mode::Created),
+            (WantedBucket::Unspecified, None) => return Err(Never),
+        };
+        Ok(Plan {
+            bucket,
+            mode,
+            endpoint: Endpoint { host: "store".into(), port: 80, region: "here".into(), url: None },
+            owner_secret: None,
+            user: Some(format!("user-{}", request.claim.uid)),
+            rotation: Rotation::default(),
+            state: BTreeMap::new(),
+        })
+    }
+
+    fn owner(&self, _: &crate::provisioner::Record, _: OwnerSource) -> Result<(), Never> {
+        Ok(())
+    }
+
+    async fn provision(&self, _: &crate::provisioner::Record, (): &()) -> Result<AppCredentials, Never> {
+        Err(Never)
+    }
+
+    async fn grant(&self, _: &crate::provisioner::Record, (): &()) -> Result<AppCredentials, Never> {
+        Err(Never)
+    }
+
+    async fn probe(&self, _: &crate::provisioner::Record, _: &AppCredentials) -> Result<Probe, Never> {
+        Err(Never)
+    }
+
+    async fn revoke(
+        &self,
+        _: &crate::provisioner::Record,
+        (): &(),
+        _: Option<&AppCredentials>,
+    ) -> Result<StoreRemoval, Never> {
+        Err(Never)
+    }
+
+    async fn delete(
+        &self,
+        _: &crate::provisioner::Record,
+        (): &(),
+        _: Option<&AppCredentials>,
+    ) -> Result<StoreRemoval, Never> {
+        Err(Never)
+    }
+}

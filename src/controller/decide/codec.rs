@@ -18,11 +18,40 @@ const HANDED_OVER: &str = "true";
 
 /// The ObjectBucket that holds `record`.
 pub(crate) fn to_object(record: &Record, name: &str, provisioner: &str) -> ObjectBucket {
+    let Record { claim, class_name, reclaim_policy, plan: Plan { bucket, endpoint, .. }, .. } = record;
+    ObjectBucket {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            labels: Some([(wire::PROVISIONER_LABEL.to_owned(), wire::provisioner_label(provisioner))].into()),
+            // So that nobody deletes the record by hand while there is something to undo.
+            finalizers: Some(vec![wire::FINALIZER.to_owned()]),
+            ..ObjectMeta::default()
+        },
+        spec: ObjectBucketSpec {
+            storage_class_name: Some(class_name.clone()),
+            reclaim_policy: Some(reclaim_policy.as_str().to_owned()),
+            claim_ref: Some(reference(claim)),
+            endpoint: Some(BucketEndpoint {
+                bucket_host: Some(endpoint.host.clone()),
+                bucket_port: Some(i32::from(endpoint.port)),
+                bucket_name: Some(bucket.clone()),
+                region: Some(endpoint.region.clone()),
+                sub_region: None,
+                additional_config: None,
+            }),
+            additional_state: Some(additional_state(record, provisioner)),
+        },
+        status: None,
+    }
+}
+
+/// What the other fields of an ObjectBucket have no place for.
+fn additional_state(record: &Record, provisioner: &str) -> BTreeMap<String, String> {
     // Destructured in full: a new field that is not recorded is lost for deletion.
-    let Record { claim, former_uids, cluster, account, class_name, reclaim_policy, handed_over, plan } = record;
-    let Plan { bucket, mode, endpoint, owner_secret, user, rotation, state } = plan;
+    let Record { claim, former_uids, cluster, account, class_name: _, reclaim_policy: _, handed_over, plan } = record;
+    let Plan { bucket: _, mode, endpoint, owner_secret, user, rotation, state } = plan;
     let Rotation { every, grace } = rotation;
-    let Endpoint { host, port, region, url } = endpoint;
+    let Endpoint { host: _, port: _, region: _, url } = endpoint;
 
     let mut recorded = state.clone();
     let mut set = |key: &str, value: &str| recorded.insert(key.to_owned(), value.to_owned());
@@ -59,31 +88,7 @@ pub(crate) fn to_object(record: &Record, name: &str, provisioner: &str) -> Objec
         set(wire::state::SECRET_NAMESPACE, &secret.namespace);
         set(wire::state::SECRET_NAME, &secret.name);
     }
-
-    ObjectBucket {
-        metadata: ObjectMeta {
-            name: Some(name.to_owned()),
-            labels: Some([(wire::PROVISIONER_LABEL.to_owned(), wire::provisioner_label(provisioner))].into()),
-            // So that nobody deletes the record by hand while there is something to undo.
-            finalizers: Some(vec![wire::FINALIZER.to_owned()]),
-            ..ObjectMeta::default()
-        },
-        spec: ObjectBucketSpec {
-            storage_class_name: Some(class_name.clone()),
-            reclaim_policy: Some(reclaim_policy.as_str().to_owned()),
-            claim_ref: Some(reference(claim)),
-            endpoint: Some(BucketEndpoint {
-                bucket_host: Some(host.clone()),
-                bucket_port: Some(i32::from(*port)),
-                bucket_name: Some(bucket.clone()),
-                region: Some(region.clone()),
-                sub_region: None,
-                additional_config: None,
-            }),
-            additional_state: Some(recorded),
-        },
-        status: None,
-    }
+    recorded
 }
 
 fn reference(claim: &ClaimId) -> ClaimReference {
@@ -115,102 +120,122 @@ fn author(object: &ObjectBucket) -> Option<Author> {
 /// # Errors
 /// Names the field that is missing or cannot be used.
 pub(crate) fn from_object(object: &ObjectBucket) -> Result<(Author, Record), String> {
-    let missing = |field: &str| format!("{field} is missing");
     let spec = &object.spec;
     let author = author(object).ok_or_else(|| missing("spec.additionalState"))?;
-    let mut state: BTreeMap<String, String> = spec.additional_state.clone().unwrap_or_default();
-    // The Go library writes what it does not have as an empty string.
-    state.retain(|_, value| !value.is_empty());
+    let mut state = State::read(object);
     // The Go provisioner's policy is in the account.
-    let go_account = state.get(wire::state::GO_POLICY_ARN).and_then(|arn| arn.split(':').nth(4)).map(str::to_owned);
-    let mut take = |key: &str| state.remove(key);
-    take(wire::state::PROVISIONER);
-    let required =
-        |value: Option<String>, key: &str| value.ok_or_else(|| missing(&format!("spec.additionalState.{key}")));
-    let (namespace, name, uid) =
-        (take(wire::state::CLAIM_NAMESPACE), take(wire::state::CLAIM_NAME), take(wire::state::CLAIM_UID));
-    let mode = take(wire::state::MODE);
-
-    let (claim, mode) = match author {
-        Author::Us => {
-            let claim = ClaimId {
-                namespace: required(namespace, wire::state::CLAIM_NAMESPACE)?,
-                name: required(name, wire::state::CLAIM_NAME)?,
-                uid: required(uid, wire::state::CLAIM_UID)?,
-            };
-            let mode = match required(mode, wire::state::MODE)?.as_str() {
-                "created" => Mode::Created,
-                "granted" => Mode::Granted,
-                other => return Err(format!("spec.additionalState.mode is {other:?}, neither created nor granted")),
-            };
-            (claim, mode)
-        }
-        Author::GoProvisioner => {
-            let reference = spec.claim_ref.clone().unwrap_or_default();
-            let claim = ClaimId {
-                namespace: namespace.or(reference.namespace).ok_or_else(|| missing("spec.claimRef.namespace"))?,
-                name: name.or(reference.name).ok_or_else(|| missing("spec.claimRef.name"))?,
-                uid: uid.or(reference.uid).ok_or_else(|| missing("spec.claimRef.uid"))?,
-            };
-            (claim, Mode::Granted)
-        }
-    };
-    let former_uids = take(wire::state::FORMER_CLAIM_UIDS)
+    let go_account = state.0.get(wire::state::GO_POLICY_ARN).and_then(|arn| arn.split(':').nth(4)).map(str::to_owned);
+    state.take(wire::state::PROVISIONER);
+    let (claim, mode) = claim_and_mode(object, author, &mut state)?;
+    let former_uids = state
+        .take(wire::state::FORMER_CLAIM_UIDS)
         .map(|uids| uids.split(',').map(str::to_owned).collect())
         .unwrap_or_default();
-    let (cluster, account) = (take(wire::state::CLUSTER_UID), take(wire::state::ACCOUNT_ID));
-    let account = account.or(go_account);
-    let handed_over = take(wire::state::HANDED_OVER).is_some();
-    let user = take(wire::state::USER_NAME);
-    let url = take(wire::state::ENDPOINT_URL);
-    let owner_secret = match (take(wire::state::SECRET_NAMESPACE), take(wire::state::SECRET_NAME)) {
+    let record = Record {
+        claim,
+        former_uids,
+        cluster: state.take(wire::state::CLUSTER_UID),
+        account: state.take(wire::state::ACCOUNT_ID).or(go_account),
+        handed_over: state.take(wire::state::HANDED_OVER).is_some(),
+        class_name: spec.storage_class_name.clone().ok_or_else(|| missing("spec.storageClassName"))?,
+        reclaim_policy: match spec.reclaim_policy.as_deref() {
+            Some("Delete") => ReclaimPolicy::Delete,
+            Some("Retain") => ReclaimPolicy::Retain,
+            Some(other) => return Err(format!("spec.reclaimPolicy is {other:?}, neither Delete nor Retain")),
+            None => return Err(missing("spec.reclaimPolicy")),
+        },
+        plan: plan(object, mode, state)?,
+    };
+    Ok((author, record))
+}
+
+fn missing(field: &str) -> String {
+    format!("{field} is missing")
+}
+
+/// The entries of `additionalState` that were not read yet.
+struct State(BTreeMap<String, String>);
+
+impl State {
+    fn read(object: &ObjectBucket) -> Self {
+        let mut entries = object.spec.additional_state.clone().unwrap_or_default();
+        // The Go library writes what it does not have as an empty string.
+        entries.retain(|_, value| !value.is_empty());
+        Self(entries)
+    }
+
+    fn take(&mut self, key: &str) -> Option<String> {
+        self.0.remove(key)
+    }
+
+    fn required(&mut self, key: &str) -> Result<String, String> {
+        self.take(key).ok_or_else(|| missing(&format!("spec.additionalState.{key}")))
+    }
+
+    fn seconds(&mut self, key: &str) -> Result<Option<Duration>, String> {
+        let Some(value) = self.take(key) else { return Ok(None) };
+        match value.parse() {
+            Ok(seconds) => Ok(Some(Duration::from_secs(seconds))),
+            Err(_) => Err(format!("spec.additionalState.{key} is {value:?}, not a number of seconds")),
+        }
+    }
+}
+
+/// For which claim the record was made, and whether its bucket was created for it.
+fn claim_and_mode(object: &ObjectBucket, author: Author, state: &mut State) -> Result<(ClaimId, Mode), String> {
+    if author == Author::Us {
+        let claim = ClaimId {
+            namespace: state.required(wire::state::CLAIM_NAMESPACE)?,
+            name: state.required(wire::state::CLAIM_NAME)?,
+            uid: state.required(wire::state::CLAIM_UID)?,
+        };
+        return match state.required(wire::state::MODE)?.as_str() {
+            "created" => Ok((claim, Mode::Created)),
+            "granted" => Ok((claim, Mode::Granted)),
+            other => Err(format!("spec.additionalState.mode is {other:?}, neither created nor granted")),
+        };
+    }
+    let reference = object.spec.claim_ref.clone().unwrap_or_default();
+    let mut either = |key: &str, referred: Option<String>, field: &str| {
+        state.take(key).or(referred).ok_or_else(|| missing(&format!("spec.claimRef.{field}")))
+    };
+    let claim = ClaimId {
+        namespace: either(wire::state::CLAIM_NAMESPACE, reference.namespace, "namespace")?,
+        name: either(wire::state::CLAIM_NAME, reference.name, "name")?,
+        uid: either(wire::state::CLAIM_UID, reference.uid, "uid")?,
+    };
+    Ok((claim, Mode::Granted))
+}
+
+/// What was planned. What is left of `state` is the provisioner's own.
+fn plan(object: &ObjectBucket, mode: Mode, mut state: State) -> Result<Plan, String> {
+    let user = state.take(wire::state::USER_NAME);
+    let url = state.take(wire::state::ENDPOINT_URL);
+    let owner_secret = match (state.take(wire::state::SECRET_NAMESPACE), state.take(wire::state::SECRET_NAME)) {
         (Some(namespace), Some(name)) => Some(SecretRef { namespace, name }),
         (None, None) => None,
         _ => return Err("spec.additionalState has one of secretName and secretNamespace, not both".to_owned()),
     };
-    let mut seconds = |key: &str| match take(key) {
-        None => Ok(None),
-        Some(value) => match value.parse() {
-            Ok(seconds) => Ok(Some(Duration::from_secs(seconds))),
-            Err(_) => Err(format!("spec.additionalState.{key} is {value:?}, not a number of seconds")),
-        },
-    };
     let rotation = Rotation {
-        every: seconds(wire::state::ROTATE_KEYS_EVERY)?,
-        grace: seconds(wire::state::KEY_GRACE_PERIOD)?.unwrap_or(Rotation::DEFAULT_GRACE),
+        every: state.seconds(wire::state::ROTATE_KEYS_EVERY)?,
+        grace: state.seconds(wire::state::KEY_GRACE_PERIOD)?.unwrap_or(Rotation::DEFAULT_GRACE),
     };
-    let endpoint = spec.endpoint.as_ref().ok_or_else(|| missing("spec.endpoint"))?;
+    let endpoint = object.spec.endpoint.as_ref().ok_or_else(|| missing("spec.endpoint"))?;
     let port = endpoint.bucket_port.ok_or_else(|| missing("spec.endpoint.bucketPort"))?;
-    let reclaim_policy = match spec.reclaim_policy.as_deref() {
-        Some("Delete") => ReclaimPolicy::Delete,
-        Some("Retain") => ReclaimPolicy::Retain,
-        Some(other) => return Err(format!("spec.reclaimPolicy is {other:?}, neither Delete nor Retain")),
-        None => return Err(missing("spec.reclaimPolicy")),
-    };
-    let record = Record {
-        claim,
-        former_uids,
-        cluster,
-        account,
-        handed_over,
-        class_name: spec.storage_class_name.clone().ok_or_else(|| missing("spec.storageClassName"))?,
-        reclaim_policy,
-        plan: Plan {
-            bucket: endpoint.bucket_name.clone().ok_or_else(|| missing("spec.endpoint.bucketName"))?,
-            mode,
-            endpoint: Endpoint {
-                host: endpoint.bucket_host.clone().ok_or_else(|| missing("spec.endpoint.bucketHost"))?,
-                port: u16::try_from(port).map_err(|_| format!("spec.endpoint.bucketPort is {port}, not a TCP port"))?,
-                region: endpoint.region.clone().ok_or_else(|| missing("spec.endpoint.region"))?,
-                url,
-            },
-            owner_secret,
-            user,
-            rotation,
-            state,
+    Ok(Plan {
+        bucket: endpoint.bucket_name.clone().ok_or_else(|| missing("spec.endpoint.bucketName"))?,
+        mode,
+        endpoint: Endpoint {
+            host: endpoint.bucket_host.clone().ok_or_else(|| missing("spec.endpoint.bucketHost"))?,
+            port: u16::try_from(port).map_err(|_| format!("spec.endpoint.bucketPort is {port}, not a TCP port"))?,
+            region: endpoint.region.clone().ok_or_else(|| missing("spec.endpoint.region"))?,
+            url,
         },
-    };
-    Ok((author, record))
+        owner_secret,
+        user,
+        rotation,
+        state: state.0,
+    })
 }
 
 /// A record that was read from the cluster or from the cache.

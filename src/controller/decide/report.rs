@@ -1,7 +1,5 @@
 //! What a claim or a record says of itself: phase, conditions, and what of it is new. Pure.
 
-use k8s_openapi::jiff::Timestamp;
-
 use crate::api::{ClaimPhase, Condition, ConditionStatus, ObjectBucket, ObjectBucketClaimStatus};
 use crate::controller::decide::claim::{Claim, Ignored};
 use crate::controller::decide::orphan::Notice;
@@ -149,7 +147,7 @@ impl Report {
 }
 
 /// The conditions of an ObjectBucket that say what there is to say of it; `None` if they say so already.
-pub(crate) fn noticed(current: &[Condition], notice: &Notice) -> Option<Vec<Condition>> {
+pub(crate) fn noticed(current: &[Condition], notice: &Notice, now: &str) -> Option<Vec<Condition>> {
     let Notice { orphaned, reason, message } = notice;
     let status = if *orphaned { ConditionStatus::True } else { ConditionStatus::False };
     let was = current.iter().find(|c| c.type_ == reasons::ORPHANED);
@@ -166,7 +164,7 @@ pub(crate) fn noticed(current: &[Condition], notice: &Notice) -> Option<Vec<Cond
         reason: (*reason).to_owned(),
         message: message.clone(),
         observed_generation: None,
-        last_transition_time: Some(since.unwrap_or_else(now)),
+        last_transition_time: Some(since.unwrap_or_else(|| now.to_owned())),
     };
     let others = current.iter().filter(|c| c.type_ != reasons::ORPHANED).cloned();
     Some(std::iter::once(says).chain(others).collect())
@@ -215,10 +213,6 @@ pub(crate) fn says_bound(claim: &Claim, ignored: &Ignored, keeps: Keeps) -> bool
     // Where conditions may not stay, the settings are told once, when the claim is bound.
     let in_part = || keeps != Keeps::Yes && says(&Ignored { edit: ignored.edit.clone(), config: None });
     says_ready(claim, keeps) && (says(ignored) || in_part())
-}
-
-pub(crate) fn now() -> String {
-    Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use crate::controller::decide::record::{Author, Stored};
 use crate::controller::decide::report::Severity;
 use crate::controller::decide::{codec, lookup, report};
 use crate::controller::error::Error;
-use crate::controller::objects::status::patch_status;
+use crate::controller::objects::status::{self, patch_status};
 use crate::controller::objects::{deletion, events};
 use crate::controller::state::context::Context;
 use crate::provisioner::Record;
@@ -114,8 +114,8 @@ pub(crate) async fn rewrite<P>(ctx: &Context<P>, object: &ObjectBucket, record: 
 /// # Errors
 /// Kubernetes refused the condition.
 pub(crate) async fn say<P>(ctx: &Context<P>, object: &ObjectBucket, notice: &Notice) -> Result<(), Error> {
-    let status = object.status.clone().unwrap_or_default();
-    let Some(conditions) = report::noticed(&status.conditions, notice) else { return Ok(()) };
+    let current = object.status.clone().unwrap_or_default();
+    let Some(conditions) = report::noticed(&current.conditions, notice, &status::now()) else { return Ok(()) };
     let name = object.metadata.name.clone().unwrap_or_default();
     let Notice { orphaned, reason, message } = notice;
     if *orphaned {

@@ -1,20 +1,22 @@
 //! Writing the status of claims and ObjectBuckets.
 
+use k8s_openapi::jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Resource as _};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use crate::api::ObjectBucketClaimStatus;
 use crate::controller::decide::claim::Claim;
 use crate::controller::decide::metadata::FIELD_MANAGER;
-use crate::controller::decide::report::{Keeps, Report, Severity, now, outdated, same};
+use crate::controller::decide::report::{Keeps, Report, Severity, outdated, same};
 use crate::controller::error::{Error, status_code};
 use crate::controller::objects::events::{event, record_event};
 use crate::controller::reasons;
 use crate::controller::state::context::Context;
 use crate::controller::state::memory::{LastStatus, StatusChange};
 
-/// Puts a report on the claim: status, event and log line, each only if there is news in it.
+/// Puts a report on the claim: status, event and log line, each only if it says something new.
 ///
 /// # Errors
 /// Kubernetes refused the status; with a conflict if the claim is not as it was read or as the operator left it.
@@ -24,53 +26,60 @@ pub(crate) async fn update_status<P>(ctx: &Context<P>, claim: &Claim, report: &R
         return Ok(());
     }
     let next = report.status(&claim.status, claim.generation, &now());
-    let new = LastStatus::new(
-        report.reason,
-        &format!("{}{}", report.message, outdated(&report.ignored).unwrap_or_default().1),
-    );
+    let ignored = outdated(&report.ignored).unwrap_or_default().1;
+    let new = LastStatus::new(report.reason, &format!("{}{ignored}", report.message));
     let change = ctx.memory.if_known(&claim.id, |m| m.status_change(&new));
-    // What was told and did not come back was pruned by the CRD; only the phase is in all of them. Of a
-    // claim that cannot be read, the status cannot be read either.
-    let phase_stands = claim.status.phase == next.phase || claim.spec().is_err();
+    // What was reported and did not come back was pruned by the CRD; only the phase is in all of them. The status of a
+    // claim that cannot be read cannot be read either.
+    let has_phase = claim.status.phase == next.phase || claim.spec().is_err();
     // Where conditions are kept, one that is missing was dropped by somebody.
     let dropped = ctx.conditions.keeps() == Keeps::Yes && claim.status.conditions.is_empty();
-    if change == StatusChange::None && !dropped && phase_stands || same(&claim.status, &next) {
-        ctx.memory.with(&claim.id, |m| m.last_status = Some(new));
-        return Ok(());
+    let says_so = change == StatusChange::None && !dropped && has_phase || same(&claim.status, &next);
+    if !says_so {
+        if report.severity == Severity::Warning {
+            tracing::warn!(reason = report.reason, "{}", report.message);
+        } else {
+            tracing::info!(reason = report.reason, "{}", report.message);
+        }
+        if !write(ctx, claim, &next).await? {
+            return Ok(());
+        }
+        publish_events(ctx, claim, report, change).await;
     }
-    let severity = report.severity;
-    if severity == Severity::Warning {
-        tracing::warn!(reason = report.reason, "{}", report.message);
-    } else {
-        tracing::info!(reason = report.reason, "{}", report.message);
-    }
+    ctx.memory.with(&claim.id, |m| m.last_status = Some(new));
+    Ok(())
+}
+
+/// Writes a claim's status. False if the claim is gone.
+async fn write<P>(ctx: &Context<P>, claim: &Claim, next: &ObjectBucketClaimStatus) -> Result<bool, Error> {
     // What the cache shows may be long past, and another claim have the name by now. The resource version guards
     // against both; the API server does not compare the uid where a status is written.
     let version = ctx.memory.if_known(&claim.id, |m| m.version()).or_else(|| claim.resource_version.clone());
     let patch = json!({ "metadata": { "uid": claim.id.uid, "resourceVersion": version }, "status": next });
-    let answer = patch_status(&ctx.claims_in(&claim.id.namespace), &claim.id.name, &patch).await;
-    match answer {
+    match patch_status(&ctx.claims_in(&claim.id.namespace), &claim.id.name, &patch).await {
         Ok(written) => {
             ctx.memory.wrote(&claim.id, written.meta().resource_version.as_deref());
-            // Of a claim that cannot be read, the status cannot be read either.
             if let Ok(written) = &written.0 {
                 ctx.conditions.written(written.status.as_ref().is_some_and(|status| !status.conditions.is_empty()));
             }
+            Ok(true)
         }
-        // Nobody is left to tell.
-        Err(error) if status_code(&error) == Some(404) => return Ok(()),
-        Err(error) => return Err(Error::kubernetes("write the claim's status")(error)),
+        Err(error) if status_code(&error) == Some(404) => Ok(false),
+        Err(error) => Err(Error::kubernetes("write the claim's status")(error)),
     }
-    ctx.memory.with(&claim.id, |m| m.last_status = Some(new));
-    // A bound claim that is merely told of an ignored edit is not bound anew.
-    let bound_before = claim.bound() && report.reason == reasons::BOUND;
-    let further_progress = severity == Severity::Progress && change == StatusChange::Message;
+}
+
+async fn publish_events<P>(ctx: &Context<P>, claim: &Claim, report: &Report, change: StatusChange) {
+    let Report { severity, reason, message, .. } = report;
+    // A bound claim that merely says that an edit is ignored does not become bound again.
+    let bound_before = claim.bound() && *reason == reasons::BOUND;
+    let further_progress = *severity == Severity::Progress && change == StatusChange::Message;
     if !bound_before && !further_progress {
-        event(ctx, &claim.id, severity, report.reason, &report.message).await;
+        event(ctx, &claim.id, *severity, reason, message).await;
     }
     if let Some(name) = &report.damaged_record {
         let uid = ctx.caches.records.object(name).and_then(|object| object.metadata.uid);
-        record_event(ctx, name, uid.as_deref(), severity, report.reason, &report.message).await;
+        record_event(ctx, name, uid.as_deref(), *severity, reason, message).await;
     }
     for (reason, ignored) in
         [(reasons::EDIT_IGNORED, &report.ignored.edit), (reasons::CONFIG_IGNORED, &report.ignored.config)]
@@ -79,7 +88,6 @@ pub(crate) async fn update_status<P>(ctx: &Context<P>, claim: &Claim, report: &R
             event(ctx, &claim.id, Severity::Warning, reason, ignored).await;
         }
     }
-    Ok(())
 }
 
 /// Writes a status; returns the object as it is then. Some CRDs have no status subresource, and answer
@@ -106,4 +114,9 @@ where
         Err(error) if status_code(&error) == Some(404) => api.patch(name, params, &Patch::Merge(patch)).await,
         answer => answer,
     }
+}
+
+/// The time as conditions have it.
+pub(crate) fn now() -> String {
+    Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }

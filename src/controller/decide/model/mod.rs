@@ -9,6 +9,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod actions;
 mod budget;
 mod memory;
 mod operator;
@@ -17,6 +18,7 @@ mod provision;
 mod store;
 mod story;
 mod teardown;
+mod work;
 mod world;
 
 use std::time::Instant;

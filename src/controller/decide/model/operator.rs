@@ -2,9 +2,10 @@
 
 use super::memory::Memory;
 use super::planner::Setup;
-use super::provision::{Begun, Work, make};
+use super::provision;
 use super::store::Verb;
-use super::teardown::{Removal, unmake};
+use super::teardown::{self, Removal};
+use super::work::{Begun, Work};
 use super::world::{Claim, Record, World};
 
 use crate::controller::decide::claim::LabelOwner;
@@ -100,11 +101,11 @@ impl Operator {
         let mut memory = self.memory.clone();
         let next = match attempt {
             Attempt::Provision(work) => {
-                let next = make(setup, *work, &mut changed, &mut memory, outcome == Outcome::Blind);
+                let next = provision::advance(setup, *work, &mut changed, &mut memory, outcome == Outcome::Blind);
                 next.map(|work| Attempt::Provision(Box::new(work)))
             }
             Attempt::Teardown(removal) => {
-                let next = unmake(*removal, &mut changed, &mut memory, outcome == Outcome::Blind);
+                let next = teardown::advance(*removal, &mut changed, &mut memory, outcome == Outcome::Blind);
                 next.map(|removal| Attempt::Teardown(Box::new(removal)))
             }
         };

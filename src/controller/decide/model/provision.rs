@@ -1,366 +1,224 @@
 //! The steps towards a bucket, as effects on the world: what `flow/provide.rs` does with clients.
 
 use super::memory::Memory;
-use super::planner::{Setup, real_intent};
+use super::planner::Setup;
 use super::store::{Kind, Progress, Verb};
-use super::world::{BucketName, Claim, Key, Record, Review, Secret, Uid, Whose, World};
+use super::work::Work;
+use super::world::{Record, Review, Secret, Uid, Whose, World};
 
-use crate::controller::decide::plan::Intent;
 use crate::controller::decide::steps::{
-    self, Keys, KeysFound, Progress as Steps, ProvisionState, ProvisionStep as Step, Recorded, Upkeep,
+    self, Keys, ProvisionStep as Step, Upkeep,
 };
-use crate::controller::decide::upkeep;
-use crate::provisioner::Mode;
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Work {
-    pub(super) claim: Claim,
-    pub(super) record: Option<Record>,
-    /// The record of a former claim, which this one is to take over.
-    pub(super) former: Option<Record>,
-    /// The record was lost, and the store has what it said.
-    pub(super) recovers: bool,
-    pub(super) is_new: bool,
-    pub(super) secret: Option<Secret>,
-    pub(super) keys: Keys<Key>,
-    pub(super) steps: Steps,
-    pub(super) upkeep: Upkeep,
-    pub(super) doubted: bool,
-    /// An earlier attempt may have made something.
-    pub(super) continues: bool,
-    /// Keys were issued in this attempt.
-    pub(super) issued: bool,
-    pub(super) verb: Option<Verb>,
-    /// The record is withdrawn: the store did nothing on the first call.
-    pub(super) withdraws: bool,
-    /// Keys that are not to be used are gone; the notes on them are to go, too.
-    pub(super) forgets: bool,
-    /// A user changed something after the look that the attempt began with.
-    pub(super) overtaken: bool,
-}
-
-/// How an attempt begins.
-pub(super) enum Begun {
-    Work(Box<Work>),
-    /// What a former plan made is to be undone first.
-    UndoFirst,
-}
-
-impl Work {
-    /// Looks at everything once.
-    pub(super) fn begin(setup: &Setup, world: &World, memory: &Memory, claim: Claim, upkeep: Upkeep) -> Option<Begun> {
-        let mut work = Self {
-            claim,
-            record: None,
-            former: None,
-            recovers: false,
-            is_new: false,
-            secret: world.secret,
-            keys: Keys::None,
-            steps: Steps::default(),
-            upkeep: Upkeep::Nothing,
-            doubted: false,
-            continues: false,
-            issued: false,
-            verb: None,
-            withdraws: false,
-            forgets: false,
-            overtaken: false,
-        };
-        match real_intent(setup, claim, world.record)? {
-            Intent::Record { .. } => {}
-            Intent::Proceed(_) => {
-                work.record = world.record;
-                work.take_up(world, memory, upkeep);
-            }
-            Intent::UndoFirst(_) => return Some(Begun::UndoFirst),
-            Intent::Adopt(_) => work.former = world.record,
-            // The store is asked whether it has what the lost record said.
-            Intent::Recover { .. } => {
-                let bucket = BucketName::of(claim.asks, claim.uid);
-                let has_bucket = world.bucket(bucket) == Some(Whose::Claim(claim.uid));
-                let has_user = world.users[usize::from(claim.uid)].as_ref().is_some_and(|user| !user.keys.is_empty());
-                let proven = if setup.mode == Mode::Created { has_bucket } else { has_user };
-                if !proven {
-                    return None;
-                }
-                work.recovers = true;
-            }
-            Intent::Restore { .. } => unreachable!("nothing is damaged here"),
-        }
-        // Outputs of others are found before anything is written. What was restored is inherited with a record.
-        let heir = work.former.is_some() || work.record.is_some_and(|record| record.names != record.uid);
-        match world.secret {
-            Some(Secret::Foreign) => return None,
-            Some(Secret::Restored { .. }) if !heir => return None,
-            // A Secret of the claim before: the garbage collector comes for it.
-            Some(Secret::Mine { uid, .. }) if uid != claim.uid => return None,
-            _ => {}
-        }
-        match world.config_map {
-            Some(Whose::Foreign) => return None,
-            Some(Whose::Nobody) if !heir => return None,
-            _ => {}
-        }
-        Some(Begun::Work(Box::new(work)))
-    }
-
-    /// What follows from the record and the outputs that were found.
-    fn take_up(&mut self, world: &World, memory: &Memory, upkeep: Upkeep) {
-        let (claim, Some(record)) = (self.claim, self.record) else { return };
-        self.continues = true;
-        let inherits = record.word || record.names != record.uid;
-        let key = match self.secret {
-            Some(Secret::Mine { uid, key, .. }) if uid == claim.uid => Some(key),
-            Some(Secret::Restored { key }) if inherits => Some(key),
-            _ => None,
-        };
-        let bound = record.handed_over || record.says_bound;
-        self.keys = steps::keys_so_far(KeysFound {
-            in_secret: key,
-            up_to_date: !matches!(self.secret, Some(Secret::Restored { .. })),
-            outdated: false,
-            refused: matches!(memory.refused, 2 | 4),
-            new: key.is_some_and(|key| world.hides(record.names, key)),
-            successor: memory.successor,
-            bound,
-            ready: claim.ready,
-        });
-        let (asked, retiring, review) = match self.secret {
-            Some(Secret::Mine { answers, retiring, review, .. }) => {
-                (answers < claim.rotation, retiring.is_some(), review)
-            }
-            _ => (false, false, Review::No),
-        };
-        let facts = upkeep::Facts {
-            bound,
-            by_us: true,
-            adopting: record.word,
-            ready: claim.ready,
-            waits_for_keys: memory.refused > 0,
-        };
-        let due = upkeep::due_now(facts, || match upkeep {
-            Upkeep::Rotate if asked && !retiring && review == Review::No => Upkeep::Rotate,
-            Upkeep::Retire if retiring || review == Review::Due => Upkeep::Retire,
-            Upkeep::Check => Upkeep::Check,
-            _ => Upkeep::Nothing,
-        });
-        self.upkeep = steps::upkeep_left(due, &self.keys);
-    }
-
-    /// Writes the claim's status, if the claim is as it was read or as the operator left it.
-    fn tell(&self, world: &mut World, memory: &mut Memory, change: impl FnOnce(&mut Claim)) -> Option<()> {
-        let known = self.claim.version.max(memory.written);
-        world.claim.filter(|claim| claim.uid == self.claim.uid && claim.version == known)?;
-        world.change_claim(change);
-        memory.written = world.claim?.version;
-        Some(())
-    }
-}
-
-/// Takes the next step of an attempt at a bucket.
-pub(super) fn make(setup: &Setup, mut work: Work, world: &mut World, memory: &mut Memory, blind: bool) -> Option<Work> {
+/// Takes the next step of an attempt at a bucket: one call. `None`: the attempt is over.
+pub(super) fn advance(
+    setup: &Setup,
+    mut work: Work,
+    world: &mut World,
+    memory: &mut Memory,
+    blind: bool,
+) -> Option<Work> {
     if let Some(verb) = work.verb.take() {
         return go_on(work, verb, world, memory, blind);
     }
-    let uid = work.claim.uid;
     if work.withdraws {
-        world.record = world.record.filter(|record| record.uid != uid);
+        world.record = world.record.filter(|record| record.uid != work.claim.uid);
         return None;
     }
-    if work.forgets {
-        if let Some(Secret::Mine { uid: owner, retiring, review, .. }) = &mut world.secret
-            && *owner == uid
+    if std::mem::take(&mut work.forgets) {
+        if let Some(Secret::Mine { uid, retiring, review, .. }) = &mut world.secret
+            && *uid == work.claim.uid
         {
             (*retiring, *review) = (None, Review::No);
         }
-        work.forgets = false;
         return Some(work);
     }
-    let new = Record { handed_over: work.recovers, ..Record::new(work.claim) };
-    let record = work.record.unwrap_or(new);
-    let (bucket, user) = (record.bucket(), record.names);
-    let verb = |kind, kept| Some(Verb::new(kind, record, kept));
-    let state = ProvisionState {
-        finalizer_cached: work.claim.finalizer,
-        recorded: match work.record {
-            None if work.former.is_some() => Recorded::Former,
-            None => Recorded::No,
-            Some(record) if record.handed_over || record.says_bound => Recorded::HandedOver,
-            Some(_) => Recorded::Begun,
-        },
-        record_complete: record.handed_over,
-        record_says_bound: record.says_bound,
-        adopting: record.word,
-        mode: setup.mode,
-        keys: work.keys.location(),
-        progress: work.steps,
-        upkeep: work.upkeep,
-    };
-    let present = match work.secret {
-        Some(Secret::Mine { key, .. } | Secret::Restored { key }) => Some(key),
-        _ => None,
-    };
-    let step = steps::next_provision_step(&state);
-    match step {
-        Step::AddFinalizer => {
-            if world.claim != Some(work.claim) {
-                return None;
-            }
-            world.change_claim(|claim| claim.finalizer = true);
-            work.claim = world.claim?;
-            memory.written = work.claim.version;
-        }
-        Step::Record => {
-            if world.record.is_some() {
-                return None;
-            }
-            world.record = Some(new);
-            work.record = Some(new);
-            work.is_new = !work.recovers;
-            if work.recovers {
-                work.take_up(world, memory, Upkeep::Nothing);
-            }
-        }
-        Step::Adopt => {
-            // It rests on all that was read.
-            if world.record != work.former {
-                return None;
-            }
-            let former = work.former.take()?;
-            world.record = Some(Record { uid, handed_over: true, ..former });
-            work.record = world.record;
-            work.take_up(world, memory, Upkeep::Nothing);
-        }
-        Step::Execute(which) => {
-            memory.executed = true;
-            let kind = match which {
-                steps::Verb::Provision => Kind::Provision,
-                steps::Verb::Grant => Kind::Grant,
-            };
-            return go_on(work, Verb::new(kind, record, Vec::new()), world, memory, blind);
-        }
-        Step::WriteSecret => {
-            let (key, answers, retiring) = match work.keys {
-                Keys::Issued(key) => (key, work.claim.rotation, None),
-                Keys::Successor { keys, .. } => (keys, work.claim.rotation, present),
-                // What was restored becomes the claim's.
-                Keys::InSecret { keys, .. } => (keys, work.claim.rotation, None),
-                Keys::None => return None,
-            };
-            // Created where nothing stood, patched by uid where the claim's own stood.
-            let as_read = match (work.secret, world.secret) {
-                (None, None) => true,
-                (Some(Secret::Mine { .. }), Some(Secret::Mine { uid: now, .. })) => now == uid,
-                (Some(Secret::Restored { .. }), now) => now == work.secret,
-                _ => false,
-            };
-            if !as_read {
-                return None;
-            }
-            if matches!(work.keys, Keys::Successor { .. }) {
-                memory.successor = None;
-            } else if matches!(work.keys, Keys::Issued(_)) {
-                memory.refused = match memory.refused {
-                    2 | 4 => 3,
-                    refused => refused,
-                };
-            }
-            let issued = matches!(work.keys, Keys::Issued(_));
-            let review = if work.continues && issued { Review::Later } else { Review::No };
-            world.secret = Some(Secret::Mine { uid, key, answers, retiring, review });
-            work.secret = world.secret;
-            work.keys = work.keys.written();
-        }
-        Step::Probe => {
-            let (Keys::Successor { keys: key, proven } | Keys::InSecret { keys: key, proven, .. }) = &mut work.keys
-            else {
-                return None;
-            };
-            // What worked once is known everywhere.
-            let blind = blind && !world.worked.contains(key);
-            if world.is_live(user, *key) && world.bucket(bucket).is_some() && !blind {
-                world.worked.insert(*key);
-                *proven = true;
-                memory.refused = 0;
-            } else if std::mem::take(&mut work.doubted) {
-                if world.hides(user, *key) {
-                    world.harm = Some("keys are replaced that IAM has not shown yet");
-                }
-                work.keys = Keys::None;
-            } else {
-                memory.refused = (memory.refused + 1).min(4);
-                // So many tries take longer than IAM's reads lag.
-                if matches!(memory.refused, 2 | 4) {
-                    world.time_passes();
-                }
-                if !matches!(work.keys, Keys::Successor { .. }) {
-                    work.tell(world, memory, |claim| claim.ready = false)?;
-                } else if memory.refused > 2 {
-                    (memory.successor, memory.refused) = (None, 0);
-                }
-                return None;
-            }
-        }
-        Step::MarkHandedOver => {
-            // Guarded by the record's uid.
-            let same = world.record.filter(|record| record.uid == uid)?;
-            world.record = Some(Record { handed_over: true, ..same });
-            work.record = world.record;
-        }
-        Step::WriteConfigMap => {
-            let inherits = record.names != uid;
-            match world.config_map {
-                None => {}
-                Some(Whose::Claim(owner)) if owner == uid => {}
-                Some(Whose::Nobody) if inherits => {}
-                Some(_) => return None,
-            }
-            world.config_map = Some(Whose::Claim(uid));
-        }
-        Step::MarkBound => {
-            // Guarded by the record's uid.
-            let same = world.record.filter(|record| record.uid == uid)?;
-            world.record = Some(Record { says_bound: true, ..same });
-            work.record = world.record;
-        }
-        Step::FinishAdoption => {
-            let same = world.record.filter(|record| record.uid == uid)?;
-            world.record = Some(Record { word: false, ..same });
-            work.record = world.record;
-        }
-        Step::LinkRecord if work.claim.named => {}
-        Step::LinkRecord => {
-            world.claim.filter(|claim| claim.uid == uid)?;
-            world.change_claim(|claim| claim.named = true);
-            work.claim = world.claim?;
-            memory.written = work.claim.version;
-        }
-        Step::UpdateStatus => {
-            let said = work.claim.bound && work.claim.ready;
-            if !said && !work.overtaken && !usable(world, uid) {
-                world.harm = Some("a claim was told to be bound that cannot be used");
-            }
-            if !said {
-                work.tell(world, memory, |claim| (claim.bound, claim.ready) = (true, true))?;
-            }
-        }
-        Step::Rotate => work.verb = verb(Kind::Rotate, present.into_iter().collect()),
-        Step::Retire => work.verb = verb(Kind::Check, present.into_iter().collect()),
-        Step::Check => {
-            let retiring = match work.secret {
-                Some(Secret::Mine { retiring, .. }) => retiring,
-                _ => None,
-            };
-            work.verb = verb(Kind::Check, present.into_iter().chain(retiring).collect());
-        }
-        Step::Done => {
-            memory.refused = 0;
-            return None;
-        }
+    let step = steps::next_provision_step(&work.state(setup.mode));
+    if let Step::Execute(which) = step {
+        memory.executed = true;
+        let kind = match which {
+            steps::Verb::Provision => Kind::Provision,
+            steps::Verb::Grant => Kind::Grant,
+        };
+        let verb = Verb::new(kind, work.record_so_far(), Vec::new());
+        return go_on(work, verb, world, memory, blind);
     }
+    work.take(step, world, memory, blind)?;
     work.steps.note(step);
     Some(work)
+}
+
+impl Work {
+    /// Takes one step. `None`: the attempt is over.
+    fn take(&mut self, step: Step, world: &mut World, memory: &mut Memory, blind: bool) -> Option<()> {
+        let present = self.present().into_iter();
+        match step {
+            Step::AddFinalizer => self.add_finalizer(world, memory)?,
+            Step::Record => self.write_record(world, memory)?,
+            Step::Adopt => self.take_record_over(world, memory)?,
+            Step::Execute(_) => unreachable!("it takes several calls"),
+            Step::WriteSecret => self.write_secret(world, memory)?,
+            Step::Probe => self.probe(world, memory, blind)?,
+            Step::MarkHandedOver => self.change_record(world, |record| record.handed_over = true)?,
+            Step::WriteConfigMap => self.write_config_map(world)?,
+            Step::MarkBound => self.change_record(world, |record| record.says_bound = true)?,
+            Step::LinkRecord => self.link_record(world, memory)?,
+            Step::UpdateStatus => self.report_bound(world, memory)?,
+            Step::FinishAdoption => self.change_record(world, |record| record.word = false)?,
+            Step::Rotate => self.verb = Some(Verb::new(Kind::Rotate, self.record_so_far(), present.collect())),
+            Step::Retire => self.verb = Some(Verb::new(Kind::Check, self.record_so_far(), present.collect())),
+            Step::Check => {
+                let retiring = match self.secret {
+                    Some(Secret::Mine { retiring, .. }) => retiring,
+                    _ => None,
+                };
+                let kept = present.chain(retiring).collect();
+                self.verb = Some(Verb::new(Kind::Check, self.record_so_far(), kept));
+            }
+            Step::Done => {
+                memory.refused = 0;
+                return None;
+            }
+        }
+        Some(())
+    }
+
+    fn add_finalizer(&mut self, world: &mut World, memory: &mut Memory) -> Option<()> {
+        world.claim.filter(|claim| *claim == self.claim)?;
+        world.change_claim(|claim| claim.finalizer = true);
+        self.claim = world.claim?;
+        memory.written = self.claim.version;
+        Some(())
+    }
+
+    fn write_record(&mut self, world: &mut World, memory: &Memory) -> Option<()> {
+        if world.record.is_some() {
+            return None;
+        }
+        world.record = Some(self.record_so_far());
+        self.record = world.record;
+        self.is_new = !self.recovers;
+        if self.recovers {
+            self.take_up(world, memory, Upkeep::Nothing);
+        }
+        Some(())
+    }
+
+    /// It rests on all that was read.
+    fn take_record_over(&mut self, world: &mut World, memory: &Memory) -> Option<()> {
+        if world.record != self.former {
+            return None;
+        }
+        let former = self.former.take()?;
+        world.record = Some(Record { uid: self.claim.uid, handed_over: true, ..former });
+        self.record = world.record;
+        self.take_up(world, memory, Upkeep::Nothing);
+        Some(())
+    }
+
+    /// Guarded by the record's uid.
+    fn change_record(&mut self, world: &mut World, change: impl FnOnce(&mut Record)) -> Option<()> {
+        let mut record = world.record.filter(|record| record.uid == self.claim.uid)?;
+        change(&mut record);
+        world.record = Some(record);
+        self.record = world.record;
+        Some(())
+    }
+
+    fn write_secret(&mut self, world: &mut World, memory: &mut Memory) -> Option<()> {
+        let uid = self.claim.uid;
+        let (key, retiring) = match self.keys {
+            // What was restored becomes the claim's.
+            Keys::Issued(key) | Keys::InSecret { keys: key, .. } => (key, None),
+            Keys::Successor { keys, .. } => (keys, self.present()),
+            Keys::None => return None,
+        };
+        // Created where nothing stood, patched by uid where the claim's own stood.
+        let as_read = match (self.secret, world.secret) {
+            (None, None) => true,
+            (Some(Secret::Mine { .. }), Some(Secret::Mine { uid: now, .. })) => now == uid,
+            (Some(Secret::Restored { .. }), now) => now == self.secret,
+            _ => false,
+        };
+        if !as_read {
+            return None;
+        }
+        let issued = matches!(self.keys, Keys::Issued(_));
+        if matches!(self.keys, Keys::Successor { .. }) {
+            memory.successor = None;
+        } else if issued && matches!(memory.refused, 2 | 4) {
+            memory.refused = 3;
+        }
+        let review = if self.continues && issued { Review::Later } else { Review::No };
+        world.secret = Some(Secret::Mine { uid, key, answers: self.claim.rotation, retiring, review });
+        self.secret = world.secret;
+        self.keys = self.keys.written();
+        Some(())
+    }
+
+    fn probe(&mut self, world: &mut World, memory: &mut Memory, blind: bool) -> Option<()> {
+        let (Keys::Successor { keys: key, .. } | Keys::InSecret { keys: key, .. }) = self.keys else { return None };
+        let Record { names: user, .. } = self.record_so_far();
+        // What worked once is known everywhere.
+        let blind = blind && !world.worked.contains(&key);
+        if world.is_live(user, key) && world.bucket(self.record_so_far().bucket()).is_some() && !blind {
+            world.worked.insert(key);
+            self.keys.set_proven(true);
+            memory.refused = 0;
+            return Some(());
+        }
+        if std::mem::take(&mut self.doubted) {
+            if world.hides(user, key) {
+                world.harm = Some("keys are replaced that IAM has not shown yet");
+            }
+            self.keys = Keys::None;
+            return Some(());
+        }
+        memory.refused = (memory.refused + 1).min(4);
+        // So many tries take longer than IAM's reads lag.
+        if matches!(memory.refused, 2 | 4) {
+            world.time_passes();
+        }
+        if !matches!(self.keys, Keys::Successor { .. }) {
+            self.update_status(world, memory, |claim| claim.ready = false)?;
+        } else if memory.refused > 2 {
+            (memory.successor, memory.refused) = (None, 0);
+        }
+        None
+    }
+
+    fn write_config_map(&self, world: &mut World) -> Option<()> {
+        let record = self.record_so_far();
+        let uid = self.claim.uid;
+        match world.config_map {
+            None => {}
+            Some(Whose::Claim(owner)) if owner == uid => {}
+            Some(Whose::Nobody) if record.names != uid => {}
+            Some(_) => return None,
+        }
+        world.config_map = Some(Whose::Claim(uid));
+        Some(())
+    }
+
+    fn link_record(&mut self, world: &mut World, memory: &mut Memory) -> Option<()> {
+        if !self.claim.named {
+            world.claim.filter(|claim| claim.uid == self.claim.uid)?;
+            world.change_claim(|claim| claim.named = true);
+            self.claim = world.claim?;
+            memory.written = self.claim.version;
+        }
+        Some(())
+    }
+
+    fn report_bound(&self, world: &mut World, memory: &mut Memory) -> Option<()> {
+        if self.claim.bound && self.claim.ready {
+            return Some(());
+        }
+        if !self.overtaken && !usable(world, self.claim.uid) {
+            world.harm = Some("a claim was reported as bound that cannot be used");
+        }
+        self.update_status(world, memory, |claim| (claim.bound, claim.ready) = (true, true))
+    }
 }
 
 /// The next call of a verb that makes, rotates or checks.

@@ -91,14 +91,27 @@ impl Verb {
 
     /// Makes the next call.
     pub(super) fn advance(&mut self, world: &mut World, blind: bool) -> Progress {
+        let call = self.next;
+        let progress = match call {
+            Call::CreateBucket | Call::HeadBucket | Call::ReadTags | Call::DeleteBucket => self.call_on_bucket(world),
+            Call::ListKeys | Call::DeleteKey | Call::CreateKey => self.call_on_keys(world, blind),
+            Call::CreateUser
+            | Call::RecogniseUser
+            | Call::PutPolicy
+            | Call::FindUser
+            | Call::DeletePolicy
+            | Call::DeleteUser => self.call_on_user(world, blind),
+        };
+        let reads =
+            matches!(call, Call::HeadBucket | Call::RecogniseUser | Call::ListKeys | Call::FindUser | Call::ReadTags);
+        self.touched |= !reads && progress == Progress::GoesOn;
+        progress
+    }
+
+    /// A call on the bucket.
+    fn call_on_bucket(&mut self, world: &mut World) -> Progress {
         let (record, bucket) = (self.record, self.record.bucket());
-        let Record { uid, names: user_name, .. } = record;
-        let reads = matches!(
-            self.next,
-            Call::HeadBucket | Call::RecogniseUser | Call::ListKeys | Call::FindUser | Call::ReadTags
-        );
-        // The keys in the claim's Secret, which are tried where no user is shown.
-        let still_works = self.kept.iter().any(|key| world.is_live(user_name, *key));
+        let uid = record.uid;
         match self.next {
             Call::CreateBucket => match world.bucket(bucket) {
                 None => {
@@ -126,6 +139,30 @@ impl Verb {
                 }
                 self.next = if self.kind == Kind::Check { Call::FindUser } else { Call::CreateUser };
             }
+            Call::ReadTags => match world.bucket(bucket) {
+                Some(Whose::Claim(owner)) if record.names_uid(owner) => self.next = Call::DeleteBucket,
+                // Left in place, or gone already.
+                _ => return Progress::Done,
+            },
+            Call::DeleteBucket => {
+                if world.bucket(bucket) == Some(Whose::Foreign) {
+                    world.harm = Some(FOREIGN_BUCKET_DELETED);
+                }
+                world.drop_bucket(bucket);
+                return Progress::Done;
+            }
+            _ => unreachable!("not such a call"),
+        }
+        Progress::GoesOn
+    }
+
+    /// A call on the user, and its policy.
+    fn call_on_user(&mut self, world: &mut World, blind: bool) -> Progress {
+        let record = self.record;
+        let Record { uid, names: user_name, .. } = record;
+        // The keys in the claim's Secret, which are tried where no user is shown.
+        let still_works = self.kept.iter().any(|key| world.is_live(user_name, *key));
+        match self.next {
             Call::CreateUser => match world.user(user_name) {
                 Some(_) => {
                     self.existing = true;
@@ -164,6 +201,32 @@ impl Verb {
                     return self.access_is_gone();
                 }
             },
+            Call::DeletePolicy => {
+                if let Some(user) = world.user(user_name) {
+                    user.policy = false;
+                }
+                self.next = Call::DeleteUser;
+            }
+            Call::DeleteUser => match world.user(user_name) {
+                Some(user) if !user.keys.is_empty() && self.cleared => return Progress::Failed,
+                Some(user) if !user.keys.is_empty() => {
+                    self.cleared = true;
+                    self.next = Call::ListKeys;
+                }
+                gone => {
+                    *gone = None;
+                    return self.access_is_gone();
+                }
+            },
+            _ => unreachable!("not such a call"),
+        }
+        Progress::GoesOn
+    }
+
+    /// A call on the user's keys.
+    fn call_on_keys(&mut self, world: &mut World, blind: bool) -> Progress {
+        let user_name = self.record.names;
+        match self.next {
             Call::ListKeys => {
                 let user = world.user(user_name).as_ref();
                 let keys: Vec<_> = user.map(|user| user.keys.clone()).unwrap_or_default();
@@ -205,37 +268,8 @@ impl Verb {
                     _ => return Progress::Failed,
                 }
             }
-            Call::DeletePolicy => {
-                if let Some(user) = world.user(user_name) {
-                    user.policy = false;
-                }
-                self.next = Call::DeleteUser;
-            }
-            Call::DeleteUser => match world.user(user_name) {
-                Some(user) if !user.keys.is_empty() && self.cleared => return Progress::Failed,
-                Some(user) if !user.keys.is_empty() => {
-                    self.cleared = true;
-                    self.next = Call::ListKeys;
-                }
-                gone => {
-                    *gone = None;
-                    return self.access_is_gone();
-                }
-            },
-            Call::ReadTags => match world.bucket(bucket) {
-                Some(Whose::Claim(owner)) if record.names_uid(owner) => self.next = Call::DeleteBucket,
-                // Left in place, or gone already.
-                _ => return Progress::Done,
-            },
-            Call::DeleteBucket => {
-                if world.bucket(bucket) == Some(Whose::Foreign) {
-                    world.harm = Some(FOREIGN_BUCKET_DELETED);
-                }
-                world.drop_bucket(bucket);
-                return Progress::Done;
-            }
+            _ => unreachable!("not such a call"),
         }
-        self.touched |= !reads;
         Progress::GoesOn
     }
 

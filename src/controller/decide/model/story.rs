@@ -3,47 +3,18 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 
+use super::actions::{Action, OperatorAction, OtherAction, State};
 use super::budget::Budget;
 use super::memory::Memory;
 use super::operator::{Attempt, Operator, Outcome};
 use super::planner::Setup;
 use super::provision::usable;
 use super::store::FOREIGN_BUCKET_DELETED;
-use super::world::{Asks, BucketName, Claim, Issued, Key, Record, Secret, Uid, User, Whose, World};
+use super::world::{Asks, BucketName, Claim, FORMER, Issued, Key, Record, Secret, User, Whose, World, former_record};
 use stateright::{Checker, Expectation, HasDiscoveries, Model, Property};
 
 use crate::controller::decide::steps::Upkeep;
 use crate::provisioner::{Mode, ReclaimPolicy};
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct State {
-    pub(super) world: World,
-    pub(super) operators: Vec<Operator>,
-    pub(super) left: Budget,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Action {
-    Begin(usize, Upkeep),
-    Step(usize, Outcome),
-    Crash(usize),
-    /// The watch shows the claim as it is.
-    Deliver(usize),
-    /// IAM's reads show all that was made, and processes grow older.
-    TimePasses,
-    Edit,
-    Delete,
-    CreateAgain,
-    DeleteSecret,
-    AskForRotation,
-    TakeBucketName,
-    TakeSecretName,
-    TakeConfigMapName,
-    DeleteBucket,
-    DeleteRecord,
-    GiveWord,
-    RestoreRecord,
-}
 
 /// What was restored beside the claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,6 +59,21 @@ impl Story {
             restored: None,
             hours_pass: false,
             ends: Arc::default(),
+        }
+    }
+
+    /// The claim as its user writes it.
+    fn created(&self) -> Claim {
+        Claim {
+            uid: 0,
+            version: 0,
+            asks: self.asks,
+            deleting: false,
+            finalizer: false,
+            named: false,
+            bound: false,
+            ready: false,
+            rotation: 0,
         }
     }
 
@@ -187,17 +173,7 @@ impl Model for Story {
     type Action = Action;
 
     fn init_states(&self) -> Vec<State> {
-        let claim = Claim {
-            uid: 0,
-            version: 0,
-            asks: self.asks,
-            deleting: false,
-            finalizer: false,
-            named: false,
-            bound: false,
-            ready: false,
-            rotation: 0,
-        };
+        let claim = self.created();
         let brownfield = (self.asks == Asks::Class).then_some((BucketName::Chosen, Whose::Foreign));
         let world = World {
             claim: Some(claim),
@@ -227,181 +203,24 @@ impl Model for Story {
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
-        let State { world, operators, left } = state;
-        for (i, operator) in operators.iter().enumerate() {
-            if operator.attempt.is_none() {
-                actions.push(Action::Begin(i, Upkeep::Nothing));
-                actions.push(Action::Begin(i, Upkeep::Retire));
-                if self.budget.rotations > 0 {
-                    actions.push(Action::Begin(i, Upkeep::Rotate));
-                }
-                if left.checks > 0 {
-                    actions.push(Action::Begin(i, Upkeep::Check));
-                }
-            } else {
-                actions.push(Action::Step(i, Outcome::Done));
-                if self.lag && operator.may_be_blind() {
-                    actions.push(Action::Step(i, Outcome::Blind));
-                }
-                if left.losses > 0 {
-                    actions.push(Action::Step(i, Outcome::Lost));
-                }
-                if left.refusals > 0 {
-                    actions.push(Action::Step(i, Outcome::Refused));
-                }
-            }
-            if left.crashes > 0 {
-                actions.push(Action::Crash(i));
-            }
-            if operator.cache != world.claim {
-                actions.push(Action::Deliver(i));
-            }
+        for (which, operator) in state.operators.iter().enumerate() {
+            let possible = OperatorAction::possible(state, operator, self.lag, self.budget.rotations > 0);
+            actions.extend(possible.into_iter().map(|action| Action::Operator(which, action)));
         }
         actions.push(Action::TimePasses);
-        if let Some(claim) = world.claim {
-            if left.edits > 0 && claim.asks == Asks::Prefix && !claim.bound {
-                actions.push(Action::Edit);
-            }
-            if left.deletions > 0 && !claim.deleting {
-                actions.push(Action::Delete);
-            }
-            if left.rotations > 0 {
-                actions.push(Action::AskForRotation);
-            }
-        } else if left.successors > 0 {
-            actions.push(Action::CreateAgain);
-        }
-        if left.deleted_secrets > 0 && matches!(world.secret, Some(Secret::Mine { .. })) {
-            actions.push(Action::DeleteSecret);
-        }
-        if left.rivals > 0 {
-            if world.bucket(BucketName::Chosen).is_none() {
-                actions.push(Action::TakeBucketName);
-            }
-            if world.secret.is_none() {
-                actions.push(Action::TakeSecretName);
-            }
-            if world.config_map.is_none() {
-                actions.push(Action::TakeConfigMapName);
-            }
-        }
-        let bound = world.record.is_some_and(|record| record.handed_over);
-        if left.words > 0 && world.record.is_some_and(|record| Some(record.uid) != world.claim.map(|claim| claim.uid)) {
-            actions.push(Action::GiveWord);
-        }
-        if left.restored_records > 0 && world.record.is_none() && world.former_is_there() {
-            actions.push(Action::RestoreRecord);
-        }
-        if left.deleted_records > 0 && bound && world.claim.is_some_and(|claim| claim.bound && !claim.deleting) {
-            actions.push(Action::DeleteRecord);
-        }
-        if left.deleted_buckets > 0 && bound && self.setup.mode == Mode::Created {
-            actions.push(Action::DeleteBucket);
-        }
+        actions.extend(OtherAction::possible(state, self.setup.mode).into_iter().map(Action::Other));
     }
 
     fn next_state(&self, last: &State, action: Action) -> Option<State> {
         let mut state = last.clone();
-        let State { world, operators, left } = &mut state;
         match action {
-            Action::Begin(i, upkeep) => {
-                if upkeep == Upkeep::Check {
-                    left.checks -= 1;
-                }
-                operators[i].begin(&self.setup, world, upkeep);
-            }
-            Action::Step(i, outcome) => {
-                match outcome {
-                    Outcome::Done | Outcome::Blind => {}
-                    Outcome::Lost => left.losses -= 1,
-                    Outcome::Refused => left.refusals -= 1,
-                }
-                operators[i].step(&self.setup, world, outcome);
-            }
-            Action::Crash(i) => {
-                left.crashes -= 1;
-                // What a new process lists first may be older than what the former one saw.
-                operators[i] = Operator::new(operators[i].earlier);
-            }
-            Action::Deliver(i) => {
-                operators[i].earlier = operators[i].cache;
-                operators[i].cache = world.claim;
-            }
+            Action::Operator(which, action) => action.apply(&self.setup, &mut state, which),
             Action::TimePasses => {
-                world.time_passes();
-                for operator in operators {
-                    if operator.attempt.is_none() {
-                        operator.memory.time_passes();
-                    }
-                }
+                state.world.time_passes();
+                let idle = state.operators.iter_mut().filter(|operator| operator.attempt.is_none());
+                idle.for_each(|operator| operator.memory.time_passes());
             }
-            Action::Edit => {
-                left.edits -= 1;
-                world.change_claim(|claim| claim.asks = Asks::Edited);
-            }
-            Action::Delete => {
-                left.deletions -= 1;
-                world.change_claim(|claim| claim.deleting = true);
-                // Nothing holds it.
-                world.claim = world.claim.filter(|claim| claim.finalizer);
-            }
-            Action::CreateAgain => {
-                left.successors -= 1;
-                let uid = world.born;
-                world.born += 1;
-                let last = Self { bound: false, ..self.clone() }.init_states().pop()?.world.claim?;
-                world.claim = Some(Claim { uid, ..last });
-                // The garbage collector has been there.
-                if matches!(world.secret, Some(Secret::Mine { uid: owner, .. }) if owner != uid) {
-                    world.secret = None;
-                }
-                if matches!(world.config_map, Some(Whose::Claim(owner)) if owner != uid) {
-                    world.config_map = None;
-                }
-            }
-            Action::DeleteSecret => {
-                left.deleted_secrets -= 1;
-                world.secret = None;
-                operators.iter_mut().for_each(Operator::is_overtaken);
-            }
-            Action::AskForRotation => {
-                left.rotations -= 1;
-                world.change_claim(|claim| claim.rotation += 1);
-            }
-            Action::TakeBucketName => {
-                left.rivals -= 1;
-                world.put_bucket(BucketName::Chosen, Whose::Foreign);
-            }
-            Action::TakeSecretName => {
-                left.rivals -= 1;
-                world.secret = Some(Secret::Foreign);
-                operators.iter_mut().for_each(Operator::is_overtaken);
-            }
-            Action::TakeConfigMapName => {
-                left.rivals -= 1;
-                world.config_map = Some(Whose::Foreign);
-                operators.iter_mut().for_each(Operator::is_overtaken);
-            }
-            Action::DeleteBucket => {
-                left.deleted_buckets -= 1;
-                let record = world.record?;
-                world.drop_bucket(record.bucket());
-                world.bucket_taken_away = true;
-                operators.iter_mut().for_each(Operator::is_overtaken);
-            }
-            Action::DeleteRecord => {
-                left.deleted_records -= 1;
-                world.record = None;
-                operators.iter_mut().for_each(Operator::is_overtaken);
-            }
-            Action::GiveWord => {
-                left.words -= 1;
-                world.record = world.record.map(|record| Record { word: true, ..record });
-            }
-            Action::RestoreRecord => {
-                left.restored_records -= 1;
-                world.record = Some(former_record(self.asks));
-            }
+            Action::Other(action) => action.apply(&mut state, self.created()),
         }
         (state != *last).then_some(state)
     }
@@ -467,14 +286,6 @@ impl Model for Story {
             }),
         ]
     }
-}
-
-/// UID of the claim that a backup was made of.
-pub(super) const FORMER: Uid = 0;
-
-/// What a backup says of a claim that was bound: all but its status.
-fn former_record(asks: Asks) -> Record {
-    Record { uid: FORMER, names: FORMER, asks, handed_over: true, says_bound: false, word: false }
 }
 
 impl Story {

@@ -63,80 +63,94 @@ impl Removal {
     }
 }
 
-/// Takes the next step of a removal.
-pub(super) fn unmake(mut removal: Removal, world: &mut World, memory: &mut Memory, blind: bool) -> Option<Removal> {
-    let claim = removal.claim;
-    if let Some(mut verb) = removal.verb.take() {
-        match verb.advance(world, blind) {
-            Progress::Failed => return None,
-            Progress::Done => {
-                removal.seen.store = StoreProgress::Fully;
-                let bound = removal.record.is_some_and(|record| record.handed_over || record.says_bound);
-                let quiet = if !memory.executed && memory.settled { Duration::MAX } else { Duration::ZERO };
-                removal.seen.settled = backoff::settles_in(bound, verb.missing, quiet).is_none();
-            }
-            _ => removal.verb = Some(verb),
-        }
+/// Takes the next step of a removal: one call. `None`: the attempt is over.
+pub(super) fn advance(mut removal: Removal, world: &mut World, memory: &mut Memory, blind: bool) -> Option<Removal> {
+    if let Some(verb) = removal.verb.take() {
+        removal.go_on(verb, world, memory, blind)?;
         return Some(removal);
     }
+    let uid = removal.claim.uid;
     match teardown::next_teardown_step(&removal.seen) {
-        TeardownStep::Undo(undo) => {
-            let kind = match undo {
-                Undo::Revoke => {
-                    world.kept = true;
-                    Kind::Revoke
-                }
-                Undo::Delete => Kind::Delete,
-            };
-            let present = match world.secret {
-                Some(Secret::Mine { uid, key, .. }) if uid == claim.uid => Some(key),
-                _ => None,
-            };
-            removal.verb = Some(Verb::new(kind, removal.record?, present.into_iter().collect()));
-        }
+        TeardownStep::Undo(undo) => removal.undo(undo, world)?,
         // Another attempt looks again when IAM has had its time.
         TeardownStep::Yield | TeardownStep::Settle => return None,
-        TeardownStep::DeleteOutputs if !removal.secret_gone => {
-            let inherits = removal.record.is_some_and(|record| record.word || record.names != record.uid);
-            if matches!(world.secret, Some(Secret::Mine { uid, .. }) if uid == claim.uid)
-                || inherits && matches!(world.secret, Some(Secret::Restored { .. }))
-            {
-                world.secret = None;
-            }
-            removal.secret_gone = true;
-        }
-        TeardownStep::DeleteOutputs => {
-            let inherits = removal.record.is_some_and(|record| record.word || record.names != record.uid);
-            if world.config_map == Some(Whose::Claim(claim.uid)) || inherits && world.config_map == Some(Whose::Nobody)
-            {
-                world.config_map = None;
-            }
-            removal.seen.outputs_gone = true;
-        }
+        TeardownStep::DeleteOutputs => removal.delete_output(world),
         TeardownStep::DeleteRecord => {
-            if world.record.is_some_and(|record| record.uid == claim.uid) {
-                world.record = None;
-            }
+            world.record = world.record.filter(|record| record.uid != uid);
             removal.seen.recorded = None;
         }
         TeardownStep::Release => {
-            memory.removed = Some(Removed::AllButFinalizer);
-            if world.claim == Some(claim) {
-                if let Some(left) = world.leftover(claim.uid) {
-                    world.harm = Some(match left {
-                        "a user" => "a claim was let go with its user left",
-                        "a bucket" => "a claim was let go with its bucket left",
-                        _ => "a claim was let go with something left in the cluster",
-                    });
-                }
-                world.claim = None;
-                memory.removed = Some(Removed::Everything);
-            } else if world.claim.is_none_or(|now| now.uid != claim.uid) {
-                memory.removed = Some(Removed::Everything);
-            }
+            removal.release(world, memory);
             return None;
         }
         TeardownStep::Replan | TeardownStep::Done => return None,
     }
     Some(removal)
+}
+
+impl Removal {
+    /// The next call of a verb.
+    fn go_on(&mut self, mut verb: Verb, world: &mut World, memory: &Memory, blind: bool) -> Option<()> {
+        match verb.advance(world, blind) {
+            Progress::Failed => return None,
+            Progress::Done => {
+                self.seen.store = StoreProgress::Fully;
+                let bound = self.record.is_some_and(|record| record.handed_over || record.says_bound);
+                let quiet = if !memory.executed && memory.settled { Duration::MAX } else { Duration::ZERO };
+                self.seen.settled = backoff::settles_in(bound, verb.missing, quiet).is_none();
+            }
+            _ => self.verb = Some(verb),
+        }
+        Some(())
+    }
+
+    fn undo(&mut self, undo: Undo, world: &mut World) -> Option<()> {
+        let kind = match undo {
+            Undo::Revoke => {
+                world.kept = true;
+                Kind::Revoke
+            }
+            Undo::Delete => Kind::Delete,
+        };
+        let present = match world.secret {
+            Some(Secret::Mine { uid, key, .. }) if uid == self.claim.uid => Some(key),
+            _ => None,
+        };
+        self.verb = Some(Verb::new(kind, self.record?, present.into_iter().collect()));
+        Some(())
+    }
+
+    /// The Secret, then the ConfigMap; each is the claim's or inherited.
+    fn delete_output(&mut self, world: &mut World) {
+        let inherits = self.record.is_some_and(|record| record.word || record.names != record.uid);
+        if !std::mem::replace(&mut self.secret_gone, true) {
+            let is_mine = matches!(world.secret, Some(Secret::Mine { uid, .. }) if uid == self.claim.uid);
+            if is_mine || inherits && matches!(world.secret, Some(Secret::Restored { .. })) {
+                world.secret = None;
+            }
+            return;
+        }
+        let is_mine = world.config_map == Some(Whose::Claim(self.claim.uid));
+        if is_mine || inherits && world.config_map == Some(Whose::Nobody) {
+            world.config_map = None;
+        }
+        self.seen.outputs_gone = true;
+    }
+
+    fn release(&self, world: &mut World, memory: &mut Memory) {
+        memory.removed = Some(Removed::AllButFinalizer);
+        if world.claim == Some(self.claim) {
+            if let Some(left) = world.leftover(self.claim.uid) {
+                world.harm = Some(match left {
+                    "a user" => "a claim was released with its user left",
+                    "a bucket" => "a claim was released with its bucket left",
+                    _ => "a claim was released with something left in the cluster",
+                });
+            }
+            world.claim = None;
+        }
+        if world.claim.is_none_or(|now| now.uid != self.claim.uid) {
+            memory.removed = Some(Removed::Everything);
+        }
+    }
 }

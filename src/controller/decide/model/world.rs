@@ -165,6 +165,19 @@ pub(super) struct World {
 }
 
 impl World {
+    /// Another claim of the name is created. The garbage collector has been there.
+    pub(super) fn create_again(&mut self, created: Claim) {
+        let uid = self.born;
+        self.born += 1;
+        self.claim = Some(Claim { uid, ..created });
+        if matches!(self.secret, Some(Secret::Mine { uid: owner, .. }) if owner != uid) {
+            self.secret = None;
+        }
+        if matches!(self.config_map, Some(Whose::Claim(owner)) if owner != uid) {
+            self.config_map = None;
+        }
+    }
+
     pub(super) fn bucket(&self, name: BucketName) -> Option<Whose> {
         self.buckets.iter().find(|(known, _)| *known == name).map(|(_, whose)| *whose)
     }
@@ -249,4 +262,12 @@ impl World {
             }
         }
     }
+}
+
+/// UID of the claim that a backup was made of.
+pub(super) const FORMER: Uid = 0;
+
+/// What a backup says of a claim that was bound: all but its status.
+pub(super) fn former_record(asks: Asks) -> Record {
+    Record { uid: FORMER, names: FORMER, asks, handed_over: true, says_bound: false, word: false }
 }

@@ -1,0 +1,187 @@
+//! What may happen in a story: what operators do, and what users, admins and others do to them.
+
+use super::budget::Budget;
+use super::operator::{Operator, Outcome};
+use super::planner::Setup;
+use super::world::{Asks, BucketName, Claim, Record, Secret, Whose, World, former_record};
+use crate::controller::decide::steps::Upkeep;
+use crate::provisioner::Mode;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct State {
+    pub(super) world: World,
+    pub(super) operators: Vec<Operator>,
+    pub(super) left: Budget,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Action {
+    /// One of the operators does something, or something happens to it.
+    Operator(usize, OperatorAction),
+    /// IAM's reads show all that was made, and processes grow older.
+    TimePasses,
+    /// Somebody does something.
+    Other(OtherAction),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum OperatorAction {
+    Begin(Upkeep),
+    Step(Outcome),
+    Crash,
+    /// The watch shows the claim as it is.
+    Deliver,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum OtherAction {
+    Edit,
+    Delete,
+    CreateAgain,
+    DeleteSecret,
+    AskForRotation,
+    TakeBucketName,
+    TakeSecretName,
+    TakeConfigMapName,
+    DeleteBucket,
+    DeleteRecord,
+    GiveWord,
+    RestoreRecord,
+}
+
+impl OperatorAction {
+    /// `lag`: reads of IAM may miss what was just made. `rotates`: keys may be replaced in this story.
+    pub(super) fn possible(state: &State, operator: &Operator, lag: bool, rotates: bool) -> Vec<Self> {
+        let left = &state.left;
+        let is_idle = operator.attempt.is_none();
+        let all = [
+            (is_idle, Self::Begin(Upkeep::Nothing)),
+            (is_idle, Self::Begin(Upkeep::Retire)),
+            (is_idle && rotates, Self::Begin(Upkeep::Rotate)),
+            (is_idle && left.checks > 0, Self::Begin(Upkeep::Check)),
+            (!is_idle, Self::Step(Outcome::Done)),
+            (!is_idle && lag && operator.may_be_blind(), Self::Step(Outcome::Blind)),
+            (!is_idle && left.losses > 0, Self::Step(Outcome::Lost)),
+            (!is_idle && left.refusals > 0, Self::Step(Outcome::Refused)),
+            (left.crashes > 0, Self::Crash),
+            (operator.cache != state.world.claim, Self::Deliver),
+        ];
+        those_that_can(all)
+    }
+
+    pub(super) fn apply(self, setup: &Setup, state: &mut State, which: usize) {
+        let State { world, operators, left } = state;
+        let operator = &mut operators[which];
+        match self {
+            Self::Begin(upkeep) => {
+                left.checks -= u8::from(upkeep == Upkeep::Check);
+                operator.begin(setup, world, upkeep);
+            }
+            Self::Step(outcome) => {
+                left.losses -= u8::from(outcome == Outcome::Lost);
+                left.refusals -= u8::from(outcome == Outcome::Refused);
+                operator.step(setup, world, outcome);
+            }
+            Self::Crash => {
+                left.crashes -= 1;
+                // What a new process lists first may be older than what the former one saw.
+                *operator = Operator::new(operator.earlier);
+            }
+            Self::Deliver => {
+                operator.earlier = operator.cache;
+                operator.cache = world.claim;
+            }
+        }
+    }
+}
+
+impl OtherAction {
+    pub(super) fn possible(state: &State, mode: Mode) -> Vec<Self> {
+        let State { world, left, .. } = state;
+        let claim = |is: fn(Claim) -> bool| world.claim.is_some_and(is);
+        let handed_over = world.record.is_some_and(|record| record.handed_over);
+        let is_others = world.record.is_some_and(|record| Some(record.uid) != world.claim.map(|claim| claim.uid));
+        let all = [
+            (left.edits > 0 && claim(|claim| claim.asks == Asks::Prefix && !claim.bound), Self::Edit),
+            (left.deletions > 0 && claim(|claim| !claim.deleting), Self::Delete),
+            (left.rotations > 0 && world.claim.is_some(), Self::AskForRotation),
+            (left.successors > 0 && world.claim.is_none(), Self::CreateAgain),
+            (left.deleted_secrets > 0 && matches!(world.secret, Some(Secret::Mine { .. })), Self::DeleteSecret),
+            (left.rivals > 0 && world.bucket(BucketName::Chosen).is_none(), Self::TakeBucketName),
+            (left.rivals > 0 && world.secret.is_none(), Self::TakeSecretName),
+            (left.rivals > 0 && world.config_map.is_none(), Self::TakeConfigMapName),
+            (left.words > 0 && is_others, Self::GiveWord),
+            (left.restored_records > 0 && world.record.is_none() && world.former_is_there(), Self::RestoreRecord),
+            (
+                left.deleted_records > 0 && handed_over && claim(|claim| claim.bound && !claim.deleting),
+                Self::DeleteRecord,
+            ),
+            (left.deleted_buckets > 0 && handed_over && mode == Mode::Created, Self::DeleteBucket),
+        ];
+        those_that_can(all)
+    }
+
+    /// `created`: the claim as its user writes it.
+    pub(super) fn apply(self, state: &mut State, created: Claim) {
+        let State { world, operators, left } = state;
+        match self {
+            Self::Edit => world.change_claim(|claim| claim.asks = Asks::Edited),
+            Self::Delete => {
+                world.change_claim(|claim| claim.deleting = true);
+                // Nothing holds it.
+                world.claim = world.claim.filter(|claim| claim.finalizer);
+            }
+            Self::CreateAgain => world.create_again(created),
+            Self::AskForRotation => world.change_claim(|claim| claim.rotation += 1),
+            Self::DeleteSecret => world.secret = None,
+            Self::TakeBucketName => world.put_bucket(BucketName::Chosen, Whose::Foreign),
+            Self::TakeSecretName => world.secret = Some(Secret::Foreign),
+            Self::TakeConfigMapName => world.config_map = Some(Whose::Foreign),
+            Self::DeleteBucket => {
+                if let Some(record) = world.record {
+                    world.drop_bucket(record.bucket());
+                    world.bucket_taken_away = true;
+                }
+            }
+            Self::DeleteRecord => world.record = None,
+            Self::GiveWord => world.record = world.record.map(|record| Record { word: true, ..record }),
+            Self::RestoreRecord => world.record = Some(former_record(created.asks)),
+        }
+        *self.budget(left) -= 1;
+        if self.overtakes() {
+            operators.iter_mut().for_each(Operator::is_overtaken);
+        }
+    }
+
+    /// What it is taken from.
+    fn budget(self, left: &mut Budget) -> &mut u8 {
+        match self {
+            Self::Edit => &mut left.edits,
+            Self::Delete => &mut left.deletions,
+            Self::CreateAgain => &mut left.successors,
+            Self::DeleteSecret => &mut left.deleted_secrets,
+            Self::AskForRotation => &mut left.rotations,
+            Self::TakeBucketName | Self::TakeSecretName | Self::TakeConfigMapName => &mut left.rivals,
+            Self::DeleteBucket => &mut left.deleted_buckets,
+            Self::DeleteRecord => &mut left.deleted_records,
+            Self::GiveWord => &mut left.words,
+            Self::RestoreRecord => &mut left.restored_records,
+        }
+    }
+
+    /// Whether what an attempt looked at is not so any more.
+    fn overtakes(self) -> bool {
+        matches!(
+            self,
+            Self::DeleteSecret
+                | Self::TakeSecretName
+                | Self::TakeConfigMapName
+                | Self::DeleteBucket
+                | Self::DeleteRecord
+        )
+    }
+}
+
+fn those_that_can<T, const N: usize>(all: [(bool, T); N]) -> Vec<T> {
+    all.into_iter().filter_map(|(can, action)| can.then_some(action)).collect()
+}

@@ -1,0 +1,198 @@
+//! An attempt at a bucket in the model: what was seen, and what was done since, as in `flow/attempt.rs`.
+
+use super::memory::Memory;
+use super::planner::{Setup, real_intent};
+use super::store::Verb;
+use super::world::{BucketName, Claim, Key, Record, Review, Secret, Whose, World};
+
+use crate::controller::decide::plan::Intent;
+use crate::controller::decide::steps::{
+    self, Keys, KeysFound, Progress as Steps, ProvisionState, Recorded, Upkeep,
+};
+use crate::controller::decide::upkeep;
+use crate::provisioner::Mode;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Work {
+    pub(super) claim: Claim,
+    pub(super) record: Option<Record>,
+    /// The record of a former claim, which this one is to take over.
+    pub(super) former: Option<Record>,
+    /// The record was lost, and the store has what it said.
+    pub(super) recovers: bool,
+    pub(super) is_new: bool,
+    pub(super) secret: Option<Secret>,
+    pub(super) keys: Keys<Key>,
+    pub(super) steps: Steps,
+    pub(super) upkeep: Upkeep,
+    pub(super) doubted: bool,
+    /// An earlier attempt may have made something.
+    pub(super) continues: bool,
+    /// Keys were issued in this attempt.
+    pub(super) issued: bool,
+    pub(super) verb: Option<Verb>,
+    /// The record is withdrawn: the store did nothing on the first call.
+    pub(super) withdraws: bool,
+    /// Keys that are not to be used are gone; the notes on them are to go, too.
+    pub(super) forgets: bool,
+    /// A user changed something after the look that the attempt began with.
+    pub(super) overtaken: bool,
+}
+
+/// How an attempt begins.
+pub(super) enum Begun {
+    Work(Box<Work>),
+    /// What a former plan made is to be undone first.
+    UndoFirst,
+}
+
+impl Work {
+    /// Looks at everything once.
+    pub(super) fn begin(setup: &Setup, world: &World, memory: &Memory, claim: Claim, upkeep: Upkeep) -> Option<Begun> {
+        let mut work = Self {
+            claim,
+            record: None,
+            former: None,
+            recovers: false,
+            is_new: false,
+            secret: world.secret,
+            keys: Keys::None,
+            steps: Steps::default(),
+            upkeep: Upkeep::Nothing,
+            doubted: false,
+            continues: false,
+            issued: false,
+            verb: None,
+            withdraws: false,
+            forgets: false,
+            overtaken: false,
+        };
+        match real_intent(setup, claim, world.record)? {
+            Intent::Record { .. } => {}
+            Intent::Proceed(_) => {
+                work.record = world.record;
+                work.take_up(world, memory, upkeep);
+            }
+            Intent::UndoFirst(_) => return Some(Begun::UndoFirst),
+            Intent::Adopt(_) => work.former = world.record,
+            // The store is asked whether it has what the lost record said.
+            Intent::Recover { .. } => {
+                let bucket = BucketName::of(claim.asks, claim.uid);
+                let has_bucket = world.bucket(bucket) == Some(Whose::Claim(claim.uid));
+                let has_user = world.users[usize::from(claim.uid)].as_ref().is_some_and(|user| !user.keys.is_empty());
+                let proven = if setup.mode == Mode::Created { has_bucket } else { has_user };
+                if !proven {
+                    return None;
+                }
+                work.recovers = true;
+            }
+            Intent::Restore { .. } => unreachable!("nothing is damaged here"),
+        }
+        // Outputs of others are found before anything is written. What was restored is inherited with a record.
+        let heir = work.former.is_some() || work.record.is_some_and(|record| record.names != record.uid);
+        match world.secret {
+            Some(Secret::Foreign) => return None,
+            Some(Secret::Restored { .. }) if !heir => return None,
+            // A Secret of the claim before: the garbage collector comes for it.
+            Some(Secret::Mine { uid, .. }) if uid != claim.uid => return None,
+            _ => {}
+        }
+        match world.config_map {
+            Some(Whose::Foreign) => return None,
+            Some(Whose::Nobody) if !heir => return None,
+            _ => {}
+        }
+        Some(Begun::Work(Box::new(work)))
+    }
+
+    /// What follows from the record and the outputs that were found.
+    pub(super) fn take_up(&mut self, world: &World, memory: &Memory, upkeep: Upkeep) {
+        let (claim, Some(record)) = (self.claim, self.record) else { return };
+        self.continues = true;
+        let inherits = record.word || record.names != record.uid;
+        let key = match self.secret {
+            Some(Secret::Mine { uid, key, .. }) if uid == claim.uid => Some(key),
+            Some(Secret::Restored { key }) if inherits => Some(key),
+            _ => None,
+        };
+        let bound = record.handed_over || record.says_bound;
+        self.keys = steps::keys_so_far(KeysFound {
+            in_secret: key,
+            up_to_date: !matches!(self.secret, Some(Secret::Restored { .. })),
+            outdated: false,
+            refused: matches!(memory.refused, 2 | 4),
+            new: key.is_some_and(|key| world.hides(record.names, key)),
+            successor: memory.successor,
+            bound,
+            ready: claim.ready,
+        });
+        let (asked, retiring, review) = match self.secret {
+            Some(Secret::Mine { answers, retiring, review, .. }) => {
+                (answers < claim.rotation, retiring.is_some(), review)
+            }
+            _ => (false, false, Review::No),
+        };
+        let facts = upkeep::Facts {
+            bound,
+            by_us: true,
+            adopting: record.word,
+            ready: claim.ready,
+            waits_for_keys: memory.refused > 0,
+        };
+        let due = upkeep::due_now(facts, || match upkeep {
+            Upkeep::Rotate if asked && !retiring && review == Review::No => Upkeep::Rotate,
+            Upkeep::Retire if retiring || review == Review::Due => Upkeep::Retire,
+            Upkeep::Check => Upkeep::Check,
+            _ => Upkeep::Nothing,
+        });
+        self.upkeep = steps::upkeep_left(due, &self.keys);
+    }
+
+    /// Writes the claim's status, if the claim is as it was read or as the operator left it.
+    pub(super) fn update_status(
+        &self,
+        world: &mut World,
+        memory: &mut Memory,
+        change: impl FnOnce(&mut Claim),
+    ) -> Option<()> {
+        let known = self.claim.version.max(memory.written);
+        world.claim.filter(|claim| claim.uid == self.claim.uid && claim.version == known)?;
+        world.change_claim(change);
+        memory.written = world.claim?.version;
+        Some(())
+    }
+
+    /// The record, or what will be recorded.
+    pub(super) fn record_so_far(&self) -> Record {
+        self.record.unwrap_or(Record { handed_over: self.recovers, ..Record::new(self.claim) })
+    }
+
+    /// The key in the claim's Secret as it was read.
+    pub(super) fn present(&self) -> Option<Key> {
+        match self.secret {
+            Some(Secret::Mine { key, .. } | Secret::Restored { key }) => Some(key),
+            _ => None,
+        }
+    }
+
+    /// What the next step is decided from.
+    pub(super) fn state(&self, mode: Mode) -> ProvisionState {
+        let record = self.record_so_far();
+        ProvisionState {
+            finalizer_cached: self.claim.finalizer,
+            recorded: match self.record {
+                None if self.former.is_some() => Recorded::Former,
+                None => Recorded::No,
+                Some(record) if record.handed_over || record.says_bound => Recorded::HandedOver,
+                Some(_) => Recorded::Begun,
+            },
+            record_complete: record.handed_over,
+            record_says_bound: record.says_bound,
+            adopting: record.word,
+            mode,
+            keys: self.keys.location(),
+            progress: self.steps,
+            upkeep: self.upkeep,
+        }
+    }
+}

@@ -28,6 +28,8 @@ pub mod api;
 pub mod aws;
 pub mod controller;
 pub mod provisioner;
+#[cfg(all(test, feature = "aws"))]
+mod reasons_document;
 pub mod runtime;
 
 pub use provisioner::Provisioner;

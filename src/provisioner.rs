@@ -25,12 +25,17 @@
 //! - What exists already and is not proven to belong to the record's claim is neither used nor removed.
 //! - No secret appears in an error or in a Debug output.
 
+mod reason;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::time::{Duration, SystemTime};
 
 use secrecy::SecretString;
+
+pub use self::reason::{Reason, Topic};
+pub(crate) use self::reason::reasons;
 
 /// Who claims: the identity of an ObjectBucketClaim.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -149,23 +149,23 @@ impl Error {
 impl Failure for Error {
     fn reason(&self) -> &'static str {
         match self {
-            Self::StorageClassNotFound { .. } => "StorageClassNotFound",
-            Self::ClaimUnreadable { .. } => "ClaimUnreadable",
-            Self::OwnerSecretNotFound(_) | Self::OwnerSecretNeeded { .. } => "OwnerSecretNotFound",
-            Self::CredentialsUnusable { .. } => "CredentialsUnusable",
-            Self::OutputExists { .. } => "OutputExists",
+            Self::StorageClassNotFound { .. } => reasons::STORAGE_CLASS_NOT_FOUND,
+            Self::ClaimUnreadable { .. } => reasons::CLAIM_UNREADABLE,
+            Self::OwnerSecretNotFound(_) | Self::OwnerSecretNeeded { .. } => reasons::OWNER_SECRET_NOT_FOUND,
+            Self::CredentialsUnusable { .. } => reasons::CREDENTIALS_UNUSABLE,
+            Self::OutputExists { .. } => reasons::OUTPUT_EXISTS,
             Self::RecordUnreadable { .. } => reasons::OBJECT_BUCKET_UNREADABLE,
-            Self::RecordTaken { .. } => "ObjectBucketTaken",
-            Self::RecordAmbiguous { .. } => "ObjectBucketAmbiguous",
+            Self::RecordTaken { .. } => reasons::OBJECT_BUCKET_TAKEN,
+            Self::RecordAmbiguous { .. } => reasons::OBJECT_BUCKET_AMBIGUOUS,
             Self::RecordDamaged { .. } => reasons::OBJECT_BUCKET_DAMAGED,
-            Self::AdoptionNeeded(_) => "AdoptionNeeded",
-            Self::AccountChanged { .. } => "AccountChanged",
-            Self::BucketInUse { .. } => "BucketInUse",
-            Self::StoreSilent { .. } => "WaitingForStore",
+            Self::AdoptionNeeded(_) => reasons::ADOPTION_NEEDED,
+            Self::AccountChanged { .. } => reasons::ACCOUNT_CHANGED,
+            Self::BucketInUse { .. } => reasons::BUCKET_IN_USE,
+            Self::StoreSilent { .. } => reasons::WAITING_FOR_STORE,
             Self::Store(failure) => failure.reason(),
-            Self::Kubernetes { .. } => "KubernetesError",
-            Self::TimedOut(_) => "TimedOut",
-            Self::Panicked(_) | Self::OutOfStep(_) => "InternalError",
+            Self::Kubernetes { .. } => reasons::KUBERNETES_ERROR,
+            Self::TimedOut(_) => reasons::TIMED_OUT,
+            Self::Panicked(_) | Self::OutOfStep(_) => reasons::INTERNAL_ERROR,
         }
     }
 

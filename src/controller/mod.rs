@@ -106,6 +106,12 @@ pub async fn run<P: Provisioner>(
     tracing::info!(remembered = ctx.memory.claims(), "stopped");
 }
 
+/// The reasons that claims and ObjectBuckets give, whatever the store.
+#[cfg(test)]
+pub(crate) fn reasons() -> impl Iterator<Item = &'static crate::provisioner::Reason> {
+    reasons::TABLE.iter().chain(reasons::orphaned::TABLE)
+}
+
 /// How long running work may go on. Before all caches are filled nothing runs that could be finished, and kube's
 /// controller waits for its own.
 async fn grace<P>(ctx: &Context<P>) {

@@ -1,0 +1,58 @@
+//! The reasons that a claim can give, with what users read about them.
+
+/// A reason: the word on the claim, and what it means. `docs/reasons.md` is made from these.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reason {
+    /// The word, as machines read it.
+    pub name: &'static str,
+    /// What or whom it is about.
+    pub topic: Topic,
+    /// What happened, as Markdown.
+    pub meaning: &'static str,
+    /// What to do about it, as Markdown; empty if there is nothing to do.
+    pub remedy: &'static str,
+}
+
+/// What a reason is about: the tables of the document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Topic {
+    /// How far the claim is.
+    Progress,
+    /// What the claim asks for, and what stands in its way in the cluster.
+    Claim,
+    /// The class and its Secret.
+    Class,
+    /// The store.
+    Store,
+    /// The operator.
+    Operator,
+    /// An event without a condition.
+    Event,
+    /// An event of type Warning without a condition.
+    Warning,
+    /// The condition `Orphaned` of an ObjectBucket.
+    Orphaned,
+}
+
+/// Declares reasons: a constant with each one's name, and a `TABLE` of all.
+macro_rules! reasons {
+    ($($topic:ident { $($constant:ident = $name:literal: $meaning:literal, $remedy:literal;)* })*) => {
+        $($(
+            #[doc = $meaning]
+            pub(crate) const $constant: &str = $name;
+        )*)*
+
+        /// All of them, in the order of the document.
+        #[cfg(test)]
+        pub(crate) const TABLE: &[$crate::provisioner::Reason] = &[$($(
+            $crate::provisioner::Reason {
+                name: $name,
+                topic: $crate::provisioner::Topic::$topic,
+                meaning: $meaning,
+                remedy: $remedy,
+            },
+        )*)*];
+    };
+}
+
+pub(crate) use reasons;

@@ -11,10 +11,9 @@ use aws_credential_types::provider::error::CredentialsError;
 use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 use aws_smithy_runtime_api::client::result::SdkError;
 use aws_smithy_types::error::metadata::{ErrorMetadata, ProvideErrorMetadata};
-
 use hyper_util::client::legacy::Error as HttpError;
 
-use super::owner::Identity;
+use crate::provisioner::SecretRef;
 
 macro_rules! operations {
     ($($name:ident => $actions:literal,)*) => {
@@ -113,6 +112,27 @@ impl fmt::Display for Resource {
             // Without its account.
             Self::Policy(arn) => write!(f, "policy {:?}", arn.rsplit('/').next().unwrap_or(arn)),
             Self::Account => f.write_str("the account"),
+        }
+    }
+}
+
+/// Whose credentials sign a call; for messages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Identity {
+    /// The operator's own: environment, IRSA, Pod Identity, instance role.
+    Ambient,
+    /// The keys in the Secret that the class names.
+    Secret(SecretRef),
+    /// The keys issued to the claim.
+    App,
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ambient => f.write_str("the operator's own AWS identity"),
+            Self::Secret(reference) => write!(f, "the owner credentials in Secret {reference}"),
+            Self::App => f.write_str("the claim's own credentials"),
         }
     }
 }

@@ -21,9 +21,9 @@ use secrecy::ExposeSecret;
 use tokio::sync::OnceCell;
 
 use super::account::Account;
-use super::call::{Call, CallError, Cause, Operation, Resource, observe};
+use super::call::{Call, CallError, Cause, Identity, Operation, Resource, observe};
 use super::http::Http;
-use super::owner::{Identity, Owner, StaticKeys};
+use super::owner::{Owner, StaticKeys};
 use super::params::Addressing;
 use super::plan::{Endpoints, Sts, Target};
 use super::region::partition;

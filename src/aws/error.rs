@@ -3,10 +3,9 @@
 //! `Display` is the whole sentence; there is no source chain to add. Messages are the same for the same cause, so they hold no request ids and no times. How an answer of AWS
 //! becomes one of these stands in `codes`.
 
-use super::call::{Call, Operation, Resource};
+use super::call::{Call, Identity, Operation, Resource};
 use super::names::NameError;
-use super::owner::Identity;
-use super::params::ParameterError;
+use super::values::ParameterError;
 use crate::provisioner::{Failure, FailureClass, SecretRef};
 
 /// Why a step failed.

@@ -61,8 +61,9 @@ mod tests {
     use aws_smithy_http_client::test_util::infallible_client_fn;
 
     use super::*;
+    use crate::aws::call::Identity;
     use crate::aws::clients::Clients;
-    use crate::aws::owner::{Identity, Owner, StaticKeys};
+    use crate::aws::owner::{Owner, StaticKeys};
     use crate::aws::plan::{Environment, Target};
     use crate::aws::testing::record;
 

@@ -70,7 +70,7 @@ pub struct AwsProvisioner {
     /// Name of the provisioner, which every bucket and user is tagged with.
     name: String,
     /// The endpoints that the operator's environment names, or why they cannot be used.
-    environment: Result<Environment, params::ParameterError>,
+    environment: Result<Environment, values::ParameterError>,
     clients: Clients,
     /// Names that users chose and that are being created right now; see [`Self::claim_name`].
     being_created: Mutex<HashSet<NameInStore>>,
@@ -101,7 +101,7 @@ impl AwsProvisioner {
 
     fn with(
         provisioner_name: &str,
-        environment: Result<Environment, params::ParameterError>,
+        environment: Result<Environment, values::ParameterError>,
         clients: Clients,
     ) -> Self {
         Self { name: provisioner_name.to_owned(), environment, clients, being_created: Mutex::default() }

@@ -5,33 +5,13 @@ use std::fmt;
 
 use secrecy::{ExposeSecret, SecretString};
 
+use super::call::Identity;
 use super::error::Error;
-use crate::provisioner::{AppCredentials, OwnerSource, Record, SecretRef};
+use crate::provisioner::{AppCredentials, OwnerSource, Record};
 
 const ACCESS_KEY_ID: &str = "AWS_ACCESS_KEY_ID";
 const SECRET_ACCESS_KEY: &str = "AWS_SECRET_ACCESS_KEY";
 const SESSION_TOKEN: &str = "AWS_SESSION_TOKEN";
-
-/// Whose credentials sign a call; for messages.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Identity {
-    /// The operator's own: environment, IRSA, Pod Identity, instance role.
-    Ambient,
-    /// The keys in the Secret that the class names.
-    Secret(SecretRef),
-    /// The keys issued to the claim.
-    App,
-}
-
-impl fmt::Display for Identity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Ambient => f.write_str("the operator's own AWS identity"),
-            Self::Secret(reference) => write!(f, "the owner credentials in Secret {reference}"),
-            Self::App => f.write_str("the claim's own credentials"),
-        }
-    }
-}
 
 /// Owner credentials, parsed.
 #[derive(Debug)]
@@ -132,6 +112,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::aws::testing::record;
+    use crate::provisioner::SecretRef;
 
     fn owner(entries: &[(&str, &str)]) -> Result<Owner, Error> {
         let data = entries.iter().map(|(k, v)| ((*k).to_owned(), v.as_bytes().to_vec())).collect();

@@ -10,10 +10,9 @@ use super::error::Error;
 use super::names::{BucketName, UserName};
 use super::params::{
     Addressing, ClaimedBucket, ClassParameters, CredentialsMode, DEFAULT_IAM_PATH, DEFAULT_REGION, Naming,
-    ParameterError,
 };
 use super::region::{is_host_of_aws, s3_host};
-use super::values::EndpointUrl;
+use super::values::{EndpointUrl, ParameterError};
 use crate::provisioner::{ClaimId, Endpoint, Mode, Plan, Record, Request, WantedBucket};
 
 /// Keys of [`Plan::state`].

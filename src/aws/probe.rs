@@ -1,9 +1,8 @@
 //! Trying issued keys against the claim's bucket, once. A new key takes seconds to be known everywhere, and one host may
 //! know it before the next: two calls are made, each on a connection of its own.
 
-use super::call::{Call, CallError, Operation, Resource, observe};
+use super::call::{Call, CallError, Identity, Operation, Resource, observe};
 use super::error::Error;
-use super::owner::Identity;
 use super::plan::Target;
 use crate::provisioner::{Mode, Probe};
 

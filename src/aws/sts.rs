@@ -4,11 +4,10 @@
 use aws_sdk_sts::operation::get_caller_identity::GetCallerIdentityOutput;
 
 use super::account::account_of;
-use super::call::{Call, CallError, Cause, Operation, Resource, observe};
+use super::call::{Call, CallError, Cause, Identity, Operation, Resource, observe};
 use super::clients::{AppClients, Store};
 use super::codes::{is_about_credentials, is_throttling};
 use super::error::Error;
-use super::owner::Identity;
 use super::plan::{Sts, Target};
 
 /// The account of the owner's credentials, if the store says.

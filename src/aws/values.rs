@@ -1,8 +1,68 @@
 //! The values that class parameters can have; none can exist in a wrong state.
 
+use std::fmt;
+
 use url::Url;
 
-use super::params::{ParameterError, bad};
+/// Why the parameters of a class cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ParameterError {
+    /// A key that no parameter has.
+    #[error("unknown parameter {name:?}; remove it, or use one of: {known}")]
+    Unknown {
+        /// The key, as written.
+        name: String,
+        /// All known keys, separated by commas.
+        known: String,
+    },
+    /// A value that cannot be used.
+    #[error("parameter {name}: {value:?} {problem}; {remedy}")]
+    Bad {
+        /// The key.
+        name: &'static str,
+        /// The value as written, less what may be secret.
+        value: String,
+        /// What is wrong with it.
+        problem: String,
+        /// What to write instead.
+        remedy: &'static str,
+    },
+    /// A value that cannot be used, and that claims must not repeat: it may name an account or other tenants.
+    #[error("parameter {name} {problem}; {remedy}")]
+    Unshown {
+        /// The key.
+        name: &'static str,
+        /// What is wrong with the value.
+        problem: String,
+        /// What to write instead.
+        remedy: &'static str,
+    },
+    /// A parameter without the one that it needs.
+    #[error("parameter {missing} is missing: {because}")]
+    Missing {
+        /// The key that is missing.
+        missing: &'static str,
+        /// Which other parameter asks for it.
+        because: &'static str,
+    },
+    /// What serde says where nothing above fits; parameters are strings, so this should not be seen.
+    #[error("the parameters cannot be read: {0}")]
+    Unreadable(String),
+}
+
+impl serde::de::Error for ParameterError {
+    fn custom<T: fmt::Display>(message: T) -> Self {
+        Self::Unreadable(message.to_string())
+    }
+
+    fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
+        Self::Unknown { name: field.to_owned(), known: expected.join(", ") }
+    }
+}
+
+pub(super) fn bad(name: &'static str, value: &str, problem: impl Into<String>, remedy: &'static str) -> ParameterError {
+    ParameterError::Bad { name, value: value.to_owned(), problem: problem.into(), remedy }
+}
 
 /// A region: an AWS region's name, or whatever the store behind an `s3Endpoint` calls its own.
 #[derive(Debug, Clone, PartialEq, Eq)]

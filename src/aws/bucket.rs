@@ -17,8 +17,8 @@ use super::clients::Store;
 use super::error::{Error, TakenBy};
 use super::names::is_generated_for;
 use super::params::ClaimedBucket;
-use super::plan::{BucketRef, Target};
 use super::tags::{self, Ownership, Tags, ownership};
+use super::target::{BucketRef, Target};
 use crate::provisioner::Mode;
 
 /// The region in which creating a bucket that one owns already is answered with 200.
@@ -112,7 +112,7 @@ async fn look(store: &Store, target: &Target<'_>) -> Result<Option<Tags>, Error>
             Error::WrongRegion { .. } => Error::BucketTaken { bucket: bucket(), by: TakenBy::Unknown },
             error => error,
         }
-        .of_reading()),
+        .untouched()),
     }
 }
 
@@ -121,7 +121,7 @@ async fn use_existing(store: &Store, target: &Target<'_>, tags: &Tags) -> Result
     let found = tags_of(store, target.bucket_ref()).await.map_err(|error| match Error::from(error) {
         // The claim's own would be in the region that its class says.
         Error::WrongRegion { .. } => {
-            Error::BucketTaken { bucket: target.bucket().to_owned(), by: TakenBy::Unknown }.of_reading()
+            Error::BucketTaken { bucket: target.bucket().to_owned(), by: TakenBy::Unknown }.untouched()
         }
         error => error,
     })?;
@@ -134,7 +134,7 @@ async fn use_found(store: &Store, target: &Target<'_>, tags: &Tags, found: &Tags
         Verdict::TagAndUse => {
             Ok(put_tags(store, target, &tags::completed(found, tags).unwrap_or_else(|| tags.clone())).await?)
         }
-        Verdict::Refuse(by) => Err(Error::BucketTaken { bucket: target.bucket().to_owned(), by }.of_reading()),
+        Verdict::Refuse(by) => Err(Error::BucketTaken { bucket: target.bucket().to_owned(), by }.untouched()),
     }
 }
 
@@ -254,7 +254,7 @@ async fn exists(store: &Store, target: &Target<'_>) -> Result<(), Error> {
 async fn is_unclaimed(store: &Store, target: &Target<'_>) -> Result<(), Error> {
     let found = tags_of(store, target.bucket_ref()).await.map_err(|error| missing(target, error))?;
     match ownership(&found, target.record) {
-        Ownership::OtherClaim => Err(Error::BucketClaimed { bucket: target.bucket().to_owned() }.of_reading()),
+        Ownership::OtherClaim => Err(Error::BucketClaimed { bucket: target.bucket().to_owned() }.untouched()),
         Ownership::Ours | Ownership::Inherited | Ownership::Untagged | Ownership::Foreign => Ok(()),
     }
 }
@@ -265,14 +265,14 @@ async fn is_ours(store: &Store, target: &Target<'_>, wanted: &Tags) -> Result<Op
     let found = match tags_of(store, target.bucket_ref()).await.map_err(|error| missing(target, error)) {
         // Denied may be what the owner is not allowed, and what is not the owner's at all.
         Err(error) if error.is_denied() && is_in_account(store, bucket).await? == Some(false) => {
-            return Err(Error::BucketGone { bucket: bucket.to_owned() }.of_reading());
+            return Err(Error::BucketGone { bucket: bucket.to_owned() }.untouched());
         }
         found => found?,
     };
     let (ownership, name) = (ownership(&found, target.record), NameKind::of(target));
     if !ownership.is_proven() && (name == NameKind::Chosen || matches!(ownership, Ownership::OtherClaim)) {
         return Err(
-            Error::OwnershipLost { bucket: bucket.to_owned(), uid: target.record.claim.uid.clone() }.of_reading()
+            Error::OwnershipLost { bucket: bucket.to_owned(), uid: target.record.claim.uid.clone() }.untouched()
         );
     }
     let Some(completed) = tags::completed(&found, wanted) else { return Ok(None) };
@@ -297,7 +297,7 @@ fn missing(target: &Target<'_>, error: CallError) -> Error {
         },
         error => error,
     }
-    .of_reading()
+    .untouched()
 }
 
 /// Whether the owner's account has a bucket of this name; `None` if the owner may not see that.

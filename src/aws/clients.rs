@@ -25,9 +25,9 @@ use super::call::{Call, CallError, Cause, Identity, Operation, Resource, observe
 use super::http::Http;
 use super::owner::{Owner, StaticKeys};
 use super::params::Addressing;
-use super::plan::{Endpoints, Sts, Target};
 use super::region::partition;
 use super::room::Room;
+use super::target::{Endpoints, Sts, Target};
 
 /// Clients that are kept: one for each owner and region in use. More than that are made anew when needed.
 const KEPT: usize = 32;
@@ -311,7 +311,7 @@ fn app_name() -> Option<aws_config::AppName> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::aws::plan::Environment;
+    use crate::aws::environment::Environment;
     use crate::aws::testing::record;
 
     fn owner(secret: &str) -> Owner {

@@ -63,8 +63,9 @@ mod tests {
     use super::*;
     use crate::aws::call::Identity;
     use crate::aws::clients::Clients;
+    use crate::aws::environment::Environment;
     use crate::aws::owner::{Owner, StaticKeys};
-    use crate::aws::plan::{Environment, Target};
+    use crate::aws::target::Target;
     use crate::aws::testing::record;
 
     #[tokio::test]

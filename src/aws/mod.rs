@@ -24,10 +24,11 @@ use std::sync::{Mutex, PoisonError};
 
 use self::call::{Operation, Resource};
 use self::clients::Clients;
+use self::environment::Environment;
 use self::http::Http;
 use self::owner::StaticKeys;
-use self::plan::{Environment, Target};
 use self::purge::{Limits, Purged};
+use self::target::Target;
 use crate::provisioner::{
     AppCredentials, Checkup, Fate, Mode, OwnerSource, Plan, Probe, Provisioner, Recalled, Record, Removal, Removed,
     Request,
@@ -38,22 +39,26 @@ mod bucket;
 pub mod call;
 mod clients;
 mod codes;
+mod environment;
 pub mod error;
+mod failure;
 mod fence;
 mod http;
 pub mod names;
 pub mod owner;
 pub mod params;
-pub mod plan;
+mod plan;
 mod policy;
 mod probe;
 mod purge;
 mod recall;
 mod region;
+mod remedy;
 mod revoke;
 mod room;
 mod sts;
 mod tags;
+mod target;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
@@ -133,7 +138,7 @@ impl AwsProvisioner {
             code: "another claim asks for the same name".to_owned(),
             message: None,
         }
-        .of_reading())
+        .untouched())
     }
 
     /// Takes the access of a record away; tries the app's keys where there is no user to be seen.

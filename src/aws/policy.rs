@@ -3,8 +3,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::plan::Target;
 use super::region::partition;
+use super::target::Target;
 use crate::provisioner::Mode;
 
 /// Name of the inline policy.
@@ -196,7 +196,7 @@ mod tests {
     use percent_encoding::NON_ALPHANUMERIC;
 
     use super::*;
-    use crate::aws::plan::Environment;
+    use crate::aws::environment::Environment;
     use crate::aws::testing::{at_foreign_iam, granted, named, record};
     use crate::provisioner::Record;
 

@@ -3,7 +3,7 @@
 
 use super::call::{Call, CallError, Identity, Operation, Resource, observe};
 use super::error::Error;
-use super::plan::Target;
+use super::target::Target;
 use crate::provisioner::{Mode, Probe};
 
 /// In front of the claim's uid: the key of an object that does not exist.

@@ -11,9 +11,9 @@ use super::bucket::{NameKind, is_in_account, tags_of};
 use super::call::{CallError, Operation, Resource};
 use super::clients::Store;
 use super::error::Error;
-use super::plan::{BucketRef, Target};
 use super::room::Taken;
 use super::tags::{Ownership, ownership};
+use super::target::{BucketRef, Target};
 
 /// Keys in one DeleteObjects (Amazon S3 API reference), and in one page of a listing.
 const BATCH: i32 = 1000;

@@ -7,8 +7,8 @@ use super::call::{Operation, Resource};
 use super::clients::Store;
 use super::error::Error;
 use super::names::{UserName, uid_in};
-use super::plan::Target;
 use super::tags::{self, Tags};
+use super::target::Target;
 use super::user;
 use crate::provisioner::{ClaimId, Mode, Recalled};
 

@@ -8,9 +8,9 @@
 use super::call::{CallError, Operation, Resource};
 use super::clients::Store;
 use super::error::Error;
-use super::plan::Target;
 use super::policy::POLICY_NAME;
 use super::tags::{Ownership, Tags};
+use super::target::Target;
 use super::user::{
     Seen, access_keys, delete_access_keys, gone_is_fine, look, made_by_go_provisioner, of_new, ownership,
 };

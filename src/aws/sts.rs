@@ -8,7 +8,7 @@ use super::call::{Call, CallError, Cause, Identity, Operation, Resource, observe
 use super::clients::{AppClients, Store};
 use super::codes::{is_about_credentials, is_throttling};
 use super::error::Error;
-use super::plan::{Sts, Target};
+use super::target::{Sts, Target};
 
 /// The account of the owner's credentials, if the store says.
 pub(crate) async fn account(store: &Store) -> Result<Option<String>, Error> {

@@ -13,7 +13,7 @@ use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
 use aws_smithy_types::body::SdkBody;
 
 use super::clients::Clients;
-use super::plan::Environment;
+use super::environment::Environment;
 use super::{AwsProvisioner, Owner, probe};
 use crate::provisioner::{
     ClaimId, Endpoint, Mode, OwnerSource, Plan, Provisioner, ReclaimPolicy, Record, Rotation, SecretRef,

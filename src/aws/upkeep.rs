@@ -7,9 +7,9 @@ use super::bucket;
 use super::call::{CallError, Operation, Resource};
 use super::clients::Store;
 use super::error::Error;
-use super::plan::{Target, UserSpec};
 use super::policy::{self, POLICY_NAME};
 use super::tags::{self, Ownership, Tags};
+use super::target::{Target, UserSpec};
 use super::user;
 use crate::provisioner::{AppCredentials, Checkup};
 

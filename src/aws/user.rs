@@ -12,9 +12,9 @@ use super::call::{CallError, Operation, Resource};
 use super::clients::Store;
 use super::error::Error;
 use super::names::is_generated_for;
-use super::plan::{Target, UserSpec};
 use super::policy;
 use super::tags::{self, Ownership, Tags};
+use super::target::{Target, UserSpec};
 use crate::provisioner::AppCredentials;
 
 /// How long a user is new. A host of IAM that does not know a user yet does not know its path either: with a policy that
@@ -112,7 +112,7 @@ async fn create_user(
                     put_tags(store, name, &tags::completed(&found, tags).unwrap_or_default()).await?;
                 }
                 _ if made_by_go_provisioner(target, &found).is_some() => {}
-                _ => return Err(Error::UserTaken { user: name.to_owned() }.of_reading()),
+                _ => return Err(Error::UserTaken { user: name.to_owned() }.untouched()),
             }
             Ok((Origin::Existing, made_at))
         }

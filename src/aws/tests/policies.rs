@@ -73,8 +73,8 @@ fn what_gives_a_user_rights_demands_the_boundary_and_nothing_changes_it() {
 fn the_boundary_lets_an_app_do_what_its_policy_gives() {
     let allowed = with_effect(BOUNDARY, "Allow");
     for (target, account) in [(crate::aws::testing::record(), true), (crate::aws::testing::granted(), false)] {
-        let environment = crate::aws::plan::Environment::default();
-        let document = crate::aws::policy::of(&crate::aws::plan::Target::of(&target, &environment));
+        let environment = crate::aws::environment::Environment::default();
+        let document = crate::aws::policy::of(&crate::aws::target::Target::of(&target, &environment));
         for statement in statements(&document) {
             for action in actions(&statement) {
                 assert!(allowed.contains(&action), "{action}");

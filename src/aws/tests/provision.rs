@@ -113,7 +113,7 @@ async fn whoever_loses_the_race_for_a_name_in_us_east_1_sees_the_winners_tags() 
         ("GetBucketTagging", bucket_tags(OTHERS)),
     ]);
     let error = stage.provisioner.provision(&named("us-east-1"), &stage.owner).await.unwrap_err();
-    assert!(error.to_string().contains("as that of another claim"), "{error}");
+    assert!(error.to_string().contains("has the tags of another claim"), "{error}");
     assert!(!error.store_untouched());
 }
 
@@ -436,7 +436,7 @@ async fn a_bucket_that_vanished_and_a_throttled_probe_are_errors_that_may_pass()
 async fn two_claims_that_ask_for_one_name_at_the_same_time_do_not_both_get_it() {
     let stage = stage([]);
     let record = named("us-east-1");
-    let target = crate::aws::plan::Target::of(&record, &Default::default());
+    let target = crate::aws::target::Target::of(&record, &Default::default());
     let first = stage.provisioner.claim_name(&target).unwrap();
     let error = stage.provisioner.provision(&record, &stage.owner).await.unwrap_err();
     assert_eq!((error.reason(), error.class(), error.store_untouched()), ("StoreBusy", FailureClass::Retryable, true));

@@ -88,14 +88,14 @@ async fn a_denial_names_operation_resource_identity_and_the_actions_to_allow() {
 async fn a_denial_that_a_boundary_may_explain_says_what_to_do_about_it() {
     let denied = || iam_error(403, "AccessDenied");
     for (answers, remedy) in [
-        (vec![("CreateUser", denied())], "the StorageClass has to name it (permissionsBoundary)"),
+        (vec![("CreateUser", denied())], "set permissionsBoundary in the StorageClass"),
         (
             vec![
                 ("CreateUser", iam_error(409, "EntityAlreadyExists")),
                 ("GetUser", user_with_tags(OURS)),
                 ("PutUserPolicy", denied()),
             ],
-            "this user lacks it, and an admin has to set it",
+            "this user has none, and an admin must set it",
         ),
     ] {
         let stage = Stage::answering([("CreateBucket", ok(""))].into_iter().chain(answers));
@@ -171,7 +171,7 @@ async fn a_name_of_another_account_says_so() {
 
 #[tokio::test]
 async fn a_broken_connection_says_so() {
-    insta::assert_snapshot!(refusal(Answer::Reset).await, @r#"no answer to CreateBucket on bucket "photos-f30e0389-0689-48a2-bfaa-74d1bf1fd950": connection reset; it is tried again"#);
+    insta::assert_snapshot!(refusal(Answer::Reset).await, @r#"no answer to CreateBucket on bucket "photos-f30e0389-0689-48a2-bfaa-74d1bf1fd950": connection reset; retrying"#);
 }
 
 #[tokio::test]

@@ -438,7 +438,7 @@ async fn objects_that_the_store_keeps_are_named_although_it_answers_200() {
     ]);
     let error = stage.provisioner.delete(&record(), &stage.owner, None).await.unwrap_err();
     assert_eq!((error.reason(), error.class()), ("ObjectsNotDeleted", FailureClass::Terminal));
-    insta::assert_snapshot!(error, @r#"bucket "photos-f30e0389-0689-48a2-bfaa-74d1bf1fd950" cannot be emptied: 1 objects are not deleted, the first is "a" (AccessDenied): object lock or a bucket policy holds them, or the owner lacks s3:DeleteObjectVersion"#);
+    insta::assert_snapshot!(error, @r#"bucket "photos-f30e0389-0689-48a2-bfaa-74d1bf1fd950" cannot be emptied: 1 of its objects cannot be deleted, first "a" (AccessDenied): object lock or a bucket policy protects them, or the owner lacks s3:DeleteObjectVersion"#);
 }
 
 #[tokio::test]

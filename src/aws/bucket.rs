@@ -16,9 +16,9 @@ use super::call::{CallError, Operation, Resource};
 use super::clients::Store;
 use super::error::{Error, TakenBy};
 use super::names::is_generated_for;
-use super::params::ClaimedBucket;
 use super::tags::{self, Ownership, Tags, ownership};
 use super::target::{BucketRef, Target};
+use super::values::ClaimedBucket;
 use crate::provisioner::Mode;
 
 /// The region in which creating a bucket that one owns already is answered with 200.

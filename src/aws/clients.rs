@@ -24,10 +24,10 @@ use super::account::Account;
 use super::call::{Call, CallError, Cause, Identity, Operation, Resource, observe};
 use super::http::Http;
 use super::owner::{Owner, StaticKeys};
-use super::params::Addressing;
 use super::region::partition;
 use super::room::Room;
 use super::target::{Endpoints, Sts, Target};
+use super::values::Addressing;
 
 /// Clients that are kept: one for each owner and region in use. More than that are made anew when needed.
 const KEPT: usize = 32;

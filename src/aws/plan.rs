@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use super::environment::Environment;
 use super::error::Error;
 use super::names::{BucketName, UserName};
-use super::params::{Addressing, ClaimedBucket, ClassParameters, CredentialsMode, Naming};
+use super::params::ClassParameters;
 use super::region::s3_host;
 use super::target::state;
-use super::values::EndpointUrl;
+use super::values::{Addressing, ClaimedBucket, CredentialsMode, EndpointUrl, Naming};
 use crate::provisioner::{Endpoint, Mode, Plan, Request, WantedBucket};
 
 /// Fields of a claim.

@@ -1,9 +1,9 @@
 //! [`Target`]: a record as the verbs read it, with the endpoints that its calls go to.
 
 use super::environment::Environment;
-use super::params::{Addressing, ClaimedBucket, DEFAULT_IAM_PATH, DEFAULT_REGION};
+use super::params::{DEFAULT_IAM_PATH, DEFAULT_REGION};
 use super::region::is_host_of_aws;
-use super::values::EndpointUrl;
+use super::values::{Addressing, ClaimedBucket, EndpointUrl};
 use crate::provisioner::{Mode, Plan, Record};
 
 /// Keys of [`Plan::state`].

@@ -303,7 +303,7 @@ fn missing(target: &Target<'_>, error: CallError) -> Error {
 /// Whether the owner's account has a bucket of this name; `None` if the owner may not see that.
 pub(crate) async fn is_in_account(store: &Store, bucket: &str) -> Result<Option<bool>, Error> {
     let listed =
-        store.patient_s3.list_buckets().prefix(bucket).into_paginator().items().send().collect::<Result<Vec<_>, _>>();
+        store.retrying_s3.list_buckets().prefix(bucket).into_paginator().items().send().collect::<Result<Vec<_>, _>>();
     match store.call(Operation::ListBuckets, Resource::bucket(bucket), listed).await {
         Ok(buckets) => Ok(Some(buckets.iter().any(|found| found.name() == Some(bucket)))),
         Err(error) => match Error::from(error) {

@@ -21,11 +21,11 @@ use secrecy::ExposeSecret;
 use tokio::sync::OnceCell;
 
 use super::account::Account;
+use super::budget::MemoryBudget;
 use super::call::{Call, CallError, Cause, Identity, Operation, Resource, observe};
 use super::http::Http;
 use super::owner::{Owner, StaticKeys};
 use super::region::partition;
-use super::room::Room;
 use super::target::{Endpoints, Sts, Target};
 use super::values::Addressing;
 
@@ -39,7 +39,7 @@ const REPEATED_CALL_TIMEOUT: Duration = Duration::from_secs(45);
 /// Makes and keeps clients.
 pub(crate) struct Clients {
     http: Http,
-    room: Room,
+    budget: MemoryBudget,
     /// Loaded once, when the first class needs it.
     ambient: OnceCell<SharedCredentialsProvider>,
     /// The one used last stands in front. Neither shown nor logged: the keys are in here.
@@ -58,12 +58,12 @@ struct Key {
 pub(crate) struct Store {
     pub(crate) s3: s3::Client,
     /// S3 for calls that may be repeated blindly, with the SDK's own retries.
-    pub(crate) patient_s3: s3::Client,
+    pub(crate) retrying_s3: s3::Client,
     pub(crate) iam: iam::Client,
     /// `None`: there is none that is known.
     pub(crate) sts: Option<sts::Client>,
     /// For pages of listings, of all stores together.
-    pub(crate) room: Room,
+    pub(crate) budget: MemoryBudget,
     /// The account that the identity belongs to.
     pub(crate) account: Account,
     pub(crate) endpoints: Endpoints,
@@ -104,7 +104,7 @@ impl Store {
 
 impl Clients {
     pub(crate) fn new(http: Http) -> Self {
-        Self { http, room: Room::default(), ambient: OnceCell::new(), kept: Mutex::new(VecDeque::new()) }
+        Self { http, budget: MemoryBudget::default(), ambient: OnceCell::new(), kept: Mutex::new(VecDeque::new()) }
     }
 
     /// The clients of a record's owner.
@@ -180,7 +180,7 @@ impl Clients {
         endpoints: &Endpoints,
     ) -> Store {
         let s3 = self.s3(credentials.clone(), caching, endpoints);
-        let patient_s3 = s3
+        let retrying_s3 = s3
             .to_builder()
             .http_client(self.http.lists.clone())
             .retry_config(RetryConfig::standard().with_max_attempts(3))
@@ -188,10 +188,10 @@ impl Clients {
             .build();
         Store {
             s3: s3::Client::from_conf(s3),
-            patient_s3: s3::Client::from_conf(patient_s3),
+            retrying_s3: s3::Client::from_conf(retrying_s3),
             iam: iam::Client::from_conf(self.iam(credentials.clone(), caching, endpoints)),
             sts: self.sts(credentials, caching, endpoints),
-            room: self.room.clone(),
+            budget: self.budget.clone(),
             account: Account::default(),
             endpoints: endpoints.clone(),
             identity,

@@ -6,7 +6,7 @@
 
 use super::call::{Call, Identity, Operation, Resource};
 use super::names::NameError;
-use super::remedy::{abac, allow, expired, object_lock, refused, says, without_accounts};
+use super::remedy::{abac, allow, expired, in_region, object_lock, refused, says, without_accounts};
 use super::values::ParameterError;
 use crate::provisioner::SecretRef;
 
@@ -85,7 +85,7 @@ pub enum Error {
     #[error("bucket {bucket:?} {}", .by.sentence())]
     BucketTaken { bucket: String, by: TakenBy },
     /// The bucket is in another region than the class says. `region` is `None` if the store does not say which.
-    #[error("bucket {bucket:?} is in {}: use a StorageClass for that region", .region.as_deref().map_or_else(|| "another region".to_owned(), |r| format!("region {r}")))]
+    #[error("bucket {bucket:?} is in {}: use a StorageClass for that region", in_region(.region.as_deref()))]
     WrongRegion { bucket: String, region: Option<String> },
     /// The bucket that the class names does not exist.
     #[error(

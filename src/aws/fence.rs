@@ -81,7 +81,7 @@ mod tests {
         let owner = Owner { identity: Identity::App, keys: Some(keys) };
         let record = record();
         let store = clients.store(&owner, &Target::of(&record, &Environment::default())).await;
-        for store in [&store.s3, &store.patient_s3] {
+        for store in [&store.s3, &store.retrying_s3] {
             allowed.store(true, Ordering::SeqCst);
             assert!(store.head_bucket().bucket("b").send().await.is_ok());
             assert!(sent.swap(false, Ordering::SeqCst));

@@ -54,6 +54,11 @@ pub(super) fn allow(call: &Call) -> String {
     format!("{}{more}", call.operation.actions())
 }
 
+/// Where a bucket is, as far as the store says.
+pub(super) fn in_region(region: Option<&str>) -> String {
+    region.map_or_else(|| "another region".to_owned(), |region| format!("region {region}"))
+}
+
 /// Why objects cannot be deleted.
 pub(super) fn object_lock(code: &str) -> &'static str {
     match code {

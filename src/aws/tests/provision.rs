@@ -437,9 +437,9 @@ async fn two_claims_that_ask_for_one_name_at_the_same_time_do_not_both_get_it() 
     let stage = stage([]);
     let record = named("us-east-1");
     let target = crate::aws::target::Target::of(&record, &Default::default());
-    let first = stage.provisioner.claim_name(&target).unwrap();
+    let first = stage.provisioner.lock_name(&target).unwrap();
     let error = stage.provisioner.provision(&record, &stage.owner).await.unwrap_err();
     assert_eq!((error.reason(), error.class(), error.store_untouched()), ("StoreBusy", FailureClass::Retryable, true));
     drop(first);
-    assert!(stage.provisioner.claim_name(&target).is_ok());
+    assert!(stage.provisioner.lock_name(&target).is_ok());
 }

@@ -90,7 +90,7 @@ async fn a_user_that_lost_its_tags_goes_if_it_holds_the_claims_key() {
 
         let stage = Stage::answering(answers());
         let removed = stage.provisioner.revoke(&record(), &stage.owner, Some(&present("AKIA2"))).await.unwrap();
-        assert!(left(removed)[0].contains("does not hold the key"));
+        assert!(left(removed)[0].contains("nor the key in the claim's Secret"));
         assert_eq!(stage.calls(), ["GetUser", "ListAccessKeys"]);
     }
     // Whoever holds which key: tags that name another claim say whose it is.

@@ -12,7 +12,7 @@ use super::policy::POLICY_NAME;
 use super::tags::{Ownership, Tags};
 use super::target::Target;
 use super::user::{
-    FoundUser, delete_access_keys, get_user, made_by_go_provisioner, ignore_not_found, key_ids, or_not_visible_yet,
+    FoundUser, delete_access_keys, get_user, ignore_not_found, key_ids, made_by_go_provisioner, or_not_visible_yet,
     ownership,
 };
 use crate::provisioner::{AppCredentials, Fate};

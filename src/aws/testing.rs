@@ -1,4 +1,4 @@
-//! Fixtures for tests: records, and a store that gives canned answers and remembers what it was asked.
+//! Fixtures for tests: records, and a store that gives canned answers and records the calls.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ pub(crate) const UID: &str = "f30e0389-0689-48a2-bfaa-74d1bf1fd950";
 pub(crate) const CLUSTER: &str = "22222222-0689-48a2-bfaa-74d1bf1fd950";
 pub(crate) const ACCOUNT: &str = "123456789012";
 
-/// An ordinary claim: a generated name in us-west-1.
+/// An ordinary claim, with a generated name in us-west-1.
 pub(crate) fn record() -> Record {
     Record {
         claim: ClaimId { namespace: "shop".into(), name: "photos".into(), uid: UID.into() },
@@ -59,13 +59,13 @@ pub(crate) fn named(region: &str) -> Record {
     record
 }
 
-/// A claim with a chosen name at a store of another maker.
+/// The same claim at another store than AWS.
 pub(crate) fn elsewhere(mut record: Record) -> Record {
     record.plan.endpoint.url = Some("https://s3.example".into());
     record
 }
 
-/// A claim whose users another store than AWS keeps.
+/// The same claim with its user in the IAM of another store than AWS.
 pub(crate) fn at_foreign_iam(mut record: Record) -> Record {
     record.plan.state.insert("iamEndpoint".into(), "https://iam.example".into());
     record

@@ -5,9 +5,9 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use aws_config::{BehaviorVersion, Region};
+use aws_config::{BehaviorVersion, Region, SdkConfig};
 use aws_credential_types::Credentials;
-use aws_credential_types::provider::{ProvideCredentials, SharedCredentialsProvider};
+use aws_credential_types::provider::SharedCredentialsProvider;
 use aws_sdk_iam as iam;
 use aws_sdk_s3 as s3;
 use aws_sdk_sts as sts;
@@ -174,7 +174,7 @@ impl Clients {
 
     fn build(
         &self,
-        credentials: impl ProvideCredentials + Clone + 'static,
+        credentials: SharedCredentialsProvider,
         caching: Caching,
         identity: Identity,
         endpoints: &Endpoints,
@@ -189,7 +189,7 @@ impl Clients {
         Store {
             s3: s3::Client::from_conf(s3),
             retrying_s3: s3::Client::from_conf(retrying_s3),
-            iam: iam::Client::from_conf(self.iam(credentials.clone(), caching, endpoints)),
+            iam: iam::Client::new(&self.global(credentials.clone(), caching, endpoints, endpoints.iam.as_deref())),
             sts: self.sts(credentials, caching, endpoints),
             budget: self.budget.clone(),
             account: Account::default(),
@@ -199,75 +199,58 @@ impl Clients {
         }
     }
 
-    fn s3(
+    fn s3(&self, credentials: SharedCredentialsProvider, caching: Caching, endpoints: &Endpoints) -> s3::Config {
+        let config = self.config(credentials, caching, &endpoints.region, endpoints.s3.as_deref());
+        s3::config::Builder::from(&config).force_path_style(endpoints.addressing == Addressing::Path).build()
+    }
+
+    fn sts(
         &self,
-        credentials: impl ProvideCredentials + 'static,
+        credentials: SharedCredentialsProvider,
         caching: Caching,
         endpoints: &Endpoints,
-    ) -> s3::Config {
-        let mut config = s3::Config::builder()
+    ) -> Option<sts::Client> {
+        let url = match &endpoints.sts {
+            Sts::Aws => None,
+            Sts::At(url) => Some(url.as_str()),
+            Sts::Unknown => return None,
+        };
+        Some(sts::Client::new(&self.global(credentials, caching, endpoints, url)))
+    }
+
+    /// For IAM and STS. Behind a custom endpoint they expect signatures for the one region of IAM.
+    fn global(
+        &self,
+        credentials: SharedCredentialsProvider,
+        caching: Caching,
+        endpoints: &Endpoints,
+        url: Option<&str>,
+    ) -> SdkConfig {
+        let region = if url.is_some() { partition(&endpoints.region).iam_region } else { &endpoints.region };
+        self.config(credentials, caching, region, url)
+    }
+
+    fn config(
+        &self,
+        credentials: SharedCredentialsProvider,
+        caching: Caching,
+        region: &str,
+        url: Option<&str>,
+    ) -> SdkConfig {
+        let mut config = SdkConfig::builder()
             .behavior_version(BehaviorVersion::latest())
             .http_client(self.http.pooled.clone())
             .identity_cache(caching.identities())
             .credentials_provider(credentials)
-            .region(Region::new(endpoints.region.clone()))
-            .force_path_style(endpoints.addressing == Addressing::Path)
+            .region(Region::new(region.to_owned()))
             // Other stores do not support the checksums that the SDK adds by default.
             .request_checksum_calculation(s3::config::RequestChecksumCalculation::WhenRequired)
             .response_checksum_validation(s3::config::ResponseChecksumValidation::WhenRequired)
             // The controller retries a verb as a whole, with a backoff for each claim.
             .retry_config(RetryConfig::disabled())
             .timeout_config(timeouts(CALL_TIMEOUT));
-        config.set_endpoint_url(endpoints.s3.clone()).set_app_name(app_name());
+        config.set_endpoint_url(url.map(str::to_owned)).set_app_name(app_name());
         config.build()
-    }
-
-    fn iam(
-        &self,
-        credentials: impl ProvideCredentials + 'static,
-        caching: Caching,
-        endpoints: &Endpoints,
-    ) -> iam::Config {
-        let mut config = iam::Config::builder()
-            .behavior_version(BehaviorVersion::latest())
-            .http_client(self.http.pooled.clone())
-            .identity_cache(caching.identities())
-            .credentials_provider(credentials)
-            .region(Region::new(match endpoints.iam {
-                // Behind a custom endpoint, IAM still expects signatures for its one region.
-                Some(_) => partition(&endpoints.region).iam_region.to_owned(),
-                None => endpoints.region.clone(),
-            }))
-            .retry_config(RetryConfig::disabled())
-            .timeout_config(timeouts(CALL_TIMEOUT));
-        config.set_endpoint_url(endpoints.iam.clone()).set_app_name(app_name());
-        config.build()
-    }
-
-    fn sts(
-        &self,
-        credentials: impl ProvideCredentials + 'static,
-        caching: Caching,
-        endpoints: &Endpoints,
-    ) -> Option<sts::Client> {
-        let url = match &endpoints.sts {
-            Sts::Aws => None,
-            Sts::At(url) => Some(url.clone()),
-            Sts::Unknown => return None,
-        };
-        let mut config = sts::Config::builder()
-            .behavior_version(BehaviorVersion::latest())
-            .http_client(self.http.pooled.clone())
-            .identity_cache(caching.identities())
-            .credentials_provider(credentials)
-            .region(Region::new(match url {
-                Some(_) => partition(&endpoints.region).iam_region.to_owned(),
-                None => endpoints.region.clone(),
-            }))
-            .retry_config(RetryConfig::disabled())
-            .timeout_config(timeouts(CALL_TIMEOUT));
-        config.set_endpoint_url(url).set_app_name(app_name());
-        Some(sts::Client::from_conf(config.build()))
     }
 }
 
@@ -298,10 +281,10 @@ impl Caching {
     }
 }
 
-fn credentials(keys: &StaticKeys) -> Credentials {
+fn credentials(keys: &StaticKeys) -> SharedCredentialsProvider {
     let StaticKeys { id, secret, token } = keys;
     let token = token.as_ref().map(|token| token.expose_secret().to_owned());
-    Credentials::new(id, secret.expose_secret(), token, None, "aws-s3-provisioner")
+    SharedCredentialsProvider::new(Credentials::new(id, secret.expose_secret(), token, None, "aws-s3-provisioner"))
 }
 
 fn app_name() -> Option<aws_config::AppName> {

@@ -36,14 +36,14 @@ pub(crate) enum NameKind {
 impl NameKind {
     pub(crate) fn of(target: &Target<'_>) -> Self {
         let generated = target.record.uids().any(|uid| is_generated_for(target.bucket(), uid));
-        let only_ours = target.bucket_account().is_some() || target.endpoints.s3.is_some();
+        let only_ours = target.bucket_account().is_some() || target.endpoints.s3_is_foreign();
         if generated && only_ours { Self::Generated } else { Self::Chosen }
     }
 }
 
 /// Whether CreateBucket can succeed although the bucket exists.
 pub(crate) fn answer_is_ambiguous(target: &Target<'_>) -> bool {
-    target.endpoints.s3.is_some() || target.endpoints.region == US_EAST_1
+    target.endpoints.s3_is_foreign() || target.endpoints.region == US_EAST_1
 }
 
 /// What to do about a bucket that exists.
@@ -139,25 +139,24 @@ async fn use_found(store: &Store, target: &Target<'_>, tags: &Tags, found: &Tags
 /// Reads the tags back after CreateBucket: somebody else may have created the bucket just before, or the store may have
 /// dropped the tags.
 async fn confirm(store: &Store, target: &Target<'_>, tags: &Tags) -> Result<(), Error> {
-    let bucket = target.bucket();
+    let (bucket, is_foreign) = (target.bucket(), target.endpoints.s3_is_foreign());
     let read = async || Ok::<_, Error>(ownership(&tags_of(store, target.bucket_ref()).await?, target.record));
     let mut found = read().await?;
-    if found == Ownership::Untagged && target.endpoints.s3.is_none() {
-        // The tags may not be visible yet.
-        found = read().await?;
-    }
-    // AWS keeps the tags of CreateBucket, so there somebody else has created a bucket without tags.
-    if found == Ownership::Untagged && target.endpoints.s3.is_some() {
-        match put_tags(store, target, tags).await {
-            Err(error) if error.lacks_operation() => return Err(Error::TagsNotKept { bucket: bucket.to_owned() }),
-            result => result?,
+    if found == Ownership::Untagged {
+        // AWS keeps the tags of CreateBucket, but may not show them yet. So they are not written there: a bucket that stays
+        // without tags is somebody else's, who created it just before.
+        if is_foreign {
+            match put_tags(store, target, tags).await {
+                Err(error) if error.lacks_operation() => return Err(Error::TagsNotKept { bucket: bucket.to_owned() }),
+                result => result?,
+            }
         }
         found = read().await?;
     }
     let taken = |by| Err(Error::BucketTaken { bucket: bucket.to_owned(), by });
     match found {
         Ownership::Ours | Ownership::Inherited => Ok(()),
-        Ownership::Untagged if target.endpoints.s3.is_some() => Err(Error::TagsNotKept { bucket: bucket.to_owned() }),
+        Ownership::Untagged if is_foreign => Err(Error::TagsNotKept { bucket: bucket.to_owned() }),
         Ownership::OtherClaim => taken(TakenBy::AnotherClaim),
         Ownership::Untagged | Ownership::Foreign => taken(TakenBy::Unknown),
     }
@@ -173,7 +172,7 @@ enum Created {
 async fn create_tagged(store: &Store, target: &Target<'_>, tags: &Tags) -> Result<Created, CallError> {
     match create_bucket(store, target, tags).await {
         Ok(()) => Ok(Created::Tagged),
-        Err(error) if target.endpoints.s3.is_some() && refuses_tags(&error) => {
+        Err(error) if target.endpoints.s3_is_foreign() && refuses_tags(&error) => {
             create_bucket(store, target, &Tags::new()).await.map(|()| Created::Untagged)
         }
         Err(error) => Err(error),

@@ -153,3 +153,38 @@ async fn whether_keys_live_is_asked_of_the_bucket_where_sts_is_unavailable() {
     assert_eq!(revoke(s3_error(403, "InvalidAccessKeyId")).await, Ok(gone));
     assert_eq!(revoke(s3_error(503, "SlowDown")).await, Err("Throttled"));
 }
+
+fn at_aws_endpoint(mut record: Record) -> Record {
+    record.plan.endpoint.url = Some("https://s3.dualstack.us-east-1.amazonaws.com".into());
+    record
+}
+
+/// The 200 of CreateBucket hides that somebody else created the bucket just before; tags of ours would take it over.
+#[tokio::test]
+async fn aws_behind_its_own_endpoint_is_not_a_store_that_drops_tags() {
+    let stage = Stage::answering([
+        ("GetBucketTagging", s3_error(404, "NoSuchBucket")),
+        ("CreateBucket", ok("")),
+        ("GetBucketTagging", s3_error(404, "NoSuchTagSet")),
+        ("GetBucketTagging", s3_error(404, "NoSuchTagSet")),
+        ("PutBucketTagging", bare(204)),
+    ]);
+    let record = at_aws_endpoint(named("us-east-1"));
+    let error = stage.provisioner.provision(&record, &stage.owner).await.unwrap_err();
+    assert_eq!((error.reason(), error.store_untouched()), ("BucketTaken", false));
+    assert_eq!(stage.calls(), ["GetBucketTagging", "CreateBucket", "GetBucketTagging", "GetBucketTagging"]);
+}
+
+/// Strangers share the names of AWS's buckets, whatever the endpoint is called.
+#[tokio::test]
+async fn at_aws_endpoints_a_generated_name_is_no_proof_while_the_account_is_not_known() {
+    let record = at_aws_endpoint(Record { account: None, ..record() });
+    let stage = Stage::answering([
+        ("GetUser", iam_error(404, "NoSuchEntity")),
+        ("GetBucketTagging", s3_error(404, "NoSuchTagSet")),
+        ("DeleteBucket", bare(204)),
+    ]);
+    let removal = stage.provisioner.delete(&record, &stage.owner, None).await.unwrap();
+    assert!(matches!(removal, Removal::Done(Removed { bucket: Fate::Left(_), .. })), "{removal:?}");
+    assert!(!stage.calls().contains(&"DeleteBucket".to_owned()));
+}

@@ -83,9 +83,9 @@ struct RunArgs {
     /// Serve only the claims of this namespace.
     #[arg(long, global = true, value_name = "NAMESPACE", env = "PROVISIONER_NAMESPACE")]
     namespace: Option<String>,
-    /// Work on up to N claims of one store at the same time, and on 4 x N in total. If other namespaces have to wait, half
-    /// as many more. Claims that only wait do not count. Without this flag, LIB_BUCKET_PROVISIONER_THREADS of the Go
-    /// binary is used [default: 32].
+    /// Work on up to N claims of one store at the same time, and on 4 x N in total. If other namespaces have to wait,
+    /// half as many more. Claims that only wait do not count. Without this flag, LIB_BUCKET_PROVISIONER_THREADS of the
+    /// Go binary is used [default: 32].
     #[arg(long, global = true, value_name = "N", env = "PROVISIONER_CONCURRENCY", value_parser = clap::value_parser!(u16).range(1..))]
     concurrency: Option<u16>,
     /// How often to check the bucket, user and policy of each bound claim at AWS, and repair them; 0 for never.
@@ -99,7 +99,8 @@ struct LeaseArgs {
     /// Work only while holding a lease: one of several operators works, and the others stand by.
     #[arg(long, global = true, env = "PROVISIONER_LEADER_ELECT", default_value = "true", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set, value_parser = BoolishValueParser::new())]
     leader_elect: bool,
-    /// How long the lease is valid after its last renewal, in whole seconds. A crashed leader is replaced after this time.
+    /// How long the lease is valid after its last renewal, in whole seconds. A crashed leader is replaced after this
+    /// time.
     #[arg(long, global = true, value_name = "DURATION", env = "PROVISIONER_LEASE_DURATION", default_value = "15s", value_parser = duration)]
     lease_duration: Duration,
     /// How long a leader works after its last renewal before it exits.

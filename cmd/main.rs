@@ -82,7 +82,7 @@ async fn cluster(args: &ClusterArgs) -> Result<kube::Config, Box<dyn Error>> {
         None => kube::Config::infer().await?,
     };
     if let Some(master) = args.master.as_deref().filter(|master| !master.is_empty()) {
-        config.cluster_url = master.parse().map_err(|error| format!("--master {master:?}: {error}"))?;
+        config.cluster_url = master.parse().map_err(|error| format!("--master {master:?} is not a URL: {error}"))?;
     }
     Ok(config)
 }
@@ -91,9 +91,8 @@ fn crds(output_dir: Option<&Path>) -> Result<(), Box<dyn Error>> {
     for (file, crd) in api::crds() {
         let yaml = serde_saphyr::to_string(&crd)?;
         match output_dir {
-            Some(dir) => {
-                std::fs::write(dir.join(file), yaml).map_err(|e| format!("{}: {e}", dir.join(file).display()))?
-            }
+            Some(dir) => std::fs::write(dir.join(file), yaml)
+                .map_err(|e| format!("cannot write {}: {e}", dir.join(file).display()))?,
             None => print!("---\n{yaml}"),
         }
     }

@@ -1,14 +1,14 @@
 //! The account of the owner's credentials, if it is known.
 //!
-//! What is missing in another account is not gone. AWS says to which account credentials belong. Another store may show it
-//! in the ARN of a user, or not at all; then the operator behaves as if there were only one account.
+//! What is missing in another account is not gone. AWS says to which account credentials belong. Another store may show
+//! it in the ARN of a user, or not at all; then the operator behaves as if there were only one account.
 
 use std::sync::OnceLock;
 
 use tokio::sync::OnceCell;
 
-/// What is known about the account of one owner's credentials. Lives as long as the clients for these credentials, so each
-/// version of the credentials is asked once.
+/// What is known about the account of one owner's credentials. Lives as long as the clients for these credentials, so
+/// each version of the credentials is asked once.
 #[derive(Debug, Default)]
 pub(crate) struct Account {
     /// The answer of STS; `None` inside: the store has no STS.

@@ -1,14 +1,14 @@
 //! The bucket: creating it without ever taking over another one, and checking one that a class names.
 //!
-//! A bucket is the claim's own if its tags contain the claim's uid, or the uid of a claim whose record this claim adopted. A
-//! bucket without tags is the claim's own if its generated name contains the uid, and it is in the owner's account (or in a
-//! store other than AWS, where the names are not shared with strangers). CreateBucket itself sets the tags, so the claim's
-//! bucket always has them. Stores that refuse tags there get them in a second call. A crash between the two calls leaves an
-//! empty bucket. If its name is generated, the next attempt finds it by this name. If the claim chose the name, the bucket
-//! could be anybody's, so it is refused and never deleted.
+//! A bucket is the claim's own if its tags contain the claim's uid, or the uid of a claim whose record this claim
+//! adopted. A bucket without tags is the claim's own if its generated name contains the uid, and it is in the owner's
+//! account (or in a store other than AWS, where the names are not shared with strangers). CreateBucket itself sets the
+//! tags, so the claim's bucket always has them. Stores that refuse tags there get them in a second call. A crash
+//! between the two calls leaves an empty bucket. If its name is generated, the next attempt finds it by this name. If
+//! the claim chose the name, the bucket could be anybody's, so it is refused and never deleted.
 //!
-//! Every call about a created bucket names the account that must own it, if it is known: once a bucket is deleted, anybody
-//! can create one with its name and its tags.
+//! Every call about a created bucket names the account that must own it, if it is known: once a bucket is deleted,
+//! anybody can create one with its name and its tags.
 
 use aws_sdk_s3::types::{BucketLocationConstraint, CreateBucketConfiguration, Tag, Tagging};
 
@@ -29,7 +29,8 @@ const US_EAST_1: &str = "us-east-1";
 pub(crate) enum NameKind {
     /// It contains the claim's uid, and nobody else can have created a bucket with this name here.
     Generated,
-    /// It proves nothing: anybody can have created a bucket with this name before, or after the claim's own was deleted.
+    /// It proves nothing: anybody can have created a bucket with this name before, or after the claim's own was
+    /// deleted.
     Chosen,
 }
 
@@ -143,8 +144,8 @@ async fn confirm(store: &Store, target: &Target<'_>, tags: &Tags) -> Result<(), 
     let read = async || Ok::<_, Error>(ownership(&tags_of(store, target.bucket_ref()).await?, target.record));
     let mut found = read().await?;
     if found == Ownership::Untagged {
-        // AWS keeps the tags of CreateBucket, but may not show them yet. So they are not written there: a bucket that stays
-        // without tags is somebody else's, who created it just before.
+        // AWS keeps the tags of CreateBucket, but may not show them yet. So they are not written there: a bucket that
+        // stays without tags is somebody else's, who created it just before.
         if is_foreign {
             match put_tags(store, target, tags).await {
                 Err(error) if error.lacks_operation() => return Err(Error::TagsNotKept { bucket: bucket.to_owned() }),
@@ -222,8 +223,9 @@ fn sdk_tags(tags: &Tags) -> Vec<Tag> {
     tags.iter().filter_map(|(key, value)| Tag::builder().key(key).value(value).build().ok()).collect()
 }
 
-/// Checks that the bucket exists in the recorded region, that the owner can use it, and that it is the right one. Writes
-/// only the missing tags of a bucket that was created for the claim. Returns a sentence about what had been lost.
+/// Checks that the bucket exists in the recorded region, that the owner can use it, and that it is the right one.
+/// Writes only the missing tags of a bucket that was created for the claim. Returns a sentence about what had been
+/// lost.
 pub(crate) async fn check(store: &Store, target: &Target<'_>, tags: &Tags) -> Result<Option<String>, Error> {
     match target.record.plan.mode {
         Mode::Granted if target.record.handed_over || target.claimed_bucket == ClaimedBucket::Allowed => {
@@ -277,7 +279,8 @@ async fn is_ours(store: &Store, target: &Target<'_>, wanted: &Tags) -> Result<Op
         Err(error) if error.lacks_operation() => return Ok(None),
         result => result?,
     }
-    // Not reported: tags that change with an adoption or a new version, and tags that the store dropped in CreateBucket.
+    // Not reported: tags that change with an adoption or a new version, and tags that the store dropped in
+    // CreateBucket.
     let never_had_any = ownership == Ownership::Untagged && target.endpoints.s3_is_foreign();
     Ok((!ownership.is_proven() && !never_had_any)
         .then(|| format!("bucket {bucket:?} had lost the tags of this claim; they were restored")))

@@ -1,5 +1,5 @@
-//! The memory for pages of listings. The user of a bucket chooses its keys, of up to 1,024 bytes each, and a page of 1,000
-//! of them takes some 25 MiB while it is read and deleted. So all pages together share one budget.
+//! The memory for pages of listings. The user of a bucket chooses its keys, of up to 1,024 bytes each, and a page of
+//! 1,000 of them takes some 25 MiB while it is read and deleted. So all pages together share one budget.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! One call to AWS: its operation, its resource, and its outcome.
 //!
-//! `CallError` keeps the answer unchanged, so that a step can look for a code that it expects (`EntityAlreadyExists`). Other
-//! errors become an [`Error`](super::error::Error) through `From`, in `codes`.
+//! `CallError` keeps the answer unchanged, so that a step can look for a code that it expects (`EntityAlreadyExists`).
+//! Other errors become an [`Error`](super::error::Error) through `From`, in `codes`.
 
 use std::fmt;
 use std::future::Future;
@@ -212,8 +212,8 @@ impl CallError {
         }
     }
 
-    /// Logs what claims do not show: accounts, ARNs and the store's own words. The admin sees refusals of the owner without
-    /// a higher verbosity.
+    /// Logs what claims do not show: accounts, ARNs and the store's own words. The admin sees refusals of the owner
+    /// without a higher verbosity.
     fn log(&self) {
         let Call { operation, resource, identity, .. } = &*self.call;
         let (status, code, message) = (self.status(), self.code(), self.message());

@@ -12,8 +12,8 @@ use super::call::{CallError, Operation, Resource};
 use super::clients::Store;
 use super::target::BucketRef;
 
-/// Objects, versions and delete markers that one call of [`remove_objects`] lists at most, so that other claims get their
-/// turn.
+/// Objects, versions and delete markers that one call of [`remove_objects`] lists at most, so that other claims get
+/// their turn.
 const OBJECTS_PER_CALL: usize = 10_000;
 /// How long after its start a call lists further pages.
 const LISTING_TIME: Duration = Duration::from_secs(8);
@@ -85,8 +85,8 @@ impl Page {
     }
 }
 
-/// Deletes objects page by page, and lists the next page meanwhile. A listing continues by key, so it does not matter that
-/// earlier objects were deleted.
+/// Deletes objects page by page, and lists the next page meanwhile. A listing continues by key, so it does not matter
+/// that earlier objects were deleted.
 pub(super) async fn remove_objects(store: &Store, bucket: BucketRef<'_>) -> Result<Progress, CallError> {
     let listing = Listing {
         store,

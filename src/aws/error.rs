@@ -1,8 +1,8 @@
 //! Why a step failed: one [`Error`], whose variants are reasons that a user can read.
 //!
 //! `Display` is the whole sentence: what is wrong with which value, then the remedy. There is no source chain to add.
-//! The message is the same for the same cause, so it contains no request id and no time. `codes` turns AWS's answers into
-//! these errors, `remedy` has the remedies, and `failure` says what each error means to the controller.
+//! The message is the same for the same cause, so it contains no request id and no time. `codes` turns AWS's answers
+//! into these errors, `remedy` has the remedies, and `failure` says what each error means to the controller.
 
 use super::call::{Call, Identity, Operation, Resource};
 use super::names::NameError;
@@ -125,7 +125,8 @@ pub enum Error {
         "IAM user {user:?} already exists, without the tags of this claim: delete the user, or tag it with objectbucket.io/claim-uid and the claim's uid if it belongs to this claim"
     )]
     UserTaken { user: String },
-    /// Some objects cannot be deleted. `count` is their number among the objects listed so far, `key` the first of them.
+    /// Some objects cannot be deleted. `count` is their number among the objects listed so far, `key` the first of
+    /// them.
     #[error("bucket {bucket:?} cannot be emptied: {count} of its objects cannot be deleted, first {key:?} ({code}){}", object_lock(.code))]
     ObjectsNotDeleted { bucket: String, key: String, code: String, count: u64 },
     /// The store lists no object, but says that the bucket is not empty.

@@ -14,8 +14,8 @@ impl Error {
         }
     }
 
-    /// Marks an error of the first change of a verb: the store has not changed if it refused for good. A store that is busy
-    /// or silent may have done what it was asked for; one that was never reached has not.
+    /// Marks an error of the first change of a verb: the store has not changed if it refused for good. A store that is
+    /// busy or silent may have done what it was asked for; one that was never reached has not.
     pub(crate) fn of_first_change(self) -> Self {
         let never_sent =
             matches!(self, Self::CredentialsUnavailable { .. } | Self::StoreUnreachable { sent: Sent::No, .. });

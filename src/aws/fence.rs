@@ -1,5 +1,5 @@
-//! Blocks requests while they are not allowed. The fence is directly in front of the connection, so it also blocks what the
-//! SDK sends by itself: retries, and calls for credentials.
+//! Blocks requests while they are not allowed. The fence is directly in front of the connection, so it also blocks what
+//! the SDK sends by itself: retries, and calls for credentials.
 
 use std::fmt;
 use std::sync::Arc;

@@ -16,8 +16,8 @@
 //! | [`error`], `remedy`, `failure` | why a step failed; the remedies; what the controller does about it |
 //! | `clients`, `http`, `fence`, `budget` | SDK clients; connections; blocking calls; memory for listings |
 //!
-//! Functions that decide (`plan`, `judge`, `may_delete`, `ownership`, the mapping of errors) are pure; functions that call
-//! AWS decide nothing.
+//! Functions that decide (`plan`, `judge`, `may_delete`, `ownership`, the mapping of errors) are pure; functions that
+//! call AWS decide nothing.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -101,7 +101,8 @@ impl AwsProvisioner {
     }
 
     /// The same, but a request to AWS that starts while `allowed` returns false fails without being sent: for a process
-    /// that works only at times, such as the holder of a lease ([`Term::is_over`](crate::runtime::lease::Term::is_over)).
+    /// that works only at times, such as the holder of a lease
+    /// ([`Term::is_over`](crate::runtime::lease::Term::is_over)).
     pub fn only_while(self, allowed: impl Fn() -> bool + Clone + Send + Sync + 'static) -> Self {
         Self { clients: Clients::new(Http::new().only_while(allowed)), ..self }
     }
@@ -122,8 +123,8 @@ impl AwsProvisioner {
         Ok(Target::of(record, self.environment()?))
     }
 
-    /// Keeps two claims of this process from creating a bucket of the same chosen name at the same time, where the store
-    /// would accept both.
+    /// Keeps two claims of this process from creating a bucket of the same chosen name at the same time, where the
+    /// store would accept both.
     fn lock_name<'a>(&'a self, target: &Target<'_>) -> Result<Option<NameGuard<'a>>, Error> {
         if !bucket::answer_is_ambiguous(target) {
             return Ok(None);

@@ -124,9 +124,9 @@ pub(crate) fn beginning(prefix: &str) -> Result<(), BrokenRule> {
     }
 }
 
-/// Whether the name of a bucket or user was generated for the claim with this uid. This alone proves no ownership: nobody
-/// else has created a bucket of this name before, because the uid is random; but once the bucket is deleted, its name is
-/// known and free for everybody.
+/// Whether the name of a bucket or user was generated for the claim with this uid. This alone proves no ownership:
+/// nobody else has created a bucket of this name before, because the uid is random; but once the bucket is deleted, its
+/// name is known and free for everybody.
 pub fn is_generated_for(name: &str, uid: &str) -> bool {
     !uid.is_empty() && name.strip_suffix(uid).is_some_and(|rest| rest.len() > 1 && rest.ends_with('-'))
 }
@@ -220,8 +220,8 @@ fn is_account_regional(name: &str) -> bool {
 pub struct UserName(String);
 
 impl UserName {
-    /// The user of a claim: `<namespace>-<name>`, cut, then the uid. IAM ignores case when it compares names; the uid is
-    /// lower case and makes the name unique.
+    /// The user of a claim: `<namespace>-<name>`, cut, then the uid. IAM ignores case when it compares names; the uid
+    /// is lower case and makes the name unique.
     pub fn for_claim(claim: &ClaimId) -> Self {
         let uid: String = claim.uid.chars().map(allowed).take(USER_MAX).collect();
         Self(format!("{}{uid}", Self::beginning(claim)))

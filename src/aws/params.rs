@@ -1,7 +1,7 @@
 //! The parameters of a StorageClass, parsed once into [`ClassParameters`].
 //!
-//! Through them admins decide what users get, so nothing is guessed: an unknown parameter or an invalid value is refused.
-//! The error names the parameter and the remedy.
+//! Through them admins decide what users get, so nothing is guessed: an unknown parameter or an invalid value is
+//! refused. The error names the parameter and the remedy.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,6 +1,7 @@
 //! Planning: what a claim gets. Pure.
 //!
-//! The plan includes what it takes from the class and from the operator's environment, so that a deletion needs neither.
+//! The plan includes what it takes from the class and from the operator's environment, so that a deletion needs
+//! neither.
 
 use std::collections::BTreeMap;
 

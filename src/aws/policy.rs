@@ -1,5 +1,5 @@
-//! The inline policy of a claim's user: it allows reading, writing, listing, multipart uploads and versions on one bucket,
-//! and nothing else.
+//! The inline policy of a claim's user: it allows reading, writing, listing, multipart uploads and versions on one
+//! bucket, and nothing else.
 
 use serde_json::{Map, Value, json};
 
@@ -40,8 +40,9 @@ impl Scope {
 enum Dialect {
     /// Everything.
     Aws,
-    /// Some stores refuse a document because of one action that they do not know. SeaweedFS does not know the actions about
-    /// multipart uploads and attributes, but supports patterns. It denies everything under a condition with `IfExists`.
+    /// Some stores refuse a document because of one action that they do not know. SeaweedFS does not know the actions
+    /// about multipart uploads and attributes, but supports patterns. It denies everything under a condition with
+    /// `IfExists`.
     Foreign,
 }
 

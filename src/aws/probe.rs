@@ -1,5 +1,5 @@
-//! Trying a claim's keys on its bucket, once. It takes seconds until a new key works everywhere, and one host of the store
-//! may accept it before the next one does. So there are two calls, each on its own connection.
+//! Trying a claim's keys on its bucket, once. It takes seconds until a new key works everywhere, and one host of the
+//! store may accept it before the next one does. So there are two calls, each on its own connection.
 
 use super::call::{Call, CallError, Identity, Operation, Resource, observe};
 use super::error::Error;

@@ -52,8 +52,8 @@ fn claimant(tags: &Tags) -> Option<Claimant> {
     Some((claim, tag(tags::CLUSTER_UID)))
 }
 
-/// The user of a claim; if the claim is not known, of any claim with the namespace and name. The search uses the start of
-/// the user's name, because the uid at its end is another one if the record was adopted. The newest user wins.
+/// The user of a claim; if the claim is not known, of any claim with the namespace and name. The search uses the start
+/// of the user's name, because the uid at its end is another one if the record was adopted. The newest user wins.
 async fn user_of(
     store: &Store,
     target: &Target<'_>,

@@ -1,9 +1,9 @@
-//! Removing the user of a claim, with its keys and policies, if the user is the claim's own: because its tags say so, or its
-//! name where a store keeps no tags, or because it has the key that the operator issued to the claim.
+//! Removing the user of a claim, with its keys and policies, if the user is the claim's own: because its tags say so,
+//! or its name where a store keeps no tags, or because it has the key that the operator issued to the claim.
 //!
 //! Keys are deleted first, so that access ends even if a later step fails. An ordinary user has one key and one inline
-//! policy. AWS refuses to delete a user that has anything else (DeleteConflict); only then is the rest looked for. Policies
-//! that others attached are detached, never deleted.
+//! policy. AWS refuses to delete a user that has anything else (DeleteConflict); only then is the rest looked for.
+//! Policies that others attached are detached, never deleted.
 
 use super::call::{CallError, Operation, Resource};
 use super::clients::Store;
@@ -105,8 +105,8 @@ async fn remove_user(store: &Store, user: &str) -> Result<(), CallError> {
     }
 }
 
-/// Removes from a user what others are likely to have added to it. Ways to sign in go first; groups go last, because the
-/// owner may not be allowed to change them.
+/// Removes from a user what others are likely to have added to it. Ways to sign in go first; groups go last, because
+/// the owner may not be allowed to change them.
 async fn clear(store: &Store, user: &str) -> Result<(), CallError> {
     delete_access_keys(store, user, &[]).await?;
     let sent = store.iam.delete_login_profile().user_name(user).send();

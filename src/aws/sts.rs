@@ -74,8 +74,8 @@ async fn ask_sts(store: &Store, sts: &aws_sdk_sts::Client) -> Result<StsAnswer, 
     }
 }
 
-/// Whether another store than AWS does not support the call. Stores have many answers for this, but none of them says that
-/// the credentials are invalid, or that the store is busy.
+/// Whether another store than AWS does not support the call. Stores have many answers for this, but none of them says
+/// that the credentials are invalid, or that the store is busy.
 fn is_unknown(error: &CallError) -> bool {
     let code = error.code();
     let is_known = is_about_credentials(code) || is_throttling(code);

@@ -32,8 +32,8 @@ impl Endpoints {
         self.s3.as_deref().is_some_and(is_foreign)
     }
 
-    /// Whether IAM is a store other than AWS. Such stores know fewer actions and conditions of policies, and may drop the
-    /// tags of users.
+    /// Whether IAM is a store other than AWS. Such stores know fewer actions and conditions of policies, and may drop
+    /// the tags of users.
     pub(crate) fn iam_is_foreign(&self) -> bool {
         self.iam.as_deref().is_some_and(is_foreign)
     }

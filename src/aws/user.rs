@@ -1,7 +1,7 @@
 //! The user of a claim: creating it, and issuing its access key.
 //!
-//! Only the answer of CreateAccessKey contains the secret of a key. So a user that already exists may have keys whose secret
-//! nobody knows: they are deleted, and a new key is created. CreateAccessKey is never repeated blindly.
+//! Only the answer of CreateAccessKey contains the secret of a key. So a user that already exists may have keys whose
+//! secret nobody knows: they are deleted, and a new key is created. CreateAccessKey is never repeated blindly.
 
 use std::time::{Duration, SystemTime};
 
@@ -16,8 +16,8 @@ use super::tags::{self, Ownership, Tags};
 use super::target::{Target, UserSpec};
 use crate::provisioner::AppCredentials;
 
-/// How long a user is new. A host of IAM that does not know a user yet does not know its path either. If the owner's policy
-/// is limited to a path, this host denies what it allows some seconds later.
+/// How long a user is new. A host of IAM that does not know a user yet does not know its path either. If the owner's
+/// policy is limited to a path, this host denies what it allows some seconds later.
 const NEW: Duration = Duration::from_secs(30);
 
 /// Whether CreateUser created the user, or an earlier call did.
@@ -198,8 +198,9 @@ pub(crate) async fn delete_access_key(store: &Store, user: &str, id: &str) -> Re
     ignore_not_found(store.call(Operation::DeleteAccessKey, Resource::user(user), sent).await).map(drop)
 }
 
-/// To whom a user belongs, as its tags say. Other stores than AWS may drop the tags of CreateUser, or never show them; there
-/// a user without tags is the claim's if its name ends in the claim's uid, because nobody else creates such a name.
+/// To whom a user belongs, as its tags say. Other stores than AWS may drop the tags of CreateUser, or never show them;
+/// there a user without tags is the claim's if its name ends in the claim's uid, because nobody else creates such a
+/// name.
 pub(crate) fn ownership(target: &Target<'_>, user: &str, tags: &Tags) -> Ownership {
     let is_named_for = |uid: &str| is_generated_for(user, uid);
     match tags::ownership(tags, target.record) {
@@ -216,8 +217,8 @@ pub(crate) fn ownership(target: &Target<'_>, user: &str, tags: &Tags) -> Ownersh
 
 /// The ARN of the managed policy that the Go provisioner created with this user, if it created the user.
 ///
-/// The Go provisioner tagged nothing. Its ObjectBucket, which users cannot write, records the user, and a policy of the same
-/// name.
+/// The Go provisioner tagged nothing. Its ObjectBucket, which users cannot write, records the user, and a policy of the
+/// same name.
 pub(crate) fn made_by_go_provisioner<'a>(target: &Target<'a>, tags: &Tags) -> Option<&'a str> {
     target.go_policy.filter(|_| tags.is_empty())
 }

@@ -2,8 +2,8 @@
 
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Completes at the first SIGTERM or SIGINT after this call, even if it is awaited later. A signal for which the process
-/// cannot listen keeps its default effect and ends the process.
+/// Completes at the first SIGTERM or SIGINT after this call, even if it is awaited later. A signal for which the
+/// process cannot listen keeps its default effect and ends the process.
 ///
 /// # Panics
 /// Outside a Tokio runtime.

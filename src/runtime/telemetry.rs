@@ -21,9 +21,9 @@ pub enum Format {
 /// Libraries whose debug logs contain requests and answers, and so keys.
 const LOGS_SECRETS: [&str; 5] = ["aws_", "hyper", "h2", "rustls", "kube_client::client::body"];
 
-/// Starts logging, unless it was started before. `verbosity` is that of klog: 0 and 1 log the progress of each claim, 2 to 4
-/// also each attempt and call to a store, 5 and more everything that contains no secret. The environment variable `RUST_LOG`
-/// takes precedence.
+/// Starts logging, unless it was started before. `verbosity` is that of klog: 0 and 1 log the progress of each claim, 2
+/// to 4 also each attempt and call to a store, 5 and more everything that contains no secret. The environment variable
+/// `RUST_LOG` takes precedence.
 pub fn init(format: Format, verbosity: u8) {
     // kube's client logs each failed call; the callers log failures once for each change.
     let level = match verbosity {

@@ -42,8 +42,8 @@ impl Election {
         Self { name: name.to_owned(), identity: identity.to_owned(), lease_seconds, object: None, seen: None }
     }
 
-    /// Notes what the Lease is at `now`. A record that has not changed keeps its age, even if the rest of the object has
-    /// changed.
+    /// Notes what the Lease is at `now`. A record that has not changed keeps its age, even if the rest of the object
+    /// has changed.
     pub(super) fn observe(&mut self, found: Option<Lease>, now: Instant) {
         if let Some(lease) = &found {
             let record = lease.spec.clone().unwrap_or_default();

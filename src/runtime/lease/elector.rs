@@ -26,9 +26,11 @@ type Changes = BoxStream<'static, watcher::Result<Option<Lease>>>;
 pub struct Options {
     /// Namespace of the Lease. It must exist.
     pub namespace: String,
-    /// Name of the Lease, a DNS subdomain, for example from [`name()`](super::name()). It is created if it does not exist.
+    /// Name of the Lease, a DNS subdomain, for example from [`name()`](super::name()). It is created if it does not
+    /// exist.
     pub name: String,
-    /// Identity of this process, different from every other process, for example from [`identity()`](super::identity()).
+    /// Identity of this process, different from every other process, for example from
+    /// [`identity()`](super::identity()).
     pub identity: String,
     /// The durations.
     pub timing: Timing,
@@ -178,7 +180,8 @@ impl Elector {
         }
     }
 
-    /// Tries once to take or renew the lease. A failure is logged. The time is limited, because a call can hang forever.
+    /// Tries once to take or renew the lease. A failure is logged. The time is limited, because a call can hang
+    /// forever.
     async fn attempt(&mut self) -> Attempt {
         let limit = self.timing().attempt_timeout();
         let problem = match timeout(limit, self.take_or_renew()).await {

@@ -1,7 +1,7 @@
 //! Leader election with a Lease of `coordination.k8s.io/v1`: one of several processes works, the others stand by.
 //!
-//! The algorithm and the written fields are those of client-go's `leaderelection`, so `kubectl get lease` and other tools
-//! show what they usually show:
+//! The algorithm and the written fields are those of client-go's `leaderelection`, so `kubectl get lease` and other
+//! tools show what they usually show:
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -34,16 +34,17 @@
 //! # Guarantees
 //!
 //! At most one process is in a term, if all clocks run at the same speed: a term ends `renew_deadline` after its last
-//! renewal was *sent*, and another process takes over `lease_duration` after it *saw* that renewal, at the earliest. Each
-//! process measures with its own monotonic clock. Wall clocks do not matter; the times in the Lease are for people.
+//! renewal was *sent*, and another process takes over `lease_duration` after it *saw* that renewal, at the earliest.
+//! Each process measures with its own monotonic clock. Wall clocks do not matter; the times in the Lease are for
+//! people.
 //!
 //! # Limits
 //!
-//! A call that was sent before a term ended can take effect later. It has `lease_duration - renew_deadline` (5 s by default)
-//! to arrive before another process takes over. A suspended machine does not count the time; its process may start calls
-//! until the first renewal shows that somebody else holds the lease. A Lease that is edited by hand guarantees nothing. So
-//! the work must survive being repeated, and being interrupted anywhere, as [`controller::run`](crate::controller::run)
-//! does; the lease makes this rare.
+//! A call that was sent before a term ended can take effect later. It has `lease_duration - renew_deadline` (5 s by
+//! default) to arrive before another process takes over. A suspended machine does not count the time; its process may
+//! start calls until the first renewal shows that somebody else holds the lease. A Lease that is edited by hand
+//! guarantees nothing. So the work must survive being repeated, and being interrupted anywhere, as
+//! [`controller::run`](crate::controller::run) does; the lease makes this rare.
 
 mod election;
 mod elector;
@@ -67,8 +68,8 @@ pub use self::name::{identity, name};
 pub use self::term::{Term, TermOver};
 pub use self::timing::{BadTiming, Timing};
 
-/// A client for [`lead`] only. It has its own connections, which other work does not keep busy, and does not retry by itself,
-/// because the election does.
+/// A client for [`lead`] only. It has its own connections, which other work does not keep busy, and does not retry by
+/// itself, because the election does.
 ///
 /// # Errors
 /// The configuration cannot be used, as in [`Client::try_from`].
@@ -81,10 +82,10 @@ pub fn client(config: &kube::Config) -> Result<Client, kube::Error> {
 /// Waits for the lease, does `work` while this process holds it, and releases it.
 ///
 /// # Flow
-/// 1. Stands by until the lease is free, or its holder has been silent for the lease's duration. Only then is `work` called.
-///    A watch shows at once when the lease is released.
-/// 2. Calls `work` with the [`Term`], and renews the lease until it ends. `stop` is ignored from now on: `work` decides when
-///    to end, and the lease is held until then.
+/// 1. Stands by until the lease is free, or its holder has been silent for the lease's duration. Only then is `work`
+///    called. A watch shows at once when the lease is released.
+/// 2. Calls `work` with the [`Term`], and renews the lease until it ends. `stop` is ignored from now on: `work` decides
+///    when to end, and the lease is held until then.
 /// 3. Releases the lease, so that the next process does not have to wait. This takes 1.5 s at most.
 ///
 /// Returns what `work` returned, or `None` if `stop` completed before this process had the lease.
@@ -92,12 +93,12 @@ pub fn client(config: &kube::Config) -> Result<Client, kube::Error> {
 /// Problems (no permission, no namespace, no answer) are logged, once for each change, and retried.
 ///
 /// # Assumptions
-/// `work` makes its calls through the term: [`Term::fence`] for Kubernetes, [`Term::is_over`] for others. The client needs
-/// the permissions `get`, `list`, `watch` and `update` on this Lease, and `create` on leases in its namespace.
+/// `work` makes its calls through the term: [`Term::fence`] for Kubernetes, [`Term::is_over`] for others. The client
+/// needs the permissions `get`, `list`, `watch` and `update` on this Lease, and `create` on leases in its namespace.
 ///
 /// # Errors
-/// [`Lost`]: the term ended before `work` did, and `work` was dropped. The caller should end the process, because tasks and
-/// threads that `work` started may still run.
+/// [`Lost`]: the term ended before `work` did, and `work` was dropped. The caller should end the process, because tasks
+/// and threads that `work` started may still run.
 pub async fn lead<W: Future>(
     client: Client,
     options: Options,

@@ -12,8 +12,8 @@ use tower::{BoxError, ServiceBuilder};
 
 use crate::runtime::cluster::ANSWER_LIMIT;
 
-/// The time for which this process holds the lease. Each renewal extends it, and without renewals it ends by itself. Clones
-/// are the same term.
+/// The time for which this process holds the lease. Each renewal extends it, and without renewals it ends by itself.
+/// Clones are the same term.
 #[derive(Debug, Clone)]
 pub struct Term {
     deadline: watch::Receiver<Instant>,
@@ -47,15 +47,15 @@ impl Term {
         (Deadline(sender), Self { deadline })
     }
 
-    /// Whether somebody else may hold the lease by now. Ask directly before each call that only the leader may make; this only
-    /// reads the clock.
+    /// Whether somebody else may hold the lease by now. Ask directly before each call that only the leader may make;
+    /// this only reads the clock.
     pub fn is_over(&self) -> bool {
         self.deadline.has_changed().is_err() || Instant::now() >= *self.deadline.borrow()
     }
 
-    /// `client`, but a call that starts after the end of the term fails with [`TermOver`] and is not sent. `client` must not
-    /// retry by itself (`default_retry` of its configuration), because its retries would pass the fence. Calls that the API
-    /// server postpones (429, 503, 504) are retried in front of the fence.
+    /// `client`, but a call that starts after the end of the term fails with [`TermOver`] and is not sent. `client`
+    /// must not retry by itself (`default_retry` of its configuration), because its retries would pass the fence. Calls
+    /// that the API server postpones (429, 503, 504) are retried in front of the fence.
     pub fn fence(&self, client: Client) -> Client {
         let (namespace, valid_until) = (client.default_namespace().to_owned(), *client.valid_until());
         let term = self.clone();

@@ -42,11 +42,11 @@ impl Default for Timing {
 }
 
 impl Timing {
-    /// - `lease_duration`: how long the lease is valid after its last renewal, in whole seconds, because the Lease stores whole
-    ///   seconds. A crashed leader is replaced after this time.
+    /// - `lease_duration`: how long the lease is valid after its last renewal, in whole seconds, because the Lease
+    ///   stores whole seconds. A crashed leader is replaced after this time.
     /// - `renew_deadline`: how long a leader works after its last renewal; shorter than the lease duration.
-    /// - `retry_period`: pause between two renewals, and between two attempts of a process that stands by; less than 1/1.2 of
-    ///   the renew deadline.
+    /// - `retry_period`: pause between two renewals, and between two attempts of a process that stands by; less than
+    ///   1/1.2 of the renew deadline.
     ///
     /// # Errors
     /// The first rule that the durations break.

@@ -6,7 +6,7 @@
 use super::call::{Call, CallError, Cause, Operation, Resource};
 use super::error::{Error, Sent, TakenBy};
 
-/// What StoreFailing says of an answer that makes no sense.
+/// The problem of StoreFailing for an answer that makes no sense.
 const UNREADABLE: &str = "unreadable answer";
 
 impl From<CallError> for Error {

@@ -6,7 +6,7 @@
 
 use super::call::{Call, Identity, Operation, Resource};
 use super::names::NameError;
-use super::remedy::{abac, allow, expired, in_region, object_lock, refused, says, without_accounts};
+use super::remedy::{abac, allow, aws_says, expired, in_region, object_lock, refused, without_accounts};
 use super::values::ParameterError;
 use crate::provisioner::SecretRef;
 
@@ -61,7 +61,7 @@ pub enum Error {
     )]
     CredentialsUnavailable { problem: String },
     /// The credentials are valid, but lack a permission.
-    #[error("AWS denied {} on {} to {}: allow {}{}", call.operation, call.resource, call.identity, allow(.call), says(.message))]
+    #[error("AWS denied {} on {} to {}: allow {}{}", call.operation, call.resource, call.identity, allow(.call), aws_says(.message))]
     AccessDenied { call: Box<Call>, message: Option<String> },
     /// Too many calls.
     #[error("AWS is throttling {operation}; retrying")]
@@ -73,13 +73,13 @@ pub enum Error {
     #[error("the store failed in {operation} on {resource} ({problem}); retrying")]
     StoreFailing { operation: Operation, resource: Resource, problem: String },
     /// Something else is changing the same resource.
-    #[error("{resource} cannot be changed now ({code} in {operation}); retrying{}", says(.message))]
+    #[error("{resource} cannot be changed now ({code} in {operation}); retrying{}", aws_says(.message))]
     StoreBusy { operation: Operation, resource: Resource, code: String, message: Option<String> },
     /// IAM does not show a recent write yet.
     #[error("IAM does not show {resource} yet ({operation}); retrying")]
     NotVisibleYet { operation: Operation, resource: Resource },
     /// The account has reached a quota.
-    #[error("the AWS account has reached a quota ({code} in {operation} on {resource}): raise the quota, or delete what is not needed{}", says(.message))]
+    #[error("the AWS account has reached a quota ({code} in {operation} on {resource}): raise the quota, or delete what is not needed{}", aws_says(.message))]
     QuotaExceeded { operation: Operation, resource: Resource, code: String, message: Option<String> },
     /// The bucket exists and is not the claim's.
     #[error("bucket {bucket:?} {}", .by.sentence())]
@@ -133,10 +133,10 @@ pub enum Error {
     #[error("bucket {bucket:?} is not empty, but lists nothing that can be deleted; retrying")]
     BucketNotEmpty { bucket: String },
     /// The store does not know an operation.
-    #[error("the store does not support {operation} on {resource} ({code}): use a store that does{}{}", abac(*.operation), says(.message))]
+    #[error("the store does not support {operation} on {resource} ({code}): use a store that does{}{}", abac(*.operation), aws_says(.message))]
     NotSupported { operation: Operation, resource: Resource, code: String, message: Option<String> },
     /// Any other refusal.
-    #[error("the store refused {operation} on {resource} ({code}){}{}", abac(*.operation), says(.message))]
+    #[error("the store refused {operation} on {resource} ({code}){}{}", abac(*.operation), aws_says(.message))]
     Rejected { operation: Operation, resource: Resource, code: String, message: Option<String> },
     /// An error of a verb that has changed nothing at the store.
     #[error(transparent)]

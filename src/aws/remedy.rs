@@ -67,8 +67,8 @@ pub(super) fn object_lock(code: &str) -> &'static str {
     }
 }
 
-/// The store's own words.
-pub(super) fn says(message: &Option<String>) -> String {
+/// The store's own words, if it says more than "Access Denied".
+pub(super) fn aws_says(message: &Option<String>) -> String {
     match message.as_deref() {
         None | Some("" | "Access Denied") => String::new(),
         Some(message) => format!("; AWS says: {}", without_accounts(message)),

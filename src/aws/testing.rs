@@ -86,7 +86,7 @@ pub(crate) enum Answer {
         header: Option<(&'static str, &'static str)>,
         body: String,
     },
-    /// The connection breaks before an answer.
+    /// The connection breaks without an answer.
     Reset,
 }
 
@@ -118,7 +118,7 @@ pub(crate) fn bare(status: u16) -> Answer {
     Answer::Status { status, header: None, body: String::new() }
 }
 
-/// An answer without a body that says where the bucket is.
+/// An answer without a body, but with the region of the bucket.
 pub(crate) fn in_region(status: u16, region: &'static str) -> Answer {
     Answer::Status { status, header: Some(("x-amz-bucket-region", region)), body: String::new() }
 }
@@ -143,7 +143,7 @@ pub(crate) fn user_made_at(date: &str, tags: &[(&str, &str)]) -> Answer {
     ))
 }
 
-/// All tags that a bucket of this record has.
+/// All tags of the bucket of this record.
 pub(crate) fn bucket_tags_of(record: &Record) -> Answer {
     let tags = super::tags::of_record("aws-s3.io/bucket", record);
     bucket_tags(&tags.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect::<Vec<_>>())
@@ -182,7 +182,7 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// Answers each operation with the first of its answers that is left.
+    /// Answers each operation with the first of its remaining answers.
     pub(crate) fn answering(answers: impl IntoIterator<Item = (&'static str, Answer)>) -> Self {
         let answers = Arc::new(Mutex::new(answers.into_iter().collect()));
         let store = CannedStore { answers, calls: Arc::default(), owners: Arc::default() };
@@ -196,24 +196,23 @@ impl Stage {
         Self { provisioner, owner, store }
     }
 
-    /// The operations that were called, in their order.
+    /// The called operations, in order.
     pub(crate) fn calls(&self) -> Vec<String> {
         self.store.calls.lock().unwrap().iter().map(|(operation, _)| operation.clone()).collect()
     }
 
-    /// The body that the first call of an operation sent.
+    /// The body of the first call of an operation.
     pub(crate) fn sent(&self, operation: &str) -> String {
         let calls = self.store.calls.lock().unwrap();
         calls.iter().find(|(called, _)| called == operation).map(|(_, body)| body.clone()).unwrap()
     }
 
-    /// The account that each call about a bucket named as its owner, with the operation.
+    /// For each call about a bucket, the operation and the account that it named as the owner.
     pub(crate) fn expected_owners(&self) -> ExpectedOwners {
         self.store.owners.lock().unwrap().clone()
     }
 }
 
-/// The operations about buckets, each with the account that it named as the bucket's owner.
 type ExpectedOwners = Vec<(String, Option<String>)>;
 
 #[derive(Debug, Clone)]

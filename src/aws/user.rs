@@ -178,7 +178,7 @@ pub(crate) async fn access_keys(store: &Store, user: &str) -> Result<Vec<AccessK
     let keys: Vec<_> = ignore_not_found(store.call(Operation::ListAccessKeys, Resource::user(user), listed).await)?
         .unwrap_or_default();
     let access_key = |key: AccessKeyMetadata| {
-        // A store that keeps no date says 1970.
+        // A store without dates answers 1970.
         let issued_at = key.create_date.filter(|at| at.secs() > 0).and_then(|at| SystemTime::try_from(at).ok());
         Some(AccessKey { id: key.access_key_id?, issued_at })
     };

@@ -22,7 +22,7 @@ pub(super) fn listed() -> (&'static str, Answer) {
 #[tokio::test]
 async fn new_keys_that_are_not_known_yet_are_waited_for() {
     for code in ["InvalidAccessKeyId", "SignatureDoesNotMatch", "AccessDenied"] {
-        // One host of the store may know them and the next one not.
+        // One host of the store may know the keys before another one.
         for answers in
             [[("ListObjectsV2", s3_error(403, code)), no_such_key()], [listed(), ("GetObject", s3_error(403, code))]]
         {

@@ -23,7 +23,7 @@ fn and_user(first: &[&str]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn the_ordinary_claim_costs_four_calls_and_two_tries_of_its_keys() {
+async fn the_ordinary_claim_costs_four_calls_and_two_attempts_with_its_keys() {
     let stage = stage([("CreateBucket", ok("")), listed(), no_such_key()]);
     let credentials = stage.provisioner.provision(&record(), &stage.owner).await.unwrap();
     assert_eq!(credentials.secret_access_key.expose_secret(), "hunter2");
@@ -258,7 +258,7 @@ async fn sharing_the_owners_keys_calls_no_iam() {
 }
 
 #[tokio::test]
-async fn access_to_an_existing_bucket_costs_a_look_and_a_user() {
+async fn access_to_an_existing_bucket_costs_one_read_and_a_user() {
     for tags in [FOREIGN, &[]] {
         let stage = stage([("GetBucketTagging", bucket_tags(tags))]);
         stage.provisioner.grant(&granted(), &stage.owner).await.unwrap();
@@ -279,7 +279,7 @@ async fn a_bucket_that_another_claim_created_is_granted_only_if_the_class_allows
 
     let mut allowed = granted();
     allowed.plan.state.insert("allowClaimedBucket".into(), "true".into());
-    // What was given stays given.
+    // Access that was granted before stays.
     for record in [allowed, Record { handed_over: true, ..granted() }] {
         let stage = stage([("ListObjectsV2", ok("<ListBucketResult></ListBucketResult>"))]);
         stage.provisioner.grant(&record, &stage.owner).await.unwrap();

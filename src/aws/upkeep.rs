@@ -6,7 +6,7 @@ use super::bucket;
 use super::call::{CallError, Operation, Resource};
 use super::clients::Store;
 use super::error::Error;
-use super::policy::{self, POLICY_NAME};
+use super::policy::{self, Found, POLICY_NAME};
 use super::tags::{self, Ownership, Tags};
 use super::target::{Target, UserSpec};
 use super::user;
@@ -48,33 +48,8 @@ async fn check_user(
     };
     checkup.issued_at = present.issued_at;
     if target.go_policy.is_none() {
-        let ownership = user::ownership(target, name, &found);
-        if let Ownership::OtherClaim = ownership {
-            tracing::warn!(user = name, ?ownership, "the user has the claim's key, but its tags name another claim");
-        }
-        // A store that keeps no tags would not show what is written.
-        let is_known_by_name = found.is_empty() && ownership.is_proven();
-        if !is_known_by_name && tags::completed(&found, tags).is_some() {
-            user::put_tags(store, name, tags).await?;
-            if !ownership.is_proven() {
-                checkup.repaired.push(format!("user {name:?} had lost the tags of this claim; they were restored"));
-            }
-        }
-        match policy_found(store, target, name).await? {
-            policy::Found::Wanted => {}
-            found => {
-                user::put_policy(store, target, name).await?;
-                match found {
-                    policy::Found::Wanted | policy::Found::Earlier => {}
-                    policy::Found::Wider => checkup.repaired.push(format!(
-                        "policy {POLICY_NAME:?} of user {name:?} was updated: object versions can no longer be deleted, because the bucket existed before the claim"
-                    )),
-                    policy::Found::Other => checkup
-                        .repaired
-                        .push(format!("policy {POLICY_NAME:?} of user {name:?} had been changed; it was restored")),
-                }
-            }
-        }
+        checkup.repaired.extend(repair_tags(store, target, name, &found, tags).await?);
+        checkup.repaired.extend(repair_policy(store, target, name).await?);
     }
     for id in held.into_iter().map(|key| key.id).filter(|id| !keys.contains(&id.as_str())) {
         user::delete_access_key(store, name, &id).await?;
@@ -83,8 +58,40 @@ async fn check_user(
     Ok(())
 }
 
-async fn policy_found(store: &Store, target: &Target<'_>, user: &str) -> Result<policy::Found, CallError> {
+async fn repair_tags(
+    store: &Store,
+    target: &Target<'_>,
+    user: &str,
+    found: &Tags,
+    wanted: &Tags,
+) -> Result<Option<String>, CallError> {
+    let ownership = user::ownership(target, user, found);
+    if ownership == Ownership::OtherClaim {
+        tracing::warn!(user, "the user has the claim's key, but its tags name another claim");
+    }
+    // A store that keeps no tags would not show what is written.
+    let is_known_by_name = found.is_empty() && ownership.is_proven();
+    if is_known_by_name || tags::completed(found, wanted).is_none() {
+        return Ok(None);
+    }
+    user::put_tags(store, user, wanted).await?;
+    Ok((!ownership.is_proven()).then(|| format!("user {user:?} had lost the tags of this claim; they were restored")))
+}
+
+async fn repair_policy(store: &Store, target: &Target<'_>, user: &str) -> Result<Option<String>, CallError> {
     let sent = store.iam.get_user_policy().user_name(user).policy_name(POLICY_NAME).send();
     let answer = user::ignore_not_found(store.call(Operation::GetUserPolicy, Resource::user(user), sent).await)?;
-    Ok(answer.map_or(policy::Found::Other, |answer| policy::compare(&answer.policy_document, target)))
+    let found = answer.map_or(Found::Other, |answer| policy::compare(&answer.policy_document, target));
+    if found != Found::Wanted {
+        user::put_policy(store, target, user).await?;
+    }
+    Ok(match found {
+        Found::Wanted | Found::Earlier => None,
+        Found::Wider => Some(format!(
+            "policy {POLICY_NAME:?} of user {user:?} was updated: object versions can no longer be deleted, because the bucket existed before the claim"
+        )),
+        Found::Other => {
+            Some(format!("policy {POLICY_NAME:?} of user {user:?} was missing or had been changed; it was restored"))
+        }
+    })
 }

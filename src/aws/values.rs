@@ -6,45 +6,20 @@ use url::Url;
 
 /// Why the parameters of a class cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum ParameterError {
-    /// A parameter that does not exist.
+    /// A parameter that does not exist. `known` lists all that do.
     #[error("unknown parameter {name:?}; remove it, or use one of: {known}")]
-    Unknown {
-        /// The key, as written.
-        name: String,
-        /// All parameters, separated by commas.
-        known: String,
-    },
-    /// A value that cannot be used.
+    Unknown { name: String, known: String },
+    /// A value that cannot be used. `value` is shown, so it must contain no secret.
     #[error("parameter {name}: {value:?} {problem}; {remedy}")]
-    Bad {
-        /// The key.
-        name: &'static str,
-        /// The value as written, without what may be secret.
-        value: String,
-        /// What is wrong with it.
-        problem: String,
-        /// What to write instead.
-        remedy: &'static str,
-    },
+    Bad { name: &'static str, value: String, problem: String, remedy: &'static str },
     /// A value that cannot be used and is not repeated on claims, because it may name an account or other tenants.
     #[error("parameter {name} {problem}; {remedy}")]
-    Unshown {
-        /// The key.
-        name: &'static str,
-        /// What is wrong with the value.
-        problem: String,
-        /// What to write instead.
-        remedy: &'static str,
-    },
+    Unshown { name: &'static str, problem: String, remedy: &'static str },
     /// A parameter without another one that it needs.
     #[error("parameter {missing} is missing: {because}")]
-    Missing {
-        /// The key that is missing.
-        missing: &'static str,
-        /// Which other parameter asks for it.
-        because: &'static str,
-    },
+    Missing { missing: &'static str, because: &'static str },
     /// Any other error of serde. Parameters are strings, so this should not happen.
     #[error("the parameters cannot be read: {0}")]
     Unreadable(String),

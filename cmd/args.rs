@@ -1,4 +1,4 @@
-//! The command line: flags, their environment variables, and the spelling of the Go binary's.
+//! The command line: flags, their environment variables, and the Go binary's flags.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -36,19 +36,19 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Serve claims until stopped (the default).
     Run,
-    /// Print the CustomResourceDefinitions, to be piped into `kubectl apply -f -`.
+    /// Print the CustomResourceDefinitions as YAML, for `kubectl apply -f -`.
     Crds {
-        /// Write one file each into this folder instead.
+        /// Write each one to a file in this directory instead.
         #[arg(long, value_name = "DIR")]
         output_dir: Option<PathBuf>,
     },
-    /// Print the ObjectBucket of a claim whose own was lost, as the tags of its bucket tell it. To be looked at, applied
-    /// and annotated with objectbucket.io/orphan=adopt. Nothing is changed.
+    /// Rebuild the lost ObjectBucket of a claim from the tags of its bucket, and print it. Changes nothing: check the
+    /// output, apply it, and annotate the ObjectBucket with objectbucket.io/orphan=adopt.
     Record {
         /// The claim.
         #[arg(value_name = "NAMESPACE/NAME", value_parser = claim_name)]
         claim: (String, String),
-        /// The bucket that it had, if the claim and its StorageClass do not say.
+        /// Name of the bucket, if neither the claim nor its StorageClass says it.
         #[arg(long, value_name = "NAME")]
         bucket: Option<String>,
     },
@@ -69,7 +69,7 @@ pub(crate) struct ClusterArgs {
     /// Kubeconfig file [default: $KUBECONFIG, else ~/.kube/config, else the pod's service account].
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// URL of the API server, in place of the kubeconfig's.
+    /// URL of the API server, instead of the one in the kubeconfig.
     #[arg(long, global = true, value_name = "URL", env = "PROVISIONER_MASTER")]
     pub(crate) master: Option<String>,
 }
@@ -77,43 +77,42 @@ pub(crate) struct ClusterArgs {
 /// What to serve, and how.
 #[derive(Debug, clap::Args)]
 struct RunArgs {
-    /// Serve the StorageClasses with this provisioner; several operators can share a cluster under
-    /// different names.
+    /// Serve the StorageClasses with this provisioner name. Several operators with different names can share a cluster.
     #[arg(long, global = true, value_name = "NAME", env = "PROVISIONER_NAME", default_value = wire::DEFAULT_PROVISIONER, value_parser = provisioner_name)]
     provisioner_name: String,
-    /// Serve the claims of this namespace only.
+    /// Serve only the claims of this namespace.
     #[arg(long, global = true, value_name = "NAMESPACE", env = "PROVISIONER_NAMESPACE")]
     namespace: Option<String>,
-    /// Work on up to this many claims of one store at the same time, and on four times as many in all; half as many
-    /// more if other namespaces wait; claims that wait do not count. The Go binary's LIB_BUCKET_PROVISIONER_THREADS is
-    /// read, too [default: 32].
+    /// Work on up to N claims of one store at the same time, and on 4 x N in total. If other namespaces have to wait,
+    /// half as many more. Claims that only wait do not count. Without this flag, LIB_BUCKET_PROVISIONER_THREADS of the
+    /// Go binary is used [default: 32].
     #[arg(long, global = true, value_name = "N", env = "PROVISIONER_CONCURRENCY", value_parser = clap::value_parser!(u16).range(1..))]
     concurrency: Option<u16>,
-    /// Ask AWS this often whether all is as it was made for each bound claim, and repair it; 0 for never.
+    /// How often to check the bucket, user and policy of each bound claim at AWS, and repair them; 0 for never.
     #[arg(long, global = true, value_name = "DURATION", env = "PROVISIONER_RESYNC", default_value = "10h", value_parser = humantime::parse_duration)]
     resync: Duration,
 }
 
-/// Who of several works.
+/// Leader election.
 #[derive(Debug, clap::Args)]
 struct LeaseArgs {
-    /// Work only while holding a lease, so that of several operators one works and the others stand by.
+    /// Work only while holding a lease: one of several operators works, and the others stand by.
     #[arg(long, global = true, env = "PROVISIONER_LEADER_ELECT", default_value = "true", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set, value_parser = BoolishValueParser::new())]
     leader_elect: bool,
-    /// How long the lease outlives its last renewal: after this time a crashed leader is replaced. Whole
-    /// seconds.
+    /// How long the lease is valid after its last renewal, in whole seconds. A crashed leader is replaced after this
+    /// time.
     #[arg(long, global = true, value_name = "DURATION", env = "PROVISIONER_LEASE_DURATION", default_value = "15s", value_parser = duration)]
     lease_duration: Duration,
-    /// How long after its last renewal a leader works on, before it gives up and ends.
+    /// How long a leader works after its last renewal before it exits.
     #[arg(long, global = true, value_name = "DURATION", env = "PROVISIONER_LEASE_RENEW_DEADLINE", default_value = "10s", value_parser = duration)]
     lease_renew_deadline: Duration,
-    /// Pause between two renewals, and between two looks of who stands by.
+    /// Pause between two renewals, and between two attempts of an operator that stands by.
     #[arg(long, global = true, value_name = "DURATION", env = "PROVISIONER_LEASE_RETRY_PERIOD", default_value = "2s", value_parser = duration)]
     lease_retry_period: Duration,
-    /// Namespace of the lease [default: that of the pod, or of the kubeconfig's context].
+    /// Namespace of the lease [default: the namespace of the pod, or of the kubeconfig's context].
     #[arg(long, global = true, value_name = "NAMESPACE", env = "PROVISIONER_LEASE_NAMESPACE")]
     lease_namespace: Option<String>,
-    /// Name of the lease [default: made from --provisioner-name and --namespace].
+    /// Name of the lease [default: derived from --provisioner-name and --namespace].
     #[arg(long, global = true, value_name = "NAME", env = "PROVISIONER_LEASE_NAME", value_parser = object_name)]
     lease_name: Option<String>,
 }
@@ -121,10 +120,10 @@ struct LeaseArgs {
 /// How to log.
 #[derive(Debug, clap::Args)]
 pub(crate) struct LogArgs {
-    /// Log lines as text for people or as JSON for machines.
+    /// Format of log lines: text for people, or JSON for machines.
     #[arg(long, global = true, env = "PROVISIONER_LOG_FORMAT", default_value = "text")]
     log_format: LogFormat,
-    /// How much to log: 0 tells each claim's story, 2 adds every attempt and AWS call, 5 everything.
+    /// How much to log: 0 for the progress of each claim, 2 for every attempt and AWS call, 5 for everything.
     #[arg(
         short = 'v',
         long = "verbosity",
@@ -151,7 +150,7 @@ impl LogArgs {
     }
 }
 
-/// Flags of the Go binary's logger that mean nothing here. Manifests that pass them go on working.
+/// Flags of the Go binary's logger, accepted and ignored, so that old manifests still work.
 #[derive(Debug, clap::Args)]
 struct IgnoredArgs {
     #[arg(long, global = true, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
@@ -169,7 +168,7 @@ struct IgnoredArgs {
 }
 
 impl Args {
-    /// Reads the process's arguments; ends the process with a message and a usage hint if they are wrong.
+    /// Reads the process's arguments. If they are wrong, exits with a message and a usage hint.
     pub(crate) fn read() -> Self {
         Self::try_read(std::env::args_os()).unwrap_or_else(|error| error.exit())
     }
@@ -180,7 +179,7 @@ impl Args {
         Ok(args)
     }
 
-    /// Which lease to work under, `None` if under none. `namespace` is where it is unless a flag says.
+    /// The lease to hold, `None` without leader election. `namespace` is the default namespace of the lease.
     pub(crate) fn lease(&self, namespace: &str) -> Result<Option<lease::Options>, String> {
         let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
         if !self.lease.leader_elect {
@@ -200,10 +199,10 @@ impl Args {
             self.lease;
         Timing::new(lease, renew, retry).map_err(|problem| {
             let remedy = match problem {
-                BadTiming::LeaseDurationNotWholeSeconds => "give --lease-duration in whole seconds, such as 15s",
+                BadTiming::LeaseDurationNotWholeSeconds => "set --lease-duration to whole seconds, such as 15s",
                 BadTiming::LeaseDurationTooShort => "raise --lease-duration or lower --lease-renew-deadline",
                 BadTiming::RenewDeadlineTooShort => "raise --lease-renew-deadline or lower --lease-retry-period",
-                BadTiming::RetryPeriodZero => "give --lease-retry-period a value such as 2s",
+                BadTiming::RetryPeriodZero => "set --lease-retry-period to a value such as 2s",
             };
             format!(
                 "--lease-duration={lease:?} --lease-renew-deadline={renew:?} --lease-retry-period={retry:?}: {problem}; {remedy}"
@@ -211,7 +210,7 @@ impl Args {
         })
     }
 
-    /// What the controller is told. `go_threads` is the value of LIB_BUCKET_PROVISIONER_THREADS.
+    /// The options of the controller. `go_threads` is the value of LIB_BUCKET_PROVISIONER_THREADS.
     pub(crate) fn options(&self, go_threads: Option<&str>) -> Options {
         let threads = go_threads.and_then(|n| n.parse().ok()).filter(|n| *n > 0);
         Options {
@@ -223,7 +222,7 @@ impl Args {
     }
 }
 
-/// Go's flag package takes `-flag` for `--flag`.
+/// Go's flag package accepts `-flag` for `--flag`.
 fn go_style(arg: OsString) -> OsString {
     match arg.to_str() {
         Some(text) if is_long_with_one_dash(text) => format!("-{text}").into(),
@@ -243,16 +242,16 @@ fn is_short_with_value(name: &str) -> bool {
     name.strip_prefix('v').is_some_and(|value| value.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// The shape that the API server asks of `StorageClass.provisioner`.
+/// What the API server accepts as `StorageClass.provisioner`.
 fn provisioner_name(name: &str) -> Result<String, String> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
     if name.is_empty() || name.len() > 253 || !name.chars().all(allowed) {
-        return Err("must be letters, digits, '-', '_', '.' and '/', as in StorageClass.provisioner".to_owned());
+        return Err("must consist of letters, digits, '-', '_', '.' and '/', like StorageClass.provisioner".to_owned());
     }
     Ok(name.to_owned())
 }
 
-/// A duration as Go writes it: `15s`, `500ms`, `1m30s`.
+/// A duration in Go's format: `15s`, `500ms`, `1m30s`.
 fn duration(text: &str) -> Result<Duration, String> {
     let parsed = text.parse::<SignedDuration>().ok().and_then(|parsed| Duration::try_from(parsed).ok());
     match parsed {
@@ -261,12 +260,12 @@ fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// The shape of an object's name: a DNS subdomain. Empty is as not given.
+/// The name of an object: a DNS subdomain. An empty name counts as not set.
 fn object_name(name: &str) -> Result<String, String> {
     let ends = |label: &str| label.starts_with('-') || label.ends_with('-') || label.is_empty();
     let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c);
     if !name.is_empty() && (name.len() > 253 || !name.chars().all(allowed) || name.split('.').any(ends)) {
-        return Err("must be lower-case letters, digits, '-' and '.', as the name of an object".to_owned());
+        return Err("must consist of lower-case letters, digits, '-' and '.', like the name of an object".to_owned());
     }
     Ok(name.to_owned())
 }
@@ -303,13 +302,13 @@ mod tests {
     }
 
     #[test]
-    fn flags_may_stand_before_and_after_the_command() {
+    fn flags_work_before_and_after_the_command() {
         assert_eq!(parse(&["run", "--namespace", "a"]).unwrap().options(None).namespace.as_deref(), Some("a"));
         assert_eq!(parse(&["--namespace", "a", "run"]).unwrap().options(None).namespace.as_deref(), Some("a"));
     }
 
     #[test]
-    fn what_cannot_be_meant_is_refused() {
+    fn invalid_values_are_refused() {
         assert!(parse(&["--concurrency", "0"]).is_err());
         assert!(parse(&["--provisioner-name", "a b"]).is_err());
         assert!(parse(&["--no-such-flag"]).is_err());
@@ -320,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_a_lease_unless_it_is_declined() {
+    fn there_is_a_lease_unless_it_is_turned_off() {
         let default = lease(&[]).unwrap();
         assert_eq!((&*default.namespace, &*default.name), ("here", "aws-s3.io.bucket"));
         assert_eq!(default.timing, Timing::default());
@@ -371,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn times_that_cannot_work_together_are_refused_with_a_remedy() {
+    fn durations_that_cannot_work_together_are_refused_with_a_remedy() {
         let refused = |args: &[&str]| parse(args).unwrap_err().to_string();
         let shorter = refused(&["--lease-duration=10s"]);
         assert!(

@@ -1,4 +1,4 @@
-//! The operator's binary: reads the command line, then runs what it says.
+//! The operator's binary: reads the command line and runs the command.
 
 mod args;
 
@@ -30,7 +30,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whatever the end, nothing is waited for then: what still runs may not go on.
+/// Does not wait for tasks that still run, because they must not go on.
 fn block_on(work: impl Future<Output = Result<(), Box<dyn Error>>>) -> Result<(), Box<dyn Error>> {
     let runtime = tokio::runtime::Runtime::new()?;
     let done = runtime.block_on(work);
@@ -45,7 +45,7 @@ async fn serve(args: &Args) -> Result<(), Box<dyn Error>> {
     let stop = runtime::signals::shutdown().boxed().shared();
     let lease = args.lease(&config.default_namespace)?;
     let lease_client = lease::client(&config)?;
-    // Behind the fence of the lease nothing is repeated.
+    // Retries behind the fence of the lease would pass it.
     config.default_retry = lease.is_none();
     let client = runtime::cluster::client(config, runtime::cluster::ANSWER_LIMIT)?;
     let Some(lease) = lease else {
@@ -82,7 +82,7 @@ async fn cluster(args: &ClusterArgs) -> Result<kube::Config, Box<dyn Error>> {
         None => kube::Config::infer().await?,
     };
     if let Some(master) = args.master.as_deref().filter(|master| !master.is_empty()) {
-        config.cluster_url = master.parse().map_err(|error| format!("--master {master:?}: {error}"))?;
+        config.cluster_url = master.parse().map_err(|error| format!("--master {master:?} is not a URL: {error}"))?;
     }
     Ok(config)
 }
@@ -91,9 +91,8 @@ fn crds(output_dir: Option<&Path>) -> Result<(), Box<dyn Error>> {
     for (file, crd) in api::crds() {
         let yaml = serde_saphyr::to_string(&crd)?;
         match output_dir {
-            Some(dir) => {
-                std::fs::write(dir.join(file), yaml).map_err(|e| format!("{}: {e}", dir.join(file).display()))?
-            }
+            Some(dir) => std::fs::write(dir.join(file), yaml)
+                .map_err(|e| format!("cannot write {}: {e}", dir.join(file).display()))?,
             None => print!("---\n{yaml}"),
         }
     }

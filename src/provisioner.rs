@@ -1,28 +1,27 @@
 //! The one trait that a store implements: [`Provisioner`].
 //!
-//! Everything Kubernetes (claims, bucket records, Secrets, ConfigMaps, conditions, events, retries)
-//! is done by [`crate::controller`]; everything about the store is done behind this trait. Neither
-//! knows the other.
+//! [`crate::controller`] does everything about Kubernetes (claims, bucket records, Secrets, ConfigMaps, conditions,
+//! events, retries). An implementation of this trait does everything about the store. Neither knows the other.
 //!
 //! # Flow
-//! 1. [`plan`](Provisioner::plan) decides, without any I/O, what a claim will get. The controller
-//!    writes the decision into the claim's ObjectBucket *before* it calls the store.
-//! 2. [`provision`](Provisioner::provision) or [`grant`](Provisioner::grant) makes it so and returns
-//!    the app's credentials, which go into the claim's Secret.
-//! 3. [`probe`](Provisioner::probe) says whether these credentials work yet. Only then is the claim Bound.
-//! 4. While the claim is bound, [`check`](Provisioner::check) looks from time to time whether all is as it was
-//!    made, and [`rotate`](Provisioner::rotate) issues the keys that follow.
-//! 5. [`revoke`](Provisioner::revoke) or [`delete`](Provisioner::delete) undoes it, from the record alone.
+//! 1. [`plan`](Provisioner::plan) decides, without any I/O, what a claim gets. The controller writes the decision into
+//!    the claim's ObjectBucket *before* it calls the store.
+//! 2. [`provision`](Provisioner::provision) or [`grant`](Provisioner::grant) creates what was planned and returns the
+//!    app's credentials, which go into the claim's Secret.
+//! 3. [`probe`](Provisioner::probe) tries these credentials. Only when they work does the claim become Bound.
+//! 4. While the claim is bound, [`check`](Provisioner::check) compares the store with the record from time to time, and
+//!    [`rotate`](Provisioner::rotate) issues new keys.
+//! 5. [`revoke`](Provisioner::revoke) or [`delete`](Provisioner::delete) removes everything, from the record alone.
 //!
-//! # Guarantees that an implementation may build on
+//! # Guarantees to an implementation
 //! - Verbs for one claim never run concurrently in one process.
-//! - A verb is only called with a [`Record`] that has been stored; the same record is passed again until
-//!   the verb succeeds.
+//! - A verb is only called with a [`Record`] that has been stored. The same record is passed again until the verb
+//!   succeeds.
 //!
-//! # What an implementation must guarantee
-//! - Each verb is idempotent and may be dropped at any await: a later call with the same record
-//!   finishes (or undoes) what an earlier one began, and never makes a second user or bucket.
-//! - What exists already and is not proven to belong to the record's claim is neither used nor removed.
+//! # Guarantees of an implementation
+//! - Each verb is idempotent and can be dropped at any await: a later call with the same record finishes (or removes)
+//!   what an earlier one began, and never creates a second user or bucket.
+//! - What already exists and is not proven to belong to the record's claim is neither used nor removed.
 //! - No secret appears in an error or in a Debug output.
 
 mod reason;
@@ -34,10 +33,10 @@ use std::time::{Duration, SystemTime};
 
 use secrecy::SecretString;
 
-pub use self::reason::{Reason, Topic};
 pub(crate) use self::reason::reasons;
+pub use self::reason::{Reason, Topic};
 
-/// Who claims: the identity of an ObjectBucketClaim.
+/// The identity of an ObjectBucketClaim.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ClaimId {
     /// Namespace of the claim.
@@ -64,16 +63,16 @@ pub enum WantedBucket {
     },
     /// `spec.bucketName`: exactly this name, not yet checked against the store's rules.
     Named(String),
-    /// Neither: only a class that names a bucket can satisfy this.
+    /// Neither; only possible with a class that names a bucket.
     Unspecified,
 }
 
 /// What happens to a bucket that the operator created when its claim is deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReclaimPolicy {
-    /// The bucket and all that is in it is deleted.
+    /// The bucket is deleted, with all its content.
     Delete,
-    /// The bucket stays; only the claim's access is taken away.
+    /// The bucket stays. Only the claim's access is removed.
     Retain,
 }
 
@@ -87,7 +86,7 @@ impl ReclaimPolicy {
     }
 }
 
-/// What a claim asks and what its class says: the input of [`Provisioner::plan`].
+/// What a claim asks for, and what its class says: the input of [`Provisioner::plan`].
 #[derive(Debug, Clone)]
 pub struct Request<'a> {
     /// The claim.
@@ -98,8 +97,8 @@ pub struct Request<'a> {
     pub class_name: &'a str,
     /// `parameters` of its StorageClass, as the admin wrote them.
     pub parameters: &'a BTreeMap<String, String>,
-    /// Whether it asks for the first time: what a class allows claims to ask for counts then, and not where what was made
-    /// is planned once more.
+    /// Whether the claim is new. Restrictions of the class on what a claim can ask for apply to new claims only, and
+    /// not when an existing one is planned again.
     pub is_new: bool,
 }
 
@@ -118,7 +117,7 @@ impl fmt::Display for SecretRef {
     }
 }
 
-/// Where the bucket comes from, and with it what may be done to it.
+/// Where the bucket comes from, and so what the operator may do to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Mode {
     /// Greenfield: the operator creates the bucket ([`Provisioner::provision`]).
@@ -137,7 +136,7 @@ impl Mode {
     }
 }
 
-/// Where the bucket is reached.
+/// The endpoint of the bucket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint {
     /// DNS name or address, without scheme and port.
@@ -150,37 +149,37 @@ pub struct Endpoint {
     pub url: Option<String>,
 }
 
-/// What a claim will get: decided by [`Provisioner::plan`], recorded in the ObjectBucket, and all that
-/// the verbs know of the claim's class. Nothing secret belongs in here.
+/// What a claim gets: decided by [`Provisioner::plan`], recorded in the ObjectBucket, and all that the verbs know about
+/// the claim's class. Contains no secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
     /// Name of the bucket.
     pub bucket: String,
     /// Whether the operator creates it.
     pub mode: Mode,
-    /// Where it is reached.
+    /// Its endpoint.
     pub endpoint: Endpoint,
-    /// Where the owner credentials come from; `None` is the operator's own (ambient) identity.
+    /// The Secret with the owner's credentials; `None` is the operator's own (ambient) identity.
     pub owner_secret: Option<SecretRef>,
     /// The user issued to the claim; `None` if the claim shares the owner's credentials.
     pub user: Option<String>,
-    /// When its keys are replaced.
+    /// When its keys are rotated.
     pub rotation: Rotation,
     /// Whatever else the verbs need, in the store's own keys.
     pub state: BTreeMap<String, String>,
 }
 
-/// When the keys of a claim are replaced, and how long the former ones go on working then.
+/// When the keys of a claim are rotated, and how long the former ones still work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rotation {
-    /// The age at which keys are replaced; `None`: only when somebody asks for it.
+    /// The age at which keys are rotated; `None`: only when somebody asks for it.
     pub every: Option<Duration>,
-    /// How long keys that were replaced are kept for apps that have not read the new ones yet.
+    /// How long the former keys are kept, for apps that have not read the new ones yet.
     pub grace: Duration,
 }
 
 impl Rotation {
-    /// How long replaced keys are kept by default: apps that read their keys once have a day to be restarted.
+    /// The default grace period: there is a day to restart apps that read their keys only once.
     pub const DEFAULT_GRACE: Duration = Duration::from_secs(24 * 60 * 60);
 }
 
@@ -190,42 +189,42 @@ impl Default for Rotation {
     }
 }
 
-/// The stored intent: a [`Plan`] together with the claim it was made for. This is the content of an
-/// ObjectBucket, and the only input of [`Provisioner::revoke`] and [`Provisioner::delete`].
+/// A [`Plan`] and its claim. This is the content of an ObjectBucket, and all that [`Provisioner::revoke`] and
+/// [`Provisioner::delete`] need.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
     /// The claim.
     pub claim: ClaimId,
     /// UIDs of the claims that had this record before, oldest first: it was adopted from a backup or from another
-    /// cluster. The names in the plan, and tags, may still hold one of them.
+    /// cluster. Tags, and the names in the plan, may still contain one of them.
     pub former_uids: Vec<String>,
-    /// UID of the cluster in which it was made or adopted; `None` in records of earlier versions.
+    /// UID of the cluster in which it was created or adopted; `None` in records of earlier versions.
     pub cluster: Option<String>,
-    /// Account of the owner's credentials it was made with; `None` if the store has none, or did not say.
+    /// Account of the owner's credentials at that time; `None` if the store has no accounts, or did not say.
     pub account: Option<String>,
-    /// The claim's credentials were seen to work, so that an app may have used the bucket.
+    /// The claim's credentials have worked, so an app may have used the bucket.
     pub handed_over: bool,
-    /// Name of the StorageClass the plan was made from. It may be gone by now.
+    /// Name of the StorageClass from which the plan was made. The class may no longer exist.
     pub class_name: String,
-    /// What becomes of a created bucket.
+    /// What happens to a created bucket when the claim is deleted.
     pub reclaim_policy: ReclaimPolicy,
     /// The plan.
     pub plan: Plan,
 }
 
 impl Record {
-    /// Whether `uid` is the claim's or that of a claim which had the record before it.
+    /// Whether `uid` is that of the claim, or of a claim that had the record before.
     pub fn names_uid(&self, uid: &str) -> bool {
         self.uids().any(|known| known == uid)
     }
 
-    /// The claim's uid and those of the claims which had the record before it.
+    /// The uids of the claim, and of the claims that had the record before.
     pub fn uids(&self) -> impl Iterator<Item = &str> {
         std::iter::once(self.claim.uid.as_str()).chain(self.former_uids.iter().map(String::as_str))
     }
 }
 
-/// The data of the owner's Secret, or the lack of one; see [`Provisioner::owner`].
+/// The data of the owner's Secret, if the class names one; see [`Provisioner::owner`].
 pub enum OwnerSource {
     /// The class names no Secret: the operator's own identity is used.
     Ambient,
@@ -247,14 +246,14 @@ impl fmt::Debug for OwnerSource {
     }
 }
 
-/// The keys issued to one claim: what goes into its Secret.
+/// The keys of a claim, for its Secret.
 #[derive(Debug, Clone)]
 pub struct AppCredentials {
     /// Access key id. Not secret by itself.
     pub access_key_id: String,
     /// Secret access key.
     pub secret_access_key: SecretString,
-    /// Session token, where the owner's credentials are shared and are temporary.
+    /// Session token, if the claim shares the owner's credentials and these are temporary.
     pub session_token: Option<SecretString>,
 }
 
@@ -263,50 +262,50 @@ pub struct AppCredentials {
 pub enum Probe {
     /// They work against the claim's bucket.
     Usable,
-    /// The store does not accept them yet; the text says what it answered.
+    /// The store does not accept them yet. The text is its answer.
     NotYet(String),
 }
 
 /// What [`Provisioner::check`] found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Checkup {
-    /// What had drifted and was set right, a sentence each, fit for an event.
+    /// What had changed and was repaired, a sentence each, for an event.
     pub repaired: Vec<String>,
-    /// Ids of keys that were deleted, for they were not among those to be kept.
+    /// Ids of the keys that were deleted, because they were not among those to keep.
     pub deleted_keys: Vec<String>,
-    /// The present keys, or the user they belong to, are gone, as far as can be seen: they are tried, and if they
-    /// are refused, [`Provisioner::grant`] is called for new ones.
+    /// The store shows neither the present keys nor, perhaps, their user. The keys are tried, and if the store refuses
+    /// them, [`Provisioner::grant`] issues new ones.
     pub keys_lost: bool,
-    /// When the present keys were issued, if the store says. What is noted of it elsewhere may have been edited.
+    /// When the present keys were issued, if the store says. Annotations about this can have been edited.
     pub issued_at: Option<SystemTime>,
 }
 
-/// What a store tells of the claim that a bucket was made for; see [`Provisioner::recall`].
+/// What a store knows about the claim for which a bucket was created; see [`Provisioner::recall`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recalled {
-    /// The claim, as it was then.
+    /// The claim at that time.
     pub claim: ClaimId,
-    /// UID of the cluster that it was in.
+    /// UID of its cluster.
     pub cluster: Option<String>,
-    /// UIDs of claims that had the bucket before that one.
+    /// UIDs of the claims that had the bucket before.
     pub former_uids: Vec<String>,
-    /// The user that was issued to it.
+    /// The claim's user.
     pub user: Option<String>,
 }
 
-/// How far [`Provisioner::revoke`] or [`Provisioner::delete`] came.
+/// How far [`Provisioner::revoke`] or [`Provisioner::delete`] got.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Removal {
     /// Nothing is left to do.
     Done(Removed),
-    /// A bounded piece of a long removal is done; call again, others may go first.
+    /// A part of a long removal is done. Call again; other claims can go first.
     Partial {
         /// Objects (versions, delete markers, uploads) removed by this call.
         removed: u64,
     },
 }
 
-/// What a removal found, and what became of it. The last message about a claim says this and nothing more.
+/// What a removal found and removed. The last event of a claim says this and nothing more.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Removed {
     /// The user with its credentials.
@@ -315,22 +314,22 @@ pub struct Removed {
     pub bucket: Fate,
 }
 
-/// What became of something that a record names.
+/// What happened to a user or bucket that a record names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fate {
-    /// It was not to be removed, or nothing of the kind is recorded.
+    /// It should not be removed, or the record names none.
     Kept,
-    /// It was there, and the store has confirmed that it is gone.
+    /// It existed, and the store has confirmed the removal.
     Removed,
-    /// It was not there: it is gone already, or the store does not show it yet.
+    /// It was not found: it was removed before, or the store does not show it yet.
     Missing,
-    /// It was left in place, mostly because it is not proven to belong to the claim. A sentence that says why, fit
-    /// for an event.
+    /// It was left in place, mostly because nothing proves that it belongs to the claim. A sentence that says why, for
+    /// an event.
     Left(String),
 }
 
 impl Removed {
-    /// Whether something that the record names was not there.
+    /// Whether something that the record names was not found.
     pub fn missed_something(&self) -> bool {
         self.access == Fate::Missing || self.bucket == Fate::Missing
     }
@@ -344,68 +343,67 @@ impl Removed {
     }
 }
 
-/// Whether trying again can help.
+/// Whether a retry can help.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailureClass {
-    /// It may pass by itself: retried with backoff.
+    /// It can: retried with backoff.
     Retryable,
-    /// Somebody must change something first: rechecked slowly, and at once when an input changes.
+    /// Somebody must change something first: rechecked rarely, and at once when an input changes.
     Terminal,
 }
 
-/// An error that a user can read and act upon.
+/// An error that a user can understand and act on.
 ///
-/// `Display` gives the sentence for conditions and events: it names the field, the value and the
-/// remedy, is the same for the same cause (no request ids, no times), and holds no secret.
+/// `Display` is the sentence for conditions and events. It names the field, the value and the remedy, is the same for
+/// the same cause (no request ids, no times), and contains no secret.
 pub trait Failure: std::error::Error + Send + Sync + 'static {
     /// Machine-readable reason in CamelCase, for conditions and events.
     fn reason(&self) -> &'static str;
-    /// Whether trying again can help.
+    /// Whether a retry can help.
     fn class(&self) -> FailureClass;
-    /// True if the store has certainly changed nothing on behalf of the call that failed. A record
-    /// that was written just before such a call is withdrawn.
+    /// True if the failed call has certainly changed nothing at the store. A record that was written just before such a
+    /// call is withdrawn.
     fn store_untouched(&self) -> bool {
         false
     }
-    /// True if every claim on this store and of this owner would fail now in the same way, as the store does not answer,
-    /// or refuses the owner. After several of them in a row one claim at a time asks that store.
+    /// True if all claims with this store and owner would fail in the same way, because the store does not answer or
+    /// refuses the owner. After several such errors in a row, only one claim at a time calls that store.
     fn concerns_all(&self) -> bool {
         false
     }
-    /// True if what the claim was given is lost, and not only a call about it has failed. That is said on a
-    /// bound claim, too.
+    /// True if the claim has lost its bucket or its access, and not only a call has failed. This is reported on a bound
+    /// claim, too.
     fn lost(&self) -> bool {
         false
     }
 }
 
-/// A store that can make buckets and give access to them. See the [module](self) for the contract.
+/// A store that can create buckets and give access to them. See the [module](self) for the contract.
 pub trait Provisioner: Send + Sync + 'static {
     /// The owner's credentials, parsed and checked.
     type Owner: Send + Sync;
     /// Why a step failed.
     type Error: Failure;
 
-    /// Decides what the claim gets. Pure: the same request gives the same plan, always.
+    /// Decides what the claim gets. Pure: the same request always gives the same plan.
     ///
     /// # Errors
-    /// A class parameter or a name that cannot be used, named together with its value and the remedy.
+    /// A class parameter or a name that cannot be used; the message has the value and the remedy.
     fn plan(&self, request: &Request<'_>) -> Result<Plan, Self::Error>;
 
     /// Parses the owner's credentials. Pure.
     ///
     /// # Errors
-    /// A key that is missing, empty or padded with white space; and sources the record cannot use.
+    /// A key that is missing, empty or contains white space; and a source that does not fit the record.
     fn owner(&self, record: &Record, source: OwnerSource) -> Result<Self::Owner, Self::Error>;
 
-    /// The account that the owner's credentials belong to. It is recorded with what is made, and whatever is missing
-    /// in another account is not taken for gone. Called before every verb: the answer should be kept for as long as
-    /// the credentials stay the same.
+    /// The account of the owner's credentials. It is recorded with what is created, because what is missing in another
+    /// account is not gone. Called before every verb, so the answer should be kept while the credentials stay the same.
     ///
-    /// `None` by default: this store has no accounts, or does not tell.
+    /// `None` by default: this store has no accounts, or does not say.
     ///
     /// # Errors
-    /// A store that could tell and does not answer, or that refuses the credentials.
+    /// The store does not answer, or refuses the credentials.
     fn account(
         &self,
         record: &Record,
@@ -417,21 +415,21 @@ pub trait Provisioner: Send + Sync + 'static {
 
     /// Creates the bucket, and a user limited to it.
     ///
-    /// Whatever credentials an earlier call may have issued are replaced: their secret is lost.
+    /// Credentials that an earlier call may have issued are replaced, because their secret is lost.
     ///
     /// # Errors
-    /// Whatever the store refused, or a name that is taken by somebody else.
+    /// Any refusal of the store, and a name that somebody else has taken.
     fn provision(
         &self,
         record: &Record,
         owner: &Self::Owner,
     ) -> impl Future<Output = Result<AppCredentials, Self::Error>> + Send;
 
-    /// Creates a user limited to a bucket that exists. A bucket that the record says was created has to be the
-    /// claim's still: its name may have been given to somebody else since.
+    /// Creates a user limited to an existing bucket. If the record says that the bucket was created, it must still be
+    /// the claim's, because somebody else may have taken its name.
     ///
     /// # Errors
-    /// As [`provision`](Self::provision), and a bucket that is missing, forbidden or elsewhere.
+    /// As [`provision`](Self::provision), and a bucket that is missing, forbidden or in another region.
     fn grant(
         &self,
         record: &Record,
@@ -441,20 +439,20 @@ pub trait Provisioner: Send + Sync + 'static {
     /// Tries the issued credentials against the bucket, once.
     ///
     /// # Errors
-    /// A store that cannot be reached, or credentials that can never work.
+    /// The store does not answer, or the credentials can never work.
     fn probe(
         &self,
         record: &Record,
         credentials: &AppCredentials,
     ) -> impl Future<Output = Result<Probe, Self::Error>> + Send;
 
-    /// Issues other keys to the claim's user, beside `present`, the id of those that its apps use. Any further
-    /// keys of the user are deleted first: nobody has their secret.
+    /// Issues new keys to the claim's user and keeps `present`, the id of the keys that its apps use. Other keys of the
+    /// user are deleted first, because nobody has their secret.
     ///
-    /// `None` by default: keys of this store cannot be replaced while they are in use.
+    /// `None` by default: this store cannot rotate keys while they are in use.
     ///
     /// # Errors
-    /// Whatever the store refused.
+    /// Any refusal of the store.
     fn rotate(
         &self,
         record: &Record,
@@ -465,13 +463,13 @@ pub trait Provisioner: Send + Sync + 'static {
         std::future::ready(Ok(None))
     }
 
-    /// Compares what is there with what was made for a bound claim, sets right what drifted, and deletes all
-    /// keys of the claim's user but `keys`, of which the first is in use. Called from time to time.
+    /// Compares the store with the record of a bound claim, repairs what has changed, and deletes all keys of the
+    /// claim's user except `keys`, of which the first is in use. Called from time to time.
     ///
-    /// Finds all well by default.
+    /// Finds nothing by default.
     ///
     /// # Errors
-    /// Whatever the store refused; and, with [`Failure::lost`], what cannot be set right.
+    /// Any refusal of the store; and, with [`Failure::lost`], what cannot be repaired.
     fn check(
         &self,
         record: &Record,
@@ -482,13 +480,13 @@ pub trait Provisioner: Send + Sync + 'static {
         std::future::ready(Ok(Checkup::default()))
     }
 
-    /// Looks up, from what the store itself knows, for which claim the planned bucket was made: for an admin who has lost
-    /// the record. Only reads. `record` is what would be planned for a claim of that namespace and name now.
+    /// Finds out from the store for which claim the planned bucket was created, for an admin who has lost the record.
+    /// Only reads. `record` is what would be planned now for a claim of that namespace and name.
     ///
-    /// `None` by default, and where the store tells nothing.
+    /// `None` by default, and if the store does not know.
     ///
     /// # Errors
-    /// Whatever the store refused.
+    /// Any refusal of the store.
     fn recall(
         &self,
         record: &Record,
@@ -498,14 +496,14 @@ pub trait Provisioner: Send + Sync + 'static {
         std::future::ready(Ok(None))
     }
 
-    /// Takes the access away and leaves the bucket alone. What is gone already counts as removed.
+    /// Removes the access and keeps the bucket. What no longer exists counts as removed.
     ///
-    /// `present` are the credentials in the claim's Secret, if it has any. A user that holds them is the claim's own,
-    /// whatever became of its tags. If the store knows no such user although the record was
-    /// [handed over](Record::handed_over), they are tried: access that still works is not gone.
+    /// `present` are the credentials in the claim's Secret, if it has any. A user with these credentials is the claim's
+    /// own, even if it has lost its tags. If the store knows no such user although the record was [handed
+    /// over](Record::handed_over), the credentials are tried: access that still works is not removed.
     ///
     /// # Errors
-    /// Whatever the store refused.
+    /// Any refusal of the store.
     fn revoke(
         &self,
         record: &Record,
@@ -513,11 +511,11 @@ pub trait Provisioner: Send + Sync + 'static {
         present: Option<&AppCredentials>,
     ) -> impl Future<Output = Result<Removal, Self::Error>> + Send;
 
-    /// Takes the access away as [`revoke`](Self::revoke) does, then deletes the bucket with all that is in it, in
-    /// bounded pieces.
+    /// Removes the access like [`revoke`](Self::revoke), then deletes the bucket with all its content, a limited part
+    /// with each call.
     ///
     /// # Errors
-    /// Whatever the store refused, for the whole or for a single object.
+    /// Any refusal of the store, also for a single object.
     fn delete(
         &self,
         record: &Record,

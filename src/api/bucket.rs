@@ -1,4 +1,4 @@
-//! ObjectBucket: the cluster-scoped record of what was made for one claim.
+//! ObjectBucket: the cluster-scoped record of what was created for one claim.
 
 use std::collections::BTreeMap;
 
@@ -6,9 +6,9 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::condition::Condition;
+use super::status::{Condition, known_or_none};
 
-/// What was made, where, for whom, and how it is undone.
+/// What was created, where and for which claim, and how to remove it.
 #[derive(CustomResource, KubeSchema, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[kube(
     group = "objectbucket.io",
@@ -19,7 +19,7 @@ use super::condition::Condition;
     shortname = "obs",
     category = "storage",
     status = "ObjectBucketStatus",
-    doc = "The record of one claim's bucket. Written by the operator; deletion works from it alone.",
+    doc = "The record of one claim's bucket. Written by the operator, which needs nothing else to delete the bucket.",
     derive = "PartialEq",
     derive = "Default",
     printcolumn(name = "Storage-Class", type_ = "string", json_path = ".spec.storageClassName"),
@@ -36,21 +36,21 @@ pub struct ObjectBucketSpec {
     /// The StorageClass of the claim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage_class_name: Option<String>,
-    /// What becomes of a created bucket when its claim is deleted: Delete or Retain.
+    /// What happens to a created bucket when its claim is deleted: Delete or Retain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reclaim_policy: Option<String>,
-    /// The claim, for people; additionalState.claimUID is what counts.
+    /// The claim, for people. The operator uses additionalState.claimUID.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim_ref: Option<ClaimReference>,
-    /// The bucket and where it is reached.
+    /// The bucket and its endpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<BucketEndpoint>,
-    /// All else that is needed to undo the claim. Holds no secret.
+    /// Everything else that is needed to remove what was created. Contains no secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub additional_state: Option<BTreeMap<String, String>>,
 }
 
-/// A reference to a claim, in the shape of `core/v1.ObjectReference`.
+/// A reference to a claim, like `core/v1.ObjectReference`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClaimReference {
@@ -71,7 +71,7 @@ pub struct ClaimReference {
     pub uid: Option<String>,
 }
 
-/// A bucket and where it is reached.
+/// A bucket and its endpoint.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BucketEndpoint {
@@ -87,31 +87,31 @@ pub struct BucketEndpoint {
     /// Region of the bucket.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<String>,
-    /// Not used; written empty by the Go library.
+    /// Not used. The Go library wrote it empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sub_region: Option<String>,
-    /// Not used; the Go library copied the claim's settings here.
+    /// Not used. The Go library copied the claim's settings here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub additional_config: Option<BTreeMap<String, String>>,
 }
 
-/// Where a bucket record stands.
+/// Phase of a bucket record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum BucketPhase {
-    /// Everything recorded exists, and its claim was handed working credentials.
+    /// Everything recorded exists, and the claim has working credentials.
     Bound,
-    /// Its claim is gone.
+    /// The claim no longer exists.
     Released,
-    /// It could not be made or undone.
+    /// Creating or removing it has failed.
     Failed,
 }
 
-/// What the operator reports of a bucket record. No phase yet: recorded, not finished.
+/// What the operator reports about a bucket record. Without a phase, it is recorded but not finished.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectBucketStatus {
-    /// Where the record stands.
-    #[serde(default, deserialize_with = "super::known_or_none", skip_serializing_if = "Option::is_none")]
+    /// Phase of the record.
+    #[serde(default, deserialize_with = "known_or_none", skip_serializing_if = "Option::is_none")]
     pub phase: Option<BucketPhase>,
     /// `Orphaned` says whether the claim of this record is missing, and what an admin can do about it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -6,7 +6,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::condition::Condition;
+use super::status::{Condition, known_or_none};
 
 /// What the user asks for.
 #[derive(CustomResource, KubeSchema, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -30,8 +30,8 @@ use super::condition::Condition;
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[x_kube(
-    // The operator itself writes the generated name into bucketName, as the Go library did; so both
-    // may stand side by side if one is made from the other.
+    // Like the Go library, the operator writes the generated name into bucketName. So both can be set if one is
+    // generated from the other.
     validation = ("!has(self.bucketName) || !has(self.generateBucketName) || self.bucketName.startsWith(self.generateBucketName.size() > 26 ? self.generateBucketName.substring(0, 26) : self.generateBucketName)", "set either spec.bucketName or spec.generateBucketName, not both"),
     validation = ("!has(oldSelf.objectBucketName) || self.storageClassName == oldSelf.storageClassName", "spec.storageClassName cannot be changed once the claim is bound; delete the claim and create a new one"),
     validation = ("!has(oldSelf.objectBucketName) || !has(oldSelf.bucketName) || !has(self.bucketName) || self.bucketName == oldSelf.bucketName", "spec.bucketName cannot be changed once the claim is bound; delete the claim and create a new one"),
@@ -40,25 +40,25 @@ use super::condition::Condition;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectBucketClaimSpec {
-    /// The StorageClass that says which provisioner makes the bucket, and how.
+    /// The StorageClass, which says which provisioner creates the bucket, and how.
     #[schemars(length(min = 1, max = 253))]
     pub storage_class_name: String,
-    /// Exact name of the new bucket. Bucket names are shared by all AWS accounts: prefer
-    /// generateBucketName. Left out when the StorageClass names an existing bucket.
+    /// Exact name of the new bucket. All AWS accounts share the names of buckets, so prefer generateBucketName. Not
+    /// needed if the StorageClass names an existing bucket.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub bucket_name: Option<String>,
-    /// Prefix of the new bucket's name; its first 26 characters and a UUID make the name.
+    /// Prefix of the new bucket's name. Its first 26 characters and a UUID become the name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub generate_bucket_name: Option<String>,
-    /// Settings for the provisioner. This one has none and ignores them.
-    // As much as other provisioners of these claims need: a bucket policy has up to 20 KiB.
+    /// Settings for other provisioners. This operator ignores them.
+    // The limits leave room for other provisioners: a bucket policy has up to 20 KiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxProperties" = 32), transform = short_values)]
     pub additional_config: Option<BTreeMap<String, String>>,
-    /// The ObjectBucket that the claim is bound to. Set by the operator.
-    // Written with a capital O by Go libraries of 2019.
+    /// The ObjectBucket to which the claim is bound. Set by the operator.
+    // Go libraries of 2019 wrote it with a capital O.
     #[serde(default, alias = "ObjectBucketName", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub object_bucket_name: Option<String>,
@@ -68,16 +68,16 @@ fn short_values(schema: &mut schemars::Schema) {
     schema.insert("additionalProperties".to_owned(), serde_json::json!({ "type": "string", "maxLength": 32_768 }));
 }
 
-/// Where a claim stands.
+/// Phase of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ClaimPhase {
-    /// Being provisioned, or waiting for something that the Ready condition names.
+    /// The claim is being provisioned, or waits for what the Ready condition names.
     Pending,
-    /// The Secret and the ConfigMap exist and their credentials work.
+    /// The Secret and the ConfigMap exist, and the credentials work.
     Bound,
-    /// Being deleted.
+    /// The claim is being deleted.
     Released,
-    /// Somebody must change something first; the Ready condition says what.
+    /// Somebody must change something first. The Ready condition says what.
     Failed,
 }
 
@@ -85,8 +85,8 @@ pub enum ClaimPhase {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectBucketClaimStatus {
-    /// Where the claim stands.
-    #[serde(default, deserialize_with = "super::known_or_none", skip_serializing_if = "Option::is_none")]
+    /// Phase of the claim.
+    #[serde(default, deserialize_with = "known_or_none", skip_serializing_if = "Option::is_none")]
     pub phase: Option<ClaimPhase>,
     /// `Ready` says whether the bucket can be used and, if not, why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -1,4 +1,4 @@
-//! Words on the wire, each written once.
+//! Names on the wire, each written once.
 //!
 //! Sources: lib-bucket-provisioner (`objectbucket.io/v1alpha1`), which Rook, NooBaa and the Go
 //! aws-s3-provisioner share; and the environment variables that AWS SDKs read.
@@ -13,8 +13,8 @@ pub const API_VERSION: &str = "objectbucket.io/v1alpha1";
 pub const CLAIM_KIND: &str = "ObjectBucketClaim";
 /// Kind of a bucket record.
 pub const RECORD_KIND: &str = "ObjectBucket";
-/// Holds a claim and its bucket record until everything made for it is gone. All provisioners of the
-/// ecosystem use the same one, so its presence does not say whose claim it is.
+/// Keeps a claim and its bucket record until everything that was created for the claim is removed. All provisioners of
+/// these claims use the same finalizer, so it does not say whose claim it is.
 pub const FINALIZER: &str = "objectbucket.io/finalizer";
 /// Label on claim, bucket record, Secret and ConfigMap; see [`provisioner_label`].
 pub const PROVISIONER_LABEL: &str = "bucket-provisioner";
@@ -23,32 +23,33 @@ pub const DEFAULT_PROVISIONER: &str = "aws-s3.io/bucket";
 
 /// Annotations.
 pub mod annotation {
-    /// On a claim, set by its user: keys are replaced whenever the value changes, as a time does. On the
-    /// claim's Secret: the value that its keys answer.
+    /// On a claim, set by its user: the keys are rotated whenever the value changes, a time for example. On the claim's
+    /// Secret: the value for which its keys were issued.
     pub const ROTATE_KEYS: &str = "objectbucket.io/rotate-keys";
-    /// On a claim: what failed is tried again at once whenever the value changes.
+    /// On a claim: what failed is retried at once whenever the value changes.
     pub const RETRY: &str = "objectbucket.io/retry";
     /// On the claim's Secret: when its keys were issued (RFC 3339).
     pub const KEYS_ISSUED_AT: &str = "objectbucket.io/keys-issued-at";
-    /// On the claim's Secret: id of the former access key, as long as it works.
+    /// On the claim's Secret: id of the former access key, while it still works.
     pub const RETIRING_KEY: &str = "objectbucket.io/retiring-key";
     /// On the claim's Secret: when the former access key is deleted (RFC 3339).
     pub const RETIRE_KEY_AT: &str = "objectbucket.io/retire-key-at";
-    /// On the claim's Secret: when keys that nobody has are looked for and deleted (RFC 3339). It stands there for
-    /// some seconds after keys were issued by other than the first attempt, for that one may have lost some.
+    /// On the claim's Secret: when lost keys are looked for and deleted (RFC 3339). It is set for some seconds after a
+    /// later attempt issued keys, because an earlier attempt may have lost some.
     pub const REVIEW_KEYS_AT: &str = "objectbucket.io/review-keys-at";
-    /// On the claim's Secret: the version of the owner's Secret that shared keys were taken from.
+    /// On the claim's Secret: the version of the owner's Secret from which shared keys were copied.
     pub const SHARED_FROM: &str = "objectbucket.io/shared-from";
-    /// On an ObjectBucket, set by an admin: what becomes of a record whose claim is gone, or was made in another
-    /// cluster: one of [`ORPHAN_ACTIONS`].
+    /// On an ObjectBucket, set by an admin: what to do with a record whose claim no longer exists, or was created in
+    /// another cluster: one of [`ORPHAN_ACTIONS`].
     pub const ORPHAN: &str = "objectbucket.io/orphan";
-    /// Undo what is recorded: access, and the bucket if it was created and its reclaimPolicy is Delete.
+    /// Remove what is recorded: access, and the bucket if it was created and its reclaimPolicy is Delete.
     pub const ORPHAN_REMOVE: &str = "remove";
-    /// Take the access away and keep the bucket.
+    /// Remove the access and keep the bucket.
     pub const ORPHAN_REVOKE: &str = "revoke";
-    /// Delete the record alone; bucket and user stay. On a record that is its claim's still: when that is deleted.
+    /// Delete only the record; bucket and user stay. If the record still belongs to its claim: when the claim is
+    /// deleted.
     pub const ORPHAN_FORGET: &str = "forget";
-    /// Give the record to the claim that has the recorded namespace and name now.
+    /// Give the record to the claim that now has the recorded namespace and name.
     pub const ORPHAN_ADOPT: &str = "adopt";
     /// All values of [`ORPHAN`].
     pub const ORPHAN_ACTIONS: [&str; 4] = [ORPHAN_REMOVE, ORPHAN_REVOKE, ORPHAN_FORGET, ORPHAN_ADOPT];
@@ -88,30 +89,30 @@ pub mod config {
     /// The entries that every ConfigMap has.
     pub const ALL: [&str; 7] =
         [BUCKET_NAME, BUCKET_HOST, BUCKET_PORT, BUCKET_REGION, BUCKET_SUBREGION, AWS_REGION, AWS_DEFAULT_REGION];
-    /// URL of the S3 endpoint, as AWS SDKs read it; only for endpoints that are not AWS's own.
+    /// URL of the S3 endpoint, as AWS SDKs read it; only for other endpoints than AWS's default one.
     pub const AWS_ENDPOINT_URL_S3: &str = "AWS_ENDPOINT_URL_S3";
 }
 
-/// Keys of `ObjectBucket.spec.additionalState` that the controller writes. A store adds its own.
-/// They repeat what `claimRef` says, because some CRDs prune `claimRef` to `{}`.
+/// Keys of `ObjectBucket.spec.additionalState` that the controller writes. A store adds its own. Some repeat
+/// `claimRef`, because some CRDs prune `claimRef` to `{}`.
 pub mod state {
     /// Namespace of the claim.
     pub const CLAIM_NAMESPACE: &str = "claimNamespace";
     /// Name of the claim.
     pub const CLAIM_NAME: &str = "claimName";
-    /// UID of the claim: what decides to whom a bucket record belongs.
+    /// UID of the claim to which the bucket record belongs.
     pub const CLAIM_UID: &str = "claimUID";
-    /// Name of the provisioner that wrote the record, in full: the label of two names can be the same.
+    /// Full name of the provisioner that wrote the record, because two names can have the same label.
     pub const PROVISIONER: &str = "provisioner";
-    /// UIDs of the claims that had the record before this one, separated by commas, oldest first. Names and tags
-    /// may still hold them.
+    /// UIDs of the claims that had the record before this one, separated by commas, oldest first. Names and tags may
+    /// still contain them.
     pub const FORMER_CLAIM_UIDS: &str = "formerClaimUIDs";
-    /// UID of the namespace `kube-system` of the cluster in which the record was made or adopted.
+    /// UID of the namespace `kube-system` of the cluster in which the record was created or adopted.
     pub const CLUSTER_UID: &str = "clusterUID";
-    /// Account of the owner's credentials, as the store names it, where it is known.
+    /// Account of the owner's credentials, if it is known.
     pub const ACCOUNT_ID: &str = "accountID";
-    /// `true` once the claim's keys were seen to work: from then on an app may have used the bucket. The status
-    /// says so as well, but backups leave it out.
+    /// `true` once the claim's keys have worked: from then on an app may have used the bucket. The status says the
+    /// same, but backups do not contain it.
     pub const HANDED_OVER: &str = "handedOver";
     /// `created` or `granted`.
     pub const MODE: &str = "mode";
@@ -121,19 +122,19 @@ pub mod state {
     pub const SECRET_NAME: &str = "secretName";
     /// URL of an S3 endpoint that an SDK cannot derive from the region.
     pub const ENDPOINT_URL: &str = "endpointURL";
-    /// Age at which keys are replaced, in seconds.
+    /// Age at which keys are rotated, in seconds.
     pub const ROTATE_KEYS_EVERY: &str = "rotateKeysEvery";
-    /// How long replaced keys are kept, in seconds.
+    /// How long the former keys are kept after a rotation, in seconds.
     pub const KEY_GRACE_PERIOD: &str = "keyGracePeriod";
     /// The user issued to the claim (the Go provisioner's key, kept).
     pub const USER_NAME: &str = "UserName";
-    /// The managed policy that the Go provisioner attached to the user. This operator writes none: the key says who
-    /// wrote the record.
+    /// The managed policy that the Go provisioner attached to the user. This operator creates none, so the key shows
+    /// who wrote the record.
     pub const GO_POLICY_ARN: &str = "ARN";
 }
 
-/// The value of [`PROVISIONER_LABEL`] for a provisioner name: `/` becomes `-`, cut to the 63 characters
-/// that a label value may have.
+/// The value of [`PROVISIONER_LABEL`] for a provisioner name: `/` becomes `-`, cut to the 63 characters of a label
+/// value.
 pub fn provisioner_label(provisioner: &str) -> String {
     let cut: String = provisioner.replace('/', "-").chars().take(63).collect();
     cut.trim_end_matches(|c: char| !c.is_ascii_alphanumeric()).to_owned()

@@ -1,24 +1,24 @@
-//! The account of the owner's credentials, as far as it is known.
+//! The account of the owner's credentials, if it is known.
 //!
-//! What is missing in another account is not gone. AWS says which account credentials belong to. A store that does not
-//! know the question may tell with the ARN of a user; or never, and then everything is as it would be with one account.
+//! What is missing in another account is not gone. AWS says to which account credentials belong. Another store may show
+//! it in the ARN of a user, or not at all; then the operator behaves as if there were only one account.
 
 use std::sync::OnceLock;
 
 use tokio::sync::OnceCell;
 
-/// What is known of the account of one owner's credentials. It is asked once for each version of them, because their
-/// clients live no longer.
+/// What is known about the account of one owner's credentials. Lives as long as the clients for these credentials, so
+/// each version of the credentials is asked once.
 #[derive(Debug, Default)]
 pub(crate) struct Account {
-    /// What STS said; `None` inside: the store has none.
+    /// The answer of STS; `None` inside: the store has no STS.
     pub(crate) asked: OnceCell<Option<String>>,
-    /// What the ARN of a user said.
+    /// From the ARN of a user.
     learnt: OnceLock<String>,
 }
 
 impl Account {
-    /// Takes in the ARN of a user that was made or read with these credentials.
+    /// Takes the account from the ARN of a user that was created or read with these credentials.
     pub(crate) fn learn(&self, arn: Option<&str>) {
         if let Some(account) = arn.and_then(account_of) {
             self.learnt.get_or_init(|| account.to_owned());
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_arn_says_the_account_unless_the_store_leaves_it_out() {
+    fn an_arn_has_the_account_unless_the_store_leaves_it_out() {
         assert_eq!(account_of("arn:aws:iam::123456789012:user/team/photos"), Some("123456789012"));
         assert_eq!(account_of("arn:aws:iam:::user/photos"), None);
         assert_eq!(account_of("photos"), None);

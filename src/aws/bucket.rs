@@ -1,14 +1,14 @@
-//! The bucket: creating it without ever taking one over, and looking at one that a class names.
+//! The bucket: creating it without ever taking over another one, and checking one that a class names.
 //!
-//! A bucket is the claim's own if its tags carry the claim's uid, or that of a claim whose record it adopted; or if it
-//! has no tags, its generated name carries the uid, and it is in the owner's account (or in a store that is not AWS,
-//! where names are not shared by everybody). Tags are set in CreateBucket itself, so that there is no moment at which a
-//! bucket is ours and does not say so. Stores that refuse tags there get them in a second call. A crash between
-//! the two leaves an empty bucket: one with a generated name is found again by that name; one with a name
-//! from the claim cannot be told from somebody else's, and is refused and never deleted.
+//! A bucket is the claim's own if its tags contain the claim's uid, or the uid of a claim whose record this claim
+//! adopted. A bucket without tags is the claim's own if its generated name contains the uid, and it is in the owner's
+//! account (or in a store other than AWS, where the names are not shared with strangers). CreateBucket itself sets the
+//! tags, so the claim's bucket always has them. Stores that refuse tags there get them in a second call. A crash
+//! between the two calls leaves an empty bucket. If its name is generated, the next attempt finds it by this name. If
+//! the claim chose the name, the bucket could be anybody's, so it is refused and never deleted.
 //!
-//! Every call about a bucket that was created names the account that it has to be in, where that is known: the name of
-//! a bucket that was deleted is free for anybody, tags and all.
+//! Every call about a created bucket names the account that must own it, if it is known: once a bucket is deleted,
+//! anybody can create one with its name and its tags.
 
 use aws_sdk_s3::types::{BucketLocationConstraint, CreateBucketConfiguration, Tag, Tagging};
 
@@ -16,48 +16,47 @@ use super::call::{CallError, Operation, Resource};
 use super::clients::Store;
 use super::error::{Error, TakenBy};
 use super::names::is_generated_for;
-use super::params::ClaimedBucket;
-use super::plan::{BucketRef, Target};
 use super::tags::{self, Ownership, Tags, ownership};
+use super::target::{BucketRef, Target};
+use super::values::ClaimedBucket;
 use crate::provisioner::Mode;
 
-/// The region in which creating a bucket that one owns already is answered with 200.
+/// The region in which CreateBucket answers 200 for a bucket that the caller already owns.
 const US_EAST_1: &str = "us-east-1";
 
-/// Where the name of a created bucket comes from, and with it what the name proves.
+/// Where the name of a created bucket comes from, and so what it proves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NameKind {
-    /// It holds the claim's uid, and whoever else knows that cannot have made a bucket of that name where it is looked
-    /// for.
+    /// It contains the claim's uid, and nobody else can have created a bucket with this name here.
     Generated,
-    /// It proves nothing: a user chose it, and anybody may have chosen it before; or it was generated, and anybody may
-    /// have taken it since.
+    /// It proves nothing: anybody can have created a bucket with this name before, or after the claim's own was
+    /// deleted.
     Chosen,
 }
 
 impl NameKind {
     pub(crate) fn of(target: &Target<'_>) -> Self {
         let generated = target.record.uids().any(|uid| is_generated_for(target.bucket(), uid));
-        let only_ours = target.bucket_account().is_some() || target.endpoints.s3.is_some();
+        let only_ours = target.bucket_account().is_some() || target.endpoints.s3_is_foreign();
         if generated && only_ours { Self::Generated } else { Self::Chosen }
     }
 }
 
-/// Whether the answer of CreateBucket alone tells a new bucket from one that was there before.
+/// Whether CreateBucket can succeed although the bucket exists.
 pub(crate) fn answer_is_ambiguous(target: &Target<'_>) -> bool {
-    target.endpoints.s3.is_some() || target.endpoints.region == US_EAST_1
+    target.endpoints.s3_is_foreign() || target.endpoints.region == US_EAST_1
 }
 
 /// What to do about a bucket that exists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Verdict {
     Use,
-    /// The claim's by its name, or inherited; it only lacks the tags.
+    /// It is the claim's, but lacks its tags.
     TagAndUse,
     Refuse(TakenBy),
 }
 
-/// Decides about a bucket that was there before this call.
+/// Decides about a bucket that existed before this call.
 fn judge(ownership: Ownership, name: NameKind) -> Verdict {
     match (ownership, name) {
         (Ownership::Ours, _) => Verdict::Use,
@@ -79,7 +78,7 @@ async fn create_generated(store: &Store, target: &Target<'_>, tags: &Tags) -> Re
     match create_tagged(store, target, tags).await {
         Ok(Created::Tagged) => Ok(()),
         Ok(Created::Untagged) => match put_tags(store, target, tags).await {
-            // The name is proof enough in a store that has no tags at all.
+            // In a store without tags the name is proof enough.
             Err(error) if error.lacks_operation() => Ok(()),
             result => Ok(result?),
         },
@@ -90,7 +89,7 @@ async fn create_generated(store: &Store, target: &Target<'_>, tags: &Tags) -> Re
 
 async fn create_chosen(store: &Store, target: &Target<'_>, tags: &Tags) -> Result<(), Error> {
     let ambiguous = answer_is_ambiguous(target);
-    if ambiguous && let Some(found) = look(store, target).await? {
+    if ambiguous && let Some(found) = find_tags(store, target).await? {
         return use_found(store, target, tags, &found).await;
     }
     match create_tagged(store, target, tags).await {
@@ -101,8 +100,8 @@ async fn create_chosen(store: &Store, target: &Target<'_>, tags: &Tags) -> Resul
     }
 }
 
-/// The tags of the bucket if there is one: only reads.
-async fn look(store: &Store, target: &Target<'_>) -> Result<Option<Tags>, Error> {
+/// The tags of the bucket, if it exists.
+async fn find_tags(store: &Store, target: &Target<'_>) -> Result<Option<Tags>, Error> {
     let bucket = || target.bucket().to_owned();
     match tags_of(store, target.bucket_ref()).await {
         Ok(tags) => Ok(Some(tags)),
@@ -112,16 +111,16 @@ async fn look(store: &Store, target: &Target<'_>) -> Result<Option<Tags>, Error>
             Error::WrongRegion { .. } => Error::BucketTaken { bucket: bucket(), by: TakenBy::Unknown },
             error => error,
         }
-        .of_reading()),
+        .untouched()),
     }
 }
 
 async fn use_existing(store: &Store, target: &Target<'_>, tags: &Tags) -> Result<(), Error> {
-    // If this fails the bucket may be the claim's own, of an earlier run: the record has to stay.
+    // If this fails, the bucket may be the claim's own from an earlier attempt, so the record must stay.
     let found = tags_of(store, target.bucket_ref()).await.map_err(|error| match Error::from(error) {
-        // The claim's own would be in the region that its class says.
+        // The claim's own bucket is in the region of its class.
         Error::WrongRegion { .. } => {
-            Error::BucketTaken { bucket: target.bucket().to_owned(), by: TakenBy::Unknown }.of_reading()
+            Error::BucketTaken { bucket: target.bucket().to_owned(), by: TakenBy::Unknown }.untouched()
         }
         error => error,
     })?;
@@ -134,32 +133,31 @@ async fn use_found(store: &Store, target: &Target<'_>, tags: &Tags, found: &Tags
         Verdict::TagAndUse => {
             Ok(put_tags(store, target, &tags::completed(found, tags).unwrap_or_else(|| tags.clone())).await?)
         }
-        Verdict::Refuse(by) => Err(Error::BucketTaken { bucket: target.bucket().to_owned(), by }.of_reading()),
+        Verdict::Refuse(by) => Err(Error::BucketTaken { bucket: target.bucket().to_owned(), by }.untouched()),
     }
 }
 
-/// Reads the tags back after a CreateBucket whose 200 may mean that somebody else was faster, or whose tags
-/// the store may have dropped.
+/// Reads the tags back after CreateBucket: somebody else may have created the bucket just before, or the store may have
+/// dropped the tags.
 async fn confirm(store: &Store, target: &Target<'_>, tags: &Tags) -> Result<(), Error> {
-    let bucket = target.bucket();
+    let (bucket, is_foreign) = (target.bucket(), target.endpoints.s3_is_foreign());
     let read = async || Ok::<_, Error>(ownership(&tags_of(store, target.bucket_ref()).await?, target.record));
     let mut found = read().await?;
-    if found == Ownership::Untagged && target.endpoints.s3.is_none() {
-        // It may not show what it was given just now.
-        found = read().await?;
-    }
-    // AWS keeps the tags of CreateBucket: there, a bucket without them was made by somebody else meanwhile.
-    if found == Ownership::Untagged && target.endpoints.s3.is_some() {
-        match put_tags(store, target, tags).await {
-            Err(error) if error.lacks_operation() => return Err(Error::TagsNotKept { bucket: bucket.to_owned() }),
-            result => result?,
+    if found == Ownership::Untagged {
+        // AWS keeps the tags of CreateBucket, but may not show them yet. So they are not written there: a bucket that
+        // stays without tags is somebody else's, who created it just before.
+        if is_foreign {
+            match put_tags(store, target, tags).await {
+                Err(error) if error.lacks_operation() => return Err(Error::TagsNotKept { bucket: bucket.to_owned() }),
+                result => result?,
+            }
         }
         found = read().await?;
     }
     let taken = |by| Err(Error::BucketTaken { bucket: bucket.to_owned(), by });
     match found {
         Ownership::Ours | Ownership::Inherited => Ok(()),
-        Ownership::Untagged if target.endpoints.s3.is_some() => Err(Error::TagsNotKept { bucket: bucket.to_owned() }),
+        Ownership::Untagged if is_foreign => Err(Error::TagsNotKept { bucket: bucket.to_owned() }),
         Ownership::OtherClaim => taken(TakenBy::AnotherClaim),
         Ownership::Untagged | Ownership::Foreign => taken(TakenBy::Unknown),
     }
@@ -171,18 +169,18 @@ enum Created {
     Untagged,
 }
 
-/// CreateBucket with tags; without them in stores of other makers that refuse them.
+/// CreateBucket with tags, or without them in other stores than AWS that refuse tags.
 async fn create_tagged(store: &Store, target: &Target<'_>, tags: &Tags) -> Result<Created, CallError> {
     match create_bucket(store, target, tags).await {
         Ok(()) => Ok(Created::Tagged),
-        Err(error) if target.endpoints.s3.is_some() && refuses_tags(&error) => {
+        Err(error) if target.endpoints.s3_is_foreign() && refuses_tags(&error) => {
             create_bucket(store, target, &Tags::new()).await.map(|()| Created::Untagged)
         }
         Err(error) => Err(error),
     }
 }
 
-/// The codes with which stores meet a CreateBucketConfiguration that they do not know.
+/// Whether an error can mean that the store does not support tags in CreateBucket.
 fn refuses_tags(error: &CallError) -> bool {
     matches!(error.code(), "MalformedXML" | "InvalidArgument" | "InvalidRequest" | "InvalidTag")
         || error.lacks_operation()
@@ -194,13 +192,13 @@ async fn create_bucket(store: &Store, target: &Target<'_>, tags: &Tags) -> Resul
         .set_location_constraint((region != US_EAST_1).then(|| BucketLocationConstraint::from(region)))
         .set_tags((!tags.is_empty()).then(|| sdk_tags(tags)))
         .build();
-    // An empty configuration is not the same as none to every store.
+    // Some stores refuse an empty configuration.
     let configuration = (region != US_EAST_1 || !tags.is_empty()).then_some(configuration);
     let sent = store.s3.create_bucket().bucket(target.bucket()).set_create_bucket_configuration(configuration).send();
     store.call(Operation::CreateBucket, Resource::bucket(target.bucket()), sent).await.map(drop)
 }
 
-/// The tags of a bucket that exists. A store without tags has none.
+/// The tags of an existing bucket; none in a store without tags.
 pub(crate) async fn tags_of(store: &Store, bucket: BucketRef<'_>) -> Result<Tags, CallError> {
     let call = store.s3.get_bucket_tagging().bucket(bucket.name).set_expected_bucket_owner(bucket.account());
     match store.call(Operation::GetBucketTagging, Resource::bucket(bucket.name), call.send()).await {
@@ -220,76 +218,76 @@ pub(crate) async fn put_tags(store: &Store, target: &Target<'_>, tags: &Tags) ->
     store.call(Operation::PutBucketTagging, Resource::bucket(name), sent).await.map(drop)
 }
 
-/// Building a tag fails only without key or value, and these have both.
+/// Building a tag fails only without a key or value, and these have both.
 fn sdk_tags(tags: &Tags) -> Vec<Tag> {
     tags.iter().filter_map(|(key, value)| Tag::builder().key(key).value(value).build().ok()).collect()
 }
 
-/// Looks whether the bucket that access is given to is there, in that region, open to the owner, and the right one. Only
-/// reads, but for the tags of a bucket that was created for the claim: those that are missing are written. Returns a
-/// sentence on what had been lost.
+/// Checks that the bucket exists in the recorded region, that the owner can use it, and that it is the right one.
+/// Writes only the missing tags of a bucket that was created for the claim. Returns a sentence about what had been
+/// lost.
 pub(crate) async fn check(store: &Store, target: &Target<'_>, tags: &Tags) -> Result<Option<String>, Error> {
     match target.record.plan.mode {
         Mode::Granted if target.record.handed_over || target.claimed_bucket == ClaimedBucket::Allowed => {
             exists(store, target).await.map(|()| None)
         }
         Mode::Granted => is_unclaimed(store, target).await.map(|()| None),
-        // One of the Go provisioner's carries no tags.
+        // The Go provisioner tagged nothing.
         Mode::Created if target.go_policy.is_some() => exists(store, target).await.map(|()| None),
         Mode::Created => is_ours(store, target, tags).await,
     }
 }
 
-/// Not HeadBucket, which needs the same permission: an answer to HEAD has no body, and with it no reason.
+/// HeadBucket needs the same permission, but its answer has no body, so it does not say why it failed.
 async fn exists(store: &Store, target: &Target<'_>) -> Result<(), Error> {
     let bucket = target.bucket_ref();
     let listed = store.s3.list_objects_v2().bucket(bucket.name).set_expected_bucket_owner(bucket.account()).max_keys(1);
     match store.call(Operation::ListObjectsV2, Resource::bucket(bucket.name), listed.send()).await {
         Ok(_) => Ok(()),
-        Err(error) => Err(missing(target, error)),
+        Err(error) => Err(not_usable(target, error)),
     }
 }
 
-/// A tenant may have created the bucket that the class names, before the admin did.
+/// A tenant may have created the bucket that the class names before the admin did.
 async fn is_unclaimed(store: &Store, target: &Target<'_>) -> Result<(), Error> {
-    let found = tags_of(store, target.bucket_ref()).await.map_err(|error| missing(target, error))?;
+    let found = tags_of(store, target.bucket_ref()).await.map_err(|error| not_usable(target, error))?;
     match ownership(&found, target.record) {
-        Ownership::OtherClaim => Err(Error::BucketClaimed { bucket: target.bucket().to_owned() }.of_reading()),
+        Ownership::OtherClaim => Err(Error::BucketClaimed { bucket: target.bucket().to_owned() }.untouched()),
         Ownership::Ours | Ownership::Inherited | Ownership::Untagged | Ownership::Foreign => Ok(()),
     }
 }
 
-/// The name of a bucket that was created for the claim may be another one's by now.
+/// Somebody else may have taken the name of a bucket that was created for the claim.
 async fn is_ours(store: &Store, target: &Target<'_>, wanted: &Tags) -> Result<Option<String>, Error> {
     let bucket = target.bucket();
-    let found = match tags_of(store, target.bucket_ref()).await.map_err(|error| missing(target, error)) {
-        // Denied may be what the owner is not allowed, and what is not the owner's at all.
+    let found = match tags_of(store, target.bucket_ref()).await.map_err(|error| not_usable(target, error)) {
+        // Either the owner lacks a permission, or the bucket is in another account.
         Err(error) if error.is_denied() && is_in_account(store, bucket).await? == Some(false) => {
-            return Err(Error::BucketGone { bucket: bucket.to_owned() }.of_reading());
+            return Err(Error::BucketGone { bucket: bucket.to_owned() }.untouched());
         }
         found => found?,
     };
     let (ownership, name) = (ownership(&found, target.record), NameKind::of(target));
     if !ownership.is_proven() && (name == NameKind::Chosen || matches!(ownership, Ownership::OtherClaim)) {
         return Err(
-            Error::OwnershipLost { bucket: bucket.to_owned(), uid: target.record.claim.uid.clone() }.of_reading()
+            Error::OwnershipLost { bucket: bucket.to_owned(), uid: target.record.claim.uid.clone() }.untouched()
         );
     }
     let Some(completed) = tags::completed(&found, wanted) else { return Ok(None) };
     match put_tags(store, target, &completed).await {
-        // A store without tags lacks none.
+        // A store without tags.
         Err(error) if error.lacks_operation() => return Ok(None),
         result => result?,
     }
-    // That others are written after an adoption, or by a later version, is nothing to worry about; nor that a store drops
-    // the tags of CreateBucket, and has them from now on.
+    // Not reported: tags that change with an adoption or a new version, and tags that the store dropped in
+    // CreateBucket.
     let never_had_any = ownership == Ownership::Untagged && target.endpoints.s3_is_foreign();
     Ok((!ownership.is_proven() && !never_had_any)
-        .then(|| format!("bucket {bucket:?} had lost the tags of this claim; they are set again")))
+        .then(|| format!("bucket {bucket:?} had lost the tags of this claim; they were restored")))
 }
 
-/// Why a bucket that should be there cannot be used.
-fn missing(target: &Target<'_>, error: CallError) -> Error {
+/// The error about a bucket that should exist.
+fn not_usable(target: &Target<'_>, error: CallError) -> Error {
     match Error::from(error) {
         Error::BucketNotFound { bucket, .. } => match target.record.plan.mode {
             Mode::Granted => Error::BucketMissing { bucket },
@@ -297,13 +295,13 @@ fn missing(target: &Target<'_>, error: CallError) -> Error {
         },
         error => error,
     }
-    .of_reading()
+    .untouched()
 }
 
-/// Whether the owner's account has a bucket of this name; `None` if the owner may not see that.
+/// Whether the owner's account has a bucket with this name; `None` if the owner is not allowed to list its buckets.
 pub(crate) async fn is_in_account(store: &Store, bucket: &str) -> Result<Option<bool>, Error> {
     let listed =
-        store.patient_s3.list_buckets().prefix(bucket).into_paginator().items().send().collect::<Result<Vec<_>, _>>();
+        store.retrying_s3.list_buckets().prefix(bucket).into_paginator().items().send().collect::<Result<Vec<_>, _>>();
     match store.call(Operation::ListBuckets, Resource::bucket(bucket), listed).await {
         Ok(buckets) => Ok(Some(buckets.iter().any(|found| found.name() == Some(bucket)))),
         Err(error) => match Error::from(error) {

@@ -1,8 +1,7 @@
-//! One call to AWS: its name, what it is about, and how it went.
+//! One call to AWS: its operation, its resource, and its outcome.
 //!
-//! `CallError` keeps the answer as it came, so that a step can look for the code that it expects
-//! (`EntityAlreadyExists`). Whatever a step does not expect becomes an [`Error`](super::error::Error)
-//! through `From`, which is where AWS's codes get their meaning.
+//! `CallError` keeps the answer unchanged, so that a step can look for a code that it expects (`EntityAlreadyExists`).
+//! Other errors become an [`Error`](super::error::Error) through `From`, in `codes`.
 
 use std::fmt;
 use std::future::Future;
@@ -11,14 +10,13 @@ use aws_credential_types::provider::error::CredentialsError;
 use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 use aws_smithy_runtime_api::client::result::SdkError;
 use aws_smithy_types::error::metadata::{ErrorMetadata, ProvideErrorMetadata};
-
 use hyper_util::client::legacy::Error as HttpError;
 
-use super::owner::Identity;
+use crate::provisioner::SecretRef;
 
 macro_rules! operations {
     ($($name:ident => $actions:literal,)*) => {
-        /// The operations that are called, with the IAM actions that allow them (Service Authorization
+        /// The operations that the operator calls, with the IAM actions that allow them (Service Authorization
         /// Reference).
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         #[allow(missing_docs, reason = "each is an operation of the S3 or IAM API reference, by its name there")]
@@ -28,7 +26,7 @@ macro_rules! operations {
             #[cfg(test)]
             pub(crate) const ALL: &'static [Self] = &[$(Self::$name,)*];
 
-            /// What a policy has to allow for it.
+            /// The actions that a policy must allow.
             pub fn actions(self) -> &'static str {
                 match self { $(Self::$name => $actions,)* }
             }
@@ -87,7 +85,7 @@ pub enum Resource {
     User(String),
     /// An IAM policy, by ARN.
     Policy(String),
-    /// The account that credentials belong to.
+    /// The account of the credentials.
     Account,
 }
 
@@ -110,47 +108,68 @@ impl fmt::Display for Resource {
         match self {
             Self::Bucket(name) => write!(f, "bucket {name:?}"),
             Self::User(name) => write!(f, "user {name:?}"),
-            // Without its account.
+            // Without the account in the ARN.
             Self::Policy(arn) => write!(f, "policy {:?}", arn.rsplit('/').next().unwrap_or(arn)),
             Self::Account => f.write_str("the account"),
         }
     }
 }
 
-/// A call: who does what to which thing.
+/// Whose credentials sign a call; for messages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Identity {
+    /// The operator's own: environment, IRSA, Pod Identity, instance role.
+    Ambient,
+    /// The keys in the Secret that the class names.
+    Secret(SecretRef),
+    /// The keys issued to the claim.
+    App,
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ambient => f.write_str("the operator's own AWS identity"),
+            Self::Secret(reference) => write!(f, "the owner credentials in Secret {reference}"),
+            Self::App => f.write_str("the claim's own credentials"),
+        }
+    }
+}
+
+/// A call: who does what to which resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Call {
     /// What is done.
     pub operation: Operation,
-    /// To which thing.
+    /// To which resource.
     pub resource: Resource,
     /// Who signs.
     pub identity: Identity,
-    /// Whether a session token came with the signature.
+    /// Whether the credentials have a session token.
     pub session: bool,
 }
 
-/// Why a call failed, as it came.
+/// Why a call failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Cause {
     /// The store answered with an error.
     Answer {
         /// HTTP status.
         status: u16,
-        /// The error code; an answer without a body (HEAD, a proxy) has none.
+        /// The error code. An answer without a body (HEAD, a proxy) has none.
         code: Option<String>,
-        /// What the store says, in its words.
+        /// The store's own words.
         message: Option<String>,
-        /// The region that the bucket is in, where the store says so.
+        /// The region of the bucket, if the store says so.
         region: Option<String>,
     },
-    /// The store answered something that cannot be read.
+    /// The answer cannot be read.
     Unreadable,
-    /// There was no answer; whether the call took effect is not known.
+    /// There was no answer; the call may have taken effect.
     NoAnswer(String),
-    /// There is no connection; nothing was sent.
+    /// There was no connection; nothing was sent.
     NotReached(String),
-    /// There are no credentials to sign with, for this reason; nothing was sent.
+    /// There were no credentials; nothing was sent.
     NoCredentials(String),
     /// The call could not be built; nothing was sent.
     NotSent(String),
@@ -172,7 +191,7 @@ impl CallError {
         }
     }
 
-    /// What the store says, in its words; "" if it says nothing.
+    /// The store's own words, or "" if there are none.
     fn message(&self) -> &str {
         match &self.cause {
             Cause::Answer { message: Some(message), .. } => message,
@@ -180,7 +199,7 @@ impl CallError {
         }
     }
 
-    /// Whether the store says that it does not know the operation.
+    /// Whether the store does not support the operation.
     pub(crate) fn lacks_operation(&self) -> bool {
         matches!(self.code(), "NotImplemented" | "MethodNotAllowed") || matches!(self.status(), 405 | 501)
     }
@@ -192,11 +211,9 @@ impl CallError {
             _ => 0,
         }
     }
-}
 
-impl CallError {
-    /// A refusal of the owner in the store's own words, accounts and ARNs and all, which claims do not repeat; anything else
-    /// for those who look closely.
+    /// Logs what claims do not show: accounts, ARNs and the store's own words. The admin sees refusals of the owner
+    /// without a higher verbosity.
     fn log(&self) {
         let Call { operation, resource, identity, .. } = &*self.call;
         let (status, code, message) = (self.status(), self.code(), self.message());
@@ -208,7 +225,7 @@ impl CallError {
     }
 }
 
-/// Awaits a call and says in the log how it went: of what was sent or answered never more than what is wrong.
+/// Awaits a call and logs its outcome; never what was sent, and of an answer only the error.
 pub(crate) async fn observe<T, E>(
     call: Call,
     sent: impl Future<Output = Result<T, SdkError<E, HttpResponse>>>,
@@ -241,19 +258,19 @@ where
         return Cause::NotReached(root(error));
     }
     match error {
-        // Something that answers, but not a store: a web page, say.
+        // Not the answer of a store, but a web page, for example.
         SdkError::ServiceError(answer) if answer.raw().status().is_success() && answer.err().code().is_none() => {
             Cause::Unreadable
         }
         SdkError::ServiceError(answer) => {
             let raw = answer.raw();
-            // Some stores nest an error otherwise than the SDK expects.
+            // Some stores nest an error differently than the SDK expects.
             let body = raw.body().bytes().and_then(|body| std::str::from_utf8(body).ok()).unwrap_or_default();
-            let said = |found: Option<&str>, name| found.or_else(|| element(body, name)).map(str::to_owned);
+            let text = |found: Option<&str>, name| found.or_else(|| element(body, name)).map(str::to_owned);
             Cause::Answer {
                 status: raw.status().as_u16(),
-                code: said(answer.err().code(), "Code"),
-                message: said(answer.err().message(), "Message"),
+                code: text(answer.err().code(), "Code"),
+                message: text(answer.err().message(), "Message"),
                 region: raw.headers().get("x-amz-bucket-region").map(str::to_owned),
             }
         }
@@ -265,7 +282,7 @@ where
     }
 }
 
-/// The text of the first element of this name.
+/// The text of the first element with this name.
 fn element<'a>(xml: &'a str, name: &str) -> Option<&'a str> {
     let (_, rest) = xml.split_once(&format!("<{name}>"))?;
     let (text, _) = rest.split_once("</")?;
@@ -278,11 +295,10 @@ fn sources<'a>(
     std::iter::successors(Some(error), |error| error.source())
 }
 
-/// The innermost cause, without what differs from one try to the next: rustls says when it looked at a
-/// certificate.
+/// The innermost cause, without what differs between attempts: rustls adds the time at which it checked a certificate.
 fn root(error: &(dyn std::error::Error + 'static)) -> String {
     let Some(innermost) = sources(error).last() else { return String::new() };
-    // What a service answered has the id of the request in it, too.
+    // The answer of a service contains the id of the request, too.
     if let Some(answer) = innermost.downcast_ref::<ErrorMetadata>() {
         let said = [answer.code(), answer.message()].into_iter().flatten();
         return said.collect::<Vec<_>>().join(": ");
@@ -296,7 +312,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_service_answered_is_told_without_what_differs_each_time() {
+    fn the_answer_of_a_service_is_repeated_without_what_differs_each_time() {
         let answer =
             ErrorMetadata::builder().code("AccessDenied").message("Not authorized").custom("aws_request_id", "1");
         assert_eq!(root(&answer.build()), "AccessDenied: Not authorized");

@@ -5,9 +5,9 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use aws_config::{BehaviorVersion, Region};
+use aws_config::{BehaviorVersion, Region, SdkConfig};
 use aws_credential_types::Credentials;
-use aws_credential_types::provider::{ProvideCredentials, SharedCredentialsProvider};
+use aws_credential_types::provider::SharedCredentialsProvider;
 use aws_sdk_iam as iam;
 use aws_sdk_s3 as s3;
 use aws_sdk_sts as sts;
@@ -21,28 +21,28 @@ use secrecy::ExposeSecret;
 use tokio::sync::OnceCell;
 
 use super::account::Account;
-use super::call::{Call, CallError, Cause, Operation, Resource, observe};
+use super::budget::MemoryBudget;
+use super::call::{Call, CallError, Cause, Identity, Operation, Resource, observe};
 use super::http::Http;
-use super::owner::{Identity, Owner, StaticKeys};
-use super::params::Addressing;
-use super::plan::{Endpoints, Sts, Target};
+use super::owner::{Owner, StaticKeys};
 use super::region::partition;
-use super::room::Room;
+use super::target::{Endpoints, Sts, Target};
+use super::values::Addressing;
 
-/// Clients that are kept: one for each owner and region in use. More than that are made anew when needed.
+/// How many clients are kept: one for each owner and region in use. Others are recreated when needed.
 const KEPT: usize = 32;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 const CALL_TIMEOUT: Duration = Duration::from_secs(20);
-/// For calls that the SDK repeats by itself.
-const REPEATED_CALL_TIMEOUT: Duration = Duration::from_secs(45);
+/// For calls that the SDK retries by itself, all attempts together.
+const RETRIED_CALL_TIMEOUT: Duration = Duration::from_secs(45);
 
-/// Makes and keeps clients.
+/// Creates and keeps clients.
 pub(crate) struct Clients {
     http: Http,
-    room: Room,
+    budget: MemoryBudget,
     /// Loaded once, when the first class needs it.
     ambient: OnceCell<SharedCredentialsProvider>,
-    /// The one used last stands in front. Neither shown nor logged: the keys are in here.
+    /// The most recently used comes first. Never shown or logged, because it contains the keys.
     kept: Mutex<VecDeque<(Key, Arc<Store>)>>,
 }
 
@@ -54,32 +54,32 @@ struct Key {
     endpoints: Endpoints,
 }
 
-/// S3 and IAM as one identity sees them.
+/// The clients of one identity.
 pub(crate) struct Store {
     pub(crate) s3: s3::Client,
-    /// S3 for calls that may be repeated blindly, with the SDK's own retries.
-    pub(crate) patient_s3: s3::Client,
+    /// S3 with the SDK's own retries, for calls that can be repeated blindly.
+    pub(crate) retrying_s3: s3::Client,
     pub(crate) iam: iam::Client,
-    /// `None`: there is none that is known.
+    /// `None` if the endpoint is not known.
     pub(crate) sts: Option<sts::Client>,
-    /// For pages of listings, of all stores together.
-    pub(crate) room: Room,
+    /// Shared by the listings of all stores.
+    pub(crate) budget: MemoryBudget,
     /// The account that the identity belongs to.
     pub(crate) account: Account,
     pub(crate) endpoints: Endpoints,
     identity: Identity,
-    /// Whether a Secret has a session token beside its keys.
+    /// Whether the Secret has a session token.
     session: bool,
 }
 
-/// S3 and STS as an app sees them.
+/// The clients of an app.
 pub(crate) struct AppClients {
     pub(crate) s3: s3::Client,
     pub(crate) sts: Option<sts::Client>,
 }
 
 impl Store {
-    /// Awaits a call that is signed with the store's identity.
+    /// Awaits a call that this identity signs.
     pub(crate) async fn call<T, E>(
         &self,
         operation: Operation,
@@ -92,7 +92,7 @@ impl Store {
         observe(self.call_to(operation, resource), sent).await
     }
 
-    /// The error of an answer that lacks what it must have.
+    /// The error for an answer without a required value.
     pub(crate) fn unreadable(&self, operation: Operation, resource: Resource) -> CallError {
         CallError { call: Box::new(self.call_to(operation, resource)), cause: Cause::Unreadable }
     }
@@ -104,7 +104,7 @@ impl Store {
 
 impl Clients {
     pub(crate) fn new(http: Http) -> Self {
-        Self { http, room: Room::default(), ambient: OnceCell::new(), kept: Mutex::new(VecDeque::new()) }
+        Self { http, budget: MemoryBudget::default(), ambient: OnceCell::new(), kept: Mutex::new(VecDeque::new()) }
     }
 
     /// The clients of a record's owner.
@@ -127,7 +127,7 @@ impl Clients {
         store
     }
 
-    /// Clients that sign with an app's keys; used once, so they are not kept. Each call to S3 has a connection of its own.
+    /// Clients with an app's keys. They are used once, so they are not kept. Each call to S3 has its own connection.
     pub(crate) fn app(&self, keys: &StaticKeys, target: &Target<'_>) -> AppClients {
         let (keys, endpoints) = (credentials(keys), &target.endpoints);
         let s3 = self.s3(keys.clone(), Caching::Never, endpoints).to_builder();
@@ -155,7 +155,7 @@ impl Clients {
     /// The SDK's default chain: environment, IRSA, Pod Identity, instance role.
     async fn ambient(&self, region: &str) -> SharedCredentialsProvider {
         let load = async {
-            // The region says which STS is asked. Pods with an IAM role have it in their environment.
+            // The region of the STS that is called. Pods with an IAM role have it in their environment.
             let region = ["AWS_REGION", "AWS_DEFAULT_REGION"]
                 .into_iter()
                 .find_map(|name| std::env::var(name).ok())
@@ -174,24 +174,24 @@ impl Clients {
 
     fn build(
         &self,
-        credentials: impl ProvideCredentials + Clone + 'static,
+        credentials: SharedCredentialsProvider,
         caching: Caching,
         identity: Identity,
         endpoints: &Endpoints,
     ) -> Store {
         let s3 = self.s3(credentials.clone(), caching, endpoints);
-        let patient_s3 = s3
+        let retrying_s3 = s3
             .to_builder()
             .http_client(self.http.lists.clone())
             .retry_config(RetryConfig::standard().with_max_attempts(3))
-            .timeout_config(timeouts(REPEATED_CALL_TIMEOUT))
+            .timeout_config(timeouts(RETRIED_CALL_TIMEOUT))
             .build();
         Store {
             s3: s3::Client::from_conf(s3),
-            patient_s3: s3::Client::from_conf(patient_s3),
-            iam: iam::Client::from_conf(self.iam(credentials.clone(), caching, endpoints)),
+            retrying_s3: s3::Client::from_conf(retrying_s3),
+            iam: iam::Client::new(&self.global(credentials.clone(), caching, endpoints, endpoints.iam.as_deref())),
             sts: self.sts(credentials, caching, endpoints),
-            room: self.room.clone(),
+            budget: self.budget.clone(),
             account: Account::default(),
             endpoints: endpoints.clone(),
             identity,
@@ -199,79 +199,62 @@ impl Clients {
         }
     }
 
-    fn s3(
-        &self,
-        credentials: impl ProvideCredentials + 'static,
-        caching: Caching,
-        endpoints: &Endpoints,
-    ) -> s3::Config {
-        let mut config = s3::Config::builder()
-            .behavior_version(BehaviorVersion::latest())
-            .http_client(self.http.pooled.clone())
-            .identity_cache(caching.identities())
-            .credentials_provider(credentials)
-            .region(Region::new(endpoints.region.clone()))
-            .force_path_style(endpoints.addressing == Addressing::Path)
-            // Stores of other makers do not know the checksums that the SDK adds by default.
-            .request_checksum_calculation(s3::config::RequestChecksumCalculation::WhenRequired)
-            .response_checksum_validation(s3::config::ResponseChecksumValidation::WhenRequired)
-            // The controller repeats a verb as a whole, with a backoff for each claim.
-            .retry_config(RetryConfig::disabled())
-            .timeout_config(timeouts(CALL_TIMEOUT));
-        config.set_endpoint_url(endpoints.s3.clone()).set_app_name(app_name());
-        config.build()
-    }
-
-    fn iam(
-        &self,
-        credentials: impl ProvideCredentials + 'static,
-        caching: Caching,
-        endpoints: &Endpoints,
-    ) -> iam::Config {
-        let mut config = iam::Config::builder()
-            .behavior_version(BehaviorVersion::latest())
-            .http_client(self.http.pooled.clone())
-            .identity_cache(caching.identities())
-            .credentials_provider(credentials)
-            .region(Region::new(match endpoints.iam {
-                // Behind an address of its own IAM still expects signatures for its one region.
-                Some(_) => partition(&endpoints.region).iam_region.to_owned(),
-                None => endpoints.region.clone(),
-            }))
-            .retry_config(RetryConfig::disabled())
-            .timeout_config(timeouts(CALL_TIMEOUT));
-        config.set_endpoint_url(endpoints.iam.clone()).set_app_name(app_name());
-        config.build()
+    fn s3(&self, credentials: SharedCredentialsProvider, caching: Caching, endpoints: &Endpoints) -> s3::Config {
+        let config = self.config(credentials, caching, &endpoints.region, endpoints.s3.as_deref());
+        s3::config::Builder::from(&config).force_path_style(endpoints.addressing == Addressing::Path).build()
     }
 
     fn sts(
         &self,
-        credentials: impl ProvideCredentials + 'static,
+        credentials: SharedCredentialsProvider,
         caching: Caching,
         endpoints: &Endpoints,
     ) -> Option<sts::Client> {
         let url = match &endpoints.sts {
             Sts::Aws => None,
-            Sts::At(url) => Some(url.clone()),
+            Sts::At(url) => Some(url.as_str()),
             Sts::Unknown => return None,
         };
-        let mut config = sts::Config::builder()
+        Some(sts::Client::new(&self.global(credentials, caching, endpoints, url)))
+    }
+
+    /// For IAM and STS. Behind a custom endpoint they expect signatures for the one region of IAM.
+    fn global(
+        &self,
+        credentials: SharedCredentialsProvider,
+        caching: Caching,
+        endpoints: &Endpoints,
+        url: Option<&str>,
+    ) -> SdkConfig {
+        let region = if url.is_some() { partition(&endpoints.region).iam_region } else { &endpoints.region };
+        self.config(credentials, caching, region, url)
+    }
+
+    fn config(
+        &self,
+        credentials: SharedCredentialsProvider,
+        caching: Caching,
+        region: &str,
+        url: Option<&str>,
+    ) -> SdkConfig {
+        let mut config = SdkConfig::builder()
             .behavior_version(BehaviorVersion::latest())
             .http_client(self.http.pooled.clone())
             .identity_cache(caching.identities())
             .credentials_provider(credentials)
-            .region(Region::new(match url {
-                Some(_) => partition(&endpoints.region).iam_region.to_owned(),
-                None => endpoints.region.clone(),
-            }))
+            .region(Region::new(region.to_owned()))
+            // Other stores do not support the checksums that the SDK adds by default.
+            .request_checksum_calculation(s3::config::RequestChecksumCalculation::WhenRequired)
+            .response_checksum_validation(s3::config::ResponseChecksumValidation::WhenRequired)
+            // The controller retries a verb as a whole, with a backoff for each claim.
             .retry_config(RetryConfig::disabled())
             .timeout_config(timeouts(CALL_TIMEOUT));
-        config.set_endpoint_url(url).set_app_name(app_name());
-        Some(sts::Client::from_conf(config.build()))
+        config.set_endpoint_url(url.map(str::to_owned)).set_app_name(app_name());
+        config.build()
     }
 }
 
-/// `whole` bounds a call with all its tries.
+/// `whole` limits a call with all its attempts.
 fn timeouts(whole: Duration) -> TimeoutConfig {
     TimeoutConfig::builder()
         .connect_timeout(CONNECT_TIMEOUT)
@@ -283,9 +266,9 @@ fn timeouts(whole: Duration) -> TimeoutConfig {
 /// Whether a client remembers what its credentials provider answered.
 #[derive(Clone, Copy)]
 enum Caching {
-    /// Keys that do not change need no cache.
+    /// For keys that do not change.
     Never,
-    /// Temporary credentials are kept until shortly before they expire.
+    /// For temporary credentials, which are kept until shortly before they expire.
     UntilExpiry,
 }
 
@@ -298,10 +281,10 @@ impl Caching {
     }
 }
 
-fn credentials(keys: &StaticKeys) -> Credentials {
+fn credentials(keys: &StaticKeys) -> SharedCredentialsProvider {
     let StaticKeys { id, secret, token } = keys;
     let token = token.as_ref().map(|token| token.expose_secret().to_owned());
-    Credentials::new(id, secret.expose_secret(), token, None, "aws-s3-provisioner")
+    SharedCredentialsProvider::new(Credentials::new(id, secret.expose_secret(), token, None, "aws-s3-provisioner"))
 }
 
 fn app_name() -> Option<aws_config::AppName> {
@@ -311,7 +294,7 @@ fn app_name() -> Option<aws_config::AppName> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::aws::plan::Environment;
+    use crate::aws::environment::Environment;
     use crate::aws::testing::record;
 
     fn owner(secret: &str) -> Owner {
@@ -340,7 +323,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn clients_do_not_pile_up() {
+    async fn the_number_of_kept_clients_is_limited() {
         let clients = Clients::new(Http::new());
         let record = record();
         let target = Target::of(&record, &Environment::default());

@@ -6,91 +6,100 @@
 use super::call::{Call, CallError, Cause, Operation, Resource};
 use super::error::{Error, Sent, TakenBy};
 
+/// The problem of StoreFailing for an answer that makes no sense.
+const UNREADABLE: &str = "unreadable answer";
+
 impl From<CallError> for Error {
     fn from(CallError { call, cause }: CallError) -> Self {
-        let (status, code, message, region) = match cause {
-            Cause::Answer { status, code, message, region } => (status, code, message, region),
-            Cause::NoCredentials(problem) => return Self::CredentialsUnavailable { problem },
-            Cause::NoAnswer(problem) => {
-                let Call { operation, resource, .. } = *call;
-                return Self::StoreUnreachable { operation, resource, problem, sent: Sent::Perhaps };
+        let (operation, resource) = (call.operation, call.resource.clone());
+        match cause {
+            Cause::Answer { status, code, message, region } => {
+                // A proxy's answer may have a status only.
+                let code = code.unwrap_or_else(|| status.to_string());
+                of_answer(call, status, code, message, region)
             }
-            Cause::NotReached(problem) => {
-                let Call { operation, resource, .. } = *call;
-                return Self::StoreUnreachable { operation, resource, problem, sent: Sent::No };
-            }
-            Cause::Unreadable => {
-                let Call { operation, resource, .. } = *call;
-                return Self::StoreFailing { operation, resource, problem: "an answer that cannot be read".to_owned() };
-            }
+            Cause::NoCredentials(problem) => Self::CredentialsUnavailable { problem },
+            Cause::NoAnswer(problem) => Self::StoreUnreachable { operation, resource, problem, sent: Sent::Perhaps },
+            Cause::NotReached(problem) => Self::StoreUnreachable { operation, resource, problem, sent: Sent::No },
+            Cause::Unreadable => Self::StoreFailing { operation, resource, problem: UNREADABLE.to_owned() },
             Cause::NotSent(problem) => {
-                let Call { operation, resource, .. } = *call;
-                return Self::Rejected { operation, resource, code: "not sent".to_owned(), message: Some(problem) };
+                Self::Rejected { operation, resource, code: "not sent".to_owned(), message: Some(problem) }
             }
-        };
-        // A proxy's answer may have a status only.
-        let code = code.unwrap_or_else(|| status.to_string());
-        if code == "AccessDenied" || status == 403 && !is_about_credentials(&code) && !is_throttling(&code) {
-            return Self::AccessDenied { call, message };
-        }
-        let Call { operation, resource, identity, session } = *call;
-        let bucket = || match &resource {
-            Resource::Bucket(name) | Resource::User(name) | Resource::Policy(name) => name.clone(),
-            Resource::Account => String::new(),
-        };
-        match (code.as_str(), status) {
-            ("ExpiredToken" | "ExpiredTokenException" | "TokenRefreshRequired", _) => {
-                Self::CredentialsExpired { identity }
-            }
-            (code, _) if is_about_credentials(code) => {
-                Self::CredentialsRefused { identity, operation, code: code.to_owned(), session }
-            }
-            (code, _) if is_throttling(code) => Self::Throttled { operation },
-            (_, 429 | 503) => Self::Throttled { operation },
-            (
-                "OperationAborted"
-                | "ConcurrentModification"
-                | "EntityTemporarilyUnmodifiable"
-                | "ConditionalRequestConflict"
-                | "DeleteConflict",
-                _,
-            ) => Self::StoreBusy { operation, resource, code, message },
-            ("LimitExceeded" | "LimitExceededException" | "TooManyBuckets" | "ServiceQuotaExceededException", _) => {
-                Self::QuotaExceeded { operation, resource, code, message }
-            }
-            ("BucketAlreadyExists", _) => Self::BucketTaken { bucket: bucket(), by: TakenBy::AnotherAccount },
-            ("BucketAlreadyOwnedByYou", _) => Self::BucketTaken { bucket: bucket(), by: TakenBy::Unknown },
-            ("NoSuchBucket", _) if matches!(resource, Resource::Bucket(_)) => {
-                Self::BucketNotFound { bucket: bucket(), operation }
-            }
-            // For CreateUser it is the permissions boundary that does not exist.
-            ("NoSuchEntity", _) if operation != Operation::CreateUser => Self::NotVisibleYet { operation, resource },
-            (
-                "PermanentRedirect"
-                | "TemporaryRedirect"
-                | "AuthorizationHeaderMalformed"
-                | "IllegalLocationConstraintException",
-                _,
-            )
-            | (_, 301 | 307) => Self::WrongRegion { bucket: bucket(), region },
-            // Signed for the wrong region: some answers have no body, but the right region in a header.
-            ("400", 400) if region.is_some() => Self::WrongRegion { bucket: bucket(), region },
-            ("NotImplemented" | "MethodNotAllowed", _) | (_, 405 | 501) => {
-                Self::NotSupported { operation, resource, code, message }
-            }
-            ("RequestTimeout" | "InternalError" | "InternalFailure" | "ServiceFailure", _) | (_, 408 | 500..) => {
-                Self::StoreFailing { operation, resource, problem: code }
-            }
-            // These say nothing without their code.
-            ("404", _) if matches!(resource, Resource::Bucket(_)) => {
-                Self::StoreFailing { operation, resource, problem: "an answer that cannot be read".to_owned() }
-            }
-            ("400" | "409", _) => {
-                Self::StoreFailing { operation, resource, problem: "an answer that cannot be read".to_owned() }
-            }
-            _ => Self::Rejected { operation, resource, code, message },
         }
     }
+}
+
+fn of_answer(call: Box<Call>, status: u16, code: String, message: Option<String>, region: Option<String>) -> Error {
+    if code == "AccessDenied" || status == 403 && !is_about_credentials(&code) && !is_throttling(&code) {
+        return Error::AccessDenied { call, message };
+    }
+    let Call { operation, resource, identity, session } = *call;
+    let bucket = || match &resource {
+        Resource::Bucket(name) | Resource::User(name) | Resource::Policy(name) => name.clone(),
+        Resource::Account => String::new(),
+    };
+    match (code.as_str(), status) {
+        (code, _) if is_expired(code) => Error::CredentialsExpired { identity },
+        (code, _) if is_about_credentials(code) => {
+            Error::CredentialsRefused { identity, operation, code: code.to_owned(), session }
+        }
+        (code, _) if is_throttling(code) => Error::Throttled { operation },
+        (_, 429 | 503) => Error::Throttled { operation },
+        (code, _) if is_conflict(code) => Error::StoreBusy { operation, resource, code: code.to_owned(), message },
+        ("LimitExceeded" | "LimitExceededException" | "TooManyBuckets" | "ServiceQuotaExceededException", _) => {
+            Error::QuotaExceeded { operation, resource, code, message }
+        }
+        ("BucketAlreadyExists", _) => Error::BucketTaken { bucket: bucket(), by: TakenBy::AnotherAccount },
+        ("BucketAlreadyOwnedByYou", _) => Error::BucketTaken { bucket: bucket(), by: TakenBy::Unknown },
+        ("NoSuchBucket", _) if matches!(resource, Resource::Bucket(_)) => {
+            Error::BucketNotFound { bucket: bucket(), operation }
+        }
+        // For CreateUser it is the permissions boundary that does not exist.
+        ("NoSuchEntity", _) if operation != Operation::CreateUser => Error::NotVisibleYet { operation, resource },
+        (code, _) if is_about_region(code) => Error::WrongRegion { bucket: bucket(), region },
+        (_, 301 | 307) => Error::WrongRegion { bucket: bucket(), region },
+        // Signed for the wrong region: some answers have no body, but the right region in a header.
+        ("400", 400) if region.is_some() => Error::WrongRegion { bucket: bucket(), region },
+        ("NotImplemented" | "MethodNotAllowed", _) | (_, 405 | 501) => {
+            Error::NotSupported { operation, resource, code, message }
+        }
+        ("RequestTimeout" | "InternalError" | "InternalFailure" | "ServiceFailure", _) | (_, 408 | 500..) => {
+            Error::StoreFailing { operation, resource, problem: code }
+        }
+        // Without a code these statuses say nothing.
+        ("404", _) if matches!(resource, Resource::Bucket(_)) => {
+            Error::StoreFailing { operation, resource, problem: UNREADABLE.to_owned() }
+        }
+        ("400" | "409", _) => Error::StoreFailing { operation, resource, problem: UNREADABLE.to_owned() },
+        _ => Error::Rejected { operation, resource, code, message },
+    }
+}
+
+fn is_expired(code: &str) -> bool {
+    matches!(code, "ExpiredToken" | "ExpiredTokenException" | "TokenRefreshRequired")
+}
+
+/// Whether a code says that another change to the same resource is under way.
+fn is_conflict(code: &str) -> bool {
+    matches!(
+        code,
+        "OperationAborted"
+            | "ConcurrentModification"
+            | "EntityTemporarilyUnmodifiable"
+            | "ConditionalRequestConflict"
+            | "DeleteConflict"
+    )
+}
+
+/// Whether a code says that the bucket is in another region.
+fn is_about_region(code: &str) -> bool {
+    matches!(
+        code,
+        "PermanentRedirect"
+            | "TemporaryRedirect"
+            | "AuthorizationHeaderMalformed"
+            | "IllegalLocationConstraintException"
+    )
 }
 
 /// Whether a code says that there were too many calls.
@@ -111,7 +120,7 @@ pub(super) fn is_throttling(code: &str) -> bool {
     )
 }
 
-/// Whether a code says that the credentials are wrong, rather than that they are not allowed something.
+/// Whether a code says that the credentials are invalid, and not only that they lack a permission.
 pub(super) fn is_about_credentials(code: &str) -> bool {
     matches!(
         code,
@@ -125,8 +134,5 @@ pub(super) fn is_about_credentials(code: &str) -> bool {
             | "AuthFailure"
             | "RequestTimeTooSkewed"
             | "RequestExpired"
-            | "ExpiredToken"
-            | "ExpiredTokenException"
-            | "TokenRefreshRequired"
-    )
+    ) || is_expired(code)
 }

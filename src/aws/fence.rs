@@ -1,5 +1,5 @@
-//! Keeps requests from being sent when they may not be. It stands right before the connection, so that it
-//! also holds for what the SDK does by itself: retries, and calls for credentials.
+//! Blocks requests while they are not allowed. The fence is directly in front of the connection, so it also blocks what
+//! the SDK sends by itself: retries, and calls for credentials.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
 
 type Allowed = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// `client`, but it sends only what begins while `allowed` says yes.
+/// `client`, but a request that starts while `allowed` returns false fails without being sent.
 pub(crate) fn fence(client: SharedHttpClient, allowed: impl Fn() -> bool + Send + Sync + 'static) -> SharedHttpClient {
     SharedHttpClient::new(Fenced { inner: client, allowed: Arc::new(allowed) })
 }
@@ -44,10 +44,10 @@ impl HttpClient for Fenced<SharedHttpClient> {
 impl HttpConnector for Fenced<SharedHttpConnector> {
     fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
         let (inner, allowed) = (self.inner.clone(), Arc::clone(&self.allowed));
-        // Asked when the request is sent, not when it is made.
+        // Checked when the request is sent, not when it is built.
         HttpConnectorFuture::new(async move {
             if !allowed() {
-                return Err(ConnectorError::user("this process may not call AWS now".into()));
+                return Err(ConnectorError::user("this process must not call AWS now".into()));
             }
             inner.call(request).await
         })
@@ -61,9 +61,11 @@ mod tests {
     use aws_smithy_http_client::test_util::infallible_client_fn;
 
     use super::*;
+    use crate::aws::call::Identity;
     use crate::aws::clients::Clients;
-    use crate::aws::owner::{Identity, Owner, StaticKeys};
-    use crate::aws::plan::{Environment, Target};
+    use crate::aws::environment::Environment;
+    use crate::aws::owner::{Owner, StaticKeys};
+    use crate::aws::target::Target;
     use crate::aws::testing::record;
 
     #[tokio::test]
@@ -79,7 +81,7 @@ mod tests {
         let owner = Owner { identity: Identity::App, keys: Some(keys) };
         let record = record();
         let store = clients.store(&owner, &Target::of(&record, &Environment::default())).await;
-        for store in [&store.s3, &store.patient_s3] {
+        for store in [&store.s3, &store.retrying_s3] {
             allowed.store(true, Ordering::SeqCst);
             assert!(store.head_bucket().bucket("b").send().await.is_ok());
             assert!(sent.swap(false, Ordering::SeqCst));

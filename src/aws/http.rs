@@ -15,18 +15,18 @@ use http_body_util::Limited;
 
 use super::fence::fence;
 
-/// Longest page of a listing that is read, in bytes: 1,000 objects with the longest keys, escaped, take some 6 MiB.
+/// Limit for a page of a listing, in bytes: 1,000 objects with the longest keys, escaped, take some 6 MiB.
 const PAGE_MAX: usize = 16 << 20;
-/// Longest of all other answers.
+/// Limit for all other answers, in bytes.
 const ANSWER_MAX: usize = 2 << 20;
 
-/// What requests are sent with.
+/// The HTTP clients.
 pub(crate) struct Http {
-    /// Connections are kept for the next request.
+    /// Keeps connections for the next request.
     pub(crate) pooled: SharedHttpClient,
-    /// The same, for listings.
+    /// The same, with the limit for listings.
     pub(crate) lists: SharedHttpClient,
-    /// Each request has a new connection, which may lead to another host of the store.
+    /// Opens a new connection for each request, so that requests can reach different hosts of the store.
     pub(crate) fresh: SharedHttpClient,
 }
 
@@ -40,7 +40,7 @@ impl Http {
         }
     }
 
-    /// The same, sending only what begins while `allowed` says yes.
+    /// The same, but a request that starts while `allowed` returns false fails without being sent.
     pub(crate) fn only_while(self, allowed: impl Fn() -> bool + Clone + Send + Sync + 'static) -> Self {
         Self {
             pooled: fence(self.pooled, allowed.clone()),
@@ -69,7 +69,7 @@ fn client(max_idle: Option<usize>) -> SharedHttpClient {
     })
 }
 
-/// `client`, but an answer that is too long ends with an error in place of being read.
+/// `client`, but reading an answer fails once it is longer than `bytes`.
 fn bounded(client: SharedHttpClient, bytes: usize) -> SharedHttpClient {
     SharedHttpClient::new(Bounded(client, bytes))
 }
@@ -112,9 +112,11 @@ mod tests {
     use aws_smithy_http_client::test_util::infallible_client_fn;
 
     use super::*;
+    use crate::aws::call::Identity;
     use crate::aws::clients::Clients;
-    use crate::aws::owner::{Identity, Owner, StaticKeys};
-    use crate::aws::plan::{Environment, Target};
+    use crate::aws::environment::Environment;
+    use crate::aws::owner::{Owner, StaticKeys};
+    use crate::aws::target::Target;
     use crate::aws::testing::record;
 
     #[tokio::test]

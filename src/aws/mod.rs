@@ -2,21 +2,22 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | [`params`], [`values`] | what an admin writes into a StorageClass |
+//! | [`params`], [`values`], `environment` | what an admin configures: the StorageClass, environment variables |
 //! | [`names`] | names of buckets and users |
-//! | [`plan`] | what a claim gets, and where calls for it go |
-//! | [`owner`] | whose credentials sign |
-//! | `bucket`, `user`, `probe` | provision and grant: create the bucket, make the user, try its key |
-//! | `upkeep` | while a claim is bound: other keys, and whether all is as it was made |
-//! | `account` | whose account it is, and whether an app's keys still work |
-//! | `recall` | what tags say of a claim whose record was lost |
-//! | `revoke`, `purge` | the way back: remove the user, empty and delete the bucket |
-//! | `tags`, `policy`, `region` | what proves ownership, what an app may do, which partition |
-//! | [`call`], `codes`, [`error`] | one call and how it went; what AWS's codes mean; why a step failed |
-//! | `clients`, `fence` | SDK clients and the connection pool; what keeps them from calling when they may not |
+//! | `plan`, `target` | what a claim gets; a record as the verbs read it |
+//! | [`owner`] | the credentials of a class |
+//! | `bucket`, `user`, `probe` | provision and grant: create the bucket and the user, try the user's key |
+//! | `upkeep` | for bound claims: rotate keys, find and repair what has changed |
+//! | `account`, `sts` | the owner's AWS account; whether an app's keys still work |
+//! | `recall` | what tags say about a claim whose record was lost |
+//! | `revoke`, `purge`, `empty` | deletion: remove the user, empty and delete the bucket |
+//! | `tags`, `policy`, `region` | what proves ownership; what an app can do; AWS partitions |
+//! | [`call`], `codes` | one call and its outcome; what AWS's error codes mean |
+//! | [`error`], `remedy`, `failure`, `reasons` | why a step failed; the remedies; what the controller does about it; what users read |
+//! | `clients`, `http`, `fence`, `budget` | SDK clients; connections; blocking calls; memory for listings |
 //!
-//! Steps that decide (`plan`, `judge`, `may_delete`, `ownership`, the mapping of errors) are pure; steps
-//! that call AWS decide nothing.
+//! Functions that decide (`plan`, `judge`, `may_delete`, `ownership`, the mapping of errors) are pure; functions that
+//! call AWS decide nothing.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -24,10 +25,11 @@ use std::sync::{Mutex, PoisonError};
 
 use self::call::{Operation, Resource};
 use self::clients::Clients;
+use self::environment::Environment;
 use self::http::Http;
 use self::owner::StaticKeys;
-use self::plan::{Environment, Target};
-use self::purge::{Limits, Purged};
+use self::purge::Purged;
+use self::target::Target;
 use crate::provisioner::{
     AppCredentials, Checkup, Fate, Mode, OwnerSource, Plan, Probe, Provisioner, Recalled, Record, Removal, Removed,
     Request,
@@ -35,25 +37,32 @@ use crate::provisioner::{
 
 mod account;
 mod bucket;
+mod budget;
 pub mod call;
 mod clients;
 mod codes;
+mod empty;
+mod environment;
 pub mod error;
+mod failure;
 mod fence;
 mod http;
 pub mod names;
 pub mod owner;
 pub mod params;
-pub mod plan;
+mod plan;
 mod policy;
 mod probe;
 mod purge;
+mod reasons;
 mod recall;
 mod region;
+mod remedy;
 mod revoke;
-mod room;
+
 mod sts;
 mod tags;
+mod target;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
@@ -62,17 +71,23 @@ mod upkeep;
 mod user;
 pub mod values;
 
+/// The reasons that claims give because of AWS.
+#[cfg(test)]
+pub(crate) fn reasons() -> impl Iterator<Item = &'static crate::provisioner::Reason> {
+    reasons::TABLE.iter()
+}
+
 pub use self::error::Error;
 pub use self::owner::Owner;
 
 /// Provisions S3 buckets and IAM users.
 pub struct AwsProvisioner {
-    /// Name of the provisioner, which every bucket and user is tagged with.
+    /// Name of the provisioner, with which every bucket and user is tagged.
     name: String,
-    /// The endpoints that the operator's environment names, or why they cannot be used.
-    environment: Result<Environment, params::ParameterError>,
+    /// The endpoints that the operator's environment sets, or why they cannot be used.
+    environment: Result<Environment, values::ParameterError>,
     clients: Clients,
-    /// Names that users chose and that are being created right now; see [`Self::claim_name`].
+    /// Buckets with chosen names that are being created now; see [`Self::lock_name`].
     being_created: Mutex<HashSet<NameInStore>>,
 }
 
@@ -83,17 +98,17 @@ impl fmt::Debug for AwsProvisioner {
 }
 
 impl AwsProvisioner {
-    /// A backend that tags what it makes with `provisioner_name`, such as `aws-s3.io/bucket`.
+    /// A backend that tags what it creates with `provisioner_name`, such as `aws-s3.io/bucket`.
     ///
-    /// The endpoints in the environment (AWS_ENDPOINT_URL and those of S3 and IAM) are read now, once.
-    /// Nothing is called: ambient credentials are looked for when a class first needs them.
+    /// Reads the endpoints in the environment (AWS_ENDPOINT_URL and those of S3, IAM and STS) once, now. Makes no call:
+    /// ambient credentials are loaded when a class first needs them.
     pub fn new(provisioner_name: &str) -> Self {
         let environment = Environment::read(|name| std::env::var(name).ok());
         Self::with(provisioner_name, environment, Clients::new(Http::new()))
     }
 
-    /// The same, but each request to AWS that begins while `allowed` says no fails in place of being sent: for
-    /// a process that may work only at times, such as the holder of a lease
+    /// The same, but a request to AWS that starts while `allowed` returns false fails without being sent: for a process
+    /// that works only at times, such as the holder of a lease
     /// ([`Term::is_over`](crate::runtime::lease::Term::is_over)).
     pub fn only_while(self, allowed: impl Fn() -> bool + Clone + Send + Sync + 'static) -> Self {
         Self { clients: Clients::new(Http::new().only_while(allowed)), ..self }
@@ -101,7 +116,7 @@ impl AwsProvisioner {
 
     fn with(
         provisioner_name: &str,
-        environment: Result<Environment, params::ParameterError>,
+        environment: Result<Environment, values::ParameterError>,
         clients: Clients,
     ) -> Self {
         Self { name: provisioner_name.to_owned(), environment, clients, being_created: Mutex::default() }
@@ -115,9 +130,9 @@ impl AwsProvisioner {
         Ok(Target::of(record, self.environment()?))
     }
 
-    /// Keeps two claims of this process from creating a bucket of the same chosen name at once, where the
-    /// store would say yes to both.
-    fn claim_name<'a>(&'a self, target: &Target<'_>) -> Result<Option<NameGuard<'a>>, Error> {
+    /// Keeps two claims of this process from creating a bucket of the same chosen name at the same time, where the
+    /// store would accept both.
+    fn lock_name<'a>(&'a self, target: &Target<'_>) -> Result<Option<NameGuard<'a>>, Error> {
         if !bucket::answer_is_ambiguous(target) {
             return Ok(None);
         }
@@ -130,23 +145,23 @@ impl AwsProvisioner {
         Err(Error::StoreBusy {
             operation: Operation::CreateBucket,
             resource: Resource::Bucket(name),
-            code: "another claim asks for the same name".to_owned(),
+            code: "another claim is creating it".to_owned(),
             message: None,
         }
-        .of_reading())
+        .untouched())
     }
 
-    /// Takes the access of a record away; tries the app's keys where there is no user to be seen.
-    async fn take_access(
+    /// Removes the user of a record. If there is no such user, checks that the app's keys do not work either.
+    async fn remove_access(
         &self,
         store: &clients::Store,
         target: &Target<'_>,
         present: Option<&AppCredentials>,
     ) -> Result<Fate, Error> {
         let fate = revoke::revoke(store, target, present).await?;
-        let tried = present.filter(|_| fate == Fate::Missing);
-        let (Some(keys), Some(user)) = (tried, target.user) else { return Ok(fate) };
-        if sts::is_alive(&self.clients.app(&StaticKeys::from(keys), target), target).await? {
+        let to_try = present.filter(|_| fate == Fate::Missing);
+        let (Some(keys), Some(user)) = (to_try, target.user) else { return Ok(fate) };
+        if sts::keys_work(&self.clients.app(&StaticKeys::from(keys), target), target).await? {
             return Err(Error::AccessStillWorks { user: user.name.to_owned(), key: keys.access_key_id.clone() });
         }
         Ok(fate)
@@ -166,10 +181,10 @@ impl AwsProvisioner {
     }
 }
 
-/// Where S3 is, unless that is AWS, and the name of a bucket there.
+/// The URL of S3, if it is not AWS's default one, and the name of a bucket.
 type NameInStore = (Option<String>, String);
 
-/// Gives a name free again, also if the verb is dropped.
+/// Unlocks a name, even if the verb is dropped.
 struct NameGuard<'a> {
     names: &'a Mutex<HashSet<NameInStore>>,
     key: NameInStore,
@@ -208,7 +223,7 @@ impl Provisioner for AwsProvisioner {
         let tags = tags::of_record(&self.name, record);
         let store = self.clients.store(owner, &target).await;
         {
-            let _guard = self.claim_name(&target)?;
+            let _guard = self.lock_name(&target)?;
             bucket::create(&store, &target, &tags).await?;
         }
         self.credentials(&store, owner, &target, &tags).await.map_err(Error::after_a_change)
@@ -245,19 +260,19 @@ impl Provisioner for AwsProvisioner {
     async fn revoke(&self, record: &Record, owner: &Owner, present: Option<&AppCredentials>) -> Result<Removal, Error> {
         let target = self.target(record)?;
         let store = self.clients.store(owner, &target).await;
-        let access = self.take_access(&store, &target, present).await?;
+        let access = self.remove_access(&store, &target, present).await?;
         Ok(Removal::Done(Removed { access, bucket: Fate::Kept }))
     }
 
     async fn delete(&self, record: &Record, owner: &Owner, present: Option<&AppCredentials>) -> Result<Removal, Error> {
         let target = self.target(record)?;
         let store = self.clients.store(owner, &target).await;
-        let access = self.take_access(&store, &target, present).await?;
-        // Whatever the caller meant: a bucket that was there before is not deleted.
+        let access = self.remove_access(&store, &target, present).await?;
+        // A bucket that existed before is never deleted, whatever the caller asks for.
         if record.plan.mode == Mode::Granted {
             return Ok(Removal::Done(Removed { access, bucket: Fate::Kept }));
         }
-        let bucket = match purge::delete(&store, &target, Limits::default()).await? {
+        let bucket = match purge::delete(&store, &target).await? {
             Purged::Gone => Fate::Removed,
             Purged::Missing => Fate::Missing,
             Purged::Left(why) => Fate::Left(why),

@@ -1,13 +1,13 @@
 //! The names of buckets and users: [`BucketName`] and [`UserName`] cannot exist in a wrong state.
 //!
-//! Every name that the operator makes up is a pure function of the claim and ends in the claim's uid,
-//! so that a second run finds what the first one made, and two claims never meet.
+//! Every generated name is a pure function of the claim and ends in the claim's uid. So a second attempt finds what the
+//! first one created, and two claims never share a name.
 
 use std::fmt;
 
 use crate::provisioner::ClaimId;
 
-/// Longest part of `spec.generateBucketName` that goes into a name, as in the Go library.
+/// Longest part of `spec.generateBucketName` that becomes part of a name, as in the Go library.
 const PREFIX_MAX: usize = 26;
 /// Longest name of an IAM user (IAM API reference, CreateUser).
 const USER_MAX: usize = 64;
@@ -30,33 +30,33 @@ pub struct NameError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BrokenRule {
     /// Length.
-    #[error("a bucket name has 3 to 63 characters, this has {0}")]
+    #[error("a bucket name has 3 to 63 characters, this one has {0}")]
     Length(usize),
-    /// A prefix of nothing.
+    /// An empty prefix.
     #[error("it is empty; write at least one lower-case letter or digit")]
     Empty,
     /// Characters.
     #[error("{0:?} is not allowed; use lower-case letters, digits, '.' and '-'")]
     Character(char),
     /// First and last character.
-    #[error("it must begin and end with a lower-case letter or a digit, not with {0:?}")]
+    #[error("it must start and end with a lower-case letter or a digit, not with {0:?}")]
     Edge(char),
     /// Periods.
-    #[error("it must not hold two periods in a row")]
+    #[error("it must not contain two periods in a row")]
     AdjacentPeriods,
     /// Addresses.
     #[error("it must not look like an IP address")]
     IpAddress,
-    /// Beginnings that AWS keeps for itself.
-    #[error("AWS reserves names that begin with {0:?}")]
+    /// Prefixes that AWS reserves.
+    #[error("AWS reserves names that start with {0:?}")]
     ReservedPrefix(&'static str),
-    /// Endings that AWS keeps for itself.
+    /// Suffixes that AWS reserves.
     #[error("AWS reserves names that end with {0:?}")]
     ReservedSuffix(&'static str),
-    /// Names of other things, whose calls and policies are of another kind.
-    #[error("it is the name of {0}, which this operator does not serve; name a general purpose bucket")]
-    NoBucket(&'static str),
-    /// Names in the namespace of an account, which only a header of its own creates.
+    /// Names of other resources, which need other calls and policies.
+    #[error("it is the name of {0}, which this operator does not support; use a general purpose bucket")]
+    NotABucket(&'static str),
+    /// Names of account-regional buckets, which CreateBucket creates only with a special header.
     #[error("AWS reserves names that end with an account, a region and \"-an\" for account-regional buckets")]
     AccountRegional,
 }
@@ -74,11 +74,10 @@ impl BucketName {
         Ok(Self(name.to_owned()))
     }
 
-    /// The name of a bucket that exists: it may have been made by means that the operator has not, such
-    /// as account-regional buckets.
+    /// The name of an existing bucket, which can be of a kind that the operator cannot create (account-regional).
     ///
     /// # Errors
-    /// The first rule that no bucket breaks; and names of other things than general purpose buckets.
+    /// The first rule that no bucket breaks; and names of other resources than general purpose buckets.
     pub fn existing(name: &str) -> Result<Self, NameError> {
         shape(name).and_then(|()| is_bucket(name)).map_err(|rule| NameError { name: name.to_owned(), rule })?;
         Ok(Self(name.to_owned()))
@@ -87,11 +86,11 @@ impl BucketName {
     /// The name for a claim that asks for a generated one: `prefix`, cut to 26 characters, then the uid.
     ///
     /// # Errors
-    /// What the prefix, whole and as written, breaks.
+    /// The first rule that the whole prefix breaks.
     pub fn generated(prefix: &str, claim: &ClaimId) -> Result<Self, NameError> {
         let refused = |rule| NameError { name: prefix.to_owned(), rule };
         characters(prefix).map_err(refused)?;
-        // All characters are ASCII here, so that any cut is on a boundary.
+        // All characters are ASCII here, so any cut is on a character boundary.
         let cut = prefix.get(..PREFIX_MAX).unwrap_or(prefix).trim_end_matches(['-', '.']);
         if prefix.is_empty() {
             return Err(refused(BrokenRule::Empty));
@@ -116,7 +115,7 @@ impl fmt::Display for BucketName {
     }
 }
 
-/// Checks what bucket names of a class have to begin with; nothing is fine.
+/// Checks the prefix that a class requires; it can be empty.
 pub(crate) fn beginning(prefix: &str) -> Result<(), BrokenRule> {
     characters(prefix)?;
     match prefix.chars().next().filter(|c| !is_alphanumeric(*c)) {
@@ -125,9 +124,9 @@ pub(crate) fn beginning(prefix: &str) -> Result<(), BrokenRule> {
     }
 }
 
-/// Whether `name`, of a bucket or a user, was generated for the claim with this uid. That proves no ownership by itself:
-/// a uid is random, so that nobody else will have made a bucket of such a name before; but once the bucket is deleted,
-/// its name is known and free for everybody.
+/// Whether the name of a bucket or user was generated for the claim with this uid. This alone proves no ownership:
+/// nobody else has created a bucket of this name before, because the uid is random; but once the bucket is deleted, its
+/// name is known and free for everybody.
 pub fn is_generated_for(name: &str, uid: &str) -> bool {
     !uid.is_empty() && name.strip_suffix(uid).is_some_and(|rest| rest.len() > 1 && rest.ends_with('-'))
 }
@@ -186,8 +185,8 @@ fn unreserved(name: &str) -> Result<(), BrokenRule> {
     Ok(())
 }
 
-/// What names with these endings are names of.
-const OTHER_THINGS: [(&str, &str); 5] = [
+/// Suffixes of the names of other resources.
+const OTHER_RESOURCES: [(&str, &str); 5] = [
     ("--x-s3", "a directory bucket"),
     ("--table-s3", "a table bucket"),
     ("-s3alias", "an access point"),
@@ -196,13 +195,13 @@ const OTHER_THINGS: [(&str, &str); 5] = [
 ];
 
 fn is_bucket(name: &str) -> Result<(), BrokenRule> {
-    match OTHER_THINGS.into_iter().find(|(suffix, _)| name.ends_with(suffix)) {
-        Some((_, thing)) => Err(BrokenRule::NoBucket(thing)),
+    match OTHER_RESOURCES.into_iter().find(|(suffix, _)| name.ends_with(suffix)) {
+        Some((_, resource)) => Err(BrokenRule::NotABucket(resource)),
         None => Ok(()),
     }
 }
 
-/// `…-<12 digits>-<region>-an`, where a region is letters and dashes and then a number.
+/// `…-<12 digits>-<region>-an`, where a region is letters and dashes, then a number.
 fn is_account_regional(name: &str) -> bool {
     let Some(rest) = name.strip_suffix("-an") else { return false };
     let parts: Vec<&str> = rest.split('-').collect();
@@ -221,14 +220,14 @@ fn is_account_regional(name: &str) -> bool {
 pub struct UserName(String);
 
 impl UserName {
-    /// The user of a claim: `<namespace>-<name>`, cut, then the uid. IAM names are unique without regard
-    /// to case; the uid is lower case and alone makes the name unique.
+    /// The user of a claim: `<namespace>-<name>`, cut, then the uid. IAM ignores case when it compares names; the uid
+    /// is lower case and makes the name unique.
     pub fn for_claim(claim: &ClaimId) -> Self {
         let uid: String = claim.uid.chars().map(allowed).take(USER_MAX).collect();
         Self(format!("{}{uid}", Self::beginning(claim)))
     }
 
-    /// What the names of users of all claims with this namespace and name begin with, whatever their uids.
+    /// The start of the user names of all claims with this namespace and name.
     pub(crate) fn beginning(claim: &ClaimId) -> String {
         let room = USER_MAX.saturating_sub(claim.uid.chars().count() + 1);
         let readable: String = format!("{}-{}", claim.namespace, claim.name).chars().map(allowed).take(room).collect();
@@ -244,7 +243,7 @@ impl UserName {
     }
 }
 
-/// IAM takes `[\w+=,.@-]`; anything else becomes an underscore.
+/// IAM accepts `[\w+=,.@-]`; anything else becomes an underscore.
 fn allowed(c: char) -> char {
     if c.is_ascii_alphanumeric() || "_+=,.@-".contains(c) { c } else { '_' }
 }
@@ -252,17 +251,9 @@ fn allowed(c: char) -> char {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    #[test]
-    fn what_is_no_bucket_is_refused_by_what_it_is() {
-        let refused = |name| BucketName::existing(name).unwrap_err().to_string();
-        assert!(refused("logs--usw2-az1--x-s3").contains("a directory bucket"));
-        assert!(refused("logs-abcdefgh-s3alias").contains("an access point"));
-        assert!(refused("abcdefgh.mrap").contains("a multi-region access point"));
-        assert!(BucketName::existing("logs-123456789012-eu-west-1-an").is_ok());
-    }
+    use proptest::prelude::*;
 
     use super::*;
-    use proptest::prelude::*;
 
     const UID: &str = "f30e0389-0689-48a2-bfaa-74d1bf1fd950";
 
@@ -271,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn each_rule_is_refused_with_its_own_words() {
+    fn the_error_names_the_rule_that_a_name_breaks() {
         for (name, rule) in [
             ("ab", BrokenRule::Length(2)),
             (&"a".repeat(64), BrokenRule::Length(64)),
@@ -303,6 +294,14 @@ mod tests {
     }
 
     #[test]
+    fn the_error_about_another_resource_says_what_it_is() {
+        let refused = |name| BucketName::existing(name).unwrap_err().to_string();
+        assert!(refused("logs--usw2-az1--x-s3").contains("a directory bucket"));
+        assert!(refused("logs-abcdefgh-s3alias").contains("an access point"));
+        assert!(refused("abcdefgh.mrap").contains("a multi-region access point"));
+    }
+
+    #[test]
     fn an_account_regional_bucket_may_exist_but_is_not_created() {
         assert!(BucketName::existing("photos-123456789012-us-west-2-an").is_ok());
     }
@@ -317,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_that_cannot_begin_a_name_is_refused() {
+    fn a_prefix_that_cannot_start_a_name_is_refused() {
         let rule = |prefix| BucketName::generated(prefix, &claim("n", "c", UID)).unwrap_err().rule;
         assert_eq!(rule("Photos"), BrokenRule::Character('P'));
         assert_eq!(rule("abcdefghijklmnopqrstuvwxyz-ÄÖ"), BrokenRule::Character('Ä'));
@@ -329,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_generated_name_is_known_by_its_uid() {
+    fn a_generated_name_is_recognized_by_its_uid() {
         assert!(is_generated_for(&format!("photos-{UID}"), UID));
         assert!(!is_generated_for("photos", UID));
         assert!(!is_generated_for(&format!("photos-{UID}-2"), UID));
@@ -337,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn the_uid_in_a_name_is_known_again() {
+    fn the_uid_in_a_name_is_found() {
         assert_eq!(uid_in(&format!("photos-{UID}")), Some(UID));
         assert_eq!(uid_in(BucketName::generated("p", &claim("n", "c", UID)).unwrap().as_str()), Some(UID));
         assert_eq!(uid_in(UserName::for_claim(&claim("n", "c", UID)).as_str()), Some(UID));

@@ -1,37 +1,17 @@
-//! The owner: whose AWS identity the operator acts with for a class.
+//! The owner: the AWS identity that the operator uses for a class.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use secrecy::{ExposeSecret, SecretString};
 
+use super::call::Identity;
 use super::error::Error;
-use crate::provisioner::{AppCredentials, OwnerSource, Record, SecretRef};
+use crate::provisioner::{AppCredentials, OwnerSource, Record};
 
 const ACCESS_KEY_ID: &str = "AWS_ACCESS_KEY_ID";
 const SECRET_ACCESS_KEY: &str = "AWS_SECRET_ACCESS_KEY";
 const SESSION_TOKEN: &str = "AWS_SESSION_TOKEN";
-
-/// Whose credentials sign a call; for messages.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Identity {
-    /// The operator's own: environment, IRSA, Pod Identity, instance role.
-    Ambient,
-    /// The keys in the Secret that the class names.
-    Secret(SecretRef),
-    /// The keys issued to the claim.
-    App,
-}
-
-impl fmt::Display for Identity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Ambient => f.write_str("the operator's own AWS identity"),
-            Self::Secret(reference) => write!(f, "the owner credentials in Secret {reference}"),
-            Self::App => f.write_str("the claim's own credentials"),
-        }
-    }
-}
 
 /// Owner credentials, parsed.
 #[derive(Debug)]
@@ -41,7 +21,7 @@ pub struct Owner {
     pub(crate) keys: Option<StaticKeys>,
 }
 
-/// An access key, compared as a whole and shown never.
+/// An access key. It can be compared, and is never shown.
 #[derive(Clone)]
 pub(crate) struct StaticKeys {
     pub(crate) id: String,
@@ -75,14 +55,15 @@ impl Owner {
     /// Parses the source that a record refers to.
     ///
     /// # Errors
-    /// A Secret without usable keys; and the ambient identity where the record names a Secret, because
-    /// there is no silent fallback to the operator's own, usually wider, permissions.
+    /// A Secret without usable keys; and the ambient identity if the record names a Secret, because there is no silent
+    /// fallback to the operator's own, often wider, permissions.
     pub(crate) fn parse(record: &Record, source: OwnerSource) -> Result<Self, Error> {
         match (source, &record.plan.owner_secret) {
             (OwnerSource::Ambient, None) => Ok(Self { identity: Identity::Ambient, keys: None }),
-            (OwnerSource::Ambient, Some(reference)) => {
-                Err(Error::InvalidOwnerSecret { secret: reference.clone(), problem: "was not read".to_owned() })
-            }
+            (OwnerSource::Ambient, Some(reference)) => Err(Error::InvalidOwnerSecret {
+                secret: reference.clone(),
+                problem: "was not read, and the operator's own identity does not replace it".to_owned(),
+            }),
             (OwnerSource::Secret { reference, data }, _) => {
                 let keys = static_keys(&data)
                     .map_err(|problem| Error::InvalidOwnerSecret { secret: reference.clone(), problem })?;
@@ -91,10 +72,10 @@ impl Owner {
         }
     }
 
-    /// The owner's keys as the app's.
+    /// The owner's keys, for the app.
     ///
     /// # Errors
-    /// The ambient identity has no keys to share: they are temporary.
+    /// The ambient identity cannot be shared, because its credentials are temporary.
     pub(crate) fn share(&self) -> Result<AppCredentials, Error> {
         let StaticKeys { id, secret, token } = self.keys.clone().ok_or(Error::NothingToShare)?;
         Ok(AppCredentials { access_key_id: id, secret_access_key: secret, session_token: token })
@@ -115,13 +96,13 @@ fn static_keys(data: &BTreeMap<String, Vec<u8>>) -> Result<StaticKeys, String> {
 }
 
 fn text(key: &str, value: &[u8]) -> Result<String, String> {
-    let value = std::str::from_utf8(value).map_err(|_| format!("has a {key} that is no text; write it again"))?;
+    let value = std::str::from_utf8(value).map_err(|_| format!("has a {key} that is not text; set it again"))?;
     if value.is_empty() {
-        Err(format!("has an empty {key}; fill it in"))
+        Err(format!("has an empty {key}; set it"))
     } else if value.contains(char::is_whitespace) {
-        Err(format!("has white space in its {key}; write it without (`echo` adds a line end, `printf` does not)"))
+        Err(format!("has white space in its {key}; set it without (`echo` adds a line end, `printf` does not)"))
     } else if value.contains(char::is_control) {
-        Err(format!("has a control character in its {key}; write it again"))
+        Err(format!("has a control character in its {key}; set it again"))
     } else {
         Ok(value.to_owned())
     }
@@ -132,6 +113,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::aws::testing::record;
+    use crate::provisioner::SecretRef;
 
     fn owner(entries: &[(&str, &str)]) -> Result<Owner, Error> {
         let data = entries.iter().map(|(k, v)| ((*k).to_owned(), v.as_bytes().to_vec())).collect();

@@ -1,81 +1,27 @@
 //! The parameters of a StorageClass, parsed once into [`ClassParameters`].
 //!
-//! Admins decide through these what users get, so nothing is guessed: a parameter that is not known, or
-//! whose value cannot be meant, is refused by name together with the remedy.
+//! Through them admins decide what users get, so nothing is guessed: an unknown parameter or an invalid value is
+//! refused. The error names the parameter and the remedy.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::time::Duration;
 
 use serde::Deserialize;
 use serde::de::value::MapDeserializer;
 
 use super::names::{BucketName, NameError};
-use super::values::{EndpointUrl, IamPath, PolicyArn, Region};
+use super::values::{
+    Addressing, ClaimedBucket, CredentialsMode, EndpointUrl, IamPath, Namespaces, Naming, ParameterError, PolicyArn,
+    Region, bad, yes_or_no,
+};
 use crate::provisioner::{Rotation, SecretRef};
 
-/// Region of a class that names none; the same as that of the Go provisioner.
+/// Region of a class without one; the Go provisioner has the same default.
 pub const DEFAULT_REGION: &str = "us-west-1";
-/// IAM path of users where a class names none. The operator's own IAM policy can be limited to it.
+/// IAM path of users of a class without one. The owner's IAM policy can be limited to it.
 pub const DEFAULT_IAM_PATH: &str = "/aws-s3-provisioner/";
 
-/// Why the parameters of a class cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ParameterError {
-    /// A key that no parameter has.
-    #[error("unknown parameter {name:?}; remove it, or use one of: {known}")]
-    Unknown {
-        /// The key, as written.
-        name: String,
-        /// All known keys, separated by commas.
-        known: String,
-    },
-    /// A value that cannot be used.
-    #[error("parameter {name}: {value:?} {problem}; {remedy}")]
-    Bad {
-        /// The key.
-        name: &'static str,
-        /// The value as written, less what may be secret.
-        value: String,
-        /// What is wrong with it.
-        problem: String,
-        /// What to write instead.
-        remedy: &'static str,
-    },
-    /// A value that cannot be used, and that claims must not repeat: it may name an account or other tenants.
-    #[error("parameter {name} {problem}; {remedy}")]
-    Unshown {
-        /// The key.
-        name: &'static str,
-        /// What is wrong with the value.
-        problem: String,
-        /// What to write instead.
-        remedy: &'static str,
-    },
-    /// A parameter without the one that it needs.
-    #[error("parameter {missing} is missing: {because}")]
-    Missing {
-        /// The key that is missing.
-        missing: &'static str,
-        /// Which other parameter asks for it.
-        because: &'static str,
-    },
-    /// What serde says where nothing above fits; parameters are strings, so this should not be seen.
-    #[error("the parameters cannot be read: {0}")]
-    Unreadable(String),
-}
-
-impl serde::de::Error for ParameterError {
-    fn custom<T: fmt::Display>(message: T) -> Self {
-        Self::Unreadable(message.to_string())
-    }
-
-    fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
-        Self::Unknown { name: field.to_owned(), known: expected.join(", ") }
-    }
-}
-
-/// What an admin wrote, by name; the names on the wire are these in camel case.
+/// What an admin wrote, by name. In a StorageClass the names are in camel case.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 struct Raw {
@@ -97,7 +43,7 @@ struct Raw {
     bucket_name_prefix: Given,
 }
 
-/// A value that may be left out. (Strings that serde gets from a map cannot be read as `Option`.)
+/// An optional value. (`MapDeserializer` cannot read a string as `Option`.)
 #[derive(Default, Deserialize)]
 #[serde(from = "String")]
 struct Given(Option<String>);
@@ -115,102 +61,28 @@ pub struct ClassParameters {
     pub region: Region,
     /// Where the owner credentials are; `None` is the operator's own identity.
     pub owner_secret: Option<SecretRef>,
-    /// What a claim's app gets to sign with.
+    /// Whose keys a claim's app gets.
     pub credentials: CredentialsMode,
     /// The existing bucket that every claim of the class gets access to.
     pub bucket: Option<BucketName>,
-    /// S3 of another store than AWS.
+    /// The S3 endpoint, if it is not the default one of AWS.
     pub s3_endpoint: Option<EndpointUrl>,
-    /// IAM of another store than AWS.
+    /// The IAM endpoint, if it is not the default one of AWS.
     pub iam_endpoint: Option<EndpointUrl>,
     /// How buckets are addressed.
     pub addressing: Addressing,
     /// Path of the users.
     pub iam_path: IamPath,
-    /// Policy that bounds what any user of the class can be allowed.
+    /// Permissions boundary of the users.
     pub permissions_boundary: Option<PolicyArn>,
-    /// When the keys of users are replaced.
+    /// When the keys of users are rotated.
     pub rotation: Rotation,
-    /// Whether the bucket that the class names may be one that another claim created.
+    /// Whether the bucket that the class names can be one that was created for another claim.
     pub claimed_bucket: ClaimedBucket,
-    /// The namespaces whose claims may use the class; `None` for all.
+    /// The namespaces whose claims can use the class; `None` for all.
     pub namespaces: Option<Namespaces>,
-    /// What claims may call their buckets.
+    /// How claims can name their buckets.
     pub naming: Naming,
-}
-
-/// Namespaces by name, and by the beginning of the name: `allowedNamespaces`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Namespaces(Vec<String>);
-
-impl Namespaces {
-    fn parse(value: &str) -> Result<Self, ParameterError> {
-        let patterns: Vec<_> = value.split(',').map(|pattern| pattern.trim().to_owned()).collect();
-        let fits = |pattern: &String| {
-            let name = pattern.strip_suffix('*').unwrap_or(pattern);
-            !pattern.is_empty()
-                && name.len() <= 63
-                && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
-        };
-        match patterns.iter().position(|pattern| !fits(pattern)) {
-            None => Ok(Self(patterns)),
-            Some(index) => Err(ParameterError::Unshown {
-                name: "allowedNamespaces",
-                problem: format!(
-                    "cannot be used: entry {} is not the name of a namespace, or the beginning of one",
-                    index + 1
-                ),
-                remedy: "write names and beginnings, separated by commas, such as \"shop,team-*\"",
-            }),
-        }
-    }
-
-    /// Whether a namespace is one of them.
-    pub fn contain(&self, namespace: &str) -> bool {
-        self.0.iter().any(|pattern| match pattern.strip_suffix('*') {
-            Some(beginning) => namespace.starts_with(beginning),
-            None => namespace == pattern,
-        })
-    }
-}
-
-/// What claims may call their new buckets: `explicitNames` and `bucketNamePrefix`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Naming {
-    /// Whether a claim may choose the whole name.
-    pub explicit: bool,
-    /// What each name has to begin with; empty for anything.
-    pub prefix: String,
-}
-
-/// Whether access may be given to a bucket that another claim created: `allowClaimedBucket`.
-///
-/// A tenant who creates the bucket that an admin's class waits for could read what others write into it, and would take
-/// it along when its claim is deleted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ClaimedBucket {
-    /// "no", the default.
-    Refused,
-    /// "yes": the admin knows whose it is.
-    Allowed,
-}
-
-/// What a claim's app gets to sign with: `createBucketUser`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CredentialsMode {
-    /// "yes": an IAM user of its own.
-    OwnUser,
-    /// "no": the owner's keys.
-    ShareOwner,
-}
-
-/// How buckets are addressed: `forcePathStyle`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Addressing {
-    /// By host name, `bucket.s3.example`; the default.
-    Host,
-    /// By path, `s3.example/bucket`.
-    Path,
 }
 
 impl ClassParameters {
@@ -263,12 +135,8 @@ impl ClassParameters {
     }
 }
 
-pub(super) fn bad(name: &'static str, value: &str, problem: impl Into<String>, remedy: &'static str) -> ParameterError {
-    ParameterError::Bad { name, value: value.to_owned(), problem: problem.into(), remedy }
-}
-
 fn bad_bucket(NameError { name, rule }: NameError) -> ParameterError {
-    bad("bucketName", &name, format!("is no bucket name: {rule}"), "name a bucket that exists")
+    bad("bucketName", &name, format!("is not a bucket name: {rule}"), "name an existing bucket")
 }
 
 fn owner_secret(name: Option<String>, namespace: Option<String>) -> Result<Option<SecretRef>, ParameterError> {
@@ -280,16 +148,16 @@ fn owner_secret(name: Option<String>, namespace: Option<String>) -> Result<Optio
         })),
         (Some(_), None) => Err(ParameterError::Missing {
             missing: "secretNamespace",
-            because: "secretName is given, and a StorageClass has no namespace of its own",
+            because: "secretName is set, and a StorageClass has no namespace of its own",
         }),
         (None, Some(_)) => Err(ParameterError::Missing {
             missing: "secretName",
-            because: "secretNamespace is given; give both, or neither for the operator's own AWS identity",
+            because: "secretNamespace is set; set both, or neither to use the operator's own AWS identity",
         }),
     }
 }
 
-/// Names of Kubernetes objects, checked so far that a lookup can succeed.
+/// The name of a Kubernetes object, checked just enough that a lookup can succeed.
 fn dns_name(parameter: &'static str, value: String) -> Result<String, ParameterError> {
     let fits = (1..=253).contains(&value.len())
         && value.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.');
@@ -306,29 +174,26 @@ fn dns_name(parameter: &'static str, value: String) -> Result<String, ParameterE
 }
 
 fn credentials(value: Option<&str>, owner: Option<&SecretRef>) -> Result<CredentialsMode, ParameterError> {
-    match (value, owner) {
-        (None | Some("yes"), _) => Ok(CredentialsMode::OwnUser),
-        (Some("no"), Some(_)) => Ok(CredentialsMode::ShareOwner),
-        (Some("no"), None) => Err(ParameterError::Missing {
+    match (yes_or_no("createBucketUser", value, true)?, owner) {
+        (true, _) => Ok(CredentialsMode::OwnUser),
+        (false, Some(_)) => Ok(CredentialsMode::ShareOwner),
+        (false, None) => Err(ParameterError::Missing {
             missing: "secretName",
-            because: "createBucketUser is \"no\", and the operator's own AWS identity cannot be shared with apps: \
-                      its credentials are temporary",
+            because: "createBucketUser is \"no\", and the operator's own AWS identity cannot be shared with apps, \
+                      because its credentials are temporary",
         }),
-        (Some(other), _) => Err(bad("createBucketUser", other, "is neither yes nor no", "write \"yes\" or \"no\"")),
     }
 }
 
 fn claimed_bucket(value: Option<&str>, names_bucket: bool) -> Result<ClaimedBucket, ParameterError> {
-    match value {
-        None => Ok(ClaimedBucket::Refused),
-        Some(_) if !names_bucket => Err(ParameterError::Missing {
+    const NAME: &str = "allowClaimedBucket";
+    if value.is_some() && !names_bucket {
+        return Err(ParameterError::Missing {
             missing: "bucketName",
-            because: "allowClaimedBucket is about the existing bucket that the class names",
-        }),
-        Some("yes") => Ok(ClaimedBucket::Allowed),
-        Some("no") => Ok(ClaimedBucket::Refused),
-        Some(other) => Err(bad("allowClaimedBucket", other, "is neither yes nor no", "write \"yes\" or \"no\"")),
+            because: "allowClaimedBucket applies only to an existing bucket that the class names",
+        });
     }
+    Ok(if yes_or_no(NAME, value, false)? { ClaimedBucket::Allowed } else { ClaimedBucket::Refused })
 }
 
 fn naming(explicit: Option<&str>, prefix: Option<&str>, names_bucket: bool) -> Result<Naming, ParameterError> {
@@ -336,21 +201,18 @@ fn naming(explicit: Option<&str>, prefix: Option<&str>, names_bucket: bool) -> R
     const PREFIX: &str = "bucketNamePrefix";
     let given = [(EXPLICIT, explicit), (PREFIX, prefix)].into_iter().find_map(|(name, value)| Some((name, value?)));
     if let Some((name, value)) = given.filter(|_| names_bucket) {
-        return Err(bad(name, value, "is about new buckets, but bucketName names one that exists", "leave it out"));
+        return Err(bad(name, value, "applies to new buckets, but bucketName names an existing one", "remove it"));
     }
-    let explicit = match explicit {
-        None | Some("yes") => true,
-        Some("no") => false,
-        Some(other) => return Err(bad(EXPLICIT, other, "is neither yes nor no", "write \"yes\" or \"no\"")),
-    };
+    let explicit = yes_or_no(EXPLICIT, explicit, true)?;
     let prefix = prefix.unwrap_or_default();
     super::names::beginning(prefix).map_err(|rule| {
-        bad(PREFIX, prefix, format!("cannot begin a bucket name: {rule}"), "write the beginning of bucket names")
+        let problem = format!("cannot be the start of a bucket name: {rule}");
+        bad(PREFIX, prefix, problem, "write the first characters of bucket names, such as \"acme-\"")
     })?;
     Ok(Naming { explicit, prefix: prefix.to_owned() })
 }
 
-/// Keys are replaced at most this often: each time, every app of the claim has to read them anew.
+/// Keys are not rotated more often than this, because every app of the claim has to read the new ones.
 const MIN_ROTATION: Duration = Duration::from_secs(60 * 60);
 
 fn rotation(
@@ -361,7 +223,7 @@ fn rotation(
     let duration = |name: &'static str, value: Option<&str>| {
         value.map(|text| {
             humantime::parse_duration(text).map_err(|_| {
-                bad(name, text, "is no duration", "write a number with a unit, such as \"720h\" or \"30d\"")
+                bad(name, text, "is not a duration", "write a number with a unit, such as \"720h\" or \"30d\"")
             })
         })
     };
@@ -371,10 +233,10 @@ fn rotation(
     let (Some(text), Some(every)) = (every, parsed) else {
         return Ok(Rotation { every: None, grace: kept.unwrap_or(Rotation::DEFAULT_GRACE) });
     };
-    // Without a grace period that the admin chose, frequent rotation shortens it.
+    // Frequent rotation shortens the default grace period.
     let grace = kept.unwrap_or(Rotation::DEFAULT_GRACE.min(every / 2));
     if credentials == CredentialsMode::ShareOwner {
-        return Err(bad(EVERY, text, "replaces keys of users, but createBucketUser is \"no\"", "leave it out"));
+        return Err(bad(EVERY, text, "rotates the keys of users, but createBucketUser is \"no\"", "remove it"));
     }
     if every < MIN_ROTATION {
         return Err(bad(EVERY, text, "is too short", "write \"1h\" or more"));
@@ -463,7 +325,7 @@ mod tests {
             ("iamEndpoint", "https://iam.example?x=1", "https://s3.example.com:9000"),
             ("iamPath", "team", "/aws-s3-provisioner/"),
             ("iamPath", "/te am/", "/aws-s3-provisioner/"),
-            ("bucketName", "Photos", "name a bucket that exists"),
+            ("bucketName", "Photos", "name an existing bucket"),
             ("rotateKeysEvery", "monthly", "\"30d\""),
             ("rotateKeysEvery", "10m", "\"1h\" or more"),
             ("keyGracePeriod", "1 fortnight", "\"720h\""),
@@ -482,16 +344,7 @@ mod tests {
                 "parameter permissionsBoundary is not the ARN of an IAM policy; write an ARN such as arn:aws:iam::123456789012:policy/bucket-users"
             );
         }
-        insta::assert_snapshot!(message(&[("allowedNamespaces", "billing,*payroll")]), @r#"parameter allowedNamespaces cannot be used: entry 2 is not the name of a namespace, or the beginning of one; write names and beginnings, separated by commas, such as "shop,team-*""#);
-    }
-
-    #[test]
-    fn credentials_in_a_url_are_refused_and_not_repeated() {
-        for url in ["https://me:hunter2@s3.example", "me:hunter2@s3.example", "https://me:hunter2@s3 example"] {
-            let message = message(&[("s3Endpoint", url)]);
-            assert!(message.starts_with("parameter s3Endpoint"), "{message}");
-            assert!(!message.contains("hunter2") && !message.contains("me:"), "{message}");
-        }
+        insta::assert_snapshot!(message(&[("allowedNamespaces", "billing,*payroll")]), @r#"parameter allowedNamespaces cannot be used: entry 2 is neither the name of a namespace nor a prefix with '*'; write names and prefixes, separated by commas, such as "shop,team-*""#);
     }
 
     #[test]
@@ -501,13 +354,5 @@ mod tests {
             assert!(parse(&[("region", region)]).is_ok(), "{region}");
         }
         assert!(parse(&[("region", "garage"), ("s3Endpoint", "http://garage:3900")]).is_ok());
-    }
-
-    #[test]
-    fn an_endpoint_has_a_host_and_a_port() {
-        let url = EndpointUrl::parse("s3Endpoint", "http://127.0.0.1:5810/").unwrap();
-        assert_eq!((url.as_str(), url.host(), url.port()), ("http://127.0.0.1:5810", "127.0.0.1", 5810));
-        let url = EndpointUrl::parse("s3Endpoint", "https://s3.example").unwrap();
-        assert_eq!((url.host(), url.port()), ("s3.example", 443));
     }
 }

@@ -1,61 +1,18 @@
-//! Planning: what a claim gets, decided without any I/O; and `Target`, the same decision read back from
-//! a record.
+//! Planning: what a claim gets. Pure.
 //!
-//! What is in force when a claim is planned (the class, and the endpoints that the operator's environment
-//! names) goes into the plan, so that deletion needs neither.
+//! The plan includes what it takes from the class and from the operator's environment, so that a deletion needs
+//! neither.
 
 use std::collections::BTreeMap;
 
+use super::environment::Environment;
 use super::error::Error;
 use super::names::{BucketName, UserName};
-use super::params::{
-    Addressing, ClaimedBucket, ClassParameters, CredentialsMode, DEFAULT_IAM_PATH, DEFAULT_REGION, Naming,
-    ParameterError,
-};
-use super::region::{is_host_of_aws, s3_host};
-use super::values::EndpointUrl;
-use crate::provisioner::{ClaimId, Endpoint, Mode, Plan, Record, Request, WantedBucket};
-
-/// Keys of [`Plan::state`].
-pub(crate) mod state {
-    pub(crate) use crate::api::wire::state::GO_POLICY_ARN;
-    pub(crate) const IAM_PATH: &str = "iamPath";
-    pub(crate) const PERMISSIONS_BOUNDARY: &str = "permissionsBoundary";
-    pub(crate) const IAM_ENDPOINT: &str = "iamEndpoint";
-    pub(crate) const FORCE_PATH_STYLE: &str = "forcePathStyle";
-    pub(crate) const ALLOW_CLAIMED_BUCKET: &str = "allowClaimedBucket";
-}
-
-/// The endpoints that the SDK's environment variables name for the whole operator.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Environment {
-    s3: Option<EndpointUrl>,
-    iam: Option<EndpointUrl>,
-    sts: Option<EndpointUrl>,
-}
-
-impl Environment {
-    /// Reads AWS_ENDPOINT_URL and, before it, AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL_IAM and AWS_ENDPOINT_URL_STS,
-    /// unless AWS_IGNORE_CONFIGURED_ENDPOINT_URLS is true ("Service-specific endpoints", AWS SDKs and
-    /// Tools reference guide). An empty variable is not set.
-    ///
-    /// # Errors
-    /// A variable that holds no URL, by name.
-    pub fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Self, ParameterError> {
-        if variable("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS").is_some_and(|v| v.eq_ignore_ascii_case("true")) {
-            return Ok(Self::default());
-        }
-        let endpoint = |name: &'static str| {
-            variable(name).filter(|url| !url.is_empty()).map(|url| EndpointUrl::parse(name, &url)).transpose()
-        };
-        let any = endpoint("AWS_ENDPOINT_URL")?;
-        Ok(Self {
-            s3: endpoint("AWS_ENDPOINT_URL_S3")?.or_else(|| any.clone()),
-            iam: endpoint("AWS_ENDPOINT_URL_IAM")?.or_else(|| any.clone()),
-            sts: endpoint("AWS_ENDPOINT_URL_STS")?.or(any),
-        })
-    }
-}
+use super::params::ClassParameters;
+use super::region::s3_host;
+use super::target::state;
+use super::values::{Addressing, ClaimedBucket, CredentialsMode, EndpointUrl, Naming};
+use crate::provisioner::{Endpoint, Mode, Plan, Request, WantedBucket};
 
 /// Fields of a claim.
 const NAME: &str = "spec.bucketName";
@@ -83,7 +40,7 @@ pub(crate) fn plan(request: &Request<'_>, environment: &Environment) -> Result<P
 
     let s3_endpoint = s3_endpoint.or_else(|| environment.s3.clone());
     let iam_endpoint = iam_endpoint.or_else(|| environment.iam.clone());
-    let ClaimId { namespace, .. } = request.claim;
+    let namespace = &request.claim.namespace;
     if request.is_new && namespaces.is_some_and(|allowed| !allowed.contain(namespace)) {
         return Err(Error::NamespaceNotAllowed { class: class.to_owned(), namespace: namespace.clone() });
     }
@@ -123,11 +80,11 @@ fn bucket(
     class_bucket: Option<BucketName>,
     naming: &Naming,
 ) -> Result<(BucketName, Mode), Error> {
-    let not_allowed = |field, name: &str, why: String| Error::BucketNameNotAllowed {
+    let not_allowed = |field, name: &str, remedy: String| Error::BucketNameNotAllowed {
         class: request.class_name.to_owned(),
         field,
         name: name.to_owned(),
-        why,
+        remedy,
     };
     let (field, asked) = match (class_bucket, &request.bucket) {
         (Some(bucket), WantedBucket::Named(asked)) if asked != bucket.as_str() => {
@@ -142,8 +99,8 @@ fn bucket(
             return Err(Error::BucketNameMissing { class: request.class_name.to_owned() });
         }
         (None, WantedBucket::Named(name)) if request.is_new && !naming.explicit => {
-            let why = "set spec.generateBucketName instead (explicitNames is \"no\")".to_owned();
-            return Err(not_allowed(NAME, name, why));
+            let remedy = "set spec.generateBucketName instead (explicitNames is \"no\")".to_owned();
+            return Err(not_allowed(NAME, name, remedy));
         }
         (None, WantedBucket::Named(name)) => (NAME, name),
         (None, WantedBucket::Generated { prefix }) => (PREFIX, prefix),
@@ -153,10 +110,10 @@ fn bucket(
         _ => BucketName::generated(asked, request.claim),
     };
     let bucket = bucket.map_err(|problem| Error::InvalidBucketName { field, problem })?;
-    // What is asked for may be longer than what becomes the beginning of the name.
+    // The bucket's name is checked, because a long generateBucketName is cut.
     if request.is_new && !bucket.as_str().starts_with(&naming.prefix) {
-        let why = format!("begin it with {:?} (bucketNamePrefix)", naming.prefix);
-        return Err(not_allowed(field, asked, why));
+        let remedy = format!("start it with {:?} (bucketNamePrefix)", naming.prefix);
+        return Err(not_allowed(field, asked, remedy));
     }
     Ok((bucket, Mode::Created))
 }
@@ -170,164 +127,29 @@ fn endpoint(region: &str, url: Option<&EndpointUrl>) -> Endpoint {
     }
 }
 
-/// Where calls go.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Endpoints {
-    pub(crate) region: String,
-    /// `None`: that of AWS in the region.
-    pub(crate) s3: Option<String>,
-    /// `None`: that of AWS in the region's partition.
-    pub(crate) iam: Option<String>,
-    pub(crate) sts: Sts,
-    pub(crate) addressing: Addressing,
-}
-
-impl Endpoints {
-    /// Whether S3 is that of another store than AWS.
-    pub(crate) fn s3_is_foreign(&self) -> bool {
-        self.s3.as_deref().is_some_and(is_foreign)
-    }
-
-    /// Whether IAM is that of another store than AWS. Such stores know fewer actions and conditions of policies, and may
-    /// drop the tags of users.
-    pub(crate) fn iam_is_foreign(&self) -> bool {
-        self.iam.as_deref().is_some_and(is_foreign)
-    }
-}
-
-fn is_foreign(url: &str) -> bool {
-    let url = url::Url::parse(url).ok();
-    !url.as_ref().and_then(url::Url::host_str).is_some_and(is_host_of_aws)
-}
-
-/// Where credentials are asked whose they are.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Sts {
-    /// At AWS, in the region.
-    Aws,
-    /// Here.
-    At(String),
-    /// Nowhere: a store of which only S3 is known.
-    Unknown,
-}
-
-/// A bucket, and the account that it has to be in: a bucket of that name in another one is refused by AWS ("Verifying
-/// bucket ownership with bucket owner condition", Amazon S3 user guide).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct BucketRef<'a> {
-    pub(crate) name: &'a str,
-    /// `None`: not known, or not the owner's to say.
-    pub(crate) account: Option<&'a str>,
-}
-
-impl BucketRef<'_> {
-    pub(crate) fn account(&self) -> Option<String> {
-        self.account.map(str::to_owned)
-    }
-}
-
-/// A user to be made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct UserSpec<'a> {
-    pub(crate) name: &'a str,
-    pub(crate) path: &'a str,
-    pub(crate) permissions_boundary: Option<&'a str>,
-}
-
-/// All that the verbs need of a record.
-///
-/// Records of the Go provisioner have neither endpoints nor an IAM path: the operator's environment and the
-/// defaults stand in.
-#[derive(Debug)]
-pub(crate) struct Target<'a> {
-    pub(crate) record: &'a Record,
-    pub(crate) endpoints: Endpoints,
-    /// `None`: the claim shares the owner's keys.
-    pub(crate) user: Option<UserSpec<'a>>,
-    /// The managed policy that the Go provisioner made for the user.
-    pub(crate) go_policy: Option<&'a str>,
-    /// Whether access may be given to a bucket that another claim created.
-    pub(crate) claimed_bucket: ClaimedBucket,
-}
-
-impl<'a> Target<'a> {
-    pub(crate) fn of(record: &'a Record, environment: &Environment) -> Self {
-        let Plan { endpoint, user, state, .. } = &record.plan;
-        let noted = |key: &str| state.get(key).map(String::as_str).filter(|value| !value.is_empty());
-        let url = |noted: Option<&str>, environment: &Option<EndpointUrl>| {
-            noted.or(environment.as_ref().map(EndpointUrl::as_str)).map(str::to_owned)
-        };
-        let s3 = url(endpoint.url.as_deref(), &environment.s3);
-        let iam = url(noted(state::IAM_ENDPOINT), &environment.iam);
-        let is_of_environment =
-            |url: &Option<String>, ours: &Option<EndpointUrl>| url.as_deref() == ours.as_ref().map(EndpointUrl::as_str);
-        let sts = match &iam {
-            // The keys of a store of which only S3 is used mean nothing anywhere else.
-            _ if user.is_none() && !is_of_environment(&s3, &environment.s3) => Sts::Unknown,
-            Some(iam_of_store) if !is_of_environment(&iam, &environment.iam) => Sts::At(iam_of_store.clone()),
-            _ => environment.sts.as_ref().map_or(Sts::Aws, |url| Sts::At(url.as_str().to_owned())),
-        };
-        Self {
-            record,
-            endpoints: Endpoints {
-                region: Some(endpoint.region.as_str()).filter(|r| !r.is_empty()).unwrap_or(DEFAULT_REGION).to_owned(),
-                s3,
-                iam,
-                sts,
-                addressing: match noted(state::FORCE_PATH_STYLE) {
-                    Some("true") => Addressing::Path,
-                    _ => Addressing::Host,
-                },
-            },
-            user: user.as_deref().map(|name| UserSpec {
-                name,
-                path: noted(state::IAM_PATH).unwrap_or(DEFAULT_IAM_PATH),
-                permissions_boundary: noted(state::PERMISSIONS_BOUNDARY),
-            }),
-            go_policy: noted(state::GO_POLICY_ARN),
-            claimed_bucket: match noted(state::ALLOW_CLAIMED_BUCKET) {
-                Some("true") => ClaimedBucket::Allowed,
-                _ => ClaimedBucket::Refused,
-            },
-        }
-    }
-
-    /// Name of the bucket.
-    pub(crate) fn bucket(&self) -> &'a str {
-        &self.record.plan.bucket
-    }
-
-    /// The account that the bucket is in: that of whoever created it. A bucket that existed before may be anywhere.
-    pub(crate) fn bucket_account(&self) -> Option<&'a str> {
-        self.record.account.as_deref().filter(|_| self.record.plan.mode == Mode::Created)
-    }
-
-    /// The bucket, as calls about it name it.
-    pub(crate) fn bucket_ref(&self) -> BucketRef<'a> {
-        BucketRef { name: self.bucket(), account: self.bucket_account() }
-    }
-}
-
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::aws::testing::record;
     use crate::provisioner::{ClaimId, Failure, FailureClass};
 
     const UID: &str = "f30e0389-0689-48a2-bfaa-74d1bf1fd950";
 
-    fn planned(parameters: &[(&str, &str)], bucket: WantedBucket, environment: &Environment) -> Result<Plan, Error> {
+    pub(in crate::aws) fn planned(
+        parameters: &[(&str, &str)],
+        bucket: WantedBucket,
+        environment: &Environment,
+    ) -> Result<Plan, Error> {
         let claim = ClaimId { namespace: "shop".into(), name: "photos".into(), uid: UID.into() };
         let parameters = parameters.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
         plan(&Request { claim: &claim, bucket, class_name: "fast", parameters: &parameters, is_new: true }, environment)
     }
 
-    fn ordinary(parameters: &[(&str, &str)], bucket: WantedBucket) -> Result<Plan, Error> {
+    pub(in crate::aws) fn ordinary(parameters: &[(&str, &str)], bucket: WantedBucket) -> Result<Plan, Error> {
         planned(parameters, bucket, &Environment::default())
     }
 
-    fn generated() -> WantedBucket {
+    pub(in crate::aws) fn generated() -> WantedBucket {
         WantedBucket::Generated { prefix: "photos".into() }
     }
 
@@ -372,12 +194,12 @@ mod tests {
             assert_eq!((plan.bucket.as_str(), plan.mode), ("shared", Mode::Granted));
         }
         let error = ordinary(&class, WantedBucket::Named("mine".into())).unwrap_err();
-        insta::assert_snapshot!(error, @r#"spec.bucketName is "mine", but StorageClass fast gives access to bucket "shared" only: leave spec.bucketName out, or use another class"#);
+        insta::assert_snapshot!(error, @r#"spec.bucketName is "mine", but StorageClass fast gives access to bucket "shared" only: remove spec.bucketName, or use another class"#);
         assert_eq!((error.class(), error.store_untouched()), (FailureClass::Terminal, true));
     }
 
     #[test]
-    fn a_claim_without_a_name_is_told_what_to_set() {
+    fn the_error_of_a_claim_without_a_name_says_what_to_set() {
         insta::assert_snapshot!(ordinary(&[], WantedBucket::Unspecified).unwrap_err(), @r#"the claim names no bucket: set spec.generateBucketName or spec.bucketName, or use a StorageClass with the parameter bucketName (fast has none)"#);
     }
 
@@ -424,99 +246,5 @@ mod tests {
         assert_eq!(plan.endpoint.url.as_deref(), Some("https://s3.example"));
         assert_eq!(plan.state[state::IAM_ENDPOINT], "http://127.0.0.1:5810");
         assert_eq!(plan.state[state::FORCE_PATH_STYLE], "true");
-    }
-
-    #[test]
-    fn a_service_variable_comes_before_the_general_one_and_a_bad_one_is_named() {
-        let read = |variables: &'static [(&str, &str)]| {
-            Environment::read(move |name| {
-                variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
-            })
-        };
-        let environment = read(&[
-            ("AWS_ENDPOINT_URL", "http://a"),
-            ("AWS_ENDPOINT_URL_IAM", "http://b"),
-            ("AWS_ENDPOINT_URL_S3", ""),
-        ])
-        .unwrap();
-        assert_eq!(environment.s3.unwrap().as_str(), "http://a");
-        assert_eq!(environment.iam.unwrap().as_str(), "http://b");
-        assert!(read(&[("AWS_ENDPOINT_URL_S3", "nonsense")]).unwrap_err().to_string().contains("AWS_ENDPOINT_URL_S3"));
-        let ignored = read(&[("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "true"), ("AWS_ENDPOINT_URL", "http://a")]);
-        assert_eq!(ignored.unwrap(), Environment::default());
-    }
-
-    #[test]
-    fn credentials_are_asked_whose_they_are_where_they_are_used() {
-        let aws = Environment::default();
-        let proxied = Environment::read(|name| (name == "AWS_ENDPOINT_URL").then(|| "http://proxy".into())).unwrap();
-        let sts = |parameters: &[(&str, &str)], environment: &Environment| {
-            let record = Record { plan: planned(parameters, generated(), environment).unwrap(), ..record() };
-            Target::of(&record, environment).endpoints.sts
-        };
-        let both = [("s3Endpoint", "https://s3.example"), ("iamEndpoint", "https://iam.example")];
-        assert_eq!(sts(&[], &aws), Sts::Aws);
-        assert_eq!(sts(&[], &proxied), Sts::At("http://proxy".into()));
-        for environment in [&aws, &proxied] {
-            assert_eq!(sts(&both, environment), Sts::At("https://iam.example".into()));
-        }
-        let shared = [both[0], ("createBucketUser", "no"), ("secretName", "s"), ("secretNamespace", "n")];
-        for environment in [&aws, &proxied] {
-            assert_eq!(sts(&shared, environment), Sts::Unknown);
-        }
-    }
-
-    #[test]
-    fn a_store_is_foreign_unless_its_host_is_one_of_aws() {
-        let foreign = |parameters: &[(&str, &str)]| {
-            let record = Record { plan: ordinary(parameters, generated()).unwrap(), ..record() };
-            let endpoints = Target::of(&record, &Environment::default()).endpoints;
-            (endpoints.s3_is_foreign(), endpoints.iam_is_foreign())
-        };
-        assert_eq!(foreign(&[]), (false, false));
-        assert_eq!(foreign(&[("s3Endpoint", "https://s3.example:8333")]), (true, false));
-        assert_eq!(foreign(&[("iamEndpoint", "http://[::1]:8333")]), (false, true));
-        let private = "https://vpce-0a1b-2c3d.iam.us-east-1.vpce.amazonaws.com";
-        assert_eq!(foreign(&[("iamEndpoint", private)]), (false, false));
-    }
-
-    #[test]
-    fn a_record_says_all_that_its_plan_said() {
-        let class = [
-            ("region", "eu-central-1"),
-            ("s3Endpoint", "https://s3.example"),
-            ("iamEndpoint", "https://iam.example"),
-            ("forcePathStyle", "true"),
-            ("iamPath", "/team/"),
-            ("permissionsBoundary", "arn:aws:iam::123456789012:policy/bound"),
-        ];
-        let record = Record { plan: ordinary(&class, generated()).unwrap(), ..record() };
-        let target = Target::of(&record, &Environment::default());
-        insta::assert_debug_snapshot!((&target.endpoints, target.user), @r#"
-        (
-            Endpoints {
-                region: "eu-central-1",
-                s3: Some(
-                    "https://s3.example",
-                ),
-                iam: Some(
-                    "https://iam.example",
-                ),
-                sts: At(
-                    "https://iam.example",
-                ),
-                addressing: Path,
-            },
-            Some(
-                UserSpec {
-                    name: "shop-photos-f30e0389-0689-48a2-bfaa-74d1bf1fd950",
-                    path: "/team/",
-                    permissions_boundary: Some(
-                        "arn:aws:iam::123456789012:policy/bound",
-                    ),
-                },
-            ),
-        )
-        "#);
     }
 }

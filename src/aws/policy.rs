@@ -1,10 +1,10 @@
-//! The inline policy of a claim's user: reading, writing, listing, multipart uploads and versions, on one
-//! bucket and nothing else.
+//! The inline policy of a claim's user: it allows reading, writing, listing, multipart uploads and versions on one
+//! bucket, and nothing else.
 
 use serde_json::{Map, Value, json};
 
-use super::plan::Target;
 use super::region::partition;
+use super::target::Target;
 use crate::provisioner::Mode;
 
 /// Name of the inline policy.
@@ -15,14 +15,14 @@ pub(crate) fn of(target: &Target<'_>) -> String {
     document(target, target.bucket_account(), Scope::of(target), Dialect::of(target))
 }
 
-/// What an app may do. Versions before wrote less.
+/// What an app can do. Earlier versions of the operator allowed less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Scope {
-    /// All that an app may do with a bucket that was created for it.
+    /// Everything, on a bucket that was created for the claim.
     Created,
-    /// The same with a bucket of others: what they keep as versions stays theirs.
+    /// The same without deleting object versions, on a bucket that existed before: the versions are its owner's.
     Granted,
-    /// What was written before tags and ACLs were thought of.
+    /// What earlier versions allowed: no tags and no ACLs.
     Earlier,
 }
 
@@ -35,13 +35,14 @@ impl Scope {
     }
 }
 
-/// What a store understands of a document.
+/// What a store supports in a policy document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Dialect {
-    /// All of it.
+    /// Everything.
     Aws,
-    /// Some stores refuse a document for one action that they do not know, and SeaweedFS knows none of those about
-    /// multipart uploads and attributes; but it knows patterns. It denies whatever a condition with `IfExists` is about.
+    /// Some stores refuse a document because of one action that they do not know. SeaweedFS does not know the actions
+    /// about multipart uploads and attributes, but supports patterns. It denies everything under a condition with
+    /// `IfExists`.
     Foreign,
 }
 
@@ -50,7 +51,7 @@ impl Dialect {
         if target.endpoints.iam_is_foreign() { Self::Foreign } else { Self::Aws }
     }
 
-    /// Puts patterns in the place of the actions that they match.
+    /// Replaces actions by the patterns that match them.
     fn actions(self, mut actions: Vec<&'static str>, patterns: &[&'static str]) -> Vec<&'static str> {
         if self == Self::Foreign {
             let matches =
@@ -61,7 +62,7 @@ impl Dialect {
         actions
     }
 
-    /// The conditions of which one has to hold: the bucket is in this account, or the store does not say in which.
+    /// Alternative conditions: the bucket is in this account, or the store does not say in which account it is.
     fn in_account(self, account: Option<&str>) -> Vec<Map<String, Value>> {
         const KEY: &str = "aws:ResourceAccount";
         let condition = |operator: &str, value: &str| Map::from_iter([(operator.to_owned(), json!({ KEY: value }))]);
@@ -73,12 +74,12 @@ impl Dialect {
     }
 }
 
-/// The policy document that limits a user to the bucket of a record. Its region decides the partition of the ARNs.
+/// The policy document that limits a user to the bucket of a record. The region decides the partition of the ARNs.
 ///
-/// A bucket of that name in another account than `account` is not the one that was meant: its name became free, and
-/// somebody else took it. Stores that do not know the condition's key let it pass.
+/// A bucket of this name in another account than `account` is somebody else's, who took the name after it became free.
+/// Stores that do not know the key of the condition ignore it.
 ///
-/// IAM counts at most 2,048 characters without white space for all inline policies of a user.
+/// IAM allows 2,048 characters without white space for all inline policies of a user.
 fn document(target: &Target<'_>, account: Option<&str>, scope: Scope, dialect: Dialect) -> String {
     let bucket = format!("arn:{}:s3:::{}", partition(&target.endpoints.region).id, target.bucket());
     let objects = format!("{bucket}/*");
@@ -92,7 +93,7 @@ fn document(target: &Target<'_>, account: Option<&str>, scope: Scope, dialect: D
     }
     let on_bucket = dialect.actions(on_bucket, &PATTERNS_ON_BUCKET);
     let on_objects = dialect.actions(on_objects, &PATTERNS_ON_OBJECTS);
-    // Tools write these two of their own accord. Others would open an object to strangers.
+    // Tools set these two by themselves. Other ACLs would make an object public.
     let acls = ("s3:x-amz-acl".to_owned(), json!(["private", "bucket-owner-full-control"]));
 
     let mut allowed = vec![(on_bucket, &bucket, None), (on_objects, &objects, None)];
@@ -116,7 +117,7 @@ fn document(target: &Target<'_>, account: Option<&str>, scope: Scope, dialect: D
     json!({ "Version": "2012-10-17", "Statement": statements }).to_string()
 }
 
-/// The same with `s3:Get*` would show how the bucket is set up.
+/// Without `s3:Get*`, which would show the configuration of the bucket.
 const PATTERNS_ON_BUCKET: [&str; 1] = ["s3:List*"];
 const PATTERNS_ON_OBJECTS: [&str; 2] = ["s3:Get*", "s3:List*"];
 
@@ -135,7 +136,7 @@ const ON_OBJECTS: [&str; 9] = [
     "s3:PutObject",
 ];
 
-/// What `aws s3 cp` and `sync` call for objects that have tags.
+/// What `aws s3 cp` and `aws s3 sync` need for objects with tags.
 const ON_TAGS_AND_ACLS: [&str; 5] = [
     "s3:DeleteObjectTagging",
     "s3:GetObjectAcl",
@@ -144,20 +145,20 @@ const ON_TAGS_AND_ACLS: [&str; 5] = [
     "s3:PutObjectTagging",
 ];
 
-/// What a document that IAM gave back turned out to be.
+/// What a document that IAM returned is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// What is written today.
+    /// The current one.
     Wanted,
-    /// What was written by an earlier version, or while the account was not known.
+    /// That of an earlier version, or from a time when the account was not known.
     Earlier,
-    /// The same; it let versions be deleted of a bucket that existed before.
+    /// That of an earlier version, which allowed deleting object versions of a bucket that existed before.
     Wider,
     /// Something else.
     Other,
 }
 
-/// Compares a document that IAM gave back (percent-encoded, RFC 3986) with that of a record.
+/// Compares a document that IAM returned (percent-encoded, RFC 3986) with the one of a record.
 pub(crate) fn compare(found: &str, target: &Target<'_>) -> Found {
     let json = |text: &str| serde_json::from_str(text).ok().map(without_lists_of_one);
     let found = percent_encoding::percent_decode_str(found).decode_utf8().ok().and_then(|found| json(&found));
@@ -178,7 +179,7 @@ pub(crate) fn compare(found: &str, target: &Target<'_>) -> Found {
     }
 }
 
-/// A list of one element is the same as the element; some stores give back the one for the other.
+/// A list of one element means the same as the element, and some stores return one for the other.
 fn without_lists_of_one(value: Value) -> Value {
     match value {
         Value::Array(mut values) if values.len() == 1 => values.pop().map_or(Value::Null, without_lists_of_one),
@@ -196,7 +197,7 @@ mod tests {
     use percent_encoding::NON_ALPHANUMERIC;
 
     use super::*;
-    use crate::aws::plan::Environment;
+    use crate::aws::environment::Environment;
     use crate::aws::testing::{at_foreign_iam, granted, named, record};
     use crate::provisioner::Record;
 

@@ -1,4 +1,4 @@
-//! What tags say of a claim whose record was lost: those of its bucket, and those of its user.
+//! What the tags of a bucket and of a user say about a claim whose record was lost.
 
 use std::time::SystemTime;
 
@@ -7,18 +7,18 @@ use super::call::{Operation, Resource};
 use super::clients::Store;
 use super::error::Error;
 use super::names::{UserName, uid_in};
-use super::plan::Target;
 use super::tags::{self, Tags};
+use super::target::Target;
 use super::user;
 use crate::provisioner::{ClaimId, Mode, Recalled};
 
-/// What the store tells of the claim that a bucket was made for; `None` if it tells nothing.
+/// What the store knows about the claim for which a bucket was created; `None` if it knows nothing.
 ///
-/// Names are functions of the claim for which they were made first: a record that was adopted keeps them.
+/// The uids in the names of bucket and user are those of the first claim: a record that was adopted keeps the names.
 pub(crate) async fn recall(store: &Store, target: &Target<'_>) -> Result<Option<Recalled>, Error> {
     let claim = match target.record.plan.mode {
         Mode::Created => claimant(&bucket::tags_of(store, target.bucket_ref()).await?),
-        // A bucket that existed before says nothing.
+        // A bucket that existed before was created for no claim.
         Mode::Granted => None,
     };
     let user = match (&claim, target.user) {
@@ -52,8 +52,8 @@ fn claimant(tags: &Tags) -> Option<Claimant> {
     Some((claim, tag(tags::CLUSTER_UID)))
 }
 
-/// The user of a claim; of any claim of the namespace and name if only these are known. It is looked for by the
-/// beginning of its name, which holds another uid if the record was adopted once. Of several the newest counts.
+/// The user of a claim; if the claim is not known, of any claim with the namespace and name. The search uses the start
+/// of the user's name, because the uid at its end is another one if the record was adopted. The newest user wins.
 async fn user_of(
     store: &Store,
     target: &Target<'_>,
@@ -68,7 +68,7 @@ async fn user_of(
     users.sort_by_key(|user| std::cmp::Reverse(SystemTime::try_from(*user.create_date()).ok()));
     for user in users {
         let name = user.user_name;
-        let found = user::gone_is_fine(user::tags_of(store, &name).await)?.and_then(|tags| claimant(&tags));
+        let found = user::ignore_not_found(user::tags_of(store, &name).await)?.and_then(|tags| claimant(&tags));
         let wanted = &target.record.claim;
         let is_wanted = |found: &ClaimId| match claim {
             Some(claim) => found == claim,

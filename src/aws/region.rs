@@ -1,21 +1,21 @@
-//! Partitions: which cloud of AWS a region belongs to, and what follows from it for ARNs and host names.
+//! AWS partitions: to which one a region belongs, and what that means for ARNs and host names.
 //!
-//! Source: the partition metadata that every AWS SDK carries (`partitions.json`).
+//! Source: the partition metadata of the AWS SDKs (`partitions.json`).
 
-/// A group of regions with accounts, ARNs and domains of its own.
+/// A group of regions with its own accounts, ARNs and domains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Partition {
     /// The second field of every ARN.
     pub(crate) id: &'static str,
-    /// The domain that service host names end in.
+    /// The domain at the end of host names of services.
     pub(crate) dns_suffix: &'static str,
-    /// The region that calls to IAM are signed for.
+    /// The region for which calls to IAM are signed.
     pub(crate) iam_region: &'static str,
 }
 
 const AWS: Partition = Partition { id: "aws", dns_suffix: "amazonaws.com", iam_region: "us-east-1" };
 
-/// By the beginning of the region's name; what fits none is the commercial partition.
+/// By the prefix of the region's name. All other regions are in the commercial partition.
 const OTHERS: [(&str, Partition); 7] = [
     ("cn-", Partition { id: "aws-cn", dns_suffix: "amazonaws.com.cn", iam_region: "cn-north-1" }),
     ("us-gov-", Partition { id: "aws-us-gov", dns_suffix: "amazonaws.com", iam_region: "us-gov-west-1" }),
@@ -31,7 +31,7 @@ pub(crate) fn partition(region: &str) -> Partition {
     OTHERS.iter().find(|(prefix, _)| region.starts_with(prefix)).map_or(AWS, |(_, partition)| *partition)
 }
 
-/// Domains that hosts of AWS are in beside those of the partitions: its endpoints for IPv6 as well as IPv4.
+/// Further domains of AWS: dual-stack endpoints, for IPv6 and IPv4.
 const DUAL_STACK: [&str; 8] = [
     "api.aws",
     "api.amazonwebservices.com.cn",
@@ -43,7 +43,7 @@ const DUAL_STACK: [&str; 8] = [
     "on.aws",
 ];
 
-/// Whether AWS itself answers at a host: at one of its own names, or of a private endpoint of it.
+/// Whether a host name is one of AWS's, including private endpoints.
 pub(crate) fn is_host_of_aws(host: &str) -> bool {
     let partitions = OTHERS.iter().map(|(_, partition)| partition.dns_suffix).chain([AWS.dns_suffix]);
     partitions.chain(DUAL_STACK).any(|domain| host.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.')))

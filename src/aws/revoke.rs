@@ -1,48 +1,49 @@
-//! Taking access away: removing the user of a claim, and what hangs on it, if it is the claim's own: its tags say so, or
-//! its name where a store keeps no tags, or it holds the key that the operator issued to the claim.
+//! Removing the user of a claim, with its keys and policies, if the user is the claim's own: because its tags say so,
+//! or its name where a store keeps no tags, or because it has the key that the operator issued to the claim.
 //!
-//! Keys go first, so that access ends even if a later step fails. The ordinary user has one key and one
-//! inline policy; AWS refuses to delete a user that has anything else (DeleteConflict), and only then is the
-//! rest looked for. Policies that others attached are detached, never deleted.
+//! Keys are deleted first, so that access ends even if a later step fails. An ordinary user has one key and one inline
+//! policy. AWS refuses to delete a user that has anything else (DeleteConflict); only then is the rest looked for.
+//! Policies that others attached are detached, never deleted.
 
 use super::call::{CallError, Operation, Resource};
 use super::clients::Store;
 use super::error::Error;
-use super::plan::Target;
 use super::policy::POLICY_NAME;
 use super::tags::{Ownership, Tags};
+use super::target::Target;
 use super::user::{
-    Seen, access_keys, delete_access_keys, gone_is_fine, look, made_by_go_provisioner, of_new, ownership,
+    FoundUser, delete_access_keys, get_user, ignore_not_found, key_ids, made_by_go_provisioner, or_not_visible_yet,
+    ownership,
 };
 use crate::provisioner::{AppCredentials, Fate};
 
-/// What may be done to the user that a record names.
+/// What to do with the user that a record names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Verdict {
     Remove,
-    /// The Go provisioner made it, together with this managed policy.
+    /// The Go provisioner created it, together with this managed policy.
     RemoveWithPolicy(String),
-    /// It is somebody else's; a sentence that says why.
+    /// It is somebody else's. A sentence that says why.
     Leave(String),
-    /// Nothing says whose it is, but for the key that it may hold; a sentence that says so.
+    /// Only the key that it may have can prove whose it is. A sentence that says so.
     Unproven(String),
 }
 
-/// Takes the user away. `present`: the keys in the claim's Secret.
+/// Removes the user. `present`: the keys in the claim's Secret.
 pub(crate) async fn revoke(
     store: &Store,
     target: &Target<'_>,
     present: Option<&AppCredentials>,
 ) -> Result<Fate, Error> {
     let Some(user) = target.user.map(|user| user.name) else { return Ok(Fate::Kept) };
-    let Some(Seen { tags, made_at }) = gone_is_fine(look(store, user).await)? else {
-        // A call before this one may have been cut off between the user and its policy.
+    let Some(FoundUser { tags, created_at }) = ignore_not_found(get_user(store, user).await)? else {
+        // An earlier call may have stopped between the user and its policy.
         delete_go_policy(store, target, user).await?;
         return Ok(Fate::Missing);
     };
     let rest = async {
         let verdict = match judge(target, user, &tags) {
-            Verdict::Unproven(_) if holds_key(store, user, present).await? => Verdict::Remove,
+            Verdict::Unproven(_) if has_key(store, user, present).await? => Verdict::Remove,
             verdict => verdict,
         };
         match verdict {
@@ -56,18 +57,18 @@ pub(crate) async fn revoke(
         }
         Ok::<_, CallError>(Fate::Removed)
     };
-    rest.await.map_err(|error| of_new(target, made_at, error.into()))
+    rest.await.map_err(|error| or_not_visible_yet(target, created_at, error.into()))
 }
 
-/// Whether the user holds the key that the operator handed to the claim.
-async fn holds_key(store: &Store, user: &str, present: Option<&AppCredentials>) -> Result<bool, CallError> {
+/// Whether the user has the key that the operator issued to the claim.
+async fn has_key(store: &Store, user: &str, present: Option<&AppCredentials>) -> Result<bool, CallError> {
     match present {
-        Some(keys) => Ok(access_keys(store, user).await?.contains(&keys.access_key_id)),
+        Some(keys) => Ok(key_ids(store, user).await?.contains(&keys.access_key_id)),
         None => Ok(false),
     }
 }
 
-/// Deletes the managed policy that the Go provisioner made for the user: it has the user's name.
+/// Deletes the managed policy that the Go provisioner created for the user. It has the user's name.
 async fn delete_go_policy(store: &Store, target: &Target<'_>, user: &str) -> Result<(), CallError> {
     match target.go_policy.filter(|arn| policy_name(arn) == Some(user)) {
         Some(arn) => delete_policy(store, arn).await,
@@ -76,15 +77,13 @@ async fn delete_go_policy(store: &Store, target: &Target<'_>, user: &str) -> Res
 }
 
 fn judge(target: &Target<'_>, user: &str, tags: &Tags) -> Verdict {
-    let left = |why: String| format!("IAM user {user:?} was left in place: {why}");
+    let left = |why| format!("IAM user {user:?} was left in place: {why}");
     match ownership(target, user, tags) {
         Ownership::Ours | Ownership::Inherited => Verdict::Remove,
-        Ownership::OtherClaim => Verdict::Leave(left("its tags name another claim".to_owned())),
+        Ownership::OtherClaim => Verdict::Leave(left("its tags name another claim")),
         Ownership::Untagged | Ownership::Foreign => match made_by_go_provisioner(target, tags) {
             Some(policy) => Verdict::RemoveWithPolicy(policy.to_owned()),
-            None => Verdict::Unproven(left(
-                "it is not tagged as this claim's, and does not hold the key in the claim's Secret".to_owned(),
-            )),
+            None => Verdict::Unproven(left("it has neither the tags of this claim nor the key in the claim's Secret")),
         },
     }
 }
@@ -106,23 +105,23 @@ async fn remove_user(store: &Store, user: &str) -> Result<(), CallError> {
     }
 }
 
-/// Removes from a user what others added to it, as far as an app's user can be expected to have it. Ways to sign in go
-/// first; groups go last, because the owner may not be allowed to change them.
+/// Removes from a user what others are likely to have added to it. Ways to sign in go first; groups go last, because
+/// the owner may not be allowed to change them.
 async fn clear(store: &Store, user: &str) -> Result<(), CallError> {
     delete_access_keys(store, user, &[]).await?;
     let sent = store.iam.delete_login_profile().user_name(user).send();
-    gone_is_fine(store.call(Operation::DeleteLoginProfile, Resource::user(user), sent).await)?;
+    ignore_not_found(store.call(Operation::DeleteLoginProfile, Resource::user(user), sent).await)?;
 
     let listed = store.iam.list_user_policies().user_name(user).into_paginator().items().send().collect();
-    let inline: Vec<_> =
-        gone_is_fine(store.call(Operation::ListUserPolicies, Resource::user(user), listed).await)?.unwrap_or_default();
+    let inline: Vec<_> = ignore_not_found(store.call(Operation::ListUserPolicies, Resource::user(user), listed).await)?
+        .unwrap_or_default();
     for name in inline {
         delete_inline_policy(store, user, &name).await?;
     }
 
     let listed = store.iam.list_attached_user_policies().user_name(user).into_paginator().items().send().collect();
     let attached: Vec<_> =
-        gone_is_fine(store.call(Operation::ListAttachedUserPolicies, Resource::user(user), listed).await)?
+        ignore_not_found(store.call(Operation::ListAttachedUserPolicies, Resource::user(user), listed).await)?
             .unwrap_or_default();
     for arn in attached.into_iter().filter_map(|policy| policy.policy_arn) {
         detach(store, user, &arn).await?;
@@ -130,10 +129,11 @@ async fn clear(store: &Store, user: &str) -> Result<(), CallError> {
 
     let listed = store.iam.list_groups_for_user().user_name(user).into_paginator().items().send().collect();
     let groups: Vec<_> =
-        gone_is_fine(store.call(Operation::ListGroupsForUser, Resource::user(user), listed).await)?.unwrap_or_default();
+        ignore_not_found(store.call(Operation::ListGroupsForUser, Resource::user(user), listed).await)?
+            .unwrap_or_default();
     for group in groups {
         let sent = store.iam.remove_user_from_group().user_name(user).group_name(group.group_name).send();
-        gone_is_fine(store.call(Operation::RemoveUserFromGroup, Resource::user(user), sent).await)?;
+        ignore_not_found(store.call(Operation::RemoveUserFromGroup, Resource::user(user), sent).await)?;
     }
 
     Ok(())
@@ -141,29 +141,29 @@ async fn clear(store: &Store, user: &str) -> Result<(), CallError> {
 
 async fn delete_inline_policy(store: &Store, user: &str, name: &str) -> Result<(), CallError> {
     let sent = store.iam.delete_user_policy().user_name(user).policy_name(name).send();
-    gone_is_fine(store.call(Operation::DeleteUserPolicy, Resource::user(user), sent).await).map(drop)
+    ignore_not_found(store.call(Operation::DeleteUserPolicy, Resource::user(user), sent).await).map(drop)
 }
 
 async fn detach(store: &Store, user: &str, arn: &str) -> Result<(), CallError> {
     let sent = store.iam.detach_user_policy().user_name(user).policy_arn(arn).send();
-    gone_is_fine(store.call(Operation::DetachUserPolicy, Resource::user(user), sent).await).map(drop)
+    ignore_not_found(store.call(Operation::DetachUserPolicy, Resource::user(user), sent).await).map(drop)
 }
 
 async fn delete_user(store: &Store, user: &str) -> Result<(), CallError> {
     let sent = store.iam.delete_user().user_name(user).send();
-    gone_is_fine(store.call(Operation::DeleteUser, Resource::user(user), sent).await).map(drop)
+    ignore_not_found(store.call(Operation::DeleteUser, Resource::user(user), sent).await).map(drop)
 }
 
-/// Deletes a managed policy, its versions that are not the default one first.
+/// Deletes a managed policy, after its versions that are not the default one.
 async fn delete_policy(store: &Store, arn: &str) -> Result<(), CallError> {
     let listed = store.iam.list_policy_versions().policy_arn(arn).into_paginator().items().send().collect();
     let versions: Vec<_> =
-        gone_is_fine(store.call(Operation::ListPolicyVersions, Resource::policy(arn), listed).await)?
+        ignore_not_found(store.call(Operation::ListPolicyVersions, Resource::policy(arn), listed).await)?
             .unwrap_or_default();
     for version in versions.into_iter().filter(|version| !version.is_default_version) {
         let sent = store.iam.delete_policy_version().policy_arn(arn).set_version_id(version.version_id).send();
-        gone_is_fine(store.call(Operation::DeletePolicyVersion, Resource::policy(arn), sent).await)?;
+        ignore_not_found(store.call(Operation::DeletePolicyVersion, Resource::policy(arn), sent).await)?;
     }
     let sent = store.iam.delete_policy().policy_arn(arn).send();
-    gone_is_fine(store.call(Operation::DeletePolicy, Resource::policy(arn), sent).await).map(drop)
+    ignore_not_found(store.call(Operation::DeletePolicy, Resource::policy(arn), sent).await).map(drop)
 }

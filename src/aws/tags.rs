@@ -1,23 +1,22 @@
-//! The tags that mark a bucket or a user as a claim's own, and what they prove.
+//! The tags that mark a bucket or a user as a claim's, and what they prove.
 
 use crate::provisioner::{ClaimId, Record};
 
-/// Name of the provisioner that made the thing.
+/// Name of the provisioner that created the bucket or user.
 pub(crate) const MANAGED_BY: &str = "objectbucket.io/managed-by";
-/// Namespace of the claim that it was made for.
+/// Namespace of the claim for which it was created.
 pub(crate) const CLAIM_NAMESPACE: &str = "objectbucket.io/claim-namespace";
 /// Name of that claim.
 pub(crate) const CLAIM_NAME: &str = "objectbucket.io/claim-name";
-/// Uid of that claim: the tag that counts.
+/// Uid of that claim: the tag that proves ownership.
 pub(crate) const CLAIM_UID: &str = "objectbucket.io/claim-uid";
-
-/// Uid of the cluster that claim is in (of its namespace `kube-system`).
+/// Uid of that claim's cluster (of the namespace `kube-system`).
 pub(crate) const CLUSTER_UID: &str = "objectbucket.io/cluster-uid";
 
-/// A tag set, as key and value.
+/// Pairs of key and value.
 pub(crate) type Tags = Vec<(String, String)>;
 
-/// The tags of whatever is made for a claim.
+/// The tags of what is created for a claim.
 pub(crate) fn of_record(provisioner: &str, record: &Record) -> Tags {
     let ClaimId { namespace, name, uid } = &record.claim;
     [
@@ -32,35 +31,35 @@ pub(crate) fn of_record(provisioner: &str, record: &Record) -> Tags {
     .collect()
 }
 
-/// Whose a thing is, as far as its tags say.
+/// Who owns a bucket or a user, as its tags say.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Ownership {
-    /// The claim's.
+    /// This claim.
     Ours,
-    /// That of a claim whose record this one has adopted: its own, but for the tags.
+    /// A former claim whose record this claim adopted, so it is this claim's.
     Inherited,
-    /// Another claim's: one that was made anew has the name of the former.
+    /// Another claim, perhaps one that had the same name.
     OtherClaim,
-    /// Nobody's in particular: it has no tags, save those that AWS itself sets.
+    /// Not known: it has no tags, except those that AWS itself sets.
     Untagged,
-    /// Somebody's: it has tags, but none of an operator.
+    /// Somebody else: it has tags, but none of a claim.
     Foreign,
 }
 
 impl Ownership {
-    /// Whether the tags say that it is the claim's.
+    /// Whether the tags prove that it is the claim's.
     pub(crate) fn is_proven(&self) -> bool {
         matches!(self, Self::Ours | Self::Inherited)
     }
 }
 
-/// Reads the ownership of a thing from its tags. Only the uid counts: names can be used again.
+/// Reads the owner from the tags. Only the uid counts, because names can be reused.
 pub(crate) fn ownership(tags: &[(String, String)], record: &Record) -> Ownership {
     match value(tags, CLAIM_UID) {
         Some(uid) if uid == record.claim.uid => Ownership::Ours,
         Some(uid) if record.names_uid(uid) => Ownership::Inherited,
         Some(uid) => {
-            // In the log, and not on the claim: it is none of its user's business.
+            // For the log only: the user of this claim must not see the names of another one.
             let (namespace, name) = (value(tags, CLAIM_NAMESPACE), value(tags, CLAIM_NAME));
             tracing::info!(bucket = record.plan.bucket, namespace, name, uid, "the tags name another claim");
             Ownership::OtherClaim
@@ -75,13 +74,12 @@ pub(crate) fn value<'a>(tags: &'a [(String, String)], wanted: &str) -> Option<&'
     tags.iter().find(|(key, _)| key == wanted).map(|(_, value)| value.as_str())
 }
 
-/// What is to be written so that a thing has the tags that it should have, and keeps those of others; `None` if it has
-/// them.
+/// The tags to write, so that all wanted ones are there and those of others stay; `None` if nothing is missing.
 pub(crate) fn completed(found: &Tags, wanted: &Tags) -> Option<Tags> {
     if wanted.iter().all(|tag| found.contains(tag)) {
         return None;
     }
-    // AWS keeps its own tags by itself, and lets nobody write them.
+    // AWS keeps its own tags, and refuses to write them.
     let others = found.iter().filter(|(key, _)| !key.starts_with("aws:") && value(wanted, key).is_none());
     Some(others.chain(wanted).cloned().collect())
 }
@@ -101,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_made_for_a_claim_is_known_as_its_own_and_says_where_it_was_made() {
+    fn what_is_created_for_a_claim_is_recognized_and_names_its_cluster() {
         assert_eq!(ownership(&tags("u1"), &of("u1")), Ownership::Ours);
         let here = Record { cluster: Some("c1".into()), ..of("u1") };
         assert!(of_record("p", &here).contains(&(CLUSTER_UID.to_owned(), "c1".to_owned())));
@@ -115,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_of_aws_itself_say_nothing_and_those_of_others_say_hands_off() {
+    fn tags_of_aws_itself_prove_nothing_and_those_of_others_mean_another_owner() {
         let tag = |key: &str| vec![(key.to_owned(), "x".to_owned())];
         assert_eq!(ownership(&[], &of("u")), Ownership::Untagged);
         assert_eq!(ownership(&tag("aws:cloudformation:stack-name"), &of("u")), Ownership::Untagged);

@@ -1,4 +1,4 @@
-//! Fixtures for tests: records, and a store that gives canned answers and remembers what it was asked.
+//! Fixtures for tests: records, and a store that gives canned answers and records the calls.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
 use aws_smithy_types::body::SdkBody;
 
 use super::clients::Clients;
-use super::plan::Environment;
+use super::environment::Environment;
 use super::{AwsProvisioner, Owner, probe};
 use crate::provisioner::{
     ClaimId, Endpoint, Mode, OwnerSource, Plan, Provisioner, ReclaimPolicy, Record, Rotation, SecretRef,
@@ -24,7 +24,7 @@ pub(crate) const UID: &str = "f30e0389-0689-48a2-bfaa-74d1bf1fd950";
 pub(crate) const CLUSTER: &str = "22222222-0689-48a2-bfaa-74d1bf1fd950";
 pub(crate) const ACCOUNT: &str = "123456789012";
 
-/// An ordinary claim: a generated name in us-west-1.
+/// An ordinary claim, with a generated name in us-west-1.
 pub(crate) fn record() -> Record {
     Record {
         claim: ClaimId { namespace: "shop".into(), name: "photos".into(), uid: UID.into() },
@@ -59,13 +59,13 @@ pub(crate) fn named(region: &str) -> Record {
     record
 }
 
-/// A claim with a chosen name at a store of another maker.
+/// The same claim at another store than AWS.
 pub(crate) fn elsewhere(mut record: Record) -> Record {
     record.plan.endpoint.url = Some("https://s3.example".into());
     record
 }
 
-/// A claim whose users another store than AWS keeps.
+/// The same claim with its user in the IAM of another store than AWS.
 pub(crate) fn at_foreign_iam(mut record: Record) -> Record {
     record.plan.state.insert("iamEndpoint".into(), "https://iam.example".into());
     record
@@ -86,7 +86,7 @@ pub(crate) enum Answer {
         header: Option<(&'static str, &'static str)>,
         body: String,
     },
-    /// The connection breaks before an answer.
+    /// The connection breaks without an answer.
     Reset,
 }
 
@@ -118,7 +118,7 @@ pub(crate) fn bare(status: u16) -> Answer {
     Answer::Status { status, header: None, body: String::new() }
 }
 
-/// An answer without a body that says where the bucket is.
+/// An answer without a body, but with the region of the bucket.
 pub(crate) fn in_region(status: u16, region: &'static str) -> Answer {
     Answer::Status { status, header: Some(("x-amz-bucket-region", region)), body: String::new() }
 }
@@ -143,7 +143,7 @@ pub(crate) fn user_made_at(date: &str, tags: &[(&str, &str)]) -> Answer {
     ))
 }
 
-/// All tags that a bucket of this record has.
+/// All tags of the bucket of this record.
 pub(crate) fn bucket_tags_of(record: &Record) -> Answer {
     let tags = super::tags::of_record("aws-s3.io/bucket", record);
     bucket_tags(&tags.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect::<Vec<_>>())
@@ -182,7 +182,7 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// Answers each operation with the first of its answers that is left.
+    /// Answers each operation with the first of its remaining answers.
     pub(crate) fn answering(answers: impl IntoIterator<Item = (&'static str, Answer)>) -> Self {
         let answers = Arc::new(Mutex::new(answers.into_iter().collect()));
         let store = CannedStore { answers, calls: Arc::default(), owners: Arc::default() };
@@ -196,24 +196,23 @@ impl Stage {
         Self { provisioner, owner, store }
     }
 
-    /// The operations that were called, in their order.
+    /// The called operations, in order.
     pub(crate) fn calls(&self) -> Vec<String> {
         self.store.calls.lock().unwrap().iter().map(|(operation, _)| operation.clone()).collect()
     }
 
-    /// The body that the first call of an operation sent.
+    /// The body of the first call of an operation.
     pub(crate) fn sent(&self, operation: &str) -> String {
         let calls = self.store.calls.lock().unwrap();
         calls.iter().find(|(called, _)| called == operation).map(|(_, body)| body.clone()).unwrap()
     }
 
-    /// The account that each call about a bucket named as its owner, with the operation.
+    /// For each call about a bucket, the operation and the account that it named as the owner.
     pub(crate) fn expected_owners(&self) -> ExpectedOwners {
         self.store.owners.lock().unwrap().clone()
     }
 }
 
-/// The operations about buckets, each with the account that it named as the bucket's owner.
 type ExpectedOwners = Vec<(String, Option<String>)>;
 
 #[derive(Debug, Clone)]

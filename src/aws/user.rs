@@ -1,8 +1,7 @@
-//! The user of a claim: making it, and issuing its access key.
+//! The user of a claim: creating it, and issuing its access key.
 //!
-//! The secret of a key is in the answer of CreateAccessKey only. So a user that exists already may hold keys
-//! whose secret nobody has: they are deleted, and a new one is made. CreateAccessKey is never repeated
-//! blindly.
+//! Only the answer of CreateAccessKey contains the secret of a key. So a user that already exists may have keys whose
+//! secret nobody knows: they are deleted, and a new key is created. CreateAccessKey is never repeated blindly.
 
 use std::time::{Duration, SystemTime};
 
@@ -12,39 +11,38 @@ use super::call::{CallError, Operation, Resource};
 use super::clients::Store;
 use super::error::Error;
 use super::names::is_generated_for;
-use super::plan::{Target, UserSpec};
 use super::policy;
 use super::tags::{self, Ownership, Tags};
+use super::target::{Target, UserSpec};
 use crate::provisioner::AppCredentials;
 
-/// How long a user is new. A host of IAM that does not know a user yet does not know its path either: with a policy that
-/// is limited by path, it answers AccessDenied to what it will allow some seconds later.
+/// How long a user is new. A host of IAM that does not know a user yet does not know its path either. If the owner's
+/// policy is limited to a path, this host denies what it allows some seconds later.
 const NEW: Duration = Duration::from_secs(30);
 
-/// What became of CreateUser.
+/// Whether CreateUser created the user, or an earlier call did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Origin {
     New,
-    /// An earlier call made it.
     Existing,
 }
 
-/// What GetUser says of a user.
+/// What GetUser says about a user.
 #[derive(Debug, Clone)]
-pub(crate) struct Seen {
+pub(crate) struct FoundUser {
     pub(crate) tags: Tags,
-    /// When it was made, if the store says.
-    pub(crate) made_at: Option<SystemTime>,
+    /// `None` if the store does not say.
+    pub(crate) created_at: Option<SystemTime>,
 }
 
-/// Makes the claim's user, limits it to the bucket, and issues a key.
+/// Creates the claim's user, limits it to the bucket, and issues a key.
 pub(crate) async fn issue(
     store: &Store,
     target: &Target<'_>,
     user: UserSpec<'_>,
     tags: &Tags,
 ) -> Result<AppCredentials, Error> {
-    let (origin, made_at) = create_user(store, target, user, tags).await?;
+    let (origin, created_at) = create_user(store, target, user, tags).await?;
     let rest = async {
         put_policy(store, target, user.name).await?;
         if origin == Origin::Existing {
@@ -52,12 +50,12 @@ pub(crate) async fn issue(
         }
         create_only_key(store, user.name, &[]).await
     };
-    rest.await.map_err(|error| of_new(target, made_at, error))
+    rest.await.map_err(|error| or_not_visible_yet(target, created_at, error))
 }
 
-/// What an error means in a call about a user that was made then: AWS may not know a new one everywhere.
-pub(crate) fn of_new(target: &Target<'_>, made_at: Option<SystemTime>, error: Error) -> Error {
-    let age = made_at.map(|at| at.elapsed().unwrap_or_else(|ahead| ahead.duration()));
+/// What an error means in a call about a user of this age: AWS may deny calls about a new user for some seconds.
+pub(crate) fn or_not_visible_yet(target: &Target<'_>, created_at: Option<SystemTime>, error: Error) -> Error {
+    let age = created_at.map(|at| at.elapsed().unwrap_or_else(|ahead| ahead.duration()));
     match error {
         Error::AccessDenied { call, .. } if age.is_some_and(|age| age < NEW) && !target.endpoints.iam_is_foreign() => {
             Error::NotVisibleYet { operation: call.operation, resource: call.resource }
@@ -66,11 +64,11 @@ pub(crate) fn of_new(target: &Target<'_>, made_at: Option<SystemTime>, error: Er
     }
 }
 
-/// Issues a key to a user whose others but `kept` were deleted.
+/// Issues a key to a user whose keys were deleted, except `kept`.
 pub(crate) async fn create_only_key(store: &Store, user: &str, kept: &[&str]) -> Result<AppCredentials, Error> {
     let is_full = |error: &CallError| error.code() == "LimitExceeded";
     match create_access_key(store, user).await {
-        // IAM reads lag, so that the list that was deleted may have missed a key.
+        // IAM reads lag behind writes, so the listing before the deletion may have missed a key.
         Err(error) if is_full(&error) => {
             delete_access_keys(store, user, kept).await?;
             create_access_key(store, user).await.map_err(|error| match is_full(&error) {
@@ -82,7 +80,7 @@ pub(crate) async fn create_only_key(store: &Store, user: &str, kept: &[&str]) ->
     }
 }
 
-/// Also says when the user was made.
+/// Creates the user, or finds the one of an earlier call. Also returns when it was created.
 async fn create_user(
     store: &Store,
     target: &Target<'_>,
@@ -104,35 +102,33 @@ async fn create_user(
             Ok((Origin::New, Some(SystemTime::now())))
         }
         Err(error) if error.code() == "EntityAlreadyExists" => {
-            // If this fails the user may be the claim's own, of an earlier run: the record has to stay.
-            let Seen { tags: found, made_at } = look(store, name).await?;
+            // If this fails, the user may be the claim's own from an earlier attempt, so the record must stay.
+            let FoundUser { tags: found, created_at } = get_user(store, name).await?;
             match ownership(target, name, &found) {
                 Ownership::Ours => {}
                 Ownership::Inherited => {
                     put_tags(store, name, &tags::completed(&found, tags).unwrap_or_default()).await?;
                 }
                 _ if made_by_go_provisioner(target, &found).is_some() => {}
-                _ => return Err(Error::UserTaken { user: name.to_owned() }.of_reading()),
+                _ => return Err(Error::UserTaken { user: name.to_owned() }.untouched()),
             }
-            Ok((Origin::Existing, made_at))
+            Ok((Origin::Existing, created_at))
         }
         Err(error) => Err(Error::from(error).of_first_change()),
     }
 }
 
-/// Looks at a user that exists.
-pub(crate) async fn look(store: &Store, user: &str) -> Result<Seen, CallError> {
+pub(crate) async fn get_user(store: &Store, user: &str) -> Result<FoundUser, CallError> {
     let sent = store.iam.get_user().user_name(user).send();
     let answer = store.call(Operation::GetUser, Resource::user(user), sent).await?;
     store.account.learn(answer.user.as_ref().map(|user| user.arn.as_str()));
-    let made_at = answer.user.as_ref().and_then(|user| SystemTime::try_from(user.create_date).ok());
+    let created_at = answer.user.as_ref().and_then(|user| SystemTime::try_from(user.create_date).ok());
     let tags = answer.user.and_then(|user| user.tags).unwrap_or_default();
-    Ok(Seen { tags: tags.into_iter().map(|tag| (tag.key, tag.value)).collect(), made_at })
+    Ok(FoundUser { tags: tags.into_iter().map(|tag| (tag.key, tag.value)).collect(), created_at })
 }
 
-/// The tags of a user that exists.
 pub(crate) async fn tags_of(store: &Store, user: &str) -> Result<Tags, CallError> {
-    look(store, user).await.map(|seen| seen.tags)
+    get_user(store, user).await.map(|user| user.tags)
 }
 
 pub(crate) async fn put_tags(store: &Store, user: &str, tags: &Tags) -> Result<(), CallError> {
@@ -154,7 +150,7 @@ pub(crate) async fn put_policy(store: &Store, target: &Target<'_>, user: &str) -
 async fn create_access_key(store: &Store, user: &str) -> Result<AppCredentials, CallError> {
     let sent = store.iam.create_access_key().user_name(user).send();
     let answer = store.call(Operation::CreateAccessKey, Resource::user(user), sent).await?;
-    // The SDK lets an answer without a key pass.
+    // The SDK accepts an answer without a key.
     let key = answer.access_key.ok_or_else(|| store.unreadable(Operation::CreateAccessKey, Resource::user(user)))?;
     Ok(AppCredentials {
         access_key_id: key.access_key_id,
@@ -163,35 +159,35 @@ async fn create_access_key(store: &Store, user: &str) -> Result<AppCredentials, 
     })
 }
 
-/// A key of a user.
+/// An access key of a user.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct HeldKey {
+pub(crate) struct AccessKey {
     pub(crate) id: String,
-    /// When it was issued, if the store says.
+    /// `None` if the store does not say.
     pub(crate) issued_at: Option<SystemTime>,
 }
 
-/// The ids of a user's keys. A user that is gone has none.
-pub(crate) async fn access_keys(store: &Store, user: &str) -> Result<Vec<String>, CallError> {
-    Ok(held_keys(store, user).await?.into_iter().map(|key| key.id).collect())
+/// The ids of a user's keys. A user that does not exist has none.
+pub(crate) async fn key_ids(store: &Store, user: &str) -> Result<Vec<String>, CallError> {
+    Ok(access_keys(store, user).await?.into_iter().map(|key| key.id).collect())
 }
 
-/// The keys of a user. One that is gone has none.
-pub(crate) async fn held_keys(store: &Store, user: &str) -> Result<Vec<HeldKey>, CallError> {
+/// The keys of a user. A user that does not exist has none.
+pub(crate) async fn access_keys(store: &Store, user: &str) -> Result<Vec<AccessKey>, CallError> {
     let listed = store.iam.list_access_keys().user_name(user).into_paginator().items().send().collect();
-    let keys: Vec<_> =
-        gone_is_fine(store.call(Operation::ListAccessKeys, Resource::user(user), listed).await)?.unwrap_or_default();
-    let held = |key: AccessKeyMetadata| {
-        // A store that keeps no date says the beginning of time.
+    let keys: Vec<_> = ignore_not_found(store.call(Operation::ListAccessKeys, Resource::user(user), listed).await)?
+        .unwrap_or_default();
+    let access_key = |key: AccessKeyMetadata| {
+        // A store without dates answers 1970.
         let issued_at = key.create_date.filter(|at| at.secs() > 0).and_then(|at| SystemTime::try_from(at).ok());
-        Some(HeldKey { id: key.access_key_id?, issued_at })
+        Some(AccessKey { id: key.access_key_id?, issued_at })
     };
-    Ok(keys.into_iter().filter_map(held).collect())
+    Ok(keys.into_iter().filter_map(access_key).collect())
 }
 
-/// Deletes all keys but `kept` of a user that is the claim's own.
+/// Deletes all keys of a user, except `kept`.
 pub(crate) async fn delete_access_keys(store: &Store, user: &str, kept: &[&str]) -> Result<(), CallError> {
-    for id in access_keys(store, user).await?.iter().filter(|id| !kept.contains(&id.as_str())) {
+    for id in key_ids(store, user).await?.iter().filter(|id| !kept.contains(&id.as_str())) {
         delete_access_key(store, user, id).await?;
     }
     Ok(())
@@ -199,11 +195,12 @@ pub(crate) async fn delete_access_keys(store: &Store, user: &str, kept: &[&str])
 
 pub(crate) async fn delete_access_key(store: &Store, user: &str, id: &str) -> Result<(), CallError> {
     let sent = store.iam.delete_access_key().user_name(user).access_key_id(id).send();
-    gone_is_fine(store.call(Operation::DeleteAccessKey, Resource::user(user), sent).await).map(drop)
+    ignore_not_found(store.call(Operation::DeleteAccessKey, Resource::user(user), sent).await).map(drop)
 }
 
-/// Whose a user is, as its tags say. Stores that are not AWS may drop the tags of CreateUser, or never show them; there a
-/// user without tags is the claim's if its name ends in the claim's uid: nobody else made a user of such a name.
+/// To whom a user belongs, as its tags say. Other stores than AWS may drop the tags of CreateUser, or never show them;
+/// there a user without tags is the claim's if its name ends in the claim's uid, because nobody else creates such a
+/// name.
 pub(crate) fn ownership(target: &Target<'_>, user: &str, tags: &Tags) -> Ownership {
     let is_named_for = |uid: &str| is_generated_for(user, uid);
     match tags::ownership(tags, target.record) {
@@ -218,16 +215,16 @@ pub(crate) fn ownership(target: &Target<'_>, user: &str, tags: &Tags) -> Ownersh
     }
 }
 
-/// The managed policy that the Go provisioner made with this user, if it made the user.
+/// The ARN of the managed policy that the Go provisioner created with this user, if it created the user.
 ///
-/// It tagged nothing. Its OB (cluster-scoped, so not a user's to write) records the user, and a policy of
-/// the same name, under keys of its own.
+/// The Go provisioner tagged nothing. Its ObjectBucket, which users cannot write, records the user, and a policy of the
+/// same name.
 pub(crate) fn made_by_go_provisioner<'a>(target: &Target<'a>, tags: &Tags) -> Option<&'a str> {
     target.go_policy.filter(|_| tags.is_empty())
 }
 
-/// What is gone already counts as removed.
-pub(crate) fn gone_is_fine<T>(result: Result<T, CallError>) -> Result<Option<T>, CallError> {
+/// `None` for what does not exist, which a removal counts as removed.
+pub(crate) fn ignore_not_found<T>(result: Result<T, CallError>) -> Result<Option<T>, CallError> {
     match result {
         Ok(value) => Ok(Some(value)),
         Err(error) if error.code() == "NoSuchEntity" => Ok(None),

@@ -6,17 +6,17 @@ use kube::Client;
 use kube::client::ClientBuilder;
 use tower::timeout::TimeoutLayer;
 
-/// Longest time until an answer begins, tries that kube makes by itself (429, 503, 504) included. The API server
-/// gives a webhook as long to say what it thinks of a write. Watches are answered at once, and then go on.
+/// Longest time until an answer starts, including kube's own retries (429, 503, 504). The API server waits as long for
+/// a webhook. Watches are answered at once, and stay open.
 pub const ANSWER_LIMIT: Duration = Duration::from_secs(30);
-/// Longest pause within an answer. On a watch, where nothing may happen for long, a bookmark comes every minute.
+/// Longest pause within an answer. A watch without changes gets a bookmark every minute.
 const PAUSE_LIMIT: Duration = Duration::from_secs(300);
 
-/// A client whose calls end, after `answer_limit` at most (the operator's is [`ANSWER_LIMIT`]): kube's own would
-/// wait for ever for an answer, or for the rest of one, from an API server that was cut off.
+/// A client whose calls fail without an answer after `answer_limit` (the operator uses [`ANSWER_LIMIT`]). The default
+/// client of kube waits forever for an API server that cannot be reached any longer.
 ///
 /// # Errors
-/// What the configuration says cannot be used.
+/// The configuration cannot be used.
 pub fn client(mut config: kube::Config, answer_limit: Duration) -> Result<Client, kube::Error> {
     config.read_timeout = Some(PAUSE_LIMIT);
     Ok(ClientBuilder::try_from(config)?.with_layer(&TimeoutLayer::new(answer_limit)).build())

@@ -1,4 +1,4 @@
-//! What any operator needs: election of one of several processes, logging and signals.
+//! What any operator needs: leader election, logging, signals, and a client with timeouts.
 
 pub mod cluster;
 pub mod lease;

@@ -2,23 +2,22 @@
 
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Completes at the first SIGTERM or SIGINT from this call on, whenever it is first awaited. If the process cannot
-/// listen for one of them (which the operating system allows always), that one keeps its default: it ends the
-/// process.
+/// Completes at the first SIGTERM or SIGINT after this call, even if it is awaited later. A signal for which the
+/// process cannot listen keeps its default effect and ends the process.
 ///
 /// # Panics
-/// Outside of a Tokio runtime.
+/// Outside a Tokio runtime.
 pub fn shutdown() -> impl Future<Output = ()> + Send + 'static {
     let (terminate, interrupt) = (listen(SignalKind::terminate()), listen(SignalKind::interrupt()));
     async move {
         tokio::select! {
-            () = terminate => tracing::debug!("SIGTERM"),
-            () = interrupt => tracing::debug!("SIGINT"),
+            () = terminate => tracing::debug!("received SIGTERM"),
+            () = interrupt => tracing::debug!("received SIGINT"),
         }
     }
 }
 
-/// Listens at once: a signal that comes before would end the process, with a lease that is not given back.
+/// Listens at once, because an earlier signal would end the process without releasing the lease.
 fn listen(kind: SignalKind) -> impl Future<Output = ()> {
     let signals = signal(kind);
     async move {
@@ -27,7 +26,7 @@ fn listen(kind: SignalKind) -> impl Future<Output = ()> {
                 signals.recv().await;
             }
             Err(error) => {
-                tracing::error!(%error, "cannot listen for a signal");
+                tracing::error!(%error, "cannot listen for a signal; it will end the process at once");
                 std::future::pending::<()>().await;
             }
         }

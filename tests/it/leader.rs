@@ -524,7 +524,7 @@ async fn what_is_in_the_way_of_the_lease_is_told_once_with_its_remedy() {
     let name = format!("{missing}/{}", stage.lease_name());
     let log = candidate.binary.log();
     assert_eq!(lines("not found"), 1, "{log}");
-    assert!(log.contains(&name) && log.contains("create it, or name another one"), "{log}");
+    assert!(log.contains(&name) && log.contains("create it, or choose another namespace"), "{log}");
 
     let forbidden = || {
         let status = json!({ "kind": "Status", "code": 403, "reason": "Forbidden", "message": "leases is forbidden" });

@@ -146,12 +146,12 @@ async fn claims_made_before_the_boundary_can_be_deleted_and_get_new_keys_once_th
 
     // CreateUser is called for a user that exists, too: what is recorded has to be allowed.
     world.secrets().delete("staying", &Default::default()).await.unwrap();
-    says(&world, "staying", "and so has the ObjectBucket").await;
+    says(&world, "staying", "in spec.additionalState of the ObjectBucket").await;
     let state = json!({ "spec": { "additionalState": { "permissionsBoundary": owner.boundary } } });
     let record = world.record_name("staying");
     world.records().patch(&record, &PatchParams::default(), &Patch::Merge(state)).await.unwrap();
     annotate(&world, "staying", "objectbucket.io/retry", "recorded").await;
-    says(&world, "staying", "this user lacks it, and an admin has to set it").await;
+    says(&world, "staying", "this user has none, and an admin must set it").await;
     let user = user_of(&world, &uids[1]).await;
     let put = world.account.iam.put_user_permissions_boundary().user_name(&user);
     put.permissions_boundary(&owner.boundary).send().await.unwrap();

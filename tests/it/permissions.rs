@@ -89,7 +89,7 @@ async fn the_shipped_permissions_are_enough_for_a_whole_life() {
     operator.ended(std::time::Duration::from_secs(10)).await;
     let is_next = |lease: Option<&Lease>| holder(lease).is_some_and(|next| Some(next) != holder(first.as_ref()));
     seen(&leases, &lease, is_next).await.expect("the second takes over");
-    assert!(operator.log().contains("the lease is given back"), "{}", operator.log());
+    assert!(operator.log().contains("released the lease"), "{}", operator.log());
     for log in [operator.log(), standby.log()] {
         assert!(!log.contains("forbidden"), "{log}");
     }

@@ -1,4 +1,4 @@
-//! Stores that are not AWS: what they leave out, and what is proof there.
+//! Other stores than AWS: what they leave out, and what is proof there.
 
 use crate::aws::testing::*;
 use crate::provisioner::{AppCredentials, Failure, Fate, Provisioner, Record, Removal, Removed};
@@ -71,7 +71,7 @@ async fn a_user_without_tags_goes_with_the_claim_that_it_is_named_for() {
     }
 }
 
-/// The name alone would hide that a policy has to go, too.
+/// Its policy must be deleted, too.
 #[tokio::test]
 async fn a_user_of_the_go_provisioner_goes_with_its_policy_whatever_its_name() {
     let mut record = foreign();
@@ -104,7 +104,7 @@ async fn tags_that_a_store_drops_are_written_once_to_the_bucket_and_never_to_the
     let stage = Stage::answering([("GetBucketTagging", bucket_tags_of(&record))].into_iter().chain(rest()));
     stage.provisioner.check(&record, &stage.owner, &["AKIA1"]).await.unwrap();
     assert!(!stage.calls().contains(&"PutBucketTagging".to_owned()));
-    // At AWS somebody took them off.
+    // At AWS somebody has removed them.
     let home = self::record();
     let stage = Stage::answering(
         [("GetBucketTagging", bucket_tags(NO_TAGS)), ("PutBucketTagging", bare(204)), ("TagUser", ok(""))]
@@ -129,7 +129,7 @@ async fn a_store_whose_sts_is_unavailable_while_its_iam_answers_has_none() {
     assert_eq!(asked([unavailable(), busy], foreign()).await, Err("Throttled"));
     let refused = ("GetUser", s3_error(403, "SignatureDoesNotMatch"));
     assert_eq!(asked([unavailable(), refused], foreign()).await, Err("CredentialsRefused"));
-    // AWS has one, and it is busy.
+    // AWS has STS, and it is busy.
     let home = [unavailable(), ("GetUser", user_with_tags(NO_TAGS))];
     assert_eq!(asked(home, record()).await, Err("Throttled"));
 }
@@ -152,4 +152,39 @@ async fn whether_keys_live_is_asked_of_the_bucket_where_sts_is_unavailable() {
     let gone = Removal::Done(Removed { access: Fate::Missing, bucket: Fate::Kept });
     assert_eq!(revoke(s3_error(403, "InvalidAccessKeyId")).await, Ok(gone));
     assert_eq!(revoke(s3_error(503, "SlowDown")).await, Err("Throttled"));
+}
+
+fn at_aws_endpoint(mut record: Record) -> Record {
+    record.plan.endpoint.url = Some("https://s3.dualstack.us-east-1.amazonaws.com".into());
+    record
+}
+
+/// The 200 of CreateBucket hides that somebody else created the bucket just before; tags of ours would take it over.
+#[tokio::test]
+async fn aws_behind_its_own_endpoint_is_not_a_store_that_drops_tags() {
+    let stage = Stage::answering([
+        ("GetBucketTagging", s3_error(404, "NoSuchBucket")),
+        ("CreateBucket", ok("")),
+        ("GetBucketTagging", s3_error(404, "NoSuchTagSet")),
+        ("GetBucketTagging", s3_error(404, "NoSuchTagSet")),
+        ("PutBucketTagging", bare(204)),
+    ]);
+    let record = at_aws_endpoint(named("us-east-1"));
+    let error = stage.provisioner.provision(&record, &stage.owner).await.unwrap_err();
+    assert_eq!((error.reason(), error.store_untouched()), ("BucketTaken", false));
+    assert_eq!(stage.calls(), ["GetBucketTagging", "CreateBucket", "GetBucketTagging", "GetBucketTagging"]);
+}
+
+/// Strangers share the names of AWS's buckets, whatever the endpoint is called.
+#[tokio::test]
+async fn at_aws_endpoints_a_generated_name_is_no_proof_while_the_account_is_not_known() {
+    let record = at_aws_endpoint(Record { account: None, ..record() });
+    let stage = Stage::answering([
+        ("GetUser", iam_error(404, "NoSuchEntity")),
+        ("GetBucketTagging", s3_error(404, "NoSuchTagSet")),
+        ("DeleteBucket", bare(204)),
+    ]);
+    let removal = stage.provisioner.delete(&record, &stage.owner, None).await.unwrap();
+    assert!(matches!(removal, Removal::Done(Removed { bucket: Fate::Left(_), .. })), "{removal:?}");
+    assert!(!stage.calls().contains(&"DeleteBucket".to_owned()));
 }

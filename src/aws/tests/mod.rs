@@ -1,9 +1,11 @@
-//! The verbs against a store with canned answers, taken from AWS's documentation: which calls are made,
-//! and what becomes of each refusal.
+//! The verbs against a store with canned answers, taken from AWS's documentation: which calls they make, and what each
+//! refusal becomes.
 #![allow(clippy::unwrap_used)]
 
+mod delete;
 mod foreign;
 mod policies;
+mod probe;
 mod provision;
 mod refusals;
-mod removal;
+mod revoke;

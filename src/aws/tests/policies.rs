@@ -11,7 +11,7 @@ const BOUNDED: &str = include_str!("../../../docs/owner-iam-policy-with-boundary
 const GROUPS: &str = include_str!("../../../docs/owner-iam-policy-groups.json");
 const BOUNDARY: &str = include_str!("../../../docs/permissions-boundary.json");
 
-/// What only records of the Go provisioner need; docs/migrating.md names it.
+/// Only needed for records of the Go provisioner; see docs/migrating.md.
 const OF_GO_PROVISIONER: [Operation; 3] =
     [Operation::ListPolicyVersions, Operation::DeletePolicyVersion, Operation::DeletePolicy];
 
@@ -39,7 +39,7 @@ fn called(wanted: impl Fn(Operation) -> bool) -> BTreeSet<String> {
 
 #[test]
 fn the_owners_policies_allow_what_is_called_and_nothing_else() {
-    // STS answers everybody, and objects are read with apps' keys.
+    // GetCallerIdentity needs no permission, and objects are read with the keys of apps.
     let needs_none = |operation| {
         matches!(operation, Operation::GetCallerIdentity | Operation::GetObject)
             || OF_GO_PROVISIONER.contains(&operation)
@@ -51,9 +51,9 @@ fn the_owners_policies_allow_what_is_called_and_nothing_else() {
     assert_eq!(with_effect(GROUPS, "Allow"), called(optional));
 }
 
-/// The actions that can give a user rights, of those that are called: all that make or change users or their policies,
-/// and that know the condition key `iam:PermissionsBoundary` (Service Authorization Reference). Taking policies away
-/// knows it, too, and is allowed without, for users that were made before.
+/// Of the called actions, those that can give rights to a user: they create or change users or their policies, and
+/// support the condition key `iam:PermissionsBoundary` (Service Authorization Reference). Removing policies supports
+/// the key, too, but is allowed without it, because of users that were created before.
 #[test]
 fn what_gives_a_user_rights_demands_the_boundary_and_nothing_changes_it() {
     let giving = ["iam:CreateUser", "iam:PutUserPolicy", "iam:AttachUserPolicy"];
@@ -73,8 +73,8 @@ fn what_gives_a_user_rights_demands_the_boundary_and_nothing_changes_it() {
 fn the_boundary_lets_an_app_do_what_its_policy_gives() {
     let allowed = with_effect(BOUNDARY, "Allow");
     for (target, account) in [(crate::aws::testing::record(), true), (crate::aws::testing::granted(), false)] {
-        let environment = crate::aws::plan::Environment::default();
-        let document = crate::aws::policy::of(&crate::aws::plan::Target::of(&target, &environment));
+        let environment = crate::aws::environment::Environment::default();
+        let document = crate::aws::policy::of(&crate::aws::target::Target::of(&target, &environment));
         for statement in statements(&document) {
             for action in actions(&statement) {
                 assert!(allowed.contains(&action), "{action}");

@@ -1,9 +1,10 @@
-//! Provision, grant and probe.
+//! Provision and grant.
 
 use secrecy::ExposeSecret;
 
+use super::probe::{listed, no_such_key};
 use crate::aws::testing::*;
-use crate::provisioner::{AppCredentials, Failure, FailureClass, Probe, Provisioner, Record, SecretRef};
+use crate::provisioner::{Failure, FailureClass, Probe, Provisioner, Record};
 
 const USER: [&str; 3] = ["CreateUser", "PutUserPolicy", "CreateAccessKey"];
 
@@ -22,8 +23,8 @@ fn and_user(first: &[&str]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn the_ordinary_claim_costs_four_calls_and_two_tries_of_its_keys() {
-    let stage = stage([("CreateBucket", ok("")), ("ListObjectsV2", ok("<ListBucketResult/>")), no_such_key()]);
+async fn the_ordinary_claim_costs_four_calls_and_two_attempts_with_its_keys() {
+    let stage = stage([("CreateBucket", ok("")), listed(), no_such_key()]);
     let credentials = stage.provisioner.provision(&record(), &stage.owner).await.unwrap();
     assert_eq!(credentials.secret_access_key.expose_secret(), "hunter2");
     assert_eq!(stage.provisioner.probe(&record(), &credentials).await.unwrap(), Probe::Usable);
@@ -113,7 +114,7 @@ async fn whoever_loses_the_race_for_a_name_in_us_east_1_sees_the_winners_tags() 
         ("GetBucketTagging", bucket_tags(OTHERS)),
     ]);
     let error = stage.provisioner.provision(&named("us-east-1"), &stage.owner).await.unwrap_err();
-    assert!(error.to_string().contains("as that of another claim"), "{error}");
+    assert!(error.to_string().contains("has the tags of another claim"), "{error}");
     assert!(!error.store_untouched());
 }
 
@@ -257,7 +258,7 @@ async fn sharing_the_owners_keys_calls_no_iam() {
 }
 
 #[tokio::test]
-async fn access_to_an_existing_bucket_costs_a_look_and_a_user() {
+async fn access_to_an_existing_bucket_costs_one_read_and_a_user() {
     for tags in [FOREIGN, &[]] {
         let stage = stage([("GetBucketTagging", bucket_tags(tags))]);
         stage.provisioner.grant(&granted(), &stage.owner).await.unwrap();
@@ -278,7 +279,7 @@ async fn a_bucket_that_another_claim_created_is_granted_only_if_the_class_allows
 
     let mut allowed = granted();
     allowed.plan.state.insert("allowClaimedBucket".into(), "true".into());
-    // What was given stays given.
+    // Access that was granted before stays.
     for record in [allowed, Record { handed_over: true, ..granted() }] {
         let stage = stage([("ListObjectsV2", ok("<ListBucketResult></ListBucketResult>"))]);
         stage.provisioner.grant(&record, &stage.owner).await.unwrap();
@@ -287,7 +288,7 @@ async fn a_bucket_that_another_claim_created_is_granted_only_if_the_class_allows
 }
 
 #[tokio::test]
-async fn a_brownfield_bucket_that_is_missing_forbidden_or_elsewhere_is_told_apart() {
+async fn a_brownfield_bucket_that_is_missing_forbidden_or_elsewhere_is_reported_as_such() {
     let handed_over = Record { handed_over: true, ..granted() };
     for (record, operation, denied) in
         [(granted(), "GetBucketTagging", "s3:GetBucketTagging"), (handed_over, "ListObjectsV2", "s3:ListBucket")]
@@ -351,95 +352,14 @@ async fn an_adopted_bucket_and_user_get_the_tags_of_their_new_claim_with_the_nex
     assert!(stage.sent("TagUser").contains(UID), "{}", stage.sent("TagUser"));
 }
 
-fn issued() -> AppCredentials {
-    AppCredentials {
-        access_key_id: "AKIANEW".into(),
-        secret_access_key: "hunter2".to_owned().into(),
-        session_token: None,
-    }
-}
-
-fn no_such_key() -> (&'static str, Answer) {
-    ("GetObject", s3_error(404, "NoSuchKey"))
-}
-
-fn listed() -> (&'static str, Answer) {
-    ("ListObjectsV2", ok("<ListBucketResult/>"))
-}
-
-#[tokio::test]
-async fn new_keys_that_are_not_known_yet_are_waited_for() {
-    for code in ["InvalidAccessKeyId", "SignatureDoesNotMatch", "AccessDenied"] {
-        // One host of the store may know them and the next one not.
-        for answers in
-            [[("ListObjectsV2", s3_error(403, code)), no_such_key()], [listed(), ("GetObject", s3_error(403, code))]]
-        {
-            let stage = Stage::answering(answers);
-            assert_eq!(stage.provisioner.probe(&record(), &issued()).await.unwrap(), Probe::NotYet(code.into()));
-        }
-    }
-}
-
-#[tokio::test]
-async fn keys_that_list_the_bucket_and_read_what_is_not_there_are_usable() {
-    let empty = ("GetObject", ok(""));
-    for read in [no_such_key(), empty] {
-        let stage = Stage::answering([listed(), read]);
-        assert_eq!(stage.provisioner.probe(&record(), &issued()).await.unwrap(), Probe::Usable);
-    }
-}
-
-#[tokio::test]
-async fn a_bucket_that_existed_before_may_be_one_to_write_to_only() {
-    let denied = || [listed(), ("GetObject", s3_error(403, "AccessDenied"))];
-    let stage = Stage::answering(denied());
-    assert_eq!(stage.provisioner.probe(&granted(), &issued()).await.unwrap(), Probe::Usable);
-    let stage = Stage::answering(denied());
-    assert_ne!(stage.provisioner.probe(&record(), &issued()).await.unwrap(), Probe::Usable);
-    let stage = Stage::answering([listed(), ("GetObject", s3_error(403, "InvalidAccessKeyId"))]);
-    assert_ne!(stage.provisioner.probe(&granted(), &issued()).await.unwrap(), Probe::Usable);
-}
-
-#[tokio::test]
-async fn a_claim_that_shares_the_owners_keys_says_what_the_owner_lacks() {
-    let mut record = record();
-    record.plan.user = None;
-    record.plan.owner_secret = Some(SecretRef { namespace: "admin".into(), name: "owner".into() });
-    let stage = Stage::answering([listed(), ("GetObject", s3_error(403, "AccessDenied"))]);
-    let error = stage.provisioner.probe(&record, &issued()).await.unwrap_err();
-    assert_eq!(error.reason(), "AccessDenied");
-    let said = error.to_string();
-    assert!(said.contains("owner credentials in Secret admin/owner") && said.contains("allow s3:GetObject"), "{said}");
-}
-
-#[tokio::test]
-async fn shared_keys_that_are_refused_will_not_get_better() {
-    let mut record = record();
-    record.plan.user = None;
-    let stage = Stage::answering([("ListObjectsV2", s3_error(403, "InvalidAccessKeyId")), no_such_key()]);
-    let error = stage.provisioner.probe(&record, &issued()).await.unwrap_err();
-    assert_eq!(error.reason(), "CredentialsRefused");
-}
-
-#[tokio::test]
-async fn a_bucket_that_vanished_and_a_throttled_probe_are_errors_that_may_pass() {
-    for (answer, reason) in
-        [(s3_error(404, "NoSuchBucket"), "BucketNotFound"), (s3_error(503, "SlowDown"), "Throttled")]
-    {
-        let stage = Stage::answering([("ListObjectsV2", answer), no_such_key()]);
-        let error = stage.provisioner.probe(&record(), &issued()).await.unwrap_err();
-        assert_eq!((error.reason(), error.class()), (reason, FailureClass::Retryable));
-    }
-}
-
 #[tokio::test]
 async fn two_claims_that_ask_for_one_name_at_the_same_time_do_not_both_get_it() {
     let stage = stage([]);
     let record = named("us-east-1");
-    let target = crate::aws::plan::Target::of(&record, &Default::default());
-    let first = stage.provisioner.claim_name(&target).unwrap();
+    let target = crate::aws::target::Target::of(&record, &Default::default());
+    let first = stage.provisioner.lock_name(&target).unwrap();
     let error = stage.provisioner.provision(&record, &stage.owner).await.unwrap_err();
     assert_eq!((error.reason(), error.class(), error.store_untouched()), ("StoreBusy", FailureClass::Retryable, true));
     drop(first);
-    assert!(stage.provisioner.claim_name(&target).is_ok());
+    assert!(stage.provisioner.lock_name(&target).is_ok());
 }

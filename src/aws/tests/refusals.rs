@@ -1,4 +1,4 @@
-//! What AWS's codes mean: reason, class, and whether the record may be withdrawn.
+//! What AWS's error codes mean: reason, class, and whether the record can be withdrawn.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ async fn every_refusal_of_the_first_call_has_its_reason() {
         (s3_error(400, "IllegalLocationConstraintException"), "WrongRegion", Terminal, true),
         (in_region(301, "eu-central-1"), "WrongRegion", Terminal, true),
         (s3_error(501, "NotImplemented"), "NotSupported", Terminal, true),
-        // The store may have taken these: an earlier try may be under way still.
+        // The store may have created the bucket: an earlier attempt may still be running.
         (s3_error(409, "OperationAborted"), "StoreBusy", Retryable, false),
         (s3_error(503, "SlowDown"), "Throttled", Retryable, false),
         (s3_error(400, "RequestLimitExceeded"), "Throttled", Retryable, false),
@@ -41,7 +41,7 @@ async fn every_refusal_of_the_first_call_has_its_reason() {
             (reason, class, untouched),
             "{shown}: {error}"
         );
-        assert_eq!(stage.calls(), ["CreateBucket"], "nothing is repeated");
+        assert_eq!(stage.calls(), ["CreateBucket"], "nothing is retried");
         assert!(!error.to_string().contains("4442587FB7D0A2F9"), "{error}");
         assert!(!format!("{error} {error:?}").contains("0wn3r"), "{error:?}");
     }
@@ -59,7 +59,7 @@ async fn iam_refusals_have_their_reasons_too() {
         (iam_error(409, "LimitExceeded"), "QuotaExceeded", Terminal),
         (iam_error(409, "ConcurrentModification"), "StoreBusy", Retryable),
         (iam_error(409, "EntityTemporarilyUnmodifiable"), "StoreBusy", Retryable),
-        // The permissions boundary, that is.
+        // The permissions boundary does not exist.
         (iam_error(404, "NoSuchEntity"), "Rejected", Terminal),
         (iam_error(500, "ServiceFailure"), "StoreFailing", Retryable),
         (iam_error(503, "ServiceUnavailable"), "Throttled", Retryable),
@@ -88,14 +88,14 @@ async fn a_denial_names_operation_resource_identity_and_the_actions_to_allow() {
 async fn a_denial_that_a_boundary_may_explain_says_what_to_do_about_it() {
     let denied = || iam_error(403, "AccessDenied");
     for (answers, remedy) in [
-        (vec![("CreateUser", denied())], "the StorageClass has to name it (permissionsBoundary)"),
+        (vec![("CreateUser", denied())], "set permissionsBoundary in the StorageClass"),
         (
             vec![
                 ("CreateUser", iam_error(409, "EntityAlreadyExists")),
                 ("GetUser", user_with_tags(OURS)),
                 ("PutUserPolicy", denied()),
             ],
-            "this user lacks it, and an admin has to set it",
+            "this user has none, and an admin must set it",
         ),
     ] {
         let stage = Stage::answering([("CreateBucket", ok(""))].into_iter().chain(answers));
@@ -106,7 +106,7 @@ async fn a_denial_that_a_boundary_may_explain_says_what_to_do_about_it() {
 }
 
 #[tokio::test]
-async fn what_is_denied_about_a_user_that_was_just_made_may_pass() {
+async fn a_denial_about_a_new_user_is_retried() {
     const CREATED: &str = "<CreateUserResponse><CreateUserResult/></CreateUserResponse>";
     let denied = || iam_error(403, "AccessDenied");
     let date = |ago: u64| Timestamp::now().checked_sub(Duration::from_secs(ago)).unwrap().to_string();
@@ -126,7 +126,7 @@ async fn what_is_denied_about_a_user_that_was_just_made_may_pass() {
         let error = stage.provisioner.revoke(&record(), &stage.owner, None).await.unwrap_err();
         assert_eq!(error.reason(), reason, "{error}");
     }
-    // No other store has such hosts.
+    // Only AWS has such hosts.
     let foreign = at_foreign_iam(elsewhere(record()));
     let stage = Stage::answering([("CreateBucket", ok("")), ("CreateUser", ok(CREATED)), ("PutUserPolicy", denied())]);
     let error = stage.provisioner.provision(&foreign, &stage.owner).await.unwrap_err();
@@ -135,7 +135,7 @@ async fn what_is_denied_about_a_user_that_was_just_made_may_pass() {
 
 #[tokio::test]
 async fn a_bucket_with_abac_that_refuses_its_tags_says_what_to_do() {
-    // Nothing says so but the refusal itself.
+    // Only the refusal itself shows it.
     for refused in [s3_error(400, "InvalidRequest"), s3_error(405, "MethodNotAllowed"), s3_error(403, "AccessDenied")] {
         let stage = Stage::answering([
             ("CreateBucket", s3_error(409, "BucketAlreadyOwnedByYou")),
@@ -160,7 +160,7 @@ async fn a_session_that_iam_does_not_take_is_named_as_such() {
 }
 
 #[tokio::test]
-async fn refused_keys_name_the_secret_to_mend() {
+async fn refused_keys_name_the_secret_to_correct() {
     insta::assert_snapshot!(refusal(s3_error(403, "InvalidAccessKeyId")).await, @r#"AWS refused the owner credentials in Secret ops/keys (InvalidAccessKeyId) in CreateBucket: put a valid, active key there, and check the node's clock"#);
 }
 
@@ -171,15 +171,15 @@ async fn a_name_of_another_account_says_so() {
 
 #[tokio::test]
 async fn a_broken_connection_says_so() {
-    insta::assert_snapshot!(refusal(Answer::Reset).await, @r#"no answer to CreateBucket on bucket "photos-f30e0389-0689-48a2-bfaa-74d1bf1fd950": connection reset; it is tried again"#);
+    insta::assert_snapshot!(refusal(Answer::Reset).await, @r#"no answer to CreateBucket on bucket "photos-f30e0389-0689-48a2-bfaa-74d1bf1fd950": connection reset; retrying"#);
 }
 
 #[tokio::test]
-async fn arns_and_accounts_are_none_of_a_claims_business() {
+async fn arns_and_accounts_are_not_shown_on_a_claim() {
     let body = "<Error><Code>AccessDenied</Code><Message>User: arn:aws:sts::123456789012:assumed-role/operator/web-identity-token-1767225600000 is not authorized to perform: s3:CreateBucket</Message></Error>";
     let answer = Answer::Status { status: 403, header: None, body: body.into() };
     let message = refusal(answer).await;
     assert!(message.contains("User: (an ARN) is not authorized to perform: s3:CreateBucket"), "{message}");
-    // Nor would a session name stay the same.
+    // The name of the session changes, too.
     assert!(!message.contains("123456789012") && !message.contains("1767225600000"), "{message}");
 }

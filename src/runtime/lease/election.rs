@@ -1,4 +1,4 @@
-//! What to do about the lease. Pure: it is told what was seen and when, calls nobody and looks at no clock.
+//! Decides what to do about the lease. Pure: it gets what was seen, and when; it makes no call and reads no clock.
 
 use std::time::Duration;
 
@@ -8,33 +8,32 @@ use k8s_openapi::jiff::Timestamp;
 use kube::core::ObjectMeta;
 use tokio::time::Instant;
 
-/// What one process knows of the lease.
+/// What one process knows about the lease.
 pub(super) struct Election {
     name: String,
     identity: String,
     lease_seconds: i32,
-    /// The Lease as it was last seen, `None` while there is none.
+    /// The Lease as it was last seen, `None` if it does not exist.
     object: Option<Lease>,
-    /// The record that was last seen, which outlives its object: that somebody deletes a Lease does not end
-    /// the term of its holder.
+    /// The record that was last seen. It stays when the Lease is deleted, because that does not end the holder's term.
     seen: Option<Seen>,
 }
 
 struct Seen {
     record: LeaseSpec,
-    /// When this process saw it for the first time. All that expiry is judged by.
+    /// When this process first saw it. Only this decides when it expires.
     since: Instant,
 }
 
-/// What to do next. What is written carries the version of what was seen, so that nobody overwrites what
-/// he does not know.
+/// What to do next. Each write has the resource version that was seen, so nobody overwrites a change that they have not
+/// seen.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Step {
-    /// Create it, to hold it.
+    /// Create the Lease, to take it.
     Create(Lease),
-    /// Replace it, to hold it or hold it longer.
+    /// Replace the Lease, to take or renew it.
     Replace(Lease),
-    /// Somebody else holds it, until this time at least.
+    /// Somebody else holds it, at least until this time.
     Wait { holder: String, until: Instant },
 }
 
@@ -43,8 +42,8 @@ impl Election {
         Self { name: name.to_owned(), identity: identity.to_owned(), lease_seconds, object: None, seen: None }
     }
 
-    /// Takes in what the Lease is at `now`. A record that has not changed goes on ageing, whatever else of
-    /// the object has.
+    /// Notes what the Lease is at `now`. A record that has not changed keeps its age, even if the rest of the object
+    /// has changed.
     pub(super) fn observe(&mut self, found: Option<Lease>, now: Instant) {
         if let Some(lease) = &found {
             let record = lease.spec.clone().unwrap_or_default();
@@ -55,7 +54,7 @@ impl Election {
         self.object = found;
     }
 
-    /// What to do at `now`, which is `wall` by the clock that people read.
+    /// What to do at `now`, which is `wall` on the wall clock.
     pub(super) fn step(&self, now: Instant, wall: Timestamp) -> Step {
         let time = Some(MicroTime(wall));
         let mine = LeaseSpec {
@@ -81,7 +80,7 @@ impl Election {
         }
     }
 
-    /// What gives the lease back at once, if it is ours.
+    /// The Lease to write in order to release it, if it is ours.
     pub(super) fn release(&self, wall: Timestamp) -> Option<Lease> {
         let (object, Seen { record, .. }) = (self.object.as_ref()?, self.seen.as_ref()?);
         if holder(record) != Some(&self.identity) {
@@ -90,7 +89,7 @@ impl Election {
         let time = Some(MicroTime(wall));
         let spec = LeaseSpec {
             holder_identity: Some(String::new()),
-            // An empty holder is enough for us; those who only count seconds wait for this one. 0 is invalid.
+            // We take a lease without a holder at once; others may wait for its duration. 0 is invalid.
             lease_duration_seconds: Some(1),
             acquire_time: time.clone(),
             renew_time: time,
@@ -109,7 +108,7 @@ impl Election {
         }
     }
 
-    /// The holder says how long it may be silent; where it does not, it is taken to be like us.
+    /// The duration that the holder has written, or ours.
     fn duration(&self, record: &LeaseSpec) -> Duration {
         let seconds = record.lease_duration_seconds.filter(|seconds| *seconds > 0).unwrap_or(self.lease_seconds);
         Duration::from_secs(seconds.unsigned_abs().into())
@@ -132,7 +131,7 @@ mod tests {
         Election::new("l", "me", 15)
     }
 
-    /// What clocks show is arbitrary here, and far from one another where a test says so.
+    /// The wall clock is arbitrary here, and some tests set clocks that differ.
     fn wall(seconds: i64) -> Timestamp {
         Timestamp::from_second(1_700_000_000 + seconds).unwrap()
     }
@@ -160,7 +159,7 @@ mod tests {
 
     fn replaced(step: Step) -> (String, LeaseSpec) {
         let Step::Replace(lease) = step else { panic!("not replaced: {step:?}") };
-        assert!(lease.metadata.labels.is_some(), "what else is in it is kept");
+        assert!(lease.metadata.labels.is_some(), "the rest of the object is kept");
         (lease.metadata.resource_version.unwrap(), lease.spec.unwrap())
     }
 
@@ -191,7 +190,7 @@ mod tests {
         let until = start + 40 * SECOND;
         let wait = Step::Wait { holder: "other".to_owned(), until };
         assert_eq!(election.step(until - SECOND / 1000, wall(40)), wait);
-        // Read again and again, also as a new version with the same record: it goes on ageing.
+        // A new version with the same record keeps its age.
         election.observe(object("8", slow), start + 20 * SECOND);
         assert_eq!(election.step(start + 20 * SECOND, wall(20)), wait);
         let (version, taken) = replaced(election.step(until, wall(41)));
@@ -201,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_changes_begins_to_age_anew() {
+    fn a_record_that_changes_has_a_new_age() {
         let (mut election, start) = (election(), Instant::now());
         election.observe(object("7", record("other", 0)), start);
         election.observe(object("8", record("other", 2)), start + 14 * SECOND);
@@ -211,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_clocks_show_does_not_matter() {
+    fn wall_clocks_do_not_matter() {
         for skew in [-HOUR, 0, HOUR] {
             let (mut election, start) = (election(), Instant::now());
             election.observe(object("7", record("other", skew)), start);
@@ -221,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_that_was_given_back_or_says_no_holder_is_free_at_once() {
+    fn a_lease_that_was_released_or_has_no_holder_is_free_at_once() {
         for holder in [Some(String::new()), None] {
             let mut election = election();
             let free = LeaseSpec { holder_identity: holder, ..record("", 0) };
@@ -231,13 +230,13 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_deleted_by_hand_stays_its_holders_until_it_is_silent_for_too_long() {
+    fn the_holder_keeps_a_lease_that_was_deleted_by_hand_until_it_is_silent_for_too_long() {
         let (mut election, start) = (election(), Instant::now());
         election.observe(object("7", record("other", 0)), start);
         election.observe(None, start + SECOND);
         assert!(matches!(election.step(start + 14 * SECOND, wall(0)), Step::Wait { .. }));
         assert!(matches!(election.step(start + 15 * SECOND, wall(0)), Step::Create(_)));
-        // Its holder writes it anew.
+        // Its holder recreates it.
         let mut holder = Election::new("l", "other", 15);
         holder.observe(object("7", record("other", 0)), start);
         holder.observe(None, start);
@@ -256,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_given_back_as_client_go_does_and_only_by_its_holder() {
+    fn only_the_holder_releases_the_lease_and_does_it_like_client_go() {
         let (mut election, now) = (election(), Instant::now());
         assert_eq!(election.release(wall(0)), None);
         election.observe(object("7", record("other", 0)), now);

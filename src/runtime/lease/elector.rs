@@ -1,4 +1,4 @@
-//! Reads, writes and watches the Lease, and tells in the log what is in the way.
+//! Reads, writes and watches the Lease.
 
 use std::time::Duration;
 
@@ -12,41 +12,79 @@ use kube::{Api, Client};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout, timeout_at};
 
 use super::election::{Election, Step};
+use super::log::{LeaseLog, describe, is_namespace, no_answer};
 use super::term::Deadline;
 use super::timing::{JITTER, Timing};
-use super::{Lost, Options};
 
-/// How long giving the lease back may take: who stops the process does not wait long.
+/// How long releasing the lease may take, because whoever stops the process does not wait long.
 const RELEASE: Duration = Duration::from_millis(1500);
 
 type Changes = BoxStream<'static, watcher::Result<Option<Lease>>>;
+
+/// Which lease, and as whom.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// Namespace of the Lease. It must exist.
+    pub namespace: String,
+    /// Name of the Lease, a DNS subdomain, for example from [`name()`](super::name()). It is created if it does not
+    /// exist.
+    pub name: String,
+    /// Identity of this process, different from every other process, for example from
+    /// [`identity()`](super::identity()).
+    pub identity: String,
+    /// The durations.
+    pub timing: Timing,
+}
+
+/// The lease was lost: another process works now, or will soon.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Lost {
+    /// The last renewal is too long ago.
+    #[error("lease {lease} is lost: it could not be renewed within {} s: {problem}", .deadline.as_secs_f64())]
+    NotRenewed {
+        /// `namespace/name`.
+        lease: String,
+        /// The renew deadline.
+        deadline: Duration,
+        /// Why it could not be renewed.
+        problem: String,
+    },
+    /// Somebody else holds it, perhaps because the Lease was edited by hand.
+    #[error("lease {lease} is lost: {holder} holds it")]
+    Taken {
+        /// `namespace/name`.
+        lease: String,
+        /// Identity of the holder.
+        holder: String,
+    },
+}
 
 pub(super) struct Elector {
     api: Api<Lease>,
     options: Options,
     election: Election,
     knowledge: Knowledge,
-    story: Story,
+    log: LeaseLog,
 }
 
-/// What is known of the Lease in the cluster.
+/// What is known about the Lease in the cluster.
 #[derive(Clone, Copy, PartialEq)]
 enum Knowledge {
-    /// It is as this process wrote it last, unless somebody else wrote since, which a write will tell.
+    /// It is as this process wrote it last. If somebody else has written since, the next write fails.
     Current,
-    /// It has to be read before it is written.
+    /// It must be read before it is written.
     Stale,
-    /// A write was begun whose answer has not come; it may have taken effect.
+    /// A write has not been answered; it may have taken effect.
     Unanswered,
 }
 
-/// What came of a try.
-enum Try {
-    /// The lease is ours, counted from before the write was sent.
+/// The outcome of an attempt.
+enum Attempt {
+    /// The lease is ours, from the time before the write was sent.
     Ours { since: Instant },
-    /// It is somebody else's.
+    /// Somebody else holds it.
     Theirs { holder: String },
-    /// Neither is known.
+    /// It is not known who holds it.
     Failed,
 }
 
@@ -57,7 +95,7 @@ impl Elector {
             api: Api::namespaced(client, &options.namespace),
             election: Election::new(&options.name, &options.identity, options.timing.lease_seconds()),
             knowledge: Knowledge::Stale,
-            story: Story { lease, holder: None, problem: None },
+            log: LeaseLog::new(lease),
             options,
         }
     }
@@ -66,26 +104,26 @@ impl Elector {
         self.options.timing
     }
 
-    /// Stands by until the lease is ours; returns since when it is.
+    /// Stands by until the lease is ours; returns since when.
     pub(super) async fn acquire(&mut self) -> Instant {
         let mut changes = self.changes();
         loop {
-            // What others wrote is only known by reading.
+            // Others may have written since.
             self.knowledge = self.knowledge.to_be_read();
-            if let Try::Ours { since } = self.attempt().await {
-                tracing::info!(lease = self.story.lease, identity = self.options.identity, "leading");
+            if let Attempt::Ours { since } = self.attempt().await {
+                tracing::info!(lease = self.log.lease, identity = self.options.identity, "leading");
                 return since;
             }
             self.stand_by(&mut changes).await;
         }
     }
 
-    /// Renews the lease until it is lost; a term that is renewed grows.
+    /// Renews the lease until it is lost. Each renewal extends the term.
     pub(super) async fn keep(&mut self, deadline: &Deadline) -> Lost {
         let timing = self.timing();
         let mut tick = interval(timing.retry_period());
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // The first one comes at once, and the lease was written just now.
+        // The first tick comes at once, but the lease was written just now.
         tick.tick().await;
         loop {
             let renewal = async {
@@ -93,9 +131,9 @@ impl Elector {
                 self.attempt().await
             };
             match timeout_at(deadline.at(), renewal).await {
-                Ok(Try::Ours { since }) => deadline.extend(since + timing.renew_deadline()),
-                Ok(Try::Theirs { holder }) => return Lost::Taken { lease: self.story.lease.clone(), holder },
-                Ok(Try::Failed) => {}
+                Ok(Attempt::Ours { since }) => deadline.extend(since + timing.renew_deadline()),
+                Ok(Attempt::Theirs { holder }) => return Lost::Taken { lease: self.log.lease.clone(), holder },
+                Ok(Attempt::Failed) => {}
                 Err(_elapsed) => return self.not_renewed(),
             }
         }
@@ -103,29 +141,29 @@ impl Elector {
 
     pub(super) fn not_renewed(&self) -> Lost {
         Lost::NotRenewed {
-            lease: self.story.lease.clone(),
+            lease: self.log.lease.clone(),
             deadline: self.timing().renew_deadline(),
-            problem: self.story.problem.clone().unwrap_or_else(|| "there was no answer in time".to_owned()),
+            problem: self.log.problem.clone().unwrap_or_else(|| "the API server did not answer in time".to_owned()),
         }
     }
 
-    /// Gives back what a write that was not answered may have brought.
+    /// Releases the lease that an unanswered write may have taken.
     pub(super) async fn withdraw(&mut self) {
         if self.knowledge == Knowledge::Unanswered {
             self.release().await;
         }
     }
 
-    /// Gives the lease back, if it is ours.
+    /// Releases the lease, if it is ours.
     pub(super) async fn release(&mut self) {
-        let lease = self.story.lease.clone();
+        let lease = self.log.lease.clone();
         let problem = match timeout(RELEASE, self.try_release()).await {
-            Ok(Ok(())) => return tracing::info!(lease, "the lease is given back"),
+            Ok(Ok(())) => return tracing::info!(lease, "released the lease"),
             Ok(Err(error)) => describe(&error),
             Err(_elapsed) => no_answer(RELEASE),
         };
         let seconds = self.options.timing.lease_seconds();
-        tracing::warn!(lease, problem, "the lease is not given back: another process waits {seconds} s for it");
+        tracing::warn!(lease, problem, "cannot release the lease: the next process has to wait {seconds} s for it");
     }
 
     async fn try_release(&mut self) -> kube::Result<()> {
@@ -135,34 +173,35 @@ impl Elector {
             }
             let Some(released) = self.election.release(Timestamp::now()) else { return Ok(()) };
             match self.api.replace(&self.options.name, &PostParams::default(), &released).await {
-                // A renewal that was cut off arrived late, or somebody else wrote.
+                // An earlier renewal arrived late, or somebody else has written.
                 Err(error) if is_race(&error) => self.knowledge = Knowledge::Stale,
                 done => return done.map(drop),
             }
         }
     }
 
-    /// One try to take or renew the lease, told if it fails, and bounded: a call may hang for ever.
-    async fn attempt(&mut self) -> Try {
-        let limit = self.timing().try_timeout();
+    /// Tries once to take or renew the lease. A failure is logged. The time is limited, because a call can hang
+    /// forever.
+    async fn attempt(&mut self) -> Attempt {
+        let limit = self.timing().attempt_timeout();
         let problem = match timeout(limit, self.take_or_renew()).await {
             Ok(Ok(done)) => {
-                self.story.well();
-                if let Try::Theirs { holder } = &done {
-                    self.story.held_by(holder);
+                self.log.succeeded();
+                if let Attempt::Theirs { holder } = &done {
+                    self.log.held_by(holder);
                 }
                 return done;
             }
             Ok(Err(error)) => describe(&error),
             Err(_elapsed) => no_answer(limit),
         };
-        self.story.tell(problem);
-        Try::Failed
+        self.log.failed(problem);
+        Attempt::Failed
     }
 
-    async fn take_or_renew(&mut self) -> kube::Result<Try> {
+    async fn take_or_renew(&mut self) -> kube::Result<Attempt> {
         match self.write().await {
-            // Somebody else wrote: what he wrote decides.
+            // Somebody else has written, and what they wrote decides.
             Err(error) if is_race(&error) => {
                 self.knowledge = Knowledge::Stale;
                 self.write().await
@@ -171,11 +210,11 @@ impl Elector {
         }
     }
 
-    async fn write(&mut self) -> kube::Result<Try> {
+    async fn write(&mut self) -> kube::Result<Attempt> {
         if self.knowledge != Knowledge::Current {
             self.read().await?;
         }
-        // The term counts from here, for whoever sees the write starts counting later.
+        // The term counts from here, because whoever sees the write starts counting later.
         let sent = Instant::now();
         let step = self.election.step(sent, Timestamp::now());
         let params = PostParams::default();
@@ -185,7 +224,7 @@ impl Elector {
             Step::Replace(lease) => self.api.replace(&self.options.name, &params, lease).await,
             Step::Wait { holder, .. } => {
                 self.knowledge = Knowledge::Stale;
-                return Ok(Try::Theirs { holder: holder.clone() });
+                return Ok(Attempt::Theirs { holder: holder.clone() });
             }
         };
         if matches!(written, Err(kube::Error::Api(_))) {
@@ -193,7 +232,7 @@ impl Elector {
         }
         self.election.observe(Some(written?), Instant::now());
         self.knowledge = Knowledge::Current;
-        Ok(Try::Ours { since: sent })
+        Ok(Attempt::Ours { since: sent })
     }
 
     async fn read(&mut self) -> kube::Result<()> {
@@ -202,8 +241,8 @@ impl Elector {
         Ok(())
     }
 
-    /// Waits until it is time for another try: when the retry period is over, when the holder has been silent
-    /// for too long, or at once when the watch tells that nobody holds the lease.
+    /// Waits until the next attempt: until the retry period is over, or the holder has been silent for too long, or the
+    /// watch shows that nobody holds the lease.
     async fn stand_by(&mut self, changes: &mut Changes) {
         let retry = Instant::now() + jittered(self.timing().retry_period());
         loop {
@@ -219,22 +258,22 @@ impl Elector {
                         return;
                     }
                 }
-                // The tries go on without it; they tell what is wrong, and the watch begins itself anew.
-                Ok(Some(Err(error))) => tracing::debug!(%error, lease = self.story.lease, "watching the lease"),
+                // Attempts go on without the watch, and log what is wrong. The watch restarts itself.
+                Ok(Some(Err(error))) => tracing::debug!(%error, lease = self.log.lease, "watching the lease"),
                 Ok(None) => *changes = self.changes(),
                 Err(_elapsed) => return,
             }
         }
     }
 
-    /// What the Lease becomes. Only a hint when to look: it may be late, or silent.
+    /// Changes of the Lease. Only a hint when to look, because a watch can be late or silent.
     fn changes(&self) -> Changes {
         watcher::watch_object(self.api.clone(), &self.options.name).default_backoff().boxed()
     }
 }
 
 impl Knowledge {
-    /// An unanswered write stays one until it is known what came of it.
+    /// An unanswered write stays unanswered until its outcome is known.
     fn to_be_read(self) -> Self {
         match self {
             Self::Unanswered => Self::Unanswered,
@@ -243,71 +282,13 @@ impl Knowledge {
     }
 }
 
-/// Tells in the log what changes, once.
-struct Story {
-    /// `namespace/name`.
-    lease: String,
-    holder: Option<String>,
-    problem: Option<String>,
-}
-
-impl Story {
-    fn held_by(&mut self, holder: &str) {
-        if self.holder.as_deref() != Some(holder) {
-            tracing::info!(lease = self.lease, holder, "standing by: another process leads");
-            self.holder = Some(holder.to_owned());
-        }
-    }
-
-    fn tell(&mut self, problem: String) {
-        if self.problem.as_deref() != Some(&problem) {
-            tracing::warn!(lease = self.lease, problem, "the lease can neither be taken nor renewed; trying again");
-            self.problem = Some(problem);
-        }
-    }
-
-    fn well(&mut self) {
-        if self.problem.take().is_some() {
-            tracing::info!(lease = self.lease, "what was in the way of the lease is gone");
-        }
-    }
-}
-
-/// client-go's: 1 to 2.2 periods, so that processes which started together do not ask together.
+/// As in client-go, 1 to 2.2 periods, so that processes which started together do not call together.
 fn jittered(period: Duration) -> Duration {
     period.mul_f64(1.0 + rand::random::<f64>() * JITTER)
 }
 
-/// Somebody else wrote, created or deleted it since it was read.
+/// Whether somebody else has written, created or deleted the Lease since it was read.
 fn is_race(error: &kube::Error) -> bool {
-    // A missing namespace is a 404, too, and no race: nothing was there before either.
+    // A missing namespace is a 404, too, but not a race.
     matches!(error, kube::Error::Api(status) if status.code == 409 || status.code == 404 && !is_namespace(status))
-}
-
-fn is_namespace(status: &kube::core::Status) -> bool {
-    status.details.as_ref().is_some_and(|details| details.kind == "namespaces")
-}
-
-fn no_answer(limit: Duration) -> String {
-    format!("the API server has not answered within {} s", limit.as_secs_f64())
-}
-
-/// What is wrong, the same for the same cause, and what to do about it.
-fn describe(error: &kube::Error) -> String {
-    match error {
-        kube::Error::Api(status) if status.code == 403 => format!(
-            "{}: give this account the Role of deploy/operator.yaml, with the name and the namespace of this lease",
-            status.message
-        ),
-        kube::Error::Api(status) if is_namespace(status) => {
-            format!("{}: create it, or name another one for the lease", status.message)
-        }
-        kube::Error::Api(status) => format!("{} ({})", status.message, status.code),
-        // With the innermost cause; those around it only say that there is one.
-        error => {
-            let causes = std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source());
-            let cause = causes.last().map(ToString::to_string).unwrap_or_default();
-            format!("the API server cannot be reached: {cause}")
-        }
-    }
 }

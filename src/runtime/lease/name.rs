@@ -1,15 +1,15 @@
-//! What a Lease is called, and who holds it.
+//! The name of a Lease, and the identity of its holder.
 
 /// Longest name of a Kubernetes object, in characters.
 const LONGEST: usize = 253;
 
-/// The name of the Lease for those who serve `provisioner`, in one namespace or in all; valid as the name of
-/// a Kubernetes object whatever they are.
+/// The name of the Lease for operators that serve `provisioner`, in one namespace or in all. Always a valid name of a
+/// Kubernetes object.
 ///
-/// `example.com/disk` gives `example.com.disk`. Everything else has a hash at its end, so that two operators
-/// that serve different names or namespaces do not exclude each other.
+/// `example.com/disk` becomes `example.com.disk`. All other names end with a hash, so that operators for different
+/// provisioners or namespaces have different leases.
 pub fn name(provisioner: &str, namespace: Option<&str>) -> String {
-    // Unambiguous: what follows the last dot is what followed the slash.
+    // Unambiguous: the slash becomes the last dot.
     if let (Some((domain, part)), None) = (provisioner.split_once('/'), namespace)
         && domain.split('.').all(is_label)
         && is_label(part)
@@ -24,13 +24,13 @@ pub fn name(provisioner: &str, namespace: Option<&str>) -> String {
     format!("{}-{:08x}", if readable.is_empty() { "lease" } else { readable }, fnv1a(all.as_bytes()))
 }
 
-/// An identity that no other process has: the host's name (in a pod, the pod's) and a random number.
+/// A unique identity: the name of the host (in a pod, the name of the pod) and a random number.
 pub fn identity() -> String {
     let host = hostname::get().map(|name| name.to_string_lossy().into_owned()).unwrap_or_else(|_| "unknown".into());
     format!("{host}_{:016x}", rand::random::<u64>())
 }
 
-/// RFC 1123: lower-case letters, digits and, within, `-`. The length is left to the whole name.
+/// RFC 1123: lower-case letters, digits, and `-` in between. Does not check the length.
 fn is_label(text: &str) -> bool {
     !text.is_empty() && label(text) == text
 }
@@ -40,7 +40,7 @@ fn label(text: &str) -> String {
     text.replace(|c: char| !c.is_ascii_alphanumeric(), "-").trim_matches('-').to_owned()
 }
 
-/// FNV-1a, 32 bits. It must never change: operators of two versions would not exclude each other.
+/// FNV-1a, 32 bits. It must never change, because then operators of two versions would have different leases.
 fn fnv1a(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
 }
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn usual_names_are_read_as_they_are() {
+    fn the_name_of_an_ordinary_provisioner_is_readable() {
         assert_eq!(name("aws-s3.io/bucket", None), "aws-s3.io.bucket");
         assert_eq!(name("aws-s3.io/bucket", Some("team-a")), "aws-s3.io.bucket.team-a-175c0b47");
     }
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_has_leases_that_differ() {
+    fn different_provisioners_and_namespaces_have_different_leases() {
         let long = format!("a.example/{}", "x".repeat(243));
         let served = [
             ("a.b/c", None),
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn no_process_is_like_another() {
+    fn each_process_has_its_own_identity() {
         assert_ne!(identity(), identity());
     }
 

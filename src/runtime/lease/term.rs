@@ -1,4 +1,4 @@
-//! The right to work, for as long as the lease is surely held.
+//! The right to work, for as long as this process certainly holds the lease.
 
 use http::Request;
 use kube::Client;
@@ -12,19 +12,19 @@ use tower::{BoxError, ServiceBuilder};
 
 use crate::runtime::cluster::ANSWER_LIMIT;
 
-/// A stretch of time in which this process holds the lease. It grows with each renewal, and ends by itself
-/// when there is none. Clones are the same term.
+/// The time for which this process holds the lease. Each renewal extends it, and without renewals it ends by itself.
+/// Clones are the same term.
 #[derive(Debug, Clone)]
 pub struct Term {
     deadline: watch::Receiver<Instant>,
 }
 
-/// What a call is answered that comes after the end of the term. Nothing was sent.
+/// The error of a call that starts after the end of the term. Nothing was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("this process does not hold the lease any more")]
+#[error("this process no longer holds the lease")]
 pub struct TermOver;
 
-/// The end of a term, in the hand of whoever renews the lease. When it is dropped, the term is over.
+/// The end of a term, for the one that renews the lease. When it is dropped, the term is over.
 pub(super) struct Deadline(watch::Sender<Instant>);
 
 impl Deadline {
@@ -47,15 +47,15 @@ impl Term {
         (Deadline(sender), Self { deadline })
     }
 
-    /// Whether the lease may be somebody else's by now. To be asked right before each call that only a leader
-    /// may make; it costs a look at the clock.
+    /// Whether somebody else may hold the lease by now. Ask directly before each call that only the leader may make;
+    /// this only reads the clock.
     pub fn is_over(&self) -> bool {
         self.deadline.has_changed().is_err() || Instant::now() >= *self.deadline.borrow()
     }
 
-    /// `client`, but each call that begins after the end of the term fails with [`TermOver`] in place of
-    /// being sent. `client` must not retry by itself (`default_retry` of its configuration), because what it repeats
-    /// passes no fence; calls that the API server puts off (429, 503, 504) are repeated in front of it.
+    /// `client`, but a call that starts after the end of the term fails with [`TermOver`] and is not sent. `client`
+    /// must not retry by itself (`default_retry` of its configuration), because its retries would pass the fence. Calls
+    /// that the API server postpones (429, 503, 504) are retried in front of the fence.
     pub fn fence(&self, client: Client) -> Client {
         let (namespace, valid_until) = (client.default_namespace().to_owned(), *client.valid_until());
         let term = self.clone();
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_put_off_is_repeated_and_never_after_the_term() {
+    async fn postponed_calls_are_retried_but_not_after_the_term() {
         let sent = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&sent);
         let server = tower::service_fn(move |_: Request<Body>| {

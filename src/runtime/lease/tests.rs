@@ -1,7 +1,8 @@
-//! The election as a whole, against an API server in memory and in time that a test commands.
+//! The whole election, with an API server in memory and time that the tests control.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use futures::FutureExt as _;
 use http::{Method, Request, Response, StatusCode};
@@ -16,7 +17,7 @@ use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Keeps one Lease, as the API server does: a write with another version than that of the Lease is refused.
+/// Keeps one Lease like the API server: refuses a write with an outdated resource version.
 #[derive(Clone, Default)]
 struct Server(Arc<Mutex<State>>);
 
@@ -25,7 +26,7 @@ struct State {
     lease: Option<Lease>,
     version: u64,
     weather: Weather,
-    /// When which call came.
+    /// The calls, with their times.
     calls: Vec<(Instant, Method)>,
 }
 
@@ -33,11 +34,11 @@ struct State {
 enum Weather {
     #[default]
     Fine,
-    /// Writes are done at once and answered three seconds later.
+    /// Writes take effect at once, and are answered three seconds later.
     Slow,
-    /// Calls are never answered, and nothing is done.
+    /// Calls are never answered, and have no effect.
     Hangs,
-    /// Writes are done and never answered.
+    /// Writes take effect, and are never answered.
     LosesAnswers,
     Refuses(StatusCode),
 }
@@ -105,7 +106,7 @@ impl Server {
         self.with(|state| state.weather = weather);
     }
 
-    /// As another process that writes the Lease would.
+    /// Another process takes the Lease.
     fn held_by(&self, holder: &str) {
         self.with(|state| {
             let mut lease = state.lease.clone().unwrap_or_default();
@@ -154,7 +155,7 @@ fn options(identity: &str) -> Options {
     }
 }
 
-/// Leads for as long as it is let; says when the term began and when the work was dropped.
+/// Leads until it is stopped; says when the term began and when the work was dropped.
 struct Leader {
     began: Option<oneshot::Receiver<(Instant, Term)>>,
     stop: Option<oneshot::Sender<()>>,
@@ -193,7 +194,7 @@ impl Leader {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_leads_and_the_other_takes_over_at_once_when_the_lease_is_given_back() {
+async fn one_leads_and_the_other_takes_over_at_once_when_the_lease_is_released() {
     let server = Server::default();
     let mut first = Leader::start(&server, "first");
     first.began().await;
@@ -204,7 +205,7 @@ async fn one_leads_and_the_other_takes_over_at_once_when_the_lease_is_given_back
     assert_eq!(first.stop().await, Ok(Some(())));
     let released = Instant::now();
     let (began, _) = second.began().await;
-    // The server's watch is silent: it is seen with the next look, at the latest 2.2 retry periods later.
+    // The server's watch is silent, so the next attempt sees it, at the latest 2.2 retry periods later.
     assert!(began - released <= 5 * SECOND, "{:?}", began - released);
     let transitions = server.with(|state| state.lease.clone().unwrap().spec.unwrap().lease_transitions);
     assert_eq!(transitions, Some(1));
@@ -221,7 +222,7 @@ async fn a_silent_leader_has_stopped_before_another_starts() {
         let server = Server::default();
         let mut first = Leader::start(&server, "first");
         let (began, term) = first.began().await;
-        // Not at the moment of a renewal.
+        // Not at the time of a renewal.
         sleep(SECOND * 9 / 2).await;
         server.weather(weather);
         let lost = first.lost().await;
@@ -265,7 +266,7 @@ async fn a_short_outage_costs_nobody_the_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_somebody_else_got_is_lost_with_the_next_renewal() {
+async fn a_lease_that_somebody_else_took_is_lost_with_the_next_renewal() {
     let server = Server::default();
     let mut leader = Leader::start(&server, "first");
     let (_, term) = leader.began().await;
@@ -277,13 +278,13 @@ async fn a_lease_that_somebody_else_got_is_lost_with_the_next_renewal() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_of_somebody_else_that_leaves_the_holder_is_survived() {
+async fn a_write_of_somebody_else_that_keeps_the_holder_does_no_harm() {
     let server = Server::default();
     let mut leader = Leader::start(&server, "first");
     leader.began().await;
     server.held_by("first");
     sleep(20 * SECOND).await;
-    // The lease is gone altogether.
+    // The Lease is deleted.
     server.with(|state| state.lease = None);
     sleep(20 * SECOND).await;
     assert_eq!(server.holder().as_deref(), Some("first"));
@@ -305,7 +306,7 @@ async fn work_that_takes_its_time_to_end_keeps_the_lease_until_then() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_stops_while_standing_by_ends_and_leaves_no_lease_behind() {
+async fn a_process_that_stops_while_it_stands_by_leaves_no_lease_behind() {
     let server = Server::default();
     server.held_by("other");
     let mut waiting = Leader::start(&server, "first");
@@ -313,7 +314,7 @@ async fn who_stops_while_standing_by_ends_and_leaves_no_lease_behind() {
     assert_eq!(waiting.stop().await, Ok(None));
     assert_eq!(server.holder().as_deref(), Some("other"));
 
-    // The write that takes it is done, and its answer never comes.
+    // The write that takes the lease succeeds, but is never answered.
     let server = Server::default();
     server.weather(Weather::LosesAnswers);
     let mut taking = Leader::start(&server, "first");
@@ -325,7 +326,7 @@ async fn who_stops_while_standing_by_ends_and_leaves_no_lease_behind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn giving_the_lease_back_holds_up_nobody() {
+async fn releasing_the_lease_takes_limited_time() {
     let server = Server::default();
     let mut leader = Leader::start(&server, "first");
     leader.began().await;
@@ -336,7 +337,7 @@ async fn giving_the_lease_back_holds_up_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_stands_by_looks_every_retry_period_and_not_all_the_time() {
+async fn a_process_that_stands_by_reads_the_lease_once_every_retry_period() {
     let server = Server::default();
     server.weather(Weather::Refuses(StatusCode::FORBIDDEN));
     let _waiting = Leader::start(&server, "first");

@@ -1,4 +1,4 @@
-//! How long everything may take.
+//! The durations of an election.
 
 use std::time::Duration;
 
@@ -19,19 +19,19 @@ pub enum BadTiming {
     /// The Lease holds whole seconds, 1 to 2147483647.
     #[error("the lease duration must be whole seconds and at least 1 s")]
     LeaseDurationNotWholeSeconds,
-    /// There would be no time between the end of one term and the begin of the next.
+    /// There would be no time between the end of one term and the start of the next one.
     #[error("the lease duration must be longer than the renew deadline")]
     LeaseDurationTooShort,
-    /// There would be no time to try again.
+    /// There would be no time for a retry.
     #[error("the renew deadline must be longer than 1.2 times the retry period")]
     RenewDeadlineTooShort,
-    /// There would be no pause between one try and the next.
+    /// There would be no pause between attempts.
     #[error("the retry period must be longer than zero")]
     RetryPeriodZero,
 }
 
 impl Default for Timing {
-    /// 15 s, 10 s and 2 s, as client-go recommends and Kubernetes' own components use.
+    /// 15 s, 10 s and 2 s, as client-go recommends and the components of Kubernetes use.
     fn default() -> Self {
         Self {
             lease_duration: Duration::from_secs(15),
@@ -42,14 +42,14 @@ impl Default for Timing {
 }
 
 impl Timing {
-    /// - `lease_duration`: how long the lease outlives its last renewal; in whole seconds, for the Lease has
-    ///   no room for less. A crashed leader is replaced after this time.
-    /// - `renew_deadline`: how long after its last renewal a leader works on; shorter than the lease duration.
-    /// - `retry_period`: pause between two renewals, and between two looks of a process that stands by; at
-    ///   most 1/1.2 of the renew deadline.
+    /// - `lease_duration`: how long the lease is valid after its last renewal, in whole seconds, because the Lease
+    ///   stores whole seconds. A crashed leader is replaced after this time.
+    /// - `renew_deadline`: how long a leader works after its last renewal; shorter than the lease duration.
+    /// - `retry_period`: pause between two renewals, and between two attempts of a process that stands by; less than
+    ///   1/1.2 of the renew deadline.
     ///
     /// # Errors
-    /// The first rule that they break.
+    /// The first rule that the durations break.
     pub fn new(lease_duration: Duration, renew_deadline: Duration, retry_period: Duration) -> Result<Self, BadTiming> {
         let is_whole = lease_duration.subsec_nanos() == 0 && i32::try_from(lease_duration.as_secs()).is_ok();
         if !is_whole || lease_duration.is_zero() {
@@ -61,35 +61,35 @@ impl Timing {
         if lease_duration <= renew_deadline {
             return Err(BadTiming::LeaseDurationTooShort);
         }
-        // Compared as numbers: a duration that is multiplied may overflow.
+        // Compared as numbers, because multiplying a duration can overflow.
         if renew_deadline.as_secs_f64() <= retry_period.as_secs_f64() * JITTER {
             return Err(BadTiming::RenewDeadlineTooShort);
         }
         Ok(Self { lease_duration, renew_deadline, retry_period })
     }
 
-    /// How long the lease outlives its last renewal.
+    /// How long the lease is valid after its last renewal.
     pub fn lease_duration(&self) -> Duration {
         self.lease_duration
     }
 
-    /// How long after its last renewal a leader works on.
+    /// How long a leader works after its last renewal.
     pub fn renew_deadline(&self) -> Duration {
         self.renew_deadline
     }
 
-    /// Pause between two tries.
+    /// Pause between two attempts.
     pub fn retry_period(&self) -> Duration {
         self.retry_period
     }
 
-    /// As the Lease has it.
+    /// The duration as the Lease stores it.
     pub(super) fn lease_seconds(&self) -> i32 {
         i32::try_from(self.lease_duration.as_secs()).unwrap_or(i32::MAX)
     }
 
-    /// How long one try may take: a call that hangs leaves time for others before the deadline.
-    pub(super) fn try_timeout(&self) -> Duration {
+    /// Time limit of one attempt, so that a call that hangs leaves time for another one before the deadline.
+    pub(super) fn attempt_timeout(&self) -> Duration {
         self.renew_deadline / 3
     }
 }

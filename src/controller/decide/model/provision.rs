@@ -6,9 +6,7 @@ use super::store::{Kind, Progress, Verb};
 use super::work::Work;
 use super::world::{Record, Review, Secret, Uid, Whose, World};
 
-use crate::controller::decide::steps::{
-    self, Keys, ProvisionStep as Step, Upkeep,
-};
+use crate::controller::decide::steps::{self, Keys, ProvisionStep as Step, Upkeep};
 
 /// Takes the next step of an attempt at a bucket: one call. `None`: the attempt is over.
 pub(super) fn advance(

@@ -6,9 +6,7 @@ use super::store::Verb;
 use super::world::{BucketName, Claim, Key, Record, Review, Secret, Whose, World};
 
 use crate::controller::decide::plan::Intent;
-use crate::controller::decide::steps::{
-    self, Keys, KeysFound, Progress as Steps, ProvisionState, Recorded, Upkeep,
-};
+use crate::controller::decide::steps::{self, Keys, KeysFound, Progress as Steps, ProvisionState, Recorded, Upkeep};
 use crate::controller::decide::upkeep;
 use crate::provisioner::Mode;
 

@@ -1,4 +1,4 @@
-//! Status conditions in the shape of `metav1.Condition`.
+//! What the statuses of both kinds share: conditions like `metav1.Condition`, and tolerant reading.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -36,4 +36,15 @@ pub struct Condition {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "date-time"))]
     pub last_transition_time: Option<String>,
+}
+
+/// Reads an optional enum. A value that this version does not know becomes `None`, because it must not make the whole
+/// object unreadable.
+pub(super) fn known_or_none<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: serde::de::DeserializeOwned,
+{
+    let value = serde_json::Value::deserialize(deserializer)?;
+    Ok(serde_json::from_value(value).ok())
 }

@@ -1,0 +1,47 @@
+//! The reasons that claims give because of AWS. `docs/reasons.md` is made from them.
+
+use crate::provisioner::reasons;
+
+reasons! {
+    Claim {
+        BUCKET_NAME_MISSING = "BucketNameMissing": "neither name is set, and the class names no bucket", "set `generateBucketName`, or use a brownfield class";
+        INVALID_BUCKET_NAME = "InvalidBucketName": "the name or prefix breaks a naming rule of S3, which the message names", "choose another";
+        BUCKET_NAME_NOT_ALLOWED = "BucketNameNotAllowed": "the class does not let claims choose names (`explicitNames`), or not with this beginning (`bucketNamePrefix`)", "as the message says";
+        NAMESPACE_NOT_ALLOWED = "NamespaceNotAllowed": "the class does not serve the claim's namespace (`allowedNamespaces`)", "use another class, or ask an admin";
+        BUCKET_NOT_OF_CLASS = "BucketNotOfClass": "the claim asks for another bucket than its brownfield class gives", "leave `bucketName` out";
+        BUCKET_TAKEN = "BucketTaken": "a bucket of that name exists and is not this claim's", "choose another name; or, for a bucket of your own, write a brownfield class";
+        TAGS_NOT_KEPT = "TagsNotKept": "the store keeps no tags, so nothing can prove that a bucket of a chosen name is the claim's", "use `generateBucketName`";
+    }
+    Class {
+        INVALID_CLASS_PARAMETER = "InvalidClassParameter": "a parameter is unknown or has a bad value; the message names it", "recreate the class, because Kubernetes does not let parameters be edited";
+        INVALID_OWNER_SECRET = "InvalidOwnerSecret": "a key in the owner's Secret is missing, empty, or contains white space", "correct it";
+        NOTHING_TO_SHARE = "NothingToShare": "`createBucketUser` is `no`, but the class names no Secret whose keys claims could share", "name a Secret in a new class";
+        BUCKET_MISSING = "BucketMissing": "the bucket that the class names does not exist", "create it, or correct the class";
+        BUCKET_CLAIMED = "BucketClaimed": "the bucket that a brownfield class names was created for another claim", "name another bucket; or set `allowClaimedBucket: \"yes\"` if that is meant";
+        BUCKET_GONE = "BucketGone": "somebody deleted the bucket that was created for the claim; it is not recreated without its content", "delete the claim and create a new one";
+        OWNERSHIP_LOST = "OwnershipLost": "the bucket that was created for the claim does not carry its tags any more", "tag it as the message says if it is the same bucket; without the tags it stays when the claim is deleted";
+        WRONG_REGION = "WrongRegion": "the bucket is in another region", "use a class for that region";
+    }
+    Store {
+        CREDENTIALS_REFUSED = "CredentialsRefused": "AWS does not know the owner's key, or its signature is wrong", "put a valid key into the Secret; check the node's clock";
+        CREDENTIALS_EXPIRED = "CredentialsExpired": "the owner's session has expired", "renew the Secret";
+        CREDENTIALS_UNAVAILABLE = "CredentialsUnavailable": "the class names no Secret, and the operator has no AWS identity; the message has the innermost cause", "give the operator's pod an identity, or name a Secret";
+        ACCESS_DENIED = "AccessDenied": "the owner lacks a permission, which the message names", "allow it; [the owner's policies](security.md#the-owners-policy) have all. If they demand a permissions boundary, the class has to name it";
+        QUOTA_EXCEEDED = "QuotaExceeded": "there are too many buckets, users or the like in the account", "raise the quota, or clean up";
+        USER_TAKEN = "UserTaken": "an IAM user of the claim's name exists without its tag", "delete that user";
+        NOT_SUPPORTED = "NotSupported": "the store lacks an operation", "use a store that has it";
+        REJECTED = "Rejected": "AWS refused for another reason; the message has its code and words", "as they say";
+        THROTTLED = "Throttled": "AWS limits the rate of calls", "wait";
+        STORE_BUSY = "StoreBusy": "the store is busy with something that excludes this call", "wait";
+        STORE_FAILING = "StoreFailing": "the store answers with server errors", "wait";
+        STORE_UNREACHABLE = "StoreUnreachable": "the store cannot be reached", "wait; if it stays, check the endpoint and the network";
+        NOT_VISIBLE_YET = "NotVisibleYet": "AWS does not show yet what was just made", "wait";
+        BUCKET_NOT_FOUND = "BucketNotFound": "AWS does not show the bucket, which may be new", "wait";
+        OBJECTS_NOT_DELETED = "ObjectsNotDeleted": "objects of a deleted claim's bucket cannot be deleted; the message names the first", "look for an object lock or a bucket policy";
+        BUCKET_NOT_EMPTY = "BucketNotEmpty": "the bucket is not empty, but lists nothing", "wait";
+        ACCESS_STILL_WORKS = "AccessStillWorks": "the user of a deleted claim is not found, but the key in its Secret works: the user may be in another account", "wait; if it stays, check whose credentials the owner's Secret holds";
+    }
+    Operator {
+        INVALID_ENVIRONMENT = "InvalidEnvironment": "an endpoint variable of the operator is not a URL", "correct the Deployment";
+    }
+}

@@ -13,7 +13,8 @@ use_stack() {
   stack_used=yes
 }
 
-brought_to_stack() { grep -q "^$1=" "$brought"; }
+# Whether variable $1 was set by the user when the stack was started.
+brought_to_stack() { grep -qs "^$1=" "${state%.stage}/brought"; }
 
 # Creates what comes on standard input, with a label by which it is found again.
 create() { kubectl label --local --filename - "$label" --output yaml | kubectl create --filename - | sed 's/^/  /'; }
@@ -32,7 +33,7 @@ owner_secret() {
 
 # A stack of our own goes as a whole. From a cluster or an AWS of the user goes what was made there, claims first.
 clean_up() {
-  [[ $stack_used && -s $brought ]] || return 0
+  [[ $stack_used && -s ${state%.stage}/brought ]] || return 0
   heading "Removing what was made in your cluster or AWS"
   remove_what_was_made || printf 'left behind: what has the label %s, or bucket %s\n' "$label" "$archive" >&2
 }

@@ -3,11 +3,7 @@
 # nothing behind, whatever it comes from. The script says in `clean_up` what is its own to be cleared away.
 
 # The folder of hack/stack.sh; no stack can have a name with a dot.
-set_stage() {
-  state=${XDG_RUNTIME_DIR:-${TMPDIR:-/tmp}}/aws-s3-provisioner-$UID/$stack.stage
-  # What of the stack is the user's.
-  brought=${state%.stage}/brought
-}
+set_stage() { state=${XDG_RUNTIME_DIR:-${TMPDIR:-/tmp}}/aws-s3-provisioner-$UID/$stack.stage; }
 
 enter_stage() {
   trap leave_stage EXIT

@@ -10,6 +10,7 @@ mod delay;
 mod floor;
 mod kubernetes;
 mod load;
+mod measure;
 mod objects;
 mod operator;
 mod parts;

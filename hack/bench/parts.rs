@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use crate::counters::{Process, Requests};
+use crate::counters::Requests;
 use crate::floor::Floor;
-use crate::kubernetes::{Claim, Kubernetes};
+use crate::kubernetes::Kubernetes;
+use crate::measure::Work;
 use crate::operator::Operator;
 use crate::store::{Policy, Store};
 use crate::table::Row;
@@ -19,10 +20,10 @@ const WRITES_A_CLAIM: u64 = 8;
 const WAITING: &str = "waiting";
 
 pub(crate) struct Bench {
-    kubernetes: Kubernetes,
+    pub(crate) kubernetes: Kubernetes,
     store: Store,
     /// The AWS that the operator and the floor use: that of `store`, or a proxy in front of it.
-    url: String,
+    pub(crate) url: String,
     /// The most that the operator's memory was while it created claims, in MiB.
     pub(crate) peak: f64,
     /// Rows of the second table.
@@ -83,7 +84,7 @@ impl Bench {
     async fn restart(&mut self, operator: Operator, n: usize, policy: &Arc<Policy>) -> Result<Operator, Failure> {
         operator.stop().await?;
         let waiting = self.kubernetes.create_claim(WAITING).await?;
-        let floor = self.by_floor(&row("restarted, operator", n, 0.0), n, policy, Work::Restart(waiting)).await?;
+        let floor = self.by_floor(&Row::new("restarted, operator", n, 0.0), n, policy, Work::Restart(waiting)).await?;
 
         self.kubernetes.create_claim(WAITING).await?;
         let before = Requests::until_now(&self.kubernetes).await?;
@@ -103,7 +104,7 @@ impl Bench {
             aws_calls: operator.aws_calls_but_for(WAITING)? as f64,
             writes: requests.writes as f64 - WRITES_A_CLAIM as f64,
             mib: Some(operator.memory()?),
-            ..row("restarted, operator", n, seconds)
+            ..Row::new("restarted, operator", n, seconds)
         });
         self.in_all.push(Row { ratio: Some(seconds / floor.seconds), aws_calls: 0.0, writes: 0.0, ..floor });
         operator.during(self.kubernetes.delete_claim(WAITING)).await?;
@@ -144,105 +145,5 @@ impl Bench {
     async fn check_nothing_left(&self) -> Result<(), Failure> {
         self.kubernetes.check_nothing_left().await?;
         self.store.check_nothing_left().await
-    }
-
-    /// Measures what the operator does during `work`, a row of `number` things whose calls and writes are those of
-    /// one of `each`.
-    async fn by_operator(
-        &self,
-        operator: &Operator,
-        name: &str,
-        number: usize,
-        each: usize,
-        work: impl Future<Output = Result<Duration, Failure>>,
-    ) -> Result<Row, Failure> {
-        let before = Requests::until_now(&self.kubernetes).await?;
-        let (calls, processor) = (operator.aws_calls()?, operator.processor_seconds()?);
-        let took = operator.during(work).await?;
-        operator.settle().await?;
-        let requests = Requests::until_now(&self.kubernetes).await?.since(before);
-        let seconds = took.as_secs_f64();
-        Ok(Row {
-            a_second: Some(number as f64 / seconds),
-            processor_seconds: operator.processor_seconds()? - processor,
-            aws_calls: (operator.aws_calls()? - calls) as f64 / each as f64,
-            writes: requests.writes as f64 / each as f64,
-            events: Some(requests.events as f64 / each as f64),
-            mib: Some(operator.memory()?),
-            ..row(&format!("{name}, operator"), number, seconds)
-        })
-    }
-
-    /// Measures the floor, for the row beside that of the operator.
-    async fn by_floor(&self, operator: &Row, each: usize, policy: &Arc<Policy>, work: Work) -> Result<Row, Failure> {
-        let before = Requests::until_now(&self.kubernetes).await?;
-        let processor = Process::this().processor_seconds()?;
-        let (took, aws_calls) = work.by_floor(&self.url, policy).await?;
-        let processor_seconds = Process::this().processor_seconds()? - processor;
-        let requests = Requests::until_now(&self.kubernetes).await?.since(before);
-        let seconds = took.as_secs_f64();
-        let number = operator.number;
-        Ok(Row {
-            a_second: operator.a_second.map(|_| number as f64 / seconds),
-            ratio: Some(operator.seconds / seconds),
-            processor_seconds,
-            aws_calls: aws_calls as f64 / each as f64,
-            writes: requests.writes as f64 / each as f64,
-            events: operator.events.map(|_| requests.events as f64 / each as f64),
-            ..row(&operator.name.replace("operator", "floor"), number, seconds)
-        })
-    }
-}
-
-/// What the floor does.
-enum Work {
-    Create(usize),
-    Delete,
-    Restart(Claim),
-}
-
-impl Work {
-    /// How long it took, and with how many AWS calls.
-    async fn by_floor(self, url: &str, policy: &Arc<Policy>) -> Result<(Duration, usize), Failure> {
-        // As for the operator, the time of a restart includes reading the kubeconfig and connecting.
-        let mut began = std::time::Instant::now();
-        let floor = Floor::new(url, policy).await?;
-        let took = match self {
-            Self::Create(n) => {
-                floor.claims().await?;
-                began = std::time::Instant::now();
-                floor.create(n).await?;
-                began.elapsed()
-            }
-            Self::Delete => {
-                let claims = floor.claims().await?;
-                began = std::time::Instant::now();
-                floor.delete(claims).await?;
-                began.elapsed()
-            }
-            Self::Restart(waiting) => {
-                floor.restart(&waiting).await?;
-                let took = began.elapsed();
-                floor.delete(vec![waiting]).await?;
-                took
-            }
-        };
-        Ok((took, floor.aws_calls()))
-    }
-}
-
-/// A row of what is not measured yet.
-fn row(name: &str, number: usize, seconds: f64) -> Row {
-    Row {
-        name: name.to_owned(),
-        number,
-        seconds,
-        a_second: None,
-        ratio: None,
-        processor_seconds: 0.0,
-        aws_calls: 0.0,
-        writes: 0.0,
-        events: None,
-        mib: None,
     }
 }

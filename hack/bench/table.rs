@@ -23,6 +23,22 @@ pub(crate) fn header(each: &str) -> String {
 }
 
 impl Row {
+    /// Of what is not measured yet.
+    pub(crate) fn new(name: &str, number: usize, seconds: f64) -> Self {
+        Self {
+            name: name.to_owned(),
+            number,
+            seconds,
+            a_second: None,
+            ratio: None,
+            processor_seconds: 0.0,
+            aws_calls: 0.0,
+            writes: 0.0,
+            events: None,
+            mib: None,
+        }
+    }
+
     pub(crate) fn print(&self) {
         println!("{}", self.line());
     }
@@ -58,16 +74,12 @@ mod tests {
     #[test]
     fn rows_stand_below_their_header_and_leave_out_what_was_not_measured() {
         let row = Row {
-            name: "created, floor".to_owned(),
-            number: 1000,
-            seconds: 12.5,
             a_second: Some(80.0),
-            ratio: None,
             processor_seconds: 3.21,
             aws_calls: 6.0,
             writes: 8.0,
             events: Some(1.0),
-            mib: None,
+            ..Row::new("created, floor", 1000, 12.5)
         };
         let titles = header("a claim");
         let wanted =

@@ -6,13 +6,17 @@ set -euo pipefail
 usage() {
   cat <<'END'
 usage: hack/stack.sh up|down|env|status|build [--name NAME] [--with-other] [--with-seaweedfs]
+                                             [--without-controllers]
 
   up      starts the stack NAME (`default`) and waits until it is ready; harmless
           if it runs already. With --with-other there is another cluster as well,
           on the same AWS: some tests need one. It is a stack of its own,
           NAME-other; `env` names it in OTHER_KUBECONFIG, `down` takes it along. With
           --with-seaweedfs there is a store beside AWS, SeaweedFS, for tests of stores
-          that are not AWS; `env` names it in SEAWEEDFS_URL, with its owner's keys
+          that are not AWS; `env` names it in SEAWEEDFS_URL, with its owner's keys.
+          With --without-controllers there is no kube-controller-manager: nothing
+          collects garbage, and namespaces that are deleted stay. Another `up`
+          without that option adds it
   env     prints what a shell needs to use it: eval "$(hack/stack.sh env)"
   status  says what runs; exit code 1 if the stack is not up
   down    stops it and removes its data
@@ -47,7 +51,7 @@ up() {
   need flock "start one stack at a time"
   need curl "see what is ready"
   need openssl "make a key for service accounts"
-  if ! is_up; then make_tools; fi
+  if ! is_up || lacks_controllers; then make_tools; fi
   if starts_seaweedfs; then make_seaweedfs; fi
   mkdir -p "$root"
   # In a folder that all may write to, anybody could have made it first.
@@ -72,8 +76,12 @@ up() {
     stop seaweedfs
     start_seaweedfs "$(free_ports 8)"
   fi
+  if lacks_controllers; then start_controllers; fi
   exec 8<&-
 }
+
+# Whether the stack has no kube-controller-manager, but should.
+lacks_controllers() { [[ $with_controllers && ! -f $state/run/kube-controller-manager ]] && ! brought KUBECONFIG; }
 
 # Whether the stack has a SeaweedFS of its own to be started.
 starts_seaweedfs() { [[ $with_seaweedfs ]] && ! brought SEAWEEDFS_URL; }
@@ -97,7 +105,12 @@ launch() {
   mkdir -p "$state"/{run,logs,tmp}
   what_is_brought >"$state/brought"
   first=$(free_ports 4)
-  if brought KUBECONFIG; then use_cluster; else start_control_plane "$first"; fi
+  if brought KUBECONFIG; then
+    use_cluster
+  else
+    start_control_plane "$first"
+    [[ ! $with_controllers ]] || start_controllers
+  fi
   if brought AWS_ENDPOINT_URL; then use_endpoint; else start_emulator $((first + 3)); fi
   # Comes last: a stack that has it is complete.
   write_env >"$state/env.partial"
@@ -205,6 +218,7 @@ command=
 name=default
 with_other=
 with_seaweedfs=
+with_controllers=yes
 while (($#)); do
   case $1 in
     up | down | env | status | build) command=$1 ;;
@@ -216,6 +230,7 @@ while (($#)); do
     --name=*) name=${1#*=} ;;
     --with-other) with_other=yes ;;
     --with-seaweedfs) with_seaweedfs=yes ;;
+    --without-controllers) with_controllers= ;;
     -h | --help) usage && exit ;;
     *) fail "unknown argument: $1; see $0 --help" ;;
   esac

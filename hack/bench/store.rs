@@ -1,34 +1,26 @@
-//! AWS by the SDK alone: the calls of one claim, and full buckets.
+//! AWS by the SDK alone: the calls of one claim.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use aws_config::{BehaviorVersion, Region};
 use aws_credential_types::Credentials;
 use aws_sdk_iam as iam;
 use aws_sdk_s3 as s3;
 use aws_smithy_runtime_api::client::http::SharedHttpClient;
 use iam::types::Tag as IamTag;
 use s3::config::retry::RetryConfig;
-use s3::config::{RequestChecksumCalculation, ResponseChecksumValidation};
+use s3::config::{BehaviorVersion, Region, RequestChecksumCalculation, ResponseChecksumValidation};
 use s3::error::ProvideErrorMetadata as _;
-use s3::primitives::ByteStream;
-use s3::types::{
-    BucketLocationConstraint, BucketVersioningStatus, CreateBucketConfiguration, Delete, ObjectIdentifier, Tag,
-    VersioningConfiguration,
-};
-use serde_json::json;
-use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
+use s3::types::{BucketLocationConstraint, CreateBucketConfiguration, Tag};
 
 use crate::Failure;
-use crate::load::all;
 
-const POLICY: &str = "bucket-access";
-/// DeleteObjects calls that run at once.
-const DELETES_IN_FLIGHT: usize = 4;
-/// PutObject calls that run at once.
-const PUTS_IN_FLIGHT: usize = 32;
+/// The policy of a user that the operator made: what it writes for others, but for the bucket's name.
+pub(crate) struct Policy {
+    name: String,
+    document: String,
+    bucket: String,
+}
 
 #[derive(Clone)]
 pub(crate) struct Store {
@@ -36,15 +28,14 @@ pub(crate) struct Store {
     fresh_http: SharedHttpClient,
     url: String,
     region: String,
-    s3: s3::Client,
+    pub(crate) s3: s3::Client,
     iam: iam::Client,
     calls: Arc<AtomicUsize>,
 }
 
 impl Store {
-    /// Where AWS_ENDPOINT_URL says, with the keys of the environment.
-    pub(crate) fn new() -> Result<Self, Failure> {
-        let url = std::env::var("AWS_ENDPOINT_URL")?;
+    /// With the keys and the region of the environment.
+    pub(crate) fn new(url: &str) -> Result<Self, Failure> {
         let region = std::env::var("AWS_REGION")?;
         let keys = Credentials::from_keys(
             std::env::var("AWS_ACCESS_KEY_ID")?,
@@ -58,14 +49,14 @@ impl Store {
             .http_client(http.clone())
             .credentials_provider(keys.clone())
             .region(Region::new("us-east-1"))
-            .endpoint_url(&url)
+            .endpoint_url(url)
             .retry_config(RetryConfig::disabled())
             .build();
         Ok(Self {
-            s3: s3_client(&http, &url, &region, keys),
+            s3: s3_client(&http, url, &region, keys),
             iam: iam::Client::from_conf(iam),
             fresh_http,
-            url,
+            url: url.to_owned(),
             region,
             calls: Arc::default(),
         })
@@ -83,9 +74,31 @@ impl Store {
         &self.region
     }
 
-    fn count(&self) -> &Self {
+    pub(crate) fn count(&self) -> &Self {
         self.calls.fetch_add(1, Ordering::Relaxed);
         self
+    }
+
+    /// The policy of `user`, which may use `bucket`. IAM shows documents as they would stand in a URL.
+    pub(crate) async fn policy(&self, bucket: &str, user: &str) -> Result<Policy, Failure> {
+        let listed = self.iam.list_user_policies().user_name(user).send().await?;
+        let name = listed.policy_names.into_iter().next().ok_or("the operator's user has no policy")?;
+        let got = self.iam.get_user_policy().user_name(user).policy_name(&name).send().await?;
+        let document = percent_encoding::percent_decode_str(&got.policy_document).decode_utf8()?.into_owned();
+        if !document.contains(bucket) {
+            return Err("the policy of the operator's user does not name its bucket".into());
+        }
+        Ok(Policy { name, document, bucket: bucket.to_owned() })
+    }
+
+    /// Fails if there is a user or a bucket.
+    pub(crate) async fn check_nothing_left(&self) -> Result<(), Failure> {
+        let users = self.iam.list_users().send().await?.users;
+        let buckets = self.s3.list_buckets().send().await?.buckets.unwrap_or_default();
+        if users.is_empty() && buckets.is_empty() {
+            return Ok(());
+        }
+        Err(format!("left in AWS: {} users and {} buckets", users.len(), buckets.len()).into())
     }
 
     /// Bucket, user, policy and key; returns the key.
@@ -94,6 +107,7 @@ impl Store {
         bucket: &str,
         user: &str,
         tags: &[(&str, &str)],
+        policy: &Policy,
     ) -> Result<(String, String), Failure> {
         let sdk_tags = tags.iter().map(|(key, value)| Tag::builder().key(*key).value(*value).build());
         let configuration = CreateBucketConfiguration::builder()
@@ -105,8 +119,8 @@ impl Store {
         let sdk_tags = sdk_tags.collect::<Result<_, _>>()?;
         let created = self.count().iam.create_user().user_name(user).path("/aws-s3-provisioner/");
         created.set_tags(Some(sdk_tags)).send().await?;
-        let policy = self.count().iam.put_user_policy().user_name(user).policy_name(POLICY);
-        policy.policy_document(document(bucket)).send().await?;
+        let put = self.count().iam.put_user_policy().user_name(user).policy_name(&policy.name);
+        put.policy_document(policy.document.replace(&policy.bucket, bucket)).send().await?;
         let issued = self.count().iam.create_access_key().user_name(user).send().await?;
         let key = issued.access_key.ok_or("no key in the answer")?;
         Ok((key.access_key_id, key.secret_access_key))
@@ -127,13 +141,13 @@ impl Store {
     }
 
     /// User with key and policy, and bucket with all that is in it.
-    pub(crate) async fn unmake(&self, bucket: &str, user: &str) -> Result<(), Failure> {
+    pub(crate) async fn unmake(&self, bucket: &str, user: &str, policy: &Policy) -> Result<(), Failure> {
         self.count().iam.get_user().user_name(user).send().await?;
         let keys = self.count().iam.list_access_keys().user_name(user).send().await?;
         for id in keys.access_key_metadata.into_iter().filter_map(|key| key.access_key_id) {
             self.count().iam.delete_access_key().user_name(user).access_key_id(id).send().await?;
         }
-        self.count().iam.delete_user_policy().user_name(user).policy_name(POLICY).send().await?;
+        self.count().iam.delete_user_policy().user_name(user).policy_name(&policy.name).send().await?;
         self.count().iam.delete_user().user_name(user).send().await?;
 
         self.count().s3.get_bucket_tagging().bucket(bucket).send().await?;
@@ -146,55 +160,6 @@ impl Store {
             }
             answer => Ok(answer.map(drop)?),
         }
-    }
-
-    /// Deletes all versions, 1,000 at a time, while the next are listed.
-    async fn purge(&self, bucket: &str) -> Result<(), Failure> {
-        let turns = Arc::new(Semaphore::new(DELETES_IN_FLIGHT));
-        let mut tasks = JoinSet::new();
-        let (mut key, mut version) = (None, None);
-        loop {
-            let listed = self.count().s3.list_object_versions().bucket(bucket).max_keys(1000);
-            let page = listed.set_key_marker(key).set_version_id_marker(version).send().await?;
-            let versions = page.versions.unwrap_or_default().into_iter().map(|v| (v.key, v.version_id));
-            let markers = page.delete_markers.unwrap_or_default().into_iter().map(|m| (m.key, m.version_id));
-            let objects = versions.chain(markers).map(|(key, version)| {
-                ObjectIdentifier::builder().key(key.unwrap_or_default()).set_version_id(version).build()
-            });
-            let delete = Delete::builder().set_objects(Some(objects.collect::<Result<_, _>>()?)).quiet(true).build()?;
-            let turn = Arc::clone(&turns).acquire_owned().await?;
-            let deleted = self.count().s3.delete_objects().bucket(bucket).delete(delete).send();
-            tasks.spawn(async move {
-                let _turn = turn;
-                deleted.await?;
-                Ok(())
-            });
-            (key, version) = (page.next_key_marker, page.next_version_id_marker);
-            if page.is_truncated != Some(true) {
-                return all(tasks).await;
-            }
-        }
-    }
-
-    /// Puts objects, then further versions of some.
-    pub(crate) async fn fill(&self, bucket: &str, objects: usize, versions: usize) -> Result<(), Failure> {
-        let enabled = VersioningConfiguration::builder().status(BucketVersioningStatus::Enabled).build();
-        self.s3.put_bucket_versioning().bucket(bucket).versioning_configuration(enabled).send().await?;
-        for count in [objects, versions] {
-            let turns = Arc::new(Semaphore::new(PUTS_IN_FLIGHT));
-            let mut tasks = JoinSet::new();
-            for number in 0..count {
-                let (s3, bucket, turns) = (self.s3.clone(), bucket.to_owned(), Arc::clone(&turns));
-                tasks.spawn(async move {
-                    let _turn = turns.acquire().await?;
-                    let body = ByteStream::from_static(b"content");
-                    s3.put_object().bucket(bucket).key(format!("object-{number}")).body(body).send().await?;
-                    Ok(())
-                });
-            }
-            all(tasks).await?;
-        }
-        Ok(())
     }
 }
 
@@ -210,26 +175,4 @@ fn s3_client(http: &SharedHttpClient, url: &str, region: &str, keys: Credentials
         .response_checksum_validation(ResponseChecksumValidation::WhenRequired)
         .retry_config(RetryConfig::disabled());
     s3::Client::from_conf(config.build())
-}
-
-/// As long as that of the operator, so that it costs as much to send.
-fn document(bucket: &str) -> String {
-    let arn = format!("arn:aws:s3:::{bucket}");
-    let on_bucket = ["s3:GetBucketLocation", "s3:ListBucket", "s3:ListBucketMultipartUploads", "s3:ListBucketVersions"];
-    let on_objects = [
-        "s3:AbortMultipartUpload",
-        "s3:DeleteObject",
-        "s3:DeleteObjectVersion",
-        "s3:GetObject",
-        "s3:GetObjectAttributes",
-        "s3:GetObjectVersion",
-        "s3:GetObjectVersionAttributes",
-        "s3:ListMultipartUploadParts",
-        "s3:PutObject",
-    ];
-    let statements = json!([
-        { "Effect": "Allow", "Action": on_bucket, "Resource": arn },
-        { "Effect": "Allow", "Action": on_objects, "Resource": format!("{arn}/*") },
-    ]);
-    json!({ "Version": "2012-10-17", "Statement": statements }).to_string()
 }

@@ -27,14 +27,16 @@ lock() {
   until flock -w 30 "$1"; do say "still waiting, $SECONDS s"; done
 }
 
-# Waits for process $1 and says meanwhile what it does: $2. Fails as it fails.
+# Waits for process $1 and says meanwhile what it does: $2, and how many packages, lines of file $3, it has
+# finished. Fails as it fails.
 follow() {
-  local pid=$1 what=$2 began=$SECONDS elapsed=0 next=0
+  local pid=$1 what=$2 log=$3 began=$SECONDS elapsed=0 next=0 done=0
   while kill -0 "$pid" 2>/dev/null; do
+    done=$(wc -l <"$log")
     if [[ -t 2 ]]; then
-      printf '\rstack: %s, %s s ' "$what" "$elapsed" >&2
+      printf '\rstack: %s, %s packages, %s s ' "$what" "$done" "$elapsed" >&2
     elif ((elapsed >= next)); then
-      say "$what, $elapsed s"
+      say "$what, $done packages, $elapsed s"
       next=$((next + 30))
     fi
     sleep 1

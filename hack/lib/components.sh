@@ -64,7 +64,10 @@ END
     --max-requests-inflight 0 --max-mutating-requests-inflight 0 \
     --event-ttl 15m --allow-privileged=true --profiling=false
   wait_for kube-apiserver 60 kube get --raw /readyz
+}
 
+start_controllers() {
+  kubeconfig=$state/kubeconfig
   # Its requests are limited to 20 a second by default, too few to clear away
   # after many parallel tests.
   start kube-controller-manager "$(program kube-controller-manager)" --kubeconfig "$kubeconfig" \

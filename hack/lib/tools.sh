@@ -9,6 +9,7 @@ cache=${XDG_CACHE_HOME:-$HOME/.cache}/aws-s3-provisioner
 modules=$here/control-plane
 kubernetes=$(sed -n 's|^.*k8s\.io/kubernetes v\([0-9.]*\).*$|\1|p' "$modules/go.mod")
 control_plane=$cache/control-plane-v$kubernetes-$(fingerprint "$modules"/go.{mod,sum})
+etcd_package=go.etcd.io/etcd/server/v3
 requirements=$here/requirements.txt
 ministack=$(sed -n 's/^ministack==//p' "$requirements")
 emulator=$cache/ministack-$ministack-$(fingerprint "$requirements")
@@ -30,7 +31,8 @@ program() {
 
 # Makes whatever of the stack is neither made nor brought by the user.
 make_tools() {
-  local programs=(etcd kube-apiserver kube-controller-manager kubectl) name missing=()
+  local programs=(etcd kube-apiserver kubectl) name missing=()
+  [[ ! $with_controllers ]] || programs+=(kube-controller-manager)
   ! brought KUBECONFIG || programs=(kubectl)
   for name in "${programs[@]}"; do
     [[ -x $(program "$name") ]] || missing+=("$name")
@@ -59,41 +61,40 @@ make_seaweedfs() {
   exec 9<&-
 }
 
+# Builds them all by one command: they share most of their packages, and one is linked while others are compiled.
+# A program is in the cache only when it is whole: it is built in a folder beside its place and then renamed.
+# Without what debuggers read, which is stripped anyway, it takes an eighth less.
 build_programs() {
-  need go "build $* (or set KUBEBUILDER_ASSETS to a folder that has them)"
-  say "building Kubernetes v$kubernetes once, into $control_plane: takes some 5 minutes"
-  mkdir -p "$control_plane"
-  local name i=0
+  local name paths=() names=()
   for name; do
-    i=$((i + 1))
     # Another run may have built it while this one waited for the lock.
-    [[ -x $control_plane/$name ]] || build_program "$name" "$i of $#"
+    [[ ! -x $control_plane/$name ]] || continue
+    names+=("$name")
+    if [[ $name = etcd ]]; then paths+=("$etcd_package"); else paths+=("k8s.io/kubernetes/cmd/$name"); fi
   done
-}
-
-# A program is in the cache only when it is whole: it is built in a folder beside
-# its place and then renamed.
-build_program() {
-  local name=$1 package=k8s.io/kubernetes/cmd/$1
-  [[ $name != etcd ]] || package=go.etcd.io/etcd/server/v3
+  ((${#names[@]})) || return 0
+  need go "build ${names[*]} (or set KUBEBUILDER_ASSETS to a folder that has them)"
+  say "building ${names[*]} of Kubernetes v$kubernetes once, into $control_plane: takes some minutes"
   local version=k8s.io/component-base/version major minor
   IFS=. read -r major minor _ <<<"$kubernetes"
 
   build_folder=$control_plane/build
   rm -rf "$build_folder"
-  mkdir "$build_folder"
+  mkdir -p "$build_folder"
   CGO_ENABLED=0 GOWORK=off GOFLAGS='' GOTMPDIR=$build_folder setsid \
-    go build -C "$modules" -trimpath -ldflags "-s -w -X $version.gitVersion=v$kubernetes \
+    go build -C "$modules" -v -trimpath -gcflags all=-dwarf=false -ldflags "-s -w -X $version.gitVersion=v$kubernetes \
     -X $version.gitMajor=$major -X $version.gitMinor=$minor" \
-    -o "$build_folder/$name" "$package" >"$build_folder/log" 2>&1 </dev/null 9<&- &
+    -o "$build_folder/" "${paths[@]}" >"$build_folder/log" 2>&1 </dev/null 9<&- &
   build=$!
-  if ! follow "$build" "building $name ($2)"; then
+  if ! follow "$build" "building the control plane" "$build_folder/log"; then
     build=
     tail -n 40 "$build_folder/log" >&2
-    fail "$name was not built; the whole log is $build_folder/log"
+    fail "the control plane was not built; the whole log is $build_folder/log"
   fi
   build=
-  mv "$build_folder/$name" "$control_plane/$name"
+  # Go names a program by its folder.
+  [[ ! -e $build_folder/server ]] || mv "$build_folder/server" "$build_folder/etcd"
+  for name in "${names[@]}"; do mv "$build_folder/$name" "$control_plane/$name"; done
   rm -rf "$build_folder"
 }
 

@@ -1,0 +1,138 @@
+//! The operator as a process: with its lease as it ships, and with each AWS call in its log, where they are counted.
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tokio::time::sleep;
+
+use crate::Failure;
+use crate::counters::Process;
+
+/// As the operator logs without flags, and each AWS call.
+const LOG: &str = "info,kube_runtime=warn,kube_client::client::builder=off,aws_config=error,\
+                   bucket_provisioner::aws::call=debug";
+/// How long a start may take, and how long it may take until nothing is done any more.
+const PATIENCE: Duration = Duration::from_secs(60);
+const AWS_CALL: &str = "AWS call";
+
+/// A process that is killed when this is dropped.
+pub(crate) struct Operator {
+    child: Child,
+    process: Process,
+    log: PathBuf,
+}
+
+impl Operator {
+    /// Starts it and waits until it serves claims and has nothing to do.
+    pub(crate) async fn start(aws_url: &str) -> Result<Self, Failure> {
+        let operator = Self::spawn(aws_url)?;
+        operator.ready().await?;
+        Ok(operator)
+    }
+
+    /// Starts the program that stands beside this one. Its log is in the folder for temporary files, which is
+    /// where `hack/bench.sh` looks for it if something fails.
+    pub(crate) fn spawn(aws_url: &str) -> Result<Self, Failure> {
+        let program = std::env::current_exe()?.with_file_name("aws-s3-provisioner");
+        let log = std::env::temp_dir().join("operator.log");
+        let file = File::create(&log)?;
+        let child = Command::new(&program)
+            .env_clear()
+            .env("KUBECONFIG", std::env::var("KUBECONFIG")?)
+            .env("AWS_ENDPOINT_URL", aws_url)
+            .env("RUST_LOG", LOG)
+            .stdin(Stdio::null())
+            .stdout(file.try_clone()?)
+            .stderr(file)
+            .spawn()
+            .map_err(|error| format!("{} cannot be started: {error}", program.display()))?;
+        let process = Process(child.id().to_string());
+        Ok(Self { child, process, log })
+    }
+
+    /// Waits until it serves claims, and then until it has nothing to do.
+    pub(crate) async fn ready(&self) -> Result<(), Failure> {
+        let began = Instant::now();
+        while !self.log()?.contains("serving claims") {
+            if began.elapsed() > PATIENCE || !self.process.runs() {
+                return Err("the operator does not start".into());
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+        self.settle().await
+    }
+
+    /// Waits until it has used no processor for a second, but not for ever.
+    pub(crate) async fn settle(&self) -> Result<(), Failure> {
+        let began = Instant::now();
+        let mut before = self.processor_seconds()?;
+        while began.elapsed() < PATIENCE {
+            sleep(Duration::from_secs(1)).await;
+            let now = self.processor_seconds()?;
+            if now - before < 0.015 {
+                return Ok(());
+            }
+            before = now;
+        }
+        Ok(())
+    }
+
+    /// Waits for `work`, but not if the operator ends meanwhile.
+    pub(crate) async fn during<T>(&self, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+        let ends = async {
+            while self.process.runs() {
+                sleep(Duration::from_millis(200)).await;
+            }
+        };
+        tokio::select! {
+            done = work => done,
+            () = ends => Err("the operator has ended".into()),
+        }
+    }
+
+    /// Stops it as Kubernetes would, so that it gives up its lease.
+    pub(crate) async fn stop(mut self) -> Result<(), Failure> {
+        Command::new("kill").args(["-TERM", &self.process.0]).status()?;
+        while self.child.try_wait()?.is_none() {
+            sleep(Duration::from_millis(50)).await;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn processor_seconds(&self) -> Result<f64, Failure> {
+        self.process.processor_seconds()
+    }
+
+    /// Resident memory in MiB.
+    pub(crate) fn memory(&self) -> Result<f64, Failure> {
+        self.process.memory("VmRSS")
+    }
+
+    /// The most that resident memory was, in MiB.
+    pub(crate) fn peak_memory(&self) -> Result<f64, Failure> {
+        self.process.memory("VmHWM")
+    }
+
+    pub(crate) fn aws_calls(&self) -> Result<usize, Failure> {
+        Ok(self.log()?.lines().filter(|line| line.contains(AWS_CALL)).count())
+    }
+
+    /// AWS calls that were not made for a claim of this name.
+    pub(crate) fn aws_calls_but_for(&self, claim: &str) -> Result<usize, Failure> {
+        Ok(self.log()?.lines().filter(|line| line.contains(AWS_CALL) && !line.contains(claim)).count())
+    }
+
+    fn log(&self) -> Result<String, Failure> {
+        Ok(std::fs::read_to_string(&self.log)?)
+    }
+}
+
+impl Drop for Operator {
+    fn drop(&mut self) {
+        // One that has ended already cannot be killed.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

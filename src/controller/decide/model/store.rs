@@ -95,12 +95,10 @@ impl Verb {
         let progress = match call {
             Call::CreateBucket | Call::HeadBucket | Call::ReadTags | Call::DeleteBucket => self.call_on_bucket(world),
             Call::ListKeys | Call::DeleteKey | Call::CreateKey => self.call_on_keys(world, blind),
-            Call::CreateUser
-            | Call::RecogniseUser
-            | Call::PutPolicy
-            | Call::FindUser
-            | Call::DeletePolicy
-            | Call::DeleteUser => self.call_on_user(world, blind),
+            Call::CreateUser | Call::RecogniseUser | Call::PutPolicy | Call::FindUser => {
+                self.call_on_user(world, blind)
+            }
+            Call::DeletePolicy | Call::DeleteUser => self.call_to_remove_user(world),
         };
         let reads =
             matches!(call, Call::HeadBucket | Call::RecogniseUser | Call::ListKeys | Call::FindUser | Call::ReadTags);
@@ -156,7 +154,7 @@ impl Verb {
         Progress::GoesOn
     }
 
-    /// A call on the user, and its policy.
+    /// A call that makes or finds the user.
     fn call_on_user(&mut self, world: &mut World, blind: bool) -> Progress {
         let record = self.record;
         let Record { uid, names: user_name, .. } = record;
@@ -201,6 +199,15 @@ impl Verb {
                     return self.access_is_gone();
                 }
             },
+            _ => unreachable!("not such a call"),
+        }
+        Progress::GoesOn
+    }
+
+    /// A call that removes the user.
+    fn call_to_remove_user(&mut self, world: &mut World) -> Progress {
+        let user_name = self.record.names;
+        match self.next {
             Call::DeletePolicy => {
                 if let Some(user) = world.user(user_name) {
                     user.policy = false;

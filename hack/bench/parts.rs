@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use crate::counters::Requests;
 use crate::floor::Floor;
 use crate::kubernetes::Kubernetes;
-use crate::measure::Work;
+use crate::measure::{Work, by_floor, by_operator};
 use crate::operator::Operator;
 use crate::store::{Policy, Store};
 use crate::table::Row;
@@ -50,18 +50,19 @@ impl Bench {
         say(&format!("{n} claims{suffix}"));
         let (created, deleted) = (format!("created{suffix}"), format!("deleted{suffix}"));
         let mut operator = Operator::start(&self.url).await?;
-        let create = self.by_operator(&operator, &created, n, n, load::create(&self.kubernetes, n)).await?;
+        let create =
+            by_operator(&self.kubernetes, &operator, &created, n, n, load::create(&self.kubernetes, n)).await?;
         self.peak = self.peak.max(operator.peak_memory()?);
         let policy = self.policy().await?;
         if wanted.restart {
             operator = self.restart(operator, n, &policy).await?;
         }
-        let delete = self.by_operator(&operator, &deleted, n, n, load::delete(&self.kubernetes)).await?;
+        let delete = by_operator(&self.kubernetes, &operator, &deleted, n, n, load::delete(&self.kubernetes)).await?;
         operator.stop().await?;
         self.check_nothing_left().await?;
         if wanted.rows {
-            let floor_create = self.by_floor(&create, n, &policy, Work::Create(n)).await?;
-            let floor_delete = self.by_floor(&delete, n, &policy, Work::Delete).await?;
+            let floor_create = by_floor(&self.kubernetes, &self.url, &create, n, &policy, Work::Create(n)).await?;
+            let floor_delete = by_floor(&self.kubernetes, &self.url, &delete, n, &policy, Work::Delete).await?;
             self.check_nothing_left().await?;
             for row in [create, floor_create, delete, floor_delete] {
                 row.print();
@@ -84,7 +85,15 @@ impl Bench {
     async fn restart(&mut self, operator: Operator, n: usize, policy: &Arc<Policy>) -> Result<Operator, Failure> {
         operator.stop().await?;
         let waiting = self.kubernetes.create_claim(WAITING).await?;
-        let floor = self.by_floor(&Row::new("restarted, operator", n, 0.0), n, policy, Work::Restart(waiting)).await?;
+        let floor = by_floor(
+            &self.kubernetes,
+            &self.url,
+            &Row::new("restarted, operator", n, 0.0),
+            n,
+            policy,
+            Work::Restart(waiting),
+        )
+        .await?;
 
         self.kubernetes.create_claim(WAITING).await?;
         let before = Requests::until_now(&self.kubernetes).await?;
@@ -122,11 +131,11 @@ impl Bench {
         self.fill(objects, versions).await?;
         operator.settle().await?;
         let work = load::delete(&self.kubernetes);
-        let by_operator = self.by_operator(&operator, "purged", objects + versions, 1, work).await?;
+        let by_operator = by_operator(&self.kubernetes, &operator, "purged", objects + versions, 1, work).await?;
         operator.stop().await?;
         Floor::new(&self.url, &policy).await?.create(1).await?;
         self.fill(objects, versions).await?;
-        let by_floor = self.by_floor(&by_operator, 1, &policy, Work::Delete).await?;
+        let by_floor = by_floor(&self.kubernetes, &self.url, &by_operator, 1, &policy, Work::Delete).await?;
         self.in_all.extend([by_operator, by_floor]);
         self.check_nothing_left().await
     }

@@ -80,7 +80,7 @@ pub async fn run<P: Provisioner>(
     let (stop, stopped) = oneshot::channel::<()>();
     let ending = Arc::clone(&ctx);
     let shutdown = shutdown.map(move |()| {
-        tracing::info!("shutting down: running work is finished or left to the next run");
+        tracing::info!("shutting down: running work is finished now or by the next run");
         ending.workers.close();
         // The other end is dropped only once the controller has ended by itself.
         let _ = stop.send(());
@@ -124,7 +124,9 @@ async fn grace<P>(ctx: &Context<P>) {
 fn log<T, E: std::error::Error>(outcome: &Result<T, kube_controller::Error<std::convert::Infallible, E>>) {
     match outcome {
         Ok(_) | Err(kube_controller::Error::ObjectNotFound(_)) => {}
-        Err(kube_controller::Error::QueueError(error)) => tracing::warn!(%error, "watching the cluster; retrying"),
+        Err(kube_controller::Error::QueueError(error)) => {
+            tracing::warn!(%error, "watching the cluster failed; retrying")
+        }
         Err(error) => tracing::warn!(%error, "controller"),
     }
 }

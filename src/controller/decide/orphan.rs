@@ -127,7 +127,7 @@ fn orphaned(facts: &Facts<'_>, from_elsewhere: bool) -> Notice {
         (true, _) => (
             reason::OTHER_CLUSTER,
             format!(
-                "this record was made for claim {claim} of another cluster (uid {} of namespace kube-system; here it is {}), and is not acted upon; {}",
+                "this record was created for claim {claim} in another cluster (the uid of namespace kube-system is {} there and {} here), so the operator does nothing with it; {}",
                 facts.record.cluster.as_deref().unwrap_or_default(),
                 facts.cluster,
                 remedy(&[Action::Adopt, Action::Forget])
@@ -143,7 +143,7 @@ fn orphaned(facts: &Facts<'_>, from_elsewhere: bool) -> Notice {
         (false, Some(other)) => (
             reason::CLAIM_REPLACED,
             format!(
-                "claim {claim} has uid {}, and this record was made for one with uid {uid}; {kept}; {}",
+                "claim {claim} now has uid {}, but this record was created for uid {uid}; {kept}; {}",
                 other.uid,
                 remedy(&[Action::Remove, Action::Revoke, Action::Forget, Action::Adopt])
             ),
@@ -157,22 +157,22 @@ fn remedy(actions: &[Action]) -> String {
     let means = |action: &Action| match action {
         Action::Remove => "remove (delete the access, and the bucket unless its reclaimPolicy is Retain)",
         Action::Revoke => "revoke (delete the access, keep the bucket)",
-        Action::Forget => "forget (delete this record alone)",
-        Action::Adopt => "adopt (give bucket and user to the claim that has this namespace and name)",
+        Action::Forget => "forget (delete only this record)",
+        Action::Adopt => "adopt (give bucket and user to the claim that has this namespace and name now)",
     };
     let words: Vec<_> = actions.iter().map(means).collect();
-    format!("annotate this ObjectBucket with {}= one of: {}", annotation::ORPHAN, words.join(", "))
+    format!("annotate this ObjectBucket with {}=VALUE; values: {}", annotation::ORPHAN, words.join(", "))
 }
 
 fn unknown_action(value: &str, orphaned: bool) -> Notice {
     let known = annotation::ORPHAN_ACTIONS.join(", ");
-    let message = format!("annotation {} is {value:?}; write one of: {known}", annotation::ORPHAN);
+    let message = format!("annotation {} has the unknown value {value:?}; use one of: {known}", annotation::ORPHAN);
     Notice { orphaned, reason: reason::UNKNOWN_ACTION, message }
 }
 
 fn no_effect(claim: &ClaimId) -> Notice {
     let message = format!(
-        "annotation {} was taken off, because claim {claim} exists and has this record; delete the claim instead",
+        "annotation {} was removed, because claim {claim} exists and uses this record; delete the claim instead",
         annotation::ORPHAN
     );
     Notice { orphaned: false, reason: reason::CLAIM_EXISTS, message }
@@ -181,7 +181,7 @@ fn no_effect(claim: &ClaimId) -> Notice {
 fn forgotten_later(record: &Record) -> Notice {
     let (claim, bucket) = (&record.claim, &record.plan.bucket);
     let message = format!(
-        "claim {claim} exists and has this record; when it is deleted, bucket {bucket:?} and the access to it stay as they are"
+        "claim {claim} exists and uses this record; when the claim is deleted, bucket {bucket:?} and the access to it stay as they are"
     );
     Notice { orphaned: false, reason: reason::CLAIM_EXISTS, message }
 }
@@ -189,7 +189,7 @@ fn forgotten_later(record: &Record) -> Notice {
 /// What there is to say of an orphan that cannot be read.
 pub(crate) fn damaged(problem: &str) -> Notice {
     let message = format!(
-        "{problem}; restore it from a backup, or annotate it with {}={} to delete this record alone",
+        "{problem}; to delete only this record, annotate it with {}={}",
         annotation::ORPHAN,
         annotation::ORPHAN_FORGET
     );
@@ -197,13 +197,13 @@ pub(crate) fn damaged(problem: &str) -> Notice {
 }
 
 fn refused(why: &str) -> Notice {
-    let message = format!("annotation {} was taken off: {why}", annotation::ORPHAN);
+    let message = format!("annotation {} was removed: {why}", annotation::ORPHAN);
     Notice { orphaned: true, reason: reason::ACTION_REFUSED, message }
 }
 
 fn not_here() -> Notice {
     refused(&format!(
-        "this record was made in another cluster, which may be using the bucket, and nothing is removed from here; {}",
+        "this record was created in another cluster, which may still use the bucket, so nothing is removed from here; {}",
         remedy(&[Action::Adopt, Action::Forget])
     ))
 }
@@ -214,13 +214,13 @@ fn no_claim(claim: &ClaimId) -> Notice {
 
 fn claim_is_leaving(claim: &ClaimId) -> Notice {
     refused(&format!(
-        "claim {claim} is being deleted and takes nothing over; annotate this ObjectBucket again when another of its name exists"
+        "claim {claim} is being deleted and cannot adopt this record; annotate this ObjectBucket again when a new claim of this name exists"
     ))
 }
 
 fn claim_has_another(claim: &ClaimId, record: &str) -> Notice {
     refused(&format!(
-        "claim {claim} has ObjectBucket {record:?} already; delete the claim (and with it that bucket), create it again, and annotate this ObjectBucket again"
+        "claim {claim} already has ObjectBucket {record:?}; delete the claim (this deletes its bucket, unless its reclaimPolicy is Retain), create it again, then annotate this ObjectBucket again"
     ))
 }
 
@@ -332,6 +332,6 @@ mod tests {
         let due =
             due(&Facts { record: &of(Some(HERE)), action: &action, cluster: HERE, standing: None, refused: false });
         let Due::Report(notice) = due else { panic!("{due:?}") };
-        insta::assert_snapshot!(notice.message, @r#"annotation objectbucket.io/orphan is "delete"; write one of: remove, revoke, forget, adopt"#);
+        insta::assert_snapshot!(notice.message, @r#"annotation objectbucket.io/orphan has the unknown value "delete"; use one of: remove, revoke, forget, adopt"#);
     }
 }

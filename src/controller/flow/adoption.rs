@@ -32,7 +32,7 @@ pub(crate) async fn restore<P: Provisioner>(
     };
     let stored = records::rewrite(ctx, object, &proven).await?;
     let note = format!(
-        "ObjectBucket {:?} had lost what this operator recorded in it ({error}); it is written again from claim and StorageClass",
+        "ObjectBucket {:?} was damaged ({error}); it is repaired from the claim and its StorageClass",
         stored.name
     );
     repaired(ctx, claim, &stored, &note).await;
@@ -77,7 +77,7 @@ async fn prove<P: Provisioner>(ctx: &Context<P>, claim: &Claim, record: Record) 
     Ok(match ctx.asking(&record, Box::pin(ctx.provisioner.check(&record, &owner.credentials, &ids))).await {
         // Of a bucket that existed before only the user can be the claim's.
         Ok(checkup) if record.plan.mode == Mode::Granted && checkup.keys_lost => {
-            Proof::Lost("the claim's user is not found, or does not hold the key in its Secret".to_owned())
+            Proof::Lost("the claim's user does not exist, or does not have the key in the claim's Secret".to_owned())
         }
         Ok(_) => Proof::Seen(record.into()),
         Err(failure) if failure.lost() => Proof::Lost(failure.to_string()),
@@ -88,7 +88,7 @@ async fn prove<P: Provisioner>(ctx: &Context<P>, claim: &Claim, record: Record) 
 /// Says that a record was written again.
 pub(crate) async fn recovered<P>(ctx: &Context<P>, claim: &Claim, stored: &Stored) {
     let note = format!(
-        "ObjectBucket {:?} of this claim was gone; it is written again from claim and StorageClass, because bucket and user are there",
+        "ObjectBucket {:?} of this claim was gone; it is recreated from the claim and its StorageClass, because bucket and user still exist",
         stored.name
     );
     repaired(ctx, claim, stored, &note).await;
@@ -109,14 +109,14 @@ pub(crate) async fn finish<P>(ctx: &Context<P>, claim: &ClaimId, stored: &mut St
     if stored.record.former_uids.is_empty() {
         return records::take_word_off(ctx, stored).await;
     }
-    let message = format!("claim {claim} (uid {}) has taken this record over", claim.uid);
+    let message = format!("claim {claim} (uid {}) has adopted this record", claim.uid);
     let notice = Notice { orphaned: false, reason: reasons::orphaned::ADOPTED, message };
     if let Some(object) = records::read(ctx, &stored.name).await? {
         records::say(ctx, &object, &notice).await?;
     }
     records::take_word_off(ctx, stored).await?;
     let note = format!(
-        "the claim has taken over ObjectBucket {:?} with bucket {:?}, which were made for a former claim",
+        "the claim has adopted ObjectBucket {:?} and bucket {:?}, which were created for a former claim",
         stored.name, stored.record.plan.bucket
     );
     tracing::info!(reason = reasons::ADOPTED, "{note}");

@@ -221,7 +221,7 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
         if self.owner.is_none() {
             self.owner = Some(owner::of_record(self.ctx, self.record()).await?);
         }
-        self.owner.as_ref().ok_or(Error::OutOfStep("the owner's credentials were read"))
+        self.owner.as_ref().ok_or(Error::OutOfStep("the owner's credentials are not read yet"))
     }
 }
 

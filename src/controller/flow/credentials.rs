@@ -20,7 +20,7 @@ impl<P: Provisioner> Attempt<'_, P> {
     /// Has the store make what is recorded, and issue keys.
     pub(super) async fn execute(&mut self, verb: Verb) -> Result<(), Error> {
         self.owner().await?;
-        let Some(owner) = &self.owner else { return Err(Error::OutOfStep("the owner's credentials were read")) };
+        let Some(owner) = &self.owner else { return Err(Error::OutOfStep("the owner's credentials are not read yet")) };
         let (ctx, stored) = (self.ctx, self.stored()?);
         let record = &stored.record;
         ctx.memory.with(&record.claim, ClaimMemory::executes);
@@ -68,8 +68,7 @@ impl<P: Provisioner> Attempt<'_, P> {
         }
         // Once, not with every attempt: the owner's keys are written again each time.
         if shares && matches!(self.secret, Current::Absent) {
-            let note =
-                "createBucketUser of the StorageClass is \"no\": the claim's Secret holds the owner's own credentials";
+            let note = "createBucketUser of the StorageClass is \"no\", so the claim's Secret holds the owner's own credentials";
             events::event(ctx, &id, Severity::Warning, reasons::OWNER_CREDENTIALS_SHARED, note).await;
         }
         if let (Keys::Successor { .. }, Some(former)) = (&self.keys, &notes.retiring) {
@@ -88,7 +87,7 @@ impl<P: Provisioner> Attempt<'_, P> {
         let (now, request) = (Timestamp::now(), self.claim.rotation_request.as_deref());
         Ok(match &self.keys {
             Keys::Successor { .. } => {
-                let former = self.present_keys().ok_or(Error::OutOfStep("keys that work have successors"))?;
+                let former = self.present_keys().ok_or(Error::OutOfStep("there are no keys to rotate"))?;
                 let grace = self.stored()?.record.plan.rotation.grace;
                 keys::succeed(former.access_key_id, grace, now, request)
             }

@@ -214,7 +214,7 @@ impl<P: Provisioner> Keeper<'_, P> {
                 tracing::info!(
                     record = stored.name,
                     bucket = stored.record.plan.bucket,
-                    "the record is forgotten, as its annotation says; bucket and user stay"
+                    "deleted only this record, as its annotation requests; bucket and user are kept"
                 );
             }
             orphan::Due::Remove => {
@@ -243,7 +243,10 @@ impl<P: Provisioner> Keeper<'_, P> {
         if forget {
             let metadata = &object.metadata;
             records::delete(&self.ctx.records(), &record::name(object), metadata.uid.as_deref()).await?;
-            tracing::info!(record = record::name(object), "the damaged record is forgotten, as its annotation says");
+            tracing::info!(
+                record = record::name(object),
+                "deleted only this damaged record, as its annotation requests"
+            );
         } else {
             self.say(object, orphan::damaged(&problem.to_string())).await?;
         }
@@ -274,7 +277,7 @@ impl<P: Provisioner> Keeper<'_, P> {
         let name = stored.name.clone();
         match Box::pin(teardown::remove_orphan(self.ctx, &claim, stored, undo)).await {
             Err(problem) if !problem.is_race() => {
-                let message = format!("what is recorded could not be removed: {problem}");
+                let message = format!("the removal failed; retrying: {problem}");
                 if let Some(object) = records::read(self.ctx, &name).await? {
                     self.say(&object, Notice { orphaned: true, reason: reasons::orphaned::REMOVAL_FAILED, message })
                         .await?;
@@ -319,8 +322,10 @@ async fn within_limit<T>(work: impl Future<Output = Result<T, Error>>) -> Result
 fn in_progress(record: &Record, undo: Undo) -> Notice {
     let bucket = &record.plan.bucket;
     let message = match undo {
-        Undo::Delete => format!("deleting bucket {bucket:?} and the access to it, as the annotation says"),
-        Undo::Revoke => format!("deleting the access to bucket {bucket:?}, as the annotation says; the bucket stays"),
+        Undo::Delete => format!("deleting bucket {bucket:?} and the access to it, as the annotation requests"),
+        Undo::Revoke => {
+            format!("deleting the access to bucket {bucket:?}, as the annotation requests; the bucket is kept")
+        }
     };
     Notice { orphaned: true, reason: reasons::orphaned::IN_PROGRESS, message }
 }

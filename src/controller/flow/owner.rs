@@ -60,7 +60,7 @@ fn same_account(record: &Record, now: Option<&str>) -> Result<(), Error> {
     if recorded == now {
         return Ok(());
     }
-    tracing::warn!(recorded, now, bucket = record.plan.bucket, "the owner's credentials are those of another account");
+    tracing::warn!(recorded, now, bucket = record.plan.bucket, "the owner's credentials belong to another account");
     let place = match &record.plan.owner_secret {
         Some(secret) => format!("Secret {secret}"),
         None => "the operator's own identity".to_owned(),

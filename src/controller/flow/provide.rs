@@ -128,7 +128,7 @@ impl<P: Provisioner> Attempt<'_, P> {
 
     async fn write_record(&mut self) -> Result<(), Error> {
         let Log::Planned { name, record } = &self.log else {
-            return Err(Error::OutOfStep("the record is written already"));
+            return Err(Error::OutOfStep("the record is already written"));
         };
         let (name, record) = (name.clone(), Record::clone(record));
         let stored = records::create(self.ctx, name, record).await?;
@@ -144,14 +144,14 @@ impl<P: Provisioner> Attempt<'_, P> {
     /// The record is the claim's from here on; what is left of the adoption can be finished by any later attempt.
     async fn take_record_over(&mut self) -> Result<(), Error> {
         let Log::Former { stored, record } = &self.log else {
-            return Err(Error::OutOfStep("there is no record to take over"));
+            return Err(Error::OutOfStep("there is no record to adopt"));
         };
         let (mut stored, record) = (Stored::clone(stored), Record::clone(record));
         tracing::info!(
             record = stored.name,
             former_uid = stored.record.claim.uid,
             former_cluster = stored.record.cluster,
-            "taking the ObjectBucket over, as its annotation says"
+            "adopting the ObjectBucket, as its annotation requests"
         );
         records::hand_on(self.ctx, &mut stored, record).await?;
         self.log = Log::Stored { stored: Box::new(stored), is_new: false };

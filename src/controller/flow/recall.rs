@@ -29,18 +29,18 @@ pub enum RecallError {
         provisioner: String,
     },
     /// Neither claim nor class say which bucket it is.
-    #[error("the claim does not say which bucket it had; name it with --bucket")]
+    #[error("the claim does not say which bucket it had; name the bucket with --bucket")]
     NoBucket,
     /// Nothing says that the bucket was made for a claim.
     #[error(
-        "bucket {bucket:?} does not say that it was made for a claim: its tags are missing, or it existed before and no user of the claim is found"
+        "nothing shows for which claim bucket {bucket:?} was created: its tags are missing, or it existed before the claim and the claim's user does not exist"
     )]
     NothingKnown {
         /// Name of the bucket.
         bucket: String,
     },
     /// The bucket was made for a claim of another name.
-    #[error("bucket {bucket:?} was made for claim {found}, not for {wanted}")]
+    #[error("bucket {bucket:?} was created for claim {found}, not for {wanted}")]
     AnotherClaim {
         /// Name of the bucket.
         bucket: String,

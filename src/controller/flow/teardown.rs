@@ -140,7 +140,7 @@ impl<'a, P: Provisioner> Teardown<'a, P> {
                 for note in &left {
                     events::left_in_place(ctx, &claim.id, note).await;
                 }
-                let nothing = "nothing is recorded of the claim; there was nothing to remove".to_owned();
+                let nothing = "the claim has no ObjectBucket, so there was nothing to remove".to_owned();
                 return Ok(Some(Self::new(ctx, claim, nothing)));
             }
         };
@@ -161,7 +161,7 @@ impl<'a, P: Provisioner> Teardown<'a, P> {
     /// that finds the claim without it would not know what the admin wants.
     fn forgetting(ctx: &'a Context<P>, claim: &'a Claim, record: &str) -> Self {
         let note = format!(
-            "the bucket and the access to it are left as they are, as an annotation of ObjectBucket {record:?} says"
+            "the bucket and the access to it are left as they are, as the annotation of ObjectBucket {record:?} requests"
         );
         Self::new(ctx, claim, note)
     }
@@ -229,7 +229,7 @@ impl<'a, P: Provisioner> Teardown<'a, P> {
     }
 
     fn stored(&self) -> Result<&Stored, Error> {
-        self.stored.as_ref().ok_or(Error::OutOfStep("what is undone is recorded"))
+        self.stored.as_ref().ok_or(Error::OutOfStep("there is no record to undo"))
     }
 
     fn settles_in(&self) -> Option<Duration> {
@@ -299,11 +299,13 @@ impl<'a, P: Provisioner> Teardown<'a, P> {
             let Some(object) = records::read(ctx, &name).await? else { continue };
             match codec::read(&object) {
                 Ok(other) if shares_bucket(stored, &other) => {
-                    tracing::warn!(record = name, claim = %other.record.claim, "this record names the same bucket");
+                    tracing::warn!(record = name, claim = %other.record.claim, "another record names the same bucket");
                 }
                 Ok(_) => continue,
                 // Nobody knows in which store it is.
-                Err(problem) => tracing::warn!(record = name, "this record names a bucket of this name: {problem}"),
+                Err(problem) => {
+                    tracing::warn!(record = name, "another record names a bucket of the same name: {problem}")
+                }
             }
             return Ok(true);
         }

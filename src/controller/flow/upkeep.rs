@@ -46,11 +46,11 @@ impl<P: Provisioner> Attempt<'_, P> {
             }
             Ok(None) => {
                 let note =
-                    "this store does not replace keys while they are in use; delete the claim's Secret to get new ones";
+                    "this store cannot rotate keys while they are in use; to get new keys, delete the claim's Secret";
                 self.upkeep_failed(reasons::ROTATION_FAILED, note, FailureClass::Terminal).await;
             }
             Err(failure) => {
-                let note = format!("the keys could not be replaced; the present ones go on working: {failure}");
+                let note = format!("the keys could not be rotated; the present keys still work; retrying: {failure}");
                 self.upkeep_failed(reasons::ROTATION_FAILED, &note, failure.class()).await;
             }
         }
@@ -69,7 +69,7 @@ impl<P: Provisioner> Attempt<'_, P> {
             return Ok(Next::After(wait));
         }
         self.ctx.memory.with(&self.claim.id, |m| m.keep_successor(None));
-        let note = format!("new keys are refused again and again ({answer}); the present ones go on working");
+        let note = format!("the store keeps refusing the new keys ({answer}); the present keys still work; retrying");
         self.upkeep_failed(reasons::ROTATION_FAILED, &note, FailureClass::Terminal).await;
         Ok(Next::Done)
     }
@@ -79,7 +79,7 @@ impl<P: Provisioner> Attempt<'_, P> {
         self.ctx.memory.with(&self.claim.id, |m| m.upkeep.succeeded());
         let Retiring { id, at } = former;
         let note = format!(
-            "the claim's Secret holds new keys, which were seen to work; the former key {id} works until {}: restart apps that read their keys once",
+            "the claim's Secret holds new keys; the former key {id} works until {}; restart apps that read their keys only once",
             at.strftime("%Y-%m-%dT%H:%M:%SZ")
         );
         tracing::info!(reason = reasons::KEYS_ROTATED, "{note}");
@@ -151,7 +151,9 @@ impl<P: Provisioner> Attempt<'_, P> {
             events::event(ctx, &id, Severity::Normal, reasons::KEYS_RETIRED, &note).await;
         }
         let foreign = foreign.into_iter().map(|key| {
-            format!("access key {key} of the claim's user is deleted: it was not handed out by the operator")
+            format!(
+                "access key {key} of the claim's user is deleted, because the operator did not issue it for the claim"
+            )
         });
         for note in checkup.repaired.into_iter().chain(foreign) {
             tracing::warn!(reason = reasons::REPAIRED, "{note}");
@@ -171,7 +173,7 @@ impl<P: Provisioner> Attempt<'_, P> {
     /// The store could not be asked.
     async fn check_failed(&mut self, failure: &Error) -> Result<(), Error> {
         let (ctx, id) = (self.ctx, &self.claim.id);
-        let note = format!("it could not be checked whether everything is as it was made: {failure}");
+        let note = format!("bucket and user could not be checked; retrying: {failure}");
         self.upkeep_failed(reasons::CHECK_FAILED, &note, failure.class()).await;
         if self.upkeep == Upkeep::Check && !self.stored()?.is_being_adopted() {
             // All claims of an owner that lacks a permission say so once, and not every five minutes.

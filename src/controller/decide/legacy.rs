@@ -112,14 +112,14 @@ pub(crate) fn not_recorded_note(stored: &Stored) -> Option<String> {
 
 /// The bucket that a ConfigMap of the Go provisioner names; by its finalizer on the ConfigMap it is known. It wrote
 /// its records last, so that it may stand alone.
-pub(crate) fn begun_bucket(config_map: &ConfigMap) -> Option<&str> {
+pub(crate) fn unfinished_bucket(config_map: &ConfigMap) -> Option<&str> {
     let bucket = config_map.data.as_ref()?.get(wire::config::BUCKET_NAME)?;
     has_finalizer(&config_map.metadata).then_some(bucket.as_str())
 }
 
 /// What there is to say of a bucket that the Go provisioner did not come to record. Its name proves nothing, for
 /// the claim's user can write it into the ConfigMap.
-pub(crate) fn begun_note(bucket: &str) -> String {
+pub(crate) fn unfinished_note(bucket: &str) -> String {
     format!(
         "bucket {bucket:?} was left in place: the claim's ConfigMap named it, but no ObjectBucket does, so the Go provisioner probably did not finish it; if nobody needs it, delete it by hand, with the IAM user and the managed policy whose names begin with the bucket's name"
     )

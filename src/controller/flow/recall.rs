@@ -14,7 +14,7 @@ use crate::provisioner::{
     ClaimId, Mode, OwnerSource, Plan, Provisioner, Recalled, ReclaimPolicy, Record, Request, WantedBucket,
 };
 
-/// Why the record of a claim cannot be told.
+/// Why the record of a claim cannot be recalled.
 #[derive(Debug, thiserror::Error)]
 pub enum RecallError {
     /// There is no such claim.
@@ -99,9 +99,9 @@ pub async fn recall<P: Provisioner>(
     };
     let owner = owner(&client, provisioner, &record).await?;
     record.account = provisioner.account(&record, &owner).await.map_err(Error::store)?;
-    let told = provisioner.recall(&record, &owner).await.map_err(Error::store)?;
+    let recalled = provisioner.recall(&record, &owner).await.map_err(Error::store)?;
     let Recalled { claim: former, cluster, former_uids, user } =
-        told.ok_or_else(|| RecallError::NothingKnown { bucket: bucket.clone() })?;
+        recalled.ok_or_else(|| RecallError::NothingKnown { bucket: bucket.clone() })?;
     if (former.namespace.as_str(), former.name.as_str()) != (namespace, name) {
         return Err(RecallError::AnotherClaim { bucket, found: former.to_string(), wanted });
     }

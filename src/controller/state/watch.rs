@@ -48,7 +48,7 @@ where
                 }
                 Err(error) => {
                     failures += 1;
-                    say(what, &error, failures);
+                    log_failure(what, &error, failures);
                     if is_obsolete(&error) {
                         events = begin();
                     }
@@ -70,7 +70,7 @@ fn is_obsolete(error: &watcher::Error) -> bool {
 }
 
 /// Once for each outage; the rest is for those who look closely.
-fn say(what: &str, error: &watcher::Error, failures: u32) {
+fn log_failure(what: &str, error: &watcher::Error, failures: u32) {
     let answer = match error {
         watcher::Error::InitialListFailed(error) | watcher::Error::WatchStartFailed(error) => status_code(error),
         _ => None,

@@ -1,4 +1,4 @@
-//! `docs/reasons.md`, made from the tables of reasons in the code. If it is not what they say, the test fails; to renew
+//! `docs/reasons.md`, generated from the tables of reasons in the code. The test fails if the file is outdated; to update
 //! it: `UPDATE_DOCS=1 cargo test --lib reasons_document`.
 
 use std::fmt::Write as _;
@@ -8,7 +8,7 @@ use crate::provisioner::{Reason, Topic};
 use crate::{aws, controller};
 
 const HEAD: &str = "\
-<!-- Made from the tables of reasons in the code (src/reasons_document.rs). Do not edit. -->
+<!-- Generated from the tables of reasons in the code (src/reasons_document.rs). Do not edit. -->
 # What a claim says
 
 `kubectl get obc` shows phase and reason. `kubectl describe obc NAME` shows the message and the events, one for each
@@ -16,14 +16,14 @@ change. The message names the field or the object, its value, and the remedy.
 
 | phase | meaning |
 |---|---|
-| none | no operator has looked at the claim: the operator does not run, or the class is another provisioner's |
+| none | no operator has processed the claim: the operator does not run, or the class belongs to another provisioner |
 | Pending | the operator is working on it, or retries with a growing wait of up to five minutes |
 | Bound | the bucket can be used: the claim's keys were seen to work |
-| Failed | somebody must change something. The operator looks again when class, owner's Secret or claim change; after 10 s, 20 s and so on up to five minutes, because it does not see permissions change in AWS; and at once when somebody annotates the claim with another value of `objectbucket.io/retry` |
-| Released | the claim is deleted, and what was made for it is being removed |
+| Failed | somebody must change something. The operator retries when class, owner's Secret or claim change; after 10 s, 20 s and so on up to five minutes, because it cannot see that permissions change in AWS; and at once when somebody annotates the claim with another value of `objectbucket.io/retry` |
+| Released | the claim is deleted, and its bucket and access are being removed |
 
-A bound claim stays Bound when something goes wrong later, because what it was given still works. The reason says what is
-wrong.
+A bound claim stays Bound when something goes wrong later, because its bucket and its keys still work. The reason says
+what is wrong.
 ";
 
 const TABLES: [(&[Topic], &str); 7] = [
@@ -64,7 +64,7 @@ fn the_document_of_reasons_is_what_the_code_says() {
         std::fs::write(&path, document()).ok();
     }
     let is = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(is == document(), "to renew docs/reasons.md: UPDATE_DOCS=1 cargo test --lib reasons_document");
+    assert!(is == document(), "to update docs/reasons.md: UPDATE_DOCS=1 cargo test --lib reasons_document");
 }
 
 #[test]
@@ -72,6 +72,6 @@ fn a_reason_is_in_one_table_once() {
     let mut names: Vec<_> = controller::reasons().chain(aws::reasons()).map(|reason| reason.name).collect();
     names.sort_unstable();
     let twice: Vec<_> = names.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0]).collect();
-    // Of a claim, and of the ObjectBucket that it took over.
+    // Of a claim, and of the ObjectBucket that it adopted.
     assert_eq!(twice, ["Adopted"]);
 }

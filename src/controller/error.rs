@@ -1,53 +1,57 @@
-//! Why a reconcile stopped: one enum whose variants are the reasons a user reads.
+//! Why a reconcile stopped: one variant for each reason that a user reads.
 
 use super::reasons;
 use crate::api::wire;
 use crate::provisioner::{ClaimId, Failure, FailureClass, SecretRef};
 
-/// Why a claim is not where it should be. `Display` is the sentence on the claim; the remedy is in it.
+/// Why a reconcile stopped. `Display` is the message on the claim: what is wrong, then the remedy.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    #[error("StorageClass {class:?} does not exist; create it, or delete the claim and name another class")]
+    #[error(
+        "StorageClass {class:?} does not exist; create it, or delete the claim and create one that names another class"
+    )]
     StorageClassNotFound { class: String },
 
-    #[error("the claim cannot be read: {error}; correct spec, or delete the claim and create it anew")]
+    #[error("the claim cannot be read: {error}; correct spec, or delete the claim and create it again")]
     ClaimUnreadable { error: String },
 
     #[error(
-        "Secret {0}, which holds the owner's credentials, does not exist; create it, or correct secretName and secretNamespace of the StorageClass"
+        "Secret {0} with the owner's credentials does not exist; create it, or correct secretName and secretNamespace in the StorageClass"
     )]
     OwnerSecretNotFound(SecretRef),
 
     #[error(
-        "Secret {secret}, which holds the credentials that the claim was made with, does not exist; restore it, for bucket {bucket:?} and its user cannot be removed without it"
+        "Secret {secret} with the owner's credentials does not exist; restore it, because bucket {bucket:?} and its user cannot be removed without it"
     )]
     OwnerSecretNeeded { secret: SecretRef, bucket: String },
 
     #[error(
-        "the keys issued to the claim are refused again and again ({answer}); see whether a permissions boundary, a service control policy or the bucket's policy denies s3:ListBucket or s3:GetObject to the claim's user"
+        "the store keeps refusing the claim's keys ({answer}); check whether a permissions boundary, a service control policy or the bucket's policy denies s3:ListBucket or s3:GetObject to the claim's user"
     )]
     CredentialsUnusable { answer: String },
 
     #[error(
-        "{kind} {name:?} exists in namespace {namespace:?} and does not belong to this claim; it is left untouched. Rename or delete it, or give the claim another name"
+        "{kind} {name:?} in namespace {namespace:?} already exists and does not belong to this claim, so it is not changed; rename or delete it, or create the claim under another name"
     )]
     OutputExists { kind: &'static str, namespace: String, name: String },
 
-    #[error("ObjectBucket {name:?} cannot be read: {error}; restore the field, or ask whoever edited it")]
+    #[error(
+        "ObjectBucket {name:?} cannot be read: {error}; correct the field, or restore the ObjectBucket from a backup"
+    )]
     RecordUnreadable { name: String, error: String },
 
     #[error(
-        "ObjectBucket {name:?} exists and belongs to another claim; it is left untouched. Delete it if nothing needs it, or give the claim another name"
+        "ObjectBucket {name:?} already exists and belongs to another claim, so it is not changed; delete it if nobody needs it, or create the claim under another name"
     )]
     RecordTaken { name: String },
 
     #[error(
-        "ObjectBucket {name:?} does not say for which claim it was made, and more than one claim may be it; an admin writes the uid of the right one into its spec.additionalState.claimUID"
+        "ObjectBucket {name:?} does not say to which claim it belongs, and more than one claim is possible; an admin must write the uid of the right claim into its spec.additionalState.claimUID"
     )]
     RecordAmbiguous { name: String },
 
     #[error(
-        "ObjectBucket {name:?} of this claim is damaged ({error}), and cannot be restored: {why}; an admin restores it from a backup or corrects the field"
+        "ObjectBucket {name:?} of this claim is damaged ({error}) and cannot be repaired: {why}; an admin must correct the field or restore the ObjectBucket from a backup"
     )]
     RecordDamaged { name: String, error: String, why: String },
 
@@ -55,33 +59,33 @@ pub(crate) enum Error {
     AdoptionNeeded(RecordProblem),
 
     #[error(
-        "the owner's credentials are those of another account than the one in which this claim's bucket and user were made, and nothing is done there for this claim; an admin puts credentials of the former account, whose id is in the ObjectBucket, back into {place}"
+        "the owner's credentials belong to another account than this claim's bucket and user, so nothing is done for this claim; an admin must change {place} back to the former account, whose id is in the ObjectBucket"
     )]
     AccountChanged { place: String },
 
     #[error(
-        "bucket {bucket:?} is used by another claim as well; it is deleted with its content once no other claim uses it"
+        "another claim also uses bucket {bucket:?}; the bucket and its content are deleted when no other claim uses it any more"
     )]
     BucketInUse { bucket: String },
 
     #[error(
-        "the store at {store} did not answer, or refused its owner, several times in a row; one claim at a time asks it now, and this one waits for its turn: see what other claims of the class and the operator's log say"
+        "the store at {store} did not answer, or refused the owner's credentials, several times in a row; only one claim at a time calls it now, and this claim waits for its turn; see other claims of the class and the operator's log"
     )]
     StoreSilent { store: String },
 
     #[error("{0}")]
     Store(Box<dyn Failure>),
 
-    #[error("Kubernetes refused to {step}: {}", describe(.source))]
+    #[error("the operator cannot {step}: {}", describe(.source))]
     Kubernetes { step: &'static str, source: Box<kube::Error> },
 
-    #[error("no end within {0} s while waiting for Kubernetes or the store; trying again")]
+    #[error("Kubernetes or the store did not finish within {0} s; retrying")]
     TimedOut(u64),
 
-    #[error("internal error while reconciling claim {0}: a bug; please report it with the operator's log")]
+    #[error("internal error while reconciling claim {0}; this is a bug, please report it with the operator's log")]
     Panicked(ClaimId),
 
-    #[error("internal error ({0}): a bug; please report it with the operator's log")]
+    #[error("internal error ({0}); this is a bug, please report it with the operator's log")]
     OutOfStep(&'static str),
 }
 
@@ -89,7 +93,7 @@ pub(crate) enum Error {
 /// field, so the claim was restored from a backup, moved from another cluster, or copied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RecordProblem {
-    /// It was made for a former claim of this namespace and name.
+    /// It belongs to a former claim of this namespace and name.
     Former { record: String },
     /// It does not exist.
     Missing { record: String },
@@ -99,28 +103,30 @@ pub(crate) enum RecordProblem {
 
 impl RecordProblem {
     fn sentence(&self) -> String {
-        let anew = "or, for a new and empty bucket, create the claim without spec.objectBucketName and spec.bucketName";
-        match self {
-            Self::Former { record } => format!(
-                "spec.objectBucketName names ObjectBucket {record:?}, which was made for a former claim of this name; to go on with its bucket, an admin annotates that ObjectBucket with {}={}; {anew}",
-                wire::annotation::ORPHAN,
-                wire::annotation::ORPHAN_ADOPT
+        let adopt = format!("{}={}", wire::annotation::ORPHAN, wire::annotation::ORPHAN_ADOPT);
+        let (problem, remedy) = match self {
+            Self::Former { record } => (
+                format!("ObjectBucket {record:?}, which belongs to a former claim of this name"),
+                format!("to continue with its bucket, an admin must annotate that ObjectBucket with {adopt}; "),
             ),
-            Self::Missing { record } => format!(
-                "spec.objectBucketName names ObjectBucket {record:?}, which does not exist; to go on with its bucket, an admin restores that ObjectBucket, from a backup or with `aws-s3-provisioner record`, and annotates it with {}={}; {anew}",
-                wire::annotation::ORPHAN,
-                wire::annotation::ORPHAN_ADOPT
+            Self::Missing { record } => (
+                format!("ObjectBucket {record:?}, which does not exist"),
+                format!(
+                    "to continue with its bucket, an admin must restore that ObjectBucket, from a backup or with `aws-s3-provisioner record`, and annotate it with {adopt}; "
+                ),
             ),
-            Self::Foreign { record } => format!(
-                "spec.objectBucketName names ObjectBucket {record:?}, which is not this claim's; {}",
-                anew.trim_start_matches("or, ")
-            ),
-        }
+            Self::Foreign { record } => {
+                (format!("ObjectBucket {record:?}, which does not belong to this claim"), String::new())
+            }
+        };
+        format!(
+            "spec.objectBucketName names {problem}; {remedy}for a new and empty bucket, create the claim without spec.objectBucketName and spec.bucketName"
+        )
     }
 }
 
 impl Error {
-    /// For `map_err`: what the operator was about to do when Kubernetes refused.
+    /// For `map_err`: what the operator was about to do, as in "the operator cannot {step}".
     pub(crate) fn kubernetes(step: &'static str) -> impl FnOnce(kube::Error) -> Self {
         move |source| Self::Kubernetes { step, source: Box::new(source) }
     }
@@ -129,15 +135,12 @@ impl Error {
         Self::Store(Box::new(failure))
     }
 
-    /// Another writer was faster, or the object is gone: the watch brings the news, there is nothing to
-    /// tell.
+    /// Another writer was faster, or the object is gone. This is not reported: the watch shows the change.
     pub(crate) fn is_race(&self) -> bool {
         matches!(self, Self::Kubernetes { source, .. } if matches!(status_code(source), Some(404 | 409)))
     }
-}
 
-impl Error {
-    /// Name of the ObjectBucket that lost something, if that is the problem.
+    /// Name of the ObjectBucket that cannot be read or is damaged, if that is the problem.
     pub(crate) fn damaged_record(&self) -> Option<&str> {
         match self {
             Self::RecordDamaged { name, .. } | Self::RecordUnreadable { name, .. } => Some(name),
@@ -172,7 +175,7 @@ impl Failure for Error {
     fn class(&self) -> FailureClass {
         match self {
             Self::Store(failure) => failure.class(),
-            // Waits for somebody; a watch wakes the claim when the object appears.
+            // Somebody must act; a watch wakes the claim when the object appears.
             Self::StorageClassNotFound { .. }
             | Self::ClaimUnreadable { .. }
             | Self::OwnerSecretNotFound(_)
@@ -184,7 +187,7 @@ impl Failure for Error {
             | Self::AdoptionNeeded(_)
             | Self::AccountChanged { .. }
             | Self::BucketInUse { .. } => FailureClass::Terminal,
-            // Nothing watches foreign objects, so these are looked at again with backoff.
+            // Nothing watches foreign objects, so these are checked again with backoff.
             Self::OutputExists { .. }
             | Self::RecordTaken { .. }
             | Self::StoreSilent { .. }
@@ -208,7 +211,7 @@ impl Failure for Error {
     }
 }
 
-/// HTTP status of an answer that Kubernetes gave, if it gave one.
+/// HTTP status of the API server's answer, if it answered.
 pub(crate) fn status_code(error: &kube::Error) -> Option<u16> {
     match error {
         kube::Error::Api(status) => Some(status.code),
@@ -216,12 +219,12 @@ pub(crate) fn status_code(error: &kube::Error) -> Option<u16> {
     }
 }
 
-/// The API server's own sentence where there is one. Transport errors carry addresses and ports that
-/// differ between attempts, so they are named by kind: a message is the same for the same cause.
+/// The API server's own sentence, if it answered. Transport errors contain addresses and ports that differ between
+/// attempts, and a message must be the same for the same cause.
 fn describe(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => format!("{} ({})", status.message, status.code),
         kube::Error::SerdeError(error) => format!("the answer cannot be read: {error}"),
-        _ => "the API server cannot be reached".to_owned(),
+        _ => "the API server does not answer".to_owned(),
     }
 }

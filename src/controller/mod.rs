@@ -1,4 +1,4 @@
-//! The reconciler of ObjectBucketClaims: everything that is the same for every store.
+//! The reconciler of ObjectBucketClaims: everything that does not depend on the store.
 //!
 //! ```text
 //! watch ─► gate ─► resolve ─► plan ─► record ─► execute ─► outputs ─► report
@@ -8,12 +8,12 @@
 //!
 //! The folders say what a file may touch, and each imports only those below it:
 //!
-//! - `flow`: what is done for a claim or a record, step by step. Begin with `flow/reconcile.rs`.
-//! - `objects`: reading and writing one kind of Kubernetes object each.
+//! - `flow`: the work on a claim or a record, step by step. Begin with `flow/reconcile.rs`.
+//! - `objects`: reads and writes of Kubernetes objects, one file for each kind.
 //! - `state`: what all reconciles share: caches, memory, workers.
-//! - `decide`: pure functions of what was seen. `decide/model` explores them.
+//! - `decide`: pure functions. `decide/model` explores them.
 //!
-//! Above them stand `streams` (what is watched) and `triggers` (which change wakes which claim).
+//! Above them are `streams` (what is watched) and `triggers` (which change wakes which claim).
 
 mod decide;
 mod error;
@@ -48,12 +48,11 @@ use self::state::pages;
 use self::streams::Streams;
 use crate::provisioner::Provisioner;
 
-/// How long running reconciles may go on after a shutdown was asked for.
+/// How long running reconciles may continue after a shutdown was requested.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(8);
 
-/// Serves claims until `shutdown` completes; then finishes or abandons what runs within 10 s. What is
-/// abandoned is finished by the next run. If the cluster cannot be reached, CRDs are missing or permissions are
-/// missing, it says so in the log and waits.
+/// Serves claims until `shutdown` completes, then ends within 10 s. The next run finishes what is not finished by then.
+/// If the cluster does not answer, or CRDs or permissions are missing, this is logged and retried.
 pub async fn run<P: Provisioner>(
     client: Client,
     provisioner: P,
@@ -80,14 +79,14 @@ pub async fn run<P: Provisioner>(
     let (stop, stopped) = oneshot::channel::<()>();
     let ending = Arc::clone(&ctx);
     let shutdown = shutdown.map(move |()| {
-        tracing::info!("shutting down: running work is finished or left to the next run");
+        tracing::info!("shutting down: running work is finished now or by the next run");
         ending.workers.close();
-        // The other end is dropped only once the controller has ended by itself.
+        // Fails only if the controller has already ended.
         let _ = stop.send(());
     });
 
     let controller = Controller::for_stream(streams.claims(claim_writer), claims)
-        // Not bounded here: claims wait for a worker in turn, and not in the order in which they came.
+        // Not bounded here: `Workers` decides which claim is next.
         .with_config(kube_controller::Config::default().concurrency(0))
         .watches_stream(streams.records(), triggers::claims_of_record(Arc::clone(&ctx)))
         .watches_stream(streams.classes(), triggers::claims_of_class(Arc::clone(&ctx)))
@@ -100,31 +99,33 @@ pub async fn run<P: Provisioner>(
         .run(reconcile::reconcile, never, Arc::clone(&ctx))
         .for_each(async |outcome| log(&outcome));
     let deadline = shutdown.then(|()| grace(&ctx));
-    let orphans = orphans::look_after(&ctx, orphan_checks, orphan_check);
+    let orphans = orphans::run(&ctx, orphan_checks, orphan_check);
     let (controller, orphans, deadline) = (pin!(controller), pin!(orphans), pin!(deadline));
     futures::future::select(futures::future::select(controller, orphans), deadline).await;
     tracing::info!(remembered = ctx.memory.claims(), "stopped");
 }
 
-/// The reasons that claims and ObjectBuckets give, whatever the store.
+/// The reasons that do not depend on the store.
 #[cfg(test)]
 pub(crate) fn reasons() -> impl Iterator<Item = &'static crate::provisioner::Reason> {
     reasons::TABLE.iter().chain(reasons::orphaned::TABLE)
 }
 
-/// How long running work may go on. Before all caches are filled nothing runs that could be finished, and kube's
-/// controller waits for its own.
+/// How long running work may continue. Until all caches are filled, no work runs, but kube's controller would wait for
+/// its cache.
 async fn grace<P>(ctx: &Context<P>) {
     if ctx.caches.are_filled() {
         tokio::time::sleep(SHUTDOWN_GRACE).await;
     }
 }
 
-/// What kube's controller says of a reconcile; the reconcile itself never fails.
+/// Logs errors of kube's controller; the reconcile itself never fails.
 fn log<T, E: std::error::Error>(outcome: &Result<T, kube_controller::Error<std::convert::Infallible, E>>) {
     match outcome {
         Ok(_) | Err(kube_controller::Error::ObjectNotFound(_)) => {}
-        Err(kube_controller::Error::QueueError(error)) => tracing::warn!(%error, "watching the cluster; retrying"),
+        Err(kube_controller::Error::QueueError(error)) => {
+            tracing::warn!(%error, "watching the cluster failed; retrying")
+        }
         Err(error) => tracing::warn!(%error, "controller"),
     }
 }

@@ -4,19 +4,18 @@ use std::time::Duration;
 
 use crate::api::wire;
 
-/// What the operator is told by its command line.
+/// The settings of the command line.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// `StorageClass.provisioner` of the classes it serves.
+    /// `StorageClass.provisioner` of the classes to serve.
     pub provisioner_name: String,
-    /// The one namespace whose claims it serves; all if `None`.
+    /// The only namespace whose claims are served; all if `None`.
     pub namespace: Option<String>,
-    /// How many claims of one store and owner are worked on at the same time, at least 1; in all it is four times as many.
-    /// A claim that waits does not count.
+    /// How many claims of one store and owner are processed at the same time, at least 1; the limit for all stores
+    /// together is four times as high. Waiting claims do not count.
     pub concurrency: u16,
-    /// How often the store is asked whether all is as it was made for a bound claim, give or take a tenth;
-    /// never if `None`. A claim's first time lies anywhere within the interval, so that a restart asks nothing
-    /// at once.
+    /// How often the store of a bound claim is checked, plus or minus a tenth; never if `None`. The first check of a
+    /// claim is at a random time within the interval, so that a restart does not check all claims at once.
     pub resync: Option<Duration>,
 }
 

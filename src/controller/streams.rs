@@ -1,4 +1,4 @@
-//! What is watched: each stream fills a cache, and says what may have to be done.
+//! What is watched: each stream fills a cache, and reports what may need work.
 
 use std::sync::Arc;
 
@@ -20,13 +20,13 @@ use super::state::context::Context;
 use super::state::watch::watch;
 use crate::api::{ObjectBucket, wire};
 
-/// Objects in an answer to a list: what bounds the memory that lists take while they are read.
+/// Objects in one page of a list. This limits the memory that lists need while they are read.
 const PAGE: u32 = 200;
 
-/// The streams, and where they say what may have to be done. The other ends are gone only when the operator ends.
+/// The streams, and where they report what may need work. The receivers are dropped only when the operator ends.
 pub(super) struct Streams<P> {
     pub(super) ctx: Arc<Context<P>>,
-    /// A whole list has come in once more: every claim is reconciled.
+    /// A list was read again: every claim is reconciled.
     pub(super) relisted: UnboundedSender<()>,
     /// A record may be an orphan.
     pub(super) orphan_check: UnboundedSender<OrphanCheck>,
@@ -75,21 +75,21 @@ impl<P: Send + Sync + 'static> Streams<P> {
             .touched_objects()
     }
 
-    /// The claims' Secrets that change, without what they hold.
+    /// The claims' Secrets that change, without their data.
     pub(super) fn secrets(&self) -> impl Stream<Item = watcher::Result<PartialObjectMeta<Secret>>> + use<P> {
         let events = watch("Secrets", self.namespaced::<PartialObjectMeta<Secret>>(), self.labelled())
             .inspect_ok(self.cached(|caches| &caches.secrets, OutputFacts::of_secret));
         changes(events.inspect_ok(self.relisted()))
     }
 
-    /// The claims' ConfigMaps that change, without what they hold.
+    /// The claims' ConfigMaps that change, without their data.
     pub(super) fn config_maps(&self) -> impl Stream<Item = watcher::Result<PartialObjectMeta<ConfigMap>>> + use<P> {
         let events = watch("ConfigMaps", self.namespaced::<PartialObjectMeta<ConfigMap>>(), self.labelled())
             .inspect_ok(self.cached(|caches| &caches.config_maps, OutputFacts::of_config_map));
         changes(events.inspect_ok(self.relisted()))
     }
 
-    /// Those that carry our label.
+    /// Objects with our label.
     fn labelled(&self) -> watcher::Config {
         all().labels(&format!("{}={}", wire::PROVISIONER_LABEL, self.ctx.label))
     }
@@ -104,7 +104,7 @@ impl<P: Send + Sync + 'static> Streams<P> {
         }
     }
 
-    /// Keeps in the cache that `of` picks what `facts` says of each object.
+    /// Keeps the `facts` about each object in the cache that `of` returns.
     fn cached<K: Resource, F, Of, Facts>(
         &self,
         of: Of,
@@ -118,9 +118,9 @@ impl<P: Send + Sync + 'static> Streams<P> {
         move |event| of(&ctx.caches).apply(event, &facts)
     }
 
-    /// Says when a whole list has come in once more. While it comes in, the cache still shows the old one, and no
-    /// event says what was deleted meanwhile: every claim is reconciled, which costs a steady one nothing. The first
-    /// list says nothing: no claim is reconciled before it is there.
+    /// Reports when a list was read again. No event shows which objects were deleted in between, so every claim is
+    /// reconciled; for a steady claim this costs nothing. The first list is not reported, because no claim is reconciled
+    /// before it is complete.
     fn relisted<K>(&self) -> impl FnMut(&watcher::Event<K>) + use<P, K> {
         let (relisted, mut is_first) = (self.relisted.clone(), true);
         move |event| {
@@ -137,8 +137,8 @@ fn all() -> watcher::Config {
     watcher::Config::default().page_size(PAGE)
 }
 
-/// Takes in what the watch shows of a claim. The records of one that is gone, or that is new and may stand in the place
-/// of another, may be orphans.
+/// Processes a change of a claim. The records of a claim that is gone may be orphans, and so may those of a former claim
+/// of the same name as a new one.
 fn claim_changed<P>(ctx: &Context<P>, event: &watcher::Event<Guarded>, check: &UnboundedSender<OrphanCheck>) {
     if let watcher::Event::Apply(claim) | watcher::Event::InitApply(claim) = event
         && let Ok(claim) = &claim.0
@@ -163,7 +163,7 @@ fn claim_changed<P>(ctx: &Context<P>, event: &watcher::Event<Guarded>, check: &U
     }
 }
 
-/// The objects that change. What is listed is in the cache by the time that [every claim is
+/// The objects that change. Listed objects are left out, because after a list [every claim is
 /// reconciled](Streams::relisted).
 fn changes<K>(
     events: impl Stream<Item = watcher::Result<watcher::Event<K>>>,

@@ -19,12 +19,11 @@ use super::state::owner_secrets;
 use super::streams::from_channel;
 use crate::api::ObjectBucket;
 
-/// How exactly the time of upkeep is kept.
+/// How often due upkeep is looked for.
 const UPKEEP_TICK: Duration = Duration::from_secs(1);
 
-/// The claim of a record; and where a record that somebody else names goes, whoever waits for its bucket. A record that
-/// is not its claim's ends the wait of that claim, because it may be given to it now; and so does one that may have been
-/// mended.
+/// The claim of a record, and the claims that wait for its bucket. The wait of the claim ends if the record has another
+/// uid, because the claim may adopt the record now, and if the claim reported the record as damaged.
 pub(super) fn claims_of_record<P>(
     ctx: Arc<Context<P>>,
 ) -> impl Fn(DeserializeGuard<ObjectBucket>) -> Vec<ObjectRef<Guarded>> {
@@ -33,7 +32,7 @@ pub(super) fn claims_of_record<P>(
         let bucket = record.spec.endpoint.as_ref().and_then(|endpoint| endpoint.bucket_name.as_deref());
         let mut woken = bucket.map(|bucket| ctx.memory.wake_for_bucket(bucket)).unwrap_or_default();
         if let (None, Some(uid)) = (record::claim_name(&record), record::claim_uid(&record)) {
-            // Some CRDs prune the name; an admin may have said by the uid whose it is.
+            // Some CRDs prune the name; an admin may have written the uid.
             ctx.memory.wake(uid);
             woken.insert(uid.to_owned());
         }
@@ -71,7 +70,7 @@ pub(super) fn claims_of_class<P>(ctx: Arc<Context<P>>) -> impl Fn(StorageClass) 
     }
 }
 
-/// A Secret with owner's credentials that appears or changes ends the wait of the claims that need it.
+/// An owner's Secret that appears or changes ends the wait of the claims that need it.
 pub(super) fn claims_of_secret<P>(
     changes: UnboundedReceiver<owner_secrets::Change>,
     ctx: Arc<Context<P>>,
@@ -83,7 +82,7 @@ pub(super) fn claims_of_secret<P>(
     })
 }
 
-/// Claims whose upkeep is due, once it is.
+/// Claims whose upkeep is due, each once.
 pub(super) fn claims_with_due_upkeep<P>(ctx: Arc<Context<P>>) -> impl Stream<Item = ObjectRef<Guarded>> {
     let ticks = stream::unfold(tokio::time::interval(UPKEEP_TICK), |mut interval| async {
         interval.tick().await;
@@ -93,7 +92,7 @@ pub(super) fn claims_with_due_upkeep<P>(ctx: Arc<Context<P>>) -> impl Stream<Ite
 }
 
 fn with_uids(claims: &Store<Guarded>, uids: &HashSet<String>) -> Vec<ObjectRef<Guarded>> {
-    // Mostly there are none, and looking through all claims takes time.
+    // Mostly there are none, and a search through all claims takes time.
     if uids.is_empty() {
         return Vec::new();
     }

@@ -1,11 +1,11 @@
-//! The reasons that a claim can give, with what users read about them.
+//! The reasons that a claim can give, and their documentation.
 
-/// A reason: the word on the claim, and what it means. `docs/reasons.md` is made from these.
+/// A reason: the word on the claim, and what it means. `docs/reasons.md` is generated from these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reason {
-    /// The word, as machines read it.
+    /// The word, for machines.
     pub name: &'static str,
-    /// What or whom it is about.
+    /// What it is about.
     pub topic: Topic,
     /// What happened, as Markdown.
     pub meaning: &'static str,
@@ -18,7 +18,7 @@ pub struct Reason {
 pub enum Topic {
     /// How far the claim is.
     Progress,
-    /// What the claim asks for, and what stands in its way in the cluster.
+    /// What the claim asks for, and conflicts in the cluster.
     Claim,
     /// The class and its Secret.
     Class,

@@ -151,7 +151,7 @@ async fn a_user_that_was_removed_by_hand_ends_a_removal_that_says_so() {
     world.wait_gone("photos").await;
     assert!(!world.account.bucket_exists(&bucket).await);
     let (_, note) = world.wait_event("photos", "Removed").await;
-    assert!(note.contains(&user) && note.contains("did not exist any more"), "{note}");
+    assert!(note.contains(&user) && note.contains("no longer existed"), "{note}");
     operator.stop().await;
 }
 
@@ -191,7 +191,7 @@ async fn a_user_whose_tags_somebody_took_off_goes_by_what_proves_it_and_what_sta
     assert_eq!(world.account.user_exists(&user).await, proof == Proof::Nothing);
     let (_, note) = world.wait_event("photos", "Removed").await;
     if proof == Proof::Nothing {
-        assert!(note.contains(&user) && note.contains("is left in place, and its keys go on working"), "{note}");
+        assert!(note.contains(&user) && note.contains("is left in place, and its keys still work"), "{note}");
         let (type_, note) = world.wait_event("photos", "LeftInPlace").await;
         assert!(type_ == "Warning" && note.contains(&user), "{note}");
     } else {

@@ -209,7 +209,7 @@ async fn a_claim_moves_to_another_cluster_with_its_bucket_and_the_former_cluster
     let (_, note) = here.wait_event(CLAIM, "LeftInPlace").await;
     assert!(note.contains("left in place"), "{note}");
     let (_, note) = here.wait_event(CLAIM, "Removed").await;
-    assert!(note.contains("its keys go on working") && note.contains("is left in place"), "{note}");
+    assert!(note.contains("its keys still work") && note.contains("is left in place"), "{note}");
     assert!(there.app(CLAIM).await.list(&lost.bucket).await.unwrap().contains(&"precious".to_owned()));
     operator_here.stop().await;
     operator_there.stop().await;
@@ -229,7 +229,7 @@ async fn a_claim_that_was_served_anew_takes_nothing_over_and_the_record_says_why
     world.wait_orphaned(&lost.record, "ClaimReplaced").await;
     world.say(&lost.record, "adopt").await;
     let message = world.wait_orphaned(&lost.record, "ActionRefused").await;
-    assert!(message.contains("has ObjectBucket"), "{message}");
+    assert!(message.contains("already has ObjectBucket"), "{message}");
     assert_eq!(world.environment(CLAIM).await["BUCKET_NAME"], own);
 
     // With the claim out of the way, the next one of the name has it.
@@ -295,7 +295,10 @@ async fn a_claim_that_names_the_record_of_somebody_else_is_told_so_and_gets_noth
     copy["metadata"]["name"] = json!("copy");
     world.restore(&copy).await;
     let message = world.wait_reason("copy", "AdoptionNeeded").await;
-    assert!(message.contains("is not this claim's") && message.contains("without spec.objectBucketName"), "{message}");
+    assert!(
+        message.contains("does not belong to this claim") && message.contains("without spec.objectBucketName"),
+        "{message}"
+    );
     world.say(&lost.record, "adopt").await;
     world.claim("other", &lost.class).await;
     world.wait_bound("other").await;
@@ -436,7 +439,7 @@ async fn what_no_tag_tells_is_not_made_up() {
     world.restore(&lost.backup.claim).await;
     let plain = world.unique("plain");
     world.account.create_bucket(&plain).await;
-    assert!(record(&["--bucket", &plain]).await.unwrap_err().contains("does not say that it was made for a claim"));
+    assert!(record(&["--bucket", &plain]).await.unwrap_err().contains("nothing shows for which claim"));
     world
         .account
         .tag_bucket(
@@ -448,7 +451,7 @@ async fn what_no_tag_tells_is_not_made_up() {
             ],
         )
         .await;
-    assert!(record(&["--bucket", &plain]).await.unwrap_err().contains("was made for claim a/b, not for"));
+    assert!(record(&["--bucket", &plain]).await.unwrap_err().contains("was created for claim a/b, not for"));
     world.delete_class(&lost.class).await;
     assert!(record(&[]).await.unwrap_err().contains("StorageClass"));
 }

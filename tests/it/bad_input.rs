@@ -425,7 +425,7 @@ async fn an_edit_that_slips_past_the_crd_is_told_and_changes_nothing() {
     let _operator = Operator::start(&world, Kind::InProcess).await;
     let edited = |claim: &ObjectBucketClaim| condition(claim, "UpToDate").is_some_and(|c| c.reason == "EditIgnored");
     let claim = world.wait_claim("photos", "told of the edit", edited).await;
-    says(&condition(&claim, "UpToDate").unwrap().message, &["spec.storageClassName", &other, &class, "set it back"]);
+    says(&condition(&claim, "UpToDate").unwrap().message, &["spec.storageClassName", &other, &class, "change it back"]);
     assert_eq!(phase(&claim), Some(ClaimPhase::Bound));
 }
 

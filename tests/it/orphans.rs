@@ -319,6 +319,6 @@ async fn a_claim_whose_record_is_to_be_forgotten_takes_nothing_along() {
     world.assert_no_objects("photos").await;
     used.assert_untouched(&world).await;
     let (_, note) = world.wait_event("photos", "Removed").await;
-    assert!(note.contains("left as they are, as an annotation of ObjectBucket"), "{note}");
+    assert!(note.contains("left as they are, as the annotation of ObjectBucket"), "{note}");
     operator.stop().await;
 }

@@ -219,7 +219,7 @@ fn ignored_config(spec: &ObjectBucketClaimSpec) -> Option<String> {
     let named: Vec<_> = keys.keys().take(CONFIG_KEYS).map(|key| format!("{key:?}")).collect();
     let others = if keys.len() > CONFIG_KEYS { " and others" } else { "" };
     Some(format!(
-        "spec.additionalConfig has no effect: this provisioner has no setting {}{others}; remove it",
+        "spec.additionalConfig has no effect, because this provisioner does not know the settings {}{others}; remove them",
         named.join(", ")
     ))
 }
@@ -228,7 +228,7 @@ fn ignored_config(spec: &ObjectBucketClaimSpec) -> Option<String> {
 fn ignored_edit(spec: &ObjectBucketClaimSpec, record: &Record) -> Option<String> {
     let kept = |field: &str, now: &str, bound: &str| {
         Some(format!(
-            "spec.{field} was changed to {now:?} after binding and is ignored: the claim stays bound to {bound:?}; set it back, or delete the claim and create a new one"
+            "spec.{field} was changed to {now:?} after the claim was bound; the change is ignored, and the claim keeps {bound:?}; change it back, or delete the claim and create a new one"
         ))
     };
     if spec.storage_class_name != record.class_name {

@@ -214,7 +214,7 @@ fn plan(object: &ObjectBucket, mode: Mode, mut state: State) -> Result<Plan, Str
     let owner_secret = match (state.take(wire::state::SECRET_NAMESPACE), state.take(wire::state::SECRET_NAME)) {
         (Some(namespace), Some(name)) => Some(SecretRef { namespace, name }),
         (None, None) => None,
-        _ => return Err("spec.additionalState has one of secretName and secretNamespace, not both".to_owned()),
+        _ => return Err("spec.additionalState has only one of secretName and secretNamespace".to_owned()),
     };
     let rotation = Rotation {
         every: state.seconds(wire::state::ROTATE_KEYS_EVERY)?,

@@ -40,13 +40,13 @@ pub(crate) enum Due {
 pub(crate) fn due(facts: Facts) -> Due {
     let Facts { class, label, recorded, finalizer, deleting, bound } = facts;
     let nobody_to_ask = matches!(class, ClassOwner::Missing | ClassOwner::Unnamed);
-    let taken_on = finalizer && label == LabelOwner::Ours;
-    let taken_by_another = finalizer && label == LabelOwner::Foreign;
+    let marked_by_us = finalizer && label == LabelOwner::Ours;
+    let marked_by_another = finalizer && label == LabelOwner::Foreign;
     let ours = recorded
-        || class == ClassOwner::Ours && !taken_by_another
+        || class == ClassOwner::Ours && !marked_by_another
         || label == LabelOwner::Ours && nobody_to_ask
         // A class that changed hands leaves our finalizer behind, and nobody else takes it off.
-        || taken_on && deleting;
+        || marked_by_us && deleting;
     match (ours, deleting) {
         (true, true) if finalizer || recorded => Due::Removal,
         (_, true) => Due::Nothing,

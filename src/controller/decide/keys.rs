@@ -62,7 +62,7 @@ impl KeyNotes {
 
     /// The same, with another look once the store shows everything: after one to two times `settling`, for it is not
     /// to look at all claims at once.
-    pub(crate) fn reviewed(self, now: Timestamp, settling: Duration, rng: &mut impl rand::Rng) -> Self {
+    pub(crate) fn with_review(self, now: Timestamp, settling: Duration, rng: &mut impl rand::Rng) -> Self {
         let wait = settling.mul_f64(rng.random_range(1.0..=2.0)).as_secs();
         // Whole seconds are written.
         Self { review_at: Some(after(now, Duration::from_secs(wait + 1))), ..self }
@@ -88,7 +88,7 @@ impl KeyNotes {
     }
 
     /// What is left of the notes once the keys were looked at.
-    pub(crate) fn looked_at(&self, now: Timestamp) -> Self {
+    pub(crate) fn after_review(&self, now: Timestamp) -> Self {
         Self {
             retiring: self.retiring.clone().filter(|key| key.at > now),
             review_at: self.review_at.filter(|at| *at > now),
@@ -138,7 +138,7 @@ impl KeyNotes {
     }
 }
 
-/// Longest time after which lost keys are looked for; see [`KeyNotes::reviewed`].
+/// Longest time after which lost keys are looked for; see [`KeyNotes::with_review`].
 const LONGEST_REVIEW: Duration = CONSISTENCY_LAG.saturating_mul(3);
 
 fn text(at: Timestamp) -> String {
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn notes_are_read_back_as_they_were_written() {
-        let notes = succeed("AKIA1".into(), DAY, at(0), Some("now")).reviewed(at(0), DAY, &mut rand::rng());
+        let notes = succeed("AKIA1".into(), DAY, at(0), Some("now")).with_review(at(0), DAY, &mut rand::rng());
         let written: BTreeMap<_, _> =
             notes.annotations().into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect();
         assert_eq!(KeyNotes::read(Some(&written)), notes);
@@ -231,12 +231,12 @@ mod tests {
     #[test]
     fn keys_that_may_be_lost_are_looked_for_once_they_are_shown() {
         let (now, hour) = (at(0), Duration::from_secs(3600));
-        let notes = KeyNotes::new(now, None, None).reviewed(now, hour, &mut rand::rng());
+        let notes = KeyNotes::new(now, None, None).with_review(now, hour, &mut rand::rng());
         let (upkeep, wait) = due(&notes, Some("first"), &monthly(), now);
         assert!(upkeep == Upkeep::Nothing && (hour..=2 * hour + CONSISTENCY_LAG).contains(&wait.unwrap()), "{wait:?}");
-        assert_eq!(notes.looked_at(now), notes);
+        assert_eq!(notes.after_review(now), notes);
         assert_eq!(due(&notes, Some("first"), &monthly(), at(1)).0, Upkeep::Retire);
-        assert_eq!(due(&notes.looked_at(at(1)), Some("first"), &monthly(), at(1)).0, Upkeep::Rotate);
+        assert_eq!(due(&notes.after_review(at(1)), Some("first"), &monthly(), at(1)).0, Upkeep::Rotate);
     }
 
     #[test]
@@ -249,7 +249,7 @@ mod tests {
     #[test]
     fn notes_that_put_off_what_is_due_are_not_believed() {
         let (rotation, now) = (monthly(), at(0));
-        let notes = succeed("AKIA1".into(), DAY, now, None).reviewed(now, CONSISTENCY_LAG, &mut rand::rng());
+        let notes = succeed("AKIA1".into(), DAY, now, None).with_review(now, CONSISTENCY_LAG, &mut rand::rng());
         assert_eq!(notes.clone().believed(&rotation, now), notes, "what the operator writes");
         let later = KeyNotes {
             retiring: Some(Retiring { id: "AKIA1".into(), at: at(4000) }),

@@ -104,7 +104,7 @@ pub(crate) fn not_recorded_note(stored: &Stored) -> Option<String> {
     let bucket = &stored.record.plan.bucket;
     (stored.record.plan.mode == Mode::Created).then(|| {
         format!(
-            "bucket {bucket:?}, if it still exists, was left in place: ObjectBucket {:?} is gone, and nothing else says whether the bucket was to be retained; delete it by hand if nobody needs it",
+            "bucket {bucket:?}, if it still exists, was left in place: ObjectBucket {:?} is gone, and nothing else says whether to retain the bucket; delete it by hand if nobody needs it",
             stored.name
         )
     })
@@ -112,23 +112,23 @@ pub(crate) fn not_recorded_note(stored: &Stored) -> Option<String> {
 
 /// The bucket that a ConfigMap of the Go provisioner names; by its finalizer on the ConfigMap it is known. It wrote
 /// its records last, so that it may stand alone.
-pub(crate) fn begun_bucket(config_map: &ConfigMap) -> Option<&str> {
+pub(crate) fn unfinished_bucket(config_map: &ConfigMap) -> Option<&str> {
     let bucket = config_map.data.as_ref()?.get(wire::config::BUCKET_NAME)?;
     has_finalizer(&config_map.metadata).then_some(bucket.as_str())
 }
 
 /// What there is to say of a bucket that the Go provisioner did not come to record. Its name proves nothing, for
 /// the claim's user can write it into the ConfigMap.
-pub(crate) fn begun_note(bucket: &str) -> String {
+pub(crate) fn unfinished_note(bucket: &str) -> String {
     format!(
-        "bucket {bucket:?}, which the claim's ConfigMap named and no ObjectBucket records, was left in place: the Go provisioner seems to have begun it; delete it by hand if nobody needs it, and the IAM user and the managed policy whose names begin with its name"
+        "bucket {bucket:?} was left in place: the claim's ConfigMap named it, but no ObjectBucket does, so the Go provisioner probably did not finish it; if nobody needs it, delete it by hand, with the IAM user and the managed policy whose names begin with the bucket's name"
     )
 }
 
 /// What there is to say of a record that a restored claim names, and that was not given to it before it was deleted.
 pub(crate) fn not_adopted_note(record: &str) -> String {
     format!(
-        "ObjectBucket {record:?}, which was made for a former claim of this name, was left as it is, with its bucket and the access to it"
+        "ObjectBucket {record:?} was left as it is, with its bucket and the access to it, because it belongs to a former claim of this name"
     )
 }
 
@@ -136,7 +136,7 @@ pub(crate) fn not_adopted_note(record: &str) -> String {
 pub(crate) fn lost_note(claim: &Claim) -> String {
     let ClaimId { namespace, name, uid } = &claim.id;
     format!(
-        "the ObjectBucket of claim {namespace}/{name} was deleted by hand and its StorageClass is gone: its bucket and its user may be left in the store; look for those tagged with the claim's uid {uid}"
+        "the ObjectBucket of claim {namespace}/{name} was deleted by hand, and its StorageClass is gone, so bucket and user may still be in the store; look there for tags with the claim's uid {uid}"
     )
 }
 
@@ -152,14 +152,14 @@ pub(crate) fn unknown_origin_note(stored: &Stored, class: &ClassLookup, provisio
             let granted = class.parameters.get("bucketName") == Some(bucket);
             (!granted).then(|| {
                 format!(
-                    "bucket {bucket:?} was left in place: its name is not one that the Go provisioner generated for this claim, so that nothing proves that it was created for it; delete it by hand if nobody needs it"
+                    "bucket {bucket:?} was left in place: its name is not one that the Go provisioner generates for this claim, so nothing proves that it was created for this claim; delete it by hand if nobody needs it"
                 )
             })
         }
         _ => {
             let user = stored.record.plan.user.as_deref().unwrap_or("none");
             Some(format!(
-                "bucket {bucket:?} was left in place: its StorageClass {class_name:?} is gone, and with it the knowledge whether the Go provisioner created the bucket, and with whose credentials; delete it by hand if nobody needs it, and see that IAM user {user:?} is gone from its account"
+                "bucket {bucket:?} was left in place: its StorageClass {class_name:?} is gone, and nothing else says whether the Go provisioner created the bucket, and with which credentials; delete it by hand if nobody needs it, and check that IAM user {user:?} no longer exists in its account"
             ))
         }
     }

@@ -41,7 +41,7 @@ pub(crate) fn action(object: &ObjectBucket) -> Result<Option<Action>, String> {
 
 /// The claim that stands under the recorded namespace and name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Standing {
+pub(crate) struct PresentClaim {
     pub(crate) uid: String,
     pub(crate) deleting: bool,
     /// Name of the ObjectBucket that it has already, other than the one looked at.
@@ -57,7 +57,7 @@ pub(crate) struct Facts<'a> {
     /// UID of this cluster.
     pub(crate) cluster: &'a str,
     /// The claim under the recorded name, asked of the cluster itself.
-    pub(crate) standing: Option<&'a Standing>,
+    pub(crate) present: Option<&'a PresentClaim>,
     /// Whether the last thing said on it is that a word could not be followed.
     pub(crate) refused: bool,
 }
@@ -93,9 +93,9 @@ pub(crate) struct Notice {
 
 /// Decides what is due for a record.
 pub(crate) fn due(facts: &Facts<'_>) -> Due {
-    let Facts { record, action, cluster, standing, refused } = *facts;
+    let Facts { record, action, cluster, present, refused } = *facts;
     let from_elsewhere = record.cluster.as_ref().is_some_and(|recorded| recorded != cluster);
-    let is_claims = !from_elsewhere && standing.is_some_and(|claim| claim.uid == record.claim.uid);
+    let is_claims = !from_elsewhere && present.is_some_and(|claim| claim.uid == record.claim.uid);
     let action = match action {
         Ok(action) => *action,
         Err(unknown) => return Due::Report(unknown_action(unknown, !is_claims)),
@@ -108,10 +108,10 @@ pub(crate) fn due(facts: &Facts<'_>) -> Due {
         Some(Action::Remove | Action::Revoke) if from_elsewhere => Due::Refuse(not_here()),
         Some(Action::Remove) => Due::Remove,
         Some(Action::Revoke) => Due::Revoke,
-        Some(Action::Adopt) => match standing {
+        Some(Action::Adopt) => match present {
             None => Due::Refuse(no_claim(&record.claim)),
-            Some(Standing { deleting: true, .. }) => Due::Refuse(claim_is_leaving(&record.claim)),
-            Some(Standing { has_record: Some(other), .. }) => Due::Refuse(claim_has_another(&record.claim, other)),
+            Some(PresentClaim { deleting: true, .. }) => Due::Refuse(claim_is_leaving(&record.claim)),
+            Some(PresentClaim { has_record: Some(other), .. }) => Due::Refuse(claim_has_another(&record.claim, other)),
             Some(_) => Due::Adopt,
         },
         None if refused => Due::Nothing,
@@ -123,11 +123,11 @@ fn orphaned(facts: &Facts<'_>, from_elsewhere: bool) -> Notice {
     let ClaimId { uid, .. } = &facts.record.claim;
     let (claim, bucket) = (&facts.record.claim, &facts.record.plan.bucket);
     let kept = format!("bucket {bucket:?} and the access to it are left as they are");
-    let (reason, message) = match (from_elsewhere, facts.standing) {
+    let (reason, message) = match (from_elsewhere, facts.present) {
         (true, _) => (
             reason::OTHER_CLUSTER,
             format!(
-                "this record was made for claim {claim} of another cluster (uid {} of namespace kube-system; here it is {}), and is not acted upon; {}",
+                "this record was created for claim {claim} in another cluster (the uid of namespace kube-system is {} there and {} here), so the operator does nothing with it; {}",
                 facts.record.cluster.as_deref().unwrap_or_default(),
                 facts.cluster,
                 remedy(&[Action::Adopt, Action::Forget])
@@ -143,7 +143,7 @@ fn orphaned(facts: &Facts<'_>, from_elsewhere: bool) -> Notice {
         (false, Some(other)) => (
             reason::CLAIM_REPLACED,
             format!(
-                "claim {claim} has uid {}, and this record was made for one with uid {uid}; {kept}; {}",
+                "claim {claim} now has uid {}, but this record was created for uid {uid}; {kept}; {}",
                 other.uid,
                 remedy(&[Action::Remove, Action::Revoke, Action::Forget, Action::Adopt])
             ),
@@ -157,22 +157,22 @@ fn remedy(actions: &[Action]) -> String {
     let means = |action: &Action| match action {
         Action::Remove => "remove (delete the access, and the bucket unless its reclaimPolicy is Retain)",
         Action::Revoke => "revoke (delete the access, keep the bucket)",
-        Action::Forget => "forget (delete this record alone)",
-        Action::Adopt => "adopt (give bucket and user to the claim that has this namespace and name)",
+        Action::Forget => "forget (delete only this record)",
+        Action::Adopt => "adopt (give bucket and user to the claim that has this namespace and name now)",
     };
     let words: Vec<_> = actions.iter().map(means).collect();
-    format!("annotate this ObjectBucket with {}= one of: {}", annotation::ORPHAN, words.join(", "))
+    format!("annotate this ObjectBucket with {}=VALUE; values: {}", annotation::ORPHAN, words.join(", "))
 }
 
 fn unknown_action(value: &str, orphaned: bool) -> Notice {
     let known = annotation::ORPHAN_ACTIONS.join(", ");
-    let message = format!("annotation {} is {value:?}; write one of: {known}", annotation::ORPHAN);
+    let message = format!("annotation {} has the unknown value {value:?}; use one of: {known}", annotation::ORPHAN);
     Notice { orphaned, reason: reason::UNKNOWN_ACTION, message }
 }
 
 fn no_effect(claim: &ClaimId) -> Notice {
     let message = format!(
-        "annotation {} was taken off, because claim {claim} exists and has this record; delete the claim instead",
+        "annotation {} was removed, because claim {claim} exists and uses this record; delete the claim instead",
         annotation::ORPHAN
     );
     Notice { orphaned: false, reason: reason::CLAIM_EXISTS, message }
@@ -181,7 +181,7 @@ fn no_effect(claim: &ClaimId) -> Notice {
 fn forgotten_later(record: &Record) -> Notice {
     let (claim, bucket) = (&record.claim, &record.plan.bucket);
     let message = format!(
-        "claim {claim} exists and has this record; when it is deleted, bucket {bucket:?} and the access to it stay as they are"
+        "claim {claim} exists and uses this record; when the claim is deleted, bucket {bucket:?} and the access to it stay as they are"
     );
     Notice { orphaned: false, reason: reason::CLAIM_EXISTS, message }
 }
@@ -189,7 +189,7 @@ fn forgotten_later(record: &Record) -> Notice {
 /// What there is to say of an orphan that cannot be read.
 pub(crate) fn damaged(problem: &str) -> Notice {
     let message = format!(
-        "{problem}; restore it from a backup, or annotate it with {}={} to delete this record alone",
+        "{problem}; to delete only this record, annotate it with {}={}",
         annotation::ORPHAN,
         annotation::ORPHAN_FORGET
     );
@@ -197,13 +197,13 @@ pub(crate) fn damaged(problem: &str) -> Notice {
 }
 
 fn refused(why: &str) -> Notice {
-    let message = format!("annotation {} was taken off: {why}", annotation::ORPHAN);
+    let message = format!("annotation {} was removed: {why}", annotation::ORPHAN);
     Notice { orphaned: true, reason: reason::ACTION_REFUSED, message }
 }
 
 fn not_here() -> Notice {
     refused(&format!(
-        "this record was made in another cluster, which may be using the bucket, and nothing is removed from here; {}",
+        "this record was created in another cluster, which may still use the bucket, so nothing is removed from here; {}",
         remedy(&[Action::Adopt, Action::Forget])
     ))
 }
@@ -214,13 +214,13 @@ fn no_claim(claim: &ClaimId) -> Notice {
 
 fn claim_is_leaving(claim: &ClaimId) -> Notice {
     refused(&format!(
-        "claim {claim} is being deleted and takes nothing over; annotate this ObjectBucket again when another of its name exists"
+        "claim {claim} is being deleted and cannot adopt this record; annotate this ObjectBucket again when a new claim of this name exists"
     ))
 }
 
 fn claim_has_another(claim: &ClaimId, record: &str) -> Notice {
     refused(&format!(
-        "claim {claim} has ObjectBucket {record:?} already; delete the claim (and with it that bucket), create it again, and annotate this ObjectBucket again"
+        "claim {claim} already has ObjectBucket {record:?}; delete the claim (this deletes its bucket, unless its reclaimPolicy is Retain), create it again, then annotate this ObjectBucket again"
     ))
 }
 
@@ -238,12 +238,12 @@ mod tests {
         Record { cluster: cluster.map(str::to_owned), ..record() }
     }
 
-    fn standing(uid: &str) -> Standing {
-        Standing { uid: uid.into(), deleting: false, has_record: None }
+    fn present(uid: &str) -> PresentClaim {
+        PresentClaim { uid: uid.into(), deleting: false, has_record: None }
     }
 
-    fn decide(record: &Record, action: Option<Action>, standing: Option<&Standing>) -> Due {
-        due(&Facts { record, action: &Ok(action), cluster: HERE, standing, refused: false })
+    fn decide(record: &Record, action: Option<Action>, present: Option<&PresentClaim>) -> Due {
+        due(&Facts { record, action: &Ok(action), cluster: HERE, present, refused: false })
     }
 
     fn is_report(due: &Due, reason: &str) -> bool {
@@ -256,25 +256,25 @@ mod tests {
 
     #[test]
     fn without_an_admins_word_an_orphan_is_reported_and_nothing_else() {
-        let claim = standing("another");
-        for (cluster, standing, reason) in [
+        let claim = present("another");
+        for (cluster, present, reason) in [
             (Some(HERE), None, reason::CLAIM_GONE),
             (None, None, reason::CLAIM_GONE),
             (Some(HERE), Some(&claim), reason::CLAIM_REPLACED),
             (Some("elsewhere"), None, reason::OTHER_CLUSTER),
             (Some("elsewhere"), Some(&claim), reason::OTHER_CLUSTER),
         ] {
-            let due = decide(&of(cluster), None, standing);
-            assert!(is_report(&due, reason), "{cluster:?} {standing:?}: {due:?}");
+            let due = decide(&of(cluster), None, present);
+            assert!(is_report(&due, reason), "{cluster:?} {present:?}: {due:?}");
         }
     }
 
     #[test]
     fn a_record_of_another_cluster_is_never_undone_from_here() {
-        let same_uid = standing(&record().claim.uid);
+        let same_uid = present(&record().claim.uid);
         for action in EVERY {
-            for standing in [None, Some(&same_uid)] {
-                let due = decide(&of(Some("elsewhere")), action, standing);
+            for present in [None, Some(&same_uid)] {
+                let due = decide(&of(Some("elsewhere")), action, present);
                 assert!(!matches!(due, Due::Remove | Due::Revoke | Due::Nothing), "{action:?}: {due:?}");
             }
         }
@@ -283,7 +283,7 @@ mod tests {
 
     #[test]
     fn a_record_whose_claim_stands_is_left_to_its_claim_whatever_the_annotation_says() {
-        let claim = standing(&record().claim.uid);
+        let claim = present(&record().claim.uid);
         for cluster in [Some(HERE), None] {
             for action in EVERY {
                 let due = decide(&of(cluster), action, Some(&claim));
@@ -303,24 +303,24 @@ mod tests {
         assert_eq!(decide(&record, Some(Action::Remove), None), Due::Remove);
         assert_eq!(decide(&record, Some(Action::Revoke), None), Due::Revoke);
         assert_eq!(decide(&record, Some(Action::Forget), None), Due::Forget);
-        assert_eq!(decide(&record, Some(Action::Adopt), Some(&standing("new"))), Due::Adopt);
+        assert_eq!(decide(&record, Some(Action::Adopt), Some(&present("new"))), Due::Adopt);
     }
 
     #[test]
     fn a_claim_takes_a_record_over_only_if_it_stays_and_has_none() {
         let record = of(Some(HERE));
-        let adopt = |standing| decide(&record, Some(Action::Adopt), standing);
+        let adopt = |present| decide(&record, Some(Action::Adopt), present);
         assert!(is_refusal(&adopt(None), reason::ACTION_REFUSED));
-        let leaving = Standing { deleting: true, ..standing("new") };
+        let leaving = PresentClaim { deleting: true, ..present("new") };
         assert!(is_refusal(&adopt(Some(&leaving)), reason::ACTION_REFUSED));
-        let served = Standing { has_record: Some("obc-shop-photos-new".into()), ..standing("new") };
+        let served = PresentClaim { has_record: Some("obc-shop-photos-new".into()), ..present("new") };
         assert!(is_refusal(&adopt(Some(&served)), reason::ACTION_REFUSED));
     }
 
     #[test]
     fn why_a_word_was_refused_stands_until_the_next_one() {
         let record = of(Some(HERE));
-        let due = due(&Facts { record: &record, action: &Ok(None), cluster: HERE, standing: None, refused: true });
+        let due = due(&Facts { record: &record, action: &Ok(None), cluster: HERE, present: None, refused: true });
         assert_eq!(due, Due::Nothing);
     }
 
@@ -330,8 +330,8 @@ mod tests {
         object.metadata.annotations = Some([(annotation::ORPHAN.to_owned(), "delete".to_owned())].into());
         let action = action(&object);
         let due =
-            due(&Facts { record: &of(Some(HERE)), action: &action, cluster: HERE, standing: None, refused: false });
+            due(&Facts { record: &of(Some(HERE)), action: &action, cluster: HERE, present: None, refused: false });
         let Due::Report(notice) = due else { panic!("{due:?}") };
-        insta::assert_snapshot!(notice.message, @r#"annotation objectbucket.io/orphan is "delete"; write one of: remove, revoke, forget, adopt"#);
+        insta::assert_snapshot!(notice.message, @r#"annotation objectbucket.io/orphan has the unknown value "delete"; use one of: remove, revoke, forget, adopt"#);
     }
 }

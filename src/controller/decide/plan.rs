@@ -198,7 +198,7 @@ fn contradiction(is: &Value, should: &Value, field: &str) -> Option<String> {
         }),
         (Value::Object(is), Value::Null) if is.values().all(says_nothing) => None,
         (is, should) if is == should => None,
-        (is, _) => Some(format!("{field} is {is}, which claim and StorageClass would not give now")),
+        (is, _) => Some(format!("{field} is {is}, but claim and StorageClass now give another value")),
     }
 }
 

@@ -40,7 +40,7 @@ impl Report {
             ready: ConditionStatus::True,
             reason: reasons::BOUND,
             message: format!(
-                "bucket {bucket:?} is ready; Secret and ConfigMap of the claim's name hold what an app needs"
+                "bucket {bucket:?} is ready; apps find its keys and address in the Secret and the ConfigMap of the claim's name"
             ),
             ignored,
             severity: Severity::Normal,
@@ -55,7 +55,7 @@ impl Report {
             ready: ConditionStatus::False,
             reason: reasons::WAITING_FOR_CREDENTIALS,
             message: format!(
-                "the new credentials do not work yet ({answer}); this takes seconds on AWS, and is tried again"
+                "the store does not accept the new keys yet ({answer}); retrying (on AWS this takes some seconds)"
             ),
             ignored: Ignored::default(),
             severity: Severity::Progress,
@@ -71,7 +71,7 @@ impl Report {
             ready: ConditionStatus::False,
             reason: reasons::PURGING,
             message: format!(
-                "bucket {bucket:?} is being emptied before it is deleted; objects, versions and uploads removed so far: {removed}"
+                "emptying bucket {bucket:?} before it is deleted; objects, versions and uploads removed so far: {removed}"
             ),
             ignored: Ignored::default(),
             severity: Severity::Progress,
@@ -85,7 +85,7 @@ impl Report {
             phase: if claim.deleting { ClaimPhase::Released } else { ClaimPhase::Pending },
             ready: ConditionStatus::False,
             reason: reasons::SETTLING,
-            message: "what was made so far is removed; the store may not show its newest things yet, so it is looked at once more in a few seconds".to_owned(),
+            message: "everything found for this claim is removed; checking once more in a few seconds, because the store may not show new objects yet".to_owned(),
             ignored: Ignored::default(),
             severity: Severity::Progress,
             damaged_record: None,

@@ -125,25 +125,25 @@ pub(crate) fn closing_message(stored: &Stored, undo: Undo, removed: &Removed, ac
         (_, Fate::Kept) if record.plan.mode == Mode::Created && stored.is_reconstructed() => {
             format!("bucket {name:?}, if it still exists, is left in place")
         }
-        (_, Fate::Removed) => format!("bucket {name:?} is deleted with all that was in it"),
-        (_, Fate::Missing) => format!("bucket {name:?} did not exist any more"),
+        (_, Fate::Removed) => format!("bucket {name:?} is deleted with all its content"),
+        (_, Fate::Missing) => format!("bucket {name:?} no longer existed"),
         (_, Fate::Left(_)) => format!("bucket {name:?} is left in place"),
         (_, Fate::Kept) if record.plan.mode == Mode::Granted => {
-            format!("bucket {name:?}, which existed before, is kept as it is")
+            format!("bucket {name:?}, which existed before the claim, is kept")
         }
         (Undo::Revoke, Fate::Kept) if record.reclaim_policy == ReclaimPolicy::Retain => {
-            format!("bucket {name:?} is kept by its reclaimPolicy Retain")
+            format!("bucket {name:?} is kept, because its reclaimPolicy is Retain")
         }
         (Undo::Revoke, Fate::Kept) => format!("bucket {name:?} is kept"),
         (Undo::Delete, Fate::Kept) => format!("bucket {name:?} is left in place"),
     };
     let access = match (&record.plan.user, &removed.access) {
-        (None, _) => "the claim had the owner's own keys, which go on working".to_owned(),
+        (None, _) => "the claim had the owner's own keys, which still work".to_owned(),
         (Some(_), Fate::Removed) => "the claim's access is deleted".to_owned(),
         (Some(_), Fate::Missing) if access_gone_before => "the claim's access is deleted".to_owned(),
-        (Some(user), Fate::Missing) => format!("the claim's user {user:?} did not exist any more"),
+        (Some(user), Fate::Missing) => format!("the claim's user {user:?} no longer existed"),
         (Some(user), Fate::Left(_) | Fate::Kept) => {
-            format!("the claim's user {user:?} is left in place, and its keys go on working")
+            format!("the claim's user {user:?} is left in place, and its keys still work")
         }
     };
     format!("{access}; {bucket}")
@@ -194,16 +194,16 @@ mod tests {
     fn what_is_said_in_the_end_is_what_was_seen() {
         let ours = with(|_| ());
         let say = |access, bucket| closing_message(&ours, Undo::Delete, &Removed { access, bucket }, false);
-        insta::assert_snapshot!(say(Fate::Removed, Fate::Removed), @r#"the claim's access is deleted; bucket "photos-f30e0389" is deleted with all that was in it"#);
-        insta::assert_snapshot!(say(Fate::Missing, Fate::Missing), @r#"the claim's user "shop-photos-f30e0389" did not exist any more; bucket "photos-f30e0389" did not exist any more"#);
-        insta::assert_snapshot!(say(Fate::Left("why".into()), Fate::Left("why".into())), @r#"the claim's user "shop-photos-f30e0389" is left in place, and its keys go on working; bucket "photos-f30e0389" is left in place"#);
+        insta::assert_snapshot!(say(Fate::Removed, Fate::Removed), @r#"the claim's access is deleted; bucket "photos-f30e0389" is deleted with all its content"#);
+        insta::assert_snapshot!(say(Fate::Missing, Fate::Missing), @r#"the claim's user "shop-photos-f30e0389" no longer existed; bucket "photos-f30e0389" no longer existed"#);
+        insta::assert_snapshot!(say(Fate::Left("why".into()), Fate::Left("why".into())), @r#"the claim's user "shop-photos-f30e0389" is left in place, and its keys still work; bucket "photos-f30e0389" is left in place"#);
         let revoked = Removed { access: Fate::Removed, bucket: Fate::Kept };
         insta::assert_snapshot!(closing_message(&ours, Undo::Revoke, &revoked, false), @r#"the claim's access is deleted; bucket "photos-f30e0389" is kept"#);
         let granted = with(|r| r.plan.mode = Mode::Granted);
-        insta::assert_snapshot!(closing_message(&granted, Undo::Revoke, &revoked, false), @r#"the claim's access is deleted; bucket "photos-f30e0389", which existed before, is kept as it is"#);
+        insta::assert_snapshot!(closing_message(&granted, Undo::Revoke, &revoked, false), @r#"the claim's access is deleted; bucket "photos-f30e0389", which existed before the claim, is kept"#);
         let shared = with(|r| r.plan.user = None);
         let kept = Removed { access: Fate::Kept, bucket: Fate::Removed };
-        insta::assert_snapshot!(closing_message(&shared, Undo::Delete, &kept, false), @r#"the claim had the owner's own keys, which go on working; bucket "photos-f30e0389" is deleted with all that was in it"#);
+        insta::assert_snapshot!(closing_message(&shared, Undo::Delete, &kept, false), @r#"the claim had the owner's own keys, which still work; bucket "photos-f30e0389" is deleted with all its content"#);
         let lost = Stored { uid: None, ..ours };
         insta::assert_snapshot!(closing_message(&lost, Undo::Revoke, &revoked, false), @r#"the claim's access is deleted; bucket "photos-f30e0389", if it still exists, is left in place"#);
     }

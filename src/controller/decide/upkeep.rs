@@ -43,7 +43,7 @@ pub(crate) struct Times {
     /// Until keys may be replaced again.
     pub(crate) replacement: Duration,
     /// Until keys that are not to be used may be looked for again.
-    pub(crate) key_look: Duration,
+    pub(crate) key_search: Duration,
     /// Until the periodic check; `None` if there is none.
     pub(crate) check: Option<Duration>,
     /// Somebody asks for another attempt, perhaps because what failed was mended.
@@ -60,11 +60,11 @@ pub(crate) fn usual(times: &Times) -> (Upkeep, Option<Duration>) {
     match due {
         Upkeep::Nothing => {}
         Upkeep::Rotate if !times.replacement.is_zero() => return not_for(times.replacement),
-        Upkeep::Retire if !times.key_look.is_zero() => return not_for(times.key_look),
+        Upkeep::Retire if !times.key_search.is_zero() => return not_for(times.key_search),
         Upkeep::Rotate | Upkeep::Retire | Upkeep::Check => return (due, None),
     }
     if times.asked {
-        return if times.key_look.is_zero() { (Upkeep::Check, None) } else { not_for(times.key_look) };
+        return if times.key_search.is_zero() { (Upkeep::Check, None) } else { not_for(times.key_search) };
     }
     match times.check {
         Some(Duration::ZERO) => (Upkeep::Check, None),
@@ -80,7 +80,7 @@ mod tests {
         keys: (Upkeep::Nothing, Some(Duration::from_secs(60))),
         failed: Duration::ZERO,
         replacement: Duration::ZERO,
-        key_look: Duration::ZERO,
+        key_search: Duration::ZERO,
         check: Some(Duration::from_secs(30)),
         asked: false,
     };
@@ -98,7 +98,7 @@ mod tests {
         let failed = Times { failed: MINUTE, check: Some(Duration::ZERO), ..WELL };
         assert_eq!(usual(&failed), (Upkeep::Nothing, Some(MINUTE)));
         assert_eq!(usual(&Times { asked: true, ..failed }), (Upkeep::Check, None));
-        assert_eq!(usual(&Times { asked: true, key_look: MINUTE, ..failed }), (Upkeep::Nothing, Some(MINUTE)));
+        assert_eq!(usual(&Times { asked: true, key_search: MINUTE, ..failed }), (Upkeep::Nothing, Some(MINUTE)));
     }
 
     #[test]
@@ -106,7 +106,7 @@ mod tests {
         let rotate = Times { keys: (Upkeep::Rotate, None), ..WELL };
         assert_eq!(usual(&rotate), (Upkeep::Rotate, None));
         assert_eq!(usual(&Times { replacement: MINUTE, ..rotate }), (Upkeep::Nothing, Some(MINUTE)));
-        let retire = Times { keys: (Upkeep::Retire, None), key_look: MINUTE, ..WELL };
+        let retire = Times { keys: (Upkeep::Retire, None), key_search: MINUTE, ..WELL };
         assert_eq!(usual(&retire), (Upkeep::Nothing, Some(MINUTE)));
     }
 

@@ -1,4 +1,4 @@
-//! Records that were lost, damaged, or taken over from a former claim.
+//! Records that were lost, damaged, or adopted from a former claim.
 
 use crate::api::ObjectBucket;
 use crate::controller::decide::claim::Claim;
@@ -14,10 +14,10 @@ use crate::controller::reasons;
 use crate::controller::state::context::Context;
 use crate::provisioner::{ClaimId, Failure as _, Mode, Provisioner, Record};
 
-/// Writes again what an ObjectBucket lost, if the store has what it said, and says so on both objects.
+/// Repairs an ObjectBucket that lost something, if the store has what it recorded, and reports this on both objects.
 ///
 /// # Errors
-/// [`Error::RecordDamaged`] if the store has something else. And whatever the store or Kubernetes refused, also because
+/// [`Error::RecordDamaged`] if the store has something else; any refusal of the store or of Kubernetes; a conflict if
 /// the ObjectBucket was changed since it was read.
 pub(crate) async fn restore<P: Provisioner>(
     ctx: &Context<P>,
@@ -32,19 +32,19 @@ pub(crate) async fn restore<P: Provisioner>(
     };
     let stored = records::rewrite(ctx, object, &proven).await?;
     let note = format!(
-        "ObjectBucket {:?} had lost what this operator recorded in it ({error}); it is written again from claim and StorageClass",
+        "ObjectBucket {:?} was damaged ({error}); it is repaired from the claim and its StorageClass",
         stored.name
     );
     repaired(ctx, claim, &stored, &note).await;
     Ok(stored)
 }
 
-/// The lost record of a claim, if the store still has what it said: then somebody deleted it by hand, and it may be
-/// written again.
+/// The lost record of a claim, if the store still has what it recorded: then somebody deleted the record by hand, and it
+/// can be recreated.
 ///
 /// # Errors
-/// [`Error::AdoptionNeeded`] if the store has nothing of this claim: it was restored or copied, and is given no new and
-/// empty bucket. And whatever the store or Kubernetes refused.
+/// [`Error::AdoptionNeeded`] if the store has nothing of this claim: then the claim was restored or copied, and must not
+/// get a new and empty bucket. Any refusal of the store or of Kubernetes.
 pub(crate) async fn recover<P: Provisioner>(
     ctx: &Context<P>,
     claim: &Claim,
@@ -57,11 +57,11 @@ pub(crate) async fn recover<P: Provisioner>(
     }
 }
 
-/// What the store has of a record that is not written down.
+/// Whether the store has what a lost record recorded.
 enum Proof {
-    /// All of it, in this account.
+    /// It has everything, in this account.
     Seen(Box<Record>),
-    /// Not that; the text says what.
+    /// It has not; the text says what is missing or different.
     Lost(String),
 }
 
@@ -70,14 +70,14 @@ async fn prove<P: Provisioner>(ctx: &Context<P>, claim: &Claim, record: Record) 
     let (owner, secret) = tokio::try_join!(owner::of_record(ctx, &record), outputs::read_own(&secrets, &claim.id))?;
     let record = Record { account: owner.account, ..record };
     let keys = secret.as_ref().and_then(output_data::credentials);
-    // Also the one that is replaced and still works for a while: others are deleted.
+    // Also the retiring key, because `check` deletes all others.
     let notes = secret.map(|secret| KeyNotes::read(secret.metadata.annotations.as_ref())).unwrap_or_default();
     let present = keys.iter().map(|keys| keys.access_key_id.as_str());
     let ids: Vec<_> = present.chain(notes.retiring.iter().map(|former| former.id.as_str())).collect();
     Ok(match ctx.asking(&record, Box::pin(ctx.provisioner.check(&record, &owner.credentials, &ids))).await {
-        // Of a bucket that existed before only the user can be the claim's.
+        // Nothing but the user can prove a claim on a bucket that existed before.
         Ok(checkup) if record.plan.mode == Mode::Granted && checkup.keys_lost => {
-            Proof::Lost("the claim's user is not found, or does not hold the key in its Secret".to_owned())
+            Proof::Lost("the claim's user does not exist, or does not have the key in the claim's Secret".to_owned())
         }
         Ok(_) => Proof::Seen(record.into()),
         Err(failure) if failure.lost() => Proof::Lost(failure.to_string()),
@@ -85,10 +85,10 @@ async fn prove<P: Provisioner>(ctx: &Context<P>, claim: &Claim, record: Record) 
     })
 }
 
-/// Says that a record was written again.
+/// Reports that a record was recreated.
 pub(crate) async fn recovered<P>(ctx: &Context<P>, claim: &Claim, stored: &Stored) {
     let note = format!(
-        "ObjectBucket {:?} of this claim was gone; it is written again from claim and StorageClass, because bucket and user are there",
+        "ObjectBucket {:?} of this claim was gone; it is recreated from the claim and its StorageClass, because bucket and user still exist",
         stored.name
     );
     repaired(ctx, claim, stored, &note).await;
@@ -100,23 +100,23 @@ async fn repaired<P>(ctx: &Context<P>, claim: &Claim, stored: &Stored, note: &st
     events::event(ctx, &claim.id, Severity::Warning, reasons::REPAIRED, note).await;
 }
 
-/// Says on the record that its claim has it, and takes the admin's word off: from then on it is as any other.
+/// Reports the adoption on record and claim, and removes the admin's annotation.
 ///
 /// # Errors
 /// Kubernetes refused.
 pub(crate) async fn finish<P>(ctx: &Context<P>, claim: &ClaimId, stored: &mut Stored) -> Result<(), Error> {
-    // All records may be annotated at once, also those that were their claims' all along.
+    // Admins may annotate all records at once, also those that belong to their claims already.
     if stored.record.former_uids.is_empty() {
-        return records::take_word_off(ctx, stored).await;
+        return records::remove_annotation(ctx, stored).await;
     }
-    let message = format!("claim {claim} (uid {}) has taken this record over", claim.uid);
+    let message = format!("claim {claim} (uid {}) has adopted this record", claim.uid);
     let notice = Notice { orphaned: false, reason: reasons::orphaned::ADOPTED, message };
     if let Some(object) = records::read(ctx, &stored.name).await? {
-        records::say(ctx, &object, &notice).await?;
+        records::report(ctx, &object, &notice).await?;
     }
-    records::take_word_off(ctx, stored).await?;
+    records::remove_annotation(ctx, stored).await?;
     let note = format!(
-        "the claim has taken over ObjectBucket {:?} with bucket {:?}, which were made for a former claim",
+        "the claim has adopted ObjectBucket {:?} and bucket {:?}, which were created for a former claim",
         stored.name, stored.record.plan.bucket
     );
     tracing::info!(reason = reasons::ADOPTED, "{note}");

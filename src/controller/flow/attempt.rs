@@ -1,5 +1,4 @@
-//! One attempt at giving a claim its bucket: what was seen, and what was done since. Steps are taken in `provide`,
-//! `credentials` and `upkeep`.
+//! The state of one attempt to provide a claim's bucket. The steps are in `provide`, `credentials` and `upkeep`.
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::jiff::Timestamp;
@@ -30,11 +29,11 @@ pub(super) struct Attempt<'a, P: Provisioner> {
     pub(super) keys: Keys<AppCredentials>,
     pub(super) progress: Progress,
     pub(super) upkeep: Upkeep,
-    /// The store does not know the keys that were seen to work: if they are refused now, they are replaced.
+    /// The store does not show keys that worked before: if it refuses them now, they are replaced.
     pub(super) doubted: bool,
-    /// An earlier attempt may have made something, also a key that was lost and that IAM does not show yet.
+    /// An earlier attempt may have created something, perhaps a key that is lost and that IAM does not show yet.
     pub(super) continues: bool,
-    /// The account in which the store was seen to have what is recorded.
+    /// The account in which the recorded bucket and user were seen.
     pub(super) seen_in_account: Option<String>,
 }
 
@@ -42,9 +41,9 @@ pub(super) struct Attempt<'a, P: Provisioner> {
 pub(super) enum Log {
     /// To be written, under this name.
     Planned { name: String, record: Box<Record> },
-    /// As it stands for a former claim, and as it is to be for this one.
+    /// Stored for a former claim, and what it will be for this one.
     Former { stored: Box<Stored>, record: Box<Record> },
-    /// As it stands. `is_new`: written in this attempt, so that nothing can have been made for it before.
+    /// Stored. `is_new`: written in this attempt, so nothing can have been created for it before.
     Stored { stored: Box<Stored>, is_new: bool },
 }
 
@@ -58,8 +57,8 @@ impl Log {
 }
 
 impl<'a, P: Provisioner> Attempt<'a, P> {
-    /// Looks around before the first write. Nothing is begun that cannot be finished: outputs of others that
-    /// are in the way and credentials that cannot be used are found now.
+    /// Reads everything before the first write, so that nothing is started that cannot be finished: foreign outputs of
+    /// the claim's name and unusable credentials are found now.
     pub(super) async fn begin(
         ctx: &'a Context<P>,
         claim: Claim,
@@ -71,7 +70,7 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
         Ok(Self::new(ctx, claim, Log::Planned { name, record }, outputs, Some(owner)))
     }
 
-    /// The same for a claim that is to take over the record of a former one.
+    /// The same for a claim that adopts the record of a former one.
     pub(super) async fn adopt(ctx: &'a Context<P>, claim: Claim, stored: Box<Stored>) -> Result<Self, Error> {
         let record = Box::new(plan::adopted(&stored.record, &claim, &ctx.cluster));
         let heir = Heir::of(&record, true, &ctx.label);
@@ -79,7 +78,7 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
         Ok(Self::new(ctx, claim, Log::Former { stored, record }, outputs, Some(owner)))
     }
 
-    /// Looks at how far an earlier attempt came.
+    /// Reads how far an earlier attempt came.
     pub(super) async fn resume(ctx: &'a Context<P>, claim: Claim, stored: Stored) -> Result<Self, Error> {
         let heir = Heir::of(&stored.record, stored.is_being_adopted(), &ctx.label);
         let outputs = read_outputs(ctx, &claim, heir).await?;
@@ -113,12 +112,12 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
         }
     }
 
-    /// Takes in how far an earlier attempt came, by the record and the outputs that were found.
+    /// Derives from record and outputs how far an earlier attempt came.
     pub(super) fn continue_from_outputs(&mut self) -> Result<(), Error> {
         self.continues = true;
         self.keys = self.keys_so_far()?;
         let stored = self.stored()?;
-        // What the Go provisioner handed over stays as it is.
+        // What the Go provisioner handed over is not changed.
         let leave_as_adopted = stored.author == Author::GoProvisioner
             && !stored.is_being_adopted()
             && self.says_ready(stored)
@@ -134,12 +133,11 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
         let Some(secret) = self.secret.existing() else { return Ok(Keys::None) };
         let present = output_data::credentials(secret);
         let inherited = matches!(self.secret, Current::Inherited(_));
-        // What somebody wrote into the Secret is not what the store issued. One that was restored is tried.
+        // Keys that somebody else wrote into the Secret were not issued by the store. Restored ones are tried.
         let written = inherited
             || stored.author == Author::GoProvisioner
             || metadata::wrote(&secret.metadata, &wire::secret::ALL);
-        // The owner's own keys are taken from the owner's Secret until they work, and when it changes: they may
-        // have been mended there.
+        // Shared keys are copied from the owner's Secret until they work, and whenever that Secret changes.
         let own = stored.record.plan.user.is_some();
         let shared = own || stored.bound() && ctx.shares_present_keys(&stored.record, &self.notes);
         let wanted = present.as_ref().map(|keys| output_data::secret(&self.claim.id, &ctx.label, keys, &self.notes));
@@ -160,7 +158,7 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
         report::says_ready(&self.claim, self.ctx.keeps(stored.author))
     }
 
-    /// What the next step is decided from.
+    /// The input for the next decision.
     pub(super) fn state(&self) -> ProvisionState {
         let (recorded, record_complete, record_says_bound, adopting) = match &self.log {
             Log::Planned { .. } => (Recorded::No, false, false, false),
@@ -183,7 +181,7 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
         }
     }
 
-    /// Whether the record says all that is known by now. What the Go provisioner wrote stays as it is.
+    /// Whether the record holds everything that is known. Records of the Go provisioner are not changed.
     fn is_complete(&self, stored: &Stored) -> bool {
         let Record { cluster, account, handed_over, .. } = &stored.record;
         let learnt_account = account.is_none() && self.seen_in_account.is_some();
@@ -208,7 +206,7 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
         }
     }
 
-    /// The keys that the claim's apps have, or are to have.
+    /// The keys that the claim's apps have, or will have.
     pub(super) fn credentials(&self) -> Result<&AppCredentials, Error> {
         match &self.keys {
             Keys::None => Err(Error::OutOfStep("there are no keys yet")),
@@ -216,12 +214,12 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
         }
     }
 
-    /// The owner's credentials, read if they are needed.
+    /// The owner's credentials, read when they are first needed.
     pub(super) async fn owner(&mut self) -> Result<&Owner<P::Owner>, Error> {
         if self.owner.is_none() {
             self.owner = Some(owner::of_record(self.ctx, self.record()).await?);
         }
-        self.owner.as_ref().ok_or(Error::OutOfStep("the owner's credentials were read"))
+        self.owner.as_ref().ok_or(Error::OutOfStep("the owner's credentials are not read yet"))
     }
 }
 

@@ -17,10 +17,10 @@ use crate::controller::state::memory::ClaimMemory;
 use crate::provisioner::{AppCredentials, Failure as _, Probe, Provisioner};
 
 impl<P: Provisioner> Attempt<'_, P> {
-    /// Has the store make what is recorded, and issue keys.
+    /// Has the store create what is recorded, and issue keys.
     pub(super) async fn execute(&mut self, verb: Verb) -> Result<(), Error> {
         self.owner().await?;
-        let Some(owner) = &self.owner else { return Err(Error::OutOfStep("the owner's credentials were read")) };
+        let Some(owner) = &self.owner else { return Err(Error::OutOfStep("the owner's credentials are not read yet")) };
         let (ctx, stored) = (self.ctx, self.stored()?);
         let record = &stored.record;
         ctx.memory.with(&record.claim, ClaimMemory::executes);
@@ -35,8 +35,8 @@ impl<P: Provisioner> Attempt<'_, P> {
             Ok(credentials) => credentials,
             Err(failure) => {
                 if matches!(self.log, Log::Stored { is_new: true, .. }) && failure.store_untouched() {
-                    // With nothing made there is nothing to undo, and the claim can be deleted without
-                    // asking a store that may never answer.
+                    // Nothing was created. Without a record, the claim can be deleted without a call to a store that
+                    // may never answer.
                     records::delete(&ctx.records(), &stored.name, stored.uid.as_deref()).await?;
                 }
                 return Err(failure);
@@ -45,16 +45,16 @@ impl<P: Provisioner> Attempt<'_, P> {
         if stored.bound() {
             ctx.memory.with(&record.claim, |m| m.upkeep.keys_replaced());
         }
-        // Whatever was to follow the former keys has gone with them.
+        // The store has deleted all other keys, and with them a successor.
         ctx.memory.with(&record.claim, |m| m.keep_successor(None));
-        // A store that names no account otherwise may have named it with what it made. Keys that were just issued are
-        // not lost for a failure of this.
+        // Some stores name the account only in answers about what they created. A failure is ignored, so that the new
+        // keys are not lost.
         self.seen_in_account = ctx.provisioner.account(record, &owner.credentials).await.ok().flatten();
         self.keys = Keys::Issued(credentials);
         Ok(())
     }
 
-    /// Writes the keys into the claim's Secret, with what there is to note of them.
+    /// Writes the keys into the claim's Secret, with the notes on them.
     pub(super) async fn write_secret(&mut self) -> Result<(), Error> {
         let (ctx, id) = (self.ctx, self.claim.id.clone());
         let shares = self.stored()?.record.plan.user.is_none();
@@ -66,10 +66,9 @@ impl<P: Provisioner> Attempt<'_, P> {
             Keys::Issued(_) => ctx.memory.with(&id, |m| m.waits.keys_replaced()),
             Keys::InSecret { .. } | Keys::None => {}
         }
-        // Once, not with every attempt: the owner's keys are written again each time.
+        // Only once, because shared keys are written with every attempt.
         if shares && matches!(self.secret, Current::Absent) {
-            let note =
-                "createBucketUser of the StorageClass is \"no\": the claim's Secret holds the owner's own credentials";
+            let note = "createBucketUser of the StorageClass is \"no\", so the claim's Secret holds the owner's own credentials";
             events::event(ctx, &id, Severity::Warning, reasons::OWNER_CREDENTIALS_SHARED, note).await;
         }
         if let (Keys::Successor { .. }, Some(former)) = (&self.keys, &notes.retiring) {
@@ -83,12 +82,12 @@ impl<P: Provisioner> Attempt<'_, P> {
         Ok(())
     }
 
-    /// What there is to note of the keys that are to be written.
+    /// The notes on the keys that are about to be written.
     fn notes_on_keys(&self, shares: bool) -> Result<KeyNotes, Error> {
         let (now, request) = (Timestamp::now(), self.claim.rotation_request.as_deref());
         Ok(match &self.keys {
             Keys::Successor { .. } => {
-                let former = self.present_keys().ok_or(Error::OutOfStep("keys that work have successors"))?;
+                let former = self.present_keys().ok_or(Error::OutOfStep("there are no keys to rotate"))?;
                 let grace = self.stored()?.record.plan.rotation.grace;
                 keys::succeed(former.access_key_id, grace, now, request)
             }
@@ -96,7 +95,7 @@ impl<P: Provisioner> Attempt<'_, P> {
                 let version = self.owner.as_ref().and_then(|owner| owner.version.clone()).filter(|_| shares);
                 let notes = KeyNotes::new(now, request, version);
                 match self.continues && !shares {
-                    true => notes.reviewed(now, CONSISTENCY_LAG, &mut rand::rng()),
+                    true => notes.with_review(now, CONSISTENCY_LAG, &mut rand::rng()),
                     false => notes,
                 }
             }
@@ -109,7 +108,7 @@ impl<P: Provisioner> Attempt<'_, P> {
         self.secret.existing().and_then(output_data::credentials)
     }
 
-    /// Writes other notes beside the keys that are in the Secret.
+    /// Writes other notes, and keeps the keys in the Secret.
     pub(super) async fn write_notes(&mut self, notes: KeyNotes) -> Result<(), Error> {
         let id = &self.claim.id;
         let secret = output_data::secret(id, &self.ctx.label, self.credentials()?, &notes);
@@ -120,7 +119,7 @@ impl<P: Provisioner> Attempt<'_, P> {
         Ok(())
     }
 
-    /// Bound means usable: tries the keys, once. `Some`: they are to be tried again after a while.
+    /// Tries the keys once, because bound means usable. `Some`: try them again later.
     pub(super) async fn probe(&mut self) -> Result<Option<Next>, Error> {
         let (ctx, record) = (self.ctx, &self.stored()?.record);
         let answer = ctx.asking(record, Box::pin(ctx.provisioner.probe(record, self.credentials()?))).await?;

@@ -1,4 +1,4 @@
-//! What is done for a claim or a record, step by step: reads, has something decided, writes.
+//! The work on a claim or a record, step by step: read, decide, write.
 
 pub(crate) mod adoption;
 pub(crate) mod attempt;

@@ -1,20 +1,20 @@
-//! What follows a piece of work on a claim or a record.
+//! When to continue with a claim or a record.
 
 use std::time::Duration;
 
 use kube::runtime::controller::Action;
 
-/// How long to wait for whoever works on the same claim.
+/// How long to wait while the same claim is processed elsewhere.
 pub(crate) const BUSY: Duration = Duration::from_secs(1);
 
-/// What follows a piece of work.
+/// When to continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// Nothing, until something changes.
+    /// When something changes.
     Done,
-    /// The next piece of the same work, after others had their turn.
+    /// At once, but after others had their turn.
     Now,
-    /// Another look after a while.
+    /// After this time.
     After(Duration),
 }
 

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use crate::api::ObjectBucket;
 use crate::controller::decide::claim::Claim;
 use crate::controller::decide::lookup::Found;
-use crate::controller::decide::orphan::{Action, Notice, Standing};
+use crate::controller::decide::orphan::{Action, Notice, PresentClaim};
 use crate::controller::decide::teardown::Undo;
 use crate::controller::decide::{backoff, codec, legacy, orphan, record, report, teardown as way_back};
 use crate::controller::error::Error;
@@ -50,21 +50,21 @@ impl OrphanCheck {
     }
 }
 
-/// Looks after orphaned records, for as long as `looks` come.
-pub(crate) async fn look_after<P: Provisioner>(
+/// Looks after orphaned records, for as long as `checks` come.
+pub(crate) async fn run<P: Provisioner>(
     ctx: &Context<P>,
-    looks: UnboundedReceiver<OrphanCheck>,
+    checks: UnboundedReceiver<OrphanCheck>,
     again: UnboundedSender<OrphanCheck>,
 ) {
     ctx.caches.filled().await;
-    // Without the claims every record looks orphaned. It fails only when the operator ends.
+    // Without the claims every record checks orphaned. It fails only when the operator ends.
     if ctx.caches.claims.wait_until_ready().await.is_err() {
         return;
     }
     let keeper = Keeper::new(ctx);
-    let due = scheduler(requests(ctx, looks).boxed());
+    let due = scheduler(requests(ctx, checks).boxed());
     due.for_each_concurrent(AT_ONCE, async |name: String| {
-        if let Some(wait) = keeper.look(&name).await {
+        if let Some(wait) = keeper.process(&name).await {
             // The other end is gone only when the operator ends.
             let _ = again.send(OrphanCheck::At { name, wait });
         }
@@ -72,10 +72,13 @@ pub(crate) async fn look_after<P: Provisioner>(
     .await;
 }
 
-fn requests<P>(ctx: &Context<P>, looks: UnboundedReceiver<OrphanCheck>) -> impl Stream<Item = ScheduleRequest<String>> {
-    let looks = stream::unfold(looks, |mut looks| async { Some((looks.recv().await?, looks)) });
-    looks.flat_map(|look| {
-        let (names, wait) = match look {
+fn requests<P>(
+    ctx: &Context<P>,
+    checks: UnboundedReceiver<OrphanCheck>,
+) -> impl Stream<Item = ScheduleRequest<String>> {
+    let checks = stream::unfold(checks, |mut checks| async { Some((checks.recv().await?, checks)) });
+    checks.flat_map(|check| {
+        let (names, wait) = match check {
             OrphanCheck::Everywhere => (ctx.caches.records.names(), Duration::ZERO),
             OrphanCheck::At { name, wait } => (vec![name], wait),
         };
@@ -103,17 +106,17 @@ fn is_suspect<P>(ctx: &Context<P>, name: &str) -> bool {
 struct Keeper<'a, P> {
     ctx: &'a Context<P>,
     /// What was said of a record last, with its uid, by its name. A CRD may prune the condition that says so.
-    said: Mutex<HashMap<String, (Option<String>, Notice)>>,
+    reported: Mutex<HashMap<String, (Option<String>, Notice)>>,
     /// What could not be done, by the name of the record.
-    troubles: Mutex<HashMap<String, Trouble>>,
-    /// The records that are looked at now: two looks at one of them would both say what they see.
-    looking: Mutex<HashSet<String>>,
+    failed_checks: Mutex<HashMap<String, FailedCheck>>,
+    /// The records that are looked at now: two checks at one of them would both say what they see.
+    busy: Mutex<HashSet<String>>,
 }
 
 /// A record whose look failed. Nothing is done for it before its time, unless it is changed: what is said on it would
 /// wake it otherwise.
 #[derive(Debug, Clone, Copy)]
-struct Trouble {
+struct FailedCheck {
     /// Failures in a row.
     failures: u32,
     not_before: Instant,
@@ -132,16 +135,16 @@ fn state_of(object: &ObjectBucket) -> u64 {
 
 impl<P: Provisioner> Keeper<'_, P> {
     fn new(ctx: &Context<P>) -> Keeper<'_, P> {
-        Keeper { ctx, said: Mutex::default(), troubles: Mutex::default(), looking: Mutex::default() }
+        Keeper { ctx, reported: Mutex::default(), failed_checks: Mutex::default(), busy: Mutex::default() }
     }
 
     /// Does what is due for a record. `Some`: another look after this time.
-    async fn look(&self, name: &str) -> Option<Duration> {
-        if !lock(&self.looking).insert(name.to_owned()) {
+    async fn process(&self, name: &str) -> Option<Duration> {
+        if !lock(&self.busy).insert(name.to_owned()) {
             return Some(BUSY);
         }
-        let next = self.look_alone(name).await;
-        lock(&self.looking).remove(name);
+        let next = self.process_locked(name).await;
+        lock(&self.busy).remove(name);
         match next {
             Next::Done => None,
             Next::Now => Some(Duration::ZERO),
@@ -149,26 +152,26 @@ impl<P: Provisioner> Keeper<'_, P> {
         }
     }
 
-    async fn look_alone(&self, name: &str) -> Next {
+    async fn process_locked(&self, name: &str) -> Next {
         let object = match within_limit(records::read(self.ctx, name)).await {
             Ok(Some(object)) => object,
             Ok(None) => {
-                lock(&self.troubles).remove(name);
-                lock(&self.said).remove(name);
+                lock(&self.failed_checks).remove(name);
+                lock(&self.reported).remove(name);
                 return Next::Done;
             }
             Err(problem) => return self.failed(name, 0, &problem),
         };
         let state = state_of(&object);
-        let trouble = lock(&self.troubles).get(name).copied().filter(|trouble| trouble.state == state);
-        let left = trouble.map(|trouble| trouble.not_before.saturating_duration_since(Instant::now()));
+        let failed = lock(&self.failed_checks).get(name).copied().filter(|failed| failed.state == state);
+        let left = failed.map(|failed| failed.not_before.saturating_duration_since(Instant::now()));
         if let Some(left) = left.filter(|left| !left.is_zero()) {
             return Next::After(left);
         }
         // Boxed, as the claims' attempts are: removals go deep.
-        match within_limit(Box::pin(self.check(&object, trouble.is_some()))).await {
+        match within_limit(Box::pin(self.check(&object, failed.is_some()))).await {
             Ok(next) => {
-                lock(&self.troubles).remove(name);
+                lock(&self.failed_checks).remove(name);
                 next
             }
             Err(problem) => self.failed(name, state, &problem),
@@ -176,12 +179,12 @@ impl<P: Provisioner> Keeper<'_, P> {
     }
 
     fn failed(&self, name: &str, state: u64, problem: &Error) -> Next {
-        let mut troubles = lock(&self.troubles);
-        let before = troubles.get(name).filter(|trouble| trouble.state == state).map_or(0, |trouble| trouble.failures);
+        let mut failed_checks = lock(&self.failed_checks);
+        let before = failed_checks.get(name).filter(|failed| failed.state == state).map_or(0, |failed| failed.failures);
         let failures = before.saturating_add(1);
         tracing::warn!(reason = problem.reason(), record = name, failures, "orphaned ObjectBucket: {problem}");
         let wait = backoff::delay(problem.class(), failures, &mut rand::rng());
-        troubles.insert(name.to_owned(), Trouble { failures, not_before: Instant::now() + wait, state });
+        failed_checks.insert(name.to_owned(), FailedCheck { failures, not_before: Instant::now() + wait, state });
         Next::After(wait)
     }
 
@@ -192,20 +195,20 @@ impl<P: Provisioner> Keeper<'_, P> {
             Ok(stored) => stored,
             Err(problem) => return self.check_damaged(object, &problem, action == Ok(Some(Action::Forget))).await,
         };
-        let standing = self.standing(&stored.record.claim, &stored.name).await?;
+        let present = self.present(&stored.record.claim, &stored.name).await?;
         let facts = orphan::Facts {
             record: &stored.record,
             action: &action,
             cluster: &ctx.cluster,
-            standing: standing.as_ref(),
+            present: present.as_ref(),
             refused: report::is_refused(object),
         };
         match orphan::due(&facts) {
             orphan::Due::Nothing => {}
-            orphan::Due::Report(notice) => self.say(object, notice).await?,
+            orphan::Due::Report(notice) => self.report(object, notice).await?,
             orphan::Due::Refuse(notice) => {
-                self.say(object, notice).await?;
-                records::take_word_off(ctx, &mut stored).await?;
+                self.report(object, notice).await?;
+                records::remove_annotation(ctx, &mut stored).await?;
             }
             // Every change of the record wakes that claim, and so does its own appearance.
             orphan::Due::Adopt => {}
@@ -214,7 +217,7 @@ impl<P: Provisioner> Keeper<'_, P> {
                 tracing::info!(
                     record = stored.name,
                     bucket = stored.record.plan.bucket,
-                    "the record is forgotten, as its annotation says; bucket and user stay"
+                    "deleted only this record, as its annotation requests; bucket and user are kept"
                 );
             }
             orphan::Due::Remove => {
@@ -243,9 +246,12 @@ impl<P: Provisioner> Keeper<'_, P> {
         if forget {
             let metadata = &object.metadata;
             records::delete(&self.ctx.records(), &record::name(object), metadata.uid.as_deref()).await?;
-            tracing::info!(record = record::name(object), "the damaged record is forgotten, as its annotation says");
+            tracing::info!(
+                record = record::name(object),
+                "deleted only this damaged record, as its annotation requests"
+            );
         } else {
-            self.say(object, orphan::damaged(&problem.to_string())).await?;
+            self.report(object, orphan::damaged(&problem.to_string())).await?;
         }
         Ok(Next::Done)
     }
@@ -269,14 +275,14 @@ impl<P: Provisioner> Keeper<'_, P> {
         let claim = Claim::gone(stored.record.claim.clone());
         let Some(_busy) = self.ctx.memory.try_lock(&claim.id) else { return Ok(Next::After(BUSY)) };
         if !again {
-            self.say(object, in_progress(&stored.record, undo)).await?;
+            self.report(object, in_progress(&stored.record, undo)).await?;
         }
         let name = stored.name.clone();
         match Box::pin(teardown::remove_orphan(self.ctx, &claim, stored, undo)).await {
             Err(problem) if !problem.is_race() => {
-                let message = format!("what is recorded could not be removed: {problem}");
+                let message = format!("the removal failed; retrying: {problem}");
                 if let Some(object) = records::read(self.ctx, &name).await? {
-                    self.say(&object, Notice { orphaned: true, reason: reasons::orphaned::REMOVAL_FAILED, message })
+                    self.report(&object, Notice { orphaned: true, reason: reasons::orphaned::REMOVAL_FAILED, message })
                         .await?;
                 }
                 Err(problem)
@@ -286,7 +292,7 @@ impl<P: Provisioner> Keeper<'_, P> {
     }
 
     /// The claim that stands under the recorded name, asked of the cluster itself.
-    async fn standing(&self, recorded: &ClaimId, record: &str) -> Result<Option<Standing>, Error> {
+    async fn present(&self, recorded: &ClaimId, record: &str) -> Result<Option<PresentClaim>, Error> {
         let found = self.ctx.claims_in(&recorded.namespace).get_opt(&recorded.name).await;
         let Some(found) = found.map_err(Error::kubernetes("read the claim"))? else { return Ok(None) };
         let claim = Claim::read(&found, &self.ctx.label);
@@ -297,16 +303,16 @@ impl<P: Provisioner> Keeper<'_, P> {
                 _ => None,
             },
         };
-        Ok(Some(Standing { uid: claim.id.uid, deleting: claim.deleting, has_record }))
+        Ok(Some(PresentClaim { uid: claim.id.uid, deleting: claim.deleting, has_record }))
     }
 
-    async fn say(&self, object: &ObjectBucket, notice: Notice) -> Result<(), Error> {
-        let news = (object.uid(), notice);
-        if lock(&self.said).get(&record::name(object)) == Some(&news) {
+    async fn report(&self, object: &ObjectBucket, notice: Notice) -> Result<(), Error> {
+        let reported = (object.uid(), notice);
+        if lock(&self.reported).get(&record::name(object)) == Some(&reported) {
             return Ok(());
         }
-        records::say(self.ctx, object, &news.1).await?;
-        lock(&self.said).insert(record::name(object), news);
+        records::report(self.ctx, object, &reported.1).await?;
+        lock(&self.reported).insert(record::name(object), reported);
         Ok(())
     }
 }
@@ -319,8 +325,10 @@ async fn within_limit<T>(work: impl Future<Output = Result<T, Error>>) -> Result
 fn in_progress(record: &Record, undo: Undo) -> Notice {
     let bucket = &record.plan.bucket;
     let message = match undo {
-        Undo::Delete => format!("deleting bucket {bucket:?} and the access to it, as the annotation says"),
-        Undo::Revoke => format!("deleting the access to bucket {bucket:?}, as the annotation says; the bucket stays"),
+        Undo::Delete => format!("deleting bucket {bucket:?} and the access to it, as the annotation requests"),
+        Undo::Revoke => {
+            format!("deleting the access to bucket {bucket:?}, as the annotation requests; the bucket is kept")
+        }
     };
     Notice { orphaned: true, reason: reasons::orphaned::IN_PROGRESS, message }
 }

@@ -15,11 +15,11 @@ pub(crate) struct Owner<O> {
     pub(crate) account: Option<String>,
 }
 
-/// Reads the owner's credentials that a record refers to, always anew: an edited Secret counts at once.
+/// Reads the owner's credentials that a record refers to. They are not cached, so an edited Secret is used at once.
 ///
 /// # Errors
-/// [`Error::OwnerSecretNotFound`], whatever the provisioner says of what is in the Secret, and
-/// [`Error::AccountChanged`] if they are not those of the account in which the record was made: what is missing there
+/// [`Error::OwnerSecretNotFound`], any error of the provisioner about the Secret's content, and
+/// [`Error::AccountChanged`] if they belong to another account than the recorded one: what is missing in another account
 /// is not gone.
 pub(crate) async fn of_record<P: Provisioner>(ctx: &Context<P>, record: &Record) -> Result<Owner<P::Owner>, Error> {
     let mut version = None;
@@ -43,7 +43,7 @@ pub(crate) async fn of_record<P: Provisioner>(ctx: &Context<P>, record: &Record)
     Ok(Owner { credentials, version, account })
 }
 
-/// What an owner's Secret holds.
+/// The content of an owner's Secret.
 ///
 /// # Errors
 /// [`Error::OwnerSecretNotFound`].
@@ -53,14 +53,13 @@ pub(crate) fn source(reference: &SecretRef, found: Option<Secret>) -> Result<Own
     Ok(OwnerSource::Secret { reference: reference.clone(), data })
 }
 
-/// Requires that the owner's credentials are not known to be those of another account than the recorded one. A store
-/// may not tell.
+/// Fails if the owner's credentials belong to another account than the recorded one, as far as the store says.
 fn same_account(record: &Record, now: Option<&str>) -> Result<(), Error> {
     let (Some(recorded), Some(now)) = (record.account.as_deref(), now) else { return Ok(()) };
     if recorded == now {
         return Ok(());
     }
-    tracing::warn!(recorded, now, bucket = record.plan.bucket, "the owner's credentials are those of another account");
+    tracing::warn!(recorded, now, bucket = record.plan.bucket, "the owner's credentials belong to another account");
     let place = match &record.plan.owner_secret {
         Some(secret) => format!("Secret {secret}"),
         None => "the operator's own identity".to_owned(),

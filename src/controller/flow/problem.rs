@@ -1,4 +1,4 @@
-//! Saying on a claim what is in the way.
+//! Reporting a problem on a claim.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::controller::error::Error;
 use crate::controller::objects::status;
 use crate::controller::state::context::Context;
 
-/// Longest time that this may take.
+/// Longest time that a report may take.
 const TIME_LIMIT: Duration = Duration::from_secs(20);
 
 /// Reports a problem on the claim; best effort, because the next attempt reports it again.
@@ -20,7 +20,7 @@ pub(crate) async fn report<P>(ctx: &Context<P>, claim: &Claim, problem: &Error) 
     }
 }
 
-/// On the claim as it is now, if it is not as it was read.
+/// Writes the status. After a conflict, reads the claim again and retries once.
 async fn update_status<P>(ctx: &Context<P>, claim: &Claim, problem: &Error) -> Result<(), Error> {
     match status::update_status(ctx, claim, &Report::problem(claim, problem)).await {
         Err(error) if error.is_race() => {}

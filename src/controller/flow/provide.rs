@@ -1,5 +1,5 @@
-//! From a claim to a usable bucket, and what keeps a bound one usable: looks, then takes the steps that
-//! `decide/steps.rs` gives, one after the other. Steps with keys are in `credentials.rs`, the upkeep is in `upkeep.rs`.
+//! From a claim to a usable bucket: reads, then takes the steps that `decide/steps.rs` gives, one after the other. Steps
+//! with keys are in `credentials.rs`, the upkeep of bound claims is in `upkeep.rs`.
 
 use std::time::Duration;
 
@@ -21,18 +21,18 @@ use crate::controller::state::context::Context;
 use crate::controller::state::memory::ClaimMemory;
 use crate::provisioner::{Provisioner, Record};
 
-/// Makes the bucket and hands it over, restores what is missing of it, or does the upkeep that is due.
+/// Creates the bucket and hands it over, restores what is missing, or does the upkeep that is due.
 ///
 /// # Errors
-/// Whatever stands in the way; the next attempt goes on from what was done so far.
+/// Any problem; the next attempt continues where this one stopped.
 pub(crate) async fn provide<P: Provisioner>(
     ctx: &Context<P>,
     claim: Claim,
     class: &ClassLookup,
 ) -> Result<Next, Error> {
     let mut attempt = match begin(ctx, claim, class).await? {
-        Begun::Attempt(attempt) => *attempt,
-        Begun::Undone(next) => return Ok(next),
+        Start::Attempt(attempt) => *attempt,
+        Start::Undone(next) => return Ok(next),
     };
     loop {
         let step = steps::next_provision_step(&attempt.state());
@@ -43,21 +43,21 @@ pub(crate) async fn provide<P: Provisioner>(
     }
 }
 
-/// How an attempt begins.
-enum Begun<'a, P: Provisioner> {
-    /// The steps can be taken.
+/// How an attempt starts.
+enum Start<'a, P: Provisioner> {
+    /// With its first step.
     Attempt(Box<Attempt<'a, P>>),
-    /// What a former plan made had to be undone first.
+    /// Not yet: what an earlier plan created had to be removed first.
     Undone(Next),
 }
 
-/// Finds what is recorded of the claim (reads), compares it with what the claim and its class say (decides), and looks
-/// at how far an earlier attempt came (reads).
+/// Finds the claim's record (reads), compares it with claim and class (decides), and reads how far an earlier attempt
+/// came.
 async fn begin<'a, P: Provisioner>(
     ctx: &'a Context<P>,
     claim: Claim,
     class: &ClassLookup,
-) -> Result<Begun<'a, P>, Error> {
+) -> Result<Start<'a, P>, Error> {
     let complete = |stored| legacy::complete(&ctx.provisioner, &ctx.options.provisioner_name, class, &claim, stored);
     let surroundings = Surroundings {
         provisioner: &ctx.provisioner,
@@ -68,22 +68,22 @@ async fn begin<'a, P: Provisioner>(
     let found = records::find(ctx, &claim).await?;
     let stored = match plan::intent(&surroundings, &claim, found)? {
         Intent::Record { name, record } => {
-            return Ok(Begun::Attempt(Box::new(Attempt::begin(ctx, claim, name, record).await?)));
+            return Ok(Start::Attempt(Box::new(Attempt::begin(ctx, claim, name, record).await?)));
         }
-        Intent::Adopt(stored) => return Ok(Begun::Attempt(Box::new(Attempt::adopt(ctx, claim, stored).await?))),
+        Intent::Adopt(stored) => return Ok(Start::Attempt(Box::new(Attempt::adopt(ctx, claim, stored).await?))),
         Intent::Recover { name, record, problem } => {
             let record = adoption::recover(ctx, &claim, *record, problem).await?;
-            return Ok(Begun::Attempt(Box::new(Attempt::begin(ctx, claim, name, Box::new(record)).await?)));
+            return Ok(Start::Attempt(Box::new(Attempt::begin(ctx, claim, name, Box::new(record)).await?)));
         }
         Intent::UndoFirst(stored) => {
-            return teardown::undo_first(ctx, &claim, complete(*stored)?).await.map(Begun::Undone);
+            return teardown::undo_first(ctx, &claim, complete(*stored)?).await.map(Start::Undone);
         }
         Intent::Proceed(stored) => complete(*stored)?,
         Intent::Restore { object, record, error } => adoption::restore(ctx, &claim, &object, *record, error).await?,
     };
     let mut attempt = Attempt::resume(ctx, claim, stored).await?;
     attempt.continue_with_upkeep()?;
-    Ok(Begun::Attempt(Box::new(attempt)))
+    Ok(Start::Attempt(Box::new(attempt)))
 }
 
 impl<P: Provisioner> Attempt<'_, P> {
@@ -119,7 +119,7 @@ impl<P: Provisioner> Attempt<'_, P> {
         Ok(None)
     }
 
-    /// Goes on from the record and the outputs that were found, with the upkeep that is due.
+    /// Continues from the record and the outputs that were found, with the upkeep that is due.
     fn continue_with_upkeep(&mut self) -> Result<(), Error> {
         self.continue_from_outputs()?;
         self.upkeep = steps::upkeep_left(self.upkeep_due()?, &self.keys);
@@ -128,11 +128,11 @@ impl<P: Provisioner> Attempt<'_, P> {
 
     async fn write_record(&mut self) -> Result<(), Error> {
         let Log::Planned { name, record } = &self.log else {
-            return Err(Error::OutOfStep("the record is written already"));
+            return Err(Error::OutOfStep("the record is already written"));
         };
         let (name, record) = (name.clone(), Record::clone(record));
         let stored = records::create(self.ctx, name, record).await?;
-        // One that was lost: what it names was made and handed over before.
+        // If the record was lost, bucket and user were handed over before.
         let is_new = !stored.record.handed_over;
         if !is_new {
             adoption::recovered(self.ctx, &self.claim, &stored).await;
@@ -141,24 +141,24 @@ impl<P: Provisioner> Attempt<'_, P> {
         if is_new { Ok(()) } else { self.continue_with_upkeep() }
     }
 
-    /// The record is the claim's from here on; what is left of the adoption can be finished by any later attempt.
+    /// From here on the record belongs to the claim; any later attempt can finish the adoption.
     async fn take_record_over(&mut self) -> Result<(), Error> {
         let Log::Former { stored, record } = &self.log else {
-            return Err(Error::OutOfStep("there is no record to take over"));
+            return Err(Error::OutOfStep("there is no record to adopt"));
         };
         let (mut stored, record) = (Stored::clone(stored), Record::clone(record));
         tracing::info!(
             record = stored.name,
             former_uid = stored.record.claim.uid,
             former_cluster = stored.record.cluster,
-            "taking the ObjectBucket over, as its annotation says"
+            "adopting the ObjectBucket, as its annotation requests"
         );
         records::hand_on(self.ctx, &mut stored, record).await?;
         self.log = Log::Stored { stored: Box::new(stored), is_new: false };
         self.continue_with_upkeep()
     }
 
-    /// Keys that a bound claim lost too often in a row are issued again after a wait.
+    /// A bound claim that lost its keys several times in a row waits before it gets new ones.
     fn put_off_replacement(&self) -> Option<Duration> {
         let (ctx, id) = (self.ctx, &self.claim.id);
         let wait = ctx.memory.if_known(id, |m| m.upkeep.replacement_in());
@@ -186,13 +186,13 @@ impl<P: Provisioner> Attempt<'_, P> {
         let record = &self.stored()?.record;
         let config_map = output_data::config_map(&self.ctx.label, record);
         outputs::write(&self.ctx.config_maps_in(&id.namespace), &self.config_map, &config_map, id).await?;
-        // The last trace of it was overwritten.
-        let begun = match &self.config_map {
-            Current::Mine(config_map) => legacy::begun_bucket(config_map),
+        // The ConfigMap that was just overwritten was the last trace of that bucket.
+        let unfinished = match &self.config_map {
+            Current::Mine(config_map) => legacy::unfinished_bucket(config_map),
             Current::Absent | Current::Inherited(_) => None,
         };
-        if let Some(bucket) = begun.filter(|bucket| *bucket != record.plan.bucket) {
-            events::left_in_place(self.ctx, id, &legacy::begun_note(bucket)).await;
+        if let Some(bucket) = unfinished.filter(|bucket| *bucket != record.plan.bucket) {
+            events::left_in_place(self.ctx, id, &legacy::unfinished_note(bucket)).await;
         }
         Ok(())
     }
@@ -211,7 +211,7 @@ impl<P: Provisioner> Attempt<'_, P> {
     fn succeeded(&self) -> Next {
         let memory = &self.ctx.memory;
         memory.if_known(&self.claim.id, ClaimMemory::succeeded);
-        // From now on another value asks for something.
+        // From now on, only another value of the annotation is a new request.
         memory.with(&self.claim.id, |m| m.upkeep.asks_again(self.claim.retry_request.as_deref()));
         Next::Done
     }

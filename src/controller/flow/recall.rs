@@ -14,7 +14,7 @@ use crate::provisioner::{
     ClaimId, Mode, OwnerSource, Plan, Provisioner, Recalled, ReclaimPolicy, Record, Request, WantedBucket,
 };
 
-/// Why the record of a claim cannot be told.
+/// Why the record of a claim cannot be recalled.
 #[derive(Debug, thiserror::Error)]
 pub enum RecallError {
     /// There is no such claim.
@@ -29,18 +29,18 @@ pub enum RecallError {
         provisioner: String,
     },
     /// Neither claim nor class say which bucket it is.
-    #[error("the claim does not say which bucket it had; name it with --bucket")]
+    #[error("the claim does not say which bucket it had; name the bucket with --bucket")]
     NoBucket,
     /// Nothing says that the bucket was made for a claim.
     #[error(
-        "bucket {bucket:?} does not say that it was made for a claim: its tags are missing, or it existed before and no user of the claim is found"
+        "nothing shows for which claim bucket {bucket:?} was created: its tags are missing, or it existed before the claim and the claim's user does not exist"
     )]
     NothingKnown {
         /// Name of the bucket.
         bucket: String,
     },
     /// The bucket was made for a claim of another name.
-    #[error("bucket {bucket:?} was made for claim {found}, not for {wanted}")]
+    #[error("bucket {bucket:?} was created for claim {found}, not for {wanted}")]
     AnotherClaim {
         /// Name of the bucket.
         bucket: String,
@@ -99,9 +99,9 @@ pub async fn recall<P: Provisioner>(
     };
     let owner = owner(&client, provisioner, &record).await?;
     record.account = provisioner.account(&record, &owner).await.map_err(Error::store)?;
-    let told = provisioner.recall(&record, &owner).await.map_err(Error::store)?;
+    let recalled = provisioner.recall(&record, &owner).await.map_err(Error::store)?;
     let Recalled { claim: former, cluster, former_uids, user } =
-        told.ok_or_else(|| RecallError::NothingKnown { bucket: bucket.clone() })?;
+        recalled.ok_or_else(|| RecallError::NothingKnown { bucket: bucket.clone() })?;
     if (former.namespace.as_str(), former.name.as_str()) != (namespace, name) {
         return Err(RecallError::AnotherClaim { bucket, found: former.to_string(), wanted });
     }

@@ -1,5 +1,5 @@
-//! One claim, from what is known of it to what is due. This file is the table of contents of the operator: each step
-//! says whether it reads, decides or writes, and stands in the file of its name.
+//! One claim: find out what is due, and do it. This file is the table of contents of the operator: each step says whether
+//! it reads, decides or writes.
 
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
@@ -25,66 +25,64 @@ use crate::controller::state::context::Context;
 use crate::controller::state::memory::Inputs;
 use crate::provisioner::{Failure as _, Provisioner};
 
-/// Longest time one reconcile may take; kube's client has no read timeout of its own. What is cut off
-/// half-way is finished by the next attempt.
+/// Longest time one reconcile may take, because kube's client has no read timeout. The next attempt finishes what is
+/// aborted.
 const TIME_LIMIT: Duration = Duration::from_secs(120);
 
-/// Brings one claim to where it should be, or says on it why that is not possible now.
-///
-/// Never fails: a failure is the claim's own, is reported on the claim, and is retried with backoff.
+/// Does what is due for one claim. A failure is reported on the claim and retried with backoff.
 pub(crate) async fn reconcile<P: Provisioner>(
     guarded: Arc<Guarded>,
     ctx: Arc<Context<P>>,
 ) -> Result<Action, Infallible> {
     ctx.caches.filled().await;
 
-    // 1. The claim as the cache shows it, unless the operator has written it since. (reads)
+    // 1. The claim from the cache, unless the operator has written a newer version. (reads)
     let claim = Claim::read(&guarded, &ctx.label);
     if ctx.memory.is_stale(&claim.id, claim.resource_version.as_deref()) {
         return Ok(Action::await_change());
     }
     conditions::learn(&ctx, &claim).await;
 
-    // 2. A bound claim that is as it was left needs nothing until upkeep is due. (decides)
+    // 2. A bound claim that has not changed needs nothing until upkeep is due. (decides)
     if let Some((Upkeep::Nothing, wait)) = due_while_steady(&ctx, &claim) {
         return Ok(rest(&ctx, &claim, wait));
     }
 
-    // 3. A claim that waits goes on waiting, unless what it asks for has changed. (decides)
+    // 3. A claim that waits continues to wait, unless its inputs have changed. (decides)
     if let Some(left) = ctx.memory.if_known(&claim.id, |m| m.waits.left(&inputs(&claim))) {
         return Ok(Action::requeue(left));
     }
 
-    // 4. Its turn, and the claim as it is by then. (reads)
+    // 4. A worker, and the claim as it is by then. (reads)
     let Some((claim, worker)) = turn::worker(&ctx, claim, &guarded).await else { return Ok(Action::await_change()) };
 
     // 5. One attempt at what is due. (writes)
     let attempt = ctx.memory.with(&claim.id, |m| m.waits.attempt(inputs(&claim)));
     let span = tracing::info_span!("claim", claim = %claim.id, attempt);
-    // Boxed: whoever waits for a worker has no room for it.
+    // Boxed, so that a claim that waits for a worker needs little memory.
     let next = Box::pin(run_guarded(&ctx, claim.clone())).instrument(span).await;
     drop(worker);
     forget_if_gone(&ctx, &claim, &guarded);
 
-    // 6. What follows. If nothing was written, no watch brings the claim back when upkeep is due. (decides)
+    // 6. When to reconcile again. If nothing was written, no watch event wakes the claim. (decides)
     if next != Next::Done {
         return Ok(next.into());
     }
     Ok(match due_while_steady(&ctx, &claim) {
         None => Action::await_change(),
         Some((Upkeep::Nothing, wait)) => rest(&ctx, &claim, wait),
-        // Not at once: what the caches show may be older than the attempt.
+        // Not at once, because the caches may be older than the attempt.
         Some(_) => Action::requeue(Duration::from_secs(1)),
     })
 }
 
-/// Runs one attempt within its limits and deals with its failure.
+/// Runs one attempt, one at a time for each claim, and handles its timeout, panic or failure.
 async fn run_guarded<P: Provisioner>(ctx: &Context<P>, claim: Claim) -> Next {
     let Some(_guard) = ctx.memory.try_lock(&claim.id) else { return Next::After(BUSY) };
     let attempt = AssertUnwindSafe(dispatch(ctx, claim.clone())).catch_unwind();
     let outcome = match tokio::time::timeout(TIME_LIMIT, attempt).await {
         Ok(Ok(outcome)) => outcome,
-        // One claim's bug must not take the operator, and every other claim, down with it.
+        // A panic for one claim must not end the operator.
         Ok(Err(_panic)) => Err(Error::Panicked(claim.id.clone())),
         Err(_elapsed) => Err(Error::TimedOut(TIME_LIMIT.as_secs())),
     };
@@ -102,7 +100,7 @@ async fn run_guarded<P: Provisioner>(ctx: &Context<P>, claim: Claim) -> Next {
     Next::After(wait)
 }
 
-/// What is due, and who does it.
+/// Decides what is due, and does it.
 async fn dispatch<P: Provisioner>(ctx: &Context<P>, claim: Claim) -> Result<Next, Error> {
     // 1. The claim's class. (reads)
     let class = classes::of_claim(ctx, &claim).await?;
@@ -113,20 +111,20 @@ async fn dispatch<P: Provisioner>(ctx: &Context<P>, claim: Claim) -> Result<Next
             Ok(Next::Done)
         }
         Due::ReportMissingClass => Err(plan::no_class(&class, &claim)),
-        // 3. The way there, or the way back. (writes) Boxed: in one piece, their layout is too deep for the compiler.
+        // 3. Provisioning or teardown. (writes) Boxed, because the compiler cannot compute the layout of both in one future.
         Due::Bucket => Box::pin(provide::provide(ctx, claim, &class)).await,
         Due::Removal => Box::pin(teardown::remove(ctx, &claim, &class)).await,
     }
 }
 
-/// Leaves a claim alone until something changes, or upkeep is due. The memory keeps the time: an entry of kube's
-/// scheduler takes more of it than all that is remembered of a bound claim.
+/// Waits until something changes, or upkeep is due. The time is kept in our memory, because an entry in kube's scheduler
+/// is larger than everything that we remember of a bound claim.
 fn rest<P>(ctx: &Context<P>, claim: &Claim, wait: Option<Duration>) -> Action {
     ctx.memory.with(&claim.id, |m| m.upkeep.recheck_in(wait));
     Action::await_change()
 }
 
-/// Our own last writes of a claim may come after the watch has shown that it is gone.
+/// Our last write of a claim may come after the watch has shown that it is gone.
 fn forget_if_gone<P>(ctx: &Context<P>, claim: &Claim, guarded: &Guarded) {
     let shown = ctx.caches.claims.get(&ObjectRef::from_obj(guarded));
     if shown.is_none_or(|shown| shown.uid().as_ref() != Some(&claim.id.uid)) {

@@ -1,5 +1,5 @@
-//! Bound claims that are as they were left: whether one is, and what upkeep is due for it. Answered from caches and
-//! memory, with no call and no write.
+//! Bound claims that have not changed, and the upkeep that is due for them. Answered from caches and memory, without a
+//! call.
 
 use std::time::Duration;
 
@@ -13,7 +13,8 @@ use crate::controller::decide::steps::Upkeep;
 use crate::controller::decide::upkeep::{self, Times};
 use crate::controller::state::context::Context;
 
-/// What upkeep is due for a bound claim that is as it was left, and how long none is; `None` for any other claim.
+/// The upkeep that is due for a bound claim that has not changed, or the time until some is due; `None` for any other
+/// claim.
 pub(crate) fn due_while_steady<P>(ctx: &Context<P>, claim: &Claim) -> Option<(Upkeep, Option<Duration>)> {
     let stored = ctx.caches.record(claim, &ctx.options.provisioner_name, &ctx.cluster)?;
     let spec = claim.spec().ok()?;
@@ -31,7 +32,7 @@ pub(crate) fn due_while_steady<P>(ctx: &Context<P>, claim: &Claim) -> Option<(Up
     ctx.shares_present_keys(&stored.record, &notes).then(|| usual_upkeep(ctx, claim, &stored, &notes))
 }
 
-/// What is due for a bound claim that is well; or how long nothing is, if that is known.
+/// The upkeep that is due for a bound claim without problems, or the time until some is due, if known.
 pub(crate) fn usual_upkeep<P>(
     ctx: &Context<P>,
     claim: &Claim,
@@ -47,8 +48,8 @@ pub(crate) fn usual_upkeep<P>(
         },
         failed: memory.if_known(id, |m| m.upkeep.failed_in()),
         replacement: memory.if_known(id, |m| m.upkeep.replacement_in()),
-        key_look: memory.if_known(id, |m| m.upkeep.key_look_in()),
-        // What the Go provisioner made is of other shapes, and stays as it is.
+        key_search: memory.if_known(id, |m| m.upkeep.key_search_in()),
+        // What the Go provisioner created looks different, and is not changed.
         check: memory.with(id, |m| m.upkeep.check_in(ctx.options.resync.filter(|_| by_us))),
         asked: memory.with(id, |m| m.upkeep.asks_again(claim.retry_request.as_deref())) && by_us,
     })

@@ -1,5 +1,5 @@
-//! The way back, driven by the record alone: store, outputs, record; the claim's finalizer goes last. Looks,
-//! then takes the steps that `decide/teardown.rs` gives, one after the other.
+//! Removal, from the record alone: store, outputs, record; the claim's finalizer goes last. Reads, then takes the steps
+//! that `decide/teardown.rs` gives, one after the other.
 
 use std::time::Duration;
 
@@ -24,33 +24,33 @@ use crate::controller::state::context::Context;
 use crate::controller::state::memory::RemovalProgress;
 use crate::provisioner::{AppCredentials, FailureClass, Fate, Provisioner, Removal, Removed};
 
-/// How long a large removal waits for its next turn when others are at theirs.
+/// How long a large removal waits while too many others run.
 const TURN: Duration = Duration::from_secs(1);
 
-/// Removes everything that was made for a deleted claim, then lets it go.
+/// Removes everything that was created for a deleted claim, then its finalizer.
 ///
 /// # Errors
-/// Whatever could not be removed; the finalizer stays and the removal is retried.
+/// Anything that could not be removed; the finalizer stays and the removal is retried.
 pub(crate) async fn remove<P: Provisioner>(
     ctx: &Context<P>,
     claim: &Claim,
     class: &ClassLookup,
 ) -> Result<Next, Error> {
     let teardown = match ctx.memory.if_known(&claim.id, |m| m.removal.as_deref().cloned()) {
-        // The cache is behind: it shows a claim that was let go.
+        // The cache still shows the claim, but it is gone.
         Some(RemovalProgress::Everything) => return Ok(Next::Done),
-        // Only the finalizer could not be taken off.
+        // Only the finalizer is left.
         Some(RemovalProgress::AllButFinalizer(note)) => Teardown::finalizer_only(ctx, claim, note),
         None => match Teardown::begin(ctx, claim, class).await? {
             Some(teardown) => teardown,
-            // The cache is behind: the claim itself is gone.
+            // The cache still shows the claim, but it is gone.
             None => return Ok(Next::Done),
         },
     };
     teardown.run().await
 }
 
-/// Removes what was begun by a plan that does not hold any more, so that the claim can be planned again.
+/// Removes what an outdated plan created, so that the claim can be planned again.
 ///
 /// # Errors
 /// As [`remove`].
@@ -58,8 +58,7 @@ pub(crate) async fn undo_first<P: Provisioner>(ctx: &Context<P>, claim: &Claim, 
     Teardown::of_record(ctx, claim, stored, Purpose::Replan).await?.run().await
 }
 
-/// Removes what was made for a claim that is gone, at an admin's word. What is missing, is missing for good or not shown
-/// yet, as with any claim.
+/// Removes what was created for a claim that is gone, as an admin requested.
 ///
 /// # Errors
 /// As [`remove`].
@@ -72,22 +71,22 @@ pub(crate) async fn remove_orphan<P: Provisioner>(
     Teardown::undoing(ctx, claim, stored, undo, Purpose::Orphan).run().await
 }
 
-/// One attempt at a removal: what was seen, and what was done since.
+/// The state of one attempt at a removal.
 struct Teardown<'a, P> {
     ctx: &'a Context<P>,
     claim: &'a Claim,
     stored: Option<Stored>,
     seen: TeardownState,
-    /// What is to be said in the end.
+    /// The closing message.
     note: String,
     /// What was left in place, and why.
     left: Vec<String>,
-    /// The store did not show all that is recorded.
+    /// The store did not show everything that is recorded.
     missing: bool,
 }
 
 impl<'a, P: Provisioner> Teardown<'a, P> {
-    /// `None` if there is nothing to remove, for the claim itself is gone.
+    /// `None` if the claim is gone, so there is nothing to remove.
     async fn begin(ctx: &'a Context<P>, claim: &'a Claim, class: &ClassLookup) -> Result<Option<Self>, Error> {
         let provisioner_name = ctx.options.provisioner_name.as_str();
         let surroundings =
@@ -109,8 +108,8 @@ impl<'a, P: Provisioner> Teardown<'a, P> {
                 let record = plan::whole(&surroundings, claim, &object, &error)?;
                 Some(codec::stored(&object, record))
             }
-            // What is not recorded has mostly been removed: by a run that the cache, and after a restart the
-            // memory, knows nothing of.
+            // If there is no record, an earlier attempt has mostly removed everything, and the cache does not show yet
+            // that the claim is gone.
             _ if claims::is_gone(ctx, claim).await? => return Ok(None),
             Found::ToAdopt(former) => {
                 left.push(legacy::not_adopted_note(&former.name));
@@ -124,11 +123,11 @@ impl<'a, P: Provisioner> Teardown<'a, P> {
                 };
                 left.extend(former.as_deref().map(legacy::not_adopted_note));
                 let lost = claim.was_bound().then(|| legacy::reconstruct(&surroundings, claim, name)).flatten();
-                // For a restored claim nothing was made yet.
+                // Nothing was created for a restored claim.
                 left.extend(lost.as_ref().filter(|_| left.is_empty()).and_then(legacy::not_recorded_note));
                 match (&lost, claim.was_bound()) {
                     (None, true) if left.is_empty() => left.push(legacy::lost_note(claim)),
-                    (None, false) => begun_by_go_provisioner(ctx, claim).await?,
+                    (None, false) => report_unfinished_bucket(ctx, claim).await?,
                     _ => {}
                 }
                 lost
@@ -140,7 +139,7 @@ impl<'a, P: Provisioner> Teardown<'a, P> {
                 for note in &left {
                     events::left_in_place(ctx, &claim.id, note).await;
                 }
-                let nothing = "nothing is recorded of the claim; there was nothing to remove".to_owned();
+                let nothing = "the claim has no ObjectBucket, so there was nothing to remove".to_owned();
                 return Ok(Some(Self::new(ctx, claim, nothing)));
             }
         };
@@ -157,11 +156,11 @@ impl<'a, P: Provisioner> Teardown<'a, P> {
         Ok(Self::undoing(ctx, claim, stored, undo, purpose))
     }
 
-    /// An admin wants the store to be left as it is. The record goes when the claim is gone, as that of an orphan: a run
-    /// that finds the claim without it would not know what the admin wants.
+    /// An admin wants to keep everything in the store. The record is deleted as an orphan after the claim is gone: if it
+    /// went first and the operator crashed, the next attempt would not know what the admin wants.
     fn forgetting(ctx: &'a Context<P>, claim: &'a Claim, record: &str) -> Self {
         let note = format!(
-            "the bucket and the access to it are left as they are, as an annotation of ObjectBucket {record:?} says"
+            "the bucket and the access to it are left as they are, as the annotation of ObjectBucket {record:?} requests"
         );
         Self::new(ctx, claim, note)
     }
@@ -220,7 +219,7 @@ impl<'a, P: Provisioner> Teardown<'a, P> {
                     ctx.memory.forget(&claim.id.uid);
                     return Ok(Next::Done);
                 }
-                // Not at once: somebody else's finalizer may hold the record.
+                // Not at once, because another finalizer may still hold the record.
                 TeardownStep::Replan => {
                     return Ok(Next::After(ctx.memory.with(&claim.id, |m| m.waits.failed(FailureClass::Retryable))));
                 }
@@ -229,7 +228,7 @@ impl<'a, P: Provisioner> Teardown<'a, P> {
     }
 
     fn stored(&self) -> Result<&Stored, Error> {
-        self.stored.as_ref().ok_or(Error::OutOfStep("what is undone is recorded"))
+        self.stored.as_ref().ok_or(Error::OutOfStep("there is no record to undo"))
     }
 
     fn settles_in(&self) -> Option<Duration> {
@@ -237,11 +236,11 @@ impl<'a, P: Provisioner> Teardown<'a, P> {
         backoff::settles_in(bound, self.missing, self.ctx.memory.quiet(&self.claim.id))
     }
 
-    /// Has the store undo the record. `Some`: others go first.
+    /// Has the store undo the record. `Some`: other removals go first.
     async fn undo(&mut self, undo: Undo) -> Result<Option<Next>, Error> {
         let (ctx, claim) = (self.ctx, self.claim);
         let record = &self.stored()?.record;
-        // Large removals leave most workers to others.
+        // Only a few workers empty large buckets at the same time.
         let _turn = match ctx.memory.with(&claim.id, |m| m.removed_objects(0)) {
             0 => None,
             _ => match ctx.large_removals.try_acquire() {
@@ -258,7 +257,7 @@ impl<'a, P: Provisioner> Teardown<'a, P> {
                 error => error,
             })?;
         let removal = match undo {
-            // The access need not wait for others.
+            // The access is removed even if the bucket is in use.
             Undo::Delete if !in_use => {
                 ctx.asking(record, Box::pin(ctx.provisioner.delete(record, &owner.credentials, present.as_ref()))).await
             }
@@ -268,7 +267,7 @@ impl<'a, P: Provisioner> Teardown<'a, P> {
         };
         match removal? {
             Removal::Partial { removed } => {
-                // It goes before the bucket.
+                // The store removes the access before the bucket.
                 ctx.memory.with(&claim.id, |m| m.access_gone = true);
                 let so_far = ctx.memory.with(&claim.id, |m| m.removed_objects(removed));
                 status::update_status(ctx, claim, &Report::purging(claim, &record.plan.bucket, so_far)).await?;
@@ -289,21 +288,23 @@ impl<'a, P: Provisioner> Teardown<'a, P> {
         Ok(None)
     }
 
-    /// Whether another record names the bucket, so that it may be in use there.
+    /// Whether another record names the bucket, which may then be in use.
     async fn is_in_use(&self) -> Result<bool, Error> {
         let (ctx, stored) = (self.ctx, self.stored()?);
-        // Before the caches are asked: whatever goes from now on wakes the claim.
+        // Before the caches are read, so that a record that goes from now on wakes the claim.
         ctx.memory.with(&self.claim.id, |m| m.waits.for_bucket(Some(&stored.record.plan.bucket)));
         let shown = ctx.caches.records.others_with_bucket(&stored.record.plan.bucket, &stored.name);
         for name in shown.iter().map(record::name) {
             let Some(object) = records::read(ctx, &name).await? else { continue };
             match codec::read(&object) {
                 Ok(other) if shares_bucket(stored, &other) => {
-                    tracing::warn!(record = name, claim = %other.record.claim, "this record names the same bucket");
+                    tracing::warn!(record = name, claim = %other.record.claim, "another record names the same bucket");
                 }
                 Ok(_) => continue,
-                // Nobody knows in which store it is.
-                Err(problem) => tracing::warn!(record = name, "this record names a bucket of this name: {problem}"),
+                // It does not say which store it means.
+                Err(problem) => {
+                    tracing::warn!(record = name, "another record names a bucket of the same name: {problem}")
+                }
             }
             return Ok(true);
         }
@@ -311,7 +312,7 @@ impl<'a, P: Provisioner> Teardown<'a, P> {
         Ok(false)
     }
 
-    /// The store has done all; what follows depends on whether it showed all.
+    /// The store has finished. If it did not show everything yet, it is asked once more.
     async fn conclude(&mut self, removed: Removed, note: String) {
         self.seen.store = StoreProgress::Fully;
         self.missing = removed.missed_something();
@@ -328,7 +329,7 @@ impl<'a, P: Provisioner> Teardown<'a, P> {
         let (ctx, claim) = (self.ctx, self.claim);
         let (secrets, config_maps) = (ctx.secrets_in(&claim.id.namespace), ctx.config_maps_in(&claim.id.namespace));
         let (secret, config_map) = ctx.caches.output_uids(&claim.id);
-        // What was restored for an orphan belongs to nobody any more, and may be another claim's soon.
+        // Restored outputs of an orphan belong to nobody, and another claim may adopt them.
         let heir = self.stored.as_ref().filter(|_| !claim.is_gone());
         let heir = heir.and_then(|stored| Heir::of(&stored.record, stored.is_being_adopted(), &ctx.label));
         tokio::try_join!(
@@ -353,21 +354,21 @@ impl<'a, P: Provisioner> Teardown<'a, P> {
     }
 }
 
-/// Tells of a bucket that only a ConfigMap names, which goes with the claim.
-async fn begun_by_go_provisioner<P>(ctx: &Context<P>, claim: &Claim) -> Result<(), Error> {
+/// Reports a bucket that is named only in a ConfigMap, because the ConfigMap goes with the claim.
+async fn report_unfinished_bucket<P>(ctx: &Context<P>, claim: &Claim) -> Result<(), Error> {
     let config_map = outputs::read_own(&ctx.config_maps_in(&claim.id.namespace), &claim.id).await?;
-    if let Some(bucket) = config_map.as_ref().and_then(legacy::begun_bucket) {
-        events::left_in_place(ctx, &claim.id, &legacy::begun_note(bucket)).await;
+    if let Some(bucket) = config_map.as_ref().and_then(legacy::unfinished_bucket) {
+        events::left_in_place(ctx, &claim.id, &legacy::unfinished_note(bucket)).await;
     }
     Ok(())
 }
 
-/// Whether somebody may have used the bucket of a claim that is not bound yet: its keys were in its Secret.
+/// Whether somebody may have used the bucket of an unbound claim, because its keys are in its Secret.
 async fn keys_were_out<P>(ctx: &Context<P>, claim: &Claim) -> Result<bool, Error> {
     Ok(outputs::read_own(&ctx.secrets_in(&claim.id.namespace), &claim.id).await?.is_some())
 }
 
-/// The keys in the claim's Secret, as long as they may work.
+/// The keys in the claim's Secret, as long as they may still work.
 async fn present_keys<P>(ctx: &Context<P>, claim: &Claim) -> Result<Option<AppCredentials>, Error> {
     if ctx.memory.if_known(&claim.id, |m| m.access_gone) {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! Waiting for a worker. Claims take turns by store and namespace, so that nobody stops everybody.
+//! Waiting for a worker. Claims take turns by store and namespace, so that none of them blocks the others.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,10 +16,10 @@ use crate::controller::state::context::Context;
 use crate::controller::state::workers::{self, Lane, Worker};
 use crate::provisioner::Provisioner;
 
-/// A claim that waits for so long is looked at again, and may say what it waits for.
+/// After this time, a waiting claim is read again, and may report what it waits for.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Waits for a worker, and reads the claim again, as that may take long. `None` if there is nothing to do any more, or the
+/// Waits for a worker, which may take long, and then reads the claim again. `None` if there is nothing left to do, or the
 /// operator ends.
 pub(crate) async fn worker<P: Provisioner>(
     ctx: &Context<P>,
@@ -31,7 +31,7 @@ pub(crate) async fn worker<P: Provisioner>(
     loop {
         let lane = lane(ctx, &claim);
         let mut entering = std::pin::pin!(ctx.workers.enter(&lane));
-        // Its turn is lost only if it is to be somewhere else by now.
+        // The claim leaves its queue only if it now belongs to another lane.
         let worker = loop {
             if let Ok(worker) = tokio::time::timeout(PATIENCE, entering.as_mut()).await {
                 break Some(worker?);
@@ -40,7 +40,7 @@ pub(crate) async fn worker<P: Provisioner>(
             if self::lane(ctx, &claim) != lane {
                 break None;
             }
-            // A worker that came and was not taken would be missed by all.
+            // `entering` is polled meanwhile: a worker that was handed to this claim must not be left unused.
             tokio::select! {
                 biased;
                 worker = entering.as_mut() => break Some(worker?),
@@ -54,7 +54,7 @@ pub(crate) async fn worker<P: Provisioner>(
     }
 }
 
-/// What is known of a claim before anything is done about it.
+/// What is known about a claim before any work on it.
 pub(crate) fn facts<P>(ctx: &Context<P>, claim: &Claim, class: &ClassLookup) -> Facts {
     Facts {
         class: class.owner(&ctx.options.provisioner_name),
@@ -66,13 +66,13 @@ pub(crate) fn facts<P>(ctx: &Context<P>, claim: &Claim, class: &ClassLookup) -> 
     }
 }
 
-/// Says on a claim of which nothing was said yet that it waits for a store which does not answer.
+/// Reports on a claim without a status that it waits for a store that does not answer.
 async fn explain_wait<P>(ctx: &Context<P>, claim: &Claim, lane: &Lane) {
-    let is_news = match claim.bound() {
+    let unreported = match claim.bound() {
         true => claim.deleting && report::says_ready(claim, Keeps::No),
         false => claim.status.conditions.is_empty() && !ctx.memory.if_known(&claim.id, |m| m.last_status.is_some()),
     };
-    if !is_news || !ctx.workers.is_struck(&lane.store) {
+    if !unreported || !ctx.workers.is_struck(&lane.store) {
         return;
     }
     let Ok(spec) = claim.spec() else { return };
@@ -85,7 +85,7 @@ async fn explain_wait<P>(ctx: &Context<P>, claim: &Claim, lane: &Lane) {
     problem::report(ctx, claim, &Error::StoreSilent { store }).await;
 }
 
-/// With whom a claim waits for a worker: by its record, or else by what would be recorded.
+/// The queue in which a claim waits, by its record, or by the record that it would get.
 fn lane<P: Provisioner>(ctx: &Context<P>, claim: &Claim) -> Lane {
     let name = &ctx.options.provisioner_name;
     let recorded = ctx.caches.record(claim, name, &ctx.cluster).map(|stored| stored.record);

@@ -1,7 +1,7 @@
-//! What keeps a bound claim well over time: keys that follow others, and the look whether all is as it was made.
+//! Upkeep of bound claims: rotation of keys, and checks of bucket and user.
 //!
-//! Upkeep that fails takes nothing from the claim: what it was given goes on working, an event says what is
-//! wrong, and it is retried. Only what is lost is said in the claim's condition.
+//! If upkeep fails, bucket and keys still work: an event reports the problem, and the operator retries. Only a lost bucket
+//! or lost access is reported in the claim's condition.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use crate::controller::reasons;
 use crate::provisioner::{AppCredentials, Checkup, Failure as _, FailureClass, Provisioner};
 
 impl<P: Provisioner> Attempt<'_, P> {
-    /// What upkeep is due in this attempt.
+    /// The upkeep that is due in this attempt.
     pub(super) fn upkeep_due(&self) -> Result<Upkeep, Error> {
         let stored = self.stored()?;
         let facts = upkeep::Facts {
@@ -35,7 +35,7 @@ impl<P: Provisioner> Attempt<'_, P> {
         Ok(upkeep::due_now(facts, || steady::usual_upkeep(self.ctx, &self.claim, stored, &self.notes).0))
     }
 
-    /// Has the store issue keys beside the present ones. They are tried before they are handed over.
+    /// Has the store issue keys in addition to the present ones. They are tried before they are handed over.
     pub(super) async fn rotate(&mut self) -> Result<(), Error> {
         self.upkeep = Upkeep::Nothing;
         let present = self.credentials()?.access_key_id.clone();
@@ -46,11 +46,11 @@ impl<P: Provisioner> Attempt<'_, P> {
             }
             Ok(None) => {
                 let note =
-                    "this store does not replace keys while they are in use; delete the claim's Secret to get new ones";
+                    "this store cannot rotate keys while they are in use; to get new keys, delete the claim's Secret";
                 self.upkeep_failed(reasons::ROTATION_FAILED, note, FailureClass::Terminal).await;
             }
             Err(failure) => {
-                let note = format!("the keys could not be replaced; the present ones go on working: {failure}");
+                let note = format!("the keys could not be rotated; the present keys still work; retrying: {failure}");
                 self.upkeep_failed(reasons::ROTATION_FAILED, &note, failure.class()).await;
             }
         }
@@ -63,13 +63,13 @@ impl<P: Provisioner> Attempt<'_, P> {
         ctx.asking(&record, Box::pin(ctx.provisioner.rotate(&record, &owner.credentials, present))).await
     }
 
-    /// The keys that should follow do not work yet; after long enough they never will.
+    /// The new keys do not work yet; after some time, the operator gives them up.
     pub(super) async fn successor_refused(&mut self, answer: String, wait: Duration) -> Result<Next, Error> {
         if self.ctx.memory.if_known(&self.claim.id, |m| m.waits.probes()) <= MAX_PROBES {
             return Ok(Next::After(wait));
         }
         self.ctx.memory.with(&self.claim.id, |m| m.keep_successor(None));
-        let note = format!("new keys are refused again and again ({answer}); the present ones go on working");
+        let note = format!("the store keeps refusing the new keys ({answer}); the present keys still work; retrying");
         self.upkeep_failed(reasons::ROTATION_FAILED, &note, FailureClass::Terminal).await;
         Ok(Next::Done)
     }
@@ -79,31 +79,31 @@ impl<P: Provisioner> Attempt<'_, P> {
         self.ctx.memory.with(&self.claim.id, |m| m.upkeep.succeeded());
         let Retiring { id, at } = former;
         let note = format!(
-            "the claim's Secret holds new keys, which were seen to work; the former key {id} works until {}: restart apps that read their keys once",
+            "the claim's Secret holds new keys; the former key {id} works until {}; restart apps that read their keys only once",
             at.strftime("%Y-%m-%dT%H:%M:%SZ")
         );
         tracing::info!(reason = reasons::KEYS_ROTATED, "{note}");
         events::event(self.ctx, &self.claim.id, Severity::Normal, reasons::KEYS_ROTATED, &note).await;
     }
 
-    /// Has the store delete the keys that are not to be used, then forgets them.
+    /// Has the store delete the keys that are not in use, then removes the notes on them.
     pub(super) async fn retire(&mut self) -> Result<(), Error> {
         self.ask_to_check().await?;
-        // Had it failed, or had the present keys been lost, there would be something to do first.
+        // Otherwise the check failed, or the present keys are lost.
         if self.upkeep == Upkeep::Retire {
             self.upkeep = Upkeep::Nothing;
-            self.write_notes(self.notes.looked_at(Timestamp::now())).await?;
+            self.write_notes(self.notes.after_review(Timestamp::now())).await?;
         }
         Ok(())
     }
 
-    /// Has the store compare what is there with what was made.
+    /// Has the store check and repair bucket and user.
     pub(super) async fn check(&mut self) -> Result<(), Error> {
         let noted = self.notes.issued_at;
         self.ask_to_check().await?;
         self.upkeep = Upkeep::Nothing;
         if self.notes.issued_at != noted {
-            // At once: what is noted may be edited again by the next attempt.
+            // At once, because somebody may edit the note again before the next attempt.
             let (ctx, now) = (self.ctx, Timestamp::now());
             let rotation = self.stored()?.record.plan.rotation;
             self.notes = self.notes.clone().believed(&rotation, now);
@@ -115,11 +115,11 @@ impl<P: Provisioner> Attempt<'_, P> {
         Ok(())
     }
 
-    /// Leaves `upkeep` as it is if all is well.
+    /// Does not change `upkeep` if there is no problem.
     async fn ask_to_check(&mut self) -> Result<(), Error> {
         let (ctx, asked) = (self.ctx, self.claim.retry_request.clone());
         if self.upkeep == Upkeep::Retire || ctx.memory.with(&self.claim.id, |m| m.upkeep.asks_again(asked.as_deref())) {
-            ctx.memory.with(&self.claim.id, |m| m.upkeep.looked_for_keys());
+            ctx.memory.with(&self.claim.id, |m| m.upkeep.searched_for_keys());
         }
         ctx.memory.with(&self.claim.id, |m| m.upkeep.retried(asked.as_deref()));
         let record = self.stored()?.record.clone();
@@ -137,7 +137,7 @@ impl<P: Provisioner> Attempt<'_, P> {
         }
     }
 
-    /// The store was asked: says what it found, and notes what follows.
+    /// Reports what the store found, and notes what is to be done about it.
     async fn take_checkup(&mut self, checkup: Checkup) -> Result<(), Error> {
         let (ctx, id) = (self.ctx, self.claim.id.clone());
         self.seen_in_account = self.owner().await?.account.clone().filter(|_| !checkup.keys_lost);
@@ -151,7 +151,9 @@ impl<P: Provisioner> Attempt<'_, P> {
             events::event(ctx, &id, Severity::Normal, reasons::KEYS_RETIRED, &note).await;
         }
         let foreign = foreign.into_iter().map(|key| {
-            format!("access key {key} of the claim's user is deleted: it was not handed out by the operator")
+            format!(
+                "access key {key} of the claim's user is deleted, because the operator did not issue it for the claim"
+            )
         });
         for note in checkup.repaired.into_iter().chain(foreign) {
             tracing::warn!(reason = reasons::REPAIRED, "{note}");
@@ -168,13 +170,13 @@ impl<P: Provisioner> Attempt<'_, P> {
         }
     }
 
-    /// The store could not be asked.
+    /// The check failed.
     async fn check_failed(&mut self, failure: &Error) -> Result<(), Error> {
         let (ctx, id) = (self.ctx, &self.claim.id);
-        let note = format!("it could not be checked whether everything is as it was made: {failure}");
+        let note = format!("bucket and user could not be checked; retrying: {failure}");
         self.upkeep_failed(reasons::CHECK_FAILED, &note, failure.class()).await;
         if self.upkeep == Upkeep::Check && !self.stored()?.is_being_adopted() {
-            // All claims of an owner that lacks a permission say so once, and not every five minutes.
+            // If the owner lacks a permission, all its claims fail: they report it once, not every five minutes.
             ctx.memory.with(id, |m| m.upkeep.wait_for_next());
             ctx.memory.with(id, |m| m.upkeep.checked(ctx.options.resync));
         }
@@ -182,8 +184,8 @@ impl<P: Provisioner> Attempt<'_, P> {
         Ok(())
     }
 
-    /// IAM's reads lag: what was seen to work is not replaced for what they do not show. It is tried first; and
-    /// keys so new that neither reads nor tries say anything are waited for.
+    /// The store does not show the present keys. Reads of IAM lag, so the keys are tried before they are replaced; very
+    /// new keys are not replaced at all, because they may not work yet either.
     fn doubt_keys(&mut self) {
         if let Keys::InSecret { .. } = &self.keys {
             self.keys.set_proven(false);

@@ -28,7 +28,7 @@ pub(crate) fn has_finalizer_and_name<P>(ctx: &Context<P>, claim: &Claim, record:
 /// # Errors
 /// A conflict if the claim was changed or deleted since it was read.
 pub(crate) async fn add_finalizer<P>(ctx: &Context<P>, claim: &mut Claim, record: &Record) -> Result<(), Error> {
-    const STEP: &str = "put the finalizer on the claim";
+    const STEP: &str = "add the finalizer to the claim";
     let write_name = record.plan.mode == Mode::Created && lacks_name(ctx, claim, record)?;
     let mut finalizers = claim.finalizers.clone();
     if !claim.finalizer {
@@ -111,7 +111,7 @@ pub(crate) async fn remove_finalizer<P>(ctx: &Context<P>, claim: &Claim) -> Resu
         "resourceVersion": claim.resource_version,
         "finalizers": rest,
     }});
-    ignore_not_found(write(ctx, claim, &patch).await).map_err(Error::kubernetes("take the finalizer off the claim"))
+    ignore_not_found(write(ctx, claim, &patch).await).map_err(Error::kubernetes("remove the finalizer from the claim"))
 }
 
 async fn write<P>(ctx: &Context<P>, claim: &Claim, patch: &Value) -> Result<Guarded, kube::Error> {

@@ -28,14 +28,14 @@ async fn read(namespaces: Api<Namespace>) -> String {
         match namespaces.get_metadata(CLUSTER_NAMESPACE).await {
             Ok(namespace) => match namespace.metadata.uid {
                 Some(uid) => return uid,
-                None => tracing::error!("namespace {CLUSTER_NAMESPACE} has no uid; trying again"),
+                None => tracing::error!("namespace {CLUSTER_NAMESPACE} has no uid; retrying"),
             },
             Err(error) if status_code(&error) == Some(403) => tracing::error!(
                 %error,
-                "the operator may not read namespace {CLUSTER_NAMESPACE}, whose uid identifies the cluster; allow it as deploy/ does; waiting for that"
+                "the operator may not read namespace {CLUSTER_NAMESPACE}, whose uid identifies the cluster; grant the permissions in deploy/; retrying"
             ),
             Err(error) => {
-                tracing::warn!(%error, "reading namespace {CLUSTER_NAMESPACE}, whose uid identifies the cluster; trying again");
+                tracing::warn!(%error, "cannot read namespace {CLUSTER_NAMESPACE}, whose uid identifies the cluster; retrying");
             }
         }
         tokio::time::sleep(pause).await;

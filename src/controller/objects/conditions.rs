@@ -29,6 +29,6 @@ pub(crate) async fn learn<P>(ctx: &Context<P>, claim: &Claim) {
             ctx.conditions.written(kept);
         }
         // Until it is known, what a claim says is taken for all that it can say.
-        Err(error) => tracing::debug!(%error, "whether conditions are kept cannot be seen"),
+        Err(error) => tracing::debug!(%error, "cannot find out whether the CRD keeps conditions"),
     }
 }

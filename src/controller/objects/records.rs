@@ -113,7 +113,7 @@ pub(crate) async fn rewrite<P>(ctx: &Context<P>, object: &ObjectBucket, record: 
 ///
 /// # Errors
 /// Kubernetes refused the condition.
-pub(crate) async fn say<P>(ctx: &Context<P>, object: &ObjectBucket, notice: &Notice) -> Result<(), Error> {
+pub(crate) async fn report<P>(ctx: &Context<P>, object: &ObjectBucket, notice: &Notice) -> Result<(), Error> {
     let current = object.status.clone().unwrap_or_default();
     let Some(conditions) = report::noticed(&current.conditions, notice, &status::now()) else { return Ok(()) };
     let name = object.metadata.name.clone().unwrap_or_default();
@@ -135,7 +135,7 @@ pub(crate) async fn say<P>(ctx: &Context<P>, object: &ObjectBucket, notice: &Not
 ///
 /// # Errors
 /// Kubernetes refused.
-pub(crate) async fn take_word_off<P>(ctx: &Context<P>, stored: &mut Stored) -> Result<(), Error> {
+pub(crate) async fn remove_annotation<P>(ctx: &Context<P>, stored: &mut Stored) -> Result<(), Error> {
     let patch = json!({ "metadata": { "uid": stored.uid, "annotations": { wire::annotation::ORPHAN: null } } });
     stored.resource_version = write(ctx, stored, &patch).await?;
     stored.action = None;

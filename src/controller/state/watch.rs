@@ -10,9 +10,10 @@ use serde::de::DeserializeOwned;
 
 use crate::controller::error::status_code;
 
-const CRDS_MISSING: &str = "the CustomResourceDefinitions are missing; install them with `aws-s3-provisioner crds | kubectl apply -f -`; waiting for them";
+const CRDS_MISSING: &str = "the CustomResourceDefinitions are missing; install them with `aws-s3-provisioner crds | kubectl apply -f -`; retrying";
 
-const PERMISSIONS_MISSING: &str = "the operator lacks permissions; see deploy/; waiting for them";
+const PERMISSIONS_MISSING: &str =
+    "the operator may not list and watch them; grant the permissions in deploy/; retrying";
 
 /// Longest pause after a watch failed: as long as it takes at most to notice that all is well again.
 const PAUSE_MAX: Duration = Duration::from_secs(10);
@@ -47,7 +48,7 @@ where
                 }
                 Err(error) => {
                     failures += 1;
-                    say(what, &error, failures);
+                    log_failure(what, &error, failures);
                     if is_obsolete(&error) {
                         events = begin();
                     }
@@ -69,17 +70,17 @@ fn is_obsolete(error: &watcher::Error) -> bool {
 }
 
 /// Once for each outage; the rest is for those who look closely.
-fn say(what: &str, error: &watcher::Error, failures: u32) {
+fn log_failure(what: &str, error: &watcher::Error, failures: u32) {
     let answer = match error {
         watcher::Error::InitialListFailed(error) | watcher::Error::WatchStartFailed(error) => status_code(error),
         _ => None,
     };
     match (failures, answer) {
-        (2.., _) => tracing::debug!(%error, "watching {what}; trying again"),
+        (2.., _) => tracing::debug!(%error, "watching {what} failed; retrying"),
         (_, Some(404)) => tracing::error!("{what} cannot be watched: {}", CRDS_MISSING),
         (_, Some(403)) => tracing::error!(%error, "{what} cannot be watched: {}", PERMISSIONS_MISSING),
         // What the API server ends is begun anew; that happens every few minutes.
-        (_, Some(410)) => tracing::debug!(%error, "watching {what} from a new list"),
-        _ => tracing::warn!(%error, "watching {what}; trying again"),
+        (_, Some(410)) => tracing::debug!(%error, "listing {what} again, then watching them"),
+        _ => tracing::warn!(%error, "watching {what} failed; retrying"),
     }
 }

@@ -45,7 +45,7 @@ pub(super) enum OtherAction {
     TakeConfigMapName,
     DeleteBucket,
     DeleteRecord,
-    GiveWord,
+    RequestAdoption,
     RestoreRecord,
 }
 
@@ -110,7 +110,7 @@ impl OtherAction {
             (left.rivals > 0 && world.bucket(BucketName::Chosen).is_none(), Self::TakeBucketName),
             (left.rivals > 0 && world.secret.is_none(), Self::TakeSecretName),
             (left.rivals > 0 && world.config_map.is_none(), Self::TakeConfigMapName),
-            (left.words > 0 && is_others, Self::GiveWord),
+            (left.adoption_requests > 0 && is_others, Self::RequestAdoption),
             (left.restored_records > 0 && world.record.is_none() && world.former_is_there(), Self::RestoreRecord),
             (
                 left.deleted_records > 0 && handed_over && claim(|claim| claim.bound && !claim.deleting),
@@ -144,7 +144,9 @@ impl OtherAction {
                 }
             }
             Self::DeleteRecord => world.record = None,
-            Self::GiveWord => world.record = world.record.map(|record| Record { word: true, ..record }),
+            Self::RequestAdoption => {
+                world.record = world.record.map(|record| Record { adopt_requested: true, ..record })
+            }
             Self::RestoreRecord => world.record = Some(former_record(created.asks)),
         }
         *self.budget(left) -= 1;
@@ -164,7 +166,7 @@ impl OtherAction {
             Self::TakeBucketName | Self::TakeSecretName | Self::TakeConfigMapName => &mut left.rivals,
             Self::DeleteBucket => &mut left.deleted_buckets,
             Self::DeleteRecord => &mut left.deleted_records,
-            Self::GiveWord => &mut left.words,
+            Self::RequestAdoption => &mut left.adoption_requests,
             Self::RestoreRecord => &mut left.restored_records,
         }
     }

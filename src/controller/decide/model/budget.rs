@@ -21,7 +21,7 @@ pub(super) struct Budget {
     /// Somebody deletes the claim's record by hand.
     pub(super) deleted_records: u8,
     /// An admin gives the record of a former claim to the one that has its name.
-    pub(super) words: u8,
+    pub(super) adoption_requests: u8,
     /// The record comes back from a backup.
     pub(super) restored_records: u8,
 }
@@ -39,7 +39,7 @@ pub(super) const CALM: Budget = Budget {
     rivals: 0,
     deleted_buckets: 0,
     deleted_records: 0,
-    words: 0,
+    adoption_requests: 0,
     restored_records: 0,
 };
 
@@ -60,7 +60,7 @@ impl std::ops::Add for Budget {
             rivals: self.rivals + more.rivals,
             deleted_buckets: self.deleted_buckets + more.deleted_buckets,
             deleted_records: self.deleted_records + more.deleted_records,
-            words: self.words + more.words,
+            adoption_requests: self.adoption_requests + more.adoption_requests,
             restored_records: self.restored_records + more.restored_records,
         }
     }

@@ -113,11 +113,26 @@ fn two_operators_at_once_take_nothing_of_others_and_the_last_one_sets_it_right()
 #[test]
 fn a_restored_claim_waits_and_takes_its_record_over_at_an_admins_word() {
     let stories = [
-        ("restored, adopted", Asks::Prefix, true, Budget { crashes: 1, losses: 1, words: 1, ..CALM }),
-        ("restored without its Secret", Asks::Name, false, Budget { crashes: 1, refusals: 1, words: 1, ..CALM }),
-        ("restored, brownfield", Asks::Class, true, Budget { crashes: 1, losses: 1, words: 1, ..CALM }),
-        ("restored, adopted, deleted", Asks::Prefix, true, Budget { crashes: 1, deletions: 1, words: 1, ..CALM }),
-        ("restored, record lost", Asks::Name, true, Budget { deletions: 1, words: 1, restored_records: 1, ..CALM }),
+        ("restored, adopted", Asks::Prefix, true, Budget { crashes: 1, losses: 1, adoption_requests: 1, ..CALM }),
+        (
+            "restored without its Secret",
+            Asks::Name,
+            false,
+            Budget { crashes: 1, refusals: 1, adoption_requests: 1, ..CALM },
+        ),
+        ("restored, brownfield", Asks::Class, true, Budget { crashes: 1, losses: 1, adoption_requests: 1, ..CALM }),
+        (
+            "restored, adopted, deleted",
+            Asks::Prefix,
+            true,
+            Budget { crashes: 1, deletions: 1, adoption_requests: 1, ..CALM },
+        ),
+        (
+            "restored, record lost",
+            Asks::Name,
+            true,
+            Budget { deletions: 1, adoption_requests: 1, restored_records: 1, ..CALM },
+        ),
     ];
     for (name, asks, secret, budget) in stories {
         let budget = budget + more(Budget { crashes: 1, deleted_secrets: 1, ..CALM });

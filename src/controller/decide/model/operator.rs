@@ -5,7 +5,7 @@ use super::planner::Setup;
 use super::provision;
 use super::store::Verb;
 use super::teardown::{self, Removal};
-use super::work::{Begun, Work};
+use super::work::{Start, Work};
 use super::world::{Claim, Record, World};
 
 use crate::controller::decide::claim::LabelOwner;
@@ -77,8 +77,8 @@ impl Operator {
 
     fn provide(&self, setup: &Setup, world: &World, claim: Claim, upkeep: Upkeep) -> Option<Attempt> {
         match Work::begin(setup, world, &self.memory, claim, upkeep)? {
-            Begun::Work(work) => Some(Attempt::Provision(work)),
-            Begun::UndoFirst => self.undo(setup, world, claim, world.record, Purpose::Replan),
+            Start::Work(work) => Some(Attempt::Provision(work)),
+            Start::UndoFirst => self.undo(setup, world, claim, world.record, Purpose::Replan),
         }
     }
 

@@ -35,12 +35,12 @@ pub(super) fn real_intent(setup: &Setup, claim: Claim, record: Option<Record>) -
             author: Author::Us,
             record: real_record(setup, claim, &record),
             says_bound: record.says_bound,
-            action: record.word.then_some(Action::Adopt),
+            action: record.adopt_requested.then_some(Action::Adopt),
         })
     };
     let found = match record {
         Some(record) if record.uid == claim.uid => Found::Mine(stored(record)),
-        Some(record) if record.word => Found::ToAdopt(stored(record)),
+        Some(record) if record.adopt_requested => Found::ToAdopt(stored(record)),
         Some(_) if claim.named => Found::Restored(RecordProblem::Former { record: NAME.into() }),
         None if claim.named => Found::Restored(RecordProblem::Missing { record: NAME.into() }),
         Some(_) | None => Found::None { free_name: NAME.into() },

@@ -62,7 +62,7 @@ impl Work {
             Step::MarkBound => self.change_record(world, |record| record.says_bound = true)?,
             Step::LinkRecord => self.link_record(world, memory)?,
             Step::UpdateStatus => self.report_bound(world, memory)?,
-            Step::FinishAdoption => self.change_record(world, |record| record.word = false)?,
+            Step::FinishAdoption => self.change_record(world, |record| record.adopt_requested = false)?,
             Step::Rotate => self.verb = Some(Verb::new(Kind::Rotate, self.record_so_far(), present.collect())),
             Step::Retire => self.verb = Some(Verb::new(Kind::Check, self.record_so_far(), present.collect())),
             Step::Check => {
@@ -97,7 +97,7 @@ impl Work {
         self.record = world.record;
         self.is_new = !self.recovers;
         if self.recovers {
-            self.take_up(world, memory, Upkeep::Nothing);
+            self.continue_from_outputs(world, memory, Upkeep::Nothing);
         }
         Some(())
     }
@@ -110,7 +110,7 @@ impl Work {
         let former = self.former.take()?;
         world.record = Some(Record { uid: self.claim.uid, handed_over: true, ..former });
         self.record = world.record;
-        self.take_up(world, memory, Upkeep::Nothing);
+        self.continue_from_outputs(world, memory, Upkeep::Nothing);
         Some(())
     }
 

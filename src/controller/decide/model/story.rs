@@ -155,15 +155,16 @@ impl Story {
             return former || (0..world.born).all(|uid| world.leftover(uid).is_none());
         };
         if self.restored.is_some() && world.record.is_none_or(|record| record.uid != claim.uid) {
-            // It waits for an admin's word, and nothing was made or undone meanwhile.
-            let has_word = world.record.is_some_and(|record| record.word);
-            return !has_word && !claim.deleting && !claim.bound && world.leftover(claim.uid).is_none();
+            // It waits for an admin's adopt_requested, and nothing was made or undone meanwhile.
+            let requested = world.record.is_some_and(|record| record.adopt_requested);
+            return !requested && !claim.deleting && !claim.bound && world.leftover(claim.uid).is_none();
         }
         let former = (0..world.born).filter(|uid| *uid != claim.uid).all(|uid| world.leftover(uid).is_none());
         let user = world.record.map_or(claim.uid, |record| record.names);
         let keys = world.users[usize::from(user)].as_ref().map_or(0, |user| user.keys.len());
-        let word = world.record.is_some_and(|record| record.word);
-        let bound = claim.bound && claim.ready && claim.named && usable(world, claim.uid) && keys == 1 && !word;
+        let adopt_requested = world.record.is_some_and(|record| record.adopt_requested);
+        let bound =
+            claim.bound && claim.ready && claim.named && usable(world, claim.uid) && keys == 1 && !adopt_requested;
         former && !claim.deleting && (in_the_way || bound)
     }
 }
@@ -258,7 +259,7 @@ impl Model for Story {
                 "what was made for a former claim stays until its record is adopted",
                 |story: &Story, state: &State| {
                     let adopted = state.world.record.is_none_or(|record| record.uid != FORMER);
-                    story.restored.is_none() || adopted || state.world.former_stands()
+                    story.restored.is_none() || adopted || state.world.former_is_intact()
                 },
             ),
             Property::always(
@@ -270,12 +271,12 @@ impl Model for Story {
             ),
             // A model in which nothing can happen proves nothing.
             Property::sometimes("a claim is bound", |story: &Story, state: &State| {
-                let waits = story.restored.is_some() && story.budget.words == 0;
+                let waits = story.restored.is_some() && story.budget.adoption_requests == 0;
                 waits || state.world.claim.is_some_and(|claim| claim.bound)
             }),
             Property::sometimes("a record is adopted", |story: &Story, state: &State| {
-                let adopted = |record: Record| record.uid != record.names && !record.word;
-                story.budget.words == 0 || state.world.record.is_some_and(adopted)
+                let adopted = |record: Record| record.uid != record.names && !record.adopt_requested;
+                story.budget.adoption_requests == 0 || state.world.record.is_some_and(adopted)
             }),
             Property::sometimes("a claim is gone", |story: &Story, state: &State| {
                 story.budget.deletions == 0 || state.world.claim.is_none()

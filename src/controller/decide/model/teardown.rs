@@ -122,7 +122,7 @@ impl Removal {
 
     /// The Secret, then the ConfigMap; each is the claim's or inherited.
     fn delete_output(&mut self, world: &mut World) {
-        let inherits = self.record.is_some_and(|record| record.word || record.names != record.uid);
+        let inherits = self.record.is_some_and(|record| record.adopt_requested || record.names != record.uid);
         if !std::mem::replace(&mut self.secret_gone, true) {
             let is_mine = matches!(world.secret, Some(Secret::Mine { uid, .. }) if uid == self.claim.uid);
             if is_mine || inherits && matches!(world.secret, Some(Secret::Restored { .. })) {

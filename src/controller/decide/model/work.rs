@@ -38,7 +38,7 @@ pub(super) struct Work {
 }
 
 /// How an attempt begins.
-pub(super) enum Begun {
+pub(super) enum Start {
     Work(Box<Work>),
     /// What a former plan made is to be undone first.
     UndoFirst,
@@ -46,7 +46,7 @@ pub(super) enum Begun {
 
 impl Work {
     /// Looks at everything once.
-    pub(super) fn begin(setup: &Setup, world: &World, memory: &Memory, claim: Claim, upkeep: Upkeep) -> Option<Begun> {
+    pub(super) fn begin(setup: &Setup, world: &World, memory: &Memory, claim: Claim, upkeep: Upkeep) -> Option<Start> {
         let mut work = Self {
             claim,
             record: None,
@@ -69,9 +69,9 @@ impl Work {
             Intent::Record { .. } => {}
             Intent::Proceed(_) => {
                 work.record = world.record;
-                work.take_up(world, memory, upkeep);
+                work.continue_from_outputs(world, memory, upkeep);
             }
-            Intent::UndoFirst(_) => return Some(Begun::UndoFirst),
+            Intent::UndoFirst(_) => return Some(Start::UndoFirst),
             Intent::Adopt(_) => work.former = world.record,
             // The store is asked whether it has what the lost record said.
             Intent::Recover { .. } => {
@@ -100,14 +100,14 @@ impl Work {
             Some(Whose::Nobody) if !heir => return None,
             _ => {}
         }
-        Some(Begun::Work(Box::new(work)))
+        Some(Start::Work(Box::new(work)))
     }
 
     /// What follows from the record and the outputs that were found.
-    pub(super) fn take_up(&mut self, world: &World, memory: &Memory, upkeep: Upkeep) {
+    pub(super) fn continue_from_outputs(&mut self, world: &World, memory: &Memory, upkeep: Upkeep) {
         let (claim, Some(record)) = (self.claim, self.record) else { return };
         self.continues = true;
-        let inherits = record.word || record.names != record.uid;
+        let inherits = record.adopt_requested || record.names != record.uid;
         let key = match self.secret {
             Some(Secret::Mine { uid, key, .. }) if uid == claim.uid => Some(key),
             Some(Secret::Restored { key }) if inherits => Some(key),
@@ -133,7 +133,7 @@ impl Work {
         let facts = upkeep::Facts {
             bound,
             by_us: true,
-            adopting: record.word,
+            adopting: record.adopt_requested,
             ready: claim.ready,
             waits_for_keys: memory.refused > 0,
         };
@@ -186,7 +186,7 @@ impl Work {
             },
             record_complete: record.handed_over,
             record_says_bound: record.says_bound,
-            adopting: record.word,
+            adopting: record.adopt_requested,
             mode,
             keys: self.keys.location(),
             progress: self.steps,

@@ -74,14 +74,14 @@ pub(super) struct Record {
     /// The status says that it is bound.
     pub(super) says_bound: bool,
     /// An admin wants the claim that has its name now to adopt it.
-    pub(super) word: bool,
+    pub(super) adopt_requested: bool,
 }
 
 impl Record {
     /// What is planned for a claim.
     pub(super) fn new(claim: Claim) -> Self {
         let Claim { uid, asks, .. } = claim;
-        Self { uid, names: uid, asks, handed_over: false, says_bound: false, word: false }
+        Self { uid, names: uid, asks, handed_over: false, says_bound: false, adopt_requested: false }
     }
 
     /// Whether `uid` is that of the claim that has it, or had it before.
@@ -209,7 +209,7 @@ impl World {
     }
 
     /// Whether its record stands, and the store has all that it says.
-    pub(super) fn former_stands(&self) -> bool {
+    pub(super) fn former_is_intact(&self) -> bool {
         self.record.is_some_and(|record| record.uid == 0) && self.former_is_there()
     }
 
@@ -269,5 +269,5 @@ pub(super) const FORMER: Uid = 0;
 
 /// What a backup says of a claim that was bound: all but its status.
 pub(super) fn former_record(asks: Asks) -> Record {
-    Record { uid: FORMER, names: FORMER, asks, handed_over: true, says_bound: false, word: false }
+    Record { uid: FORMER, names: FORMER, asks, handed_over: true, says_bound: false, adopt_requested: false }
 }

@@ -25,7 +25,7 @@ pub(crate) struct UpkeepTimes {
     last_note: Option<u64>,
     replacements: Row,
     /// Looks for keys that are not to be used.
-    key_looks: Row,
+    key_searches: Row,
     /// What its user last asked for with another attempt, as a hash, once that was done.
     retried: Option<u64>,
 }
@@ -97,13 +97,13 @@ impl UpkeepTimes {
     }
 
     /// The store was asked to delete keys that are not to be used.
-    pub(crate) fn looked_for_keys(&mut self) {
-        self.key_looks.note();
+    pub(crate) fn searched_for_keys(&mut self) {
+        self.key_searches.note();
     }
 
     /// How long keys that are not to be used are not looked for.
-    pub(crate) fn key_look_in(&self) -> Duration {
-        self.key_looks.wait()
+    pub(crate) fn key_search_in(&self) -> Duration {
+        self.key_searches.wait()
     }
 
     /// Keys that are to take the place of the present ones, and were not seen to work yet.

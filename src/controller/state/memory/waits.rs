@@ -185,7 +185,7 @@ mod tests {
         SecretRef { namespace: "ns".into(), name: "owner".into() }
     }
 
-    fn begun() -> Waits {
+    fn started() -> Waits {
         let mut waits = Waits::default();
         waits.attempt(inputs("a"));
         waits
@@ -193,7 +193,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_failed_claim_waits_until_its_inputs_change() {
-        let mut waits = begun();
+        let mut waits = started();
         waits.failed(FailureClass::Terminal);
         assert!(waits.left(&inputs("a")).unwrap() > Duration::from_secs(5));
         assert_eq!(waits.left(&inputs("b")), None);
@@ -202,7 +202,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_wait_ends_with_time() {
-        let mut waits = begun();
+        let mut waits = started();
         let delay = waits.failed(FailureClass::Retryable);
         assert!(waits.left(&inputs("a")).is_some());
         tokio::time::advance(delay).await;
@@ -211,7 +211,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_mended_secret_ends_the_wait_for_it_and_no_other() {
-        let mut waits = begun();
+        let mut waits = started();
         waits.failed(FailureClass::Terminal);
         assert!(!waits.wake_for_secret(&secret(), Some("8")), "it depends on none");
         waits.depends_on(&secret());
@@ -224,7 +224,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_is_mended_while_an_attempt_runs_is_not_missed() {
-        let mut waits = begun();
+        let mut waits = started();
         waits.wake();
         assert_eq!(waits.failed(FailureClass::Terminal), Duration::ZERO);
         assert_eq!(waits.left(&inputs("a")), None);
@@ -234,7 +234,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_the_watch_shows_before_it_is_read_is_no_reason_for_another_attempt() {
-        let mut waits = begun();
+        let mut waits = started();
         waits.depends_on(&secret());
         waits.wake_for_secret(&secret(), Some("7"));
         waits.has_read(Some("7".into()));

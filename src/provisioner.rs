@@ -1,7 +1,8 @@
 //! The one trait that a store implements: [`Provisioner`].
 //!
 //! [`crate::controller`] does everything about Kubernetes (claims, bucket records, Secrets, ConfigMaps, conditions,
-//! events, retries). An implementation of this trait does everything about the store. Neither knows the other.
+//! events, retries). An implementation of this trait does everything about the store. Neither knows the other. The file is
+//! long because it is all that an author of a provisioner has to read.
 //!
 //! # Flow
 //! 1. [`plan`](Provisioner::plan) decides, without any I/O, what a claim gets. The controller writes the decision into

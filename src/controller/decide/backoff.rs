@@ -1,4 +1,4 @@
-//! How long a claim waits before it is tried again. Pure but for the dice, which are passed in.
+//! How long a claim waits before the next attempt. Pure: the random generator is a parameter.
 
 use std::time::Duration;
 
@@ -9,7 +9,8 @@ use crate::provisioner::FailureClass;
 /// Longest wait after a failure that may pass by itself.
 const RETRYABLE_MAX: Duration = Duration::from_secs(300);
 
-/// First and longest wait after a failure that somebody must mend: permissions are mended where no watch sees it.
+/// First and longest wait after a failure that somebody must correct. It cannot be unlimited, because no watch shows that
+/// permissions at the store change.
 const TERMINAL_MIN: Duration = Duration::from_secs(10);
 
 const TERMINAL_MAX: Duration = Duration::from_secs(300);
@@ -17,17 +18,17 @@ const TERMINAL_MAX: Duration = Duration::from_secs(300);
 /// Longest wait for credentials: AWS takes 3 to 10 s to spread a new key.
 const PROPAGATION_MAX: Duration = Duration::from_secs(8);
 
-/// How long what was just made may not be seen yet: IAM reads lag behind writes.
+/// How long reads of IAM may lag behind writes.
 pub(crate) const CONSISTENCY_LAG: Duration = Duration::from_secs(10);
 
-/// How often credentials may be refused in a row before they are replaced by new ones: some one and a half
-/// minutes, ten times what AWS takes to spread a key. When the new ones were refused as often, it is not the keys:
-/// somebody must mend something. Others are made after every so many tries all the same, which is once an hour
-/// then: something else may have deleted them.
+/// How often keys may be refused in a row before they are replaced: some one and a half minutes, ten times what AWS takes
+/// to spread a key. If the new keys are refused as often, the keys are not the problem, and somebody must correct
+/// something. The keys are still replaced after every so many tries, then about once an hour, because something else may
+/// have deleted them.
 pub(crate) const MAX_PROBES: u32 = 12;
 
-/// The wait before attempt `attempts + 1`: 1 s doubled with each attempt, between half and the whole of
-/// that so that claims that failed together do not come back together.
+/// The wait before attempt `attempts + 1`: 1 s, doubled with each attempt, and randomly reduced so that claims that failed
+/// together do not retry together.
 pub(crate) fn delay(class: FailureClass, attempts: u32, dice: &mut impl Rng) -> Duration {
     match class {
         FailureClass::Retryable => {
@@ -41,19 +42,20 @@ pub(crate) fn delay(class: FailureClass, attempts: u32, dice: &mut impl Rng) -> 
     }
 }
 
-/// The wait before new credentials are tried for the `probes + 1`th time.
+/// The wait before new keys are tried for the `probes + 1`th time.
 pub(crate) fn propagation(probes: u32, dice: &mut impl Rng) -> Duration {
     let whole = Duration::from_secs(1 << probes.saturating_sub(1).min(8)).min(PROPAGATION_MAX);
     whole.mul_f64(dice.random_range(0.75..=1.0))
 }
 
-/// Whether credentials that were refused this often are to be replaced.
+/// Whether keys that were refused this often must be replaced.
 pub(crate) fn are_outdated(refused: u32) -> bool {
     refused == MAX_PROBES || refused > 2 * MAX_PROBES && refused.is_multiple_of(MAX_PROBES)
 }
 
-/// How long a record that was undone must be kept, to look once more; `quiet` is the time since something may
-/// have been made for it. What is bound was seen to be there, so that it is looked at twice only if it is `missing`.
+/// How long to keep a record after it was undone, to check the store once more; `quiet` is the time since something may
+/// have been created for it. For a bound record this is needed only if something was `missing`, because everything was
+/// visible once.
 pub(crate) fn settles_in(bound: bool, missing: bool, quiet: Duration) -> Option<Duration> {
     let left = CONSISTENCY_LAG.saturating_sub(quiet);
     ((missing || !bound) && !left.is_zero()).then_some(left)
@@ -75,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_must_mend_is_looked_at_soon_and_then_every_few_minutes() {
+    fn what_somebody_must_correct_is_retried_soon_and_then_every_few_minutes() {
         for (attempts, about) in [(1, 10), (2, 20), (3, 40), (4, 80), (5, 160), (6, 300), (40, 300)] {
             let wait = delay(FailureClass::Terminal, attempts, &mut rand::rng()).as_secs_f64();
             assert!((0.8 * f64::from(about)..=1.2 * f64::from(about)).contains(&wait), "{attempts}: {wait}");
@@ -89,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_begun_just_now_is_looked_at_twice() {
+    fn what_was_created_just_now_is_checked_twice() {
         let seconds = Duration::from_secs;
         assert_eq!(settles_in(false, false, seconds(3)), Some(seconds(7)));
         assert_eq!(settles_in(false, true, seconds(10)), None);

@@ -1,4 +1,4 @@
-//! One claim as this reconcile sees it: parsed once, and nothing of it is trusted further than it may be.
+//! A claim, parsed from the cache. Users can write almost all of it.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::controller::decide::metadata::{NOTE_MAX, has_finalizer};
 use crate::controller::error::Error;
 use crate::provisioner::{ClaimId, Mode, Record, WantedBucket};
 
-/// A claim that may not parse.
+/// A claim, or the error if it does not parse.
 pub(crate) type Guarded = DeserializeGuard<ObjectBucketClaim>;
 
 /// A claim, read.
@@ -25,37 +25,37 @@ pub(crate) struct Claim {
     pub(crate) finalizer: bool,
     pub(crate) finalizers: Vec<String>,
     pub(crate) label: LabelOwner,
-    /// The annotation by which its user asks for other keys.
+    /// The annotation that requests new keys.
     pub(crate) rotation_request: Option<String>,
-    /// The annotation by which somebody asks for another attempt at once.
+    /// The annotation that requests another attempt at once.
     pub(crate) retry_request: Option<String>,
     spec: Result<ObjectBucketClaimSpec, String>,
     pub(crate) status: ObjectBucketClaimStatus,
 }
 
-/// Whose a claim is by its `bucket-provisioner` label.
+/// Whose claim it is, by its label `bucket-provisioner`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LabelOwner {
-    /// The label is this provisioner's.
+    /// This provisioner's.
     Ours,
-    /// The label is another's.
+    /// Another provisioner's.
     Foreign,
-    /// There is none.
+    /// It has no label.
     None,
 }
 
-/// How many keys of `additionalConfig` are named, and how much of each. A tenant may write a megabyte of them.
+/// How many keys of `additionalConfig` are reported, and how much of each. A tenant can write a megabyte of them.
 const CONFIG_KEYS: usize = 8;
 
 const CONFIG_KEY_LENGTH: usize = 64;
 
-/// What is kept of `additionalConfig`: some keys, one more than are named if there are more, and no values.
+/// The cached part of `additionalConfig`: the keys to report and one more, to know that there are others; no values.
 fn trimmed(config: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let cut = |key: &String| key.chars().take(CONFIG_KEY_LENGTH).collect();
     config.keys().take(CONFIG_KEYS + 1).map(|key| (cut(key), String::new())).collect()
 }
 
-/// Reduces a claim to what is read of it, before it is cached: there are thousands.
+/// Reduces a claim to what is needed, before it is cached, because there are thousands.
 pub(crate) fn trim(guarded: &mut Guarded) {
     if let Ok(claim) = &mut guarded.0 {
         claim.spec.additional_config = claim.spec.additional_config.as_ref().map(trimmed);
@@ -67,20 +67,20 @@ pub(crate) fn trim(guarded: &mut Guarded) {
         .filter_map(|key| Some((key.to_owned(), request(metadata, key)?)))
         .collect::<BTreeMap<_, _>>();
     metadata.annotations = (!asked.is_empty()).then_some(asked);
-    // In a field that API servers do not fill any more, for a map takes some 600 bytes.
+    // Kept in a field that API servers no longer use, because a map takes some 600 bytes.
     metadata.self_link = metadata.labels.take().and_then(|mut all| all.remove(wire::PROVISIONER_LABEL));
 }
 
-/// What a user asks for by an annotation, as much of it as is noted.
+/// A user's request in an annotation, cut to the length that is noted.
 fn request(metadata: &ObjectMeta, key: &str) -> Option<String> {
     let asked = metadata.annotations.as_ref()?.get(key)?;
     let end = asked.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|end| *end <= NOTE_MAX).last();
     asked.get(..end.unwrap_or_default()).map(str::to_owned)
 }
 
-/// A copy of a spec, less what may be large.
+/// A copy of a spec without its large parts.
 fn spec_of(spec: &ObjectBucketClaimSpec) -> ObjectBucketClaimSpec {
-    // Named in full: a new field has to be thought of here.
+    // Without `..`, so that a new field cannot be forgotten here.
     let ObjectBucketClaimSpec {
         storage_class_name,
         bucket_name,
@@ -97,7 +97,7 @@ fn spec_of(spec: &ObjectBucketClaimSpec) -> ObjectBucketClaimSpec {
     }
 }
 
-/// The value of our label, of a claim as it is in the cluster or as it is cached.
+/// The value of our label, from the cluster or from the cache (see [`trim`]).
 fn provisioner_label(metadata: &ObjectMeta) -> Option<&String> {
     let labelled = metadata.labels.as_ref().and_then(|labels| labels.get(wire::PROVISIONER_LABEL));
     labelled.or(metadata.self_link.as_ref())
@@ -135,7 +135,7 @@ impl Claim {
         }
     }
 
-    /// A claim of which nothing but its record is left.
+    /// A claim that is gone, and only its record is left.
     pub(crate) fn gone(id: ClaimId) -> Self {
         Self {
             id,
@@ -153,7 +153,7 @@ impl Claim {
         }
     }
 
-    /// Whether it can be told anything: a claim that was read has a version.
+    /// Whether the claim is gone, so that nothing can be reported on it.
     pub(crate) fn is_gone(&self) -> bool {
         self.resource_version.is_none()
     }
@@ -161,13 +161,12 @@ impl Claim {
     /// The spec.
     ///
     /// # Errors
-    /// [`Error::ClaimUnreadable`] with the parser's words.
+    /// [`Error::ClaimUnreadable`] with the parser's message.
     pub(crate) fn spec(&self) -> Result<&ObjectBucketClaimSpec, Error> {
         self.spec.as_ref().map_err(|error| Error::ClaimUnreadable { error: error.clone() })
     }
 
-    /// Whether the claim carries a sign of binding: something was made for it then. A hint, for users can
-    /// write it.
+    /// Whether the claim has a sign of binding. Only a hint, because users can write it.
     pub(crate) fn was_bound(&self) -> bool {
         self.bound() || self.spec.as_ref().is_ok_and(|spec| spec.object_bucket_name.is_some())
     }
@@ -178,11 +177,10 @@ impl Claim {
     }
 }
 
-/// Which bucket the spec asks for. Empty strings count as left out: templates write them.
+/// Which bucket the spec asks for. Empty strings count as missing, because templates write them.
 ///
 /// # Errors
-/// Both a name and a prefix were given; except where the name was made from the prefix, which is how
-/// the operator itself writes the name back.
+/// The spec has both a name and a prefix, and the operator did not generate the name.
 pub(crate) fn wanted(spec: &ObjectBucketClaimSpec, uid: &str) -> Result<WantedBucket, Error> {
     let name = spec.bucket_name.as_deref().filter(|s| !s.is_empty());
     let prefix = spec.generate_bucket_name.as_deref().filter(|s| !s.is_empty());
@@ -199,21 +197,21 @@ pub(crate) fn wanted(spec: &ObjectBucketClaimSpec, uid: &str) -> Result<WantedBu
     }
 }
 
-/// What is asked for in a claim and has no effect.
+/// What a claim asks for and has no effect.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Ignored {
-    /// What was edited after binding, as a sentence.
+    /// A message about an edit after binding.
     pub(crate) edit: Option<String>,
-    /// Which keys of `additionalConfig` mean nothing to this store, as a sentence.
+    /// A message about unknown keys of `additionalConfig`.
     pub(crate) config: Option<String>,
 }
 
-/// What a bound claim asks for and does not get.
+/// What a bound claim asks for without effect.
 pub(crate) fn ignored(spec: &ObjectBucketClaimSpec, record: &Record) -> Ignored {
     Ignored { edit: ignored_edit(spec, record), config: ignored_config(spec) }
 }
 
-/// `maxSize: 2G` must not seem to hold.
+/// Otherwise users would believe that `maxSize: 2G` limits the bucket.
 fn ignored_config(spec: &ObjectBucketClaimSpec) -> Option<String> {
     let keys = spec.additional_config.as_ref().filter(|config| !config.is_empty())?;
     let named: Vec<_> = keys.keys().take(CONFIG_KEYS).map(|key| format!("{key:?}")).collect();
@@ -224,7 +222,7 @@ fn ignored_config(spec: &ObjectBucketClaimSpec) -> Option<String> {
     ))
 }
 
-/// What was edited on a bound claim and cannot be honoured, as a sentence; `None` if nothing was.
+/// The edit of a bound claim that has no effect, if there is one.
 fn ignored_edit(spec: &ObjectBucketClaimSpec, record: &Record) -> Option<String> {
     let kept = |field: &str, now: &str, bound: &str| {
         Some(format!(

@@ -1,4 +1,4 @@
-//! A StorageClass as a plan sees it, and whose it is.
+//! The StorageClass of a claim.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use k8s_openapi::api::storage::v1::StorageClass;
 
 use crate::provisioner::ReclaimPolicy;
 
-/// The parts of a StorageClass that a plan is made from.
+/// The parts of a StorageClass that a plan needs.
 #[derive(Debug, Clone)]
 pub(crate) struct Class {
     pub(crate) name: String,
@@ -21,8 +21,7 @@ impl Class {
             name: class.metadata.name.clone().unwrap_or_default(),
             provisioner: class.provisioner.clone(),
             parameters: class.parameters.clone().unwrap_or_default(),
-            // The API server admits nothing but Delete and Retain (and, for volumes of old, Recycle), and
-            // fills in Delete.
+            // The API server allows Delete, Retain and, for old volumes, Recycle; the default is Delete.
             reclaim_policy: match class.reclaim_policy.as_deref() {
                 None | Some("Delete") => ReclaimPolicy::Delete,
                 Some(_) => ReclaimPolicy::Retain,
@@ -31,7 +30,7 @@ impl Class {
     }
 }
 
-/// A claim's class, as far as it can be told.
+/// A claim's class, as far as known.
 #[derive(Debug, Clone)]
 pub(crate) enum ClassLookup {
     Found(Class),
@@ -39,7 +38,7 @@ pub(crate) enum ClassLookup {
     Unnamed,
 }
 
-/// Whose a claim is by its StorageClass.
+/// Whose claim it is, by its StorageClass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ClassOwner {
     /// The class names this provisioner.
@@ -48,7 +47,7 @@ pub(crate) enum ClassOwner {
     Foreign,
     /// The class does not exist.
     Missing,
-    /// The claim cannot be read so far as to say which class it names.
+    /// The claim cannot be read, and no class name is found in it.
     Unnamed,
 }
 

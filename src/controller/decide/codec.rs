@@ -1,4 +1,4 @@
-//! A record as an ObjectBucket holds it: writing it down and reading it back. Pure.
+//! Records as ObjectBuckets: encoding and decoding. Pure.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::controller::decide::record::{Author, Stored};
 use crate::controller::error::Error;
 use crate::provisioner::{ClaimId, Endpoint, Mode, Plan, ReclaimPolicy, Record, Rotation, SecretRef};
 
-/// What stands under [`wire::state::HANDED_OVER`].
+/// The value of [`wire::state::HANDED_OVER`].
 const HANDED_OVER: &str = "true";
 
 /// The ObjectBucket that holds `record`.
@@ -23,7 +23,7 @@ pub(crate) fn to_object(record: &Record, name: &str, provisioner: &str) -> Objec
         metadata: ObjectMeta {
             name: Some(name.to_owned()),
             labels: Some([(wire::PROVISIONER_LABEL.to_owned(), wire::provisioner_label(provisioner))].into()),
-            // So that nobody deletes the record by hand while there is something to undo.
+            // So that nobody deletes the record by hand while bucket or user exist.
             finalizers: Some(vec![wire::FINALIZER.to_owned()]),
             ..ObjectMeta::default()
         },
@@ -45,9 +45,9 @@ pub(crate) fn to_object(record: &Record, name: &str, provisioner: &str) -> Objec
     }
 }
 
-/// What the other fields of an ObjectBucket have no place for.
+/// Everything that has no other field in an ObjectBucket.
 fn additional_state(record: &Record, provisioner: &str) -> BTreeMap<String, String> {
-    // Destructured in full: a new field that is not recorded is lost for deletion.
+    // Without `..`, because a field that is not recorded is missing when the claim is deleted.
     let Record { claim, former_uids, cluster, account, class_name: _, reclaim_policy: _, handed_over, plan } = record;
     let Plan { bucket: _, mode, endpoint, owner_secret, user, rotation, state } = plan;
     let Rotation { every, grace } = rotation;
@@ -101,29 +101,29 @@ fn reference(claim: &ClaimId) -> ClaimReference {
     }
 }
 
-/// Who wrote a record: told by what is there, never by what is missing. `None` if nothing tells.
+/// Who wrote a record, by the fields that are there, never by missing ones. `None` if it is unknown.
 fn author(object: &ObjectBucket) -> Option<Author> {
     let has = |key: &str| object.spec.additional_state.as_ref().is_some_and(|state| state.contains_key(key));
     let ours =
         [wire::state::CLAIM_UID, wire::state::CLAIM_NAMESPACE, wire::state::CLAIM_NAME, wire::state::CLUSTER_UID];
     match () {
         () if has(wire::state::MODE) => Some(Author::Us),
-        // It wrote this key always, also empty.
+        // The Go provisioner always wrote this key, also empty.
         () if has(wire::state::GO_POLICY_ARN) => Some(Author::GoProvisioner),
         () if ours.into_iter().any(has) => Some(Author::Us),
         () => None,
     }
 }
 
-/// Reads a record back.
+/// Decodes a record.
 ///
 /// # Errors
-/// Names the field that is missing or cannot be used.
+/// A field that is missing or invalid; the text names it.
 pub(crate) fn from_object(object: &ObjectBucket) -> Result<(Author, Record), String> {
     let spec = &object.spec;
     let author = author(object).ok_or_else(|| missing("spec.additionalState"))?;
     let mut state = State::read(object);
-    // The Go provisioner's policy is in the account.
+    // The ARN of the Go provisioner's policy contains the account.
     let go_account = state.0.get(wire::state::GO_POLICY_ARN).and_then(|arn| arn.split(':').nth(4)).map(str::to_owned);
     state.take(wire::state::PROVISIONER);
     let (claim, mode) = claim_and_mode(object, author, &mut state)?;
@@ -159,7 +159,7 @@ struct State(BTreeMap<String, String>);
 impl State {
     fn read(object: &ObjectBucket) -> Self {
         let mut entries = object.spec.additional_state.clone().unwrap_or_default();
-        // The Go library writes what it does not have as an empty string.
+        // The Go library writes missing values as empty strings.
         entries.retain(|_, value| !value.is_empty());
         Self(entries)
     }
@@ -181,7 +181,7 @@ impl State {
     }
 }
 
-/// For which claim the record was made, and whether its bucket was created for it.
+/// The claim of the record, and whether its bucket was created for it.
 fn claim_and_mode(object: &ObjectBucket, author: Author, state: &mut State) -> Result<(ClaimId, Mode), String> {
     if author == Author::Us {
         let claim = ClaimId {
@@ -207,7 +207,7 @@ fn claim_and_mode(object: &ObjectBucket, author: Author, state: &mut State) -> R
     Ok((claim, Mode::Granted))
 }
 
-/// What was planned. What is left of `state` is the provisioner's own.
+/// The plan. The provisioner's own entries are what is left of `state`.
 fn plan(object: &ObjectBucket, mode: Mode, mut state: State) -> Result<Plan, String> {
     let user = state.take(wire::state::USER_NAME);
     let url = state.take(wire::state::ENDPOINT_URL);
@@ -238,10 +238,10 @@ fn plan(object: &ObjectBucket, mode: Mode, mut state: State) -> Result<Plan, Str
     })
 }
 
-/// A record that was read from the cluster or from the cache.
+/// Decodes an ObjectBucket from the cluster or from the cache.
 ///
 /// # Errors
-/// [`Error::RecordUnreadable`] names the field that is missing or cannot be used.
+/// [`Error::RecordUnreadable`] names the field that is missing or invalid.
 pub(crate) fn read(object: &ObjectBucket) -> Result<Stored, Error> {
     let name = object.metadata.name.clone().unwrap_or_default();
     let (author, record) =
@@ -257,7 +257,7 @@ pub(crate) fn read(object: &ObjectBucket) -> Result<Stored, Error> {
     })
 }
 
-/// An ObjectBucket that lost something, with the record that it held before.
+/// A damaged ObjectBucket, with the record that it contained before.
 pub(crate) fn stored(object: &ObjectBucket, record: Record) -> Stored {
     Stored {
         name: record::name(object),
@@ -270,15 +270,15 @@ pub(crate) fn stored(object: &ObjectBucket, record: Record) -> Stored {
     }
 }
 
-/// The same object with this claim as the one that it records.
+/// The same object with a reference to this claim.
 pub(crate) fn naming(object: &ObjectBucket, claim: &ClaimId) -> ObjectBucket {
     let mut object = object.clone();
     object.spec.claim_ref = Some(reference(claim));
     object
 }
 
-/// The merge patch that makes `stored` say `record`, which differs in what changes over time: the claim that has it,
-/// the cluster, the account, and whether it was handed over.
+/// The merge patch from `stored` to `record`, which may differ only in what can change: the claim, the cluster, the
+/// account, and whether it was handed over.
 pub(crate) fn change(stored: &Stored, record: &Record) -> Value {
     let Record { claim, former_uids, cluster, account, handed_over, .. } = record;
     let mut state = json!({

@@ -1,42 +1,42 @@
-//! Is this claim ours, and what is due? Pure: decides from facts, has no client.
+//! Is this claim ours, and what is due for it? Pure.
 
 use crate::controller::decide::claim::LabelOwner;
 use crate::controller::decide::class::ClassOwner;
 
-/// What is known of a claim before anything is done about it.
+/// What is known about a claim before any work on it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Facts {
     pub(crate) class: ClassOwner,
     pub(crate) label: LabelOwner,
-    /// A bucket record of this provisioner names the claim's uid.
+    /// A record of this provisioner has the claim's uid.
     pub(crate) recorded: bool,
-    /// `objectbucket.io/finalizer` is on the claim.
+    /// The claim has the finalizer `objectbucket.io/finalizer`.
     pub(crate) finalizer: bool,
     /// The claim has a deletion timestamp.
     pub(crate) deleting: bool,
-    /// The claim's phase says Bound.
+    /// The claim's phase is Bound.
     pub(crate) bound: bool,
 }
 
 /// What is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Due {
-    /// Not ours, or nothing left to do: no write of any kind.
+    /// The claim is not ours, or nothing is left to do. Nothing is written.
     Nothing,
-    /// It belongs to nobody because its class cannot be found: say so on the claim, touch nothing else.
+    /// The claim belongs to nobody, because its class is missing. Only this is reported.
     ReportMissingClass,
-    /// Make the bucket, or see that all is as it was made.
+    /// Create the bucket, or keep it usable.
     Bucket,
-    /// Undo what was made.
+    /// Remove what was created.
     Removal,
 }
 
 /// Decides whose the claim is and what is due.
 ///
-/// A record is the authority: it was written by this provisioner for this uid, and its class may be gone
-/// or may have been re-created for another provisioner since. Next comes the class, which only admins
-/// write; but a claim that another provisioner took on is that one's until it lets go. The finalizer is
-/// shared by all provisioners of the ecosystem: the label, written together with it, says whose it is.
+/// A record decides first: this provisioner wrote it for this uid, while the class may be gone or may name another
+/// provisioner now. Then the class decides, because only admins write it; but a claim that another provisioner has marked
+/// is not ours. All provisioners of the ecosystem use the same finalizer: the label, written together with it, says whose
+/// it is.
 pub(crate) fn due(facts: Facts) -> Due {
     let Facts { class, label, recorded, finalizer, deleting, bound } = facts;
     let nobody_to_ask = matches!(class, ClassOwner::Missing | ClassOwner::Unnamed);
@@ -45,7 +45,7 @@ pub(crate) fn due(facts: Facts) -> Due {
     let ours = recorded
         || class == ClassOwner::Ours && !marked_by_another
         || label == LabelOwner::Ours && nobody_to_ask
-        // A class that changed hands leaves our finalizer behind, and nobody else takes it off.
+        // If the class names another provisioner now, nobody else removes our finalizer.
         || marked_by_us && deleting;
     match (ours, deleting) {
         (true, true) if finalizer || recorded => Due::Removal,
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_without_a_class_is_told_so_unless_another_provisioner_has_it() {
+    fn a_missing_class_is_reported_unless_another_provisioner_has_the_claim() {
         let orphan = Facts { class: ClassOwner::Missing, ..NEW };
         assert_eq!(due(orphan), Due::ReportMissingClass);
         assert_eq!(due(Facts { class: ClassOwner::Unnamed, ..NEW }), Due::ReportMissingClass);
@@ -120,14 +120,14 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_that_another_took_on_stays_that_ones_though_its_class_is_ours_now() {
+    fn a_claim_that_another_provisioner_marked_is_not_ours_though_its_class_is() {
         let taken = Facts { label: LabelOwner::Foreign, finalizer: true, bound: true, ..NEW };
         assert_eq!(due(taken), Due::Nothing);
         assert_eq!(due(Facts { deleting: true, ..taken }), Due::Nothing);
     }
 
     #[test]
-    fn a_recorded_claim_is_undone_though_somebody_took_its_finalizer_off() {
+    fn a_recorded_claim_is_undone_though_somebody_removed_its_finalizer() {
         assert_eq!(due(Facts { recorded: true, deleting: true, ..NEW }), Due::Removal);
     }
 

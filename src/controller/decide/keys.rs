@@ -1,8 +1,8 @@
-//! The life of a claim's keys: what its Secret notes of them, and when they are to be replaced. Pure.
+//! The life of a claim's keys: the notes in its Secret, and when keys are replaced. Pure.
 //!
-//! The notes are annotations of the Secret, written in one write with the keys that they are about: no crash
-//! can part them. They are hints, for the claim's user can edit them: what cannot be meant counts as missing, and
-//! what is missing costs an early rotation, or a late look for lost keys. When a key was issued, the store knows better.
+//! The notes are annotations of the Secret, written together with the keys, so that a crash cannot separate them. They
+//! are only hints, because the claim's user can edit them: impossible values count as missing, and a missing note only
+//! causes an early rotation or a late search for lost keys. The store knows better when a key was issued.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,23 +16,22 @@ use crate::controller::decide::backoff::CONSISTENCY_LAG;
 use crate::controller::decide::metadata::NOTE_MAX;
 use crate::provisioner::Rotation;
 
-/// What a claim's Secret notes of its keys.
+/// The notes on keys in a claim's Secret.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct KeyNotes {
     /// When the present key was issued.
     pub(crate) issued_at: Option<Timestamp>,
-    /// The request for rotation that it answers.
+    /// The request for rotation that this key answers.
     pub(crate) answers: Option<String>,
     /// The former key, as long as it works.
     pub(crate) retiring: Option<Retiring>,
-    /// The version of the owner's Secret that shared keys were taken from.
+    /// The version of the owner's Secret from which shared keys were copied.
     pub(crate) shared_from: Option<String>,
-    /// When other keys of the user are looked for: an earlier attempt may have lost one, and the store not have shown
-    /// it yet.
+    /// When to search for other keys of the user: an earlier attempt may have lost one that the store does not show yet.
     pub(crate) review_at: Option<Timestamp>,
 }
 
-/// How far the clocks of those who write notes may differ from this one.
+/// How much the clocks of those who write notes may differ from ours.
 const CLOCK_SKEW: Duration = Duration::from_secs(300);
 
 /// A key that was replaced.
@@ -44,7 +43,7 @@ pub(crate) struct Retiring {
     pub(crate) at: Timestamp,
 }
 
-/// The annotations that [`KeyNotes`] stand in.
+/// The annotations that contain [`KeyNotes`].
 pub(crate) const ANNOTATIONS: [&str; 6] = [
     annotation::KEYS_ISSUED_AT,
     annotation::ROTATE_KEYS,
@@ -60,16 +59,15 @@ impl KeyNotes {
         Self { issued_at: Some(now), answers: request.map(str::to_owned), shared_from, ..Self::default() }
     }
 
-    /// The same, with another look once the store shows everything: after one to two times `settling`, for it is not
-    /// to look at all claims at once.
+    /// The same, with a search for lost keys when the store shows everything: after one to two times `settling`, so that
+    /// not all claims are searched at once.
     pub(crate) fn with_review(self, now: Timestamp, settling: Duration, rng: &mut impl rand::Rng) -> Self {
         let wait = settling.mul_f64(rng.random_range(1.0..=2.0)).as_secs();
-        // Whole seconds are written.
+        // The annotation has whole seconds.
         Self { review_at: Some(after(now, Duration::from_secs(wait + 1))), ..self }
     }
 
-    /// What may be believed of the notes at this time. A user could put off for ever what is due at a time that it can
-    /// write.
+    /// The notes with plausible times. Otherwise a user could write times in the far future, and so prevent what is due.
     pub(crate) fn believed(self, rotation: &Rotation, now: Timestamp) -> Self {
         let issued_at = self.issued_at.filter(|at| *at <= after(now, CLOCK_SKEW));
         let at_most = |at: Timestamp, wait| at.min(after(issued_at.unwrap_or(now), wait));
@@ -78,7 +76,7 @@ impl KeyNotes {
         Self { issued_at, retiring, review_at, ..self }
     }
 
-    /// The notes with the time at which the store says that the key was issued; `None` if they say so, more or less.
+    /// The notes with the time of issue from the store; `None` if they roughly agree.
     pub(crate) fn corrected(&self, issued_at: Timestamp) -> Option<Self> {
         let differs = self.issued_at.is_none_or(|noted| {
             let apart = noted.duration_since(issued_at).unsigned_abs();
@@ -87,7 +85,7 @@ impl KeyNotes {
         differs.then(|| Self { issued_at: Some(issued_at), ..self.clone() })
     }
 
-    /// What is left of the notes once the keys were looked at.
+    /// The notes after unused keys were deleted.
     pub(crate) fn after_review(&self, now: Timestamp) -> Self {
         Self {
             retiring: self.retiring.clone().filter(|key| key.at > now),
@@ -96,13 +94,13 @@ impl KeyNotes {
         }
     }
 
-    /// Reads the notes. What cannot be read counts as missing, and a time that something is to be done at as come.
+    /// Reads the notes. Unreadable ones count as missing; an unreadable due time counts as past.
     pub(crate) fn read(annotations: Option<&BTreeMap<String, String>>) -> Self {
         let get = |key: &str| annotations.and_then(|all| all.get(key)).filter(|note| note.len() <= NOTE_MAX);
         let time = |key: &str| get(key).and_then(|text| text.parse().ok());
         let retiring = get(annotation::RETIRING_KEY).map(|id| Retiring {
             id: id.clone(),
-            // A key whose time nobody knows has had its time.
+            // Without a time, the key is deleted now.
             at: time(annotation::RETIRE_KEY_AT).unwrap_or(Timestamp::UNIX_EPOCH),
         });
         Self {
@@ -114,17 +112,17 @@ impl KeyNotes {
         }
     }
 
-    /// How old the present key is, if that is known. A clock that was set back makes it new.
+    /// The age of the present key, if known; zero if a clock was set back.
     fn age(&self, now: Timestamp) -> Option<Duration> {
         self.issued_at.map(|at| Duration::try_from(now.duration_since(at)).unwrap_or_default())
     }
 
-    /// Whether the store may not show the present key yet.
+    /// Whether the present key is so new that the store may not show it yet.
     pub(crate) fn is_new(&self, now: Timestamp) -> bool {
         self.age(now).is_some_and(|age| age < CONSISTENCY_LAG)
     }
 
-    /// The annotations to write; `None` for those that are to go.
+    /// The annotations to write; `None` for those to remove.
     pub(crate) fn annotations(&self) -> BTreeMap<&'static str, Option<String>> {
         let Self { issued_at, answers, retiring, shared_from, review_at } = self;
         BTreeMap::from([
@@ -138,14 +136,14 @@ impl KeyNotes {
     }
 }
 
-/// Longest time after which lost keys are looked for; see [`KeyNotes::with_review`].
+/// Longest time until lost keys are searched for; see [`KeyNotes::with_review`].
 const LONGEST_REVIEW: Duration = CONSISTENCY_LAG.saturating_mul(3);
 
 fn text(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// The notes on keys that take the place of `former`, which is kept for the grace period.
+/// The notes on keys that replace `former`, which is kept for the grace period.
 pub(crate) fn succeed(former: String, grace: Duration, now: Timestamp, request: Option<&str>) -> KeyNotes {
     KeyNotes { retiring: Some(Retiring { id: former, at: after(now, grace) }), ..KeyNotes::new(now, request, None) }
 }
@@ -154,10 +152,10 @@ fn after(now: Timestamp, wait: Duration) -> Timestamp {
     SignedDuration::try_from(wait).ok().and_then(|wait| now.checked_add(wait).ok()).unwrap_or(Timestamp::MAX)
 }
 
-/// What is due for the keys of a bound claim, or how long nothing is.
+/// What is due for the keys of a bound claim, or the time until something is.
 ///
-/// `request`: the claim's annotation. A user has two keys at most, so the former one, or a lost one, goes before the
-/// present one is replaced.
+/// `request`: the claim's annotation. A user can have two keys, so a former or lost one is deleted before the present one
+/// is replaced.
 pub(crate) fn due(
     notes: &KeyNotes,
     request: Option<&str>,
@@ -173,7 +171,7 @@ pub(crate) fn due(
         return (Upkeep::Rotate, None);
     }
     let Some(every) = rotation.every else { return (Upkeep::Nothing, None) };
-    // Keys of unknown age are replaced: they get one by that.
+    // Keys of unknown age are replaced, because the age of the new ones is known.
     match notes.age(now).map(|age| every.saturating_sub(age)) {
         Some(wait) if !wait.is_zero() => (Upkeep::Nothing, Some(wait)),
         _ => (Upkeep::Rotate, None),
@@ -229,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_may_be_lost_are_looked_for_once_they_are_shown() {
+    fn keys_that_may_be_lost_are_searched_for_once_they_are_shown() {
         let (now, hour) = (at(0), Duration::from_secs(3600));
         let notes = KeyNotes::new(now, None, None).with_review(now, hour, &mut rand::rng());
         let (upkeep, wait) = due(&notes, Some("first"), &monthly(), now);

@@ -1,5 +1,5 @@
-//! Records that do not say all: those of the Go provisioner, and those that somebody deleted or damaged by hand. What
-//! is missing is taken from the claim's class, if there still is one. Pure.
+//! Incomplete records: those of the Go provisioner, and those that somebody deleted or damaged by hand. The claim's class,
+//! if it still exists, provides what is missing. Pure.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 
@@ -12,15 +12,14 @@ use crate::controller::decide::record::{Author, Stored};
 use crate::controller::error::Error;
 use crate::provisioner::{ClaimId, Mode, Plan, Provisioner, Request, WantedBucket};
 
-/// Longest part of a prefix that the Go library took into a bucket's name.
+/// Longest part of a prefix that the Go library used in a bucket's name.
 const PREFIX_MAX: usize = 26;
 
-/// Completes a record before it is acted upon. One of our own is complete.
+/// Completes a record before it is used. Our own records are complete.
 ///
-/// The Go provisioner recorded neither with whose credentials it worked nor whether it created the bucket; it asked the
-/// class for both at the time of deletion, too. What the class says today is no proof of what it said then: only a
-/// bucket whose name was generated for the claim counts as created. With the class gone the operator's own identity is
-/// all there is.
+/// The Go provisioner recorded neither which credentials it used nor whether it created the bucket, and read both from
+/// the class, also for a deletion. The class may have changed since then, so only a bucket whose name was generated for
+/// the claim counts as created. Without the class, the operator's own identity is used.
 ///
 /// # Errors
 /// The class has parameters that cannot be used.
@@ -50,7 +49,7 @@ pub(crate) fn complete<P: Provisioner>(
     Ok(stored)
 }
 
-/// Whether a bucket has the name that the Go library generated for the claim: its prefix, cut, and a UUID.
+/// Whether the Go library generated this bucket name for the claim: its prefix, cut, and a UUID.
 fn is_generated(claim: &Claim, bucket: &str) -> bool {
     let prefix = claim.spec().ok().and_then(|spec| spec.generate_bucket_name.as_deref()).unwrap_or_default();
     let cut = prefix.get(..PREFIX_MAX).unwrap_or(prefix);
@@ -65,7 +64,7 @@ fn is_uuid(text: &str) -> bool {
     text.len() == 36 && text.bytes().enumerate().all(fits)
 }
 
-/// What the class gives for the recorded bucket.
+/// The plan of the class for the recorded bucket.
 fn plan_recorded<P: Provisioner>(provisioner: &P, class: &Class, stored: &Stored) -> Result<Plan, Error> {
     let request = |bucket| Request {
         claim: &stored.record.claim,
@@ -81,10 +80,9 @@ fn plan_recorded<P: Provisioner>(provisioner: &P, class: &Class, stored: &Stored
     }
 }
 
-/// The record of a claim, as claim and class would have it written, where it was deleted by hand. Names are functions
-/// of the claim, and no access is taken away that is not proven to be the claim's, so that a guess that is wrong harms
-/// nobody. It says nothing of the bucket: nobody knows whether that was to be retained. `None` without a class that can
-/// be planned by.
+/// Reconstructs a record that was deleted by hand, from claim and class. Names are functions of the claim, and access is
+/// removed only if it is proven to be the claim's, so a wrong guess harms nobody. The bucket is kept, because it is
+/// unknown whether to retain it. `None` without a usable class.
 pub(crate) fn reconstruct<P: Provisioner>(
     surroundings: &plan::Surroundings<'_, P>,
     claim: &Claim,
@@ -99,7 +97,7 @@ pub(crate) fn reconstruct<P: Provisioner>(
     Some(Stored { name, uid: None, resource_version: None, author: Author::Us, record, says_bound: true, action: None })
 }
 
-/// What there is to say of the bucket of a claim whose record was deleted by hand.
+/// The note on the bucket of a claim whose record was deleted by hand.
 pub(crate) fn not_recorded_note(stored: &Stored) -> Option<String> {
     let bucket = &stored.record.plan.bucket;
     (stored.record.plan.mode == Mode::Created).then(|| {
@@ -110,29 +108,29 @@ pub(crate) fn not_recorded_note(stored: &Stored) -> Option<String> {
     })
 }
 
-/// The bucket that a ConfigMap of the Go provisioner names; by its finalizer on the ConfigMap it is known. It wrote
-/// its records last, so that it may stand alone.
+/// The bucket in a ConfigMap of the Go provisioner, which is recognised by its finalizer. The Go provisioner wrote its
+/// records last, so there may be none.
 pub(crate) fn unfinished_bucket(config_map: &ConfigMap) -> Option<&str> {
     let bucket = config_map.data.as_ref()?.get(wire::config::BUCKET_NAME)?;
     has_finalizer(&config_map.metadata).then_some(bucket.as_str())
 }
 
-/// What there is to say of a bucket that the Go provisioner did not come to record. Its name proves nothing, for
-/// the claim's user can write it into the ConfigMap.
+/// The note on a bucket without a record of the Go provisioner. Its name proves nothing, because the claim's user can
+/// write it into the ConfigMap.
 pub(crate) fn unfinished_note(bucket: &str) -> String {
     format!(
         "bucket {bucket:?} was left in place: the claim's ConfigMap named it, but no ObjectBucket does, so the Go provisioner probably did not finish it; if nobody needs it, delete it by hand, with the IAM user and the managed policy whose names begin with the bucket's name"
     )
 }
 
-/// What there is to say of a record that a restored claim names, and that was not given to it before it was deleted.
+/// The note on the record of a former claim when a restored claim is deleted without having adopted it.
 pub(crate) fn not_adopted_note(record: &str) -> String {
     format!(
         "ObjectBucket {record:?} was left as it is, with its bucket and the access to it, because it belongs to a former claim of this name"
     )
 }
 
-/// What there is to say of a bound claim without a record and without a class.
+/// The note on a bound claim without a record and without a class.
 pub(crate) fn lost_note(claim: &Claim) -> String {
     let ClaimId { namespace, name, uid } = &claim.id;
     format!(
@@ -140,8 +138,8 @@ pub(crate) fn lost_note(claim: &Claim) -> String {
     )
 }
 
-/// What there is to say after a record of the Go provisioner was undone and its bucket left, because nothing proves that
-/// it was created for the claim. A bucket that its class names was not.
+/// The note on a bucket of the Go provisioner that is left in place, because nothing proves that it was created for the
+/// claim. No note if the class names the bucket: then it existed before.
 pub(crate) fn unknown_origin_note(stored: &Stored, class: &ClassLookup, provisioner_name: &str) -> Option<String> {
     if stored.author != Author::GoProvisioner || stored.record.plan.mode == Mode::Created {
         return None;

@@ -1,4 +1,4 @@
-//! Which ObjectBucket is a claim's, of those that may be. Pure: from what was read to what was found.
+//! Which ObjectBucket belongs to a claim. Pure.
 
 use crate::api::ObjectBucket;
 use crate::controller::decide::claim::Claim;
@@ -7,32 +7,31 @@ use crate::controller::decide::record::{Author, Relation, Stored};
 use crate::controller::decide::{codec, record};
 use crate::controller::error::{Error, RecordProblem};
 
-/// An ObjectBucket by a name that a claim's record may have.
+/// A name that a claim's record may have, with what was read under it.
 #[derive(Debug)]
 pub(crate) struct Candidate {
     pub(crate) name: String,
-    /// `None` if there is none; the error of one that cannot be read.
+    /// `None` if it does not exist; the error if it cannot be read.
     pub(crate) object: Option<Result<ObjectBucket, String>>,
 }
 
-/// The record of one claim.
+/// What was found as the record of a claim.
 #[derive(Debug)]
 pub(crate) enum Found {
-    /// There is one.
+    /// Its record.
     Mine(Box<Stored>),
-    /// There is one, but it lost what is needed to act upon it; the text says what.
+    /// Its record, but needed fields are missing; the text says which.
     Damaged { object: Box<ObjectBucket>, error: String },
-    /// It was made for a former claim, and an admin gives it to this one.
+    /// The record of a former claim, which an admin gives to this one.
     ToAdopt(Box<Stored>),
-    /// The claim names a record that is not its own: it was restored, or copied.
+    /// None, but the claim names a record that is not its own: the claim was restored or copied.
     Restored(RecordProblem),
-    /// There is none; this name is free for it.
+    /// None; this name is free.
     None { free_name: String },
 }
 
-/// The names under which the record of a claim is looked for. What the claim itself says is a hint: a user can write
-/// it, and what counts is the uid in the record. `irregular`: names of records that are known to be for a claim of this
-/// name.
+/// The names under which the record of a claim is searched. The name in the claim is only a hint, because a user can
+/// write it: the uid in the record decides. `irregular`: other known records of a claim of this name.
 pub(crate) fn names(claim: &Claim, irregular: Vec<String>) -> Vec<String> {
     let (plain, unique) = record::names(&claim.id);
     let hint = claim.spec().ok().and_then(|spec| spec.object_bucket_name.clone()).filter(|name| !name.is_empty());
@@ -42,21 +41,21 @@ pub(crate) fn names(claim: &Claim, irregular: Vec<String>) -> Vec<String> {
     names
 }
 
-/// What is to be known of the cluster, to tell whose a record is.
+/// What else decides whose record it is.
 pub(crate) struct Surroundings<'a, R> {
     /// UID of this cluster.
     pub(crate) cluster: &'a str,
     /// The name of this provisioner.
     pub(crate) provisioner: &'a str,
-    /// Whether a claim other than this one may be the one that a record was made for, which does not say so any more.
+    /// Whether a record that no longer names its claim may belong to another claim.
     pub(crate) has_rival: R,
 }
 
-/// Tells which of the candidates is the claim's record.
+/// Finds the claim's record among the candidates.
 ///
 /// # Errors
-/// [`Error::RecordUnreadable`] if one of them may be the claim's, [`Error::RecordAmbiguous`] if it may as well be
-/// another's, [`Error::RecordTaken`] if even the name with the uid is another claim's.
+/// [`Error::RecordUnreadable`] if one of them may be the claim's, [`Error::RecordAmbiguous`] if it may also be another
+/// claim's, [`Error::RecordTaken`] if even the name with the uid belongs to another claim.
 pub(crate) fn look_up(
     claim: &Claim,
     candidates: Vec<Candidate>,
@@ -70,7 +69,7 @@ pub(crate) fn look_up(
     for Candidate { name, object } in candidates {
         let is_named = named.as_ref() == Some(&name);
         let object = match object {
-            // It may be this claim's: stop rather than make a second one beside it.
+            // It may be this claim's, so a second one must not be created.
             Some(Err(error)) => return Err(Error::RecordUnreadable { name, error }),
             Some(Ok(object)) => object,
             None if is_named => {
@@ -85,7 +84,7 @@ pub(crate) fn look_up(
             Relation::Fits if (surroundings.has_rival)(&object) => return Err(Error::RecordAmbiguous { name }),
             Relation::Fits => return Ok(mine(object, claim)),
             Relation::Former if ours => match codec::read(&object) {
-                // The one that the claim names comes first.
+                // The one that the claim names has precedence.
                 Ok(stored) if stored.action == Some(Action::Adopt) && (is_named || to_adopt.is_none()) => {
                     to_adopt = Some(Box::new(stored));
                 }
@@ -105,12 +104,12 @@ pub(crate) fn look_up(
 }
 
 fn mine(object: ObjectBucket, claim: &Claim) -> Found {
-    // What a CRD pruned of it.
+    // Some CRDs prune the reference to the claim.
     let names_it = record::claim_uid(&object).is_some() && record::claim_name(&object).is_some();
     let whole = if names_it { object } else { codec::naming(&object, &claim.id) };
     match codec::read(&whole) {
         Ok(mut stored) => {
-            // One of an earlier version said so in its status alone, which backups leave out.
+            // Earlier versions wrote this only into the status, which backups leave out.
             stored.record.handed_over |= stored.author == Author::Us && claim.was_bound();
             Found::Mine(Box::new(stored))
         }
@@ -119,8 +118,8 @@ fn mine(object: ObjectBucket, claim: &Claim) -> Found {
     }
 }
 
-/// Namespaces and names of all claims whose record would have this name by default, as `team/prod-x` and
-/// `team-prod/x` have the same.
+/// Namespaces and names of all claims whose record has this default name: it is the same for `team/prod-x` and
+/// `team-prod/x`.
 pub(crate) fn namesakes(record: &str) -> impl Iterator<Item = (&str, &str)> {
     let rest = record.strip_prefix("obc-").unwrap_or_default();
     rest.match_indices('-').filter_map(|(at, _)| Some((rest.get(..at)?, rest.get(at + 1..)?)))
@@ -152,7 +151,7 @@ mod tests {
         Claim::read(&DeserializeGuard(Ok(object)), "ours")
     }
 
-    /// The ObjectBucket of a claim with this uid, made in this cluster.
+    /// The ObjectBucket of a claim with this uid, created in this cluster.
     fn object(uid: &str, cluster: &str, action: Option<&str>) -> ObjectBucket {
         let record =
             Record { claim: ClaimId { uid: uid.into(), ..record().claim }, cluster: Some(cluster.into()), ..record() };
@@ -176,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_claim_that_merely_has_the_name_of_a_former_one_is_served_anew() {
+    fn a_new_claim_that_only_has_the_name_of_a_former_one_gets_a_new_record() {
         let found = find(&claim("new", None), Some(object("old", HERE, None))).unwrap();
         assert!(matches!(&found, Found::None { free_name } if free_name == "obc-shop-photos-new"), "{found:?}");
     }
@@ -194,7 +193,11 @@ mod tests {
     #[case::a_claim_that_names_it(Some(PLAIN), "old", HERE)]
     #[case::a_claim_that_names_nothing(None, "old", HERE)]
     #[case::one_of_another_cluster(Some(PLAIN), "new", "elsewhere")]
-    fn a_record_is_adopted_at_an_admins_word(#[case] names: Option<&str>, #[case] uid: &str, #[case] cluster: &str) {
+    fn a_record_is_adopted_if_an_admin_requests_it(
+        #[case] names: Option<&str>,
+        #[case] uid: &str,
+        #[case] cluster: &str,
+    ) {
         let found = find(&claim("new", names), Some(object(uid, cluster, Some("adopt")))).unwrap();
         assert!(matches!(found, Found::ToAdopt(_)), "{found:?}");
         let other_word = find(&claim("new", Some(PLAIN)), Some(object(uid, cluster, Some("remove")))).unwrap();
@@ -210,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claims_own_record_is_found_whatever_stands_beside_it() {
+    fn a_claims_own_record_is_found_whatever_else_exists() {
         let found = find(&claim("new", Some("obc-other")), Some(object("new", HERE, None))).unwrap();
         assert!(matches!(found, Found::Mine(_)), "{found:?}");
     }
@@ -224,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_that_share_a_records_name_are_told_by_it() {
+    fn claims_with_the_same_default_name_are_found_by_it() {
         let all: Vec<_> = namesakes("obc-team-prod-x").collect();
         assert_eq!(all, [("team", "prod-x"), ("team-prod", "x")]);
     }

@@ -1,30 +1,29 @@
-//! What the metadata of Kubernetes objects says: finalizers, controllers, and who wrote what.
+//! The metadata of Kubernetes objects: finalizers, controllers, and who wrote what.
 
 use kube::api::ObjectMeta;
 
 use crate::api::wire;
 
-/// Name under which fields are written, in `managedFields`.
+/// Our name in `managedFields`.
 pub(crate) const FIELD_MANAGER: &str = "aws-s3-provisioner";
 
-/// Longest note that is read. A user may write a hundred kilobytes of them.
+/// Longest annotation that is read. A user can write a hundred kilobytes.
 pub(crate) const NOTE_MAX: usize = 253;
 
-/// Whether our finalizer is on an object.
+/// Whether an object has our finalizer.
 pub(crate) fn has_finalizer(metadata: &ObjectMeta) -> bool {
     metadata.finalizers.as_ref().is_some_and(|all| all.iter().any(|f| f == wire::FINALIZER))
 }
 
-/// Uid of what controls an object; the API server allows one.
+/// Uid of the controller of an object; the API server allows only one.
 pub(crate) fn controller(metadata: &ObjectMeta) -> Option<&str> {
     let owners = metadata.owner_references.as_deref().unwrap_or_default();
     owners.iter().find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.as_str())
 }
 
-/// Whether the entries `keys` of an output's data are as the operator wrote them.
+/// Whether nobody else has changed the entries `keys` of an output's data since the operator wrote them.
 ///
-/// Whose the value of an entry is shows in `managedFields`: the API server takes an entry from its writer when
-/// somebody else changes or removes it.
+/// `managedFields` shows this: the API server removes an entry from its writer when somebody else changes or removes it.
 pub(crate) fn wrote(metadata: &ObjectMeta, keys: &[&str]) -> bool {
     let ours = |key: &str| {
         metadata

@@ -1,4 +1,4 @@
-//! What decides: pure functions of what was seen. Nothing here has a client, waits, or reads a clock.
+//! All decisions, as pure functions. Nothing here has a client, waits, or reads a clock.
 
 pub(crate) mod backoff;
 pub(crate) mod claim;

@@ -1,32 +1,32 @@
-//! Records whose claims are gone, or that come from another cluster: what is said of them, and what an admin's word
-//! has done to them. Pure.
+//! Records whose claims are gone, or that come from another cluster: what is reported, and what an admin's annotation
+//! does. Pure.
 //!
-//! Backups, clones and GitOps bring records that outlive or precede their claims. Nothing is undone for that: data is
-//! deleted, and access taken away, only for a claim that is being deleted through its finalizer, or at the word of an
-//! admin, who annotates the ObjectBucket.
+//! With backups, clones and GitOps, a record can exist without its claim. This alone removes nothing: data and access are
+//! removed only for a claim that is being deleted and has the finalizer, or if an admin requests it with an annotation of
+//! the ObjectBucket.
 
 use crate::api::ObjectBucket;
 use crate::api::wire::annotation;
 use crate::controller::reasons::orphaned as reason;
 use crate::provisioner::{ClaimId, Record};
 
-/// What an admin wants of an orphaned record: the value of its annotation.
+/// What an admin requests for an orphaned record: the value of its annotation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Action {
-    /// Undo what is recorded: access, and the bucket if its reclaimPolicy is Delete.
+    /// Remove the access, and the bucket if its reclaimPolicy is Delete.
     Remove,
-    /// Take the access away, keep the bucket.
+    /// Remove the access, keep the bucket.
     Revoke,
-    /// Delete the record alone; with a claim that has it still, when that is deleted.
+    /// Delete only the record; if its claim still exists, after that is deleted.
     Forget,
     /// Give the record to the claim that has the recorded namespace and name now.
     Adopt,
 }
 
-/// The annotation of an ObjectBucket, read.
+/// Reads the annotation of an ObjectBucket.
 ///
 /// # Errors
-/// A value that is none of those it may have.
+/// An unknown value.
 pub(crate) fn action(object: &ObjectBucket) -> Result<Option<Action>, String> {
     let value = object.metadata.annotations.as_ref().and_then(|all| all.get(annotation::ORPHAN));
     Ok(Some(match value.map(String::as_str) {
@@ -39,53 +39,53 @@ pub(crate) fn action(object: &ObjectBucket) -> Result<Option<Action>, String> {
     }))
 }
 
-/// The claim that stands under the recorded namespace and name.
+/// The claim that has the recorded namespace and name now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PresentClaim {
     pub(crate) uid: String,
     pub(crate) deleting: bool,
-    /// Name of the ObjectBucket that it has already, other than the one looked at.
+    /// Name of another ObjectBucket that it already has.
     pub(crate) has_record: Option<String>,
 }
 
-/// What is known of a record.
+/// What is known about a record.
 #[derive(Debug)]
 pub(crate) struct Facts<'a> {
     pub(crate) record: &'a Record,
-    /// What the admin's annotation says.
+    /// The admin's annotation.
     pub(crate) action: &'a Result<Option<Action>, String>,
     /// UID of this cluster.
     pub(crate) cluster: &'a str,
-    /// The claim under the recorded name, asked of the cluster itself.
+    /// The claim that has the recorded name now, read from the cluster.
     pub(crate) present: Option<&'a PresentClaim>,
-    /// Whether the last thing said on it is that a word could not be followed.
+    /// The last report on the record says that an annotation could not be followed.
     pub(crate) refused: bool,
 }
 
 /// What is due for a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Due {
-    /// It is its claim's: there is nothing to say.
+    /// It has its claim, or everything is reported already.
     Nothing,
-    /// Say this on it, and wait for somebody.
+    /// Report this, and wait for an admin.
     Report(Notice),
-    /// The word cannot be followed: say why, and take it off. It was said of what there was at the time; some day it
-    /// would be followed for a claim that nobody thought of.
+    /// The annotation cannot be followed: report why, and remove it. If it stayed, it might be followed much later, in a
+    /// situation that the admin did not mean.
     Refuse(Notice),
-    /// Undo what is recorded.
+    /// Remove the access, and the bucket if its reclaimPolicy is Delete.
     Remove,
-    /// Take the access away.
+    /// Remove the access.
     Revoke,
-    /// Delete the record alone.
+    /// Delete only the record.
     Forget,
-    /// Its claim takes it over: that is the claim's work.
+    /// The claim adopts it, in its own reconcile.
     Adopt,
 }
 
-/// What there is to say of a record.
+/// A report on a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Notice {
-    /// Whether the condition `Orphaned` holds.
+    /// The status of the condition `Orphaned`.
     pub(crate) orphaned: bool,
     pub(crate) reason: &'static str,
     pub(crate) message: String,
@@ -152,7 +152,7 @@ fn orphaned(facts: &Facts<'_>, from_elsewhere: bool) -> Notice {
     Notice { orphaned: true, reason, message }
 }
 
-/// The words that an admin may choose from.
+/// The values that an admin can choose from.
 fn remedy(actions: &[Action]) -> String {
     let means = |action: &Action| match action {
         Action::Remove => "remove (delete the access, and the bucket unless its reclaimPolicy is Retain)",
@@ -160,8 +160,8 @@ fn remedy(actions: &[Action]) -> String {
         Action::Forget => "forget (delete only this record)",
         Action::Adopt => "adopt (give bucket and user to the claim that has this namespace and name now)",
     };
-    let words: Vec<_> = actions.iter().map(means).collect();
-    format!("annotate this ObjectBucket with {}=VALUE; values: {}", annotation::ORPHAN, words.join(", "))
+    let values: Vec<_> = actions.iter().map(means).collect();
+    format!("annotate this ObjectBucket with {}=VALUE; values: {}", annotation::ORPHAN, values.join(", "))
 }
 
 fn unknown_action(value: &str, orphaned: bool) -> Notice {
@@ -186,7 +186,7 @@ fn forgotten_later(record: &Record) -> Notice {
     Notice { orphaned: false, reason: reason::CLAIM_EXISTS, message }
 }
 
-/// What there is to say of an orphan that cannot be read.
+/// The report on an orphan that cannot be read.
 pub(crate) fn damaged(problem: &str) -> Notice {
     let message = format!(
         "{problem}; to delete only this record, annotate it with {}={}",
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn without_an_admins_word_an_orphan_is_reported_and_nothing_else() {
+    fn without_an_annotation_an_orphan_is_only_reported() {
         let claim = present("another");
         for (cluster, present, reason) in [
             (Some(HERE), None, reason::CLAIM_GONE),
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_whose_claim_stands_is_left_to_its_claim_whatever_the_annotation_says() {
+    fn a_record_whose_claim_exists_is_left_to_its_claim_whatever_the_annotation_says() {
         let claim = present(&record().claim.uid);
         for cluster in [Some(HERE), None] {
             for action in EVERY {
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn an_admins_word_is_followed() {
+    fn an_annotation_is_followed() {
         let record = of(Some(HERE));
         assert_eq!(decide(&record, Some(Action::Remove), None), Due::Remove);
         assert_eq!(decide(&record, Some(Action::Revoke), None), Due::Revoke);
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_takes_a_record_over_only_if_it_stays_and_has_none() {
+    fn a_claim_adopts_a_record_only_if_it_is_not_deleted_and_has_none() {
         let record = of(Some(HERE));
         let adopt = |present| decide(&record, Some(Action::Adopt), present);
         assert!(is_refusal(&adopt(None), reason::ACTION_REFUSED));
@@ -318,14 +318,14 @@ mod tests {
     }
 
     #[test]
-    fn why_a_word_was_refused_stands_until_the_next_one() {
+    fn a_refusal_is_shown_until_the_next_annotation() {
         let record = of(Some(HERE));
         let due = due(&Facts { record: &record, action: &Ok(None), cluster: HERE, present: None, refused: true });
         assert_eq!(due, Due::Nothing);
     }
 
     #[test]
-    fn a_word_that_is_not_known_is_named_with_those_that_are() {
+    fn an_unknown_annotation_is_reported_with_the_known_ones() {
         let mut object = ObjectBucket::default();
         object.metadata.annotations = Some([(annotation::ORPHAN.to_owned(), "delete".to_owned())].into());
         let action = action(&object);

@@ -1,4 +1,4 @@
-//! What the claim's Secret and ConfigMap hold, and how they differ from what they should hold. Pure.
+//! The content of the claim's Secret and ConfigMap, and the difference to what they should contain. Pure.
 
 use std::collections::BTreeMap;
 
@@ -18,8 +18,8 @@ use crate::controller::decide::keys::KeyNotes;
 use crate::controller::decide::metadata::controller;
 use crate::provisioner::{AppCredentials, ClaimId, Record};
 
-/// What a claim inherits with a record that it adopts: outputs that carry our label, and that are controlled by one of
-/// the former claims, or by nobody, for backups leave out owner references.
+/// What a claim inherits with a record that it adopts: outputs with our label that are controlled by one of the former
+/// claims, or by nobody, because backups leave out owner references.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Heir<'a> {
     label: &'a str,
@@ -27,7 +27,7 @@ pub(crate) struct Heir<'a> {
 }
 
 impl<'a> Heir<'a> {
-    /// `None` if the record was not adopted: then nothing is inherited.
+    /// `None` if the record was not adopted, so that nothing is inherited.
     pub(crate) fn of(record: &'a Record, adopting: bool, label: &'a str) -> Option<Self> {
         (adopting || !record.former_uids.is_empty()).then_some(Self { label, record })
     }
@@ -47,16 +47,13 @@ pub(crate) trait Output:
     + DeserializeOwned
     + Serialize
 {
-    /// Kind, for messages.
+    /// For messages, as the others.
     const KIND: &'static str;
-    /// What is being done, for messages.
     const WRITE: &'static str;
-    /// What is being done, for messages.
     const READ: &'static str;
-    /// What is being done, for messages.
     const DELETE: &'static str;
 
-    /// The entries of `wanted` that `self` lacks or has differently, as a merge patch of `data`.
+    /// The merge patch of `data` for the entries of `wanted` that are missing or different in `self`.
     fn differing(&self, wanted: &Self) -> Option<Value>;
 }
 
@@ -70,7 +67,7 @@ impl Output for Secret {
         let has_token =
             |secret: &Self| secret.data.as_ref().is_some_and(|d| d.contains_key(wire::secret::SESSION_TOKEN));
         let mut changed = differing(self.data.as_ref(), wanted.data.as_ref());
-        // A token of earlier keys makes the present ones invalid.
+        // With the token of earlier keys, the present keys do not work.
         if has_token(self) && !has_token(wanted) {
             changed.get_or_insert_with(|| json!({}))[wire::secret::SESSION_TOKEN] = Value::Null;
         }
@@ -123,7 +120,7 @@ fn metadata(claim: &ClaimId, label: &str) -> ObjectMeta {
     }
 }
 
-/// The Secret that hands `credentials` to the claim, with what there is to note of them.
+/// The Secret that hands `credentials` to the claim, with notes on them.
 pub(crate) fn secret(claim: &ClaimId, label: &str, credentials: &AppCredentials, notes: &KeyNotes) -> Secret {
     let AppCredentials { access_key_id, secret_access_key, session_token } = credentials;
     let entry = |key: &str, value: &str| (key.to_owned(), ByteString(value.as_bytes().to_vec()));
@@ -140,7 +137,7 @@ pub(crate) fn secret(claim: &ClaimId, label: &str, credentials: &AppCredentials,
     Secret { metadata, type_: Some("Opaque".to_owned()), data: Some(data), ..Secret::default() }
 }
 
-/// The credentials that a Secret of ours hands out; `None` if a part is missing or empty.
+/// The credentials in a Secret of ours; `None` if a part is missing or empty.
 pub(crate) fn credentials(secret: &Secret) -> Option<AppCredentials> {
     let text = |key: &str| {
         let bytes = &secret.data.as_ref()?.get(key)?.0;
@@ -153,7 +150,7 @@ pub(crate) fn credentials(secret: &Secret) -> Option<AppCredentials> {
     })
 }
 
-/// The ConfigMap that tells the claim's apps where their bucket is.
+/// The ConfigMap with the address of the claim's bucket.
 pub(crate) fn config_map(label: &str, record: &Record) -> ConfigMap {
     let endpoint = &record.plan.endpoint;
     let entry = |key: &str, value: &str| (key.to_owned(), value.to_owned());
@@ -172,9 +169,9 @@ pub(crate) fn config_map(label: &str, record: &Record) -> ConfigMap {
     ConfigMap { metadata: metadata(&record.claim, label), data: Some(data), ..ConfigMap::default() }
 }
 
-/// The merge patch that makes `found` hold what it should; `None` if it does.
+/// The merge patch from `found` to `wanted`; `None` if nothing differs.
 pub(crate) fn difference<T: Output>(found: &T, wanted: &T) -> Option<Value> {
-    // Without the label the operator would not see what becomes of the object.
+    // Objects without the label are not watched.
     let label = |output: &T| output.labels().get(wire::PROVISIONER_LABEL).cloned();
     let data = found.differing(wanted);
     let notes: BTreeMap<_, _> = keys::ANNOTATIONS
@@ -217,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_as_it_should_is_not_written() {
+    fn what_is_up_to_date_is_not_written() {
         assert_eq!(handing_out(None).differing(&handing_out(None)), None);
         assert_eq!(handing_out(Some("t")).differing(&handing_out(Some("t"))), None);
     }

@@ -1,4 +1,4 @@
-//! What a claim will get. Pure: from the claim, its class and the provisioner's own plan to a record.
+//! What a claim gets: from the claim, its class and the provisioner's plan to a record. Pure.
 
 use serde_json::Value;
 
@@ -11,8 +11,8 @@ use crate::controller::decide::record::{Author, Stored};
 use crate::controller::error::{Error, RecordProblem};
 use crate::provisioner::{Mode, Provisioner, ReclaimPolicy, Record, Request};
 
-/// The record that the claim should have by what it and its class say now, in the cluster with this uid. `is_new`: it
-/// asks for it for the first time, so that what the class allows counts.
+/// The record that the claim would get now from its class, in the cluster with this uid. `is_new`: for the first time, so
+/// restrictions of the class apply.
 ///
 /// # Errors
 /// A claim that cannot be read, or that asks for what its class cannot give.
@@ -31,7 +31,7 @@ pub(crate) fn record<P: Provisioner>(
         is_new,
     };
     let plan = provisioner.plan(&request).map_err(Error::store)?;
-    // What existed before is retained, whatever the class says of what it creates.
+    // A bucket that existed before is retained; the class's reclaimPolicy is about created ones.
     let reclaim_policy = match plan.mode {
         Mode::Created => class.reclaim_policy,
         Mode::Granted => ReclaimPolicy::Retain,
@@ -48,13 +48,13 @@ pub(crate) fn record<P: Provisioner>(
     })
 }
 
-/// The record as it is once the claim has taken it over from a former one, or from another cluster.
+/// The record after the claim has adopted it from a former claim, or from another cluster.
 ///
-/// What was recorded stays: names were made for the former claim. It counts as handed over, for nobody knows whether
-/// it was when the backup was made.
+/// The plan stays, with names that contain the former claim. It counts as handed over, because it may have been handed
+/// over after the backup.
 pub(crate) fn adopted(former: &Record, claim: &Claim, cluster: &str) -> Record {
     let mut former_uids: Vec<_> = former.uids().map(str::to_owned).collect();
-    // Oldest first, and the claim whose record it was until now last.
+    // Oldest first, so the claim that had it until now is last.
     former_uids.rotate_left(1);
     former_uids.retain(|uid| *uid != claim.id.uid);
     Record {
@@ -66,25 +66,25 @@ pub(crate) fn adopted(former: &Record, claim: &Claim, cluster: &str) -> Record {
     }
 }
 
-/// What is to be done first for a claim that should have a bucket.
+/// How to start with a claim that should have a bucket.
 #[derive(Debug)]
 pub(crate) enum Intent {
-    /// Nothing is recorded: record this, under this name.
+    /// There is no record: write this one, under this name.
     Record { name: String, record: Box<Record> },
-    /// It is recorded so: go on from there.
+    /// The record is as planned, or already handed over: continue from there.
     Proceed(Box<Stored>),
-    /// Something else is recorded, made from a claim or class that was edited since: undo that.
+    /// The record is outdated, because claim or class were edited before binding: undo it.
     UndoFirst(Box<Stored>),
     /// An admin gives it the record of a former claim.
     Adopt(Box<Stored>),
-    /// Its record lost something. This is what it said.
+    /// Its record is damaged. `record` is what it contained.
     Restore { object: Box<ObjectBucket>, record: Box<Record>, error: String },
-    /// It names a record that does not exist. If the store has what this says, its record was deleted by hand, and is
-    /// written again; else the claim was restored or copied, and waits.
+    /// It names a record that does not exist. If the store has what `record` says, somebody deleted the record by hand,
+    /// and it is recreated; else the claim was restored or copied, and waits.
     Recover { name: String, record: Box<Record>, problem: RecordProblem },
 }
 
-/// What decides beside the claim itself.
+/// What decides, besides the claim itself.
 pub(crate) struct Surroundings<'a, P> {
     pub(crate) provisioner: &'a P,
     pub(crate) provisioner_name: &'a str,
@@ -93,12 +93,10 @@ pub(crate) struct Surroundings<'a, P> {
     pub(crate) class: &'a ClassLookup,
 }
 
-/// Compares what is recorded with what the claim and its class say.
-///
-/// What is bound keeps what it was bound to, whatever became of its class.
+/// Compares the record with claim and class. A bound claim keeps its bucket, even if its class has changed.
 ///
 /// # Errors
-/// There is no class to plan by, or as [`record`]; and a record that is the claim's no more, or not its own.
+/// There is no usable class; those of [`record`] and [`whole`]; a claim that must adopt a record first.
 pub(crate) fn intent<P: Provisioner>(
     surroundings: &Surroundings<'_, P>,
     claim: &Claim,
@@ -106,7 +104,7 @@ pub(crate) fn intent<P: Provisioner>(
 ) -> Result<Intent, Error> {
     let planned = |is_new| planned(surroundings, claim, is_new);
     Ok(match found {
-        // The Go provisioner wrote its records last: what they name was handed over, and may be in use.
+        // The Go provisioner wrote its records last, so their buckets may be in use.
         Found::Mine(stored) if stored.bound() || stored.author == Author::GoProvisioner => Intent::Proceed(stored),
         Found::Mine(stored) if is_same(&stored.record, &planned(true)?) => Intent::Proceed(stored),
         Found::Mine(stored) => Intent::UndoFirst(stored),
@@ -127,7 +125,7 @@ pub(crate) fn intent<P: Provisioner>(
     })
 }
 
-/// What claim and class say now.
+/// The record that claim and class give now.
 fn planned<P: Provisioner>(surroundings: &Surroundings<'_, P>, claim: &Claim, is_new: bool) -> Result<Record, Error> {
     let Surroundings { provisioner, provisioner_name, cluster, class } = *surroundings;
     match class {
@@ -138,10 +136,10 @@ fn planned<P: Provisioner>(surroundings: &Surroundings<'_, P>, claim: &Claim, is
     }
 }
 
-/// What a damaged ObjectBucket of this claim said before it lost something.
+/// What a damaged ObjectBucket of this claim contained before.
 ///
 /// # Errors
-/// [`Error::RecordDamaged`] if claim and class do not tell, or what is left of it says otherwise.
+/// [`Error::RecordDamaged`] if it cannot be planned from claim and class, or contradicts what is left.
 pub(crate) fn whole<P: Provisioner>(
     surroundings: &Surroundings<'_, P>,
     claim: &Claim,
@@ -157,10 +155,9 @@ pub(crate) fn whole<P: Provisioner>(
     }
 }
 
-/// Whether a record says what would be planned now. What is learnt later (account, cluster, former claims) is not
-/// planned.
+/// Whether a record is what would be planned now. Account, cluster and former claims are not part of a plan.
 fn is_same(recorded: &Record, planned: &Record) -> bool {
-    // Destructured in full: a new field has to be thought of here.
+    // Without `..`, so that a new field cannot be forgotten here.
     let Record { claim, former_uids: _, cluster: _, account: _, class_name, reclaim_policy, handed_over: _, plan } =
         recorded;
     *claim == planned.claim
@@ -169,13 +166,12 @@ fn is_same(recorded: &Record, planned: &Record) -> bool {
         && *plan == planned.plan
 }
 
-/// The record that an ObjectBucket held before it lost something: what is planned now, if nothing that is left of it
-/// says otherwise.
+/// The record that a damaged ObjectBucket contained before: the present plan, unless it contradicts what is left.
 fn restored(object: &ObjectBucket, planned: Record, provisioner: &str, error: &str) -> Result<Record, Error> {
     let state = |key: &str| object.spec.additional_state.as_ref()?.get(key).filter(|value| !value.is_empty()).cloned();
     let record = Record {
         account: state(wire::state::ACCOUNT_ID),
-        // Nobody knows; and what may be in use is not planned again.
+        // Unknown, and a bucket that may be in use must not be planned again.
         handed_over: true,
         ..planned
     };
@@ -187,9 +183,9 @@ fn restored(object: &ObjectBucket, planned: Record, provisioner: &str, error: &s
     }
 }
 
-/// The first value of `is` that `should` has otherwise.
+/// The first value of `is` that differs in `should`.
 fn contradiction(is: &Value, should: &Value, field: &str) -> Option<String> {
-    // The Go library writes what it does not have as an empty string.
+    // The Go library writes missing values as empty strings.
     let says_nothing = |value: &Value| value.is_null() || value.as_str() == Some("");
     match (is, should) {
         (is, _) if says_nothing(is) => None,
@@ -207,7 +203,7 @@ fn damaged(object: &ObjectBucket, error: &str, why: String) -> Error {
     Error::RecordDamaged { name, error: error.to_owned(), why }
 }
 
-/// Why there is no class to go by. A claim that cannot be read at all may name none.
+/// The error for a claim without a usable class. If the claim cannot be read, that is the error.
 pub(crate) fn no_class(class: &ClassLookup, claim: &Claim) -> Error {
     let class = match class {
         ClassLookup::Found(Class { name, .. }) | ClassLookup::Missing { name } => name.clone(),
@@ -223,7 +219,7 @@ mod tests {
     use crate::provisioner::Plan;
 
     #[test]
-    fn a_record_that_lost_its_state_is_restored_unless_what_is_left_says_otherwise() {
+    fn a_record_that_lost_its_state_is_restored_unless_the_rest_contradicts() {
         let mut object = codec::to_object(&record(), "obc-shop-photos", "ours");
         object.spec.additional_state = None;
         let whole = restored(&object, record(), "ours", "lost").map_err(|error| error.to_string());

@@ -1,6 +1,6 @@
-//! The bucket record as write-ahead log: its names, and to whom it belongs. Pure.
+//! The record of a claim, a write-ahead log: its names, and to which claim it belongs. Pure.
 //!
-//! A record is written before the first call to the store and holds all that is needed to undo the claim.
+//! A record is written before the first call to the store, and contains everything that is needed to undo the claim.
 
 use crate::api::{ObjectBucket, wire};
 use crate::controller::decide::claim::{Claim, LabelOwner};
@@ -10,8 +10,8 @@ use crate::provisioner::{ClaimId, Record};
 /// Longest name of a Kubernetes object (RFC 1123 subdomain).
 const MAX_NAME: usize = 253;
 
-/// The name a claim's record has by default, and the one it has when that is too long or taken: two
-/// claims can share a default name (`a-b/c` and `a/b-c`), but not a uid.
+/// The default name of a claim's record, and the name with the uid, for the case that the default name is too long or
+/// taken: two claims can share a default name (`a-b/c` and `a/b-c`), but not a uid.
 pub(crate) fn names(claim: &ClaimId) -> (Option<String>, String) {
     let plain = format!("obc-{}-{}", claim.namespace, claim.name);
     let room = MAX_NAME - 1 - claim.uid.len().min(MAX_NAME / 2);
@@ -23,58 +23,56 @@ pub(crate) fn names(claim: &ClaimId) -> (Option<String>, String) {
 /// Who wrote a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Author {
-    /// This operator: the record holds all that is needed to undo the claim.
+    /// This operator: the record is complete.
     Us,
-    /// The Go provisioner that this operator replaces. It recorded neither whose credentials it used nor
-    /// whether it created the bucket; see `adopt.rs`. Until then the record is read in the harmless way: a bucket
-    /// that existed before.
+    /// The Go provisioner that this operator replaces. It recorded neither which credentials it used nor whether it
+    /// created the bucket; see `legacy.rs`. Until the record is completed, its bucket counts as one that existed before.
     GoProvisioner,
 }
 
-/// A record as it stands in the cluster.
+/// A record in the cluster.
 #[derive(Debug, Clone)]
 pub(crate) struct Stored {
     pub(crate) name: String,
-    /// `metadata.uid` of the ObjectBucket: guards writes against one of the same name that was made since.
+    /// `metadata.uid` of the ObjectBucket, so that no write changes a newer one of the same name.
     pub(crate) uid: Option<String>,
-    /// Guards writes that rest on all that was read.
+    /// Guards writes that depend on everything that was read.
     pub(crate) resource_version: Option<String>,
     pub(crate) author: Author,
     pub(crate) record: Record,
     /// `status.phase` is Bound.
     pub(crate) says_bound: bool,
-    /// What an admin wants of it, should it be orphaned.
+    /// What an admin requests, in case it is orphaned.
     pub(crate) action: Option<Action>,
 }
 
 impl Stored {
-    /// Whether everything was made and handed over. Backups leave out the status, and earlier versions said it there
-    /// only.
+    /// Whether bucket and keys were handed over. Backups leave out the status, and earlier versions wrote only the status.
     pub(crate) fn bound(&self) -> bool {
         self.record.handed_over || self.says_bound
     }
 
-    /// Whether it was written from claim and class, because there is no ObjectBucket.
+    /// Whether it was reconstructed from claim and class, because there is no ObjectBucket.
     pub(crate) fn is_reconstructed(&self) -> bool {
         self.uid.is_none()
     }
 
-    /// Whether it is being adopted: it is its claim's by now, and the admin's word still stands.
+    /// Whether its adoption is not finished: it belongs to its claim now, but still has the admin's annotation.
     pub(crate) fn is_being_adopted(&self) -> bool {
         self.action == Some(Action::Adopt)
     }
 }
 
-/// To whom an ObjectBucket belongs, as one claim sees it.
+/// How an ObjectBucket relates to one claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Relation {
     /// It records this claim, in this cluster.
     Mine,
     /// It records an earlier claim of this namespace and name, or this one in another cluster.
     Former,
-    /// It says nothing of its claim any more, as some CRDs prune, and all else in it fits this one.
+    /// It no longer names its claim, because some CRDs prune that, and everything else in it fits this claim.
     Fits,
-    /// Another claim's, or another provisioner's.
+    /// It belongs to another claim, or another provisioner.
     Other,
 }
 
@@ -83,24 +81,24 @@ pub(crate) fn name(object: &ObjectBucket) -> String {
     object.metadata.name.clone().unwrap_or_default()
 }
 
-/// UID of the claim that an ObjectBucket records, readable even where nothing else is.
+/// UID of the claim that an ObjectBucket records, even if the rest is damaged.
 pub(crate) fn claim_uid(object: &ObjectBucket) -> Option<&str> {
     state(object, wire::state::CLAIM_UID).or_else(|| object.spec.claim_ref.as_ref()?.uid.as_deref())
 }
 
-/// UID of the cluster in which an ObjectBucket was made or adopted.
+/// UID of the cluster in which an ObjectBucket was created or adopted.
 pub(crate) fn cluster_uid(object: &ObjectBucket) -> Option<&str> {
     state(object, wire::state::CLUSTER_UID)
 }
 
-/// Whether an ObjectBucket names its claim elsewhere than in its claimRef, which some CRDs prune.
+/// Whether an ObjectBucket names its claim not only in its claimRef, which some CRDs prune.
 pub(crate) fn names_its_claim(object: &ObjectBucket) -> bool {
     [wire::state::CLAIM_NAMESPACE, wire::state::CLAIM_NAME, wire::state::CLAIM_UID]
         .into_iter()
         .all(|key| state(object, key).is_some())
 }
 
-/// Whether an ObjectBucket was written by this provisioner, or by the Go provisioner of its name.
+/// Whether an ObjectBucket was written by this provisioner, or by a Go provisioner of the same name.
 pub(crate) fn is_ours(object: &ObjectBucket, provisioner: &str) -> bool {
     let labels = object.metadata.labels.as_ref();
     let label = labels.and_then(|labels| labels.get(wire::PROVISIONER_LABEL));
@@ -108,8 +106,8 @@ pub(crate) fn is_ours(object: &ObjectBucket, provisioner: &str) -> bool {
         && state(object, wire::state::PROVISIONER).is_none_or(|name| name == provisioner)
 }
 
-/// How an ObjectBucket relates to a claim of the cluster with this uid. What counts is the uid in the ObjectBucket;
-/// only admins write there.
+/// How an ObjectBucket relates to a claim in the cluster with this uid. The uid in the ObjectBucket decides, because only
+/// admins can write it.
 pub(crate) fn relation(object: &ObjectBucket, claim: &Claim, cluster: &str) -> Relation {
     let here = cluster_uid(object).is_none_or(|recorded| recorded == cluster);
     match claim_uid(object) {
@@ -120,10 +118,9 @@ pub(crate) fn relation(object: &ObjectBucket, claim: &Claim, cluster: &str) -> R
     }
 }
 
-/// Whether a record whose claimRef a CRD pruned may be the claim's, by all that it still says: its name, class and
-/// bucket are those that the claim was bound with. A user can write all of these into a claim, and two claims can
-/// share the name; but the claim it was made for is older than the record, and nobody can submit one of those any
-/// more.
+/// Whether a record with a pruned claimRef may be the claim's: its name, class and bucket are those of the claim. A user
+/// can write all of these into a claim, and two claims can share the name; but the right claim is older than the record,
+/// and nobody can create an older claim now.
 fn fits(object: &ObjectBucket, claim: &Claim) -> bool {
     let Ok(spec) = claim.spec() else { return false };
     let name = object.metadata.name.as_deref();
@@ -136,7 +133,7 @@ fn fits(object: &ObjectBucket, claim: &Claim) -> bool {
         && Some(spec.storage_class_name.as_str()) == object.spec.storage_class_name.as_deref()
 }
 
-/// Whether the claim stood before the record was written.
+/// Whether the claim is older than the record.
 pub(crate) fn is_older(claim: &Claim, object: &ObjectBucket) -> bool {
     match (&claim.created, &object.metadata.creation_timestamp) {
         (Some(claim), Some(record)) => claim <= record,

@@ -1,4 +1,4 @@
-//! What a claim or a record says of itself: phase, conditions, and what of it is new. Pure.
+//! Reports on claims and records: phase, conditions, and what is new. Pure.
 
 use crate::api::{ClaimPhase, Condition, ConditionStatus, ObjectBucket, ObjectBucketClaimStatus};
 use crate::controller::decide::claim::{Claim, Ignored};
@@ -7,33 +7,32 @@ use crate::controller::error::Error;
 use crate::controller::reasons;
 use crate::provisioner::{Failure as _, FailureClass};
 
-/// What there is to say of a claim.
+/// A report on a claim.
 #[derive(Debug, Clone)]
 pub(crate) struct Report {
     phase: ClaimPhase,
     ready: ConditionStatus,
     pub(crate) reason: &'static str,
     pub(crate) message: String,
-    /// What the claim asks for and does not get.
     pub(crate) ignored: Ignored,
     pub(crate) severity: Severity,
-    /// Name of the ObjectBucket that an admin has to mend: it is said of that one as well.
+    /// Name of the ObjectBucket that an admin must correct. The report is also made there.
     pub(crate) damaged_record: Option<String>,
 }
 
-/// How an event is classed.
+/// How important a report is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Severity {
-    /// Things go as they should.
+    /// No problem.
     Normal,
-    /// Somebody should look.
+    /// Somebody should look at it.
     Warning,
-    /// Progress: an event for the first report, none for those that follow.
+    /// Progress: only the first report is an event.
     Progress,
 }
 
 impl Report {
-    /// Everything is made and works.
+    /// The bucket can be used.
     pub(crate) fn bound(bucket: &str, ignored: Ignored) -> Self {
         Self {
             phase: ClaimPhase::Bound,
@@ -48,7 +47,7 @@ impl Report {
         }
     }
 
-    /// The store does not accept the new credentials yet.
+    /// The store does not accept the new keys yet.
     pub(crate) fn waiting_for_credentials(claim: &Claim, answer: &str) -> Self {
         Self {
             phase: if claim.bound() { ClaimPhase::Bound } else { ClaimPhase::Pending },
@@ -66,7 +65,7 @@ impl Report {
     /// A large bucket is being emptied.
     pub(crate) fn purging(claim: &Claim, bucket: &str, removed: u64) -> Self {
         Self {
-            // Also emptied is what an edit of an unbound claim has made superfluous.
+            // An edit of an unbound claim also removes a bucket.
             phase: if claim.deleting { ClaimPhase::Released } else { ClaimPhase::Pending },
             ready: ConditionStatus::False,
             reason: reasons::PURGING,
@@ -79,7 +78,7 @@ impl Report {
         }
     }
 
-    /// What was found is removed, and looked for once more.
+    /// What was found is removed, and the store is checked once more.
     pub(crate) fn settling(claim: &Claim) -> Self {
         Self {
             phase: if claim.deleting { ClaimPhase::Released } else { ClaimPhase::Pending },
@@ -92,7 +91,7 @@ impl Report {
         }
     }
 
-    /// Something is in the way. A claim that is bound stays Bound: what it was given still stands.
+    /// There is a problem. A bound claim stays Bound, because it still has its bucket and keys.
     pub(crate) fn problem(claim: &Claim, problem: &Error) -> Self {
         let phase = match (claim.deleting, claim.bound(), problem.class()) {
             (true, ..) => ClaimPhase::Released,
@@ -111,7 +110,7 @@ impl Report {
         }
     }
 
-    /// The status that says so, given the one that stands. Conditions of other types are kept.
+    /// The new status, from the current one. Conditions of other types are kept.
     pub(crate) fn status(
         &self,
         current: &ObjectBucketClaimStatus,
@@ -146,7 +145,7 @@ impl Report {
     }
 }
 
-/// The conditions of an ObjectBucket that say what there is to say of it; `None` if they say so already.
+/// The conditions of an ObjectBucket with this notice; `None` if they already contain it.
 pub(crate) fn noticed(current: &[Condition], notice: &Notice, now: &str) -> Option<Vec<Condition>> {
     let Notice { orphaned, reason, message } = notice;
     let status = if *orphaned { ConditionStatus::True } else { ConditionStatus::False };
@@ -170,20 +169,20 @@ pub(crate) fn noticed(current: &[Condition], notice: &Notice, now: &str) -> Opti
     Some(std::iter::once(says).chain(others).collect())
 }
 
-/// Whether the last thing said on an ObjectBucket is that an admin's word could not be followed.
+/// Whether the last report on an ObjectBucket says that its annotation could not be followed.
 pub(crate) fn is_refused(object: &ObjectBucket) -> bool {
     let conditions = object.status.iter().flat_map(|status| &status.conditions);
     conditions.into_iter().any(|c| c.type_ == reasons::ORPHANED && c.reason == reasons::orphaned::ACTION_REFUSED)
 }
 
-/// Whether two statuses say the same. The generation is left out: CRDs without a status subresource
-/// raise it with every status that is written, and following it would never end.
+/// Whether two statuses are the same, except for the generation: for CRDs without a status subresource, every write of a
+/// status raises it, so there would be no end of writes.
 pub(crate) fn same(a: &ObjectBucketClaimStatus, b: &ObjectBucketClaimStatus) -> bool {
     let said = |c: &Condition| (c.type_.clone(), c.status, c.reason.clone(), c.message.clone());
     a.phase == b.phase && a.conditions.iter().map(said).eq(b.conditions.iter().map(said))
 }
 
-/// What is known of conditions.
+/// Whether the CRD keeps conditions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keeps {
     Unknown,
@@ -191,13 +190,14 @@ pub(crate) enum Keeps {
     No,
 }
 
-/// Whether the claim says that all is well: by its Ready condition if the CRD keeps it, else by the phase alone.
+/// Whether the claim's status says that it can be used: by its condition Ready if the CRD keeps it, else only by the
+/// phase.
 pub(crate) fn says_ready(claim: &Claim, keeps: Keeps) -> bool {
     let ready = claim.status.conditions.iter().find(|c| c.type_ == reasons::READY);
     claim.bound() && ready.map_or(keeps != Keeps::Yes, |c| c.status == ConditionStatus::True)
 }
 
-/// Reason and message of the condition that says what of a claim has no effect.
+/// Reason and message of the condition about what has no effect in a claim.
 pub(crate) fn outdated(ignored: &Ignored) -> Option<(&'static str, String)> {
     let Ignored { edit, config } = ignored;
     let reason = if edit.is_some() { reasons::EDIT_IGNORED } else { reasons::CONFIG_IGNORED };
@@ -205,12 +205,12 @@ pub(crate) fn outdated(ignored: &Ignored) -> Option<(&'static str, String)> {
     (!said.is_empty()).then(|| (reason, said.join("; ")))
 }
 
-/// Whether the claim's status says already that it is bound, and all that is ignored of it.
+/// Whether the claim's status already says that it is bound, and what is ignored.
 pub(crate) fn says_bound(claim: &Claim, ignored: &Ignored, keeps: Keeps) -> bool {
     let said =
         claim.status.conditions.iter().find(|c| c.type_ == reasons::UP_TO_DATE && c.status == ConditionStatus::False);
     let says = |ignored: &Ignored| said.map(|c| &c.message) == outdated(ignored).map(|(_, message)| message).as_ref();
-    // Where conditions may not stay, the settings are told once, when the claim is bound.
+    // If the CRD may prune conditions, ignored settings are reported once, when the claim is bound.
     let in_part = || keeps != Keeps::Yes && says(&Ignored { edit: ignored.edit.clone(), config: None });
     says_ready(claim, keeps) && (says(ignored) || in_part())
 }
@@ -231,7 +231,7 @@ mod tests {
     fn the_transition_time_moves_only_with_the_status() {
         let again = Report::bound("b", Ignored::default()).status(&current(), Some(2), "2026-02-02T00:00:00Z");
         assert_eq!(again.conditions[0].last_transition_time.as_deref(), Some("2026-01-01T00:00:00Z"));
-        assert!(same(&current(), &again), "a new generation alone is no news");
+        assert!(same(&current(), &again), "a new generation alone changes nothing");
     }
 
     #[test]

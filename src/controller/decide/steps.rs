@@ -1,40 +1,40 @@
-//! What is to be done next for a claim that should have a bucket. Pure: decides from what was seen, has no client.
+//! The next step for a claim that should have a bucket. Pure.
 //!
-//! An attempt looks at everything once, then asks for the next step, takes it, and asks again. That a crash
-//! between any two steps loses and leaks nothing rests on their order, and the order is here and nowhere
-//! else. Two interpreters take the steps: `flow/provide.rs` with clients, and `model/operator.rs` in the world of the
-//! model. Both match all steps, so that a new one cannot be forgotten in one of them.
+//! An attempt reads everything once, then asks for the next step, takes it, and asks again. The order of the steps
+//! guarantees that a crash between any two of them loses and leaks nothing, and it is defined only here. Two interpreters
+//! take the steps: `flow/provide.rs` with clients, and `model/provision.rs` in the world of the model. Both match all
+//! steps, so that a new one cannot be forgotten in one of them.
 
 use crate::provisioner::Mode;
 
-/// What is known of a claim that should have a bucket.
+/// What is known about a claim that should have a bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct ProvisionState {
-    /// The claim carries our finalizer and, where its CRD takes it, the generated name, as far as the cache says.
+    /// The cache shows our finalizer on the claim and, if its CRD accepts it, the generated name.
     pub(crate) finalizer_cached: bool,
     pub(crate) recorded: Recorded,
     pub(crate) mode: Mode,
     pub(crate) keys: Keys,
-    /// The record's spec holds all that is learnt after it was first written.
+    /// The record's spec has everything that is learnt only after it was first written.
     pub(crate) record_complete: bool,
     /// The record's status says that it is bound.
     pub(crate) record_says_bound: bool,
-    /// The claim takes the record over from a former one, and that is not finished.
+    /// The adoption of the record is not finished.
     pub(crate) adopting: bool,
     pub(crate) progress: Progress,
     pub(crate) upkeep: Upkeep,
 }
 
-/// Which steps this attempt has taken that leave no other trace in its state.
+/// The steps of this attempt that are not visible elsewhere in its state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Progress {
-    /// The API server said that the claim carries our finalizer.
+    /// The API server has confirmed our finalizer on the claim.
     pub(crate) finalizer_confirmed: bool,
-    /// The ConfigMap is as it should be.
+    /// The ConfigMap is up to date.
     pub(crate) config_map_written: bool,
     /// The claim names its record.
     pub(crate) record_linked: bool,
-    /// The claim says that it is bound.
+    /// The claim's status says that it is bound.
     pub(crate) status_written: bool,
 }
 
@@ -50,22 +50,22 @@ impl Progress {
         }
     }
 
-    /// Leaves ConfigMap, claim and status as they are.
+    /// Skips the steps for ConfigMap, claim and status.
     pub(crate) fn leave_as_adopted(&mut self) {
         *self = Self { config_map_written: true, record_linked: true, status_written: true, ..*self };
     }
 }
 
-/// How far the record is.
+/// The state of the record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Recorded {
     /// There is none.
     No,
-    /// It is that of a former claim, and an admin gives it to this one.
+    /// It belongs to a former claim, and an admin gives it to this one.
     Former,
-    /// It is written; the store may have been asked.
+    /// It is written; the store may have created something.
     Begun,
-    /// It says that everything was made and handed over.
+    /// Bucket and keys were handed over.
     HandedOver,
 }
 
@@ -74,11 +74,11 @@ pub(crate) enum Recorded {
 pub(crate) enum Keys<C = ()> {
     /// None that can be used.
     None,
-    /// Issued just now, and nowhere but in memory.
+    /// Just issued, and only in memory.
     Issued(C),
-    /// Issued to take the place of keys that work; nowhere but in memory.
+    /// Issued to replace keys that work, and only in memory.
     Successor { keys: C, proven: bool },
-    /// In the claim's Secret. `up_to_date`: the Secret is as it should be in every other way, too.
+    /// In the claim's Secret. `up_to_date`: nothing else in the Secret must be changed.
     InSecret { keys: C, up_to_date: bool, proven: bool },
 }
 
@@ -93,7 +93,7 @@ impl<C> Keys<C> {
         }
     }
 
-    /// The same once they are written into the claim's Secret.
+    /// The same, after they were written into the claim's Secret.
     pub(crate) fn written(self) -> Self {
         match self {
             Self::None => Self::None,
@@ -103,7 +103,7 @@ impl<C> Keys<C> {
         }
     }
 
-    /// Notes whether they were seen to work. Keys that are nowhere but in memory are not tried.
+    /// Notes whether they were seen to work. [`Keys::Issued`] are not tried before they are written.
     pub(crate) fn set_proven(&mut self, now: bool) {
         if let Self::Successor { proven, .. } | Self::InSecret { proven, .. } = self {
             *proven = now;
@@ -111,59 +111,58 @@ impl<C> Keys<C> {
     }
 }
 
-/// What is known of keys at the beginning of an attempt.
+/// What is known about keys at the start of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct KeysFound<C> {
-    /// The keys in the claim's Secret, if they are what the operator wrote.
+    /// The keys in the claim's Secret, if the operator wrote them.
     pub(crate) in_secret: Option<C>,
-    /// The Secret is as it should be in every other way, too.
+    /// Nothing else in the Secret must be changed.
     pub(crate) up_to_date: bool,
-    /// They are not the owner's present ones.
+    /// They are shared keys, and the owner has others now.
     pub(crate) outdated: bool,
-    /// Keys were refused for so long that others shall be tried.
+    /// Keys were refused so often that they should be replaced.
     pub(crate) refused: bool,
-    /// These are so new that it may have been the ones before.
+    /// These keys are so new that perhaps only earlier ones were refused.
     pub(crate) new: bool,
-    /// Successors that were issued and wait in memory to be tried.
+    /// Successors that were issued and have not been tried yet.
     pub(crate) successor: Option<C>,
     pub(crate) bound: bool,
-    /// The claim says that it can be used, and so that the keys were seen to work.
+    /// The claim's status says that it can be used, so the keys were seen to work.
     pub(crate) ready: bool,
 }
 
-/// Where the keys are at the beginning of an attempt. Keys in the claim's own Secret are the proof that the store
-/// made all that is recorded, because they are written last.
+/// Where the keys are at the start of an attempt. Keys in the claim's Secret prove that the store has created everything
+/// that is recorded, because they are written last.
 pub(crate) fn keys_so_far<C>(found: KeysFound<C>) -> Keys<C> {
     match found {
         KeysFound { in_secret: None, .. } => Keys::None,
-        // Refused are those that wait in memory, not those that are in use.
+        // If keys were refused, it was this successor, not the keys in use.
         KeysFound { bound: true, successor: Some(keys), .. } => Keys::Successor { keys, proven: false },
         KeysFound { outdated: true, .. } | KeysFound { refused: true, new: false, .. } => Keys::None,
-        // A bound claim that is not ready may be so because of keys that were issued again.
+        // A bound claim may be not ready because it got new keys.
         KeysFound { in_secret: Some(keys), up_to_date, bound, ready, .. } => {
             Keys::InSecret { keys, up_to_date, proven: bound && ready }
         }
     }
 }
 
-/// What is due for a claim that is bound and well.
+/// The upkeep of a bound claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Upkeep {
     /// Nothing.
     Nothing,
-    /// Its keys are to be replaced.
+    /// Replace its keys.
     Rotate,
-    /// Keys that nobody has any more, or ever had, are to go.
+    /// Delete former and lost keys.
     Retire,
-    /// The store is to be asked whether all is as it was made.
+    /// Check and repair bucket and user.
     Check,
 }
 
-/// What upkeep is left to an attempt that begins with these keys.
+/// What upkeep is left for an attempt that starts with these keys.
 ///
-/// Keys that are missing are issued, which leaves nothing to do: it replaces all keys there were, and a look right
-/// after it would not show them. Successors that wait are the rotation that is due: another would have the former
-/// keys deleted in their grace.
+/// If keys are missing, new ones are issued, which replaces all others; the store would not show them yet. A successor
+/// that waits is the rotation that is due; a second rotation would delete the former keys within their grace period.
 pub(crate) fn upkeep_left<C>(due: Upkeep, keys: &Keys<C>) -> Upkeep {
     match (due, keys) {
         (_, Keys::None) | (Upkeep::Rotate, Keys::Successor { .. }) => Upkeep::Nothing,
@@ -171,7 +170,7 @@ pub(crate) fn upkeep_left<C>(due: Upkeep, keys: &Keys<C>) -> Upkeep {
     }
 }
 
-/// The verb that makes what is recorded.
+/// The verb that creates what is recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Verb {
     Provision,
@@ -181,13 +180,13 @@ pub(crate) enum Verb {
 /// A step towards a bucket that can be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum ProvisionStep {
-    /// Put finalizer, label and name on the claim.
+    /// Add finalizer, label and name to the claim.
     AddFinalizer,
     /// Write the record.
     Record,
-    /// Write into the record of a former claim that it is this one's.
+    /// Write this claim into the record of a former one.
     Adopt,
-    /// Have the store make what is recorded, and issue keys.
+    /// Have the store create what is recorded, and issue keys.
     Execute(Verb),
     /// Write the keys into the claim's Secret.
     WriteSecret,
@@ -201,15 +200,15 @@ pub(crate) enum ProvisionStep {
     MarkBound,
     /// Write the record's name into the claim.
     LinkRecord,
-    /// Say on the claim that it is bound.
+    /// Report on the claim that it is bound.
     UpdateStatus,
-    /// Take the admin's word off the record.
+    /// Remove the admin's annotation from the record.
     FinishAdoption,
-    /// Have the store issue other keys beside the present ones.
+    /// Have the store issue new keys in addition to the present ones.
     Rotate,
-    /// Have the store delete the keys that nobody has any more, or ever had.
+    /// Have the store delete former and lost keys.
     Retire,
-    /// Have the store compare what is there with what was made.
+    /// Have the store check and repair bucket and user.
     Check,
     /// Nothing is left to do.
     Done,
@@ -217,18 +216,21 @@ pub(crate) enum ProvisionStep {
 
 /// The next step towards a bucket that can be used.
 ///
-/// Nothing is made before the record says what will be, and nothing is recorded before the finalizer holds the
-/// claim. Keys are in the Secret before they are tried, so that a crash does not lose them; successors of keys
-/// that work are tried first, because apps go on reading the Secret meanwhile. Signs of binding come last, in the
-/// order in which others rely on them; and that the bucket may be in use is recorded before an app can start, because
-/// it decides whether the bucket outlives its claim.
-///
-/// An adopted record names its new claim before anything in the store does: whoever comes next knows both.
+/// The order:
+/// - The finalizer is on the claim before the record is written, and the record is written before the store creates
+///   anything.
+/// - Keys are in the Secret before they are tried, so that a crash does not lose them. A successor is tried first, because
+///   apps read the Secret meanwhile.
+/// - That the bucket may be in use is recorded before an app can start, because it decides whether the bucket outlives its
+///   claim.
+/// - Signs of binding come last, in the order in which others rely on them.
+/// - An adopted record names its new claim before anything in the store does, because the record names the former one,
+///   too.
 pub(crate) fn next_provision_step(state: &ProvisionState) -> ProvisionStep {
     use ProvisionStep as Step;
 
     match (state.recorded, state.progress.finalizer_confirmed) {
-        // The cache may show a claim that is gone: nothing is begun for that.
+        // The cache may show a claim that is gone, so the finalizer must be confirmed.
         (Recorded::No | Recorded::Former, false) => return Step::AddFinalizer,
         (Recorded::No, true) => return Step::Record,
         (Recorded::Former, true) => return Step::Adopt,
@@ -236,7 +238,7 @@ pub(crate) fn next_provision_step(state: &ProvisionState) -> ProvisionStep {
         _ => {}
     }
     match state.keys {
-        // A bucket that was bound and that somebody deleted is not silently recreated, empty.
+        // Grant, not provision: a bound bucket that somebody deleted must not be silently recreated, empty.
         Keys::None if state.recorded == Recorded::Begun && state.mode == Mode::Created => {
             Step::Execute(Verb::Provision)
         }
@@ -244,7 +246,7 @@ pub(crate) fn next_provision_step(state: &ProvisionState) -> ProvisionStep {
         Keys::Issued(()) | Keys::Successor { proven: true, .. } | Keys::InSecret { up_to_date: false, .. } => {
             Step::WriteSecret
         }
-        // What is lost is not reported as bound.
+        // Before all others, so that a lost bucket is not reported as bound.
         Keys::InSecret { .. } if state.upkeep == Upkeep::Check => Step::Check,
         Keys::Successor { .. } | Keys::InSecret { proven: false, .. } => Step::Probe,
         Keys::InSecret { .. } if !state.record_complete => Step::MarkHandedOver,

@@ -1,4 +1,4 @@
-//! The way back: whether a bucket may go, and what is said in the end. Pure.
+//! Removal: whether a bucket may be deleted, the next step, and the closing message. Pure.
 
 use crate::controller::decide::record::{Author, Stored};
 use crate::provisioner::{Fate, Mode, ReclaimPolicy, Record, Removed};
@@ -6,16 +6,16 @@ use crate::provisioner::{Fate, Mode, ReclaimPolicy, Record, Removed};
 /// How a claim is undone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Undo {
-    /// Access goes, the bucket stays.
+    /// The access is removed, the bucket is kept.
     Revoke,
-    /// Access and bucket go.
+    /// Access and bucket are removed.
     Delete,
 }
 
 /// Decides how a record is undone. `handed_over`: an app may have used the bucket.
 ///
-/// A bucket that was there before is never deleted. Retain keeps a bucket for what an app may have put
-/// into it; one that nobody was ever given goes with its claim, lest a failed claim leaves it behind.
+/// A bucket that existed before is never deleted. Retain keeps a bucket because of what an app may have put into it; a
+/// bucket that nobody could use is deleted, so that a failed claim leaves nothing behind.
 pub(crate) fn undo(record: &Record, handed_over: bool) -> Undo {
     match (record.plan.mode, record.reclaim_policy) {
         (Mode::Granted, _) => Undo::Revoke,
@@ -25,20 +25,20 @@ pub(crate) fn undo(record: &Record, handed_over: bool) -> Undo {
     }
 }
 
-/// What is known of a claim that should leave nothing behind.
+/// What is known about a claim that is being removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct TeardownState {
     /// How the record is to be undone; `None` if there is no record.
     pub(crate) recorded: Option<Undo>,
     pub(crate) store: StoreProgress,
-    /// The store has had the time to show all that was made.
+    /// The store has had the time to show everything that was created.
     pub(crate) settled: bool,
-    /// Neither Secret nor ConfigMap of the claim is left.
+    /// Secret and ConfigMap of the claim are gone.
     pub(crate) outputs_gone: bool,
     pub(crate) purpose: Purpose,
 }
 
-/// What the store said to the verb that undoes.
+/// The answer of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum StoreProgress {
     /// It was not asked yet.
@@ -49,31 +49,31 @@ pub(crate) enum StoreProgress {
     Fully,
 }
 
-/// Why a claim is undone.
+/// Why a record is undone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Purpose {
-    /// It was deleted.
+    /// The claim was deleted.
     Release,
-    /// It, or its class, was edited before it was bound.
+    /// The claim or its class was edited before binding.
     Replan,
-    /// It is gone, and what was made for it is not.
+    /// The claim is gone, and an admin requested it.
     Orphan,
 }
 
-/// A step towards nothing left behind.
+/// A step of a removal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum TeardownStep {
     /// Have the store undo what is recorded.
     Undo(Undo),
-    /// Go on after others had their turn.
+    /// Continue after others had their turn.
     Yield,
-    /// Look again after a while.
+    /// Check the store again after a while.
     Settle,
     /// Delete Secret and ConfigMap.
     DeleteOutputs,
     /// Delete the record.
     DeleteRecord,
-    /// Take the finalizer off the claim.
+    /// Remove the finalizer from the claim.
     Release,
     /// Plan again.
     Replan,
@@ -81,7 +81,7 @@ pub(crate) enum TeardownStep {
     Done,
 }
 
-/// The next step towards nothing left behind: the way back, from the store to the claim's finalizer.
+/// The next step of a removal, from the store to the claim's finalizer.
 pub(crate) fn next_teardown_step(state: &TeardownState) -> TeardownStep {
     match (state.recorded, state.store) {
         (Some(undo), StoreProgress::NotAsked) => TeardownStep::Undo(undo),
@@ -97,11 +97,11 @@ pub(crate) fn next_teardown_step(state: &TeardownState) -> TeardownStep {
     }
 }
 
-/// Whether another record names the bucket that `record` created, so that it may be in use there.
+/// Whether another record names the bucket of `record`, which may then be in use.
 ///
-/// What the Go provisioner recorded as the host differs from what this operator does, and a bucket that was granted may
-/// be in another account than the user: these are not taken for another bucket. A claim that asks for a new bucket of
-/// this name, and was not given it, does not use it: else anybody could hold up others.
+/// The Go provisioner recorded other hosts than this operator, and a granted bucket may be in another account than the
+/// user: these differences do not count. A claim that asks for a new bucket of this name, and did not get it, does not
+/// use it: otherwise anybody could block the deletion.
 pub(crate) fn shares_bucket(record: &Stored, other: &Stored) -> bool {
     let by_go = |stored: &Stored| stored.author == Author::GoProvisioner;
     let waits_for_it = !by_go(other) && other.record.plan.mode == Mode::Created && !other.bound();
@@ -115,13 +115,12 @@ pub(crate) fn shares_bucket(record: &Stored, other: &Stored) -> bool {
     mine.bucket == theirs.bucket && same_store && !waits_for_it && !in_another_account
 }
 
-/// What is said in the end: what was seen to be gone, and what was not. `gone_before`: an earlier attempt saw the
-/// access go.
+/// The closing message: what was removed, and what was kept. `access_gone_before`: an earlier attempt removed the access.
 pub(crate) fn closing_message(stored: &Stored, undo: Undo, removed: &Removed, access_gone_before: bool) -> String {
     let record = &stored.record;
     let name = &record.plan.bucket;
     let bucket = match (undo, &removed.bucket) {
-        // What there was to know of it is gone.
+        // Without its ObjectBucket, nothing is known about the bucket.
         (_, Fate::Kept) if record.plan.mode == Mode::Created && stored.is_reconstructed() => {
             format!("bucket {name:?}, if it still exists, is left in place")
         }
@@ -177,7 +176,10 @@ mod tests {
         let elsewhere = with(|r| r.plan = Plan { endpoint: elsewhere, ..record().plan });
         assert!(!shares_bucket(&created, &elsewhere));
         let by_go = Stored { author: Author::GoProvisioner, ..elsewhere.clone() };
-        assert!(shares_bucket(&created, &by_go) && shares_bucket(&by_go, &created), "its hosts are spelt otherwise");
+        assert!(
+            shares_bucket(&created, &by_go) && shares_bucket(&by_go, &created),
+            "its hosts are written differently"
+        );
         assert!(!shares_bucket(&created, &with(|r| r.account = Some("2".into()))), "tenants of a store");
         assert!(!shares_bucket(&created, &with(|r| r.plan.bucket = "other".into())));
     }
@@ -191,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_in_the_end_is_what_was_seen() {
+    fn the_closing_message_says_what_was_seen() {
         let ours = with(|_| ());
         let say = |access, bucket| closing_message(&ours, Undo::Delete, &Removed { access, bucket }, false);
         insta::assert_snapshot!(say(Fate::Removed, Fate::Removed), @r#"the claim's access is deleted; bucket "photos-f30e0389" is deleted with all its content"#);

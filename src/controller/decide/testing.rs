@@ -1,11 +1,11 @@
-//! Fixtures of what decides.
+//! Test data for the decisions.
 
 use std::collections::BTreeMap;
 
 use crate::controller::decide::record::{Author, Stored};
 use crate::provisioner::{ClaimId, Endpoint, Mode, Plan, ReclaimPolicy, Record, Rotation};
 
-/// The record of an ordinary claim `shop/photos`, with nothing noted that comes later.
+/// The record of an ordinary claim `shop/photos`, as first written.
 pub(crate) fn record() -> Record {
     Record {
         claim: ClaimId { namespace: "shop".into(), name: "photos".into(), uid: "f30e0389".into() },
@@ -27,7 +27,7 @@ pub(crate) fn record() -> Record {
     }
 }
 
-/// That record as it stands.
+/// That record in the cluster.
 pub(crate) fn stored() -> Stored {
     Stored {
         name: "obc-shop-photos".into(),

@@ -1,56 +1,55 @@
-//! What upkeep is due for a bound claim: keys that are to be replaced or deleted, and the look whether all is as it was
-//! made. Pure.
+//! What upkeep is due for a bound claim: replacing and deleting keys, and checks of the store. Pure.
 
 use std::time::Duration;
 
 use super::steps::Upkeep;
 
-/// What is known of a claim whose record is there.
+/// What is known about a claim with a record.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Facts {
     pub(crate) bound: bool,
     /// The record is this operator's, and not the Go provisioner's.
     pub(crate) by_us: bool,
-    /// The claim takes the record over from a former one.
+    /// The adoption of the record is not finished.
     pub(crate) adopting: bool,
-    /// The claim says that it can be used.
+    /// The claim's status says that it can be used.
     pub(crate) ready: bool,
     /// Its keys were refused just before.
     pub(crate) waits_for_keys: bool,
 }
 
-/// What upkeep is due in an attempt; `usual` says what is due for a claim that is well.
+/// What upkeep is due in an attempt; `usual` is what is due for a claim without problems.
 pub(crate) fn due_now(facts: Facts, usual: impl FnOnce() -> Upkeep) -> Upkeep {
     match facts {
         Facts { bound: false, .. } => Upkeep::Nothing,
-        // What the former claim had is given the tags of this one by that, and its keys are compared.
+        // The check tags bucket and user for this claim, and compares the keys.
         Facts { by_us: true, adopting: true, .. } => Upkeep::Check,
-        // Perhaps it says that something is lost: that stays so until it is seen to be there again. New keys that have
-        // to be waited for need no look each time.
+        // The status may say that something is lost, until a check finds it again. While the claim waits for new keys, it
+        // is not checked with every attempt.
         Facts { by_us: true, ready: false, waits_for_keys: true, .. } => Upkeep::Nothing,
         Facts { by_us: true, ready: false, .. } => Upkeep::Check,
         _ => usual(),
     }
 }
 
-/// The times that decide about the upkeep of a claim that is well. A time of zero has come.
+/// The times that decide about the upkeep of a claim without problems. Zero means due.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Times {
-    /// What the keys' notes say is due, or how long nothing is.
+    /// What is due by the notes on keys, or the time until something is.
     pub(crate) keys: (Upkeep, Option<Duration>),
-    /// Until upkeep that failed is tried again.
+    /// Until failed upkeep is retried.
     pub(crate) failed: Duration,
     /// Until keys may be replaced again.
     pub(crate) replacement: Duration,
-    /// Until keys that are not to be used may be looked for again.
+    /// Until unused keys may be searched for again.
     pub(crate) key_search: Duration,
     /// Until the periodic check; `None` if there is none.
     pub(crate) check: Option<Duration>,
-    /// Somebody asks for another attempt, perhaps because what failed was mended.
+    /// Somebody requests another attempt, perhaps because the cause of a failure is corrected.
     pub(crate) asked: bool,
 }
 
-/// What is due for a bound claim that is well; or how long nothing is, if that is known.
+/// What is due for a bound claim without problems, or the time until something is, if known.
 pub(crate) fn usual(times: &Times) -> (Upkeep, Option<Duration>) {
     let not_for = |wait| (Upkeep::Nothing, Some(wait));
     if !times.failed.is_zero() && !times.asked {

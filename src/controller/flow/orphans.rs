@@ -1,7 +1,6 @@
-//! Records whose claims are gone, and records of other clusters: they are reported, and wait for an admin's word.
+//! Records whose claims are gone, and records of other clusters: they are reported, and wait for an admin's annotation.
 //!
-//! The caches only say where to look. What a record says, and whether its claim is there, is asked of the cluster
-//! itself.
+//! The caches only show which records may be orphans. Decisions rest on fresh reads of record and claim.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -29,18 +28,18 @@ use crate::controller::reasons;
 use crate::controller::state::context::Context;
 use crate::provisioner::{ClaimId, Failure as _, Provisioner, Record};
 
-/// Longest time that one look may take.
+/// Longest time that one check may take.
 const TIME_LIMIT: Duration = Duration::from_secs(120);
 
-/// How many records are looked at, or undone, at the same time.
+/// How many records are checked, or undone, at the same time.
 const AT_ONCE: usize = 4;
 
-/// Where there may be an orphan.
+/// Which records may be orphans.
 #[derive(Debug)]
 pub(crate) enum OrphanCheck {
-    /// Anywhere: the claims were listed anew, and no event tells which are gone.
+    /// All: the claims were listed again, and no event shows which are gone.
     Everywhere,
-    /// In the record of this name, after a while.
+    /// The record of this name, to be checked after a while.
     At { name: String, wait: Duration },
 }
 
@@ -50,14 +49,14 @@ impl OrphanCheck {
     }
 }
 
-/// Looks after orphaned records, for as long as `checks` come.
+/// Processes `checks`, and puts later ones into `again`.
 pub(crate) async fn run<P: Provisioner>(
     ctx: &Context<P>,
     checks: UnboundedReceiver<OrphanCheck>,
     again: UnboundedSender<OrphanCheck>,
 ) {
     ctx.caches.filled().await;
-    // Without the claims every record checks orphaned. It fails only when the operator ends.
+    // Without the claims every record looks orphaned. This fails only when the operator ends.
     if ctx.caches.claims.wait_until_ready().await.is_err() {
         return;
     }
@@ -65,7 +64,7 @@ pub(crate) async fn run<P: Provisioner>(
     let due = scheduler(requests(ctx, checks).boxed());
     due.for_each_concurrent(AT_ONCE, async |name: String| {
         if let Some(wait) = keeper.process(&name).await {
-            // The other end is gone only when the operator ends.
+            // The receiver is dropped only when the operator ends.
             let _ = again.send(OrphanCheck::At { name, wait });
         }
     })
@@ -88,7 +87,7 @@ fn requests<P>(
     })
 }
 
-/// Whether the caches show a record of ours, and not its claim; or an admin's word on it.
+/// Whether the caches show a record of ours without its claim, or with an admin's annotation.
 fn is_suspect<P>(ctx: &Context<P>, name: &str) -> bool {
     let Some(object) = ctx.caches.records.object(name) else { return false };
     let (Some(uid), Some((namespace, claim))) = (record::claim_uid(&object), record::claim_name(&object)) else {
@@ -102,29 +101,28 @@ fn is_suspect<P>(ctx: &Context<P>, name: &str) -> bool {
         && (!is_claims || orphan::action(&object) != Ok(None))
 }
 
-/// Looks at records, one by its name.
+/// Checks records. The maps are by name of the record.
 struct Keeper<'a, P> {
     ctx: &'a Context<P>,
-    /// What was said of a record last, with its uid, by its name. A CRD may prune the condition that says so.
+    /// The last report, with the record's uid. A CRD may prune the condition that contains it.
     reported: Mutex<HashMap<String, (Option<String>, Notice)>>,
-    /// What could not be done, by the name of the record.
     failed_checks: Mutex<HashMap<String, FailedCheck>>,
-    /// The records that are looked at now: two checks at one of them would both say what they see.
+    /// The records that are being checked: two concurrent checks would report twice.
     busy: Mutex<HashSet<String>>,
 }
 
-/// A record whose look failed. Nothing is done for it before its time, unless it is changed: what is said on it would
-/// wake it otherwise.
+/// A failed check. It is retried after a wait, or when the record changes. Our own reports on the record do not count as
+/// changes.
 #[derive(Debug, Clone, Copy)]
 struct FailedCheck {
     /// Failures in a row.
     failures: u32,
     not_before: Instant,
-    /// Of which state of the record.
+    /// See [`state_of`].
     state: u64,
 }
 
-/// What an attempt rests on: all of the record but what is said on it.
+/// Hash of everything in a record that a check depends on, so without its status.
 fn state_of(object: &ObjectBucket) -> u64 {
     let mut hasher = DefaultHasher::new();
     object.metadata.uid.hash(&mut hasher);
@@ -138,7 +136,7 @@ impl<P: Provisioner> Keeper<'_, P> {
         Keeper { ctx, reported: Mutex::default(), failed_checks: Mutex::default(), busy: Mutex::default() }
     }
 
-    /// Does what is due for a record. `Some`: another look after this time.
+    /// Does what is due for a record. `Some`: check again after this time.
     async fn process(&self, name: &str) -> Option<Duration> {
         if !lock(&self.busy).insert(name.to_owned()) {
             return Some(BUSY);
@@ -168,7 +166,7 @@ impl<P: Provisioner> Keeper<'_, P> {
         if let Some(left) = left.filter(|left| !left.is_zero()) {
             return Next::After(left);
         }
-        // Boxed, as the claims' attempts are: removals go deep.
+        // Boxed, because the futures of removals are large.
         match within_limit(Box::pin(self.check(&object, failed.is_some()))).await {
             Ok(next) => {
                 lock(&self.failed_checks).remove(name);
@@ -179,12 +177,12 @@ impl<P: Provisioner> Keeper<'_, P> {
     }
 
     fn failed(&self, name: &str, state: u64, problem: &Error) -> Next {
-        let mut failed_checks = lock(&self.failed_checks);
-        let before = failed_checks.get(name).filter(|failed| failed.state == state).map_or(0, |failed| failed.failures);
+        let mut all = lock(&self.failed_checks);
+        let before = all.get(name).filter(|failed| failed.state == state).map_or(0, |failed| failed.failures);
         let failures = before.saturating_add(1);
         tracing::warn!(reason = problem.reason(), record = name, failures, "orphaned ObjectBucket: {problem}");
         let wait = backoff::delay(problem.class(), failures, &mut rand::rng());
-        failed_checks.insert(name.to_owned(), FailedCheck { failures, not_before: Instant::now() + wait, state });
+        all.insert(name.to_owned(), FailedCheck { failures, not_before: Instant::now() + wait, state });
         Next::After(wait)
     }
 
@@ -210,7 +208,7 @@ impl<P: Provisioner> Keeper<'_, P> {
                 self.report(object, notice).await?;
                 records::remove_annotation(ctx, &mut stored).await?;
             }
-            // Every change of the record wakes that claim, and so does its own appearance.
+            // The claim does that; every change of the record wakes it.
             orphan::Due::Adopt => {}
             orphan::Due::Forget => {
                 records::delete(&ctx.records(), &stored.name, stored.uid.as_deref()).await?;
@@ -222,7 +220,7 @@ impl<P: Provisioner> Keeper<'_, P> {
             }
             orphan::Due::Remove => {
                 let stored = self.completed(stored).await?;
-                // Nobody knows whether it was handed over, unless it says so: what is to be retained is.
+                // It may have been handed over even if it does not say so, so Retain keeps the bucket.
                 let undo = way_back::undo(&stored.record, true);
                 return self.undo(object, stored, undo, again).await;
             }
@@ -234,7 +232,7 @@ impl<P: Provisioner> Keeper<'_, P> {
         Ok(Next::Done)
     }
 
-    /// The same for a record that lost something. If its claim stands, that one reports it.
+    /// The same for a damaged record. If its claim exists, the claim reports it.
     async fn check_damaged(&self, object: &ObjectBucket, problem: &Error, forget: bool) -> Result<Next, Error> {
         let (Some(uid), Some((namespace, name))) = (record::claim_uid(object), record::claim_name(object)) else {
             return Ok(Next::Done);
@@ -256,7 +254,7 @@ impl<P: Provisioner> Keeper<'_, P> {
         Ok(Next::Done)
     }
 
-    /// A record of the Go provisioner says with its class what it does not say itself.
+    /// Completes a record of the Go provisioner from its class.
     async fn completed(&self, stored: record::Stored) -> Result<record::Stored, Error> {
         let ctx = self.ctx;
         let class = classes::named(ctx, stored.record.class_name.clone()).await?;
@@ -264,7 +262,7 @@ impl<P: Provisioner> Keeper<'_, P> {
         legacy::complete(&ctx.provisioner, &ctx.options.provisioner_name, &class, &claim, stored)
     }
 
-    /// `again`: it failed before, which the record says still.
+    /// `again`: it failed before, and the record still says so.
     async fn undo(
         &self,
         object: &ObjectBucket,
@@ -291,7 +289,7 @@ impl<P: Provisioner> Keeper<'_, P> {
         }
     }
 
-    /// The claim that stands under the recorded name, asked of the cluster itself.
+    /// The claim that has the recorded name now, read from the cluster.
     async fn present(&self, recorded: &ClaimId, record: &str) -> Result<Option<PresentClaim>, Error> {
         let found = self.ctx.claims_in(&recorded.namespace).get_opt(&recorded.name).await;
         let Some(found) = found.map_err(Error::kubernetes("read the claim"))? else { return Ok(None) };

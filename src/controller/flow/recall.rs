@@ -1,5 +1,4 @@
-//! The record of a claim that was lost, from what the store itself tells: for an admin, who applies it and has the claim
-//! adopt it.
+//! The lost record of a claim, reconstructed from the store, for an admin who applies it and has the claim adopt it.
 
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::api::storage::v1::StorageClass;
@@ -14,13 +13,13 @@ use crate::provisioner::{
     ClaimId, Mode, OwnerSource, Plan, Provisioner, Recalled, ReclaimPolicy, Record, Request, WantedBucket,
 };
 
-/// Why the record of a claim cannot be recalled.
+/// Why a record cannot be reconstructed.
 #[derive(Debug, thiserror::Error)]
 pub enum RecallError {
     /// There is no such claim.
     #[error("ObjectBucketClaim {0} does not exist; restore it first")]
     NoClaim(String),
-    /// The claim's class is gone, or another provisioner's.
+    /// The claim's class does not exist, or belongs to another provisioner.
     #[error("StorageClass {class:?} does not exist or does not name provisioner {provisioner:?}; restore it first")]
     NoClass {
         /// Name of the class.
@@ -28,10 +27,10 @@ pub enum RecallError {
         /// Name of the provisioner that was asked.
         provisioner: String,
     },
-    /// Neither claim nor class say which bucket it is.
+    /// Neither claim nor class says which bucket it is.
     #[error("the claim does not say which bucket it had; name the bucket with --bucket")]
     NoBucket,
-    /// Nothing says that the bucket was made for a claim.
+    /// Nothing shows for which claim the bucket was created.
     #[error(
         "nothing shows for which claim bucket {bucket:?} was created: its tags are missing, or it existed before the claim and the claim's user does not exist"
     )]
@@ -39,14 +38,14 @@ pub enum RecallError {
         /// Name of the bucket.
         bucket: String,
     },
-    /// The bucket was made for a claim of another name.
+    /// The bucket was created for a claim of another name.
     #[error("bucket {bucket:?} was created for claim {found}, not for {wanted}")]
     AnotherClaim {
         /// Name of the bucket.
         bucket: String,
-        /// Whose it is.
+        /// The claim that it belongs to.
         found: String,
-        /// Whose record was asked for.
+        /// The claim that was asked for.
         wanted: String,
     },
     /// The store or Kubernetes refused; the sentence says what.
@@ -60,9 +59,9 @@ impl From<Error> for RecallError {
     }
 }
 
-/// The ObjectBucket of the claim `namespace/name` as its store tells it. Nothing is written anywhere.
+/// The ObjectBucket of the claim `namespace/name`, reconstructed from the store. Only reads.
 ///
-/// `bucket`: the bucket it had, unless the claim or its class still say so.
+/// `bucket`: the bucket that the claim had; needed only if neither the claim nor its class names it.
 ///
 /// # Errors
 /// See [`RecallError`].
@@ -105,7 +104,7 @@ pub async fn recall<P: Provisioner>(
     if (former.namespace.as_str(), former.name.as_str()) != (namespace, name) {
         return Err(RecallError::AnotherClaim { bucket, found: former.to_string(), wanted });
     }
-    // Without a user a record says that the claim has the owner's own keys. One that is not found is made again.
+    // A record without a user would mean that the claim has the owner's own keys. A missing user is recreated.
     let planned = plan(provisioner, &class, &former, Some(bucket))?;
     record.plan.user = planned.user.map(|planned| user.unwrap_or(planned));
     (record.claim, record.cluster, record.former_uids) = (former, cluster, former_uids);
@@ -122,7 +121,7 @@ async fn class(client: &Client, name: &str, provisioner: &str) -> Result<Class, 
     class.ok_or_else(|| RecallError::NoClass { class: name.to_owned(), provisioner: provisioner.to_owned() })
 }
 
-/// What the class would give now for the bucket that the claim had.
+/// The plan that the class gives now for the bucket that the claim had.
 fn plan<P: Provisioner>(
     provisioner: &P,
     class: &Class,

@@ -184,8 +184,8 @@ impl<P: Provisioner> Attempt<'_, P> {
         Ok(())
     }
 
-    /// The store does not show the present keys. Reads of IAM lag, so the keys are tried before they are replaced; very
-    /// new keys are not replaced at all, because they may not work yet either.
+    /// The store does not show the present keys. Reads of IAM lag, so the keys are tried before they are replaced; if
+    /// very new keys are refused, the operator waits, because they may not work yet either.
     fn doubt_keys(&mut self) {
         if let Keys::InSecret { .. } = &self.keys {
             self.keys.set_proven(false);

@@ -1,4 +1,4 @@
-//! The claim itself: whether it is there, and the writes on it but for its status.
+//! Claims: whether one exists, and all writes except its status.
 
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
@@ -12,18 +12,17 @@ use crate::controller::objects::deletion::ignore_not_found;
 use crate::controller::state::context::Context;
 use crate::provisioner::{Mode, Record};
 
-/// Whether the claim carries the finalizer and, where that is to be written, the name of its bucket.
+/// Whether the claim has the finalizer and, if it needs one, the generated bucket name.
 pub(crate) fn has_finalizer_and_name<P>(ctx: &Context<P>, claim: &Claim, record: &Record) -> bool {
     let lacks = record.plan.mode == Mode::Created && lacks_name(ctx, claim, record).unwrap_or(false);
     claim.finalizer && !lacks
 }
 
-/// Puts on the claim: finalizer, label and, for a generated name, `spec.bucketName`, in one write. Only the
-/// finalizer matters: some CRDs refuse the name (it excludes the prefix), and names are pure functions of the
-/// claim anyway.
+/// Adds finalizer, label and, for a generated name, `spec.bucketName`, in one write. Only the finalizer matters: some
+/// CRDs refuse the name together with a prefix, and the name can always be computed from the claim.
 ///
-/// The write is a compare-and-swap: the cache may show a claim that is gone, or was deleted, and nothing must be
-/// made for that.
+/// The write is a compare-and-swap: the cache may show a claim that is gone or was deleted, and nothing must be created
+/// for such a claim.
 ///
 /// # Errors
 /// A conflict if the claim was changed or deleted since it was read.
@@ -47,8 +46,8 @@ pub(crate) async fn add_finalizer<P>(ctx: &Context<P>, claim: &mut Claim, record
     Ok(())
 }
 
-/// Whether the claim's spec lacks the name of its bucket. Any name that the user wrote is left alone, and
-/// so is a name that the API server refused.
+/// Whether to write the bucket's name into the claim's spec. A name that the user wrote is not changed, and a name that
+/// the API server refused is not written again.
 fn lacks_name<P>(ctx: &Context<P>, claim: &Claim, record: &Record) -> Result<bool, Error> {
     let lacks = match &claim.spec()?.bucket_name {
         None => true,
@@ -58,9 +57,8 @@ fn lacks_name<P>(ctx: &Context<P>, claim: &Claim, record: &Record) -> Result<boo
     Ok(lacks && !ctx.memory.if_known(&claim.id, |m| m.name_refused))
 }
 
-/// Writes `spec.objectBucketName`, which users and other tools read as the sign of binding; and with it the
-/// name of a bucket that existed before, which is the claim's only now. A prefix, void with such a bucket,
-/// excludes the name.
+/// Writes `spec.objectBucketName`, which users and other tools read as the sign of binding; with it, the name of a bucket
+/// that existed before, unless the claim has a prefix, because some CRDs refuse both.
 ///
 /// # Errors
 /// Kubernetes refused.
@@ -80,8 +78,7 @@ pub(crate) async fn link_record<P>(ctx: &Context<P>, claim: &mut Claim, stored: 
     Ok(())
 }
 
-/// Writes a patch, if possible together with `spec.bucketName`: some CRDs refuse that, and nothing rests
-/// on it.
+/// Writes a patch together with `spec.bucketName`, or without it if the CRD refuses it, because nothing depends on it.
 async fn write_with_name<P>(
     ctx: &Context<P>,
     claim: &Claim,
@@ -100,7 +97,7 @@ async fn write_with_name<P>(
     }
 }
 
-/// Takes our finalizer off the claim and leaves those of others.
+/// Removes our finalizer from the claim; other finalizers stay.
 ///
 /// # Errors
 /// A conflict if the claim was changed since it was read.
@@ -122,7 +119,7 @@ async fn write<P>(ctx: &Context<P>, claim: &Claim, patch: &Value) -> Result<Guar
     Ok(written)
 }
 
-/// Whether the claim is gone, be there another of its name or not: asks the cluster itself.
+/// Whether the claim is gone, read from the cluster. Another claim may have its name.
 pub(crate) async fn is_gone<P>(ctx: &Context<P>, claim: &Claim) -> Result<bool, Error> {
     let found = ctx.claims_in(&claim.id.namespace).get_metadata_opt(&claim.id.name).await;
     let found = found.map_err(Error::kubernetes("read the claim"))?;

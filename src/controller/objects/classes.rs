@@ -9,7 +9,7 @@ use crate::controller::decide::class::{Class, ClassLookup};
 use crate::controller::error::Error;
 use crate::controller::state::context::Context;
 
-/// Finds the claim's class: in the cache, else in the cluster, for it may be newer than the cache.
+/// Finds the claim's class in the cache, or else in the cluster, because it may be newer than the cache.
 pub(crate) async fn of_claim<P>(ctx: &Context<P>, claim: &Claim) -> Result<ClassLookup, Error> {
     let name = match claim.spec() {
         Ok(spec) => spec.storage_class_name.clone(),
@@ -34,7 +34,7 @@ pub(crate) async fn named<P>(ctx: &Context<P>, name: String) -> Result<ClassLook
     })
 }
 
-/// Even a claim that does not parse mostly names a class, and by it belongs to somebody.
+/// Most claims that do not parse still name a class, and the class says whose they are.
 async fn class_name_of_unreadable<P>(ctx: &Context<P>, claim: &Claim) -> Result<Option<String>, Error> {
     let resource = ApiResource::erase::<crate::api::ObjectBucketClaim>(&());
     let api: Api<DynamicObject> = Api::namespaced_with(ctx.client.clone(), &claim.id.namespace, &resource);

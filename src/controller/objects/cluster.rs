@@ -1,4 +1,4 @@
-//! Which cluster this is. Records and tags say where they were made, so that nothing is removed from elsewhere.
+//! The identity of this cluster. Records and tags contain it, so that no cluster removes what belongs to another one.
 
 use std::future::Future;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Asking the API server whether claims keep their conditions.
+//! Finding out whether the CRD keeps the conditions of claims.
 
 use kube::api::PatchParams;
 use serde_json::json;
@@ -9,8 +9,7 @@ use crate::controller::objects::status::patch_status_with;
 use crate::controller::reasons;
 use crate::controller::state::context::Context;
 
-/// Finds out whether conditions are kept, if that is not known and this claim has none. Nothing is written: the API
-/// server says what it would keep.
+/// Finds out whether the CRD keeps conditions, if that is unknown and this claim has none. A dry run: nothing is written.
 pub(crate) async fn learn<P>(ctx: &Context<P>, claim: &Claim) {
     let lacks = claim.bound() && claim.status.conditions.is_empty();
     if !lacks || ctx.conditions.keeps() != Keeps::Unknown {
@@ -28,7 +27,7 @@ pub(crate) async fn learn<P>(ctx: &Context<P>, claim: &Claim) {
             let kept = would_be.0.is_ok_and(|claim| claim.status.is_some_and(|status| !status.conditions.is_empty()));
             ctx.conditions.written(kept);
         }
-        // Until it is known, what a claim says is taken for all that it can say.
+        // While it is unknown, a claim without conditions is taken as complete.
         Err(error) => tracing::debug!(%error, "cannot find out whether the CRD keeps conditions"),
     }
 }

@@ -11,30 +11,30 @@ use crate::api::wire;
 use crate::controller::decide::metadata::has_finalizer;
 use crate::controller::error::status_code;
 
-/// Deletes the object with this uid and takes our finalizer off it. Gone already is as good. Finalizers of
-/// others stay, and hold the object.
+/// Deletes the object with this uid and removes our finalizer from it; succeeds if it is already gone. Other finalizers
+/// stay, and keep the object.
 ///
 /// # Errors
-/// A conflict if another object has taken the name since; it is not touched.
+/// A conflict if another object has the name now; it is not changed.
 pub(crate) async fn delete<K>(api: &Api<K>, name: &str, uid: &str) -> Result<(), kube::Error>
 where
     K: Resource + Clone + Debug + DeserializeOwned,
 {
     let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
     let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-    // Answered with the object if something still holds it, else with a Status.
+    // The answer is the object if a finalizer keeps it, else a Status.
     let held = match api.delete(name, &params).await {
         Err(error) if is_gone(&error) => return Ok(()),
         answer => answer?.left(),
     };
     let Some(held) = held.as_ref().map(K::meta).filter(|metadata| has_finalizer(metadata)) else { return Ok(()) };
     let rest: Vec<_> = held.finalizers.iter().flatten().filter(|f| *f != wire::FINALIZER).collect();
-    // A list in a merge patch replaces the whole: not one that others have changed meanwhile.
+    // A merge patch replaces the whole list, so it must not have changed meanwhile.
     let patch = json!({ "metadata": { "uid": uid, "resourceVersion": held.resource_version, "finalizers": rest } });
     ignore_not_found(api.patch_metadata(name, &PatchParams::default(), &Patch::Merge(&patch)).await)
 }
 
-/// An answer that says "not found" is what a removal is after.
+/// For removals: "not found" counts as success.
 pub(crate) fn ignore_not_found<T>(answer: Result<T, kube::Error>) -> Result<(), kube::Error> {
     match answer {
         Err(error) if is_gone(&error) => Ok(()),

@@ -16,11 +16,10 @@ use crate::provisioner::ClaimId;
 /// Longest note of an event, in bytes (events.k8s.io/v1).
 const MAX_NOTE: usize = 1024;
 
-/// Publishes one event on a claim. Best effort: an event that is lost changes nothing.
+/// Publishes one event on a claim. Best effort: nothing depends on events.
 ///
-/// kube's Recorder is not used because it folds events of one reason into the first one's text, and a
-/// reason that stays while its cause changes ("access denied" to this, then to that) is what an admin
-/// needs to see.
+/// kube's Recorder is not used, because it merges events of one reason and keeps the text of the first. An admin needs to
+/// see when the cause changes and the reason does not ("access denied", first to this, then to that).
 pub(crate) async fn event<P>(ctx: &Context<P>, claim: &ClaimId, severity: Severity, reason: &str, note: &str) {
     let about = ObjectReference {
         api_version: Some(wire::API_VERSION.to_owned()),
@@ -61,7 +60,7 @@ async fn publish<P>(ctx: &Context<P>, about: ObjectReference, severity: Severity
     }
 }
 
-/// Events on objects without a namespace stand in `default`, where `kubectl describe` looks for them.
+/// Events on objects without a namespace are in `default`, where `kubectl describe` looks for them.
 fn event_about(about: ObjectReference, severity: Severity, reason: &str, note: &str, provisioner: &str) -> Event {
     let time = Timestamp::now();
     let (namespace, name) = (about.namespace.clone(), about.name.clone().unwrap_or_default());
@@ -83,7 +82,7 @@ fn event_about(about: ObjectReference, severity: Severity, reason: &str, note: &
     }
 }
 
-/// Cuts text to at most `max` bytes, at a character's border.
+/// Cuts text to at most `max` bytes, between two characters.
 fn shorten(text: &str, max: usize) -> String {
     if text.len() <= max {
         return text.to_owned();

@@ -1,4 +1,4 @@
-//! Reading and writing objects of Kubernetes, one kind each. Nothing here decides.
+//! Reads and writes of Kubernetes objects, one file for each kind. Nothing is decided here.
 
 pub(crate) mod claims;
 pub(crate) mod classes;

@@ -1,7 +1,7 @@
 //! The claim's Secret and ConfigMap: what apps consume with `envFrom`.
 //!
-//! Both are written only where nothing foreign stands, and only where they differ from what they should
-//! hold. Keys that others add to them are kept.
+//! A foreign object of the same name is never changed, and an output is written only if it differs from what it should
+//! be. Entries that others add are kept.
 
 use kube::Api;
 use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
@@ -13,18 +13,18 @@ use crate::controller::error::Error;
 use crate::controller::objects::deletion;
 use crate::provisioner::ClaimId;
 
-/// An output as it stands in the cluster. Not Debug: a Secret prints what it holds.
+/// An output in the cluster. Not Debug, because a Secret would print its data.
 pub(crate) enum Current<T> {
     /// Nothing of that name exists.
     Absent,
-    /// It exists and is controlled by this claim.
+    /// It belongs to this claim.
     Mine(T),
-    /// It was restored for a former claim whose record this one adopts.
+    /// It was restored for a former claim, and this claim adopts that claim's record.
     Inherited(T),
 }
 
 impl<T> Current<T> {
-    /// The output that is the claim's, or becomes it.
+    /// The output that is the claim's, or will be.
     pub(crate) fn existing(&self) -> Option<&T> {
         match self {
             Self::Absent => None,
@@ -33,10 +33,10 @@ impl<T> Current<T> {
     }
 }
 
-/// Reads an output from the cluster itself.
+/// Reads an output from the cluster.
 ///
 /// # Errors
-/// [`Error::OutputExists`] if what stands there is neither this claim's nor inherited.
+/// [`Error::OutputExists`] if it is neither this claim's nor inherited.
 pub(crate) async fn read<T: Output>(
     api: &Api<T>,
     claim: &ClaimId,
@@ -50,7 +50,7 @@ pub(crate) async fn read<T: Output>(
     }
 }
 
-/// Reads an output that is this claim's own; `None` if there is none, or somebody else's.
+/// Reads an output that belongs to this claim; `None` if there is none, or a foreign one.
 ///
 /// # Errors
 /// Kubernetes refused.
@@ -66,11 +66,11 @@ fn taken<T: Output>(claim: &ClaimId) -> Error {
     Error::OutputExists { kind: T::KIND, namespace: claim.namespace.clone(), name: claim.name.clone() }
 }
 
-/// Makes an output hold what it should: one write at most, none where it does already; two where one that is inherited
-/// has another controller still. Returns it as it stands then, if it was written.
+/// Writes an output if it differs from `wanted`: at most one write, or two for an inherited output that still has
+/// another controller. Returns the output, if it was written.
 ///
 /// # Errors
-/// Kubernetes refused, also because somebody else made an object of that name meanwhile.
+/// Kubernetes refused, also because somebody else created an object of that name meanwhile.
 pub(crate) async fn write<T: Output>(
     api: &Api<T>,
     current: &Current<T>,
@@ -95,12 +95,12 @@ pub(crate) async fn write<T: Output>(
     written.map(Some).map_err(Error::kubernetes(T::WRITE))
 }
 
-/// Makes an inherited output the claim's. Its entries are applied, not merged: whoever restored them is written down as
-/// their author, and an entry that is merged without a change stays its author's.
+/// Makes an inherited output the claim's. Its entries are applied, not merged: `managedFields` names whoever restored
+/// them, and a merge that does not change an entry would not change its manager.
 async fn take_over<T: Output>(api: &Api<T>, found: &T, wanted: &T, claim: &ClaimId) -> Result<T, kube::Error> {
     let uid = &found.meta().uid;
     if controller(found.meta()).is_some() {
-        // A list in a merge patch replaces the whole.
+        // A merge patch replaces the whole list.
         let patch = json!({ "metadata": {
             "uid": uid,
             "resourceVersion": found.meta().resource_version,
@@ -116,11 +116,11 @@ async fn take_over<T: Output>(api: &Api<T>, found: &T, wanted: &T, claim: &Claim
     api.patch(&claim.name, &params, &Patch::Apply(&wanted)).await
 }
 
-/// Deletes an output if it is the claim's or inherited. Gone already is as good; a foreign one is left. `seen`: its uid,
-/// where a cache shows that it is the claim's; else it is looked for in the cluster itself.
+/// Deletes an output if it is the claim's or inherited; succeeds if it is already gone. `seen`: its uid, if a cache shows
+/// that it is the claim's; else it is read from the cluster.
 ///
 /// # Errors
-/// Kubernetes refused, also because what was seen is not what stands there now.
+/// Kubernetes refused, also because another object has the name now.
 pub(crate) async fn delete<T: Output>(
     api: &Api<T>,
     claim: &ClaimId,
@@ -136,7 +136,7 @@ pub(crate) async fn delete<T: Output>(
             found.filter(|found| is_mine(&found.metadata)).and_then(|found| found.metadata.uid)
         }
     };
-    // The Go library put its finalizer on outputs, too; ours carry none.
+    // Outputs of the Go library have a finalizer; ours have none.
     match uid {
         Some(uid) => deletion::delete(api, &claim.name, &uid).await.map_err(Error::kubernetes(T::DELETE)),
         None => Ok(()),

@@ -1,4 +1,4 @@
-//! ObjectBuckets in the cluster: finding a claim's, writing and deleting it.
+//! ObjectBuckets in the cluster: finding, writing and deleting the record of a claim.
 
 use futures::future::try_join_all;
 use kube::Api;
@@ -20,10 +20,10 @@ use crate::controller::objects::{deletion, events};
 use crate::controller::state::context::Context;
 use crate::provisioner::Record;
 
-/// Finds the claim's record, or what stands in its place.
+/// Finds the claim's record, or says what there is instead.
 ///
 /// # Errors
-/// Kubernetes refused, or as [`lookup::look_up`].
+/// Kubernetes refused; and those of [`lookup::look_up`].
 pub(crate) async fn find<P>(ctx: &Context<P>, claim: &Claim) -> Result<Found, Error> {
     let names = lookup::names(claim, ctx.caches.records.irregular(&claim.id));
     let candidates = read_all(ctx, names).await?;
@@ -35,7 +35,8 @@ pub(crate) async fn find<P>(ctx: &Context<P>, claim: &Claim) -> Result<Found, Er
     )
 }
 
-/// Reads the ObjectBuckets of these names, from the cluster itself: what is undone or made rests on them.
+/// Reads the ObjectBuckets of these names from the cluster, because everything that is created or removed depends on
+/// them.
 ///
 /// # Errors
 /// Kubernetes refused.
@@ -48,7 +49,7 @@ pub(crate) async fn read_all<P>(ctx: &Context<P>, names: Vec<String>) -> Result<
     try_join_all(names.into_iter().map(read)).await
 }
 
-/// Writes a new record. Fails with a conflict if the name was taken since it was found free.
+/// Writes a new record. Fails with a conflict if the name is no longer free.
 ///
 /// # Errors
 /// Kubernetes refused.
@@ -70,11 +71,10 @@ pub(crate) async fn create<P>(ctx: &Context<P>, name: String, record: Record) ->
     })
 }
 
-/// Writes into a record what changed since it was written: who has it, in which cluster and account, and whether it
-/// was handed over.
+/// Writes what can change in a record: its claim, cluster and account, and whether it was handed over.
 ///
 /// # Errors
-/// Kubernetes refused, also because another record has taken the name since.
+/// Kubernetes refused, also because another record has the name now.
 pub(crate) async fn change<P>(ctx: &Context<P>, stored: &mut Stored, record: Record) -> Result<(), Error> {
     let patch = codec::change(stored, &record);
     stored.resource_version = write(ctx, stored, &patch).await?;
@@ -82,7 +82,7 @@ pub(crate) async fn change<P>(ctx: &Context<P>, stored: &mut Stored, record: Rec
     Ok(())
 }
 
-/// Reads one ObjectBucket; `None` if there is none, or none that can be read.
+/// Reads one ObjectBucket; `None` if it does not exist or cannot be read.
 ///
 /// # Errors
 /// Kubernetes refused.
@@ -91,7 +91,7 @@ pub(crate) async fn read<P>(ctx: &Context<P>, name: &str) -> Result<Option<Objec
     Ok(found.and_then(|guard| guard.0.ok()))
 }
 
-/// Writes into an ObjectBucket all that a record says; it rests on all that was read.
+/// Writes a whole record into an existing ObjectBucket.
 ///
 /// # Errors
 /// Kubernetes refused, also because the ObjectBucket was changed since it was read.
@@ -109,7 +109,7 @@ pub(crate) async fn rewrite<P>(ctx: &Context<P>, object: &ObjectBucket, record: 
     codec::read(&merge(ctx, &name, &patch).await?)
 }
 
-/// Says something on an ObjectBucket: a condition, an event and a line in the log, if it is not said there already.
+/// Reports something on an ObjectBucket, as a condition, an event and a log line, unless the condition already says it.
 ///
 /// # Errors
 /// Kubernetes refused the condition.
@@ -131,7 +131,7 @@ pub(crate) async fn report<P>(ctx: &Context<P>, object: &ObjectBucket, notice: &
     Ok(())
 }
 
-/// Takes the admin's word off a record, once it is carried out.
+/// Removes the admin's annotation from a record, after it was followed or refused.
 ///
 /// # Errors
 /// Kubernetes refused.
@@ -142,7 +142,7 @@ pub(crate) async fn remove_annotation<P>(ctx: &Context<P>, stored: &mut Stored) 
     Ok(())
 }
 
-/// Gives a record to another claim: the one write of an adoption that counts. It rests on all that was read.
+/// Gives a record to another claim: the decisive write of an adoption.
 ///
 /// # Errors
 /// As [`change`], and a conflict if the record was changed since it was read.
@@ -166,7 +166,7 @@ async fn merge<P>(ctx: &Context<P>, name: &str, patch: &Value) -> Result<ObjectB
     Ok(written)
 }
 
-/// Says in the record's status that it is bound, which people and other tools read.
+/// Writes into the record's status that it is bound, for people and other tools.
 ///
 /// # Errors
 /// Kubernetes refused.
@@ -178,11 +178,10 @@ pub(crate) async fn mark_bound<P>(ctx: &Context<P>, stored: &mut Stored) -> Resu
     Ok(())
 }
 
-/// Deletes a record for which nothing is left in the store. Gone already is as good, and so is one that was
-/// reconstructed because there was none.
+/// Deletes a record. Succeeds if it is already gone, or was reconstructed because there was none.
 ///
 /// # Errors
-/// Kubernetes refused, also because another record has taken the name since.
+/// Kubernetes refused, also because another record has the name now.
 pub(crate) async fn delete(
     api: &Api<DeserializeGuard<ObjectBucket>>,
     name: &str,

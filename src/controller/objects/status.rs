@@ -16,11 +16,10 @@ use crate::controller::reasons;
 use crate::controller::state::context::Context;
 use crate::controller::state::memory::{LastStatus, StatusChange};
 
-/// Puts a report on the claim: status, event and log line, each only if it says something new.
+/// Reports on a claim, as status, event and log line, each only if it says something new.
 ///
 /// # Errors
-/// Kubernetes refused the status; with a conflict if the claim is not as it was read or as the operator left it.
-/// A lost event is only logged.
+/// Kubernetes refused the status; a conflict if somebody else has changed the claim. A failed event is only logged.
 pub(crate) async fn update_status<P>(ctx: &Context<P>, claim: &Claim, report: &Report) -> Result<(), Error> {
     if claim.is_gone() {
         return Ok(());
@@ -29,10 +28,10 @@ pub(crate) async fn update_status<P>(ctx: &Context<P>, claim: &Claim, report: &R
     let ignored = outdated(&report.ignored).unwrap_or_default().1;
     let new = LastStatus::new(report.reason, &format!("{}{ignored}", report.message));
     let change = ctx.memory.if_known(&claim.id, |m| m.status_change(&new));
-    // What was reported and did not come back was pruned by the CRD; only the phase is in all of them. The status of a
-    // claim that cannot be read cannot be read either.
+    // If conditions are missing that were written, the CRD prunes them; all CRDs keep the phase. The status of an
+    // unreadable claim is unknown.
     let has_phase = claim.status.phase == next.phase || claim.spec().is_err();
-    // Where conditions are kept, one that is missing was dropped by somebody.
+    // If the CRD keeps conditions, somebody removed the missing ones.
     let dropped = ctx.conditions.keeps() == Keeps::Yes && claim.status.conditions.is_empty();
     let says_so = change == StatusChange::None && !dropped && has_phase || same(&claim.status, &next);
     if !says_so {
@@ -52,8 +51,8 @@ pub(crate) async fn update_status<P>(ctx: &Context<P>, claim: &Claim, report: &R
 
 /// Writes a claim's status. False if the claim is gone.
 async fn write<P>(ctx: &Context<P>, claim: &Claim, next: &ObjectBucketClaimStatus) -> Result<bool, Error> {
-    // What the cache shows may be long past, and another claim have the name by now. The resource version guards
-    // against both; the API server does not compare the uid where a status is written.
+    // The cache may be outdated, and another claim may have the name now. The resource version guards against both; the
+    // API server does not compare the uid in a write of the status.
     let version = ctx.memory.if_known(&claim.id, |m| m.version()).or_else(|| claim.resource_version.clone());
     let patch = json!({ "metadata": { "uid": claim.id.uid, "resourceVersion": version }, "status": next });
     match patch_status(&ctx.claims_in(&claim.id.namespace), &claim.id.name, &patch).await {
@@ -71,7 +70,7 @@ async fn write<P>(ctx: &Context<P>, claim: &Claim, next: &ObjectBucketClaimStatu
 
 async fn publish_events<P>(ctx: &Context<P>, claim: &Claim, report: &Report, change: StatusChange) {
     let Report { severity, reason, message, .. } = report;
-    // A bound claim that merely says that an edit is ignored does not become bound again.
+    // A bound claim that only reports an ignored edit does not become bound again.
     let bound_before = claim.bound() && *reason == reasons::BOUND;
     let further_progress = *severity == Severity::Progress && change == StatusChange::Message;
     if !bound_before && !further_progress {
@@ -90,8 +89,8 @@ async fn publish_events<P>(ctx: &Context<P>, claim: &Claim, report: &Report, cha
     }
 }
 
-/// Writes a status; returns the object as it is then. Some CRDs have no status subresource, and answer
-/// that with 404: there the status is a field like any other.
+/// Writes a status, and returns the new object. For CRDs without a status subresource the API server answers with 404:
+/// then the status is written as an ordinary field.
 pub(crate) async fn patch_status<K>(api: &Api<K>, name: &str, patch: &Value) -> Result<K, kube::Error>
 where
     K: kube::Resource + Clone + DeserializeOwned + std::fmt::Debug,
@@ -116,7 +115,7 @@ where
     }
 }
 
-/// The time as conditions have it.
+/// The time, in the format of conditions.
 pub(crate) fn now() -> String {
     Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }

@@ -1,5 +1,5 @@
-//! What a watch shows, reduced on arrival to what is asked of it: thousands of objects are watched, and of most
-//! of them next to nothing is ever read. kube's own store keeps objects whole.
+//! A cache of a watch that keeps only the needed facts of each object, because thousands of objects are watched. kube's
+//! own store keeps whole objects.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -8,7 +8,7 @@ use kube::runtime::watcher::Event;
 use kube::{Resource, ResourceExt as _};
 use tokio::sync::watch;
 
-/// Objects of one kind as their watch shows them; of each, facts `F`.
+/// Facts `F` about all objects of one kind, from their watch.
 #[derive(Debug)]
 pub(crate) struct Cache<F> {
     shown: RwLock<Shown<F>>,
@@ -18,7 +18,7 @@ pub(crate) struct Cache<F> {
 #[derive(Debug)]
 struct Shown<F> {
     now: HashMap<Box<str>, Arc<F>>,
-    /// A list that comes in. It takes the place of `now` once it is complete.
+    /// A list that is being read. It replaces `now` when it is complete.
     listed: HashMap<Box<str>, Arc<F>>,
 }
 
@@ -32,7 +32,7 @@ impl<F> Default for Cache<F> {
 }
 
 impl<F> Cache<F> {
-    /// Takes in an event; `facts` says what is kept of an object, if anything.
+    /// Processes an event; `facts` returns what to keep of an object, if anything.
     pub(crate) fn apply<K: Resource>(&self, event: &Event<K>, facts: impl Fn(&K) -> Option<F>) {
         let key_of = |object: &K| key(object.namespace().as_deref(), &object.name_any());
         let keep = |all: &mut HashMap<Box<str>, Arc<F>>, object: &K| {
@@ -59,7 +59,7 @@ impl<F> Cache<F> {
         self.read().now.get(&key(namespace, name)).cloned()
     }
 
-    /// All there are.
+    /// All objects.
     pub(crate) fn all(&self) -> Vec<Arc<F>> {
         self.read().now.values().cloned().collect()
     }
@@ -69,9 +69,9 @@ impl<F> Cache<F> {
         self.read().now.keys().map(|name| name.to_string()).collect()
     }
 
-    /// Completes once there is a first full list.
+    /// Completes when the first list is complete.
     pub(crate) async fn filled(&self) {
-        // The other end is `self`.
+        // Cannot fail, because `self` has the sender.
         let _ = self.is_filled.subscribe().wait_for(|filled| *filled).await;
     }
 
@@ -79,7 +79,7 @@ impl<F> Cache<F> {
         *self.is_filled.borrow()
     }
 
-    // Every critical section leaves the maps whole, whatever becomes of who holds it.
+    // A panic elsewhere leaves the maps consistent.
     fn read(&self) -> RwLockReadGuard<'_, Shown<F>> {
         self.shown.read().unwrap_or_else(PoisonError::into_inner)
     }

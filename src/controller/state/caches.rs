@@ -21,7 +21,8 @@ use crate::controller::state::cache::Cache;
 use crate::controller::state::records::Records;
 use crate::provisioner::{ClaimId, Record, SecretRef};
 
-/// Local copies of what the operator watches. They save reads; what is undone or made rests on fresh ones.
+/// Local copies of what the operator watches. They save reads; everything that is created or removed depends on fresh
+/// reads.
 pub(crate) struct Caches {
     /// The one namespace whose claims are watched; `None` for all.
     scope: Option<String>,
@@ -44,13 +45,12 @@ impl Caches {
         }
     }
 
-    /// Completes when every cache but that of the claims, which kube's controller waits for, holds a first full
-    /// list.
+    /// Completes when all first lists are complete, except that of the claims: kube's controller waits for it.
     pub(crate) async fn filled(&self) {
         tokio::join!(self.records.filled(), self.classes.filled(), self.secrets.filled(), self.config_maps.filled());
     }
 
-    /// Whether every cache holds a first full list.
+    /// Whether all first lists are complete.
     pub(crate) fn are_filled(&self) -> bool {
         self.records.is_filled()
             && self.classes.is_filled()
@@ -67,7 +67,7 @@ impl Caches {
         }
     }
 
-    /// The claim's record, if the cache has it and it is this provisioner's. `cluster`: UID of this one.
+    /// The claim's record, if the cache has it and it is this provisioner's. `cluster`: UID of this cluster.
     pub(crate) fn record(&self, claim: &Claim, provisioner: &str, cluster: &str) -> Option<Stored> {
         let at = |name: String| {
             let object = self.records.object(&name).filter(|object| record::is_ours(object, provisioner))?;
@@ -82,8 +82,8 @@ impl Caches {
         lookup::names(claim, self.records.irregular(&claim.id)).into_iter().find_map(at)
     }
 
-    /// Whether another claim than this one may be the one that a record was made for, which does not say so any more:
-    /// the record has its name, and it stood before the record was written. Nobody knows of a claim that is not watched.
+    /// Whether a record that no longer names its claim may belong to another claim than this one: the record has that
+    /// claim's default name, and is younger than the claim. Claims that are not watched count, because they are unknown.
     pub(crate) fn has_rival(&self, claim: &Claim, record: &ObjectBucket) -> bool {
         let name = record.name_any();
         lookup::namesakes(&name).any(|(namespace, name)| {
@@ -96,7 +96,7 @@ impl Caches {
         })
     }
 
-    /// What the claim's Secret notes of its keys.
+    /// The notes on keys in the claim's Secret.
     pub(crate) fn key_notes(&self, claim: &ClaimId) -> KeyNotes {
         let secret = self.secrets.get(Some(&claim.namespace), &claim.name);
         secret.and_then(|secret| secret.notes.as_deref().cloned()).unwrap_or_default()
@@ -110,7 +110,7 @@ impl Caches {
         read.map(|(_, record)| record).filter(shares).map(|record| record.claim.uid).collect()
     }
 
-    /// Whether both outputs exist, are the claim's, and were not edited since they were written.
+    /// Whether both outputs exist, are the claim's, and have not been edited by others.
     pub(crate) fn outputs_are_up_to_date(&self, claim: &ClaimId) -> bool {
         let is_up_to_date =
             |facts: Option<Arc<OutputFacts>>| facts.is_some_and(|facts| facts.is_of(claim) && facts.up_to_date);
@@ -118,7 +118,7 @@ impl Caches {
             && is_up_to_date(self.config_maps.get(Some(&claim.namespace), &claim.name))
     }
 
-    /// The uids of Secret and ConfigMap, as far as they are shown to be the claim's.
+    /// The uids of Secret and ConfigMap, if the caches show that they are the claim's.
     pub(crate) fn output_uids(&self, claim: &ClaimId) -> (Option<String>, Option<String>) {
         let uid = |facts: Option<Arc<OutputFacts>>| {
             facts.filter(|facts| facts.is_of(claim)).and_then(|facts| Some(facts.uid.as_deref()?.to_owned()))
@@ -128,20 +128,20 @@ impl Caches {
     }
 }
 
-/// What is kept of a Secret or ConfigMap. They are watched without their data.
+/// What is cached of a Secret or ConfigMap. They are watched without their data.
 #[derive(Debug)]
 pub(crate) struct OutputFacts {
     uid: Option<Box<str>>,
-    /// Uid of what controls it.
+    /// Uid of its controller.
     controller: Box<str>,
-    /// Its entries are as the operator wrote them.
+    /// Nobody else has changed its entries.
     up_to_date: bool,
-    /// What it notes of keys.
+    /// Its notes on keys.
     notes: Option<Box<KeyNotes>>,
 }
 
 impl OutputFacts {
-    /// `None` if no claim controls it: anybody may create Secrets with our label, thousands of them.
+    /// `None` if no claim controls it, because anybody can create thousands of Secrets with our label.
     pub(crate) fn of_secret(secret: &PartialObjectMeta<Secret>) -> Option<Self> {
         let facts = Self::of(&secret.metadata, &wire::secret::ALL)?;
         let notes = KeyNotes::read(secret.metadata.annotations.as_ref());
@@ -167,8 +167,8 @@ impl OutputFacts {
     }
 }
 
-/// Uid of the claim that controls an output. Outputs have their claim's name; and what names a claim that does not exist
-/// is deleted by the garbage collector.
+/// Uid of the claim that controls an output. Outputs have the name of their claim; the garbage collector deletes objects
+/// whose controller does not exist.
 fn controlling_claim(metadata: &ObjectMeta) -> Option<&str> {
     let owners = metadata.owner_references.as_deref().unwrap_or_default();
     let owner = owners.iter().find(|owner| owner.controller == Some(true))?;

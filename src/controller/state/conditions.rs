@@ -1,16 +1,16 @@
-//! Whether the cluster's CRD keeps what is written into a claim's `status.conditions`. Some CRDs prune it, and what does
-//! not come back must not be written again and again; where it is kept, a condition that somebody dropped comes back.
+//! Whether the cluster's CRD keeps a claim's `status.conditions`. If it prunes them, they must not be written again and
+//! again; if it keeps them, missing conditions are restored.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::api::ObjectBucketClaimStatus;
 use crate::controller::decide::report::Keeps;
 
-/// What was learnt of conditions, from claims that have some and from what became of those that were written.
+/// Whether conditions are kept, learnt from claims that have some and from the answers to writes.
 #[derive(Debug, Default)]
 pub(crate) struct Conditions {
     known: AtomicU8,
-    /// One asks for all.
+    /// Only one claim at a time tries it out.
     pub(crate) asking: tokio::sync::Mutex<()>,
 }
 
@@ -27,14 +27,14 @@ impl Conditions {
         }
     }
 
-    /// Takes in the status of a claim as the watch shows it.
+    /// The watch shows this status of a claim.
     pub(crate) fn shown(&self, status: &ObjectBucketClaimStatus) {
         if !status.conditions.is_empty() {
             self.known.store(YES, Ordering::Relaxed);
         }
     }
 
-    /// Takes in whether conditions came back that were written.
+    /// Conditions were written, and the answer contained them or not.
     pub(crate) fn written(&self, came_back: bool) {
         self.known.store(if came_back { YES } else { NO }, Ordering::Relaxed);
     }

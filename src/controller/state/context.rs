@@ -23,9 +23,9 @@ use crate::controller::error::Error;
 use crate::controller::options::Options;
 use crate::provisioner::{Failure, Record};
 
-/// How many stores at least can be worked with at the same time.
+/// How many stores can have all their workers at the same time.
 const STORES_AT_ONCE: usize = 4;
-/// How many claims say at the same time what they wait for.
+/// How many claims report at the same time what they wait for.
 const WAIT_REPORTS: usize = 8;
 
 /// Shared by all reconciles.
@@ -35,17 +35,15 @@ pub(crate) struct Context<P> {
     pub(crate) options: Options,
     /// The value of our label.
     pub(crate) label: String,
-    /// UID of the namespace `kube-system`, by which clusters are told apart.
+    /// UID of the namespace `kube-system`, which identifies the cluster.
     pub(crate) cluster: String,
     pub(crate) caches: Caches,
     pub(crate) memory: Memory,
-    /// Whether claims keep their conditions.
     pub(crate) conditions: Conditions,
-    /// Who is worked for at the same time.
     pub(crate) workers: Arc<Workers>,
-    /// Bounds how many claims say at once what they wait for.
+    /// Limits how many claims report at the same time what they wait for.
     pub(crate) wait_reports: Semaphore,
-    /// Bounds how many large buckets are emptied at once.
+    /// Limits how many large buckets are emptied at the same time.
     pub(crate) large_removals: Semaphore,
     pub(crate) owner_secrets: OwnerSecrets,
 }
@@ -76,7 +74,7 @@ impl<P> Context<P> {
         }
     }
 
-    /// Whether a claim is to have conditions. Those that the Go provisioner bound have none, and stay as they are.
+    /// Whether a claim should have conditions. Claims of the Go provisioner have none, and are not changed.
     pub(crate) fn keeps(&self, author: Author) -> Keeps {
         match author {
             Author::Us => self.conditions.keeps(),
@@ -84,17 +82,17 @@ impl<P> Context<P> {
         }
     }
 
-    /// Awaits a call to the store of a record, and keeps count of whether the store answers.
+    /// Awaits a call to the store of a record, and notes whether the store answers.
     pub(crate) async fn asking<T, E: Failure>(
         &self,
         record: &Record,
-        // Boxed: the SDK's calls are too large to be part of another.
+        // Boxed, because the futures of the SDK are large.
         call: Pin<Box<impl Future<Output = Result<T, E>>>>,
     ) -> Result<T, Error> {
         self.counting(record, call, |answer| answer.as_ref().err().is_some_and(Failure::store_untouched)).await
     }
 
-    /// The same where an answer proves nothing, because it may have been known before.
+    /// The same for a call whose success proves nothing, because its answer may be cached.
     pub(crate) async fn asking_once<T, E: Failure>(
         &self,
         record: &Record,
@@ -119,8 +117,8 @@ impl<P> Context<P> {
         answer.map_err(Error::store)
     }
 
-    /// Whether a claim that shares the owner's keys has those that the owner's Secret holds now, as far as the
-    /// watch of that Secret says.
+    /// Whether a claim that shares the owner's keys has the keys that the owner's Secret holds now, as far as its watch
+    /// shows.
     pub(crate) fn shares_present_keys(&self, record: &Record, notes: &KeyNotes) -> bool {
         let Some(secret) = record.plan.owner_secret.as_ref().filter(|_| record.plan.user.is_none()) else {
             return true;

@@ -1,4 +1,4 @@
-//! What all reconciles share, and what is remembered between them.
+//! What all reconciles share, and what they remember.
 
 pub(crate) mod cache;
 pub(crate) mod caches;

@@ -1,7 +1,7 @@
-//! Watches the Secrets that hold owners' credentials, each by its name, and says when one changes.
+//! Watches the Secrets with owners' credentials, each by its name, and reports changes.
 //!
-//! Claims that wait for a Secret to appear or to be mended are woken by this, not by polling. Only the
-//! Secrets that records refer to are watched, and only their metadata.
+//! This wakes claims that wait until a Secret appears or is corrected. Only Secrets that records refer to are watched,
+//! and only their metadata.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,23 +29,23 @@ pub(crate) struct OwnerSecrets {
 }
 
 impl OwnerSecrets {
-    /// Returns the watches, none yet, and where they report changes.
+    /// No watches yet, and the receiver of changes.
     pub(crate) fn new() -> (Self, mpsc::UnboundedReceiver<Change>) {
         let (changes, receiver) = mpsc::unbounded_channel();
         (Self { changes, watched: Mutex::default(), versions: Arc::default() }, receiver)
     }
 
-    /// The newest resource version of a Secret that was seen.
+    /// The newest resource version of a Secret that is known.
     pub(crate) fn version(&self, secret: &SecretRef) -> Option<String> {
         self.versions.lock().unwrap_or_else(PoisonError::into_inner).get(secret).cloned()
     }
 
-    /// Remembers the version of a Secret that was read, unless a newer one was seen.
+    /// Remembers the version of a Secret that was read, unless a newer one is known.
     pub(crate) fn saw(&self, secret: &SecretRef, version: Option<&str>) {
         note_version(&self.versions, secret, version);
     }
 
-    /// Watches a Secret from now on; harmless if it is watched already.
+    /// Watches a Secret from now on, if it is not watched yet.
     pub(crate) fn watch(&self, client: &Client, secret: &SecretRef) {
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         let (names, tasks) = &mut *watched;

@@ -1,4 +1,4 @@
-//! Lists in pages that are bounded in bytes. The API server bounds them in objects only, and what a tenant writes may have
+//! Lists in pages with a limit in bytes. The API server limits only the number of objects, and a tenant's object may have
 //! 1.5 MB: a page of 200 such claims would not fit into the operator's memory.
 
 use std::collections::HashMap;
@@ -11,11 +11,11 @@ use kube::Client;
 use kube::client::Body;
 use tower::BoxError;
 
-/// Longest answer to a list of more than one object, in bytes: some 600 claims of ordinary size.
+/// Longest page of more than one object, in bytes: some 600 claims of ordinary size.
 const PAGE_BYTES: usize = 2 << 20;
 
-/// `client`, but a list with a limit is asked for fewer objects if the answer is too long. The rest comes with the next
-/// page: each says where it begins.
+/// Wraps `client`: if a page of a list is too long, it asks for fewer objects. The rest is in the next page, because each
+/// page says where the next begins.
 pub(crate) fn bounded(client: Client) -> Client {
     let (namespace, valid_until) = (client.default_namespace().to_owned(), *client.valid_until());
     let sizes = Arc::new(Sizes::default());
@@ -31,7 +31,7 @@ pub(crate) fn bounded(client: Client) -> Client {
     Client::new::<_, Body, _>(service, namespace).with_valid_until(valid_until)
 }
 
-/// How many objects of each kind a page can have, by path; as many as are asked for where nothing is known.
+/// How many objects fit into a page, by path, as far as known.
 #[derive(Default)]
 struct Sizes(Mutex<HashMap<String, u32>>);
 
@@ -55,7 +55,7 @@ struct Page {
 }
 
 impl Page {
-    /// `None` if the request is not for one.
+    /// `None` if the request is not for a page.
     fn of(request: &Request<Body>) -> Option<Self> {
         let query = request.uri().query().filter(|_| request.method() == Method::GET)?;
         let (mut wanted, mut rest) = (None, url::form_urlencoded::Serializer::new(String::new()));
@@ -77,7 +77,7 @@ impl Page {
                 return Ok(response);
             }
             let (answer, body) = response.into_parts();
-            // One object is taken as it is: there is no smaller page.
+            // One object is always accepted, because there is no smaller page.
             let bytes = if limit > 1 { PAGE_BYTES } else { usize::MAX };
             match Limited::new(body, bytes).collect().await {
                 Ok(whole) => {

@@ -1,4 +1,4 @@
-//! The ObjectBuckets as their watch shows them, reduced to what is read of them; and which of them name one bucket.
+//! The cache of ObjectBuckets, with an index by bucket and by claim.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -14,8 +14,8 @@ use crate::controller::decide::record;
 use crate::controller::state::cache::Cache;
 use crate::provisioner::ClaimId;
 
-/// A record as it is cached: what is read of its metadata, spec and status, as JSON. That is a quarter of its size
-/// as an object.
+/// A cached record: the needed part of its metadata, spec and status, as JSON, which is a quarter of the size of the
+/// object.
 #[derive(Debug)]
 pub(crate) struct RecordFacts(Box<[u8]>);
 
@@ -26,7 +26,7 @@ impl RecordFacts {
         let annotations = annotations.map(|word| [word].into());
         let metadata = ObjectMeta { name, uid, labels, creation_timestamp, annotations, ..ObjectMeta::default() };
         let mut spec = object.spec.clone();
-        // Said twice by our own records.
+        // Our own records contain it twice.
         spec.claim_ref = spec.claim_ref.filter(|_| !record::names_its_claim(object));
         let text = serde_json::to_vec(&(metadata, spec, &object.status));
         Self(text.unwrap_or_default().into_boxed_slice())
@@ -50,18 +50,17 @@ pub(crate) struct Records {
     index: Mutex<Index>,
 }
 
-/// What is looked up by other than the name of an ObjectBucket.
+/// Look-ups by other things than the name of an ObjectBucket.
 #[derive(Debug, Default)]
 struct Index {
-    /// How many records name a bucket, by the hash of its name: two may collide, and cost a search then.
+    /// How many records name a bucket, by the hash of its name. A collision only costs a search.
     per_bucket: HashMap<u64, u32>,
-    /// The names of records that are not those which their claim's record has by default, by namespace and name of
-    /// the claim. There are few.
+    /// The records that do not have their claim's default name, by namespace and name of the claim. There are few.
     irregular: HashMap<(String, String), Vec<String>>,
 }
 
 impl Records {
-    /// Takes in an event of the watch.
+    /// Processes an event of the watch.
     pub(crate) fn apply(&self, event: &Event<DeserializeGuard<ObjectBucket>>) {
         let mut index = self.lock();
         let name = match event {
@@ -82,8 +81,8 @@ impl Records {
         }
     }
 
-    /// Takes in what the operator wrote itself, without waiting for the watch: who asks next who uses a bucket has to
-    /// see it.
+    /// Adds what the operator has written, without waiting for the watch, because the next check whether a bucket is in
+    /// use must see it.
     pub(crate) fn wrote(&self, object: &ObjectBucket) {
         self.apply(&Event::Apply(DeserializeGuard(Ok(object.clone()))));
     }
@@ -93,23 +92,23 @@ impl Records {
         self.cache.get(None, name)?.object()
     }
 
-    /// All that can be read.
+    /// All records.
     pub(crate) fn all(&self) -> Vec<Arc<RecordFacts>> {
         self.cache.all()
     }
 
-    /// The names of all.
+    /// The names of all records.
     pub(crate) fn names(&self) -> Vec<String> {
         self.cache.names()
     }
 
-    /// The names of records of claims with this namespace and name that are not those of the claim's uid.
+    /// The records of claims with this namespace and name that do not have the default name.
     pub(crate) fn irregular(&self, claim: &ClaimId) -> Vec<String> {
         let key = (claim.namespace.clone(), claim.name.clone());
         self.lock().irregular.get(&key).cloned().unwrap_or_default()
     }
 
-    /// The records that name a bucket, but for the one of this name. Mostly there is none, which costs no search.
+    /// The records that name a bucket, except the one of this name. Mostly there are none, which costs no search.
     pub(crate) fn others_with_bucket(&self, bucket: &str, but: &str) -> Vec<ObjectBucket> {
         let names = |object: &ObjectBucket| bucket_of(object) == Some(bucket);
         let itself = u32::from(self.object(but).as_ref().is_some_and(names));
@@ -120,7 +119,7 @@ impl Records {
         others.filter(|object| names(object) && object.name_any() != but).collect()
     }
 
-    /// Completes once there is a first full list.
+    /// Completes when the first list is complete.
     pub(crate) async fn filled(&self) {
         self.cache.filled().await;
     }
@@ -129,7 +128,7 @@ impl Records {
         self.cache.is_filled()
     }
 
-    // Every critical section leaves the maps whole, whatever becomes of who holds it.
+    // A panic elsewhere leaves the maps consistent.
     fn lock(&self) -> MutexGuard<'_, Index> {
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }

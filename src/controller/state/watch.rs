@@ -1,4 +1,4 @@
-//! Watching one kind of object, whatever becomes of the API server, of permissions, or of the CRDs meanwhile.
+//! Watching one kind of object, even if the API server, permissions or CRDs are missing for some time.
 
 use std::time::Duration;
 
@@ -15,17 +15,17 @@ const CRDS_MISSING: &str = "the CustomResourceDefinitions are missing; install t
 const PERMISSIONS_MISSING: &str =
     "the operator may not list and watch them; grant the permissions in deploy/; retrying";
 
-/// Longest pause after a watch failed: as long as it takes at most to notice that all is well again.
+/// Longest pause after a failed watch, and so the longest time until a recovery is noticed.
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 
-/// The events of all objects of `api` that `config` selects. `what` names them, in the log.
+/// The events of all objects of `api` that `config` selects. `what` names them in the log.
 ///
 /// # Guarantees
-/// - It never fails, and never ends: a failure is logged, and after a pause the watch goes on. kube's
-///   controller would pause all its watches for the failure of one.
-/// - It begins anew with a list when the API server does not know the version at which it stopped. kube's
-///   watcher asks for that version again and again if this is answered with 404 (the CRD was gone, and may
-///   come back as another one) or 410, rather than told in the stream.
+/// - It never fails and never ends: a failure is logged, and after a pause the watch continues. If it failed, kube's
+///   controller would pause all its watches.
+/// - It starts again with a list if the API server no longer knows the version at which the watch stopped. kube's watcher
+///   does this only if an event in the stream says so; after an answer with 404 (the CRD was gone, and may be another one
+///   now) or 410, it would ask for the same version forever.
 pub(crate) fn watch<K>(
     what: &'static str,
     api: Api<K>,
@@ -39,7 +39,7 @@ where
         loop {
             match events.next().await? {
                 Ok(event) => {
-                    // The mark in front of a list says nothing yet.
+                    // `Init` comes before the first answer.
                     if failures > 0 && !matches!(event, Event::Init) {
                         tracing::info!("watching {what} again");
                         failures = 0;
@@ -64,12 +64,12 @@ fn pause(failures: u32) -> Duration {
     whole.mul_f64(rand::rng().random_range(0.5..=1.0))
 }
 
-/// Whether what the watch knows is of no use any more.
+/// Whether the watch must start again with a list.
 fn is_obsolete(error: &watcher::Error) -> bool {
     matches!(error, watcher::Error::WatchStartFailed(error) if matches!(status_code(error), Some(404 | 410)))
 }
 
-/// Once for each outage; the rest is for those who look closely.
+/// Logs the first failure of an outage; the others only at level debug.
 fn log_failure(what: &str, error: &watcher::Error, failures: u32) {
     let answer = match error {
         watcher::Error::InitialListFailed(error) | watcher::Error::WatchStartFailed(error) => status_code(error),
@@ -79,7 +79,7 @@ fn log_failure(what: &str, error: &watcher::Error, failures: u32) {
         (2.., _) => tracing::debug!(%error, "watching {what} failed; retrying"),
         (_, Some(404)) => tracing::error!("{what} cannot be watched: {}", CRDS_MISSING),
         (_, Some(403)) => tracing::error!(%error, "{what} cannot be watched: {}", PERMISSIONS_MISSING),
-        // What the API server ends is begun anew; that happens every few minutes.
+        // The API server ends watches every few minutes.
         (_, Some(410)) => tracing::debug!(%error, "listing {what} again, then watching them"),
         _ => tracing::warn!(%error, "watching {what} failed; retrying"),
     }

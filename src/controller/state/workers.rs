@@ -1,9 +1,9 @@
-//! Who is worked for next. Workers are few, and nobody may have them all: neither a store that does not answer, nor
-//! the claims of one namespace.
+//! Which claim is processed next. There are few workers, and neither a store that does not answer nor the claims of one
+//! namespace may occupy them all.
 //!
-//! A store has a quarter of the workers at most. After several calls in a row that it did not answer, or refused to its
-//! owner, one claim at a time asks it, until it answers again: a circuit breaker. Namespaces take turns; and one that has
-//! more than half of the workers counts as having half, so that the others need not wait until it is done.
+//! A store has at most a quarter of the workers. After several calls in a row that the store did not answer, or in which
+//! it refused the owner, only one claim at a time calls it, until it answers again: a circuit breaker. Namespaces take
+//! turns; a namespace that has more than half of the workers counts as having half, so that others need not wait for it.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,10 +12,10 @@ use tokio::sync::oneshot;
 
 use crate::provisioner::Record;
 
-/// So many strikes in a row, and a store is asked by one claim at a time.
+/// After so many strikes in a row, only one claim at a time calls a store.
 const STRIKES: u32 = 3;
 
-/// What a claim waits with others for.
+/// A queue of claims.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Lane {
     /// See [`store_of`].
@@ -23,7 +23,7 @@ pub(crate) struct Lane {
     pub(crate) namespace: Arc<str>,
 }
 
-/// The store that a record's bucket is in, and as whom it is asked.
+/// The store of a record's bucket, with the owner whose credentials are used.
 pub(crate) fn store_of(record: &Record) -> Arc<str> {
     let endpoint = &record.plan.endpoint;
     let owner = record.plan.owner_secret.as_ref().map(ToString::to_string).unwrap_or_default();
@@ -42,12 +42,12 @@ pub(crate) struct Workers {
 struct State {
     busy: Share,
     stores: HashMap<Arc<str>, Store>,
-    /// The stores that somebody waits for, in the order of their turns.
+    /// The stores for which claims wait, in the order of their turns.
     turns: VecDeque<Arc<str>>,
     closed: bool,
 }
 
-/// Workers at work, by namespace.
+/// Busy workers, by namespace.
 #[derive(Debug, Default)]
 struct Share {
     namespaces: HashMap<Arc<str>, usize>,
@@ -56,15 +56,15 @@ struct Share {
 #[derive(Debug, Default)]
 struct Store {
     busy: Share,
-    /// Who waits, by namespace, in the order of arrival.
+    /// Waiting claims, by namespace, in the order of arrival.
     waiting: HashMap<Arc<str>, VecDeque<oneshot::Sender<Worker>>>,
-    /// The namespaces of those that wait, in the order of their turns.
+    /// The namespaces of waiting claims, in the order of their turns.
     turns: VecDeque<Arc<str>>,
-    /// How often in a row it did not answer, or refused its owner.
+    /// How often in a row it did not answer, or refused the owner.
     strikes: u32,
 }
 
-/// The right to work for a claim; it ends when this is dropped.
+/// The right to process a claim, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Worker {
     workers: Arc<Workers>,
@@ -78,7 +78,7 @@ impl Drop for Worker {
     }
 }
 
-/// A call to a store that was not answered yet. If it is dropped so, because it took too long, that is a strike.
+/// A call to a store that is not answered yet. If it is dropped, because it took too long, that is a strike.
 #[derive(Debug)]
 pub(crate) struct Asked<'a> {
     workers: &'a Workers,
@@ -87,7 +87,7 @@ pub(crate) struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    /// The store answered, whatever it said: that ends its row of strikes.
+    /// The store answered: its strikes are reset.
     pub(crate) fn answered(mut self) {
         self.is_over = true;
         if let Some(store) = self.workers.lock().stores.get_mut(&self.store) {
@@ -95,10 +95,10 @@ impl Asked<'_> {
         }
     }
 
-    /// It did not answer, or refused its owner, as it would refuse every claim.
+    /// The store did not answer, or refused the owner, so every claim would fail.
     pub(crate) fn struck(self) {}
 
-    /// It was not asked.
+    /// The call says nothing about the store.
     pub(crate) fn never_mind(mut self) {
         self.is_over = true;
     }
@@ -115,12 +115,12 @@ impl Drop for Asked<'_> {
 }
 
 impl Workers {
-    /// As many as this, at least one.
+    /// This many workers, but at least one.
     pub(crate) fn new(all: usize) -> Arc<Self> {
         Arc::new(Self { all: all.max(1), state: Mutex::default() })
     }
 
-    /// Waits for a worker; `None` once there are no more.
+    /// Waits for a worker; `None` after [`close`](Self::close).
     pub(crate) async fn enter(self: &Arc<Self>, lane: &Lane) -> Option<Worker> {
         let (sender, granted) = oneshot::channel();
         if !self.lock().wait(lane, sender) {
@@ -130,17 +130,17 @@ impl Workers {
         granted.await.ok()
     }
 
-    /// Keeps count of whether the store answers a call that begins now.
+    /// Starts to count a call to a store.
     pub(crate) fn ask(&self, store: Arc<str>) -> Asked<'_> {
         Asked { workers: self, store, is_over: false }
     }
 
-    /// Whether a store is asked by one claim at a time.
+    /// Whether only one claim at a time may call a store.
     pub(crate) fn is_struck(&self, store: &Arc<str>) -> bool {
         self.lock().stores.get(store).is_some_and(Store::is_struck)
     }
 
-    /// Whoever waits need not wait any more.
+    /// Ends all waits.
     pub(crate) fn close(&self) {
         let mut state = self.lock();
         state.closed = true;
@@ -154,19 +154,19 @@ impl Workers {
     fn hand_out(self: &Arc<Self>) {
         loop {
             let Some((lane, sender)) = self.lock().next(self.all) else { return };
-            // If nobody waits there any more, it comes back by being dropped, outside of the lock.
+            // If the claim no longer waits, the worker is dropped here, outside of the lock, and so returned.
             let _ = sender.send(Worker { workers: Arc::clone(self), lane });
         }
     }
 
-    // Every critical section leaves the counts whole.
+    // A panic elsewhere leaves the counts consistent.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
-    /// Queues somebody; false once there are no more workers.
+    /// Adds a claim to its queue; false after [`close`](Workers::close).
     fn wait(&mut self, lane: &Lane, sender: oneshot::Sender<Worker>) -> bool {
         if self.closed {
             return false;
@@ -183,7 +183,7 @@ impl State {
         true
     }
 
-    /// Who is next, if there is a worker; it counts as taken.
+    /// The next claim, if there is a free worker, which then counts as busy.
     fn next(&mut self, all: usize) -> Option<(Lane, oneshot::Sender<Worker>)> {
         for _ in 0..self.turns.len() {
             let name = self.turns.pop_front()?;
@@ -192,7 +192,7 @@ impl State {
             if !store.turns.is_empty() {
                 self.turns.push_back(Arc::clone(&name));
             } else if next.is_none() && store.is_idle() {
-                // All that waited gave up.
+                // All waiting claims gave up.
                 self.stores.remove(&name);
             }
             if let Some((namespace, sender)) = next {
@@ -219,12 +219,12 @@ impl Store {
         self.strikes >= STRIKES
     }
 
-    /// Whether there is nothing to remember of it.
+    /// Whether it can be forgotten.
     fn is_idle(&self) -> bool {
         self.busy.namespaces.is_empty() && self.turns.is_empty() && self.strikes == 0
     }
 
-    /// Who is next here, if there is a worker; it counts as taken.
+    /// The next claim of this store, if there is a free worker, which then counts as busy.
     fn next(&mut self, all_busy: &Share, all: usize) -> Option<(Arc<str>, oneshot::Sender<Worker>)> {
         let limit = if self.is_struck() { 1 } else { (all / 4).max(1) };
         for _ in 0..self.turns.len() {
@@ -281,7 +281,7 @@ mod tests {
         Lane { store: store.into(), namespace: namespace.into() }
     }
 
-    /// Those that get a worker without waiting.
+    /// The workers that are free at once.
     fn at_once(workers: &Arc<Workers>, lane: &Lane, asked: usize) -> Vec<Worker> {
         (0..asked).filter_map(|_| workers.enter(lane).now_or_never().flatten()).collect()
     }

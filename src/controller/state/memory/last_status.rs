@@ -1,8 +1,8 @@
-//! What a claim's status said last, so that the same thing is not reported twice.
+//! The last reported status of a claim, so that the same status is not reported twice.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-/// What was reported on a claim. The message is kept as its hash: of thousands of claims that are well nobody reads it.
+/// What was reported on a claim. The message is kept as a hash to save memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LastStatus {
     pub(super) reason: &'static str,
@@ -14,7 +14,7 @@ impl LastStatus {
         Self { reason, message: hash(message) }
     }
 
-    /// How it differs from the one before.
+    /// How it differs from the last one.
     pub(super) fn change_from(&self, last: Option<&Self>) -> StatusChange {
         match last {
             Some(last) if last == self => StatusChange::None,
@@ -24,12 +24,12 @@ impl LastStatus {
     }
 }
 
-/// How a status differs from the one that was reported last.
+/// How a status differs from the last one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum StatusChange {
-    /// It is the very same.
+    /// Not at all.
     None,
-    /// The same reason in other words.
+    /// The same reason, another message.
     Message,
     /// Another reason.
     #[default]

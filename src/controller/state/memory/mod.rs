@@ -1,5 +1,5 @@
-//! What the operator remembers of claims between reconciles. All of it may be lost: it only saves
-//! calls, events and waiting; nothing that matters depends on it.
+//! What the operator remembers about claims between reconciles. All of it may be lost: it only saves calls, events and
+//! waits.
 
 mod last_status;
 mod row;
@@ -18,16 +18,16 @@ pub(crate) use self::waits::Inputs;
 use self::waits::Waits;
 use crate::provisioner::{AppCredentials, ClaimId, SecretRef};
 
-/// How far a removal came, where the cache may not show it yet.
+/// How far a removal came, because the cache may not show it yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RemovalProgress {
-    /// Everything but the claim's finalizer; the text says what was removed.
+    /// Only the claim's finalizer is left. The text is the closing message.
     AllButFinalizer(String),
-    /// The finalizer, too.
+    /// Nothing is left.
     Everything,
 }
 
-/// What is remembered of one claim. What claims that are well do not have is boxed.
+/// What is remembered about one claim. Fields that most claims do not need are boxed.
 #[derive(Debug, Default)]
 pub(crate) struct ClaimMemory {
     pub(crate) waits: Waits,
@@ -35,24 +35,24 @@ pub(crate) struct ClaimMemory {
     pub(crate) last_status: Option<LastStatus>,
     /// Resource version of the claim after our last write of it.
     written: Option<u64>,
-    /// When the store was last asked to make something.
+    /// When the store was last asked to create something.
     executed: Option<Instant>,
     /// Objects that were removed from the claim's bucket.
     removed_objects: u64,
     pub(crate) removal: Option<Box<RemovalProgress>>,
-    /// The claim's access was taken away: that need not be done again.
+    /// The claim's access is removed; this need not be done again.
     pub(crate) access_gone: bool,
     /// The API server refuses the generated name in this claim's spec.
     pub(crate) name_refused: bool,
 }
 
 impl ClaimMemory {
-    /// The store is being asked, or has been asked, to make something for the claim.
+    /// The store is about to create something for the claim, or has just answered.
     pub(crate) fn executes(&mut self) {
         self.executed = Some(Instant::now());
     }
 
-    /// An attempt succeeded: the next failure starts from the shortest wait, and is reported again.
+    /// An attempt succeeded: after the next failure, the wait is the shortest again.
     pub(crate) fn succeeded(&mut self) {
         *self = Self {
             written: self.written,
@@ -64,27 +64,25 @@ impl ClaimMemory {
         };
     }
 
-    /// Keeps keys that are to take the place of the present ones, until they were seen to work. If they are
-    /// lost, others are issued and these deleted.
+    /// Keeps new keys until they have been tried. If the process forgets them, the store issues others and deletes these.
     pub(crate) fn keep_successor(&mut self, keys: Option<AppCredentials>) {
         self.upkeep.successor = keys.map(Box::new);
         self.waits.keys_work();
     }
 
-    /// Adds to the number of objects removed from the claim's bucket, and returns it. Progress ends a
-    /// row of failures.
+    /// Adds to the number of objects removed from the claim's bucket, and returns it. Progress resets the backoff.
     pub(crate) fn removed_objects(&mut self, more: u64) -> u64 {
         self.removed_objects += more;
         self.waits.progressed();
         self.removed_objects
     }
 
-    /// How a status differs from the one that was reported last.
+    /// How a status differs from the last one.
     pub(crate) fn status_change(&self, new: &LastStatus) -> StatusChange {
         new.change_from(self.last_status.as_ref())
     }
 
-    /// Resource version of the claim after our last write of it, if the cache has not shown that one yet.
+    /// Resource version of the claim after our last write, until the cache shows it.
     pub(crate) fn version(&self) -> Option<String> {
         self.written.map(|version| version.to_string())
     }
@@ -95,13 +93,13 @@ impl ClaimMemory {
 pub(crate) struct Memory {
     since: Instant,
     claims: Mutex<Claims>,
-    /// The claims that are being worked on.
+    /// The claims that are being processed.
     busy: Mutex<HashSet<String>>,
 }
 
 type Claims = HashMap<Box<str>, Box<ClaimMemory>>;
 
-/// The right to work on a claim; it ends when this is dropped.
+/// The right to process a claim, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct ClaimGuard<'a> {
     all: &'a Mutex<HashSet<String>>,
@@ -122,47 +120,46 @@ impl Default for Memory {
 
 impl Memory {
     fn lock(&self) -> MutexGuard<'_, Claims> {
-        // Every critical section is a few assignments: a panic elsewhere leaves the map usable.
+        // A panic elsewhere leaves the map consistent.
         self.claims.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads or changes what is remembered of a claim. From then on something is. `f` must not ask the memory itself.
+    /// Reads or changes the memory of a claim, and creates it if there is none. `f` must not use the memory itself.
     pub(crate) fn with<T>(&self, claim: &ClaimId, f: impl FnOnce(&mut ClaimMemory) -> T) -> T {
         f(self.lock().entry(claim.uid.as_str().into()).or_default())
     }
 
-    /// The same, if something is remembered; else the default.
+    /// The same, but if there is no memory, returns the default.
     pub(crate) fn if_known<T: Default>(&self, claim: &ClaimId, f: impl FnOnce(&mut ClaimMemory) -> T) -> T {
         self.lock().get_mut(claim.uid.as_str()).map(|known| f(known)).unwrap_or_default()
     }
 
-    /// The right to work on a claim, for one at a time: a claim that is gone and what is left of it may be taken
-    /// up from two sides.
+    /// The right to process a claim, for one at a time: a claim and its orphaned record may be processed by two loops.
     pub(crate) fn try_lock(&self, claim: &ClaimId) -> Option<ClaimGuard<'_>> {
         let all = &self.busy;
         let is_free = all.lock().unwrap_or_else(PoisonError::into_inner).insert(claim.uid.clone());
-        // Made only if it is free: dropping one ends the right.
+        // Not created if the claim is busy, because dropping it would end the right.
         is_free.then(|| ClaimGuard { all, uid: claim.uid.clone() })
     }
 
-    /// How many claims something is remembered of.
+    /// The number of claims in memory.
     pub(crate) fn claims(&self) -> usize {
         self.lock().len()
     }
 
-    /// Drops everything about a claim that is gone.
+    /// Forgets a claim that is gone.
     pub(crate) fn forget(&self, uid: &str) {
         self.lock().remove(uid);
     }
 
-    /// Forgets all claims but these: others may have gone while nothing was watched.
+    /// Forgets all other claims, because they may have gone while nothing was watched.
     pub(crate) fn keep_only(&self, uids: &HashSet<String>) {
         let busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner).clone();
         self.lock().retain(|uid, _| uids.contains(&**uid) || busy.contains(&**uid));
     }
 
-    /// Whether the cache shows the claim as it was before our last write of it. The watch will bring the
-    /// newer object; acting on the old one would only repeat what was done.
+    /// Whether the cache shows the claim as it was before our last write. Then there is nothing to do until the watch
+    /// shows the newer version.
     pub(crate) fn is_stale(&self, claim: &ClaimId, resource_version: Option<&str>) -> bool {
         self.if_known(claim, |m| match (m.written, resource_version.and_then(|v| v.parse::<u64>().ok())) {
             (Some(written), Some(cached)) if cached < written => true,
@@ -180,13 +177,12 @@ impl Memory {
         }
     }
 
-    /// The time since the store may have been asked to make something for the claim: by this process, or
-    /// by one before it.
+    /// The time since the store may have been asked to create something for the claim, by this process or an earlier one.
     pub(crate) fn quiet(&self, claim: &ClaimId) -> Duration {
         self.if_known(claim, |m| m.executed).unwrap_or(self.since).elapsed()
     }
 
-    /// The uids of the claims that are to be looked at by now. Each is returned once.
+    /// The uids of the claims whose upkeep is due, each once.
     pub(crate) fn take_due(&self) -> HashSet<String> {
         let now = Instant::now();
         self.uids(|m| m.upkeep.take_due(now))
@@ -208,8 +204,7 @@ impl Memory {
         }
     }
 
-    /// Ends the wait of every claim that depends on `secret` and has not read this version of it; returns
-    /// their uids.
+    /// Ends the wait of every claim that depends on `secret` and has not read this version; returns their uids.
     pub(crate) fn wake_dependants(&self, secret: &SecretRef, version: Option<&str>) -> HashSet<String> {
         self.uids(|m| m.waits.wake_for_secret(secret, version))
     }

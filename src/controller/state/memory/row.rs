@@ -1,5 +1,5 @@
-//! What a user can ask for again and again, such as new keys, and what takes calls that others need as well: some times in
-//! a row are free, and from then on each costs a wait.
+//! A limit for what a user can request again and again, such as new keys, because it takes calls that others need: some
+//! requests in a row are free, and after that each has to wait.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use tokio::time::Instant;
 /// So many in a row are free.
 const FREE: u32 = 3;
 
-/// What each of the others waits since the one before.
+/// How long each further one waits after the one before.
 const WAIT: Duration = Duration::from_secs(30);
 
-/// A row ends when there was none for so long.
+/// A row ends after so long without one.
 const END: Duration = Duration::from_secs(600);
 
 /// How often something happened in a row, and when last.
@@ -28,7 +28,7 @@ impl Row {
         self.last = Some(Instant::now());
     }
 
-    /// How long it is not to happen again.
+    /// How long it must not happen again.
     pub(crate) fn wait(&self) -> Duration {
         if self.times < FREE { Duration::ZERO } else { WAIT.saturating_sub(self.since()) }
     }

@@ -10,65 +10,63 @@ use super::row::Row;
 use crate::controller::decide::backoff;
 use crate::provisioner::{AppCredentials, FailureClass};
 
-/// What is remembered of the upkeep of a bound claim.
+/// What is remembered about the upkeep of a bound claim.
 #[derive(Debug, Default)]
 pub(crate) struct UpkeepTimes {
-    /// When the claim is to be looked at though nothing has changed.
+    /// When to reconcile the claim even if nothing has changed.
     recheck_at: Option<Instant>,
-    /// When the store is asked next whether all is as it was made.
+    /// When to check the store next.
     check_at: Option<Instant>,
-    /// Keys that were issued to take the place of the present ones and were not seen to work yet.
+    /// New keys that have not been seen to work yet.
     pub(super) successor: Option<Box<AppCredentials>>,
     failures: u32,
     not_before: Option<Instant>,
-    /// What was said of the last failure, as a hash: the same is not said twice in a row.
+    /// The last reported failure, as a hash, so that it is not reported twice in a row.
     last_note: Option<u64>,
     replacements: Row,
-    /// Looks for keys that are not to be used.
     key_searches: Row,
-    /// What its user last asked for with another attempt, as a hash, once that was done.
+    /// The last answered request for another attempt, as a hash.
     retried: Option<u64>,
 }
 
-/// Some part of a time; `None` if that is too long to be one.
+/// A random part of a time; `None` on overflow.
 fn part_of(whole: Duration, parts: std::ops::RangeInclusive<f64>) -> Option<Duration> {
     Duration::try_from_secs_f64(whole.as_secs_f64() * rand::rng().random_range(parts)).ok()
 }
 
 impl UpkeepTimes {
-    /// Remembers when the claim is to be looked at though nothing has changed; not at all if `None`.
+    /// Sets when to reconcile the claim even if nothing has changed; `None` for never.
     pub(crate) fn recheck_in(&mut self, wait: Option<Duration>) {
         self.recheck_at = wait.and_then(|wait| Instant::now().checked_add(wait));
     }
 
-    /// Whether that time has come. It is answered once with yes.
+    /// Whether that time has come. True only once.
     pub(super) fn take_due(&mut self, now: Instant) -> bool {
         self.recheck_at.take_if(|at| *at <= now).is_some()
     }
 
-    /// How long nothing has to be asked of the store about a bound claim that is well; zero if that is due.
+    /// The time until the next check; zero if it is due, `None` if there are no checks.
     ///
-    /// The first time lies anywhere within the interval, so that after a restart the claims do not come all at
-    /// once, and the others within a fifth around it. Without an interval nothing is ever asked.
+    /// The first check is at a random time within the interval, so that a restart does not check all claims at once; the
+    /// later ones vary by a tenth.
     pub(crate) fn check_in(&mut self, every: Option<Duration>) -> Option<Duration> {
         let (now, every) = (Instant::now(), every?);
-        // An interval that no clock can count is for ever.
+        // An interval that is too long for the clock means never.
         let first = now.checked_add(part_of(every, 0.0..=1.0)?)?;
         Some(self.check_at.get_or_insert(first).saturating_duration_since(now))
     }
 
-    /// The store was asked: the next time is an interval away.
+    /// The store was checked.
     pub(crate) fn checked(&mut self, every: Option<Duration>) {
         self.check_at = every.and_then(|every| Instant::now().checked_add(part_of(every, 0.9..=1.1)?));
     }
 
-    /// How long upkeep that failed has to wait still.
+    /// How much longer failed upkeep has to wait.
     pub(crate) fn failed_in(&self) -> Duration {
         self.not_before.map_or(Duration::ZERO, |at| at.saturating_duration_since(Instant::now()))
     }
 
-    /// Upkeep failed; what the claim was given goes on working, and upkeep is retried. Returns whether this note of it
-    /// is new.
+    /// Upkeep failed, and is retried later. Returns whether the note is new.
     pub(crate) fn failed(&mut self, class: FailureClass, note: &str) -> bool {
         self.failures = self.failures.saturating_add(1);
         self.not_before = Some(Instant::now() + backoff::delay(class, self.failures, &mut rand::rng()));
@@ -76,7 +74,7 @@ impl UpkeepTimes {
         std::mem::replace(&mut self.last_note, note) != note
     }
 
-    /// Upkeep that failed waits for its next time, like any other.
+    /// Failed upkeep is not retried before its next regular time.
     pub(crate) fn wait_for_next(&mut self) {
         (self.failures, self.not_before) = (0, None);
     }
@@ -91,28 +89,28 @@ impl UpkeepTimes {
         self.replacements.note();
     }
 
-    /// How long keys are not to be replaced.
+    /// How long keys must not be replaced.
     pub(crate) fn replacement_in(&self) -> Duration {
         self.replacements.wait()
     }
 
-    /// The store was asked to delete keys that are not to be used.
+    /// The store was asked to delete unused keys.
     pub(crate) fn searched_for_keys(&mut self) {
         self.key_searches.note();
     }
 
-    /// How long keys that are not to be used are not looked for.
+    /// How long unused keys must not be searched for.
     pub(crate) fn key_search_in(&self) -> Duration {
         self.key_searches.wait()
     }
 
-    /// Keys that are to take the place of the present ones, and were not seen to work yet.
+    /// New keys that have not been seen to work yet.
     pub(crate) fn successor(&self) -> Option<AppCredentials> {
         self.successor.as_deref().cloned()
     }
 
-    /// Whether the user of a bound claim asks for another attempt that there was not yet. What stood there when the
-    /// claim was first seen counts as answered: after a restart nobody asks.
+    /// Whether the user of a bound claim requests another attempt. The annotation's value at the first call counts as
+    /// answered, so that a restart is not a request.
     pub(crate) fn asks_again(&mut self, retry: Option<&str>) -> bool {
         let asked = hash(retry.unwrap_or_default());
         match self.retried {
@@ -124,7 +122,7 @@ impl UpkeepTimes {
         }
     }
 
-    /// There was one.
+    /// The request was answered.
     pub(crate) fn retried(&mut self, retry: Option<&str>) {
         self.retried = Some(hash(retry.unwrap_or_default()));
     }
@@ -136,7 +134,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn after_a_restart_bound_claims_are_looked_at_over_the_whole_interval_and_not_at_once() {
+    async fn after_a_restart_bound_claims_are_checked_over_the_whole_interval_and_not_at_once() {
         let hour = Duration::from_secs(3600);
         let first: Vec<_> = (0..1000).filter_map(|_| UpkeepTimes::default().check_in(Some(hour))).collect();
         assert_eq!(first.len(), 1000);
@@ -153,7 +151,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_claim_is_looked_at_once_when_its_time_has_come() {
+    async fn a_claim_is_rechecked_once_when_its_time_has_come() {
         let mut times = UpkeepTimes::default();
         times.recheck_in(Some(Duration::from_secs(5)));
         tokio::time::advance(Duration::from_secs(4)).await;
@@ -167,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_that_no_clock_can_count_is_for_ever() {
+    fn an_interval_that_is_too_long_for_the_clock_means_never() {
         for every in [Duration::MAX, Duration::from_secs(u64::MAX / 2)] {
             let mut times = UpkeepTimes::default();
             times.checked(Some(every));
@@ -178,10 +176,10 @@ mod tests {
     #[test]
     fn a_bound_claim_asks_again_until_it_is_answered() {
         let mut times = UpkeepTimes::default();
-        assert!(!times.asks_again(Some("1")), "it stood there before");
+        assert!(!times.asks_again(Some("1")), "it was there before");
         assert!(times.asks_again(Some("2")) && times.asks_again(Some("2")));
         times.retried(Some("2"));
         assert!(!times.asks_again(Some("2")) && !times.asks_again(None));
-        assert!(times.asks_again(Some("2")), "it was taken off in between");
+        assert!(times.asks_again(Some("2")), "it was removed in between");
     }
 }

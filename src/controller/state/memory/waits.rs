@@ -7,16 +7,16 @@ use tokio::time::Instant;
 use crate::controller::decide::backoff;
 use crate::provisioner::{FailureClass, SecretRef, WantedBucket};
 
-/// Whoever asks for another attempt more often than this waits for so long.
+/// Shortest time between two attempts that somebody requests.
 const RETRY_GAP: Duration = Duration::from_secs(5);
 
-/// The inputs of an attempt: as long as they stand, a claim that waits goes on waiting.
+/// The inputs of an attempt. While they do not change, a waiting claim continues to wait.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Inputs {
     pub(crate) class_name: Option<String>,
     pub(crate) bucket: Option<WantedBucket>,
     pub(crate) deleting: bool,
-    /// The annotation by which somebody asks for another attempt at once.
+    /// The annotation that requests another attempt at once.
     pub(crate) retry: Option<String>,
 }
 
@@ -24,9 +24,9 @@ pub(crate) struct Inputs {
 #[derive(Debug)]
 struct OwnerSecret {
     reference: SecretRef,
-    /// Resource version of what the attempt read; `None` before it did, or where there was nothing.
+    /// Resource version that the attempt has read; `None` if it has not read it yet, or there was no Secret.
     read: Option<String>,
-    /// Resource version of the last change that was seen since.
+    /// Resource version of the last change since then.
     changed: Option<String>,
 }
 
@@ -35,21 +35,21 @@ struct OwnerSecret {
 pub(crate) struct Waits {
     /// Failures in a row.
     failures: u32,
-    /// Something that the claim waits for changed since the present attempt began.
+    /// Something that the claim waits for has changed since the attempt started.
     woken: bool,
     inputs: Option<Box<Inputs>>,
     not_before: Option<Instant>,
-    /// When somebody last asked for another attempt.
+    /// When somebody last requested another attempt.
     asked_at: Option<Instant>,
-    /// How often the present credentials were refused in a row.
+    /// How often the present keys were refused in a row.
     probes: u32,
     owner_secret: Option<Box<OwnerSecret>>,
-    /// The bucket that is deleted once no other record names it.
+    /// The bucket that the removal waits for, until no other record names it.
     bucket: Option<Box<str>>,
 }
 
 impl Waits {
-    /// How long the claim has to wait still. Changed inputs end the wait and reset the backoff.
+    /// How much longer the claim has to wait. Changed inputs end the wait and reset the backoff.
     pub(crate) fn left(&mut self, inputs: &Inputs) -> Option<Duration> {
         let now = Instant::now();
         let asks_only = |known: &Inputs| Inputs { retry: inputs.retry.clone(), ..known.clone() } == *inputs;
@@ -70,15 +70,14 @@ impl Waits {
         (!left.is_zero()).then_some(left)
     }
 
-    /// The number of the attempt that begins now, from 1.
+    /// The number of the attempt that starts now, from 1.
     pub(crate) fn attempt(&mut self, inputs: Inputs) -> u32 {
         self.inputs = Some(Box::new(inputs));
         self.woken = false;
         self.failures.saturating_add(1)
     }
 
-    /// An attempt failed: returns how long to wait before the next; not at all if what it waited for
-    /// changed while it ran.
+    /// An attempt failed: returns the wait before the next one; zero if something changed while it ran.
     pub(crate) fn failed(&mut self, class: FailureClass) -> Duration {
         if self.woken {
             return Duration::ZERO;
@@ -89,12 +88,12 @@ impl Waits {
         delay
     }
 
-    /// Progress ends a row of failures.
+    /// Progress resets the backoff.
     pub(super) fn progressed(&mut self) {
         self.failures = 0;
     }
 
-    /// Nothing is done for the claim for a while, unless what it waits for changes.
+    /// The claim waits for a while, unless something that it waits for changes.
     pub(crate) fn defer(&mut self, wait: Duration) {
         self.not_before = Some(Instant::now() + wait);
     }
@@ -106,7 +105,7 @@ impl Waits {
         self.failures = 0;
     }
 
-    /// Credentials did not work yet: returns how long to wait before they are tried again.
+    /// The keys do not work yet: returns the wait before the next try.
     pub(crate) fn keys_refused(&mut self) -> Duration {
         self.probes = self.probes.saturating_add(1);
         let delay = backoff::propagation(self.probes, &mut rand::rng());
@@ -114,30 +113,29 @@ impl Waits {
         delay
     }
 
-    /// Other credentials were handed over: those that were refused so often that they had to be replaced are not
-    /// replaced twice.
+    /// The keys were replaced, perhaps because they were refused too often: this must not replace them twice.
     pub(crate) fn keys_replaced(&mut self) {
         self.probes += u32::from(backoff::are_outdated(self.probes));
     }
 
-    /// Credentials were seen to work, or others are tried.
+    /// The keys work, or others are tried now.
     pub(crate) fn keys_work(&mut self) {
         self.probes = 0;
     }
 
-    /// How often credentials of the claim were refused in a row.
+    /// How often keys of the claim were refused in a row.
     pub(crate) fn probes(&self) -> u32 {
         self.probes
     }
 
-    /// Remembers which Secret an attempt depends on. To be called before the Secret is read, so that no
-    /// change after the reading is missed.
+    /// Remembers which Secret an attempt depends on. Must be called before the Secret is read, so that no later change is
+    /// missed.
     pub(crate) fn depends_on(&mut self, secret: &SecretRef) {
         self.owner_secret = Some(Box::new(OwnerSecret { reference: secret.clone(), read: None, changed: None }));
     }
 
-    /// Remembers which version of that Secret the attempt read: the watch shows it, too, and that is no
-    /// reason for another attempt.
+    /// Remembers which version of that Secret the attempt has read: when the watch shows the same version, this must not
+    /// cause another attempt.
     pub(crate) fn has_read(&mut self, version: Option<String>) {
         let Some(secret) = &mut self.owner_secret else { return };
         if secret.changed.is_some() && secret.changed == version {
@@ -157,7 +155,7 @@ impl Waits {
         true
     }
 
-    /// Remembers which bucket the claim's removal waits for, until nobody else uses it.
+    /// Remembers which bucket the claim's removal waits for.
     pub(crate) fn for_bucket(&mut self, bucket: Option<&str>) {
         self.bucket = bucket.map(Box::from);
     }
@@ -210,7 +208,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_mended_secret_ends_the_wait_for_it_and_no_other() {
+    async fn a_corrected_secret_ends_the_wait_for_it_and_no_other() {
         let mut waits = started();
         waits.failed(FailureClass::Terminal);
         assert!(!waits.wake_for_secret(&secret(), Some("8")), "it depends on none");
@@ -223,7 +221,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_mended_while_an_attempt_runs_is_not_missed() {
+    async fn a_correction_while_an_attempt_runs_is_not_missed() {
         let mut waits = started();
         waits.wake();
         assert_eq!(waits.failed(FailureClass::Terminal), Duration::ZERO);
@@ -233,7 +231,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_the_watch_shows_before_it_is_read_is_no_reason_for_another_attempt() {
+    async fn a_version_that_was_read_causes_no_further_attempt() {
         let mut waits = started();
         waits.depends_on(&secret());
         waits.wake_for_secret(&secret(), Some("7"));

@@ -37,8 +37,8 @@ const TABLES: [(&[Topic], &str); 7] = [
         &[Topic::Orphaned],
         "## What an ObjectBucket says
 
-Its condition `Orphaned` (column ORPHANED) says whether its claim still exists. An orphan is reported, and stays as it
-is, with bucket and user, until an admin annotates it with `objectbucket.io/orphan`
+Its condition `Orphaned` (column ORPHANED) says whether its claim still exists. An orphan is only reported: bucket and
+user do not change until an admin annotates the ObjectBucket with `objectbucket.io/orphan`
 ([what the values do](disaster-recovery.md#what-a-restored-claim-does)). Each change is an event of the same reason.",
     ),
 ];

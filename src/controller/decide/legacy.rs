@@ -42,7 +42,7 @@ pub(crate) fn complete<P: Provisioner>(
     };
     plan.owner_secret = planned.owner_secret;
     plan.endpoint.url = planned.endpoint.url;
-    // What the Go provisioner did record (user, policy) comes before what would be planned now.
+    // What the Go provisioner recorded (user, policy) has precedence over today's plan.
     for (key, value) in planned.state {
         plan.state.entry(key).or_insert(value);
     }

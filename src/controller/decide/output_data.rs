@@ -193,11 +193,6 @@ pub(crate) fn difference<T: Output>(found: &T, wanted: &T) -> Option<Value> {
     Some(patch)
 }
 
-/// Whether an output is as it should be.
-pub(crate) fn is_up_to_date<T: Output>(found: &T, wanted: &T) -> bool {
-    difference(found, wanted).is_none()
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]

@@ -143,7 +143,7 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
         let wanted = present.as_ref().map(|keys| output_data::secret(&self.claim.id, &ctx.label, keys, &self.notes));
         Ok(steps::keys_so_far(KeysFound {
             in_secret: present.filter(|_| written),
-            up_to_date: !inherited && wanted.is_some_and(|wanted| output_data::is_up_to_date(secret, &wanted)),
+            up_to_date: !inherited && wanted.is_some_and(|wanted| output_data::difference(secret, &wanted).is_none()),
             outdated: !shared,
             refused: backoff::are_outdated(ctx.memory.if_known(&self.claim.id, |m| m.waits.probes())),
             new: self.notes.is_new(Timestamp::now()),
@@ -188,10 +188,6 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
         stored.author == Author::GoProvisioner || *handed_over && cluster.is_some() && !learnt_account
     }
 
-    pub(super) fn record(&self) -> &Record {
-        self.log.record()
-    }
-
     pub(super) fn stored(&self) -> Result<&Stored, Error> {
         match &self.log {
             Log::Stored { stored, .. } => Ok(stored),
@@ -217,7 +213,7 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
     /// The owner's credentials, read when they are first needed.
     pub(super) async fn owner(&mut self) -> Result<&Owner<P::Owner>, Error> {
         if self.owner.is_none() {
-            self.owner = Some(owner::of_record(self.ctx, self.record()).await?);
+            self.owner = Some(owner::of_record(self.ctx, self.log.record()).await?);
         }
         self.owner.as_ref().ok_or(Error::OutOfStep("the owner's credentials are not read yet"))
     }

@@ -180,7 +180,12 @@ impl<P: Provisioner> Keeper<'_, P> {
         let mut all = lock(&self.failed_checks);
         let before = all.get(name).filter(|failed| failed.state == state).map_or(0, |failed| failed.failures);
         let failures = before.saturating_add(1);
-        tracing::warn!(reason = problem.reason(), record = name, failures, "orphaned ObjectBucket: {problem}");
+        tracing::warn!(
+            reason = problem.reason(),
+            record = name,
+            failures,
+            "checking the ObjectBucket failed; retrying: {problem}"
+        );
         let wait = backoff::delay(problem.class(), failures, &mut rand::rng());
         all.insert(name.to_owned(), FailedCheck { failures, not_before: Instant::now() + wait, state });
         Next::After(wait)

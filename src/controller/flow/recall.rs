@@ -32,7 +32,7 @@ pub enum RecallError {
     NoBucket,
     /// Nothing shows for which claim the bucket was created.
     #[error(
-        "nothing shows for which claim bucket {bucket:?} was created: its tags are missing, or it existed before the claim and the claim's user does not exist"
+        "nothing shows for which claim bucket {bucket:?} was created: its tags are missing, or it existed before the claim and the claim's user does not exist; restore the ObjectBucket from a backup"
     )]
     NothingKnown {
         /// Name of the bucket.

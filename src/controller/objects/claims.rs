@@ -27,7 +27,6 @@ pub(crate) fn has_finalizer_and_name<P>(ctx: &Context<P>, claim: &Claim, record:
 /// # Errors
 /// A conflict if the claim was changed or deleted since it was read.
 pub(crate) async fn add_finalizer<P>(ctx: &Context<P>, claim: &mut Claim, record: &Record) -> Result<(), Error> {
-    const STEP: &str = "add the finalizer to the claim";
     let write_name = record.plan.mode == Mode::Created && lacks_name(ctx, claim, record)?;
     let mut finalizers = claim.finalizers.clone();
     if !claim.finalizer {
@@ -41,7 +40,7 @@ pub(crate) async fn add_finalizer<P>(ctx: &Context<P>, claim: &mut Claim, record
     }});
     let name = write_name.then_some(record.plan.bucket.as_str());
     let answer = write_with_name(ctx, claim, patch, name).await;
-    let written = answer.map_err(Error::kubernetes(STEP))?;
+    let written = answer.map_err(Error::kubernetes("add the finalizer to the claim"))?;
     *claim = Claim::read(&written, &ctx.label);
     Ok(())
 }

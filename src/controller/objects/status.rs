@@ -27,7 +27,7 @@ pub(crate) async fn update_status<P>(ctx: &Context<P>, claim: &Claim, report: &R
     let next = report.status(&claim.status, claim.generation, &now());
     let ignored = outdated(&report.ignored).unwrap_or_default().1;
     let new = LastStatus::new(report.reason, &format!("{}{ignored}", report.message));
-    let change = ctx.memory.if_known(&claim.id, |m| m.status_change(&new));
+    let change = ctx.memory.if_known(&claim.id, |m| new.change_from(m.last_status.as_ref()));
     // If conditions are missing that were written, the CRD prunes them; all CRDs keep the phase. The status of an
     // unreadable claim is unknown.
     let has_phase = claim.status.phase == next.phase || claim.spec().is_err();

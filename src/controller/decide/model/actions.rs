@@ -1,4 +1,4 @@
-//! What may happen in a story: what operators do, and what users, admins and others do to them.
+//! What can happen in a story: what operators do, and what users, admins and others do.
 
 use super::budget::Budget;
 use super::operator::{Operator, Outcome};
@@ -16,9 +16,9 @@ pub(super) struct State {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Action {
-    /// One of the operators does something, or something happens to it.
+    /// One of the operators does something, or crashes.
     Operator(usize, OperatorAction),
-    /// IAM's reads show all that was made, and processes grow older.
+    /// Reads of IAM show everything that was created, and processes grow older.
     TimePasses,
     /// Somebody does something.
     Other(OtherAction),
@@ -29,7 +29,7 @@ pub(super) enum OperatorAction {
     Begin(Upkeep),
     Step(Outcome),
     Crash,
-    /// The watch shows the claim as it is.
+    /// The watch shows the present claim.
     Deliver,
 }
 
@@ -50,7 +50,7 @@ pub(super) enum OtherAction {
 }
 
 impl OperatorAction {
-    /// `lag`: reads of IAM may miss what was just made. `rotates`: keys may be replaced in this story.
+    /// `lag`: reads of IAM may miss what was just created. `rotates`: keys may be replaced in this story.
     pub(super) fn possible(state: &State, operator: &Operator, lag: bool, rotates: bool) -> Vec<Self> {
         let left = &state.left;
         let is_idle = operator.attempt.is_none();
@@ -84,7 +84,7 @@ impl OperatorAction {
             }
             Self::Crash => {
                 left.crashes -= 1;
-                // What a new process lists first may be older than what the former one saw.
+                // The first list of a new process may be older than what the former process has seen.
                 *operator = Operator::new(operator.earlier);
             }
             Self::Deliver => {
@@ -121,14 +121,14 @@ impl OtherAction {
         those_that_can(all)
     }
 
-    /// `created`: the claim as its user writes it.
+    /// `created`: a new claim.
     pub(super) fn apply(self, state: &mut State, created: Claim) {
         let State { world, operators, left } = state;
         match self {
             Self::Edit => world.change_claim(|claim| claim.asks = Asks::Edited),
             Self::Delete => {
                 world.change_claim(|claim| claim.deleting = true);
-                // Nothing holds it.
+                // Without a finalizer, it is gone at once.
                 world.claim = world.claim.filter(|claim| claim.finalizer);
             }
             Self::CreateAgain => world.create_again(created),
@@ -155,7 +155,7 @@ impl OtherAction {
         }
     }
 
-    /// What it is taken from.
+    /// The budget that limits this action.
     fn budget(self, left: &mut Budget) -> &mut u8 {
         match self {
             Self::Edit => &mut left.edits,
@@ -171,7 +171,7 @@ impl OtherAction {
         }
     }
 
-    /// Whether what an attempt looked at is not so any more.
+    /// Whether it changes something that an attempt may have read.
     fn overtakes(self) -> bool {
         matches!(
             self,

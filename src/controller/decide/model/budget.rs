@@ -20,7 +20,7 @@ pub(super) struct Budget {
     pub(super) deleted_buckets: u8,
     /// Somebody deletes the claim's record by hand.
     pub(super) deleted_records: u8,
-    /// An admin gives the record of a former claim to the one that has its name.
+    /// An admin requests that the present claim adopts the record of a former one.
     pub(super) adoption_requests: u8,
     /// The record comes back from a backup.
     pub(super) restored_records: u8,
@@ -66,7 +66,7 @@ impl std::ops::Add for Budget {
     }
 }
 
-/// What is explored only if EXPLORE_MORE is set, for it takes minutes.
+/// This budget if EXPLORE_MORE is set, else none, because it takes minutes.
 pub(super) fn more(budget: Budget) -> Budget {
     if explores_more() { budget } else { CALM }
 }

@@ -1,4 +1,4 @@
-//! What a process of the model remembers, and a crash forgets.
+//! The memory of a process in the model.
 
 use super::world::{Key, Uid};
 
@@ -8,13 +8,13 @@ pub(super) struct Memory {
     pub(super) about: Uid,
     /// Version of the claim after our last write of it.
     pub(super) written: u8,
-    /// The store was asked to make something, and that attempt has not succeeded.
+    /// The store was asked to create something a short time ago.
     pub(super) executed: bool,
-    /// The process is older than the time that IAM's reads lag.
+    /// The process is older than the lag of IAM's reads.
     pub(super) settled: bool,
     pub(super) removed: Option<Removed>,
     pub(super) successor: Option<Key>,
-    /// How often keys were refused in a row: 2 and 4 stand for those numbers of `backoff::are_outdated`.
+    /// How often keys were refused in a row: at 2 and 4, `backoff::are_outdated` is true.
     pub(super) refused: u8,
 }
 

@@ -1,11 +1,10 @@
-//! The planner, explored exhaustively: every interleaving of its steps with crashes, lost and refused calls, reads
-//! that lag, an operator that works at the same time, and users who edit, delete and create at any moment, as far
-//! as the budgets of a test go.
+//! The decisions, explored exhaustively: every interleaving of steps with crashes, lost and refused calls, reads that
+//! lag, a second operator, and users who edit, delete and create at any moment, within the budget of a test.
 //!
-//! The deciding half is the real one: `gate`, `plan::intent`, `steps`, `upkeep`, `teardown`, `backoff::settles_in`. The
-//! doing half is interpreted a second time, as effects on a small world (`world.rs`): steps towards a bucket in
-//! `provision.rs`, steps back in `teardown.rs`, calls to the store in `store.rs`. Both interpreters match all steps, and
-//! share what a step leaves behind. What is covered and what is not is said in docs/model.md. This file has the stories.
+//! The decisions are the real ones: `gate`, `plan::intent`, `steps`, `upkeep`, `teardown`, `backoff::settles_in`. The
+//! steps have a second interpreter, with effects on a small world (`world.rs`): steps towards a bucket in `provision.rs`,
+//! steps of a removal in `teardown.rs`, calls to the store in `store.rs`. docs/model.md says what is covered and what is
+//! not. This file has the stories.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -33,7 +32,7 @@ fn explore(name: &str, story: Story) {
     let began = Instant::now();
     let states = story.explore();
     println!("{name}: {states} states in {:.1} s", began.elapsed().as_secs_f64());
-    assert!(states > 1000, "{name}: next to nothing was explored");
+    assert!(states > 1000, "{name}: almost nothing was explored");
 }
 
 #[test]
@@ -102,16 +101,16 @@ fn a_bucket_that_somebody_deletes_by_hand() {
 }
 
 #[test]
-fn two_operators_at_once_take_nothing_of_others_and_the_last_one_sets_it_right() {
+fn two_operators_at_once_harm_no_others_and_the_last_one_repairs_everything() {
     let mut story = Story::new(Asks::Name, more(Budget { crashes: 1, ..CALM }));
-    // Neither knows what the other one made.
+    // Neither knows what the other one created.
     (story.operators, story.lag, story.hours_pass) = (2, false, true);
     story.depth = if explores_more() { 30 } else { 26 };
     explore("two operators", story);
 }
 
 #[test]
-fn a_restored_claim_waits_and_takes_its_record_over_at_an_admins_word() {
+fn a_restored_claim_waits_and_adopts_its_record_if_an_admin_requests_it() {
     let stories = [
         ("restored, adopted", Asks::Prefix, true, Budget { crashes: 1, losses: 1, adoption_requests: 1, ..CALM }),
         (
@@ -142,7 +141,7 @@ fn a_restored_claim_waits_and_takes_its_record_over_at_an_admins_word() {
 }
 
 #[test]
-fn a_record_that_somebody_deletes_by_hand_is_written_again() {
+fn a_record_that_somebody_deletes_by_hand_is_recreated() {
     let budget = Budget { crashes: 1, losses: 1, deleted_records: 1, deletions: 1, ..CALM };
     for asks in [Asks::Prefix, Asks::Class] {
         explore("record deleted by hand", Story { bound: true, ..Story::new(asks, budget) });

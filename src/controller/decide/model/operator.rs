@@ -1,4 +1,4 @@
-//! One process of the operator in the model: the real planner, and effects on the world in place of calls.
+//! One process of the operator in the model: the real decisions, and effects on the world instead of calls.
 
 use super::memory::Memory;
 use super::planner::Setup;
@@ -14,24 +14,24 @@ use crate::controller::decide::gate::{self, Due, Facts};
 use crate::controller::decide::steps::{Keys, Upkeep};
 use crate::controller::decide::teardown::Purpose;
 
-/// How a call goes.
+/// The outcome of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Outcome {
     Done,
-    /// It is done, and a read of IAM misses what was just made.
+    /// Done, but a read of IAM misses what was just created.
     Blind,
-    /// It is done, and its answer is lost.
+    /// Done, but its answer is lost.
     Lost,
-    /// It is not done.
+    /// Not done.
     Refused,
 }
 
 /// One process.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Operator {
-    /// The claim as the watch showed it last.
+    /// The claim in the cache.
     pub(super) cache: Option<Claim>,
-    /// What it showed before: a new process may be shown that again.
+    /// What the cache showed before: a new process may see it again.
     pub(super) earlier: Option<Claim>,
     pub(super) memory: Memory,
     pub(super) attempt: Option<Attempt>,
@@ -49,7 +49,7 @@ impl Operator {
         Self { cache, earlier: cache, memory: Memory::default(), attempt: None }
     }
 
-    /// Begins an attempt at the claim that the cache shows, if one is due.
+    /// Starts an attempt for the claim in the cache, if one is due.
     pub(super) fn begin(&mut self, setup: &Setup, world: &World, upkeep: Upkeep) -> bool {
         let Some(claim) = self.cache else { return false };
         if self.memory.about != claim.uid {
@@ -113,7 +113,7 @@ impl Operator {
             Outcome::Done | Outcome::Blind => {
                 (*world, self.memory, self.attempt) = (changed, memory, next);
             }
-            // The attempt ends with an error; what is noted before a call stays noted.
+            // The attempt ends with an error; the memory keeps what was noted before the call.
             Outcome::Lost => {
                 *world = changed;
                 self.memory.executed |= memory.executed;
@@ -122,7 +122,7 @@ impl Operator {
         }
     }
 
-    /// Whether the next call is a read of IAM, or a try of keys, that may miss what was just made.
+    /// Whether the next call is a read of IAM, or a try of keys, that may miss what was just created.
     pub(super) fn may_be_blind(&self) -> bool {
         match &self.attempt {
             Some(Attempt::Provision(work)) => match &work.verb {

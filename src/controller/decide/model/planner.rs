@@ -1,4 +1,4 @@
-//! What the real planner says in the model: between the small objects of the world and the real ones.
+//! Calls of the real planner, and the conversion between the world's small objects and the real ones.
 
 use std::collections::BTreeMap;
 
@@ -18,14 +18,14 @@ use crate::provisioner::{
     ReclaimPolicy, Removal as StoreRemoval, Request, Rotation, WantedBucket,
 };
 
-/// What is the same in all states of one model.
+/// What never changes in a story.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Setup {
     pub(super) mode: Mode,
     pub(super) reclaim_policy: ReclaimPolicy,
 }
 
-/// What the real planner says of a claim and the record that is found.
+/// The answer of the real planner for a claim and its record.
 pub(super) fn real_intent(setup: &Setup, claim: Claim, record: Option<Record>) -> Option<Intent> {
     let stored = |record: Record| {
         Box::new(Stored {
@@ -51,7 +51,7 @@ pub(super) fn real_intent(setup: &Setup, claim: Claim, record: Option<Record>) -
     plan::intent(&surroundings, &real_claim(claim, claim.asks), found).ok()
 }
 
-/// The record's default name, as the claim's namespace and name make it.
+/// The record's default name.
 const NAME: &str = "obc--claim";
 
 const CLUSTER: &str = "cluster";
@@ -96,7 +96,7 @@ fn real_claim(claim: Claim, asks: Asks) -> RealClaim {
     RealClaim::read(&DeserializeGuard(Ok(object)), "model")
 }
 
-/// Plans names; the verbs are in `store.rs`.
+/// It only plans; the verbs are in `store.rs`.
 struct Planner;
 
 #[derive(Debug, thiserror::Error)]

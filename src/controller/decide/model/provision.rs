@@ -8,7 +8,7 @@ use super::world::{Record, Review, Secret, Uid, Whose, World};
 
 use crate::controller::decide::steps::{self, Keys, ProvisionStep as Step, Upkeep};
 
-/// Takes the next step of an attempt at a bucket: one call. `None`: the attempt is over.
+/// Takes the next step of an attempt, or the next call of a verb. `None`: the attempt is over.
 pub(super) fn advance(
     setup: &Setup,
     mut work: Work,
@@ -102,7 +102,7 @@ impl Work {
         Some(())
     }
 
-    /// It rests on all that was read.
+    /// Fails if the record was changed since it was read.
     fn take_record_over(&mut self, world: &mut World, memory: &Memory) -> Option<()> {
         if world.record != self.former {
             return None;
@@ -126,12 +126,12 @@ impl Work {
     fn write_secret(&mut self, world: &mut World, memory: &mut Memory) -> Option<()> {
         let uid = self.claim.uid;
         let (key, retiring) = match self.keys {
-            // What was restored becomes the claim's.
+            // A restored Secret becomes the claim's.
             Keys::Issued(key) | Keys::InSecret { keys: key, .. } => (key, None),
             Keys::Successor { keys, .. } => (keys, self.present()),
             Keys::None => return None,
         };
-        // Created where nothing stood, patched by uid where the claim's own stood.
+        // Created if there was none, patched by uid if it was the claim's own.
         let as_read = match (self.secret, world.secret) {
             (None, None) => true,
             (Some(Secret::Mine { .. }), Some(Secret::Mine { uid: now, .. })) => now == uid,
@@ -157,7 +157,7 @@ impl Work {
     fn probe(&mut self, world: &mut World, memory: &mut Memory, blind: bool) -> Option<()> {
         let (Keys::Successor { keys: key, .. } | Keys::InSecret { keys: key, .. }) = self.keys else { return None };
         let Record { names: user, .. } = self.record_so_far();
-        // What worked once is known everywhere.
+        // Keys that worked once work everywhere.
         let blind = blind && !world.worked.contains(&key);
         if world.is_live(user, key) && world.bucket(self.record_so_far().bucket()).is_some() && !blind {
             world.worked.insert(key);
@@ -173,7 +173,7 @@ impl Work {
             return Some(());
         }
         memory.refused = (memory.refused + 1).min(4);
-        // So many tries take longer than IAM's reads lag.
+        // So many tries take longer than the lag of IAM's reads.
         if matches!(memory.refused, 2 | 4) {
             world.time_passes();
         }
@@ -213,13 +213,13 @@ impl Work {
             return Some(());
         }
         if !self.overtaken && !usable(world, self.claim.uid) {
-            world.harm = Some("a claim was reported as bound that cannot be used");
+            world.harm = Some("a claim that cannot be used was reported as bound");
         }
         self.update_status(world, memory, |claim| (claim.bound, claim.ready) = (true, true))
     }
 }
 
-/// The next call of a verb that makes, rotates or checks.
+/// Makes the next call of a verb.
 fn go_on(mut work: Work, mut verb: Verb, world: &mut World, memory: &mut Memory, blind: bool) -> Option<Work> {
     let progress = verb.advance(world, blind);
     if matches!(progress, Progress::Issued(_)) && std::mem::replace(&mut work.issued, true) {
@@ -254,7 +254,7 @@ fn go_on(mut work: Work, mut verb: Verb, world: &mut World, memory: &mut Memory,
     Some(work)
 }
 
-/// Whether an app with the claim's outputs can work.
+/// Whether an app can use the bucket with the claim's outputs.
 pub(super) fn usable(world: &World, uid: Uid) -> bool {
     let key = match world.secret {
         Some(Secret::Mine { uid: owner, key, .. }) if owner == uid => key,

@@ -1,5 +1,5 @@
-//! The verbs of the store, call by call, as the contract of [`Provisioner`](crate::provisioner::Provisioner) asks
-//! and the AWS backend does them.
+//! The verbs of the store, call by call, as the contract of [`Provisioner`](crate::provisioner::Provisioner) demands
+//! and the AWS backend implements them.
 
 use super::world::{Issued, Key, Record, Secret, User, Whose, World};
 
@@ -33,27 +33,27 @@ enum Call {
     DeleteBucket,
 }
 
-/// A verb on its way.
+/// A verb in progress.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Verb {
     pub(super) kind: Kind,
     /// What it is called with.
     record: Record,
-    /// The keys that are to stay; for a removal, the one in the claim's Secret.
+    /// The keys to keep; for a removal, the one in the claim's Secret.
     kept: Vec<Key>,
     next: Call,
-    /// Keys that are to be deleted.
+    /// Keys to delete.
     listed: Vec<Key>,
     existing: bool,
-    /// A refusal was answered by clearing up once already.
+    /// After a refusal, keys were already deleted once.
     cleared: bool,
-    /// Something may have been made or removed by this verb.
+    /// This verb may have created or removed something.
     pub(super) touched: bool,
-    /// The user was not to be seen.
+    /// The user was not found.
     pub(super) missing: bool,
 }
 
-/// What a call leads to.
+/// The result of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Progress {
     GoesOn,
@@ -84,7 +84,7 @@ impl Verb {
         }
     }
 
-    /// Whether the next call is a read of IAM that may miss what was just made.
+    /// Whether the next call is a read of IAM that may miss what was just created.
     pub(super) fn may_be_blind(&self) -> bool {
         matches!(self.next, Call::RecogniseUser | Call::FindUser | Call::ListKeys)
     }
@@ -114,7 +114,7 @@ impl Verb {
             Call::CreateBucket => match world.bucket(bucket) {
                 None => {
                     if world.bucket_taken_away {
-                        world.harm = Some("a bucket that was lost was made anew, empty");
+                        world.harm = Some("a bucket that was lost was recreated, empty");
                     }
                     if world.restored == Some(uid) {
                         world.harm = Some("a restored claim was given a new and empty bucket");
@@ -139,7 +139,7 @@ impl Verb {
             }
             Call::ReadTags => match world.bucket(bucket) {
                 Some(Whose::Claim(owner)) if record.names_uid(owner) => self.next = Call::DeleteBucket,
-                // Left in place, or gone already.
+                // Left in place, or already gone.
                 _ => return Progress::Done,
             },
             Call::DeleteBucket => {
@@ -158,7 +158,7 @@ impl Verb {
     fn call_on_user(&mut self, world: &mut World, blind: bool) -> Progress {
         let record = self.record;
         let Record { uid, names: user_name, .. } = record;
-        // The keys in the claim's Secret, which are tried where no user is shown.
+        // If no user is found, the keys in the claim's Secret are tried.
         let still_works = self.kept.iter().any(|key| world.is_live(user_name, *key));
         match self.next {
             Call::CreateUser => match world.user(user_name) {
@@ -250,7 +250,7 @@ impl Verb {
                 let key = self.listed.pop();
                 let in_grace = matches!(world.secret, Some(Secret::Mine { retiring, .. }) if retiring.is_some() && retiring == key);
                 if self.kind == Kind::Rotate && in_grace {
-                    world.harm = Some("a former key was deleted that apps may still use");
+                    world.harm = Some("a former key that apps may still use was deleted");
                 }
                 if let (Some(key), Some(user)) = (key, world.user(user_name)) {
                     user.keys.retain(|issued| issued.key != key);
@@ -261,7 +261,7 @@ impl Verb {
             Call::CreateKey => {
                 let key = world.next_key;
                 match world.user(user_name) {
-                    // A user has two keys at most.
+                    // A user has at most two keys.
                     Some(user) if user.keys.len() >= 2 && !self.cleared => {
                         self.cleared = true;
                         self.next = Call::ListKeys;

@@ -1,4 +1,4 @@
-//! A story: what is provisioned, what may happen, and what must hold whatever happens.
+//! A story: what is provisioned, what can happen, and what must always hold.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
@@ -16,31 +16,31 @@ use stateright::{Checker, Expectation, HasDiscoveries, Model, Property};
 use crate::controller::decide::steps::Upkeep;
 use crate::provisioner::{Mode, ReclaimPolicy};
 
-/// What was restored beside the claim.
+/// What was restored besides the claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Backup {
     pub(super) record: bool,
     pub(super) secret: bool,
 }
 
-/// One model: what is provisioned, and what may happen.
+/// What is provisioned, and what can happen.
 #[derive(Debug, Clone)]
 pub(super) struct Story {
     pub(super) setup: Setup,
     pub(super) asks: Asks,
     pub(super) operators: usize,
     pub(super) budget: Budget,
-    /// How many actions a history has at most.
+    /// The largest number of actions in a history.
     pub(super) depth: usize,
     /// Reads of IAM may lag.
     pub(super) lag: bool,
-    /// The claim is bound when the story begins.
+    /// The claim is bound at the start.
     pub(super) bound: bool,
-    /// The claim comes from a backup when the story begins, and so does what is said here.
+    /// The claim was restored from a backup at the start, together with this.
     pub(super) restored: Option<Backup>,
-    /// In the end, the periodic check comes round. Without it, all has to be well all the same.
+    /// The periodic check runs at the end. Most stories must end well without it.
     pub(super) hours_pass: bool,
-    /// What became of worlds that were left in peace.
+    /// A cache of [`ends_well`](Self::ends_well).
     pub(super) ends: Arc<Mutex<HashMap<(World, Memory), bool>>>,
 }
 
@@ -62,7 +62,7 @@ impl Story {
         }
     }
 
-    /// The claim as its user writes it.
+    /// A new claim.
     fn created(&self) -> Claim {
         Claim {
             uid: 0,
@@ -100,7 +100,7 @@ impl Story {
         finished.unique_state_count()
     }
 
-    /// Whether all ends well if nothing more happens.
+    /// Whether the story ends well if nothing else happens.
     fn ends_well(&self, state: &State) -> bool {
         let Some(operator) = state.operators.first() else { return true };
         let key = (state.world.clone(), operator.memory.clone());
@@ -112,7 +112,7 @@ impl Story {
         })
     }
 
-    /// The world after everything went on without trouble for long enough.
+    /// The state after enough attempts without trouble.
     fn calmed(&self, state: &State) -> State {
         let mut state = state.clone();
         state.operators.truncate(1);
@@ -142,7 +142,7 @@ impl Story {
         state
     }
 
-    /// Whether all is as it should be when nothing happens any more: bound and usable, or gone without a trace.
+    /// Whether this is a good end: the claim is bound and usable, or gone without a trace.
     fn is_well(&self, state: &State) -> bool {
         let world = &state.world;
         let in_the_way = world.secret == Some(Secret::Foreign)
@@ -150,12 +150,12 @@ impl Story {
             || self.asks == Asks::Name && world.bucket(BucketName::Chosen) == Some(Whose::Foreign)
             || world.bucket_taken_away;
         let Some(claim) = world.claim else {
-            // What was made for a former claim stays with its record, or without it if that is lost.
+            // Bucket and user of a former claim stay, with or without their record.
             let former = self.restored.is_some() && world.former_is_there();
             return former || (0..world.born).all(|uid| world.leftover(uid).is_none());
         };
         if self.restored.is_some() && world.record.is_none_or(|record| record.uid != claim.uid) {
-            // It waits for an admin's adopt_requested, and nothing was made or undone meanwhile.
+            // It waits for an admin, and nothing was created or removed meanwhile.
             let requested = world.record.is_some_and(|record| record.adopt_requested);
             return !requested && !claim.deleting && !claim.bound && world.leftover(claim.uid).is_none();
         }
@@ -227,14 +227,14 @@ impl Model for Story {
     }
 
     fn within_boundary(&self, state: &State) -> bool {
-        // Keys that are refused are replaced without end.
+        // Refused keys are replaced again and again, without end.
         state.world.next_key <= MOST_KEYS
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
             Property::always("nothing is harmed", |story: &Story, state: &State| {
-                // Two at once can get in each other's way, which is why there is a lease; not in that of others.
+                // Two operators can harm each other's work, which is why there is a lease, but not that of others.
                 state.world.harm.is_none_or(|harm| story.operators > 1 && harm != FOREIGN_BUCKET_DELETED)
             }),
             Property::always("what is foreign stays", |story: &Story, state: &State| {
@@ -269,7 +269,7 @@ impl Model for Story {
                     !between || story.ends_well(state) || story.operators > 1 && state.world.claim.is_none()
                 },
             ),
-            // A model in which nothing can happen proves nothing.
+            // A story in which nothing can happen proves nothing.
             Property::sometimes("a claim is bound", |story: &Story, state: &State| {
                 let waits = story.restored.is_some() && story.budget.adoption_requests == 0;
                 waits || state.world.claim.is_some_and(|claim| claim.bound)
@@ -290,7 +290,7 @@ impl Model for Story {
 }
 
 impl Story {
-    /// The claim comes back with another uid; what was made for it in the store stands as it was.
+    /// The claim is restored with another uid; bucket and user still exist.
     fn restore(&self, mut world: World, claim: Claim, backup: Backup) -> State {
         let uid = FORMER + 1;
         world.born = uid + 1;
@@ -309,5 +309,5 @@ impl Story {
     }
 }
 
-/// How many keys are issued in all, in the longest stories.
+/// The largest number of keys that are issued in a story.
 const MOST_KEYS: Key = 5;

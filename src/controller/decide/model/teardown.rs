@@ -1,4 +1,4 @@
-//! The steps back, as effects on the world: what `flow/teardown.rs` does with clients.
+//! The steps of a removal, as effects on the world: what `flow/teardown.rs` does with clients.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub(super) struct Removal {
 }
 
 impl Removal {
-    /// Looks at what there is to undo.
+    /// Finds what to undo.
     pub(super) fn begin(
         setup: &Setup,
         world: &World,
@@ -43,11 +43,11 @@ impl Removal {
                 record = None;
                 seen.outputs_gone = true;
             }
-            // Nothing is recorded of what was bound once: it is looked for as claim and class would have it now.
+            // A claim that was bound has no record: it is reconstructed from claim and class.
             None if mine.is_none() && (claim.named || claim.bound) => {
                 world.claim.filter(|now| now.uid == claim.uid)?;
                 let lost = Record { handed_over: true, ..Record::new(claim) };
-                // Nothing says whether the bucket was to be retained.
+                // It is unknown whether to retain the bucket.
                 seen.recorded = Some(Undo::Revoke);
                 record = Some(lost);
             }
@@ -72,7 +72,7 @@ pub(super) fn advance(mut removal: Removal, world: &mut World, memory: &mut Memo
     let uid = removal.claim.uid;
     match teardown::next_teardown_step(&removal.seen) {
         TeardownStep::Undo(undo) => removal.undo(undo, world)?,
-        // Another attempt looks again when IAM has had its time.
+        // A later attempt continues.
         TeardownStep::Yield | TeardownStep::Settle => return None,
         TeardownStep::DeleteOutputs => removal.delete_output(world),
         TeardownStep::DeleteRecord => {
@@ -89,7 +89,7 @@ pub(super) fn advance(mut removal: Removal, world: &mut World, memory: &mut Memo
 }
 
 impl Removal {
-    /// The next call of a verb.
+    /// Makes the next call of a verb.
     fn go_on(&mut self, mut verb: Verb, world: &mut World, memory: &Memory, blind: bool) -> Option<()> {
         match verb.advance(world, blind) {
             Progress::Failed => return None,

@@ -1,4 +1,4 @@
-//! An attempt at a bucket in the model: what was seen, and what was done since, as in `flow/attempt.rs`.
+//! The state of an attempt in the model, as in `flow/attempt.rs`.
 
 use super::memory::Memory;
 use super::planner::{Setup, real_intent};
@@ -14,9 +14,9 @@ use crate::provisioner::Mode;
 pub(super) struct Work {
     pub(super) claim: Claim,
     pub(super) record: Option<Record>,
-    /// The record of a former claim, which this one is to take over.
+    /// The record of a former claim, which this one adopts.
     pub(super) former: Option<Record>,
-    /// The record was lost, and the store has what it said.
+    /// The record was lost, and the store has what it recorded.
     pub(super) recovers: bool,
     pub(super) is_new: bool,
     pub(super) secret: Option<Secret>,
@@ -24,28 +24,28 @@ pub(super) struct Work {
     pub(super) steps: Steps,
     pub(super) upkeep: Upkeep,
     pub(super) doubted: bool,
-    /// An earlier attempt may have made something.
+    /// An earlier attempt may have created something.
     pub(super) continues: bool,
     /// Keys were issued in this attempt.
     pub(super) issued: bool,
     pub(super) verb: Option<Verb>,
-    /// The record is withdrawn: the store did nothing on the first call.
+    /// The next step deletes the record, because the store has created nothing.
     pub(super) withdraws: bool,
-    /// Keys that are not to be used are gone; the notes on them are to go, too.
+    /// The next step removes the notes on unused keys, because they are deleted.
     pub(super) forgets: bool,
-    /// A user changed something after the look that the attempt began with.
+    /// A user has changed something that the attempt had read.
     pub(super) overtaken: bool,
 }
 
-/// How an attempt begins.
+/// How an attempt starts.
 pub(super) enum Start {
     Work(Box<Work>),
-    /// What a former plan made is to be undone first.
+    /// What an outdated plan created must be removed first.
     UndoFirst,
 }
 
 impl Work {
-    /// Looks at everything once.
+    /// Reads everything once.
     pub(super) fn begin(setup: &Setup, world: &World, memory: &Memory, claim: Claim, upkeep: Upkeep) -> Option<Start> {
         let mut work = Self {
             claim,
@@ -73,7 +73,7 @@ impl Work {
             }
             Intent::UndoFirst(_) => return Some(Start::UndoFirst),
             Intent::Adopt(_) => work.former = world.record,
-            // The store is asked whether it has what the lost record said.
+            // The store is asked whether it has what the lost record recorded.
             Intent::Recover { .. } => {
                 let bucket = BucketName::of(claim.asks, claim.uid);
                 let has_bucket = world.bucket(bucket) == Some(Whose::Claim(claim.uid));
@@ -86,12 +86,12 @@ impl Work {
             }
             Intent::Restore { .. } => unreachable!("nothing is damaged here"),
         }
-        // Outputs of others are found before anything is written. What was restored is inherited with a record.
+        // Foreign outputs are found before anything is written. Restored ones are inherited with a record.
         let heir = work.former.is_some() || work.record.is_some_and(|record| record.names != record.uid);
         match world.secret {
             Some(Secret::Foreign) => return None,
             Some(Secret::Restored { .. }) if !heir => return None,
-            // A Secret of the claim before: the garbage collector comes for it.
+            // A Secret of the former claim: the garbage collector will delete it.
             Some(Secret::Mine { uid, .. }) if uid != claim.uid => return None,
             _ => {}
         }
@@ -103,7 +103,7 @@ impl Work {
         Some(Start::Work(Box::new(work)))
     }
 
-    /// What follows from the record and the outputs that were found.
+    /// Derives from record and outputs how far an earlier attempt came.
     pub(super) fn continue_from_outputs(&mut self, world: &World, memory: &Memory, upkeep: Upkeep) {
         let (claim, Some(record)) = (self.claim, self.record) else { return };
         self.continues = true;
@@ -146,7 +146,7 @@ impl Work {
         self.upkeep = steps::upkeep_left(due, &self.keys);
     }
 
-    /// Writes the claim's status, if the claim is as it was read or as the operator left it.
+    /// Writes the claim's status, if nobody else has changed the claim.
     pub(super) fn update_status(
         &self,
         world: &mut World,
@@ -160,12 +160,12 @@ impl Work {
         Some(())
     }
 
-    /// The record, or what will be recorded.
+    /// The record, or the one that will be written.
     pub(super) fn record_so_far(&self) -> Record {
         self.record.unwrap_or(Record { handed_over: self.recovers, ..Record::new(self.claim) })
     }
 
-    /// The key in the claim's Secret as it was read.
+    /// The key in the claim's Secret.
     pub(super) fn present(&self) -> Option<Key> {
         match self.secret {
             Some(Secret::Mine { key, .. } | Secret::Restored { key }) => Some(key),
@@ -173,7 +173,7 @@ impl Work {
         }
     }
 
-    /// What the next step is decided from.
+    /// The input for the next decision.
     pub(super) fn state(&self, mode: Mode) -> ProvisionState {
         let record = self.record_so_far();
         ProvisionState {

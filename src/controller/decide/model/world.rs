@@ -1,11 +1,11 @@
-//! The world of the model: a claim, a cluster and an account, each as small as the promises need.
+//! The world of the model: a claim, a cluster and an account, each as small as possible.
 //!
-//! A write happens at once. Reads of IAM may miss what was just made (`seen`), and the operator's view of the
-//! claim is a cache that may show any earlier version of it.
+//! A write happens at once. Reads of IAM may miss what was just created (`seen`), and the operator sees the claim through
+//! a cache, which may show any earlier version.
 
 use std::collections::BTreeSet;
 
-/// Incarnation of the claim: 0 for the first of its name, 1 for the one that is created after it.
+/// Claims of the name, in the order of their creation.
 pub(super) type Uid = u8;
 /// Access keys by the order in which they were issued.
 pub(super) type Key = u8;
@@ -20,7 +20,7 @@ pub(super) enum Asks {
     Class,
 }
 
-/// A bucket by its name: those that are made from a prefix hold the claim's uid.
+/// Name of a bucket. Generated names contain the claim's uid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum BucketName {
     Generated(Asks, Uid),
@@ -36,12 +36,12 @@ impl BucketName {
     }
 }
 
-/// Whose a thing is.
+/// To whom a thing belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Whose {
     Claim(Uid),
     Foreign,
-    /// It was restored from a backup, which leaves out owner references. Only things of the cluster are.
+    /// Only for things of the cluster: restored from a backup, which leaves out owner references.
     Nobody,
 }
 
@@ -59,21 +59,21 @@ pub(super) struct Claim {
     pub(super) bound: bool,
     /// The condition of that name.
     pub(super) ready: bool,
-    /// How often its user asked for other keys.
+    /// How often its user has requested new keys.
     pub(super) rotation: u8,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Record {
     pub(super) uid: Uid,
-    /// The claim that the names of bucket and user were made for.
+    /// The claim in the names of bucket and user.
     pub(super) names: Uid,
     pub(super) asks: Asks,
     /// The spec says that it was handed over.
     pub(super) handed_over: bool,
     /// The status says that it is bound.
     pub(super) says_bound: bool,
-    /// An admin wants the claim that has its name now to adopt it.
+    /// An admin requests that the present claim adopts it.
     pub(super) adopt_requested: bool,
 }
 
@@ -84,7 +84,7 @@ impl Record {
         Self { uid, names: uid, asks, handed_over: false, says_bound: false, adopt_requested: false }
     }
 
-    /// Whether `uid` is that of the claim that has it, or had it before.
+    /// Whether `uid` is that of its claim, or of a former one.
     pub(super) fn names_uid(&self, uid: Uid) -> bool {
         uid == self.uid || uid == self.names
     }
@@ -112,11 +112,11 @@ pub(super) enum Secret {
     },
 }
 
-/// Whether keys that nobody has are to be looked for.
+/// Whether to search for lost keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Review {
     No,
-    /// Once IAM shows all that was made.
+    /// When IAM shows everything that was created.
     Later,
     Due,
 }
@@ -154,13 +154,13 @@ pub(super) struct World {
     pub(super) next_key: Key,
     /// The keys that were tried and worked.
     pub(super) worked: BTreeSet<Key>,
-    /// What happened to things of others, or must never happen; empty for good.
+    /// Something that must never happen has happened.
     pub(super) harm: Option<&'static str>,
     /// Somebody deleted the claim's bucket, or its record, by hand.
     pub(super) bucket_taken_away: bool,
     /// The claim with this uid was restored from a backup: it names a record that is not its own.
     pub(super) restored: Option<Uid>,
-    /// A bucket that was handed over, and is kept though its claim goes.
+    /// The bucket is kept when its claim goes.
     pub(super) kept: bool,
 }
 
@@ -201,19 +201,19 @@ impl World {
         user.is_some_and(|user| user.policy && user.keys.iter().any(|issued| issued.key == key))
     }
 
-    /// Whether the store has all that was made for the claim that a backup was made of.
+    /// Whether the store still has bucket and user of the claim in the backup.
     pub(super) fn former_is_there(&self) -> bool {
         let user =
             self.users[0].as_ref().is_some_and(|user| user.policy && user.keys.iter().any(|issued| issued.key == 0));
         user && !self.buckets.is_empty()
     }
 
-    /// Whether its record stands, and the store has all that it says.
+    /// Whether its record exists as well.
     pub(super) fn former_is_intact(&self) -> bool {
         self.record.is_some_and(|record| record.uid == 0) && self.former_is_there()
     }
 
-    /// IAM's reads show all that was made.
+    /// Reads of IAM show everything that was created.
     pub(super) fn time_passes(&mut self) {
         for user in self.users.iter_mut().flatten() {
             user.seen = true;
@@ -230,7 +230,7 @@ impl World {
         user.is_some_and(|user| user.keys.iter().any(|issued| issued.key == key && !issued.seen))
     }
 
-    /// Whether something that was made for a claim of this uid is left, save a bucket that is to stay.
+    /// What is left of a claim with this uid, except a bucket to keep.
     pub(super) fn leftover(&self, uid: Uid) -> Option<&'static str> {
         let mine = |whose: &Whose| *whose == Whose::Claim(uid);
         if self.users.iter().flatten().any(|user| user.tag == uid) {
@@ -256,7 +256,7 @@ impl World {
         if let Some(claim) = &mut self.claim {
             let before = *claim;
             change(claim);
-            // The API server counts no write that changes nothing.
+            // A write that changes nothing makes no new version.
             if *claim != before {
                 claim.version += 1;
             }
@@ -264,10 +264,10 @@ impl World {
     }
 }
 
-/// UID of the claim that a backup was made of.
+/// UID of the claim in the backup.
 pub(super) const FORMER: Uid = 0;
 
-/// What a backup says of a claim that was bound: all but its status.
+/// The record of a bound claim in a backup, which leaves out its status.
 pub(super) fn former_record(asks: Asks) -> Record {
     Record { uid: FORMER, names: FORMER, asks, handed_over: true, says_bound: false, adopt_requested: false }
 }

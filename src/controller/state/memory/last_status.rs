@@ -15,7 +15,7 @@ impl LastStatus {
     }
 
     /// How it differs from the last one.
-    pub(super) fn change_from(&self, last: Option<&Self>) -> StatusChange {
+    pub(crate) fn change_from(&self, last: Option<&Self>) -> StatusChange {
         match last {
             Some(last) if last == self => StatusChange::None,
             Some(last) if last.reason == self.reason => StatusChange::Message,

@@ -77,11 +77,6 @@ impl ClaimMemory {
         self.removed_objects
     }
 
-    /// How a status differs from the last one.
-    pub(crate) fn status_change(&self, new: &LastStatus) -> StatusChange {
-        new.change_from(self.last_status.as_ref())
-    }
-
     /// Resource version of the claim after our last write, until the cache shows it.
     pub(crate) fn version(&self) -> Option<String> {
         self.written.map(|version| version.to_string())

@@ -39,18 +39,21 @@ pub(crate) fn usual_upkeep<P>(
     stored: &Stored,
     notes: &KeyNotes,
 ) -> (Upkeep, Option<Duration>) {
-    let (memory, id, plan) = (&ctx.memory, &claim.id, &stored.record.plan);
+    let plan = &stored.record.plan;
     let by_us = stored.author == Author::Us;
-    upkeep::usual(&Times {
-        keys: match plan.user {
-            Some(_) => keys::due(notes, claim.rotation_request.as_deref(), &plan.rotation, Timestamp::now()),
-            None => (Upkeep::Nothing, None),
-        },
-        failed: memory.if_known(id, |m| m.upkeep.failed_in()),
-        replacement: memory.if_known(id, |m| m.upkeep.replacement_in()),
-        key_search: memory.if_known(id, |m| m.upkeep.key_search_in()),
+    let keys = match plan.user {
+        Some(_) => keys::due(notes, claim.rotation_request.as_deref(), &plan.rotation, Timestamp::now()),
+        None => (Upkeep::Nothing, None),
+    };
+    // In one look-up, because every reconcile of a bound claim comes here.
+    let times = ctx.memory.with(&claim.id, |m| Times {
+        keys,
+        failed: m.upkeep.failed_in(),
+        replacement: m.upkeep.replacement_in(),
+        key_search: m.upkeep.key_search_in(),
         // What the Go provisioner created looks different, and is not changed.
-        check: memory.with(id, |m| m.upkeep.check_in(ctx.options.resync.filter(|_| by_us))),
-        asked: memory.with(id, |m| m.upkeep.asks_again(claim.retry_request.as_deref())) && by_us,
-    })
+        check: m.upkeep.check_in(ctx.options.resync.filter(|_| by_us)),
+        asked: m.upkeep.asks_again(claim.retry_request.as_deref()) && by_us,
+    });
+    upkeep::usual(&times)
 }

@@ -1,4 +1,4 @@
-//! The operator is killed at every single call that it makes, and started again.
+//! The operator is killed before and after every single call that changes something, and started again.
 //!
 //! The calls of a flow are found by a run in which nothing happens, so that a call that is new in the source
 //! is covered without anybody adding it here. Then for each of them, in worlds of their own: the operator, the

@@ -63,34 +63,21 @@ fn without_uids(text: &str) -> String {
     }
 }
 
-/// Watches, and the lists that they begin with, are no step of a flow.
-fn is_watch(call: &Call) -> bool {
-    call.name.starts_with("watch ") || call.name.starts_with("list ") && call.target.contains("limit=")
-}
-
-/// Orphan checks read the claim each time that an event wakes them, and how often that is, is a matter of time: of these
-/// reads only the first is certain to come. What is written between them has points of its own.
-fn may_not_come(call: &Call, nth: usize) -> bool {
-    call.name == "get objectbucketclaims" && nth > 1
-}
-
-/// The points of all calls that went through the proxies of a world.
+/// The points of all calls that went through the proxies of a world and that change something.
+///
+/// Reads have none. What a process knows dies with it, so a kill before a read leaves the same world as the kill after
+/// the change that came before it, and that is a point already. How often something is read is often a matter of time,
+/// too: a point there might never come.
 pub(super) fn recorded(world: &World) -> Vec<Point> {
     let of = |server, calls: Vec<Call>| {
         let mut seen: BTreeMap<String, usize> = BTreeMap::new();
         let mut points = Vec::new();
-        for call in calls.iter().filter(|call| !is_watch(call)) {
+        for call in calls.iter().filter(|call| call.mutates) {
             let step = step(call, &world.id);
             let nth = seen.entry(step.clone()).or_default();
             *nth += 1;
-            if may_not_come(call, *nth) {
-                continue;
-            }
-            let point = |moment| Point { server, step: step.clone(), nth: *nth, moment };
-            points.push(point(Moment::Before));
-            // A read whose answer nobody got is the same as one that was never made.
-            if call.mutates {
-                points.push(point(Moment::After));
+            for moment in [Moment::Before, Moment::After] {
+                points.push(Point { server, step: step.clone(), nth: *nth, moment });
             }
         }
         points

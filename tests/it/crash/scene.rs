@@ -307,13 +307,11 @@ impl Scene {
         self.wait_for().await;
         match self.act {
             Act::Provide | Act::Recover | Act::Edit => drop(self.world.wait_event(CLAIM, "Bound").await),
-            Act::Abandon | Act::Remove | Act::Withdraw | Act::Forget => {
+            Act::Abandon | Act::Remove | Act::Withdraw | Act::Forget | Act::RemoveOrphan => {
                 drop(self.world.wait_event(CLAIM, "Removed").await);
             }
             Act::Rotate => drop(self.world.wait_event(CLAIM, "KeysRetired").await),
             Act::Adopt => drop(self.world.wait_event(CLAIM, "Adopted").await),
-            // The record is the last that goes.
-            Act::RemoveOrphan => {}
             // Nothing is told of a repair that works. What follows the Secret is made before the operator stops.
             Act::Repair => {}
         }

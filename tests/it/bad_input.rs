@@ -1,8 +1,6 @@
-//! Mistakes, and what the claim says of them: each message names the field, the value and the remedy, and
-//! nothing of anybody else is touched.
+//! Mistakes, and what the claim says of them: each message names the field, the value and the remedy. (For what
+//! belongs to somebody else see `foreign`.)
 
-use k8s_openapi::ByteString;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::ApiResource;
 use kube::{Api, ResourceExt as _};
@@ -11,19 +9,10 @@ use serde_json::json;
 
 use bucket_provisioner::api::{ClaimPhase, ObjectBucketClaim};
 
-use crate::support::account::Account;
-use crate::support::operator::{Binary, IAM_OF_AWS, Kind, Operator};
+use crate::support::operator::{Binary, Kind, Operator};
 use crate::support::other::{OtherCluster, ours};
 use crate::support::proxy::Verdict;
-use crate::support::{REGION, World, bucket_of, condition, phase, seen};
-
-/// Requires every part to be in a message.
-#[track_caller]
-fn says(message: &str, parts: &[&str]) {
-    for part in parts {
-        assert!(message.contains(part), "{part:?} is not in {message:?}");
-    }
-}
+use crate::support::{World, bucket_of, condition, phase, says, seen};
 
 #[rstest]
 #[case::unknown("regoin", "eu-west-1", &["regoin", "region", "secretName", "createBucketUser"])]
@@ -205,134 +194,6 @@ async fn a_claim_may_not_choose_another_bucket_than_its_class_gives() {
     world.claim_with("greedy", json!({ "storageClassName": class, "bucketName": asked })).await;
     says(&world.wait_reason("greedy", "BucketNotOfClass").await, &["spec.bucketName", &given, &asked]);
     assert!(world.aws.names().is_empty());
-}
-
-#[rstest]
-#[case::us_west_1("us-west-1")]
-#[case::us_east_1("us-east-1")]
-#[tokio::test]
-async fn a_bucket_of_our_own_account_is_never_taken_over_or_deleted(#[case] region: &str) {
-    let world = World::new().await;
-    let class = world.class_with("greenfield", "Delete", &[("region", region)]).await;
-    let bucket = world.unique("precious");
-    let there = Account::at(&crate::support::aws_url(), region, "test", "test");
-    if region == REGION {
-        there.create_bucket(&bucket).await;
-    } else {
-        there.s3.create_bucket().bucket(&bucket).send().await.unwrap();
-    }
-    there.put(&bucket, "kept").await.unwrap();
-    let _operator = Operator::start(&world, Kind::InProcess).await;
-    world.claim_with("thief", json!({ "storageClassName": class, "bucketName": bucket })).await;
-    says(&world.wait_reason("thief", "BucketTaken").await, &[&bucket, "another name"]);
-    world.delete_claim("thief").await;
-    world.wait_gone("thief").await;
-    assert_eq!(there.list(&bucket).await.unwrap(), ["kept"]);
-    assert!(there.s3.get_bucket_tagging().bucket(&bucket).send().await.is_err(), "it is not tagged");
-}
-
-#[tokio::test]
-async fn a_bucket_of_another_claim_is_neither_taken_nor_deleted() {
-    let world = World::new().await;
-    let class = world.class("greenfield").await;
-    let bucket = world.unique("contested");
-    let _operator = Operator::start(&world, Kind::InProcess).await;
-    world.claim_with("first", json!({ "storageClassName": class, "bucketName": bucket })).await;
-    world.wait_bound("first").await;
-    world.app("first").await.put(&bucket, "kept").await.unwrap();
-
-    world.claim_with("second", json!({ "storageClassName": class, "bucketName": bucket })).await;
-    says(&world.wait_reason("second", "BucketTaken").await, &[&bucket]);
-    world.delete_claim("second").await;
-    world.wait_gone("second").await;
-    assert_eq!(world.app("first").await.list(&bucket).await.unwrap(), ["kept"]);
-}
-
-#[tokio::test]
-async fn a_bucket_name_that_another_account_has_is_refused() {
-    let world = World::new().await;
-    let class = world.class("greenfield").await;
-    let bucket = world.unique("global");
-    let taken =
-        "<Error><Code>BucketAlreadyExists</Code><Message>The requested bucket name is not available.</Message></Error>";
-    world.aws.meddle(move |call| match call.name.as_str() {
-        "CreateBucket" => Verdict::Answer(409, taken.to_owned()),
-        _ => Verdict::Pass,
-    });
-    let _operator = Operator::start(&world, Kind::InProcess).await;
-    world.claim_with("global", json!({ "storageClassName": class, "bucketName": bucket })).await;
-    says(&world.wait_reason("global", "BucketTaken").await, &[&bucket, "another"]);
-    // Nothing was made, so deleting the claim asks nothing of AWS.
-    world.aws.clear();
-    world.delete_claim("global").await;
-    world.wait_gone("global").await;
-    assert!(world.aws.names().is_empty(), "{:?}", world.aws.names());
-}
-
-#[tokio::test]
-async fn a_secret_or_config_map_of_somebody_else_is_neither_overwritten_nor_deleted() {
-    let world = World::new().await;
-    let class = world.class("greenfield").await;
-    let secret: Secret =
-        serde_json::from_value(json!({ "metadata": { "name": "photos" }, "stringData": { "mine": "1" } })).unwrap();
-    world.secrets().create(&PostParams::default(), &secret).await.unwrap();
-    let owner = Api::<Namespace>::all(world.client.clone()).get(&world.namespace).await.unwrap();
-    let map: ConfigMap = serde_json::from_value(json!({
-        // Controlled by something, but not by this claim.
-        "metadata": { "name": "videos", "ownerReferences": [{
-            "apiVersion": "v1", "kind": "Namespace", "name": world.namespace, "uid": owner.uid(), "controller": true,
-        }]},
-        "data": { "mine": "1" },
-    }))
-    .unwrap();
-    world.config_maps().create(&PostParams::default(), &map).await.unwrap();
-    let _operator = Operator::start(&world, Kind::InProcess).await;
-
-    for (claim, kind) in [("photos", "Secret"), ("videos", "ConfigMap")] {
-        world.claim(claim, &class).await;
-        says(&world.wait_reason(claim, "OutputExists").await, &[kind, claim, &world.namespace]);
-    }
-    assert!(world.aws.writes().is_empty(), "nothing is made for them: {:?}", world.aws.names());
-    for claim in ["photos", "videos"] {
-        world.delete_claim(claim).await;
-        world.wait_gone(claim).await;
-    }
-    assert_eq!(world.secrets().get("photos").await.unwrap().data.unwrap()["mine"], ByteString(b"1".to_vec()));
-    assert_eq!(world.config_maps().get("videos").await.unwrap().data.unwrap()["mine"], "1");
-
-    world.secrets().delete("photos", &Default::default()).await.unwrap();
-    world.claim("photos", &class).await;
-    world.wait_bound("photos").await;
-}
-
-#[tokio::test]
-async fn a_user_of_somebody_else_is_neither_used_nor_deleted() {
-    let world = World::new().await;
-    let class = world.class_with("greenfield", "Delete", &[IAM_OF_AWS]).await;
-    let _operator = Binary::start_at_aws(&world);
-    // The name is a function of the claim: it is known once the operator is about to make the user.
-    let account = Account::owner();
-    let denied = "<ErrorResponse><Error><Code>ServiceUnavailable</Code></Error></ErrorResponse>";
-    world.aws.meddle(move |call| match call.name.as_str() {
-        "CreateUser" => Verdict::Answer(503, denied.to_owned()),
-        _ => Verdict::Pass,
-    });
-    world.claim("photos", &class).await;
-    world.wait_claim("photos", "told why", |claim| crate::support::ready(claim).is_some()).await;
-    let record = world.records().get(&world.record_name("photos")).await.unwrap();
-    let user = record.spec.additional_state.unwrap()["UserName"].clone();
-    account.iam.create_user().user_name(&user).send().await.unwrap();
-    account.iam.create_access_key().user_name(&user).send().await.unwrap();
-    world.aws.leave_alone();
-
-    says(&world.wait_reason("photos", "UserTaken").await, &[&user, "objectbucket.io/claim-uid"]);
-    world.delete_claim("photos").await;
-    world.wait_gone("photos").await;
-    assert!(account.user_exists(&user).await);
-    assert_eq!(account.keys(&user).await.len(), 1);
-    let (type_, note) = world.wait_event("photos", "LeftInPlace").await;
-    assert_eq!(type_, "Warning");
-    says(&note, &[&user]);
 }
 
 #[tokio::test]

@@ -33,6 +33,12 @@ fn blocks(guide: &str) -> BTreeMap<&str, &str> {
     blocks
 }
 
+/// A cluster, as the guide reaches it and as the test does.
+struct Cluster<'a> {
+    kubeconfig: String,
+    world: &'a World,
+}
+
 /// Somebody who follows the guide, in one cluster at a time, with files of their own.
 struct Reader {
     folder: PathBuf,
@@ -54,8 +60,8 @@ impl Reader {
         Self { folder, names, followed: Vec::new() }
     }
 
-    /// Runs the commands of a block in the cluster of this kubeconfig; returns what they printed.
-    async fn follow(&mut self, kubeconfig: &str, world: &World, block: &'static str) -> String {
+    /// Runs the commands of a block in a cluster; returns what they printed.
+    async fn follow(&mut self, cluster: &Cluster<'_>, block: &'static str) -> String {
         self.followed.push(block);
         let mut commands = (*blocks(GUIDE).get(block).unwrap_or_else(|| panic!("no block {block}"))).to_owned();
         for (there, here) in &self.names {
@@ -67,9 +73,9 @@ impl Reader {
         let output = Command::new("bash")
             .args(["-euo", "pipefail", "-c", &commands])
             .current_dir(&self.folder)
-            .env("KUBECONFIG", kubeconfig)
+            .env("KUBECONFIG", &cluster.kubeconfig)
             .env("PATH", format!("{path}:{}", std::env::var("PATH").unwrap()))
-            .env("PROVISIONER_NAME", &world.provisioner)
+            .env("PROVISIONER_NAME", &cluster.world.provisioner)
             .output()
             .await
             .unwrap();
@@ -116,104 +122,136 @@ async fn deployment(world: &World) {
     }
 }
 
+/// Waits until the operator has done what the annotation asks. The event alone does not show it: those of earlier
+/// adoptions are still there.
+async fn wait_adopted(world: &World) {
+    world.wait_word_off(&world.record_name(CLAIM)).await;
+    world.wait_event(CLAIM, "Adopted").await;
+}
+
 #[tokio::test]
 async fn the_guide_to_disaster_recovery_does_what_it_says() {
     let other = OtherCluster::take().await;
-    let (here, there) = (needed("KUBECONFIG"), needed("OTHER_KUBECONFIG"));
     let world = World::new().await;
     let new_world = other.twin_of(&world).await;
+    let here = Cluster { kubeconfig: needed("KUBECONFIG"), world: &world };
+    let there = Cluster { kubeconfig: needed("OTHER_KUBECONFIG"), world: &new_world };
     deployment(&world).await;
-    let record = world.record_name(CLAIM);
     let mut reader = Reader::new(&world);
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
     let before = used(&world, &class).await;
-    reader.follow(&here, &world, "back-up").await;
+    reader.follow(&here, "back-up").await;
     operator.stop().await;
 
-    // The same cluster, where all was lost; records first.
-    world.lose(CLAIM).await;
-    world.delete_class(&class).await;
-    world.secrets().delete("owner", &Default::default()).await.unwrap();
-    let operator = Operator::start(&world, Kind::InProcess).await;
-    reader.follow(&here, &world, "restore-class").await;
-    reader.follow(&here, &world, "freshen").await;
-    reader.follow(&here, &world, "restore-records").await;
-    world.wait_orphaned(&record, "ClaimGone").await;
-    reader.follow(&here, &world, "restore-claims").await;
-    world.wait_reason(CLAIM, "AdoptionNeeded").await;
-    world.wait_orphaned(&record, "ClaimReplaced").await;
-    let told = reader.follow(&here, &world, "look").await;
-    assert!(told.contains("AdoptionNeeded") && told.contains("ClaimReplaced"), "{told}");
-    assert!(told.contains("objectbucket.io/orphan"), "{told}");
-    reader.follow(&here, &world, "adopt").await;
-    // Events of former adoptions are there still.
-    world.wait_word_off(&record).await;
-    world.wait_event(CLAIM, "Adopted").await;
+    let operator = restore_in_the_same_cluster(&mut reader, &here, &class).await;
     assert_same(&world, &before).await;
 
-    // To another cluster; claims first.
-    reader.follow(&here, &world, "back-up").await;
-    reader.follow(&here, &world, "stop-operator").await;
-    operator.stop().await;
-    new_world.class("greenfield").await;
-    let new_operator = Operator::start(&new_world, Kind::InProcess).await;
-    reader.follow(&there, &new_world, "freshen").await;
-    reader.follow(&there, &new_world, "restore-claims").await;
-    new_world.wait_reason(CLAIM, "AdoptionNeeded").await;
-    reader.follow(&there, &new_world, "restore-records").await;
-    new_world.wait_orphaned(&record, "OtherCluster").await;
-    reader.follow(&there, &new_world, "adopt").await;
-    new_world.wait_word_off(&record).await;
-    new_world.wait_event(CLAIM, "Adopted").await;
+    let new_operator = move_to_another_cluster(&mut reader, &here, &there, operator).await;
     assert_same(&new_world, &before).await;
-    reader.follow(&here, &world, "let-go").await;
+    reader.follow(&here, "let-go").await;
     world.assert_no_objects(CLAIM).await;
     assert_same(&new_world, &before).await;
 
-    // And back, with both operators running.
-    let operator = Operator::start(&world, Kind::InProcess).await;
-    reader.follow(&there, &new_world, "back-up").await;
-    for step in ["freshen", "restore-records", "restore-claims"] {
-        reader.follow(&here, &world, step).await;
-    }
-    reader.follow(&here, &world, "adopt").await;
-    // Events of former adoptions are there still.
-    world.wait_word_off(&record).await;
-    world.wait_event(CLAIM, "Adopted").await;
-    reader.follow(&there, &new_world, "forget").await;
-    new_world.wait_record_gone(&record).await;
-    new_world.assert_no_objects(CLAIM).await;
+    let operator = move_back(&mut reader, &here, &there).await;
     assert_same(&world, &before).await;
     new_operator.stop().await;
 
-    // The record is in no backup.
+    let operator = recall(&mut reader, &here, operator).await;
+    assert_same(&world, &before).await;
+
+    give_up(&mut reader, &here, &class, before.0).await;
+    operator.stop().await;
+    let unused: Vec<_> = blocks(GUIDE).into_keys().filter(|name| !reader.followed.contains(name)).collect();
+    assert!(unused.is_empty(), "not run: {unused:?}");
+    assert!(world.claims().get_opt(CLAIM).await.unwrap().is_none_or(|claim| claim.uid().is_none()));
+}
+
+/// All is lost; records come back first. Returns the new operator.
+async fn restore_in_the_same_cluster(reader: &mut Reader, here: &Cluster<'_>, class: &str) -> Operator {
+    let (world, record) = (here.world, here.world.record_name(CLAIM));
+    world.lose(CLAIM).await;
+    world.delete_class(class).await;
+    world.secrets().delete("owner", &Default::default()).await.unwrap();
+    let operator = Operator::start(world, Kind::InProcess).await;
+    reader.follow(here, "restore-class").await;
+    reader.follow(here, "freshen").await;
+    reader.follow(here, "restore-records").await;
+    world.wait_orphaned(&record, "ClaimGone").await;
+    reader.follow(here, "restore-claims").await;
+    world.wait_reason(CLAIM, "AdoptionNeeded").await;
+    world.wait_orphaned(&record, "ClaimReplaced").await;
+    let told = reader.follow(here, "look").await;
+    assert!(told.contains("AdoptionNeeded") && told.contains("ClaimReplaced"), "{told}");
+    assert!(told.contains("objectbucket.io/orphan"), "{told}");
+    reader.follow(here, "adopt").await;
+    wait_adopted(world).await;
+    operator
+}
+
+/// Claims come back first. Stops the operator here, and returns the one there.
+async fn move_to_another_cluster(
+    reader: &mut Reader,
+    here: &Cluster<'_>,
+    there: &Cluster<'_>,
+    operator: Operator,
+) -> Operator {
+    reader.follow(here, "back-up").await;
+    reader.follow(here, "stop-operator").await;
+    operator.stop().await;
+    there.world.class("greenfield").await;
+    let new_operator = Operator::start(there.world, Kind::InProcess).await;
+    reader.follow(there, "freshen").await;
+    reader.follow(there, "restore-claims").await;
+    there.world.wait_reason(CLAIM, "AdoptionNeeded").await;
+    reader.follow(there, "restore-records").await;
+    there.world.wait_orphaned(&there.world.record_name(CLAIM), "OtherCluster").await;
+    reader.follow(there, "adopt").await;
+    wait_adopted(there.world).await;
+    new_operator
+}
+
+/// Both operators run meanwhile. Returns the one here.
+async fn move_back(reader: &mut Reader, here: &Cluster<'_>, there: &Cluster<'_>) -> Operator {
+    let operator = Operator::start(here.world, Kind::InProcess).await;
+    reader.follow(there, "back-up").await;
+    for step in ["freshen", "restore-records", "restore-claims"] {
+        reader.follow(here, step).await;
+    }
+    reader.follow(here, "adopt").await;
+    wait_adopted(here.world).await;
+    reader.follow(there, "forget").await;
+    there.world.wait_record_gone(&there.world.record_name(CLAIM)).await;
+    there.world.assert_no_objects(CLAIM).await;
+    operator
+}
+
+/// The record is lost, and is in no backup. Returns the new operator.
+async fn recall(reader: &mut Reader, here: &Cluster<'_>, operator: Operator) -> Operator {
+    let world = here.world;
     let backup = world.back_up(CLAIM).await;
     operator.stop().await;
     world.lose(CLAIM).await;
     world.restore(&backup.secret).await;
     world.restore(&backup.claim).await;
-    let operator = Operator::start(&world, Kind::InProcess).await;
+    let operator = Operator::start(world, Kind::InProcess).await;
     world.wait_reason(CLAIM, "AdoptionNeeded").await;
-    reader.follow(&here, &world, "recall").await;
-    // Events of former adoptions are there still.
-    world.wait_word_off(&record).await;
-    world.wait_event(CLAIM, "Adopted").await;
-    assert_same(&world, &before).await;
+    reader.follow(here, "recall").await;
+    wait_adopted(world).await;
+    operator
+}
 
-    // Nobody wants them back.
+/// Nobody wants the claim back. First the access goes and its bucket stays, then a new claim goes with all it had.
+async fn give_up(reader: &mut Reader, here: &Cluster<'_>, class: &str, bucket: String) {
+    let (world, record) = (here.world, here.world.record_name(CLAIM));
     for (word, stays) in [("revoke", true), ("remove", false)] {
         let bucket = match stays {
-            true => before.0.clone(),
-            false => used(&world, &class).await.0,
+            true => bucket.clone(),
+            false => used(world, class).await.0,
         };
         world.forget_object(&world.claims(), CLAIM).await;
         seen(&world.records(), &record, |record| record.is_some()).await.unwrap();
-        reader.follow(&here, &world, word).await;
+        reader.follow(here, word).await;
         assert_eq!(world.account.bucket_exists(&bucket).await, stays, "{word}");
     }
-    operator.stop().await;
-    let unused: Vec<_> = blocks(GUIDE).into_keys().filter(|name| !reader.followed.contains(name)).collect();
-    assert!(unused.is_empty(), "not run: {unused:?}");
-    assert!(world.claims().get_opt(CLAIM).await.unwrap().is_none_or(|claim| claim.uid().is_none()));
 }

@@ -18,6 +18,7 @@ mod crash;
 mod crds;
 mod damage;
 mod faults;
+mod foreign;
 mod guides;
 mod leader;
 mod lifecycle;

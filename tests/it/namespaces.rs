@@ -53,6 +53,18 @@ impl Doomed {
         gone.unwrap_or_else(|_| panic!("the record of {claim} is left; AWS calls: {:#?}", self.world.aws.names()));
     }
 
+    /// Starts the operator anew, and waits until it has looked at what is left.
+    async fn restart(&self, operator: Operator, class: &str) -> Operator {
+        operator.stop().await;
+        let options = Options { namespace: None, ..Operator::options(&self.world) };
+        let operator = Operator::with(&self.world, options);
+        // Nothing can be created in a namespace that is being deleted. When a claim in another one is bound, the
+        // operator has looked at the old ones.
+        self.vault.claim("later", class).await;
+        self.vault.wait_bound("later").await;
+        operator
+    }
+
     async fn assert_nothing_left(&self) {
         let records = self.world.records().list(&ListParams::default()).await.unwrap();
         let left: Vec<_> = records.iter().map(|r| r.name_any()).filter(|n| n.contains(&self.world.namespace)).collect();
@@ -69,6 +81,16 @@ where
     let finalizers: Vec<_> = object.finalizers().iter().cloned().chain([FOREIGN.to_owned()]).collect();
     let patch = json!({ "metadata": { "finalizers": finalizers } });
     api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+}
+
+/// Requires that an object is being deleted, and that only the finalizer of somebody else still holds it.
+async fn assert_held<K>(api: &Api<K>, name: &str)
+where
+    K: Resource + Clone + serde::de::DeserializeOwned + std::fmt::Debug,
+{
+    let held = api.get(name).await.unwrap();
+    assert_eq!(held.finalizers(), [FOREIGN], "{name}");
+    assert!(held.meta().deletion_timestamp.is_some(), "{name}");
 }
 
 async fn let_go<K>(api: &Api<K>, name: &str)
@@ -150,9 +172,7 @@ async fn finalizers_of_others_hold_the_namespace_and_nothing_of_ours() {
     for claim in ["secret", "record"] {
         world.wait_gone(claim).await;
     }
-    let held = world.records().get(&record).await.unwrap();
-    assert_eq!(held.finalizers(), [FOREIGN]);
-    assert!(held.metadata.deletion_timestamp.is_some());
+    assert_held(&world.records(), &record).await;
     let_go(&world.records(), &record).await;
     doomed.wait_unrecorded("record").await;
     doomed.assert_nothing_left().await;
@@ -160,9 +180,7 @@ async fn finalizers_of_others_hold_the_namespace_and_nothing_of_ours() {
         assert!(!world.account.bucket_exists(bucket).await, "{bucket}");
     }
     for secret in ["secret", "both"] {
-        let held = world.secrets().get(secret).await.unwrap();
-        assert_eq!(held.finalizers(), [FOREIGN]);
-        assert!(held.metadata.deletion_timestamp.is_some(), "{secret}");
+        assert_held(&world.secrets(), secret).await;
     }
 
     // What is left is others' business: a restart touches it no more.
@@ -171,12 +189,7 @@ async fn finalizers_of_others_hold_the_namespace_and_nothing_of_ours() {
         (claim.resource_version(), secret.resource_version())
     };
     let before = versions().await;
-    operator.stop().await;
-    // Nothing can be created in a namespace that goes; when a claim in another is bound, the old ones have
-    // been looked at.
-    let _operator = Operator::with(world, Options { namespace: None, ..Operator::options(world) });
-    doomed.vault.claim("later", &class).await;
-    doomed.vault.wait_bound("later").await;
+    let _operator = doomed.restart(operator, &class).await;
     assert_eq!(versions().await, before);
 
     for claim in ["claim", "both"] {

@@ -5,7 +5,7 @@ use bucket_provisioner::runtime::lease;
 use k8s_openapi::api::authentication::v1::TokenRequest;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ServiceAccount;
-use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule, Role, RoleBinding};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding};
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Config};
 use serde::Deserialize as _;
@@ -26,40 +26,7 @@ fn shipped(kind: &str) -> serde_json::Value {
 #[tokio::test]
 async fn the_shipped_permissions_are_enough_for_a_whole_life() {
     let world = World::new().await;
-    // The shipped role under this test's own name, bound to an account of its own: as admin of the
-    // cluster nobody would notice a permission that is missing.
-    let rules = ClusterRole::deserialize(shipped("ClusterRole")).unwrap().rules;
-    let name = world.unique("operator");
-    let apply = PatchParams::apply("tests").force();
-    let role = json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": { "name": name }, "rules": rules });
-    let roles: Api<ClusterRole> = Api::all(world.client.clone());
-    roles.patch(&name, &apply, &Patch::Apply(&role)).await.unwrap();
-    let binding = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": { "name": name },
-        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name },
-        "subjects": [{ "kind": "ServiceAccount", "name": "operator", "namespace": world.namespace }],
-    });
-    let bindings: Api<k8s_openapi::api::rbac::v1::ClusterRoleBinding> = Api::all(world.client.clone());
-    bindings.patch(&name, &apply, &Patch::Apply(&binding)).await.unwrap();
-    lease_role(&world, &name).await;
-    let accounts: Api<ServiceAccount> = Api::namespaced(world.client.clone(), &world.namespace);
-    let account: ServiceAccount = serde_json::from_value(json!({ "metadata": { "name": "operator" } })).unwrap();
-    accounts.create(&PostParams::default(), &account).await.unwrap();
-    let request: TokenRequest = serde_json::from_value(json!({ "spec": { "audiences": [] } })).unwrap();
-    let token = accounts.create_token_request("operator", &PostParams::default(), &request).await.unwrap();
-
-    let cluster = Config::infer().await.unwrap();
-    let authority = cluster.root_cert.as_ref().map(|certs| pem(certs));
-    let kubeconfig = json!({
-        "apiVersion": "v1", "kind": "Config", "current-context": "c",
-        "clusters": [{ "name": "c", "cluster": {
-            "server": cluster.cluster_url.to_string(),
-            "certificate-authority-data": authority,
-        }}],
-        "users": [{ "name": "u", "user": { "token": token.status.unwrap().token } }],
-        // As a pod's service account, it says where the pod is, and so where the lease is.
-        "contexts": [{ "name": "c", "context": { "cluster": "c", "user": "u", "namespace": world.namespace } }],
-    });
+    let kubeconfig = kubeconfig(&world, &token(&world).await).await;
     // All namespaces and two of them, as deployed. Only the watch of the lease is quick enough for these times.
     let args = ["--leader-elect", "--lease-duration=10m", "--lease-renew-deadline=9m", "--lease-retry-period=5m"];
     let mut operator = Binary::start_with(&world, &kubeconfig, &args, &[]);
@@ -93,6 +60,47 @@ async fn the_shipped_permissions_are_enough_for_a_whole_life() {
     for log in [operator.log(), standby.log()] {
         assert!(!log.contains("forbidden"), "{log}");
     }
+}
+
+/// A token of a ServiceAccount that has the shipped permissions and no others. As admin of the cluster, one would not
+/// notice that a permission is missing.
+async fn token(world: &World) -> String {
+    let rules = ClusterRole::deserialize(shipped("ClusterRole")).unwrap().rules;
+    let name = world.unique("operator");
+    let apply = PatchParams::apply("tests").force();
+    let role = json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": { "name": name }, "rules": rules });
+    let roles: Api<ClusterRole> = Api::all(world.client.clone());
+    roles.patch(&name, &apply, &Patch::Apply(&role)).await.unwrap();
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": { "name": name },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name },
+        "subjects": [{ "kind": "ServiceAccount", "name": "operator", "namespace": world.namespace }],
+    });
+    let bindings: Api<ClusterRoleBinding> = Api::all(world.client.clone());
+    bindings.patch(&name, &apply, &Patch::Apply(&binding)).await.unwrap();
+    lease_role(world, &name).await;
+    let accounts: Api<ServiceAccount> = Api::namespaced(world.client.clone(), &world.namespace);
+    let account: ServiceAccount = serde_json::from_value(json!({ "metadata": { "name": "operator" } })).unwrap();
+    accounts.create(&PostParams::default(), &account).await.unwrap();
+    let request: TokenRequest = serde_json::from_value(json!({ "spec": { "audiences": [] } })).unwrap();
+    let answer = accounts.create_token_request("operator", &PostParams::default(), &request).await.unwrap();
+    answer.status.unwrap().token
+}
+
+/// A kubeconfig with this token.
+async fn kubeconfig(world: &World, token: &str) -> serde_json::Value {
+    let cluster = Config::infer().await.unwrap();
+    let authority = cluster.root_cert.as_ref().map(|certs| pem(certs));
+    json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "clusters": [{ "name": "c", "cluster": {
+            "server": cluster.cluster_url.to_string(),
+            "certificate-authority-data": authority,
+        }}],
+        "users": [{ "name": "u", "user": { "token": token } }],
+        // As a pod's service account, it says where the pod is, and so where the lease is.
+        "contexts": [{ "name": "c", "context": { "cluster": "c", "user": "u", "namespace": world.namespace } }],
+    })
 }
 
 /// The shipped Role for the lease, in the world's namespace and for the lease of its provisioner.

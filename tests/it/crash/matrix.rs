@@ -7,8 +7,9 @@ use std::time::Instant;
 use futures::{FutureExt as _, StreamExt as _};
 use tokio::sync::Semaphore;
 
+use super::flow::{Flow, StoreKind};
 use super::point::{Point, recorded};
-use super::scene::{Flow, Scene, StoreKind};
+use super::scene::Scene;
 use crate::support::operator::{Binary, Log};
 use crate::support::{PATIENCE, World};
 

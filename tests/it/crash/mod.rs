@@ -8,11 +8,13 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `mod.rs` | the flows |
+//! | `mod.rs` | the tests, and which flows each has |
+//! | `flow` | a kind of claim, and what happens to it |
 //! | `matrix` | finds the crash points of a flow and runs them all |
 //! | `point` | one moment of one call |
 //! | `scene` | what a flow plays in, and what must be true of it |
 
+mod flow;
 mod matrix;
 mod point;
 mod scene;
@@ -22,8 +24,8 @@ use std::time::Duration;
 use rstest::rstest;
 
 use crate::support::proxy::Strictness;
+use flow::{Act, Flow, Kind};
 use matrix::crash_everywhere;
-use scene::{Act, Flow, Kind};
 
 /// An AWS that is in no hurry, so that an operator that comes back at once finds it behind.
 const SLOW: Strictness = slow(2);

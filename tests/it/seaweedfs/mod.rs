@@ -1,20 +1,18 @@
 //! A store that is not AWS: SeaweedFS, which drops tags, refuses some actions of policies, and has no STS. What is
-//! promised of AWS holds there, too. (For the operator killed at every call see `crash`.)
+//! promised of AWS holds there, too. (For bound claims over time see `upkeep`, for the operator
+//! killed at every call the module `crash`.)
 
-use std::time::Duration;
+mod upkeep;
 
 use aws_sdk_s3::primitives::ByteStream;
 use aws_sdk_s3::types::{CompletedMultipartUpload, CompletedPart, ObjectCannedAcl};
 use bucket_provisioner::api::ObjectBucketClaim;
-use bucket_provisioner::controller::Options;
 use kube::ResourceExt as _;
-use kube::api::{DeleteParams, Patch, PatchParams};
-use rstest::rstest;
+use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 use crate::support::account::Account;
 use crate::support::operator::{Kind, Operator};
-use crate::support::proxy::Call;
 use crate::support::{REGION, Store, World, bucket_of};
 
 async fn world() -> World {
@@ -52,17 +50,6 @@ async fn end(world: World, operator: Operator) {
     operator.stop().await;
     world.clear_away().await;
     assert_left(&world, &[]).await;
-}
-
-/// An operator that looks at bound claims every moment.
-fn watchful(world: &World) -> Operator {
-    Operator::with(world, Options { resync: Some(Duration::from_millis(500)), ..Operator::options(world) })
-}
-
-/// Lets time pass for the keys, as far as their Secret notes it.
-async fn date(world: &World, annotation: &str) {
-    let patch = json!({ "metadata": { "annotations": { annotation: "2020-01-01T00:00:00Z" } } });
-    world.secrets().patch("photos", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
 }
 
 /// An upload in parts; its last part is not completed if it is to be left.
@@ -214,128 +201,6 @@ async fn retain_takes_the_access_and_keeps_bucket_and_objects() {
     app.list(&bucket).await.unwrap_err();
     assert_left(&world, &[&bucket]).await;
     assert_eq!(world.account.list(&bucket).await.unwrap(), ["kept"]);
-    end(world, operator).await;
-}
-
-#[tokio::test]
-async fn keys_are_replaced_and_the_former_ones_go_when_their_grace_is_over() {
-    let world = world().await;
-    let class = world.class("greenfield").await;
-    let operator = Operator::start(&world, Kind::InProcess).await;
-    let (bucket, user) = bound(&world, &class).await;
-    let before = world.environment("photos").await;
-    let ask = json!({ "metadata": { "annotations": { "objectbucket.io/rotate-keys": "now" } } });
-    world.claims().patch("photos", &PatchParams::default(), &Patch::Merge(ask)).await.unwrap();
-    world.wait_secret("photos", |keys| keys["AWS_ACCESS_KEY_ID"] != before["AWS_ACCESS_KEY_ID"]).await;
-    let after = world.environment("photos").await["AWS_ACCESS_KEY_ID"].clone();
-    world.account_of(&before).put(&bucket, "by a pod that still runs").await.unwrap();
-    world.app("photos").await.put(&bucket, "by a pod that was restarted").await.unwrap();
-    assert_eq!(world.account.keys(&user).await.len(), 2);
-
-    date(&world, "objectbucket.io/retire-key-at").await;
-    world.wait_keys(&user, &[&after]).await;
-    world.account_of(&before).put(&bucket, "too late").await.unwrap_err();
-    world.app("photos").await.put(&bucket, "still").await.unwrap();
-    remove(&world).await;
-    assert_left(&world, &[]).await;
-    end(world, operator).await;
-}
-
-#[tokio::test]
-async fn a_deleted_secret_comes_back_with_a_new_key_and_the_old_one_is_revoked() {
-    let world = world().await;
-    let class = world.class("greenfield").await;
-    let operator = Operator::start(&world, Kind::InProcess).await;
-    let (bucket, user) = bound(&world, &class).await;
-    let before = world.environment("photos").await;
-    world.secrets().delete("photos", &DeleteParams::default()).await.unwrap();
-    world.wait_secret("photos", |keys| keys["AWS_ACCESS_KEY_ID"] != before["AWS_ACCESS_KEY_ID"]).await;
-    world.wait_reason("photos", "Bound").await;
-    world.app("photos").await.put(&bucket, "a").await.unwrap();
-    world.account_of(&before).put(&bucket, "b").await.unwrap_err();
-    assert_eq!(world.account.keys(&user).await, [world.environment("photos").await["AWS_ACCESS_KEY_ID"].clone()]);
-    remove(&world).await;
-    assert_left(&world, &[]).await;
-    end(world, operator).await;
-}
-
-#[tokio::test]
-async fn a_policy_that_somebody_deleted_is_set_again() {
-    let world = world().await;
-    let class = world.class("greenfield").await;
-    let operator = watchful(&world);
-    let (bucket, user) = bound(&world, &class).await;
-    let iam = &world.account.iam;
-    iam.delete_user_policy().user_name(&user).policy_name("bucket-access").send().await.unwrap();
-    let (type_, _) = world.wait_event_with("photos", "Repaired", "bucket-access").await;
-    assert_eq!(type_, "Warning");
-    world.app("photos").await.put(&bucket, "a").await.unwrap();
-    remove(&world).await;
-    assert_left(&world, &[]).await;
-    end(world, operator).await;
-}
-
-#[rstest]
-#[case::a_key(false)]
-#[case::a_user(true)]
-#[tokio::test]
-async fn a_key_or_user_that_somebody_deleted_is_replaced(#[case] with_its_user: bool) {
-    let world = world().await;
-    let class = world.class("greenfield").await;
-    let operator = watchful(&world);
-    let (bucket, user) = bound(&world, &class).await;
-    operator.stop().await;
-    let former = world.environment("photos").await["AWS_ACCESS_KEY_ID"].clone();
-    // Of keys that were issued just now, one would wait until they are shown.
-    date(&world, "objectbucket.io/keys-issued-at").await;
-    let iam = &world.account.iam;
-    iam.delete_access_key().user_name(&user).access_key_id(&former).send().await.unwrap();
-    if with_its_user {
-        iam.delete_user().user_name(&user).send().await.unwrap();
-    }
-
-    let operator = watchful(&world);
-    world.wait_secret("photos", |keys| keys["AWS_ACCESS_KEY_ID"] != former).await;
-    world.wait_reason("photos", "Bound").await;
-    world.app("photos").await.put(&bucket, "a").await.unwrap();
-    assert_eq!(world.account.users_with(&world.id).await, [user]);
-    remove(&world).await;
-    assert_left(&world, &[]).await;
-    end(world, operator).await;
-}
-
-#[tokio::test]
-async fn a_bucket_that_somebody_deleted_is_told_and_not_made_anew() {
-    let world = world().await;
-    let class = world.class("greenfield").await;
-    let operator = watchful(&world);
-    let (bucket, _) = bound(&world, &class).await;
-    world.account.s3.delete_bucket().bucket(&bucket).send().await.unwrap();
-    let message = world.wait_reason("photos", "BucketGone").await;
-    assert!(message.contains(&bucket), "{message}");
-    assert!(!world.account.bucket_exists(&bucket).await);
-    remove(&world).await;
-    assert_left(&world, &[]).await;
-    end(world, operator).await;
-}
-
-#[tokio::test]
-async fn tags_that_the_store_dropped_are_written_once_and_nobody_is_told() {
-    let world = world().await;
-    let class = world.class("greenfield").await;
-    let operator = watchful(&world);
-    let uid = submit(&world, &class).await.uid().unwrap();
-    let bucket = bucket_of(&world.wait_bound("photos").await);
-    let looks = |calls: &[Call]| calls.iter().filter(|call| call.name == "GetUserPolicy").count() >= 4;
-    world.aws.wait_until("four looks", looks).await;
-    let names = world.aws.names();
-    let count = |call: &str| names.iter().filter(|name| *name == call).count();
-    assert_eq!((count("PutBucketTagging"), count("TagUser"), count("PutUserPolicy")), (1, 0, 1), "{names:?}");
-    assert_eq!(world.account.bucket_tags(&bucket).await["objectbucket.io/claim-uid"], uid);
-    let reasons: Vec<_> = world.events("photos").await.into_iter().map(|(_, reason, _)| reason).collect();
-    assert_eq!(reasons, ["Bound"]);
-    remove(&world).await;
-    assert_left(&world, &[]).await;
     end(world, operator).await;
 }
 

@@ -1,5 +1,7 @@
 //! Claims that come back from a backup, or move to another cluster: they wait for an admin's word, and then go on with
-//! bucket, user and keys as they were.
+//! bucket, user and keys as they were. (For records that are in no backup see `recall`.)
+
+mod recall;
 
 use bucket_provisioner::api::{ObjectBucket, ObjectBucketClaim};
 use kube::ResourceExt as _;
@@ -8,9 +10,9 @@ use rstest::rstest;
 use serde_json::json;
 
 use crate::support::backup::Backup;
-use crate::support::operator::{Binary, Kind, Operator};
+use crate::support::operator::{Kind, Operator};
 use crate::support::other::OtherCluster;
-use crate::support::{World, seen};
+use crate::support::{World, ready, seen};
 
 const CLAIM: &str = "photos";
 
@@ -22,6 +24,13 @@ enum Made {
     Granted,
     SharedKeys,
     Retained,
+}
+
+/// In which order a backup comes back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Order {
+    RecordsFirst,
+    ClaimsFirst,
 }
 
 /// A claim that was bound in a cluster, and a backup of it.
@@ -72,6 +81,33 @@ impl Lost {
         }
     }
 
+    /// Restores record and claim, and waits until the claim says which annotation it waits for.
+    async fn come_back(&self, world: &World, order: Order) {
+        match order {
+            Order::RecordsFirst => {
+                world.restore(&self.backup.record).await;
+                world.wait_orphaned(&self.record, "ClaimGone").await;
+                world.restore(&self.backup.claim).await;
+            }
+            Order::ClaimsFirst => {
+                world.restore(&self.backup.claim).await;
+                let message = world.wait_reason(CLAIM, "AdoptionNeeded").await;
+                assert!(
+                    message.contains("does not exist") && message.contains("aws-s3-provisioner record"),
+                    "{message}"
+                );
+                world.restore(&self.backup.record).await;
+            }
+        }
+        world.wait_orphaned(&self.record, "ClaimReplaced").await;
+        let told = |claim: &ObjectBucketClaim| {
+            ready(claim).is_some_and(|ready| {
+                ready.reason == "AdoptionNeeded" && ready.message.contains("objectbucket.io/orphan=adopt")
+            })
+        };
+        world.wait_claim(CLAIM, "told of its record", told).await;
+    }
+
     /// Requires that the claim is bound to what it had, and can be used.
     async fn assert_adopted(&self, world: &World, made: Made) {
         let claim = world.wait_bound(CLAIM).await;
@@ -107,13 +143,6 @@ impl Lost {
     }
 }
 
-/// In which order a backup comes back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Order {
-    RecordsFirst,
-    ClaimsFirst,
-}
-
 #[rstest]
 #[case::records_first(Made::Generated, Order::RecordsFirst, true)]
 #[case::claims_first(Made::Generated, Order::ClaimsFirst, true)]
@@ -136,26 +165,7 @@ async fn a_restored_claim_waits_for_a_word_and_goes_on_with_what_it_had(
         world.restore(&lost.backup.secret).await;
         world.restore(&lost.backup.config_map).await;
     }
-    match order {
-        Order::RecordsFirst => {
-            world.restore(&lost.backup.record).await;
-            world.wait_orphaned(&lost.record, "ClaimGone").await;
-            world.restore(&lost.backup.claim).await;
-        }
-        Order::ClaimsFirst => {
-            world.restore(&lost.backup.claim).await;
-            let message = world.wait_reason(CLAIM, "AdoptionNeeded").await;
-            assert!(message.contains("does not exist") && message.contains("aws-s3-provisioner record"), "{message}");
-            world.restore(&lost.backup.record).await;
-        }
-    }
-    world.wait_orphaned(&lost.record, "ClaimReplaced").await;
-    let told = |claim: &ObjectBucketClaim| {
-        crate::support::ready(claim).is_some_and(|ready| {
-            ready.reason == "AdoptionNeeded" && ready.message.contains("objectbucket.io/orphan=adopt")
-        })
-    };
-    world.wait_claim(CLAIM, "told of its record", told).await;
+    lost.come_back(&world, order).await;
     world.claim("other", &lost.class).await;
     world.wait_bound("other").await;
     assert_eq!(world.account.list(&lost.bucket).await.unwrap(), ["precious"], "nothing was done meanwhile");
@@ -252,21 +262,6 @@ async fn a_claim_that_was_served_anew_takes_nothing_over_and_the_record_says_why
 }
 
 #[tokio::test]
-async fn a_record_that_is_told_by_tags_without_a_user_has_one_made_and_shares_no_keys() {
-    let world = World::new().await;
-    let lost = Lost::bind(&world, Made::Named).await;
-    world.lose(CLAIM).await;
-    let user = world.account.users_with(&lost.uid).await.pop().unwrap();
-    let iam = &world.account.iam;
-    let untag = iam.untag_user().user_name(&user).tag_keys("objectbucket.io/claim-uid");
-    untag.send().await.unwrap();
-    world.restore(&lost.backup.claim).await;
-    let name = format!("{}/{CLAIM}", world.namespace);
-    let printed = Binary::run(&world, &["record", &name]).await.unwrap();
-    assert!(printed.contains(&user), "it names the user that the claim had: {printed}");
-}
-
-#[tokio::test]
 async fn a_restored_claim_that_is_deleted_before_it_was_given_its_record_takes_nothing_along() {
     let world = World::new().await;
     let lost = Lost::bind(&world, Made::Named).await;
@@ -355,105 +350,6 @@ async fn a_bucket_can_be_adopted_again_and_again() {
     assert!(!world.account.bucket_exists(&lost.bucket).await);
     assert!(world.account.users_with(&lost.uid).await.is_empty());
     operator.stop().await;
-}
-
-#[rstest]
-#[case::created(Made::Generated)]
-#[case::named(Made::Named)]
-#[case::granted(Made::Granted)]
-#[tokio::test]
-async fn a_record_that_somebody_deleted_by_hand_comes_back_and_apps_notice_nothing(#[case] made: Made) {
-    let world = World::new().await;
-    let lost = Lost::bind(&world, made).await;
-    world.forget_object(&world.records(), &lost.record).await;
-    let operator = Operator::start(&world, Kind::InProcess).await;
-    seen(&world.records(), &lost.record, |record| record.is_some()).await.expect("it comes back");
-    let (type_, note) = world.wait_event(CLAIM, "Repaired").await;
-    assert!(type_ == "Warning" && note.contains(&lost.record), "{note}");
-    world.wait_reason(CLAIM, "Bound").await;
-    assert_eq!(world.environment(CLAIM).await["AWS_ACCESS_KEY_ID"], lost.key);
-    world.delete_claim(CLAIM).await;
-    world.wait_gone(CLAIM).await;
-    assert_eq!(world.account.bucket_exists(&lost.bucket).await, made == Made::Granted);
-    assert!(world.account.users_with(&lost.uid).await.is_empty());
-    operator.stop().await;
-}
-
-/// Where it is not the claim that still says which bucket it had.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Knows {
-    Claim,
-    Admin,
-}
-
-#[rstest]
-#[case::generated(Made::Generated, Knows::Claim)]
-#[case::named(Made::Named, Knows::Claim)]
-#[case::granted(Made::Granted, Knows::Claim)]
-#[case::shared_keys(Made::SharedKeys, Knows::Claim)]
-#[case::by_the_buckets_name(Made::Generated, Knows::Admin)]
-#[tokio::test]
-async fn a_record_that_is_in_no_backup_is_told_by_the_tags_of_its_bucket(#[case] made: Made, #[case] knows: Knows) {
-    let world = World::new().await;
-    let lost = Lost::bind(&world, made).await;
-    world.lose(CLAIM).await;
-    let mut claim = lost.backup.claim.clone();
-    if knows == Knows::Admin {
-        claim["spec"].as_object_mut().unwrap().remove("bucketName");
-    }
-    world.restore(&claim).await;
-    let operator = Operator::start(&world, Kind::InProcess).await;
-    let message = world.wait_reason(CLAIM, "AdoptionNeeded").await;
-    assert!(message.contains("`aws-s3-provisioner record`"), "{message}");
-
-    let name = format!("{}/{CLAIM}", world.namespace);
-    let mut args = vec!["record", &name];
-    if knows == Knows::Admin {
-        let problem = Binary::run(&world, &args).await.unwrap_err();
-        assert!(problem.contains("--bucket") || problem.contains("cannot be used"), "{problem}");
-        args.extend(["--bucket", &lost.bucket]);
-    }
-    let printed = Binary::run(&world, &args).await.unwrap();
-    let mut record: serde_json::Value = serde_saphyr::from_str(&printed).unwrap();
-    let recorded = |record: &serde_json::Value| {
-        let mut spec = record["spec"].clone();
-        spec["claimRef"].take();
-        spec
-    };
-    assert_eq!(recorded(&record), recorded(&lost.backup.record), "it says what the lost one said");
-    assert_eq!(record["metadata"]["name"], lost.record);
-    record["metadata"]["annotations"] = json!({ "objectbucket.io/orphan": "adopt" });
-    world.restore(&record).await;
-    lost.assert_adopted(&world, made).await;
-    operator.stop().await;
-}
-
-#[tokio::test]
-async fn what_no_tag_tells_is_not_made_up() {
-    let world = World::new().await;
-    let lost = Lost::bind(&world, Made::Named).await;
-    world.lose(CLAIM).await;
-    let name = format!("{}/{CLAIM}", world.namespace);
-    let record = async |args: &[&str]| Binary::run(&world, &[&["record", name.as_str()], args].concat()).await;
-    assert!(record(&[]).await.unwrap_err().contains("restore it first"));
-    world.restore(&lost.backup.claim).await;
-    let plain = world.unique("plain");
-    world.account.create_bucket(&plain).await;
-    assert!(record(&["--bucket", &plain]).await.unwrap_err().contains("nothing shows for which claim"));
-    world
-        .account
-        .tag_bucket(
-            &plain,
-            &[
-                ("objectbucket.io/claim-uid", "u"),
-                ("objectbucket.io/claim-namespace", "a"),
-                ("objectbucket.io/claim-name", "b"),
-            ],
-        )
-        .await;
-    assert!(record(&["--bucket", &plain]).await.unwrap_err().contains("was created for claim a/b, not for"));
-    world.delete_class(&lost.class).await;
-    assert!(record(&[]).await.unwrap_err().contains("StorageClass"));
 }
 
 #[tokio::test]

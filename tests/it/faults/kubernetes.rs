@@ -1,0 +1,191 @@
+//! The calls to Kubernetes: each call of a claim's whole life, failed in each way.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bucket_provisioner::aws::AwsProvisioner;
+use bucket_provisioner::controller;
+use bucket_provisioner::runtime;
+use hyper::Response;
+use kube::ResourceExt as _;
+use kube::api::DeleteParams;
+use serde_json::json;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+use super::{Case, Nth, enumerate, run_all};
+use crate::support::World;
+use crate::support::operator::Operator;
+use crate::support::other::OtherCluster;
+use crate::support::proxy::{Verdict, expired, expired_in_stream};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum KubernetesFault {
+    Conflict,
+    TooManyRequests,
+    Failing,
+    Silent,
+    Reset,
+    /// The API server goes, and all connections with it, and comes again.
+    Restarted,
+    /// A watch is ended as soon as it is begun.
+    Closed,
+    /// What a watch asks for is too old, until it is listed anew.
+    Gone,
+    GoneInStream,
+}
+
+impl KubernetesFault {
+    const ANY: [Self; 6] =
+        [Self::Silent, Self::Conflict, Self::TooManyRequests, Self::Failing, Self::Reset, Self::Restarted];
+    const WATCH: [Self; 3] = [Self::Closed, Self::Gone, Self::GoneInStream];
+
+    /// How often it is met.
+    fn times(self) -> usize {
+        match self {
+            Self::TooManyRequests => 3,
+            Self::Closed => 2,
+            Self::Gone => usize::MAX,
+            _ => 1,
+        }
+    }
+
+    fn verdict(self) -> Verdict {
+        let status = |code: u16, reason: &str| {
+            let status = json!({
+                "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+                "message": "so it is", "reason": reason, "code": code,
+            });
+            Verdict::Answer(code, status.to_string())
+        };
+        match self {
+            Self::Conflict => status(409, "Conflict"),
+            Self::TooManyRequests => status(429, "TooManyRequests"),
+            Self::Failing => status(500, "InternalError"),
+            Self::Silent | Self::Restarted => Verdict::Hang,
+            Self::Reset => Verdict::Reset,
+            Self::Closed => Verdict::AnswerWith(Response::new(String::new())),
+            Self::Gone => expired(),
+            Self::GoneInStream => expired_in_stream(),
+        }
+    }
+}
+
+/// How long these operators wait for Kubernetes: less than others, for there is much silence here.
+const ANSWER_LIMIT: Duration = Duration::from_secs(8);
+
+/// An operator that runs until what is returned is dropped.
+fn operator(world: &World) -> JoinSet<()> {
+    let config = kube::Config::new(world.kubernetes.url.parse().unwrap());
+    let client = runtime::cluster::client(config, ANSWER_LIMIT).unwrap();
+    let options = Operator::options(world);
+    let provisioner = AwsProvisioner::new(&options.provisioner_name);
+    let mut operator = JoinSet::new();
+    operator.spawn(controller::run(client, provisioner, options, std::future::pending()));
+    operator
+}
+
+/// A claim's whole life, from the start of the operator on; what it calls in between.
+async fn life(world: &World) -> Vec<String> {
+    let class = world.class("greenfield").await;
+    let uid = world.claim("photos", &class).await.uid().unwrap();
+    let _operator = operator(world);
+    world.wait_bound("photos").await;
+    let environment = world.environment("photos").await;
+    world.app("photos").await.put(&environment["BUCKET_NAME"], "a").await.unwrap();
+    world.secrets().delete("photos", &DeleteParams::default()).await.unwrap();
+    world.wait_secret("photos", |keys| keys["AWS_ACCESS_KEY_ID"] != environment["AWS_ACCESS_KEY_ID"]).await;
+    world.wait_reason("photos", "Bound").await;
+    world.app("photos").await.put(&environment["BUCKET_NAME"], "b").await.unwrap();
+    let users = world.account.users_with(&uid).await;
+    assert_eq!(users.len(), 1, "{users:?}");
+    let key = world.environment("photos").await["AWS_ACCESS_KEY_ID"].clone();
+    assert_eq!(world.account.keys(&users[0]).await, [key]);
+    world.delete_claim("photos").await;
+    world.wait_gone("photos").await;
+    world.assert_no_objects("photos").await;
+    world.delete_class(&class).await;
+    assert!(world.account.users_with(&uid).await.is_empty(), "the user is left");
+    assert!(world.account.buckets_with(&uid).await.is_empty(), "the bucket is left");
+    world.kubernetes.names()
+}
+
+/// Has calls fail when they come for the nth time; returns how many of them came, and all calls.
+async fn life_with(world: &World, failing: &[Nth], fault: KubernetesFault) -> (usize, Vec<String>) {
+    let (hit, hits) = (Arc::new(Notify::new()), Arc::new(AtomicUsize::new(0)));
+    let (rule_hit, rule_hits) = (Arc::clone(&hit), Arc::clone(&hits));
+    let mut failing: Vec<_> = failing.iter().map(|call| (call.clone(), 0, fault.times())).collect();
+    world.kubernetes.meddle(move |now| {
+        for (call, seen, left) in &mut failing {
+            if fault == KubernetesFault::Gone && *seen > call.nth && now.name == call.name.replace("watch", "list") {
+                *left = 0;
+            }
+            if now.name != call.name {
+                continue;
+            }
+            *seen += 1;
+            if *seen <= call.nth || *left == 0 {
+                continue;
+            }
+            if *left == fault.times() {
+                rule_hits.fetch_add(1, Ordering::SeqCst);
+            }
+            *left -= 1;
+            rule_hit.notify_one();
+            return fault.verdict();
+        }
+        Verdict::Pass
+    });
+    let restart = async {
+        loop {
+            hit.notified().await;
+            if fault == KubernetesFault::Restarted {
+                world.kubernetes.down().await;
+                world.kubernetes.up();
+            }
+        }
+    };
+    let calls = tokio::select! {
+        calls = life(world) => calls,
+        () = restart => unreachable!(),
+    };
+    (hits.load(Ordering::SeqCst), calls)
+}
+
+/// Of the faults that cost no time, one life has several, far apart: a life is much work for two cores. Not
+/// too many, for each failure in a row doubles the wait.
+const IN_ONE_LIFE: usize = 4;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_kubernetes_call_of_a_whole_life_may_fail_in_every_way() {
+    // Each operator watches all classes and ObjectBuckets of its cluster: here it sees those of this test only.
+    let other = OtherCluster::take().await;
+    let calls = enumerate(life(&other.world().await).await);
+    let (clean, mut total) = (calls.len(), 0);
+    let mut cases = vec![];
+    for fault in KubernetesFault::ANY.into_iter().chain(KubernetesFault::WATCH) {
+        let fits = |call: &&Nth| KubernetesFault::ANY.contains(&fault) || call.name.starts_with("watch");
+        let failing: Vec<_> = calls.iter().filter(fits).cloned().collect();
+        total += failing.len();
+        let lives = if fault == KubernetesFault::Silent { failing.len() } else { failing.len().div_ceil(IN_ONE_LIFE) };
+        cases.extend((0..lives).map(|first| {
+            let calls = failing.iter().skip(first).step_by(lives).cloned().collect();
+            Case { flow: "a whole life", calls, fault }
+        }));
+    }
+    println!("a whole life: {clean} Kubernetes calls × {} faults, more for watches", KubernetesFault::ANY.len());
+    let lives = cases.len();
+    let outcomes = run_all(cases, 16, async |_, case| {
+        let world = other.world().await;
+        let (met, calls) = life_with(&world, &case.calls, case.fault).await;
+        assert!(calls.len() <= 6 * clean, "{} calls: {calls:?}", calls.len());
+        (met, calls.len())
+    })
+    .await;
+    let met: usize = outcomes.iter().map(|(met, _)| met).sum();
+    let most = outcomes.iter().map(|(_, calls)| calls).max().unwrap();
+    println!("{total} cases in {lives} lives, {met} of them met; the most calls of one life: {most}");
+    // Which call comes when differs a little from run to run.
+    assert!(met * 10 >= total * 9, "{met} of {total}");
+}

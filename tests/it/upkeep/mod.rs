@@ -1,0 +1,39 @@
+//! A bound claim over time: keys that are replaced, and what is checked and repaired.
+
+mod drift;
+mod rotation;
+
+use std::collections::BTreeMap;
+
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+
+use crate::support::{World, bucket_of};
+
+const DENIED: &str = "<ErrorResponse><Error><Code>AccessDenied</Code><Message>no</Message></Error></ErrorResponse>";
+
+/// A claim that is bound, and what its app had at first.
+struct Bound {
+    user: String,
+    bucket: String,
+    environment: BTreeMap<String, String>,
+}
+
+impl Bound {
+    async fn new(world: &World, class: &str) -> Self {
+        let claim = world.claim("photos", class).await;
+        let bucket = bucket_of(&world.wait_bound("photos").await);
+        let user = world.account.users_with(&claim.metadata.uid.unwrap()).await.pop().unwrap();
+        Self { user, bucket, environment: world.environment("photos").await }
+    }
+
+    fn key(&self) -> &str {
+        &self.environment["AWS_ACCESS_KEY_ID"]
+    }
+}
+
+/// Makes the keys look old: moves a time that their Secret notes into the past.
+async fn date(world: &World, annotation: &str) {
+    let patch = json!({ "metadata": { "annotations": { annotation: "2020-01-01T00:00:00Z" } } });
+    world.secrets().patch("photos", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+}

@@ -22,4 +22,6 @@ hack/stack.sh up --name "$stack" --with-other --with-seaweedfs
 environment=$(hack/stack.sh env --name "$stack")
 eval "$environment"
 
+# More tests at a time than cargo would run: most of them wait most of the time.
+export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((5 * $(nproc)))}
 cargo test --locked --test it "$@"

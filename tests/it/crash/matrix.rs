@@ -4,7 +4,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Mutex;
 use std::time::Instant;
 
-use futures::{FutureExt as _, StreamExt as _};
+use futures::FutureExt as _;
 use tokio::sync::Semaphore;
 
 use super::flow::{Flow, StoreKind};
@@ -16,28 +16,48 @@ use crate::support::{PATIENCE, World};
 /// How many runs are busy at the same time, of all flows together: more of them only make each other slow. A run is busy
 /// until its second operator has started; that one mostly waits, for its second look at the store.
 static BUSY: Semaphore = Semaphore::const_new(6);
+/// How many scenes a flow has. In each of them one run follows another.
+const SCENES: usize = 8;
 
 /// Kills the operator at every point of a flow.
 pub(super) async fn crash_everywhere(flow: Flow) {
     let began = Instant::now();
-    let mut points = crash_points(flow.undisturbed()).await;
-    assert!(points.len() >= 10, "{flow}: the calls were not seen: {points:#?}");
+    let mut points = crash_points(flow.undisturbed(), flow.aws.is_none()).await;
+    assert!(points.len() >= 5, "{flow}: the calls were not seen: {points:#?}");
     if flow.store == StoreKind::SeaweedFs {
         // Those to Kubernetes are the same with every store.
         points.retain(Point::is_at_store);
         assert!(points.len() >= 2, "{flow}: the calls to the store were not seen: {points:#?}");
     }
-    let run =
-        async |point: &Point| crash_at(flow, point).await.err().map(|failure| format!("{flow}, {point}: {failure}"));
-    let runs = futures::stream::iter(points.iter().map(run)).buffer_unordered(points.len());
-    let failures: Vec<String> = runs.filter_map(std::future::ready).collect().await;
+    // A slow AWS remembers names and keys for a while: there, every run has a scene of its own.
+    let scenes = if flow.aws.is_some() { points.len() } else { SCENES };
+    let left = Mutex::new(points.iter());
+    let runs = (0..scenes).map(|_| crash_at_each(flow, &left));
+    let failures = futures::future::join_all(runs).await.concat();
     println!("{flow}: {} crash points, {} s", points.len(), began.elapsed().as_secs());
     let (failed, all) = (failures.len(), points.len());
     assert!(failures.is_empty(), "{failed} of {all} crash points of {flow}:\n{}", failures.join("\n\n"));
 }
 
-/// A run in which nothing happens; its calls.
-async fn crash_points(flow: Flow) -> Vec<Point> {
+/// Runs points in one scene until none is left; says what is wrong.
+async fn crash_at_each(flow: Flow, left: &Mutex<std::slice::Iter<'_, Point>>) -> Vec<String> {
+    let (mut failures, mut scene) = (Vec::new(), None);
+    loop {
+        let Some(point) = left.lock().unwrap().next() else { break };
+        match crash_at(flow, point, scene.take()).await {
+            Ok(again) => scene = Some(again),
+            // What is left of it may be anything.
+            Err(failure) => failures.push(format!("{flow}, {point}: {failure}")),
+        }
+    }
+    if let Some(scene) = scene {
+        scene.world.clear_away().await;
+    }
+    failures
+}
+
+/// A run in which nothing happens; the points of its calls, at an AWS that does all at once or takes its time.
+async fn crash_points(flow: Flow, at_once: bool) -> Vec<Point> {
     let _turn = BUSY.acquire().await.unwrap();
     let scene = Scene::set(flow).await;
     let operator = scene.prepare().await;
@@ -47,15 +67,16 @@ async fn crash_points(flow: Flow) -> Vec<Point> {
     scene.wait_for_end().await;
     operator.terminate();
     operator.ended(PATIENCE).await;
-    let points = recorded(&scene.world);
+    let points = recorded(&scene.world, at_once);
     scene.world.clear_away().await;
     points
 }
 
-/// Runs one point; says what is wrong, with all that is known.
-async fn crash_at(flow: Flow, point: &Point) -> Result<(), String> {
+/// Runs one point, in this scene or in a new one, and leaves the scene as it was; says what is wrong, with all that is
+/// known.
+async fn crash_at(flow: Flow, point: &Point, scene: Option<Scene>) -> Result<Scene, String> {
     let story = Story::default();
-    let run = AssertUnwindSafe(survive(flow, point, &story)).catch_unwind().await;
+    let run = AssertUnwindSafe(survive(flow, point, scene, &story)).catch_unwind().await;
     run.map_err(|panic| {
         let said = panic.downcast_ref::<String>().cloned();
         let said = said.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
@@ -63,9 +84,12 @@ async fn crash_at(flow: Flow, point: &Point) -> Result<(), String> {
     })
 }
 
-async fn survive(flow: Flow, point: &Point, story: &Story) {
+async fn survive(flow: Flow, point: &Point, scene: Option<Scene>, story: &Story) -> Scene {
     let turn = BUSY.acquire().await.unwrap();
-    let scene = Scene::set(flow).await;
+    let scene = match scene {
+        Some(scene) => scene,
+        None => Scene::set(flow).await,
+    };
     let world = &scene.world;
     let operator = scene.prepare().await;
     forget_calls(world);
@@ -87,14 +111,14 @@ async fn survive(flow: Flow, point: &Point, story: &Story) {
     drop(turn);
     let ending = AssertUnwindSafe(async {
         scene.wait_for().await;
-        scene.assert_well().await;
+        scene.assert_well().await
     });
     let ended = ending.catch_unwind().await;
     story.note_calls("calls after it", world);
-    if let Err(panic) = ended {
-        std::panic::resume_unwind(panic);
-    }
-    scene.world.clear_away().await;
+    let left = ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    operator.kill().await;
+    scene.reset(left).await;
+    scene
 }
 
 fn start_now(world: &World) -> Binary {

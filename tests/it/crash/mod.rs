@@ -1,10 +1,11 @@
-//! The operator is killed before and after every single call that changes something, and started again.
+//! The operator is killed in every world that its calls can leave behind, and started again.
 //!
 //! The calls of a flow are found by a run in which nothing happens, so that a call that is new in the source
-//! is covered without anybody adding it here. Then for each of them, in worlds of their own: the operator, the
-//! real one, is killed with SIGKILL when the call is about to reach the server, and once more when the server has
-//! done what was asked and has not answered yet. After a restart the claim has to come to where it would have
-//! come, and in the end nothing is doubled, left behind, or touched that is somebody else's.
+//! is covered without anybody adding it here. Then for each of them that changes something: the operator, the
+//! real one, is killed with SIGKILL when the server has done what was asked and has not answered yet, and for the
+//! first also when the call is about to reach the server (`point` says why not for all). After a restart the claim has
+//! to come to where it would have come, and in the end nothing is doubled, left behind, or touched that is somebody
+//! else's.
 //!
 //! | file | what it holds |
 //! |---|---|

@@ -65,10 +65,12 @@ fn without_uids(text: &str) -> String {
 
 /// The points of all calls that went through the proxies of a world and that change something.
 ///
-/// Reads have none. What a process knows dies with it, so a kill before a read leaves the same world as the kill after
-/// the change that came before it, and that is a point already. How often something is read is often a matter of time,
-/// too: a point there might never come.
-pub(super) fn recorded(world: &World) -> Vec<Point> {
+/// What a process knows dies with it: only what the servers have done counts. So a kill before a call leaves the same
+/// world as the kill after the change that came before that call. This is why reads have no points (how often something
+/// is read is often a matter of time, too: a point there might never come), and why, `at_once`, only the first change at
+/// each server has a point before it. Where AWS takes its time, a later kill finds another AWS: there, all changes have
+/// both.
+pub(super) fn recorded(world: &World, at_once: bool) -> Vec<Point> {
     let of = |server, calls: Vec<Call>| {
         let mut seen: BTreeMap<String, usize> = BTreeMap::new();
         let mut points = Vec::new();
@@ -76,9 +78,10 @@ pub(super) fn recorded(world: &World) -> Vec<Point> {
             let step = step(call, &world.id);
             let nth = seen.entry(step.clone()).or_default();
             *nth += 1;
-            for moment in [Moment::Before, Moment::After] {
-                points.push(Point { server, step: step.clone(), nth: *nth, moment });
+            if points.is_empty() || !at_once {
+                points.push(Point { server, step: step.clone(), nth: *nth, moment: Moment::Before });
             }
+            points.push(Point { server, step, nth: *nth, moment: Moment::After });
         }
         points
     };

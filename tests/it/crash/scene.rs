@@ -1,12 +1,12 @@
 //! What a flow plays in, and what must be true of it.
 
-use std::collections::BTreeMap;
-use std::sync::OnceLock;
+use std::sync::Mutex;
 
 use hyper::Response;
 use k8s_openapi::api::core::v1::Secret;
-use kube::ResourceExt as _;
-use kube::api::{DeleteParams, Patch, PatchParams};
+use k8s_openapi::api::events::v1::Event;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube::{Api, ResourceExt as _};
 use serde_json::json;
 
 use super::flow::{Act, Flow, Kind, StoreKind};
@@ -28,7 +28,7 @@ pub(super) struct Scene {
     /// What there was before anything happened.
     before: Footprint,
     /// The claim that the backup was made of.
-    former_uid: OnceLock<String>,
+    former_uid: Mutex<Option<String>>,
 }
 
 impl Scene {
@@ -58,7 +58,7 @@ impl Scene {
             world.aws.strict(strictness);
         }
         let before = world.footprint().await;
-        Self { world, kind, act, class, bucket, before, former_uid: OnceLock::new() }
+        Self { world, kind, act, class, bucket, before, former_uid: Mutex::new(None) }
     }
 
     /// Brings the claim to where the act begins; returns the operator, if one runs then.
@@ -136,7 +136,8 @@ impl Scene {
     async fn restore(&self) {
         let world = &self.world;
         let backup = world.back_up(CLAIM).await;
-        self.former_uid.set(backup.claim["metadata"]["uid"].as_str().unwrap().to_owned()).unwrap();
+        let uid = backup.claim["metadata"]["uid"].as_str().unwrap().to_owned();
+        *self.former_uid.lock().unwrap() = Some(uid);
         world.lose(CLAIM).await;
         if self.kind != Kind::Brownfield {
             world.restore(&backup.secret).await;
@@ -228,8 +229,8 @@ impl Scene {
         }
     }
 
-    /// Requires that all is well after the act, and once the claim is gone.
-    pub(super) async fn assert_well(&self) {
+    /// Requires that all is well after the act, and once the claim is gone; returns what outlives it.
+    pub(super) async fn assert_well(&self) -> Footprint {
         match self.act {
             Act::Abandon | Act::Remove | Act::Withdraw | Act::RemoveOrphan | Act::Forget => {}
             Act::Provide | Act::Recover | Act::Edit | Act::Repair | Act::Rotate | Act::Adopt => {
@@ -238,7 +239,22 @@ impl Scene {
                 self.world.wait_gone(CLAIM).await;
             }
         }
-        self.assert_nothing_left().await;
+        let left = self.made().await;
+        self.assert_nothing_left(&left).await;
+        left
+    }
+
+    /// Makes it what it was when it was set: without what outlives a claim, and without what was told of the claim, for
+    /// the next one has its name.
+    pub(super) async fn reset(&self, left: Footprint) {
+        self.world.remove(left).await;
+        if self.kind == Kind::Brownfield {
+            let delete = self.world.account.s3.delete_object().bucket(&self.bucket).key("something");
+            delete.send().await.unwrap();
+        }
+        *self.former_uid.lock().unwrap() = None;
+        let events: Api<Event> = Api::namespaced(self.world.client.clone(), &self.world.namespace);
+        events.delete_collection(&DeleteParams::default(), &ListParams::default()).await.unwrap();
     }
 
     /// Requires that the claim is bound and usable, with one bucket, one user and one key.
@@ -254,7 +270,7 @@ impl Scene {
         assert!(objects.contains(&"something".to_owned()), "{objects:?}");
 
         // Names hold the uid of the claim for which they were made.
-        let uid = self.former_uid.get().cloned().unwrap_or_else(|| claim.uid().unwrap());
+        let uid = self.former_uid.lock().unwrap().clone().unwrap_or_else(|| claim.uid().unwrap());
         let users = world.account.users_with(&uid).await;
         if self.kind == Kind::SharedKeys {
             assert!(users.is_empty(), "{users:?}");
@@ -285,8 +301,7 @@ impl Scene {
     }
 
     /// Requires that nothing is left of the claim but a bucket that outlives it, with all that is in it.
-    async fn assert_nothing_left(&self) {
-        let left = self.made().await;
+    async fn assert_nothing_left(&self, left: &Footprint) {
         if self.act == Act::Forget {
             let kinds: Vec<_> = left.keys().filter_map(|name| name.split(' ').next()).collect();
             assert_eq!(kinds, ["bucket", "user"], "{left:#?}");
@@ -300,7 +315,7 @@ impl Scene {
                 assert!(left.values().all(|bucket| bucket.contains("something")), "{left:#?}");
             }
             Kind::Brownfield => {
-                assert_eq!(left, BTreeMap::new());
+                assert_eq!(left, &Footprint::new());
                 let objects = self.world.account.list(&self.bucket).await.unwrap();
                 let expected: &[_] = match self.act {
                     Act::Abandon | Act::Withdraw => &["from-before"],
@@ -308,7 +323,7 @@ impl Scene {
                 };
                 assert_eq!(objects, expected, "it is as it was left");
             }
-            Kind::Generated | Kind::Named | Kind::SharedKeys => assert_eq!(left, BTreeMap::new()),
+            Kind::Generated | Kind::Named | Kind::SharedKeys => assert_eq!(left, &Footprint::new()),
         }
     }
 }

@@ -78,8 +78,13 @@ impl World {
     /// Removes what other worlds see of this one: all operators list the classes and records of the cluster, and
     /// all footprints the users and buckets of the account.
     pub(crate) async fn clear_away(&self) {
+        self.remove(self.footprint().await).await;
+    }
+
+    /// Removes this much of a footprint; what goes with its namespace stays.
+    pub(crate) async fn remove(&self, footprint: Footprint) {
         let Account { s3, iam } = &self.account;
-        for name in self.footprint().await.into_keys() {
+        for name in footprint.into_keys() {
             let all = DeleteParams::default();
             match name.split_once(' ').unwrap() {
                 ("StorageClass", name) => {

@@ -127,7 +127,10 @@ impl World {
         let seen = async {
             loop {
                 // A watch that ends with an error is begun anew by the next look at it.
-                let _ = watch.try_next().await;
+                let event = watch.try_next().await.ok().flatten();
+                if !event.is_some_and(|event| is_about(&event, name) && event.reason.as_deref() == Some(reason)) {
+                    continue;
+                }
                 let mut told = self.events_about(namespace, name).await.into_iter();
                 if let Some((type_, _, note)) = told.rfind(|(_, r, n)| r == reason && n.contains(text)) {
                     return (type_, note);
@@ -153,11 +156,15 @@ impl World {
     async fn events_about(&self, namespace: &str, name: &str) -> Vec<(String, String, String)> {
         let events: Api<Event> = Api::namespaced(self.client.clone(), namespace);
         let mut found: Vec<_> = events.list(&ListParams::default()).await.unwrap().items;
-        found.retain(|e| e.regarding.as_ref().is_some_and(|r| r.name.as_deref() == Some(name)));
+        found.retain(|event| is_about(event, name));
         found.sort_by_key(|e| e.event_time.clone().map(|t| t.0));
         found
             .into_iter()
             .map(|e| (e.type_.unwrap_or_default(), e.reason.unwrap_or_default(), e.note.unwrap_or_default()))
             .collect()
     }
+}
+
+fn is_about(event: &Event, name: &str) -> bool {
+    event.regarding.as_ref().is_some_and(|object| object.name.as_deref() == Some(name))
 }

@@ -6,16 +6,18 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 usage() {
   cat <<'END'
-usage: hack/demo.sh [--keep]
+usage: hack/demo.sh [--keep] [--programs FOLDER]
        hack/demo.sh --stop NAME
 
 Builds the operator, starts a Kubernetes API server and an emulated AWS on this
 machine, and shows how claims become buckets, how an app uses them, and how all of
 it goes again. Every step is checked: exit code 0 means that all of it is true.
 
-  --keep  ends while the claims are bound and leaves everything running, to be
-          tried out; says how to use it
-  --stop  stops what --keep left running, by the name that it said
+  --keep      ends while the claims are bound and leaves everything running, to be
+              tried out; says how to use it
+  --stop      stops what --keep left running, by the name that it said
+  --programs  uses the programs aws-s3-provisioner, app and owner in FOLDER instead
+              of building them
 
 A KUBECONFIG or AWS_ENDPOINT_URL that is set in this shell is used instead of a
 cluster or an AWS of the demo's own. There the demo touches nothing that it did not
@@ -29,7 +31,7 @@ source hack/lib/processes.sh
 source hack/lib/stage.sh
 source hack/lib/guest.sh
 
-readonly built=${CARGO_TARGET_DIR:-$PWD/target}/debug namespace=demo
+readonly namespace=demo
 # What must be true soon is true within this many seconds.
 readonly patience=60
 say() { printf '  %s\n' "$*"; }
@@ -141,14 +143,17 @@ how_to_use() {
 END
 }
 
-keep='' stop='' stack=demo-$$
-case ${1-} in
-  '') ;;
-  --keep) keep=yes ;;
-  --stop) stop=yes stack=${2-} ;;
-  -h | --help) usage && exit ;;
-  *) fail "unknown argument: $1; see $0 --help" ;;
-esac
+keep='' stop='' stack=demo-$$ programs=''
+while (($#)); do
+  case $1 in
+    --keep) keep=yes ;;
+    --stop) stop=yes stack=${2-} && shift ;;
+    --programs) programs=${2-} && shift ;;
+    -h | --help) usage && exit ;;
+    *) fail "unknown argument: $1; see $0 --help" ;;
+  esac
+  shift
+done
 [[ $stack =~ ^demo-[0-9]+$ ]] || fail "--stop needs the name that --keep said"
 
 set_stage
@@ -168,8 +173,15 @@ unset AWS_S3_PROVISIONER_STACK
 # The operator cleans up itself what it made, so there are no controllers to do so.
 stack_options=(--without-controllers)
 
-heading "Building the operator and the app and, unless you have them, a Kubernetes API server and an AWS"
-build_with_stack --package aws-s3-provisioner --package app --bins
+readonly built=${programs:-${CARGO_TARGET_DIR:-$PWD/target}/debug}
+if [[ $programs ]]; then
+  for program in aws-s3-provisioner app owner; do
+    [[ -x $programs/$program ]] || fail "--programs: there is no program $program in $programs"
+  done
+else
+  heading "Building the operator and the app and, unless you have them, a Kubernetes API server and an AWS"
+  build_with_stack --package aws-s3-provisioner --package app --bins
+fi
 heading "Starting a Kubernetes API server and an AWS"
 begin_stack
 use_stack

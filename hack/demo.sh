@@ -147,8 +147,14 @@ keep='' stop='' stack=demo-$$ programs=''
 while (($#)); do
   case $1 in
     --keep) keep=yes ;;
-    --stop) stop=yes stack=${2-} && shift ;;
-    --programs) programs=${2-} && shift ;;
+    --stop)
+      (($# > 1)) || fail "--stop needs the name that --keep said"
+      stop=yes stack=$2 && shift
+      ;;
+    --programs)
+      (($# > 1)) || fail "--programs needs a folder; see $0 --help"
+      programs=$2 && shift
+      ;;
     -h | --help) usage && exit ;;
     *) fail "unknown argument: $1; see $0 --help" ;;
   esac

@@ -96,6 +96,11 @@ impl Point {
         self.server == Server::Aws
     }
 
+    /// Whether it comes after the call; each call that changes something has one such point.
+    pub(super) fn is_after(&self) -> bool {
+        self.moment == Moment::After
+    }
+
     /// Has the call stand still when it comes; the gate says that it came.
     pub(super) fn arm(&self, world: &World) -> Gate {
         let gate = Gate::closed();

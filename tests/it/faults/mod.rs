@@ -10,6 +10,8 @@ use std::fmt;
 
 use futures::{FutureExt as _, StreamExt as _};
 
+use crate::support::panic_text;
+
 /// The nth call of a name since the flow began, from 0.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Nth {
@@ -53,10 +55,7 @@ async fn run_all<W: fmt::Debug, F: fmt::Debug, T>(
     let outcomes: Vec<_> = futures::stream::iter(cases.iter().enumerate())
         .map(async |(number, case)| {
             let outcome = std::panic::AssertUnwindSafe(run(number, case)).catch_unwind().await;
-            outcome.map_err(|panic| {
-                let message = panic.downcast_ref::<String>().map(String::as_str);
-                format!("{case}: {}", message.or(panic.downcast_ref::<&str>().copied()).unwrap_or("panicked"))
-            })
+            outcome.map_err(|panic| format!("{case}: {}", panic_text(&*panic)))
         })
         .buffer_unordered(at_a_time)
         .collect()

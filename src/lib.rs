@@ -9,27 +9,31 @@
 //! - [`controller`]: the reconciler. It knows Kubernetes and the trait, never a store.
 //! - `aws` (feature `aws`, on by default): buckets on S3, users in IAM. It never imports the controller.
 //! - [`runtime`]: what any operator needs: election of a leader, logging, signals.
+//! - [`Operator`]: all of it as a program, in one call.
+//!
+//! The operator for AWS is the shortest example:
 //!
 //! ```no_run
 //! # #[cfg(feature = "aws")]
-//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! use bucket_provisioner::{aws::AwsProvisioner, controller, runtime};
+//! fn main() -> std::process::ExitCode {
+//!     use bucket_provisioner::Operator;
+//!     use bucket_provisioner::aws::{AwsProvisioner, PROVISIONER_NAME};
 //!
-//! let client = kube::Client::try_default().await?;
-//! let options = controller::Options::default();
-//! let provisioner = AwsProvisioner::new(&options.provisioner_name);
-//! controller::run(client, provisioner, options, runtime::signals::shutdown()).await;
-//! # Ok(())
-//! # }
+//!     Operator::new(PROVISIONER_NAME, AwsProvisioner::new()).run()
+//! }
+//! # #[cfg(not(feature = "aws"))]
+//! # fn main() {}
 //! ```
 
 pub mod api;
 #[cfg(feature = "aws")]
 pub mod aws;
 pub mod controller;
+mod operator;
 pub mod provisioner;
 #[cfg(all(test, feature = "aws"))]
 mod reasons_document;
 pub mod runtime;
 
+pub use operator::Operator;
 pub use provisioner::Provisioner;

@@ -18,8 +18,6 @@ pub const RECORD_KIND: &str = "ObjectBucket";
 pub const FINALIZER: &str = "objectbucket.io/finalizer";
 /// Label on claim, bucket record, Secret and ConfigMap; see [`provisioner_label`].
 pub const PROVISIONER_LABEL: &str = "bucket-provisioner";
-/// Provisioner name by default, as in `StorageClass.provisioner`.
-pub const DEFAULT_PROVISIONER: &str = "aws-s3.io/bucket";
 
 /// Annotations.
 pub mod annotation {
@@ -146,7 +144,7 @@ mod tests {
 
     #[test]
     fn the_label_is_the_one_the_go_provisioner_wrote() {
-        assert_eq!(provisioner_label(DEFAULT_PROVISIONER), "aws-s3.io-bucket");
+        assert_eq!(provisioner_label("aws-s3.io/bucket"), "aws-s3.io-bucket");
     }
 
     #[test]

@@ -2,7 +2,6 @@
 //! the SDK sends by itself: retries, and calls for credentials.
 
 use std::fmt;
-use std::sync::Arc;
 
 use aws_smithy_runtime_api::client::connector_metadata::ConnectorMetadata;
 use aws_smithy_runtime_api::client::http::{
@@ -12,16 +11,16 @@ use aws_smithy_runtime_api::client::orchestrator::HttpRequest;
 use aws_smithy_runtime_api::client::result::ConnectorError;
 use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
 
-type Allowed = Arc<dyn Fn() -> bool + Send + Sync>;
+use crate::provisioner::Permit;
 
-/// `client`, but a request that starts while `allowed` returns false fails without being sent.
-pub(crate) fn fence(client: SharedHttpClient, allowed: impl Fn() -> bool + Send + Sync + 'static) -> SharedHttpClient {
-    SharedHttpClient::new(Fenced { inner: client, allowed: Arc::new(allowed) })
+/// `client`, but a request that starts without the permit fails without being sent.
+pub(crate) fn fence(client: SharedHttpClient, permit: Permit) -> SharedHttpClient {
+    SharedHttpClient::new(Fenced { inner: client, permit })
 }
 
 struct Fenced<T> {
     inner: T,
-    allowed: Allowed,
+    permit: Permit,
 }
 
 impl<T> fmt::Debug for Fenced<T> {
@@ -33,7 +32,7 @@ impl<T> fmt::Debug for Fenced<T> {
 impl HttpClient for Fenced<SharedHttpClient> {
     fn http_connector(&self, settings: &HttpConnectorSettings, components: &RuntimeComponents) -> SharedHttpConnector {
         let inner = self.inner.http_connector(settings, components);
-        SharedHttpConnector::new(Fenced { inner, allowed: Arc::clone(&self.allowed) })
+        SharedHttpConnector::new(Fenced { inner, permit: self.permit.clone() })
     }
 
     fn connector_metadata(&self) -> Option<ConnectorMetadata> {
@@ -43,10 +42,10 @@ impl HttpClient for Fenced<SharedHttpClient> {
 
 impl HttpConnector for Fenced<SharedHttpConnector> {
     fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
-        let (inner, allowed) = (self.inner.clone(), Arc::clone(&self.allowed));
+        let (inner, permit) = (self.inner.clone(), self.permit.clone());
         // Checked when the request is sent, not when it is built.
         HttpConnectorFuture::new(async move {
-            if !allowed() {
+            if !permit.holds() {
                 return Err(ConnectorError::user("this process must not call AWS now".into()));
             }
             inner.call(request).await
@@ -56,6 +55,7 @@ impl HttpConnector for Fenced<SharedHttpConnector> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use aws_smithy_http_client::test_util::infallible_client_fn;
@@ -76,7 +76,7 @@ mod tests {
             seen.store(true, Ordering::SeqCst);
             http::Response::new("")
         });
-        let clients = Clients::new(fence(server, move || asked.load(Ordering::SeqCst)).into());
+        let clients = Clients::new(fence(server, Permit::new(move || asked.load(Ordering::SeqCst))).into());
         let keys = StaticKeys { id: "AKIA1".to_owned(), secret: "a".to_owned().into(), token: None };
         let owner = Owner { identity: Identity::App, keys: Some(keys) };
         let record = record();

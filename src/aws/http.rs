@@ -14,6 +14,7 @@ use aws_smithy_types::body::SdkBody;
 use http_body_util::Limited;
 
 use super::fence::fence;
+use crate::provisioner::Permit;
 
 /// Limit for a page of a listing, in bytes: 1,000 objects with the longest keys, escaped, take some 6 MiB.
 const PAGE_MAX: usize = 16 << 20;
@@ -40,12 +41,12 @@ impl Http {
         }
     }
 
-    /// The same, but a request that starts while `allowed` returns false fails without being sent.
-    pub(crate) fn only_while(self, allowed: impl Fn() -> bool + Clone + Send + Sync + 'static) -> Self {
+    /// The same, but a request that starts without the permit fails without being sent.
+    pub(crate) fn only_while(self, permit: Permit) -> Self {
         Self {
-            pooled: fence(self.pooled, allowed.clone()),
-            lists: fence(self.lists, allowed.clone()),
-            fresh: fence(self.fresh, allowed),
+            pooled: fence(self.pooled, permit.clone()),
+            lists: fence(self.lists, permit.clone()),
+            fresh: fence(self.fresh, permit),
         }
     }
 }

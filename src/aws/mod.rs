@@ -32,7 +32,7 @@ use self::purge::Purged;
 use self::target::Target;
 use crate::provisioner::{
     AppCredentials, Checkup, Fate, Mode, OwnerSource, Plan, Probe, Provisioner, Recalled, Record, Removal, Removed,
-    Request,
+    Request, Start,
 };
 
 mod account;
@@ -80,6 +80,9 @@ pub(crate) fn reasons() -> impl Iterator<Item = &'static crate::provisioner::Rea
 pub use self::error::Error;
 pub use self::owner::Owner;
 
+/// `StorageClass.provisioner` of the classes for AWS, by default.
+pub const PROVISIONER_NAME: &str = "aws-s3.io/bucket";
+
 /// Provisions S3 buckets and IAM users.
 pub struct AwsProvisioner {
     /// Name of the provisioner, with which every bucket and user is tagged.
@@ -97,29 +100,24 @@ impl fmt::Debug for AwsProvisioner {
     }
 }
 
+impl Default for AwsProvisioner {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl AwsProvisioner {
-    /// A backend that tags what it creates with `provisioner_name`, such as `aws-s3.io/bucket`.
+    /// A backend for AWS, and for stores with the same interface.
     ///
     /// Reads the endpoints in the environment (AWS_ENDPOINT_URL and those of S3, IAM and STS) once, now. Makes no call:
     /// ambient credentials are loaded when a class first needs them.
-    pub fn new(provisioner_name: &str) -> Self {
+    pub fn new() -> Self {
         let environment = Environment::read(|name| std::env::var(name).ok());
-        Self::with(provisioner_name, environment, Clients::new(Http::new()))
+        Self::with(environment, Clients::new(Http::new()))
     }
 
-    /// The same, but a request to AWS that starts while `allowed` returns false fails without being sent: for a process
-    /// that works only at times, such as the holder of a lease
-    /// ([`Term::is_over`](crate::runtime::lease::Term::is_over)).
-    pub fn only_while(self, allowed: impl Fn() -> bool + Clone + Send + Sync + 'static) -> Self {
-        Self { clients: Clients::new(Http::new().only_while(allowed)), ..self }
-    }
-
-    fn with(
-        provisioner_name: &str,
-        environment: Result<Environment, values::ParameterError>,
-        clients: Clients,
-    ) -> Self {
-        Self { name: provisioner_name.to_owned(), environment, clients, being_created: Mutex::default() }
+    fn with(environment: Result<Environment, values::ParameterError>, clients: Clients) -> Self {
+        Self { name: PROVISIONER_NAME.to_owned(), environment, clients, being_created: Mutex::default() }
     }
 
     fn environment(&self) -> Result<&Environment, Error> {
@@ -199,6 +197,12 @@ impl Drop for NameGuard<'_> {
 impl Provisioner for AwsProvisioner {
     type Owner = Owner;
     type Error = Error;
+
+    /// Blocks requests to AWS that start while the process may not work, also the SDK's own.
+    fn start(&mut self, start: Start) {
+        self.name = start.provisioner_name;
+        self.clients = Clients::new(Http::new().only_while(start.permit));
+    }
 
     fn plan(&self, request: &Request<'_>) -> Result<Plan, Error> {
         plan::plan(request, self.environment()?)

@@ -187,7 +187,7 @@ impl Stage {
         let answers = Arc::new(Mutex::new(answers.into_iter().collect()));
         let store = CannedStore { answers, calls: Arc::default(), owners: Arc::default() };
         let clients = Clients::new(SharedHttpClient::new(store.clone()).into());
-        let provisioner = AwsProvisioner::with("aws-s3.io/bucket", Ok(Environment::default()), clients);
+        let provisioner = AwsProvisioner::with(Ok(Environment::default()), clients);
         let data = [("AWS_ACCESS_KEY_ID", "AKIAOWNER"), ("AWS_SECRET_ACCESS_KEY", "0wn3r")]
             .map(|(key, value)| (key.to_owned(), value.as_bytes().to_vec()))
             .into();

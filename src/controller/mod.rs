@@ -41,7 +41,7 @@ use self::decide::claim::Guarded;
 pub use self::flow::recall::{RecallError, recall};
 use self::flow::{orphans, reconcile};
 use self::objects::cluster;
-pub use self::options::{DEFAULT_RESYNC, Options};
+pub use self::options::Options;
 use self::state::context::Context;
 use self::state::owner_secrets::OwnerSecrets;
 use self::state::pages;
@@ -55,7 +55,7 @@ const SHUTDOWN_GRACE: Duration = Duration::from_secs(8);
 /// If the cluster does not answer, or CRDs or permissions are missing, this is logged and retried.
 pub async fn run<P: Provisioner>(
     client: Client,
-    provisioner: P,
+    mut provisioner: P,
     options: Options,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) {
@@ -65,6 +65,7 @@ pub async fn run<P: Provisioner>(
         concurrency = options.concurrency,
         "serving claims"
     );
+    provisioner.start(options.start());
     let shutdown = shutdown.boxed().shared();
     let client = pages::bounded(client);
     let Some(cluster) = cluster::uid(&client, shutdown.clone()).await else { return };

@@ -1,10 +1,10 @@
-//! What the command line sets.
+//! The settings of a controller.
 
 use std::time::Duration;
 
-use crate::api::wire;
+use crate::provisioner::{Permit, Start};
 
-/// The settings of the command line.
+/// The settings of a controller.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// `StorageClass.provisioner` of the classes to serve.
@@ -17,18 +17,30 @@ pub struct Options {
     /// How often the store of a bound claim is checked, plus or minus a tenth; never if `None`. The first check of a
     /// claim is at a random time within the interval, so that a restart does not check all claims at once.
     pub resync: Option<Duration>,
+    /// Whether the store may be called. The client of the controller has a fence of its own
+    /// ([`Term::fence`](crate::runtime::lease::Term::fence)).
+    pub permit: Permit,
 }
 
-/// [`Options::resync`] by default.
-pub const DEFAULT_RESYNC: Duration = Duration::from_secs(10 * 60 * 60);
+impl Options {
+    /// [`Options::concurrency`] by default.
+    pub const DEFAULT_CONCURRENCY: u16 = 32;
+    /// [`Options::resync`] by default.
+    pub const DEFAULT_RESYNC: Duration = Duration::from_secs(10 * 60 * 60);
 
-impl Default for Options {
-    fn default() -> Self {
+    /// The default settings, for all namespaces.
+    pub fn new(provisioner_name: impl Into<String>) -> Self {
         Self {
-            provisioner_name: wire::DEFAULT_PROVISIONER.to_owned(),
+            provisioner_name: provisioner_name.into(),
             namespace: None,
-            concurrency: 32,
-            resync: Some(DEFAULT_RESYNC),
+            concurrency: Self::DEFAULT_CONCURRENCY,
+            resync: Some(Self::DEFAULT_RESYNC),
+            permit: Permit::always(),
         }
+    }
+
+    /// What the store is told.
+    pub(super) fn start(&self) -> Start {
+        Start { provisioner_name: self.provisioner_name.clone(), permit: self.permit.clone() }
     }
 }

@@ -115,11 +115,7 @@ async fn a_store_that_implements_the_verbs_gets_claims_records_outputs_and_repor
     let class = world.unique("shelf");
     world.create_class(json!({ "metadata": { "name": class }, "provisioner": world.provisioner })).await;
     let shelf = Shelf::default();
-    let options = Options {
-        provisioner_name: world.provisioner.clone(),
-        namespace: Some(world.namespace.clone()),
-        ..Options::default()
-    };
+    let options = Options { namespace: Some(world.namespace.clone()), ..Options::new(&world.provisioner) };
     let client = Client::try_from(Config::new(world.kubernetes.url.parse().unwrap())).unwrap();
     tokio::spawn(controller::run(client, shelf.clone(), options, std::future::pending()));
 

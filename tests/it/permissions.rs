@@ -1,6 +1,6 @@
 //! The operator under the ServiceAccount and the permissions that `deploy/` ships.
 
-use bucket_provisioner::api::wire;
+use bucket_provisioner::aws::PROVISIONER_NAME;
 use bucket_provisioner::runtime::lease;
 use k8s_openapi::api::authentication::v1::TokenRequest;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -105,7 +105,7 @@ async fn kubeconfig(world: &World, token: &str) -> serde_json::Value {
 
 /// The shipped Role for the lease, in the world's namespace and for the lease of its provisioner.
 async fn lease_role(world: &World, name: &str) {
-    let shipped_for = [lease::name(wire::DEFAULT_PROVISIONER, None)];
+    let shipped_for = [lease::name(PROVISIONER_NAME, None)];
     let mut rules: Vec<PolicyRule> = Role::deserialize(shipped("Role")).unwrap().rules.unwrap();
     for rule in rules.iter_mut().filter(|rule| rule.resource_names.is_some()) {
         assert_eq!(rule.resource_names.as_deref(), Some(&shipped_for[..]), "the name that the operator derives");

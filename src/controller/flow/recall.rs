@@ -9,6 +9,7 @@ use crate::controller::decide::class::Class;
 use crate::controller::decide::{codec, record};
 use crate::controller::error::Error;
 use crate::controller::flow::owner;
+use crate::controller::options::Options;
 use crate::provisioner::{
     ClaimId, Mode, OwnerSource, Plan, Provisioner, Recalled, ReclaimPolicy, Record, Request, WantedBucket,
 };
@@ -67,11 +68,13 @@ impl From<Error> for RecallError {
 /// See [`RecallError`].
 pub async fn recall<P: Provisioner>(
     client: Client,
-    provisioner: &P,
-    provisioner_name: &str,
+    mut provisioner: P,
+    options: &Options,
     (namespace, name): (&str, &str),
     bucket: Option<String>,
 ) -> Result<ObjectBucket, RecallError> {
+    provisioner.start(options.start());
+    let (provisioner, provisioner_name) = (&provisioner, &options.provisioner_name);
     let wanted = format!("{namespace}/{name}");
     let claims: Api<ObjectBucketClaim> = Api::namespaced(client.clone(), namespace);
     let found = claims.get_opt(name).await.map_err(Error::kubernetes("read the claim"))?;

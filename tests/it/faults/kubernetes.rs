@@ -80,9 +80,8 @@ fn operator(world: &World) -> JoinSet<()> {
     let config = kube::Config::new(world.kubernetes.url.parse().unwrap());
     let client = runtime::cluster::client(config, ANSWER_LIMIT).unwrap();
     let options = Operator::options(world);
-    let provisioner = AwsProvisioner::new(&options.provisioner_name);
     let mut operator = JoinSet::new();
-    operator.spawn(controller::run(client, provisioner, options, std::future::pending()));
+    operator.spawn(controller::run(client, AwsProvisioner::new(), options, std::future::pending()));
     operator
 }
 

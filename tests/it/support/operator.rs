@@ -44,23 +44,18 @@ impl Operator {
 
     /// What an operator for the claims of the world is told.
     pub(crate) fn options(world: &World) -> Options {
-        Options {
-            provisioner_name: world.provisioner.clone(),
-            namespace: Some(world.namespace.clone()),
-            ..Options::default()
-        }
+        Options { namespace: Some(world.namespace.clone()), ..Options::new(&world.provisioner) }
     }
 
     /// Starts an operator in this process.
     pub(crate) fn with(world: &World, options: Options) -> Self {
-        let provisioner = AwsProvisioner::new(&options.provisioner_name);
         let client =
             runtime::cluster::client(Config::new(world.kubernetes.url.parse().unwrap()), ANSWER_LIMIT).unwrap();
         let (stop, stopped) = oneshot::channel();
         let shutdown = async {
             let _ = stopped.await;
         };
-        let task = tokio::spawn(controller::run(client, provisioner, options, shutdown));
+        let task = tokio::spawn(controller::run(client, AwsProvisioner::new(), options, shutdown));
         Self::InProcess { stop, task }
     }
 

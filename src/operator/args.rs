@@ -4,18 +4,35 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use bucket_provisioner::api::wire;
-use bucket_provisioner::controller::Options;
-use bucket_provisioner::runtime::lease::{self, BadTiming, Timing};
-use bucket_provisioner::runtime::telemetry::Format;
 use clap::builder::BoolishValueParser;
 use clap::error::ErrorKind;
-use clap::{ArgAction, CommandFactory as _, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use k8s_openapi::jiff::SignedDuration;
 
-/// Provisions AWS S3 buckets for ObjectBucketClaims.
+use crate::controller::Options;
+use crate::runtime::lease::{self, BadTiming, Timing};
+use crate::runtime::telemetry::Format;
+
+/// What differs between the command lines of two operators.
+#[derive(Debug, Clone)]
+pub(crate) struct Identity {
+    /// Default of `--provisioner-name`.
+    pub(crate) provisioner_name: String,
+    /// Name of the program, for help and version.
+    pub(crate) program: String,
+    /// Its version, for `--version`; empty if it has none.
+    pub(crate) version: String,
+    /// What it does, in one sentence.
+    pub(crate) about: String,
+}
+
+/// The name of the program that runs.
+pub(crate) fn running_program() -> String {
+    let path = std::env::args_os().next().map(PathBuf::from).unwrap_or_default();
+    path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+}
+
 #[derive(Debug, Parser)]
-#[command(name = "aws-s3-provisioner", version, about)]
 pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
@@ -78,7 +95,7 @@ pub(crate) struct ClusterArgs {
 #[derive(Debug, clap::Args)]
 struct RunArgs {
     /// Serve the StorageClasses with this provisioner name. Several operators with different names can share a cluster.
-    #[arg(long, global = true, value_name = "NAME", env = "PROVISIONER_NAME", default_value = wire::DEFAULT_PROVISIONER, value_parser = provisioner_name)]
+    #[arg(long, global = true, value_name = "NAME", env = "PROVISIONER_NAME", required = false, value_parser = provisioner_name)]
     provisioner_name: String,
     /// Serve only the claims of this namespace.
     #[arg(long, global = true, value_name = "NAMESPACE", env = "PROVISIONER_NAMESPACE")]
@@ -88,7 +105,7 @@ struct RunArgs {
     /// Go binary is used [default: 32].
     #[arg(long, global = true, value_name = "N", env = "PROVISIONER_CONCURRENCY", value_parser = clap::value_parser!(u16).range(1..))]
     concurrency: Option<u16>,
-    /// How often to check the bucket, user and policy of each bound claim at AWS, and repair them; 0 for never.
+    /// How often to check the bucket, user and policy of each bound claim in the store, and repair them; 0 for never.
     #[arg(long, global = true, value_name = "DURATION", env = "PROVISIONER_RESYNC", default_value = "10h", value_parser = humantime::parse_duration)]
     resync: Duration,
 }
@@ -123,7 +140,7 @@ pub(crate) struct LogArgs {
     /// Format of log lines: text for people, or JSON for machines.
     #[arg(long, global = true, env = "PROVISIONER_LOG_FORMAT", default_value = "text")]
     log_format: LogFormat,
-    /// How much to log: 0 for the progress of each claim, 2 for every attempt and AWS call, 5 for everything.
+    /// How much to log: 0 for the progress of each claim, 2 for every attempt and call to the store, 5 for everything.
     #[arg(
         short = 'v',
         long = "verbosity",
@@ -169,14 +186,25 @@ struct IgnoredArgs {
 
 impl Args {
     /// Reads the process's arguments. If they are wrong, exits with a message and a usage hint.
-    pub(crate) fn read() -> Self {
-        Self::try_read(std::env::args_os()).unwrap_or_else(|error| error.exit())
+    pub(crate) fn read(identity: &Identity) -> Self {
+        Self::try_read(identity, std::env::args_os()).unwrap_or_else(|error| error.exit())
     }
 
-    fn try_read(args: impl Iterator<Item = OsString>) -> Result<Self, clap::Error> {
-        let args = Self::try_parse_from(args.map(go_style))?;
-        args.timing().map_err(|problem| Self::command().error(ErrorKind::ValueValidation, problem))?;
+    fn try_read(identity: &Identity, args: impl Iterator<Item = OsString>) -> Result<Self, clap::Error> {
+        let mut command = Self::described(identity);
+        let matches = command.try_get_matches_from_mut(args.map(go_style))?;
+        let args = Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
+        args.timing().map_err(|problem| command.error(ErrorKind::ValueValidation, problem))?;
         Ok(args)
+    }
+
+    fn described(identity: &Identity) -> clap::Command {
+        let Identity { provisioner_name, program, version, about } = identity.clone();
+        let command = Self::command()
+            .name(program)
+            .about(about)
+            .mut_arg("provisioner_name", |arg| arg.default_value(provisioner_name));
+        if version.is_empty() { command } else { command.version(version) }
     }
 
     /// The lease to hold, `None` without leader election. `namespace` is the default namespace of the lease.
@@ -214,10 +242,10 @@ impl Args {
     pub(crate) fn options(&self, go_threads: Option<&str>) -> Options {
         let threads = go_threads.and_then(|n| n.parse().ok()).filter(|n| *n > 0);
         Options {
-            provisioner_name: self.run.provisioner_name.clone(),
             namespace: self.run.namespace.clone().filter(|n| !n.is_empty()),
-            concurrency: self.run.concurrency.or(threads).unwrap_or(Options::default().concurrency),
+            concurrency: self.run.concurrency.or(threads).unwrap_or(Options::DEFAULT_CONCURRENCY),
             resync: Some(self.run.resync).filter(|every| !every.is_zero()),
+            ..Options::new(&self.run.provisioner_name)
         }
     }
 }
@@ -275,13 +303,31 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
+    fn identity() -> Identity {
+        Identity {
+            provisioner_name: "aws-s3.io/bucket".into(),
+            program: "a-provisioner".into(),
+            version: "1.2.3".into(),
+            about: "Provisions buckets.".into(),
+        }
+    }
+
     fn parse(args: &[&str]) -> Result<Args, clap::Error> {
-        Args::try_read(["aws-s3-provisioner"].iter().chain(args).map(OsString::from))
+        Args::try_read(&identity(), ["a-provisioner"].iter().chain(args).map(OsString::from))
     }
 
     #[test]
     fn the_command_line_is_consistent() {
-        <Args as clap::CommandFactory>::command().debug_assert();
+        Args::described(&identity()).debug_assert();
+    }
+
+    #[test]
+    fn help_and_version_are_those_of_the_operator() {
+        let shown = |flag| parse(&[flag]).unwrap_err().to_string();
+        assert_eq!(shown("--version"), "a-provisioner 1.2.3\n");
+        let help = shown("--help");
+        assert!(help.starts_with("Provisions buckets.\n\nUsage: a-provisioner"), "{help}");
+        assert!(help.contains("[default: aws-s3.io/bucket]"), "{help}");
     }
 
     #[test]

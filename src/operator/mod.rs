@@ -1,0 +1,162 @@
+//! A whole operator in one call: [`Operator`].
+
+mod args;
+
+use std::error::Error;
+use std::path::Path;
+use std::process::ExitCode;
+
+use futures::FutureExt as _;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+
+use self::args::{Args, ClusterArgs, Command, Identity};
+use crate::provisioner::{Permit, Provisioner};
+use crate::runtime::lease::{self, Term};
+use crate::{api, controller, runtime};
+
+/// The program around a store: command line, logging, signals, leader election, and the controller.
+///
+/// Its commands: `run`, the default, serves claims; `crds` prints the CustomResourceDefinitions; `record` rebuilds a lost
+/// ObjectBucket. `--help` lists all flags. Most of them can be given as environment variables too.
+#[derive(Debug)]
+#[must_use = "an operator does nothing until it runs"]
+pub struct Operator<P> {
+    identity: Identity,
+    store: P,
+}
+
+impl<P: Provisioner> Operator<P> {
+    /// An operator for the StorageClasses whose `provisioner` is `name`, such as `example.com/bucket`. Admins can choose
+    /// another name with `--provisioner-name`, to run several operators in one cluster.
+    ///
+    /// In its help it has the name of the running program, unless [`program`](Self::program) sets another.
+    pub fn new(name: impl Into<String>, store: P) -> Self {
+        let identity = Identity {
+            provisioner_name: name.into(),
+            program: args::running_program(),
+            version: String::new(),
+            about: "Provisions buckets for ObjectBucketClaims.".to_owned(),
+        };
+        Self { identity, store }
+    }
+
+    /// Sets what `--help` says about the operator, in a sentence.
+    pub fn about(mut self, about: impl Into<String>) -> Self {
+        self.identity.about = about.into();
+        self
+    }
+
+    /// Sets the name that help and version show.
+    pub fn program(mut self, program: impl Into<String>) -> Self {
+        self.identity.program = program.into();
+        self
+    }
+
+    /// Sets the version that `--version` shows, mostly `env!("CARGO_PKG_VERSION")`.
+    pub fn version(mut self, version: impl Into<String>) -> Self {
+        self.identity.version = version.into();
+        self
+    }
+
+    /// Does what the command line says, and returns what `main` has to return. Serving claims ends with SIGTERM or
+    /// SIGINT, or when the lease is lost.
+    ///
+    /// If the arguments are wrong, exits with a message and a usage hint. Errors are logged to standard error.
+    pub fn run(self) -> ExitCode {
+        let args = Args::read(&self.identity);
+        runtime::telemetry::init(args.log.format(), args.log.verbosity);
+        let done = match &args.command {
+            Some(Command::Crds { output_dir }) => crds(output_dir.as_deref()),
+            Some(Command::Record { claim, bucket }) => block_on(record(self.store, &args, claim, bucket.clone())),
+            Some(Command::Run) | None => block_on(serve(self.store, &args)),
+        };
+        match done {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                tracing::error!("{}", chain(error.as_ref()));
+                ExitCode::FAILURE
+            }
+        }
+    }
+}
+
+/// Does not wait for tasks that still run, because they must not go on.
+fn block_on(work: impl Future<Output = Result<(), Box<dyn Error>>>) -> Result<(), Box<dyn Error>> {
+    let runtime = tokio::runtime::Runtime::new()?;
+    let done = runtime.block_on(work);
+    runtime.shutdown_background();
+    done
+}
+
+async fn serve<P: Provisioner>(store: P, args: &Args) -> Result<(), Box<dyn Error>> {
+    let mut config = cluster(&args.cluster).await?;
+    let mut options = args.options(std::env::var("LIB_BUCKET_PROVISIONER_THREADS").ok().as_deref());
+    let stop = runtime::signals::shutdown().boxed().shared();
+    let lease = args.lease(&config.default_namespace)?;
+    let lease_client = lease::client(&config)?;
+    // Retries behind the fence of the lease would pass it.
+    config.default_retry = lease.is_none();
+    let client = runtime::cluster::client(config, runtime::cluster::ANSWER_LIMIT)?;
+    let Some(lease) = lease else {
+        controller::run(client, store, options, stop).await;
+        return Ok(());
+    };
+    let lead = |term: Term| {
+        let client = term.fence(client);
+        options.permit = Permit::new(move || !term.is_over());
+        controller::run(client, store, options, stop.clone())
+    };
+    lease::lead(lease_client, lease, stop.clone(), lead).await?;
+    Ok(())
+}
+
+async fn record<P: Provisioner>(
+    store: P,
+    args: &Args,
+    (namespace, name): &(String, String),
+    bucket: Option<String>,
+) -> Result<(), Box<dyn Error>> {
+    let client = runtime::cluster::client(cluster(&args.cluster).await?, runtime::cluster::ANSWER_LIMIT)?;
+    let record = controller::recall(client, store, &args.options(None), (namespace, name), bucket).await?;
+    print!("{}", serde_saphyr::to_string(&record)?);
+    Ok(())
+}
+
+async fn cluster(args: &ClusterArgs) -> Result<kube::Config, Box<dyn Error>> {
+    let mut config = match &args.kubeconfig {
+        Some(file) => {
+            kube::Config::from_custom_kubeconfig(Kubeconfig::read_from(file)?, &KubeConfigOptions::default()).await?
+        }
+        None => kube::Config::infer().await?,
+    };
+    if let Some(master) = args.master.as_deref().filter(|master| !master.is_empty()) {
+        config.cluster_url = master.parse().map_err(|error| format!("--master {master:?} is not a URL: {error}"))?;
+    }
+    Ok(config)
+}
+
+fn crds(output_dir: Option<&Path>) -> Result<(), Box<dyn Error>> {
+    for (file, crd) in api::crds() {
+        let yaml = serde_saphyr::to_string(&crd)?;
+        match output_dir {
+            Some(dir) => std::fs::write(dir.join(file), yaml)
+                .map_err(|e| format!("cannot write {}: {e}", dir.join(file).display()))?,
+            None => print!("---\n{yaml}"),
+        }
+    }
+    Ok(())
+}
+
+/// An error with all its causes, in one line.
+fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        source = cause.source();
+    }
+    text
+}

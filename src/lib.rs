@@ -30,6 +30,8 @@ pub mod api;
 pub mod aws;
 pub mod controller;
 mod operator;
+#[cfg(all(test, feature = "aws"))]
+mod parameters_document;
 pub mod provisioner;
 #[cfg(all(test, feature = "aws"))]
 mod reasons_document;

@@ -15,11 +15,11 @@ use aws_sdk_s3::types::{BucketLocationConstraint, CreateBucketConfiguration, Tag
 use super::call::{CallError, Operation, Resource};
 use super::clients::Store;
 use super::error::{Error, TakenBy};
-use super::names::is_generated_for;
 use super::tags::{self, Ownership, Tags, ownership};
 use super::target::{BucketRef, Target};
 use super::values::ClaimedBucket;
 use crate::provisioner::Mode;
+use crate::provisioner::names::is_generated_for;
 
 /// The region in which CreateBucket answers 200 for a bucket that the caller already owns.
 const US_EAST_1: &str = "us-east-1";

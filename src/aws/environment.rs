@@ -1,6 +1,7 @@
 //! The endpoints that environment variables set for the whole operator.
 
-use super::values::{EndpointUrl, ParameterError};
+use super::values::EndpointUrl;
+use crate::provisioner::ParameterError;
 
 /// The endpoints that the SDK's environment variables set.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -5,45 +5,16 @@
 //! into these errors, `remedy` has the remedies, and `failure` says what each error means to the controller.
 
 use super::call::{Call, Identity, Operation, Resource};
-use super::names::NameError;
 use super::remedy::{abac, allow, aws_says, expired, in_region, object_lock, refused, without_accounts};
-use super::values::ParameterError;
-use crate::provisioner::SecretRef;
+use crate::provisioner::ParameterError;
 
 /// Why a step failed.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum Error {
-    /// A parameter of the class cannot be used.
-    #[error("StorageClass {class}: {problem}")]
-    InvalidClassParameter { class: String, problem: ParameterError },
     /// An environment variable of the operator cannot be used.
     #[error("the operator's environment: {0}")]
     InvalidEnvironment(ParameterError),
-    /// The bucket name, or its prefix, that the claim asks for breaks a rule.
-    #[error("{field}: {problem}")]
-    InvalidBucketName { field: &'static str, problem: NameError },
-    /// Neither the claim nor its class names a bucket.
-    #[error(
-        "the claim names no bucket: set spec.generateBucketName or spec.bucketName, or use a StorageClass with the parameter bucketName ({class} has none)"
-    )]
-    BucketNameMissing { class: String },
-    /// The claim asks for another bucket than its class gives access to.
-    #[error(
-        "spec.bucketName is {asked:?}, but StorageClass {class} gives access to bucket {bucket:?} only: remove spec.bucketName, or use another class"
-    )]
-    BucketNotOfClass { class: String, bucket: String, asked: String },
-    /// The class does not serve the claim's namespace.
-    #[error(
-        "StorageClass {class} does not serve namespace {namespace}: use another class, or ask an admin to add the namespace to allowedNamespaces"
-    )]
-    NamespaceNotAllowed { class: String, namespace: String },
-    /// The class does not allow this name. `name` can be a prefix.
-    #[error("{field}: StorageClass {class} does not allow the name {name:?}: {remedy}")]
-    BucketNameNotAllowed { class: String, field: &'static str, name: String, remedy: String },
-    /// The owner's Secret has no usable keys. `problem` includes the remedy, and never a value.
-    #[error("Secret {secret} {problem}")]
-    InvalidOwnerSecret { secret: SecretRef, problem: String },
     /// The claim should share the owner's keys, but these are the operator's own.
     #[error(
         "createBucketUser is \"no\", but the operator's own AWS identity cannot be shared: name a Secret in the class"

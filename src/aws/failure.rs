@@ -45,14 +45,7 @@ impl Error {
 
     fn reason_and_class(&self) -> (&'static str, FailureClass) {
         match self {
-            Self::InvalidClassParameter { .. } => (reasons::INVALID_CLASS_PARAMETER, Terminal),
             Self::InvalidEnvironment(_) => (reasons::INVALID_ENVIRONMENT, Terminal),
-            Self::InvalidBucketName { .. } => (reasons::INVALID_BUCKET_NAME, Terminal),
-            Self::BucketNameMissing { .. } => (reasons::BUCKET_NAME_MISSING, Terminal),
-            Self::BucketNotOfClass { .. } => (reasons::BUCKET_NOT_OF_CLASS, Terminal),
-            Self::NamespaceNotAllowed { .. } => (reasons::NAMESPACE_NOT_ALLOWED, Terminal),
-            Self::BucketNameNotAllowed { .. } => (reasons::BUCKET_NAME_NOT_ALLOWED, Terminal),
-            Self::InvalidOwnerSecret { .. } => (reasons::INVALID_OWNER_SECRET, Terminal),
             Self::NothingToShare => (reasons::NOTHING_TO_SHARE, Terminal),
             Self::CredentialsRefused { .. } => (reasons::CREDENTIALS_REFUSED, Terminal),
             // The operator's own identity renews itself; a Secret waits for its admin.
@@ -116,17 +109,6 @@ impl Failure for Error {
     }
 
     fn store_untouched(&self) -> bool {
-        matches!(
-            self,
-            Self::Untouched(_)
-                | Self::InvalidClassParameter { .. }
-                | Self::InvalidEnvironment(_)
-                | Self::InvalidBucketName { .. }
-                | Self::BucketNameMissing { .. }
-                | Self::BucketNotOfClass { .. }
-                | Self::NamespaceNotAllowed { .. }
-                | Self::BucketNameNotAllowed { .. }
-                | Self::InvalidOwnerSecret { .. }
-        )
+        matches!(self, Self::Untouched(_) | Self::InvalidEnvironment(_))
     }
 }

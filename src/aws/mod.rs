@@ -3,7 +3,7 @@
 //! | file | what it holds |
 //! |---|---|
 //! | [`params`], [`values`], `environment` | what an admin configures: the StorageClass, environment variables |
-//! | [`names`] | names of buckets and users |
+//! | `names` | names that AWS reserves |
 //! | `plan`, `target` | what a claim gets; a record as the verbs read it |
 //! | [`owner`] | the credentials of a class |
 //! | `bucket`, `user`, `probe` | provision and grant: create the bucket and the user, try the user's key |
@@ -28,11 +28,12 @@ use self::clients::Clients;
 use self::environment::Environment;
 use self::http::Http;
 use self::owner::StaticKeys;
+use self::params::ClassParameters;
 use self::purge::Purged;
 use self::target::Target;
 use crate::provisioner::{
-    AppCredentials, Checkup, Fate, Mode, OwnerSource, Plan, Probe, Provisioner, Recalled, Record, Removal, Removed,
-    Request, Start,
+    AppCredentials, Checkup, Endpoint, Fate, Mode, ParameterError, Plan, Probe, Provisioner, Recalled, Record, Removal,
+    Removed, Request, Start,
 };
 
 mod account;
@@ -47,7 +48,7 @@ pub mod error;
 mod failure;
 mod fence;
 mod http;
-pub mod names;
+mod names;
 pub mod owner;
 pub mod params;
 mod plan;
@@ -88,7 +89,7 @@ pub struct AwsProvisioner {
     /// Name of the provisioner, with which every bucket and user is tagged.
     name: String,
     /// The endpoints that the operator's environment sets, or why they cannot be used.
-    environment: Result<Environment, values::ParameterError>,
+    environment: Result<Environment, ParameterError>,
     clients: Clients,
     /// Buckets with chosen names that are being created now; see [`Self::lock_name`].
     being_created: Mutex<HashSet<NameInStore>>,
@@ -116,7 +117,7 @@ impl AwsProvisioner {
         Self::with(environment, Clients::new(Http::new()))
     }
 
-    fn with(environment: Result<Environment, values::ParameterError>, clients: Clients) -> Self {
+    fn with(environment: Result<Environment, ParameterError>, clients: Clients) -> Self {
         Self { name: PROVISIONER_NAME.to_owned(), environment, clients, being_created: Mutex::default() }
     }
 
@@ -195,8 +196,16 @@ impl Drop for NameGuard<'_> {
 }
 
 impl Provisioner for AwsProvisioner {
+    type Parameters = ClassParameters;
     type Owner = Owner;
     type Error = Error;
+
+    const USER_NAME_MAX: usize = names::USER_MAX;
+    const CAN_ROTATE: bool = true;
+
+    fn check_bucket_name(name: &str, mode: Mode) -> Result<(), String> {
+        names::check(name, mode)
+    }
 
     /// Blocks requests to AWS that start while the process may not work, also the SDK's own.
     fn start(&mut self, start: Start) {
@@ -204,12 +213,15 @@ impl Provisioner for AwsProvisioner {
         self.clients = Clients::new(Http::new().only_while(start.permit));
     }
 
-    fn plan(&self, request: &Request<'_>) -> Result<Plan, Error> {
-        plan::plan(request, self.environment()?)
+    fn endpoint(&self, parameters: &ClassParameters) -> Endpoint {
+        match &self.environment {
+            Ok(environment) => plan::endpoint(parameters, environment),
+            Err(_) => plan::endpoint(parameters, &Environment::default()),
+        }
     }
 
-    fn owner(&self, record: &Record, source: OwnerSource) -> Result<Owner, Error> {
-        Owner::parse(record, source)
+    fn plan(&self, request: &Request<'_, ClassParameters>) -> Result<Plan, Error> {
+        Ok(plan::plan(request, self.environment()?))
     }
 
     async fn account(&self, record: &Record, owner: &Owner) -> Result<Option<String>, Error> {

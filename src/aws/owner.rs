@@ -7,7 +7,8 @@ use secrecy::{ExposeSecret, SecretString};
 
 use super::call::Identity;
 use super::error::Error;
-use crate::provisioner::{AppCredentials, OwnerSource, Record};
+use crate::provisioner::owner::word;
+use crate::provisioner::{AppCredentials, OwnerSource};
 
 const ACCESS_KEY_ID: &str = "AWS_ACCESS_KEY_ID";
 const SECRET_ACCESS_KEY: &str = "AWS_SECRET_ACCESS_KEY";
@@ -51,27 +52,18 @@ impl From<&AppCredentials> for StaticKeys {
     }
 }
 
-impl Owner {
-    /// Parses the source that a record refers to.
-    ///
-    /// # Errors
-    /// A Secret without usable keys; and the ambient identity if the record names a Secret, because there is no silent
-    /// fallback to the operator's own, often wider, permissions.
-    pub(crate) fn parse(record: &Record, source: OwnerSource) -> Result<Self, Error> {
-        match (source, &record.plan.owner_secret) {
-            (OwnerSource::Ambient, None) => Ok(Self { identity: Identity::Ambient, keys: None }),
-            (OwnerSource::Ambient, Some(reference)) => Err(Error::InvalidOwnerSecret {
-                secret: reference.clone(),
-                problem: "was not read, and the operator's own identity does not replace it".to_owned(),
-            }),
-            (OwnerSource::Secret { reference, data }, _) => {
-                let keys = static_keys(&data)
-                    .map_err(|problem| Error::InvalidOwnerSecret { secret: reference.clone(), problem })?;
-                Ok(Self { identity: Identity::Secret(reference), keys: Some(keys) })
+impl crate::provisioner::Owner for Owner {
+    fn parse(source: &OwnerSource) -> Result<Self, String> {
+        match source {
+            OwnerSource::Ambient => Ok(Self { identity: Identity::Ambient, keys: None }),
+            OwnerSource::Secret { reference, data } => {
+                Ok(Self { identity: Identity::Secret(reference.clone()), keys: Some(static_keys(data)?) })
             }
         }
     }
+}
 
+impl Owner {
     /// The owner's keys, for the app.
     ///
     /// # Errors
@@ -84,7 +76,7 @@ impl Owner {
 
 fn static_keys(data: &BTreeMap<String, Vec<u8>>) -> Result<StaticKeys, String> {
     let entry = |key: &str| match data.get(key) {
-        Some(value) => text(key, value).map(Some),
+        Some(value) => word(key, value).map(|word| Some(word.to_owned())),
         None => Ok(None),
     };
     let needed = |key: &str| entry(key)?.ok_or_else(|| format!("has no key {key}; add it"));
@@ -95,30 +87,16 @@ fn static_keys(data: &BTreeMap<String, Vec<u8>>) -> Result<StaticKeys, String> {
     })
 }
 
-fn text(key: &str, value: &[u8]) -> Result<String, String> {
-    let value = std::str::from_utf8(value).map_err(|_| format!("has a {key} that is not text; set it again"))?;
-    if value.is_empty() {
-        Err(format!("has an empty {key}; set it"))
-    } else if value.contains(char::is_whitespace) {
-        Err(format!("has white space in its {key}; set it without (`echo` adds a line end, `printf` does not)"))
-    } else if value.contains(char::is_control) {
-        Err(format!("has a control character in its {key}; set it again"))
-    } else {
-        Ok(value.to_owned())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::aws::testing::record;
-    use crate::provisioner::SecretRef;
+    use crate::provisioner::{Owner as _, SecretRef};
 
-    fn owner(entries: &[(&str, &str)]) -> Result<Owner, Error> {
+    fn owner(entries: &[(&str, &str)]) -> Result<Owner, String> {
         let data = entries.iter().map(|(k, v)| ((*k).to_owned(), v.as_bytes().to_vec())).collect();
         let reference = SecretRef { namespace: "ops".into(), name: "keys".into() };
-        Owner::parse(&record(), OwnerSource::Secret { reference, data })
+        Owner::parse(&OwnerSource::Secret { reference, data })
     }
 
     #[test]
@@ -134,20 +112,13 @@ mod tests {
     #[test]
     fn a_missing_empty_or_padded_key_is_named_without_its_value() {
         for (entries, expected) in [
-            (&[(ACCESS_KEY_ID, "a")][..], "Secret ops/keys has no key AWS_SECRET_ACCESS_KEY"),
+            (&[(ACCESS_KEY_ID, "a")][..], "has no key AWS_SECRET_ACCESS_KEY"),
             (&[(ACCESS_KEY_ID, ""), (SECRET_ACCESS_KEY, "b")], "an empty AWS_ACCESS_KEY_ID"),
             (&[(ACCESS_KEY_ID, "a"), (SECRET_ACCESS_KEY, "hunter2\n")], "white space in its AWS_SECRET_ACCESS_KEY"),
         ] {
-            let message = owner(entries).unwrap_err().to_string();
+            let message = owner(entries).unwrap_err();
             assert!(message.contains(expected) && !message.contains("hunter2"), "{message}");
         }
-    }
-
-    #[test]
-    fn a_record_that_names_a_secret_is_never_served_with_the_ambient_identity() {
-        let mut record = record();
-        record.plan.owner_secret = Some(SecretRef { namespace: "ops".into(), name: "keys".into() });
-        assert!(Owner::parse(&record, OwnerSource::Ambient).is_err());
     }
 
     #[test]

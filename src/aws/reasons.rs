@@ -4,17 +4,10 @@ use crate::provisioner::reasons;
 
 reasons! {
     Claim {
-        BUCKET_NAME_MISSING = "BucketNameMissing": "neither name is set, and the class names no bucket", "set `generateBucketName`, or use a brownfield class";
-        INVALID_BUCKET_NAME = "InvalidBucketName": "the name or prefix breaks a naming rule of S3, which the message names", "choose another";
-        BUCKET_NAME_NOT_ALLOWED = "BucketNameNotAllowed": "the class does not let claims choose names (`explicitNames`), or not with this beginning (`bucketNamePrefix`)", "as the message says";
-        NAMESPACE_NOT_ALLOWED = "NamespaceNotAllowed": "the class does not serve the claim's namespace (`allowedNamespaces`)", "use another class, or ask an admin";
-        BUCKET_NOT_OF_CLASS = "BucketNotOfClass": "the claim asks for another bucket than its brownfield class gives", "leave `bucketName` out";
         BUCKET_TAKEN = "BucketTaken": "a bucket of that name exists and is not this claim's", "choose another name; or, for a bucket of your own, write a brownfield class";
         TAGS_NOT_KEPT = "TagsNotKept": "the store keeps no tags, so nothing can prove that a bucket of a chosen name is the claim's", "use `generateBucketName`";
     }
     Class {
-        INVALID_CLASS_PARAMETER = "InvalidClassParameter": "a parameter is unknown or has a bad value; the message names it", "recreate the class, because Kubernetes does not let parameters be edited";
-        INVALID_OWNER_SECRET = "InvalidOwnerSecret": "a key in the owner's Secret is missing, empty, or contains white space", "correct it";
         NOTHING_TO_SHARE = "NothingToShare": "`createBucketUser` is `no`, but the class names no Secret whose keys claims could share", "name a Secret in a new class";
         BUCKET_MISSING = "BucketMissing": "the bucket that the class names does not exist", "create it, or correct the class";
         BUCKET_CLAIMED = "BucketClaimed": "the bucket that a brownfield class names was created for another claim", "name another bucket; or set `allowClaimedBucket: \"yes\"` if that is meant";

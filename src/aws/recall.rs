@@ -6,11 +6,11 @@ use super::bucket;
 use super::call::{Operation, Resource};
 use super::clients::Store;
 use super::error::Error;
-use super::names::{UserName, uid_in};
+use super::names::USER_MAX;
 use super::tags::{self, Tags};
 use super::target::Target;
 use super::user;
-use crate::provisioner::{ClaimId, Mode, Recalled};
+use crate::provisioner::{ClaimId, Mode, Recalled, names};
 
 /// What the store knows about the claim for which a bucket was created; `None` if it knows nothing.
 ///
@@ -34,7 +34,7 @@ pub(crate) async fn recall(store: &Store, target: &Target<'_>) -> Result<Option<
     let mut former_uids: Vec<_> = [user.as_deref(), Some(target.bucket())]
         .into_iter()
         .flatten()
-        .filter_map(uid_in)
+        .filter_map(names::uid_in)
         .filter(|uid| *uid != claim.uid)
         .map(str::to_owned)
         .collect();
@@ -63,7 +63,7 @@ async fn user_of(
     let listed =
         store.iam.list_users().path_prefix(path).into_paginator().items().send().collect::<Result<Vec<_>, _>>();
     let mut users = store.call(Operation::ListUsers, Resource::Account, listed).await?;
-    let readable = UserName::beginning(&target.record.claim);
+    let readable = names::user_beginning(&target.record.claim, USER_MAX);
     users.retain(|user| user.user_name().starts_with(&readable));
     users.sort_by_key(|user| std::cmp::Reverse(SystemTime::try_from(*user.create_date()).ok()));
     for user in users {

@@ -156,7 +156,7 @@ impl<'a> Target<'a> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::aws::plan::tests::{generated, ordinary, planned};
+    use crate::aws::plan::tests::{ordinary, planned};
     use crate::aws::testing::record;
 
     #[test]
@@ -164,7 +164,7 @@ mod tests {
         let aws = Environment::default();
         let proxied = Environment::read(|name| (name == "AWS_ENDPOINT_URL").then(|| "http://proxy".into())).unwrap();
         let sts = |parameters: &[(&str, &str)], environment: &Environment| {
-            let record = Record { plan: planned(parameters, generated(), environment).unwrap(), ..record() };
+            let record = Record { plan: planned(parameters, environment), ..record() };
             Target::of(&record, environment).endpoints.sts
         };
         let both = [("s3Endpoint", "https://s3.example"), ("iamEndpoint", "https://iam.example")];
@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn a_store_is_foreign_unless_its_host_is_one_of_aws() {
         let foreign = |parameters: &[(&str, &str)]| {
-            let record = Record { plan: ordinary(parameters, generated()).unwrap(), ..record() };
+            let record = Record { plan: ordinary(parameters), ..record() };
             let endpoints = Target::of(&record, &Environment::default()).endpoints;
             (endpoints.s3_is_foreign(), endpoints.iam_is_foreign())
         };
@@ -203,7 +203,7 @@ mod tests {
             ("iamPath", "/team/"),
             ("permissionsBoundary", "arn:aws:iam::123456789012:policy/bound"),
         ];
-        let record = Record { plan: ordinary(&class, generated()).unwrap(), ..record() };
+        let record = Record { plan: ordinary(&class), ..record() };
         let target = Target::of(&record, &Environment::default());
         insta::assert_debug_snapshot!((&target.endpoints, target.user), @r#"
         (

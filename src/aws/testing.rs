@@ -16,7 +16,7 @@ use super::clients::Clients;
 use super::environment::Environment;
 use super::{AwsProvisioner, Owner, probe};
 use crate::provisioner::{
-    ClaimId, Endpoint, Mode, OwnerSource, Plan, Provisioner, ReclaimPolicy, Record, Rotation, SecretRef,
+    ClaimId, Endpoint, Mode, Owner as _, OwnerSource, Plan, ReclaimPolicy, Record, Rotation, SecretRef,
 };
 
 pub(crate) const UID: &str = "f30e0389-0689-48a2-bfaa-74d1bf1fd950";
@@ -192,7 +192,7 @@ impl Stage {
             .map(|(key, value)| (key.to_owned(), value.as_bytes().to_vec()))
             .into();
         let reference = SecretRef { namespace: "ops".into(), name: "keys".into() };
-        let owner = provisioner.owner(&record(), OwnerSource::Secret { reference, data }).unwrap();
+        let owner = Owner::parse(&OwnerSource::Secret { reference, data }).unwrap();
         Self { provisioner, owner, store }
     }
 

@@ -10,11 +10,11 @@ use aws_sdk_iam::types::{AccessKeyMetadata, Tag};
 use super::call::{CallError, Operation, Resource};
 use super::clients::Store;
 use super::error::Error;
-use super::names::is_generated_for;
 use super::policy;
 use super::tags::{self, Ownership, Tags};
 use super::target::{Target, UserSpec};
 use crate::provisioner::AppCredentials;
+use crate::provisioner::names::is_generated_for;
 
 /// How long a user is new. A host of IAM that does not know a user yet does not know its path either. If the owner's
 /// policy is limited to a path, this host denies what it allows some seconds later.

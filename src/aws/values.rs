@@ -1,53 +1,8 @@
-//! The values of class parameters, checked when they are parsed, and what is wrong with a value.
-
-use std::fmt;
+//! The values of class parameters, checked when they are parsed.
 
 use url::Url;
 
-/// Why the parameters of a class cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say what the fields are")]
-pub enum ParameterError {
-    /// A parameter that does not exist. `known` lists all that do.
-    #[error("unknown parameter {name:?}; remove it, or use one of: {known}")]
-    Unknown { name: String, known: String },
-    /// A value that cannot be used. `value` is shown, so it must contain no secret.
-    #[error("parameter {name}: {value:?} {problem}; {remedy}")]
-    Bad { name: &'static str, value: String, problem: String, remedy: &'static str },
-    /// A value that cannot be used and is not repeated on claims, because it may name an account or other tenants.
-    #[error("parameter {name} {problem}; {remedy}")]
-    Unshown { name: &'static str, problem: String, remedy: &'static str },
-    /// A parameter without another one that it needs.
-    #[error("parameter {missing} is missing: {because}")]
-    Missing { missing: &'static str, because: &'static str },
-    /// Any other error of serde. Parameters are strings, so this should not happen.
-    #[error("the parameters cannot be read: {0}")]
-    Unreadable(String),
-}
-
-impl serde::de::Error for ParameterError {
-    fn custom<T: fmt::Display>(message: T) -> Self {
-        Self::Unreadable(message.to_string())
-    }
-
-    fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
-        Self::Unknown { name: field.to_owned(), known: expected.join(", ") }
-    }
-}
-
-pub(super) fn bad(name: &'static str, value: &str, problem: impl Into<String>, remedy: &'static str) -> ParameterError {
-    ParameterError::Bad { name, value: value.to_owned(), problem: problem.into(), remedy }
-}
-
-/// Reads a parameter that is "yes" or "no"; `default` counts where it is left out.
-pub(super) fn yes_or_no(name: &'static str, value: Option<&str>, default: bool) -> Result<bool, ParameterError> {
-    match value {
-        None => Ok(default),
-        Some("yes") => Ok(true),
-        Some("no") => Ok(false),
-        Some(other) => Err(bad(name, other, "is neither yes nor no", "write \"yes\" or \"no\"")),
-    }
-}
+use crate::provisioner::ParameterError;
 
 /// A region: of AWS, or whatever name the store behind an `s3Endpoint` uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,11 +16,11 @@ impl Region {
             && !value.starts_with('-')
             && !value.ends_with('-');
         if !plain {
-            return Err(bad("region", value, "does not look like a region", remedy));
+            return Err(ParameterError::bad("region", value, "does not look like a region", remedy));
         }
         // Other stores name their regions freely ("garage", "default").
         if store.is_none() && !looks_like_aws(value) {
-            return Err(bad("region", value, "does not look like an AWS region", remedy));
+            return Err(ParameterError::bad("region", value, "does not look like an AWS region", remedy));
         }
         Ok(Self(value.to_owned()))
     }
@@ -106,7 +61,7 @@ impl EndpointUrl {
         let remedy = "write an absolute URL such as https://s3.example.com:9000";
         // There may be a password before an '@'.
         let shown = if value.contains('@') { "(not shown)" } else { value };
-        let refused = |problem: &str| bad(name, shown, problem, remedy);
+        let refused = |problem: &str| ParameterError::bad(name, shown, problem, remedy);
         let url = Url::parse(value).map_err(|error| refused(&format!("is not a URL ({error})")))?;
         if !matches!(url.scheme(), "http" | "https") {
             return Err(refused("is neither an http nor an https URL"));
@@ -155,7 +110,7 @@ impl IamPath {
         } else {
             return Ok(Self(value.to_owned()));
         };
-        Err(bad("iamPath", value, problem, remedy))
+        Err(ParameterError::bad("iamPath", value, problem, remedy))
     }
 
     /// The path.
@@ -180,9 +135,9 @@ impl PolicyArn {
             Ok(Self(value.to_owned()))
         } else {
             Err(ParameterError::Unshown {
-                name: "permissionsBoundary",
+                name: "permissionsBoundary".into(),
                 problem: "is not the ARN of an IAM policy".to_owned(),
-                remedy: "write an ARN such as arn:aws:iam::123456789012:policy/bucket-users",
+                remedy: "write an ARN such as arn:aws:iam::123456789012:policy/bucket-users".into(),
             })
         }
     }
@@ -191,50 +146,6 @@ impl PolicyArn {
     pub fn as_str(&self) -> &str {
         &self.0
     }
-}
-
-/// Namespaces by name or prefix: `allowedNamespaces`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Namespaces(Vec<String>);
-
-impl Namespaces {
-    pub(super) fn parse(value: &str) -> Result<Self, ParameterError> {
-        let patterns: Vec<_> = value.split(',').map(|pattern| pattern.trim().to_owned()).collect();
-        let fits = |pattern: &String| {
-            let name = pattern.strip_suffix('*').unwrap_or(pattern);
-            !pattern.is_empty()
-                && name.len() <= 63
-                && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
-        };
-        match patterns.iter().position(|pattern| !fits(pattern)) {
-            None => Ok(Self(patterns)),
-            Some(index) => Err(ParameterError::Unshown {
-                name: "allowedNamespaces",
-                problem: format!(
-                    "cannot be used: entry {} is neither the name of a namespace nor a prefix with '*'",
-                    index + 1
-                ),
-                remedy: "write names and prefixes, separated by commas, such as \"shop,team-*\"",
-            }),
-        }
-    }
-
-    /// Whether a namespace is one of these.
-    pub fn contain(&self, namespace: &str) -> bool {
-        self.0.iter().any(|pattern| match pattern.strip_suffix('*') {
-            Some(prefix) => namespace.starts_with(prefix),
-            None => namespace == pattern,
-        })
-    }
-}
-
-/// How claims can name their new buckets: `explicitNames` and `bucketNamePrefix`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Naming {
-    /// Whether a claim can choose the whole name.
-    pub explicit: bool,
-    /// What each name must start with; empty for anything.
-    pub prefix: String,
 }
 
 /// Whether a claim gets access to a bucket that was created for another claim: `allowClaimedBucket`.

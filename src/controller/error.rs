@@ -2,7 +2,7 @@
 
 use super::reasons;
 use crate::api::wire;
-use crate::provisioner::{ClaimId, Failure, FailureClass, SecretRef};
+use crate::provisioner::{ClaimId, Failure, FailureClass, NameError, ParameterError, SecretRef};
 
 /// Why a reconcile stopped. `Display` is the message on the claim: what is wrong, then the remedy.
 #[derive(Debug, thiserror::Error)]
@@ -11,6 +11,40 @@ pub(crate) enum Error {
         "StorageClass {class:?} does not exist; create it, or delete the claim and create one that names another class"
     )]
     StorageClassNotFound { class: String },
+
+    #[error("StorageClass {class}: {problem}")]
+    InvalidClassParameter { class: String, problem: ParameterError },
+
+    #[error("{field}: {problem}")]
+    InvalidBucketName { field: &'static str, problem: NameError },
+
+    #[error(
+        "the claim names no bucket: set spec.generateBucketName or spec.bucketName, or use a StorageClass with the parameter bucketName ({class} has none)"
+    )]
+    BucketNameMissing { class: String },
+
+    #[error(
+        "spec.bucketName is {asked:?}, but StorageClass {class} gives access to bucket {bucket:?} only: remove spec.bucketName, or use another class"
+    )]
+    BucketNotOfClass { class: String, bucket: String, asked: String },
+
+    #[error(
+        "StorageClass {class} does not serve namespace {namespace}: use another class, or ask an admin to add the namespace to allowedNamespaces"
+    )]
+    NamespaceNotAllowed { class: String, namespace: String },
+
+    /// `name` can be a prefix.
+    #[error("{field}: StorageClass {class} does not allow the name {name:?}: {remedy}")]
+    BucketNameNotAllowed { class: String, field: &'static str, name: String, remedy: String },
+
+    /// `problem` includes the remedy, and never a value.
+    #[error("Secret {secret} {problem}")]
+    InvalidOwnerSecret { secret: SecretRef, problem: String },
+
+    #[error(
+        "the StorageClass names no Secret, and the store needs the owner's credentials ({problem}): create a class with secretName and secretNamespace"
+    )]
+    OwnerSecretMissing { problem: String },
 
     #[error("the claim cannot be read: {error}; correct spec, or delete the claim and create it again")]
     ClaimUnreadable { error: String },
@@ -153,6 +187,13 @@ impl Failure for Error {
     fn reason(&self) -> &'static str {
         match self {
             Self::StorageClassNotFound { .. } => reasons::STORAGE_CLASS_NOT_FOUND,
+            Self::InvalidClassParameter { .. } => reasons::INVALID_CLASS_PARAMETER,
+            Self::InvalidBucketName { .. } => reasons::INVALID_BUCKET_NAME,
+            Self::BucketNameMissing { .. } => reasons::BUCKET_NAME_MISSING,
+            Self::BucketNotOfClass { .. } => reasons::BUCKET_NOT_OF_CLASS,
+            Self::NamespaceNotAllowed { .. } => reasons::NAMESPACE_NOT_ALLOWED,
+            Self::BucketNameNotAllowed { .. } => reasons::BUCKET_NAME_NOT_ALLOWED,
+            Self::InvalidOwnerSecret { .. } | Self::OwnerSecretMissing { .. } => reasons::INVALID_OWNER_SECRET,
             Self::ClaimUnreadable { .. } => reasons::CLAIM_UNREADABLE,
             Self::OwnerSecretNotFound(_) | Self::OwnerSecretNeeded { .. } => reasons::OWNER_SECRET_NOT_FOUND,
             Self::CredentialsUnusable { .. } => reasons::CREDENTIALS_UNUSABLE,
@@ -177,6 +218,14 @@ impl Failure for Error {
             Self::Store(failure) => failure.class(),
             // Somebody must act; a watch wakes the claim when the object appears.
             Self::StorageClassNotFound { .. }
+            | Self::InvalidClassParameter { .. }
+            | Self::InvalidBucketName { .. }
+            | Self::BucketNameMissing { .. }
+            | Self::BucketNotOfClass { .. }
+            | Self::NamespaceNotAllowed { .. }
+            | Self::BucketNameNotAllowed { .. }
+            | Self::InvalidOwnerSecret { .. }
+            | Self::OwnerSecretMissing { .. }
             | Self::ClaimUnreadable { .. }
             | Self::OwnerSecretNotFound(_)
             | Self::OwnerSecretNeeded { .. }
@@ -199,7 +248,19 @@ impl Failure for Error {
     }
 
     fn store_untouched(&self) -> bool {
-        matches!(self, Self::Store(failure) if failure.store_untouched())
+        match self {
+            Self::Store(failure) => failure.store_untouched(),
+            // Decided before the store is called.
+            Self::InvalidClassParameter { .. }
+            | Self::InvalidBucketName { .. }
+            | Self::BucketNameMissing { .. }
+            | Self::BucketNotOfClass { .. }
+            | Self::NamespaceNotAllowed { .. }
+            | Self::BucketNameNotAllowed { .. }
+            | Self::InvalidOwnerSecret { .. }
+            | Self::OwnerSecretMissing { .. } => true,
+            _ => false,
+        }
     }
 
     fn concerns_all(&self) -> bool {

@@ -12,6 +12,11 @@ reasons! {
     }
     Claim {
         CLAIM_UNREADABLE = "ClaimUnreadable": "`spec` is missing, has a wrong type, or names both `bucketName` and `generateBucketName`", "correct `spec`, or delete the claim";
+        BUCKET_NAME_MISSING = "BucketNameMissing": "neither name is set, and the class names no bucket", "set `generateBucketName`, or use a brownfield class";
+        INVALID_BUCKET_NAME = "InvalidBucketName": "the name or prefix breaks a naming rule of the store, which the message names", "choose another";
+        BUCKET_NAME_NOT_ALLOWED = "BucketNameNotAllowed": "the class does not let claims choose names (`explicitNames`), or not with this beginning (`bucketNamePrefix`)", "as the message says";
+        NAMESPACE_NOT_ALLOWED = "NamespaceNotAllowed": "the class does not serve the claim's namespace (`allowedNamespaces`)", "use another class, or ask an admin";
+        BUCKET_NOT_OF_CLASS = "BucketNotOfClass": "the claim asks for another bucket than its brownfield class gives", "leave `bucketName` out";
         OUTPUT_EXISTS = "OutputExists": "a Secret or ConfigMap of the claim's name exists and belongs to somebody else", "rename or delete it, or create the claim under another name";
         OBJECT_BUCKET_TAKEN = "ObjectBucketTaken": "the claim needs an ObjectBucket of a certain name, and that ObjectBucket belongs to another claim", "delete that ObjectBucket if nobody needs it, or create the claim under another name";
         OBJECT_BUCKET_AMBIGUOUS = "ObjectBucketAmbiguous": "the ObjectBucket lost the name of its claim, and more than one claim is possible", "an admin writes the uid of the right claim into its `spec.additionalState.claimUID`";
@@ -23,6 +28,8 @@ reasons! {
     }
     Class {
         STORAGE_CLASS_NOT_FOUND = "StorageClassNotFound": "there is no such class", "create it, or name another class in a new claim";
+        INVALID_CLASS_PARAMETER = "InvalidClassParameter": "a parameter is unknown or has a bad value; the message names it", "recreate the class, because Kubernetes does not let parameters be edited";
+        INVALID_OWNER_SECRET = "InvalidOwnerSecret": "a key in the owner's Secret is missing, empty, or contains white space; or the class names no Secret, and the store needs one", "correct it";
         OWNER_SECRET_NOT_FOUND = "OwnerSecretNotFound": "the Secret with the owner's credentials does not exist: the class names it, or the ObjectBucket of a deleted claim", "create it";
     }
     Store {

@@ -1,13 +1,12 @@
 //! The library with another store than AWS: whoever writes one implements the trait, and gets the rest.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use bucket_provisioner::api::ClaimPhase;
 use bucket_provisioner::controller::{self, Options};
 use bucket_provisioner::provisioner::{
-    AppCredentials, Endpoint, Failure, FailureClass, Fate, Mode, OwnerSource, Plan, Probe, Provisioner, Record,
-    Removal, Removed, Request, Rotation, WantedBucket,
+    AppCredentials, Endpoint, Failure, FailureClass, Fate, Provisioner, Record, Removal, Removed,
 };
 use kube::{Client, Config};
 use serde_json::json;
@@ -57,27 +56,12 @@ fn user(record: &Record) -> &str {
 }
 
 impl Provisioner for Shelf {
+    type Parameters = ();
     type Owner = ();
     type Error = Taken;
 
-    fn plan(&self, request: &Request<'_>) -> Result<Plan, Taken> {
-        let bucket = match &request.bucket {
-            WantedBucket::Named(name) => name.clone(),
-            _ => format!("bucket-{}", request.claim.uid),
-        };
-        Ok(Plan {
-            bucket,
-            mode: Mode::Created,
-            endpoint: Endpoint { host: "shelf".into(), port: 80, region: "here".into(), url: None },
-            owner_secret: None,
-            user: Some(format!("user-{}", request.claim.uid)),
-            rotation: Rotation::default(),
-            state: BTreeMap::new(),
-        })
-    }
-
-    fn owner(&self, _: &Record, _: OwnerSource) -> Result<(), Taken> {
-        Ok(())
+    fn endpoint(&self, (): &()) -> Endpoint {
+        Endpoint { host: "shelf".into(), port: 80, region: "here".into(), url: None }
     }
 
     async fn provision(&self, record: &Record, owner: &()) -> Result<AppCredentials, Taken> {
@@ -90,11 +74,6 @@ impl Provisioner for Shelf {
     async fn grant(&self, record: &Record, _: &()) -> Result<AppCredentials, Taken> {
         self.put(user(record));
         Ok(AppCredentials { access_key_id: user(record).into(), secret_access_key: "s".into(), session_token: None })
-    }
-
-    async fn probe(&self, record: &Record, credentials: &AppCredentials) -> Result<Probe, Taken> {
-        assert_eq!(credentials.access_key_id, user(record));
-        Ok(Probe::Usable)
     }
 
     async fn revoke(&self, record: &Record, _: &(), _: Option<&AppCredentials>) -> Result<Removal, Taken> {
@@ -122,9 +101,9 @@ async fn a_store_that_implements_the_verbs_gets_claims_records_outputs_and_repor
     let uid = world.claim("photos", &class).await.metadata.uid.unwrap();
     world.wait_bound("photos").await;
     let environment = world.environment("photos").await;
-    assert_eq!(environment["BUCKET_NAME"], format!("bucket-{uid}"));
+    assert_eq!(environment["BUCKET_NAME"], format!("photos-{uid}"));
     assert_eq!(environment["BUCKET_HOST"], "shelf");
-    assert!(shelf.has(&format!("user-{uid}")));
+    assert!(shelf.has(&format!("{}-photos-{uid}", world.namespace)));
 
     shelf.put("classics");
     world.claim_with("thief", json!({ "storageClassName": class, "bucketName": "classics" })).await;

@@ -9,8 +9,9 @@ use crate::controller::decide::class::{Class, ClassLookup};
 use crate::controller::decide::metadata::has_finalizer;
 use crate::controller::decide::plan;
 use crate::controller::decide::record::{Author, Stored};
+use crate::controller::decide::request;
 use crate::controller::error::Error;
-use crate::provisioner::{ClaimId, Mode, Plan, Provisioner, Request, WantedBucket};
+use crate::provisioner::{ClaimId, Mode, Plan, Provisioner, WantedBucket};
 
 /// Longest part of a prefix that the Go library used in a bucket's name.
 const PREFIX_MAX: usize = 26;
@@ -66,17 +67,10 @@ fn is_uuid(text: &str) -> bool {
 
 /// The plan of the class for the recorded bucket.
 fn plan_recorded<P: Provisioner>(provisioner: &P, class: &Class, stored: &Stored) -> Result<Plan, Error> {
-    let request = |bucket| Request {
-        claim: &stored.record.claim,
-        bucket,
-        class_name: &class.name,
-        parameters: &class.parameters,
-        is_new: false,
-    };
-    let granted = provisioner.plan(&request(WantedBucket::Unspecified));
-    match granted {
+    let planned = |wanted| request::plan(provisioner, class, &stored.record.claim, &wanted, false);
+    match planned(WantedBucket::Unspecified) {
         Ok(plan) if plan.mode == Mode::Granted => Ok(plan),
-        _ => provisioner.plan(&request(WantedBucket::Named(stored.record.plan.bucket.clone()))).map_err(Error::store),
+        _ => planned(WantedBucket::Named(stored.record.plan.bucket.clone())),
     }
 }
 

@@ -16,6 +16,7 @@ pub(crate) mod output_data;
 pub(crate) mod plan;
 pub(crate) mod record;
 pub(crate) mod report;
+pub(crate) mod request;
 pub(crate) mod steps;
 pub(crate) mod teardown;
 #[cfg(test)]

@@ -8,8 +8,9 @@ use crate::controller::decide::class::{Class, ClassLookup};
 use crate::controller::decide::codec;
 use crate::controller::decide::lookup::Found;
 use crate::controller::decide::record::{Author, Stored};
+use crate::controller::decide::request;
 use crate::controller::error::{Error, RecordProblem};
-use crate::provisioner::{Mode, Provisioner, ReclaimPolicy, Record, Request};
+use crate::provisioner::{Mode, Provisioner, ReclaimPolicy, Record};
 
 /// The record that the claim would get now from its class, in the cluster with this uid. `is_new`: for the first time, so
 /// restrictions of the class apply.
@@ -23,14 +24,8 @@ pub(crate) fn record<P: Provisioner>(
     cluster: &str,
     is_new: bool,
 ) -> Result<Record, Error> {
-    let request = Request {
-        claim: &claim.id,
-        bucket: wanted(claim.spec()?, &claim.id.uid)?,
-        class_name: &class.name,
-        parameters: &class.parameters,
-        is_new,
-    };
-    let plan = provisioner.plan(&request).map_err(Error::store)?;
+    let wanted = wanted(claim.spec()?, &claim.id.uid)?;
+    let plan = request::plan(provisioner, class, &claim.id, &wanted, is_new)?;
     // A bucket that existed before is retained; the class's reclaimPolicy is about created ones.
     let reclaim_policy = match plan.mode {
         Mode::Created => class.reclaim_policy,

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::Secret;
 
 use crate::controller::error::Error;
 use crate::controller::state::context::Context;
-use crate::provisioner::{OwnerSource, Provisioner, Record, SecretRef};
+use crate::provisioner::{self, OwnerSource, Provisioner, Record, SecretRef};
 
 /// The owner's credentials.
 pub(crate) struct Owner<O> {
@@ -18,7 +18,7 @@ pub(crate) struct Owner<O> {
 /// Reads the owner's credentials that a record refers to. They are not cached, so an edited Secret is used at once.
 ///
 /// # Errors
-/// [`Error::OwnerSecretNotFound`], any error of the provisioner about the Secret's content, and
+/// [`Error::OwnerSecretNotFound`], those of [`parse`], and
 /// [`Error::AccountChanged`] if they belong to another account than the recorded one: what is missing in another account
 /// is not gone.
 pub(crate) async fn of_record<P: Provisioner>(ctx: &Context<P>, record: &Record) -> Result<Owner<P::Owner>, Error> {
@@ -37,7 +37,7 @@ pub(crate) async fn of_record<P: Provisioner>(ctx: &Context<P>, record: &Record)
             source(reference, found)?
         }
     };
-    let credentials = ctx.provisioner.owner(record, source).map_err(Error::store)?;
+    let credentials = parse(&source)?;
     let account = ctx.asking_once(record, Box::pin(ctx.provisioner.account(record, &credentials))).await?;
     same_account(record, account.as_deref())?;
     Ok(Owner { credentials, version, account })
@@ -51,6 +51,17 @@ pub(crate) fn source(reference: &SecretRef, found: Option<Secret>) -> Result<Own
     let secret = found.ok_or_else(|| Error::OwnerSecretNotFound(reference.clone()))?;
     let data = secret.data.unwrap_or_default().into_iter().map(|(key, value)| (key, value.0)).collect();
     Ok(OwnerSource::Secret { reference: reference.clone(), data })
+}
+
+/// The owner's credentials.
+///
+/// # Errors
+/// [`Error::InvalidOwnerSecret`], or that the class names no Secret although the store needs one.
+pub(crate) fn parse<O: provisioner::Owner>(source: &OwnerSource) -> Result<O, Error> {
+    O::parse(source).map_err(|problem| match source {
+        OwnerSource::Secret { reference, .. } => Error::InvalidOwnerSecret { secret: reference.clone(), problem },
+        OwnerSource::Ambient => Error::OwnerSecretMissing { problem },
+    })
 }
 
 /// Fails if the owner's credentials belong to another account than the recorded one, as far as the store says.

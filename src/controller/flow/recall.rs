@@ -6,12 +6,12 @@ use kube::{Api, Client};
 
 use crate::api::{ObjectBucket, ObjectBucketClaim};
 use crate::controller::decide::class::Class;
-use crate::controller::decide::{codec, record};
+use crate::controller::decide::{codec, record, request};
 use crate::controller::error::Error;
 use crate::controller::flow::owner;
 use crate::controller::options::Options;
 use crate::provisioner::{
-    ClaimId, Mode, OwnerSource, Plan, Provisioner, Recalled, ReclaimPolicy, Record, Request, WantedBucket,
+    ClaimId, Mode, Owner, OwnerSource, Plan, Provisioner, Recalled, ReclaimPolicy, Record, WantedBucket,
 };
 
 /// Why a record cannot be reconstructed.
@@ -99,7 +99,7 @@ pub async fn recall<P: Provisioner>(
         handed_over: true,
         plan: would_be,
     };
-    let owner = owner(&client, provisioner, &record).await?;
+    let owner: P::Owner = owner(&client, &record).await?;
     record.account = provisioner.account(&record, &owner).await.map_err(Error::store)?;
     let recalled = provisioner.recall(&record, &owner).await.map_err(Error::store)?;
     let Recalled { claim: former, cluster, former_uids, user } =
@@ -132,21 +132,15 @@ fn plan<P: Provisioner>(
     bucket: Option<String>,
 ) -> Result<Plan, RecallError> {
     let is_unknown = bucket.is_none();
-    let request = Request {
-        claim,
-        bucket: bucket.map_or(WantedBucket::Unspecified, WantedBucket::Named),
-        class_name: &class.name,
-        parameters: &class.parameters,
-        is_new: false,
-    };
-    match provisioner.plan(&request) {
+    let wanted = bucket.map_or(WantedBucket::Unspecified, WantedBucket::Named);
+    match request::plan(provisioner, class, claim, &wanted, false) {
         Ok(plan) => Ok(plan),
         Err(_) if is_unknown => Err(RecallError::NoBucket),
-        Err(failure) => Err(Error::store(failure).into()),
+        Err(error) => Err(error.into()),
     }
 }
 
-async fn owner<P: Provisioner>(client: &Client, provisioner: &P, record: &Record) -> Result<P::Owner, RecallError> {
+async fn owner<O: Owner>(client: &Client, record: &Record) -> Result<O, RecallError> {
     let source = match &record.plan.owner_secret {
         None => OwnerSource::Ambient,
         Some(reference) => {
@@ -155,5 +149,5 @@ async fn owner<P: Provisioner>(client: &Client, provisioner: &P, record: &Record
             owner::source(reference, found.map_err(Error::kubernetes("read the owner's Secret"))?)?
         }
     };
-    Ok(provisioner.owner(record, source).map_err(Error::store)?)
+    Ok(owner::parse(&source)?)
 }

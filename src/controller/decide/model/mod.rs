@@ -12,7 +12,7 @@ mod actions;
 mod budget;
 mod memory;
 mod operator;
-mod planner;
+pub(super) mod planner;
 mod provision;
 mod store;
 mod story;

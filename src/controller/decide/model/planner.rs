@@ -1,7 +1,5 @@
 //! Calls of the real planner, and the conversion between the world's small objects and the real ones.
 
-use std::collections::BTreeMap;
-
 use super::world::{Asks, Claim, Record};
 use kube::core::DeserializeGuard;
 
@@ -14,8 +12,7 @@ use crate::controller::decide::plan::{self, Intent, Surroundings};
 use crate::controller::decide::record::{Author, Stored};
 use crate::controller::error::RecordProblem;
 use crate::provisioner::{
-    AppCredentials, ClaimId, Endpoint, Failure, FailureClass, Mode, OwnerSource, Plan, Probe, Provisioner,
-    ReclaimPolicy, Removal as StoreRemoval, Request, Rotation, WantedBucket,
+    AppCredentials, ClaimId, Endpoint, Failure, FailureClass, Mode, Provisioner, ReclaimPolicy, Removal as StoreRemoval,
 };
 
 /// What never changes in a story.
@@ -97,11 +94,11 @@ fn real_claim(claim: Claim, asks: Asks) -> RealClaim {
 }
 
 /// It only plans; the verbs are in `store.rs`.
-struct Planner;
+pub(crate) struct Planner;
 
 #[derive(Debug, thiserror::Error)]
 #[error("never")]
-struct Never;
+pub(crate) struct Never;
 
 impl Failure for Never {
     fn reason(&self) -> &'static str {
@@ -114,29 +111,12 @@ impl Failure for Never {
 }
 
 impl Provisioner for Planner {
+    type Parameters = ();
     type Owner = ();
     type Error = Never;
 
-    fn plan(&self, request: &Request<'_>) -> Result<Plan, Never> {
-        let (bucket, mode) = match (&request.bucket, request.parameters.get("bucketName")) {
-            (_, Some(name)) => (name.clone(), Mode::Granted),
-            (WantedBucket::Named(name), None) => (name.clone(), Mode::Created),
-            (WantedBucket::Generated { prefix }, None) => (format!("{prefix}-{}", request.claim.uid), Mode::Created),
-            (WantedBucket::Unspecified, None) => return Err(Never),
-        };
-        Ok(Plan {
-            bucket,
-            mode,
-            endpoint: Endpoint { host: "store".into(), port: 80, region: "here".into(), url: None },
-            owner_secret: None,
-            user: Some(format!("user-{}", request.claim.uid)),
-            rotation: Rotation::default(),
-            state: BTreeMap::new(),
-        })
-    }
-
-    fn owner(&self, _: &crate::provisioner::Record, _: OwnerSource) -> Result<(), Never> {
-        Ok(())
+    fn endpoint(&self, (): &()) -> Endpoint {
+        Endpoint { host: "store".into(), port: 80, region: "here".into(), url: None }
     }
 
     async fn provision(&self, _: &crate::provisioner::Record, (): &()) -> Result<AppCredentials, Never> {
@@ -144,10 +124,6 @@ impl Provisioner for Planner {
     }
 
     async fn grant(&self, _: &crate::provisioner::Record, (): &()) -> Result<AppCredentials, Never> {
-        Err(Never)
-    }
-
-    async fn probe(&self, _: &crate::provisioner::Record, _: &AppCredentials) -> Result<Probe, Never> {
         Err(Never)
     }
 

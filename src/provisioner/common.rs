@@ -1,0 +1,283 @@
+//! The class parameters that all stores share, because the library does what they ask for.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::names::NameRules;
+use super::parameter::{Parameter, ParameterError, read, table_of, yes_or_no};
+use super::record::{Rotation, SecretRef};
+
+/// What an admin wrote.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Raw {
+    /// Brownfield: the existing bucket to which each claim of the class gets access. The operator never deletes, empties
+    /// or reconfigures it.
+    #[schemars(extend("default" = "none"))]
+    bucket_name: Option<String>,
+    /// Name of the owner's Secret. Give it and `secretNamespace`, or neither: without them the operator uses its own
+    /// identity. The Secret must exist; there is no fallback.
+    #[schemars(extend("default" = "none"))]
+    secret_name: Option<String>,
+    /// Namespace of the owner's Secret.
+    #[schemars(extend("default" = "none"))]
+    secret_namespace: Option<String>,
+    /// Namespaces whose claims may use the class: names, and prefixes with `*`, such as `shop,team-*`.
+    #[schemars(extend("default" = "all"))]
+    allowed_namespaces: Option<String>,
+    /// `no`: claims may not choose the whole name of a new bucket (`spec.bucketName`), only its beginning. Not in a class
+    /// with `bucketName`.
+    #[schemars(extend("default" = "`yes`"))]
+    explicit_names: Option<String>,
+    /// The prefix that names of new buckets must have: lower-case letters, digits, `.` and `-`, first a letter or a digit.
+    /// Not in a class with `bucketName`.
+    #[schemars(extend("default" = "none"))]
+    bucket_name_prefix: Option<String>,
+}
+
+/// What an admin wrote, if the store can rotate keys.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct RawRotation {
+    /// Age at which the operator replaces the keys of users, such as `30d` or `720h`: an hour or more, and longer than
+    /// `keyGracePeriod`.
+    #[schemars(extend("default" = "never"))]
+    rotate_keys_every: Option<String>,
+    /// How long replaced keys go on working.
+    #[schemars(extend("default" = "`24h`, or half of `rotateKeysEvery` if that is shorter"))]
+    key_grace_period: Option<String>,
+}
+
+/// The parameters that all stores share.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CommonParameters {
+    /// `bucketName`: the existing bucket that every claim of the class gets access to.
+    pub bucket: Option<String>,
+    /// `secretName` and `secretNamespace`: where the owner's credentials are; `None` is the operator's own identity.
+    pub owner_secret: Option<SecretRef>,
+    /// `allowedNamespaces`: the namespaces whose claims can use the class; `None` for all.
+    pub namespaces: Option<Namespaces>,
+    /// `explicitNames` and `bucketNamePrefix`: how claims can name their buckets.
+    pub naming: Naming,
+    /// `rotateKeysEvery` and `keyGracePeriod`: when the keys of users are rotated.
+    pub rotation: Rotation,
+}
+
+impl CommonParameters {
+    /// All of them, of a store that can rotate keys or not.
+    pub fn table(can_rotate: bool) -> Vec<Parameter> {
+        let mut table = table_of::<Raw>();
+        if can_rotate {
+            table.extend(table_of::<RawRotation>());
+        }
+        table
+    }
+
+    /// Parses what an admin wrote.
+    ///
+    /// # Errors
+    /// The first parameter that cannot be used, by name.
+    pub fn parse(
+        written: &BTreeMap<String, String>,
+        names: NameRules,
+        can_rotate: bool,
+    ) -> Result<Self, ParameterError> {
+        let raw: Raw = read(written)?;
+        let raw_rotation: RawRotation = if can_rotate { read(written)? } else { RawRotation::default() };
+        let naming = Naming::parse(&raw, names)?;
+        if let Some(bucket) = &raw.bucket_name {
+            names.check(bucket).map_err(|error| bad_bucket(bucket, &error.rule))?;
+        }
+        Ok(Self {
+            owner_secret: owner_secret(raw.secret_name, raw.secret_namespace)?,
+            bucket: raw.bucket_name,
+            namespaces: raw.allowed_namespaces.as_deref().map(Namespaces::parse).transpose()?,
+            naming,
+            rotation: rotation(raw_rotation.rotate_keys_every.as_deref(), raw_rotation.key_grace_period.as_deref())?,
+        })
+    }
+}
+
+/// `bucketName` breaks a rule.
+pub(crate) fn bad_bucket(bucket: &str, rule: &str) -> ParameterError {
+    ParameterError::bad("bucketName", bucket, format!("is not a bucket name: {rule}"), "name an existing bucket")
+}
+
+fn owner_secret(name: Option<String>, namespace: Option<String>) -> Result<Option<SecretRef>, ParameterError> {
+    match (name, namespace) {
+        (None, None) => Ok(None),
+        (Some(name), Some(namespace)) => Ok(Some(SecretRef {
+            namespace: dns_name("secretNamespace", namespace)?,
+            name: dns_name("secretName", name)?,
+        })),
+        (Some(_), None) => Err(ParameterError::missing(
+            "secretNamespace",
+            "secretName is set, and a StorageClass has no namespace of its own",
+        )),
+        (None, Some(_)) => Err(ParameterError::missing(
+            "secretName",
+            "secretNamespace is set; set both, or neither to use the operator's own identity",
+        )),
+    }
+}
+
+/// The name of a Kubernetes object, checked just enough that a lookup can succeed.
+fn dns_name(parameter: &'static str, value: String) -> Result<String, ParameterError> {
+    let fits = (1..=253).contains(&value.len())
+        && value.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.');
+    if fits {
+        Ok(value)
+    } else {
+        let remedy = "use lower-case letters, digits, '-' and '.'";
+        Err(ParameterError::bad(parameter, &value, "cannot be the name of a Kubernetes object", remedy))
+    }
+}
+
+/// Namespaces by name or prefix: `allowedNamespaces`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Namespaces(Vec<String>);
+
+impl Namespaces {
+    fn parse(value: &str) -> Result<Self, ParameterError> {
+        let patterns: Vec<_> = value.split(',').map(|pattern| pattern.trim().to_owned()).collect();
+        let fits = |pattern: &String| {
+            let name = pattern.strip_suffix('*').unwrap_or(pattern);
+            !pattern.is_empty()
+                && name.len() <= 63
+                && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+        };
+        match patterns.iter().position(|pattern| !fits(pattern)) {
+            None => Ok(Self(patterns)),
+            // The list may name other tenants.
+            Some(index) => Err(ParameterError::Unshown {
+                name: "allowedNamespaces".into(),
+                problem: format!(
+                    "cannot be used: entry {} is neither the name of a namespace nor a prefix with '*'",
+                    index + 1
+                ),
+                remedy: "write names and prefixes, separated by commas, such as \"shop,team-*\"".into(),
+            }),
+        }
+    }
+
+    /// Whether a namespace is one of these.
+    pub fn contain(&self, namespace: &str) -> bool {
+        self.0.iter().any(|pattern| match pattern.strip_suffix('*') {
+            Some(prefix) => namespace.starts_with(prefix),
+            None => namespace == pattern,
+        })
+    }
+}
+
+/// How claims can name their new buckets: `explicitNames` and `bucketNamePrefix`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Naming {
+    /// Whether a claim can choose the whole name.
+    pub explicit: bool,
+    /// What each name must start with; empty for anything.
+    pub prefix: String,
+}
+
+impl Naming {
+    fn parse(raw: &Raw, names: NameRules) -> Result<Self, ParameterError> {
+        const EXPLICIT: &str = "explicitNames";
+        const PREFIX: &str = "bucketNamePrefix";
+        let (explicit, prefix) = (raw.explicit_names.as_deref(), raw.bucket_name_prefix.as_deref());
+        let given = [(EXPLICIT, explicit), (PREFIX, prefix)].into_iter().find_map(|(name, value)| Some((name, value?)));
+        if let Some((name, value)) = given.filter(|_| raw.bucket_name.is_some()) {
+            let problem = "applies to new buckets, but bucketName names an existing one";
+            return Err(ParameterError::bad(name, value, problem, "remove it"));
+        }
+        let explicit = yes_or_no(EXPLICIT, explicit, true)?;
+        let prefix = prefix.unwrap_or_default();
+        names.check_prefix(prefix).map_err(|error| {
+            let problem = format!("cannot be the start of a bucket name: {}", error.rule);
+            let remedy = "write the first characters of bucket names, such as \"acme-\"";
+            ParameterError::bad(PREFIX, prefix, problem, remedy)
+        })?;
+        Ok(Self { explicit, prefix: prefix.to_owned() })
+    }
+}
+
+/// Keys are not rotated more often than this, because every app of the claim has to read the new ones.
+const MIN_ROTATION: Duration = Duration::from_secs(60 * 60);
+
+fn rotation(every: Option<&str>, grace: Option<&str>) -> Result<Rotation, ParameterError> {
+    let duration = |name: &'static str, value: Option<&str>| {
+        value.map(|text| {
+            humantime::parse_duration(text).map_err(|_| {
+                let remedy = "write a number with a unit, such as \"720h\" or \"30d\"";
+                ParameterError::bad(name, text, "is not a duration", remedy)
+            })
+        })
+    };
+    const EVERY: &str = "rotateKeysEvery";
+    let parsed = duration(EVERY, every).transpose()?;
+    let kept = duration("keyGracePeriod", grace).transpose()?;
+    let (Some(text), Some(every)) = (every, parsed) else {
+        return Ok(Rotation { every: None, grace: kept.unwrap_or(Rotation::DEFAULT_GRACE) });
+    };
+    // Frequent rotation shortens the default grace period.
+    let grace = kept.unwrap_or(Rotation::DEFAULT_GRACE.min(every / 2));
+    let bad = |problem, remedy| Err(ParameterError::bad(EVERY, text, problem, remedy));
+    if every < MIN_ROTATION {
+        return bad("is too short", "write \"1h\" or more");
+    }
+    if every <= grace {
+        return bad("is not longer than keyGracePeriod", "make it longer: a user has two keys at most");
+    }
+    Ok(Rotation { every: Some(every), grace })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn parse(entries: &[(&str, &str)]) -> Result<CommonParameters, ParameterError> {
+        let written = entries.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        CommonParameters::parse(&written, NameRules::S3, true)
+    }
+
+    fn message(entries: &[(&str, &str)]) -> String {
+        parse(entries).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn half_a_secret_reference_names_the_other_half() {
+        assert!(message(&[("secretName", "s")]).starts_with("parameter secretNamespace is missing"));
+        assert!(message(&[("secretNamespace", "n")]).starts_with("parameter secretName is missing"));
+    }
+
+    #[test]
+    fn a_bad_value_names_parameter_value_and_remedy() {
+        for (name, value, remedy) in [
+            ("bucketName", "Photos", "name an existing bucket"),
+            ("rotateKeysEvery", "monthly", "\"30d\""),
+            ("rotateKeysEvery", "10m", "\"1h\" or more"),
+            ("keyGracePeriod", "1 fortnight", "\"720h\""),
+            ("explicitNames", "true", "write \"yes\" or \"no\""),
+            ("bucketNamePrefix", "-", "\"acme-\""),
+        ] {
+            let message = message(&[(name, value)]);
+            assert!(message.starts_with(&format!("parameter {name}: {value:?} ")), "{message}");
+            assert!(message.contains(remedy), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_list_that_may_name_tenants_is_not_repeated() {
+        insta::assert_snapshot!(message(&[("allowedNamespaces", "billing,*payroll")]), @r#"parameter allowedNamespaces cannot be used: entry 2 is neither the name of a namespace nor a prefix with '*'; write names and prefixes, separated by commas, such as "shop,team-*""#);
+    }
+
+    #[test]
+    fn restrictions_of_names_do_not_go_with_an_existing_bucket() {
+        for other in [("explicitNames", "no"), ("bucketNamePrefix", "acme-")] {
+            assert!(message(&[("bucketName", "photos"), other]).contains("bucketName names an existing one"));
+        }
+    }
+}

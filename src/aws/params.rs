@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::values::{Addressing, ClaimedBucket, CredentialsMode, EndpointUrl, IamPath, PolicyArn, Region};
-use crate::provisioner::parameter::{read, table_of, yes_or_no};
+use crate::provisioner::parameter::{names_of, read, table_of, yes_or_no};
 use crate::provisioner::{Parameter, ParameterError, Parameters, SecretRef, Written};
 
 /// Region of a class without one; the Go provisioner has the same default.
@@ -72,6 +72,10 @@ pub struct ClassParameters {
 }
 
 impl Parameters for ClassParameters {
+    fn names() -> &'static [&'static str] {
+        names_of::<Raw>()
+    }
+
     fn table() -> Vec<Parameter> {
         table_of::<Raw>()
     }
@@ -140,7 +144,7 @@ mod tests {
     use crate::provisioner::{CommonParameters, NameRules};
 
     fn parse(entries: &[(&str, &str)]) -> Result<ClassParameters, ParameterError> {
-        let is_common = |name: &str| CommonParameters::table(true).iter().any(|common| common.name == name);
+        let is_common = |name: &str| CommonParameters::names(true).any(|common| common == name);
         let (common, own) = entries
             .iter()
             .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))

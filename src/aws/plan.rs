@@ -59,11 +59,10 @@ pub(super) mod tests {
     /// The plan of a new bucket, for a class with these parameters.
     pub(in crate::aws) fn planned(parameters: &[(&str, &str)], environment: &Environment) -> Plan {
         let claim = ClaimId { namespace: "shop".into(), name: "photos".into(), uid: UID.into() };
-        let common = CommonParameters::table(true);
         let (common, own): (BTreeMap<_, _>, BTreeMap<_, _>) = parameters
             .iter()
             .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
-            .partition(|(name, _)| common.iter().any(|known| known.name == *name));
+            .partition(|(name, _)| CommonParameters::names(true).any(|common| common == name));
         let common = CommonParameters::parse(&common, NameRules::S3, true).unwrap();
         let parameters = ClassParameters::parse(&Written::new(&own, &common)).unwrap();
         let request = Request {

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::names::NameRules;
-use super::parameter::{Parameter, ParameterError, read, table_of, yes_or_no};
+use super::parameter::{Parameter, ParameterError, names_of, read, table_of, yes_or_no};
 use super::record::{Rotation, SecretRef};
 
 /// What an admin wrote.
@@ -68,6 +68,12 @@ pub struct CommonParameters {
 }
 
 impl CommonParameters {
+    /// Their names, of a store that can rotate keys or not.
+    pub fn names(can_rotate: bool) -> impl Iterator<Item = &'static str> {
+        let rotation = if can_rotate { names_of::<RawRotation>() } else { &[] };
+        names_of::<Raw>().iter().chain(rotation).copied()
+    }
+
     /// All of them, of a store that can rotate keys or not.
     pub fn table(can_rotate: bool) -> Vec<Parameter> {
         let mut table = table_of::<Raw>();

@@ -23,6 +23,11 @@ pub struct Parameter {
     pub is_required: bool,
 }
 
+/// The names of the fields of a struct, in their order.
+pub fn names_of<T: DeserializeOwned>() -> &'static [&'static str] {
+    written::fields::<T>()
+}
+
 /// The documentation of the fields of a struct, in their order: doc comments, and defaults that
 /// `#[schemars(extend("default" = "…"))]` declares.
 pub fn table_of<T: DeserializeOwned + JsonSchema>() -> Vec<Parameter> {
@@ -42,7 +47,7 @@ pub fn table_of<T: DeserializeOwned + JsonSchema>() -> Vec<Parameter> {
             is_required: required.iter().any(|required| required == *name),
         }
     };
-    written::fields::<T>().iter().map(parameter).collect()
+    names_of::<T>().iter().map(parameter).collect()
 }
 
 /// A struct with a field for each parameter, from what an admin wrote. Numbers and booleans are parsed.

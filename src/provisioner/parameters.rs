@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
 use super::common::CommonParameters;
-use super::parameter::{Parameter, ParameterError, read, table_of};
+use super::parameter::{Parameter, ParameterError, names_of, read, table_of};
 
 /// The parameters of a store's classes. Every struct that implements `serde::Deserialize` and `schemars::JsonSchema` is
 /// one: each field is a parameter, its doc comment the documentation, and `#[serde(rename_all = "camelCase")]` gives the
@@ -14,7 +14,10 @@ use super::parameter::{Parameter, ParameterError, read, table_of};
 ///
 /// The [common parameters](CommonParameters) are parsed by the library; a store does not repeat them.
 pub trait Parameters: Sized + Send + Sync + 'static {
-    /// All of them, for documentation and to refuse others.
+    /// Their names. Others are refused.
+    fn names() -> &'static [&'static str];
+
+    /// All of them, for documentation.
     fn table() -> Vec<Parameter>;
 
     /// Parses what an admin wrote. Pure.
@@ -42,6 +45,10 @@ impl<'a> Written<'a> {
 }
 
 impl<T: DeserializeOwned + JsonSchema + Send + Sync + 'static> Parameters for T {
+    fn names() -> &'static [&'static str] {
+        names_of::<T>()
+    }
+
     fn table() -> Vec<Parameter> {
         table_of::<T>()
     }

@@ -51,17 +51,16 @@ pub(crate) fn plan<P: Provisioner>(
 fn split<P: Provisioner>(
     written: &BTreeMap<String, String>,
 ) -> Result<(CommonParameters, BTreeMap<String, String>), ParameterError> {
-    let common = CommonParameters::table(P::CAN_ROTATE);
-    let own = P::Parameters::table();
-    if let Some(name) = written.keys().find(|name| common.iter().chain(&own).all(|known| known.name != **name)) {
-        let mut known: Vec<_> = common.iter().chain(&own).map(|known| known.name.as_str()).collect();
+    let known = || CommonParameters::names(P::CAN_ROTATE).chain(P::Parameters::names().iter().copied());
+    if let Some(name) = written.keys().find(|name| known().all(|known| known != **name)) {
+        let mut known: Vec<_> = known().collect();
         known.sort_unstable();
         return Err(ParameterError::Unknown { name: name.clone(), known: known.join(", ") });
     }
     let (common, own): (BTreeMap<_, _>, BTreeMap<_, _>) = written
         .iter()
         .map(|(name, value)| (name.clone(), value.clone()))
-        .partition(|(name, _)| common.iter().any(|known| known.name == *name));
+        .partition(|(name, _)| CommonParameters::names(P::CAN_ROTATE).any(|common| common == name));
     Ok((CommonParameters::parse(&common, P::BUCKET_NAMES, P::CAN_ROTATE)?, own))
 }
 

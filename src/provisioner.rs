@@ -40,7 +40,7 @@ mod written;
 use std::future::Future;
 
 pub use self::common::{CommonParameters, Namespaces, Naming};
-pub use self::failure::{Failure, FailureClass};
+pub use self::failure::{Failure, FailureClass, StoreError};
 pub use self::names::{NameError, NameRules};
 pub use self::outcome::{AppCredentials, Checkup, Fate, Probe, Recalled, Removal, Removed};
 pub use self::owner::{Owner, OwnerSource};
@@ -58,7 +58,7 @@ pub trait Provisioner: Send + Sync + 'static {
     type Parameters: Parameters;
     /// The owner's credentials: a struct with a field for each key of their Secret, or `()` for none.
     type Owner: Owner;
-    /// Why a step failed.
+    /// Why a step failed: mostly [`StoreError`].
     type Error: Failure;
 
     /// Which names buckets can have.

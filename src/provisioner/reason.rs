@@ -2,6 +2,7 @@
 
 /// A reason: the word on the claim, and what it means. `docs/reasons.md` is generated from these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Reason {
     /// The word, for machines.
     pub name: &'static str,
@@ -13,8 +14,16 @@ pub struct Reason {
     pub remedy: &'static str,
 }
 
+impl Reason {
+    /// A reason with its documentation.
+    pub const fn new(name: &'static str, topic: Topic, meaning: &'static str, remedy: &'static str) -> Self {
+        Self { name, topic, meaning, remedy }
+    }
+}
+
 /// What a reason is about: the tables of the document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Topic {
     /// How far the claim is.
     Progress,

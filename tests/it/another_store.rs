@@ -6,36 +6,21 @@ use std::sync::{Arc, Mutex};
 use bucket_provisioner::api::ClaimPhase;
 use bucket_provisioner::controller::{self, Options};
 use bucket_provisioner::provisioner::{
-    AppCredentials, Endpoint, Failure, FailureClass, Fate, Provisioner, Record, Removal, Removed,
+    AppCredentials, Endpoint, Fate, Provisioner, Reason, Record, Removal, Removed, StoreError, Topic,
 };
 use kube::{Client, Config};
 use serde_json::json;
 
 use crate::support::{World, phase};
 
-/// Buckets and users that are names in a set.
+/// Buckets and users that are names in a set. A bucket whose name begins with "slow" is built step by step.
 #[derive(Clone, Default)]
 struct Shelf {
     things: Arc<Mutex<BTreeSet<String>>>,
 }
 
-#[derive(Debug, thiserror::Error)]
-#[error("spec.bucketName {0:?} is on the shelf already; choose another")]
-struct Taken(String);
-
-impl Failure for Taken {
-    fn reason(&self) -> &'static str {
-        "Taken"
-    }
-
-    fn class(&self) -> FailureClass {
-        FailureClass::Terminal
-    }
-
-    fn store_untouched(&self) -> bool {
-        true
-    }
-}
+const TAKEN: Reason = Reason::new("Taken", Topic::Claim, "the name is on the shelf already", "choose another");
+const BUILDING: Reason = Reason::new("Building", Topic::Progress, "the shelf is being built", "wait");
 
 impl Shelf {
     fn has(&self, thing: &str) -> bool {
@@ -58,30 +43,37 @@ fn user(record: &Record) -> &str {
 impl Provisioner for Shelf {
     type Parameters = ();
     type Owner = ();
-    type Error = Taken;
+    type Error = StoreError;
 
     fn endpoint(&self, (): &()) -> Endpoint {
         Endpoint { host: "shelf".into(), port: 80, region: "here".into(), url: None }
     }
 
-    async fn provision(&self, record: &Record, owner: &()) -> Result<AppCredentials, Taken> {
+    async fn provision(&self, record: &Record, owner: &()) -> Result<AppCredentials, StoreError> {
+        let bucket = &record.plan.bucket;
+        if bucket.starts_with("slow") && self.put(&format!("{bucket}, half")) {
+            return Err(StoreError::in_progress(&BUILDING, "half of the shelf is built"));
+        }
+        self.take(&format!("{bucket}, half"));
         if !self.put(&record.plan.bucket) {
-            return Err(Taken(record.plan.bucket.clone()));
+            let name = &record.plan.bucket;
+            let message = format!("spec.bucketName {name:?} is on the shelf already; choose another");
+            return Err(StoreError::terminal(&TAKEN, message).untouched());
         }
         self.grant(record, owner).await
     }
 
-    async fn grant(&self, record: &Record, _: &()) -> Result<AppCredentials, Taken> {
+    async fn grant(&self, record: &Record, _: &()) -> Result<AppCredentials, StoreError> {
         self.put(user(record));
         Ok(AppCredentials { access_key_id: user(record).into(), secret_access_key: "s".into(), session_token: None })
     }
 
-    async fn revoke(&self, record: &Record, _: &(), _: Option<&AppCredentials>) -> Result<Removal, Taken> {
+    async fn revoke(&self, record: &Record, _: &(), _: Option<&AppCredentials>) -> Result<Removal, StoreError> {
         self.take(user(record));
         Ok(Removal::Done(Removed { access: Fate::Removed, bucket: Fate::Kept }))
     }
 
-    async fn delete(&self, record: &Record, _: &(), _: Option<&AppCredentials>) -> Result<Removal, Taken> {
+    async fn delete(&self, record: &Record, _: &(), _: Option<&AppCredentials>) -> Result<Removal, StoreError> {
         self.take(user(record));
         self.take(&record.plan.bucket);
         Ok(Removal::Done(Removed { access: Fate::Removed, bucket: Fate::Removed }))
@@ -111,7 +103,12 @@ async fn a_store_that_implements_the_verbs_gets_claims_records_outputs_and_repor
     assert_eq!(message, "spec.bucketName \"classics\" is on the shelf already; choose another");
     assert_eq!(phase(&world.claims().get("thief").await.unwrap()), Some(ClaimPhase::Failed));
 
-    for claim in ["photos", "thief"] {
+    world.claim("slow", &class).await;
+    assert_eq!(world.wait_reason("slow", "Building").await, "half of the shelf is built");
+    assert_eq!(phase(&world.claims().get("slow").await.unwrap()), Some(ClaimPhase::Pending));
+    world.wait_bound("slow").await;
+
+    for claim in ["photos", "thief", "slow"] {
         world.delete_claim(claim).await;
         world.wait_gone(claim).await;
         world.assert_no_objects(claim).await;

@@ -15,6 +15,9 @@ const TERMINAL_MIN: Duration = Duration::from_secs(10);
 
 const TERMINAL_MAX: Duration = Duration::from_secs(300);
 
+/// Wait while the store is working.
+const PROGRESS: Duration = Duration::from_secs(5);
+
 /// Longest wait for credentials: AWS takes 3 to 10 s to spread a new key.
 const PROPAGATION_MAX: Duration = Duration::from_secs(8);
 
@@ -35,6 +38,7 @@ pub(crate) fn delay(class: FailureClass, attempts: u32, dice: &mut impl Rng) -> 
             let whole = Duration::from_secs(1 << attempts.saturating_sub(1).min(16)).min(RETRYABLE_MAX);
             whole.mul_f64(dice.random_range(0.5..=1.0))
         }
+        FailureClass::InProgress => PROGRESS.mul_f64(dice.random_range(0.8..=1.2)),
         FailureClass::Terminal => {
             let whole = TERMINAL_MIN.saturating_mul(1 << attempts.saturating_sub(1).min(8)).min(TERMINAL_MAX);
             whole.mul_f64(dice.random_range(0.8..=1.2))
@@ -73,6 +77,14 @@ mod tests {
             assert!(wait <= RETRYABLE_MAX, "{attempts}: {wait:?}");
             assert!(attempts > 1 || wait <= Duration::from_secs(1), "{attempts}: {wait:?}");
             assert!(attempts < 10 || wait >= RETRYABLE_MAX / 2, "{attempts}: {wait:?}");
+        }
+    }
+
+    #[test]
+    fn a_store_that_is_working_is_asked_every_few_seconds() {
+        for attempts in 0..40 {
+            let wait = delay(FailureClass::InProgress, attempts, &mut rand::rng()).as_secs_f64();
+            assert!((4.0..=6.0).contains(&wait), "{wait}");
         }
     }
 

@@ -97,7 +97,7 @@ impl Report {
             (true, ..) => ClaimPhase::Released,
             (_, true, _) => ClaimPhase::Bound,
             (.., FailureClass::Terminal) => ClaimPhase::Failed,
-            (.., FailureClass::Retryable) => ClaimPhase::Pending,
+            (.., FailureClass::Retryable | FailureClass::InProgress) => ClaimPhase::Pending,
         };
         Self {
             phase,
@@ -105,7 +105,10 @@ impl Report {
             reason: problem.reason(),
             message: problem.to_string(),
             ignored: Ignored::default(),
-            severity: Severity::Warning,
+            severity: match problem.class() {
+                FailureClass::InProgress => Severity::Progress,
+                FailureClass::Retryable | FailureClass::Terminal => Severity::Warning,
+            },
             damaged_record: problem.damaged_record().map(str::to_owned),
         }
     }

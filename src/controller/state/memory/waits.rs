@@ -82,7 +82,10 @@ impl Waits {
         if self.woken {
             return Duration::ZERO;
         }
-        self.failures = self.failures.saturating_add(1);
+        self.failures = match class {
+            FailureClass::InProgress => 0,
+            FailureClass::Retryable | FailureClass::Terminal => self.failures.saturating_add(1),
+        };
         let delay = backoff::delay(class, self.failures, &mut rand::rng());
         self.defer(delay);
         delay

@@ -49,7 +49,7 @@ pub use self::parameters::{Parameters, Written};
 pub(crate) use self::reason::reasons;
 pub use self::reason::{Reason, Topic};
 pub use self::record::{ClaimId, Endpoint, Mode, Plan, ReclaimPolicy, Record, Rotation, SecretRef};
-pub use self::request::{Request, WantedBucket};
+pub use self::request::Request;
 pub use self::start::{Permit, Start};
 
 /// A store that can create buckets and give access to them. See the [module](self) for the contract.
@@ -60,6 +60,61 @@ pub trait Provisioner: Send + Sync + 'static {
     type Owner: Owner;
     /// Why a step failed: mostly [`StoreError`].
     type Error: Failure;
+
+    /// Where the buckets of a class are. Pure.
+    fn endpoint(&self, parameters: &Self::Parameters) -> Endpoint;
+
+    /// Creates the bucket, and a user limited to it.
+    ///
+    /// Credentials that an earlier call may have issued are replaced, because their secret is lost.
+    ///
+    /// # Errors
+    /// Any refusal of the store, and a name that somebody else has taken.
+    fn provision(
+        &self,
+        record: &Record,
+        owner: &Self::Owner,
+    ) -> impl Future<Output = Result<AppCredentials, Self::Error>> + Send;
+
+    /// Creates a user limited to an existing bucket. If the record says that the bucket was created, it must still be
+    /// the claim's, because somebody else may have taken its name.
+    ///
+    /// # Errors
+    /// As [`provision`](Self::provision), and a bucket that is missing, forbidden or in another region.
+    fn grant(
+        &self,
+        record: &Record,
+        owner: &Self::Owner,
+    ) -> impl Future<Output = Result<AppCredentials, Self::Error>> + Send;
+
+    /// Removes the access and keeps the bucket. What no longer exists counts as removed.
+    ///
+    /// `present` are the credentials in the claim's Secret, if it has any. A user with these credentials is the claim's
+    /// own, even if it has lost its tags. If the store knows no such user although the record was [handed
+    /// over](Record::handed_over), the credentials are tried: access that still works is not removed.
+    ///
+    /// # Errors
+    /// Any refusal of the store.
+    fn revoke(
+        &self,
+        record: &Record,
+        owner: &Self::Owner,
+        present: Option<&AppCredentials>,
+    ) -> impl Future<Output = Result<Removal, Self::Error>> + Send;
+
+    /// Removes the access like [`revoke`](Self::revoke), then deletes the bucket with all its content, a limited part
+    /// with each call.
+    ///
+    /// # Errors
+    /// Any refusal of the store, also for a single object.
+    fn delete(
+        &self,
+        record: &Record,
+        owner: &Self::Owner,
+        present: Option<&AppCredentials>,
+    ) -> impl Future<Output = Result<Removal, Self::Error>> + Send;
+
+    // From here on everything has a default, which is right for a simple store.
 
     /// Which names buckets can have.
     const BUCKET_NAMES: NameRules = NameRules::S3;
@@ -82,9 +137,6 @@ pub trait Provisioner: Send + Sync + 'static {
         let _ = (name, mode);
         Ok(())
     }
-
-    /// Where the buckets of a class are. Pure.
-    fn endpoint(&self, parameters: &Self::Parameters) -> Endpoint;
 
     /// Decides what the claim gets. Pure: the same request always gives the same plan.
     ///
@@ -112,29 +164,6 @@ pub trait Provisioner: Send + Sync + 'static {
         let _ = (record, owner);
         std::future::ready(Ok(None))
     }
-
-    /// Creates the bucket, and a user limited to it.
-    ///
-    /// Credentials that an earlier call may have issued are replaced, because their secret is lost.
-    ///
-    /// # Errors
-    /// Any refusal of the store, and a name that somebody else has taken.
-    fn provision(
-        &self,
-        record: &Record,
-        owner: &Self::Owner,
-    ) -> impl Future<Output = Result<AppCredentials, Self::Error>> + Send;
-
-    /// Creates a user limited to an existing bucket. If the record says that the bucket was created, it must still be
-    /// the claim's, because somebody else may have taken its name.
-    ///
-    /// # Errors
-    /// As [`provision`](Self::provision), and a bucket that is missing, forbidden or in another region.
-    fn grant(
-        &self,
-        record: &Record,
-        owner: &Self::Owner,
-    ) -> impl Future<Output = Result<AppCredentials, Self::Error>> + Send;
 
     /// Tries the issued credentials against the bucket, once.
     ///
@@ -200,31 +229,4 @@ pub trait Provisioner: Send + Sync + 'static {
         let _ = (record, owner);
         std::future::ready(Ok(None))
     }
-
-    /// Removes the access and keeps the bucket. What no longer exists counts as removed.
-    ///
-    /// `present` are the credentials in the claim's Secret, if it has any. A user with these credentials is the claim's
-    /// own, even if it has lost its tags. If the store knows no such user although the record was [handed
-    /// over](Record::handed_over), the credentials are tried: access that still works is not removed.
-    ///
-    /// # Errors
-    /// Any refusal of the store.
-    fn revoke(
-        &self,
-        record: &Record,
-        owner: &Self::Owner,
-        present: Option<&AppCredentials>,
-    ) -> impl Future<Output = Result<Removal, Self::Error>> + Send;
-
-    /// Removes the access like [`revoke`](Self::revoke), then deletes the bucket with all its content, a limited part
-    /// with each call.
-    ///
-    /// # Errors
-    /// Any refusal of the store, also for a single object.
-    fn delete(
-        &self,
-        record: &Record,
-        owner: &Self::Owner,
-        present: Option<&AppCredentials>,
-    ) -> impl Future<Output = Result<Removal, Self::Error>> + Send;
 }

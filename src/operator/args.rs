@@ -7,8 +7,8 @@ use std::time::Duration;
 use clap::builder::BoolishValueParser;
 use clap::error::ErrorKind;
 use clap::{ArgAction, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
-use k8s_openapi::jiff::SignedDuration;
 
+use super::values::{claim_name, duration, given, go_style, object_name, provisioner_name};
 use crate::controller::Options;
 use crate::runtime::lease::{self, BadTiming, Timing};
 use crate::runtime::telemetry::Format;
@@ -59,6 +59,17 @@ pub(crate) enum Command {
         #[arg(long, value_name = "DIR")]
         output_dir: Option<PathBuf>,
     },
+    /// Print the permissions that the operator needs, as YAML: a ServiceAccount with its roles and bindings.
+    Rbac {
+        /// Namespace in which the operator runs [default: the name of the program].
+        #[arg(long, value_name = "NAMESPACE", value_parser = object_name)]
+        operator_namespace: Option<String>,
+        /// Name of the ServiceAccount, and of roles and bindings [default: the name of the program].
+        #[arg(long, value_name = "NAME", value_parser = object_name)]
+        service_account: Option<String>,
+    },
+    /// Print the parameters of StorageClasses, as a table in Markdown.
+    Parameters,
     /// Rebuild the lost ObjectBucket of a claim from the tags of its bucket, and print it. Changes nothing: check the
     /// output, apply it, and annotate the ObjectBucket with objectbucket.io/orphan=adopt.
     Record {
@@ -69,15 +80,6 @@ pub(crate) enum Command {
         #[arg(long, value_name = "NAME")]
         bucket: Option<String>,
     },
-}
-
-fn claim_name(text: &str) -> Result<(String, String), String> {
-    match text.split_once('/') {
-        Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() && !name.contains('/') => {
-            Ok((namespace.to_owned(), name.to_owned()))
-        }
-        _ => Err("write the claim's namespace and name, such as shop/photos".to_owned()),
-    }
 }
 
 /// Which cluster.
@@ -209,17 +211,21 @@ impl Args {
 
     /// The lease to hold, `None` without leader election. `namespace` is the default namespace of the lease.
     pub(crate) fn lease(&self, namespace: &str) -> Result<Option<lease::Options>, String> {
-        let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
         if !self.lease.leader_elect {
             return Ok(None);
         }
-        let name = || lease::name(&self.run.provisioner_name, given(&self.run.namespace).as_deref());
         Ok(Some(lease::Options {
             namespace: given(&self.lease.lease_namespace).unwrap_or_else(|| namespace.to_owned()),
-            name: given(&self.lease.lease_name).unwrap_or_else(name),
+            name: self.lease_name(),
             identity: lease::identity(),
             timing: self.timing()?,
         }))
+    }
+
+    /// The name of the lease.
+    pub(crate) fn lease_name(&self) -> String {
+        let derived = || lease::name(&self.run.provisioner_name, given(&self.run.namespace).as_deref());
+        given(&self.lease.lease_name).unwrap_or_else(derived)
     }
 
     fn timing(&self) -> Result<Timing, String> {
@@ -248,54 +254,6 @@ impl Args {
             ..Options::new(&self.run.provisioner_name)
         }
     }
-}
-
-/// Go's flag package accepts `-flag` for `--flag`.
-fn go_style(arg: OsString) -> OsString {
-    match arg.to_str() {
-        Some(text) if is_long_with_one_dash(text) => format!("-{text}").into(),
-        _ => arg,
-    }
-}
-
-fn is_long_with_one_dash(arg: &str) -> bool {
-    let Some(name) = arg.strip_prefix('-').map(|rest| rest.split('=').next().unwrap_or(rest)) else {
-        return false;
-    };
-    name.len() > 1 && name.starts_with(|c: char| c.is_ascii_alphabetic()) && !is_short_with_value(name)
-}
-
-/// `-v2` is the short flag with its value.
-fn is_short_with_value(name: &str) -> bool {
-    name.strip_prefix('v').is_some_and(|value| value.bytes().all(|b| b.is_ascii_digit()))
-}
-
-/// What the API server accepts as `StorageClass.provisioner`.
-fn provisioner_name(name: &str) -> Result<String, String> {
-    let allowed = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
-    if name.is_empty() || name.len() > 253 || !name.chars().all(allowed) {
-        return Err("must consist of letters, digits, '-', '_', '.' and '/', like StorageClass.provisioner".to_owned());
-    }
-    Ok(name.to_owned())
-}
-
-/// A duration in Go's format: `15s`, `500ms`, `1m30s`.
-fn duration(text: &str) -> Result<Duration, String> {
-    let parsed = text.parse::<SignedDuration>().ok().and_then(|parsed| Duration::try_from(parsed).ok());
-    match parsed {
-        Some(duration) if !duration.is_zero() => Ok(duration),
-        _ => Err("must be a duration longer than zero, such as 15s, 500ms or 1m".to_owned()),
-    }
-}
-
-/// The name of an object: a DNS subdomain. An empty name counts as not set.
-fn object_name(name: &str) -> Result<String, String> {
-    let ends = |label: &str| label.starts_with('-') || label.ends_with('-') || label.is_empty();
-    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c);
-    if !name.is_empty() && (name.len() > 253 || !name.chars().all(allowed) || name.split('.').any(ends)) {
-        return Err("must consist of lower-case letters, digits, '-' and '.', like the name of an object".to_owned());
-    }
-    Ok(name.to_owned())
 }
 
 #[cfg(test)]
@@ -402,17 +360,6 @@ mod tests {
         .into();
         assert_eq!(names.len(), 5, "{names:?}");
         assert_eq!(lease(&["--namespace="]).unwrap().name, "aws-s3.io.bucket");
-    }
-
-    #[test]
-    fn durations_are_written_as_in_go() {
-        let read = [("15s", 15_000), ("500ms", 500), ("1m", 60_000), ("1h1m1.5s", 3_661_500), ("1.5m", 90_000)];
-        for (text, milliseconds) in read {
-            assert_eq!(duration(text), Ok(Duration::from_millis(milliseconds)), "{text}");
-        }
-        for text in ["", "15", "0s", "-1s", "s", "1x"] {
-            assert!(duration(text).is_err(), "{text}");
-        }
     }
 
     #[test]

@@ -1,23 +1,29 @@
 //! A whole operator in one call: [`Operator`].
 
 mod args;
+mod rbac;
+mod values;
 
 use std::error::Error;
+use std::fmt::Write as _;
+use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
 use futures::FutureExt as _;
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use serde::Serialize;
 
 use self::args::{Args, ClusterArgs, Command, Identity};
-use crate::provisioner::{Permit, Provisioner};
+use self::rbac::Subject;
+use crate::provisioner::{CommonParameters, Parameter, Parameters as _, Permit, Provisioner};
 use crate::runtime::lease::{self, Term};
 use crate::{api, controller, runtime};
 
 /// The program around a store: command line, logging, signals, leader election, and the controller.
 ///
-/// Its commands: `run`, the default, serves claims; `crds` prints the CustomResourceDefinitions; `record` rebuilds a lost
-/// ObjectBucket. `--help` lists all flags. Most of them can be given as environment variables too.
+/// Its commands: `run`, the default, serves claims; `crds` prints the CustomResourceDefinitions, `rbac` the permissions
+/// that it needs, and `parameters` the parameters of StorageClasses; `record` rebuilds a lost ObjectBucket. `--help` lists all flags. Most of them can be given as environment variables too.
 #[derive(Debug)]
 #[must_use = "an operator does nothing until it runs"]
 pub struct Operator<P> {
@@ -64,9 +70,19 @@ impl<P: Provisioner> Operator<P> {
     /// If the arguments are wrong, exits with a message and a usage hint. Errors are logged to standard error.
     pub fn run(self) -> ExitCode {
         let args = Args::read(&self.identity);
-        runtime::telemetry::init(args.log.format(), args.log.verbosity);
+        runtime::telemetry::init(args.log.format(), args.log.verbosity, &self.identity.program);
         let done = match &args.command {
             Some(Command::Crds { output_dir }) => crds(output_dir.as_deref()),
+            Some(Command::Rbac { operator_namespace, service_account }) => {
+                let or_program = |name: &Option<String>| name.clone().unwrap_or_else(|| self.identity.program.clone());
+                let subject = Subject {
+                    account: or_program(service_account),
+                    namespace: or_program(operator_namespace),
+                    lease: args.lease_name(),
+                };
+                documents(&rbac::objects(&subject)).and_then(|text| print(&text))
+            }
+            Some(Command::Parameters) => print(&parameters_table::<P>()),
             Some(Command::Record { claim, bucket }) => block_on(record(self.store, &args, claim, bucket.clone())),
             Some(Command::Run) | None => block_on(serve(self.store, &args)),
         };
@@ -118,8 +134,7 @@ async fn record<P: Provisioner>(
 ) -> Result<(), Box<dyn Error>> {
     let client = runtime::cluster::client(cluster(&args.cluster).await?, runtime::cluster::ANSWER_LIMIT)?;
     let record = controller::recall(client, store, &args.options(None), (namespace, name), bucket).await?;
-    print!("{}", serde_saphyr::to_string(&record)?);
-    Ok(())
+    print(&serde_saphyr::to_string(&record)?)
 }
 
 async fn cluster(args: &ClusterArgs) -> Result<kube::Config, Box<dyn Error>> {
@@ -136,15 +151,44 @@ async fn cluster(args: &ClusterArgs) -> Result<kube::Config, Box<dyn Error>> {
 }
 
 fn crds(output_dir: Option<&Path>) -> Result<(), Box<dyn Error>> {
+    let Some(dir) = output_dir else {
+        return print(&documents(&api::crds().map(|(_, crd)| crd))?);
+    };
     for (file, crd) in api::crds() {
-        let yaml = serde_saphyr::to_string(&crd)?;
-        match output_dir {
-            Some(dir) => std::fs::write(dir.join(file), yaml)
-                .map_err(|e| format!("cannot write {}: {e}", dir.join(file).display()))?,
-            None => print!("---\n{yaml}"),
-        }
+        std::fs::write(dir.join(file), serde_saphyr::to_string(&crd)?)
+            .map_err(|e| format!("cannot write {}: {e}", dir.join(file).display()))?;
     }
     Ok(())
+}
+
+/// Objects as documents of YAML.
+fn documents(objects: &[impl Serialize]) -> Result<String, Box<dyn Error>> {
+    let mut text = String::new();
+    for object in objects {
+        write!(text, "---\n{}", serde_saphyr::to_string(object)?)?;
+    }
+    Ok(text)
+}
+
+/// Prints to standard output. Who reads it may have seen enough, as `head` has.
+fn print(text: &str) -> Result<(), Box<dyn Error>> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// The class parameters of a store, and those that all stores share, as a table in Markdown.
+pub(crate) fn parameters_table<P: Provisioner>() -> String {
+    let mut text = "| parameter | default | meaning |\n|---|---|---|\n".to_owned();
+    for Parameter { name, default, meaning, is_required } in
+        P::Parameters::table().iter().chain(&CommonParameters::table(P::CAN_ROTATE))
+    {
+        let default = if *is_required { "(required)" } else { default };
+        // Writing to a String does not fail.
+        let _ = writeln!(text, "| `{name}` | {default} | {meaning} |");
+    }
+    text
 }
 
 /// An error with all its causes, in one line.

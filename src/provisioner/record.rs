@@ -107,7 +107,8 @@ pub struct Plan {
     pub user: Option<String>,
     /// When its keys are rotated.
     pub rotation: Rotation,
-    /// Whatever else the verbs need, in the store's own keys.
+    /// Whatever else the verbs need, in the store's own keys. It is recorded in `spec.additionalState`, beside the keys
+    /// of [`wire::state`](crate::api::wire::state), which a store must not use.
     pub state: BTreeMap<String, String>,
 }
 
@@ -154,6 +155,9 @@ pub struct Record {
     pub plan: Plan,
 }
 
+/// Begins the keys of [`Plan::state`] that hold class parameters.
+pub(super) const PARAMETER: &str = "parameter.";
+
 impl Record {
     /// The parameters of the class, as they were when the plan was made, if the plan is the
     /// [usual one](super::Request::plan).
@@ -161,7 +165,9 @@ impl Record {
     /// # Errors
     /// A parameter that the type does not accept: the record was made by a version with other parameters.
     pub fn parameters<T: DeserializeOwned>(&self) -> Result<T, ParameterError> {
-        read(&self.plan.state)
+        let parameter =
+            |(key, value): (&String, &String)| Some((key.strip_prefix(PARAMETER)?.to_owned(), value.clone()));
+        read(&self.plan.state.iter().filter_map(parameter).collect())
     }
 
     /// Whether `uid` is that of the claim, or of a claim that had the record before.

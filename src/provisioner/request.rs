@@ -3,21 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::common::CommonParameters;
-use super::record::{ClaimId, Endpoint, Mode, Plan};
-
-/// Which bucket a claim asks for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum WantedBucket {
-    /// `spec.generateBucketName`: a new name that starts with this prefix (as the user wrote it).
-    Generated {
-        /// Prefix of the name, not yet checked against the store's rules.
-        prefix: String,
-    },
-    /// `spec.bucketName`: exactly this name, not yet checked against the store's rules.
-    Named(String),
-    /// Neither; only possible with a class that names a bucket.
-    Unspecified,
-}
+use super::record::{ClaimId, Endpoint, Mode, PARAMETER, Plan};
 
 /// What a claim asks for, and what its class says: the input of [`Provisioner::plan`](super::Provisioner::plan).
 #[derive(Debug, Clone)]
@@ -51,7 +37,68 @@ impl<T> Request<'_, T> {
             owner_secret: self.common.owner_secret.clone(),
             user: Some(self.user.clone()),
             rotation: self.common.rotation,
-            state: self.written.clone(),
+            state: self.written.iter().map(|(name, value)| (format!("{PARAMETER}{name}"), value.clone())).collect(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use schemars::JsonSchema;
+    use serde::Deserialize;
+
+    use super::*;
+    use crate::api::wire;
+    use crate::provisioner::{NameRules, ParameterError, Parameters as _, ReclaimPolicy, Record, Written};
+
+    #[derive(Debug, PartialEq, Deserialize, JsonSchema)]
+    struct Shelf {
+        /// Also the name of a key that the library records.
+        mode: String,
+        size: u8,
+    }
+
+    fn record(written: &[(&str, &str)]) -> Result<Record, ParameterError> {
+        let claim = ClaimId { namespace: "shop".into(), name: "photos".into(), uid: "1".into() };
+        let common = CommonParameters::parse(&BTreeMap::new(), NameRules::S3, false)?;
+        let written = written.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let parameters = Shelf::parse(&Written::new(&written, &common))?;
+        let request = Request {
+            claim: &claim,
+            class_name: "shelves",
+            bucket: "photos-1".into(),
+            mode: Mode::Created,
+            user: "shop-photos-1".into(),
+            parameters: &parameters,
+            written: &written,
+            common: &common,
+        };
+        let endpoint = Endpoint { host: "shelf".into(), port: 80, region: "here".into(), url: None };
+        Ok(Record {
+            plan: request.plan(endpoint),
+            claim: claim.clone(),
+            former_uids: Vec::new(),
+            cluster: None,
+            account: None,
+            handed_over: false,
+            class_name: "shelves".into(),
+            reclaim_policy: ReclaimPolicy::Delete,
+        })
+    }
+
+    #[test]
+    fn parameters_are_recorded_apart_from_the_librarys_own_keys_and_read_back() {
+        let record = record(&[("mode", "deep"), ("size", "7")]).unwrap();
+        assert!(!record.plan.state.contains_key(wire::state::MODE));
+        assert_eq!(record.parameters(), Ok(Shelf { mode: "deep".into(), size: 7 }));
+    }
+
+    #[test]
+    fn a_parameter_that_the_type_does_not_accept_is_named() {
+        let refused = record(&[("mode", "deep"), ("size", "big")]).unwrap_err();
+        assert_eq!(refused.to_string(), "parameter size: \"big\" is not a whole number from 0 to 255");
+        let refused = record(&[("mode", "deep")]).unwrap_err();
+        assert_eq!(refused.to_string(), "parameter size is missing: the StorageClass must set it");
     }
 }

@@ -23,14 +23,21 @@ const LOGS_SECRETS: [&str; 5] = ["aws_", "hyper", "h2", "rustls", "kube_client::
 
 /// Starts logging, unless it was started before. `verbosity` is that of klog: 0 and 1 log the progress of each claim, 2
 /// to 4 also each attempt and call to a store, 5 and more everything that contains no secret. The environment variable
-/// `RUST_LOG` takes precedence.
-pub fn init(format: Format, verbosity: u8) {
+/// `RUST_LOG` takes precedence. `program` is the crate whose own lines count like the library's.
+pub fn init(format: Format, verbosity: u8, program: &str) {
     // kube's client logs each failed call; the callers log failures once for each change.
     let level = match verbosity {
         0..=1 => "info,kube_runtime=warn,kube_client::client::builder=off,aws_config=error",
         2..=4 => "info,kube_runtime=warn,kube_client::client::builder=off,bucket_provisioner=debug",
         _ => "debug,bucket_provisioner=trace",
     };
+    let own = match verbosity {
+        0..=1 => "info",
+        2..=4 => "debug",
+        _ => "trace",
+    };
+    let program: String = program.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    let level = if program.is_empty() { level.to_owned() } else { format!("{level},{program}={own}") };
     let wanted = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
     let filter = wanted.and(filter_fn(has_no_secret));
     let lines = fmt::layer().with_writer(std::io::stderr);

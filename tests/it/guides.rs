@@ -255,3 +255,14 @@ async fn give_up(reader: &mut Reader, here: &Cluster<'_>, class: &str, bucket: S
         assert_eq!(world.account.bucket_exists(&bucket).await, stays, "{word}");
     }
 }
+
+#[test]
+fn the_code_of_the_authors_guide_is_that_of_the_example() {
+    let guide = include_str!("../../docs/writing-a-provisioner.md");
+    let example = include_str!("../../examples/quickstart-provisioner/main.rs");
+    let blocks: Vec<_> = guide.split("```rust\n").skip(1).filter_map(|rest| rest.split_once("```\n")).collect();
+    assert!(blocks.len() >= 5, "{} blocks of code", blocks.len());
+    for (block, _) in blocks {
+        assert!(example.contains(block), "not in examples/quickstart-provisioner/main.rs:\n{block}");
+    }
+}

@@ -9,7 +9,7 @@ use kube::core::{DeserializeGuard, ObjectMeta};
 use crate::api::{ClaimPhase, ObjectBucketClaim, ObjectBucketClaimSpec, ObjectBucketClaimStatus, wire};
 use crate::controller::decide::metadata::{NOTE_MAX, has_finalizer};
 use crate::controller::error::Error;
-use crate::provisioner::{ClaimId, Mode, Record, WantedBucket};
+use crate::provisioner::{ClaimId, Mode, Record};
 
 /// A claim, or the error if it does not parse.
 pub(crate) type Guarded = DeserializeGuard<ObjectBucketClaim>;
@@ -175,6 +175,20 @@ impl Claim {
     pub(crate) fn bound(&self) -> bool {
         self.status.phase == Some(ClaimPhase::Bound)
     }
+}
+
+/// Which bucket a claim asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum WantedBucket {
+    /// `spec.generateBucketName`: a new name that starts with this prefix (as the user wrote it).
+    Generated {
+        /// Prefix of the name, not yet checked against the store's rules.
+        prefix: String,
+    },
+    /// `spec.bucketName`: exactly this name, not yet checked against the store's rules.
+    Named(String),
+    /// Neither; only possible with a class that names a bucket.
+    Unspecified,
 }
 
 /// Which bucket the spec asks for. Empty strings count as missing, because templates write them.

@@ -4,14 +4,14 @@
 use k8s_openapi::api::core::v1::ConfigMap;
 
 use crate::api::wire;
-use crate::controller::decide::claim::Claim;
+use crate::controller::decide::claim::{Claim, WantedBucket};
 use crate::controller::decide::class::{Class, ClassLookup};
 use crate::controller::decide::metadata::has_finalizer;
 use crate::controller::decide::plan;
 use crate::controller::decide::record::{Author, Stored};
 use crate::controller::decide::request;
 use crate::controller::error::Error;
-use crate::provisioner::{ClaimId, Mode, Plan, Provisioner, WantedBucket};
+use crate::provisioner::{ClaimId, Mode, Plan, Provisioner};
 
 /// Longest part of a prefix that the Go library used in a bucket's name.
 const PREFIX_MAX: usize = 26;

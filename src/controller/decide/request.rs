@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use crate::controller::decide::claim::WantedBucket;
 use crate::controller::decide::class::Class;
 use crate::controller::error::Error;
 use crate::provisioner::common::bad_bucket;
 use crate::provisioner::names;
 use crate::provisioner::{
-    ClaimId, CommonParameters, Mode, ParameterError, Parameters as _, Plan, Provisioner, Request, WantedBucket, Written,
+    ClaimId, CommonParameters, Mode, ParameterError, Parameters as _, Plan, Provisioner, Request, Written,
 };
 
 /// Fields of a claim.

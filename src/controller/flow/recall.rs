@@ -5,14 +5,13 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use kube::{Api, Client};
 
 use crate::api::{ObjectBucket, ObjectBucketClaim};
+use crate::controller::decide::claim::WantedBucket;
 use crate::controller::decide::class::Class;
 use crate::controller::decide::{codec, record, request};
 use crate::controller::error::Error;
 use crate::controller::flow::owner;
 use crate::controller::options::Options;
-use crate::provisioner::{
-    ClaimId, Mode, Owner, OwnerSource, Plan, Provisioner, Recalled, ReclaimPolicy, Record, WantedBucket,
-};
+use crate::provisioner::{ClaimId, Mode, Owner, OwnerSource, Plan, Provisioner, Recalled, ReclaimPolicy, Record};
 
 /// Why a record cannot be reconstructed.
 #[derive(Debug, thiserror::Error)]

@@ -5,7 +5,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::controller::decide::backoff;
-use crate::provisioner::{FailureClass, SecretRef, WantedBucket};
+use crate::controller::decide::claim::WantedBucket;
+use crate::provisioner::{FailureClass, SecretRef};
 
 /// Shortest time between two attempts that somebody requests.
 const RETRY_GAP: Duration = Duration::from_secs(5);

@@ -1,0 +1,98 @@
+//! The smallest provisioner: its buckets are names in the memory of this process. docs/writing-a-provisioner.md builds it
+//! step by step.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bucket_provisioner::provisioner::{
+    AppCredentials, Endpoint, Fate, Mode, Reason, Record, Removal, Removed, StoreError, Topic,
+};
+use bucket_provisioner::{Operator, Provisioner};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// What a StorageClass can say.
+#[derive(Deserialize, JsonSchema)]
+struct Parameters {
+    /// The shelf on which the buckets stand.
+    shelf: String,
+}
+
+/// Why a claim can fail.
+const TAKEN: Reason =
+    Reason::new("BucketTaken", Topic::Claim, "a bucket of that name stands there already", "choose another name");
+const MISSING: Reason =
+    Reason::new("BucketMissing", Topic::Class, "the bucket that the class names does not exist", "create it first");
+
+/// A store: the claim's uid for each bucket, and the bucket for each user.
+#[derive(Default)]
+struct Shelves {
+    buckets: Mutex<BTreeMap<String, String>>,
+    users: Mutex<BTreeMap<String, String>>,
+}
+
+fn lock<T>(things: &Mutex<T>) -> MutexGuard<'_, T> {
+    things.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shelves {
+    fn remove_user(&self, record: &Record) -> Fate {
+        let user = record.plan.user.clone().unwrap_or_default();
+        if lock(&self.users).remove(&user).is_some() { Fate::Removed } else { Fate::Missing }
+    }
+}
+
+impl Provisioner for Shelves {
+    type Parameters = Parameters;
+    type Owner = ();
+    type Error = StoreError;
+
+    fn endpoint(&self, parameters: &Parameters) -> Endpoint {
+        Endpoint { host: parameters.shelf.clone(), port: 80, region: "memory".to_owned(), url: None }
+    }
+
+    async fn provision(&self, record: &Record, owner: &()) -> Result<AppCredentials, StoreError> {
+        let (bucket, uid) = (&record.plan.bucket, &record.claim.uid);
+        let existing = lock(&self.buckets).entry(bucket.clone()).or_insert_with(|| uid.clone()).clone();
+        if !record.names_uid(&existing) {
+            let message = format!("bucket {bucket:?} exists already; choose another name");
+            return Err(StoreError::terminal(&TAKEN, message).untouched());
+        }
+        self.grant(record, owner).await
+    }
+
+    async fn grant(&self, record: &Record, (): &()) -> Result<AppCredentials, StoreError> {
+        let bucket = &record.plan.bucket;
+        if !lock(&self.buckets).contains_key(bucket) {
+            let message = format!("bucket {bucket:?} does not exist; create it first");
+            return Err(StoreError::terminal(&MISSING, message).untouched());
+        }
+        let user = record.plan.user.clone().unwrap_or_default();
+        lock(&self.users).insert(user.clone(), bucket.clone());
+        Ok(AppCredentials { access_key_id: user, secret_access_key: "secret".into(), session_token: None })
+    }
+
+    async fn revoke(&self, record: &Record, (): &(), _: Option<&AppCredentials>) -> Result<Removal, StoreError> {
+        Ok(Removal::Done(Removed { access: self.remove_user(record), bucket: Fate::Kept }))
+    }
+
+    async fn delete(&self, record: &Record, (): &(), _: Option<&AppCredentials>) -> Result<Removal, StoreError> {
+        let access = self.remove_user(record);
+        let mut buckets = lock(&self.buckets);
+        let bucket = match buckets.get(&record.plan.bucket) {
+            _ if record.plan.mode == Mode::Granted => Fate::Kept,
+            Some(uid) if record.names_uid(uid) => {
+                buckets.remove(&record.plan.bucket);
+                Fate::Removed
+            }
+            Some(_) => Fate::Left("the bucket was left in place, because it belongs to another claim".to_owned()),
+            None => Fate::Missing,
+        };
+        Ok(Removal::Done(Removed { access, bucket }))
+    }
+}
+
+fn main() -> ExitCode {
+    Operator::new("example.com/shelf", Shelves::default()).about("Provisions buckets in memory.").run()
+}

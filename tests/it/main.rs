@@ -17,6 +17,7 @@ mod cost;
 mod crash;
 mod crds;
 mod damage;
+mod directory;
 mod faults;
 mod foreign;
 mod guides;

@@ -85,6 +85,9 @@ pub(crate) struct Binary {
 /// The class parameter of a test that has IAM at an address of AWS; see [`Binary::start_at_aws`].
 pub(crate) const IAM_OF_AWS: (&str, &str) = ("iamEndpoint", "http://iam.amazonaws.com");
 
+/// The operator for AWS.
+const OPERATOR: &str = env!("CARGO_BIN_EXE_aws-s3-provisioner");
+
 impl Binary {
     /// Starts the binary in a network whose proxy is the world's AWS: what goes to AWS's own address gets there, and for
     /// classes with [`IAM_OF_AWS`] the emulator is AWS rather than another store.
@@ -103,7 +106,7 @@ impl Binary {
     /// what it complained about.
     pub(crate) async fn run(world: &World, args: &[&str]) -> Result<String, String> {
         let (dir, file) = Self::kubeconfig(&Self::proxied(world));
-        let mut command = Self::command(&file, &world.provisioner, args);
+        let mut command = Self::command(Path::new(OPERATOR), &file, &world.provisioner, args);
         let output = command.output().await.expect("the binary runs");
         drop(dir);
         let text = |bytes| String::from_utf8(bytes).unwrap();
@@ -127,8 +130,8 @@ impl Binary {
         (dir, file)
     }
 
-    fn command(kubeconfig: &Path, provisioner: &str, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_aws-s3-provisioner"));
+    fn command(program: &Path, kubeconfig: &Path, provisioner: &str, args: &[&str]) -> Command {
+        let mut command = Command::new(program);
         command.args(["-kubeconfig", kubeconfig.to_str().unwrap(), "--provisioner-name", provisioner]);
         command.args(args).env_clear();
         command
@@ -141,8 +144,25 @@ impl Binary {
         args: &[&str],
         environment: &[(&str, &str)],
     ) -> Self {
+        Self::start_program(Path::new(OPERATOR), world, kubeconfig, args, environment)
+    }
+
+    /// Starts an example of the package, which is an operator for another store.
+    pub(crate) fn start_example(name: &str, world: &World, environment: &[(&str, &str)]) -> Self {
+        let program = Path::new(OPERATOR).with_file_name("examples").join(name);
+        assert!(program.exists(), "to build it: cargo build --locked --example {name}");
+        Self::start_program(&program, world, &Self::proxied(world), &["--namespace", &world.namespace], environment)
+    }
+
+    fn start_program(
+        program: &Path,
+        world: &World,
+        kubeconfig: &serde_json::Value,
+        args: &[&str],
+        environment: &[(&str, &str)],
+    ) -> Self {
         let (dir, file) = Self::kubeconfig(kubeconfig);
-        let mut child = Self::command(&file, &world.provisioner, args)
+        let mut child = Self::command(program, &file, &world.provisioner, args)
             // Who starts after a killed one would wait for its lease. Tests of the lease ask for it by the flag.
             .env("PROVISIONER_LEADER_ELECT", "false")
             .envs(environment.iter().copied())
@@ -228,7 +248,7 @@ impl Drop for Binary {
 }
 
 /// A folder that goes with its owner.
-mod tempdir {
+pub(crate) mod tempdir {
     use super::Path;
 
     pub(crate) struct Dir(std::path::PathBuf);

@@ -1,0 +1,83 @@
+//! Access keys: one file each, named by its id.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use bucket_provisioner::provisioner::AppCredentials;
+use rand::RngExt as _;
+use serde::{Deserialize, Serialize};
+
+/// What a key opens.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Key {
+    pub(crate) user: String,
+    pub(crate) bucket: String,
+    pub(crate) secret: String,
+}
+
+/// The keys of all users.
+#[derive(Debug, Clone)]
+pub(crate) struct Keys(PathBuf);
+
+impl Keys {
+    pub(crate) fn in_directory(directory: PathBuf) -> io::Result<Self> {
+        fs::create_dir_all(&directory)?;
+        Ok(Self(directory))
+    }
+
+    /// A key by its id, which anybody can have sent.
+    pub(crate) fn find(&self, id: &str) -> Option<Key> {
+        let is_id = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        is_id.then(|| fs::read(self.0.join(id)).ok())?.and_then(|text| serde_json::from_slice(&text).ok())
+    }
+
+    /// Issues a key to a user.
+    pub(crate) fn issue(&self, user: &str, bucket: &str) -> io::Result<AppCredentials> {
+        let (id, secret) = (random(20), random(40));
+        let key = Key { user: user.to_owned(), bucket: bucket.to_owned(), secret: secret.clone() };
+        // Complete under another name first, because a crash can leave half a file. Ids have no period.
+        let draft = self.0.join(format!("{id}.draft"));
+        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
+        file.write_all(&serde_json::to_vec(&key)?)?;
+        file.sync_all()?;
+        fs::rename(draft, self.0.join(&id))?;
+        Ok(AppCredentials { access_key_id: id, secret_access_key: secret.into(), session_token: None })
+    }
+
+    /// Ids of the keys of a user.
+    pub(crate) fn of_user(&self, user: &str) -> io::Result<Vec<String>> {
+        let mut ids = Vec::new();
+        for file in fs::read_dir(&self.0)? {
+            let id = file?.file_name().to_string_lossy().into_owned();
+            if self.find(&id).is_some_and(|key| key.user == user) {
+                ids.push(id);
+            }
+        }
+        Ok(ids)
+    }
+
+    /// Deletes all keys of a user but those to keep; returns the ids of the deleted ones.
+    pub(crate) fn delete(&self, user: &str, keep: &[&str]) -> io::Result<Vec<String>> {
+        let mut deleted = self.of_user(user)?;
+        deleted.retain(|id| !keep.contains(&id.as_str()));
+        for id in &deleted {
+            remove_if_there(&self.0.join(id))?;
+        }
+        Ok(deleted)
+    }
+}
+
+/// Removes a file; whether it was there.
+pub(crate) fn remove_if_there(file: &Path) -> io::Result<bool> {
+    match fs::remove_file(file) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+pub(crate) fn random(length: usize) -> String {
+    rand::rng().sample_iter(rand::distr::Alphanumeric).take(length).map(char::from).collect()
+}

@@ -1,0 +1,103 @@
+//! The S3 server: each key opens one bucket.
+
+use std::io;
+use std::path::Path;
+
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto::Builder;
+use s3s::access::{S3Access, S3AccessContext};
+use s3s::auth::{S3Auth, SecretKey};
+use s3s::dto::{CopyObjectInput, CopySource, DeleteObjectsInput, UploadPartCopyInput};
+use s3s::service::{S3Service, S3ServiceBuilder};
+use s3s::{S3Request, S3Result, s3_error};
+use tokio::net::TcpListener;
+
+use super::keys::{Key, Keys};
+
+/// Whether a key stays in the directory of its bucket. `FileSystem` joins it to the path as it is.
+fn stays_inside(key: &str) -> bool {
+    let mut parts = key.strip_suffix('/').unwrap_or(key).split('/');
+    parts.all(|part| !matches!(part, "" | "." | ".."))
+}
+
+/// What only the provisioner may do.
+const FOR_THE_PROVISIONER: [&str; 3] = ["CreateBucket", "DeleteBucket", "ListBuckets"];
+
+#[derive(Debug, Clone)]
+struct Guard(Keys);
+
+impl Guard {
+    fn key(&self, id: &str) -> S3Result<Key> {
+        self.0.find(id).ok_or_else(|| s3_error!(InvalidAccessKeyId))
+    }
+
+    /// Whether the key of a request opens the bucket that it copies from.
+    fn may_copy<T>(&self, request: &S3Request<T>, from: &CopySource) -> S3Result<()> {
+        let key = request.credentials.as_ref().map(|credentials| self.key(&credentials.access_key)).transpose()?;
+        match (key, from) {
+            (Some(opened), CopySource::Bucket { bucket, key, .. })
+                if *opened.bucket == **bucket && stays_inside(key) =>
+            {
+                Ok(())
+            }
+            _ => Err(s3_error!(AccessDenied)),
+        }
+    }
+}
+
+#[async_trait::async_trait]
+impl S3Auth for Guard {
+    async fn get_secret_key(&self, id: &str) -> S3Result<SecretKey> {
+        Ok(self.key(id)?.secret.into())
+    }
+}
+
+#[async_trait::async_trait]
+impl S3Access for Guard {
+    async fn check(&self, request: &mut S3AccessContext<'_>) -> S3Result<()> {
+        let id = request.credentials().map(|credentials| credentials.access_key.clone());
+        let key = self.key(&id.ok_or_else(|| s3_error!(AccessDenied))?)?;
+        let opens = request.s3_path().get_bucket_name().is_some_and(|bucket| bucket == key.bucket);
+        let inside = request.s3_path().get_object_key().is_none_or(stays_inside);
+        if opens && inside && !FOR_THE_PROVISIONER.contains(&request.s3_op().name()) {
+            return Ok(());
+        }
+        Err(s3_error!(AccessDenied))
+    }
+
+    async fn copy_object(&self, request: &mut S3Request<CopyObjectInput>) -> S3Result<()> {
+        self.may_copy(request, &request.input.copy_source)
+    }
+
+    async fn delete_objects(&self, request: &mut S3Request<DeleteObjectsInput>) -> S3Result<()> {
+        let inside = request.input.delete.objects.iter().all(|object| stays_inside(&object.key));
+        if inside { Ok(()) } else { Err(s3_error!(AccessDenied)) }
+    }
+
+    async fn upload_part_copy(&self, request: &mut S3Request<UploadPartCopyInput>) -> S3Result<()> {
+        self.may_copy(request, &request.input.copy_source)
+    }
+}
+
+/// Serves the buckets in a directory.
+pub(crate) async fn serve(buckets: &Path, keys: Keys, address: &str) -> io::Result<()> {
+    let files = s3s_fs::FileSystem::new(buckets).map_err(|error| io::Error::other(format!("{error:?}")))?;
+    let mut service = S3ServiceBuilder::new(files);
+    service.set_auth(Guard(keys.clone()));
+    service.set_access(Guard(keys));
+    let service = service.build();
+    let listener = TcpListener::bind(address).await?;
+    tracing::info!(address, "serving buckets");
+    loop {
+        // A connection that cannot be accepted concerns its client only.
+        if let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(connection(stream, service.clone()));
+        }
+    }
+}
+
+async fn connection(stream: tokio::net::TcpStream, service: S3Service) {
+    if let Err(error) = Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), service).await {
+        tracing::debug!(error, "a connection broke");
+    }
+}

@@ -1,0 +1,277 @@
+//! The store: directories, their marks, and the keys that open them.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use bucket_provisioner::Provisioner;
+use bucket_provisioner::provisioner::{
+    AppCredentials, Checkup, Endpoint, Fate, Mode, Reason, Recalled, Record, Removal, Removed, Start, StoreError, Topic,
+};
+
+use super::keys::{Keys, random, remove_if_there};
+use super::marks::Marks;
+use super::server;
+
+const TAKEN: Reason = Reason::new(
+    "BucketTaken",
+    Topic::Claim,
+    "a directory of that name exists, and is not this claim's",
+    "choose another",
+);
+const CLAIMED: Reason = Reason::new(
+    "BucketClaimed",
+    Topic::Class,
+    "the directory that the class names was created for another claim",
+    "name another one, or delete its mark if this is meant",
+);
+const MISSING: Reason =
+    Reason::new("BucketMissing", Topic::Class, "the directory that the class names does not exist", "create it");
+const GONE: Reason = Reason::new(
+    "BucketGone",
+    Topic::Class,
+    "the directory that was created for the claim does not exist any more",
+    "restore it, or delete the claim and create a new one",
+);
+const NOT_PREPARED: Reason = Reason::new(
+    "StoreNotPrepared",
+    Topic::Store,
+    "the directory of the store is not there or cannot be used: its volume may not be mounted",
+    "mount it",
+);
+const FAILED: Reason = Reason::new("StoreFailing", Topic::Store, "the file system refused", "see the message");
+
+/// Directories as buckets.
+#[derive(Debug)]
+pub(crate) struct Directories {
+    root: PathBuf,
+    address: String,
+    url: String,
+}
+
+/// What is in the root.
+struct Store {
+    buckets: PathBuf,
+    marks: Marks,
+    keys: Keys,
+}
+
+impl Directories {
+    pub(crate) fn new(root: &Path, address: String, url: String) -> Self {
+        Self { root: root.to_owned(), address, url }
+    }
+
+    fn open(&self) -> Result<Store, StoreError> {
+        let open = || {
+            let buckets = self.root.join("buckets");
+            fs::create_dir_all(&buckets)?;
+            let marks = Marks::in_directory(self.root.join("marks"))?;
+            Ok(Store { buckets, marks, keys: Keys::in_directory(self.root.join("keys"))? })
+        };
+        open().map_err(|error: io::Error| {
+            let message = format!("directory {:?} cannot be used: {error}", self.root);
+            StoreError::retryable(&NOT_PREPARED, message).untouched().concerns_all()
+        })
+    }
+}
+
+fn failed(error: io::Error) -> StoreError {
+    StoreError::retryable(&FAILED, format!("the file system refused: {error}"))
+}
+
+fn user(record: &Record) -> &str {
+    record.plan.user.as_deref().unwrap_or_default()
+}
+
+impl Store {
+    fn directory(&self, record: &Record) -> PathBuf {
+        self.buckets.join(&record.plan.bucket)
+    }
+
+    /// Creates the directory. The mark comes first, so what has none was not created here.
+    fn create(&self, record: &Record) -> Result<(), StoreError> {
+        let name = &record.plan.bucket;
+        let taken = || {
+            let message = format!("directory {name:?} exists and is not this claim's: choose another name");
+            StoreError::terminal(&TAKEN, message).untouched()
+        };
+        let directory = self.directory(record);
+        match self.marks.find(name).map_err(failed)? {
+            Some(mark) if mark.names(record) => {}
+            Some(_) => return Err(taken()),
+            None if directory.exists() => return Err(taken()),
+            None => match self.marks.put(record) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(taken()),
+                put => put.map_err(failed)?,
+            },
+        }
+        match fs::create_dir(&directory) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(failed(error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Fails if the directory of a claim is not there, or somebody else's.
+    fn check(&self, record: &Record) -> Result<(), StoreError> {
+        let name = &record.plan.bucket;
+        let mark = self.marks.find(name).map_err(failed)?;
+        let is_mine = mark.as_ref().is_some_and(|mark| mark.names(record));
+        let lost =
+            |reason, problem: &str| StoreError::lost(reason, format!("directory {name:?}, {problem}")).untouched();
+        match record.plan.mode {
+            Mode::Granted if mark.is_some() && !is_mine => {
+                let message = format!(
+                    "directory {name:?}, which the StorageClass names, was created for another claim: name another one, or delete its mark if this is meant"
+                );
+                Err(StoreError::terminal(&CLAIMED, message).untouched())
+            }
+            Mode::Granted if !self.directory(record).exists() => {
+                Err(lost(&MISSING, "which the StorageClass names, does not exist: create it"))
+            }
+            Mode::Created if !is_mine || !self.directory(record).exists() => Err(lost(
+                &GONE,
+                "which was created for this claim, is gone or has lost its mark: restore it, or delete the claim and create a new one",
+            )),
+            Mode::Created | Mode::Granted => Ok(()),
+        }
+    }
+
+    /// Replaces what an earlier call may have issued, because its secret is lost.
+    fn issue(&self, record: &Record) -> Result<AppCredentials, StoreError> {
+        self.keys.delete(user(record), &[]).map_err(failed)?;
+        self.keys.issue(user(record), &record.plan.bucket).map_err(failed)
+    }
+
+    /// Removes what the server keeps about the objects of a bucket: files beside its directory, with the bucket's name in
+    /// theirs.
+    fn remove_metadata(&self, bucket: &str) -> io::Result<()> {
+        let name = base64_simd::URL_SAFE_NO_PAD.encode_to_string(bucket);
+        let of_bucket = format!(".bucket-{name}.");
+        for file in fs::read_dir(&self.buckets)? {
+            let file = file?;
+            if file.file_name().to_string_lossy().starts_with(&of_bucket) {
+                remove_if_there(&file.path())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn revoke(&self, record: &Record) -> Result<Fate, StoreError> {
+        let deleted = self.keys.delete(user(record), &[]).map_err(failed)?;
+        Ok(if deleted.is_empty() { Fate::Missing } else { Fate::Removed })
+    }
+}
+
+impl Provisioner for Directories {
+    type Parameters = ();
+    type Owner = ();
+    type Error = StoreError;
+
+    const CAN_ROTATE: bool = true;
+
+    /// The server runs while this process works.
+    fn start(&mut self, _: Start) {
+        let (root, address) = (self.root.clone(), self.address.clone());
+        let store = self.open();
+        tokio::spawn(async move {
+            let served = match store {
+                Ok(store) => server::serve(&store.buckets, store.keys, &address).await,
+                Err(error) => Err(io::Error::other(error)),
+            };
+            if let Err(error) = served {
+                tracing::error!(%error, ?root, address, "cannot serve buckets");
+                std::process::exit(1);
+            }
+        });
+    }
+
+    fn endpoint(&self, (): &()) -> Endpoint {
+        let at = self.url.parse::<http::Uri>().unwrap_or_default();
+        Endpoint {
+            host: at.host().unwrap_or_default().to_owned(),
+            port: at.port_u16().unwrap_or(if at.scheme_str() == Some("https") { 443 } else { 80 }),
+            region: "local".to_owned(),
+            url: Some(self.url.clone()),
+        }
+    }
+
+    /// The id of the root, so that an empty directory where a volume should be mounted is not taken for a store in which
+    /// everything is gone.
+    async fn account(&self, _: &Record, (): &()) -> Result<Option<String>, StoreError> {
+        self.open()?;
+        let file = self.root.join("id");
+        if !file.exists() {
+            let draft = self.root.join(random(20));
+            fs::write(&draft, random(20)).and_then(|()| fs::rename(&draft, &file)).map_err(failed)?;
+        }
+        fs::read_to_string(file).map(Some).map_err(failed)
+    }
+
+    async fn provision(&self, record: &Record, (): &()) -> Result<AppCredentials, StoreError> {
+        let store = self.open()?;
+        store.create(record)?;
+        store.issue(record)
+    }
+
+    async fn grant(&self, record: &Record, (): &()) -> Result<AppCredentials, StoreError> {
+        let store = self.open()?;
+        store.check(record)?;
+        store.issue(record)
+    }
+
+    async fn rotate(&self, record: &Record, (): &(), present: &str) -> Result<Option<AppCredentials>, StoreError> {
+        let store = self.open()?;
+        store.keys.delete(user(record), &[present]).map_err(failed)?;
+        store.keys.issue(user(record), &record.plan.bucket).map(Some).map_err(failed)
+    }
+
+    async fn check(&self, record: &Record, (): &(), keys: &[&str]) -> Result<Checkup, StoreError> {
+        let store = self.open()?;
+        store.check(record)?;
+        Ok(Checkup {
+            keys_lost: keys.first().is_some_and(|id| store.keys.find(id).is_none()),
+            deleted_keys: store.keys.delete(user(record), keys).map_err(failed)?,
+            ..Checkup::default()
+        })
+    }
+
+    async fn recall(&self, record: &Record, (): &()) -> Result<Option<Recalled>, StoreError> {
+        let mark = self.open()?.marks.find(&record.plan.bucket).map_err(failed)?;
+        Ok(mark.map(|mark| Recalled {
+            claim: mark.claim(),
+            cluster: mark.cluster,
+            former_uids: Vec::new(),
+            user: None,
+        }))
+    }
+
+    async fn revoke(&self, record: &Record, (): &(), _: Option<&AppCredentials>) -> Result<Removal, StoreError> {
+        let access = self.open()?.revoke(record)?;
+        Ok(Removal::Done(Removed { access, bucket: Fate::Kept }))
+    }
+
+    async fn delete(&self, record: &Record, (): &(), _: Option<&AppCredentials>) -> Result<Removal, StoreError> {
+        let store = self.open()?;
+        let access = store.revoke(record)?;
+        let mark = store.marks.find(&record.plan.bucket).map_err(failed)?;
+        let directory = store.directory(record);
+        let bucket = match mark {
+            _ if record.plan.mode == Mode::Granted => Fate::Kept,
+            Some(mark) if mark.names(record) => {
+                let was_there = directory.exists();
+                if was_there {
+                    tokio::fs::remove_dir_all(&directory).await.map_err(failed)?;
+                }
+                store.remove_metadata(&record.plan.bucket).map_err(failed)?;
+                store.marks.remove(&record.plan.bucket).map_err(failed)?;
+                if was_there { Fate::Removed } else { Fate::Missing }
+            }
+            _ if directory.exists() => Fate::Left(format!(
+                "directory {:?} was left in place, because it has no mark of this claim",
+                record.plan.bucket
+            )),
+            _ => Fate::Missing,
+        };
+        Ok(Removal::Done(Removed { access, bucket }))
+    }
+}

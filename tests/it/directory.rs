@@ -1,0 +1,198 @@
+//! The second store: `examples/directory-provisioner`, whose buckets are directories and whose S3 server is real.
+
+use std::path::{Path, PathBuf};
+
+use aws_sdk_s3::types::{Delete, ObjectIdentifier};
+use bucket_provisioner::api::ClaimPhase;
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+
+use crate::support::account::Account;
+use crate::support::operator::{Binary, tempdir};
+use crate::support::{World, phase};
+
+/// An operator for directories, with a world and a root of its own.
+struct Stage {
+    world: World,
+    root: tempdir::Dir,
+    address: String,
+    operator: Option<Binary>,
+}
+
+impl Stage {
+    async fn new() -> Self {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = free.local_addr().unwrap().to_string();
+        drop(free);
+        let mut stage = Self { world: World::new().await, root: tempdir::Dir::new(), address, operator: None };
+        stage.start();
+        stage
+    }
+
+    fn start(&mut self) {
+        let environment =
+            [("DIRECTORY_ROOT", self.root.path().to_str().unwrap()), ("DIRECTORY_ADDRESS", &self.address)];
+        self.operator = Some(Binary::start_example("directory-provisioner", &self.world, &environment));
+    }
+
+    async fn kill(&mut self) {
+        self.operator.take().unwrap().kill().await;
+    }
+
+    async fn class(&self, name: &str, more: Value) -> String {
+        let name = self.world.unique(name);
+        let mut class = json!({ "metadata": { "name": name }, "provisioner": self.world.provisioner });
+        class.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        self.world.create_class(class).await;
+        name
+    }
+
+    fn bucket(&self, name: &str) -> PathBuf {
+        self.root.path().join("buckets").join(name)
+    }
+
+    /// An app of a claim, and the name of its bucket.
+    async fn app(&self, claim: &str) -> (Account, String) {
+        let environment = self.world.environment(claim).await;
+        let get = |key: &str| environment[key].as_str();
+        assert_eq!(get("AWS_ENDPOINT_URL_S3"), format!("http://{}", self.address));
+        let keys = (get("AWS_ACCESS_KEY_ID"), get("AWS_SECRET_ACCESS_KEY"));
+        let app = Account::at(get("AWS_ENDPOINT_URL_S3"), get("BUCKET_REGION"), keys.0, keys.1);
+        (app, get("BUCKET_NAME").to_owned())
+    }
+
+    fn files(&self, folder: &str) -> Vec<String> {
+        let names = |folder: &Path| {
+            std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap()).collect()
+        };
+        names(&self.root.path().join(folder))
+    }
+}
+
+#[tokio::test]
+async fn a_directory_lives_and_goes_with_its_claim_and_its_keys_open_no_other() {
+    let stage = Stage::new().await;
+    let world = &stage.world;
+    let class = stage.class("directories", json!({})).await;
+    for claim in ["photos", "songs"] {
+        world.claim(claim, &class).await;
+        world.wait_bound(claim).await;
+    }
+    let (app, photos) = stage.app("photos").await;
+    let (other, songs) = stage.app("songs").await;
+    app.put(&photos, "a").await.unwrap();
+    assert!(stage.bucket(&photos).join("a").exists());
+    assert_eq!(app.put(&songs, "a").await, Err("AccessDenied".to_owned()));
+    assert!(app.s3.list_objects_v2().bucket(&songs).send().await.is_err(), "it reads another bucket");
+    let copy = |from: &str, to: &str| app.s3.copy_object().copy_source(format!("{from}/a")).bucket(to).key("b").send();
+    other.put(&songs, "a").await.unwrap();
+    assert!(copy(&songs, &photos).await.is_err(), "it copies from another bucket");
+    assert!(copy(&photos, &songs).await.is_err(), "it copies into another bucket");
+    copy(&photos, &photos).await.unwrap();
+    // `/` and `..` in keys do not lead out of the bucket, by whatever way a key comes.
+    let foreign =
+        [format!("../{songs}/a"), format!("b/../../{songs}/a"), stage.bucket(&songs).join("a").display().to_string()];
+    for key in &foreign {
+        assert!(app.put(&photos, key).await.is_err(), "it writes {key}");
+        assert!(app.s3.get_object().bucket(&photos).key(key).send().await.is_err(), "it reads {key}");
+        let source = format!("{photos}/{key}");
+        assert!(
+            app.s3.copy_object().copy_source(source).bucket(&photos).key("c").send().await.is_err(),
+            "it copies {key}"
+        );
+        let objects = Delete::builder().objects(ObjectIdentifier::builder().key(key).build().unwrap()).build().unwrap();
+        let _ = app.s3.delete_objects().bucket(&photos).delete(objects).send().await;
+        assert!(stage.bucket(&songs).join("a").exists(), "it deletes {key}");
+    }
+    app.put(&photos, "folder/deep/a").await.unwrap();
+    assert!(app.s3.list_buckets().send().await.is_err(), "it sees what others have");
+    assert!(app.s3.delete_bucket().bucket(&photos).send().await.is_err(), "it deletes what is the operator's");
+
+    world.claim_with("thief", json!({ "storageClassName": class, "bucketName": photos })).await;
+    assert!(world.wait_reason("thief", "BucketTaken").await.contains(&photos));
+    assert_eq!(phase(&world.claims().get("thief").await.unwrap()), Some(ClaimPhase::Failed));
+
+    for claim in ["thief", "photos", "songs"] {
+        world.delete_claim(claim).await;
+        world.wait_gone(claim).await;
+        world.assert_no_objects(claim).await;
+    }
+    assert!(app.put(&photos, "a").await.is_err(), "the keys still work");
+    for folder in ["buckets", "marks", "keys"] {
+        assert!(stage.files(folder).is_empty(), "left in {folder}: {:?}", stage.files(folder));
+    }
+}
+
+#[tokio::test]
+async fn an_existing_directory_is_opened_and_left_and_a_retained_one_stays() {
+    let stage = Stage::new().await;
+    let world = &stage.world;
+    let brownfield = stage.class("brownfield", json!({ "parameters": { "bucketName": "archive" } })).await;
+    world.claim_with("reader", json!({ "storageClassName": brownfield })).await;
+    assert!(world.wait_reason("reader", "BucketMissing").await.contains("archive"));
+    std::fs::create_dir(stage.bucket("archive")).unwrap();
+    world.wait_bound("reader").await;
+    let (app, bucket) = stage.app("reader").await;
+    app.put(&bucket, "a").await.unwrap();
+
+    let retaining = stage.class("retaining", json!({ "reclaimPolicy": "Retain" })).await;
+    world.claim("keeper", &retaining).await;
+    world.wait_bound("keeper").await;
+    let (keeper, kept) = stage.app("keeper").await;
+    keeper.put(&kept, "a").await.unwrap();
+
+    for claim in ["reader", "keeper"] {
+        world.delete_claim(claim).await;
+        world.wait_gone(claim).await;
+    }
+    assert!(app.put(&bucket, "b").await.is_err() && keeper.put(&kept, "b").await.is_err(), "keys still work");
+    assert!(stage.bucket("archive").join("a").exists() && stage.bucket(&kept).join("a").exists());
+    assert!(stage.files("keys").is_empty());
+}
+
+#[tokio::test]
+async fn keys_are_rotated_and_both_work_until_the_former_one_is_retired() {
+    let stage = Stage::new().await;
+    let world = &stage.world;
+    let class = stage.class("directories", json!({})).await;
+    world.claim("photos", &class).await;
+    world.wait_bound("photos").await;
+    let (former, bucket) = stage.app("photos").await;
+    let key = world.environment("photos").await["AWS_ACCESS_KEY_ID"].clone();
+    let ask = json!({ "metadata": { "annotations": { "objectbucket.io/rotate-keys": "now" } } });
+    world.claims().patch("photos", &PatchParams::default(), &Patch::Merge(ask)).await.unwrap();
+    world.wait_secret("photos", |keys| keys["AWS_ACCESS_KEY_ID"] != key).await;
+    let (present, _) = stage.app("photos").await;
+    present.put(&bucket, "a").await.unwrap();
+    former.put(&bucket, "b").await.unwrap();
+    assert_eq!(stage.files("keys").len(), 2);
+    world.delete_claim("photos").await;
+    world.wait_gone("photos").await;
+    assert!(stage.files("keys").is_empty());
+}
+
+#[tokio::test]
+async fn a_root_whose_volume_is_not_mounted_is_not_taken_for_one_where_all_is_gone() {
+    let mut stage = Stage::new().await;
+    let class = stage.class("directories", json!({})).await;
+    stage.world.claim("photos", &class).await;
+    stage.world.wait_bound("photos").await;
+    let (app, bucket) = stage.app("photos").await;
+    app.put(&bucket, "a").await.unwrap();
+
+    stage.kill().await;
+    let (mounted, elsewhere) = (stage.root.path().to_owned(), stage.root.path().with_extension("elsewhere"));
+    std::fs::rename(&mounted, &elsewhere).unwrap();
+    std::fs::create_dir(&mounted).unwrap();
+    stage.start();
+    stage.world.delete_claim("photos").await;
+    stage.world.wait_reason("photos", "AccountChanged").await;
+
+    stage.kill().await;
+    std::fs::remove_dir_all(&mounted).unwrap();
+    std::fs::rename(&elsewhere, &mounted).unwrap();
+    assert!(stage.bucket(&bucket).join("a").exists());
+    stage.start();
+    stage.world.wait_gone("photos").await;
+    assert!(stage.files("buckets").is_empty() && stage.files("keys").is_empty());
+}

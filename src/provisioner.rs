@@ -51,6 +51,8 @@ pub use self::reason::{Reason, Topic};
 pub use self::record::{ClaimId, Endpoint, Mode, Plan, ReclaimPolicy, Record, Rotation, SecretRef};
 pub use self::request::Request;
 pub use self::start::{Permit, Start};
+/// A text that no log shows.
+pub use secrecy::SecretString;
 
 /// A store that can create buckets and give access to them. See the [module](self) for the contract.
 pub trait Provisioner: Send + Sync + 'static {
@@ -123,7 +125,8 @@ pub trait Provisioner: Send + Sync + 'static {
     /// Whether [`rotate`](Self::rotate) issues new keys. Otherwise classes cannot ask for it.
     const CAN_ROTATE: bool = false;
 
-    /// Tells the store about its operator, once and before any other call. Ignored by default.
+    /// Tells the store about its operator, once and before any other call; in a Tokio runtime, and in an operator that has
+    /// the lease or needs none. Ignored by default.
     fn start(&mut self, start: Start) {
         let _ = start;
     }
@@ -180,7 +183,8 @@ pub trait Provisioner: Send + Sync + 'static {
         std::future::ready(Ok(Probe::Usable))
     }
 
-    /// Issues new keys to the claim's user and keeps `present`, the id of the keys that its apps use. Other keys of the
+    /// Needs [`CAN_ROTATE`](Self::CAN_ROTATE), and [`check`](Self::check), which deletes the former keys when their time is
+    /// over. Issues new keys to the claim's user and keeps `present`, the id of the keys that its apps use. Other keys of the
     /// user are deleted first, because nobody has their secret.
     ///
     /// `None` by default: this store cannot rotate keys while they are in use.

@@ -23,14 +23,21 @@ pub(crate) struct Keys(PathBuf);
 
 impl Keys {
     pub(crate) fn in_directory(directory: PathBuf) -> io::Result<Self> {
-        fs::create_dir_all(&directory)?;
+        create_if_missing(&directory)?;
         Ok(Self(directory))
     }
 
     /// A key by its id, which anybody can have sent.
-    pub(crate) fn find(&self, id: &str) -> Option<Key> {
-        let is_id = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
-        is_id.then(|| fs::read(self.0.join(id)).ok())?.and_then(|text| serde_json::from_slice(&text).ok())
+    pub(crate) fn find(&self, id: &str) -> io::Result<Option<Key>> {
+        if id.is_empty() || !id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+            return Ok(None);
+        }
+        match fs::read(self.0.join(id)) {
+            Ok(text) => Ok(Some(serde_json::from_slice(&text)?)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            // Not "no such key": it may work again in a moment.
+            Err(error) => Err(error),
+        }
     }
 
     /// Issues a key to a user.
@@ -51,7 +58,7 @@ impl Keys {
         let mut ids = Vec::new();
         for file in fs::read_dir(&self.0)? {
             let id = file?.file_name().to_string_lossy().into_owned();
-            if self.find(&id).is_some_and(|key| key.user == user) {
+            if self.find(&id)?.is_some_and(|key| key.user == user) {
                 ids.push(id);
             }
         }
@@ -66,6 +73,14 @@ impl Keys {
             remove_if_there(&self.0.join(id))?;
         }
         Ok(deleted)
+    }
+}
+
+/// Creates a directory, but not the one that it is in.
+pub(crate) fn create_if_missing(directory: &Path) -> io::Result<()> {
+    match fs::create_dir(directory) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
     }
 }
 

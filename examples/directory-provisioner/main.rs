@@ -1,6 +1,6 @@
 //! A provisioner without any cloud: a bucket is a directory, served by an S3 server in this process.
 //!
-//! `DIRECTORY_ROOT` (default `./directory-provisioner`) is where everything is kept; `DIRECTORY_ADDRESS` (default
+//! `DIRECTORY_ROOT` (default `./directory-provisioner`) is where everything is kept, and must exist; `DIRECTORY_ADDRESS` (default
 //! `127.0.0.1:9444`) is where the server listens, and `DIRECTORY_URL` (default `http://` and that address) is where
 //! claims find it. It is an example: one process serves all, and keys are files that the owner of the process can read.
 

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use bucket_provisioner::provisioner::{ClaimId, Record};
 use serde::{Deserialize, Serialize};
 
-use super::keys::remove_if_there;
+use super::keys::{create_if_missing, remove_if_there};
 
 /// The claim for which a bucket was created.
 #[derive(Serialize, Deserialize)]
@@ -31,6 +31,11 @@ impl Mark {
     pub(crate) fn names(&self, record: &Record) -> bool {
         record.names_uid(&self.uid)
     }
+
+    /// Whether it says what a new mark would say. A record that was adopted has another claim and cluster.
+    pub(crate) fn is_current(&self, record: &Record) -> bool {
+        self.uid == record.claim.uid && self.cluster == record.cluster
+    }
 }
 
 /// The marks of all buckets.
@@ -39,7 +44,7 @@ pub(crate) struct Marks(PathBuf);
 
 impl Marks {
     pub(crate) fn in_directory(directory: PathBuf) -> io::Result<Self> {
-        fs::create_dir_all(&directory)?;
+        create_if_missing(&directory)?;
         Ok(Self(directory))
     }
 
@@ -53,12 +58,23 @@ impl Marks {
 
     /// Marks a bucket for a claim. Of several that try, one succeeds; the others fail with `AlreadyExists`.
     pub(crate) fn put(&self, record: &Record) -> io::Result<()> {
-        // A link appears with its whole content. Names of buckets do not begin with a period.
-        let draft = self.0.join(format!(".{}", record.claim.uid));
-        fs::write(&draft, serde_json::to_vec(&Mark::of(record))?)?;
+        // A link appears with its whole content.
+        let draft = self.draft(record)?;
         let linked = fs::hard_link(&draft, self.0.join(&record.plan.bucket));
         remove_if_there(&draft)?;
         linked
+    }
+
+    /// Replaces a mark that names a former claim of the record.
+    pub(crate) fn renew(&self, record: &Record) -> io::Result<()> {
+        fs::rename(self.draft(record)?, self.0.join(&record.plan.bucket))
+    }
+
+    fn draft(&self, record: &Record) -> io::Result<PathBuf> {
+        // Names of buckets do not begin with a period.
+        let draft = self.0.join(format!(".{}", record.claim.uid));
+        fs::write(&draft, serde_json::to_vec(&Mark::of(record))?)?;
+        Ok(draft)
     }
 
     pub(crate) fn remove(&self, bucket: &str) -> io::Result<bool> {

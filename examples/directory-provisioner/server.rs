@@ -2,15 +2,17 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
 use s3s::access::{S3Access, S3AccessContext};
 use s3s::auth::{S3Auth, SecretKey};
-use s3s::dto::{CopyObjectInput, CopySource, DeleteObjectsInput, UploadPartCopyInput};
+use s3s::dto::{CopyObjectInput, CopySource, DeleteObjectsInput, PutObjectInput};
 use s3s::service::{S3Service, S3ServiceBuilder};
 use s3s::{S3Request, S3Result, s3_error};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::keys::{Key, Keys};
 
@@ -20,15 +22,30 @@ fn stays_inside(key: &str) -> bool {
     parts.all(|part| !matches!(part, "" | "." | ".."))
 }
 
-/// What only the provisioner may do.
-const FOR_THE_PROVISIONER: [&str; 3] = ["CreateBucket", "DeleteBucket", "ListBuckets"];
+/// What apps may do. Not uploads in parts: nothing says to which bucket a part belongs, so it would stay when its bucket
+/// goes.
+const FOR_APPS: [&str; 10] = [
+    "CopyObject",
+    "DeleteObject",
+    "DeleteObjects",
+    "GetBucketLocation",
+    "GetObject",
+    "HeadBucket",
+    "HeadObject",
+    "ListObjects",
+    "ListObjectsV2",
+    "PutObject",
+];
+/// How many connections there can be. Files and connections share a limit, and the provisioner needs files.
+const CONNECTIONS: usize = 200;
 
 #[derive(Debug, Clone)]
 struct Guard(Keys);
 
 impl Guard {
     fn key(&self, id: &str) -> S3Result<Key> {
-        self.0.find(id).ok_or_else(|| s3_error!(InvalidAccessKeyId))
+        let found = self.0.find(id).map_err(|error| s3_error!(error, InternalError))?;
+        found.ok_or_else(|| s3_error!(InvalidAccessKeyId))
     }
 
     /// Whether the key of a request opens the bucket that it copies from.
@@ -59,7 +76,7 @@ impl S3Access for Guard {
         let key = self.key(&id.ok_or_else(|| s3_error!(AccessDenied))?)?;
         let opens = request.s3_path().get_bucket_name().is_some_and(|bucket| bucket == key.bucket);
         let inside = request.s3_path().get_object_key().is_none_or(stays_inside);
-        if opens && inside && !FOR_THE_PROVISIONER.contains(&request.s3_op().name()) {
+        if opens && inside && FOR_APPS.contains(&request.s3_op().name()) {
             return Ok(());
         }
         Err(s3_error!(AccessDenied))
@@ -74,29 +91,32 @@ impl S3Access for Guard {
         if inside { Ok(()) } else { Err(s3_error!(AccessDenied)) }
     }
 
-    async fn upload_part_copy(&self, request: &mut S3Request<UploadPartCopyInput>) -> S3Result<()> {
-        self.may_copy(request, &request.input.copy_source)
+    async fn put_object(&self, request: &mut S3Request<PutObjectInput>) -> S3Result<()> {
+        if stays_inside(&request.input.key) { Ok(()) } else { Err(s3_error!(AccessDenied)) }
     }
 }
 
 /// Serves the buckets in a directory.
 pub(crate) async fn serve(buckets: &Path, keys: Keys, address: &str) -> io::Result<()> {
+    let listener = TcpListener::bind(address).await?;
     let files = s3s_fs::FileSystem::new(buckets).map_err(|error| io::Error::other(format!("{error:?}")))?;
     let mut service = S3ServiceBuilder::new(files);
     service.set_auth(Guard(keys.clone()));
     service.set_access(Guard(keys));
     let service = service.build();
-    let listener = TcpListener::bind(address).await?;
     tracing::info!(address, "serving buckets");
+    let room = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
-        // A connection that cannot be accepted concerns its client only.
-        if let Ok((stream, _)) = listener.accept().await {
-            tokio::spawn(connection(stream, service.clone()));
+        let place = Arc::clone(&room).acquire_owned().await.map_err(io::Error::other)?;
+        match listener.accept().await {
+            Ok((stream, _)) => drop(tokio::spawn(connection(stream, service.clone(), place))),
+            // Without files for another connection there is nothing to do but wait.
+            Err(_) => tokio::time::sleep(std::time::Duration::from_millis(100)).await,
         }
     }
 }
 
-async fn connection(stream: tokio::net::TcpStream, service: S3Service) {
+async fn connection(stream: TcpStream, service: S3Service, _place: OwnedSemaphorePermit) {
     if let Err(error) = Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), service).await {
         tracing::debug!(error, "a connection broke");
     }

@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 
 use bucket_provisioner::Provisioner;
 use bucket_provisioner::provisioner::{
-    AppCredentials, Checkup, Endpoint, Fate, Mode, Reason, Recalled, Record, Removal, Removed, Start, StoreError, Topic,
+    AppCredentials, Checkup, Endpoint, Fate, Mode, Probe, Reason, Recalled, Record, Removal, Removed, Start,
+    StoreError, Topic,
 };
 
-use super::keys::{Keys, random, remove_if_there};
+use super::keys::{Keys, create_if_missing, random, remove_if_there};
 use super::marks::Marks;
 use super::server;
 
@@ -37,7 +38,7 @@ const NOT_PREPARED: Reason = Reason::new(
     "StoreNotPrepared",
     Topic::Store,
     "the directory of the store is not there or cannot be used: its volume may not be mounted",
-    "mount it",
+    "mount it, or create the directory",
 );
 const FAILED: Reason = Reason::new("StoreFailing", Topic::Store, "the file system refused", "see the message");
 
@@ -64,7 +65,7 @@ impl Directories {
     fn open(&self) -> Result<Store, StoreError> {
         let open = || {
             let buckets = self.root.join("buckets");
-            fs::create_dir_all(&buckets)?;
+            create_if_missing(&buckets)?;
             let marks = Marks::in_directory(self.root.join("marks"))?;
             Ok(Store { buckets, marks, keys: Keys::in_directory(self.root.join("keys"))? })
         };
@@ -99,16 +100,23 @@ impl Store {
         match self.marks.find(name).map_err(failed)? {
             Some(mark) if mark.names(record) => {}
             Some(_) => return Err(taken()),
-            None if directory.exists() => return Err(taken()),
+            None if directory.try_exists().map_err(failed)? => return Err(taken()),
             None => match self.marks.put(record) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(taken()),
-                put => put.map_err(failed)?,
+                put => {
+                    put.map_err(failed)?;
+                    // It appeared in the meantime.
+                    return match fs::create_dir(&directory) {
+                        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                            self.marks.remove(name).map_err(failed)?;
+                            Err(taken())
+                        }
+                        created => created.map_err(failed),
+                    };
+                }
             },
         }
-        match fs::create_dir(&directory) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(failed(error)),
-            _ => Ok(()),
-        }
+        create_if_missing(&directory).map_err(failed)
     }
 
     /// Fails if the directory of a claim is not there, or somebody else's.
@@ -116,6 +124,7 @@ impl Store {
         let name = &record.plan.bucket;
         let mark = self.marks.find(name).map_err(failed)?;
         let is_mine = mark.as_ref().is_some_and(|mark| mark.names(record));
+        let is_there = self.directory(record).try_exists().map_err(failed)?;
         let lost =
             |reason, problem: &str| StoreError::lost(reason, format!("directory {name:?}, {problem}")).untouched();
         match record.plan.mode {
@@ -125,13 +134,17 @@ impl Store {
                 );
                 Err(StoreError::terminal(&CLAIMED, message).untouched())
             }
-            Mode::Granted if !self.directory(record).exists() => {
+            Mode::Granted if !is_there => {
                 Err(lost(&MISSING, "which the StorageClass names, does not exist: create it"))
             }
-            Mode::Created if !is_mine || !self.directory(record).exists() => Err(lost(
+            Mode::Created if !is_mine || !is_there => Err(lost(
                 &GONE,
                 "which was created for this claim, is gone or has lost its mark: restore it, or delete the claim and create a new one",
             )),
+            // So that the former claim, if it still exists somewhere, owns nothing any more.
+            Mode::Created if mark.is_some_and(|mark| !mark.is_current(record)) => {
+                self.marks.renew(record).map_err(failed)
+            }
             Mode::Created | Mode::Granted => Ok(()),
         }
     }
@@ -156,8 +169,15 @@ impl Store {
         Ok(())
     }
 
-    fn revoke(&self, record: &Record) -> Result<Fate, StoreError> {
-        let deleted = self.keys.delete(user(record), &[]).map_err(failed)?;
+    /// Deletes the keys of the claim's user, and those in its Secret.
+    fn revoke(&self, record: &Record, present: Option<&AppCredentials>) -> Result<Fate, StoreError> {
+        let mut deleted = self.keys.delete(user(record), &[]).map_err(failed)?;
+        if let Some(present) = present {
+            let left = self.keys.find(&present.access_key_id).map_err(failed)?;
+            if let Some(key) = left.filter(|key| key.bucket == record.plan.bucket) {
+                deleted.extend(self.keys.delete(&key.user, &[]).map_err(failed)?);
+            }
+        }
         Ok(if deleted.is_empty() { Fate::Missing } else { Fate::Removed })
     }
 }
@@ -170,7 +190,10 @@ impl Provisioner for Directories {
     const CAN_ROTATE: bool = true;
 
     /// The server runs while this process works.
-    fn start(&mut self, _: Start) {
+    fn start(&mut self, start: Start) {
+        if !start.serves {
+            return;
+        }
         let (root, address) = (self.root.clone(), self.address.clone());
         let store = self.open();
         tokio::spawn(async move {
@@ -200,9 +223,16 @@ impl Provisioner for Directories {
     async fn account(&self, _: &Record, (): &()) -> Result<Option<String>, StoreError> {
         self.open()?;
         let file = self.root.join("id");
-        if !file.exists() {
+        if !file.try_exists().map_err(failed)? {
             let draft = self.root.join(random(20));
-            fs::write(&draft, random(20)).and_then(|()| fs::rename(&draft, &file)).map_err(failed)?;
+            fs::write(&draft, random(20)).map_err(failed)?;
+            // Of several that try, one succeeds.
+            let linked = fs::hard_link(&draft, &file);
+            remove_if_there(&draft).map_err(failed)?;
+            match linked {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(error)),
+                _ => {}
+            }
         }
         fs::read_to_string(file).map(Some).map_err(failed)
     }
@@ -219,6 +249,14 @@ impl Provisioner for Directories {
         store.issue(record)
     }
 
+    async fn probe(&self, record: &Record, credentials: &AppCredentials) -> Result<Probe, StoreError> {
+        let key = self.open()?.keys.find(&credentials.access_key_id).map_err(failed)?;
+        Ok(match key {
+            Some(key) if key.bucket == record.plan.bucket => Probe::Usable,
+            _ => Probe::NotYet("there is no such key".to_owned()),
+        })
+    }
+
     async fn rotate(&self, record: &Record, (): &(), present: &str) -> Result<Option<AppCredentials>, StoreError> {
         let store = self.open()?;
         store.keys.delete(user(record), &[present]).map_err(failed)?;
@@ -229,7 +267,7 @@ impl Provisioner for Directories {
         let store = self.open()?;
         store.check(record)?;
         Ok(Checkup {
-            keys_lost: keys.first().is_some_and(|id| store.keys.find(id).is_none()),
+            keys_lost: keys.first().is_some_and(|id| matches!(store.keys.find(id), Ok(None))),
             deleted_keys: store.keys.delete(user(record), keys).map_err(failed)?,
             ..Checkup::default()
         })
@@ -245,20 +283,20 @@ impl Provisioner for Directories {
         }))
     }
 
-    async fn revoke(&self, record: &Record, (): &(), _: Option<&AppCredentials>) -> Result<Removal, StoreError> {
-        let access = self.open()?.revoke(record)?;
+    async fn revoke(&self, record: &Record, (): &(), present: Option<&AppCredentials>) -> Result<Removal, StoreError> {
+        let access = self.open()?.revoke(record, present)?;
         Ok(Removal::Done(Removed { access, bucket: Fate::Kept }))
     }
 
-    async fn delete(&self, record: &Record, (): &(), _: Option<&AppCredentials>) -> Result<Removal, StoreError> {
+    async fn delete(&self, record: &Record, (): &(), present: Option<&AppCredentials>) -> Result<Removal, StoreError> {
         let store = self.open()?;
-        let access = store.revoke(record)?;
+        let access = store.revoke(record, present)?;
         let mark = store.marks.find(&record.plan.bucket).map_err(failed)?;
         let directory = store.directory(record);
         let bucket = match mark {
             _ if record.plan.mode == Mode::Granted => Fate::Kept,
             Some(mark) if mark.names(record) => {
-                let was_there = directory.exists();
+                let was_there = directory.try_exists().map_err(failed)?;
                 if was_there {
                     tokio::fs::remove_dir_all(&directory).await.map_err(failed)?;
                 }
@@ -266,7 +304,7 @@ impl Provisioner for Directories {
                 store.marks.remove(&record.plan.bucket).map_err(failed)?;
                 if was_there { Fate::Removed } else { Fate::Missing }
             }
-            _ if directory.exists() => Fate::Left(format!(
+            _ if directory.try_exists().map_err(failed)? => Fate::Left(format!(
                 "directory {:?} was left in place, because it has no mark of this claim",
                 record.plan.bucket
             )),

@@ -22,8 +22,12 @@ struct Parameters {
 /// Why a claim can fail.
 const TAKEN: Reason =
     Reason::new("BucketTaken", Topic::Claim, "a bucket of that name stands there already", "choose another name");
-const MISSING: Reason =
-    Reason::new("BucketMissing", Topic::Class, "the bucket that the class names does not exist", "create it first");
+const MISSING: Reason = Reason::new(
+    "BucketMissing",
+    Topic::Class,
+    "the claim's bucket does not exist, or is another claim's",
+    "see the message",
+);
 
 /// A store: the claim's uid for each bucket, and the bucket for each user.
 #[derive(Default)]
@@ -59,14 +63,16 @@ impl Provisioner for Shelves {
             let message = format!("bucket {bucket:?} exists already; choose another name");
             return Err(StoreError::terminal(&TAKEN, message).untouched());
         }
-        self.grant(record, owner).await
+        // From here on the store has changed.
+        self.grant(record, owner).await.map_err(StoreError::after_a_change)
     }
 
     async fn grant(&self, record: &Record, (): &()) -> Result<AppCredentials, StoreError> {
         let bucket = &record.plan.bucket;
-        if !lock(&self.buckets).contains_key(bucket) {
-            let message = format!("bucket {bucket:?} does not exist; create it first");
-            return Err(StoreError::terminal(&MISSING, message).untouched());
+        let is_mine = lock(&self.buckets).get(bucket).is_some_and(|uid| record.names_uid(uid));
+        if !is_mine {
+            let message = format!("bucket {bucket:?} does not exist, or belongs to another claim");
+            return Err(StoreError::lost(&MISSING, message).untouched());
         }
         let user = record.plan.user.clone().unwrap_or_default();
         lock(&self.users).insert(user.clone(), bucket.clone());

@@ -65,7 +65,7 @@ pub async fn run<P: Provisioner>(
         concurrency = options.concurrency,
         "serving claims"
     );
-    provisioner.start(options.start());
+    provisioner.start(options.start(true));
     let shutdown = shutdown.boxed().shared();
     let client = pages::bounded(client);
     let Some(cluster) = cluster::uid(&client, shutdown.clone()).await else { return };

@@ -40,7 +40,7 @@ impl Options {
     }
 
     /// What the store is told.
-    pub(super) fn start(&self) -> Start {
-        Start { provisioner_name: self.provisioner_name.clone(), permit: self.permit.clone() }
+    pub(super) fn start(&self, serves: bool) -> Start {
+        Start { provisioner_name: self.provisioner_name.clone(), permit: self.permit.clone(), serves }
     }
 }

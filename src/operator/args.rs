@@ -59,7 +59,8 @@ pub(crate) enum Command {
         #[arg(long, value_name = "DIR")]
         output_dir: Option<PathBuf>,
     },
-    /// Print the permissions that the operator needs, as YAML: a ServiceAccount with its roles and bindings.
+    /// Print the permissions that the operator needs, as YAML: its namespace, and a ServiceAccount with
+    /// roles and bindings.
     Rbac {
         /// Namespace in which the operator runs [default: the name of the program].
         #[arg(long, value_name = "NAMESPACE", value_parser = object_name)]
@@ -215,11 +216,16 @@ impl Args {
             return Ok(None);
         }
         Ok(Some(lease::Options {
-            namespace: given(&self.lease.lease_namespace).unwrap_or_else(|| namespace.to_owned()),
+            namespace: self.lease_namespace().unwrap_or_else(|| namespace.to_owned()),
             name: self.lease_name(),
             identity: lease::identity(),
             timing: self.timing()?,
         }))
+    }
+
+    /// The namespace of the lease, if it is set.
+    pub(crate) fn lease_namespace(&self) -> Option<String> {
+        given(&self.lease.lease_namespace)
     }
 
     /// The name of the lease.

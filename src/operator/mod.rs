@@ -74,11 +74,14 @@ impl<P: Provisioner> Operator<P> {
         let done = match &args.command {
             Some(Command::Crds { output_dir }) => crds(output_dir.as_deref()),
             Some(Command::Rbac { operator_namespace, service_account }) => {
-                let or_program = |name: &Option<String>| name.clone().unwrap_or_else(|| self.identity.program.clone());
+                // The name of a program can have characters that names of objects do not have.
+                let program = self.identity.program.to_lowercase().replace(|c: char| !c.is_ascii_alphanumeric(), "-");
+                let namespace = operator_namespace.clone().unwrap_or_else(|| program.clone());
                 let subject = Subject {
-                    account: or_program(service_account),
-                    namespace: or_program(operator_namespace),
+                    account: service_account.clone().unwrap_or(program),
                     lease: args.lease_name(),
+                    lease_namespace: args.lease_namespace().unwrap_or_else(|| namespace.clone()),
+                    namespace,
                 };
                 documents(&rbac::objects(&subject)).and_then(|text| print(&text))
             }

@@ -13,13 +13,15 @@ pub(crate) struct Subject {
     pub(crate) namespace: String,
     /// Name of its lease.
     pub(crate) lease: String,
+    /// Namespace of its lease.
+    pub(crate) lease_namespace: String,
 }
 
-/// The ServiceAccount, and the roles and bindings that it needs.
-pub(crate) fn objects(subject: &Subject) -> [Value; 5] {
-    let Subject { account, namespace, lease } = subject;
+/// The namespace, the ServiceAccount, and the roles and bindings that it needs.
+pub(crate) fn objects(subject: &Subject) -> [Value; 6] {
+    let Subject { account, namespace, lease, lease_namespace } = subject;
     let cluster_wide = json!({ "name": account });
-    let local = json!({ "name": account, "namespace": namespace });
+    let local = json!({ "name": account, "namespace": lease_namespace });
     let role = |kind: &str, metadata: &Value, rules: Value| json!({ "apiVersion": format!("{API}/v1"), "kind": kind, "metadata": metadata, "rules": rules });
     let binding = |kind: &str, metadata: &Value| {
         json!({
@@ -29,7 +31,10 @@ pub(crate) fn objects(subject: &Subject) -> [Value; 5] {
         })
     };
     [
-        json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": local }),
+        json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace } }),
+        json!({
+            "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": account, "namespace": namespace },
+        }),
         role("ClusterRole", &cluster_wide, everywhere()),
         binding("ClusterRole", &cluster_wide),
         role("Role", &local, of_the_lease(lease)),
@@ -81,7 +86,12 @@ mod tests {
         let shipped: Vec<Value> =
             manifest.split("\n---\n").map(|document| serde_saphyr::from_str(document).unwrap()).collect();
         let name = "aws-s3-provisioner".to_owned();
-        let subject = Subject { account: name.clone(), namespace: name, lease: lease::name("aws-s3.io/bucket", None) };
+        let subject = Subject {
+            account: name.clone(),
+            namespace: name.clone(),
+            lease: lease::name("aws-s3.io/bucket", None),
+            lease_namespace: name,
+        };
         for object in objects(&subject) {
             assert!(shipped.contains(&object), "deploy/operator.yaml has no such {}: {object:#}", object["kind"]);
         }

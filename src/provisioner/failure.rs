@@ -94,9 +94,14 @@ impl StoreError {
         Self::new(reason, FailureClass::InProgress, message)
     }
 
-    /// Marks an error of a call that has certainly changed nothing; see [`Failure::store_untouched`].
+    /// Marks an error of a verb that has certainly changed nothing; see [`Failure::store_untouched`].
     pub fn untouched(self) -> Self {
         Self { untouched: true, ..self }
+    }
+
+    /// Takes [`untouched`](Self::untouched) back, in a verb that has changed something before.
+    pub fn after_a_change(self) -> Self {
+        Self { untouched: false, ..self }
     }
 
     /// Marks an error that all claims with this store and owner would meet; see [`Failure::concerns_all`].
@@ -145,6 +150,6 @@ const UNREADABLE_PARAMETERS: Reason = Reason::new(
 /// For verbs that read [the recorded parameters](super::Record::parameters).
 impl From<ParameterError> for StoreError {
     fn from(error: ParameterError) -> Self {
-        Self::terminal(&UNREADABLE_PARAMETERS, format!("what is recorded cannot be used: {error}")).untouched()
+        Self::terminal(&UNREADABLE_PARAMETERS, format!("what is recorded cannot be used: {error}"))
     }
 }

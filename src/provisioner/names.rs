@@ -32,7 +32,7 @@ impl NameRules {
     pub const S3: Self = Self { min: 3, max: 63, periods: true };
 
     /// Names of `min` to `max` characters without periods, as in DNS labels. A generated name takes 38 to 63
-    /// characters, so `max` should be 63 or more.
+    /// characters; where `max` is less than 63, less of the prefix is kept.
     pub const fn labels(min: usize, max: usize) -> Self {
         Self { min, max, periods: false }
     }
@@ -69,7 +69,8 @@ impl NameRules {
             return Err(refused("it is empty; write at least one lower-case letter or digit".to_owned()));
         }
         // All characters are ASCII here, so any cut is on a character boundary.
-        let cut = prefix.get(..PREFIX_MAX).unwrap_or(prefix).trim_end_matches(['-', '.']);
+        let room = PREFIX_MAX.min(self.max.saturating_sub(claim.uid.len() + 1));
+        let cut = prefix.get(..room).unwrap_or(prefix).trim_end_matches(['-', '.']);
         let name = format!("{cut}-{}", claim.uid);
         self.shape(&name).map_err(refused)?;
         Ok(name)
@@ -201,6 +202,8 @@ mod tests {
         assert_eq!(generated("photos"), format!("photos-{UID}"));
         assert_eq!(generated("photos-"), format!("photos-{UID}"));
         assert_eq!(generated("abcdefghijklmnopqrstuvwxyz0123"), format!("abcdefghijklmnopqrstuvwxyz-{UID}"));
+        let short = NameRules::labels(3, 40).generate("photos", &claim("n", "c", UID)).unwrap();
+        assert_eq!(short, format!("pho-{UID}"));
         assert_eq!(generated("abcdefghijklmnopqrstuvwxy-z"), format!("abcdefghijklmnopqrstuvwxy-{UID}"));
     }
 

@@ -21,6 +21,11 @@ pub trait Owner: Sized + Send + Sync + 'static {
 
 impl<T: DeserializeOwned + Send + Sync + 'static> Owner for T {
     fn parse(source: &OwnerSource) -> Result<Self, String> {
+        if let OwnerSource::Secret { data, .. } = source {
+            for key in written::fields::<T>() {
+                data.get(*key).map_or(Ok(()), |value| padded(key, value))?;
+            }
+        }
         let texts = match source {
             OwnerSource::Ambient => BTreeMap::new(),
             OwnerSource::Secret { data, .. } => data
@@ -37,6 +42,19 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Owner for T {
             (Problem::Bad(key, _), _) => format!("has a {key} that cannot be used; set it again"),
             (Problem::Other(_), _) => "cannot be read; create it again".to_owned(),
         })
+    }
+}
+
+/// Refuses a value that is empty, or one line with white space around it.
+fn padded(key: &str, value: &[u8]) -> Result<(), String> {
+    let Ok(text) = std::str::from_utf8(value) else { return Ok(()) };
+    let line = text.trim();
+    if line.is_empty() {
+        Err(format!("has an empty {key}; set it"))
+    } else if line != text && !line.contains('\n') {
+        Err(format!("has white space around its {key}; set it without (`echo` adds a line end, `printf` does not)"))
+    } else {
+        Ok(())
     }
 }
 
@@ -76,5 +94,50 @@ impl fmt::Debug for OwnerSource {
             Self::Ambient => f.write_str("Ambient"),
             Self::Secret { reference, .. } => write!(f, "Secret({reference})"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use secrecy::{ExposeSecret as _, SecretString};
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Deserialize)]
+    struct Admin {
+        #[serde(rename = "TOKEN")]
+        token: SecretString,
+        #[serde(rename = "CA")]
+        ca: Option<String>,
+    }
+
+    fn admin(entries: &[(&str, &str)]) -> Result<Admin, String> {
+        let data = entries.iter().map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec())).collect();
+        Admin::parse(&OwnerSource::Secret {
+            reference: SecretRef { namespace: "ops".into(), name: "keys".into() },
+            data,
+        })
+    }
+
+    #[test]
+    fn a_struct_is_read_and_other_keys_do_not_matter() {
+        let admin = admin(&[("TOKEN", "t0ken"), ("CA", "-----\nline\n"), ("other", "")]).unwrap();
+        assert_eq!((admin.token.expose_secret(), admin.ca.as_deref()), ("t0ken", Some("-----\nline\n")));
+    }
+
+    #[test]
+    fn what_is_wrong_names_the_key_and_never_the_value() {
+        for (entries, problem) in [
+            (&[][..], "has no key TOKEN; add it"),
+            (&[("TOKEN", "")], "has an empty TOKEN"),
+            (&[("TOKEN", "hunter2\n")], "white space around its TOKEN"),
+        ] {
+            let refused = admin(entries).err().unwrap();
+            assert!(refused.contains(problem) && !refused.contains("hunter2"), "{refused}");
+        }
+        assert_eq!(Admin::parse(&OwnerSource::Ambient).err().unwrap(), "has no key TOKEN; add it");
+        assert!(<() as Owner>::parse(&OwnerSource::Ambient).is_ok());
     }
 }

@@ -11,6 +11,8 @@ pub struct Start {
     pub provisioner_name: String,
     /// Whether this process may call the store.
     pub permit: Permit,
+    /// Whether claims are served. Otherwise a command only reads, perhaps beside an operator that serves.
+    pub serves: bool,
 }
 
 /// Whether this process may act: of several operators only one works at a time, the one that holds the lease. The

@@ -105,6 +105,8 @@ async fn a_directory_lives_and_goes_with_its_claim_and_its_keys_open_no_other() 
         assert!(stage.bucket(&songs).join("a").exists(), "it deletes {key}");
     }
     app.put(&photos, "folder/deep/a").await.unwrap();
+    // Parts of an upload belong to no bucket, so they would stay.
+    assert!(app.s3.create_multipart_upload().bucket(&photos).key("large").send().await.is_err());
     assert!(app.s3.list_buckets().send().await.is_err(), "it sees what others have");
     assert!(app.s3.delete_bucket().bucket(&photos).send().await.is_err(), "it deletes what is the operator's");
 

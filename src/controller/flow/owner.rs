@@ -37,7 +37,7 @@ pub(crate) async fn of_record<P: Provisioner>(ctx: &Context<P>, record: &Record)
             source(reference, found)?
         }
     };
-    let credentials = parse(&source)?;
+    let credentials = parse(record, &source)?;
     let account = ctx.asking_once(record, Box::pin(ctx.provisioner.account(record, &credentials))).await?;
     same_account(record, account.as_deref())?;
     Ok(Owner { credentials, version, account })
@@ -57,7 +57,14 @@ pub(crate) fn source(reference: &SecretRef, found: Option<Secret>) -> Result<Own
 ///
 /// # Errors
 /// [`Error::InvalidOwnerSecret`], or that the class names no Secret although the store needs one.
-pub(crate) fn parse<O: provisioner::Owner>(source: &OwnerSource) -> Result<O, Error> {
+pub(crate) fn parse<O: provisioner::Owner>(record: &Record, source: &OwnerSource) -> Result<O, Error> {
+    if let (OwnerSource::Ambient, Some(secret)) = (source, &record.plan.owner_secret) {
+        // The operator's own permissions are often wider: there is no silent fallback to them.
+        return Err(Error::InvalidOwnerSecret {
+            secret: secret.clone(),
+            problem: "was not read, and the operator's own identity does not replace it".to_owned(),
+        });
+    }
     O::parse(source).map_err(|problem| match source {
         OwnerSource::Secret { reference, .. } => Error::InvalidOwnerSecret { secret: reference.clone(), problem },
         OwnerSource::Ambient => Error::OwnerSecretMissing { problem },

@@ -72,7 +72,7 @@ pub async fn recall<P: Provisioner>(
     (namespace, name): (&str, &str),
     bucket: Option<String>,
 ) -> Result<ObjectBucket, RecallError> {
-    provisioner.start(options.start());
+    provisioner.start(options.start(false));
     let (provisioner, provisioner_name) = (&provisioner, &options.provisioner_name);
     let wanted = format!("{namespace}/{name}");
     let claims: Api<ObjectBucketClaim> = Api::namespaced(client.clone(), namespace);
@@ -148,5 +148,5 @@ async fn owner<O: Owner>(client: &Client, record: &Record) -> Result<O, RecallEr
             owner::source(reference, found.map_err(Error::kubernetes("read the owner's Secret"))?)?
         }
     };
-    Ok(owner::parse(&source)?)
+    Ok(owner::parse(record, &source)?)
 }

@@ -15,6 +15,10 @@ demo *arguments:
 test *arguments:
     hack/test.sh "$@"
 
+# The conformance kit against somebody's operator.
+conformance *arguments:
+    hack/conformance.sh "$@"
+
 # Everything that must pass before a change lands.
 ci:
     .ci/run

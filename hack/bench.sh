@@ -13,6 +13,11 @@ Measures the operator on a stack of its own, and beside it the floor. PARTs:
   claims   N claims (1000 by default), from creation to all Bound and from deletion
            to all gone
   restart  the operator starts again with N claims bound, and one that waits
+  latency  up to 100 claims one after another, from creation to Bound and from deletion
+           to gone, with 0, 50 and 300 ms for each call to AWS; and with keys that work
+           after 1, 5, 10 and 30 s
+  limits   up to 500 claims where an account may make 15, 5 or 50 calls to IAM a second,
+           and where that changes halfway; the claims of another account meanwhile
   delay    as `claims`, with 50 ms and with 300 ms added to each answer of AWS, and
            with at most 500 and 200 claims
   purge    a claim is deleted whose bucket holds M objects (20000 by default) and
@@ -40,7 +45,7 @@ while (($#)); do
     --only | --objects)
       (($# > 1)) || fail "$1 needs a value; see $0 --help"
       case $1=$2 in
-        --only=claims | --only=restart | --only=delay | --only=purge) parts+=("$2") ;;
+        --only=claims | --only=restart | --only=latency | --only=limits | --only=delay | --only=purge) parts+=("$2") ;;
         --objects=[1-9]*) objects=$2 ;;
         *) fail "$1 $2 cannot be used; see $0 --help" ;;
       esac
@@ -54,7 +59,7 @@ while (($#)); do
   esac
   shift
 done
-((${#parts[@]})) || parts=(claims restart delay purge)
+((${#parts[@]})) || parts=(claims restart latency limits delay purge)
 
 # Told to end, it stops the operator that it runs.
 clean_up() {

@@ -8,6 +8,7 @@
 //! - [`api`]: what is on the wire: claims, bucket records, constants. The CRDs are generated from it.
 //! - [`controller`]: the reconciler. It knows Kubernetes and the trait, never a store.
 //! - `aws` (feature `aws`, on by default): buckets on S3, users in IAM. It never imports the controller.
+//! - `conformance` (feature `conformance`): the tests that an operator for another store has to pass, too.
 //! - [`runtime`]: what any operator needs: election of a leader, logging, signals.
 //! - [`Operator`]: all of it as a program, in one call.
 //!
@@ -24,10 +25,21 @@
 //! # #[cfg(not(feature = "aws"))]
 //! # fn main() {}
 //! ```
+//!
+//! # Feature flags
+//! | flag | what it adds | crates, as `cargo tree --edges normal` counts them |
+//! |---|---|---|
+//! | none (`--no-default-features`) | the trait, the controller and [`Operator`], for a store of your own; nothing of the AWS SDK is built | 180 |
+//! | `aws`, on by default | the module `aws`, and the binary of this package | 88 more: the SDK |
+//! | `conformance` | the module `conformance`; for `[dev-dependencies]`, since no operator needs it | 1 more |
+//!
+//! The flags only add: what compiles without one compiles with it.
 
 pub mod api;
 #[cfg(feature = "aws")]
 pub mod aws;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 pub mod controller;
 mod operator;
 #[cfg(all(test, feature = "aws"))]

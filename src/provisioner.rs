@@ -14,15 +14,160 @@
 //! 5. [`revoke`](Provisioner::revoke) or [`delete`](Provisioner::delete) removes everything, from the record alone.
 //!
 //! # Guarantees to an implementation
-//! - Verbs for one claim never run concurrently in one process.
-//! - A verb is only called with a [`Record`] that has been stored. The same record is passed again until the verb
-//!   succeeds.
+//! - Verbs for one claim never run concurrently in one process; those for different claims do. Of several processes
+//!   only the one that holds the lease changes the store ([`Permit`]).
+//! - [`provision`](Provisioner::provision) and [`grant`](Provisioner::grant) get a [`Record`] that has been stored.
+//!   They are called with the same record until they succeed, or until `revoke` or `delete` has undone what they may
+//!   have begun. Forgotten without that is only a new record whose call failed [untouched](#untouched), and what an
+//!   admin tells the operator to forget.
+//! - [`revoke`](Provisioner::revoke) and [`delete`](Provisioner::delete) are called until they return
+//!   [`Removal::Done`], and once more later if the claim was not bound or something was [missing](Fate::Missing),
+//!   because a store may show late what was created. A record of a bucket that existed before ([`Mode::Granted`])
+//!   never gets to `delete`.
+//! - Before a verb gets the owner's credentials, they are parsed, and their [`account`](Provisioner::account) is
+//!   compared with the recorded one.
+//! - A verb that takes longer than two minutes is dropped, and called again later; what it spends in [`turn::wait`] does
+//!   not count. One that panics is called again,
+//!   too. What still runs some seconds after the process was told to end is dropped.
 //!
-//! # Guarantees of an implementation
-//! - Each verb is idempotent and can be dropped at any await: a later call with the same record finishes (or removes)
-//!   what an earlier one began, and never creates a second user or bucket.
-//! - What already exists and is not proven to belong to the record's claim is neither used nor removed.
-//! - No secret appears in an error or in a Debug output.
+//! # Duties of an implementation
+//! - **Each verb is idempotent, and can be dropped at any await.** A later call with the same record finishes (or
+//!   removes) what an earlier one began, and never creates a second user or bucket: all names are in the record. A
+//!   call may follow one that succeeded, because the operator can stop before it has written down the answer.
+//! - **What is foreign is neither used nor removed.** A name that a user chose proves nothing. Mark what you create with
+//!   the uid of the claim, if possible in the call that creates it, and compare with [`Record::names_uid`]. What exists
+//!   without proof is an error of `provision` and `grant`, except the bucket that a class names ([`Mode::Granted`]);
+//!   `revoke` and `delete` leave it ([`Fate::Left`]).
+//! - **Only what is certainly missing counts as removed.** An error is not "missing".
+//! - **`revoke` and `delete` work from the record alone.** The class may be gone by then, or say something else.
+//! - **No secret** is in an error, a Debug output or a log; nor in a [`Plan`], because all of it can be read in the
+//!   cluster. Secrets are in [`AppCredentials`] only.
+//! - [`endpoint`](Provisioner::endpoint), [`plan`](Provisioner::plan) and
+//!   [`check_bucket_name`](Provisioner::check_bucket_name) are pure: no I/O, and always the same answer.
+//! - What takes long ends early, so that other claims have their turn: `delete` with [`Removal::Partial`], the four
+//!   verbs, `rotate` and `check` with [`FailureClass::InProgress`].
+//!
+//! # Present
+//! `present` is what the claim's apps use now: for `revoke` and `delete` the credentials in the claim's Secret, for
+//! `rotate` the id of the keys in it. A user with these credentials is the claim's own, even if it has lost its marks.
+//! If `revoke` or `delete` does not find the user, but the credentials still work, the access is not removed, and the
+//! verb fails. They get `None` if the claim has no Secret with keys, or its access was removed before.
+//!
+//! # Untouched
+//! An error is [untouched](Failure::store_untouched) if the verb has certainly changed nothing at the store: it
+//! refused before the first call that changes something, or that call was refused. A new record is then withdrawn, and
+//! the store is not asked again for what it names. After a timeout nothing is certain: without the mark the record
+//! stays, and what may have been created is found or removed later.
+//!
+//! # Example
+//! A store in memory, and its verbs called as the library calls them:
+//!
+//! ```
+//! # use std::collections::BTreeMap;
+//! # use std::sync::{Mutex, MutexGuard, PoisonError};
+//! use bucket_provisioner::Provisioner;
+//! use bucket_provisioner::provisioner::{
+//!     AppCredentials, ClaimId, Endpoint, Failure, Fate, Mode, Plan, Reason, ReclaimPolicy, Record, Removal, Removed,
+//!     StoreError, Topic,
+//! };
+//!
+//! const NOT_YOURS: Reason =
+//!     Reason::new("BucketNotYours", Topic::Claim, "the bucket is not the claim's", "choose another name");
+//!
+//! #[derive(Default)]
+//! struct Shelf {
+//!     /// The uid of the claim for which each bucket was created.
+//!     buckets: Mutex<BTreeMap<String, String>>,
+//!     /// The key of each user.
+//!     users: Mutex<BTreeMap<String, String>>,
+//! }
+//! # fn lock<T>(things: &Mutex<T>) -> MutexGuard<'_, T> {
+//! #     things.lock().unwrap_or_else(PoisonError::into_inner)
+//! # }
+//! # fn user(record: &Record) -> String {
+//! #     record.plan.user.clone().unwrap_or_default()
+//! # }
+//! # fn new_key() -> String {
+//! #     format!("{:032x}", rand::random::<u128>())
+//! # }
+//!
+//! impl Provisioner for Shelf {
+//!     type Parameters = ();
+//!     type Owner = ();
+//!     type Error = StoreError;
+//!
+//!     const REASONS: &'static [&'static Reason] = &[&NOT_YOURS];
+//!
+//!     fn endpoint(&self, (): &()) -> Endpoint {
+//!         Endpoint::new("shelf.example.com", 443, "here")
+//!     }
+//!
+//!     async fn provision(&self, record: &Record, owner: &()) -> Result<AppCredentials, StoreError> {
+//!         // What an earlier call has created stays as it is; so does what is foreign.
+//!         lock(&self.buckets).entry(record.plan.bucket.clone()).or_insert_with(|| record.claim.uid.clone());
+//!         self.grant(record, owner).await
+//!     }
+//!
+//!     async fn grant(&self, record: &Record, (): &()) -> Result<AppCredentials, StoreError> {
+//!         let bucket = &record.plan.bucket;
+//!         if !lock(&self.buckets).get(bucket).is_some_and(|uid| record.names_uid(uid)) {
+//!             let message = format!("bucket {bucket:?} is not this claim's; choose another name");
+//!             return Err(StoreError::terminal(&NOT_YOURS, message).untouched());
+//!         }
+//!         // Nobody may have seen the key of an earlier call: it is replaced.
+//!         let (user, key) = (user(record), new_key());
+//!         lock(&self.users).insert(user.clone(), key.clone());
+//!         Ok(AppCredentials::new(user, key))
+//!     }
+//!
+//!     async fn revoke(&self, record: &Record, (): &(), _: Option<&AppCredentials>) -> Result<Removal, StoreError> {
+//!         let access = lock(&self.users).remove(&user(record)).map_or(Fate::Missing, |_| Fate::Removed);
+//!         Ok(Removal::Done(Removed::new(access, Fate::Kept)))
+//!     }
+//!
+//!     async fn delete(&self, record: &Record, (): &(), _: Option<&AppCredentials>) -> Result<Removal, StoreError> {
+//!         let access = lock(&self.users).remove(&user(record)).map_or(Fate::Missing, |_| Fate::Removed);
+//!         let mut buckets = lock(&self.buckets);
+//!         let bucket = match buckets.get(&record.plan.bucket) {
+//!             Some(uid) if record.names_uid(uid) => {
+//!                 buckets.remove(&record.plan.bucket);
+//!                 Fate::Removed
+//!             }
+//!             Some(_) => Fate::Left("the bucket was left in place, because it is another claim's".to_owned()),
+//!             None => Fate::Missing,
+//!         };
+//!         Ok(Removal::Done(Removed::new(access, bucket)))
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), StoreError> {
+//! let shelf = Shelf::default();
+//! let record = |claim: &str, uid: &str| {
+//!     let plan = Plan::new("photos", Mode::Created, shelf.endpoint(&())).with_user(format!("shop-{claim}"));
+//!     Record::new(ClaimId::new("shop", claim, uid), "shelves", ReclaimPolicy::Delete, plan)
+//! };
+//! let mine = record("photos", "f30e0389-0689-48a2-bfaa-74d1bf1fd950");
+//! let foreign = record("pictures", "0e5f3a52-1f0c-4a43-9b8e-6d3c1a7f2b10");
+//!
+//! // Called again, as after a crash: still one bucket and one user, with a new key.
+//! shelf.provision(&mine, &()).await?;
+//! let keys = shelf.provision(&mine, &()).await?;
+//! assert_eq!(keys.access_key_id, "shop-photos");
+//! assert_eq!((lock(&shelf.buckets).len(), lock(&shelf.users).len()), (1, 1));
+//!
+//! // Another claim gets nothing of it, and takes nothing away.
+//! assert!(shelf.provision(&foreign, &()).await.is_err_and(|error| error.store_untouched()));
+//! let Removal::Done(left) = shelf.delete(&foreign, &(), None).await? else { panic!("in one call") };
+//! assert!(matches!(left.bucket, Fate::Left(_)));
+//!
+//! let gone = Removal::Done(Removed::new(Fate::Removed, Fate::Removed));
+//! assert_eq!(shelf.delete(&mine, &(), Some(&keys)).await?, gone);
+//! let missing = Removal::Done(Removed::new(Fate::Missing, Fate::Missing));
+//! assert_eq!(shelf.delete(&mine, &(), None).await?, missing);
+//! # Ok(())
+//! # }
+//! ```
 
 pub(crate) mod common;
 mod failure;
@@ -35,11 +180,13 @@ mod reason;
 mod record;
 mod request;
 mod start;
+pub mod turn;
 mod written;
 
 use std::future::Future;
 
 pub use self::common::{CommonParameters, Namespaces, Naming};
+pub(crate) use self::failure::UNREADABLE_PARAMETERS;
 pub use self::failure::{Failure, FailureClass, StoreError};
 pub use self::names::{NameError, NameRules};
 pub use self::outcome::{AppCredentials, Checkup, Fate, Probe, Recalled, Removal, Removed};
@@ -48,11 +195,12 @@ pub use self::parameter::{Parameter, ParameterError};
 pub use self::parameters::{Parameters, Written};
 pub(crate) use self::reason::reasons;
 pub use self::reason::{Reason, Topic};
+pub(crate) use self::record::PARAMETER;
 pub use self::record::{ClaimId, Endpoint, Mode, Plan, ReclaimPolicy, Record, Rotation, SecretRef};
 pub use self::request::Request;
 pub use self::start::{Permit, Start};
-/// A text that no log shows.
-pub use secrecy::SecretString;
+/// A text that no log shows, and the trait with which its text is read: `expose_secret()`.
+pub use secrecy::{ExposeSecret, SecretString};
 
 /// A store that can create buckets and give access to them. See the [module](self) for the contract.
 pub trait Provisioner: Send + Sync + 'static {
@@ -124,6 +272,10 @@ pub trait Provisioner: Send + Sync + 'static {
     const USER_NAME_MAX: usize = 64;
     /// Whether [`rotate`](Self::rotate) issues new keys. Otherwise classes cannot ask for it.
     const CAN_ROTATE: bool = false;
+
+    /// The reasons of its errors, for the command `reasons`. An operator checks them when it starts: names in CamelCase,
+    /// none twice, none of the library's own. None by default.
+    const REASONS: &'static [&'static Reason] = &[];
 
     /// Tells the store about its operator, once and before any other call; in a Tokio runtime, and in an operator that has
     /// the lease or needs none. Ignored by default.

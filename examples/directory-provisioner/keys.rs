@@ -50,7 +50,7 @@ impl Keys {
         file.write_all(&serde_json::to_vec(&key)?)?;
         file.sync_all()?;
         fs::rename(draft, self.0.join(&id))?;
-        Ok(AppCredentials { access_key_id: id, secret_access_key: secret.into(), session_token: None })
+        Ok(AppCredentials::new(id, secret))
     }
 
     /// Ids of the keys of a user.

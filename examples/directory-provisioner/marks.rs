@@ -20,12 +20,12 @@ pub(crate) struct Mark {
 
 impl Mark {
     fn of(record: &Record) -> Self {
-        let ClaimId { namespace, name, uid } = record.claim.clone();
+        let ClaimId { namespace, name, uid, .. } = record.claim.clone();
         Self { namespace, name, uid, cluster: record.cluster.clone() }
     }
 
     pub(crate) fn claim(&self) -> ClaimId {
-        ClaimId { namespace: self.namespace.clone(), name: self.name.clone(), uid: self.uid.clone() }
+        ClaimId::new(&self.namespace, &self.name, &self.uid)
     }
 
     pub(crate) fn names(&self, record: &Record) -> bool {

@@ -96,15 +96,21 @@ impl S3Access for Guard {
     }
 }
 
+/// Listens. Who connects from now on is served once [`serve`] runs.
+pub(crate) fn listen(address: &str) -> io::Result<TcpListener> {
+    let listener = std::net::TcpListener::bind(address)?;
+    listener.set_nonblocking(true)?;
+    TcpListener::from_std(listener)
+}
+
 /// Serves the buckets in a directory.
-pub(crate) async fn serve(buckets: &Path, keys: Keys, address: &str) -> io::Result<()> {
-    let listener = TcpListener::bind(address).await?;
+pub(crate) async fn serve(buckets: &Path, keys: Keys, listener: TcpListener) -> io::Result<()> {
     let files = s3s_fs::FileSystem::new(buckets).map_err(|error| io::Error::other(format!("{error:?}")))?;
     let mut service = S3ServiceBuilder::new(files);
     service.set_auth(Guard(keys.clone()));
     service.set_access(Guard(keys));
     let service = service.build();
-    tracing::info!(address, "serving buckets");
+    tracing::info!(address = %listener.local_addr()?, "serving buckets");
     let room = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
         let place = Arc::clone(&room).acquire_owned().await.map_err(io::Error::other)?;

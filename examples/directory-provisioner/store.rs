@@ -188,6 +188,7 @@ impl Provisioner for Directories {
     type Error = StoreError;
 
     const CAN_ROTATE: bool = true;
+    const REASONS: &'static [&'static Reason] = &[&TAKEN, &CLAIMED, &MISSING, &GONE, &NOT_PREPARED, &FAILED];
 
     /// The server runs while this process works.
     fn start(&mut self, start: Start) {
@@ -195,11 +196,12 @@ impl Provisioner for Directories {
             return;
         }
         let (root, address) = (self.root.clone(), self.address.clone());
-        let store = self.open();
+        // Before any claim is served: an app of a bound one may connect as soon as this process works.
+        let ready = self.open().map_err(io::Error::other).and_then(|store| Ok((store, server::listen(&address)?)));
         tokio::spawn(async move {
-            let served = match store {
-                Ok(store) => server::serve(&store.buckets, store.keys, &address).await,
-                Err(error) => Err(io::Error::other(error)),
+            let served = match ready {
+                Ok((store, listener)) => server::serve(&store.buckets, store.keys, listener).await,
+                Err(error) => Err(error),
             };
             if let Err(error) = served {
                 tracing::error!(%error, ?root, address, "cannot serve buckets");
@@ -210,12 +212,8 @@ impl Provisioner for Directories {
 
     fn endpoint(&self, (): &()) -> Endpoint {
         let at = self.url.parse::<http::Uri>().unwrap_or_default();
-        Endpoint {
-            host: at.host().unwrap_or_default().to_owned(),
-            port: at.port_u16().unwrap_or(if at.scheme_str() == Some("https") { 443 } else { 80 }),
-            region: "local".to_owned(),
-            url: Some(self.url.clone()),
-        }
+        let port = at.port_u16().unwrap_or(if at.scheme_str() == Some("https") { 443 } else { 80 });
+        Endpoint::new(at.host().unwrap_or_default(), port, "local").with_url(&self.url)
     }
 
     /// The id of the root, so that an empty directory where a volume should be mounted is not taken for a store in which
@@ -266,26 +264,19 @@ impl Provisioner for Directories {
     async fn check(&self, record: &Record, (): &(), keys: &[&str]) -> Result<Checkup, StoreError> {
         let store = self.open()?;
         store.check(record)?;
-        Ok(Checkup {
-            keys_lost: keys.first().is_some_and(|id| matches!(store.keys.find(id), Ok(None))),
-            deleted_keys: store.keys.delete(user(record), keys).map_err(failed)?,
-            ..Checkup::default()
-        })
+        let keys_lost = keys.first().is_some_and(|id| matches!(store.keys.find(id), Ok(None)));
+        let deleted = store.keys.delete(user(record), keys).map_err(failed)?;
+        Ok(Checkup::default().with_keys_lost(keys_lost).with_deleted_keys(deleted))
     }
 
     async fn recall(&self, record: &Record, (): &()) -> Result<Option<Recalled>, StoreError> {
         let mark = self.open()?.marks.find(&record.plan.bucket).map_err(failed)?;
-        Ok(mark.map(|mark| Recalled {
-            claim: mark.claim(),
-            cluster: mark.cluster,
-            former_uids: Vec::new(),
-            user: None,
-        }))
+        Ok(mark.map(|mark| Recalled::new(mark.claim()).with_cluster(mark.cluster)))
     }
 
     async fn revoke(&self, record: &Record, (): &(), present: Option<&AppCredentials>) -> Result<Removal, StoreError> {
         let access = self.open()?.revoke(record, present)?;
-        Ok(Removal::Done(Removed { access, bucket: Fate::Kept }))
+        Ok(Removal::Done(Removed::new(access, Fate::Kept)))
     }
 
     async fn delete(&self, record: &Record, (): &(), present: Option<&AppCredentials>) -> Result<Removal, StoreError> {
@@ -310,6 +301,6 @@ impl Provisioner for Directories {
             )),
             _ => Fate::Missing,
         };
-        Ok(Removal::Done(Removed { access, bucket }))
+        Ok(Removal::Done(Removed::new(access, bucket)))
     }
 }

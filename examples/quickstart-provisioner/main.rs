@@ -52,8 +52,10 @@ impl Provisioner for Shelves {
     type Owner = ();
     type Error = StoreError;
 
+    const REASONS: &'static [&'static Reason] = &[&TAKEN, &MISSING];
+
     fn endpoint(&self, parameters: &Parameters) -> Endpoint {
-        Endpoint { host: parameters.shelf.clone(), port: 80, region: "memory".to_owned(), url: None }
+        Endpoint::new(&parameters.shelf, 80, "memory")
     }
 
     async fn provision(&self, record: &Record, owner: &()) -> Result<AppCredentials, StoreError> {
@@ -76,11 +78,12 @@ impl Provisioner for Shelves {
         }
         let user = record.plan.user.clone().unwrap_or_default();
         lock(&self.users).insert(user.clone(), bucket.clone());
-        Ok(AppCredentials { access_key_id: user, secret_access_key: "secret".into(), session_token: None })
+        // Nobody asks this store for its keys; another has to remember it.
+        Ok(AppCredentials::new(user, format!("{:032x}", rand::random::<u128>())))
     }
 
     async fn revoke(&self, record: &Record, (): &(), _: Option<&AppCredentials>) -> Result<Removal, StoreError> {
-        Ok(Removal::Done(Removed { access: self.remove_user(record), bucket: Fate::Kept }))
+        Ok(Removal::Done(Removed::new(self.remove_user(record), Fate::Kept)))
     }
 
     async fn delete(&self, record: &Record, (): &(), _: Option<&AppCredentials>) -> Result<Removal, StoreError> {
@@ -95,7 +98,7 @@ impl Provisioner for Shelves {
             Some(_) => Fate::Left("the bucket was left in place, because it belongs to another claim".to_owned()),
             None => Fate::Missing,
         };
-        Ok(Removal::Done(Removed { access, bucket }))
+        Ok(Removal::Done(Removed::new(access, bucket)))
     }
 }
 

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 use crate::Failure;
 use crate::bodies::{self, LABEL, names};
-use crate::kubernetes::{CLAIMS, Claim, Kubernetes, RECORDS};
+use crate::kubernetes::{CLAIMS, CLASS, Claim, Kubernetes, RECORDS};
 use crate::load::all;
 use crate::store::{Policy, Store};
 
@@ -47,7 +47,7 @@ impl Floor {
         for number in 1..=n {
             let floor = self.clone();
             tasks.spawn(async move {
-                let claim = floor.kubernetes.create_claim(&format!("c{number}")).await?;
+                let claim = floor.kubernetes.create_claim(&format!("c{number}"), CLASS).await?;
                 let _turn = floor.turns.acquire().await?;
                 floor.bind(&claim).await
             });

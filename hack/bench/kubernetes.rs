@@ -11,6 +11,7 @@ use crate::Failure;
 
 pub(crate) const CLAIMS: &str = "/apis/objectbucket.io/v1alpha1/namespaces/bench/objectbucketclaims";
 pub(crate) const RECORDS: &str = "/apis/objectbucket.io/v1alpha1/objectbuckets";
+pub(crate) const CLASS: &str = "s3-buckets";
 /// Claims that are created or deleted at the same time.
 const AT_ONCE: usize = 16;
 
@@ -42,11 +43,11 @@ impl Kubernetes {
         Ok(serde_json::from_str(&self.send(Method::GET, path, None).await?)?)
     }
 
-    pub(crate) async fn create_claim(&self, name: &str) -> Result<Claim, Failure> {
+    pub(crate) async fn create_claim(&self, name: &str, class: &str) -> Result<Claim, Failure> {
         let _turn = self.turns.acquire().await?;
         let claim = json!({
             "apiVersion": "objectbucket.io/v1alpha1", "kind": "ObjectBucketClaim", "metadata": { "name": name },
-            "spec": { "storageClassName": "s3-buckets", "generateBucketName": "bench" },
+            "spec": { "storageClassName": class, "generateBucketName": "bench" },
         });
         let created: Value = serde_json::from_str(&self.send(Method::POST, CLAIMS, Some(&claim)).await?)?;
         let uid = text(&created["metadata"]["uid"])?;

@@ -6,19 +6,21 @@
 
 mod bodies;
 mod counters;
-mod delay;
 mod floor;
 mod kubernetes;
+mod latency;
+mod limits;
 mod load;
 mod measure;
+mod network;
 mod objects;
 mod operator;
 mod parts;
 mod store;
 mod table;
 
-use std::time::Duration;
-
+use limits::Limits;
+use network::Network;
 use parts::{Bench, Wanted};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -30,7 +32,9 @@ async fn main() -> Result<(), Failure> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let mut terminate = signal(SignalKind::terminate())?;
     match *words.as_slice() {
-        ["delay", ms, url] => delay::serve(Duration::from_millis(ms.parse()?), url).await,
+        ["network", delay, new_keys, url] => {
+            network::serve(Network { delay: delay.parse()?, new_keys: new_keys.parse()? }, url).await
+        }
         // What was started is stopped when `run` is dropped.
         [n, objects, ref parts @ ..] => tokio::select! {
             done = run(n.parse()?, objects.parse()?, parts) => done,
@@ -61,6 +65,25 @@ async fn run(n: usize, objects: usize, parts: &[&str]) -> Result<(), Failure> {
     if wanted("delay") {
         bench.delayed(50, n.min(500)).await?;
         bench.delayed(300, n.min(200)).await?;
+    }
+    if wanted("latency") {
+        println!("\n{}", latency::header());
+        for delay in [0, 50, 300] {
+            bench.one_by_one(n.min(100), Network { delay, new_keys: 0 }).await?;
+        }
+        for (new_keys, n) in [(1, 20), (5, 10), (10, 6), (30, 4)] {
+            bench.one_by_one(n, Network { delay: 50, new_keys: new_keys * 1000 }).await?;
+        }
+    }
+    if wanted("limits") {
+        println!("\n{}", limits::header());
+        bench.other_account().await?;
+        let (many, some) = (n.min(500), n.min(200));
+        bench.limited(many, Limits(15.0, 15.0), true).await?;
+        bench.limited(some, Limits(5.0, 5.0), false).await?;
+        bench.limited(many, Limits(50.0, 50.0), false).await?;
+        bench.limited(some, Limits(15.0, 5.0), false).await?;
+        bench.limited(many, Limits(5.0, 50.0), false).await?;
     }
     if wanted("purge") {
         bench.purge(objects).await?;

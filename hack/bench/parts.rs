@@ -1,14 +1,13 @@
 //! The parts of the bench: each measures the operator, and beside it the floor.
 
 use std::sync::Arc;
-use std::time::Duration;
-
 use tokio::sync::oneshot;
 
 use crate::counters::Requests;
 use crate::floor::Floor;
-use crate::kubernetes::Kubernetes;
+use crate::kubernetes::{CLASS, Kubernetes};
 use crate::measure::{Work, by_floor, by_operator};
+use crate::network::{Network, Proxy};
 use crate::operator::Operator;
 use crate::store::{Policy, Store};
 use crate::table::Row;
@@ -73,7 +72,7 @@ impl Bench {
 
     /// The same with `ms` added to each answer of AWS.
     pub(crate) async fn delayed(&mut self, ms: u64, n: usize) -> Result<(), Failure> {
-        let proxy = crate::delay::Proxy::start(Duration::from_millis(ms), &self.url)?;
+        let proxy = Proxy::start(Network { delay: ms, ..Network::default() }, &self.url)?;
         let url = std::mem::replace(&mut self.url, proxy.url.clone());
         self.claims(n, &format!(", {ms} ms"), Wanted { rows: true, restart: false }).await?;
         self.url = url;
@@ -84,7 +83,7 @@ impl Bench {
     /// this one costs is not counted.
     async fn restart(&mut self, operator: Operator, n: usize, policy: &Arc<Policy>) -> Result<Operator, Failure> {
         operator.stop().await?;
-        let waiting = self.kubernetes.create_claim(WAITING).await?;
+        let waiting = self.kubernetes.create_claim(WAITING, CLASS).await?;
         let floor = by_floor(
             &self.kubernetes,
             &self.url,
@@ -95,7 +94,7 @@ impl Bench {
         )
         .await?;
 
-        self.kubernetes.create_claim(WAITING).await?;
+        self.kubernetes.create_claim(WAITING, CLASS).await?;
         let before = Requests::until_now(&self.kubernetes).await?;
         let (started, starts) = oneshot::channel();
         let url = self.url.clone();
@@ -146,12 +145,12 @@ impl Bench {
     }
 
     /// The policy that the operator writes.
-    async fn policy(&self) -> Result<Arc<Policy>, Failure> {
+    pub(crate) async fn policy(&self) -> Result<Arc<Policy>, Failure> {
         let (bucket, user) = self.kubernetes.bucket_and_user().await?;
         Ok(Arc::new(self.store.policy(&bucket, &user).await?))
     }
 
-    async fn check_nothing_left(&self) -> Result<(), Failure> {
+    pub(crate) async fn check_nothing_left(&self) -> Result<(), Failure> {
         self.kubernetes.check_nothing_left().await?;
         self.store.check_nothing_left().await
     }

@@ -101,7 +101,7 @@ impl Store {
         Err(format!("left in AWS: {} users and {} buckets", users.len(), buckets.len()).into())
     }
 
-    /// Bucket, user, policy and key; returns the key.
+    /// Bucket beside user, policy beside key; returns the key.
     pub(crate) async fn make(
         &self,
         bucket: &str,
@@ -114,15 +114,19 @@ impl Store {
             .location_constraint(BucketLocationConstraint::from(self.region.as_str()))
             .set_tags(Some(sdk_tags.collect::<Result<_, _>>()?))
             .build();
-        self.count().s3.create_bucket().bucket(bucket).create_bucket_configuration(configuration).send().await?;
+        let created = self.count().s3.create_bucket().bucket(bucket).create_bucket_configuration(configuration);
+        let bucket_made = created.send();
         let sdk_tags = tags.iter().map(|(key, value)| IamTag::builder().key(*key).value(*value).build());
         let sdk_tags = sdk_tags.collect::<Result<_, _>>()?;
         let created = self.count().iam.create_user().user_name(user).path("/aws-s3-provisioner/");
-        created.set_tags(Some(sdk_tags)).send().await?;
+        let (bucket_made, user_made) = tokio::join!(bucket_made, created.set_tags(Some(sdk_tags)).send());
+        bucket_made?;
+        user_made?;
         let put = self.count().iam.put_user_policy().user_name(user).policy_name(&policy.name);
-        put.policy_document(policy.document.replace(&policy.bucket, bucket)).send().await?;
-        let issued = self.count().iam.create_access_key().user_name(user).send().await?;
-        let key = issued.access_key.ok_or("no key in the answer")?;
+        let put = put.policy_document(policy.document.replace(&policy.bucket, bucket)).send();
+        let (put, issued) = tokio::join!(put, self.count().iam.create_access_key().user_name(user).send());
+        put?;
+        let key = issued?.access_key.ok_or("no key in the answer")?;
         Ok((key.access_key_id, key.secret_access_key))
     }
 
@@ -140,18 +144,25 @@ impl Store {
         }
     }
 
-    /// User with key and policy, and bucket with all that is in it.
+    /// User with key and policy, beside them the bucket, and then all that is in it.
     pub(crate) async fn unmake(&self, bucket: &str, user: &str, policy: &Policy) -> Result<(), Failure> {
-        self.count().iam.get_user().user_name(user).send().await?;
-        let keys = self.count().iam.list_access_keys().user_name(user).send().await?;
-        for id in keys.access_key_metadata.into_iter().filter_map(|key| key.access_key_id) {
-            self.count().iam.delete_access_key().user_name(user).access_key_id(id).send().await?;
-        }
-        self.count().iam.delete_user_policy().user_name(user).policy_name(&policy.name).send().await?;
+        let (found, keys, tags) = tokio::join!(
+            self.count().iam.get_user().user_name(user).send(),
+            self.count().iam.list_access_keys().user_name(user).send(),
+            self.count().s3.get_bucket_tagging().bucket(bucket).send(),
+        );
+        found?;
+        tags?;
+        let id = keys?.access_key_metadata.pop().and_then(|key| key.access_key_id).ok_or("the user has no key")?;
+        let (key, put, deleted) = tokio::join!(
+            self.count().iam.delete_access_key().user_name(user).access_key_id(id).send(),
+            self.count().iam.delete_user_policy().user_name(user).policy_name(&policy.name).send(),
+            self.count().s3.delete_bucket().bucket(bucket).send(),
+        );
+        key?;
+        put?;
         self.count().iam.delete_user().user_name(user).send().await?;
-
-        self.count().s3.get_bucket_tagging().bucket(bucket).send().await?;
-        match self.count().s3.delete_bucket().bucket(bucket).send().await {
+        match deleted {
             Err(error) if error.code() == Some("BucketNotEmpty") => {
                 self.purge(bucket).await?;
                 self.count().s3.list_multipart_uploads().bucket(bucket).send().await?;

@@ -91,6 +91,14 @@ pub mod config {
     pub const AWS_ENDPOINT_URL_S3: &str = "AWS_ENDPOINT_URL_S3";
 }
 
+/// Whether a key of Secret or ConfigMap is a standard one. What a store adds has other keys, in both, because apps read
+/// both as one environment.
+pub fn is_standard_output(key: &str) -> bool {
+    secret::ALL.contains(&key)
+        || config::ALL.contains(&key)
+        || [secret::SESSION_TOKEN, config::AWS_ENDPOINT_URL_S3].contains(&key)
+}
+
 /// Keys of `ObjectBucket.spec.additionalState` that the controller writes. A store adds its own. Some repeat
 /// `claimRef`, because some CRDs prune `claimRef` to `{}`.
 pub mod state {
@@ -124,11 +132,32 @@ pub mod state {
     pub const ROTATE_KEYS_EVERY: &str = "rotateKeysEvery";
     /// How long the former keys are kept after a rotation, in seconds.
     pub const KEY_GRACE_PERIOD: &str = "keyGracePeriod";
+    /// Begins the keys of what a store adds to the claim's ConfigMap.
+    pub const OUTPUT: &str = "output.";
     /// The user issued to the claim (the Go provisioner's key, kept).
     pub const USER_NAME: &str = "UserName";
     /// The managed policy that the Go provisioner attached to the user. This operator creates none, so the key shows
     /// who wrote the record.
     pub const GO_POLICY_ARN: &str = "ARN";
+    /// The keys that a store must not use; nor those that begin with [`OUTPUT`].
+    pub const ALL: [&str; 16] = [
+        CLAIM_NAMESPACE,
+        CLAIM_NAME,
+        CLAIM_UID,
+        PROVISIONER,
+        FORMER_CLAIM_UIDS,
+        CLUSTER_UID,
+        ACCOUNT_ID,
+        HANDED_OVER,
+        MODE,
+        SECRET_NAMESPACE,
+        SECRET_NAME,
+        ENDPOINT_URL,
+        ROTATE_KEYS_EVERY,
+        KEY_GRACE_PERIOD,
+        USER_NAME,
+        GO_POLICY_ARN,
+    ];
 }
 
 /// The value of [`PROVISIONER_LABEL`] for a provisioner name: `/` becomes `-`, cut to the 63 characters of a label

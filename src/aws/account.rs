@@ -25,6 +25,11 @@ impl Account {
         }
     }
 
+    /// The account, as far as anybody has said.
+    pub(crate) fn known(&self) -> Option<String> {
+        self.asked.get().cloned().flatten().or_else(|| self.learnt())
+    }
+
     pub(crate) fn learnt(&self) -> Option<String> {
         self.learnt.get().cloned()
     }

@@ -68,6 +68,7 @@ fn judge(ownership: Ownership, name: NameKind) -> Verdict {
 
 /// Creates the bucket, or finds that an earlier call did.
 pub(crate) async fn create(store: &Store, target: &Target<'_>, tags: &Tags) -> Result<(), Error> {
+    store.check_quota(Operation::CreateBucket, Resource::bucket(target.bucket()))?;
     match NameKind::of(target) {
         NameKind::Generated => create_generated(store, target, tags).await,
         NameKind::Chosen => create_chosen(store, target, tags).await,
@@ -194,14 +195,16 @@ async fn create_bucket(store: &Store, target: &Target<'_>, tags: &Tags) -> Resul
         .build();
     // Some stores refuse an empty configuration.
     let configuration = (region != US_EAST_1 || !tags.is_empty()).then_some(configuration);
-    let sent = store.s3.create_bucket().bucket(target.bucket()).set_create_bucket_configuration(configuration).send();
-    store.call(Operation::CreateBucket, Resource::bucket(target.bucket()), sent).await.map(drop)
+    let call = store.s3.create_bucket().bucket(target.bucket()).set_create_bucket_configuration(configuration);
+    let created = store.call(Operation::CreateBucket, Resource::bucket(target.bucket()), || call.clone().send()).await;
+    store.note_quota(Operation::CreateBucket, created.as_ref().err());
+    created.map(drop)
 }
 
 /// The tags of an existing bucket; none in a store without tags.
 pub(crate) async fn tags_of(store: &Store, bucket: BucketRef<'_>) -> Result<Tags, CallError> {
     let call = store.s3.get_bucket_tagging().bucket(bucket.name).set_expected_bucket_owner(bucket.account());
-    match store.call(Operation::GetBucketTagging, Resource::bucket(bucket.name), call.send()).await {
+    match store.call(Operation::GetBucketTagging, Resource::bucket(bucket.name), || call.clone().send()).await {
         Ok(answer) => Ok(answer.tag_set.into_iter().map(|tag| (tag.key, tag.value)).collect()),
         Err(error) if matches!(error.code(), "NoSuchTagSet" | "NoSuchTagSetError") || error.lacks_operation() => {
             Ok(Tags::new())
@@ -214,8 +217,8 @@ pub(crate) async fn put_tags(store: &Store, target: &Target<'_>, tags: &Tags) ->
     let tagging = Tagging::builder().set_tag_set(Some(sdk_tags(tags))).build().ok();
     let BucketRef { name, .. } = target.bucket_ref();
     let call = store.s3.put_bucket_tagging().bucket(name).set_tagging(tagging);
-    let sent = call.set_expected_bucket_owner(target.bucket_ref().account()).send();
-    store.call(Operation::PutBucketTagging, Resource::bucket(name), sent).await.map(drop)
+    let call = call.set_expected_bucket_owner(target.bucket_ref().account());
+    store.call(Operation::PutBucketTagging, Resource::bucket(name), || call.clone().send()).await.map(drop)
 }
 
 /// Building a tag fails only without a key or value, and these have both.
@@ -241,8 +244,8 @@ pub(crate) async fn check(store: &Store, target: &Target<'_>, tags: &Tags) -> Re
 /// HeadBucket needs the same permission, but its answer has no body, so it does not say why it failed.
 async fn exists(store: &Store, target: &Target<'_>) -> Result<(), Error> {
     let bucket = target.bucket_ref();
-    let listed = store.s3.list_objects_v2().bucket(bucket.name).set_expected_bucket_owner(bucket.account()).max_keys(1);
-    match store.call(Operation::ListObjectsV2, Resource::bucket(bucket.name), listed.send()).await {
+    let call = store.s3.list_objects_v2().bucket(bucket.name).set_expected_bucket_owner(bucket.account()).max_keys(1);
+    match store.call(Operation::ListObjectsV2, Resource::bucket(bucket.name), || call.clone().send()).await {
         Ok(_) => Ok(()),
         Err(error) => Err(not_usable(target, error)),
     }
@@ -300,9 +303,10 @@ fn not_usable(target: &Target<'_>, error: CallError) -> Error {
 
 /// Whether the owner's account has a bucket with this name; `None` if the owner is not allowed to list its buckets.
 pub(crate) async fn is_in_account(store: &Store, bucket: &str) -> Result<Option<bool>, Error> {
-    let listed =
-        store.retrying_s3.list_buckets().prefix(bucket).into_paginator().items().send().collect::<Result<Vec<_>, _>>();
-    match store.call(Operation::ListBuckets, Resource::bucket(bucket), listed).await {
+    let list = || {
+        store.retrying_s3.list_buckets().prefix(bucket).into_paginator().items().send().collect::<Result<Vec<_>, _>>()
+    };
+    match store.call(Operation::ListBuckets, Resource::bucket(bucket), list).await {
         Ok(buckets) => Ok(Some(buckets.iter().any(|found| found.name() == Some(bucket)))),
         Err(error) => match Error::from(error) {
             Error::AccessDenied { .. } | Error::NotSupported { .. } => Ok(None),

@@ -70,6 +70,38 @@ operations! {
     GetCallerIdentity => "sts:GetCallerIdentity",
 }
 
+/// What limits the rate of calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Service {
+    /// S3, for calls about buckets.
+    Buckets,
+    /// S3, for calls about what is in a bucket.
+    Objects,
+    Iam,
+    Sts,
+}
+
+impl Operation {
+    pub(crate) fn service(self) -> Service {
+        use Operation as O;
+
+        match self {
+            O::CreateBucket | O::GetBucketTagging | O::PutBucketTagging | O::DeleteBucket | O::ListBuckets => {
+                Service::Buckets
+            }
+            O::ListObjectsV2
+            | O::GetObject
+            | O::ListObjectVersions
+            | O::DeleteObjects
+            | O::ListMultipartUploads
+            | O::DeleteObject
+            | O::AbortMultipartUpload => Service::Objects,
+            O::GetCallerIdentity => Service::Sts,
+            _ => Service::Iam,
+        }
+    }
+}
+
 impl fmt::Display for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self, f)
@@ -191,11 +223,11 @@ impl CallError {
         }
     }
 
-    /// The store's own words, or "" if there are none.
-    fn message(&self) -> &str {
+    /// The store's own words.
+    pub(crate) fn message(&self) -> Option<&str> {
         match &self.cause {
-            Cause::Answer { message: Some(message), .. } => message,
-            _ => "",
+            Cause::Answer { message, .. } => message.as_deref(),
+            _ => None,
         }
     }
 
@@ -216,7 +248,7 @@ impl CallError {
     /// without a higher verbosity.
     fn log(&self) {
         let Call { operation, resource, identity, .. } = &*self.call;
-        let (status, code, message) = (self.status(), self.code(), self.message());
+        let (status, code, message) = (self.status(), self.code(), self.message().unwrap_or_default());
         if status == 403 && *identity != Identity::App {
             tracing::info!(%operation, %resource, %identity, status, code, message, "AWS refused a call");
         } else {

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -19,20 +20,28 @@ use aws_smithy_types::retry::RetryConfig;
 use aws_smithy_types::timeout::TimeoutConfig;
 use secrecy::ExposeSecret;
 use tokio::sync::OnceCell;
+use tokio::time::Instant;
 
 use super::account::Account;
 use super::budget::MemoryBudget;
-use super::call::{Call, CallError, Cause, Identity, Operation, Resource, observe};
+use super::call::{Call, CallError, Cause, Identity, Operation, Resource, Service, observe};
+use super::error::Error;
 use super::http::Http;
 use super::owner::{Owner, StaticKeys};
+use super::pace::{Pacers, Scope};
+use super::quota::Quotas;
 use super::region::partition;
 use super::target::{Endpoints, Sts, Target};
 use super::values::Addressing;
+use crate::provisioner::turn::Place;
 
 /// How many clients are kept: one for each owner and region in use. Others are recreated when needed.
 const KEPT: usize = 32;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 const CALL_TIMEOUT: Duration = Duration::from_secs(20);
+/// A call is given up that was refused for its rate so often, and for so long.
+const REFUSALS: u32 = 3;
+const REFUSED_TIME: Duration = Duration::from_secs(30);
 /// For calls that the SDK retries by itself, all attempts together.
 const RETRIED_CALL_TIMEOUT: Duration = Duration::from_secs(45);
 
@@ -40,6 +49,8 @@ const RETRIED_CALL_TIMEOUT: Duration = Duration::from_secs(45);
 pub(crate) struct Clients {
     http: Http,
     budget: MemoryBudget,
+    pacers: Arc<Pacers>,
+    quotas: Arc<Quotas>,
     /// Loaded once, when the first class needs it.
     ambient: OnceCell<SharedCredentialsProvider>,
     /// The most recently used comes first. Never shown or logged, because it contains the keys.
@@ -67,7 +78,13 @@ pub(crate) struct Store {
     /// The account that the identity belongs to.
     pub(crate) account: Account,
     pub(crate) endpoints: Endpoints,
+    quotas: Arc<Quotas>,
+    /// Whether CreateBucket was accepted when it was last called.
+    creates_buckets: AtomicBool,
+    pacers: Arc<Pacers>,
     identity: Identity,
+    /// The id of the owner's key; `None` for the ambient identity.
+    key_id: Option<String>,
     /// Whether the Secret has a session token.
     session: bool,
 }
@@ -79,8 +96,55 @@ pub(crate) struct AppClients {
 }
 
 impl Store {
-    /// Awaits a call that this identity signs.
-    pub(crate) async fn call<T, E>(
+    /// Makes a call that this identity signs, when it has its turn. One that AWS refuses for its rate is repeated.
+    /// Boxed, because the futures of the SDK are large, and several calls may run side by side.
+    ///
+    /// # Errors
+    /// Why it failed; a refusal for its rate only if it was refused again and again.
+    pub(crate) async fn call<T, E, F>(
+        &self,
+        operation: Operation,
+        resource: Resource,
+        send: impl Fn() -> F,
+    ) -> Result<T, CallError>
+    where
+        E: ProvideErrorMetadata + std::error::Error + 'static,
+        F: Future<Output = Result<T, SdkError<E, HttpResponse>>>,
+    {
+        let Some(scope) = self.scope(operation) else {
+            return self.call_once(operation, resource, Box::pin(send())).await;
+        };
+        let pacer = self.pacers.of(scope);
+        let (mut refusals, mut refused_since) = (0, None);
+        let place = Place::present();
+        loop {
+            // What is refused again, perhaps for its own reasons, does not hold up the others.
+            let place = if refusals > 1 { place.again() } else { place };
+            let turn = pacer.turn(place).await;
+            match self.call_once(operation, resource.clone(), Box::pin(send())).await {
+                Err(error) if error.is_throttled() => {
+                    turn.refused();
+                    refusals += 1;
+                    let since = *refused_since.get_or_insert_with(Instant::now);
+                    if refusals >= REFUSALS && since.elapsed() > REFUSED_TIME {
+                        return Err(error);
+                    }
+                }
+                answer => {
+                    if answer.as_ref().err().is_none_or(|error| error.status() > 0) {
+                        turn.accepted();
+                    }
+                    return answer;
+                }
+            }
+        }
+    }
+
+    /// Makes a call that this identity signs, at once and once.
+    ///
+    /// # Errors
+    /// Why it failed.
+    pub(crate) async fn call_once<T, E>(
         &self,
         operation: Operation,
         resource: Resource,
@@ -90,6 +154,52 @@ impl Store {
         E: ProvideErrorMetadata + std::error::Error + 'static,
     {
         observe(self.call_to(operation, resource), sent).await
+    }
+
+    /// Whether the next bucket will most likely be created.
+    pub(crate) fn creates_buckets(&self) -> bool {
+        self.creates_buckets.load(Ordering::Relaxed)
+    }
+
+    /// Notes whether a bucket was created.
+    pub(crate) fn note_creation(&self, accepted: bool) {
+        self.creates_buckets.store(accepted, Ordering::Relaxed);
+    }
+
+    /// What shares a limit with a call. The objects of each bucket have limits of their own, and the SDK repeats what is
+    /// refused there.
+    fn scope(&self, operation: Operation) -> Option<Scope> {
+        let account = || self.account.known().or_else(|| self.key_id.clone()).unwrap_or_default();
+        match operation.service() {
+            Service::Iam => Some(Scope::Iam { endpoint: self.endpoints.iam.clone(), account: account() }),
+            Service::Buckets => {
+                let Endpoints { s3, region, .. } = &self.endpoints;
+                Some(Scope::S3 { endpoint: s3.clone(), region: region.clone(), account: account() })
+            }
+            Service::Objects | Service::Sts => None,
+        }
+    }
+
+    /// Fails without a call if the account is known to have no room for what the operation creates.
+    ///
+    /// # Errors
+    /// What the store said when it last refused.
+    pub(crate) fn check_quota(&self, operation: Operation, resource: Resource) -> Result<(), Error> {
+        self.scope(operation).map_or(Ok(()), |scope| self.quotas.check(&scope, operation, resource))
+    }
+
+    /// Notes how a call ended that creates something.
+    pub(crate) fn note_quota(&self, operation: Operation, error: Option<&CallError>) {
+        if let Some(scope) = self.scope(operation) {
+            self.quotas.note(&scope, operation, error);
+        }
+    }
+
+    /// This operation has deleted something, so there may be room.
+    pub(crate) fn freed(&self, operation: Operation) {
+        if let Some(scope) = self.scope(operation) {
+            self.quotas.freed(&scope);
+        }
     }
 
     /// The error for an answer without a required value.
@@ -104,7 +214,14 @@ impl Store {
 
 impl Clients {
     pub(crate) fn new(http: Http) -> Self {
-        Self { http, budget: MemoryBudget::default(), ambient: OnceCell::new(), kept: Mutex::new(VecDeque::new()) }
+        Self {
+            http,
+            budget: MemoryBudget::default(),
+            pacers: Arc::default(),
+            quotas: Arc::default(),
+            ambient: OnceCell::new(),
+            kept: Mutex::new(VecDeque::new()),
+        }
     }
 
     /// The clients of a record's owner.
@@ -121,6 +238,7 @@ impl Clients {
                 self.build(ambient, Caching::UntilExpiry, identity.clone(), &target.endpoints)
             }
         };
+        store.key_id = keys.as_ref().map(|keys| keys.id.clone());
         store.session = keys.as_ref().is_some_and(|keys| keys.token.is_some());
         let store = Arc::new(store);
         self.keep(key, Arc::clone(&store));
@@ -194,7 +312,11 @@ impl Clients {
             budget: self.budget.clone(),
             account: Account::default(),
             endpoints: endpoints.clone(),
+            quotas: Arc::clone(&self.quotas),
+            creates_buckets: AtomicBool::new(false),
+            pacers: Arc::clone(&self.pacers),
             identity,
+            key_id: None,
             session: false,
         }
     }

@@ -6,6 +6,9 @@
 use super::call::{Call, CallError, Cause, Operation, Resource};
 use super::error::{Error, Sent, TakenBy};
 
+/// The code of a store that is busy, or down.
+const UNAVAILABLE: &str = "ServiceUnavailable";
+
 /// The problem of StoreFailing for an answer that makes no sense.
 const UNREADABLE: &str = "unreadable answer";
 
@@ -46,9 +49,7 @@ fn of_answer(call: Box<Call>, status: u16, code: String, message: Option<String>
         (code, _) if is_throttling(code) => Error::Throttled { operation },
         (_, 429 | 503) => Error::Throttled { operation },
         (code, _) if is_conflict(code) => Error::StoreBusy { operation, resource, code: code.to_owned(), message },
-        ("LimitExceeded" | "LimitExceededException" | "TooManyBuckets" | "ServiceQuotaExceededException", _) => {
-            Error::QuotaExceeded { operation, resource, code, message }
-        }
+        (limit, _) if is_about_quota(limit) => Error::QuotaExceeded { operation, resource, code, message },
         ("BucketAlreadyExists", _) => Error::BucketTaken { bucket: bucket(), by: TakenBy::AnotherAccount },
         ("BucketAlreadyOwnedByYou", _) => Error::BucketTaken { bucket: bucket(), by: TakenBy::Unknown },
         ("NoSuchBucket", _) if matches!(resource, Resource::Bucket(_)) => {
@@ -73,6 +74,27 @@ fn of_answer(call: Box<Call>, status: u16, code: String, message: Option<String>
         ("400" | "409", _) => Error::StoreFailing { operation, resource, problem: UNREADABLE.to_owned() },
         _ => Error::Rejected { operation, resource, code, message },
     }
+}
+
+impl CallError {
+    /// Whether the call was refused for its rate: then it was not executed. A store that is down answers 503, too; then
+    /// nothing is certain.
+    pub(crate) fn is_throttled(&self) -> bool {
+        match &self.cause {
+            Cause::Answer { code: Some(code), .. } => is_throttling(code) && code != UNAVAILABLE,
+            Cause::Answer { status, .. } => *status == 429,
+            _ => false,
+        }
+    }
+
+    /// Whether the account has no room for more of this kind.
+    pub(crate) fn is_about_quota(&self) -> bool {
+        is_about_quota(self.code())
+    }
+}
+
+fn is_about_quota(code: &str) -> bool {
+    matches!(code, "LimitExceeded" | "LimitExceededException" | "TooManyBuckets" | "ServiceQuotaExceededException")
 }
 
 fn is_expired(code: &str) -> bool {
@@ -116,7 +138,7 @@ pub(super) fn is_throttling(code: &str) -> bool {
             | "TooManyRequests"
             | "TooManyRequestsException"
             | "BandwidthLimitExceeded"
-            | "ServiceUnavailable"
+            | UNAVAILABLE
     )
 }
 

@@ -164,16 +164,16 @@ async fn list_versions(
     key: Option<String>,
     version: Option<String>,
 ) -> Result<Page, CallError> {
-    let sent = store
+    let call = store
         .retrying_s3
         .list_object_versions()
         .bucket(bucket.name)
         .set_expected_bucket_owner(bucket.account())
         .max_keys(BATCH)
         .set_key_marker(key)
-        .set_version_id_marker(version)
-        .send();
-    let answer = store.call(Operation::ListObjectVersions, Resource::bucket(bucket.name), sent).await?;
+        .set_version_id_marker(version);
+    let answer =
+        store.call(Operation::ListObjectVersions, Resource::bucket(bucket.name), || call.clone().send()).await?;
     let more = answer.is_truncated.unwrap_or_default();
     let versions = answer.versions.unwrap_or_default().into_iter().map(|v| (v.key, v.version_id));
     let markers = answer.delete_markers.unwrap_or_default().into_iter().map(|m| (m.key, m.version_id));
@@ -187,15 +187,14 @@ async fn list_versions(
 }
 
 async fn list_objects(store: &Store, bucket: BucketRef<'_>, token: Option<String>) -> Result<Page, CallError> {
-    let sent = store
+    let call = store
         .retrying_s3
         .list_objects_v2()
         .bucket(bucket.name)
         .set_expected_bucket_owner(bucket.account())
         .max_keys(BATCH)
-        .set_continuation_token(token)
-        .send();
-    let answer = store.call(Operation::ListObjectsV2, Resource::bucket(bucket.name), sent).await?;
+        .set_continuation_token(token);
+    let answer = store.call(Operation::ListObjectsV2, Resource::bucket(bucket.name), || call.clone().send()).await?;
     Ok(Page {
         objects: answer.contents.unwrap_or_default().into_iter().filter_map(|o| identifier(o.key?, None)).collect(),
         next: answer.next_continuation_token.map(|token| Cursor::Objects { token: Some(token) }),
@@ -217,14 +216,14 @@ async fn delete_objects(
     }
     let asked = objects.len() as u64;
     let delete = Delete::builder().set_objects(Some(objects.clone())).quiet(true).build().ok();
-    let sent = store
+    let call = store
         .retrying_s3
         .delete_objects()
         .bucket(bucket.name)
         .set_expected_bucket_owner(bucket.account())
-        .set_delete(delete)
-        .send();
-    let answer = match store.call(Operation::DeleteObjects, Resource::bucket(bucket.name), sent).await {
+        .set_delete(delete);
+    let answer = match store.call(Operation::DeleteObjects, Resource::bucket(bucket.name), || call.clone().send()).await
+    {
         // A key can contain characters that XML cannot express, and not every store supports this call.
         Err(error) if error.code() == "MalformedXML" || error.lacks_operation() => {
             return delete_one_by_one(store, bucket, objects).await;
@@ -264,15 +263,14 @@ async fn delete_object(
     object: ObjectIdentifier,
 ) -> Result<Option<Undeleted>, CallError> {
     let ObjectIdentifier { key, version_id, .. } = object;
-    let sent = store
+    let call = store
         .retrying_s3
         .delete_object()
         .bucket(bucket.name)
         .set_expected_bucket_owner(bucket.account())
         .key(&key)
-        .set_version_id(version_id)
-        .send();
-    match store.call(Operation::DeleteObject, Resource::bucket(bucket.name), sent).await {
+        .set_version_id(version_id);
+    match store.call(Operation::DeleteObject, Resource::bucket(bucket.name), || call.clone().send()).await {
         Ok(_) => Ok(None),
         Err(error) if is_gone(error.code()) => Ok(None),
         Err(error) if error.code() == "AccessDenied" => {
@@ -289,13 +287,12 @@ fn is_gone(code: &str) -> bool {
 /// Aborts up to 1,000 multipart uploads, and returns how many. A store that cannot list them has none.
 pub(super) async fn abort_uploads(store: &Store, bucket: BucketRef<'_>) -> Result<u64, CallError> {
     let mut reservation = store.budget.reserve_page().await;
-    let sent = store
-        .retrying_s3
-        .list_multipart_uploads()
-        .bucket(bucket.name)
-        .set_expected_bucket_owner(bucket.account())
-        .send();
-    let page = match store.call(Operation::ListMultipartUploads, Resource::bucket(bucket.name), sent).await {
+    let call =
+        store.retrying_s3.list_multipart_uploads().bucket(bucket.name).set_expected_bucket_owner(bucket.account());
+    let page = match store
+        .call(Operation::ListMultipartUploads, Resource::bucket(bucket.name), || call.clone().send())
+        .await
+    {
         Err(error) if error.lacks_operation() => return Ok(0),
         result => result?,
     };
@@ -317,15 +314,14 @@ async fn abort(
     key: Option<String>,
     upload: Option<String>,
 ) -> Result<(), CallError> {
-    let sent = store
+    let call = store
         .retrying_s3
         .abort_multipart_upload()
         .bucket(bucket.name)
         .set_expected_bucket_owner(bucket.account())
         .set_key(key)
-        .set_upload_id(upload)
-        .send();
-    match store.call(Operation::AbortMultipartUpload, Resource::bucket(bucket.name), sent).await {
+        .set_upload_id(upload);
+    match store.call(Operation::AbortMultipartUpload, Resource::bucket(bucket.name), || call.clone().send()).await {
         Err(error) if error.code() != "NoSuchUpload" => Err(error),
         _ => Ok(()),
     }

@@ -1,6 +1,6 @@
 //! What an [`Error`] means to the controller: its reason, whether a retry can help, and whether the store has changed.
 
-use super::call::{Identity, Operation, Resource};
+use super::call::{Identity, Resource};
 use super::error::{Error, Sent};
 use super::reasons;
 use crate::provisioner::Failure;
@@ -98,9 +98,6 @@ impl Failure for Error {
                 call.identity != Identity::App && !matches!(call.resource, Resource::Bucket(_))
             }
             Self::CredentialsRefused { identity, .. } => *identity != Identity::App,
-            Self::QuotaExceeded { operation, .. } => {
-                matches!(operation, Operation::CreateUser | Operation::CreateBucket)
-            }
             error => matches!(
                 error,
                 Self::StoreUnreachable { .. } | Self::CredentialsExpired { .. } | Self::CredentialsUnavailable { .. }

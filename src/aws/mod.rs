@@ -7,6 +7,7 @@
 //! | `plan`, `target` | what a claim gets; a record as the verbs read it |
 //! | [`owner`] | the credentials of a class |
 //! | `bucket`, `user`, `probe` | provision and grant: create the bucket and the user, try the user's key |
+//! | `progress`, `quota` | how far a creation came; what the account has no room for |
 //! | `upkeep` | for bound claims: rotate keys, find and repair what has changed |
 //! | `account`, `sts` | the owner's AWS account; whether an app's keys still work |
 //! | `recall` | what tags say about a claim whose record was lost |
@@ -14,7 +15,7 @@
 //! | `tags`, `policy`, `region` | what proves ownership; what an app can do; AWS partitions |
 //! | [`call`], `codes` | one call and its outcome; what AWS's error codes mean |
 //! | [`error`], `remedy`, `failure`, `reasons` | why a step failed; the remedies; what the controller does about it; what users read |
-//! | `clients`, `http`, `fence`, `budget` | SDK clients; connections; blocking calls; memory for listings |
+//! | `clients`, `http`, `fence`, `pace`, `budget` | SDK clients; connections; blocking calls; how fast an account may be called; memory for listings |
 //!
 //! Functions that decide (`plan`, `judge`, `may_delete`, `ownership`, the mapping of errors) are pure; functions that
 //! call AWS decide nothing.
@@ -22,18 +23,22 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use self::call::{Operation, Resource};
-use self::clients::Clients;
+use self::clients::{Clients, Store};
 use self::environment::Environment;
 use self::http::Http;
 use self::owner::StaticKeys;
 use self::params::ClassParameters;
+use self::progress::{Steps, Unfinished};
 use self::purge::Purged;
 use self::target::Target;
 use crate::provisioner::{
-    AppCredentials, Checkup, Endpoint, Fate, Mode, ParameterError, Plan, Probe, Provisioner, Recalled, Record, Removal,
-    Removed, Request, Start,
+    AppCredentials, Checkup, Endpoint, Failure as _, Fate, Mode, ParameterError, Plan, Probe, Provisioner, Reason,
+    Recalled, Record, Removal, Removed, Request, Start,
 };
 
 mod account;
@@ -50,11 +55,14 @@ mod fence;
 mod http;
 mod names;
 pub mod owner;
+mod pace;
 pub mod params;
 mod plan;
 mod policy;
 mod probe;
+mod progress;
 mod purge;
+mod quota;
 mod reasons;
 mod recall;
 mod region;
@@ -72,17 +80,14 @@ mod upkeep;
 mod user;
 pub mod values;
 
-/// The reasons that claims give because of AWS.
-#[cfg(test)]
-pub(crate) fn reasons() -> impl Iterator<Item = &'static crate::provisioner::Reason> {
-    reasons::TABLE.iter()
-}
-
 pub use self::error::Error;
 pub use self::owner::Owner;
 
 /// `StorageClass.provisioner` of the classes for AWS, by default.
 pub const PROVISIONER_NAME: &str = "aws-s3.io/bucket";
+
+/// How long a look at a bucket proves whose it is.
+const PROOF_AGE: Duration = Duration::from_secs(10);
 
 /// Provisions S3 buckets and IAM users.
 pub struct AwsProvisioner {
@@ -91,6 +96,7 @@ pub struct AwsProvisioner {
     /// The endpoints that the operator's environment sets, or why they cannot be used.
     environment: Result<Environment, ParameterError>,
     clients: Clients,
+    unfinished: Unfinished,
     /// Buckets with chosen names that are being created now; see [`Self::lock_name`].
     being_created: Mutex<HashSet<NameInStore>>,
 }
@@ -118,7 +124,13 @@ impl AwsProvisioner {
     }
 
     fn with(environment: Result<Environment, ParameterError>, clients: Clients) -> Self {
-        Self { name: PROVISIONER_NAME.to_owned(), environment, clients, being_created: Mutex::default() }
+        Self {
+            name: PROVISIONER_NAME.to_owned(),
+            environment,
+            clients,
+            unfinished: Unfinished::default(),
+            being_created: Mutex::default(),
+        }
     }
 
     fn environment(&self) -> Result<&Environment, Error> {
@@ -150,34 +162,94 @@ impl AwsProvisioner {
         .untouched())
     }
 
-    /// Removes the user of a record. If there is no such user, checks that the app's keys do not work either.
-    async fn remove_access(
+    /// Looks at the user of a record. If there is no such user, checks that the app's keys do not work either.
+    async fn find_access(
         &self,
-        store: &clients::Store,
+        store: &Store,
         target: &Target<'_>,
         present: Option<&AppCredentials>,
-    ) -> Result<Fate, Error> {
-        let fate = revoke::revoke(store, target, present).await?;
-        let to_try = present.filter(|_| fate == Fate::Missing);
-        let (Some(keys), Some(user)) = (to_try, target.user) else { return Ok(fate) };
+    ) -> Result<Access, Error> {
+        let Some(user) = target.user else { return Ok(Access::Shared) };
+        if let Some(found) = revoke::find(store, user, present).await? {
+            return Ok(Access::Found(found));
+        }
+        revoke::remove_rest(store, target, user).await?;
+        let Some(keys) = present else { return Ok(Access::Missing) };
         if sts::keys_work(&self.clients.app(&StaticKeys::from(keys), target), target).await? {
             return Err(Error::AccessStillWorks { user: user.name.to_owned(), key: keys.access_key_id.clone() });
         }
-        Ok(fate)
+        Ok(Access::Missing)
     }
 
-    async fn credentials(
+    /// Removes the access that was found; `beside` runs when nobody has access any more, beside the rest.
+    async fn remove_access<T>(
+        store: &Store,
+        target: &Target<'_>,
+        found: Access,
+        present: Option<&AppCredentials>,
+        beside: impl Future<Output = T>,
+    ) -> Result<(Fate, T), Error> {
+        let (fate, beside) = match (found, target.user) {
+            (Access::Found(found), Some(user)) => {
+                let ended = revoke::end_access(store, target, user, found, present).await?;
+                tokio::join!(revoke::delete(store, target, user, ended), beside)
+            }
+            (Access::Missing, _) => (Ok(Fate::Missing), beside.await),
+            (Access::Found(_), None) | (Access::Shared, _) => (Ok(Fate::Kept), beside.await),
+        };
+        Ok((fate?, beside))
+    }
+
+    /// Creates what a record names: bucket and user side by side, if nothing speaks against the bucket.
+    async fn create(
         &self,
-        store: &clients::Store,
+        store: &Store,
         owner: &Owner,
         target: &Target<'_>,
-        tags: &tags::Tags,
+        Steps { bucket: has_bucket, user: steps }: &mut Steps,
     ) -> Result<AppCredentials, Error> {
+        let tags = tags::of_record(&self.name, target.record);
+        let side_by_side = store.creates_buckets() && bucket::NameKind::of(target) == bucket::NameKind::Generated;
+        let bucket = async {
+            if *has_bucket {
+                return Ok(());
+            }
+            let _guard = self.lock_name(target)?;
+            let created = bucket::create(store, target, &tags).await;
+            store.note_creation(created.is_ok());
+            *has_bucket = created.is_ok();
+            created
+        };
         match target.user {
-            Some(user) => user::issue(store, target, user, tags).await,
-            None => owner.share(),
+            // A refused bucket would leave a user behind, until the claim is deleted.
+            Some(user) if side_by_side => {
+                let (bucket, keys) =
+                    tokio::join!(Box::pin(bucket), Box::pin(user::issue(store, target, user, &tags, steps)));
+                match (bucket, keys) {
+                    (Ok(()), keys) => keys.map_err(Error::after_a_change),
+                    (Err(error), Err(other)) if other.store_untouched() && !steps.begun() => Err(error),
+                    (Err(error), _) => Err(error.after_a_change()),
+                }
+            }
+            user => {
+                bucket.await?;
+                let keys = match user {
+                    Some(user) => user::issue(store, target, user, &tags, steps).await,
+                    None => owner.share(),
+                };
+                keys.map_err(Error::after_a_change)
+            }
         }
     }
+}
+
+/// The access of a claim's apps, as it was found.
+enum Access {
+    /// There is no user, because the claim shares the owner's keys.
+    Shared,
+    /// There is no user any more.
+    Missing,
+    Found(revoke::Found),
 }
 
 /// The URL of S3, if it is not AWS's default one, and the name of a bucket.
@@ -202,6 +274,7 @@ impl Provisioner for AwsProvisioner {
 
     const USER_NAME_MAX: usize = names::USER_MAX;
     const CAN_ROTATE: bool = true;
+    const REASONS: &'static [&'static Reason] = reasons::TABLE;
 
     fn check_bucket_name(name: &str, mode: Mode) -> Result<(), String> {
         names::check(name, mode)
@@ -236,13 +309,9 @@ impl Provisioner for AwsProvisioner {
 
     async fn provision(&self, record: &Record, owner: &Owner) -> Result<AppCredentials, Error> {
         let target = self.target(record)?;
-        let tags = tags::of_record(&self.name, record);
         let store = self.clients.store(owner, &target).await;
-        {
-            let _guard = self.lock_name(&target)?;
-            bucket::create(&store, &target, &tags).await?;
-        }
-        self.credentials(&store, owner, &target, &tags).await.map_err(Error::after_a_change)
+        let running = self.unfinished.begin(record, &store);
+        running.attempt(async |steps: &mut Steps| self.create(&store, owner, &target, steps).await).await
     }
 
     async fn grant(&self, record: &Record, owner: &Owner) -> Result<AppCredentials, Error> {
@@ -250,7 +319,10 @@ impl Provisioner for AwsProvisioner {
         let tags = tags::of_record(&self.name, record);
         let store = self.clients.store(owner, &target).await;
         bucket::check(&store, &target, &tags).await?;
-        self.credentials(&store, owner, &target, &tags).await
+        let Some(user) = target.user else { return owner.share() };
+        let running = self.unfinished.begin(record, &store);
+        let issue = async |steps: &mut Steps| user::issue(&store, &target, user, &tags, &mut steps.user).await;
+        running.attempt(issue).await
     }
 
     async fn probe(&self, record: &Record, credentials: &AppCredentials) -> Result<Probe, Error> {
@@ -262,6 +334,7 @@ impl Provisioner for AwsProvisioner {
     async fn rotate(&self, record: &Record, owner: &Owner, present: &str) -> Result<Option<AppCredentials>, Error> {
         let target = self.target(record)?;
         let Some(user) = target.user else { return Ok(None) };
+        self.unfinished.forget(record);
         let store = self.clients.store(owner, &target).await;
         upkeep::rotate(&store, user, present).await.map(Some)
     }
@@ -269,6 +342,7 @@ impl Provisioner for AwsProvisioner {
     async fn check(&self, record: &Record, owner: &Owner, keys: &[&str]) -> Result<Checkup, Error> {
         let target = self.target(record)?;
         let tags = tags::of_record(&self.name, record);
+        self.unfinished.forget(record);
         let store = self.clients.store(owner, &target).await;
         upkeep::check(&store, &target, &tags, keys).await
     }
@@ -276,19 +350,36 @@ impl Provisioner for AwsProvisioner {
     async fn revoke(&self, record: &Record, owner: &Owner, present: Option<&AppCredentials>) -> Result<Removal, Error> {
         let target = self.target(record)?;
         let store = self.clients.store(owner, &target).await;
-        let access = self.remove_access(&store, &target, present).await?;
+        self.unfinished.forget(record);
+        let found = self.find_access(&store, &target, present).await?;
+        let (access, ()) = Self::remove_access(&store, &target, found, present, async {}).await?;
         Ok(Removal::Done(Removed { access, bucket: Fate::Kept }))
     }
 
     async fn delete(&self, record: &Record, owner: &Owner, present: Option<&AppCredentials>) -> Result<Removal, Error> {
         let target = self.target(record)?;
-        let store = self.clients.store(owner, &target).await;
-        let access = self.remove_access(&store, &target, present).await?;
         // A bucket that existed before is never deleted, whatever the caller asks for.
         if record.plan.mode == Mode::Granted {
-            return Ok(Removal::Done(Removed { access, bucket: Fate::Kept }));
+            return self.revoke(record, owner, present).await;
         }
-        let bucket = match purge::delete(&store, &target).await? {
+        let store = self.clients.store(owner, &target).await;
+        self.unfinished.forget(record);
+        // Nothing is deleted where the access cannot be found: that would be another account.
+        let (user, bucket) = tokio::join!(self.find_access(&store, &target, present), purge::find(&store, &target));
+        let (looked, is_ours) = (Instant::now(), matches!(bucket, Ok(None)));
+        let delete = async { if is_ours { purge::delete_empty(&store, &target).await } else { Ok(false) } };
+        let (access, deleted) = Self::remove_access(&store, &target, user?, present, delete).await?;
+        let purged = match (bucket?, deleted?) {
+            (Some(ended), _) => ended,
+            (None, true) => Purged::Gone,
+            // The calls in between may have waited for their turns, and somebody may have taken the bucket over.
+            (None, false) if looked.elapsed() > PROOF_AGE => match purge::find(&store, &target).await? {
+                Some(ended) => ended,
+                None => purge::delete(&store, &target).await?,
+            },
+            (None, false) => purge::delete(&store, &target).await?,
+        };
+        let bucket = match purged {
             Purged::Gone => Fate::Removed,
             Purged::Missing => Fate::Missing,
             Purged::Left(why) => Fate::Left(why),

@@ -47,7 +47,7 @@ impl PartialEq for StaticKeys {
 
 impl From<&AppCredentials> for StaticKeys {
     fn from(credentials: &AppCredentials) -> Self {
-        let AppCredentials { access_key_id, secret_access_key, session_token } = credentials;
+        let AppCredentials { access_key_id, secret_access_key, session_token, .. } = credentials;
         Self { id: access_key_id.clone(), secret: secret_access_key.clone(), token: session_token.clone() }
     }
 }
@@ -70,7 +70,7 @@ impl Owner {
     /// The ambient identity cannot be shared, because its credentials are temporary.
     pub(crate) fn share(&self) -> Result<AppCredentials, Error> {
         let StaticKeys { id, secret, token } = self.keys.clone().ok_or(Error::NothingToShare)?;
-        Ok(AppCredentials { access_key_id: id, secret_access_key: secret, session_token: token })
+        Ok(AppCredentials { session_token: token, ..AppCredentials::new(id, secret) })
     }
 }
 
@@ -114,7 +114,7 @@ mod tests {
         for (entries, expected) in [
             (&[(ACCESS_KEY_ID, "a")][..], "has no key AWS_SECRET_ACCESS_KEY"),
             (&[(ACCESS_KEY_ID, ""), (SECRET_ACCESS_KEY, "b")], "an empty AWS_ACCESS_KEY_ID"),
-            (&[(ACCESS_KEY_ID, "a"), (SECRET_ACCESS_KEY, "hunter2\n")], "white space in its AWS_SECRET_ACCESS_KEY"),
+            (&[(ACCESS_KEY_ID, "a"), (SECRET_ACCESS_KEY, "hunter2\n")], "white space around its AWS_SECRET_ACCESS_KEY"),
         ] {
             let message = owner(entries).unwrap_err();
             assert!(message.contains(expected) && !message.contains("hunter2"), "{message}");

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::values::{Addressing, ClaimedBucket, CredentialsMode, EndpointUrl, IamPath, PolicyArn, Region};
-use crate::provisioner::parameter::{names_of, read, table_of, yes_or_no};
+use crate::provisioner::parameter::{check, names_of, read, table_of, yes_or_no};
 use crate::provisioner::{Parameter, ParameterError, Parameters, SecretRef, Written};
 
 /// Region of a class without one; the Go provisioner has the same default.
@@ -80,6 +80,10 @@ impl Parameters for ClassParameters {
         table_of::<Raw>()
     }
 
+    fn check() -> Result<(), String> {
+        check::<Raw>()
+    }
+
     fn parse(written: &Written<'_>) -> Result<Self, ParameterError> {
         let raw: Raw = read(written.own)?;
         let common = written.common;
@@ -144,12 +148,8 @@ mod tests {
     use crate::provisioner::{CommonParameters, NameRules};
 
     fn parse(entries: &[(&str, &str)]) -> Result<ClassParameters, ParameterError> {
-        let is_common = |name: &str| CommonParameters::names(true).any(|common| common == name);
-        let (common, own) = entries
-            .iter()
-            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
-            .partition(|(name, _): &(String, String)| is_common(name));
-        let common = CommonParameters::parse(&common, NameRules::S3, true)?;
+        let written = entries.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let (common, own) = CommonParameters::split(&written, NameRules::S3, true)?;
         ClassParameters::parse(&Written::new(&own, &common))
     }
 

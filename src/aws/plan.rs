@@ -49,8 +49,6 @@ pub(crate) fn endpoint(class: &ClassParameters, environment: &Environment) -> En
 #[cfg(test)]
 pub(super) mod tests {
     #![allow(clippy::unwrap_used)]
-    use std::collections::BTreeMap;
-
     use super::*;
     use crate::provisioner::{ClaimId, CommonParameters, Mode, NameRules, Parameters as _, Written};
 
@@ -59,11 +57,8 @@ pub(super) mod tests {
     /// The plan of a new bucket, for a class with these parameters.
     pub(in crate::aws) fn planned(parameters: &[(&str, &str)], environment: &Environment) -> Plan {
         let claim = ClaimId { namespace: "shop".into(), name: "photos".into(), uid: UID.into() };
-        let (common, own): (BTreeMap<_, _>, BTreeMap<_, _>) = parameters
-            .iter()
-            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
-            .partition(|(name, _)| CommonParameters::names(true).any(|common| common == name));
-        let common = CommonParameters::parse(&common, NameRules::S3, true).unwrap();
+        let written = parameters.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let (common, own) = CommonParameters::split(&written, NameRules::S3, true).unwrap();
         let parameters = ClassParameters::parse(&Written::new(&own, &common)).unwrap();
         let request = Request {
             claim: &claim,
@@ -105,6 +100,7 @@ pub(super) mod tests {
             state: {
                 "iamPath": "/aws-s3-provisioner/",
             },
+            outputs: {},
         }
         "#);
     }

@@ -37,37 +37,41 @@ fn may_delete(target: &Target<'_>, ownership: Ownership) -> Result<(), String> {
     }
 }
 
-/// Deletes the bucket of a record, or a part of its content.
-pub(crate) async fn delete(store: &Store, target: &Target<'_>) -> Result<Purged, Error> {
+/// Looks whether the bucket of a record may be deleted. `Some`: how the deletion ended, without one.
+pub(crate) async fn find(store: &Store, target: &Target<'_>) -> Result<Option<Purged>, Error> {
     let (bucket, name) = (target.bucket_ref(), target.bucket());
     let tags = match tags_of(store, bucket).await {
-        Err(error) if error.code() == "NoSuchBucket" => return Ok(Purged::Missing),
+        Err(error) if error.code() == "NoSuchBucket" => return Ok(Some(Purged::Missing)),
         Err(error) => match Error::from(error) {
             // The claim's own bucket is in the region of the record.
             Error::WrongRegion { region, .. } => {
-                return Ok(Purged::Left(format!(
+                return Ok(Some(Purged::Left(format!(
                     "bucket {name:?} was left in place: it is in {}, and this claim's bucket was created in region {}",
                     in_region(region.as_deref()),
                     target.endpoints.region
-                )));
+                ))));
             }
             // Either the owner lacks a permission, or the bucket is in another account.
             error if error.is_denied() && is_in_account(store, name).await? == Some(false) => {
-                return Ok(Purged::Left(format!(
+                return Ok(Some(Purged::Left(format!(
                     "bucket {name:?} was left in place: it is not in the owner's account; this claim's bucket no longer exists, and somebody else has taken its name"
-                )));
+                ))));
             }
             error => return Err(error),
         },
         Ok(tags) => tags,
     };
-    if let Err(why) = may_delete(target, ownership(&tags, target.record)) {
-        return Ok(Purged::Left(why));
-    }
-    if delete_bucket(store, bucket).await? == Deleted::Gone {
-        return Ok(Purged::Gone);
-    }
+    Ok(may_delete(target, ownership(&tags, target.record)).err().map(Purged::Left))
+}
 
+/// Deletes the bucket of a record if it is empty; returns whether it was.
+pub(crate) async fn delete_empty(store: &Store, target: &Target<'_>) -> Result<bool, Error> {
+    Ok(delete_bucket(store, target.bucket_ref()).await? == Deleted::Gone)
+}
+
+/// Deletes the bucket of a record with its content, or a part of the content.
+pub(crate) async fn delete(store: &Store, target: &Target<'_>) -> Result<Purged, Error> {
+    let (bucket, name) = (target.bucket_ref(), target.bucket());
     let Progress { removed, undeleted, complete } = remove_objects(store, bucket).await?;
     if !complete && removed > 0 {
         return Ok(Purged::Partly(removed));
@@ -98,9 +102,12 @@ enum Deleted {
 }
 
 async fn delete_bucket(store: &Store, bucket: BucketRef<'_>) -> Result<Deleted, CallError> {
-    let sent = store.s3.delete_bucket().bucket(bucket.name).set_expected_bucket_owner(bucket.account()).send();
-    match store.call(Operation::DeleteBucket, Resource::bucket(bucket.name), sent).await {
-        Ok(_) => Ok(Deleted::Gone),
+    let send = || store.s3.delete_bucket().bucket(bucket.name).set_expected_bucket_owner(bucket.account()).send();
+    match store.call(Operation::DeleteBucket, Resource::bucket(bucket.name), send).await {
+        Ok(_) => {
+            store.freed(Operation::DeleteBucket);
+            Ok(Deleted::Gone)
+        }
         Err(error) if error.code() == "NoSuchBucket" || error.status() == 404 => Ok(Deleted::Gone),
         Err(error) if error.code() == "BucketNotEmpty" => Ok(Deleted::NotEmpty),
         Err(error) => Err(error),

@@ -1,4 +1,4 @@
-//! The reasons that claims give because of AWS. `docs/reasons.md` is made from them.
+//! The reasons that claims give because of AWS. `docs/reasons.md` is generated from them.
 
 use crate::provisioner::reasons;
 
@@ -24,7 +24,7 @@ reasons! {
         USER_TAKEN = "UserTaken": "an IAM user of the claim's name exists without its tag", "delete that user";
         NOT_SUPPORTED = "NotSupported": "the store lacks an operation", "use a store that has it";
         REJECTED = "Rejected": "AWS refused for another reason; the message has its code and words", "as they say";
-        THROTTLED = "Throttled": "AWS limits the rate of calls", "wait";
+        THROTTLED = "Throttled": "AWS limits the rate of calls", "wait: claims take turns, and go on by themselves";
         STORE_BUSY = "StoreBusy": "the store is busy with something that excludes this call", "wait";
         STORE_FAILING = "StoreFailing": "the store answers with server errors", "wait";
         STORE_UNREACHABLE = "StoreUnreachable": "the store cannot be reached", "wait; if it stays, check the endpoint and the network";

@@ -60,9 +60,9 @@ async fn user_of(
     claim: Option<&ClaimId>,
 ) -> Result<Option<(String, Claimant)>, Error> {
     let path = target.user.map(|user| user.path).unwrap_or_default();
-    let listed =
-        store.iam.list_users().path_prefix(path).into_paginator().items().send().collect::<Result<Vec<_>, _>>();
-    let mut users = store.call(Operation::ListUsers, Resource::Account, listed).await?;
+    let list =
+        || store.iam.list_users().path_prefix(path).into_paginator().items().send().collect::<Result<Vec<_>, _>>();
+    let mut users = store.call(Operation::ListUsers, Resource::Account, list).await?;
     let readable = names::user_beginning(&target.record.claim, USER_MAX);
     users.retain(|user| user.user_name().starts_with(&readable));
     users.sort_by_key(|user| std::cmp::Reverse(SystemTime::try_from(*user.create_date()).ok()));

@@ -55,13 +55,13 @@ enum StsAnswer {
 /// A store without STS may give the ARN of the user whose credentials these are.
 async fn ask_iam(store: &Store) -> Result<Option<String>, CallError> {
     let sent = store.iam.get_user().send();
-    let answer = store.call(Operation::GetUser, Resource::Account, sent).await?;
+    let answer = store.call_once(Operation::GetUser, Resource::Account, sent).await?;
     Ok(answer.user.and_then(|user| account_of(user.arn()).map(str::to_owned)))
 }
 
 async fn ask_sts(store: &Store, sts: &aws_sdk_sts::Client) -> Result<StsAnswer, Failed> {
     let sent = sts.get_caller_identity().send();
-    match store.call(Operation::GetCallerIdentity, Resource::Account, sent).await {
+    match store.call_once(Operation::GetCallerIdentity, Resource::Account, sent).await {
         Ok(GetCallerIdentityOutput { account: Some(account), .. }) if !account.is_empty() => {
             Ok(StsAnswer::Account(account))
         }

@@ -1,7 +1,6 @@
 //! Fixtures for tests: records, and a store that gives canned answers and records the calls.
 #![allow(clippy::unwrap_used)]
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use aws_smithy_runtime_api::client::http::{
@@ -15,9 +14,7 @@ use aws_smithy_types::body::SdkBody;
 use super::clients::Clients;
 use super::environment::Environment;
 use super::{AwsProvisioner, Owner, probe};
-use crate::provisioner::{
-    ClaimId, Endpoint, Mode, Owner as _, OwnerSource, Plan, ReclaimPolicy, Record, Rotation, SecretRef,
-};
+use crate::provisioner::{ClaimId, Endpoint, Mode, Owner as _, OwnerSource, Plan, ReclaimPolicy, Record, SecretRef};
 
 pub(crate) const UID: &str = "f30e0389-0689-48a2-bfaa-74d1bf1fd950";
 
@@ -26,29 +23,11 @@ pub(crate) const ACCOUNT: &str = "123456789012";
 
 /// An ordinary claim, with a generated name in us-west-1.
 pub(crate) fn record() -> Record {
-    Record {
-        claim: ClaimId { namespace: "shop".into(), name: "photos".into(), uid: UID.into() },
-        former_uids: Vec::new(),
-        cluster: Some(CLUSTER.into()),
-        account: Some(ACCOUNT.into()),
-        class_name: "fast".into(),
-        reclaim_policy: ReclaimPolicy::Delete,
-        handed_over: false,
-        plan: Plan {
-            bucket: format!("photos-{UID}"),
-            mode: Mode::Created,
-            endpoint: Endpoint {
-                host: "s3.us-west-1.amazonaws.com".into(),
-                port: 443,
-                region: "us-west-1".into(),
-                url: None,
-            },
-            owner_secret: None,
-            user: Some(format!("shop-photos-{UID}")),
-            rotation: Rotation::default(),
-            state: BTreeMap::new(),
-        },
-    }
+    let endpoint = Endpoint::new("s3.us-west-1.amazonaws.com", 443, "us-west-1");
+    let plan = Plan::new(format!("photos-{UID}"), Mode::Created, endpoint).with_user(format!("shop-photos-{UID}"));
+    Record::new(ClaimId::new("shop", "photos", UID), "fast", ReclaimPolicy::Delete, plan)
+        .with_cluster(CLUSTER)
+        .with_account(ACCOUNT)
 }
 
 /// A claim whose user chose the name of the bucket.

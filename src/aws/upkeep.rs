@@ -79,8 +79,8 @@ async fn repair_tags(
 }
 
 async fn repair_policy(store: &Store, target: &Target<'_>, user: &str) -> Result<Option<String>, CallError> {
-    let sent = store.iam.get_user_policy().user_name(user).policy_name(POLICY_NAME).send();
-    let answer = user::ignore_not_found(store.call(Operation::GetUserPolicy, Resource::user(user), sent).await)?;
+    let send = || store.iam.get_user_policy().user_name(user).policy_name(POLICY_NAME).send();
+    let answer = user::ignore_not_found(store.call(Operation::GetUserPolicy, Resource::user(user), send).await)?;
     let found = answer.map_or(Found::Other, |answer| policy::compare(&answer.policy_document, target));
     if found != Found::Wanted {
         user::put_policy(store, target, user).await?;

@@ -35,22 +35,67 @@ pub(crate) struct FoundUser {
     pub(crate) created_at: Option<SystemTime>,
 }
 
-/// Creates the claim's user, limits it to the bucket, and issues a key.
+/// Which steps of [`issue`] have succeeded.
+#[derive(Debug, Default)]
+pub(crate) struct UserSteps {
+    /// The user exists: who created it, and when.
+    user: Option<(Origin, Option<SystemTime>)>,
+    policy: bool,
+    key: KeyStep,
+}
+
+#[derive(Debug, Default)]
+enum KeyStep {
+    /// This process has not tried to create one.
+    #[default]
+    Untried,
+    /// Perhaps there is one whose secret nobody knows.
+    Unknown,
+    Issued(AppCredentials),
+}
+
+impl UserSteps {
+    /// Whether there is a user.
+    pub(crate) fn begun(&self) -> bool {
+        self.user.is_some()
+    }
+}
+
+/// Creates the claim's user, limits it to the bucket, and issues a key: what `steps` says is not repeated. Policy and key
+/// need the user, and not each other, so they are created side by side. A key without the policy opens nothing.
 pub(crate) async fn issue(
     store: &Store,
     target: &Target<'_>,
     user: UserSpec<'_>,
     tags: &Tags,
+    steps: &mut UserSteps,
 ) -> Result<AppCredentials, Error> {
-    let (origin, created_at) = create_user(store, target, user, tags).await?;
-    let rest = async {
-        put_policy(store, target, user.name).await?;
-        if origin == Origin::Existing {
+    let (origin, created_at) = match steps.user {
+        Some(known) => known,
+        None => *steps.user.insert(create_user(store, target, user, tags).await?),
+    };
+    let UserSteps { policy, key, .. } = steps;
+    let policy = async {
+        if !*policy {
+            put_policy(store, target, user.name).await?;
+            *policy = true;
+        }
+        Ok::<_, Error>(())
+    };
+    let key = async {
+        if let KeyStep::Issued(issued) = key {
+            return Ok(issued.clone());
+        }
+        if origin == Origin::Existing || matches!(key, KeyStep::Unknown) {
             delete_access_keys(store, user.name, &[]).await?;
         }
-        create_only_key(store, user.name, &[]).await
+        *key = KeyStep::Unknown;
+        let issued = create_only_key(store, user.name, &[]).await?;
+        *key = KeyStep::Issued(issued.clone());
+        Ok(issued)
     };
-    rest.await.map_err(|error| or_not_visible_yet(target, created_at, error))
+    let (policy, key) = tokio::join!(policy, key);
+    policy.and(key).map_err(|error| or_not_visible_yet(target, created_at, error))
 }
 
 /// What an error means in a call about a user of this age: AWS may deny calls about a new user for some seconds.
@@ -88,16 +133,23 @@ async fn create_user(
     tags: &Tags,
 ) -> Result<(Origin, Option<SystemTime>), Error> {
     let UserSpec { name, path, permissions_boundary } = user;
-    let sent = store
-        .iam
-        .create_user()
-        .user_name(name)
-        .path(path)
-        .set_permissions_boundary(permissions_boundary.map(str::to_owned))
-        .set_tags(Some(sdk_tags(tags)))
-        .send();
-    match store.call(Operation::CreateUser, Resource::user(name), sent).await {
+    // What was handed over has its user; only its keys are replaced.
+    if !target.record.handed_over {
+        store.check_quota(Operation::CreateUser, Resource::user(name))?;
+    }
+    let send = || {
+        store
+            .iam
+            .create_user()
+            .user_name(name)
+            .path(path)
+            .set_permissions_boundary(permissions_boundary.map(str::to_owned))
+            .set_tags(Some(sdk_tags(tags)))
+            .send()
+    };
+    match store.call(Operation::CreateUser, Resource::user(name), send).await {
         Ok(answer) => {
+            store.note_quota(Operation::CreateUser, None);
             store.account.learn(answer.user.as_ref().map(|user| user.arn.as_str()));
             Ok((Origin::New, Some(SystemTime::now())))
         }
@@ -114,13 +166,16 @@ async fn create_user(
             }
             Ok((Origin::Existing, created_at))
         }
-        Err(error) => Err(Error::from(error).of_first_change()),
+        Err(error) => {
+            store.note_quota(Operation::CreateUser, Some(&error));
+            Err(Error::from(error).of_first_change())
+        }
     }
 }
 
 pub(crate) async fn get_user(store: &Store, user: &str) -> Result<FoundUser, CallError> {
-    let sent = store.iam.get_user().user_name(user).send();
-    let answer = store.call(Operation::GetUser, Resource::user(user), sent).await?;
+    let send = || store.iam.get_user().user_name(user).send();
+    let answer = store.call(Operation::GetUser, Resource::user(user), send).await?;
     store.account.learn(answer.user.as_ref().map(|user| user.arn.as_str()));
     let created_at = answer.user.as_ref().and_then(|user| SystemTime::try_from(user.create_date).ok());
     let tags = answer.user.and_then(|user| user.tags).unwrap_or_default();
@@ -132,31 +187,29 @@ pub(crate) async fn tags_of(store: &Store, user: &str) -> Result<Tags, CallError
 }
 
 pub(crate) async fn put_tags(store: &Store, user: &str, tags: &Tags) -> Result<(), CallError> {
-    let sent = store.iam.tag_user().user_name(user).set_tags(Some(sdk_tags(tags))).send();
-    store.call(Operation::TagUser, Resource::user(user), sent).await.map(drop)
+    let send = || store.iam.tag_user().user_name(user).set_tags(Some(sdk_tags(tags))).send();
+    store.call(Operation::TagUser, Resource::user(user), send).await.map(drop)
 }
 
 pub(crate) async fn put_policy(store: &Store, target: &Target<'_>, user: &str) -> Result<(), CallError> {
-    let sent = store
-        .iam
-        .put_user_policy()
-        .user_name(user)
-        .policy_name(policy::POLICY_NAME)
-        .policy_document(policy::of(target))
-        .send();
-    store.call(Operation::PutUserPolicy, Resource::user(user), sent).await.map(drop)
+    let send = || {
+        store
+            .iam
+            .put_user_policy()
+            .user_name(user)
+            .policy_name(policy::POLICY_NAME)
+            .policy_document(policy::of(target))
+            .send()
+    };
+    store.call(Operation::PutUserPolicy, Resource::user(user), send).await.map(drop)
 }
 
 async fn create_access_key(store: &Store, user: &str) -> Result<AppCredentials, CallError> {
-    let sent = store.iam.create_access_key().user_name(user).send();
-    let answer = store.call(Operation::CreateAccessKey, Resource::user(user), sent).await?;
+    let send = || store.iam.create_access_key().user_name(user).send();
+    let answer = store.call(Operation::CreateAccessKey, Resource::user(user), send).await?;
     // The SDK accepts an answer without a key.
     let key = answer.access_key.ok_or_else(|| store.unreadable(Operation::CreateAccessKey, Resource::user(user)))?;
-    Ok(AppCredentials {
-        access_key_id: key.access_key_id,
-        secret_access_key: key.secret_access_key.into(),
-        session_token: None,
-    })
+    Ok(AppCredentials::new(key.access_key_id, key.secret_access_key))
 }
 
 /// An access key of a user.
@@ -174,9 +227,9 @@ pub(crate) async fn key_ids(store: &Store, user: &str) -> Result<Vec<String>, Ca
 
 /// The keys of a user. A user that does not exist has none.
 pub(crate) async fn access_keys(store: &Store, user: &str) -> Result<Vec<AccessKey>, CallError> {
-    let listed = store.iam.list_access_keys().user_name(user).into_paginator().items().send().collect();
-    let keys: Vec<_> = ignore_not_found(store.call(Operation::ListAccessKeys, Resource::user(user), listed).await)?
-        .unwrap_or_default();
+    let list = || store.iam.list_access_keys().user_name(user).into_paginator().items().send().collect();
+    let keys: Vec<_> =
+        ignore_not_found(store.call(Operation::ListAccessKeys, Resource::user(user), list).await)?.unwrap_or_default();
     let access_key = |key: AccessKeyMetadata| {
         // A store without dates answers 1970.
         let issued_at = key.create_date.filter(|at| at.secs() > 0).and_then(|at| SystemTime::try_from(at).ok());
@@ -194,8 +247,8 @@ pub(crate) async fn delete_access_keys(store: &Store, user: &str, kept: &[&str])
 }
 
 pub(crate) async fn delete_access_key(store: &Store, user: &str, id: &str) -> Result<(), CallError> {
-    let sent = store.iam.delete_access_key().user_name(user).access_key_id(id).send();
-    ignore_not_found(store.call(Operation::DeleteAccessKey, Resource::user(user), sent).await).map(drop)
+    let send = || store.iam.delete_access_key().user_name(user).access_key_id(id).send();
+    ignore_not_found(store.call(Operation::DeleteAccessKey, Resource::user(user), send).await).map(drop)
 }
 
 /// To whom a user belongs, as its tags say. Other stores than AWS may drop the tags of CreateUser, or never show them;

@@ -1,8 +1,10 @@
-//! Why a reconcile stopped: one variant for each reason that a user reads.
+//! Why a reconcile stopped: one variant for each reason that a user reads. Those of claims that are refused before the store
+//! is called are in `refusal.rs`.
 
 use super::reasons;
+use super::refusal::Refusal;
 use crate::api::wire;
-use crate::provisioner::{ClaimId, Failure, FailureClass, NameError, ParameterError, SecretRef};
+use crate::provisioner::{ClaimId, Failure, FailureClass, SecretRef};
 
 /// Why a reconcile stopped. `Display` is the message on the claim: what is wrong, then the remedy.
 #[derive(Debug, thiserror::Error)]
@@ -12,39 +14,8 @@ pub(crate) enum Error {
     )]
     StorageClassNotFound { class: String },
 
-    #[error("StorageClass {class}: {problem}")]
-    InvalidClassParameter { class: String, problem: ParameterError },
-
-    #[error("{field}: {problem}")]
-    InvalidBucketName { field: &'static str, problem: NameError },
-
-    #[error(
-        "the claim names no bucket: set spec.generateBucketName or spec.bucketName, or use a StorageClass with the parameter bucketName ({class} has none)"
-    )]
-    BucketNameMissing { class: String },
-
-    #[error(
-        "spec.bucketName is {asked:?}, but StorageClass {class} gives access to bucket {bucket:?} only: remove spec.bucketName, or use another class"
-    )]
-    BucketNotOfClass { class: String, bucket: String, asked: String },
-
-    #[error(
-        "StorageClass {class} does not serve namespace {namespace}: use another class, or ask an admin to add the namespace to allowedNamespaces"
-    )]
-    NamespaceNotAllowed { class: String, namespace: String },
-
-    /// `name` can be a prefix.
-    #[error("{field}: StorageClass {class} does not allow the name {name:?}: {remedy}")]
-    BucketNameNotAllowed { class: String, field: &'static str, name: String, remedy: String },
-
-    /// `problem` includes the remedy, and never a value.
-    #[error("Secret {secret} {problem}")]
-    InvalidOwnerSecret { secret: SecretRef, problem: String },
-
-    #[error(
-        "the StorageClass names no Secret, and the store needs the owner's credentials ({problem}): create a class with secretName and secretNamespace"
-    )]
-    OwnerSecretMissing { problem: String },
+    #[error(transparent)]
+    Refused(#[from] Refusal),
 
     #[error("the claim cannot be read: {error}; correct spec, or delete the claim and create it again")]
     ClaimUnreadable { error: String },
@@ -106,6 +77,11 @@ pub(crate) enum Error {
         "the store at {store} did not answer, or refused the owner's credentials, several times in a row; only one claim at a time calls it now, and this claim waits for its turn; see other claims of the class and the operator's log"
     )]
     StoreSilent { store: String },
+
+    #[error(
+        "the store at {store} limits how fast this account may call it: claims take turns, and this one continues by itself"
+    )]
+    StoreBusy { store: String },
 
     #[error("{0}")]
     Store(Box<dyn Failure>),
@@ -187,13 +163,7 @@ impl Failure for Error {
     fn reason(&self) -> &'static str {
         match self {
             Self::StorageClassNotFound { .. } => reasons::STORAGE_CLASS_NOT_FOUND,
-            Self::InvalidClassParameter { .. } => reasons::INVALID_CLASS_PARAMETER,
-            Self::InvalidBucketName { .. } => reasons::INVALID_BUCKET_NAME,
-            Self::BucketNameMissing { .. } => reasons::BUCKET_NAME_MISSING,
-            Self::BucketNotOfClass { .. } => reasons::BUCKET_NOT_OF_CLASS,
-            Self::NamespaceNotAllowed { .. } => reasons::NAMESPACE_NOT_ALLOWED,
-            Self::BucketNameNotAllowed { .. } => reasons::BUCKET_NAME_NOT_ALLOWED,
-            Self::InvalidOwnerSecret { .. } | Self::OwnerSecretMissing { .. } => reasons::INVALID_OWNER_SECRET,
+            Self::Refused(refusal) => refusal.reason(),
             Self::ClaimUnreadable { .. } => reasons::CLAIM_UNREADABLE,
             Self::OwnerSecretNotFound(_) | Self::OwnerSecretNeeded { .. } => reasons::OWNER_SECRET_NOT_FOUND,
             Self::CredentialsUnusable { .. } => reasons::CREDENTIALS_UNUSABLE,
@@ -205,7 +175,7 @@ impl Failure for Error {
             Self::AdoptionNeeded(_) => reasons::ADOPTION_NEEDED,
             Self::AccountChanged { .. } => reasons::ACCOUNT_CHANGED,
             Self::BucketInUse { .. } => reasons::BUCKET_IN_USE,
-            Self::StoreSilent { .. } => reasons::WAITING_FOR_STORE,
+            Self::StoreSilent { .. } | Self::StoreBusy { .. } => reasons::WAITING_FOR_STORE,
             Self::Store(failure) => failure.reason(),
             Self::Kubernetes { .. } => reasons::KUBERNETES_ERROR,
             Self::TimedOut(_) => reasons::TIMED_OUT,
@@ -218,14 +188,7 @@ impl Failure for Error {
             Self::Store(failure) => failure.class(),
             // Somebody must act; a watch wakes the claim when the object appears.
             Self::StorageClassNotFound { .. }
-            | Self::InvalidClassParameter { .. }
-            | Self::InvalidBucketName { .. }
-            | Self::BucketNameMissing { .. }
-            | Self::BucketNotOfClass { .. }
-            | Self::NamespaceNotAllowed { .. }
-            | Self::BucketNameNotAllowed { .. }
-            | Self::InvalidOwnerSecret { .. }
-            | Self::OwnerSecretMissing { .. }
+            | Self::Refused(_)
             | Self::ClaimUnreadable { .. }
             | Self::OwnerSecretNotFound(_)
             | Self::OwnerSecretNeeded { .. }
@@ -240,6 +203,7 @@ impl Failure for Error {
             Self::OutputExists { .. }
             | Self::RecordTaken { .. }
             | Self::StoreSilent { .. }
+            | Self::StoreBusy { .. }
             | Self::Kubernetes { .. }
             | Self::TimedOut(_)
             | Self::Panicked(_)
@@ -250,15 +214,7 @@ impl Failure for Error {
     fn store_untouched(&self) -> bool {
         match self {
             Self::Store(failure) => failure.store_untouched(),
-            // Decided before the store is called.
-            Self::InvalidClassParameter { .. }
-            | Self::InvalidBucketName { .. }
-            | Self::BucketNameMissing { .. }
-            | Self::BucketNotOfClass { .. }
-            | Self::NamespaceNotAllowed { .. }
-            | Self::BucketNameNotAllowed { .. }
-            | Self::InvalidOwnerSecret { .. }
-            | Self::OwnerSecretMissing { .. } => true,
+            Self::Refused(_) => true,
             _ => false,
         }
     }

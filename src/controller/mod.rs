@@ -21,6 +21,7 @@ mod flow;
 mod objects;
 mod options;
 mod reasons;
+mod refusal;
 mod state;
 mod streams;
 mod triggers;
@@ -46,7 +47,7 @@ use self::state::context::Context;
 use self::state::owner_secrets::OwnerSecrets;
 use self::state::pages;
 use self::streams::Streams;
-use crate::provisioner::Provisioner;
+use crate::provisioner::{Provisioner, Reason, UNREADABLE_PARAMETERS};
 
 /// How long running reconciles may continue after a shutdown was requested.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(8);
@@ -107,9 +108,8 @@ pub async fn run<P: Provisioner>(
 }
 
 /// The reasons that do not depend on the store.
-#[cfg(test)]
-pub(crate) fn reasons() -> impl Iterator<Item = &'static crate::provisioner::Reason> {
-    reasons::TABLE.iter().chain(reasons::orphaned::TABLE)
+pub(crate) fn reasons() -> impl Iterator<Item = &'static Reason> {
+    reasons::TABLE.iter().chain(reasons::orphaned::TABLE).copied().chain([&UNREADABLE_PARAMETERS])
 }
 
 /// How long running work may continue. Until all caches are filled, no work runs, but kube's controller would wait for

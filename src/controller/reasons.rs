@@ -1,13 +1,13 @@
-//! The reasons on claims and ObjectBuckets that do not depend on the store. `docs/reasons.md` is generated from them.
+//! The reasons on claims and ObjectBuckets that do not depend on the store. The command `reasons` prints them.
 
 use crate::provisioner::reasons;
 
 reasons! {
     Progress {
         BOUND = "Bound": "the bucket can be used", "";
-        WAITING_FOR_CREDENTIALS = "WaitingForCredentials": "AWS does not know the new key yet, which takes seconds", "wait; after about one and a half minutes the operator replaces the key";
-        CREDENTIALS_UNUSABLE = "CredentialsUnusable": "the store refuses the new key, and the key that replaced it as well", "check whether a permissions boundary, a service control policy or the bucket's policy denies access";
-        SETTLING = "Settling": "the claim was deleted or edited soon after its bucket was created; what was found is removed, and the operator checks once more, because AWS may not show new objects yet", "wait some seconds";
+        WAITING_FOR_CREDENTIALS = "WaitingForCredentials": "the store does not know the new key yet, which takes seconds", "wait; after about one and a half minutes the operator replaces the key";
+        CREDENTIALS_UNUSABLE = "CredentialsUnusable": "the store refuses the new key, and the key that replaced it as well", "check whether a policy denies access: on AWS a permissions boundary, a service control policy or the bucket's policy";
+        SETTLING = "Settling": "the claim was deleted or edited soon after its bucket was created; what was found is removed, and the operator checks once more, because the store may not show new objects yet", "wait some seconds";
         PURGING = "Purging": "a large bucket is being emptied before it is deleted; the message counts the objects", "wait";
     }
     Claim {
@@ -22,8 +22,8 @@ reasons! {
         OBJECT_BUCKET_AMBIGUOUS = "ObjectBucketAmbiguous": "the ObjectBucket lost the name of its claim, and more than one claim is possible", "an admin writes the uid of the right claim into its `spec.additionalState.claimUID`";
         OBJECT_BUCKET_DAMAGED = "ObjectBucketDamaged": "the ObjectBucket lost some of its fields, and the operator cannot repair it, because it does not find bucket and user of this claim", "an admin restores it from a backup, or corrects the field that the message names; to delete the claim and keep everything else, annotate the ObjectBucket with `objectbucket.io/orphan=forget` and delete the claim";
         OBJECT_BUCKET_UNREADABLE = "ObjectBucketUnreadable": "the claim's ObjectBucket was edited, or was written by something else", "correct the field that the message names";
-        ADOPTION_NEEDED = "AdoptionNeeded": "the claim was bound once (`spec.objectBucketName`), and its ObjectBucket belongs to a former claim of its name, or is gone: the claim was restored from a backup, moved or copied", "see [disaster recovery](disaster-recovery.md); for a new and empty bucket create the claim without that field";
-        ACCOUNT_CHANGED = "AccountChanged": "the owner's credentials belong to another AWS account than bucket and user; nothing is done for this claim", "put credentials of the former account back into the Secret that the message names";
+        ADOPTION_NEEDED = "AdoptionNeeded": "the claim was bound once (`spec.objectBucketName`), and its ObjectBucket belongs to a former claim of its name, or is gone: the claim was restored from a backup, moved or copied", "as the message says: an admin annotates the ObjectBucket with `objectbucket.io/orphan=adopt`, after restoring it if it is gone; for a new and empty bucket create the claim without that field";
+        ACCOUNT_CHANGED = "AccountChanged": "the owner's credentials belong to another account than bucket and user; nothing is done for this claim", "put credentials of the former account back into the Secret that the message names";
         BUCKET_IN_USE = "BucketInUse": "another ObjectBucket names the bucket of a deleted claim; the bucket is deleted when no other claim uses it", "delete the other claims, or wait";
     }
     Class {
@@ -33,10 +33,11 @@ reasons! {
         OWNER_SECRET_NOT_FOUND = "OwnerSecretNotFound": "the Secret with the owner's credentials does not exist: the class names it, or the ObjectBucket of a deleted claim", "create it";
     }
     Store {
-        WAITING_FOR_STORE = "WaitingForStore": "the store did not answer, or refused the owner's credentials, several times in a row: only one claim at a time calls it, and this one waits for its turn", "see other claims of the class; this one continues by itself when the store answers";
+        WAITING_FOR_STORE = "WaitingForStore": "claims take turns at the store, and this one waits for its own: the store limits how fast an account may call it; or it did not answer, or refused the owner's credentials, several times in a row, and only one claim at a time calls it. The message says which", "wait, or see other claims of the class; this one continues by itself";
     }
     Operator {
-        KUBERNETES_ERROR = "KubernetesError": "the API server refused a request or did not answer; the message says which", "if a permission is missing, compare with `deploy/`";
+        INVALID_OUTPUT = "InvalidOutput": "the entries that the store adds to the claim's Secret or ConfigMap cannot be written: one has a standard key, a key that Kubernetes does not accept, or a key that both have, or they are too many or too large. A Secret is written without them, and this is a Warning event. Or the state of a store's plan has an entry that cannot be recorded", "report it to the operator's developers, with the message";
+        KUBERNETES_ERROR = "KubernetesError": "the API server refused a request or did not answer; the message says which", "if a permission is missing, compare with what the command `rbac` prints";
         TIMED_OUT = "TimedOut": "an attempt did not end within two minutes", "wait";
         INTERNAL_ERROR = "InternalError": "a bug", "report it with the operator's log";
     }

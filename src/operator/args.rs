@@ -71,6 +71,8 @@ pub(crate) enum Command {
     },
     /// Print the parameters of StorageClasses, as a table in Markdown.
     Parameters,
+    /// Print the reasons that claims and ObjectBuckets can give, as a page in Markdown.
+    Reasons,
     /// Rebuild the lost ObjectBucket of a claim from the tags of its bucket, and print it. Changes nothing: check the
     /// output, apply it, and annotate the ObjectBucket with objectbucket.io/orphan=adopt.
     Record {

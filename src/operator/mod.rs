@@ -1,7 +1,11 @@
 //! A whole operator in one call: [`Operator`].
 
 mod args;
+mod check;
 mod rbac;
+mod reasons;
+#[cfg(test)]
+mod testing;
 mod values;
 
 use std::error::Error;
@@ -16,6 +20,8 @@ use serde::Serialize;
 
 use self::args::{Args, ClusterArgs, Command, Identity};
 use self::rbac::Subject;
+#[cfg(all(test, feature = "aws"))]
+pub(crate) use self::reasons::page as reasons_page;
 use crate::provisioner::{CommonParameters, Parameter, Parameters as _, Permit, Provisioner};
 use crate::runtime::lease::{self, Term};
 use crate::{api, controller, runtime};
@@ -23,7 +29,8 @@ use crate::{api, controller, runtime};
 /// The program around a store: command line, logging, signals, leader election, and the controller.
 ///
 /// Its commands: `run`, the default, serves claims; `crds` prints the CustomResourceDefinitions, `rbac` the permissions
-/// that it needs, and `parameters` the parameters of StorageClasses; `record` rebuilds a lost ObjectBucket. `--help` lists all flags. Most of them can be given as environment variables too.
+/// that it needs, `parameters` the parameters of StorageClasses, and `reasons` what claims can say; `record` rebuilds a
+/// lost ObjectBucket. `--help` lists all flags. Most of them can be given as environment variables too.
 #[derive(Debug)]
 #[must_use = "an operator does nothing until it runs"]
 pub struct Operator<P> {
@@ -67,8 +74,14 @@ impl<P: Provisioner> Operator<P> {
     /// Does what the command line says, and returns what `main` has to return. Serving claims ends with SIGTERM or
     /// SIGINT, or when the lease is lost.
     ///
-    /// If the arguments are wrong, exits with a message and a usage hint. Errors are logged to standard error.
+    /// If the arguments are wrong, exits with a message and a usage hint. Errors are logged to standard error. A store that
+    /// is not what [`Provisioner`] demands is refused with a message before anything else: names of parameters and
+    /// reasons, and the longest name of a user.
     pub fn run(self) -> ExitCode {
+        if let Err(problem) = check::store::<P>() {
+            eprintln!("{} cannot work: {problem}", self.identity.program);
+            return ExitCode::FAILURE;
+        }
         let args = Args::read(&self.identity);
         runtime::telemetry::init(args.log.format(), args.log.verbosity, &self.identity.program);
         let done = match &args.command {
@@ -86,6 +99,7 @@ impl<P: Provisioner> Operator<P> {
                 documents(&rbac::objects(&subject)).and_then(|text| print(&text))
             }
             Some(Command::Parameters) => print(&parameters_table::<P>()),
+            Some(Command::Reasons) => print(&reasons::page::<P>()),
             Some(Command::Record { claim, bucket }) => block_on(record(self.store, &args, claim, bucket.clone())),
             Some(Command::Run) | None => block_on(serve(self.store, &args)),
         };

@@ -83,7 +83,21 @@ impl CommonParameters {
         table
     }
 
-    /// Parses what an admin wrote.
+    /// What an admin wrote: the common parameters, parsed, and the store's own, as they are.
+    ///
+    /// # Errors
+    /// The first common parameter that cannot be used, by name.
+    pub fn split(
+        written: &BTreeMap<String, String>,
+        names: NameRules,
+        can_rotate: bool,
+    ) -> Result<(Self, BTreeMap<String, String>), ParameterError> {
+        let is_own = |name: &str| Self::names(can_rotate).all(|common| common != name);
+        let own = written.iter().filter(|(name, _)| is_own(name)).map(|(name, value)| (name.clone(), value.clone()));
+        Ok((Self::parse(written, names, can_rotate)?, own.collect()))
+    }
+
+    /// Parses the common parameters of what an admin wrote. Others do not matter.
     ///
     /// # Errors
     /// The first parameter that cannot be used, by name.
@@ -251,6 +265,17 @@ mod tests {
 
     fn message(entries: &[(&str, &str)]) -> String {
         parse(entries).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn parameters_of_the_store_are_left_as_they_are_written() {
+        let written = [("secretName", "s"), ("secretNamespace", "n"), ("rotateKeysEvery", "30d"), ("shelf", "left")];
+        let written = written.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        let (common, own) = CommonParameters::split(&written, NameRules::S3, true).unwrap();
+        assert!(common.owner_secret.is_some() && common.rotation.every.is_some());
+        assert_eq!(own.into_iter().collect::<Vec<_>>(), [("shelf".to_owned(), "left".to_owned())]);
+        let (common, own) = CommonParameters::split(&written, NameRules::S3, false).unwrap();
+        assert!(common.rotation.every.is_none() && own.contains_key("rotateKeysEvery"), "this store cannot rotate");
     }
 
     #[test]

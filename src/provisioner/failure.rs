@@ -140,7 +140,7 @@ impl Failure for StoreError {
     }
 }
 
-const UNREADABLE_PARAMETERS: Reason = Reason::new(
+pub(crate) const UNREADABLE_PARAMETERS: Reason = Reason::new(
     "RecordedParametersUnreadable",
     Topic::Store,
     "the parameters that were recorded for the claim are not those of this version",

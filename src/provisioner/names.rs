@@ -8,6 +8,9 @@ use super::record::ClaimId;
 /// Longest part of `spec.generateBucketName` that becomes part of a name, as in the Go library.
 const PREFIX_MAX: usize = 26;
 
+/// Shortest limit for names of users: a hyphen and the claim's uid.
+pub(crate) const USER_MAX_MIN: usize = 37;
+
 /// Which names buckets can have: lower-case letters and digits, with '-' (and '.', if periods are allowed) between them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NameRules {

@@ -1,5 +1,6 @@
 //! What the verbs return.
 
+use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use secrecy::SecretString;
@@ -8,6 +9,7 @@ use super::record::ClaimId;
 
 /// The keys of a claim, for its Secret.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct AppCredentials {
     /// Access key id. Not secret by itself.
     pub access_key_id: String,
@@ -15,10 +17,39 @@ pub struct AppCredentials {
     pub secret_access_key: SecretString,
     /// Session token, if the claim shares the owner's credentials and these are temporary.
     pub session_token: Option<SecretString>,
+    /// Further entries of the Secret, beside the standard ones: key and value. A key has 1 to 253 letters, digits, `-`,
+    /// `_` and `.`. All entries together have up to 512 KiB. They are written whenever keys are issued, and never read
+    /// back: credentials that the library passes to a verb have none. Keys are handed over without an entry that cannot be
+    /// written, and a Warning event names it.
+    pub outputs: BTreeMap<String, SecretString>,
+}
+
+impl AppCredentials {
+    /// Keys that do not expire.
+    pub fn new(access_key_id: impl Into<String>, secret_access_key: impl Into<SecretString>) -> Self {
+        Self {
+            access_key_id: access_key_id.into(),
+            secret_access_key: secret_access_key.into(),
+            session_token: None,
+            outputs: BTreeMap::new(),
+        }
+    }
+
+    /// With a session token.
+    pub fn with_session_token(self, token: impl Into<SecretString>) -> Self {
+        Self { session_token: Some(token.into()), ..self }
+    }
+
+    /// With a further entry of the Secret; see [`outputs`](Self::outputs).
+    pub fn with_output(mut self, key: impl Into<String>, value: impl Into<SecretString>) -> Self {
+        self.outputs.insert(key.into(), value.into());
+        self
+    }
 }
 
 /// Whether issued credentials work.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Probe {
     /// They work against the claim's bucket.
     Usable,
@@ -26,8 +57,9 @@ pub enum Probe {
     NotYet(String),
 }
 
-/// What [`Provisioner::check`](super::Provisioner::check) found.
+/// What [`Provisioner::check`](super::Provisioner::check) found; by default nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Checkup {
     /// What had changed and was repaired, a sentence each, for an event.
     pub repaired: Vec<String>,
@@ -40,8 +72,33 @@ pub struct Checkup {
     pub issued_at: Option<SystemTime>,
 }
 
+impl Checkup {
+    /// With something that had changed and was repaired, in a sentence.
+    pub fn with_repaired(mut self, what: impl Into<String>) -> Self {
+        self.repaired.push(what.into());
+        self
+    }
+
+    /// With ids of keys that were deleted.
+    pub fn with_deleted_keys(mut self, ids: impl IntoIterator<Item = String>) -> Self {
+        self.deleted_keys.extend(ids);
+        self
+    }
+
+    /// With whether the present keys are lost.
+    pub fn with_keys_lost(self, keys_lost: bool) -> Self {
+        Self { keys_lost, ..self }
+    }
+
+    /// With the time at which the present keys were issued.
+    pub fn with_issued_at(self, at: SystemTime) -> Self {
+        Self { issued_at: Some(at), ..self }
+    }
+}
+
 /// What a store knows about the claim for which a bucket was created; see [`Provisioner::recall`](super::Provisioner::recall).
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Recalled {
     /// The claim at that time.
     pub claim: ClaimId,
@@ -53,20 +110,52 @@ pub struct Recalled {
     pub user: Option<String>,
 }
 
+impl Recalled {
+    /// A bucket that was created for this claim.
+    pub fn new(claim: ClaimId) -> Self {
+        Self { claim, cluster: None, former_uids: Vec::new(), user: None }
+    }
+
+    /// With the uid of the claim's cluster, if it is known.
+    pub fn with_cluster(self, uid: impl Into<Option<String>>) -> Self {
+        Self { cluster: uid.into(), ..self }
+    }
+
+    /// With the uids of the claims that had the bucket before, oldest first.
+    pub fn with_former_uids(self, uids: impl IntoIterator<Item = String>) -> Self {
+        Self { former_uids: uids.into_iter().collect(), ..self }
+    }
+
+    /// With the claim's user, if it is known.
+    pub fn with_user(self, name: impl Into<Option<String>>) -> Self {
+        Self { user: name.into(), ..self }
+    }
+}
+
 /// How far [`Provisioner::revoke`](super::Provisioner::revoke) or [`Provisioner::delete`](super::Provisioner::delete) got.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Removal {
     /// Nothing is left to do.
     Done(Removed),
-    /// A part of a long removal is done. Call again; other claims can go first.
+    /// A part of a long removal is done. Call again; other claims can go first. See [`Removal::partial`].
+    #[non_exhaustive]
     Partial {
         /// Objects (versions, delete markers, uploads) removed by this call.
         removed: u64,
     },
 }
 
+impl Removal {
+    /// A part of a long removal is done: `removed` objects by this call. The verb is called again.
+    pub fn partial(removed: u64) -> Self {
+        Self::Partial { removed }
+    }
+}
+
 /// What a removal found and removed. The last event of a claim says this and nothing more.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Removed {
     /// The user with its credentials.
     pub access: Fate,
@@ -76,6 +165,7 @@ pub struct Removed {
 
 /// What happened to a user or bucket that a record names.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Fate {
     /// It should not be removed, or the record names none.
     Kept,
@@ -89,6 +179,11 @@ pub enum Fate {
 }
 
 impl Removed {
+    /// What became of user and bucket.
+    pub fn new(access: Fate, bucket: Fate) -> Self {
+        Self { access, bucket }
+    }
+
     /// Whether something that the record names was not found.
     pub fn missed_something(&self) -> bool {
         self.access == Fate::Missing || self.bucket == Fate::Missing

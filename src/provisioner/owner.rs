@@ -9,8 +9,24 @@ use super::record::SecretRef;
 use super::written::{self, Problem};
 
 /// The owner's credentials, parsed and checked. Every struct that implements `serde::Deserialize` is such a type: each
-/// field is a key of the owner's Secret; a `secrecy::SecretString` keeps its value out of logs. `()` is a store that needs
-/// no credentials.
+/// field is a key of the owner's Secret; a [`SecretString`](super::SecretString) keeps its value out of logs. `()` is a
+/// store that needs no credentials.
+///
+/// ```
+/// #[derive(serde::Deserialize)]
+/// struct Admin {
+///     #[serde(rename = "ADMIN_TOKEN")]
+///     token: bucket_provisioner::provisioner::SecretString,
+/// }
+///
+/// fn authorization(owner: &Admin) -> String {
+///     use bucket_provisioner::provisioner::ExposeSecret as _;
+///     format!("Bearer {}", owner.token.expose_secret())
+/// }
+/// # fn is_owner<T: bucket_provisioner::provisioner::Owner>() {}
+/// # is_owner::<Admin>();
+/// # assert_eq!(authorization(&Admin { token: "secret".into() }), "Bearer secret");
+/// ```
 pub trait Owner: Sized + Send + Sync + 'static {
     /// Parses the credentials. Pure.
     ///
@@ -23,7 +39,7 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Owner for T {
     fn parse(source: &OwnerSource) -> Result<Self, String> {
         if let OwnerSource::Secret { data, .. } = source {
             for key in written::fields::<T>() {
-                data.get(*key).map_or(Ok(()), |value| padded(key, value))?;
+                data.get(*key).map(|value| text(key, value)).transpose()?;
             }
         }
         let texts = match source {
@@ -33,28 +49,25 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Owner for T {
                 .filter_map(|(key, value)| Some((key.clone(), std::str::from_utf8(value).ok()?.to_owned())))
                 .collect(),
         };
-        written::read(&texts).map_err(|problem| match (problem, source) {
-            (Problem::Missing(key), OwnerSource::Secret { data, .. }) if data.contains_key(&key) => {
-                format!("has a {key} that is not text; set it again")
-            }
-            (Problem::Missing(key), _) => format!("has no key {key}; add it"),
+        written::read(&texts).map_err(|problem| match problem {
+            Problem::Missing(key) => format!("has no key {key}; add it"),
             // The problem may repeat the value.
-            (Problem::Bad(key, _), _) => format!("has a {key} that cannot be used; set it again"),
-            (Problem::Other(_), _) => "cannot be read; create it again".to_owned(),
+            Problem::Bad(key, _) => format!("has a {key} that cannot be used; set it again"),
+            Problem::Other(_) => "cannot be read; create it again".to_owned(),
         })
     }
 }
 
-/// Refuses a value that is empty, or one line with white space around it.
-fn padded(key: &str, value: &[u8]) -> Result<(), String> {
-    let Ok(text) = std::str::from_utf8(value) else { return Ok(()) };
+/// Checks a key of a Secret that is text: not empty, and if it is one line, without white space around it.
+fn text<'a>(key: &str, value: &'a [u8]) -> Result<&'a str, String> {
+    let text = std::str::from_utf8(value).map_err(|_| format!("has a {key} that is not text; set it again"))?;
     let line = text.trim();
     if line.is_empty() {
         Err(format!("has an empty {key}; set it"))
     } else if line != text && !line.contains('\n') {
         Err(format!("has white space around its {key}; set it without (`echo` adds a line end, `printf` does not)"))
     } else {
-        Ok(())
+        Ok(text)
     }
 }
 
@@ -63,11 +76,9 @@ fn padded(key: &str, value: &[u8]) -> Result<(), String> {
 /// # Errors
 /// What is wrong and the remedy, without the value.
 pub fn word<'a>(key: &str, value: &'a [u8]) -> Result<&'a str, String> {
-    let value = std::str::from_utf8(value).map_err(|_| format!("has a {key} that is not text; set it again"))?;
-    if value.is_empty() {
-        Err(format!("has an empty {key}; set it"))
-    } else if value.contains(char::is_whitespace) {
-        Err(format!("has white space in its {key}; set it without (`echo` adds a line end, `printf` does not)"))
+    let value = text(key, value)?;
+    if value.contains(char::is_whitespace) {
+        Err(format!("has white space in its {key}; set it without"))
     } else if value.contains(char::is_control) {
         Err(format!("has a control character in its {key}; set it again"))
     } else {
@@ -114,7 +125,12 @@ mod tests {
     }
 
     fn admin(entries: &[(&str, &str)]) -> Result<Admin, String> {
-        let data = entries.iter().map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec())).collect();
+        let entries: Vec<_> = entries.iter().map(|(key, value)| (*key, value.as_bytes())).collect();
+        admin_of(&entries)
+    }
+
+    fn admin_of(entries: &[(&str, &[u8])]) -> Result<Admin, String> {
+        let data = entries.iter().map(|(key, value)| ((*key).to_owned(), value.to_vec())).collect();
         Admin::parse(&OwnerSource::Secret {
             reference: SecretRef { namespace: "ops".into(), name: "keys".into() },
             data,
@@ -128,6 +144,22 @@ mod tests {
     }
 
     #[test]
+    fn a_word_has_no_white_space_at_all() {
+        assert_eq!(word("TOKEN", b"t0ken"), Ok("t0ken"));
+        for (value, problem) in [
+            ("", "has an empty TOKEN"),
+            (" ", "has an empty TOKEN"),
+            ("hunter2\n", "has white space around its TOKEN"),
+            ("hunter2 hunter2", "has white space in its TOKEN"),
+            ("hunter2\nhunter2\n", "has white space in its TOKEN"),
+            ("hunter2\u{7}", "has a control character in its TOKEN"),
+        ] {
+            let refused = word("TOKEN", value.as_bytes()).unwrap_err();
+            assert!(refused.starts_with(problem) && !refused.contains("hunter2"), "{refused}");
+        }
+    }
+
+    #[test]
     fn what_is_wrong_names_the_key_and_never_the_value() {
         for (entries, problem) in [
             (&[][..], "has no key TOKEN; add it"),
@@ -136,6 +168,9 @@ mod tests {
         ] {
             let refused = admin(entries).err().unwrap();
             assert!(refused.contains(problem) && !refused.contains("hunter2"), "{refused}");
+        }
+        for entries in [&[("TOKEN", &b"\xff"[..])][..], &[("TOKEN", b"t0ken"), ("CA", b"\xff")]] {
+            assert!(admin_of(entries).err().unwrap().ends_with("that is not text; set it again"));
         }
         assert_eq!(Admin::parse(&OwnerSource::Ambient).err().unwrap(), "has no key TOKEN; add it");
         assert!(<() as Owner>::parse(&OwnerSource::Ambient).is_ok());

@@ -50,6 +50,27 @@ pub fn table_of<T: DeserializeOwned + JsonSchema>() -> Vec<Parameter> {
     names_of::<T>().iter().map(parameter).collect()
 }
 
+/// Checks that the parameters of a struct are known by the names of its fields.
+///
+/// # Errors
+/// What has no such name, and the remedy: serde lists no field of a struct with `#[serde(flatten)]`, and none of a type that
+/// is no struct.
+pub fn check<T: DeserializeOwned + JsonSchema>() -> Result<(), String> {
+    let schema = schemars::schema_for!(T);
+    let names = names_of::<T>();
+    let properties = schema.get("properties").and_then(Value::as_object);
+    let unknown = properties.into_iter().flat_map(|all| all.keys()).find(|name| !names.contains(&name.as_str()));
+    let remedy = "write one struct with a field for each parameter, without #[serde(flatten)]";
+    if let Some(name) = unknown {
+        return Err(format!("parameter {name:?} cannot be found by its name; {remedy}"));
+    }
+    let is_open = schema.get("additionalProperties").is_some_and(|more| *more != Value::Bool(false));
+    if is_open || ["oneOf", "anyOf", "allOf"].into_iter().any(|choice| schema.get(choice).is_some()) {
+        return Err(format!("not all parameters have a name; {remedy}"));
+    }
+    Ok(())
+}
+
 /// A struct with a field for each parameter, from what an admin wrote. Numbers and booleans are parsed.
 ///
 /// # Errors

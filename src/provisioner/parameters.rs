@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
 use super::common::CommonParameters;
-use super::parameter::{Parameter, ParameterError, names_of, read, table_of};
+use super::parameter::{Parameter, ParameterError, check, names_of, read, table_of};
 
 /// The parameters of a store's classes. Every struct that implements `serde::Deserialize` and `schemars::JsonSchema` is
 /// one: each field is a parameter, its doc comment the documentation, and `#[serde(rename_all = "camelCase")]` gives the
@@ -19,6 +19,14 @@ pub trait Parameters: Sized + Send + Sync + 'static {
 
     /// All of them, for documentation.
     fn table() -> Vec<Parameter>;
+
+    /// Whether the type can be used. An operator asks when it starts.
+    ///
+    /// # Errors
+    /// What is wrong with the type, and the remedy.
+    fn check() -> Result<(), String> {
+        Ok(())
+    }
 
     /// Parses what an admin wrote. Pure.
     ///
@@ -53,7 +61,15 @@ impl<T: DeserializeOwned + JsonSchema + Send + Sync + 'static> Parameters for T 
         table_of::<T>()
     }
 
+    fn check() -> Result<(), String> {
+        check::<T>()
+    }
+
     fn parse(written: &Written<'_>) -> Result<Self, ParameterError> {
+        // A record does not hold empty values, and what it gives back must be what was planned.
+        if let Some((name, value)) = written.own.iter().find(|(_, value)| value.is_empty()) {
+            return Err(ParameterError::bad(name.clone(), value, "is empty", "give it a value, or remove it"));
+        }
         read(written.own)
     }
 }

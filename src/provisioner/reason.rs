@@ -1,10 +1,10 @@
 //! The reasons that a claim can give, and their documentation.
 
-/// A reason: the word on the claim, and what it means. `docs/reasons.md` is generated from these.
+/// A reason: the word on the claim, and what it means. The command `reasons` of an operator prints them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Reason {
-    /// The word, for machines.
+    /// The word, for machines: CamelCase, letters and digits.
     pub name: &'static str,
     /// What it is about.
     pub topic: Topic,
@@ -21,7 +21,7 @@ impl Reason {
     }
 }
 
-/// What a reason is about: the tables of the document.
+/// What a reason is about: the tables that `reasons` prints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Topic {
@@ -52,9 +52,8 @@ macro_rules! reasons {
         )*)*
 
         /// All of them, in the order of the document.
-        #[cfg(test)]
-        pub(crate) const TABLE: &[$crate::provisioner::Reason] = &[$($(
-            $crate::provisioner::Reason {
+        pub(crate) const TABLE: &[&$crate::provisioner::Reason] = &[$($(
+            &$crate::provisioner::Reason {
                 name: $name,
                 topic: $crate::provisioner::Topic::$topic,
                 meaning: $meaning,

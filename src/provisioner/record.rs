@@ -10,6 +10,7 @@ use super::parameter::{ParameterError, read};
 
 /// The identity of an ObjectBucketClaim.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
 pub struct ClaimId {
     /// Namespace of the claim.
     pub namespace: String,
@@ -17,6 +18,13 @@ pub struct ClaimId {
     pub name: String,
     /// `metadata.uid` of the claim: a UUID of 36 characters, never used twice.
     pub uid: String,
+}
+
+impl ClaimId {
+    /// The claim of this namespace, name and uid.
+    pub fn new(namespace: impl Into<String>, name: impl Into<String>, uid: impl Into<String>) -> Self {
+        Self { namespace: namespace.into(), name: name.into(), uid: uid.into() }
+    }
 }
 
 impl fmt::Display for ClaimId {
@@ -59,7 +67,8 @@ impl fmt::Display for SecretRef {
     }
 }
 
-/// Where the bucket comes from, and so what the operator may do to it.
+/// Where the bucket comes from, and so what the operator may do to it. Who matches on it has to know each mode, because a
+/// wrong guess can delete data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Mode {
     /// Greenfield: the operator creates the bucket ([`Provisioner::provision`](super::Provisioner::provision)).
@@ -80,6 +89,7 @@ impl Mode {
 
 /// The endpoint of the bucket.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Endpoint {
     /// DNS name or address, without scheme and port.
     pub host: String,
@@ -91,9 +101,22 @@ pub struct Endpoint {
     pub url: Option<String>,
 }
 
+impl Endpoint {
+    /// An endpoint that an SDK derives from the region, or that is found by host and port.
+    pub fn new(host: impl Into<String>, port: u16, region: impl Into<String>) -> Self {
+        Self { host: host.into(), port, region: region.into(), url: None }
+    }
+
+    /// With a full URL, such as `https://s3.example.com:9000`.
+    pub fn with_url(self, url: impl Into<String>) -> Self {
+        Self { url: Some(url.into()), ..self }
+    }
+}
+
 /// What a claim gets: decided by [`Provisioner::plan`](super::Provisioner::plan), recorded in the ObjectBucket, and all that the verbs know about
-/// the claim's class. Contains no secret.
+/// the claim's class. Contains no secret. [`Request::plan`](super::Request::plan) makes the usual one.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Plan {
     /// Name of the bucket.
     pub bucket: String,
@@ -108,12 +131,66 @@ pub struct Plan {
     /// When its keys are rotated.
     pub rotation: Rotation,
     /// Whatever else the verbs need, in the store's own keys. It is recorded in `spec.additionalState`, beside the keys
-    /// of [`wire::state`](crate::api::wire::state), which a store must not use.
+    /// of [`wire::state`](crate::api::wire::state), which are refused; so are keys that begin with `output.`, and empty
+    /// values.
     pub state: BTreeMap<String, String>,
+    /// Further entries of the claim's ConfigMap, beside the standard ones: key and value. A key has 1 to 253 letters,
+    /// digits, `-`, `_` and `.`; no value is empty. There are up to 32 entries, and together they have up to 512 KiB. They
+    /// should have far less: the operator keeps the records of all claims in memory.
+    pub outputs: BTreeMap<String, String>,
+}
+
+impl Plan {
+    /// A bucket without a user, for which the operator's own identity is used.
+    pub fn new(bucket: impl Into<String>, mode: Mode, endpoint: Endpoint) -> Self {
+        Self {
+            bucket: bucket.into(),
+            mode,
+            endpoint,
+            owner_secret: None,
+            user: None,
+            rotation: Rotation::default(),
+            state: BTreeMap::new(),
+            outputs: BTreeMap::new(),
+        }
+    }
+
+    /// With the Secret that has the owner's credentials.
+    pub fn with_owner_secret(self, secret: SecretRef) -> Self {
+        Self { owner_secret: Some(secret), ..self }
+    }
+
+    /// With a user for the claim.
+    pub fn with_user(self, name: impl Into<String>) -> Self {
+        Self { user: Some(name.into()), ..self }
+    }
+
+    /// With times for the rotation of keys.
+    pub fn with_rotation(self, rotation: Rotation) -> Self {
+        Self { rotation, ..self }
+    }
+
+    /// With an entry of the store's own.
+    pub fn with_state(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.state.insert(key.into(), value.into());
+        self
+    }
+
+    /// With a further entry of the claim's ConfigMap; see [`outputs`](Self::outputs).
+    pub fn with_output(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.outputs.insert(key.into(), value.into());
+        self
+    }
+
+    /// With a class parameter, as an admin wrote it: [`Record::parameters`] reads it.
+    pub fn with_parameter(self, name: &str, value: impl Into<String>) -> Self {
+        self.with_state(format!("{PARAMETER}{name}"), value)
+    }
 }
 
 /// When the keys of a claim are rotated, and how long the former ones still work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Rotation {
     /// The age at which keys are rotated; `None`: only when somebody asks for it.
     pub every: Option<Duration>,
@@ -124,8 +201,19 @@ pub struct Rotation {
 impl Rotation {
     /// The default grace period: there is a day to restart apps that read their keys only once.
     pub const DEFAULT_GRACE: Duration = Duration::from_secs(24 * 60 * 60);
+
+    /// With the age at which keys are rotated.
+    pub fn with_every(self, age: Duration) -> Self {
+        Self { every: Some(age), ..self }
+    }
+
+    /// With the time for which the former keys are kept.
+    pub fn with_grace(self, grace: Duration) -> Self {
+        Self { grace, ..self }
+    }
 }
 
+/// Only when somebody asks for it.
 impl Default for Rotation {
     fn default() -> Self {
         Self { every: None, grace: Self::DEFAULT_GRACE }
@@ -133,8 +221,20 @@ impl Default for Rotation {
 }
 
 /// A [`Plan`] and its claim. This is the content of an ObjectBucket, and all that [`Provisioner::revoke`](super::Provisioner::revoke) and
-/// [`Provisioner::delete`](super::Provisioner::delete) need.
+/// [`Provisioner::delete`](super::Provisioner::delete) need. The library makes it; tests of a store can make one, too:
+///
+/// ```
+/// use bucket_provisioner::provisioner::{ClaimId, Endpoint, Mode, Plan, ReclaimPolicy, Record};
+///
+/// let claim = ClaimId::new("shop", "photos", "f30e0389-0689-48a2-bfaa-74d1bf1fd950");
+/// let plan = Plan::new("photos", Mode::Created, Endpoint::new("store.example.com", 443, "here"))
+///     .with_user("shop-photos")
+///     .with_parameter("shelf", "left");
+/// let record = Record::new(claim, "shelves", ReclaimPolicy::Delete, plan);
+/// assert!(!record.handed_over);
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Record {
     /// The claim.
     pub claim: ClaimId,
@@ -156,9 +256,43 @@ pub struct Record {
 }
 
 /// Begins the keys of [`Plan::state`] that hold class parameters.
-pub(super) const PARAMETER: &str = "parameter.";
+pub(crate) const PARAMETER: &str = "parameter.";
 
 impl Record {
+    /// The record of a claim that was planned just now, from the StorageClass `class_name`.
+    pub fn new(claim: ClaimId, class_name: impl Into<String>, reclaim_policy: ReclaimPolicy, plan: Plan) -> Self {
+        Self {
+            claim,
+            former_uids: Vec::new(),
+            cluster: None,
+            account: None,
+            handed_over: false,
+            class_name: class_name.into(),
+            reclaim_policy,
+            plan,
+        }
+    }
+
+    /// With the uids of the claims that had the record before, oldest first.
+    pub fn with_former_uids(self, uids: impl IntoIterator<Item = String>) -> Self {
+        Self { former_uids: uids.into_iter().collect(), ..self }
+    }
+
+    /// With the uid of the cluster.
+    pub fn with_cluster(self, uid: impl Into<String>) -> Self {
+        Self { cluster: Some(uid.into()), ..self }
+    }
+
+    /// With the account of the owner's credentials.
+    pub fn with_account(self, account: impl Into<String>) -> Self {
+        Self { account: Some(account.into()), ..self }
+    }
+
+    /// As handed over: an app may have used the bucket.
+    pub fn with_handed_over(self) -> Self {
+        Self { handed_over: true, ..self }
+    }
+
     /// The parameters of the class, as they were when the plan was made, if the plan is the
     /// [usual one](super::Request::plan).
     ///

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::common::CommonParameters;
-use super::record::{ClaimId, Endpoint, Mode, PARAMETER, Plan};
+use super::record::{ClaimId, Endpoint, Mode, Plan};
 
 /// What a claim asks for, and what its class says: the input of [`Provisioner::plan`](super::Provisioner::plan).
 #[derive(Debug, Clone)]
@@ -30,15 +30,12 @@ pub struct Request<'a, T> {
 impl<T> Request<'_, T> {
     /// The usual plan: the bucket and a user at this endpoint, and the class parameters as state.
     pub fn plan(&self, endpoint: Endpoint) -> Plan {
-        Plan {
-            bucket: self.bucket.clone(),
-            mode: self.mode,
-            endpoint,
+        let plan = Plan {
             owner_secret: self.common.owner_secret.clone(),
-            user: Some(self.user.clone()),
             rotation: self.common.rotation,
-            state: self.written.iter().map(|(name, value)| (format!("{PARAMETER}{name}"), value.clone())).collect(),
-        }
+            ..Plan::new(&self.bucket, self.mode, endpoint).with_user(&self.user)
+        };
+        self.written.iter().fold(plan, |plan, (name, value)| plan.with_parameter(name, value))
     }
 }
 
@@ -74,17 +71,9 @@ mod tests {
             written: &written,
             common: &common,
         };
-        let endpoint = Endpoint { host: "shelf".into(), port: 80, region: "here".into(), url: None };
-        Ok(Record {
-            plan: request.plan(endpoint),
-            claim: claim.clone(),
-            former_uids: Vec::new(),
-            cluster: None,
-            account: None,
-            handed_over: false,
-            class_name: "shelves".into(),
-            reclaim_policy: ReclaimPolicy::Delete,
-        })
+        let endpoint = Endpoint::new("shelf", 80, "here");
+        let plan = request.plan(endpoint);
+        Ok(Record::new(claim.clone(), "shelves", ReclaimPolicy::Delete, plan))
     }
 
     #[test]
@@ -100,5 +89,7 @@ mod tests {
         assert_eq!(refused.to_string(), "parameter size: \"big\" is not a whole number from 0 to 255");
         let refused = record(&[("mode", "deep")]).unwrap_err();
         assert_eq!(refused.to_string(), "parameter size is missing: the StorageClass must set it");
+        let refused = record(&[("mode", ""), ("size", "7")]).unwrap_err();
+        assert_eq!(refused.to_string(), "parameter mode: \"\" is empty; give it a value, or remove it");
     }
 }

@@ -1,10 +1,10 @@
 //! Reads a typed struct from the strings that somebody wrote: class parameters, or the data of a Secret.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, btree_map};
 use std::fmt;
 
-use serde::de::value::{MapDeserializer, StringDeserializer};
-use serde::de::{self, DeserializeOwned, IntoDeserializer, Visitor};
+use serde::de::value::StringDeserializer;
+use serde::de::{self, DeserializeOwned, DeserializeSeed, IntoDeserializer, MapAccess, Visitor};
 use serde::forward_to_deserialize_any;
 
 /// A problem with a text or with all of them.
@@ -84,8 +84,7 @@ impl<'de> de::Deserializer<'de> for Texts<'_> {
     type Error = Problem;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Problem> {
-        let entries = self.0.iter().map(|(name, text)| (name.clone(), Text { name, text }));
-        visitor.visit_map(MapDeserializer::new(entries))
+        visitor.visit_map(Entries { left: self.0.iter(), text: None })
     }
 
     /// `()`: nothing is expected.
@@ -107,6 +106,30 @@ impl<'de> de::Deserializer<'de> for Texts<'_> {
     }
 }
 
+struct Entries<'a> {
+    left: btree_map::Iter<'a, String, String>,
+    /// The one whose name was read last.
+    text: Option<Text<'a>>,
+}
+
+impl<'de> MapAccess<'de> for Entries<'_> {
+    type Error = Problem;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Problem> {
+        let Some((name, text)) = self.left.next() else { return Ok(None) };
+        self.text = Some(Text { name, text });
+        seed.deserialize(name.as_str().into_deserializer()).map(Some)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Problem> {
+        match self.text {
+            // Also what a type says that is made from the text, as by `#[serde(try_from)]`.
+            Some(text) => text.named(seed.deserialize(text)),
+            None => Err(Problem::Other("a value is read before its name".to_owned())),
+        }
+    }
+}
+
 #[derive(Clone, Copy)]
 struct Text<'a> {
     name: &'a str,
@@ -124,14 +147,6 @@ impl Text<'_> {
             Problem::Other(problem) => self.bad(problem),
             problem => problem,
         })
-    }
-}
-
-impl<'de> IntoDeserializer<'de, Problem> for Text<'_> {
-    type Deserializer = Self;
-
-    fn into_deserializer(self) -> Self {
-        self
     }
 }
 
@@ -207,6 +222,19 @@ mod tests {
     }
 
     #[derive(Debug, Deserialize, PartialEq)]
+    #[serde(try_from = "String")]
+    struct Room(char);
+
+    impl TryFrom<String> for Room {
+        type Error = &'static str;
+
+        fn try_from(text: String) -> Result<Self, &'static str> {
+            let letter = text.chars().next().filter(|c| c.is_alphabetic());
+            letter.map(Self).ok_or("is not a letter")
+        }
+    }
+
+    #[derive(Debug, Deserialize, PartialEq)]
     #[serde(rename_all = "camelCase")]
     struct Shelf {
         place: String,
@@ -215,6 +243,7 @@ mod tests {
         dusty: bool,
         label: Option<String>,
         tier: Option<Tier>,
+        room: Option<Room>,
     }
 
     fn shelf(texts: &[(&str, &str)]) -> Result<Shelf, Problem> {
@@ -223,11 +252,19 @@ mod tests {
 
     #[test]
     fn numbers_booleans_words_and_what_may_be_missing_are_read() {
-        let full = [("place", "5"), ("shelfSize", "12"), ("dusty", "true"), ("label", "a"), ("tier", "slow")];
-        let expected =
-            Shelf { place: "5".into(), shelf_size: 12, dusty: true, label: Some("a".into()), tier: Some(Tier::Slow) };
+        let full =
+            [("place", "5"), ("shelfSize", "12"), ("dusty", "true"), ("label", "a"), ("tier", "slow"), ("room", "B")];
+        let expected = Shelf {
+            place: "5".into(),
+            shelf_size: 12,
+            dusty: true,
+            label: Some("a".into()),
+            tier: Some(Tier::Slow),
+            room: Some(Room('B')),
+        };
         assert_eq!(shelf(&full).unwrap(), expected);
-        assert_eq!(shelf(&full[..2]).unwrap(), Shelf { dusty: false, label: None, tier: None, ..expected });
+        let least = Shelf { dusty: false, label: None, tier: None, room: None, ..expected };
+        assert_eq!(shelf(&full[..2]).unwrap(), least);
     }
 
     #[test]
@@ -239,11 +276,12 @@ mod tests {
         assert_eq!(with("shelfSize", "many"), bad("shelfSize", "is not a whole number from 0 to 65535"));
         assert_eq!(with("dusty", "yes"), bad("dusty", "is neither true nor false; write \"true\" or \"false\""));
         assert_eq!(with("tier", "gold"), bad("tier", "is not one of: fast, slow"));
+        assert_eq!(with("room", "12"), bad("room", "is not a letter"));
     }
 
     #[test]
     fn fields_are_known_by_their_names() {
-        assert_eq!(fields::<Shelf>(), ["place", "shelfSize", "dusty", "label", "tier"]);
+        assert_eq!(fields::<Shelf>(), ["place", "shelfSize", "dusty", "label", "tier", "room"]);
         assert!(fields::<()>().is_empty());
     }
 

@@ -23,7 +23,9 @@ const LOGS_SECRETS: [&str; 5] = ["aws_", "hyper", "h2", "rustls", "kube_client::
 
 /// Starts logging, unless it was started before. `verbosity` is that of klog: 0 and 1 log the progress of each claim, 2
 /// to 4 also each attempt and call to a store, 5 and more everything that contains no secret. The environment variable
-/// `RUST_LOG` takes precedence. `program` is the crate whose own lines count like the library's.
+/// `RUST_LOG` takes precedence, but for lines that may contain a secret: the debug logs of some libraries, and TRACE of all
+/// crates but this one and `program`, because HTTP clients log there what they send. `program` is the crate whose own lines
+/// count like the library's.
 pub fn init(format: Format, verbosity: u8, program: &str) {
     // kube's client logs each failed call; the callers log failures once for each change.
     let level = match verbosity {
@@ -39,7 +41,7 @@ pub fn init(format: Format, verbosity: u8, program: &str) {
     let program: String = program.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
     let level = if program.is_empty() { level.to_owned() } else { format!("{level},{program}={own}") };
     let wanted = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
-    let filter = wanted.and(filter_fn(has_no_secret));
+    let filter = wanted.and(filter_fn(move |line| has_no_secret(line, &program)));
     let lines = fmt::layer().with_writer(std::io::stderr);
     let lines = match format {
         Format::Text => lines.with_ansi(std::io::stderr().is_terminal()).boxed(),
@@ -50,7 +52,12 @@ pub fn init(format: Format, verbosity: u8, program: &str) {
     }
 }
 
-/// Whether a line can be logged at all: the debug logs of some libraries stay off.
-fn has_no_secret(line: &Metadata<'_>) -> bool {
-    *line.level() <= Level::INFO || !LOGS_SECRETS.iter().any(|prefix| line.target().starts_with(prefix))
+/// Whether a line can be logged at all.
+fn has_no_secret(line: &Metadata<'_>, program: &str) -> bool {
+    let is_of = |name: &str| !name.is_empty() && line.target().split("::").next() == Some(name);
+    match *line.level() {
+        Level::TRACE => is_of(env!("CARGO_CRATE_NAME")) || is_of(program),
+        Level::DEBUG => !LOGS_SECRETS.iter().any(|prefix| line.target().starts_with(prefix)),
+        _ => true,
+    }
 }

@@ -53,7 +53,7 @@ async fn the_account_is_recorded_and_named_in_every_call_about_the_bucket_and_in
     let about_bucket = |call: &&Call| call.target.contains(&bucket) && call.name != "CreateBucket";
     let calls: Vec<_> = calls.iter().filter(about_bucket).collect();
     assert!(calls.len() >= 5, "{calls:#?}");
-    assert!(calls.iter().all(|call| call.expected_owner.as_deref() == Some("000000000000")), "{calls:#?}");
+    assert!(calls.iter().all(|call| call.note.as_deref() == Some("000000000000")), "{calls:#?}");
     operator.stop().await;
 }
 
@@ -202,7 +202,7 @@ async fn a_user_whose_tags_somebody_took_off_goes_by_what_proves_it_and_what_sta
 
 /// As AWS refuses a call that names another owner than the bucket has; the emulator does not look.
 fn refuse_expected_owner(call: &Call) -> Verdict {
-    match &call.expected_owner {
+    match &call.note {
         Some(_) => {
             Verdict::Answer(403, "<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>".into())
         }

@@ -1,25 +1,36 @@
 //! The library with another store than AWS: whoever writes one implements the trait, and gets the rest.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bucket_provisioner::api::ClaimPhase;
 use bucket_provisioner::controller::{self, Options};
 use bucket_provisioner::provisioner::{
-    AppCredentials, Endpoint, Fate, Provisioner, Reason, Record, Removal, Removed, StoreError, Topic,
+    AppCredentials, Checkup, Endpoint, Fate, Plan, Provisioner, Reason, Record, Removal, Removed, Request, StoreError,
+    Topic,
 };
-use kube::{Client, Config};
+use k8s_openapi::api::core::v1::Secret;
+use kube::Client;
+use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 
-use crate::support::{World, phase};
+use crate::support::{PATIENCE, World, phase, says, seen};
 
-/// Buckets and users that are names in a set. A bucket whose name begins with "slow" is built step by step.
+/// Buckets and users that are names in a set. A bucket whose name begins with "slow" is built step by step. Apps are told a
+/// format and a secret, under keys that cannot be used if the bucket's name begins with "standard" or "twice". Keys are never
+/// rotated. Whether a bucket is still there is found in two steps.
 #[derive(Clone, Default)]
 struct Shelf {
     things: Arc<Mutex<BTreeSet<String>>>,
+    rotations: Arc<AtomicUsize>,
+    checks: Arc<AtomicUsize>,
 }
 
 const TAKEN: Reason = Reason::new("Taken", Topic::Claim, "the name is on the shelf already", "choose another");
+const JAMMED: Reason = Reason::new("Jammed", Topic::Store, "the shelf is jammed", "repair it");
+const GONE: Reason = Reason::new("Gone", Topic::Store, "the bucket is gone from the shelf", "look for it");
 const BUILDING: Reason = Reason::new("Building", Topic::Progress, "the shelf is being built", "wait");
 
 impl Shelf {
@@ -45,8 +56,16 @@ impl Provisioner for Shelf {
     type Owner = ();
     type Error = StoreError;
 
+    const REASONS: &'static [&'static Reason] = &[&TAKEN, &JAMMED, &GONE, &BUILDING];
+    const CAN_ROTATE: bool = true;
+
     fn endpoint(&self, (): &()) -> Endpoint {
-        Endpoint { host: "shelf".into(), port: 80, region: "here".into(), url: None }
+        Endpoint::new("shelf", 80, "here")
+    }
+
+    fn plan(&self, request: &Request<'_, ()>) -> Result<Plan, StoreError> {
+        let key = if request.bucket.starts_with("standard") { "AWS_REGION" } else { "FORMAT" };
+        Ok(request.plan(self.endpoint(request.parameters)).with_output(key, "parquet"))
     }
 
     async fn provision(&self, record: &Record, owner: &()) -> Result<AppCredentials, StoreError> {
@@ -65,31 +84,55 @@ impl Provisioner for Shelf {
 
     async fn grant(&self, record: &Record, _: &()) -> Result<AppCredentials, StoreError> {
         self.put(user(record));
-        Ok(AppCredentials { access_key_id: user(record).into(), secret_access_key: "s".into(), session_token: None })
+        let key = if record.plan.bucket.starts_with("twice") { "FORMAT" } else { "PASSPHRASE" };
+        Ok(AppCredentials::new(user(record), "s").with_output(key, "sesame"))
+    }
+
+    async fn rotate(&self, _: &Record, (): &(), _: &str) -> Result<Option<AppCredentials>, StoreError> {
+        self.rotations.fetch_add(1, Ordering::SeqCst);
+        Err(StoreError::terminal(&JAMMED, "the shelf is jammed; repair it"))
+    }
+
+    async fn check(&self, record: &Record, (): &(), _: &[&str]) -> Result<Checkup, StoreError> {
+        self.checks.fetch_add(1, Ordering::SeqCst);
+        let (bucket, looking) = (&record.plan.bucket, format!("{}, looking", record.plan.bucket));
+        if self.put(&looking) {
+            return Err(StoreError::in_progress(&BUILDING, "half of the shelf is searched"));
+        }
+        self.take(&looking);
+        match self.has(bucket) {
+            true => Ok(Checkup::default()),
+            false => Err(StoreError::lost(&GONE, format!("bucket {bucket:?} is gone from the shelf; look for it"))),
+        }
     }
 
     async fn revoke(&self, record: &Record, _: &(), _: Option<&AppCredentials>) -> Result<Removal, StoreError> {
         self.take(user(record));
-        Ok(Removal::Done(Removed { access: Fate::Removed, bucket: Fate::Kept }))
+        Ok(Removal::Done(Removed::new(Fate::Removed, Fate::Kept)))
     }
 
     async fn delete(&self, record: &Record, _: &(), _: Option<&AppCredentials>) -> Result<Removal, StoreError> {
         self.take(user(record));
         self.take(&record.plan.bucket);
-        Ok(Removal::Done(Removed { access: Fate::Removed, bucket: Fate::Removed }))
+        Ok(Removal::Done(Removed::new(Fate::Removed, Fate::Removed)))
     }
+}
+
+/// A class of the shelf, and an operator for it.
+async fn serve(world: &World) -> (Shelf, String) {
+    let class = world.unique("shelf");
+    world.create_class(json!({ "metadata": { "name": class }, "provisioner": world.provisioner })).await;
+    let shelf = Shelf::default();
+    let options = Options { namespace: Some(world.namespace.clone()), ..Options::new(&world.provisioner) };
+    let client = Client::try_from(world.config()).unwrap();
+    tokio::spawn(controller::run(client, shelf.clone(), options, std::future::pending()));
+    (shelf, class)
 }
 
 #[tokio::test]
 async fn a_store_that_implements_the_verbs_gets_claims_records_outputs_and_reports() {
     let world = World::new().await;
-    let class = world.unique("shelf");
-    world.create_class(json!({ "metadata": { "name": class }, "provisioner": world.provisioner })).await;
-    let shelf = Shelf::default();
-    let options = Options { namespace: Some(world.namespace.clone()), ..Options::new(&world.provisioner) };
-    let client = Client::try_from(Config::new(world.kubernetes.url.parse().unwrap())).unwrap();
-    tokio::spawn(controller::run(client, shelf.clone(), options, std::future::pending()));
-
+    let (shelf, class) = serve(&world).await;
     let uid = world.claim("photos", &class).await.metadata.uid.unwrap();
     world.wait_bound("photos").await;
     let environment = world.environment("photos").await;
@@ -114,4 +157,99 @@ async fn a_store_that_implements_the_verbs_gets_claims_records_outputs_and_repor
         world.assert_no_objects(claim).await;
     }
     assert_eq!(shelf.things.lock().unwrap().iter().collect::<Vec<_>>(), ["classics"]);
+}
+
+#[tokio::test]
+async fn what_a_store_adds_to_the_outputs_is_written_and_repaired_and_its_mistakes_are_named() {
+    let world = World::new().await;
+    let (shelf, class) = serve(&world).await;
+    world.claim("photos", &class).await;
+    world.wait_bound("photos").await;
+    let environment = world.environment("photos").await;
+    assert_eq!((environment["FORMAT"].as_str(), environment["PASSPHRASE"].as_str()), ("parquet", "sesame"));
+    let record = world.records().get(&world.record_name("photos")).await.unwrap();
+    assert!(!serde_json::to_string(&record).unwrap().contains("sesame"), "the record holds a secret");
+
+    let edit = Patch::Merge(json!({ "data": { "FORMAT": "csv" } }));
+    world.config_maps().patch("photos", &PatchParams::default(), &edit).await.unwrap();
+    world.wait_config_map("photos", |data| data["FORMAT"] == "parquet").await;
+    let edit = Patch::Merge(json!({ "metadata": { "labels": { "bucket-provisioner": null } } }));
+    world.secrets().patch("photos", &PatchParams::default(), &edit).await.unwrap();
+    let label = |secret: &Secret| {
+        secret.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key("bucket-provisioner"))
+    };
+    seen(&world.secrets(), "photos", |secret| secret.is_some_and(label)).await.unwrap();
+    assert_eq!(world.environment("photos").await, environment, "a rewritten Secret has what the store added");
+
+    world.claim("standard", &class).await;
+    says(&world.wait_reason("standard", "InvalidOutput").await, &["AWS_REGION", "standard key"]);
+    assert_eq!(phase(&world.claims().get("standard").await.unwrap()), Some(ClaimPhase::Failed));
+    assert!(world.secrets().get_opt("standard").await.unwrap().is_none());
+
+    world.claim("twice", &class).await;
+    world.wait_bound("twice").await;
+    for event in 1..=2 {
+        let in_secret = world.secrets().get("twice").await.unwrap().data.unwrap();
+        assert!(!in_secret.contains_key("FORMAT"), "the ConfigMap has it");
+        assert_eq!(world.environment("twice").await["FORMAT"], "parquet");
+        let (severity, note) = world.wait_event("twice", "InvalidOutput").await;
+        assert_eq!(severity, "Warning");
+        says(&note, &["FORMAT", "ConfigMap"]);
+        let events = world.events("twice").await;
+        assert_eq!(events.iter().filter(|(_, reason, _)| reason == "InvalidOutput").count(), event, "{events:?}");
+        // A Secret that somebody deletes comes back, with new keys.
+        let uid = world.secrets().get("twice").await.unwrap().metadata.uid;
+        world.secrets().delete("twice", &DeleteParams::default()).await.unwrap();
+        let is_new = |secret: Option<&Secret>| secret.is_some_and(|secret| secret.metadata.uid != uid);
+        seen(&world.secrets(), "twice", is_new).await.unwrap();
+    }
+    for claim in ["photos", "standard", "twice"] {
+        world.delete_claim(claim).await;
+        world.wait_gone(claim).await;
+        world.assert_no_objects(claim).await;
+    }
+    assert!(shelf.things.lock().unwrap().is_empty(), "{:?}", shelf.things);
+}
+
+async fn annotate(world: &World, claim: &str, annotations: serde_json::Value) {
+    let patch = Patch::Merge(json!({ "metadata": { "annotations": annotations } }));
+    world.claims().patch(claim, &PatchParams::default(), &patch).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_rotation_that_fails_waits_although_somebody_also_asked_for_another_attempt() {
+    let world = World::new().await;
+    let (shelf, class) = serve(&world).await;
+    world.claim("photos", &class).await;
+    world.wait_bound("photos").await;
+    annotate(&world, "photos", json!({ "objectbucket.io/rotate-keys": "1", "objectbucket.io/retry": "1" })).await;
+    world.wait_event("photos", "RotationFailed").await;
+    // Less than the wait after such a failure.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(shelf.rotations.load(Ordering::SeqCst), 1);
+    world.delete_claim("photos").await;
+    world.wait_gone("photos").await;
+}
+
+#[tokio::test]
+async fn a_claim_whose_bucket_is_gone_says_so_while_the_store_looks_for_it_again() {
+    let world = World::new().await;
+    let (shelf, class) = serve(&world).await;
+    let uid = world.claim("photos", &class).await.metadata.uid.unwrap();
+    world.wait_bound("photos").await;
+    shelf.take(&format!("photos-{uid}"));
+    annotate(&world, "photos", json!({ "objectbucket.io/retry": "1" })).await;
+    says(&world.wait_reason("photos", "Gone").await, &["gone from the shelf"]);
+    annotate(&world, "photos", json!({ "objectbucket.io/retry": "2" })).await;
+    let twice = async {
+        while shelf.checks.load(Ordering::SeqCst) < 4 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, twice).await.expect("the store is asked until it knows");
+    let events = world.events("photos").await;
+    assert_eq!(events.iter().filter(|(_, reason, _)| reason == "Bound").count(), 1, "{events:?}");
+    world.wait_reason("photos", "Gone").await;
+    world.delete_claim("photos").await;
+    world.wait_gone("photos").await;
 }

@@ -22,9 +22,10 @@ use rand::{RngExt as _, SeedableRng as _};
 use serde_json::json;
 
 use crate::support::World;
+use crate::support::aws_proxy::Strictness;
 use crate::support::footprint::Footprint;
 use crate::support::operator::{Binary, Log};
-use crate::support::proxy::{Call, Ending, Strictness, Verdict};
+use crate::support::proxy::{Call, Ending, Verdict};
 
 /// Things that are done in a round.
 const DEEDS: usize = 24;
@@ -97,9 +98,9 @@ impl Chaos {
         let archive = world.unique("archive");
         world.account.create_bucket(&archive).await;
         let seconds = Duration::from_secs;
-        world.aws.strict(Strictness { key_delay: seconds(2), lag: seconds(2), name_delay: seconds(2) });
+        world.aws.upstream().strict(Strictness { key_delay: seconds(2), lag: seconds(2), name_delay: seconds(2) });
         let mut chaos = Self {
-            before: Footprint::new(),
+            before: Footprint::default(),
             seed,
             dice: StdRng::seed_from_u64(seed),
             operator: None,
@@ -121,7 +122,7 @@ impl Chaos {
     /// All but the classes, which come and go.
     async fn footprint(&self) -> Footprint {
         let mut found = self.world.footprint().await;
-        found.retain(|name, _| !name.starts_with("StorageClass "));
+        found.objects.retain(|name, _| !name.starts_with("StorageClass "));
         found
     }
 
@@ -314,17 +315,25 @@ impl Chaos {
         for name in self.claims.keys() {
             self.assert_well(name).await;
         }
-        let now = self.footprint().await;
-        let archive = format!("bucket {}", self.world.unique("archive"));
-        for (name, before) in self.before.iter().filter(|(name, _)| **name != archive) {
-            assert_eq!(now.get(name), Some(before), "{name}, which is somebody else's");
-        }
-        let made =
-            |what: &str| now.keys().filter(|name| name.starts_with(what) && !self.before.contains_key(*name)).count();
-        assert_eq!(made("user "), self.claims.len(), "a user for each claim: {now:#?}");
+        let made = self.made().await;
+        assert_eq!(made.store.users.len(), self.claims.len(), "a user for each claim: {made:#?}");
         let greenfield = self.claims.values().filter(|kind| **kind == Kind::Greenfield).count();
-        let kept = made(&format!("bucket {}", self.world.unique(KEPT)));
-        assert_eq!(made("bucket ") - kept, greenfield, "a bucket for each claim that has one of its own: {now:#?}");
+        let buckets = made.store.buckets.keys().filter(|name| !self.is_kept(name)).count();
+        assert_eq!(buckets, greenfield, "a bucket for each claim that has one of its own: {made:#?}");
+    }
+
+    /// What there is now and was not before. What was before must be as it was, but for the bucket that claims share.
+    async fn made(&self) -> Footprint {
+        let (mut now, mut before) = (self.footprint().await, self.before.clone());
+        let archive = self.world.unique("archive");
+        now.store.buckets.remove(&archive).expect("the archive");
+        before.store.buckets.remove(&archive);
+        now.beyond(&before)
+    }
+
+    /// Whether a bucket is of a claim whose class retains.
+    fn is_kept(&self, bucket: &str) -> bool {
+        bucket.starts_with(&self.world.unique(KEPT))
     }
 
     /// Requires that a claim is bound and usable, with one user and one key.
@@ -356,10 +365,9 @@ impl Chaos {
             self.deleted.insert(name);
         }
         self.assert_all_well().await;
-        let mut left = self.footprint().await;
-        let kept = format!("bucket {}", self.world.unique(KEPT));
-        left.retain(|name, _| !(self.before.contains_key(name) || name.starts_with(&kept)));
-        assert_eq!(left, Footprint::new());
+        let mut left = self.made().await;
+        left.store.buckets.retain(|name, _| !self.is_kept(name));
+        assert_eq!(left, Footprint::default());
         self.world.clear_away().await;
     }
 }

@@ -4,35 +4,34 @@ use std::path::{Path, PathBuf};
 
 use aws_sdk_s3::types::{Delete, ObjectIdentifier};
 use bucket_provisioner::api::ClaimPhase;
-use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
+use crate::conformance::example;
 use crate::support::account::Account;
-use crate::support::operator::{Binary, tempdir};
+use crate::support::conformance::{Running, TempDir, free_address};
 use crate::support::{World, phase};
 
 /// An operator for directories, with a world and a root of its own.
 struct Stage {
     world: World,
-    root: tempdir::Dir,
+    root: TempDir,
     address: String,
-    operator: Option<Binary>,
+    operator: Option<Running>,
 }
 
 impl Stage {
     async fn new() -> Self {
-        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = free.local_addr().unwrap().to_string();
-        drop(free);
-        let mut stage = Self { world: World::new().await, root: tempdir::Dir::new(), address, operator: None };
+        let address = free_address().to_string();
+        let mut stage = Self { world: World::new().await, root: TempDir::new(), address, operator: None };
         stage.start();
         stage
     }
 
     fn start(&mut self) {
-        let environment =
-            [("DIRECTORY_ROOT", self.root.path().to_str().unwrap()), ("DIRECTORY_ADDRESS", &self.address)];
-        self.operator = Some(Binary::start_example("directory-provisioner", &self.world, &environment));
+        let program = example("directory-provisioner")
+            .env("DIRECTORY_ROOT", self.root.path().to_str().unwrap())
+            .env("DIRECTORY_ADDRESS", &self.address);
+        self.operator = Some(program.start(&self.world));
     }
 
     async fn kill(&mut self) {
@@ -123,54 +122,6 @@ async fn a_directory_lives_and_goes_with_its_claim_and_its_keys_open_no_other() 
     for folder in ["buckets", "marks", "keys"] {
         assert!(stage.files(folder).is_empty(), "left in {folder}: {:?}", stage.files(folder));
     }
-}
-
-#[tokio::test]
-async fn an_existing_directory_is_opened_and_left_and_a_retained_one_stays() {
-    let stage = Stage::new().await;
-    let world = &stage.world;
-    let brownfield = stage.class("brownfield", json!({ "parameters": { "bucketName": "archive" } })).await;
-    world.claim_with("reader", json!({ "storageClassName": brownfield })).await;
-    assert!(world.wait_reason("reader", "BucketMissing").await.contains("archive"));
-    std::fs::create_dir(stage.bucket("archive")).unwrap();
-    world.wait_bound("reader").await;
-    let (app, bucket) = stage.app("reader").await;
-    app.put(&bucket, "a").await.unwrap();
-
-    let retaining = stage.class("retaining", json!({ "reclaimPolicy": "Retain" })).await;
-    world.claim("keeper", &retaining).await;
-    world.wait_bound("keeper").await;
-    let (keeper, kept) = stage.app("keeper").await;
-    keeper.put(&kept, "a").await.unwrap();
-
-    for claim in ["reader", "keeper"] {
-        world.delete_claim(claim).await;
-        world.wait_gone(claim).await;
-    }
-    assert!(app.put(&bucket, "b").await.is_err() && keeper.put(&kept, "b").await.is_err(), "keys still work");
-    assert!(stage.bucket("archive").join("a").exists() && stage.bucket(&kept).join("a").exists());
-    assert!(stage.files("keys").is_empty());
-}
-
-#[tokio::test]
-async fn keys_are_rotated_and_both_work_until_the_former_one_is_retired() {
-    let stage = Stage::new().await;
-    let world = &stage.world;
-    let class = stage.class("directories", json!({})).await;
-    world.claim("photos", &class).await;
-    world.wait_bound("photos").await;
-    let (former, bucket) = stage.app("photos").await;
-    let key = world.environment("photos").await["AWS_ACCESS_KEY_ID"].clone();
-    let ask = json!({ "metadata": { "annotations": { "objectbucket.io/rotate-keys": "now" } } });
-    world.claims().patch("photos", &PatchParams::default(), &Patch::Merge(ask)).await.unwrap();
-    world.wait_secret("photos", |keys| keys["AWS_ACCESS_KEY_ID"] != key).await;
-    let (present, _) = stage.app("photos").await;
-    present.put(&bucket, "a").await.unwrap();
-    former.put(&bucket, "b").await.unwrap();
-    assert_eq!(stage.files("keys").len(), 2);
-    world.delete_claim("photos").await;
-    world.wait_gone("photos").await;
-    assert!(stage.files("keys").is_empty());
 }
 
 #[tokio::test]

@@ -1,10 +1,6 @@
 //! What belongs to somebody else: buckets, Secrets, ConfigMaps and users that exist already are neither used, nor
 //! overwritten, nor deleted, and the claim says so.
 
-use k8s_openapi::ByteString;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
-use kube::api::PostParams;
-use kube::{Api, ResourceExt as _};
 use rstest::rstest;
 use serde_json::json;
 
@@ -38,23 +34,6 @@ async fn a_bucket_of_our_own_account_is_never_taken_over_or_deleted(#[case] regi
 }
 
 #[tokio::test]
-async fn a_bucket_of_another_claim_is_neither_taken_nor_deleted() {
-    let world = World::new().await;
-    let class = world.class("greenfield").await;
-    let bucket = world.unique("contested");
-    let _operator = Operator::start(&world, Kind::InProcess).await;
-    world.claim_with("first", json!({ "storageClassName": class, "bucketName": bucket })).await;
-    world.wait_bound("first").await;
-    world.app("first").await.put(&bucket, "kept").await.unwrap();
-
-    world.claim_with("second", json!({ "storageClassName": class, "bucketName": bucket })).await;
-    says(&world.wait_reason("second", "BucketTaken").await, &[&bucket]);
-    world.delete_claim("second").await;
-    world.wait_gone("second").await;
-    assert_eq!(world.app("first").await.list(&bucket).await.unwrap(), ["kept"]);
-}
-
-#[tokio::test]
 async fn a_bucket_name_that_another_account_has_is_refused() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
@@ -73,42 +52,6 @@ async fn a_bucket_name_that_another_account_has_is_refused() {
     world.delete_claim("global").await;
     world.wait_gone("global").await;
     assert!(world.aws.names().is_empty(), "{:?}", world.aws.names());
-}
-
-#[tokio::test]
-async fn a_secret_or_config_map_of_somebody_else_is_neither_overwritten_nor_deleted() {
-    let world = World::new().await;
-    let class = world.class("greenfield").await;
-    let secret: Secret =
-        serde_json::from_value(json!({ "metadata": { "name": "photos" }, "stringData": { "mine": "1" } })).unwrap();
-    world.secrets().create(&PostParams::default(), &secret).await.unwrap();
-    let owner = Api::<Namespace>::all(world.client.clone()).get(&world.namespace).await.unwrap();
-    let map: ConfigMap = serde_json::from_value(json!({
-        // Controlled by something, but not by this claim.
-        "metadata": { "name": "videos", "ownerReferences": [{
-            "apiVersion": "v1", "kind": "Namespace", "name": world.namespace, "uid": owner.uid(), "controller": true,
-        }]},
-        "data": { "mine": "1" },
-    }))
-    .unwrap();
-    world.config_maps().create(&PostParams::default(), &map).await.unwrap();
-    let _operator = Operator::start(&world, Kind::InProcess).await;
-
-    for (claim, kind) in [("photos", "Secret"), ("videos", "ConfigMap")] {
-        world.claim(claim, &class).await;
-        says(&world.wait_reason(claim, "OutputExists").await, &[kind, claim, &world.namespace]);
-    }
-    assert!(world.aws.writes().is_empty(), "nothing is made for them: {:?}", world.aws.names());
-    for claim in ["photos", "videos"] {
-        world.delete_claim(claim).await;
-        world.wait_gone(claim).await;
-    }
-    assert_eq!(world.secrets().get("photos").await.unwrap().data.unwrap()["mine"], ByteString(b"1".to_vec()));
-    assert_eq!(world.config_maps().get("videos").await.unwrap().data.unwrap()["mine"], "1");
-
-    world.secrets().delete("photos", &Default::default()).await.unwrap();
-    world.claim("photos", &class).await;
-    world.wait_bound("photos").await;
 }
 
 #[tokio::test]

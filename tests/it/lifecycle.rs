@@ -8,14 +8,11 @@ use serde_json::json;
 use crate::support::operator::{Binary, Kind, Operator};
 use crate::support::{World, bucket_of, ready};
 
-#[rstest]
-#[case::in_process(Kind::InProcess)]
-#[case::binary(Kind::Binary)]
 #[tokio::test]
-async fn a_generated_bucket_is_usable_when_bound_and_gone_with_its_claim(#[case] kind: Kind) {
+async fn a_generated_bucket_is_usable_when_bound_and_gone_with_its_claim() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
-    let _operator = Operator::start(&world, kind).await;
+    let _operator = Operator::start(&world, Kind::Binary).await;
 
     let submitted = world.claim("photos", &class).await;
     let claim = world.wait_bound("photos").await;
@@ -50,86 +47,6 @@ async fn a_generated_bucket_is_usable_when_bound_and_gone_with_its_claim(#[case]
     world.wait_event("photos", "Removed").await;
     let reasons: Vec<_> = world.events("photos").await.into_iter().map(|(type_, reason, _)| (type_, reason)).collect();
     assert_eq!(reasons, [("Normal".into(), "Bound".into()), ("Normal".into(), "Removed".into())]);
-}
-
-#[rstest]
-#[case::in_process(Kind::InProcess)]
-#[case::binary(Kind::Binary)]
-#[tokio::test]
-async fn a_named_bucket_gets_exactly_that_name(#[case] kind: Kind) {
-    let world = World::new().await;
-    let class = world.class("greenfield").await;
-    let _operator = Operator::start(&world, kind).await;
-
-    let bucket = world.unique("reports");
-    world.claim_with("reports", json!({ "storageClassName": class, "bucketName": bucket })).await;
-    assert_eq!(bucket_of(&world.wait_bound("reports").await), bucket);
-    world.app("reports").await.put(&bucket, "a").await.unwrap();
-
-    world.delete_claim("reports").await;
-    world.wait_gone("reports").await;
-    assert!(!world.account.bucket_exists(&bucket).await);
-}
-
-#[rstest]
-#[case::in_process(Kind::InProcess)]
-#[case::binary(Kind::Binary)]
-#[tokio::test]
-async fn a_second_claim_on_a_brownfield_bucket_gets_its_own_user_and_the_bucket_outlives_both(#[case] kind: Kind) {
-    let world = World::new().await;
-    let bucket = world.unique("archive");
-    world.account.create_bucket(&bucket).await;
-    world.account.put(&bucket, "kept").await.unwrap();
-    let class = world.class_with("brownfield", "Delete", &[("bucketName", &bucket)]).await;
-    let _operator = Operator::start(&world, kind).await;
-
-    for claim in ["first", "second"] {
-        world.claim_with(claim, json!({ "storageClassName": class })).await;
-    }
-    for claim in ["first", "second"] {
-        world.wait_bound(claim).await;
-        assert_eq!(world.environment(claim).await["BUCKET_NAME"], bucket);
-        assert_eq!(world.app(claim).await.list(&bucket).await.unwrap(), ["kept"]);
-    }
-    let key = |environment: std::collections::BTreeMap<String, String>| environment["AWS_ACCESS_KEY_ID"].clone();
-    assert_ne!(key(world.environment("first").await), key(world.environment("second").await));
-
-    let first = world.app("first").await;
-    world.delete_claim("first").await;
-    world.wait_gone("first").await;
-    first.list(&bucket).await.unwrap_err();
-    world.app("second").await.put(&bucket, "more").await.unwrap();
-
-    world.delete_claim("second").await;
-    world.wait_gone("second").await;
-    world.assert_no_objects("second").await;
-    assert_eq!(world.account.list(&bucket).await.unwrap(), ["kept", "more"]);
-    let untagged = world.account.s3.get_bucket_tagging().bucket(&bucket).send().await;
-    assert!(untagged.is_err(), "a brownfield bucket is not reconfigured");
-}
-
-#[rstest]
-#[case::in_process(Kind::InProcess)]
-#[case::binary(Kind::Binary)]
-#[tokio::test]
-async fn retain_takes_the_access_and_keeps_bucket_and_objects(#[case] kind: Kind) {
-    let world = World::new().await;
-    let class = world.class_with("retain", "Retain", &[]).await;
-    let _operator = Operator::start(&world, kind).await;
-
-    let uid = world.claim("ledger", &class).await.uid().unwrap();
-    let bucket = bucket_of(&world.wait_bound("ledger").await);
-    let app = world.app("ledger").await;
-    app.put(&bucket, "kept").await.unwrap();
-
-    world.delete_claim("ledger").await;
-    world.wait_gone("ledger").await;
-    world.assert_no_objects("ledger").await;
-    assert_eq!(world.account.list(&bucket).await.unwrap(), ["kept"]);
-    assert!(world.account.users_with(&uid).await.is_empty());
-    app.list(&bucket).await.unwrap_err();
-    let (_, note) = world.wait_event("ledger", "Removed").await;
-    assert!(note.contains("Retain") && note.contains(&bucket), "{note}");
 }
 
 #[rstest]
@@ -207,23 +124,6 @@ async fn two_claims_that_map_to_one_record_name_get_a_record_each() {
     assert!(world.records().get_opt(&format!("{taken}-{uid}")).await.unwrap().is_none());
     let foreign = world.records().get(&taken).await.unwrap();
     assert_eq!(foreign.spec.additional_state.unwrap()["claimUID"], "another");
-}
-
-#[tokio::test]
-async fn a_claim_of_another_provisioner_is_left_untouched() {
-    let world = World::new().await;
-    let class = world.unique("rook");
-    world.create_class(json!({ "metadata": { "name": class }, "provisioner": "rook-ceph.ceph.rook.io/bucket" })).await;
-    let ours = world.class("ours").await;
-    let _operator = Operator::start(&world, Kind::InProcess).await;
-
-    let foreign = world.claim("foreign", &class).await;
-    // Once a later claim is served, the foreign one has been looked at.
-    world.claim("own", &ours).await;
-    world.wait_bound("own").await;
-    let now = world.claims().get("foreign").await.unwrap();
-    assert_eq!(now.resource_version(), foreign.resource_version());
-    assert!(world.events("foreign").await.is_empty());
 }
 
 #[tokio::test]

@@ -13,6 +13,7 @@ mod another_store;
 mod bad_input;
 mod chaos;
 mod classes;
+mod conformance;
 mod cost;
 mod crash;
 mod crds;

@@ -9,9 +9,9 @@ use kube::api::{Patch, PatchParams};
 use rstest::rstest;
 use serde_json::json;
 
+use crate::support::aws_proxy::Strictness;
 use crate::support::operator::{Kind, Operator};
 use crate::support::owner_policy::{BOUNDED, GROUPS, PLAIN, PolicedOwner};
-use crate::support::proxy::Strictness;
 use crate::support::{REGION, World, bucket_of, ready, seen};
 
 const ADMIN: &str = r#"{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"*","Resource":"*"}]}"#;
@@ -63,7 +63,7 @@ async fn boundary_of(world: &World, user: &str) -> Option<String> {
 async fn each_owner_policy_is_enough_for_a_whole_life(#[case] policy: &str) {
     let world = World::new().await;
     let owner = PolicedOwner::new(&world, &[policy]).await;
-    world.aws.strict(STRICT);
+    world.aws.upstream().strict(STRICT);
     let new = bounded_class(&world, &owner, "new").await;
     let existing = world.unique("existing");
     world.account.create_bucket(&existing).await;
@@ -128,7 +128,7 @@ async fn a_class_that_names_no_boundary_is_told_what_the_owners_policy_demands()
 async fn claims_made_before_the_boundary_can_be_deleted_and_get_new_keys_once_their_users_have_it() {
     let world = World::new().await;
     let owner = PolicedOwner::new(&world, &[PLAIN]).await;
-    world.aws.strict(STRICT);
+    world.aws.upstream().strict(STRICT);
     let class = world.class("class").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
     let mut uids = Vec::new();
@@ -180,7 +180,7 @@ async fn claims_made_before_the_boundary_can_be_deleted_and_get_new_keys_once_th
 async fn a_user_in_a_group_is_told_of_until_the_owner_may_take_it_out(#[case] policy: &str) {
     let world = World::new().await;
     let owner = PolicedOwner::new(&world, &[policy]).await;
-    world.aws.strict(STRICT);
+    world.aws.upstream().strict(STRICT);
     let class = bounded_class(&world, &owner, "class").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
     let uid = world.claim("photos", &class).await.metadata.uid.unwrap();

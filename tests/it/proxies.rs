@@ -7,11 +7,12 @@ use bytes::Bytes;
 use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{WatchEvent, WatchParams};
-use kube::{Api, Client, Config};
+use kube::{Api, Client};
 use rstest::rstest;
 
 use crate::support::account::Account;
-use crate::support::proxy::{Ending, Gate, Strictness, Verdict, expired, expired_in_stream};
+use crate::support::aws_proxy::Strictness;
+use crate::support::proxy::{Ending, Gate, Verdict, expired, expired_in_stream};
 use crate::support::{REGION, World};
 
 /// The owner, who sees AWS through the world's proxy.
@@ -27,7 +28,7 @@ const LAGGING: Strictness =
 #[tokio::test]
 async fn a_strict_aws_refuses_what_aws_refuses() {
     let world = World::new().await;
-    world.aws.strict(LATE);
+    world.aws.upstream().strict(LATE);
     let (user, bucket) = (world.unique("user"), world.unique("bucket"));
     let owner = owner(&world);
     let iam = &owner.iam;
@@ -52,7 +53,7 @@ async fn a_lagging_aws_shows_users_as_they_were() {
     let world = World::new().await;
     let user = world.unique("user");
     let owner = owner(&world);
-    world.aws.strict(LAGGING);
+    world.aws.upstream().strict(LAGGING);
     owner.iam.create_user().user_name(&user).send().await.unwrap();
     assert!(!owner.user_exists(&user).await, "it is shown late");
     let twice = owner.iam.create_user().user_name(&user).send().await.unwrap_err();
@@ -62,7 +63,7 @@ async fn a_lagging_aws_shows_users_as_they_were() {
     owner.iam.tag_user().user_name(&user).tags(tag).send().await.unwrap();
     let key = owner.iam.create_access_key().user_name(&user).send().await.unwrap().access_key.unwrap().access_key_id;
     // Forgets the changes so far.
-    world.aws.strict(LAGGING);
+    world.aws.upstream().strict(LAGGING);
     owner.iam.delete_access_key().user_name(&user).access_key_id(&key).send().await.unwrap();
     owner.iam.delete_user().user_name(&user).send().await.unwrap();
     assert_eq!(owner.keys(&user).await, [key], "they are gone, and still shown");
@@ -108,7 +109,7 @@ async fn calls_break_where_they_are_told_to() {
 #[tokio::test]
 async fn watches_are_refused_as_they_are_told_to() {
     let world = World::new().await;
-    let client = Client::try_from(Config::new(world.kubernetes.url.parse().unwrap())).unwrap();
+    let client = Client::try_from(world.config()).unwrap();
     let secrets: Api<Secret> = Api::namespaced(client, &world.namespace);
     world.kubernetes.meddle(|_| expired());
     let refused = secrets.watch(&WatchParams::default(), "0").await.map(drop).unwrap_err();
@@ -126,7 +127,7 @@ async fn watches_are_refused_as_they_are_told_to() {
 #[tokio::test]
 async fn watches_end_as_they_are_told_to(#[case] ending: Ending) {
     let world = World::new().await;
-    let client = Client::try_from(Config::new(world.kubernetes.url.parse().unwrap())).unwrap();
+    let client = Client::try_from(world.config()).unwrap();
     let secrets: Api<Secret> = Api::namespaced(client, &world.namespace);
     let mut watch = secrets.watch(&WatchParams::default(), "0").await.unwrap().boxed();
     let first = watch.try_next().await.unwrap();

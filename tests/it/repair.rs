@@ -8,28 +8,10 @@ use serde_json::json;
 
 use bucket_provisioner::api::ClaimPhase;
 
+use crate::support::aws_proxy::Strictness;
 use crate::support::operator::{Kind, Operator};
-use crate::support::proxy::{Strictness, Verdict};
+use crate::support::proxy::Verdict;
 use crate::support::{World, bucket_of, phase, seen};
-
-#[tokio::test]
-async fn a_deleted_secret_comes_back_with_a_new_key_and_the_old_one_is_revoked() {
-    let world = World::new().await;
-    let class = world.class("greenfield").await;
-    let _operator = Operator::start(&world, Kind::InProcess).await;
-    world.claim("photos", &class).await;
-    let bucket = bucket_of(&world.wait_bound("photos").await);
-    let old = world.environment("photos").await["AWS_ACCESS_KEY_ID"].clone();
-
-    world.secrets().delete("photos", &DeleteParams::default()).await.unwrap();
-    world.wait_secret("photos", |keys| keys["AWS_ACCESS_KEY_ID"] != old).await;
-    let environment = world.environment("photos").await;
-    world.app("photos").await.put(&bucket, "a").await.unwrap();
-    let claim = world.claims().get("photos").await.unwrap();
-    let uid = claim.metadata.uid.unwrap();
-    let user = world.account.users_with(&uid).await.pop().unwrap();
-    assert_eq!(world.account.keys(&user).await, [environment["AWS_ACCESS_KEY_ID"].clone()]);
-}
 
 #[tokio::test]
 async fn a_claim_is_not_ready_again_before_its_new_keys_work() {
@@ -71,7 +53,7 @@ async fn new_keys_are_waited_for_while_iam_shows_the_former_ones_only(#[case] re
     world.unready("photos").await;
     world.secrets().delete("photos", &DeleteParams::default()).await.unwrap();
     let time = Duration::from_secs(3);
-    world.aws.strict(Strictness { key_delay: time, lag: time, name_delay: Duration::ZERO });
+    world.aws.upstream().strict(Strictness { key_delay: time, lag: time, name_delay: Duration::ZERO });
     world.aws.clear();
 
     let mut operator = Operator::start(&world, Kind::InProcess).await;
@@ -124,28 +106,6 @@ async fn a_bucket_deleted_by_hand_is_reported_and_not_re_created_empty() {
     assert!(!world.account.bucket_exists(&bucket).await);
     world.delete_claim("photos").await;
     world.wait_gone("photos").await;
-}
-
-#[tokio::test]
-async fn an_edited_config_map_is_restored_without_a_call_to_aws_and_foreign_entries_stay() {
-    let world = World::new().await;
-    let class = world.class("greenfield").await;
-    let _operator = Operator::start(&world, Kind::InProcess).await;
-    world.claim("photos", &class).await;
-    let bucket = bucket_of(&world.wait_bound("photos").await);
-    world.aws.clear();
-
-    let edit =
-        json!({ "metadata": { "annotations": { "team": "a" } }, "data": { "BUCKET_NAME": "mine", "EXTRA": "kept" } });
-    world.config_maps().patch("photos", &PatchParams::default(), &Patch::Merge(edit)).await.unwrap();
-    let restored = |map: Option<&k8s_openapi::api::core::v1::ConfigMap>| {
-        map.and_then(|m| m.data.as_ref()).is_some_and(|data| data["BUCKET_NAME"] == bucket)
-    };
-    seen(&world.config_maps(), "photos", restored).await.unwrap();
-    let map = world.config_maps().get("photos").await.unwrap();
-    assert_eq!(map.data.unwrap()["EXTRA"], "kept");
-    assert_eq!(map.metadata.annotations.unwrap()["team"], "a");
-    assert!(world.aws.names().is_empty(), "{:?}", world.aws.names());
 }
 
 #[tokio::test]

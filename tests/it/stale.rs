@@ -2,88 +2,15 @@
 //! that follows is held back, while what is asked for by name is answered as it is. When the watch comes
 //! through, it repeats all that happened since.
 
-use std::collections::BTreeMap;
-
-use hyper::{Request, Response};
 use kube::ResourceExt as _;
 use kube::api::DeleteParams;
 use rstest::rstest;
 use serde_json::json;
 
+use crate::support::conformance::{View, Watched};
 use crate::support::operator::{Kind, Operator};
 use crate::support::proxy::{Call, Ending, Gate, Verdict};
 use crate::support::{World, bucket_of};
-
-/// What is watched.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Watched {
-    Claims,
-    Records,
-    Classes,
-    Secrets,
-    ConfigMaps,
-}
-
-impl Watched {
-    fn plural(self) -> &'static str {
-        match self {
-            Self::Claims => "objectbucketclaims",
-            Self::Records => "objectbuckets",
-            Self::Classes => "storageclasses",
-            Self::Secrets => "secrets",
-            Self::ConfigMaps => "configmaps",
-        }
-    }
-
-    /// Whether a call lists or watches it; owners' Secrets are watched by name.
-    fn is(self, call: &Call, verb: &str) -> bool {
-        call.name == format!("{verb} {}", self.plural()) && !call.target.contains("fieldSelector")
-    }
-}
-
-/// How things are, as the operator lists them.
-#[derive(Debug, Clone, Default)]
-struct View(BTreeMap<Watched, String>);
-
-impl View {
-    /// Takes down how things are now.
-    async fn of(world: &World, kinds: &[Watched]) -> Self {
-        let mut view = Self::default();
-        let (namespace, label) = (&world.namespace, world.provisioner.replace('/', "-"));
-        for kind in kinds {
-            let plural = kind.plural();
-            let (path, accept) = match kind {
-                Watched::Claims => {
-                    (format!("/apis/objectbucket.io/v1alpha1/namespaces/{namespace}/{plural}"), "application/json")
-                }
-                Watched::Records => (format!("/apis/objectbucket.io/v1alpha1/{plural}"), "application/json"),
-                Watched::Classes => (format!("/apis/storage.k8s.io/v1/{plural}"), "application/json"),
-                Watched::Secrets | Watched::ConfigMaps => (
-                    format!("/api/v1/namespaces/{namespace}/{plural}?labelSelector=bucket-provisioner%3D{label}"),
-                    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
-                ),
-            };
-            let request = Request::get(path).header("Accept", accept).body(Vec::new()).unwrap();
-            view.0.insert(*kind, world.client.request_text(request).await.unwrap());
-        }
-        view
-    }
-
-    /// Has the operator see this, and nothing of these kinds that comes later until the gate is opened.
-    fn show(self, world: &World) -> Gate {
-        let gate = Gate::closed();
-        let held = gate.clone();
-        world.kubernetes.meddle(move |call| {
-            let kind = |verb| self.0.keys().find(|kind| kind.is(call, verb));
-            if let Some(kind) = kind("list") {
-                let answer = Response::builder().header("Content-Type", "application/json");
-                return Verdict::AnswerWith(answer.body(self.0[kind].clone()).unwrap());
-            }
-            if kind("watch").is_some() { Verdict::Hold(held.clone()) } else { Verdict::Pass }
-        });
-        gate
-    }
-}
 
 /// What is made in AWS for a claim.
 const MADE: [&str; 4] = ["CreateBucket", "CreateUser", "PutUserPolicy", "CreateAccessKey"];
@@ -120,15 +47,6 @@ async fn settle(world: &World, view: View, class: &str, acts: impl Fn(&Call) -> 
     (aws, writes)
 }
 
-async fn versions(world: &World, claim: &str) -> [Option<String>; 4] {
-    [
-        world.claims().get(claim).await.unwrap().resource_version(),
-        world.records().get(&world.record_name(claim)).await.unwrap().resource_version(),
-        world.secrets().get(claim).await.unwrap().resource_version(),
-        world.config_maps().get(claim).await.unwrap().resource_version(),
-    ]
-}
-
 fn looks_up(record: String) -> impl Fn(&Call) -> bool {
     move |call| call.name == "get objectbuckets" && call.target.ends_with(&format!("/{record}"))
 }
@@ -141,57 +59,6 @@ fn assert_refused(writes: &[String]) {
 
 const NOTHING: [&str; 0] = [];
 
-#[rstest]
-#[case::the_claim_is_shown_new(&[Watched::Claims])]
-#[case::the_record_is_not_shown(&[Watched::Records])]
-#[case::the_secret_is_not_shown(&[Watched::Secrets])]
-#[case::the_config_map_is_not_shown(&[Watched::ConfigMaps])]
-#[case::nothing_is_shown_that_was_made(&[Watched::Claims, Watched::Records, Watched::Secrets, Watched::ConfigMaps])]
-#[tokio::test]
-async fn a_bound_claim_that_is_shown_as_it_was_before_is_left_as_it_is(#[case] kinds: &[Watched]) {
-    let world = World::new().await;
-    let class = world.class("greenfield").await;
-    let uid = world.claim("photos", &class).await.uid().unwrap();
-    let before = View::of(&world, kinds).await;
-    let operator = Operator::start(&world, Kind::InProcess).await;
-    world.wait_bound("photos").await;
-    operator.stop().await;
-    let (keys, bound) = (world.environment("photos").await, versions(&world, "photos").await);
-
-    let (aws, writes) = settle(&world, before, &class, looks_up(world.record_name("photos"))).await;
-    assert_eq!(aws, NOTHING);
-    assert_refused(&writes);
-    assert_eq!(versions(&world, "photos").await, bound);
-    assert_eq!(world.environment("photos").await, keys);
-    assert_eq!(world.account.users_with(&uid).await.len(), 1);
-}
-
-#[rstest]
-#[case::the_claim_alone(&[Watched::Claims])]
-#[case::the_claim_and_its_record(&[Watched::Claims, Watched::Records])]
-#[case::the_claim_and_its_outputs(&[Watched::Claims, Watched::Secrets, Watched::ConfigMaps])]
-#[tokio::test]
-async fn nothing_is_made_for_a_claim_that_is_gone_and_shown_as_if_it_were_not(#[case] kinds: &[Watched]) {
-    let world = World::new().await;
-    let class = world.class("greenfield").await;
-    let operator = Operator::start(&world, Kind::InProcess).await;
-    let uid = world.claim("photos", &class).await.uid().unwrap();
-    world.wait_bound("photos").await;
-    let before = View::of(&world, kinds).await;
-    world.delete_claim("photos").await;
-    world.wait_gone("photos").await;
-    operator.stop().await;
-    let told = world.events("photos").await;
-
-    let (aws, writes) = settle(&world, before, &class, looks_up(world.record_name("photos"))).await;
-    assert_eq!(aws, NOTHING);
-    assert_refused(&writes);
-    world.assert_no_objects("photos").await;
-    assert_eq!(world.account.users_with(&uid).await, NOTHING);
-    assert_eq!(world.account.buckets_with(&uid).await, NOTHING);
-    assert_eq!(world.events("photos").await, told);
-}
-
 #[tokio::test]
 async fn a_claim_that_is_not_shown_at_all_is_not_taken_for_gone() {
     let world = World::new().await;
@@ -201,12 +68,12 @@ async fn a_claim_that_is_not_shown_at_all_is_not_taken_for_gone() {
     world.claim("photos", &class).await;
     let bucket = bucket_of(&world.wait_bound("photos").await);
     operator.stop().await;
-    let (keys, bound) = (world.environment("photos").await, versions(&world, "photos").await);
+    let (keys, bound) = (world.environment("photos").await, world.versions("photos").await);
 
     let (aws, writes) = settle(&world, before, &class, looks_up(world.record_name("photos"))).await;
     assert_eq!(aws, NOTHING);
     assert_refused(&writes);
-    assert_eq!(versions(&world, "photos").await, bound);
+    assert_eq!(world.versions("photos").await, bound);
     assert_eq!(world.environment("photos").await, keys);
     world.app("photos").await.put(&bucket, "a").await.unwrap();
 }
@@ -248,12 +115,12 @@ async fn a_claim_is_not_taken_for_an_earlier_one_of_its_name(#[case] shown: Show
     world.wait_bound("photos").await;
     world.app("photos").await.put(&bucket, "kept").await.unwrap();
     operator.stop().await;
-    let (keys, bound) = (world.environment("photos").await, versions(&world, "photos").await);
+    let (keys, bound) = (world.environment("photos").await, world.versions("photos").await);
 
     let (aws, writes) = settle(&world, before, &class, looks_up(world.record_name("photos"))).await;
     assert_eq!(aws, NOTHING);
     assert_refused(&writes);
-    assert_eq!(versions(&world, "photos").await, bound);
+    assert_eq!(world.versions("photos").await, bound);
     assert_eq!(world.environment("photos").await, keys);
     assert_eq!(world.app("photos").await.list(&bucket).await.unwrap(), ["kept"]);
     assert_eq!(world.account.users_with(&first).await, NOTHING);
@@ -306,11 +173,11 @@ async fn a_claim_that_another_took_on_stays_that_ones_though_its_class_is_shown_
     world.claim("photos", &disputed).await;
     world.wait_bound("photos").await;
     operator.stop().await;
-    let (keys, bound) = (world.environment("photos").await, versions(&world, "photos").await);
+    let (keys, bound) = (world.environment("photos").await, world.versions("photos").await);
 
     let (aws, writes) = settle(&world, before, &class, |call| call.name == "watch objectbucketclaims").await;
     assert_eq!((aws, writes), (vec![], vec![]));
-    assert_eq!(versions(&world, "photos").await, bound);
+    assert_eq!(world.versions("photos").await, bound);
     assert_eq!(world.environment("photos").await, keys);
 }
 
@@ -356,14 +223,14 @@ async fn what_is_told_twice_is_done_once() {
     world.delete_claim("gone").await;
     world.wait_gone("gone").await;
     operator.stop().await;
-    let (keys, bound) = (world.environment("photos").await, versions(&world, "photos").await);
+    let (keys, bound) = (world.environment("photos").await, world.versions("photos").await);
     let told = (world.events("photos").await, world.events("gone").await);
 
     // From an old list on, every event comes again.
     let (aws, writes) = settle(&world, before, &class, |call| call.name == "watch objectbucketclaims").await;
     assert_eq!(aws, NOTHING);
     assert_refused(&writes);
-    assert_eq!(versions(&world, "photos").await, bound);
+    assert_eq!(world.versions("photos").await, bound);
     assert_eq!(world.environment("photos").await, keys);
     world.assert_no_objects("gone").await;
     assert_eq!((world.events("photos").await, world.events("gone").await), told);

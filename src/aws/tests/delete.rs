@@ -2,7 +2,7 @@
 
 use super::revoke::{FAST, done, go_record, go_user_goes, left, revoked, user_goes, without_user};
 use crate::aws::testing::*;
-use crate::provisioner::{Failure, FailureClass, Fate, Mode, Provisioner, Record, Removal};
+use crate::provisioner::{Failure, FailureClass, Fate, Mode, Provisioner, Record, Removal, Removed};
 
 /// User and bucket were removed.
 fn deleted() -> Removal {
@@ -246,4 +246,55 @@ async fn keys_that_xml_cannot_carry_are_deleted_one_by_one() {
         ("DeleteBucket", bare(204)),
     ]);
     assert_eq!(stage.provisioner.delete(&record(), &stage.owner, None).await.unwrap(), deleted_without_user());
+}
+
+/// Somebody may take the bucket over while calls wait for their turns.
+#[tokio::test(start_paused = true)]
+async fn a_bucket_that_was_looked_at_long_ago_is_looked_at_again_before_its_content_goes() {
+    let deletion = |refusals: usize| {
+        let user = [
+            ("GetUser", user_with_tags(OURS)),
+            ("ListAccessKeys", access_keys(&["AKIA1"])),
+            ("DeleteAccessKey", ok("")),
+            ("DeleteUserPolicy", ok("")),
+        ];
+        let refused = std::iter::repeat_n(("DeleteUser", iam_error(400, "Throttling")), refusals);
+        let bucket = [
+            ("GetBucketTagging", bucket_tags(OURS)),
+            ("DeleteBucket", s3_error(409, "BucketNotEmpty")),
+            ("GetBucketTagging", bucket_tags(OTHERS)),
+        ];
+        Stage::answering(user.into_iter().chain(refused).chain([("DeleteUser", ok(""))]).chain(bucket))
+    };
+    let late = deletion(7);
+    let removal = late.provisioner.delete(&record(), &late.owner, None).await.unwrap();
+    let Removal::Done(Removed { access: Fate::Removed, bucket: Fate::Left(why) }) = removal else {
+        panic!("{removal:?}")
+    };
+    assert!(why.contains("another claim"), "{why}");
+    assert!(!late.calls().contains(&"ListObjectVersions".to_owned()));
+
+    let soon = deletion(0);
+    soon.provisioner.delete(&record(), &soon.owner, None).await.unwrap_err();
+    assert_eq!(soon.calls().iter().filter(|call| *call == "GetBucketTagging").count(), 1);
+    assert!(soon.calls().contains(&"ListObjectVersions".to_owned()));
+}
+
+/// As long as a key works, the name of its bucket must not become free.
+#[tokio::test]
+async fn a_bucket_stays_until_nobody_has_access_to_it() {
+    for refused in ["DeleteAccessKey", "DeleteUserPolicy"] {
+        let answers = [
+            ("GetUser", user_with_tags(OURS)),
+            ("ListAccessKeys", access_keys(&["AKIA1"])),
+            ("GetBucketTagging", bucket_tags(OURS)),
+            (refused, iam_error(403, "AccessDenied")),
+            ("DeleteAccessKey", ok("")),
+            ("DeleteUserPolicy", ok("")),
+        ];
+        let stage = Stage::answering(answers);
+        let error = stage.provisioner.delete(&record(), &stage.owner, None).await.unwrap_err();
+        assert_eq!(error.reason(), "AccessDenied");
+        assert!(!stage.calls().contains(&"DeleteBucket".to_owned()), "{:?}", stage.calls());
+    }
 }

@@ -10,7 +10,7 @@ fn foreign() -> Record {
 }
 
 fn keys(id: &str) -> AppCredentials {
-    AppCredentials { access_key_id: id.into(), secret_access_key: "hunter2".into(), session_token: None }
+    AppCredentials::new(id, "hunter2")
 }
 
 fn user_exists(tags: &[(&str, &str)]) -> [(&'static str, Answer); 5] {
@@ -77,9 +77,14 @@ async fn a_user_of_the_go_provisioner_goes_with_its_policy_whatever_its_name() {
     let mut record = foreign();
     let arn = format!("arn:aws:iam::123456789012:policy/{}", record.plan.user.clone().unwrap());
     record.plan.state.insert("ARN".into(), arn);
-    let stage = Stage::answering([("GetUser", user_with_tags(NO_TAGS)), ("DetachUserPolicy", ok(""))]);
+    let answers = [
+        ("GetUser", user_with_tags(NO_TAGS)),
+        ("ListAccessKeys", access_keys(&["AKIA1"])),
+        ("DetachUserPolicy", ok("")),
+    ];
+    let stage = Stage::answering(answers);
     assert!(stage.provisioner.revoke(&record, &stage.owner, None).await.is_err(), "the rest is not answered");
-    assert_eq!(stage.calls()[1], "DetachUserPolicy");
+    assert_eq!(stage.calls()[2], "DetachUserPolicy");
 }
 
 #[tokio::test]

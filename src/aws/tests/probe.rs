@@ -4,11 +4,7 @@ use crate::aws::testing::*;
 use crate::provisioner::{AppCredentials, Failure, FailureClass, Probe, Provisioner, SecretRef};
 
 fn issued() -> AppCredentials {
-    AppCredentials {
-        access_key_id: "AKIANEW".into(),
-        secret_access_key: "hunter2".to_owned().into(),
-        session_token: None,
-    }
+    AppCredentials::new("AKIANEW", "hunter2")
 }
 
 pub(super) fn no_such_key() -> (&'static str, Answer) {

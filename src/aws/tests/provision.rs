@@ -38,6 +38,31 @@ async fn the_ordinary_claim_costs_four_calls_and_two_attempts_with_its_keys() {
     assert!(stage.sent("CreateUser").contains("Path=%2Faws-s3-provisioner%2F"), "{}", stage.sent("CreateUser"));
 }
 
+/// As long as buckets are refused, nobody gets a user.
+#[tokio::test]
+async fn a_user_is_created_beside_its_bucket_where_the_last_bucket_was_created() {
+    let claim = |number: u32| {
+        let uid = format!("{number}0e0e038-0689-48a2-bfaa-74d1bf1fd950");
+        let mut record = record();
+        (record.plan.bucket, record.claim.uid) = (format!("photos-{uid}"), uid);
+        record
+    };
+    let refused = || ("CreateBucket", s3_error(400, "InvalidBucketName"));
+    let made = [("CreateBucket", ok(""))].into_iter().chain(user_is_made());
+    let stage = Stage::answering(
+        std::iter::once(refused()).chain(made).chain([refused()]).chain(user_is_made()).chain([refused()]),
+    );
+    let refusal = async |record: &Record| stage.provisioner.provision(record, &stage.owner).await.unwrap_err();
+    assert!(refusal(&claim(1)).await.store_untouched());
+    assert_eq!(stage.calls(), ["CreateBucket"]);
+    stage.provisioner.provision(&claim(2), &stage.owner).await.unwrap();
+    let error = refusal(&claim(3)).await;
+    assert_eq!((error.reason(), error.store_untouched()), ("Rejected", false), "the record names the user");
+    assert_eq!(stage.calls()[5..], and_user(&["CreateBucket"]));
+    assert!(refusal(&claim(4)).await.store_untouched());
+    assert_eq!(stage.calls()[9..], ["CreateBucket"]);
+}
+
 #[tokio::test]
 async fn us_east_1_has_no_location_constraint() {
     let mut record = record();

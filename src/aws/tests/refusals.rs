@@ -25,10 +25,8 @@ async fn every_refusal_of_the_first_call_has_its_reason() {
         (s3_error(501, "NotImplemented"), "NotSupported", Terminal, true),
         // The store may have created the bucket: an earlier attempt may still be running.
         (s3_error(409, "OperationAborted"), "StoreBusy", Retryable, false),
-        (s3_error(503, "SlowDown"), "Throttled", Retryable, false),
-        (s3_error(400, "RequestLimitExceeded"), "Throttled", Retryable, false),
+        (s3_error(503, "ServiceUnavailable"), "Throttled", Retryable, false),
         (bare(503), "Throttled", Retryable, false),
-        (bare(429), "Throttled", Retryable, false),
         (s3_error(500, "InternalError"), "StoreFailing", Retryable, false),
         (bare(502), "StoreFailing", Retryable, false),
         (Answer::Reset, "StoreUnreachable", Retryable, false),
@@ -53,15 +51,13 @@ async fn iam_refusals_have_their_reasons_too() {
         (iam_error(403, "AccessDenied"), "AccessDenied", Terminal),
         (iam_error(403, "InvalidClientTokenId"), "CredentialsRefused", Terminal),
         (iam_error(403, "ExpiredToken"), "CredentialsExpired", Terminal),
-        (iam_error(400, "Throttling"), "Throttled", Retryable),
-        (iam_error(400, "ThrottlingException"), "Throttled", Retryable),
-        (iam_error(400, "TooManyRequestsException"), "Throttled", Retryable),
         (iam_error(409, "LimitExceeded"), "QuotaExceeded", Terminal),
         (iam_error(409, "ConcurrentModification"), "StoreBusy", Retryable),
         (iam_error(409, "EntityTemporarilyUnmodifiable"), "StoreBusy", Retryable),
         // The permissions boundary does not exist.
         (iam_error(404, "NoSuchEntity"), "Rejected", Terminal),
         (iam_error(500, "ServiceFailure"), "StoreFailing", Retryable),
+        // Perhaps it is down, and has done it.
         (iam_error(503, "ServiceUnavailable"), "Throttled", Retryable),
         (ok("<html>"), "StoreFailing", Retryable),
         (bare(404), "Rejected", Terminal),
@@ -72,6 +68,132 @@ async fn iam_refusals_have_their_reasons_too() {
         assert_eq!((error.reason(), error.class()), (reason, class), "{shown}: {error}");
         assert!(!error.store_untouched(), "the bucket was created");
     }
+}
+
+/// A refusal for the rate says that nothing was done.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_refused_for_its_rate_is_repeated_alone_and_given_up_only_after_half_a_minute() {
+    for (call, answer) in [
+        ("CreateBucket", s3_error(503, "SlowDown")),
+        ("CreateBucket", s3_error(400, "RequestLimitExceeded")),
+        ("CreateBucket", bare(429)),
+        ("CreateUser", iam_error(400, "Throttling")),
+        ("CreateUser", iam_error(400, "ThrottlingException")),
+        ("PutUserPolicy", iam_error(400, "TooManyRequestsException")),
+        ("CreateAccessKey", iam_error(400, "RequestLimitExceeded")),
+    ] {
+        let made = || {
+            let created = ok("<CreateUserResponse><CreateUserResult/></CreateUserResponse>");
+            [
+                ("CreateBucket", ok("")),
+                ("CreateUser", created),
+                ("PutUserPolicy", ok("")),
+                ("CreateAccessKey", access_key()),
+            ]
+        };
+        let stage = Stage::answering([(call, answer.clone()), (call, answer.clone())].into_iter().chain(made()));
+        stage.provisioner.provision(&record(), &stage.owner).await.unwrap();
+        let mut calls = stage.calls();
+        assert_eq!(calls.iter().filter(|called| *called == call).count(), 3, "{calls:?}");
+        calls.dedup();
+        assert_eq!(calls, made().map(|(call, _)| call), "all others once");
+
+        let stage = Stage::answering(std::iter::repeat_n((call, answer), 100).chain(made()));
+        let began = tokio::time::Instant::now();
+        let error = stage.provisioner.provision(&record(), &stage.owner).await.unwrap_err();
+        assert_eq!((error.reason(), error.class(), error.store_untouched()), ("Throttled", Retryable, false));
+        assert!((30..60).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
+        assert!(stage.calls().len() < 30, "{:?}", stage.calls());
+    }
+}
+
+/// What has succeeded is neither repeated nor looked at, but after a minute.
+#[tokio::test(start_paused = true)]
+async fn the_next_attempt_goes_on_where_the_last_one_failed() {
+    let created = || ok("<CreateUserResponse><CreateUserResult/></CreateUserResponse>");
+    let failures = [
+        ("CreateBucket", s3_error(500, "InternalError")),
+        ("CreateBucket", ok("")),
+        ("CreateUser", iam_error(500, "ServiceFailure")),
+        ("CreateUser", created()),
+        ("PutUserPolicy", iam_error(500, "ServiceFailure")),
+        ("CreateAccessKey", access_key()),
+        ("PutUserPolicy", ok("")),
+    ];
+    let needed = [
+        "CreateBucket",
+        "CreateBucket",
+        "CreateUser",
+        "CreateUser",
+        "PutUserPolicy",
+        "CreateAccessKey",
+        "PutUserPolicy",
+    ];
+    let stage = Stage::answering(failures.clone());
+    for _ in 0..3 {
+        stage.provisioner.provision(&record(), &stage.owner).await.unwrap_err();
+    }
+    let keys = stage.provisioner.provision(&record(), &stage.owner).await.unwrap();
+    assert_eq!((keys.access_key_id.as_str(), stage.calls()), ("AKIANEW", needed.map(str::to_owned).to_vec()));
+
+    let stage = Stage::answering(failures);
+    for _ in 0..3 {
+        stage.provisioner.provision(&record(), &stage.owner).await.unwrap_err();
+    }
+    tokio::time::advance(Duration::from_secs(61)).await;
+    stage.provisioner.provision(&record(), &stage.owner).await.unwrap_err();
+    assert!(stage.calls()[6..].contains(&"CreateBucket".to_owned()), "it looks whether the bucket is there");
+}
+
+/// A key whose answer was lost may exist.
+#[tokio::test]
+async fn the_next_attempt_looks_for_keys_only_if_one_may_exist() {
+    let created = ok("<CreateUserResponse><CreateUserResult/></CreateUserResponse>");
+    let stage = Stage::answering([
+        ("CreateBucket", ok("")),
+        ("CreateUser", created),
+        ("PutUserPolicy", ok("")),
+        ("CreateAccessKey", Answer::Reset),
+        ("ListAccessKeys", access_keys(&["AKIALOST"])),
+        ("DeleteAccessKey", ok("")),
+        ("CreateAccessKey", access_key()),
+    ]);
+    stage.provisioner.provision(&record(), &stage.owner).await.unwrap_err();
+    stage.provisioner.provision(&record(), &stage.owner).await.unwrap();
+    assert_eq!(stage.calls()[4..], ["ListAccessKeys", "DeleteAccessKey", "CreateAccessKey"]);
+}
+
+/// The users of an account are used up: one claim asks now and then.
+#[tokio::test(start_paused = true)]
+async fn a_quota_that_was_reached_costs_no_more_calls_until_something_is_deleted() {
+    let refused = || ("CreateBucket", s3_error(400, "TooManyBuckets"));
+    let another = || {
+        let mut record = record();
+        record.claim.uid = "0e0e0389-0689-48a2-bfaa-74d1bf1fd950".into();
+        record.plan.bucket = "other-0e0e0389-0689-48a2-bfaa-74d1bf1fd950".into();
+        record
+    };
+    let gone = [
+        ("GetUser", iam_error(404, "NoSuchEntity")),
+        ("GetBucketTagging", bucket_tags_of(&record())),
+        ("DeleteBucket", bare(204)),
+    ];
+    let stage = Stage::answering([refused(), refused()].into_iter().chain(gone));
+    let first = stage.provisioner.provision(&record(), &stage.owner).await.unwrap_err();
+    for _ in 0..10 {
+        let error = stage.provisioner.provision(&another(), &stage.owner).await.unwrap_err();
+        assert_eq!((error.reason(), error.class(), error.store_untouched()), ("QuotaExceeded", Terminal, true));
+        assert_eq!(error.to_string().replace(&another().plan.bucket, &record().plan.bucket), first.to_string());
+    }
+    assert_eq!(stage.calls(), ["CreateBucket"]);
+    tokio::time::advance(Duration::from_secs(31)).await;
+    for _ in 0..10 {
+        stage.provisioner.provision(&another(), &stage.owner).await.unwrap_err();
+    }
+    assert_eq!(stage.calls(), ["CreateBucket", "CreateBucket"]);
+    stage.provisioner.delete(&record(), &stage.owner, None).await.unwrap();
+    stage.provisioner.provision(&another(), &stage.owner).await.unwrap_err();
+    assert_eq!(stage.calls().last().unwrap(), "CreateBucket");
 }
 
 async fn refusal(answer: Answer) -> String {

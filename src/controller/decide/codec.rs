@@ -10,6 +10,7 @@ use super::record;
 use crate::api::{BucketEndpoint, BucketPhase, ClaimReference, ObjectBucket, ObjectBucketSpec, wire};
 use crate::controller::decide::orphan;
 use crate::controller::decide::record::{Author, Stored};
+use crate::controller::decide::store_outputs;
 use crate::controller::error::Error;
 use crate::provisioner::{ClaimId, Endpoint, Mode, Plan, ReclaimPolicy, Record, Rotation, SecretRef};
 
@@ -49,11 +50,12 @@ pub(crate) fn to_object(record: &Record, name: &str, provisioner: &str) -> Objec
 fn additional_state(record: &Record, provisioner: &str) -> BTreeMap<String, String> {
     // Without `..`, because a field that is not recorded is missing when the claim is deleted.
     let Record { claim, former_uids, cluster, account, class_name: _, reclaim_policy: _, handed_over, plan } = record;
-    let Plan { bucket: _, mode, endpoint, owner_secret, user, rotation, state } = plan;
+    let Plan { bucket: _, mode, endpoint, owner_secret, user, rotation, state, outputs } = plan;
     let Rotation { every, grace } = rotation;
     let Endpoint { host: _, port: _, region: _, url } = endpoint;
 
     let mut recorded = state.clone();
+    recorded.extend(outputs.iter().map(|(key, value)| (format!("{}{key}", wire::state::OUTPUT), value.clone())));
     let mut set = |key: &str, value: &str| recorded.insert(key.to_owned(), value.to_owned());
     set(wire::state::PROVISIONER, provisioner);
     set(wire::state::CLAIM_NAMESPACE, &claim.namespace);
@@ -168,6 +170,18 @@ impl State {
         self.0.remove(key)
     }
 
+    /// The entries whose keys begin with `prefix`, without it.
+    fn take_all(&mut self, prefix: &str) -> BTreeMap<String, String> {
+        let mut taken = BTreeMap::new();
+        for (key, value) in std::mem::take(&mut self.0) {
+            match key.strip_prefix(prefix) {
+                Some(rest) => taken.insert(rest.to_owned(), value),
+                None => self.0.insert(key, value),
+            };
+        }
+        taken
+    }
+
     fn required(&mut self, key: &str) -> Result<String, String> {
         self.take(key).ok_or_else(|| missing(&format!("spec.additionalState.{key}")))
     }
@@ -234,8 +248,17 @@ fn plan(object: &ObjectBucket, mode: Mode, mut state: State) -> Result<Plan, Str
         owner_secret,
         user,
         rotation,
+        outputs: outputs(&mut state),
         state: state.0,
     })
+}
+
+/// What the store adds to the ConfigMap, without what it cannot add: somebody edited the record. Such an entry would give
+/// the claim's apps other keys, or could not be written.
+fn outputs(state: &mut State) -> BTreeMap<String, String> {
+    let mut outputs = state.take_all(wire::state::OUTPUT);
+    outputs.retain(|key, _| store_outputs::bad_key(key).is_none());
+    outputs
 }
 
 /// Decodes an ObjectBucket from the cluster or from the cache.
@@ -301,6 +324,8 @@ pub(crate) fn change(stored: &Stored, record: &Record) -> Value {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use std::collections::BTreeSet;
+
     use super::*;
 
     fn whole() -> Record {
@@ -325,6 +350,8 @@ mod tests {
                 user: Some("shop-photos-f30e0389".into()),
                 rotation: Rotation { every: Some(Duration::from_secs(30 * 86400)), grace: Duration::from_secs(3600) },
                 state: [("iamPath".to_owned(), "/buckets/".to_owned())].into(),
+                // Also the name of a key that the library records.
+                outputs: [("mode".to_owned(), "s3v4".to_owned())].into(),
             },
         }
     }
@@ -339,12 +366,31 @@ mod tests {
         bare.plan.user = None;
         bare.plan.rotation = Rotation::default();
         bare.plan.mode = Mode::Granted;
+        bare.plan.outputs.clear();
         for record in [whole(), bare] {
             let object = to_object(&record, "obc-shop-photos", "label");
             let wire = serde_json::to_value(&object).unwrap();
             let object: ObjectBucket = serde_json::from_value(wire).unwrap();
             assert_eq!(from_object(&object).unwrap(), (Author::Us, record));
         }
+    }
+
+    #[test]
+    fn what_the_library_records_has_keys_that_a_store_cannot_use() {
+        let state = to_object(&whole(), "obc-shop-photos", "label").spec.additional_state.unwrap();
+        let ours = state.into_keys().filter(|key| key != "iamPath" && !key.starts_with(wire::state::OUTPUT));
+        let all = [wire::state::GO_POLICY_ARN.to_owned()].into_iter().chain(ours);
+        assert_eq!(all.collect::<BTreeSet<_>>(), wire::state::ALL.map(str::to_owned).into());
+    }
+
+    #[test]
+    fn entries_of_the_config_map_that_a_store_cannot_add_are_not_read() {
+        let mut object = to_object(&whole(), "obc-shop-photos", "label");
+        let state = object.spec.additional_state.as_mut().unwrap();
+        for key in ["AWS_ACCESS_KEY_ID", "AWS_REGION", "AWS_ENDPOINT_URL_S3", "a b", "..", ""] {
+            state.insert(format!("output.{key}"), "edited".to_owned());
+        }
+        assert_eq!(from_object(&object).unwrap(), (Author::Us, whole()));
     }
 
     #[test]

@@ -21,18 +21,20 @@ pub(crate) fn controller(metadata: &ObjectMeta) -> Option<&str> {
     owners.iter().find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.as_str())
 }
 
-/// Whether nobody else has changed the entries `keys` of an output's data since the operator wrote them.
+/// The entries of an output's data that nobody else has changed since the operator wrote them.
 ///
 /// `managedFields` shows this: the API server removes an entry from its writer when somebody else changes or removes it.
+pub(crate) fn written(metadata: &ObjectMeta) -> impl Iterator<Item = &str> {
+    metadata
+        .managed_fields
+        .iter()
+        .flatten()
+        .filter(|writer| writer.manager.as_deref() == Some(FIELD_MANAGER))
+        .filter_map(|writer| writer.fields_v1.as_ref()?.0.get("f:data")?.as_object())
+        .flat_map(|data| data.keys().filter_map(|key| key.strip_prefix("f:")))
+}
+
+/// Whether these entries are all among them.
 pub(crate) fn wrote(metadata: &ObjectMeta, keys: &[&str]) -> bool {
-    let ours = |key: &str| {
-        metadata
-            .managed_fields
-            .iter()
-            .flatten()
-            .filter(|writer| writer.manager.as_deref() == Some(FIELD_MANAGER))
-            .filter_map(|writer| writer.fields_v1.as_ref()?.0.get("f:data"))
-            .any(|data| data.get(format!("f:{key}")).is_some())
-    };
-    keys.iter().all(|key| ours(key))
+    keys.iter().all(|key| written(metadata).any(|written| written == *key))
 }

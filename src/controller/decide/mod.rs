@@ -18,6 +18,7 @@ pub(crate) mod record;
 pub(crate) mod report;
 pub(crate) mod request;
 pub(crate) mod steps;
+pub(crate) mod store_outputs;
 pub(crate) mod teardown;
 #[cfg(test)]
 pub(crate) mod testing;

@@ -122,9 +122,10 @@ fn metadata(claim: &ClaimId, label: &str) -> ObjectMeta {
 
 /// The Secret that hands `credentials` to the claim, with notes on them.
 pub(crate) fn secret(claim: &ClaimId, label: &str, credentials: &AppCredentials, notes: &KeyNotes) -> Secret {
-    let AppCredentials { access_key_id, secret_access_key, session_token } = credentials;
+    let AppCredentials { access_key_id, secret_access_key, session_token, outputs } = credentials;
     let entry = |key: &str, value: &str| (key.to_owned(), ByteString(value.as_bytes().to_vec()));
-    let mut data = BTreeMap::from([
+    let mut data: BTreeMap<_, _> = outputs.iter().map(|(key, value)| entry(key, value.expose_secret())).collect();
+    data.extend([
         entry(wire::secret::ACCESS_KEY_ID, access_key_id),
         entry(wire::secret::SECRET_ACCESS_KEY, secret_access_key.expose_secret()),
     ]);
@@ -137,24 +138,23 @@ pub(crate) fn secret(claim: &ClaimId, label: &str, credentials: &AppCredentials,
     Secret { metadata, type_: Some("Opaque".to_owned()), data: Some(data), ..Secret::default() }
 }
 
-/// The credentials in a Secret of ours; `None` if a part is missing or empty.
+/// The credentials in a Secret of ours, without what the store added; `None` if a part is missing or empty.
 pub(crate) fn credentials(secret: &Secret) -> Option<AppCredentials> {
     let text = |key: &str| {
         let bytes = &secret.data.as_ref()?.get(key)?.0;
         std::str::from_utf8(bytes).ok().filter(|text| !text.is_empty())
     };
-    Some(AppCredentials {
-        access_key_id: text(wire::secret::ACCESS_KEY_ID)?.to_owned(),
-        secret_access_key: SecretString::from(text(wire::secret::SECRET_ACCESS_KEY)?),
-        session_token: text(wire::secret::SESSION_TOKEN).map(SecretString::from),
-    })
+    let keys = AppCredentials::new(text(wire::secret::ACCESS_KEY_ID)?, text(wire::secret::SECRET_ACCESS_KEY)?);
+    Some(AppCredentials { session_token: text(wire::secret::SESSION_TOKEN).map(SecretString::from), ..keys })
 }
 
-/// The ConfigMap with the address of the claim's bucket.
+/// The ConfigMap with the address of the claim's bucket, and what the store adds.
 pub(crate) fn config_map(label: &str, record: &Record) -> ConfigMap {
     let endpoint = &record.plan.endpoint;
     let entry = |key: &str, value: &str| (key.to_owned(), value.to_owned());
-    let mut data = BTreeMap::from([
+    let mut data = record.plan.outputs.clone();
+    // Standard keys win, because somebody may have edited the record.
+    data.extend([
         entry(wire::config::BUCKET_NAME, &record.plan.bucket),
         entry(wire::config::BUCKET_HOST, &endpoint.host),
         entry(wire::config::BUCKET_PORT, &endpoint.port.to_string()),
@@ -200,11 +200,8 @@ mod tests {
 
     fn handing_out(token: Option<&str>) -> Secret {
         let claim = ClaimId { namespace: "ns".into(), name: "c".into(), uid: "u".into() };
-        let credentials = AppCredentials {
-            access_key_id: "AKIA1".into(),
-            secret_access_key: "one".into(),
-            session_token: token.map(SecretString::from),
-        };
+        let credentials =
+            AppCredentials { session_token: token.map(SecretString::from), ..AppCredentials::new("AKIA1", "one") };
         secret(&claim, "label", &credentials, &KeyNotes::default())
     }
 
@@ -225,6 +222,43 @@ mod tests {
         let mut current = handing_out(None);
         current.data.as_mut().unwrap().insert("EXTRA".into(), ByteString(b"kept".to_vec()));
         assert_eq!(current.differing(&handing_out(None)), None);
+    }
+
+    #[test]
+    fn what_the_store_adds_to_the_secret_is_written_with_the_keys_and_stays_afterwards() {
+        let claim = ClaimId::new("ns", "c", "u");
+        let issued = AppCredentials::new("AKIA1", "one").with_output("CA_BUNDLE", "-----BEGIN");
+        let written = secret(&claim, "label", &issued, &KeyNotes::default());
+        assert_eq!(written.data.as_ref().unwrap()["CA_BUNDLE"].0, b"-----BEGIN");
+        assert_eq!(handing_out(None).differing(&written).unwrap()["CA_BUNDLE"], json!("LS0tLS1CRUdJTg=="));
+        let present = credentials(&written).unwrap();
+        assert!(present.outputs.is_empty());
+        assert_eq!(written.differing(&secret(&claim, "label", &present, &KeyNotes::default())), None);
+    }
+
+    #[test]
+    fn what_the_store_adds_to_the_config_map_is_repaired() {
+        let mut record = crate::controller::decide::testing::record();
+        record.plan = record.plan.with_output("FORMAT", "parquet").with_output("BUCKET_HOST", "elsewhere");
+        let wanted = config_map("label", &record);
+        let data = wanted.data.as_ref().unwrap();
+        assert_eq!((data["FORMAT"].as_str(), data["BUCKET_HOST"].as_str()), ("parquet", "store.example.com"));
+        let mut edited = wanted.clone();
+        edited.data.as_mut().unwrap().insert("FORMAT".into(), "csv".into());
+        assert_eq!(edited.differing(&wanted), Some(json!({ "FORMAT": "parquet" })));
+        edited.data.as_mut().unwrap().remove("FORMAT");
+        assert_eq!(edited.differing(&wanted), Some(json!({ "FORMAT": "parquet" })));
+    }
+
+    #[test]
+    fn what_the_library_writes_has_standard_keys() {
+        let mut record = crate::controller::decide::testing::record();
+        record.plan.endpoint = record.plan.endpoint.with_url("https://store.example.com:9000");
+        let (secret, config_map) =
+            (handing_out(Some("token")).data.unwrap(), config_map("label", &record).data.unwrap());
+        for key in secret.keys().chain(config_map.keys()) {
+            assert!(wire::is_standard_output(key), "{key}");
+        }
     }
 
     #[test]

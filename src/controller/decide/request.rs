@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use crate::controller::decide::claim::WantedBucket;
 use crate::controller::decide::class::Class;
+use crate::controller::decide::store_outputs;
 use crate::controller::error::Error;
+use crate::controller::refusal::Refusal;
 use crate::provisioner::common::bad_bucket;
 use crate::provisioner::names;
 use crate::provisioner::{
@@ -27,12 +29,12 @@ pub(crate) fn plan<P: Provisioner>(
     wanted: &WantedBucket,
     is_new: bool,
 ) -> Result<Plan, Error> {
-    let invalid = |problem| Error::InvalidClassParameter { class: class.name.clone(), problem };
+    let invalid = |problem| Refusal::InvalidClassParameter { class: class.name.clone(), problem };
     let (common, own) = split::<P>(&class.parameters).map_err(invalid)?;
     let parameters = P::Parameters::parse(&Written::new(&own, &common)).map_err(invalid)?;
     if is_new && common.namespaces.as_ref().is_some_and(|allowed| !allowed.contain(&claim.namespace)) {
         let (class, namespace) = (class.name.clone(), claim.namespace.clone());
-        return Err(Error::NamespaceNotAllowed { class, namespace });
+        return Err(Refusal::NamespaceNotAllowed { class, namespace }.into());
     }
     let (bucket, mode) = bucket::<P>(class, &common, claim, wanted, is_new)?;
     let request = Request {
@@ -45,7 +47,10 @@ pub(crate) fn plan<P: Provisioner>(
         written: &own,
         common: &common,
     };
-    provisioner.plan(&request).map_err(Error::store)
+    let plan = provisioner.plan(&request).map_err(Error::store)?;
+    store_outputs::check_config_map(&plan)?;
+    store_outputs::check_state(&plan)?;
+    Ok(plan)
 }
 
 /// The common parameters, parsed, and the store's own, as they were written.
@@ -58,11 +63,7 @@ fn split<P: Provisioner>(
         known.sort_unstable();
         return Err(ParameterError::Unknown { name: name.clone(), known: known.join(", ") });
     }
-    let (common, own): (BTreeMap<_, _>, BTreeMap<_, _>) = written
-        .iter()
-        .map(|(name, value)| (name.clone(), value.clone()))
-        .partition(|(name, _)| CommonParameters::names(P::CAN_ROTATE).any(|common| common == name));
-    Ok((CommonParameters::parse(&common, P::BUCKET_NAMES, P::CAN_ROTATE)?, own))
+    CommonParameters::split(written, P::BUCKET_NAMES, P::CAN_ROTATE)
 }
 
 fn bucket<P: Provisioner>(
@@ -71,8 +72,8 @@ fn bucket<P: Provisioner>(
     claim: &ClaimId,
     wanted: &WantedBucket,
     is_new: bool,
-) -> Result<(String, Mode), Error> {
-    let not_allowed = |field, name: &str, remedy: String| Error::BucketNameNotAllowed {
+) -> Result<(String, Mode), Refusal> {
+    let not_allowed = |field, name: &str, remedy: String| Refusal::BucketNameNotAllowed {
         class: class.name.clone(),
         field,
         name: name.to_owned(),
@@ -80,19 +81,22 @@ fn bucket<P: Provisioner>(
     };
     if let Some(bucket) = &common.bucket {
         return match wanted {
-            WantedBucket::Named(asked) if asked != bucket => {
-                Err(Error::BucketNotOfClass { class: class.name.clone(), bucket: bucket.clone(), asked: asked.clone() })
-            }
+            WantedBucket::Named(asked) if asked != bucket => Err(Refusal::BucketNotOfClass {
+                class: class.name.clone(),
+                bucket: bucket.clone(),
+                asked: asked.clone(),
+            }),
             _ => match P::check_bucket_name(bucket, Mode::Granted) {
                 Ok(()) => Ok((bucket.clone(), Mode::Granted)),
-                Err(rule) => {
-                    Err(Error::InvalidClassParameter { class: class.name.clone(), problem: bad_bucket(bucket, &rule) })
-                }
+                Err(rule) => Err(Refusal::InvalidClassParameter {
+                    class: class.name.clone(),
+                    problem: bad_bucket(bucket, &rule),
+                }),
             },
         };
     }
     let (field, asked, bucket) = match wanted {
-        WantedBucket::Unspecified => return Err(Error::BucketNameMissing { class: class.name.clone() }),
+        WantedBucket::Unspecified => return Err(Refusal::BucketNameMissing { class: class.name.clone() }),
         WantedBucket::Named(name) if is_new && !common.naming.explicit => {
             let remedy = "set spec.generateBucketName instead (explicitNames is \"no\")".to_owned();
             return Err(not_allowed(NAME, name, remedy));
@@ -104,7 +108,7 @@ fn bucket<P: Provisioner>(
         Ok(()) => Ok(bucket),
         Err(rule) => Err(names::NameError { name: asked.clone(), rule }),
     });
-    let bucket = bucket.map_err(|problem| Error::InvalidBucketName { field, problem })?;
+    let bucket = bucket.map_err(|problem| Refusal::InvalidBucketName { field, problem })?;
     // The bucket's name is checked, because a long generateBucketName is cut.
     if is_new && !bucket.starts_with(&common.naming.prefix) {
         let remedy = format!("start it with {:?} (bucketNamePrefix)", common.naming.prefix);
@@ -123,9 +127,13 @@ mod tests {
     const UID: &str = "f30e0389-0689-48a2-bfaa-74d1bf1fd950";
 
     fn planned(parameters: &[(&str, &str)], wanted: &WantedBucket) -> Result<Plan, Error> {
-        let claim = ClaimId { namespace: "shop".into(), name: "photos".into(), uid: UID.into() };
+        planned_by("fast", parameters, wanted)
+    }
+
+    fn planned_by(class: &str, parameters: &[(&str, &str)], wanted: &WantedBucket) -> Result<Plan, Error> {
+        let claim = ClaimId::new("shop", "photos", UID);
         let class = Class {
-            name: "fast".into(),
+            name: class.into(),
             provisioner: "example.com/bucket".into(),
             parameters: parameters.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
             reclaim_policy: ReclaimPolicy::Delete,
@@ -172,6 +180,17 @@ mod tests {
         let asked = WantedBucket::Generated { prefix: prefix.to_owned() };
         let error = planned(&[("bucketNamePrefix", prefix)], &asked).unwrap_err();
         assert!(error.to_string().contains("bucketNamePrefix"), "{error}");
+    }
+
+    #[test]
+    fn what_the_store_plans_for_the_config_map_and_the_record_is_checked() {
+        assert_eq!(planned(&[], &generated()).unwrap().outputs["fast"], "model");
+        let error = planned_by("AWS_REGION", &[], &generated()).unwrap_err();
+        assert!(matches!(error, Error::Refused(Refusal::InvalidConfigMapOutput { .. })), "{error}");
+        assert!(error.store_untouched());
+        let error = planned_by("mode", &[], &generated()).unwrap_err();
+        assert!(matches!(error, Error::Refused(Refusal::InvalidState { .. })), "{error}");
+        assert!(error.store_untouched());
     }
 
     #[test]

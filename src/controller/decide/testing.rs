@@ -1,30 +1,13 @@
 //! Test data for the decisions.
 
-use std::collections::BTreeMap;
-
 use crate::controller::decide::record::{Author, Stored};
-use crate::provisioner::{ClaimId, Endpoint, Mode, Plan, ReclaimPolicy, Record, Rotation};
+use crate::provisioner::{ClaimId, Endpoint, Mode, Plan, ReclaimPolicy, Record};
 
 /// The record of an ordinary claim `shop/photos`, as first written.
 pub(crate) fn record() -> Record {
-    Record {
-        claim: ClaimId { namespace: "shop".into(), name: "photos".into(), uid: "f30e0389".into() },
-        former_uids: Vec::new(),
-        cluster: None,
-        account: None,
-        class_name: "s3-buckets".into(),
-        reclaim_policy: ReclaimPolicy::Delete,
-        handed_over: false,
-        plan: Plan {
-            bucket: "photos-f30e0389".into(),
-            mode: Mode::Created,
-            endpoint: Endpoint { host: "store.example.com".into(), port: 9000, region: "here".into(), url: None },
-            owner_secret: None,
-            user: Some("shop-photos-f30e0389".into()),
-            rotation: Rotation::default(),
-            state: BTreeMap::new(),
-        },
-    }
+    let endpoint = Endpoint::new("store.example.com", 9000, "here");
+    let plan = Plan::new("photos-f30e0389", Mode::Created, endpoint).with_user("shop-photos-f30e0389");
+    Record::new(ClaimId::new("shop", "photos", "f30e0389"), "s3-buckets", ReclaimPolicy::Delete, plan)
 }
 
 /// That record in the cluster.

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use super::steps::Upkeep;
+use crate::controller::error::Error;
+use crate::provisioner::{Failure as _, FailureClass};
 
 /// What is known about a claim with a record.
 #[derive(Debug, Clone, Copy)]
@@ -37,8 +39,10 @@ pub(crate) fn due_now(facts: Facts, usual: impl FnOnce() -> Upkeep) -> Upkeep {
 pub(crate) struct Times {
     /// What is due by the notes on keys, or the time until something is.
     pub(crate) keys: (Upkeep, Option<Duration>),
-    /// Until failed upkeep is retried.
+    /// Until failed or unfinished upkeep is retried.
     pub(crate) failed: Duration,
+    /// The store is still working, so nothing has failed.
+    pub(crate) unfinished: bool,
     /// Until keys may be replaced again.
     pub(crate) replacement: Duration,
     /// Until unused keys may be searched for again.
@@ -52,7 +56,8 @@ pub(crate) struct Times {
 /// What is due for a bound claim without problems, or the time until something is, if known.
 pub(crate) fn usual(times: &Times) -> (Upkeep, Option<Duration>) {
     let not_for = |wait| (Upkeep::Nothing, Some(wait));
-    if !times.failed.is_zero() && !times.asked {
+    // A store that is working is asked again soon anyway.
+    if !times.failed.is_zero() && (!times.asked || times.unfinished) {
         return not_for(times.failed);
     }
     let (due, wait) = times.keys;
@@ -71,13 +76,30 @@ pub(crate) fn usual(times: &Times) -> (Upkeep, Option<Duration>) {
     }
 }
 
+/// The note on an error of upkeep; `what` says what could not be done. `None` if nothing has failed, because the store is
+/// still working.
+pub(crate) fn failure_note(what: &str, error: &Error) -> Option<String> {
+    match error.class() {
+        FailureClass::InProgress => None,
+        FailureClass::Retryable | FailureClass::Terminal => Some(format!("{what}; retrying: {error}")),
+    }
+}
+
+/// Whether an attempt ends with a check that stopped: the claim's status says that something is lost, and stays as it is
+/// until a check is finished, because keys that work do not prove the opposite.
+pub(crate) fn awaits_check(ready: bool, error: &Error) -> bool {
+    !ready && error.class() == FailureClass::InProgress
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::provisioner::{Reason, StoreError, Topic};
 
     const WELL: Times = Times {
         keys: (Upkeep::Nothing, Some(Duration::from_secs(60))),
         failed: Duration::ZERO,
+        unfinished: false,
         replacement: Duration::ZERO,
         key_search: Duration::ZERO,
         check: Some(Duration::from_secs(30)),
@@ -101,12 +123,39 @@ mod tests {
     }
 
     #[test]
+    fn a_store_that_is_working_is_not_asked_earlier_because_somebody_asks() {
+        let working = Times { failed: MINUTE, unfinished: true, asked: true, ..WELL };
+        for keys in [WELL.keys, (Upkeep::Rotate, None), (Upkeep::Retire, None)] {
+            assert_eq!(usual(&Times { keys, ..working }), (Upkeep::Nothing, Some(MINUTE)));
+        }
+        assert_eq!(usual(&Times { failed: Duration::ZERO, ..working }), (Upkeep::Check, None), "it is not forgotten");
+    }
+
+    #[test]
     fn what_a_user_can_ask_for_again_and_again_is_rationed() {
         let rotate = Times { keys: (Upkeep::Rotate, None), ..WELL };
         assert_eq!(usual(&rotate), (Upkeep::Rotate, None));
         assert_eq!(usual(&Times { replacement: MINUTE, ..rotate }), (Upkeep::Nothing, Some(MINUTE)));
         let retire = Times { keys: (Upkeep::Retire, None), key_search: MINUTE, ..WELL };
         assert_eq!(usual(&retire), (Upkeep::Nothing, Some(MINUTE)));
+    }
+
+    #[test]
+    fn a_store_that_is_still_working_has_not_failed() {
+        const BUSY: Reason = Reason::new("ShelfBusy", Topic::Store, "", "");
+        let note = |error| failure_note("the keys could not be rotated", &Error::store(error));
+        assert_eq!(note(StoreError::in_progress(&BUSY, "half is done")), None);
+        for error in [StoreError::retryable(&BUSY, "no answer"), StoreError::terminal(&BUSY, "no answer")] {
+            assert_eq!(note(error).as_deref(), Some("the keys could not be rotated; retrying: no answer"));
+        }
+    }
+
+    #[test]
+    fn a_claim_that_says_something_is_lost_says_so_until_a_check_is_finished() {
+        const BUSY: Reason = Reason::new("ShelfBusy", Topic::Store, "", "");
+        let working = Error::store(StoreError::in_progress(&BUSY, "half is done"));
+        assert!(awaits_check(false, &working) && !awaits_check(true, &working));
+        assert!(!awaits_check(false, &Error::store(StoreError::retryable(&BUSY, "no answer"))));
     }
 
     #[test]

@@ -6,9 +6,9 @@ use super::attempt::{Attempt, Log};
 use super::next::Next;
 use crate::controller::decide::backoff::{CONSISTENCY_LAG, MAX_PROBES};
 use crate::controller::decide::keys::{self, KeyNotes};
-use crate::controller::decide::output_data;
 use crate::controller::decide::report::{Report, Severity};
 use crate::controller::decide::steps::{Keys, Verb};
+use crate::controller::decide::{output_data, store_outputs};
 use crate::controller::error::Error;
 use crate::controller::objects::outputs::{self, Current};
 use crate::controller::objects::{events, records, status};
@@ -31,7 +31,7 @@ impl<P: Provisioner> Attempt<'_, P> {
             Verb::Grant => ctx.asking(record, Box::pin(ctx.provisioner.grant(record, &owner.credentials))).await,
         };
         ctx.memory.with(&record.claim, ClaimMemory::executes);
-        let credentials = match answer {
+        let mut credentials = match answer {
             Ok(credentials) => credentials,
             Err(failure) => {
                 if matches!(self.log, Log::Stored { is_new: true, .. }) && failure.store_untouched() {
@@ -49,9 +49,27 @@ impl<P: Provisioner> Attempt<'_, P> {
         ctx.memory.with(&record.claim, |m| m.keep_successor(None));
         // Some stores name the account only in answers about what they created. A failure is ignored, so that the new
         // keys are not lost.
-        self.seen_in_account = ctx.provisioner.account(record, &owner.credentials).await.ok().flatten();
+        let account = ctx.provisioner.account(record, &owner.credentials).await.ok().flatten();
+        let refused = store_outputs::take_out_refused(&mut credentials.outputs, &record.plan);
+        // Shared keys are handed over with every attempt, until they work.
+        if let Some(note) = refused.filter(|_| !self.holds_shared_keys()) {
+            self.report_refused_outputs(&note).await;
+        }
+        self.seen_in_account = account;
         self.keys = Keys::Issued(credentials);
         Ok(())
+    }
+
+    /// Whether the claim's Secret holds the owner's present keys already.
+    fn holds_shared_keys(&self) -> bool {
+        let version = self.owner.as_ref().and_then(|owner| owner.version.as_ref());
+        self.secret.existing().is_some() && version.is_some() && self.notes.shared_from.as_ref() == version
+    }
+
+    /// Says what the claim's Secret lacks of what came with new keys.
+    pub(super) async fn report_refused_outputs(&self, note: &str) {
+        tracing::warn!(reason = reasons::INVALID_OUTPUT, "{note}");
+        events::event(self.ctx, &self.claim.id, Severity::Warning, reasons::INVALID_OUTPUT, note).await;
     }
 
     /// Writes the keys into the claim's Secret, with the notes on them.

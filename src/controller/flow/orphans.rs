@@ -26,6 +26,7 @@ use crate::controller::flow::teardown;
 use crate::controller::objects::{claims, classes, records};
 use crate::controller::reasons;
 use crate::controller::state::context::Context;
+use crate::provisioner::turn::Work;
 use crate::provisioner::{ClaimId, Failure as _, Provisioner, Record};
 
 /// Longest time that one check may take.
@@ -321,8 +322,8 @@ impl<P: Provisioner> Keeper<'_, P> {
 }
 
 async fn within_limit<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-    let outcome = tokio::time::timeout(TIME_LIMIT, work).await;
-    outcome.unwrap_or(Err(Error::TimedOut(TIME_LIMIT.as_secs())))
+    let outcome = Work::new(false, |_| {}).within(TIME_LIMIT, work).await;
+    outcome.unwrap_or_else(|_late| Err(Error::TimedOut(TIME_LIMIT.as_secs())))
 }
 
 fn in_progress(record: &Record, undo: Undo) -> Notice {

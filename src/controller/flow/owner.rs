@@ -3,6 +3,7 @@
 use k8s_openapi::api::core::v1::Secret;
 
 use crate::controller::error::Error;
+use crate::controller::refusal::Refusal;
 use crate::controller::state::context::Context;
 use crate::provisioner::{self, OwnerSource, Provisioner, Record, SecretRef};
 
@@ -56,18 +57,18 @@ pub(crate) fn source(reference: &SecretRef, found: Option<Secret>) -> Result<Own
 /// The owner's credentials.
 ///
 /// # Errors
-/// [`Error::InvalidOwnerSecret`], or that the class names no Secret although the store needs one.
-pub(crate) fn parse<O: provisioner::Owner>(record: &Record, source: &OwnerSource) -> Result<O, Error> {
+/// [`Refusal::InvalidOwnerSecret`], or that the class names no Secret although the store needs one.
+pub(crate) fn parse<O: provisioner::Owner>(record: &Record, source: &OwnerSource) -> Result<O, Refusal> {
     if let (OwnerSource::Ambient, Some(secret)) = (source, &record.plan.owner_secret) {
         // The operator's own permissions are often wider: there is no silent fallback to them.
-        return Err(Error::InvalidOwnerSecret {
+        return Err(Refusal::InvalidOwnerSecret {
             secret: secret.clone(),
             problem: "was not read, and the operator's own identity does not replace it".to_owned(),
         });
     }
     O::parse(source).map_err(|problem| match source {
-        OwnerSource::Secret { reference, .. } => Error::InvalidOwnerSecret { secret: reference.clone(), problem },
-        OwnerSource::Ambient => Error::OwnerSecretMissing { problem },
+        OwnerSource::Secret { reference, .. } => Refusal::InvalidOwnerSecret { secret: reference.clone(), problem },
+        OwnerSource::Ambient => Refusal::OwnerSecretMissing,
     })
 }
 

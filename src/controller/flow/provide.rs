@@ -113,7 +113,7 @@ impl<P: Provisioner> Attempt<'_, P> {
             }
             ProvisionStep::Rotate => self.rotate().await?,
             ProvisionStep::Retire => self.retire().await?,
-            ProvisionStep::Check => self.check().await?,
+            ProvisionStep::Check => return self.check().await,
             ProvisionStep::Done => return Ok(Some(self.succeeded())),
         }
         Ok(None)

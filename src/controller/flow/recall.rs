@@ -148,5 +148,5 @@ async fn owner<O: Owner>(client: &Client, record: &Record) -> Result<O, RecallEr
             owner::source(reference, found.map_err(Error::kubernetes("read the owner's Secret"))?)?
         }
     };
-    Ok(owner::parse(record, &source)?)
+    Ok(owner::parse(record, &source).map_err(Error::from)?)
 }

@@ -23,9 +23,11 @@ use crate::controller::error::Error;
 use crate::controller::objects::{classes, conditions};
 use crate::controller::state::context::Context;
 use crate::controller::state::memory::Inputs;
+use crate::controller::state::workers::Urgency;
+use crate::provisioner::turn::{Late, Work};
 use crate::provisioner::{Failure as _, Provisioner};
 
-/// Longest time one reconcile may take, because kube's client has no read timeout. The next attempt finishes what is
+/// Longest time one reconcile may take, without its waits for turns at the store, because kube's client has no read timeout. The next attempt finishes what is
 /// aborted.
 const TIME_LIMIT: Duration = Duration::from_secs(120);
 
@@ -60,7 +62,8 @@ pub(crate) async fn reconcile<P: Provisioner>(
     let attempt = ctx.memory.with(&claim.id, |m| m.waits.attempt(inputs(&claim)));
     let span = tracing::info_span!("claim", claim = %claim.id, attempt);
     // Boxed, so that a claim that waits for a worker needs little memory.
-    let next = Box::pin(run_guarded(&ctx, claim.clone())).instrument(span).await;
+    let work = Work::new(worker.urgency() == Urgency::Check, worker.parking());
+    let next = Box::pin(run_guarded(&ctx, claim.clone(), work, worker.store())).instrument(span).await;
     drop(worker);
     forget_if_gone(&ctx, &claim, &guarded);
 
@@ -77,14 +80,16 @@ pub(crate) async fn reconcile<P: Provisioner>(
 }
 
 /// Runs one attempt, one at a time for each claim, and handles its timeout, panic or failure.
-async fn run_guarded<P: Provisioner>(ctx: &Context<P>, claim: Claim) -> Next {
+/// `store`: the store that it calls.
+async fn run_guarded<P: Provisioner>(ctx: &Context<P>, claim: Claim, work: Work, store: String) -> Next {
     let Some(_guard) = ctx.memory.try_lock(&claim.id) else { return Next::After(BUSY) };
     let attempt = AssertUnwindSafe(dispatch(ctx, claim.clone())).catch_unwind();
-    let outcome = match tokio::time::timeout(TIME_LIMIT, attempt).await {
+    let outcome = match work.within(TIME_LIMIT, attempt).await {
         Ok(Ok(outcome)) => outcome,
         // A panic for one claim must not end the operator.
         Ok(Err(_panic)) => Err(Error::Panicked(claim.id.clone())),
-        Err(_elapsed) => Err(Error::TimedOut(TIME_LIMIT.as_secs())),
+        Err(Late::Working) => Err(Error::TimedOut(TIME_LIMIT.as_secs())),
+        Err(Late::Waiting) => Err(Error::StoreBusy { store }),
     };
     let problem = match outcome {
         Ok(next) => return next,

@@ -24,7 +24,7 @@ pub(crate) fn due_while_steady<P>(ctx: &Context<P>, claim: &Claim) -> Option<(Up
         && !stored.is_being_adopted()
         && spec.object_bucket_name.as_deref() == Some(&stored.name)
         && report::says_bound(claim, &ignored(spec, &stored.record), ctx.keeps(stored.author))
-        && ctx.caches.outputs_are_up_to_date(&claim.id);
+        && ctx.caches.outputs_are_up_to_date(&stored.record);
     if !is_steady {
         return None;
     }
@@ -49,6 +49,7 @@ pub(crate) fn usual_upkeep<P>(
     let times = ctx.memory.with(&claim.id, |m| Times {
         keys,
         failed: m.upkeep.failed_in(),
+        unfinished: m.upkeep.is_unfinished(),
         replacement: m.upkeep.replacement_in(),
         key_search: m.upkeep.key_search_in(),
         // What the Go provisioner created looks different, and is not changed.

@@ -6,14 +6,16 @@ use std::time::Duration;
 use kube::runtime::reflector::ObjectRef;
 
 use super::problem;
+use super::steady::due_while_steady;
 use crate::controller::decide::claim::{Claim, Guarded};
 use crate::controller::decide::class::ClassLookup;
 use crate::controller::decide::gate::{self, Due, Facts};
 use crate::controller::decide::plan;
 use crate::controller::decide::report::{self, Keeps};
+use crate::controller::decide::steps::Upkeep;
 use crate::controller::error::Error;
 use crate::controller::state::context::Context;
-use crate::controller::state::workers::{self, Lane, Worker};
+use crate::controller::state::workers::{self, Lane, Slowed, Urgency, Worker};
 use crate::provisioner::Provisioner;
 
 /// After this time, a waiting claim is read again, and may report what it waits for.
@@ -28,8 +30,12 @@ pub(crate) async fn worker<P: Provisioner>(
 ) -> Option<(Claim, Worker)> {
     let key = ObjectRef::from_obj(guarded);
     let mut claim = claim;
+    let urgency = |claim: &Claim| match due_while_steady(ctx, claim) {
+        Some((Upkeep::Check, _)) => Urgency::Check,
+        _ => Urgency::Wanted,
+    };
     loop {
-        let lane = lane(ctx, &claim);
+        let lane = lane(ctx, &claim, urgency(&claim));
         let mut entering = std::pin::pin!(ctx.workers.enter(&lane));
         // The claim leaves its queue only if it now belongs to another lane.
         let worker = loop {
@@ -37,7 +43,7 @@ pub(crate) async fn worker<P: Provisioner>(
                 break Some(worker?);
             }
             claim = Claim::read(ctx.caches.claims.get(&key)?.as_ref(), &ctx.label);
-            if self::lane(ctx, &claim) != lane {
+            if self::lane(ctx, &claim, urgency(&claim)) != lane {
                 break None;
             }
             // `entering` is polled meanwhile: a worker that was handed to this claim must not be left unused.
@@ -66,27 +72,29 @@ pub(crate) fn facts<P>(ctx: &Context<P>, claim: &Claim, class: &ClassLookup) -> 
     }
 }
 
-/// Reports on a claim without a status that it waits for a store that does not answer.
+/// Reports on a claim without a status that it waits for a store that does not answer, or limits calls.
 async fn explain_wait<P>(ctx: &Context<P>, claim: &Claim, lane: &Lane) {
     let unreported = match claim.bound() {
         true => claim.deleting && report::says_ready(claim, Keeps::No),
         false => claim.status.conditions.is_empty() && !ctx.memory.if_known(&claim.id, |m| m.last_status.is_some()),
     };
-    if !unreported || !ctx.workers.is_struck(&lane.store) {
-        return;
-    }
+    let store = || workers::host_of(&lane.store).to_owned();
+    let problem = match ctx.workers.slowed(&lane.store) {
+        Some(Slowed::Silent) if unreported => Error::StoreSilent { store: store() },
+        Some(Slowed::Limited) if unreported => Error::StoreBusy { store: store() },
+        _ => return,
+    };
     let Ok(spec) = claim.spec() else { return };
     let class = ctx.caches.class(&spec.storage_class_name);
     if matches!(gate::due(facts(ctx, claim, &class)), Due::Nothing | Due::ReportMissingClass) {
         return;
     }
     let Ok(_turn) = ctx.wait_reports.acquire().await else { return };
-    let store = lane.store.split(' ').next().unwrap_or_default().to_owned();
-    problem::report(ctx, claim, &Error::StoreSilent { store }).await;
+    problem::report(ctx, claim, &problem).await;
 }
 
 /// The queue in which a claim waits, by its record, or by the record that it would get.
-fn lane<P: Provisioner>(ctx: &Context<P>, claim: &Claim) -> Lane {
+fn lane<P: Provisioner>(ctx: &Context<P>, claim: &Claim, urgency: Urgency) -> Lane {
     let name = &ctx.options.provisioner_name;
     let recorded = ctx.caches.record(claim, name, &ctx.cluster).map(|stored| stored.record);
     let planned = || match ctx.caches.class(&claim.spec().ok()?.storage_class_name) {
@@ -96,5 +104,5 @@ fn lane<P: Provisioner>(ctx: &Context<P>, claim: &Claim) -> Lane {
         _ => None,
     };
     let store = recorded.or_else(planned).map_or_else(|| Arc::from(""), |record| workers::store_of(&record));
-    Lane { store, namespace: claim.id.namespace.as_str().into() }
+    Lane { store, namespace: claim.id.namespace.as_str().into(), urgency }
 }

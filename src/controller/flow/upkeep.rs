@@ -15,7 +15,7 @@ use crate::controller::decide::keys::{self, Retiring};
 use crate::controller::decide::record::Author;
 use crate::controller::decide::report::Severity;
 use crate::controller::decide::steps::{self, Keys, Upkeep};
-use crate::controller::decide::upkeep;
+use crate::controller::decide::{store_outputs, upkeep};
 use crate::controller::error::Error;
 use crate::controller::objects::events;
 use crate::controller::reasons;
@@ -38,6 +38,8 @@ impl<P: Provisioner> Attempt<'_, P> {
     /// Has the store issue keys in addition to the present ones. They are tried before they are handed over.
     pub(super) async fn rotate(&mut self) -> Result<(), Error> {
         self.upkeep = Upkeep::Nothing;
+        // A request for another attempt is answered by this one, also if it fails: it would end every wait.
+        self.ctx.memory.with(&self.claim.id, |m| m.upkeep.retried(self.claim.retry_request.as_deref()));
         let present = self.credentials()?.access_key_id.clone();
         match self.ask_to_rotate(&present).await {
             Ok(Some(keys)) => {
@@ -49,9 +51,9 @@ impl<P: Provisioner> Attempt<'_, P> {
                     "this store cannot rotate keys while they are in use; to get new keys, delete the claim's Secret";
                 self.upkeep_failed(reasons::ROTATION_FAILED, note, FailureClass::Terminal).await;
             }
-            Err(failure) => {
-                let note = format!("the keys could not be rotated; the present keys still work; retrying: {failure}");
-                self.upkeep_failed(reasons::ROTATION_FAILED, &note, failure.class()).await;
+            Err(error) => {
+                let what = "the keys could not be rotated; the present keys still work";
+                self.upkeep_stopped(Upkeep::Rotate, reasons::ROTATION_FAILED, what, &error).await;
             }
         }
         Ok(())
@@ -60,7 +62,13 @@ impl<P: Provisioner> Attempt<'_, P> {
     async fn ask_to_rotate(&mut self, present: &str) -> Result<Option<AppCredentials>, Error> {
         let (ctx, record) = (self.ctx, self.stored()?.record.clone());
         let owner = self.owner().await?;
-        ctx.asking(&record, Box::pin(ctx.provisioner.rotate(&record, &owner.credentials, present))).await
+        let mut answer =
+            ctx.asking(&record, Box::pin(ctx.provisioner.rotate(&record, &owner.credentials, present))).await?;
+        let keys = answer.as_mut();
+        if let Some(note) = keys.and_then(|keys| store_outputs::take_out_refused(&mut keys.outputs, &record.plan)) {
+            self.report_refused_outputs(&note).await;
+        }
+        Ok(answer)
     }
 
     /// The new keys do not work yet; after some time, the operator gives them up.
@@ -97,10 +105,12 @@ impl<P: Provisioner> Attempt<'_, P> {
         Ok(())
     }
 
-    /// Has the store check and repair bucket and user.
-    pub(super) async fn check(&mut self) -> Result<(), Error> {
+    /// Has the store check and repair bucket and user. `Some`: ask it again later.
+    pub(super) async fn check(&mut self) -> Result<Option<Next>, Error> {
         let noted = self.notes.issued_at;
-        self.ask_to_check().await?;
+        if let Some(wait) = self.ask_to_check().await? {
+            return Ok(Some(Next::After(wait)));
+        }
         self.upkeep = Upkeep::Nothing;
         if self.notes.issued_at != noted {
             // At once, because somebody may edit the note again before the next attempt.
@@ -112,14 +122,14 @@ impl<P: Provisioner> Attempt<'_, P> {
                 self.upkeep = steps::upkeep_left(due, &self.keys);
             }
         }
-        Ok(())
+        Ok(None)
     }
 
-    /// Does not change `upkeep` if there is no problem.
-    async fn ask_to_check(&mut self) -> Result<(), Error> {
+    /// Does not change `upkeep` if there is no problem. `Some`: the attempt is over for this time.
+    async fn ask_to_check(&mut self) -> Result<Option<Duration>, Error> {
         let (ctx, asked) = (self.ctx, self.claim.retry_request.clone());
         if self.upkeep == Upkeep::Retire || ctx.memory.with(&self.claim.id, |m| m.upkeep.asks_again(asked.as_deref())) {
-            ctx.memory.with(&self.claim.id, |m| m.upkeep.searched_for_keys());
+            ctx.memory.with(&self.claim.id, |m| m.upkeep.searches_for_keys());
         }
         ctx.memory.with(&self.claim.id, |m| m.upkeep.retried(asked.as_deref()));
         let record = self.stored()?.record.clone();
@@ -131,9 +141,9 @@ impl<P: Provisioner> Attempt<'_, P> {
             Err(error) => Err(error),
         };
         match answer {
-            Ok(checkup) => self.take_checkup(checkup).await,
+            Ok(checkup) => self.take_checkup(checkup).await.map(|()| None),
             Err(error) if error.lost() => Err(error),
-            Err(failure) => self.check_failed(&failure).await,
+            Err(error) => self.check_stopped(error).await,
         }
     }
 
@@ -170,18 +180,28 @@ impl<P: Provisioner> Attempt<'_, P> {
         }
     }
 
-    /// The check failed.
-    async fn check_failed(&mut self, failure: &Error) -> Result<(), Error> {
+    /// The check failed, or the store is still working on it.
+    async fn check_stopped(&mut self, error: Error) -> Result<Option<Duration>, Error> {
         let (ctx, id) = (self.ctx, &self.claim.id);
-        let note = format!("bucket and user could not be checked; retrying: {failure}");
-        self.upkeep_failed(reasons::CHECK_FAILED, &note, failure.class()).await;
-        if self.upkeep == Upkeep::Check && !self.stored()?.is_being_adopted() {
+        let what = "bucket and user could not be checked";
+        let failed = self.upkeep_stopped(self.upkeep, reasons::CHECK_FAILED, what, &error).await;
+        if failed && self.upkeep == Upkeep::Check && !self.stored()?.is_being_adopted() {
             // If the owner lacks a permission, all its claims fail: they report it once, not every five minutes.
             ctx.memory.with(id, |m| m.upkeep.wait_for_next());
             ctx.memory.with(id, |m| m.upkeep.checked(ctx.options.resync));
         }
         self.upkeep = Upkeep::Nothing;
-        Ok(())
+        let stored = self.stored()?;
+        match upkeep::awaits_check(self.says_ready(stored), &error) {
+            // Its status still asks for the adoption.
+            true if stored.is_being_adopted() => Err(error),
+            true => Ok(Some(ctx.memory.with(id, |m| {
+                let wait = m.upkeep.failed_in();
+                m.waits.defer(wait);
+                wait
+            }))),
+            false => Ok(None),
+        }
     }
 
     /// The store does not show the present keys. Reads of IAM lag, so the keys are tried before they are replaced; if
@@ -190,6 +210,21 @@ impl<P: Provisioner> Attempt<'_, P> {
         if let Keys::InSecret { .. } = &self.keys {
             self.keys.set_proven(false);
             self.doubted = !self.notes.is_new(Timestamp::now());
+        }
+    }
+
+    /// Reports an error of upkeep, unless the store is still working. Returns whether it failed.
+    async fn upkeep_stopped(&self, upkeep: Upkeep, reason: &'static str, what: &str, error: &Error) -> bool {
+        match upkeep::failure_note(what, error) {
+            Some(note) => {
+                self.upkeep_failed(reason, &note, error.class()).await;
+                true
+            }
+            None => {
+                tracing::info!(?upkeep, "the store is still working: {error}");
+                self.ctx.memory.with(&self.claim.id, |m| m.upkeep.in_progress(upkeep));
+                false
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! Local copies of what the operator watches.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use futures::FutureExt as _;
@@ -14,10 +14,11 @@ use crate::api::{ObjectBucket, wire};
 use crate::controller::decide::claim::{Claim, Guarded};
 use crate::controller::decide::class::{Class, ClassLookup};
 use crate::controller::decide::keys::KeyNotes;
-use crate::controller::decide::metadata::wrote;
+use crate::controller::decide::metadata::{written, wrote};
 use crate::controller::decide::record::{Relation, Stored};
-use crate::controller::decide::{codec, lookup, record};
+use crate::controller::decide::{codec, lookup, record, store_outputs};
 use crate::controller::state::cache::Cache;
+use crate::controller::state::memory::hash;
 use crate::controller::state::records::Records;
 use crate::provisioner::{ClaimId, Record, SecretRef};
 
@@ -110,12 +111,17 @@ impl Caches {
         read.map(|(_, record)| record).filter(shares).map(|record| record.claim.uid).collect()
     }
 
-    /// Whether both outputs exist, are the claim's, and have not been edited by others.
-    pub(crate) fn outputs_are_up_to_date(&self, claim: &ClaimId) -> bool {
-        let is_up_to_date =
-            |facts: Option<Arc<OutputFacts>>| facts.is_some_and(|facts| facts.is_of(claim) && facts.up_to_date);
-        is_up_to_date(self.secrets.get(Some(&claim.namespace), &claim.name))
-            && is_up_to_date(self.config_maps.get(Some(&claim.namespace), &claim.name))
+    /// Whether both outputs of a record's claim exist, are the claim's, and have not been edited by others. What the store
+    /// added to the Secret does not count, because nothing could repair it.
+    pub(crate) fn outputs_are_up_to_date(&self, record: &Record) -> bool {
+        let Record { claim, plan, .. } = record;
+        let url = plan.endpoint.url.iter().map(|_| wire::config::AWS_ENDPOINT_URL_S3);
+        let mut more = plan.outputs.keys().map(String::as_str).chain(url);
+        let is_up_to_date = |facts: &Arc<OutputFacts>| facts.is_of(claim) && facts.up_to_date;
+        let secret = self.secrets.get(Some(&claim.namespace), &claim.name);
+        let config_map = self.config_maps.get(Some(&claim.namespace), &claim.name);
+        secret.as_ref().is_some_and(is_up_to_date)
+            && config_map.is_some_and(|facts| is_up_to_date(&facts) && more.all(|key| facts.has(key)))
     }
 
     /// The uids of Secret and ConfigMap, if the caches show that they are the claim's.
@@ -128,14 +134,20 @@ impl Caches {
     }
 }
 
+/// Most entries of a ConfigMap that are remembered: those of the store, and the endpoint's URL.
+const MORE_MAX: usize = store_outputs::COUNT_MAX + 1;
+
 /// What is cached of a Secret or ConfigMap. They are watched without their data.
 #[derive(Debug)]
 pub(crate) struct OutputFacts {
     uid: Option<Box<str>>,
     /// Uid of its controller.
     controller: Box<str>,
-    /// Nobody else has changed its entries.
+    /// Nobody else has changed the entries that all claims have.
     up_to_date: bool,
+    /// The other entries of a ConfigMap that nobody else has changed: hashes of their keys, sorted. `None` if there are
+    /// more than a record can name: a tenant wrote them in the operator's name.
+    more: Option<Box<[u64]>>,
     /// Its notes on keys.
     notes: Option<Box<KeyNotes>>,
 }
@@ -150,7 +162,10 @@ impl OutputFacts {
 
     /// `None` if no claim controls it.
     pub(crate) fn of_config_map(config_map: &PartialObjectMeta<ConfigMap>) -> Option<Self> {
-        Self::of(&config_map.metadata, &wire::config::ALL)
+        let facts = Self::of(&config_map.metadata, &wire::config::ALL)?;
+        let more = written(&config_map.metadata).filter(|key| !wire::config::ALL.contains(key)).map(hash);
+        let more: BTreeSet<_> = more.collect();
+        Some(Self { more: (more.len() <= MORE_MAX).then(|| more.into_iter().collect()), ..facts })
     }
 
     fn of(metadata: &ObjectMeta, keys: &[&str]) -> Option<Self> {
@@ -158,8 +173,15 @@ impl OutputFacts {
             uid: metadata.uid.as_deref().map(Box::from),
             controller: Box::from(controlling_claim(metadata)?),
             up_to_date: wrote(metadata, keys),
+            more: None,
             notes: None,
         })
+    }
+
+    /// Whether nobody else has changed this entry. If it is unknown, the entry counts as unchanged: otherwise the claim
+    /// would never be steady, and nothing would wake it for its upkeep, such as the rotation of its keys.
+    fn has(&self, key: &str) -> bool {
+        self.more.as_ref().is_none_or(|more| more.binary_search(&hash(key)).is_ok())
     }
 
     fn is_of(&self, claim: &ClaimId) -> bool {
@@ -174,4 +196,49 @@ fn controlling_claim(metadata: &ObjectMeta) -> Option<&str> {
     let owner = owners.iter().find(|owner| owner.controller == Some(true))?;
     let is_claim = owner.kind == wire::CLAIM_KIND && Some(&owner.name) == metadata.name.as_ref();
     is_claim.then_some(owner.uid.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::json;
+
+    use super::*;
+
+    /// Of a ConfigMap with these entries of the operator, as two kinds of write record them.
+    fn facts(keys: &[&str]) -> OutputFacts {
+        let data: serde_json::Map<_, _> = keys.iter().map(|key| (format!("f:{key}"), json!({}))).collect();
+        let config_map = serde_json::from_value(json!({ "metadata": {
+            "name": "photos",
+            "ownerReferences": [
+                { "apiVersion": "a", "kind": "ObjectBucketClaim", "name": "photos", "uid": "1", "controller": true },
+            ],
+            "managedFields": [
+                { "manager": "aws-s3-provisioner", "operation": "Apply", "fieldsV1": { "f:data": data } },
+                { "manager": "aws-s3-provisioner", "operation": "Update", "fieldsV1": { "f:data": data } },
+                { "manager": "somebody", "fieldsV1": { "f:data": { "f:FORMAT": {} } } },
+            ],
+        }}));
+        OutputFacts::of_config_map(&config_map.unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_config_map_that_a_tenant_fills_takes_no_more_memory_and_its_claim_stays_steady() {
+        let keys: Vec<_> = (0..MORE_MAX).map(|n| format!("KEY_{n}")).collect();
+        let mut keys: Vec<_> = keys.iter().map(String::as_str).chain(wire::config::ALL).collect();
+        let most = facts(&keys);
+        assert_eq!(most.more.as_ref().unwrap().len(), MORE_MAX);
+        assert!(most.up_to_date && most.has("KEY_0") && !most.has("KEY_X"));
+        keys.push("ONE_MORE");
+        let filled = facts(&keys);
+        assert!(filled.up_to_date && filled.more.is_none() && filled.has("KEY_0"));
+    }
+
+    #[test]
+    fn an_entry_of_the_store_that_somebody_edits_in_the_config_map_is_noticed() {
+        let ours = [&wire::config::ALL[..], &["CA_BUNDLE", "FORMAT"]].concat();
+        assert!(facts(&ours).up_to_date && facts(&ours).has("CA_BUNDLE") && facts(&ours).has("FORMAT"));
+        let edited = facts(&ours[..ours.len() - 1]);
+        assert!(edited.up_to_date && edited.has("CA_BUNDLE") && !edited.has("FORMAT"));
+    }
 }

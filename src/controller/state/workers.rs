@@ -4,6 +4,10 @@
 //! A store has at most a quarter of the workers. After several calls in a row that the store did not answer, or in which
 //! it refused the owner, only one claim at a time calls it, until it answers again: a circuit breaker. Namespaces take
 //! turns; a namespace that has more than half of the workers counts as having half, so that others need not wait for it.
+//! Checks of bound claims go last, and have at most half of a store's workers.
+//!
+//! A claim that waits for its turn at a store that limits its calls keeps its place among the store's, and occupies none
+//! of all workers: other stores have that one.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,6 +25,17 @@ pub(crate) struct Lane {
     /// See [`store_of`].
     pub(crate) store: Arc<str>,
     pub(crate) namespace: Arc<str>,
+    /// What others need more goes first.
+    pub(crate) urgency: Urgency,
+}
+
+/// Whether a claim's user waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Urgency {
+    /// Somebody needs a bucket, or wants it to be gone.
+    Wanted,
+    /// A bound claim is checked.
+    Check,
 }
 
 /// The store of a record's bucket, with the owner whose credentials are used.
@@ -28,6 +43,11 @@ pub(crate) fn store_of(record: &Record) -> Arc<str> {
     let endpoint = &record.plan.endpoint;
     let owner = record.plan.owner_secret.as_ref().map(ToString::to_string).unwrap_or_default();
     format!("{}:{} {owner}", endpoint.host, endpoint.port).into()
+}
+
+/// Host and port of such a store.
+pub(crate) fn host_of(store: &str) -> &str {
+    store.split(' ').next().unwrap_or_default()
 }
 
 /// All workers.
@@ -56,12 +76,32 @@ struct Share {
 #[derive(Debug, Default)]
 struct Store {
     busy: Share,
-    /// Waiting claims, by namespace, in the order of arrival.
-    waiting: HashMap<Arc<str>, VecDeque<oneshot::Sender<Worker>>>,
-    /// The namespaces of waiting claims, in the order of their turns.
-    turns: VecDeque<Arc<str>>,
+    /// How many of the busy workers check a bound claim.
+    checking: usize,
+    /// How many of them wait for a turn at the store.
+    parked: usize,
+    wanted: Queue,
+    checks: Queue,
     /// How often in a row it did not answer, or refused the owner.
     strikes: u32,
+}
+
+/// Why claims wait longer for a store than for others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Slowed {
+    /// It does not answer, so only one claim at a time calls it.
+    Silent,
+    /// It limits how fast it is called.
+    Limited,
+}
+
+/// Claims that wait for a worker.
+#[derive(Debug, Default)]
+struct Queue {
+    /// By namespace, in the order of arrival.
+    waiting: HashMap<Arc<str>, VecDeque<oneshot::Sender<Worker>>>,
+    /// The namespaces, in the order of their turns.
+    turns: VecDeque<Arc<str>>,
 }
 
 /// The right to process a claim, until this is dropped.
@@ -69,6 +109,28 @@ struct Store {
 pub(crate) struct Worker {
     workers: Arc<Workers>,
     lane: Lane,
+}
+
+impl Worker {
+    /// Host and port of the store.
+    pub(crate) fn store(&self) -> String {
+        host_of(&self.lane.store).to_owned()
+    }
+
+    pub(crate) fn urgency(&self) -> Urgency {
+        self.lane.urgency
+    }
+
+    /// To be called with true when the claim begins to wait for its turn at the store, and with false when it goes on.
+    pub(crate) fn parking(&self) -> impl Fn(bool) + Send + Sync + 'static {
+        let (workers, lane) = (Arc::clone(&self.workers), self.lane.clone());
+        move |parks| {
+            workers.lock().park(&lane, parks);
+            if parks {
+                workers.hand_out();
+            }
+        }
+    }
 }
 
 impl Drop for Worker {
@@ -135,9 +197,14 @@ impl Workers {
         Asked { workers: self, store, is_over: false }
     }
 
-    /// Whether only one claim at a time may call a store.
-    pub(crate) fn is_struck(&self, store: &Arc<str>) -> bool {
-        self.lock().stores.get(store).is_some_and(Store::is_struck)
+    /// Why the claims of a store wait longer than for others.
+    pub(crate) fn slowed(&self, store: &Arc<str>) -> Option<Slowed> {
+        let state = self.lock();
+        let store = state.stores.get(store)?;
+        match store.is_struck() {
+            true => Some(Slowed::Silent),
+            false => (store.parked > 0).then_some(Slowed::Limited),
+        }
     }
 
     /// Ends all waits.
@@ -146,8 +213,7 @@ impl Workers {
         state.closed = true;
         state.turns.clear();
         for store in state.stores.values_mut() {
-            store.turns.clear();
-            store.waiting.clear();
+            (store.wanted, store.checks) = (Queue::default(), Queue::default());
         }
     }
 
@@ -172,41 +238,59 @@ impl State {
             return false;
         }
         let store = self.stores.entry(Arc::clone(&lane.store)).or_default();
-        if store.turns.is_empty() {
+        if !store.is_waited_for() {
             self.turns.push_back(Arc::clone(&lane.store));
         }
-        let queue = store.waiting.entry(Arc::clone(&lane.namespace)).or_default();
-        if queue.is_empty() {
-            store.turns.push_back(Arc::clone(&lane.namespace));
-        }
-        queue.push_back(sender);
+        let queue = match lane.urgency {
+            Urgency::Wanted => &mut store.wanted,
+            Urgency::Check => &mut store.checks,
+        };
+        queue.push(&lane.namespace, sender);
         true
     }
 
     /// The next claim, if there is a free worker, which then counts as busy.
     fn next(&mut self, all: usize) -> Option<(Lane, oneshot::Sender<Worker>)> {
+        if self.busy.is_full(all) {
+            return None;
+        }
         for _ in 0..self.turns.len() {
             let name = self.turns.pop_front()?;
             let Some(store) = self.stores.get_mut(&name) else { continue };
             let next = store.next(&self.busy, all);
-            if !store.turns.is_empty() {
+            if store.is_waited_for() {
                 self.turns.push_back(Arc::clone(&name));
             } else if next.is_none() && store.is_idle() {
                 // All waiting claims gave up.
                 self.stores.remove(&name);
             }
-            if let Some((namespace, sender)) = next {
+            if let Some((namespace, urgency, sender)) = next {
                 self.busy.take(&namespace);
-                return Some((Lane { store: name, namespace }, sender));
+                return Some((Lane { store: name, namespace, urgency }, sender));
             }
         }
         None
+    }
+
+    /// A claim with a worker begins to wait for its turn at the store, or goes on.
+    fn park(&mut self, lane: &Lane, parks: bool) {
+        let parked = self.stores.get_mut(&lane.store).map(|store| &mut store.parked);
+        if parks {
+            self.busy.give_back(&lane.namespace);
+            parked.into_iter().for_each(|parked| *parked += 1);
+        } else {
+            self.busy.take(&lane.namespace);
+            parked.into_iter().for_each(|parked| *parked = parked.saturating_sub(1));
+        }
     }
 
     fn leave(&mut self, lane: &Lane) {
         self.busy.give_back(&lane.namespace);
         if let Some(store) = self.stores.get_mut(&lane.store) {
             store.busy.give_back(&lane.namespace);
+            if lane.urgency == Urgency::Check {
+                store.checking = store.checking.saturating_sub(1);
+            }
             if store.is_idle() {
                 self.stores.remove(&lane.store);
             }
@@ -219,29 +303,58 @@ impl Store {
         self.strikes >= STRIKES
     }
 
+    fn is_waited_for(&self) -> bool {
+        !self.wanted.turns.is_empty() || !self.checks.turns.is_empty()
+    }
+
     /// Whether it can be forgotten.
     fn is_idle(&self) -> bool {
-        self.busy.namespaces.is_empty() && self.turns.is_empty() && self.strikes == 0
+        self.busy.namespaces.is_empty() && !self.is_waited_for() && self.strikes == 0
     }
 
     /// The next claim of this store, if there is a free worker, which then counts as busy.
-    fn next(&mut self, all_busy: &Share, all: usize) -> Option<(Arc<str>, oneshot::Sender<Worker>)> {
+    fn next(&mut self, all_busy: &Share, all: usize) -> Option<(Arc<str>, Urgency, oneshot::Sender<Worker>)> {
         let limit = if self.is_struck() { 1 } else { (all / 4).max(1) };
+        if self.busy.is_full(limit) {
+            return None;
+        }
+        let busy = &self.busy;
+        let has_room = |namespace: &Arc<str>| busy.has_room(limit, namespace) && all_busy.has_room(all, namespace);
+        let mut next = self.wanted.pop(has_room).map(|(namespace, sender)| (namespace, Urgency::Wanted, sender));
+        if next.is_none() && self.checking < (limit / 2).max(1) {
+            next = self.checks.pop(has_room).map(|(namespace, sender)| (namespace, Urgency::Check, sender));
+        }
+        let (namespace, urgency, _) = next.as_ref()?;
+        self.busy.take(namespace);
+        self.checking += usize::from(*urgency == Urgency::Check);
+        next
+    }
+}
+
+impl Queue {
+    fn push(&mut self, namespace: &Arc<str>, sender: oneshot::Sender<Worker>) {
+        let queue = self.waiting.entry(Arc::clone(namespace)).or_default();
+        if queue.is_empty() {
+            self.turns.push_back(Arc::clone(namespace));
+        }
+        queue.push_back(sender);
+    }
+
+    /// The next claim of a namespace that has room.
+    fn pop(&mut self, has_room: impl Fn(&Arc<str>) -> bool) -> Option<(Arc<str>, oneshot::Sender<Worker>)> {
         for _ in 0..self.turns.len() {
             let namespace = self.turns.pop_front()?;
             let Some(queue) = self.waiting.get_mut(&namespace) else { continue };
             while queue.front().is_some_and(oneshot::Sender::is_closed) {
                 queue.pop_front();
             }
-            let has_room = self.busy.has_room(limit, &namespace) && all_busy.has_room(all, &namespace);
-            let sender = if has_room { queue.pop_front() } else { None };
+            let sender = if has_room(&namespace) { queue.pop_front() } else { None };
             if queue.is_empty() {
                 self.waiting.remove(&namespace);
             } else {
                 self.turns.push_back(Arc::clone(&namespace));
             }
             if let Some(sender) = sender {
-                self.busy.take(&namespace);
                 return Some((namespace, sender));
             }
         }
@@ -250,10 +363,14 @@ impl Store {
 }
 
 impl Share {
-    fn has_room(&self, limit: usize, namespace: &Arc<str>) -> bool {
+    fn is_full(&self, limit: usize) -> bool {
         let half = (limit / 2).max(1);
-        let counted: usize = self.namespaces.values().map(|busy| *busy.min(&half)).sum();
-        counted < limit && self.namespaces.get(namespace).is_none_or(|own| *own < limit)
+        self.namespaces.values().map(|busy| *busy.min(&half)).sum::<usize>() >= limit
+    }
+
+    /// Whether a namespace can have one more, if there is one.
+    fn has_room(&self, limit: usize, namespace: &Arc<str>) -> bool {
+        self.namespaces.get(namespace).is_none_or(|own| *own < limit)
     }
 
     fn take(&mut self, namespace: &Arc<str>) {
@@ -278,7 +395,7 @@ mod tests {
     use super::*;
 
     fn lane(store: &str, namespace: &str) -> Lane {
-        Lane { store: store.into(), namespace: namespace.into() }
+        Lane { store: store.into(), namespace: namespace.into(), urgency: Urgency::Wanted }
     }
 
     /// The workers that are free at once.
@@ -307,18 +424,55 @@ mod tests {
         let lane = lane("silent", "shop");
         let store = || Arc::clone(&lane.store);
         for number in 0..STRIKES {
-            assert!(!workers.is_struck(&lane.store));
+            assert_eq!(workers.slowed(&lane.store), None);
             // Given up, or ended with an error.
             if number % 2 == 0 { drop(workers.ask(store())) } else { workers.ask(store()).struck() }
         }
-        assert!(workers.is_struck(&lane.store));
+        assert_eq!(workers.slowed(&lane.store), Some(Slowed::Silent));
         workers.ask(store()).never_mind();
-        assert!(workers.is_struck(&lane.store), "it was not asked");
+        assert_eq!(workers.slowed(&lane.store), Some(Slowed::Silent), "it was not asked");
         let probe = at_once(&workers, &lane, 10);
         assert_eq!(probe.len(), 1);
         workers.ask(store()).answered();
         drop(probe);
         assert_eq!(at_once(&workers, &lane, 10).len(), 4);
+        assert_nothing_is_left(&workers);
+    }
+
+    #[tokio::test]
+    async fn checks_go_last_and_leave_half_of_a_store_to_others() {
+        let workers = Workers::new(16);
+        let (wanted, check) = (lane("s3", "shop"), Lane { urgency: Urgency::Check, ..lane("s3", "shop") });
+        let checking = at_once(&workers, &check, 100);
+        assert_eq!(checking.len(), 2);
+        let working = at_once(&workers, &wanted, 100);
+        assert_eq!(working.len(), 2);
+        let mut next_check = Box::pin(workers.enter(&check));
+        let mut next = Box::pin(workers.enter(&wanted));
+        assert!(next_check.as_mut().now_or_never().is_none() && next.as_mut().now_or_never().is_none());
+        drop(checking);
+        let next = next.as_mut().now_or_never().flatten().unwrap();
+        let next_check = next_check.as_mut().now_or_never().flatten().unwrap();
+        drop((working, next, next_check));
+        assert_nothing_is_left(&workers);
+    }
+
+    #[tokio::test]
+    async fn who_waits_for_a_turn_at_its_store_leaves_its_worker_to_other_stores() {
+        let workers = Workers::new(8);
+        let throttled: Vec<_> =
+            (0..4).flat_map(|n| at_once(&workers, &lane(&format!("slow {n}"), "shop"), 100)).collect();
+        assert_eq!(throttled.len(), 8);
+        assert_eq!(at_once(&workers, &lane("fast", "shop"), 1).len(), 0);
+        let parking: Vec<_> = throttled.iter().map(Worker::parking).collect();
+        parking.iter().for_each(|park| park(true));
+        let fast = at_once(&workers, &lane("fast", "shop"), 100);
+        assert_eq!(fast.len(), 2);
+        let slowed = |store: &str| workers.slowed(&store.into());
+        assert_eq!((slowed("slow 0"), slowed("fast")), (Some(Slowed::Limited), None));
+        assert_eq!(at_once(&workers, &lane("slow 0", "shop"), 1).len(), 0, "of its store it has its share");
+        parking.iter().for_each(|park| park(false));
+        drop((throttled, fast));
         assert_nothing_is_left(&workers);
     }
 

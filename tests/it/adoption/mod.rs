@@ -9,7 +9,7 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use rstest::rstest;
 use serde_json::json;
 
-use crate::support::backup::Backup;
+use crate::support::conformance::Backup;
 use crate::support::operator::{Kind, Operator};
 use crate::support::other::OtherCluster;
 use crate::support::{World, ready, seen};

@@ -10,8 +10,9 @@ use serde_json::json;
 use tokio::sync::Notify;
 
 use super::{Case, Nth, enumerate, run_all};
+use crate::support::aws_proxy::Aws;
 use crate::support::operator::Operator;
-use crate::support::proxy::{Aws, Call, Proxy, Verdict};
+use crate::support::proxy::{Call, Proxy, Verdict};
 use crate::support::{World, aws_url, ready};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

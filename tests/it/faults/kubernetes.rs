@@ -77,7 +77,7 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(8);
 
 /// An operator that runs until what is returned is dropped.
 fn operator(world: &World) -> JoinSet<()> {
-    let config = kube::Config::new(world.kubernetes.url.parse().unwrap());
+    let config = world.config();
     let client = runtime::cluster::client(config, ANSWER_LIMIT).unwrap();
     let options = Operator::options(world);
     let mut operator = JoinSet::new();

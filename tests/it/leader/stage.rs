@@ -17,8 +17,9 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::{Api, ResourceExt as _};
 use serde_json::json;
 
+use crate::support::aws_proxy::Aws;
 use crate::support::operator::Binary;
-use crate::support::proxy::{Answer, ApiServer, Aws, Call, Fault, Proxy, Upstream, Verdict};
+use crate::support::proxy::{Answer, ApiServer, Call, Described, Fault, Proxy, Upstream, Verdict};
 use crate::support::{World, aws_url, seen};
 
 /// A crash is noticed soon, and a machine under load still keeps its lease.
@@ -80,11 +81,11 @@ impl SharedAws {
 }
 
 impl Upstream for SharedAws {
-    fn describe(&self, parts: &Parts, body: &Bytes) -> (String, bool) {
-        let (call, mutates) = self.aws.describe(parts, body);
-        let Some(caller) = self.caller(parts) else { return (call, mutates) };
-        self.journal.note(caller, &call);
-        (format!("{caller} {call}"), mutates)
+    fn describe(&self, parts: &Parts, body: &Bytes) -> Described {
+        let described = self.aws.describe(parts, body);
+        let Some(caller) = self.caller(parts) else { return described };
+        self.journal.note(caller, &described.name);
+        Described { name: format!("{caller} {}", described.name), ..described }
     }
 
     fn send(&self, request: Request<Full<Bytes>>) -> Pin<Box<dyn Future<Output = Result<Answer, Fault>> + Send>> {
@@ -137,7 +138,7 @@ impl Stage {
     pub(super) async fn candidate(&self, name: &'static str, args: &[&str]) -> Candidate {
         let (id, secret) = self.owner_key(name).await;
         self.shared.names.lock().unwrap().insert(id.clone(), name);
-        let kubernetes = Proxy::start(ApiServer::behind(self.client.clone())).await;
+        let kubernetes = Proxy::start(ApiServer::behind(self.client.clone(), "candidate")).await;
         let journal = self.journal.clone();
         kubernetes.meddle(move |call| {
             journal.note(name, &call.name);
@@ -146,7 +147,7 @@ impl Stage {
         let kubeconfig = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "c",
             "clusters": [{ "name": "c", "cluster": { "server": kubernetes.url } }],
-            "users": [{ "name": "u", "user": {} }],
+            "users": [{ "name": "u", "user": { "token": "candidate" } }],
             "contexts": [{ "name": "c", "context": { "cluster": "c", "user": "u", "namespace": self.namespace } }],
         });
         let args = [&["--leader-elect", "--namespace", &self.namespace], args].concat();

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::World;
 use super::account::Account;
-use super::proxy::Demands;
+use super::aws_proxy::Demands;
 
 pub(crate) const PLAIN: &str = include_str!("../../../docs/owner-iam-policy.json");
 pub(crate) const BOUNDED: &str = include_str!("../../../docs/owner-iam-policy-with-boundary.json");
@@ -61,7 +61,7 @@ impl PolicedOwner {
             let put = world.account.iam.put_user_policy().user_name(&self.user).policy_name(format!("p{index}"));
             put.policy_document(document.to_string()).send().await.unwrap();
         }
-        world.aws.demand(demanded);
+        world.aws.upstream().demand(demanded);
     }
 
     /// The owner, through the proxy, where the condition holds.

@@ -8,8 +8,9 @@ use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 use super::{Bound, DENIED, date};
+use crate::support::aws_proxy::Strictness;
 use crate::support::operator::{Kind, Operator};
-use crate::support::proxy::{Call, Strictness, Verdict};
+use crate::support::proxy::{Call, Verdict};
 use crate::support::{World, phase, ready};
 
 /// An operator that checks bound claims twice a second.
@@ -71,7 +72,7 @@ async fn a_user_that_somebody_deleted_comes_back_with_new_keys() {
     iam.delete_user_policy().user_name(&claim.user).policy_name("bucket-access").send().await.unwrap();
     iam.delete_user().user_name(&claim.user).send().await.unwrap();
     let key_delay = Duration::from_secs(2);
-    world.aws.strict(Strictness { key_delay, lag: Duration::ZERO, name_delay: Duration::ZERO });
+    world.aws.upstream().strict(Strictness { key_delay, lag: Duration::ZERO, name_delay: Duration::ZERO });
     world.aws.clear();
 
     let _operator = watchful(&world).await;

@@ -9,8 +9,9 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::{Bound, DENIED, date};
+use crate::support::aws_proxy::Strictness;
 use crate::support::operator::{Binary, Kind, Operator};
-use crate::support::proxy::{Strictness, Verdict};
+use crate::support::proxy::Verdict;
 use crate::support::{World, phase, ready, seen};
 
 const REFUSED: &str = "<Error><Code>InvalidAccessKeyId</Code><Message>no such key</Message></Error>";
@@ -189,7 +190,7 @@ async fn a_key_that_was_lost_and_not_shown_is_deleted_by_whoever_runs_when_it_is
     let before = Bound::new(&world, &class).await;
     operator.stop().await;
     let lag = Duration::from_secs(3);
-    world.aws.strict(Strictness { key_delay: Duration::ZERO, lag, name_delay: Duration::ZERO });
+    world.aws.upstream().strict(Strictness { key_delay: Duration::ZERO, lag, name_delay: Duration::ZERO });
     let mut lost = false;
     world.aws.meddle(move |call| match call.name.as_str() {
         "CreateAccessKey" if !std::mem::replace(&mut lost, true) => Verdict::LoseAnswer,

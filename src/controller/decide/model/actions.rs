@@ -1,8 +1,9 @@
 //! What can happen in a story: what operators do, and what users, admins and others do.
 
 use super::budget::Budget;
-use super::operator::{Operator, Outcome};
+use super::operator::Operator;
 use super::planner::Setup;
+use super::store::Outcome;
 use super::world::{Asks, BucketName, Claim, Record, Secret, Whose, World, former_record};
 use crate::controller::decide::steps::Upkeep;
 use crate::provisioner::Mode;
@@ -61,6 +62,7 @@ impl OperatorAction {
             (is_idle && left.checks > 0, Self::Begin(Upkeep::Check)),
             (!is_idle, Self::Step(Outcome::Done)),
             (!is_idle && lag && operator.may_be_blind(), Self::Step(Outcome::Blind)),
+            (!is_idle && operator.may_go_ahead(), Self::Step(Outcome::Ahead)),
             (!is_idle && left.losses > 0, Self::Step(Outcome::Lost)),
             (!is_idle && left.refusals > 0, Self::Step(Outcome::Refused)),
             (left.crashes > 0, Self::Crash),

@@ -3,7 +3,7 @@
 use super::memory::Memory;
 use super::planner::Setup;
 use super::provision;
-use super::store::Verb;
+use super::store::{Outcome, Verb};
 use super::teardown::{self, Removal};
 use super::work::{Start, Work};
 use super::world::{Claim, Record, World};
@@ -13,18 +13,6 @@ use crate::controller::decide::class::ClassOwner;
 use crate::controller::decide::gate::{self, Due, Facts};
 use crate::controller::decide::steps::{Keys, Upkeep};
 use crate::controller::decide::teardown::Purpose;
-
-/// The outcome of a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Outcome {
-    Done,
-    /// Done, but a read of IAM misses what was just created.
-    Blind,
-    /// Done, but its answer is lost.
-    Lost,
-    /// Not done.
-    Refused,
-}
 
 /// One process.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -101,16 +89,16 @@ impl Operator {
         let mut memory = self.memory.clone();
         let next = match attempt {
             Attempt::Provision(work) => {
-                let next = provision::advance(setup, *work, &mut changed, &mut memory, outcome == Outcome::Blind);
+                let next = provision::advance(setup, *work, &mut changed, &mut memory, outcome);
                 next.map(|work| Attempt::Provision(Box::new(work)))
             }
             Attempt::Teardown(removal) => {
-                let next = teardown::advance(*removal, &mut changed, &mut memory, outcome == Outcome::Blind);
+                let next = teardown::advance(*removal, &mut changed, &mut memory, outcome);
                 next.map(|removal| Attempt::Teardown(Box::new(removal)))
             }
         };
         match outcome {
-            Outcome::Done | Outcome::Blind => {
+            Outcome::Done | Outcome::Blind | Outcome::Ahead => {
                 (*world, self.memory, self.attempt) = (changed, memory, next);
             }
             // The attempt ends with an error; the memory keeps what was noted before the call.
@@ -132,6 +120,15 @@ impl Operator {
                 }
             },
             Some(Attempt::Teardown(removal)) => removal.verb.as_ref().is_some_and(Verb::may_be_blind),
+            None => false,
+        }
+    }
+
+    /// Whether another call may be made before the next one.
+    pub(super) fn may_go_ahead(&self) -> bool {
+        match &self.attempt {
+            Some(Attempt::Provision(work)) => work.verb.as_ref().is_some_and(Verb::may_go_ahead),
+            Some(Attempt::Teardown(removal)) => removal.verb.as_ref().is_some_and(Verb::may_go_ahead),
             None => false,
         }
     }

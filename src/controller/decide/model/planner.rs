@@ -12,7 +12,8 @@ use crate::controller::decide::plan::{self, Intent, Surroundings};
 use crate::controller::decide::record::{Author, Stored};
 use crate::controller::error::RecordProblem;
 use crate::provisioner::{
-    AppCredentials, ClaimId, Endpoint, Failure, FailureClass, Mode, Provisioner, ReclaimPolicy, Removal as StoreRemoval,
+    AppCredentials, ClaimId, Endpoint, Failure, FailureClass, Mode, Plan, Provisioner, ReclaimPolicy,
+    Removal as StoreRemoval, Request,
 };
 
 /// What never changes in a story.
@@ -116,7 +117,13 @@ impl Provisioner for Planner {
     type Error = Never;
 
     fn endpoint(&self, (): &()) -> Endpoint {
-        Endpoint { host: "store".into(), port: 80, region: "here".into(), url: None }
+        Endpoint::new("store", 80, "here")
+    }
+
+    /// Adds entries to ConfigMap and state that are named like the class.
+    fn plan(&self, request: &Request<'_, ()>) -> Result<Plan, Never> {
+        let (plan, name) = (request.plan(self.endpoint(request.parameters)), request.class_name);
+        Ok(plan.with_output(name, "model").with_state(name, "model"))
     }
 
     async fn provision(&self, _: &crate::provisioner::Record, (): &()) -> Result<AppCredentials, Never> {

@@ -2,7 +2,7 @@
 
 use super::memory::Memory;
 use super::planner::Setup;
-use super::store::{Kind, Progress, Verb};
+use super::store::{Kind, Outcome, Progress, Verb};
 use super::work::Work;
 use super::world::{Record, Review, Secret, Uid, Whose, World};
 
@@ -14,10 +14,10 @@ pub(super) fn advance(
     mut work: Work,
     world: &mut World,
     memory: &mut Memory,
-    blind: bool,
+    outcome: Outcome,
 ) -> Option<Work> {
     if let Some(verb) = work.verb.take() {
-        return go_on(work, verb, world, memory, blind);
+        return go_on(work, verb, world, memory, outcome);
     }
     if work.withdraws {
         world.record = world.record.filter(|record| record.uid != work.claim.uid);
@@ -39,16 +39,20 @@ pub(super) fn advance(
             steps::Verb::Grant => Kind::Grant,
         };
         let verb = Verb::new(kind, work.record_so_far(), Vec::new());
-        return go_on(work, verb, world, memory, blind);
+        if verb.may_go_ahead() {
+            work.verb = Some(verb);
+            return Some(work);
+        }
+        return go_on(work, verb, world, memory, outcome);
     }
-    work.take(step, world, memory, blind)?;
+    work.take(step, world, memory, outcome)?;
     work.steps.note(step);
     Some(work)
 }
 
 impl Work {
     /// Takes one step. `None`: the attempt is over.
-    fn take(&mut self, step: Step, world: &mut World, memory: &mut Memory, blind: bool) -> Option<()> {
+    fn take(&mut self, step: Step, world: &mut World, memory: &mut Memory, outcome: Outcome) -> Option<()> {
         let present = self.present().into_iter();
         match step {
             Step::AddFinalizer => self.add_finalizer(world, memory)?,
@@ -56,7 +60,7 @@ impl Work {
             Step::Adopt => self.take_record_over(world, memory)?,
             Step::Execute(_) => unreachable!("it takes several calls"),
             Step::WriteSecret => self.write_secret(world, memory)?,
-            Step::Probe => self.probe(world, memory, blind)?,
+            Step::Probe => self.probe(world, memory, outcome)?,
             Step::MarkHandedOver => self.change_record(world, |record| record.handed_over = true)?,
             Step::WriteConfigMap => self.write_config_map(world)?,
             Step::MarkBound => self.change_record(world, |record| record.says_bound = true)?,
@@ -154,11 +158,11 @@ impl Work {
         Some(())
     }
 
-    fn probe(&mut self, world: &mut World, memory: &mut Memory, blind: bool) -> Option<()> {
+    fn probe(&mut self, world: &mut World, memory: &mut Memory, outcome: Outcome) -> Option<()> {
         let (Keys::Successor { keys: key, .. } | Keys::InSecret { keys: key, .. }) = self.keys else { return None };
         let Record { names: user, .. } = self.record_so_far();
         // Keys that worked once work everywhere.
-        let blind = blind && !world.worked.contains(&key);
+        let blind = outcome == Outcome::Blind && !world.worked.contains(&key);
         if world.is_live(user, key) && world.bucket(self.record_so_far().bucket()).is_some() && !blind {
             world.worked.insert(key);
             self.keys.set_proven(true);
@@ -220,8 +224,8 @@ impl Work {
 }
 
 /// Makes the next call of a verb.
-fn go_on(mut work: Work, mut verb: Verb, world: &mut World, memory: &mut Memory, blind: bool) -> Option<Work> {
-    let progress = verb.advance(world, blind);
+fn go_on(mut work: Work, mut verb: Verb, world: &mut World, memory: &mut Memory, outcome: Outcome) -> Option<Work> {
+    let progress = verb.take(world, outcome);
     if matches!(progress, Progress::Issued(_)) && std::mem::replace(&mut work.issued, true) {
         world.harm = Some("keys were issued twice in one attempt");
     }

@@ -1,5 +1,5 @@
 //! The verbs of the store, call by call, as the contract of [`Provisioner`](crate::provisioner::Provisioner) demands
-//! and the AWS backend implements them.
+//! and the AWS backend implements them. Calls that the backend makes side by side are made in any order.
 
 use super::world::{Issued, Key, Record, Secret, User, Whose, World};
 
@@ -33,6 +33,20 @@ enum Call {
     DeleteBucket,
 }
 
+/// The outcome of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Outcome {
+    Done,
+    /// Done, but a read of IAM misses what was just created.
+    Blind,
+    /// Another call is made first, because the verb makes both side by side.
+    Ahead,
+    /// Done, but its answer is lost.
+    Lost,
+    /// Not done.
+    Refused,
+}
+
 /// A verb in progress.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Verb {
@@ -42,6 +56,12 @@ pub(super) struct Verb {
     /// The keys to keep; for a removal, the one in the claim's Secret.
     kept: Vec<Key>,
     next: Call,
+    /// What is made beside the user and is not done yet: its bucket and its policy, or the removal of its bucket.
+    beside: Vec<Call>,
+    /// The key that was issued before all of that was done.
+    issued: Option<Key>,
+    /// The policy was deleted before the keys.
+    without_policy: bool,
     /// Keys to delete.
     listed: Vec<Key>,
     existing: bool,
@@ -76,6 +96,9 @@ impl Verb {
             record,
             kept,
             next,
+            beside: if kind == Kind::Delete { vec![Call::ReadTags] } else { Vec::new() },
+            issued: None,
+            without_policy: false,
             listed: Vec::new(),
             existing: false,
             cleared: false,
@@ -89,8 +112,82 @@ impl Verb {
         matches!(self.next, Call::RecogniseUser | Call::FindUser | Call::ListKeys)
     }
 
+    /// Whether another call may be made before the next one.
+    pub(super) fn may_go_ahead(&self) -> bool {
+        match self.kind {
+            Kind::Provision | Kind::Grant => {
+                self.issued.is_none() && matches!(self.next, Call::CreateBucket | Call::PutPolicy)
+            }
+            Kind::Rotate | Kind::Check => false,
+            Kind::Revoke | Kind::Delete => match self.next {
+                Call::ListKeys | Call::DeleteKey => !self.without_policy,
+                Call::DeleteUser => !self.beside.is_empty(),
+                _ => false,
+            },
+        }
+    }
+
+    /// Makes a call.
+    pub(super) fn take(&mut self, world: &mut World, outcome: Outcome) -> Progress {
+        match outcome {
+            Outcome::Ahead => self.go_ahead(world),
+            outcome => self.advance(world, outcome == Outcome::Blind),
+        }
+    }
+
+    /// Makes another call before the next one, which is made later.
+    fn go_ahead(&mut self, world: &mut World) -> Progress {
+        match self.next {
+            Call::CreateBucket => {
+                self.beside.push(Call::CreateBucket);
+                self.next = Call::CreateUser;
+                self.advance(world, false)
+            }
+            Call::PutPolicy => {
+                self.beside.push(Call::PutPolicy);
+                self.next = self.first_call_on_keys();
+                self.advance(world, false)
+            }
+            Call::ListKeys | Call::DeleteKey => {
+                self.without_policy = true;
+                self.touched = true;
+                if let Some(user) = world.user(self.record.names) {
+                    user.policy = false;
+                }
+                Progress::GoesOn
+            }
+            user => {
+                let Some(call) = self.beside.pop() else { return Progress::Failed };
+                self.next = call;
+                if self.call_on_bucket(world) == Progress::GoesOn {
+                    self.beside.push(self.next);
+                } else {
+                    self.touched |= call == Call::DeleteBucket;
+                }
+                self.next = user;
+                Progress::GoesOn
+            }
+        }
+    }
+
+    fn first_call_on_keys(&self) -> Call {
+        if self.existing { Call::ListKeys } else { Call::CreateKey }
+    }
+
+    /// What is left when the key was issued, or the user is gone.
+    fn rest(&mut self) -> Progress {
+        match (self.beside.pop(), self.issued) {
+            (Some(call), _) => {
+                self.next = call;
+                Progress::GoesOn
+            }
+            (None, Some(key)) => Progress::Issued(key),
+            (None, None) => Progress::Done,
+        }
+    }
+
     /// Makes the next call.
-    pub(super) fn advance(&mut self, world: &mut World, blind: bool) -> Progress {
+    fn advance(&mut self, world: &mut World, blind: bool) -> Progress {
         let call = self.next;
         let progress = match call {
             Call::CreateBucket | Call::HeadBucket | Call::ReadTags | Call::DeleteBucket => self.call_on_bucket(world),
@@ -120,9 +217,9 @@ impl Verb {
                         world.harm = Some("a restored claim was given a new and empty bucket");
                     }
                     world.put_bucket(bucket, Whose::Claim(uid));
-                    self.next = Call::CreateUser;
+                    return self.bucket_is_there();
                 }
-                Some(Whose::Claim(owner)) if record.names_uid(owner) => self.next = Call::CreateUser,
+                Some(Whose::Claim(owner)) if record.names_uid(owner) => return self.bucket_is_there(),
                 Some(_) => return Progress::Failed,
             },
             Call::HeadBucket => {
@@ -181,7 +278,10 @@ impl Verb {
             Call::PutPolicy => match world.user(user_name) {
                 Some(user) => {
                     user.policy = true;
-                    self.next = if self.existing { Call::ListKeys } else { Call::CreateKey };
+                    if self.issued.is_some() {
+                        return self.rest();
+                    }
+                    self.next = self.first_call_on_keys();
                 }
                 None => return Progress::Failed,
             },
@@ -270,7 +370,8 @@ impl Verb {
                         user.keys.push(Issued { key, seen: false });
                         world.next_key += 1;
                         self.touched = true;
-                        return Progress::Issued(key);
+                        self.issued = Some(key);
+                        return self.rest();
                     }
                     _ => return Progress::Failed,
                 }
@@ -285,16 +386,21 @@ impl Verb {
             _ if !self.listed.is_empty() => Call::DeleteKey,
             Kind::Provision | Kind::Grant | Kind::Rotate => Call::CreateKey,
             Kind::Check => return Progress::Done,
+            Kind::Revoke | Kind::Delete if self.without_policy => Call::DeleteUser,
             Kind::Revoke | Kind::Delete => Call::DeletePolicy,
         };
         Progress::GoesOn
     }
 
     fn access_is_gone(&mut self) -> Progress {
-        if self.kind == Kind::Revoke {
-            return Progress::Done;
+        self.rest()
+    }
+
+    fn bucket_is_there(&mut self) -> Progress {
+        if self.issued.is_some() {
+            return self.rest();
         }
-        self.next = Call::ReadTags;
+        self.next = Call::CreateUser;
         Progress::GoesOn
     }
 }

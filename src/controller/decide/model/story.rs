@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex};
 use super::actions::{Action, OperatorAction, OtherAction, State};
 use super::budget::Budget;
 use super::memory::Memory;
-use super::operator::{Attempt, Operator, Outcome};
+use super::operator::{Attempt, Operator};
 use super::planner::Setup;
 use super::provision::usable;
 use super::store::FOREIGN_BUCKET_DELETED;
+use super::store::Outcome;
 use super::world::{Asks, BucketName, Claim, FORMER, Issued, Key, Record, Secret, User, Whose, World, former_record};
 use stateright::{Checker, Expectation, HasDiscoveries, Model, Property};
 

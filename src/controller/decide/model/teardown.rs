@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::memory::{Memory, Removed};
 use super::planner::{Setup, real_record};
-use super::store::{Kind, Progress, Verb};
+use super::store::{Kind, Outcome, Progress, Verb};
 use super::world::{Claim, Record, Secret, Whose, World};
 
 use crate::controller::decide::backoff;
@@ -64,9 +64,14 @@ impl Removal {
 }
 
 /// Takes the next step of a removal: one call. `None`: the attempt is over.
-pub(super) fn advance(mut removal: Removal, world: &mut World, memory: &mut Memory, blind: bool) -> Option<Removal> {
+pub(super) fn advance(
+    mut removal: Removal,
+    world: &mut World,
+    memory: &mut Memory,
+    outcome: Outcome,
+) -> Option<Removal> {
     if let Some(verb) = removal.verb.take() {
-        removal.go_on(verb, world, memory, blind)?;
+        removal.go_on(verb, world, memory, outcome)?;
         return Some(removal);
     }
     let uid = removal.claim.uid;
@@ -90,8 +95,8 @@ pub(super) fn advance(mut removal: Removal, world: &mut World, memory: &mut Memo
 
 impl Removal {
     /// Makes the next call of a verb.
-    fn go_on(&mut self, mut verb: Verb, world: &mut World, memory: &Memory, blind: bool) -> Option<()> {
-        match verb.advance(world, blind) {
+    fn go_on(&mut self, mut verb: Verb, world: &mut World, memory: &Memory, outcome: Outcome) -> Option<()> {
+        match verb.take(world, outcome) {
             Progress::Failed => return None,
             Progress::Done => {
                 self.seen.store = StoreProgress::Fully;

@@ -36,7 +36,7 @@ pub(crate) enum StatusChange {
     Reason,
 }
 
-pub(super) fn hash(text: &str) -> u64 {
+pub(crate) fn hash(text: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     text.hash(&mut hasher);
     hasher.finish()

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-pub(crate) use self::last_status::{LastStatus, StatusChange};
+pub(crate) use self::last_status::{LastStatus, StatusChange, hash};
 use self::upkeep_times::UpkeepTimes;
 pub(crate) use self::waits::Inputs;
 use self::waits::Waits;

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use super::last_status::hash;
 use super::row::Row;
 use crate::controller::decide::backoff;
+use crate::controller::decide::steps::Upkeep;
 use crate::provisioner::{AppCredentials, FailureClass};
 
 /// What is remembered about the upkeep of a bound claim.
@@ -21,6 +22,8 @@ pub(crate) struct UpkeepTimes {
     pub(super) successor: Option<Box<AppCredentials>>,
     failures: u32,
     not_before: Option<Instant>,
+    /// What the store is still working on.
+    unfinished: Option<Upkeep>,
     /// The last reported failure, as a hash, so that it is not reported twice in a row.
     last_note: Option<u64>,
     replacements: Row,
@@ -50,6 +53,10 @@ impl UpkeepTimes {
     /// The first check is at a random time within the interval, so that a restart does not check all claims at once; the
     /// later ones vary by a tenth.
     pub(crate) fn check_in(&mut self, every: Option<Duration>) -> Option<Duration> {
+        // Perhaps somebody asked for it, and nothing else would make it due again.
+        if self.unfinished == Some(Upkeep::Check) {
+            return Some(Duration::ZERO);
+        }
         let (now, every) = (Instant::now(), every?);
         // An interval that is too long for the clock means never.
         let first = now.checked_add(part_of(every, 0.0..=1.0)?)?;
@@ -61,22 +68,35 @@ impl UpkeepTimes {
         self.check_at = every.and_then(|every| Instant::now().checked_add(part_of(every, 0.9..=1.1)?));
     }
 
-    /// How much longer failed upkeep has to wait.
+    /// How much longer failed or unfinished upkeep has to wait.
     pub(crate) fn failed_in(&self) -> Duration {
         self.not_before.map_or(Duration::ZERO, |at| at.saturating_duration_since(Instant::now()))
     }
 
+    /// Whether the store is still working on upkeep.
+    pub(crate) fn is_unfinished(&self) -> bool {
+        self.unfinished.is_some()
+    }
+
     /// Upkeep failed, and is retried later. Returns whether the note is new.
     pub(crate) fn failed(&mut self, class: FailureClass, note: &str) -> bool {
+        self.unfinished = None;
         self.failures = self.failures.saturating_add(1);
         self.not_before = Some(Instant::now() + backoff::delay(class, self.failures, &mut rand::rng()));
         let note = Some(hash(note));
         std::mem::replace(&mut self.last_note, note) != note
     }
 
+    /// The store is still working on this upkeep, and is asked again soon. Nothing has failed.
+    pub(crate) fn in_progress(&mut self, upkeep: Upkeep) {
+        self.wait_for_next();
+        self.unfinished = Some(upkeep);
+        self.not_before = Some(Instant::now() + backoff::delay(FailureClass::InProgress, 1, &mut rand::rng()));
+    }
+
     /// Failed upkeep is not retried before its next regular time.
     pub(crate) fn wait_for_next(&mut self) {
-        (self.failures, self.not_before) = (0, None);
+        (self.failures, self.not_before, self.unfinished) = (0, None, None);
     }
 
     pub(crate) fn succeeded(&mut self) {
@@ -94,9 +114,11 @@ impl UpkeepTimes {
         self.replacements.wait()
     }
 
-    /// The store was asked to delete unused keys.
-    pub(crate) fn searched_for_keys(&mut self) {
-        self.key_searches.note();
+    /// The store is asked to delete unused keys. That it is asked again while it works does not count.
+    pub(crate) fn searches_for_keys(&mut self) {
+        if self.unfinished.is_none() {
+            self.key_searches.note();
+        }
     }
 
     /// How long unused keys must not be searched for.
@@ -162,6 +184,31 @@ mod tests {
         times.recheck_in(None);
         tokio::time::advance(Duration::from_secs(5)).await;
         assert!(!times.take_due(Instant::now()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_the_store_is_still_working_on_is_due_again_soon_and_only_until_it_is_done() {
+        let hour = Some(Duration::from_secs(3600));
+        let mut times = UpkeepTimes::default();
+        for every in [hour, None] {
+            times.checked(hour);
+            for _ in 0..20 {
+                times.searches_for_keys();
+                times.in_progress(Upkeep::Check);
+                assert!(times.is_unfinished());
+                let wait = times.failed_in();
+                assert!((4..=6).contains(&wait.as_secs()), "{wait:?}");
+                assert_eq!(times.check_in(every), Some(Duration::ZERO));
+            }
+            assert_eq!(times.key_search_in(), Duration::ZERO, "asked once");
+            times.succeeded();
+            assert_eq!(times.failed_in(), Duration::ZERO);
+            assert_ne!(times.check_in(every), Some(Duration::ZERO));
+        }
+        times.in_progress(Upkeep::Rotate);
+        assert_ne!(times.check_in(hour), Some(Duration::ZERO), "the notes on keys say that it is due");
+        assert!(times.failed(FailureClass::Retryable, "note") && times.failed_in() <= Duration::from_secs(1));
+        assert!(!times.is_unfinished());
     }
 
     #[test]

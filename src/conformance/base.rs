@@ -1,0 +1,20 @@
+//! What all files of the kit use.
+
+use std::collections::BTreeSet;
+use std::io::Write as _;
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// How long a check waits for what must happen. Generous: it bounds failures, not successes.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Tells the reader of the tests something, once in each test, also of those that pass: `cargo test` hides what is printed in
+/// the usual way.
+pub(super) fn tell(what: &str) {
+    static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let thread = std::thread::current();
+    let line = format!("{}: {what}\n", thread.name().unwrap_or("conformance"));
+    if TOLD.lock().unwrap().insert(line.clone()) {
+        let _ = std::io::stderr().write_all(line.as_bytes());
+    }
+}

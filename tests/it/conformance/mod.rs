@@ -1,0 +1,20 @@
+//! The conformance kit, with all the stores that there are operators for.
+
+mod aws;
+mod directory;
+mod somebody;
+
+use std::path::{Path, PathBuf};
+
+use bucket_provisioner::conformance::Program;
+
+/// An example of the package, which is an operator for another store.
+pub(crate) fn example(name: &str) -> Program {
+    Program::new(example_path(name))
+}
+
+fn example_path(name: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_BIN_EXE_aws-s3-provisioner")).with_file_name("examples").join(name);
+    assert!(path.exists(), "to build it: cargo build --locked --example {name}");
+    path
+}

@@ -1,0 +1,85 @@
+//! Kills at every call, in flows that are about AWS or SeaweedFS. (For the others see `conformance`.)
+
+use std::time::Duration;
+
+use hyper::Response;
+use rstest::rstest;
+
+use crate::support::Store;
+use crate::support::aws_backend::AwsBackend;
+use crate::support::aws_proxy::Strictness;
+use crate::support::conformance::crash::{Act, Flow, Kind, Pace, Spoil, crash_everywhere};
+use crate::support::proxy::Verdict;
+
+/// An AWS that is in no hurry, so that an operator that comes back at once finds it behind.
+const SLOW: Strictness = slow(2);
+/// Slower, for claims that are deleted at once.
+const SLOWER: Strictness = slow(5);
+
+/// What is shown lags no more than what is valid: a user whose key works is seen.
+const fn slow(seconds: u64) -> Strictness {
+    let time = Duration::from_secs(seconds);
+    Strictness { key_delay: time, lag: time, name_delay: time }
+}
+
+/// The key is made, and nobody learns of it. It takes minutes until this is tried again.
+const SPOIL: Spoil = Spoil {
+    rule: |call| match call.name.as_str() {
+        "CreateAccessKey" => Verdict::Distort(|_| {
+            let denied = "<ErrorResponse><Error><Code>AccessDenied</Code></Error></ErrorResponse>";
+            Response::builder().status(403).body(denied.into()).unwrap()
+        }),
+        _ => Verdict::Pass,
+    },
+    reason: "AccessDenied",
+};
+
+const fn sharing_keys(act: Act) -> Flow {
+    Flow { parameters: &[("createBucketUser", "no")], shares_keys: true, ..Flow::of(Kind::Generated, act) }
+}
+
+#[rstest]
+#[case::shared_keys(sharing_keys(Act::Provide))]
+#[case::shared_keys_removed(sharing_keys(Act::Remove))]
+#[case::edited_before_it_was_bound(Flow::of(Kind::Named, Act::Edit(SPOIL)))]
+#[tokio::test]
+async fn all_is_well_wherever_the_operator_was_killed(#[case] flow: Flow) {
+    crash_everywhere(flow, Pace::AtOnce, &async |_| AwsBackend::at(Store::aws(), None)).await;
+}
+
+#[rstest]
+#[case::bound(Act::Provide, SLOW)]
+#[case::deleted_after_the_crash(Act::Abandon, SLOWER)]
+#[case::its_secret_deleted(Act::Repair, SLOW)]
+#[tokio::test]
+async fn all_is_well_at_a_slow_aws_wherever_the_operator_was_killed(#[case] act: Act, #[case] slow: Strictness) {
+    crash_slowly(Flow::of(Kind::Generated, act), slow).await;
+}
+
+#[tokio::test]
+async fn a_claim_deleted_before_it_was_bound_leaves_nothing_wherever_the_operator_was_killed() {
+    crash_slowly(Flow::of(Kind::Named, Act::Withdraw(SPOIL)), SLOWER).await;
+}
+
+async fn crash_slowly(flow: Flow, slow: Strictness) {
+    let make = async |pace| AwsBackend::at(Store::aws(), (pace == Pace::Slow).then_some(slow));
+    crash_everywhere(flow, Pace::Slow, &make).await;
+}
+
+/// Killed at the calls to the store. A bucket with a name that its claim chose is left out: between its creation and its
+/// tags, which SeaweedFS takes in a call of their own, nothing tells it from somebody else's.
+#[rstest]
+#[case::generated(Flow::of(Kind::Generated, Act::Provide))]
+#[case::brownfield(Flow::of(Kind::Brownfield, Act::Provide))]
+#[case::abandoned(Flow::of(Kind::Generated, Act::Abandon))]
+#[case::removed(Flow::of(Kind::Generated, Act::Remove))]
+#[case::retained(Flow::of(Kind::Retain, Act::Remove))]
+#[case::keys_rotated(Flow::of(Kind::Generated, Act::Rotate))]
+#[case::secret_deleted(Flow::of(Kind::Generated, Act::Repair))]
+#[case::adopted(Flow::of(Kind::Generated, Act::Adopt))]
+#[case::orphan_removed(Flow::of(Kind::Generated, Act::RemoveOrphan))]
+#[tokio::test]
+async fn nothing_is_doubled_or_left_on_seaweedfs_wherever_the_operator_was_killed(#[case] flow: Flow) {
+    let flow = Flow { at_store_only: true, ..flow };
+    crash_everywhere(flow, Pace::AtOnce, &async |_| AwsBackend::at(Store::seaweedfs(), None)).await;
+}

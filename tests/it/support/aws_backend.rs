@@ -1,0 +1,146 @@
+//! AWS, and what stands for it, as a backend of the conformance kit.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bucket_provisioner::conformance::proxy::Upstream;
+use bucket_provisioner::conformance::{Ability, Backend, Bucket, Inventory, Outputs, Program, User};
+use serde_json::json;
+
+use super::account::Account;
+use super::aws_proxy::{Aws, Strictness};
+use super::operator::operator;
+use super::{REGION, Store};
+
+pub(crate) struct AwsBackend {
+    store: Store,
+    aws: Arc<Aws>,
+    account: Account,
+}
+
+impl AwsBackend {
+    /// This store, as strict and as slow as AWS where it is told to.
+    pub(crate) fn at(store: Store, strictness: Option<Strictness>) -> Self {
+        let aws = Arc::new(Aws::at(&store.url));
+        if let Some(strictness) = strictness {
+            aws.strict(strictness);
+        }
+        Self { account: Account::owner_of(&store), store, aws }
+    }
+}
+
+impl Backend for AwsBackend {
+    fn abilities(&self) -> Vec<Ability> {
+        use Ability::{Apps, Brownfield, Greenfield, Http, Inventory, Owner, Persistence, Rotation, Tags};
+        vec![Greenfield, Brownfield, Tags, Rotation, Persistence, Inventory, Apps, Http, Owner]
+    }
+
+    fn program(&self) -> Program {
+        operator()
+    }
+
+    fn upstream(&self) -> Option<Arc<dyn Upstream>> {
+        Some(self.aws.clone())
+    }
+
+    fn parameters(&self, url: Option<&str>) -> BTreeMap<String, String> {
+        let url = url.unwrap();
+        let parameters = [("region", REGION), ("s3Endpoint", url), ("iamEndpoint", url)];
+        parameters.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
+    }
+
+    fn owner(&self) -> BTreeMap<String, String> {
+        let Store { key, secret, .. } = &self.store;
+        [("AWS_ACCESS_KEY_ID", key), ("AWS_SECRET_ACCESS_KEY", secret)]
+            .map(|(name, value)| (name.to_owned(), value.clone()))
+            .into()
+    }
+
+    async fn inventory(&self, id: &str) -> Inventory {
+        self.account.inventory(id).await
+    }
+
+    async fn remove(&self, what: &Inventory) {
+        self.account.remove(what).await;
+    }
+
+    async fn create_bucket(&self, name: &str) {
+        self.account.create_bucket(name).await;
+        self.account.put(name, "theirs").await.unwrap();
+    }
+
+    async fn plant(&self, name: &str) {
+        self.account.plant(name).await;
+    }
+
+    async fn put(&self, app: &Outputs, object: &str) -> Result<(), String> {
+        Account::of(&self.store, app).put(&app["BUCKET_NAME"], object).await
+    }
+
+    async fn list(&self, app: &Outputs) -> Result<Vec<String>, String> {
+        Account::of(&self.store, app).list(&app["BUCKET_NAME"]).await
+    }
+}
+
+impl Account {
+    /// All buckets and users with `id` in their names, with all that an operator could change about them.
+    pub(crate) async fn inventory(&self, id: &str) -> Inventory {
+        let mut found = Inventory::default();
+        for bucket in self.buckets_with(id).await {
+            // A bucket without tags is an error.
+            let tags = self.s3.get_bucket_tagging().bucket(&bucket).send().await;
+            let settings = format!("tags {:?}", tags.map(|tags| tags.tag_set).unwrap_or_default());
+            let objects = self.list(&bucket).await.unwrap();
+            found.buckets.insert(bucket, Bucket { objects, settings });
+        }
+        for user in self.users_with(id).await {
+            let tags = self.iam.list_user_tags().user_name(&user).send().await.unwrap().tags;
+            let policies = self.iam.list_user_policies().user_name(&user).send().await.unwrap().policy_names;
+            let settings = format!("policies {policies:?}, tags {tags:?}");
+            let keys = self.keys(&user).await;
+            found.users.insert(user, User { keys, settings });
+        }
+        // None should be made; one that is counts as a user.
+        let policies = self.iam.list_policies().send().await.unwrap();
+        let names = policies.policies().iter().filter_map(|policy| policy.policy_name());
+        let names = names.filter(|name| name.contains(id)).map(|name| (format!("policy {name}"), User::default()));
+        found.users.extend(names);
+        found
+    }
+
+    /// Removes buckets with their objects and users with their keys, if they are there.
+    pub(crate) async fn remove(&self, what: &Inventory) {
+        let Self { s3, iam } = self;
+        for bucket in what.buckets.keys() {
+            for key in self.list(bucket).await.unwrap_or_default() {
+                s3.delete_object().bucket(bucket).key(key).send().await.unwrap();
+            }
+            let _ = s3.delete_bucket().bucket(bucket).send().await;
+        }
+        for user in what.users.keys() {
+            for key in self.keys(user).await {
+                iam.delete_access_key().user_name(user).access_key_id(key).send().await.unwrap();
+            }
+            for policy in iam.list_user_policies().user_name(user).send().await.unwrap().policy_names {
+                iam.delete_user_policy().user_name(user).policy_name(policy).send().await.unwrap();
+            }
+            iam.delete_user().user_name(user).send().await.unwrap();
+        }
+    }
+
+    /// Tags a bucket and makes a user as somebody else would who has the same account.
+    pub(crate) async fn plant(&self, name: &str) {
+        let Self { s3, iam } = self;
+        let tag = aws_sdk_s3::types::Tag::builder().key("team").value("theirs").build().unwrap();
+        let tagging = aws_sdk_s3::types::Tagging::builder().tag_set(tag).build().unwrap();
+        s3.put_bucket_tagging().bucket(name).tagging(tagging).send().await.unwrap();
+        let tag = aws_sdk_iam::types::Tag::builder().key("team").value("theirs").build().unwrap();
+        iam.create_user().user_name(name).tags(tag).send().await.unwrap();
+        iam.create_access_key().user_name(name).send().await.unwrap();
+        let document = json!({ "Version": "2012-10-17", "Statement": [{
+            "Effect": "Allow", "Action": "s3:*", "Resource": "*",
+        }]});
+        let put = iam.put_user_policy().user_name(name).policy_name("theirs");
+        put.policy_document(document.to_string()).send().await.unwrap();
+    }
+}

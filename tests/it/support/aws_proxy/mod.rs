@@ -1,0 +1,151 @@
+//! The proxy in front of the emulated AWS.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `strict` | what AWS refuses, delays and shows late, where the emulator does not |
+//! | `demands` | what a policy demands of users, where the emulator does not know how to ask for it |
+
+mod demands;
+mod strict;
+
+use std::sync::{Arc, Mutex};
+
+use bucket_provisioner::conformance::proxy::{Described, HttpStore, Pending, Upstream};
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper::Request;
+use hyper::http::request::Parts;
+
+pub(crate) use demands::Demands;
+use strict::Strict;
+pub(crate) use strict::Strictness;
+
+/// The emulated AWS, as lax as it is or with AWS's own strictness.
+pub(crate) struct Aws {
+    store: Arc<HttpStore>,
+    strict: Mutex<Option<Arc<Strict>>>,
+    demands: Mutex<Option<Demands>>,
+}
+
+impl Aws {
+    pub(crate) fn at(url: &str) -> Self {
+        Self {
+            store: Arc::new(HttpStore::described(url, describe)),
+            strict: Mutex::default(),
+            demands: Mutex::default(),
+        }
+    }
+
+    /// Makes it as strict as AWS from now on. What went through before counts as done long ago.
+    pub(crate) fn strict(&self, strictness: Strictness) {
+        *self.strict.lock().unwrap() = Some(Arc::new(Strict::new(strictness)));
+    }
+
+    /// Demands this from now on of whoever comes through the proxy.
+    pub(crate) fn demand(&self, demands: Option<Demands>) {
+        *self.demands.lock().unwrap() = demands;
+    }
+}
+
+fn describe(parts: &Parts, body: &Bytes) -> Described {
+    let name = operation(parts, body);
+    let reads = match form_field(body, "Action") {
+        Some(action) => action.starts_with("Get") || action.starts_with("List"),
+        None => matches!(parts.method.as_str(), "GET" | "HEAD"),
+    };
+    // The account that has to own the bucket, as the call says.
+    let owner = parts.headers.get("x-amz-expected-bucket-owner").and_then(|value| value.to_str().ok());
+    Described { name, mutates: !reads, note: owner.map(str::to_owned) }
+}
+
+impl Upstream for Aws {
+    fn describe(&self, parts: &Parts, body: &Bytes) -> Described {
+        self.store.describe(parts, body)
+    }
+
+    fn send(&self, request: Request<Full<Bytes>>) -> Pending {
+        let (store, strict) = (Arc::clone(&self.store), self.strict.lock().unwrap().clone());
+        let demands = self.demands.lock().unwrap().clone();
+        Box::pin(async move {
+            let (parts, body) = request.into_parts();
+            let body = body.collect().await?.to_bytes();
+            let asked = parts.clone();
+            let call = || AwsCall::read(&asked, &body);
+            if let Some(demands) = demands
+                && let Some(refusal) = demands.refuse(&call()).await
+            {
+                return Ok(refusal);
+            }
+            let forward = store.send(Request::from_parts(parts, Full::new(body.clone())));
+            match strict {
+                Some(strict) => strict.send(&call(), forward).await,
+                None => forward.await,
+            }
+        })
+    }
+}
+
+/// What a call to AWS is about.
+pub(super) struct AwsCall {
+    /// As in the API reference.
+    pub(super) operation: String,
+    pub(super) bucket: Option<String>,
+    pub(super) user: Option<String>,
+    /// Path and permissions boundary of a user to be made.
+    pub(super) path: Option<String>,
+    pub(super) boundary: Option<String>,
+    /// Id of the key that signs.
+    pub(super) signer: Option<String>,
+}
+
+impl AwsCall {
+    fn read(parts: &Parts, body: &Bytes) -> Self {
+        let bucket = parts.uri.path().split('/').nth(1).filter(|name| !name.is_empty()).map(str::to_owned);
+        let authorization = parts.headers.get("authorization").and_then(|value| value.to_str().ok());
+        let scope = authorization.and_then(|text| text.split_once("Credential=")).map(|(_, scope)| scope);
+        Self {
+            operation: operation(parts, body),
+            bucket,
+            user: form_field(body, "UserName"),
+            path: form_field(body, "Path"),
+            boundary: form_field(body, "PermissionsBoundary"),
+            signer: scope.and_then(|scope| scope.split('/').next()).map(str::to_owned),
+        }
+    }
+
+    /// Whether it goes to IAM, which is asked with forms.
+    pub(super) fn is_iam(&self) -> bool {
+        self.bucket.is_none()
+    }
+}
+
+fn form_field(body: &Bytes, name: &str) -> Option<String> {
+    url::form_urlencoded::parse(body).find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
+}
+
+fn operation(parts: &Parts, body: &Bytes) -> String {
+    if let Some(action) = form_field(body, "Action") {
+        return action;
+    }
+    let key = parts.uri.path().trim_matches('/').contains('/');
+    let query = parts.uri.query().unwrap_or_default();
+    let has = |name: &str| query.split('&').any(|pair| pair.split('=').next() == Some(name));
+    let name = match (parts.method.as_str(), key) {
+        ("PUT", false) if has("tagging") => "PutBucketTagging",
+        ("PUT", false) => "CreateBucket",
+        ("GET", false) if has("tagging") => "GetBucketTagging",
+        ("GET", false) if has("versions") => "ListObjectVersions",
+        ("GET", false) if has("uploads") => "ListMultipartUploads",
+        ("GET", false) if has("location") => "GetBucketLocation",
+        ("GET", false) => "ListObjectsV2",
+        ("HEAD", false) => "HeadBucket",
+        ("POST", false) if has("delete") => "DeleteObjects",
+        ("DELETE", false) => "DeleteBucket",
+        ("DELETE", true) if has("uploadId") => "AbortMultipartUpload",
+        ("PUT", true) => "PutObject",
+        ("GET", true) => "GetObject",
+        ("DELETE", true) => "DeleteObject",
+        (method, _) => return format!("{method} {}", parts.uri),
+    };
+    name.to_owned()
+}

@@ -10,6 +10,7 @@ use aws_credential_types::provider::error::CredentialsError;
 use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 use aws_smithy_runtime_api::client::result::SdkError;
 use aws_smithy_types::error::metadata::{ErrorMetadata, ProvideErrorMetadata};
+use http_body_util::LengthLimitError;
 use hyper_util::client::legacy::Error as HttpError;
 
 use crate::provisioner::SecretRef;
@@ -306,7 +307,9 @@ where
                 region: raw.headers().get("x-amz-bucket-region").map(str::to_owned),
             }
         }
-        SdkError::ResponseError(_) => Cause::Unreadable,
+        SdkError::ResponseError(_) if sources(error).any(|source| source.is::<LengthLimitError>()) => Cause::Unreadable,
+        // The connection broke in the middle of the answer.
+        SdkError::ResponseError(_) => Cause::NoAnswer(root(error)),
         SdkError::ConstructionFailure(_) => Cause::NotSent(root(error)),
         SdkError::TimeoutError(_) => Cause::NoAnswer("timed out".to_owned()),
         SdkError::DispatchFailure(failure) if failure.is_timeout() => Cause::NoAnswer("timed out".to_owned()),

@@ -1,6 +1,7 @@
 //! Fixtures for tests: records, and a store that gives canned answers and records the calls.
 #![allow(clippy::unwrap_used)]
 
+use std::io;
 use std::sync::{Arc, Mutex};
 
 use aws_smithy_runtime_api::client::http::{
@@ -10,6 +11,9 @@ use aws_smithy_runtime_api::client::orchestrator::{HttpRequest, HttpResponse};
 use aws_smithy_runtime_api::client::result::ConnectorError;
 use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
 use aws_smithy_types::body::SdkBody;
+use bytes::Bytes;
+use http_body_util::StreamBody;
+use hyper::body::Frame;
 
 use super::clients::Clients;
 use super::environment::Environment;
@@ -67,6 +71,8 @@ pub(crate) enum Answer {
     },
     /// The connection breaks without an answer.
     Reset,
+    /// It breaks in the middle of the answer.
+    Cut,
 }
 
 /// 200 with a body.
@@ -221,6 +227,11 @@ impl HttpConnector for CannedStore {
                 Ok(response)
             }
             Some(Answer::Reset) => Err(ConnectorError::io("connection reset".into())),
+            Some(Answer::Cut) => {
+                let parts = [Ok(Frame::data(Bytes::from_static(b"<"))), Err(io::Error::other("connection reset"))];
+                let body = StreamBody::new(futures::stream::iter(parts));
+                Ok(HttpResponse::new(200.try_into().unwrap(), SdkBody::from_body_1_x(body)))
+            }
             None => Ok(HttpResponse::new(418.try_into().unwrap(), SdkBody::empty())),
         })
     }

@@ -120,3 +120,32 @@ async fn new_credentials_that_do_not_work_yet_keep_the_claim_from_binding_and_ho
     let keys = world.aws.names().iter().filter(|name| *name == "CreateAccessKey").count();
     assert_eq!(keys, 41, "waiting mints no keys");
 }
+
+#[tokio::test]
+async fn new_keys_are_tried_often_between_attempts_and_no_more_once_the_claim_is_deleted() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let refused = "<Error><Code>InvalidAccessKeyId</Code><Message>no such key</Message></Error>";
+    let mut tries = 0;
+    world.aws.meddle(move |call| {
+        let is_try = call.name == "ListObjectsV2";
+        tries += usize::from(is_try && call.target.contains("photos"));
+        let is_refused = is_try && (tries <= 20 || call.target.contains("never"));
+        if is_refused { Verdict::Answer(403, refused.to_owned()) } else { Verdict::Pass }
+    });
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim("photos", &class).await;
+    world.wait_bound("photos").await;
+    let called = |name: &str| world.aws.names().iter().filter(|called| *called == name).count();
+    assert_eq!(called("CreateAccessKey"), 1, "so many refused attempts would have replaced it");
+    assert_eq!(called("ListObjectsV2"), 21, "not tried again by the attempt after the wait");
+
+    world.claim("never", &class).await;
+    world.wait_reason("never", "WaitingForCredentials").await;
+    world.delete_claim("never").await;
+    world.wait_gone("never").await;
+    let tried = called("ListObjectsV2");
+    world.claim("other", &class).await;
+    world.wait_bound("other").await;
+    assert_eq!(called("ListObjectsV2"), tried + 1);
+}

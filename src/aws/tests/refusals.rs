@@ -30,6 +30,7 @@ async fn every_refusal_of_the_first_call_has_its_reason() {
         (s3_error(500, "InternalError"), "StoreFailing", Retryable, false),
         (bare(502), "StoreFailing", Retryable, false),
         (Answer::Reset, "StoreUnreachable", Retryable, false),
+        (Answer::Cut, "StoreUnreachable", Retryable, false),
     ] {
         let shown = format!("{answer:?}");
         let stage = Stage::answering([("CreateBucket", answer)]);

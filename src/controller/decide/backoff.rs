@@ -30,6 +30,10 @@ pub(crate) const CONSISTENCY_LAG: Duration = Duration::from_secs(10);
 /// have deleted them.
 pub(crate) const MAX_PROBES: u32 = 12;
 
+/// How often keys are refused while they are tried often between attempts: for some 40 s, longer than AWS takes nearly
+/// always.
+pub(crate) const OFTEN: u32 = 8;
+
 /// The wait before attempt `attempts + 1`: 1 s, doubled with each attempt, and randomly reduced so that claims that failed
 /// together do not retry together.
 pub(crate) fn delay(class: FailureClass, attempts: u32, dice: &mut impl Rng) -> Duration {

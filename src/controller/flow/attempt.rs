@@ -116,6 +116,12 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
     pub(super) fn continue_from_outputs(&mut self) -> Result<(), Error> {
         self.continues = true;
         self.keys = self.keys_so_far()?;
+        if let Ok(AppCredentials { access_key_id, .. }) = self.credentials() {
+            // While the claim waited for that.
+            if self.ctx.memory.if_known(&self.claim.id, |m| m.waits.works(access_key_id)) {
+                self.keys.set_proven(true);
+            }
+        }
         let stored = self.stored()?;
         // What the Go provisioner handed over is not changed.
         let leave_as_adopted = stored.author == Author::GoProvisioner

@@ -14,6 +14,7 @@ use crate::controller::objects::outputs::{self, Current};
 use crate::controller::objects::{events, records, status};
 use crate::controller::reasons;
 use crate::controller::state::memory::ClaimMemory;
+use crate::controller::state::workers;
 use crate::provisioner::{AppCredentials, Failure as _, Probe, Provisioner};
 
 impl<P: Provisioner> Attempt<'_, P> {
@@ -142,8 +143,9 @@ impl<P: Provisioner> Attempt<'_, P> {
         let (ctx, record) = (self.ctx, &self.stored()?.record);
         let answer = ctx.asking(record, Box::pin(ctx.provisioner.probe(record, self.credentials()?))).await?;
         let Probe::NotYet(refused) = answer else {
+            let refused_for = ctx.memory.with(&self.claim.id, |m| m.waits.keys_work());
+            ctx.propagation.learn(&workers::store_of(record), refused_for);
             self.keys.set_proven(true);
-            ctx.memory.with(&self.claim.id, |m| m.waits.keys_work());
             return Ok(None);
         };
         if std::mem::take(&mut self.doubted) {

@@ -3,6 +3,7 @@
 pub(crate) mod adoption;
 pub(crate) mod attempt;
 pub(crate) mod credentials;
+pub(crate) mod new_keys;
 pub(crate) mod next;
 pub(crate) mod orphans;
 pub(crate) mod owner;

@@ -14,8 +14,8 @@ use tracing::Instrument as _;
 
 use super::next::{BUSY, Next};
 use super::steady::due_while_steady;
-use super::{problem, provide, teardown, turn};
-use crate::controller::decide::claim::{Claim, Guarded, wanted};
+use super::{new_keys, problem, provide, teardown, turn};
+use crate::controller::decide::claim::{Claim, Guarded};
 use crate::controller::decide::gate::{self, Due};
 use crate::controller::decide::plan;
 use crate::controller::decide::steps::Upkeep;
@@ -51,7 +51,7 @@ pub(crate) async fn reconcile<P: Provisioner>(
     }
 
     // 3. A claim that waits continues to wait, unless its inputs have changed. (decides)
-    if let Some(left) = ctx.memory.if_known(&claim.id, |m| m.waits.left(&inputs(&claim))) {
+    if let Some(left) = ctx.memory.if_known(&claim.id, |m| m.waits.left(&Inputs::of(&claim))) {
         return Ok(Action::requeue(left));
     }
 
@@ -59,7 +59,7 @@ pub(crate) async fn reconcile<P: Provisioner>(
     let Some((claim, worker)) = turn::worker(&ctx, claim, &guarded).await else { return Ok(Action::await_change()) };
 
     // 5. One attempt at what is due. (writes)
-    let attempt = ctx.memory.with(&claim.id, |m| m.waits.attempt(inputs(&claim)));
+    let attempt = ctx.memory.with(&claim.id, |m| m.waits.attempt(Inputs::of(&claim)));
     let span = tracing::info_span!("claim", claim = %claim.id, attempt);
     // Boxed, so that a claim that waits for a worker needs little memory.
     let work = Work::new(worker.urgency() == Urgency::Check, worker.parking());
@@ -67,7 +67,10 @@ pub(crate) async fn reconcile<P: Provisioner>(
     drop(worker);
     forget_if_gone(&ctx, &claim, &guarded);
 
-    // 6. When to reconcile again. If nothing was written, no watch event wakes the claim. (decides)
+    // 6. New keys are tried until they work. (reads)
+    let next = Box::pin(new_keys::wait(&ctx, &claim, &guarded, next)).await;
+
+    // 7. When to reconcile again. If nothing was written, no watch event wakes the claim. (decides)
     if next != Next::Done {
         return Ok(next.into());
     }
@@ -134,15 +137,5 @@ fn forget_if_gone<P>(ctx: &Context<P>, claim: &Claim, guarded: &Guarded) {
     let shown = ctx.caches.claims.get(&ObjectRef::from_obj(guarded));
     if shown.is_none_or(|shown| shown.uid().as_ref() != Some(&claim.id.uid)) {
         ctx.memory.forget(&claim.id.uid);
-    }
-}
-
-fn inputs(claim: &Claim) -> Inputs {
-    let spec = claim.spec().ok();
-    Inputs {
-        class_name: spec.map(|spec| spec.storage_class_name.clone()),
-        bucket: spec.and_then(|spec| wanted(spec, &claim.id.uid).ok()),
-        deleting: claim.deleting,
-        retry: claim.retry_request.clone(),
     }
 }

@@ -13,6 +13,7 @@ use super::caches::Caches;
 use super::conditions::Conditions;
 use super::memory::Memory;
 use super::owner_secrets::OwnerSecrets;
+use super::propagation::Propagation;
 use super::workers::{self, Workers};
 use crate::api::{ObjectBucket, wire};
 use crate::controller::decide::claim::Guarded;
@@ -25,6 +26,8 @@ use crate::provisioner::{Failure, Record};
 
 /// How many stores can have all their workers at the same time.
 const STORES_AT_ONCE: usize = 4;
+/// How many claims try new keys often at the same time.
+const KEY_WAITS: usize = 64;
 /// How many claims report at the same time what they wait for.
 const WAIT_REPORTS: usize = 8;
 
@@ -41,6 +44,10 @@ pub(crate) struct Context<P> {
     pub(crate) memory: Memory,
     pub(crate) conditions: Conditions,
     pub(crate) workers: Arc<Workers>,
+    /// How long new keys take to work.
+    pub(crate) propagation: Propagation,
+    /// Limits how many claims try new keys often at the same time, without a worker.
+    pub(crate) key_waits: Semaphore,
     /// Limits how many claims report at the same time what they wait for.
     pub(crate) wait_reports: Semaphore,
     /// Limits how many large buckets are emptied at the same time.
@@ -67,6 +74,8 @@ impl<P> Context<P> {
             memory: Memory::default(),
             conditions: Conditions::default(),
             workers: Workers::new(STORES_AT_ONCE * concurrency),
+            propagation: Propagation::default(),
+            key_waits: Semaphore::new(KEY_WAITS),
             wait_reports: Semaphore::new(WAIT_REPORTS),
             large_removals: Semaphore::new((concurrency / 4).max(1)),
             owner_secrets,

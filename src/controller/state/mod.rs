@@ -7,6 +7,7 @@ pub(crate) mod context;
 pub(crate) mod memory;
 pub(crate) mod owner_secrets;
 pub(crate) mod pages;
+pub(crate) mod propagation;
 pub(crate) mod records;
 pub(crate) mod watch;
 pub(crate) mod workers;

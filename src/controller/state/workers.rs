@@ -217,6 +217,11 @@ impl Workers {
         }
     }
 
+    /// Whether all waits have ended.
+    pub(crate) fn are_closed(&self) -> bool {
+        self.lock().closed
+    }
+
     fn hand_out(self: &Arc<Self>) {
         loop {
             let Some((lane, sender)) = self.lock().next(self.all) else { return };

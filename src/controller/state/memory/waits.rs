@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::controller::decide::backoff;
-use crate::controller::decide::claim::WantedBucket;
+use crate::controller::decide::claim::{self, Claim, WantedBucket};
 use crate::provisioner::{FailureClass, SecretRef};
 
 /// Shortest time between two attempts that somebody requests.
@@ -19,6 +19,18 @@ pub(crate) struct Inputs {
     pub(crate) deleting: bool,
     /// The annotation that requests another attempt at once.
     pub(crate) retry: Option<String>,
+}
+
+impl Inputs {
+    pub(crate) fn of(claim: &Claim) -> Self {
+        let spec = claim.spec().ok();
+        Self {
+            class_name: spec.map(|spec| spec.storage_class_name.clone()),
+            bucket: spec.and_then(|spec| claim::wanted(spec, &claim.id.uid).ok()),
+            deleting: claim.deleting,
+            retry: claim.retry_request.clone(),
+        }
+    }
 }
 
 /// The owner's Secret that an attempt depends on.
@@ -44,6 +56,10 @@ pub(crate) struct Waits {
     asked_at: Option<Instant>,
     /// How often the present keys were refused in a row.
     probes: u32,
+    /// When that began.
+    refused_since: Option<Instant>,
+    /// The id of a key that was refused before, and works now.
+    working_key: Option<Box<str>>,
     owner_secret: Option<Box<OwnerSecret>>,
     /// The bucket that the removal waits for, until no other record names it.
     bucket: Option<Box<str>>,
@@ -65,7 +81,7 @@ impl Waits {
             self.inputs = Some(Box::new(inputs.clone()));
             self.not_before = None;
             self.failures = 0;
-            self.probes = 0;
+            self.keys_work();
         }
         let left = self.not_before?.saturating_duration_since(now);
         (!left.is_zero()).then_some(left)
@@ -112,6 +128,8 @@ impl Waits {
     /// The keys do not work yet: returns the wait before the next try.
     pub(crate) fn keys_refused(&mut self) -> Duration {
         self.probes = self.probes.saturating_add(1);
+        self.refused_since.get_or_insert_with(Instant::now);
+        self.working_key = None;
         let delay = backoff::propagation(self.probes, &mut rand::rng());
         self.defer(delay);
         delay
@@ -122,9 +140,27 @@ impl Waits {
         self.probes += u32::from(backoff::are_outdated(self.probes));
     }
 
-    /// The keys work, or others are tried now.
-    pub(crate) fn keys_work(&mut self) {
+    /// The keys work, or others are tried now. Returns how long they were refused.
+    pub(crate) fn keys_work(&mut self) -> Duration {
         self.probes = 0;
+        self.refused_since.take().map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    /// The time since the keys were first refused, while they are tried often.
+    pub(crate) fn tries_often(&self) -> Option<Duration> {
+        let since = self.refused_since.filter(|_| (1..=backoff::OFTEN).contains(&self.probes))?;
+        Some(since.elapsed())
+    }
+
+    /// A key was seen to work while the claim waited for that: the wait is over, and the key need not be tried again.
+    pub(crate) fn seen_to_work(&mut self, key: &str) {
+        self.working_key = Some(key.into());
+        self.not_before = None;
+    }
+
+    /// Whether this key was seen to work after the last refusal.
+    pub(crate) fn works(&self, key: &str) -> bool {
+        self.working_key.as_deref() == Some(key)
     }
 
     /// How often keys of the claim were refused in a row.
@@ -222,6 +258,21 @@ mod tests {
         assert!(waits.left(&inputs("a")).is_some());
         assert!(waits.wake_for_secret(&secret(), Some("8")));
         assert_eq!(waits.left(&inputs("a")), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_that_is_seen_to_work_ends_the_wait_for_it_unless_it_is_refused_again() {
+        let mut waits = started();
+        assert_eq!(waits.tries_often(), None);
+        waits.keys_refused();
+        tokio::time::advance(Duration::from_millis(200)).await;
+        assert_eq!(waits.tries_often(), Some(Duration::from_millis(200)));
+        waits.seen_to_work("a");
+        assert!(waits.left(&inputs("a")).is_none() && waits.works("a") && !waits.works("b"));
+        waits.keys_refused();
+        assert!(waits.left(&inputs("a")).is_some() && !waits.works("a"));
+        assert_eq!(waits.keys_work(), Duration::from_millis(200));
+        assert_eq!((waits.tries_often(), waits.keys_work()), (None, Duration::ZERO));
     }
 
     #[tokio::test(start_paused = true)]

@@ -13,10 +13,14 @@ use aws_sdk_iam as iam;
 use aws_sdk_s3 as s3;
 use aws_sdk_sts as sts;
 use aws_smithy_runtime_api::client::identity::SharedIdentityCache;
+use aws_smithy_runtime_api::client::interceptors::context::InterceptorContext;
 use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 use aws_smithy_runtime_api::client::result::SdkError;
+use aws_smithy_runtime_api::client::retries::classifiers::{
+    ClassifyRetry, RetryAction, RetryClassifierPriority, RetryReason,
+};
 use aws_smithy_types::error::metadata::ProvideErrorMetadata;
-use aws_smithy_types::retry::RetryConfig;
+use aws_smithy_types::retry::{ErrorKind, RetryConfig};
 use aws_smithy_types::timeout::TimeoutConfig;
 use secrecy::ExposeSecret;
 use tokio::sync::OnceCell;
@@ -44,6 +48,22 @@ const REFUSALS: u32 = 3;
 const REFUSED_TIME: Duration = Duration::from_secs(30);
 /// For calls that the SDK retries by itself, all attempts together.
 const RETRIED_CALL_TIMEOUT: Duration = Duration::from_secs(45);
+
+/// How long a call is repeated that is refused for its rate.
+#[derive(Debug, Default)]
+pub(crate) struct Patience {
+    refusals: u32,
+    since: Option<Instant>,
+}
+
+impl Patience {
+    /// Notes a refusal; returns whether the call is given up.
+    pub(crate) fn is_over(&mut self) -> bool {
+        self.refusals += 1;
+        let since = *self.since.get_or_insert_with(Instant::now);
+        self.refusals >= REFUSALS && since.elapsed() > REFUSED_TIME
+    }
+}
 
 /// Creates and keeps clients.
 pub(crate) struct Clients {
@@ -111,28 +131,46 @@ impl Store {
         E: ProvideErrorMetadata + std::error::Error + 'static,
         F: Future<Output = Result<T, SdkError<E, HttpResponse>>>,
     {
-        let Some(scope) = self.scope(operation) else {
+        self.call_unless(operation, resource, send, |_| false).await
+    }
+
+    /// The same for a call whose answer can say that a part of it was `refused` for its rate. The caller repeats that part.
+    ///
+    /// # Errors
+    /// As [`call`](Self::call).
+    pub(crate) async fn call_unless<T, E, F>(
+        &self,
+        operation: Operation,
+        resource: Resource,
+        send: impl Fn() -> F,
+        refused: impl Fn(&T) -> bool,
+    ) -> Result<T, CallError>
+    where
+        E: ProvideErrorMetadata + std::error::Error + 'static,
+        F: Future<Output = Result<T, SdkError<E, HttpResponse>>>,
+    {
+        let Some(scope) = self.scope(operation, &resource) else {
             return self.call_once(operation, resource, Box::pin(send())).await;
         };
         let pacer = self.pacers.of(scope);
-        let (mut refusals, mut refused_since) = (0, None);
+        let mut patience = Patience::default();
         let place = Place::present();
         loop {
             // What is refused again, perhaps for its own reasons, does not hold up the others.
-            let place = if refusals > 1 { place.again() } else { place };
+            let place = if patience.refusals > 1 { place.again() } else { place };
             let turn = pacer.turn(place).await;
             match self.call_once(operation, resource.clone(), Box::pin(send())).await {
                 Err(error) if error.is_throttled() => {
                     turn.refused();
-                    refusals += 1;
-                    let since = *refused_since.get_or_insert_with(Instant::now);
-                    if refusals >= REFUSALS && since.elapsed() > REFUSED_TIME {
+                    if patience.is_over() {
                         return Err(error);
                     }
                 }
                 answer => {
-                    if answer.as_ref().err().is_none_or(|error| error.status() > 0) {
-                        turn.accepted();
+                    match &answer {
+                        Ok(answer) if refused(answer) => turn.refused(),
+                        Err(error) if error.status() == 0 => {}
+                        _ => turn.accepted(),
                     }
                     return answer;
                 }
@@ -166,17 +204,20 @@ impl Store {
         self.creates_buckets.store(accepted, Ordering::Relaxed);
     }
 
-    /// What shares a limit with a call. The objects of each bucket have limits of their own, and the SDK repeats what is
-    /// refused there.
-    fn scope(&self, operation: Operation) -> Option<Scope> {
+    /// What shares a limit with a call.
+    fn scope(&self, operation: Operation, resource: &Resource) -> Option<Scope> {
         let account = || self.account.known().or_else(|| self.key_id.clone()).unwrap_or_default();
-        match operation.service() {
-            Service::Iam => Some(Scope::Iam { endpoint: self.endpoints.iam.clone(), account: account() }),
-            Service::Buckets => {
-                let Endpoints { s3, region, .. } = &self.endpoints;
+        let Endpoints { s3, region, iam, .. } = &self.endpoints;
+        match (operation.service(), resource) {
+            (Service::Iam, _) => Some(Scope::Iam { endpoint: iam.clone(), account: account() }),
+            (Service::Buckets, _) => {
                 Some(Scope::S3 { endpoint: s3.clone(), region: region.clone(), account: account() })
             }
-            Service::Objects | Service::Sts => None,
+            (Service::Objects, Resource::Bucket(bucket)) => {
+                let deletes = matches!(operation, Operation::DeleteObjects | Operation::DeleteObject);
+                Some(Scope::Objects { endpoint: s3.clone(), bucket: bucket.clone(), deletes })
+            }
+            (Service::Objects | Service::Sts, _) => None,
         }
     }
 
@@ -185,19 +226,19 @@ impl Store {
     /// # Errors
     /// What the store said when it last refused.
     pub(crate) fn check_quota(&self, operation: Operation, resource: Resource) -> Result<(), Error> {
-        self.scope(operation).map_or(Ok(()), |scope| self.quotas.check(&scope, operation, resource))
+        self.scope(operation, &resource).map_or(Ok(()), |scope| self.quotas.check(&scope, operation, resource))
     }
 
     /// Notes how a call ended that creates something.
     pub(crate) fn note_quota(&self, operation: Operation, error: Option<&CallError>) {
-        if let Some(scope) = self.scope(operation) {
+        if let Some(scope) = self.scope(operation, &Resource::Account) {
             self.quotas.note(&scope, operation, error);
         }
     }
 
     /// This operation has deleted something, so there may be room.
     pub(crate) fn freed(&self, operation: Operation) {
-        if let Some(scope) = self.scope(operation) {
+        if let Some(scope) = self.scope(operation, &Resource::Account) {
             self.quotas.freed(&scope);
         }
     }
@@ -302,6 +343,7 @@ impl Clients {
             .to_builder()
             .http_client(self.http.lists.clone())
             .retry_config(RetryConfig::standard().with_max_attempts(3))
+            .retry_classifier(NoThrottles)
             .timeout_config(timeouts(RETRIED_CALL_TIMEOUT))
             .build();
         Store {
@@ -383,6 +425,34 @@ fn timeouts(whole: Duration) -> TimeoutConfig {
         .operation_attempt_timeout(CALL_TIMEOUT)
         .operation_timeout(whole)
         .build()
+}
+
+/// Leaves calls that were refused for their rate to the pacer.
+#[derive(Debug)]
+struct NoThrottles;
+
+impl ClassifyRetry for NoThrottles {
+    fn classify_retry(&self, _: &InterceptorContext) -> RetryAction {
+        RetryAction::NoActionIndicated
+    }
+
+    fn classify_retry_v2(&self, _: &InterceptorContext, others: &RetryAction) -> RetryAction {
+        match others {
+            RetryAction::RetryIndicated(RetryReason::RetryableError { kind: ErrorKind::ThrottlingError, .. }) => {
+                RetryAction::RetryForbidden
+            }
+            _ => RetryAction::NoActionIndicated,
+        }
+    }
+
+    fn priority(&self) -> RetryClassifierPriority {
+        // After all that come with the SDK.
+        RetryClassifierPriority::run_after(RetryClassifierPriority::transient_error_classifier())
+    }
+
+    fn name(&self) -> &'static str {
+        "refused for its rate"
+    }
 }
 
 /// Whether a client remembers what its credentials provider answered.

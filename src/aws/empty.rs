@@ -1,7 +1,11 @@
 //! Emptying a bucket: objects, versions, delete markers and multipart uploads, a limited number with each call.
 
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use aws_sdk_s3 as s3;
+use aws_sdk_s3::operation::delete_objects::DeleteObjectsOutput;
 use aws_sdk_s3::types::{Delete, ObjectIdentifier};
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
@@ -9,7 +13,8 @@ use tokio::time::Instant;
 
 use super::budget::Reservation;
 use super::call::{CallError, Operation, Resource};
-use super::clients::Store;
+use super::clients::{Patience, Store};
+use super::codes::is_throttling;
 use super::target::BucketRef;
 
 /// Objects, versions and delete markers that one call of [`remove_objects`] lists at most, so that other claims get
@@ -21,6 +26,8 @@ const LISTING_TIME: Duration = Duration::from_secs(8);
 const BATCH: i32 = 1000;
 /// DeleteObjects calls that run at the same time.
 const BATCHES_IN_FLIGHT: usize = 4;
+/// Folders of one bucket that are listed at the same time.
+const LISTINGS: usize = 4;
 /// Calls about a single object or upload that run at the same time.
 const SMALL_CALLS_IN_FLIGHT: usize = 8;
 
@@ -42,7 +49,7 @@ impl Progress {
                 (Some(a), Some(b)) => Some(a.and(b)),
                 (a, b) => a.or(b),
             },
-            complete: self.complete || other.complete,
+            complete: self.complete && other.complete,
         }
     }
 }
@@ -56,6 +63,10 @@ pub(super) struct Undeleted {
 }
 
 impl Undeleted {
+    fn of(error: &s3::types::Error) -> Self {
+        Self { key: error.key.clone().unwrap_or_default(), code: code_of(error).to_owned(), count: 1 }
+    }
+
     fn and(self, other: Self) -> Self {
         let count = self.count + other.count;
         let first = if other.key < self.key { other } else { self };
@@ -66,15 +77,22 @@ impl Undeleted {
 /// Where a listing continues.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Cursor {
-    /// Versions and delete markers, from a key and version.
+    /// Versions and delete markers, after a key and version.
     Versions { key: Option<String>, version: Option<String> },
     /// Objects, in a store without versions.
     Objects { token: Option<String> },
 }
 
+impl Cursor {
+    const START: Self = Self::Versions { key: None, version: None };
+}
+
 /// A page of a listing, and where the next one starts.
+#[derive(Default)]
 struct Page {
     objects: Vec<ObjectIdentifier>,
+    /// What else is at the top level: the beginnings of other keys, up to the first `/`.
+    folders: Vec<String>,
     next: Option<Cursor>,
 }
 
@@ -85,75 +103,112 @@ impl Page {
     }
 }
 
-/// Deletes objects page by page, and lists the next page meanwhile. A listing continues by key, so it does not matter
-/// that earlier objects were deleted.
+/// A page whose objects are to be deleted, and its memory.
+type Batch = (Vec<ObjectIdentifier>, Reservation);
+
+/// Deletes objects page by page, and lists the next pages meanwhile: those of several folders at the same time, if there
+/// are any. A listing continues by key, so it does not matter that earlier objects were deleted.
 pub(super) async fn remove_objects(store: &Store, bucket: BucketRef<'_>) -> Result<Progress, CallError> {
-    let listing = Listing {
+    let mut reservation = store.budget.reserve_page().await;
+    let top = list(store, bucket, Part::Top, Cursor::START).await?;
+    reservation.shrink(top.bytes());
+    let scan = Scan {
         store,
         bucket,
-        left: OBJECTS_PER_CALL,
+        left: AtomicUsize::new(OBJECTS_PER_CALL.saturating_sub(top.objects.len())),
         end: Instant::now() + LISTING_TIME,
-        cursor: Some(Cursor::Versions { key: None, version: None }),
+        unfinished: AtomicUsize::new(0),
     };
-    listing
-        .pages()
-        .map_ok(|(page, reservation)| delete_page(store, bucket, page, reservation))
+    let mut listings = Vec::new();
+    if top.folders.is_empty() {
+        // Keys after this page may have folders, but listing them one after another costs nothing more.
+        listings.extend(top.next.map(|next| scan.pages(None, next)));
+    } else {
+        for folder in top.folders {
+            listings.push(scan.pages(Some(folder), Cursor::START));
+        }
+        // What else is at the top is listed by the next call.
+        scan.unfinished.fetch_add(usize::from(top.next.is_some()), Ordering::Relaxed);
+    }
+    let pages = stream::iter(listings).flatten_unordered(LISTINGS);
+    let done = stream::iter([Ok((top.objects, reservation))])
+        .chain(pages)
+        .map_ok(|batch| delete_batch(store, bucket, batch))
         .try_buffer_unordered(BATCHES_IN_FLIGHT)
-        .try_fold(Progress::default(), |sum, part| std::future::ready(Ok(sum.and(part))))
-        .await
+        .try_fold(Progress { complete: true, ..Progress::default() }, |sum, part| std::future::ready(Ok(sum.and(part))))
+        .await?;
+    Ok(Progress { complete: scan.unfinished.into_inner() == 0, ..done })
 }
 
-/// The listing of a bucket, in pages.
-struct Listing<'a> {
+/// What the listings of a bucket share.
+struct Scan<'a> {
     store: &'a Store,
     bucket: BucketRef<'a>,
     /// How many more objects can be listed.
-    left: usize,
+    left: AtomicUsize,
     end: Instant,
+    /// Listings that have not reached their end.
+    unfinished: AtomicUsize,
+}
+
+impl<'a> Scan<'a> {
+    /// The listing of everything, or of a folder, from there. Boxed, because otherwise the compiler cannot infer the
+    /// lifetimes.
+    fn pages(&'a self, folder: Option<String>, from: Cursor) -> BoxStream<'a, Result<Batch, CallError>> {
+        self.unfinished.fetch_add(1, Ordering::Relaxed);
+        stream::try_unfold(Listing { scan: self, folder, cursor: Some(from) }, Listing::step).boxed()
+    }
+}
+
+/// The listing of a bucket or a folder, in pages.
+struct Listing<'a> {
+    scan: &'a Scan<'a>,
+    folder: Option<String>,
     /// `None` at the end.
     cursor: Option<Cursor>,
 }
 
-impl<'a> Listing<'a> {
-    /// Boxed, because otherwise the compiler cannot infer the lifetimes.
-    fn pages(self) -> BoxStream<'a, Result<(Page, Reservation), CallError>> {
-        stream::try_unfold(self, Self::step).boxed()
-    }
-
+impl Listing<'_> {
     /// The next page, and the rest of the listing; `None` at the end and at the limits.
-    async fn step(mut self) -> Result<Option<((Page, Reservation), Self)>, CallError> {
-        let Some(cursor) = self.cursor.take().filter(|_| self.left > 0 && Instant::now() < self.end) else {
-            return Ok(None);
-        };
-        let mut reservation = self.store.budget.reserve_page().await;
-        let page = list(self.store, self.bucket, cursor).await?;
+    async fn step(mut self) -> Result<Option<(Batch, Self)>, CallError> {
+        let Scan { store, bucket, left, end, unfinished } = self.scan;
+        let goes_on = || left.load(Ordering::Relaxed) > 0 && Instant::now() < *end;
+        let Some(cursor) = self.cursor.take().filter(|_| goes_on()) else { return Ok(None) };
+        let mut reservation = store.budget.reserve_page().await;
+        let part = self.folder.as_deref().map_or(Part::All, Part::Folder);
+        let page = list(store, *bucket, part, cursor).await?;
         reservation.shrink(page.bytes());
-        self.left = self.left.saturating_sub(page.objects.len());
-        self.cursor.clone_from(&page.next);
-        Ok(Some(((page, reservation), self)))
+        // Never fails, because the closure never says so.
+        let _ = left
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| Some(left.saturating_sub(page.objects.len())));
+        unfinished.fetch_sub(usize::from(page.next.is_none()), Ordering::Relaxed);
+        self.cursor = page.next;
+        Ok(Some(((page.objects, reservation), self)))
     }
 }
 
-/// Holds the page's memory until its objects are deleted.
-async fn delete_page(
-    store: &Store,
-    bucket: BucketRef<'_>,
-    Page { objects, next }: Page,
-    _memory: Reservation,
-) -> Result<Progress, CallError> {
+/// Holds the batch's memory until its objects are deleted.
+async fn delete_batch(store: &Store, bucket: BucketRef<'_>, (objects, _memory): Batch) -> Result<Progress, CallError> {
     let (removed, undeleted) = delete_objects(store, bucket, objects).await?;
-    Ok(Progress { removed, undeleted, complete: next.is_none() })
+    Ok(Progress { removed, undeleted, complete: true })
 }
 
-async fn list(store: &Store, bucket: BucketRef<'_>, cursor: Cursor) -> Result<Page, CallError> {
+/// What is listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part<'a> {
+    All,
+    /// What has no `/` in its key, and the names of the folders.
+    Top,
+    /// What begins with this.
+    Folder(&'a str),
+}
+
+async fn list(store: &Store, bucket: BucketRef<'_>, part: Part<'_>, cursor: Cursor) -> Result<Page, CallError> {
     match cursor {
-        Cursor::Versions { key, version } => {
-            let first = key.is_none();
-            match list_versions(store, bucket, key, version).await {
-                Err(error) if first && error.lacks_operation() => list_objects(store, bucket, None).await,
-                result => result,
-            }
-        }
+        Cursor::Versions { key, version } => match list_versions(store, bucket, part, key, version).await {
+            Err(error) if part == Part::Top && error.lacks_operation() => list_objects(store, bucket, None).await,
+            result => result,
+        },
         Cursor::Objects { token } => list_objects(store, bucket, token).await,
     }
 }
@@ -161,10 +216,11 @@ async fn list(store: &Store, bucket: BucketRef<'_>, cursor: Cursor) -> Result<Pa
 async fn list_versions(
     store: &Store,
     bucket: BucketRef<'_>,
+    part: Part<'_>,
     key: Option<String>,
     version: Option<String>,
 ) -> Result<Page, CallError> {
-    let call = store
+    let mut call = store
         .retrying_s3
         .list_object_versions()
         .bucket(bucket.name)
@@ -172,6 +228,11 @@ async fn list_versions(
         .max_keys(BATCH)
         .set_key_marker(key)
         .set_version_id_marker(version);
+    call = match part {
+        Part::All => call,
+        Part::Top => call.delimiter("/"),
+        Part::Folder(folder) => call.prefix(folder),
+    };
     let answer =
         store.call(Operation::ListObjectVersions, Resource::bucket(bucket.name), || call.clone().send()).await?;
     let more = answer.is_truncated.unwrap_or_default();
@@ -179,6 +240,7 @@ async fn list_versions(
     let markers = answer.delete_markers.unwrap_or_default().into_iter().map(|m| (m.key, m.version_id));
     Ok(Page {
         objects: versions.chain(markers).filter_map(|(key, version)| identifier(key?, version)).collect(),
+        folders: answer.common_prefixes.unwrap_or_default().into_iter().filter_map(|folder| folder.prefix).collect(),
         next: answer
             .next_key_marker
             .filter(|_| more)
@@ -198,6 +260,7 @@ async fn list_objects(store: &Store, bucket: BucketRef<'_>, token: Option<String
     Ok(Page {
         objects: answer.contents.unwrap_or_default().into_iter().filter_map(|o| identifier(o.key?, None)).collect(),
         next: answer.next_continuation_token.map(|token| Cursor::Objects { token: Some(token) }),
+        ..Page::default()
     })
 }
 
@@ -206,38 +269,53 @@ fn identifier(key: String, version: Option<String>) -> Option<ObjectIdentifier> 
 }
 
 /// Deletes up to 1,000 objects, and returns how many were deleted and which were not: the status is 200 either way.
+/// Those that were refused for the rate are deleted when the next turn comes.
 async fn delete_objects(
     store: &Store,
     bucket: BucketRef<'_>,
-    objects: Vec<ObjectIdentifier>,
+    mut objects: Vec<ObjectIdentifier>,
 ) -> Result<(u64, Option<Undeleted>), CallError> {
-    if objects.is_empty() {
-        return Ok((0, None));
-    }
-    let asked = objects.len() as u64;
-    let delete = Delete::builder().set_objects(Some(objects.clone())).quiet(true).build().ok();
-    let call = store
-        .retrying_s3
-        .delete_objects()
-        .bucket(bucket.name)
-        .set_expected_bucket_owner(bucket.account())
-        .set_delete(delete);
-    let answer = match store.call(Operation::DeleteObjects, Resource::bucket(bucket.name), || call.clone().send()).await
-    {
-        // A key can contain characters that XML cannot express, and not every store supports this call.
-        Err(error) if error.code() == "MalformedXML" || error.lacks_operation() => {
-            return delete_one_by_one(store, bucket, objects).await;
+    let (mut removed, mut undeleted, mut patience) = (0, None, Patience::default());
+    while !objects.is_empty() {
+        let delete = Delete::builder().set_objects(Some(objects.clone())).quiet(true).build().ok();
+        let call = store
+            .retrying_s3
+            .delete_objects()
+            .bucket(bucket.name)
+            .set_expected_bucket_owner(bucket.account())
+            .set_delete(delete);
+        let (operation, resource) = (Operation::DeleteObjects, Resource::bucket(bucket.name));
+        let partly = |answer: &DeleteObjectsOutput| answer.errors().iter().any(is_throttled);
+        let answer = match store.call_unless(operation, resource, || call.clone().send(), partly).await {
+            // A key can contain characters that XML cannot express, and not every store supports this call.
+            Err(error) if error.code() == "MalformedXML" || error.lacks_operation() => {
+                let (more, others) = delete_one_by_one(store, bucket, objects).await?;
+                return Ok((removed + more, undeleted.into_iter().chain(others).reduce(Undeleted::and)));
+            }
+            result => result?,
+        };
+        let mut errors = answer.errors.unwrap_or_default();
+        errors.retain(|error| !is_gone(code_of(error)));
+        removed += objects.len().saturating_sub(errors.len()) as u64;
+        let (refused, kept): (Vec<_>, Vec<_>) = errors.into_iter().partition(is_throttled);
+        let gives_up = !refused.is_empty() && patience.is_over();
+        let reported = if gives_up { refused.iter().chain(&kept) } else { kept.iter().chain(&[]) };
+        undeleted = undeleted.into_iter().chain(reported.map(Undeleted::of)).reduce(Undeleted::and);
+        if gives_up {
+            break;
         }
-        result => result?,
-    };
-    let undeleted = answer
-        .errors
-        .unwrap_or_default()
-        .into_iter()
-        .map(|error| Undeleted { key: error.key.unwrap_or_default(), code: error.code.unwrap_or_default(), count: 1 })
-        .filter(|undeleted| !is_gone(&undeleted.code))
-        .reduce(Undeleted::and);
-    Ok((asked - undeleted.as_ref().map_or(0, |undeleted| undeleted.count.min(asked)), undeleted))
+        let refused: HashSet<_> = refused.into_iter().map(|error| (error.key, error.version_id)).collect();
+        objects.retain(|object| refused.contains(&(Some(object.key.clone()), object.version_id.clone())));
+    }
+    Ok((removed, undeleted))
+}
+
+fn code_of(error: &s3::types::Error) -> &str {
+    error.code().unwrap_or_default()
+}
+
+fn is_throttled(error: &s3::types::Error) -> bool {
+    is_throttling(code_of(error))
 }
 
 async fn delete_one_by_one(
@@ -250,7 +328,7 @@ async fn delete_one_by_one(
         .buffer_unordered(SMALL_CALLS_IN_FLIGHT)
         .try_fold(Progress::default(), |sum, undeleted| {
             let removed = u64::from(undeleted.is_none());
-            std::future::ready(Ok(sum.and(Progress { removed, undeleted, complete: false })))
+            std::future::ready(Ok(sum.and(Progress { removed, undeleted, complete: true })))
         })
         .await?;
     Ok((sum.removed, sum.undeleted))

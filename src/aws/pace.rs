@@ -5,8 +5,9 @@
 //!
 //! The rate is learnt as TCP learns it (CUBIC, RFC 9438), with steps that suit the limits of AWS, some 5 to 50 calls a
 //! second: after a refusal a tenth less than what was accepted in the last seconds, or half if nothing was accepted
-//! since the last one, then growing, slowly near the rate at which calls were refused, and fast after it. The SDK's own adaptive retries are not used: they know a client and
-//! not an account, delay each call when it asks, so that later ones cannot go first, and fall by a third.
+//! since the last one, then growing, slowly near the rate at which calls were refused, and fast after it. The SDK's own
+//! adaptive retries are not used: they know a client and not an account, delay each call when it asks, so that later ones
+//! cannot go first, and fall by a third.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -39,6 +40,8 @@ pub(crate) enum Scope {
     Iam { endpoint: Option<String>, account: String },
     /// The calls of S3 about buckets.
     S3 { endpoint: Option<String>, region: String, account: String },
+    /// The calls about the objects of a bucket: those that delete them, or all others.
+    Objects { endpoint: Option<String>, bucket: String, deletes: bool },
 }
 
 /// All pacers.

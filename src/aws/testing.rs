@@ -192,6 +192,12 @@ impl Stage {
         calls.iter().find(|(called, _)| called == operation).map(|(_, body)| body.clone()).unwrap()
     }
 
+    /// The bodies of all calls of an operation, in order.
+    pub(crate) fn all_sent(&self, operation: &str) -> Vec<String> {
+        let calls = self.store.calls.lock().unwrap();
+        calls.iter().filter(|(called, _)| called == operation).map(|(_, body)| body.clone()).collect()
+    }
+
     /// For each call about a bucket, the operation and the account that it named as the owner.
     pub(crate) fn expected_owners(&self) -> ExpectedOwners {
         self.store.owners.lock().unwrap().clone()

@@ -2,9 +2,16 @@
 
 use std::time::Duration;
 
+use hyper_timeout::TimeoutConnector;
+use hyper_util::client::legacy;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
 use kube::Client;
-use kube::client::ClientBuilder;
+use kube::client::retry::RetryPolicy;
+use kube::client::{Body, ClientBuilder, ConfigExt as _};
+use tower::retry::RetryLayer;
 use tower::timeout::TimeoutLayer;
+use tower::{BoxError, ServiceBuilder};
 
 /// Longest time until an answer starts, including kube's own retries (429, 503, 504). The API server waits as long for
 /// a webhook. Watches are answered at once, and stay open.
@@ -19,5 +26,25 @@ const PAUSE_LIMIT: Duration = Duration::from_secs(300);
 /// The configuration cannot be used.
 pub fn client(mut config: kube::Config, answer_limit: Duration) -> Result<Client, kube::Error> {
     config.read_timeout = Some(PAUSE_LIMIT);
-    Ok(ClientBuilder::try_from(config)?.with_layer(&TimeoutLayer::new(answer_limit)).build())
+    let limit = TimeoutLayer::new(answer_limit);
+    // Of these kube alone knows how to use a proxy, and when a certificate from a program expires.
+    if config.proxy_url.is_some() || config.auth_info.exec.is_some() {
+        return Ok(ClientBuilder::try_from(config)?.with_layer(&limit).build());
+    }
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    // Otherwise the end of the TLS handshake waits some 40 ms for an acknowledgement that the API server delays.
+    tcp.set_nodelay(true);
+    let mut connector = TimeoutConnector::new(config.rustls_https_connector_with_connector(tcp)?);
+    connector.set_connect_timeout(config.connect_timeout);
+    connector.set_read_timeout(config.read_timeout);
+    let service = ServiceBuilder::new()
+        .layer(limit)
+        .layer(config.base_uri_layer())
+        .layer(RetryLayer::new(RetryPolicy::server_retry()))
+        .option_layer(config.auth_layer()?)
+        .layer(config.extra_headers_layer()?)
+        .map_err(BoxError::from)
+        .service(legacy::Client::builder(TokioExecutor::new()).build::<_, Body>(connector));
+    Ok(Client::new(service, config.default_namespace))
 }

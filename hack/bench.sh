@@ -6,7 +6,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 usage() {
   cat <<'END'
-usage: hack/bench.sh [--debug] [--only PART]... [--objects M] [N]
+usage: hack/bench.sh [--debug] [--only PART]... [--objects M] [--bound B] [N]
 
 Measures the operator on a stack of its own, and beside it the floor. PARTs:
 
@@ -22,6 +22,8 @@ Measures the operator on a stack of its own, and beside it the floor. PARTs:
            with at most 500 and 200 claims
   purge    a claim is deleted whose bucket holds M objects (20000 by default) and
            M / 4 further versions
+  many     the operator starts with B claims bound (50000 by default) that the bench made
+           without AWS, and then 1000 of them change
 
   --debug  measures debug builds, which are there sooner and run slower
 
@@ -38,15 +40,16 @@ source hack/lib/processes.sh
 source hack/lib/stage.sh
 say() { printf 'bench: %s\n' "$*" >&2; }
 
-n=1000 objects=20000 profile=release parts=()
+n=1000 objects=20000 bound=50000 profile=release parts=()
 while (($#)); do
   case $1 in
     --debug) profile=debug ;;
-    --only | --objects)
+    --only | --objects | --bound)
       (($# > 1)) || fail "$1 needs a value; see $0 --help"
       case $1=$2 in
-        --only=claims | --only=restart | --only=latency | --only=limits | --only=delay | --only=purge) parts+=("$2") ;;
+        --only=claims | --only=restart | --only=latency | --only=limits | --only=delay | --only=purge | --only=many) parts+=("$2") ;;
         --objects=[1-9]*) objects=$2 ;;
+        --bound=[1-9]*) bound=$2 ;;
         *) fail "$1 $2 cannot be used; see $0 --help" ;;
       esac
       shift
@@ -59,7 +62,7 @@ while (($#)); do
   esac
   shift
 done
-((${#parts[@]})) || parts=(claims restart latency limits delay purge)
+((${#parts[@]})) || parts=(claims restart latency limits delay purge many)
 
 # Told to end, it stops the operator that it runs.
 clean_up() {
@@ -85,7 +88,7 @@ kubectl create namespace bench >/dev/null
 kubectl wait --for condition=established --timeout 60s -f crds/ >/dev/null
 
 # The operator's log is where it is looked for if something fails.
-TMPDIR=$state/logs "${CARGO_TARGET_DIR:-$PWD/target}/$profile/bench" "$n" "$objects" "${parts[@]}" &
+TMPDIR=$state/logs "${CARGO_TARGET_DIR:-$PWD/target}/$profile/bench" "$n" "$objects" "$bound" "${parts[@]}" &
 bench=$!
 wait "$bench"
 bench=

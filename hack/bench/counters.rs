@@ -1,5 +1,7 @@
 //! What is counted: time and memory of a process, and the requests that the API server has answered.
 
+use std::collections::BTreeMap;
+
 use http::Method;
 
 use crate::Failure;
@@ -8,9 +10,13 @@ use crate::kubernetes::Kubernetes;
 /// What the operator writes.
 const KINDS: [&str; 4] = ["objectbucketclaims", "objectbuckets", "secrets", "configmaps"];
 
-/// Requests that changed something, up to now.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// Requests that the API server has answered, up to now.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Requests {
+    /// All about what the operator writes, events among them, but no watches.
+    pub(crate) all: u64,
+    /// How many of these were answered within so many microseconds.
+    within: BTreeMap<u64, u64>,
     /// To what the operator writes, events apart. What is created and deleted for it to do is not among them.
     pub(crate) writes: u64,
     pub(crate) events: u64,
@@ -22,16 +28,28 @@ impl Requests {
     }
 
     fn of(metrics: &str) -> Self {
-        let mut sums = Self { writes: 0, events: 0 };
-        for line in metrics.lines().filter(|line| line.starts_with("apiserver_request_total{")) {
+        let mut sums = Self::default();
+        for line in metrics.lines() {
             let (resource, verb) = (label(line, "resource"), label(line, "verb"));
             let number = line.rsplit(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0.0) as u64;
+            let is_event = resource == "events" && label(line, "group") == "events.k8s.io";
+            if verb == "WATCH" || !is_event && !KINDS.contains(&resource) {
+                continue;
+            }
+            if line.starts_with("apiserver_request_duration_seconds_bucket{") {
+                let seconds: f64 = label(line, "le").parse().unwrap_or(f64::INFINITY);
+                *sums.within.entry((seconds * 1e6) as u64).or_default() += number;
+            }
+            if !line.starts_with("apiserver_request_total{") {
+                continue;
+            }
+            sums.all += number;
             let writes = matches!(verb, "POST" | "PUT" | "PATCH" | "APPLY" | "DELETE");
             let is_given = resource == "objectbucketclaims" && matches!(verb, "POST" | "DELETE");
-            if writes && KINDS.contains(&resource) && !is_given {
+            if writes && !is_event && !is_given {
                 sums.writes += number;
             }
-            if verb == "POST" && resource == "events" && label(line, "group") == "events.k8s.io" {
+            if verb == "POST" && is_event {
                 sums.events += number;
             }
         }
@@ -39,7 +57,20 @@ impl Requests {
     }
 
     pub(crate) fn since(self, before: Self) -> Self {
-        Self { writes: self.writes - before.writes, events: self.events - before.events }
+        let earlier = |limit: &u64| before.within.get(limit).copied().unwrap_or_default();
+        Self {
+            all: self.all - before.all,
+            within: self.within.iter().map(|(limit, count)| (*limit, count - earlier(limit))).collect(),
+            writes: self.writes - before.writes,
+            events: self.events - before.events,
+        }
+    }
+
+    /// The time within which the API server has answered 99 of 100, in ms: the next limit of its histogram.
+    pub(crate) fn p99(&self) -> f64 {
+        let all = self.within.values().max().copied().unwrap_or_default();
+        let limit = self.within.iter().find(|(_, count)| **count * 100 >= all * 99).map(|(limit, _)| *limit);
+        limit.map_or(f64::NAN, |limit| limit as f64 / 1000.0)
     }
 }
 
@@ -104,6 +135,20 @@ mod tests {
             line("events.k8s.io", "events", "POST", "2"),
             line("", "events", "POST", "4"),
         ];
-        assert_eq!(Requests::of(&metrics.concat()), Requests { writes: 115, events: 2 });
+        let sums = Requests::of(&metrics.concat());
+        assert_eq!((sums.all, sums.writes, sums.events), (127, 115, 2));
+    }
+
+    #[test]
+    fn the_time_of_the_slowest_is_the_limit_below_which_99_of_100_are() {
+        let line = |verb: &str, limit: &str, number: u64| {
+            let labels = format!("resource=\"secrets\",verb=\"{verb}\",le=\"{limit}\"");
+            format!("apiserver_request_duration_seconds_bucket{{{labels}}} {number}\n")
+        };
+        let of = |lines: &[String]| Requests::of(&lines.concat());
+        let before = of(&[line("GET", "0.005", 5), line("GET", "0.05", 5), line("GET", "+Inf", 500)]);
+        let after = [line("GET", "0.005", 15), line("GET", "0.05", 104), line("GET", "+Inf", 600)];
+        assert_eq!(of(&after).since(before).p99(), 50.0);
+        assert_eq!(of(&[line("WATCH", "0.005", 1), line("GET", "0.1", 1)]).p99(), 100.0);
     }
 }

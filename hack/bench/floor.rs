@@ -18,8 +18,8 @@ use crate::store::{Policy, Store};
 const AT_ONCE: usize = 32;
 /// Objects in an answer to a list.
 const PAGE: usize = 200;
-const SECRETS: &str = "/api/v1/namespaces/bench/secrets";
-const CONFIG_MAPS: &str = "/api/v1/namespaces/bench/configmaps";
+pub(crate) const SECRETS: &str = "/api/v1/namespaces/bench/secrets";
+pub(crate) const CONFIG_MAPS: &str = "/api/v1/namespaces/bench/configmaps";
 const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/bench/events";
 
 #[derive(Clone)]

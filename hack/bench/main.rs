@@ -1,4 +1,4 @@
-//! What `hack/bench.sh` runs: `bench N OBJECTS PART...` measures the operator, which stands beside this program, and
+//! What `hack/bench.sh` runs: `bench N OBJECTS BOUND PART...` measures the operator, which stands beside this program, and
 //! the floor, and prints both. What the parts are, the script's `--help` says.
 //!
 //! It needs an empty cluster with the custom resources, the namespace `bench` and the class `s3-buckets`
@@ -11,6 +11,7 @@ mod kubernetes;
 mod latency;
 mod limits;
 mod load;
+mod many;
 mod measure;
 mod network;
 mod objects;
@@ -36,11 +37,11 @@ async fn main() -> Result<(), Failure> {
             network::serve(Network { delay: delay.parse()?, new_keys: new_keys.parse()? }, url).await
         }
         // What was started is stopped when `run` is dropped.
-        [n, objects, ref parts @ ..] => tokio::select! {
-            done = run(n.parse()?, objects.parse()?, parts) => done,
+        [n, objects, bound, ref parts @ ..] => tokio::select! {
+            done = run(n.parse()?, objects.parse()?, bound.parse()?, parts) => done,
             _ = terminate.recv() => Err("stopped".into()),
         },
-        _ => Err("usage: bench N OBJECTS PART...; see hack/bench.sh --help".into()),
+        _ => Err("usage: bench N OBJECTS BOUND PART...; see hack/bench.sh --help".into()),
     }
 }
 
@@ -49,7 +50,7 @@ pub(crate) fn say(what: &str) {
     eprintln!("bench: {what}");
 }
 
-async fn run(n: usize, objects: usize, parts: &[&str]) -> Result<(), Failure> {
+async fn run(n: usize, objects: usize, bound: usize, parts: &[&str]) -> Result<(), Failure> {
     let wanted = |part| parts.contains(&part);
     let mut bench = Bench::new().await?;
     let profile = if cfg!(debug_assertions) { "debug" } else { "release" };
@@ -87,6 +88,10 @@ async fn run(n: usize, objects: usize, parts: &[&str]) -> Result<(), Failure> {
     }
     if wanted("purge") {
         bench.purge(objects).await?;
+    }
+    // The last one, because it leaves its claims.
+    if wanted("many") {
+        bench.many(bound).await?;
     }
     if !bench.in_all.is_empty() {
         println!("\n{}", table::header("in all"));

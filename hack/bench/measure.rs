@@ -33,6 +33,8 @@ pub(crate) async fn by_operator(
         aws_calls: (operator.aws_calls()? - calls) as f64 / each as f64,
         writes: requests.writes as f64 / each as f64,
         events: Some(requests.events as f64 / each as f64),
+        requests: Some(requests.all as f64 / each as f64),
+        p99_ms: Some(requests.p99()),
         mib: Some(operator.memory()?),
         ..Row::new(&format!("{name}, operator"), number, seconds)
     })
@@ -61,6 +63,8 @@ pub(crate) async fn by_floor(
         aws_calls: aws_calls as f64 / each as f64,
         writes: requests.writes as f64 / each as f64,
         events: operator.events.map(|_| requests.events as f64 / each as f64),
+        requests: operator.requests.map(|_| requests.all as f64 / each as f64),
+        p99_ms: operator.p99_ms.map(|_| requests.p99()),
         ..Row::new(&operator.name.replace("operator", "floor"), number, seconds)
     })
 }

@@ -54,7 +54,8 @@ impl Bench {
         self.peak = self.peak.max(operator.peak_memory()?);
         let policy = self.policy().await?;
         if wanted.restart {
-            operator = self.restart(operator, n, &policy).await?;
+            operator.stop().await?;
+            operator = self.restart(n, &policy).await?;
         }
         let delete = by_operator(&self.kubernetes, &operator, &deleted, n, n, load::delete(&self.kubernetes)).await?;
         operator.stop().await?;
@@ -81,8 +82,7 @@ impl Bench {
 
     /// The operator starts again with `n` claims bound. It is ready when a claim that waited for it is Bound, too; what
     /// this one costs is not counted.
-    async fn restart(&mut self, operator: Operator, n: usize, policy: &Arc<Policy>) -> Result<Operator, Failure> {
-        operator.stop().await?;
+    pub(crate) async fn restart(&mut self, n: usize, policy: &Arc<Policy>) -> Result<Operator, Failure> {
         let waiting = self.kubernetes.create_claim(WAITING, CLASS).await?;
         let floor = by_floor(
             &self.kubernetes,

@@ -12,13 +12,29 @@ pub(crate) struct Row {
     pub(crate) aws_calls: f64,
     pub(crate) writes: f64,
     pub(crate) events: Option<f64>,
+    /// Requests to the API server of whoever, and the time within which it answered 99 of 100.
+    pub(crate) requests: Option<f64>,
+    pub(crate) p99_ms: Option<f64>,
     pub(crate) mib: Option<f64>,
 }
 
 /// The head of a table whose calls, writes and events are those of `each`.
 pub(crate) fn header(each: &str) -> String {
-    let titles = ["", "number", "seconds", "a second", "ratio", "CPU s", "AWS calls", "writes", "events", "MiB"];
-    let of_each = ["", "", "", "", "", "", each, each, each, ""];
+    let titles = [
+        "",
+        "number",
+        "seconds",
+        "a second",
+        "ratio",
+        "CPU s",
+        "AWS calls",
+        "writes",
+        "events",
+        "requests",
+        "p99 ms",
+        "MiB",
+    ];
+    let of_each = ["", "", "", "", "", "", each, each, each, each, "", ""];
     format!("{}\n{}", line(titles), line(of_each))
 }
 
@@ -35,6 +51,8 @@ impl Row {
             aws_calls: 0.0,
             writes: 0.0,
             events: None,
+            requests: None,
+            p99_ms: None,
             mib: None,
         }
     }
@@ -55,15 +73,18 @@ impl Row {
             &two(Some(self.aws_calls)),
             &two(Some(self.writes)),
             &two(self.events),
+            &two(self.requests),
+            &self.p99_ms.map_or_else(String::new, |ms| format!("{ms:.0}")),
             &self.mib.map_or_else(String::new, |mib| format!("{mib:.1}")),
         ])
     }
 }
 
-fn line([name, number, seconds, a_second, ratio, cpu, calls, writes, events, mib]: [&str; 10]) -> String {
+fn line(cells: [&str; 12]) -> String {
+    let [name, number, seconds, a_second, ratio, cpu, calls, writes, events, requests, p99, mib] = cells;
     format!(
         "{name:<26} {number:>7} {seconds:>8} {a_second:>9} {ratio:>6} {cpu:>7} {calls:>10} {writes:>7} {events:>7} \
-         {mib:>7}"
+         {requests:>8} {p99:>6} {mib:>7}"
     )
 }
 
@@ -82,8 +103,7 @@ mod tests {
             ..Row::new("created, floor", 1000, 12.5)
         };
         let titles = header("a claim");
-        let wanted =
-            "created, floor                1000   12.500     80.00           3.21       6.00    8.00    1.00        ";
+        let wanted = "created, floor                1000   12.500     80.00           3.21       6.00    8.00    1.00                        ";
         assert_eq!(row.line(), wanted);
         assert!(titles.lines().all(|line| line.len() == wanted.len()), "{titles}");
     }

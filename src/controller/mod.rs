@@ -36,7 +36,7 @@ use kube::Client;
 use kube::runtime::controller::{self as kube_controller, Controller};
 use kube::runtime::reflector;
 use tokio::sync::mpsc::unbounded_channel;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 use self::decide::claim::Guarded;
 pub use self::flow::recall::{RecallError, recall};
@@ -74,9 +74,9 @@ pub async fn run<P: Provisioner>(
     let (claims, claim_writer) = reflector::store();
     let (owner_secrets, changed_secrets) = OwnerSecrets::new();
     let ctx = Arc::new(Context::new(client, provisioner, options, cluster, claims.clone(), owner_secrets));
-    let (relisted, relists) = unbounded_channel();
+    let listed = Arc::new(Notify::new());
     let (orphan_check, orphan_checks) = unbounded_channel();
-    let streams = Streams { ctx: Arc::clone(&ctx), relisted, orphan_check: orphan_check.clone() };
+    let streams = Streams { ctx: Arc::clone(&ctx), listed: Arc::clone(&listed), orphan_check: orphan_check.clone() };
 
     let (stop, stopped) = oneshot::channel::<()>();
     let ending = Arc::clone(&ctx);
@@ -94,7 +94,7 @@ pub async fn run<P: Provisioner>(
         .watches_stream(streams.classes(), triggers::claims_of_class(Arc::clone(&ctx)))
         .owns_stream(streams.secrets())
         .owns_stream(streams.config_maps())
-        .reconcile_all_on(streams::from_channel(relists))
+        .reconcile_on(triggers::claims_after_lists(listed, Arc::clone(&ctx)))
         .reconcile_on(triggers::claims_of_secret(changed_secrets, Arc::clone(&ctx)))
         .reconcile_on(triggers::claims_with_due_upkeep(Arc::clone(&ctx)))
         .graceful_shutdown_on(stopped.map(drop))

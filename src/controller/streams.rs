@@ -9,6 +9,7 @@ use kube::core::{DeserializeGuard, PartialObjectMeta};
 use kube::runtime::reflector::store::Writer;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Resource, ResourceExt as _};
+use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
 use super::decide::claim::{self, Claim, Guarded};
@@ -26,14 +27,15 @@ const PAGE: u32 = 200;
 /// The streams, and where they report what may need work. The receivers are dropped only when the operator ends.
 pub(super) struct Streams<P> {
     pub(super) ctx: Arc<Context<P>>,
-    /// A list was read again: every claim is reconciled.
-    pub(super) relisted: UnboundedSender<()>,
+    /// A list was read: claims may need work.
+    pub(super) listed: Arc<Notify>,
     /// A record may be an orphan.
     pub(super) orphan_check: UnboundedSender<OrphanCheck>,
 }
 
 impl<P: Send + Sync + 'static> Streams<P> {
-    /// The claims that are created or change, trimmed.
+    /// The claims that are created or change, trimmed. Those that are listed are [looked at](triggers::claims_after_lists)
+    /// when all lists are complete.
     pub(super) fn claims(&self, cache: Writer<Guarded>) -> impl Stream<Item = watcher::Result<Guarded>> + use<P> {
         let (ctx, check) = (Arc::clone(&self.ctx), self.orphan_check.clone());
         let (listed, check_all) = (Arc::clone(&self.ctx), self.orphan_check.clone());
@@ -41,7 +43,7 @@ impl<P: Send + Sync + 'static> Streams<P> {
             .modify(claim::trim)
             .inspect_ok(move |event| claim_changed(&ctx, event, &check))
             .reflect(cache)
-            .inspect_ok(self.relisted())
+            .inspect_ok(self.listed())
             .inspect_ok(move |event| {
                 if let watcher::Event::InitDone = event {
                     let uids = listed.caches.claims.state().iter().filter_map(|claim| claim.uid()).collect();
@@ -49,7 +51,12 @@ impl<P: Send + Sync + 'static> Streams<P> {
                     let _ = check_all.send(OrphanCheck::Everywhere);
                 }
             })
-            .applied_objects()
+            .try_filter_map(|event| {
+                future::ok(match event {
+                    watcher::Event::Apply(claim) => Some(claim),
+                    _ => None,
+                })
+            })
     }
 
     /// The ObjectBuckets that change.
@@ -65,7 +72,7 @@ impl<P: Send + Sync + 'static> Streams<P> {
             };
             let _ = check.send(which);
         });
-        changes(events.inspect_ok(self.relisted()))
+        changes(events.inspect_ok(self.listed()))
     }
 
     /// The StorageClasses that are listed, created, changed or deleted.
@@ -79,14 +86,14 @@ impl<P: Send + Sync + 'static> Streams<P> {
     pub(super) fn secrets(&self) -> impl Stream<Item = watcher::Result<PartialObjectMeta<Secret>>> + use<P> {
         let events = watch("Secrets", self.namespaced::<PartialObjectMeta<Secret>>(), self.labelled())
             .inspect_ok(self.cached(|caches| &caches.secrets, OutputFacts::of_secret));
-        changes(events.inspect_ok(self.relisted()))
+        changes(events.inspect_ok(self.listed()))
     }
 
     /// The claims' ConfigMaps that change, without their data.
     pub(super) fn config_maps(&self) -> impl Stream<Item = watcher::Result<PartialObjectMeta<ConfigMap>>> + use<P> {
         let events = watch("ConfigMaps", self.namespaced::<PartialObjectMeta<ConfigMap>>(), self.labelled())
             .inspect_ok(self.cached(|caches| &caches.config_maps, OutputFacts::of_config_map));
-        changes(events.inspect_ok(self.relisted()))
+        changes(events.inspect_ok(self.listed()))
     }
 
     /// Objects with our label.
@@ -118,16 +125,13 @@ impl<P: Send + Sync + 'static> Streams<P> {
         move |event| of(&ctx.caches).apply(event, &facts)
     }
 
-    /// Reports when a list was read again. No event shows which objects were deleted in between, so every claim is
-    /// reconciled; for a steady claim this costs nothing. The first list is not reported, because no claim is reconciled
-    /// before it is complete.
-    fn relisted<K>(&self) -> impl FnMut(&watcher::Event<K>) + use<P, K> {
-        let (relisted, mut is_first) = (self.relisted.clone(), true);
+    /// Reports when a list was read. No event shows which objects were deleted since the last one, so all claims are looked
+    /// at.
+    fn listed<K>(&self) -> impl FnMut(&watcher::Event<K>) + use<P, K> {
+        let listed = Arc::clone(&self.listed);
         move |event| {
-            if let watcher::Event::InitDone = event
-                && !std::mem::take(&mut is_first)
-            {
-                let _ = relisted.send(());
+            if let watcher::Event::InitDone = event {
+                listed.notify_one();
             }
         }
     }
@@ -163,8 +167,8 @@ fn claim_changed<P>(ctx: &Context<P>, event: &watcher::Event<Guarded>, check: &U
     }
 }
 
-/// The objects that change. Listed objects are left out, because after a list [every claim is
-/// reconciled](Streams::relisted).
+/// The objects that change. Listed objects are left out, because after a list [all claims are looked
+/// at](Streams::listed).
 fn changes<K>(
     events: impl Stream<Item = watcher::Result<watcher::Event<K>>>,
 ) -> impl Stream<Item = watcher::Result<K>> {

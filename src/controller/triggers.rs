@@ -9,18 +9,54 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use kube::core::DeserializeGuard;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Resource as _, ResourceExt as _};
+use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use super::decide::claim::Guarded;
+use super::decide::claim::{Claim, Guarded};
 use super::decide::record;
+use super::flow::reconcile;
 use super::reasons;
 use super::state::context::Context;
 use super::state::owner_secrets;
 use super::streams::from_channel;
 use crate::api::ObjectBucket;
 
+/// Claims that are looked at before others have their turn at the processor.
+const CLAIMS_AT_ONCE: usize = 100;
 /// How often due upkeep is looked for.
 const UPKEEP_TICK: Duration = Duration::from_secs(1);
+
+/// After a list, the claims that are not steady, once all lists are complete. Most claims are steady, and kube's scheduler
+/// would need more memory for each than its record.
+pub(super) fn claims_after_lists<P>(
+    listed: Arc<Notify>,
+    ctx: Arc<Context<P>>,
+) -> impl Stream<Item = ObjectRef<Guarded>> {
+    let waiting = Arc::clone(&ctx);
+    let lists = stream::unfold((listed, waiting), |(listed, ctx)| async {
+        // Several lists at once are one reason to look.
+        listed.notified().await;
+        ctx.caches.filled().await;
+        // Never fails, because the writer lives as long as the controller.
+        let _ = ctx.caches.claims.wait_until_ready().await;
+        Some(((), (listed, ctx)))
+    });
+    lists.flat_map(move |()| {
+        let ctx = Arc::clone(&ctx);
+        let shown: Vec<_> = ctx.caches.claims.state().chunks(CLAIMS_AT_ONCE).map(<[_]>::to_vec).collect();
+        stream::iter(shown)
+            .then(async |some| {
+                // So many claims take long.
+                tokio::task::yield_now().await;
+                some
+            })
+            .flat_map(move |some| {
+                let needs_work = |claim: &Arc<Guarded>| !reconcile::is_steady(&ctx, &Claim::read(claim, &ctx.label));
+                let found: Vec<_> = some.into_iter().filter(needs_work).collect();
+                stream::iter(found.into_iter().map(|claim| ObjectRef::from_obj(claim.as_ref())))
+            })
+    })
+}
 
 /// The claim of a record, and the claims that wait for its bucket. The wait of the claim ends if the record has another
 /// uid, because the claim may adopt the record now, and if the claim reported the record as damaged.
@@ -56,12 +92,18 @@ pub(super) fn claims_of_record<P>(
 /// A class that appears or changes ends the wait of its claims.
 pub(super) fn claims_of_class<P>(ctx: Arc<Context<P>>) -> impl Fn(StorageClass) -> Vec<ObjectRef<Guarded>> {
     move |class| {
+        // Until all lists are complete, no claim waits for anything.
+        if !ctx.caches.are_filled() {
+            return Vec::new();
+        }
         let name = class.name_any();
         let names_class = |claim: &Guarded| match &claim.0 {
             Ok(claim) => claim.spec.storage_class_name == name,
             Err(_unreadable) => false,
         };
-        refs(&ctx.caches.claims, names_class)
+        let waits =
+            |claim: &Guarded| names_class(claim) && !reconcile::is_steady(&ctx, &Claim::read(claim, &ctx.label));
+        refs(&ctx.caches.claims, waits)
             .map(|(uid, claim)| {
                 ctx.memory.wake(&uid);
                 claim

@@ -66,6 +66,36 @@ async fn a_large_bucket_is_emptied_in_pieces_with_progress_while_others_are_serv
 }
 
 #[tokio::test]
+async fn a_bucket_with_folders_is_emptied_and_only_slowed_down_where_s3_says_so() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim("folders", &class).await;
+    let bucket = bucket_of(&world.wait_bound("folders").await);
+    world.account.keep_versions(&bucket).await;
+    let folders = ["", "a/", "a/a/", "b/", "c c/", "d&d/", "é/"];
+    for key in folders.iter().flat_map(|folder| (0..10).map(move |n| format!("{folder}{n}"))) {
+        world.account.put(&bucket, &key).await.unwrap();
+    }
+    world.aws.clear();
+    let mut refusals = 0;
+    world.aws.meddle(move |call| {
+        refusals += usize::from(call.name == "DeleteObjects");
+        let slow = "<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>";
+        let refused = call.name == "DeleteObjects" && refusals <= 3;
+        if refused { Verdict::Answer(503, slow.to_owned()) } else { Verdict::Pass }
+    });
+    world.delete_claim("folders").await;
+    world.wait_gone("folders").await;
+    assert!(!world.account.bucket_exists(&bucket).await);
+    let called = |name: &str| world.aws.names().iter().filter(|called| *called == name).count();
+    // What is at the top, and the five folders there.
+    assert_eq!(called("ListObjectVersions"), 6);
+    assert_eq!(called("DeleteObjects"), 6 + 3, "only what was refused is repeated");
+    assert_eq!(called("DeleteBucket"), 2, "in one attempt");
+}
+
+#[tokio::test]
 async fn an_object_that_cannot_be_deleted_is_named_and_the_bucket_stays_until_it_can() {
     let world = World::new().await;
     let class = world.class("greenfield").await;

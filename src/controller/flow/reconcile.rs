@@ -36,29 +36,53 @@ pub(crate) async fn reconcile<P: Provisioner>(
     guarded: Arc<Guarded>,
     ctx: Arc<Context<P>>,
 ) -> Result<Action, Infallible> {
-    ctx.caches.filled().await;
+    // Boxed, because thousands of claims come here at once, and most of them rest.
+    match ctx.caches.are_filled().then(|| at_rest(&ctx, &guarded)).flatten() {
+        Some(action) => Ok(action),
+        None => Ok(Box::pin(work(guarded, ctx)).await),
+    }
+}
 
+/// What the caches alone can say. `Some`: nothing is due now.
+fn at_rest<P>(ctx: &Context<P>, guarded: &Guarded) -> Option<Action> {
     // 1. The claim from the cache, unless the operator has written a newer version. (reads)
-    let claim = Claim::read(&guarded, &ctx.label);
+    let claim = Claim::read(guarded, &ctx.label);
     if ctx.memory.is_stale(&claim.id, claim.resource_version.as_deref()) {
-        return Ok(Action::await_change());
+        return Some(Action::await_change());
     }
-    conditions::learn(&ctx, &claim).await;
-
     // 2. A bound claim that has not changed needs nothing until upkeep is due. (decides)
-    if let Some((Upkeep::Nothing, wait)) = due_while_steady(&ctx, &claim) {
-        return Ok(rest(&ctx, &claim, wait));
+    if is_steady(ctx, &claim) {
+        return Some(Action::await_change());
     }
-
     // 3. A claim that waits continues to wait, unless its inputs have changed. (decides)
-    if let Some(left) = ctx.memory.if_known(&claim.id, |m| m.waits.left(&Inputs::of(&claim))) {
-        return Ok(Action::requeue(left));
+    let left = ctx.memory.if_known(&claim.id, |m| m.waits.left(&Inputs::of(&claim)))?;
+    Some(Action::requeue(left))
+}
+
+/// Whether a bound claim needs nothing; then it is looked at again when upkeep is due.
+pub(crate) fn is_steady<P>(ctx: &Context<P>, claim: &Claim) -> bool {
+    match due_while_steady(ctx, claim) {
+        Some((Upkeep::Nothing, wait)) if !conditions::would_tell(ctx, claim) => {
+            rest(ctx, claim, wait);
+            true
+        }
+        _ => false,
+    }
+}
+
+async fn work<P: Provisioner>(guarded: Arc<Guarded>, ctx: Arc<Context<P>>) -> Action {
+    // 4. What all decisions depend on, and then once more what the caches say. (reads)
+    ctx.caches.filled().await;
+    let claim = Claim::read(&guarded, &ctx.label);
+    conditions::learn(&ctx, &claim).await;
+    if let Some(action) = at_rest(&ctx, &guarded) {
+        return action;
     }
 
-    // 4. A worker, and the claim as it is by then. (reads)
-    let Some((claim, worker)) = turn::worker(&ctx, claim, &guarded).await else { return Ok(Action::await_change()) };
+    // 5. A worker, and the claim as it is by then. (reads)
+    let Some((claim, worker)) = turn::worker(&ctx, claim, &guarded).await else { return Action::await_change() };
 
-    // 5. One attempt at what is due. (writes)
+    // 6. One attempt at what is due. (writes)
     let attempt = ctx.memory.with(&claim.id, |m| m.waits.attempt(Inputs::of(&claim)));
     let span = tracing::info_span!("claim", claim = %claim.id, attempt);
     // Boxed, so that a claim that waits for a worker needs little memory.
@@ -67,19 +91,22 @@ pub(crate) async fn reconcile<P: Provisioner>(
     drop(worker);
     forget_if_gone(&ctx, &claim, &guarded);
 
-    // 6. New keys are tried until they work. (reads)
+    // 7. New keys are tried until they work. (reads)
     let next = Box::pin(new_keys::wait(&ctx, &claim, &guarded, next)).await;
 
-    // 7. When to reconcile again. If nothing was written, no watch event wakes the claim. (decides)
+    // 8. When to reconcile again. If nothing was written, no watch event wakes the claim. (decides)
     if next != Next::Done {
-        return Ok(next.into());
+        return next.into();
     }
-    Ok(match due_while_steady(&ctx, &claim) {
+    match due_while_steady(&ctx, &claim) {
         None => Action::await_change(),
-        Some((Upkeep::Nothing, wait)) => rest(&ctx, &claim, wait),
+        Some((Upkeep::Nothing, wait)) => {
+            rest(&ctx, &claim, wait);
+            Action::await_change()
+        }
         // Not at once, because the caches may be older than the attempt.
         Some(_) => Action::requeue(Duration::from_secs(1)),
-    })
+    }
 }
 
 /// Runs one attempt, one at a time for each claim, and handles its timeout, panic or failure.
@@ -127,9 +154,8 @@ async fn dispatch<P: Provisioner>(ctx: &Context<P>, claim: Claim) -> Result<Next
 
 /// Waits until something changes, or upkeep is due. The time is kept in our memory, because an entry in kube's scheduler
 /// is larger than everything that we remember of a bound claim.
-fn rest<P>(ctx: &Context<P>, claim: &Claim, wait: Option<Duration>) -> Action {
+fn rest<P>(ctx: &Context<P>, claim: &Claim, wait: Option<Duration>) {
     ctx.memory.with(&claim.id, |m| m.upkeep.recheck_in(wait));
-    Action::await_change()
 }
 
 /// Our last write of a claim may come after the watch has shown that it is gone.

@@ -292,7 +292,7 @@ impl<'a, P: Provisioner> Teardown<'a, P> {
     async fn is_in_use(&self) -> Result<bool, Error> {
         let (ctx, stored) = (self.ctx, self.stored()?);
         // Before the caches are read, so that a record that goes from now on wakes the claim.
-        ctx.memory.with(&self.claim.id, |m| m.waits.for_bucket(Some(&stored.record.plan.bucket)));
+        ctx.memory.wait_for_bucket(&self.claim.id, Some(&stored.record.plan.bucket));
         let shown = ctx.caches.records.others_with_bucket(&stored.record.plan.bucket, &stored.name);
         for name in shown.iter().map(record::name) {
             let Some(object) = records::read(ctx, &name).await? else { continue };
@@ -308,7 +308,7 @@ impl<'a, P: Provisioner> Teardown<'a, P> {
             }
             return Ok(true);
         }
-        ctx.memory.with(&self.claim.id, |m| m.waits.for_bucket(None));
+        ctx.memory.wait_for_bucket(&self.claim.id, None);
         Ok(false)
     }
 

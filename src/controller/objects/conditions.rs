@@ -9,10 +9,14 @@ use crate::controller::objects::status::patch_status_with;
 use crate::controller::reasons;
 use crate::controller::state::context::Context;
 
+/// Whether it is unknown if the CRD keeps conditions, and this claim has none.
+pub(crate) fn would_tell<P>(ctx: &Context<P>, claim: &Claim) -> bool {
+    claim.bound() && claim.status.conditions.is_empty() && ctx.conditions.keeps() == Keeps::Unknown
+}
+
 /// Finds out whether the CRD keeps conditions, if that is unknown and this claim has none. A dry run: nothing is written.
 pub(crate) async fn learn<P>(ctx: &Context<P>, claim: &Claim) {
-    let lacks = claim.bound() && claim.status.conditions.is_empty();
-    if !lacks || ctx.conditions.keeps() != Keeps::Unknown {
+    if !would_tell(ctx, claim) {
         return;
     }
     let _turn = ctx.conditions.asking.lock().await;

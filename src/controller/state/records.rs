@@ -48,6 +48,8 @@ impl RecordFacts {
 pub(crate) struct Records {
     cache: Cache<RecordFacts>,
     index: Mutex<Index>,
+    /// That of a list that is being read.
+    listed: Mutex<Index>,
 }
 
 /// Look-ups by other things than the name of an ObjectBucket.
@@ -71,13 +73,13 @@ impl Records {
             index.remove(&before);
         }
         self.cache.apply(event, |record| Some(RecordFacts::of_guarded(record)));
+        let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
         match event {
             Event::Apply(DeserializeGuard(Ok(object))) => index.add(object),
-            Event::InitDone => {
-                *index = Index::default();
-                self.cache.all().iter().filter_map(|facts| facts.object()).for_each(|object| index.add(&object));
-            }
-            Event::Apply(_) | Event::Delete(_) | Event::Init | Event::InitApply(_) => {}
+            Event::Init => *listed = Index::default(),
+            Event::InitApply(DeserializeGuard(Ok(object))) => listed.add(object),
+            Event::InitDone => *index = std::mem::take(&mut *listed),
+            Event::Apply(_) | Event::Delete(_) | Event::InitApply(_) => {}
         }
     }
 

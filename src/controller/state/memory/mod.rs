@@ -90,6 +90,8 @@ pub(crate) struct Memory {
     claims: Mutex<Claims>,
     /// The claims that are being processed.
     busy: Mutex<HashSet<String>>,
+    /// Those that may wait for a bucket: few, while every change of a record asks for them.
+    wait_for_buckets: Mutex<HashSet<String>>,
 }
 
 type Claims = HashMap<Box<str>, Box<ClaimMemory>>;
@@ -109,7 +111,8 @@ impl Drop for ClaimGuard<'_> {
 
 impl Default for Memory {
     fn default() -> Self {
-        Self { since: Instant::now(), claims: Mutex::default(), busy: Mutex::default() }
+        let (busy, wait_for_buckets) = (Mutex::default(), Mutex::default());
+        Self { since: Instant::now(), claims: Mutex::default(), busy, wait_for_buckets }
     }
 }
 
@@ -204,9 +207,26 @@ impl Memory {
         self.uids(|m| m.waits.wake_for_secret(secret, version))
     }
 
+    /// Remembers which bucket the claim's removal waits for.
+    pub(crate) fn wait_for_bucket(&self, claim: &ClaimId, bucket: Option<&str>) {
+        self.with(claim, |m| m.waits.for_bucket(bucket));
+        let mut waiting = self.wait_for_buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        match bucket {
+            Some(_) => waiting.insert(claim.uid.clone()),
+            None => waiting.remove(&claim.uid),
+        };
+    }
+
     /// Ends the wait of every claim that waits for this bucket; returns their uids.
     pub(crate) fn wake_for_bucket(&self, bucket: &str) -> HashSet<String> {
-        self.uids(|m| m.waits.wake_for_bucket(bucket))
+        let mut waiting = self.wait_for_buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        if waiting.is_empty() {
+            return HashSet::new();
+        }
+        let mut claims = self.lock();
+        waiting.retain(|uid| claims.get(uid.as_str()).is_some_and(|known| known.waits.is_for_a_bucket()));
+        let mut wake = |uid: &&String| claims.get_mut(uid.as_str()).is_some_and(|m| m.waits.wake_for_bucket(bucket));
+        waiting.iter().filter(|uid| wake(uid)).cloned().collect()
     }
 
     fn uids(&self, mut which: impl FnMut(&mut ClaimMemory) -> bool) -> HashSet<String> {
@@ -248,6 +268,20 @@ mod tests {
         memory.with(&claim(), |m| m.waits.depends_on(&secret));
         memory.with(&ClaimId { uid: "other".into(), ..claim() }, |_| ());
         assert_eq!(memory.wake_dependants(&secret, Some("8")), HashSet::from(["u".to_owned()]));
+    }
+
+    #[test]
+    fn a_bucket_that_is_free_wakes_the_claims_that_wait_for_it() {
+        let memory = Memory::default();
+        let waits = |memory: &Memory| !memory.wait_for_buckets.lock().is_ok_and(|waiting| waiting.is_empty());
+        memory.wait_for_bucket(&claim(), Some("photos"));
+        assert!(memory.wake_for_bucket("other").is_empty());
+        assert_eq!(memory.wake_for_bucket("photos"), HashSet::from(["u".to_owned()]));
+        memory.wait_for_bucket(&claim(), None);
+        assert!(memory.wake_for_bucket("photos").is_empty() && !waits(&memory));
+        memory.wait_for_bucket(&claim(), Some("photos"));
+        memory.forget("u");
+        assert!(memory.wake_for_bucket("photos").is_empty() && !waits(&memory));
     }
 
     #[test]

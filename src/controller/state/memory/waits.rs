@@ -196,8 +196,12 @@ impl Waits {
     }
 
     /// Remembers which bucket the claim's removal waits for.
-    pub(crate) fn for_bucket(&mut self, bucket: Option<&str>) {
+    pub(super) fn for_bucket(&mut self, bucket: Option<&str>) {
         self.bucket = bucket.map(Box::from);
+    }
+
+    pub(super) fn is_for_a_bucket(&self) -> bool {
+        self.bucket.is_some()
     }
 
     /// Ends the wait if it is for this bucket.

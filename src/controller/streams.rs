@@ -43,14 +43,15 @@ impl<P: Send + Sync + 'static> Streams<P> {
             .modify(claim::trim)
             .inspect_ok(move |event| claim_changed(&ctx, event, &check))
             .reflect(cache)
-            .inspect_ok(self.listed())
             .inspect_ok(move |event| {
                 if let watcher::Event::InitDone = event {
+                    listed.caches.listed_claims();
                     let uids = listed.caches.claims.state().iter().filter_map(|claim| claim.uid()).collect();
                     listed.memory.keep_only(&uids);
                     let _ = check_all.send(OrphanCheck::Everywhere);
                 }
             })
+            .inspect_ok(self.listed())
             .try_filter_map(|event| {
                 future::ok(match event {
                     watcher::Event::Apply(claim) => Some(claim),

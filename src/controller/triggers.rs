@@ -37,8 +37,6 @@ pub(super) fn claims_after_lists<P>(
         // Several lists at once are one reason to look.
         listed.notified().await;
         ctx.caches.filled().await;
-        // Never fails, because the writer lives as long as the controller.
-        let _ = ctx.caches.claims.wait_until_ready().await;
         Some(((), (listed, ctx)))
     });
     lists.flat_map(move |()| {

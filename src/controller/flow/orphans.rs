@@ -56,11 +56,8 @@ pub(crate) async fn run<P: Provisioner>(
     checks: UnboundedReceiver<OrphanCheck>,
     again: UnboundedSender<OrphanCheck>,
 ) {
+    // Without the claims every record looks orphaned.
     ctx.caches.filled().await;
-    // Without the claims every record looks orphaned. This fails only when the operator ends.
-    if ctx.caches.claims.wait_until_ready().await.is_err() {
-        return;
-    }
     let keeper = Keeper::new(ctx);
     let due = scheduler(requests(ctx, checks).boxed());
     due.for_each_concurrent(AT_ONCE, async |name: String| {

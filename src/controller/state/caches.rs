@@ -3,12 +3,12 @@
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
-use futures::FutureExt as _;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::ResourceExt as _;
 use kube::core::{ObjectMeta, PartialObjectMeta};
 use kube::runtime::reflector::{ObjectRef, Store};
+use tokio::sync::watch;
 
 use crate::api::{ObjectBucket, wire};
 use crate::controller::decide::claim::{Claim, Guarded};
@@ -28,6 +28,8 @@ pub(crate) struct Caches {
     /// The one namespace whose claims are watched; `None` for all.
     scope: Option<String>,
     pub(crate) claims: Store<Guarded>,
+    /// Of the store of claims only kube's controller may ask that: only the last one who asks is told.
+    claims_listed: watch::Sender<bool>,
     pub(crate) records: Records,
     pub(crate) classes: Cache<StorageClass>,
     pub(crate) secrets: Cache<OutputFacts>,
@@ -39,6 +41,7 @@ impl Caches {
         Self {
             scope,
             claims,
+            claims_listed: watch::Sender::new(false),
             records: Records::default(),
             classes: Cache::default(),
             secrets: Cache::default(),
@@ -46,18 +49,33 @@ impl Caches {
         }
     }
 
-    /// Completes when all first lists are complete, except that of the claims: kube's controller waits for it.
+    /// The list of claims is complete.
+    pub(crate) fn listed_claims(&self) {
+        self.claims_listed.send_replace(true);
+    }
+
+    /// Completes when all first lists are complete.
     pub(crate) async fn filled(&self) {
-        tokio::join!(self.records.filled(), self.classes.filled(), self.secrets.filled(), self.config_maps.filled());
+        let claims = async {
+            // Cannot fail, because `self` has the sender.
+            let _ = self.claims_listed.subscribe().wait_for(|listed| *listed).await;
+        };
+        tokio::join!(
+            claims,
+            self.records.filled(),
+            self.classes.filled(),
+            self.secrets.filled(),
+            self.config_maps.filled()
+        );
     }
 
     /// Whether all first lists are complete.
     pub(crate) fn are_filled(&self) -> bool {
-        self.records.is_filled()
+        *self.claims_listed.borrow()
+            && self.records.is_filled()
             && self.classes.is_filled()
             && self.secrets.is_filled()
             && self.config_maps.is_filled()
-            && self.claims.wait_until_ready().now_or_never().is_some()
     }
 
     /// The class of this name.

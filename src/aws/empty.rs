@@ -1,7 +1,6 @@
 //! Emptying a bucket: objects, versions, delete markers and multipart uploads, a limited number with each call.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use aws_sdk_s3 as s3;
@@ -26,8 +25,6 @@ const LISTING_TIME: Duration = Duration::from_secs(8);
 const BATCH: i32 = 1000;
 /// DeleteObjects calls that run at the same time.
 const BATCHES_IN_FLIGHT: usize = 4;
-/// Folders of one bucket that are listed at the same time.
-const LISTINGS: usize = 4;
 /// Calls about a single object or upload that run at the same time.
 const SMALL_CALLS_IN_FLIGHT: usize = 8;
 
@@ -49,7 +46,7 @@ impl Progress {
                 (Some(a), Some(b)) => Some(a.and(b)),
                 (a, b) => a.or(b),
             },
-            complete: self.complete && other.complete,
+            complete: self.complete || other.complete,
         }
     }
 }
@@ -77,22 +74,15 @@ impl Undeleted {
 /// Where a listing continues.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Cursor {
-    /// Versions and delete markers, after a key and version.
+    /// Versions and delete markers, from a key and version.
     Versions { key: Option<String>, version: Option<String> },
     /// Objects, in a store without versions.
     Objects { token: Option<String> },
 }
 
-impl Cursor {
-    const START: Self = Self::Versions { key: None, version: None };
-}
-
 /// A page of a listing, and where the next one starts.
-#[derive(Default)]
 struct Page {
     objects: Vec<ObjectIdentifier>,
-    /// What else is at the top level: the beginnings of other keys, up to the first `/`.
-    folders: Vec<String>,
     next: Option<Cursor>,
 }
 
@@ -103,112 +93,75 @@ impl Page {
     }
 }
 
-/// A page whose objects are to be deleted, and its memory.
-type Batch = (Vec<ObjectIdentifier>, Reservation);
-
-/// Deletes objects page by page, and lists the next pages meanwhile: those of several folders at the same time, if there
-/// are any. A listing continues by key, so it does not matter that earlier objects were deleted.
+/// Deletes objects page by page, and lists the next page meanwhile. A listing continues by key, so it does not matter
+/// that earlier objects were deleted.
 pub(super) async fn remove_objects(store: &Store, bucket: BucketRef<'_>) -> Result<Progress, CallError> {
-    let mut reservation = store.budget.reserve_page().await;
-    let top = list(store, bucket, Part::Top, Cursor::START).await?;
-    reservation.shrink(top.bytes());
-    let scan = Scan {
+    let listing = Listing {
         store,
         bucket,
-        left: AtomicUsize::new(OBJECTS_PER_CALL.saturating_sub(top.objects.len())),
+        left: OBJECTS_PER_CALL,
         end: Instant::now() + LISTING_TIME,
-        unfinished: AtomicUsize::new(0),
+        cursor: Some(Cursor::Versions { key: None, version: None }),
     };
-    let mut listings = Vec::new();
-    if top.folders.is_empty() {
-        // Keys after this page may have folders, but listing them one after another costs nothing more.
-        listings.extend(top.next.map(|next| scan.pages(None, next)));
-    } else {
-        for folder in top.folders {
-            listings.push(scan.pages(Some(folder), Cursor::START));
-        }
-        // What else is at the top is listed by the next call.
-        scan.unfinished.fetch_add(usize::from(top.next.is_some()), Ordering::Relaxed);
-    }
-    let pages = stream::iter(listings).flatten_unordered(LISTINGS);
-    let done = stream::iter([Ok((top.objects, reservation))])
-        .chain(pages)
-        .map_ok(|batch| delete_batch(store, bucket, batch))
+    listing
+        .pages()
+        .map_ok(|(page, reservation)| delete_page(store, bucket, page, reservation))
         .try_buffer_unordered(BATCHES_IN_FLIGHT)
-        .try_fold(Progress { complete: true, ..Progress::default() }, |sum, part| std::future::ready(Ok(sum.and(part))))
-        .await?;
-    Ok(Progress { complete: scan.unfinished.into_inner() == 0, ..done })
+        .try_fold(Progress::default(), |sum, part| std::future::ready(Ok(sum.and(part))))
+        .await
 }
 
-/// What the listings of a bucket share.
-struct Scan<'a> {
+/// The listing of a bucket, in pages.
+struct Listing<'a> {
     store: &'a Store,
     bucket: BucketRef<'a>,
     /// How many more objects can be listed.
-    left: AtomicUsize,
+    left: usize,
     end: Instant,
-    /// Listings that have not reached their end.
-    unfinished: AtomicUsize,
-}
-
-impl<'a> Scan<'a> {
-    /// The listing of everything, or of a folder, from there. Boxed, because otherwise the compiler cannot infer the
-    /// lifetimes.
-    fn pages(&'a self, folder: Option<String>, from: Cursor) -> BoxStream<'a, Result<Batch, CallError>> {
-        self.unfinished.fetch_add(1, Ordering::Relaxed);
-        stream::try_unfold(Listing { scan: self, folder, cursor: Some(from) }, Listing::step).boxed()
-    }
-}
-
-/// The listing of a bucket or a folder, in pages.
-struct Listing<'a> {
-    scan: &'a Scan<'a>,
-    folder: Option<String>,
     /// `None` at the end.
     cursor: Option<Cursor>,
 }
 
-impl Listing<'_> {
+impl<'a> Listing<'a> {
+    /// Boxed, because otherwise the compiler cannot infer the lifetimes.
+    fn pages(self) -> BoxStream<'a, Result<(Page, Reservation), CallError>> {
+        stream::try_unfold(self, Self::step).boxed()
+    }
+
     /// The next page, and the rest of the listing; `None` at the end and at the limits.
-    async fn step(mut self) -> Result<Option<(Batch, Self)>, CallError> {
-        let Scan { store, bucket, left, end, unfinished } = self.scan;
-        let goes_on = || left.load(Ordering::Relaxed) > 0 && Instant::now() < *end;
-        let Some(cursor) = self.cursor.take().filter(|_| goes_on()) else { return Ok(None) };
-        let mut reservation = store.budget.reserve_page().await;
-        let part = self.folder.as_deref().map_or(Part::All, Part::Folder);
-        let page = list(store, *bucket, part, cursor).await?;
+    async fn step(mut self) -> Result<Option<((Page, Reservation), Self)>, CallError> {
+        let Some(cursor) = self.cursor.take().filter(|_| self.left > 0 && Instant::now() < self.end) else {
+            return Ok(None);
+        };
+        let mut reservation = self.store.budget.reserve_page().await;
+        let page = list(self.store, self.bucket, cursor).await?;
         reservation.shrink(page.bytes());
-        // Never fails, because the closure never says so.
-        let _ = left
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| Some(left.saturating_sub(page.objects.len())));
-        unfinished.fetch_sub(usize::from(page.next.is_none()), Ordering::Relaxed);
-        self.cursor = page.next;
-        Ok(Some(((page.objects, reservation), self)))
+        self.left = self.left.saturating_sub(page.objects.len());
+        self.cursor.clone_from(&page.next);
+        Ok(Some(((page, reservation), self)))
     }
 }
 
-/// Holds the batch's memory until its objects are deleted.
-async fn delete_batch(store: &Store, bucket: BucketRef<'_>, (objects, _memory): Batch) -> Result<Progress, CallError> {
+/// Holds the page's memory until its objects are deleted.
+async fn delete_page(
+    store: &Store,
+    bucket: BucketRef<'_>,
+    Page { objects, next }: Page,
+    _memory: Reservation,
+) -> Result<Progress, CallError> {
     let (removed, undeleted) = delete_objects(store, bucket, objects).await?;
-    Ok(Progress { removed, undeleted, complete: true })
+    Ok(Progress { removed, undeleted, complete: next.is_none() })
 }
 
-/// What is listed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Part<'a> {
-    All,
-    /// What has no `/` in its key, and the names of the folders.
-    Top,
-    /// What begins with this.
-    Folder(&'a str),
-}
-
-async fn list(store: &Store, bucket: BucketRef<'_>, part: Part<'_>, cursor: Cursor) -> Result<Page, CallError> {
+async fn list(store: &Store, bucket: BucketRef<'_>, cursor: Cursor) -> Result<Page, CallError> {
     match cursor {
-        Cursor::Versions { key, version } => match list_versions(store, bucket, part, key, version).await {
-            Err(error) if part == Part::Top && error.lacks_operation() => list_objects(store, bucket, None).await,
-            result => result,
-        },
+        Cursor::Versions { key, version } => {
+            let first = key.is_none();
+            match list_versions(store, bucket, key, version).await {
+                Err(error) if first && error.lacks_operation() => list_objects(store, bucket, None).await,
+                result => result,
+            }
+        }
         Cursor::Objects { token } => list_objects(store, bucket, token).await,
     }
 }
@@ -216,11 +169,10 @@ async fn list(store: &Store, bucket: BucketRef<'_>, part: Part<'_>, cursor: Curs
 async fn list_versions(
     store: &Store,
     bucket: BucketRef<'_>,
-    part: Part<'_>,
     key: Option<String>,
     version: Option<String>,
 ) -> Result<Page, CallError> {
-    let mut call = store
+    let call = store
         .retrying_s3
         .list_object_versions()
         .bucket(bucket.name)
@@ -228,11 +180,6 @@ async fn list_versions(
         .max_keys(BATCH)
         .set_key_marker(key)
         .set_version_id_marker(version);
-    call = match part {
-        Part::All => call,
-        Part::Top => call.delimiter("/"),
-        Part::Folder(folder) => call.prefix(folder),
-    };
     let answer =
         store.call(Operation::ListObjectVersions, Resource::bucket(bucket.name), || call.clone().send()).await?;
     let more = answer.is_truncated.unwrap_or_default();
@@ -240,7 +187,6 @@ async fn list_versions(
     let markers = answer.delete_markers.unwrap_or_default().into_iter().map(|m| (m.key, m.version_id));
     Ok(Page {
         objects: versions.chain(markers).filter_map(|(key, version)| identifier(key?, version)).collect(),
-        folders: answer.common_prefixes.unwrap_or_default().into_iter().filter_map(|folder| folder.prefix).collect(),
         next: answer
             .next_key_marker
             .filter(|_| more)
@@ -260,7 +206,6 @@ async fn list_objects(store: &Store, bucket: BucketRef<'_>, token: Option<String
     Ok(Page {
         objects: answer.contents.unwrap_or_default().into_iter().filter_map(|o| identifier(o.key?, None)).collect(),
         next: answer.next_continuation_token.map(|token| Cursor::Objects { token: Some(token) }),
-        ..Page::default()
     })
 }
 
@@ -304,8 +249,11 @@ async fn delete_objects(
         if gives_up {
             break;
         }
+        // Some stores do not name the version; then all versions of the key are asked for again.
         let refused: HashSet<_> = refused.into_iter().map(|error| (error.key, error.version_id)).collect();
-        objects.retain(|object| refused.contains(&(Some(object.key.clone()), object.version_id.clone())));
+        let is_refused =
+            |key: &str, version: Option<&str>| refused.contains(&(Some(key.to_owned()), version.map(str::to_owned)));
+        objects.retain(|object| is_refused(&object.key, object.version_id.as_deref()) || is_refused(&object.key, None));
     }
     Ok((removed, undeleted))
 }
@@ -328,7 +276,7 @@ async fn delete_one_by_one(
         .buffer_unordered(SMALL_CALLS_IN_FLIGHT)
         .try_fold(Progress::default(), |sum, undeleted| {
             let removed = u64::from(undeleted.is_none());
-            std::future::ready(Ok(sum.and(Progress { removed, undeleted, complete: true })))
+            std::future::ready(Ok(sum.and(Progress { removed, undeleted, complete: false })))
         })
         .await?;
     Ok((sum.removed, sum.undeleted))

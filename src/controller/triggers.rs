@@ -49,7 +49,8 @@ pub(super) fn claims_after_lists<P>(
                 some
             })
             .flat_map(move |some| {
-                let needs_work = |claim: &Arc<Guarded>| !reconcile::is_steady(&ctx, &Claim::read(claim, &ctx.label));
+                let needs_work =
+                    |claim: &Arc<Guarded>| !reconcile::is_steady(&ctx, &Claim::read(claim, &ctx.label), true);
                 let found: Vec<_> = some.into_iter().filter(needs_work).collect();
                 stream::iter(found.into_iter().map(|claim| ObjectRef::from_obj(claim.as_ref())))
             })
@@ -100,7 +101,7 @@ pub(super) fn claims_of_class<P>(ctx: Arc<Context<P>>) -> impl Fn(StorageClass) 
             Err(_unreadable) => false,
         };
         let waits =
-            |claim: &Guarded| names_class(claim) && !reconcile::is_steady(&ctx, &Claim::read(claim, &ctx.label));
+            |claim: &Guarded| names_class(claim) && !reconcile::is_steady(&ctx, &Claim::read(claim, &ctx.label), true);
         refs(&ctx.caches.claims, waits)
             .map(|(uid, claim)| {
                 ctx.memory.wake(&uid);

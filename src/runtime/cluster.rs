@@ -9,6 +9,7 @@ use hyper_util::rt::TokioExecutor;
 use kube::Client;
 use kube::client::retry::RetryPolicy;
 use kube::client::{Body, ClientBuilder, ConfigExt as _};
+use rustls::crypto::CryptoProvider;
 use tower::retry::RetryLayer;
 use tower::timeout::TimeoutLayer;
 use tower::{BoxError, ServiceBuilder};
@@ -30,6 +31,10 @@ pub fn client(mut config: kube::Config, answer_limit: Duration) -> Result<Client
     // Of these kube alone knows how to use a proxy, and when a certificate from a program expires.
     if config.proxy_url.is_some() || config.auth_info.exec.is_some() {
         return Ok(ClientBuilder::try_from(config)?.with_layer(&limit).build());
+    }
+    if CryptoProvider::get_default().is_none() {
+        // Fails only if somebody else has just chosen one.
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     }
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);

@@ -118,7 +118,7 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
         self.keys = self.keys_so_far()?;
         if let Ok(AppCredentials { access_key_id, .. }) = self.credentials() {
             // While the claim waited for that.
-            if self.ctx.memory.if_known(&self.claim.id, |m| m.waits.works(access_key_id)) {
+            if self.ctx.memory.if_known(&self.claim.id, |m| m.waits.takes_as_working(access_key_id)) {
                 self.keys.set_proven(true);
             }
         }

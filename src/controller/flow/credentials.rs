@@ -144,7 +144,9 @@ impl<P: Provisioner> Attempt<'_, P> {
         let answer = ctx.asking(record, Box::pin(ctx.provisioner.probe(record, self.credentials()?))).await?;
         let Probe::NotYet(refused) = answer else {
             let refused_for = ctx.memory.with(&self.claim.id, |m| m.waits.keys_work());
-            ctx.propagation.learn(&workers::store_of(record), refused_for);
+            if !refused_for.is_zero() {
+                ctx.propagation.learn(&workers::store_of(record), refused_for);
+            }
             self.keys.set_proven(true);
             return Ok(None);
         };

@@ -29,7 +29,8 @@ pub(crate) async fn wait<P: Provisioner>(ctx: &Context<P>, claim: &Claim, guarde
     let Some(refused_for) = ctx.memory.if_known(&claim.id, |m| m.waits.tries_often()) else { return next };
     let Ok(_permit) = ctx.key_waits.try_acquire() else { return next };
     let Some((record, keys)) = Box::pin(keys_of(ctx, claim)).await else { return next };
-    let first = Instant::now() + ctx.propagation.first_look(&workers::store_of(&record)).saturating_sub(refused_for);
+    let store = workers::store_of(&record);
+    let first = Instant::now() + ctx.propagation.first_look(&store).saturating_sub(refused_for);
     let key = ObjectRef::from_obj(guarded);
     loop {
         let shown = ctx.caches.claims.get(&key).map(|guarded| Inputs::of(&Claim::read(&guarded, &ctx.label)));
@@ -42,7 +43,8 @@ pub(crate) async fn wait<P: Provisioner>(ctx: &Context<P>, claim: &Claim, guarde
         }
         match try_once(ctx, &record, &keys).await {
             Some(true) => {
-                ctx.memory.with(&claim.id, |m| m.waits.seen_to_work(&keys.access_key_id));
+                let refused_for = ctx.memory.if_known(&claim.id, |m| m.waits.seen_to_work(&keys.access_key_id));
+                ctx.propagation.learn(&store, refused_for);
                 return Next::Now;
             }
             Some(false) => {}
@@ -62,10 +64,11 @@ async fn keys_of<P>(ctx: &Context<P>, claim: &Claim) -> Option<(Record, AppCrede
     Some((stored.record, output_data::credentials(&secret)?))
 }
 
-/// Whether the keys work; `None` if the store gives no answer to that.
+/// Whether the keys work; `None` if the store gives no answer to that. It is not noted whether the store answers: attempts
+/// do that, and give it more time.
 async fn try_once<P: Provisioner>(ctx: &Context<P>, record: &Record, keys: &AppCredentials) -> Option<bool> {
-    let answer = ctx.asking(record, Box::pin(ctx.provisioner.probe(record, keys)));
     // As in an attempt, a panic must not end the operator.
-    let answer = timeout(LONGEST_TRY, AssertUnwindSafe(answer).catch_unwind()).await.ok()?.ok()?.ok()?;
+    let answer = AssertUnwindSafe(Box::pin(ctx.provisioner.probe(record, keys))).catch_unwind();
+    let answer = timeout(LONGEST_TRY, answer).await.ok()?.ok()?.ok()?;
     Some(matches!(answer, Probe::Usable))
 }

@@ -37,21 +37,22 @@ pub(crate) async fn reconcile<P: Provisioner>(
     ctx: Arc<Context<P>>,
 ) -> Result<Action, Infallible> {
     // Boxed, because thousands of claims come here at once, and most of them rest.
-    match ctx.caches.are_filled().then(|| at_rest(&ctx, &guarded)).flatten() {
+    match ctx.caches.are_filled().then(|| at_rest(&ctx, &guarded, true)).flatten() {
         Some(action) => Ok(action),
         None => Ok(Box::pin(work(guarded, ctx)).await),
     }
 }
 
-/// What the caches alone can say. `Some`: nothing is due now.
-fn at_rest<P>(ctx: &Context<P>, guarded: &Guarded) -> Option<Action> {
+/// What the caches alone can say. `Some`: nothing is due now. `may_learn`: a claim that would tell whether the CRD keeps
+/// conditions does not rest.
+fn at_rest<P>(ctx: &Context<P>, guarded: &Guarded, may_learn: bool) -> Option<Action> {
     // 1. The claim from the cache, unless the operator has written a newer version. (reads)
     let claim = Claim::read(guarded, &ctx.label);
     if ctx.memory.is_stale(&claim.id, claim.resource_version.as_deref()) {
         return Some(Action::await_change());
     }
     // 2. A bound claim that has not changed needs nothing until upkeep is due. (decides)
-    if is_steady(ctx, &claim) {
+    if is_steady(ctx, &claim, may_learn) {
         return Some(Action::await_change());
     }
     // 3. A claim that waits continues to wait, unless its inputs have changed. (decides)
@@ -60,9 +61,9 @@ fn at_rest<P>(ctx: &Context<P>, guarded: &Guarded) -> Option<Action> {
 }
 
 /// Whether a bound claim needs nothing; then it is looked at again when upkeep is due.
-pub(crate) fn is_steady<P>(ctx: &Context<P>, claim: &Claim) -> bool {
+pub(crate) fn is_steady<P>(ctx: &Context<P>, claim: &Claim, may_learn: bool) -> bool {
     match due_while_steady(ctx, claim) {
-        Some((Upkeep::Nothing, wait)) if !conditions::would_tell(ctx, claim) => {
+        Some((Upkeep::Nothing, wait)) if !(may_learn && conditions::would_tell(ctx, claim)) => {
             rest(ctx, claim, wait);
             true
         }
@@ -75,7 +76,7 @@ async fn work<P: Provisioner>(guarded: Arc<Guarded>, ctx: Arc<Context<P>>) -> Ac
     ctx.caches.filled().await;
     let claim = Claim::read(&guarded, &ctx.label);
     conditions::learn(&ctx, &claim).await;
-    if let Some(action) = at_rest(&ctx, &guarded) {
+    if let Some(action) = at_rest(&ctx, &guarded, false) {
         return action;
     }
 

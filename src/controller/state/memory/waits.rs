@@ -58,6 +58,8 @@ pub(crate) struct Waits {
     probes: u32,
     /// When that began.
     refused_since: Option<Instant>,
+    /// The claim waits only because its keys were refused.
+    waits_for_keys: bool,
     /// The id of a key that was refused before, and works now.
     working_key: Option<Box<str>>,
     owner_secret: Option<Box<OwnerSecret>>,
@@ -91,6 +93,7 @@ impl Waits {
     pub(crate) fn attempt(&mut self, inputs: Inputs) -> u32 {
         self.inputs = Some(Box::new(inputs));
         self.woken = false;
+        self.waits_for_keys = false;
         self.failures.saturating_add(1)
     }
 
@@ -130,6 +133,7 @@ impl Waits {
         self.probes = self.probes.saturating_add(1);
         self.refused_since.get_or_insert_with(Instant::now);
         self.working_key = None;
+        self.waits_for_keys = true;
         let delay = backoff::propagation(self.probes, &mut rand::rng());
         self.defer(delay);
         delay
@@ -146,21 +150,26 @@ impl Waits {
         self.refused_since.take().map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// The time since the keys were first refused, while they are tried often.
+    /// The time since the keys were first refused, if the last attempt waits for nothing else, and while they are tried
+    /// often.
     pub(crate) fn tries_often(&self) -> Option<Duration> {
-        let since = self.refused_since.filter(|_| (1..=backoff::OFTEN).contains(&self.probes))?;
+        let since =
+            self.refused_since.filter(|_| self.waits_for_keys && (1..=backoff::OFTEN).contains(&self.probes))?;
         Some(since.elapsed())
     }
 
-    /// A key was seen to work while the claim waited for that: the wait is over, and the key need not be tried again.
-    pub(crate) fn seen_to_work(&mut self, key: &str) {
+    /// A key was seen to work while the claim waited for that: the wait is over, and the next attempt need not try it.
+    /// Returns how long it was refused.
+    pub(crate) fn seen_to_work(&mut self, key: &str) -> Duration {
         self.working_key = Some(key.into());
+        self.waits_for_keys = false;
         self.not_before = None;
+        self.keys_work()
     }
 
-    /// Whether this key was seen to work after the last refusal.
-    pub(crate) fn works(&self, key: &str) -> bool {
-        self.working_key.as_deref() == Some(key)
+    /// Whether this key was seen to work just before this attempt.
+    pub(crate) fn takes_as_working(&mut self, key: &str) -> bool {
+        self.working_key.take().as_deref() == Some(key)
     }
 
     /// How often keys of the claim were refused in a row.
@@ -271,12 +280,19 @@ mod tests {
         waits.keys_refused();
         tokio::time::advance(Duration::from_millis(200)).await;
         assert_eq!(waits.tries_often(), Some(Duration::from_millis(200)));
-        waits.seen_to_work("a");
-        assert!(waits.left(&inputs("a")).is_none() && waits.works("a") && !waits.works("b"));
+        assert_eq!(waits.seen_to_work("a"), Duration::from_millis(200));
+        assert!(waits.left(&inputs("a")).is_none());
+        assert!(waits.takes_as_working("a") && !waits.takes_as_working("a"), "the attempt after that tries it");
+        // An attempt that fails otherwise waits as long as others.
+        waits.failed(FailureClass::Terminal);
+        assert!(waits.left(&inputs("a")).is_some() && waits.tries_often().is_none());
+
         waits.keys_refused();
-        assert!(waits.left(&inputs("a")).is_some() && !waits.works("a"));
-        assert_eq!(waits.keys_work(), Duration::from_millis(200));
-        assert_eq!((waits.tries_often(), waits.keys_work()), (None, Duration::ZERO));
+        assert!(waits.tries_often().is_some() && !waits.takes_as_working("a"));
+        waits.attempt(inputs("a"));
+        waits.failed(FailureClass::Retryable);
+        assert_eq!(waits.tries_often(), None, "it waits for something else");
+        assert_eq!((waits.keys_work(), waits.keys_work()), (Duration::ZERO, Duration::ZERO));
     }
 
     #[tokio::test(start_paused = true)]

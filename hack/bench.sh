@@ -21,7 +21,8 @@ Measures the operator on a stack of its own, and beside it the floor. PARTs:
   delay    as `claims`, with 50 ms and with 300 ms added to each answer of AWS, and
            with at most 500 and 200 claims
   purge    a claim is deleted whose bucket holds M objects (20000 by default) and
-           M / 4 further versions
+           M / 4 further versions; with at most 40000 objects the same in folders, with
+           150 ms for each call to AWS, and where S3 asks to slow down for the first half
   many     the operator starts with B claims bound (50000 by default) that the bench made
            without AWS, and then 1000 of them change
 

@@ -7,7 +7,7 @@ use http::Method;
 use serde_json::json;
 
 use crate::load::{self, Times};
-use crate::network::{Counts, Network, Proxy};
+use crate::network::{Counts, Kind, Network, Proxy};
 use crate::operator::Operator;
 use crate::parts::Bench;
 use crate::{Failure, say};
@@ -55,8 +55,8 @@ impl Bench {
         };
         let alone = if others { Some(operator.during(self.others()).await?) } else { None };
 
-        proxy.limit(limits.0)?;
-        proxy.counts()?;
+        proxy.limit(Kind::Iam, limits.0)?;
+        proxy.counts(Kind::Iam)?;
         let names: Vec<_> = (1..=n).map(|number| format!("c{number}")).collect();
         let other = async {
             match alone {
@@ -70,14 +70,14 @@ impl Bench {
         };
         let work = load::create_named(&self.kubernetes, names.clone(), change_at(n / 2, &mut proxy, limits.1));
         let (created, slowed) = operator.during(async { tokio::try_join!(work, other) }).await?;
-        print(&format!("created, {name}"), &created, limits, CREATION, proxy.counts()?, slowed);
+        print(&format!("created, {name}"), &created, limits, CREATION, proxy.counts(Kind::Iam)?, slowed);
 
         operator.settle().await?;
-        proxy.limit(limits.0)?;
-        proxy.counts()?;
+        proxy.limit(Kind::Iam, limits.0)?;
+        proxy.counts(Kind::Iam)?;
         let work = load::delete_named(&self.kubernetes, names, change_at(n / 2, &mut proxy, limits.1));
         let deleted = operator.during(work).await?;
-        print(&format!("deleted, {name}"), &deleted, limits, DELETION, proxy.counts()?, None);
+        print(&format!("deleted, {name}"), &deleted, limits, DELETION, proxy.counts(Kind::Iam)?, None);
         operator.stop().await?;
         self.check_nothing_left().await
     }
@@ -111,7 +111,7 @@ impl Bench {
 
 /// Sets another limit when so many claims are done.
 fn change_at(half: usize, proxy: &mut Proxy, limit: f64) -> impl FnMut(usize) -> Result<(), Failure> {
-    move |done| if done == half { proxy.limit(limit) } else { Ok(()) }
+    move |done| if done == half { proxy.limit(Kind::Iam, limit) } else { Ok(()) }
 }
 
 fn print(name: &str, times: &Times, limits: Limits, calls: usize, counts: Counts, slowed: Option<f64>) {

@@ -17,6 +17,7 @@ mod network;
 mod objects;
 mod operator;
 mod parts;
+mod purge;
 mod store;
 mod table;
 

@@ -1,5 +1,5 @@
-//! What lies between the operator and AWS, as a proxy: the time that each call takes, the limit on the calls of an
-//! account to IAM, and the time until new keys work. What goes through is unchanged, so that signatures hold.
+//! What lies between the operator and AWS, as a proxy: the time that each call takes, the limits on the calls of an
+//! account, and the time until new keys work. What goes through is unchanged, so that signatures hold.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use http::{HeaderValue, Request, Response, StatusCode, header};
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Bytes, Incoming};
@@ -30,6 +30,52 @@ pub(crate) struct Network {
     pub(crate) new_keys: u64,
 }
 
+/// Calls that are limited together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Kind {
+    Iam,
+    DeleteObjects,
+}
+
+impl Kind {
+    const ALL: [Self; 2] = [Self::Iam, Self::DeleteObjects];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Iam => "iam",
+            Self::DeleteObjects => "deletions",
+        }
+    }
+
+    fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    fn of(service: &str, request: &Request<Incoming>) -> Option<Self> {
+        let deletes = || request.uri().query().is_some_and(|query| query.split('&').any(|part| part == "delete"));
+        match service {
+            "iam" => Some(Self::Iam),
+            "s3" if request.method() == Method::POST && deletes() => Some(Self::DeleteObjects),
+            _ => None,
+        }
+    }
+
+    /// How AWS says that there were too many.
+    fn refusal(self) -> Response<Body> {
+        match self {
+            Self::Iam => refusal(
+                StatusCode::BAD_REQUEST,
+                "<ErrorResponse><Error><Type>Sender</Type><Code>Throttling</Code>\
+                 <Message>Rate exceeded</Message></Error></ErrorResponse>",
+            ),
+            Self::DeleteObjects => refusal(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>",
+            ),
+        }
+    }
+}
+
 /// A proxy in a process of its own, because processor time is measured in this one. It is killed when this is
 /// dropped.
 pub(crate) struct Proxy {
@@ -37,11 +83,17 @@ pub(crate) struct Proxy {
     pub(crate) url: String,
 }
 
-/// The calls of IAM that came since they were last counted.
+/// The calls of a kind that came since they were last counted.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Counts {
     pub(crate) sent: usize,
     pub(crate) refused: usize,
+}
+
+impl Counts {
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self { sent: self.sent + other.sent, refused: self.refused + other.refused }
+    }
 }
 
 impl Proxy {
@@ -54,14 +106,14 @@ impl Proxy {
         Ok(proxy)
     }
 
-    /// From now on, an account may make this many calls to IAM a second, and as many at once.
-    pub(crate) fn limit(&mut self, a_second: f64) -> Result<(), Failure> {
-        self.ask(&format!("limit {a_second}")).map(drop)
+    /// From now on, an account may make this many calls of a kind a second, and as many at once.
+    pub(crate) fn limit(&mut self, kind: Kind, a_second: f64) -> Result<(), Failure> {
+        self.ask(&format!("limit {} {a_second}", kind.name())).map(drop)
     }
 
     /// Those of the owner's key.
-    pub(crate) fn counts(&mut self) -> Result<Counts, Failure> {
-        let counts = self.ask(&format!("counts {}", std::env::var("AWS_ACCESS_KEY_ID")?))?;
+    pub(crate) fn counts(&mut self, kind: Kind) -> Result<Counts, Failure> {
+        let counts = self.ask(&format!("counts {} {}", kind.name(), std::env::var("AWS_ACCESS_KEY_ID")?))?;
         let (sent, refused) = counts.split_once(' ').ok_or("no counts")?;
         Ok(Counts { sent: sent.parse()?, refused: refused.parse()? })
     }
@@ -104,26 +156,27 @@ struct Server {
 
 #[derive(Default)]
 struct State {
-    limit: Option<f64>,
+    limits: HashMap<Kind, f64>,
     /// For each owner's key, the calls that it may make at once, and when that was so.
-    rooms: HashMap<String, (f64, Instant)>,
-    /// Calls to IAM by each owner's key: how many were sent, and how many of them refused.
-    calls: HashMap<String, (usize, usize)>,
+    rooms: HashMap<(Kind, String), (f64, Instant)>,
+    /// Calls by each owner's key: how many were sent, and how many of them refused.
+    calls: HashMap<(Kind, String), (usize, usize)>,
     /// When each key was issued.
     keys: HashMap<String, Instant>,
 }
 
 impl State {
-    /// Whether the account of a key may call IAM now.
-    fn accepts(&mut self, key: &str) -> bool {
-        let calls = self.calls.entry(key.to_owned()).or_default();
+    /// Whether the account of a key may make such a call now.
+    fn accepts(&mut self, kind: Kind, key: &str) -> bool {
+        let whose = (kind, key.to_owned());
+        let calls = self.calls.entry(whose.clone()).or_default();
         calls.0 += 1;
-        let Some(limit) = self.limit else { return true };
-        let (room, since) = self.rooms.remove(key).unwrap_or((limit, Instant::now()));
+        let Some(&limit) = self.limits.get(&kind) else { return true };
+        let (room, since) = self.rooms.remove(&whose).unwrap_or((limit, Instant::now()));
         let room = (room + since.elapsed().as_secs_f64() * limit).min(limit);
         let accepts = room >= 1.0;
         calls.1 += usize::from(!accepts);
-        self.rooms.insert(key.to_owned(), (if accepts { room - 1.0 } else { room }, Instant::now()));
+        self.rooms.insert(whose, (if accepts { room - 1.0 } else { room }, Instant::now()));
         accepts
     }
 }
@@ -152,16 +205,18 @@ async fn answer(server: Arc<Server>) {
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
     while let Ok(Some(line)) = lines.next_line().await {
         let mut state = server.lock();
-        match line.split_once(' ') {
-            Some(("limit", limit)) => {
-                state.limit = limit.parse().ok();
+        let mut words = line.split(' ');
+        let (what, kind, value) = (words.next(), words.next().and_then(Kind::named), words.next());
+        match (what, kind, value) {
+            (Some("limit"), Some(kind), Some(limit)) => {
+                state.limits.extend(limit.parse().ok().map(|limit| (kind, limit)));
                 println!("so it is");
             }
-            Some((_counts, key)) => {
-                let (sent, refused) = state.calls.remove(key).unwrap_or_default();
+            (Some("counts"), Some(kind), Some(key)) => {
+                let (sent, refused) = state.calls.remove(&(kind, key.to_owned())).unwrap_or_default();
                 println!("{sent} {refused}");
             }
-            None => {}
+            _ => println!("what?"),
         }
     }
 }
@@ -179,7 +234,7 @@ impl Server {
     async fn pass(&self, request: Request<Incoming>) -> Response<Body> {
         let began = tokio::time::Instant::now();
         let (key, service) = signer(request.headers().get(header::AUTHORIZATION));
-        let answer = match self.refuse(&key, &service) {
+        let answer = match self.refuse(Kind::of(&service, &request), &key) {
             Some(answer) => answer,
             None => self.ask(request, service == "iam").await.unwrap_or_else(|_| {
                 let mut answer = Response::new(Full::from("").map_err(|never| match never {}).boxed());
@@ -191,12 +246,10 @@ impl Server {
         answer
     }
 
-    fn refuse(&self, key: &str, service: &str) -> Option<Response<Body>> {
+    fn refuse(&self, kind: Option<Kind>, key: &str) -> Option<Response<Body>> {
         let mut state = self.lock();
-        if service == "iam" && !state.accepts(key) {
-            let body = "<ErrorResponse><Error><Type>Sender</Type><Code>Throttling</Code>\
-                        <Message>Rate exceeded</Message></Error></ErrorResponse>";
-            return Some(refusal(StatusCode::BAD_REQUEST, body));
+        if let Some(kind) = kind.filter(|&kind| !state.accepts(kind, key)) {
+            return Some(kind.refusal());
         }
         let age = state.keys.get(key)?.elapsed();
         let body =
@@ -259,9 +312,11 @@ mod tests {
 
     #[test]
     fn an_account_may_make_as_many_calls_at_once_as_in_a_second() {
-        let mut state = State { limit: Some(5.0), ..State::default() };
-        assert_eq!((0..20).filter(|_| state.accepts("one")).count(), 5);
-        assert!(state.accepts("another"));
-        assert_eq!((state.calls["one"], state.calls["another"]), ((20, 15), (1, 0)));
+        let mut state = State { limits: HashMap::from([(Kind::Iam, 5.0)]), ..State::default() };
+        assert_eq!((0..20).filter(|_| state.accepts(Kind::Iam, "one")).count(), 5);
+        assert!(state.accepts(Kind::Iam, "another") && state.accepts(Kind::DeleteObjects, "one"));
+        let calls = |kind, key: &str| state.calls[&(kind, key.to_owned())];
+        assert_eq!((calls(Kind::Iam, "one"), calls(Kind::Iam, "another")), ((20, 15), (1, 0)));
+        assert_eq!(calls(Kind::DeleteObjects, "one"), (1, 0));
     }
 }

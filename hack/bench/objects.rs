@@ -45,8 +45,14 @@ impl Store {
         }
     }
 
-    /// Puts objects, then further versions of some.
-    pub(crate) async fn fill(&self, bucket: &str, objects: usize, versions: usize) -> Result<(), Failure> {
+    /// Puts objects, then further versions of some. With folders, each has as many of them.
+    pub(crate) async fn fill(
+        &self,
+        bucket: &str,
+        objects: usize,
+        versions: usize,
+        folders: usize,
+    ) -> Result<(), Failure> {
         let enabled = VersioningConfiguration::builder().status(BucketVersioningStatus::Enabled).build();
         self.s3.put_bucket_versioning().bucket(bucket).versioning_configuration(enabled).send().await?;
         for count in [objects, versions] {
@@ -57,7 +63,9 @@ impl Store {
                 tasks.spawn(async move {
                     let _turn = turns.acquire().await?;
                     let body = ByteStream::from_static(b"content");
-                    s3.put_object().bucket(bucket).key(format!("object-{number}")).body(body).send().await?;
+                    let folder =
+                        number.checked_rem(folders).map_or_else(String::new, |folder| format!("folder-{folder}/"));
+                    s3.put_object().bucket(bucket).key(format!("{folder}object-{number}")).body(body).send().await?;
                     Ok(())
                 });
             }

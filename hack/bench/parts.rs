@@ -4,7 +4,6 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use crate::counters::Requests;
-use crate::floor::Floor;
 use crate::kubernetes::{CLASS, Kubernetes};
 use crate::measure::{Work, by_floor, by_operator};
 use crate::network::{Network, Proxy};
@@ -20,7 +19,7 @@ const WAITING: &str = "waiting";
 
 pub(crate) struct Bench {
     pub(crate) kubernetes: Kubernetes,
-    store: Store,
+    pub(crate) store: Store,
     /// The AWS that the operator and the floor use: that of `store`, or a proxy in front of it.
     pub(crate) url: String,
     /// The most that the operator's memory was while it created claims, in MiB.
@@ -118,30 +117,6 @@ impl Bench {
         operator.during(self.kubernetes.delete_claim(WAITING)).await?;
         operator.settle().await?;
         Ok(operator)
-    }
-
-    /// A claim is deleted whose bucket holds `objects` and a quarter as many further versions.
-    pub(crate) async fn purge(&mut self, objects: usize) -> Result<(), Failure> {
-        let versions = objects / 4;
-        say(&format!("a bucket of {} objects and versions", objects + versions));
-        let operator = Operator::start(&self.url).await?;
-        operator.during(load::create(&self.kubernetes, 1)).await?;
-        let policy = self.policy().await?;
-        self.fill(objects, versions).await?;
-        operator.settle().await?;
-        let work = load::delete(&self.kubernetes);
-        let by_operator = by_operator(&self.kubernetes, &operator, "purged", objects + versions, 1, work).await?;
-        operator.stop().await?;
-        Floor::new(&self.url, &policy).await?.create(1).await?;
-        self.fill(objects, versions).await?;
-        let by_floor = by_floor(&self.kubernetes, &self.url, &by_operator, 1, &policy, Work::Delete).await?;
-        self.in_all.extend([by_operator, by_floor]);
-        self.check_nothing_left().await
-    }
-
-    async fn fill(&self, objects: usize, versions: usize) -> Result<(), Failure> {
-        let (bucket, _) = self.kubernetes.bucket_and_user().await?;
-        self.store.fill(&bucket, objects, versions).await
     }
 
     /// The policy that the operator writes.

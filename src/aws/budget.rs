@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::provisioner::turn;
+
 /// The largest page, in units of an eighth of it.
 const PAGE: u32 = 8;
 /// All pages together.
@@ -27,10 +29,10 @@ impl Default for MemoryBudget {
 }
 
 impl MemoryBudget {
-    /// Waits until there is memory for a page of the largest size.
+    /// Waits until there is memory for a page of the largest size: a wait for others, not for the store.
     pub(crate) async fn reserve_page(&self) -> Reservation {
         // The semaphore is never closed, so this is always `Some`.
-        Reservation(Arc::clone(&self.0).acquire_many_owned(PAGE).await.ok())
+        Reservation(turn::wait(Arc::clone(&self.0).acquire_many_owned(PAGE)).await.ok())
     }
 }
 

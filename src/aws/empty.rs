@@ -6,25 +6,23 @@ use std::time::Duration;
 use aws_sdk_s3 as s3;
 use aws_sdk_s3::operation::delete_objects::DeleteObjectsOutput;
 use aws_sdk_s3::types::{Delete, ObjectIdentifier};
-use futures::stream::{self, BoxStream};
-use futures::{StreamExt, TryStreamExt};
-use tokio::time::Instant;
+use futures::{StreamExt, TryStreamExt, stream};
 
-use super::budget::Reservation;
 use super::call::{CallError, Operation, Resource};
 use super::clients::{Patience, Store};
 use super::codes::is_throttling;
+use super::listing::{Limits, Listing, Page, Rest};
 use super::target::BucketRef;
 
-/// Objects, versions and delete markers that one call of [`remove_objects`] lists at most, so that other claims get
-/// their turn.
-const OBJECTS_PER_CALL: usize = 10_000;
-/// How long after its start a call lists further pages.
+/// Objects, versions and delete markers that one call of [`remove_objects`] lists at most.
+const OBJECTS_PER_CALL: usize = 50_000;
+/// How long after its start a call lists further pages, so that other claims get their turn.
 const LISTING_TIME: Duration = Duration::from_secs(8);
-/// Keys in one DeleteObjects (Amazon S3 API reference), and in one page of a listing.
-const BATCH: i32 = 1000;
 /// DeleteObjects calls that run at the same time.
 const BATCHES_IN_FLIGHT: usize = 4;
+/// Folders that are listed at the same time. Each listing holds the memory for a large page, and all buckets together
+/// have only four of these.
+const FOLDERS_AT_ONCE: usize = 2;
 /// Calls about a single object or upload that run at the same time.
 const SMALL_CALLS_IN_FLIGHT: usize = 8;
 
@@ -71,146 +69,77 @@ impl Undeleted {
     }
 }
 
-/// Where a listing continues.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Cursor {
-    /// Versions and delete markers, from a key and version.
-    Versions { key: Option<String>, version: Option<String> },
-    /// Objects, in a store without versions.
-    Objects { token: Option<String> },
-}
-
-/// A page of a listing, and where the next one starts.
-struct Page {
-    objects: Vec<ObjectIdentifier>,
-    next: Option<Cursor>,
-}
-
-impl Page {
-    /// Bytes of its keys and versions.
-    fn bytes(&self) -> usize {
-        self.objects.iter().map(|object| object.key.len() + object.version_id.as_ref().map_or(0, String::len)).sum()
-    }
-}
-
-/// Deletes objects page by page, and lists the next page meanwhile. A listing continues by key, so it does not matter
-/// that earlier objects were deleted.
+/// Deletes objects page by page, and lists the next pages meanwhile. Where the keys lie in a few folders, these are
+/// listed at the same time. Then the next call looks for what is left, so that only a listing of the whole bucket says
+/// that nothing is.
 pub(super) async fn remove_objects(store: &Store, bucket: BucketRef<'_>) -> Result<Progress, CallError> {
-    let listing = Listing {
-        store,
-        bucket,
-        left: OBJECTS_PER_CALL,
-        end: Instant::now() + LISTING_TIME,
-        cursor: Some(Cursor::Versions { key: None, version: None }),
+    let limits = Limits::new(OBJECTS_PER_CALL, LISTING_TIME);
+    let Some((first, whole)) = Listing::new(store, bucket, &limits).step().await? else {
+        return Ok(Progress::default());
     };
-    listing
-        .pages()
-        .map_ok(|(page, reservation)| delete_page(store, bucket, page, reservation))
-        .try_buffer_unordered(BATCHES_IN_FLIGHT)
+    let rest = async {
+        match whole.clone().by_folder().await? {
+            Rest::InARow(page, rest) => delete_all(store, bucket, page, rest, BATCHES_IN_FLIGHT).await,
+            Rest::InFolders(page, folders) => {
+                let (page, rest) =
+                    tokio::try_join!(delete_page(store, bucket, page), in_folders(store, bucket, folders, whole))?;
+                Ok(Progress { complete: rest.complete, ..page.and(rest) })
+            }
+        }
+    };
+    let (first, rest) = tokio::try_join!(delete_page(store, bucket, first), rest)?;
+    Ok(first.and(rest))
+}
+
+/// A failure ends only the listing of its own folder. If nothing was done, because a folder could not be listed, the bucket is
+/// listed in a row: some policies allow only the listing of whole buckets.
+///
+/// Each folder is polled as long as another one is, so that no call waits for an answer that nobody reads.
+async fn in_folders(
+    store: &Store,
+    bucket: BucketRef<'_>,
+    folders: Vec<Listing<'_>>,
+    whole: Listing<'_>,
+) -> Result<Progress, CallError> {
+    let in_flight = BATCHES_IN_FLIGHT / folders.len().clamp(1, FOLDERS_AT_ONCE);
+    // Each begins when it is first polled.
+    let folders: Vec<_> =
+        folders.into_iter().map(|folder| delete_all(store, bucket, None, folder, in_flight)).collect();
+    let (sum, failed) = stream::iter(folders)
+        .buffer_unordered(FOLDERS_AT_ONCE)
+        .fold((Progress::default(), false), async |(sum, failed), part| match part {
+            Ok(part) => (sum.and(part), failed),
+            // Logged with its call.
+            Err(_) => (sum, true),
+        })
+        .await;
+    if failed && sum.removed == 0 {
+        return delete_all(store, bucket, None, whole, BATCHES_IN_FLIGHT).await;
+    }
+    Ok(Progress { complete: false, ..sum })
+}
+
+/// Deletes a page and what is listed then.
+async fn delete_all(
+    store: &Store,
+    bucket: BucketRef<'_>,
+    page: Option<Page>,
+    rest: Listing<'_>,
+    in_flight: usize,
+) -> Result<Progress, CallError> {
+    stream::iter(page.map(Ok))
+        .chain(rest.pages())
+        .map_ok(|page| delete_page(store, bucket, page))
+        .try_buffer_unordered(in_flight)
         .try_fold(Progress::default(), |sum, part| std::future::ready(Ok(sum.and(part))))
         .await
 }
 
-/// The listing of a bucket, in pages.
-struct Listing<'a> {
-    store: &'a Store,
-    bucket: BucketRef<'a>,
-    /// How many more objects can be listed.
-    left: usize,
-    end: Instant,
-    /// `None` at the end.
-    cursor: Option<Cursor>,
-}
-
-impl<'a> Listing<'a> {
-    /// Boxed, because otherwise the compiler cannot infer the lifetimes.
-    fn pages(self) -> BoxStream<'a, Result<(Page, Reservation), CallError>> {
-        stream::try_unfold(self, Self::step).boxed()
-    }
-
-    /// The next page, and the rest of the listing; `None` at the end and at the limits.
-    async fn step(mut self) -> Result<Option<((Page, Reservation), Self)>, CallError> {
-        let Some(cursor) = self.cursor.take().filter(|_| self.left > 0 && Instant::now() < self.end) else {
-            return Ok(None);
-        };
-        let mut reservation = self.store.budget.reserve_page().await;
-        let page = list(self.store, self.bucket, cursor).await?;
-        reservation.shrink(page.bytes());
-        self.left = self.left.saturating_sub(page.objects.len());
-        self.cursor.clone_from(&page.next);
-        Ok(Some(((page, reservation), self)))
-    }
-}
-
 /// Holds the page's memory until its objects are deleted.
-async fn delete_page(
-    store: &Store,
-    bucket: BucketRef<'_>,
-    Page { objects, next }: Page,
-    _memory: Reservation,
-) -> Result<Progress, CallError> {
+async fn delete_page(store: &Store, bucket: BucketRef<'_>, page: Page) -> Result<Progress, CallError> {
+    let Page { objects, next, memory: _memory } = page;
     let (removed, undeleted) = delete_objects(store, bucket, objects).await?;
     Ok(Progress { removed, undeleted, complete: next.is_none() })
-}
-
-async fn list(store: &Store, bucket: BucketRef<'_>, cursor: Cursor) -> Result<Page, CallError> {
-    match cursor {
-        Cursor::Versions { key, version } => {
-            let first = key.is_none();
-            match list_versions(store, bucket, key, version).await {
-                Err(error) if first && error.lacks_operation() => list_objects(store, bucket, None).await,
-                result => result,
-            }
-        }
-        Cursor::Objects { token } => list_objects(store, bucket, token).await,
-    }
-}
-
-async fn list_versions(
-    store: &Store,
-    bucket: BucketRef<'_>,
-    key: Option<String>,
-    version: Option<String>,
-) -> Result<Page, CallError> {
-    let call = store
-        .retrying_s3
-        .list_object_versions()
-        .bucket(bucket.name)
-        .set_expected_bucket_owner(bucket.account())
-        .max_keys(BATCH)
-        .set_key_marker(key)
-        .set_version_id_marker(version);
-    let answer =
-        store.call(Operation::ListObjectVersions, Resource::bucket(bucket.name), || call.clone().send()).await?;
-    let more = answer.is_truncated.unwrap_or_default();
-    let versions = answer.versions.unwrap_or_default().into_iter().map(|v| (v.key, v.version_id));
-    let markers = answer.delete_markers.unwrap_or_default().into_iter().map(|m| (m.key, m.version_id));
-    Ok(Page {
-        objects: versions.chain(markers).filter_map(|(key, version)| identifier(key?, version)).collect(),
-        next: answer
-            .next_key_marker
-            .filter(|_| more)
-            .map(|key| Cursor::Versions { key: Some(key), version: answer.next_version_id_marker }),
-    })
-}
-
-async fn list_objects(store: &Store, bucket: BucketRef<'_>, token: Option<String>) -> Result<Page, CallError> {
-    let call = store
-        .retrying_s3
-        .list_objects_v2()
-        .bucket(bucket.name)
-        .set_expected_bucket_owner(bucket.account())
-        .max_keys(BATCH)
-        .set_continuation_token(token);
-    let answer = store.call(Operation::ListObjectsV2, Resource::bucket(bucket.name), || call.clone().send()).await?;
-    Ok(Page {
-        objects: answer.contents.unwrap_or_default().into_iter().filter_map(|o| identifier(o.key?, None)).collect(),
-        next: answer.next_continuation_token.map(|token| Cursor::Objects { token: Some(token) }),
-    })
-}
-
-fn identifier(key: String, version: Option<String>) -> Option<ObjectIdentifier> {
-    ObjectIdentifier::builder().key(key).set_version_id(version).build().ok()
 }
 
 /// Deletes up to 1,000 objects, and returns how many were deleted and which were not: the status is 200 either way.

@@ -11,7 +11,7 @@
 //! | `upkeep` | for bound claims: rotate keys, find and repair what has changed |
 //! | `account`, `sts` | the owner's AWS account; whether an app's keys still work |
 //! | `recall` | what tags say about a claim whose record was lost |
-//! | `revoke`, `purge`, `empty` | deletion: remove the user, empty and delete the bucket |
+//! | `revoke`, `purge`, `empty`, `listing` | deletion: remove the user, empty and delete the bucket |
 //! | `tags`, `policy`, `region` | what proves ownership; what an app can do; AWS partitions |
 //! | [`call`], `codes` | one call and its outcome; what AWS's error codes mean |
 //! | [`error`], `remedy`, `failure`, `reasons` | why a step failed; the remedies; what the controller does about it; what users read |
@@ -53,6 +53,7 @@ pub mod error;
 mod failure;
 mod fence;
 mod http;
+mod listing;
 mod names;
 pub mod owner;
 mod pace;

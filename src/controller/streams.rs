@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures::{Stream, TryStreamExt as _, future, stream};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::api::storage::v1::StorageClass;
-use kube::core::{DeserializeGuard, PartialObjectMeta};
+use kube::core::PartialObjectMeta;
 use kube::runtime::reflector::store::Writer;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Resource, ResourceExt as _};
@@ -18,8 +18,8 @@ use super::flow::orphans::OrphanCheck;
 use super::state::cache::Cache;
 use super::state::caches::{Caches, OutputFacts};
 use super::state::context::Context;
-use super::state::watch::watch;
-use crate::api::{ObjectBucket, wire};
+use super::state::watch::{in_a_task, watch};
+use crate::api::{Guard, ObjectBucket, wire};
 
 /// Objects in one page of a list. This limits the memory that lists need while they are read.
 const PAGE: u32 = 200;
@@ -39,10 +39,11 @@ impl<P: Send + Sync + 'static> Streams<P> {
     pub(super) fn claims(&self, cache: Writer<Guarded>) -> impl Stream<Item = watcher::Result<Guarded>> + use<P> {
         let (ctx, check) = (Arc::clone(&self.ctx), self.orphan_check.clone());
         let (listed, check_all) = (Arc::clone(&self.ctx), self.orphan_check.clone());
-        watch("claims", self.namespaced::<Guarded>(), all())
+        let changed = watch("claims", self.namespaced::<Guarded>(), all())
             .modify(claim::trim)
-            .inspect_ok(move |event| claim_changed(&ctx, event, &check))
             .reflect(cache)
+            // The check of orphans looks into the cache.
+            .inspect_ok(move |event| claim_changed(&ctx, event, &check))
             .inspect_ok(move |event| {
                 if let watcher::Event::InitDone = event {
                     listed.caches.listed_claims();
@@ -57,13 +58,14 @@ impl<P: Send + Sync + 'static> Streams<P> {
                     watcher::Event::Apply(claim) => Some(claim),
                     _ => None,
                 })
-            })
+            });
+        in_a_task(changed)
     }
 
     /// The ObjectBuckets that change.
-    pub(super) fn records(&self) -> impl Stream<Item = watcher::Result<DeserializeGuard<ObjectBucket>>> + use<P> {
+    pub(super) fn records(&self) -> impl Stream<Item = watcher::Result<Guard<ObjectBucket>>> + use<P> {
         let (ctx, check) = (Arc::clone(&self.ctx), self.orphan_check.clone());
-        let api: Api<DeserializeGuard<ObjectBucket>> = Api::all(self.ctx.client.clone());
+        let api: Api<Guard<ObjectBucket>> = Api::all(self.ctx.client.clone());
         let events = watch("ObjectBuckets", api, all()).inspect_ok(move |event| {
             ctx.caches.records.apply(event);
             let which = match event {
@@ -170,15 +172,15 @@ fn claim_changed<P>(ctx: &Context<P>, event: &watcher::Event<Guarded>, check: &U
 
 /// The objects that change. Listed objects are left out, because after a list [all claims are looked
 /// at](Streams::listed).
-fn changes<K>(
-    events: impl Stream<Item = watcher::Result<watcher::Event<K>>>,
+fn changes<K: Send + 'static>(
+    events: impl Stream<Item = watcher::Result<watcher::Event<K>>> + Send + 'static,
 ) -> impl Stream<Item = watcher::Result<K>> {
-    events.try_filter_map(|event| {
+    in_a_task(events.try_filter_map(|event| {
         future::ok(match event {
             watcher::Event::Apply(object) | watcher::Event::Delete(object) => Some(object),
             watcher::Event::Init | watcher::Event::InitApply(_) | watcher::Event::InitDone => None,
         })
-    })
+    }))
 }
 
 pub(super) fn from_channel<T>(channel: UnboundedReceiver<T>) -> impl Stream<Item = T> {

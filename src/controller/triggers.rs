@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use futures::{Stream, StreamExt as _, stream};
 use k8s_openapi::api::storage::v1::StorageClass;
-use kube::core::DeserializeGuard;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Resource as _, ResourceExt as _};
 use tokio::sync::Notify;
@@ -19,7 +18,7 @@ use super::reasons;
 use super::state::context::Context;
 use super::state::owner_secrets;
 use super::streams::from_channel;
-use crate::api::ObjectBucket;
+use crate::api::{Guard, ObjectBucket};
 
 /// Claims that are looked at before others have their turn at the processor.
 const CLAIMS_AT_ONCE: usize = 100;
@@ -59,9 +58,7 @@ pub(super) fn claims_after_lists<P>(
 
 /// The claim of a record, and the claims that wait for its bucket. The wait of the claim ends if the record has another
 /// uid, because the claim may adopt the record now, and if the claim reported the record as damaged.
-pub(super) fn claims_of_record<P>(
-    ctx: Arc<Context<P>>,
-) -> impl Fn(DeserializeGuard<ObjectBucket>) -> Vec<ObjectRef<Guarded>> {
+pub(super) fn claims_of_record<P>(ctx: Arc<Context<P>>) -> impl Fn(Guard<ObjectBucket>) -> Vec<ObjectRef<Guarded>> {
     move |record| {
         let Ok(record) = record.0 else { return Vec::new() };
         let bucket = record.spec.endpoint.as_ref().and_then(|endpoint| endpoint.bucket_name.as_deref());

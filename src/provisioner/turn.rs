@@ -56,9 +56,10 @@ pub(crate) struct Work {
     told: Arc<dyn Fn(bool) + Send + Sync>,
 }
 
-/// How long all waits of one work for turns may take, and those of a check.
+/// How long all waits of one work for turns may take, and those of a check: longer than a call is repeated that the store
+/// refuses for its rate, so that the check can say which.
 const LONGEST_WAITS: Duration = Duration::from_secs(180);
-const CHECK_WAITS: Duration = Duration::from_secs(30);
+const CHECK_WAITS: Duration = Duration::from_secs(45);
 
 /// Why work was given up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

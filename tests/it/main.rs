@@ -14,6 +14,7 @@ mod bad_input;
 mod chaos;
 mod classes;
 mod conformance;
+mod connections;
 mod cost;
 mod crash;
 mod crds;

@@ -1,9 +1,13 @@
 //! What admins allow tenants, and what tenants learn of each other.
 
+use std::time::Instant;
+
 use aws_sdk_s3::types::{ObjectCannedAcl, Tag, Tagging};
 use bucket_provisioner::api::{ConditionStatus, ObjectBucketClaim};
 use bucket_provisioner::controller::Options;
-use kube::api::{Patch, PatchParams};
+use futures::FutureExt as _;
+use futures::future::select_all;
+use kube::api::{ListParams, Patch, PatchParams};
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -291,4 +295,60 @@ async fn a_refusal_of_the_owner_is_met_by_one_claim_at_a_time() {
     for number in 0..10 {
         world.wait_bound(&format!("next-{number}")).await;
     }
+}
+
+#[tokio::test]
+async fn claims_of_an_account_whose_calls_are_limited_take_turns_and_say_so_and_others_do_not_wait() {
+    const CLAIMS: usize = 16;
+    let world = World::new().await;
+    let neighbour = world.neighbour().await;
+    // One call to IAM a second.
+    let mut room = (1.0, Instant::now());
+    neighbour.aws.meddle(move |call| {
+        if !["CreateUser", "PutUserPolicy", "CreateAccessKey"].contains(&call.name.as_str()) {
+            return Verdict::Pass;
+        }
+        room = ((room.0 + room.1.elapsed().as_secs_f64()).min(2.0), Instant::now());
+        if room.0 < 1.0 {
+            let throttled =
+                "<ErrorResponse><Error><Code>Throttling</Code><Message>Rate exceeded</Message></Error></ErrorResponse>";
+            return Verdict::Answer(400, throttled.to_owned());
+        }
+        room.0 -= 1.0;
+        Verdict::Pass
+    });
+    let limited = [("s3Endpoint", neighbour.aws.url.as_str()), ("iamEndpoint", neighbour.aws.url.as_str())];
+    let limited = world.class_with("limited", "Delete", &limited).await;
+    let class = world.class("greenfield").await;
+    let _operator = Operator::with(&world, Options { concurrency: 4, ..Operator::options(&world) });
+    for number in 0..CLAIMS {
+        world.claim(&format!("limited-{number}"), &limited).await;
+    }
+    neighbour
+        .aws
+        .wait_until("a call of each kind", |calls| calls.iter().any(|call| call.name == "CreateAccessKey"))
+        .await;
+    for number in 0..4 {
+        let name = format!("served-{number}");
+        world.claim(&name, &class).await;
+        world.wait_bound(&name).await;
+    }
+    let bound = world.claims().list(&ListParams::default()).await.unwrap().items;
+    let bound = bound.iter().filter(|claim| ready(claim).is_some_and(|ready| ready.reason == "Bound")).count();
+    assert!(bound < CLAIMS, "the others waited: {bound} are bound");
+    // Which of them come last is open: they are of the same age.
+    let waits = (0..CLAIMS).map(|number| {
+        let name = format!("limited-{number}");
+        let world = &world;
+        async move { world.wait_reason(&name, "WaitingForStore").await }.boxed()
+    });
+    let (message, ..) = select_all(waits).await;
+    assert!(message.contains("limits"), "{message}");
+    neighbour.aws.leave_alone();
+    for number in 0..CLAIMS {
+        world.wait_bound(&format!("limited-{number}")).await;
+    }
+    // A verb that is throttled goes on where it stood.
+    let sent = |name: &str| neighbour.aws.names().iter().filter(|sent| *sent == name).count();
+    assert!(sent("CreateBucket") == CLAIMS && sent("GetUser") == 0, "{:?}", neighbour.aws.names());
 }

@@ -167,6 +167,57 @@ async fn a_full_bucket_is_emptied_of_versions_markers_and_uploads() {
     assert!(body.contains("<VersionId>v2</VersionId>"), "delete markers go too: {body}");
 }
 
+/// Some policies allow only the listing of whole buckets.
+#[tokio::test]
+async fn a_bucket_whose_folders_may_not_be_listed_is_listed_in_a_row() {
+    let folders =
+        "<CommonPrefixes><Prefix>b/</Prefix></CommonPrefixes><CommonPrefixes><Prefix>c/</Prefix></CommonPrefixes>";
+    let stage = full([
+        ("ListObjectVersions", versions(&["a"], Some("a"))),
+        ("ListObjectVersions", ok(format!("<ListVersionsResult>{folders}</ListVersionsResult>"))),
+        ("ListObjectVersions", s3_error(403, "AccessDenied")),
+        ("ListObjectVersions", s3_error(403, "AccessDenied")),
+        ("ListObjectVersions", versions(&["b/b"], None)),
+        ("DeleteObjects", ok(DELETED)),
+        ("DeleteObjects", ok(DELETED)),
+        ("ListMultipartUploads", no_uploads()),
+        ("DeleteBucket", bare(204)),
+    ]);
+    assert_eq!(stage.provisioner.delete(&record(), &stage.owner, None).await.unwrap(), deleted_without_user());
+    assert!(stage.all_sent("DeleteObjects").iter().any(|body| body.contains("<Key>b/b</Key>")));
+}
+
+/// Asked what follows a key, some stores go on behind its folder.
+#[tokio::test]
+async fn the_folder_in_which_the_listing_stands_is_not_left_out() {
+    let stage = full([
+        ("ListObjectVersions", versions(&["b/1"], Some("b/1"))),
+        ("ListObjectVersions", ok("<ListVersionsResult/>")),
+        ("ListObjectVersions", versions(&["b/2"], None)),
+        ("DeleteObjects", ok(DELETED)),
+        ("DeleteObjects", ok(DELETED)),
+    ]);
+    let removal = stage.provisioner.delete(&record(), &stage.owner, None).await.unwrap();
+    assert_eq!(removal, Removal::Partial { removed: 4 });
+}
+
+/// What was listed by folder does not prove that nothing is left.
+#[tokio::test]
+async fn only_a_listing_of_the_whole_bucket_says_that_it_is_empty() {
+    let folders =
+        "<CommonPrefixes><Prefix>b/</Prefix></CommonPrefixes><CommonPrefixes><Prefix>c/</Prefix></CommonPrefixes>";
+    let stage = full([
+        ("ListObjectVersions", versions(&["a"], Some("a"))),
+        ("ListObjectVersions", ok(format!("<ListVersionsResult>{folders}</ListVersionsResult>"))),
+        ("ListObjectVersions", versions(&["b/b"], None)),
+        ("ListObjectVersions", s3_error(403, "AccessDenied")),
+        ("DeleteObjects", ok(DELETED)),
+        ("DeleteObjects", ok(DELETED)),
+    ]);
+    let removal = stage.provisioner.delete(&record(), &stage.owner, None).await.unwrap();
+    assert_eq!(removal, Removal::Partial { removed: 4 });
+}
+
 /// A call can be refused as a whole, or for some of its objects.
 #[tokio::test(start_paused = true)]
 async fn objects_that_are_refused_for_the_rate_are_deleted_later_and_alone() {
@@ -254,15 +305,15 @@ async fn a_bucket_that_lists_nothing_and_yet_is_not_empty_does_not_loop_forever(
 }
 
 #[tokio::test]
-async fn a_call_ends_after_ten_pages_so_that_others_get_their_turn() {
+async fn a_call_ends_after_fifty_pages_so_that_others_get_their_turn() {
     let keys: Vec<String> = (0..999).map(|i| format!("k{i}")).collect();
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
     let pages =
-        (0..11).flat_map(|_| [("ListObjectVersions", versions(&keys, Some("k"))), ("DeleteObjects", ok(DELETED))]);
+        (0..51).flat_map(|_| [("ListObjectVersions", versions(&keys, Some("k"))), ("DeleteObjects", ok(DELETED))]);
     let stage = full(pages);
     assert_eq!(
         stage.provisioner.delete(&record(), &stage.owner, None).await.unwrap(),
-        Removal::Partial { removed: 10_000 }
+        Removal::Partial { removed: 50_000 }
     );
 }
 

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Resource as _;
-use kube::core::{DeserializeGuard, ObjectMeta};
+use kube::core::ObjectMeta;
 
-use crate::api::{ClaimPhase, ObjectBucketClaim, ObjectBucketClaimSpec, ObjectBucketClaimStatus, wire};
+use crate::api::{ClaimPhase, Guard, ObjectBucketClaim, ObjectBucketClaimSpec, ObjectBucketClaimStatus, wire};
 use crate::controller::decide::metadata::{NOTE_MAX, has_finalizer};
 use crate::controller::error::Error;
 use crate::provisioner::{ClaimId, Mode, Record};
 
 /// A claim, or the error if it does not parse.
-pub(crate) type Guarded = DeserializeGuard<ObjectBucketClaim>;
+pub(crate) type Guarded = Guard<ObjectBucketClaim>;
 
 /// A claim, read.
 #[derive(Debug, Clone)]
@@ -61,7 +61,6 @@ pub(crate) fn trim(guarded: &mut Guarded) {
         claim.spec.additional_config = claim.spec.additional_config.as_ref().map(trimmed);
     }
     let metadata = guarded.meta_mut();
-    metadata.managed_fields = None;
     let asked = [wire::annotation::ROTATE_KEYS, wire::annotation::RETRY]
         .into_iter()
         .filter_map(|key| Some((key.to_owned(), request(metadata, key)?)))

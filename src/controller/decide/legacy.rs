@@ -159,10 +159,9 @@ pub(crate) fn unknown_origin_note(stored: &Stored, class: &ClassLookup, provisio
 
 #[cfg(test)]
 mod tests {
-    use kube::core::DeserializeGuard;
 
     use super::*;
-    use crate::api::{ObjectBucketClaim, ObjectBucketClaimSpec};
+    use crate::api::{Guard, ObjectBucketClaim, ObjectBucketClaimSpec};
 
     const UUID: &str = "ff67fdea-a308-4ac0-973e-c511e96cabe8";
 
@@ -171,7 +170,7 @@ mod tests {
             generate_bucket_name: prefix.map(str::to_owned),
             ..ObjectBucketClaimSpec::default()
         };
-        Claim::read(&DeserializeGuard(Ok(ObjectBucketClaim::new("c2", spec))), "ours")
+        Claim::read(&Guard(Ok(ObjectBucketClaim::new("c2", spec))), "ours")
     }
 
     #[test]

@@ -128,11 +128,10 @@ pub(crate) fn namesakes(record: &str) -> impl Iterator<Item = (&str, &str)> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use kube::core::DeserializeGuard;
     use rstest::rstest;
 
     use super::*;
-    use crate::api::{ObjectBucketClaim, ObjectBucketClaimSpec, wire};
+    use crate::api::{Guard, ObjectBucketClaim, ObjectBucketClaimSpec, wire};
     use crate::controller::decide::testing::record;
     use crate::provisioner::{ClaimId, Record};
 
@@ -148,7 +147,7 @@ mod tests {
         let mut object = ObjectBucketClaim::new("photos", spec);
         object.metadata.namespace = Some("shop".into());
         object.metadata.uid = Some(uid.into());
-        Claim::read(&DeserializeGuard(Ok(object)), "ours")
+        Claim::read(&Guard(Ok(object)), "ours")
     }
 
     /// The ObjectBucket of a claim with this uid, created in this cluster.

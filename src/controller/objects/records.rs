@@ -3,10 +3,9 @@
 use futures::future::try_join_all;
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
-use kube::core::DeserializeGuard;
 use serde_json::{Value, json};
 
-use crate::api::{BucketPhase, ObjectBucket, wire};
+use crate::api::{BucketPhase, Guard, ObjectBucket, wire};
 use crate::controller::decide::claim::Claim;
 use crate::controller::decide::lookup::{Candidate, Found};
 use crate::controller::decide::metadata::FIELD_MANAGER;
@@ -182,11 +181,7 @@ pub(crate) async fn mark_bound<P>(ctx: &Context<P>, stored: &mut Stored) -> Resu
 ///
 /// # Errors
 /// Kubernetes refused, also because another record has the name now.
-pub(crate) async fn delete(
-    api: &Api<DeserializeGuard<ObjectBucket>>,
-    name: &str,
-    uid: Option<&str>,
-) -> Result<(), Error> {
+pub(crate) async fn delete(api: &Api<Guard<ObjectBucket>>, name: &str, uid: Option<&str>) -> Result<(), Error> {
     match uid {
         Some(uid) => deletion::delete(api, name, uid).await.map_err(Error::kubernetes("delete the ObjectBucket")),
         None => Ok(()),

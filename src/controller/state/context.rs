@@ -4,7 +4,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use kube::core::DeserializeGuard;
 use kube::runtime::reflector::Store;
 use kube::{Api, Client};
 use tokio::sync::Semaphore;
@@ -15,7 +14,7 @@ use super::memory::Memory;
 use super::owner_secrets::OwnerSecrets;
 use super::propagation::Propagation;
 use super::workers::{self, Workers};
-use crate::api::{ObjectBucket, wire};
+use crate::api::{Guard, ObjectBucket, wire};
 use crate::controller::decide::claim::Guarded;
 use crate::controller::decide::keys::KeyNotes;
 use crate::controller::decide::record::Author;
@@ -152,7 +151,7 @@ impl<P> Context<P> {
         Api::all(self.client.clone())
     }
 
-    pub(crate) fn records(&self) -> Api<DeserializeGuard<ObjectBucket>> {
+    pub(crate) fn records(&self) -> Api<Guard<ObjectBucket>> {
         Api::all(self.client.clone())
     }
 }

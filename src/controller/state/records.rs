@@ -6,10 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kube::ResourceExt as _;
 use kube::api::ObjectMeta;
-use kube::core::DeserializeGuard;
 use kube::runtime::watcher::Event;
 
-use crate::api::{ObjectBucket, wire};
+use crate::api::{Guard, ObjectBucket, wire};
 use crate::controller::decide::record;
 use crate::controller::state::cache::Cache;
 use crate::provisioner::ClaimId;
@@ -32,7 +31,7 @@ impl RecordFacts {
         Self(text.unwrap_or_default().into_boxed_slice())
     }
 
-    fn of_guarded(guard: &DeserializeGuard<ObjectBucket>) -> Self {
+    fn of_guarded(guard: &Guard<ObjectBucket>) -> Self {
         guard.0.as_ref().map_or_else(|_unreadable| Self(Box::default()), Self::of)
     }
 
@@ -63,7 +62,7 @@ struct Index {
 
 impl Records {
     /// Processes an event of the watch.
-    pub(crate) fn apply(&self, event: &Event<DeserializeGuard<ObjectBucket>>) {
+    pub(crate) fn apply(&self, event: &Event<Guard<ObjectBucket>>) {
         let mut index = self.lock();
         let name = match event {
             Event::Apply(object) | Event::Delete(object) => Some(object.name_any()),
@@ -75,9 +74,9 @@ impl Records {
         self.cache.apply(event, |record| Some(RecordFacts::of_guarded(record)));
         let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
         match event {
-            Event::Apply(DeserializeGuard(Ok(object))) => index.add(object),
+            Event::Apply(Guard(Ok(object))) => index.add(object),
             Event::Init => *listed = Index::default(),
-            Event::InitApply(DeserializeGuard(Ok(object))) => listed.add(object),
+            Event::InitApply(Guard(Ok(object))) => listed.add(object),
             Event::InitDone => *index = std::mem::take(&mut *listed),
             Event::Apply(_) | Event::Delete(_) | Event::InitApply(_) => {}
         }
@@ -86,7 +85,7 @@ impl Records {
     /// Adds what the operator has written, without waiting for the watch, because the next check whether a bucket is in
     /// use must see it.
     pub(crate) fn wrote(&self, object: &ObjectBucket) {
-        self.apply(&Event::Apply(DeserializeGuard(Ok(object.clone()))));
+        self.apply(&Event::Apply(Guard(Ok(object.clone()))));
     }
 
     /// The ObjectBucket of this name.
@@ -198,7 +197,7 @@ mod tests {
     }
 
     fn apply(records: &Records, event: Event<ObjectBucket>) {
-        let guard = |object| DeserializeGuard(Ok(object));
+        let guard = |object| Guard(Ok(object));
         records.apply(&match event {
             Event::Init => Event::Init,
             Event::InitApply(object) => Event::InitApply(guard(object)),

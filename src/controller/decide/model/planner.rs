@@ -1,9 +1,8 @@
 //! Calls of the real planner, and the conversion between the world's small objects and the real ones.
 
 use super::world::{Asks, Claim, Record};
-use kube::core::DeserializeGuard;
 
-use crate::api::{ObjectBucketClaim, ObjectBucketClaimSpec, wire};
+use crate::api::{Guard, ObjectBucketClaim, ObjectBucketClaimSpec, wire};
 use crate::controller::decide::claim::Claim as RealClaim;
 use crate::controller::decide::class::{Class, ClassLookup};
 use crate::controller::decide::lookup::Found;
@@ -91,7 +90,7 @@ fn real_claim(claim: Claim, asks: Asks) -> RealClaim {
     let mut object = ObjectBucketClaim::new("claim", spec);
     object.metadata.uid = Some(claim.uid.to_string());
     object.metadata.finalizers = claim.finalizer.then(|| vec![wire::FINALIZER.to_owned()]);
-    RealClaim::read(&DeserializeGuard(Ok(object)), "model")
+    RealClaim::read(&Guard(Ok(object)), "model")
 }
 
 /// It only plans; the verbs are in `store.rs`.

@@ -23,8 +23,8 @@ Measures the operator on a stack of its own, and beside it the floor. PARTs:
   purge    a claim is deleted whose bucket holds M objects (20000 by default) and
            M / 4 further versions; with at most 40000 objects the same in folders, with
            150 ms for each call to AWS, and where S3 asks to slow down for the first half
-  many     the operator starts with B claims bound (50000 by default) that the bench made
-           without AWS, and then 1000 of them change
+  many     the operator starts three times with B claims bound (50000 by default) that
+           the bench made without AWS, and then 1000 of them change
 
   --debug  measures debug builds, which are there sooner and run slower
 

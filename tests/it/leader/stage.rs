@@ -256,6 +256,21 @@ impl World {
         self.wait_lease("held by the next one", is_new).await
     }
 
+    /// Waits until somebody else than the one before holds the lease; returns the last record of the one before, too.
+    /// A killed process may have a renewal under way, so the last one is the one that the next holder replaced.
+    pub(super) async fn handover_from(&self, before: &LeaseSpec) -> (LeaseSpec, LeaseSpec) {
+        let last = Mutex::new(before.clone());
+        let is_new = |record: &LeaseSpec| {
+            let is_new = record.holder_identity != before.holder_identity;
+            if !is_new {
+                last.lock().unwrap().clone_from(record);
+            }
+            is_new
+        };
+        let next = self.wait_lease("held by the next one", is_new).await;
+        (last.into_inner().unwrap(), next)
+    }
+
     pub(super) async fn lease(&self) -> LeaseSpec {
         self.leases().get(&self.lease_name()).await.unwrap().spec.unwrap()
     }

@@ -25,5 +25,5 @@ eval "$environment"
 # More tests at a time than cargo would run: most of them wait most of the time.
 export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((5 * $(nproc)))}
 # `cargo test --test it` does not build what its tests start.
-cargo build --locked --example directory-provisioner --test conformance
+cargo build --locked --example directory-provisioner --example hostpath-provisioner --test conformance
 cargo test --locked --test it "$@"

@@ -9,6 +9,7 @@
 //! - [`controller`]: the reconciler. It knows Kubernetes and the trait, never a store.
 //! - `aws` (feature `aws`, on by default): buckets on S3, users in IAM. It never imports the controller.
 //! - `conformance` (feature `conformance`): the tests that an operator for another store has to pass, too.
+//! - `volume` (feature `volume`): the same for PersistentVolumes, with two verbs: provision and delete.
 //! - [`runtime`]: what any operator needs: election of a leader, logging, signals.
 //! - [`Operator`]: all of it as a program, in one call.
 //!
@@ -31,6 +32,7 @@
 //! |---|---|---|
 //! | none (`--no-default-features`) | the trait, the controller and [`Operator`], for a store of your own; nothing of the AWS SDK is built | 180 |
 //! | `aws`, on by default | the module `aws`, and the binary of this package | 88 more: the SDK |
+//! | `volume` | the module `volume`, for provisioners of PersistentVolumes | none |
 //! | `conformance` | the module `conformance`; for `[dev-dependencies]`, since no operator needs it | 1 more |
 //!
 //! The flags only add: what compiles without one compiles with it.
@@ -41,6 +43,7 @@ pub mod aws;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod controller;
+mod kubernetes;
 mod operator;
 #[cfg(all(test, feature = "aws"))]
 mod parameters_document;
@@ -48,6 +51,8 @@ pub mod provisioner;
 #[cfg(all(test, feature = "aws"))]
 mod reasons_document;
 pub mod runtime;
+#[cfg(feature = "volume")]
+pub mod volume;
 
 pub use operator::Operator;
 pub use provisioner::Provisioner;

@@ -4,6 +4,7 @@
 use super::reasons;
 use super::refusal::Refusal;
 use crate::api::wire;
+use crate::kubernetes::answers::{describe, status_code};
 use crate::provisioner::{ClaimId, Failure, FailureClass, SecretRef};
 
 /// Why a reconcile stopped. `Display` is the message on the claim: what is wrong, then the remedy.
@@ -225,23 +226,5 @@ impl Failure for Error {
 
     fn lost(&self) -> bool {
         matches!(self, Self::Store(failure) if failure.lost())
-    }
-}
-
-/// HTTP status of the API server's answer, if it answered.
-pub(crate) fn status_code(error: &kube::Error) -> Option<u16> {
-    match error {
-        kube::Error::Api(status) => Some(status.code),
-        _ => None,
-    }
-}
-
-/// The API server's own sentence, if it answered. Transport errors contain addresses and ports that differ between
-/// attempts, and a message must be the same for the same cause.
-fn describe(error: &kube::Error) -> String {
-    match error {
-        kube::Error::Api(status) => format!("{} ({})", status.message, status.code),
-        kube::Error::SerdeError(error) => format!("the answer cannot be read: {error}"),
-        _ => "the API server does not answer".to_owned(),
     }
 }

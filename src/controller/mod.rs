@@ -45,8 +45,8 @@ use self::objects::cluster;
 pub use self::options::Options;
 use self::state::context::Context;
 use self::state::owner_secrets::OwnerSecrets;
-use self::state::pages;
 use self::streams::Streams;
+use crate::kubernetes::pages;
 use crate::provisioner::{Provisioner, Reason, UNREADABLE_PARAMETERS};
 
 /// How long running reconciles may continue after a shutdown was requested.

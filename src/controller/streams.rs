@@ -18,8 +18,8 @@ use super::flow::orphans::OrphanCheck;
 use super::state::cache::Cache;
 use super::state::caches::{Caches, OutputFacts};
 use super::state::context::Context;
-use super::state::watch::{in_a_task, watch};
 use crate::api::{Guard, ObjectBucket, wire};
+use crate::kubernetes::watch::{in_a_task, watch};
 
 /// Objects in one page of a list. This limits the memory that lists need while they are read.
 const PAGE: u32 = 200;

@@ -4,33 +4,14 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::BoolishValueParser;
 use clap::error::ErrorKind;
-use clap::{ArgAction, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
-use super::values::{claim_name, duration, given, go_style, object_name, provisioner_name};
 use crate::controller::Options;
-use crate::runtime::lease::{self, BadTiming, Timing};
-use crate::runtime::telemetry::Format;
-
-/// What differs between the command lines of two operators.
-#[derive(Debug, Clone)]
-pub(crate) struct Identity {
-    /// Default of `--provisioner-name`.
-    pub(crate) provisioner_name: String,
-    /// Name of the program, for help and version.
-    pub(crate) program: String,
-    /// Its version, for `--version`; empty if it has none.
-    pub(crate) version: String,
-    /// What it does, in one sentence.
-    pub(crate) about: String,
-}
-
-/// The name of the program that runs.
-pub(crate) fn running_program() -> String {
-    let path = std::env::args_os().next().map(PathBuf::from).unwrap_or_default();
-    path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
-}
+use crate::runtime::flags::{ClusterArgs, LeaseArgs, LogArgs};
+use crate::runtime::lease;
+use crate::runtime::program::Identity;
+use crate::runtime::values::{claim_name, given, go_style, object_name, provisioner_name};
 
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
@@ -85,17 +66,6 @@ pub(crate) enum Command {
     },
 }
 
-/// Which cluster.
-#[derive(Debug, clap::Args)]
-pub(crate) struct ClusterArgs {
-    /// Kubeconfig file [default: $KUBECONFIG, else ~/.kube/config, else the pod's service account].
-    #[arg(long, global = true, value_name = "FILE")]
-    pub(crate) kubeconfig: Option<PathBuf>,
-    /// URL of the API server, instead of the one in the kubeconfig.
-    #[arg(long, global = true, value_name = "URL", env = "PROVISIONER_MASTER")]
-    pub(crate) master: Option<String>,
-}
-
 /// What to serve, and how.
 #[derive(Debug, clap::Args)]
 struct RunArgs {
@@ -113,63 +83,6 @@ struct RunArgs {
     /// How often to check the bucket, user and policy of each bound claim in the store, and repair them; 0 for never.
     #[arg(long, global = true, value_name = "DURATION", env = "PROVISIONER_RESYNC", default_value = "10h", value_parser = humantime::parse_duration)]
     resync: Duration,
-}
-
-/// Leader election.
-#[derive(Debug, clap::Args)]
-struct LeaseArgs {
-    /// Work only while holding a lease: one of several operators works, and the others stand by.
-    #[arg(long, global = true, env = "PROVISIONER_LEADER_ELECT", default_value = "true", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set, value_parser = BoolishValueParser::new())]
-    leader_elect: bool,
-    /// How long the lease is valid after its last renewal, in whole seconds. A crashed leader is replaced after this
-    /// time.
-    #[arg(long, global = true, value_name = "DURATION", env = "PROVISIONER_LEASE_DURATION", default_value = "15s", value_parser = duration)]
-    lease_duration: Duration,
-    /// How long a leader works after its last renewal before it exits.
-    #[arg(long, global = true, value_name = "DURATION", env = "PROVISIONER_LEASE_RENEW_DEADLINE", default_value = "10s", value_parser = duration)]
-    lease_renew_deadline: Duration,
-    /// Pause between two renewals, and between two attempts of an operator that stands by.
-    #[arg(long, global = true, value_name = "DURATION", env = "PROVISIONER_LEASE_RETRY_PERIOD", default_value = "2s", value_parser = duration)]
-    lease_retry_period: Duration,
-    /// Namespace of the lease [default: the namespace of the pod, or of the kubeconfig's context].
-    #[arg(long, global = true, value_name = "NAMESPACE", env = "PROVISIONER_LEASE_NAMESPACE")]
-    lease_namespace: Option<String>,
-    /// Name of the lease [default: derived from --provisioner-name and --namespace].
-    #[arg(long, global = true, value_name = "NAME", env = "PROVISIONER_LEASE_NAME", value_parser = object_name)]
-    lease_name: Option<String>,
-}
-
-/// How to log.
-#[derive(Debug, clap::Args)]
-pub(crate) struct LogArgs {
-    /// Format of log lines: text for people, or JSON for machines.
-    #[arg(long, global = true, env = "PROVISIONER_LOG_FORMAT", default_value = "text")]
-    log_format: LogFormat,
-    /// How much to log: 0 for the progress of each claim, 2 for every attempt and call to the store, 5 for everything.
-    #[arg(
-        short = 'v',
-        long = "verbosity",
-        global = true,
-        value_name = "LEVEL",
-        env = "PROVISIONER_VERBOSITY",
-        default_value_t = 0
-    )]
-    pub(crate) verbosity: u8,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum LogFormat {
-    Text,
-    Json,
-}
-
-impl LogArgs {
-    pub(crate) fn format(&self) -> Format {
-        match self.log_format {
-            LogFormat::Text => Format::Text,
-            LogFormat::Json => Format::Json,
-        }
-    }
 }
 
 /// Flags of the Go binary's logger, accepted and ignored, so that old manifests still work.
@@ -199,7 +112,7 @@ impl Args {
         let mut command = Self::described(identity);
         let matches = command.try_get_matches_from_mut(args.map(go_style))?;
         let args = Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
-        args.timing().map_err(|problem| command.error(ErrorKind::ValueValidation, problem))?;
+        args.lease.timing().map_err(|problem| command.error(ErrorKind::ValueValidation, problem))?;
         Ok(args)
     }
 
@@ -214,42 +127,18 @@ impl Args {
 
     /// The lease to hold, `None` without leader election. `namespace` is the default namespace of the lease.
     pub(crate) fn lease(&self, namespace: &str) -> Result<Option<lease::Options>, String> {
-        if !self.lease.leader_elect {
-            return Ok(None);
-        }
-        Ok(Some(lease::Options {
-            namespace: self.lease_namespace().unwrap_or_else(|| namespace.to_owned()),
-            name: self.lease_name(),
-            identity: lease::identity(),
-            timing: self.timing()?,
-        }))
+        self.lease.options(self.lease_name(), namespace)
     }
 
     /// The namespace of the lease, if it is set.
     pub(crate) fn lease_namespace(&self) -> Option<String> {
-        given(&self.lease.lease_namespace)
+        self.lease.namespace()
     }
 
     /// The name of the lease.
     pub(crate) fn lease_name(&self) -> String {
         let derived = || lease::name(&self.run.provisioner_name, given(&self.run.namespace).as_deref());
-        given(&self.lease.lease_name).unwrap_or_else(derived)
-    }
-
-    fn timing(&self) -> Result<Timing, String> {
-        let LeaseArgs { lease_duration: lease, lease_renew_deadline: renew, lease_retry_period: retry, .. } =
-            self.lease;
-        Timing::new(lease, renew, retry).map_err(|problem| {
-            let remedy = match problem {
-                BadTiming::LeaseDurationNotWholeSeconds => "set --lease-duration to whole seconds, such as 15s",
-                BadTiming::LeaseDurationTooShort => "raise --lease-duration or lower --lease-renew-deadline",
-                BadTiming::RenewDeadlineTooShort => "raise --lease-renew-deadline or lower --lease-retry-period",
-                BadTiming::RetryPeriodZero => "set --lease-retry-period to a value such as 2s",
-            };
-            format!(
-                "--lease-duration={lease:?} --lease-renew-deadline={renew:?} --lease-retry-period={retry:?}: {problem}; {remedy}"
-            )
-        })
+        self.lease.name().unwrap_or_else(derived)
     }
 
     /// The options of the controller. `go_threads` is the value of LIB_BUCKET_PROVISIONER_THREADS.
@@ -334,7 +223,7 @@ mod tests {
     fn there_is_a_lease_unless_it_is_turned_off() {
         let default = lease(&[]).unwrap();
         assert_eq!((&*default.namespace, &*default.name), ("here", "aws-s3.io.bucket"));
-        assert_eq!(default.timing, Timing::default());
+        assert_eq!(default.timing, lease::Timing::default());
         assert!(lease(&["--leader-elect"]).is_some());
         assert!(lease(&["--leader-elect=true", "run"]).is_some());
         assert!(lease(&["run", "-leader-elect=false"]).is_none());

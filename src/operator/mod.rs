@@ -6,24 +6,22 @@ mod rbac;
 mod reasons;
 #[cfg(test)]
 mod testing;
-mod values;
 
 use std::error::Error;
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
 use futures::FutureExt as _;
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde::Serialize;
 
-use self::args::{Args, ClusterArgs, Command, Identity};
+use self::args::{Args, Command};
 use self::rbac::Subject;
 #[cfg(all(test, feature = "aws"))]
 pub(crate) use self::reasons::page as reasons_page;
 use crate::provisioner::{CommonParameters, Parameter, Parameters as _, Permit, Provisioner};
 use crate::runtime::lease::{self, Term};
+use crate::runtime::program::{Identity, block_on, chain, print, running_program};
 use crate::{api, controller, runtime};
 
 /// The program around a store: command line, logging, signals, leader election, and the controller.
@@ -46,7 +44,7 @@ impl<P: Provisioner> Operator<P> {
     pub fn new(name: impl Into<String>, store: P) -> Self {
         let identity = Identity {
             provisioner_name: name.into(),
-            program: args::running_program(),
+            program: running_program(),
             version: String::new(),
             about: "Provisions buckets for ObjectBucketClaims.".to_owned(),
         };
@@ -113,16 +111,8 @@ impl<P: Provisioner> Operator<P> {
     }
 }
 
-/// Does not wait for tasks that still run, because they must not go on.
-fn block_on(work: impl Future<Output = Result<(), Box<dyn Error>>>) -> Result<(), Box<dyn Error>> {
-    let runtime = tokio::runtime::Runtime::new()?;
-    let done = runtime.block_on(work);
-    runtime.shutdown_background();
-    done
-}
-
 async fn serve<P: Provisioner>(store: P, args: &Args) -> Result<(), Box<dyn Error>> {
-    let mut config = cluster(&args.cluster).await?;
+    let mut config = args.cluster.config().await?;
     let mut options = args.options(std::env::var("LIB_BUCKET_PROVISIONER_THREADS").ok().as_deref());
     let stop = runtime::signals::shutdown().boxed().shared();
     let lease = args.lease(&config.default_namespace)?;
@@ -149,22 +139,9 @@ async fn record<P: Provisioner>(
     (namespace, name): &(String, String),
     bucket: Option<String>,
 ) -> Result<(), Box<dyn Error>> {
-    let client = runtime::cluster::client(cluster(&args.cluster).await?, runtime::cluster::ANSWER_LIMIT)?;
+    let client = runtime::cluster::client(args.cluster.config().await?, runtime::cluster::ANSWER_LIMIT)?;
     let record = controller::recall(client, store, &args.options(None), (namespace, name), bucket).await?;
     print(&serde_saphyr::to_string(&record)?)
-}
-
-async fn cluster(args: &ClusterArgs) -> Result<kube::Config, Box<dyn Error>> {
-    let mut config = match &args.kubeconfig {
-        Some(file) => {
-            kube::Config::from_custom_kubeconfig(Kubeconfig::read_from(file)?, &KubeConfigOptions::default()).await?
-        }
-        None => kube::Config::infer().await?,
-    };
-    if let Some(master) = args.master.as_deref().filter(|master| !master.is_empty()) {
-        config.cluster_url = master.parse().map_err(|error| format!("--master {master:?} is not a URL: {error}"))?;
-    }
-    Ok(config)
 }
 
 fn crds(output_dir: Option<&Path>) -> Result<(), Box<dyn Error>> {
@@ -187,14 +164,6 @@ fn documents(objects: &[impl Serialize]) -> Result<String, Box<dyn Error>> {
     Ok(text)
 }
 
-/// Prints to standard output. Who reads it may have seen enough, as `head` has.
-fn print(text: &str) -> Result<(), Box<dyn Error>> {
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(()),
-    }
-}
-
 /// The class parameters of a store, and those that all stores share, as a table in Markdown.
 pub(crate) fn parameters_table<P: Provisioner>() -> String {
     let mut text = "| parameter | default | meaning |\n|---|---|---|\n".to_owned();
@@ -204,20 +173,6 @@ pub(crate) fn parameters_table<P: Provisioner>() -> String {
         let default = if *is_required { "(required)" } else { default };
         // Writing to a String does not fail.
         let _ = writeln!(text, "| `{name}` | {default} | {meaning} |");
-    }
-    text
-}
-
-/// An error with all its causes, in one line.
-fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text = format!("{text}: {cause_text}");
-        }
-        source = cause.source();
     }
     text
 }

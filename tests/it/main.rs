@@ -43,4 +43,5 @@ mod stale;
 mod takeover;
 mod tenants;
 mod upkeep;
+mod volumes;
 mod waiting;

@@ -14,7 +14,7 @@ use crate::controller::objects::outputs::{self, Current};
 use crate::controller::objects::{events, records, status};
 use crate::controller::reasons;
 use crate::controller::state::memory::ClaimMemory;
-use crate::controller::state::workers;
+use crate::controller::state::stores;
 use crate::provisioner::{AppCredentials, Failure as _, Probe, Provisioner};
 
 impl<P: Provisioner> Attempt<'_, P> {
@@ -145,7 +145,7 @@ impl<P: Provisioner> Attempt<'_, P> {
         let Probe::NotYet(refused) = answer else {
             let refused_for = ctx.memory.with(&self.claim.id, |m| m.waits.keys_work());
             if !refused_for.is_zero() {
-                ctx.propagation.learn(&workers::store_of(record), refused_for);
+                ctx.propagation.learn(&stores::store_of(record), refused_for);
             }
             self.keys.set_proven(true);
             return Ok(None);

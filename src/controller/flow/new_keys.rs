@@ -13,7 +13,7 @@ use crate::controller::decide::claim::{Claim, Guarded};
 use crate::controller::decide::output_data;
 use crate::controller::state::context::Context;
 use crate::controller::state::memory::Inputs;
-use crate::controller::state::workers;
+use crate::controller::state::stores;
 use crate::provisioner::{AppCredentials, Probe, Provisioner, Record};
 
 /// The time between two tries.
@@ -29,7 +29,7 @@ pub(crate) async fn wait<P: Provisioner>(ctx: &Context<P>, claim: &Claim, guarde
     let Some(refused_for) = ctx.memory.if_known(&claim.id, |m| m.waits.tries_often()) else { return next };
     let Ok(_permit) = ctx.key_waits.try_acquire() else { return next };
     let Some((record, keys)) = Box::pin(keys_of(ctx, claim)).await else { return next };
-    let store = workers::store_of(&record);
+    let store = stores::store_of(&record);
     let first = Instant::now() + ctx.propagation.first_look(&store).saturating_sub(refused_for);
     let key = ObjectRef::from_obj(guarded);
     loop {

@@ -23,7 +23,8 @@ use crate::controller::error::Error;
 use crate::controller::objects::{classes, conditions};
 use crate::controller::state::context::Context;
 use crate::controller::state::memory::Inputs;
-use crate::controller::state::workers::Urgency;
+use crate::controller::state::stores;
+use crate::kubernetes::workers::Urgency;
 use crate::provisioner::turn::{Late, Work};
 use crate::provisioner::{Failure as _, Provisioner};
 
@@ -88,7 +89,9 @@ async fn work<P: Provisioner>(guarded: Arc<Guarded>, ctx: Arc<Context<P>>) -> Ac
     let span = tracing::info_span!("claim", claim = %claim.id, attempt);
     // Boxed, so that a claim that waits for a worker needs little memory.
     let work = Work::new(worker.urgency() == Urgency::Check, worker.parking());
-    let next = Box::pin(run_guarded(&ctx, claim.clone(), work, worker.store())).instrument(span).await;
+    let next = Box::pin(run_guarded(&ctx, claim.clone(), work, stores::host_of(worker.store()).to_owned()))
+        .instrument(span)
+        .await;
     drop(worker);
     forget_if_gone(&ctx, &claim, &guarded);
 

@@ -15,7 +15,8 @@ use crate::controller::decide::report::{self, Keeps};
 use crate::controller::decide::steps::Upkeep;
 use crate::controller::error::Error;
 use crate::controller::state::context::Context;
-use crate::controller::state::workers::{self, Lane, Slowed, Urgency, Worker};
+use crate::controller::state::stores;
+use crate::kubernetes::workers::{Lane, Slowed, Urgency, Worker};
 use crate::provisioner::Provisioner;
 
 /// After this time, a waiting claim is read again, and may report what it waits for.
@@ -78,7 +79,7 @@ async fn explain_wait<P>(ctx: &Context<P>, claim: &Claim, lane: &Lane) {
         true => claim.deleting && report::says_ready(claim, Keeps::No),
         false => claim.status.conditions.is_empty() && !ctx.memory.if_known(&claim.id, |m| m.last_status.is_some()),
     };
-    let store = || workers::host_of(&lane.store).to_owned();
+    let store = || stores::host_of(&lane.store).to_owned();
     let problem = match ctx.workers.slowed(&lane.store) {
         Some(Slowed::Silent) if unreported => Error::StoreSilent { store: store() },
         Some(Slowed::Limited) if unreported => Error::StoreBusy { store: store() },
@@ -103,6 +104,6 @@ fn lane<P: Provisioner>(ctx: &Context<P>, claim: &Claim, urgency: Urgency) -> La
         }
         _ => None,
     };
-    let store = recorded.or_else(planned).map_or_else(|| Arc::from(""), |record| workers::store_of(&record));
+    let store = recorded.or_else(planned).map_or_else(|| Arc::from(""), |record| stores::store_of(&record));
     Lane { store, namespace: claim.id.namespace.as_str().into(), urgency }
 }

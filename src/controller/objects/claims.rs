@@ -7,9 +7,10 @@ use crate::api::wire;
 use crate::controller::decide::claim::{Claim, Guarded};
 use crate::controller::decide::metadata::FIELD_MANAGER;
 use crate::controller::decide::record::Stored;
-use crate::controller::error::{Error, status_code};
+use crate::controller::error::Error;
 use crate::controller::objects::deletion::ignore_not_found;
 use crate::controller::state::context::Context;
+use crate::kubernetes::answers::status_code;
 use crate::provisioner::{Mode, Record};
 
 /// Whether the claim has the finalizer and, if it needs one, the generated bucket name.

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client};
 
 use crate::api::wire::CLUSTER_NAMESPACE;
-use crate::controller::error::status_code;
+use crate::kubernetes::answers::status_code;
 
 /// Longest pause between two tries.
 const PAUSE_MAX: Duration = Duration::from_secs(10);

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::api::wire;
 use crate::controller::decide::metadata::has_finalizer;
-use crate::controller::error::status_code;
+use crate::kubernetes::answers::status_code;
 
 /// Deletes the object with this uid and removes our finalizer from it; succeeds if it is already gone. Other finalizers
 /// stay, and keep the object.

@@ -10,11 +10,12 @@ use crate::api::ObjectBucketClaimStatus;
 use crate::controller::decide::claim::Claim;
 use crate::controller::decide::metadata::FIELD_MANAGER;
 use crate::controller::decide::report::{Keeps, Report, Severity, outdated, same};
-use crate::controller::error::{Error, status_code};
+use crate::controller::error::Error;
 use crate::controller::objects::events::{event, record_event};
 use crate::controller::reasons;
 use crate::controller::state::context::Context;
 use crate::controller::state::memory::{LastStatus, StatusChange};
+use crate::kubernetes::answers::status_code;
 
 /// Reports on a claim, as status, event and log line, each only if it says something new.
 ///

@@ -13,7 +13,7 @@ use super::conditions::Conditions;
 use super::memory::Memory;
 use super::owner_secrets::OwnerSecrets;
 use super::propagation::Propagation;
-use super::workers::{self, Workers};
+use super::stores;
 use crate::api::{Guard, ObjectBucket, wire};
 use crate::controller::decide::claim::Guarded;
 use crate::controller::decide::keys::KeyNotes;
@@ -21,6 +21,7 @@ use crate::controller::decide::record::Author;
 use crate::controller::decide::report::Keeps;
 use crate::controller::error::Error;
 use crate::controller::options::Options;
+use crate::kubernetes::workers::Workers;
 use crate::provisioner::{Failure, Record};
 
 /// How many stores can have all their workers at the same time.
@@ -115,7 +116,7 @@ impl<P> Context<P> {
         call: Pin<Box<impl Future<Output = Result<T, E>>>>,
         proves_nothing: impl FnOnce(&Result<T, E>) -> bool,
     ) -> Result<T, Error> {
-        let asked = self.workers.ask(workers::store_of(record));
+        let asked = self.workers.ask(stores::store_of(record));
         let answer = call.await;
         match &answer {
             Err(failure) if failure.concerns_all() => asked.struck(),

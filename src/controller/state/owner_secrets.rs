@@ -14,7 +14,7 @@ use kube::{Api, Client};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::controller::state::watch::watch;
+use crate::kubernetes::watch::watch;
 use crate::provisioner::SecretRef;
 
 /// A Secret and its resource version after a change.

@@ -6,12 +6,12 @@ use std::time::Duration;
 use k8s_openapi::jiff::SignedDuration;
 
 /// A value that is not empty.
-pub(super) fn given(text: &Option<String>) -> Option<String> {
+pub(crate) fn given(text: &Option<String>) -> Option<String> {
     text.clone().filter(|text| !text.is_empty())
 }
 
 /// Go's flag package accepts `-flag` for `--flag`.
-pub(super) fn go_style(arg: OsString) -> OsString {
+pub(crate) fn go_style(arg: OsString) -> OsString {
     match arg.to_str() {
         Some(text) if is_long_with_one_dash(text) => format!("-{text}").into(),
         _ => arg,
@@ -31,7 +31,7 @@ fn is_short_with_value(name: &str) -> bool {
 }
 
 /// What the API server accepts as `StorageClass.provisioner`.
-pub(super) fn provisioner_name(name: &str) -> Result<String, String> {
+pub(crate) fn provisioner_name(name: &str) -> Result<String, String> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
     if name.is_empty() || name.len() > 253 || !name.chars().all(allowed) {
         return Err("must consist of letters, digits, '-', '_', '.' and '/', like StorageClass.provisioner".to_owned());
@@ -40,7 +40,7 @@ pub(super) fn provisioner_name(name: &str) -> Result<String, String> {
 }
 
 /// A duration in Go's format: `15s`, `500ms`, `1m30s`.
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let parsed = text.parse::<SignedDuration>().ok().and_then(|parsed| Duration::try_from(parsed).ok());
     match parsed {
         Some(duration) if !duration.is_zero() => Ok(duration),
@@ -49,7 +49,7 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// The name of an object: a DNS subdomain. An empty name counts as not set.
-pub(super) fn object_name(name: &str) -> Result<String, String> {
+pub(crate) fn object_name(name: &str) -> Result<String, String> {
     let ends = |label: &str| label.starts_with('-') || label.ends_with('-') || label.is_empty();
     let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c);
     if !name.is_empty() && (name.len() > 253 || !name.chars().all(allowed) || name.split('.').any(ends)) {
@@ -58,7 +58,7 @@ pub(super) fn object_name(name: &str) -> Result<String, String> {
     Ok(name.to_owned())
 }
 
-pub(super) fn claim_name(text: &str) -> Result<(String, String), String> {
+pub(crate) fn claim_name(text: &str) -> Result<(String, String), String> {
     match text.split_once('/') {
         Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() && !name.contains('/') => {
             Ok((namespace.to_owned(), name.to_owned()))

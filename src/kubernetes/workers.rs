@@ -14,15 +14,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-use crate::provisioner::Record;
-
 /// After so many strikes in a row, only one claim at a time calls a store.
 const STRIKES: u32 = 3;
 
 /// A queue of claims.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Lane {
-    /// See [`store_of`].
+    /// What the claims that are called for share, and what can be slow or silent.
     pub(crate) store: Arc<str>,
     pub(crate) namespace: Arc<str>,
     /// What others need more goes first.
@@ -36,18 +34,6 @@ pub(crate) enum Urgency {
     Wanted,
     /// A bound claim is checked.
     Check,
-}
-
-/// The store of a record's bucket, with the owner whose credentials are used.
-pub(crate) fn store_of(record: &Record) -> Arc<str> {
-    let endpoint = &record.plan.endpoint;
-    let owner = record.plan.owner_secret.as_ref().map(ToString::to_string).unwrap_or_default();
-    format!("{}:{} {owner}", endpoint.host, endpoint.port).into()
-}
-
-/// Host and port of such a store.
-pub(crate) fn host_of(store: &str) -> &str {
-    store.split(' ').next().unwrap_or_default()
 }
 
 /// All workers.
@@ -112,9 +98,8 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Host and port of the store.
-    pub(crate) fn store(&self) -> String {
-        host_of(&self.lane.store).to_owned()
+    pub(crate) fn store(&self) -> &Arc<str> {
+        &self.lane.store
     }
 
     pub(crate) fn urgency(&self) -> Urgency {

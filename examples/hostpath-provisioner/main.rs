@@ -1,0 +1,20 @@
+//! A provisioner of volumes on the node that it runs on: each is a directory.
+//!
+//! `NODE_NAME` says which node that is, and `--pv-dir` where the directories are. For tests and demonstrations: a directory
+//! has no size limit, and no other node has it.
+
+mod directories;
+mod provisioner;
+
+use std::process::ExitCode;
+
+use bucket_provisioner::volume::VolumeOperator;
+
+use provisioner::HostPath;
+
+fn main() -> ExitCode {
+    VolumeOperator::new("example.com/hostpath")
+        .about("Provisions directories of this node as volumes for PersistentVolumeClaims.")
+        .version(env!("CARGO_PKG_VERSION"))
+        .run(HostPath::new)
+}

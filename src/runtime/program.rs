@@ -1,0 +1,54 @@
+//! What the main function of a program needs.
+
+use std::error::Error;
+use std::io::Write as _;
+use std::path::PathBuf;
+
+/// What differs between the command lines of two operators.
+#[derive(Debug, Clone)]
+pub(crate) struct Identity {
+    /// Default of `--provisioner-name`.
+    pub(crate) provisioner_name: String,
+    /// Name of the program, for help and version.
+    pub(crate) program: String,
+    /// Its version, for `--version`; empty if it has none.
+    pub(crate) version: String,
+    /// What it does, in one sentence.
+    pub(crate) about: String,
+}
+
+/// The name of the program that runs.
+pub(crate) fn running_program() -> String {
+    let path = std::env::args_os().next().map(PathBuf::from).unwrap_or_default();
+    path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// Does not wait for tasks that still run, because they must not go on.
+pub(crate) fn block_on(work: impl Future<Output = Result<(), Box<dyn Error>>>) -> Result<(), Box<dyn Error>> {
+    let runtime = tokio::runtime::Runtime::new()?;
+    let done = runtime.block_on(work);
+    runtime.shutdown_background();
+    done
+}
+
+/// Prints to standard output. Who reads it may have seen enough, as `head` has.
+pub(crate) fn print(text: &str) -> Result<(), Box<dyn Error>> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// An error with all its causes, in one line.
+pub(crate) fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        source = cause.source();
+    }
+    text
+}

@@ -1,0 +1,72 @@
+//! Why a verb failed: [`VolumeError`].
+
+use std::fmt;
+
+/// Why a verb failed. The text is a sentence for the user: it names the field, the value and the remedy, is the same for the
+/// same cause, and contains no secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VolumeError {
+    kind: VolumeErrorKind,
+    message: String,
+}
+
+/// What becomes of a verb that failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum VolumeErrorKind {
+    /// It may pass by itself: retried with backoff.
+    Retryable,
+    /// Somebody must change something first: retried when the claim or its class changes. Nothing is left behind.
+    Terminal,
+    /// The volume cannot be on the node that the scheduler selected: another one is selected. Nothing is left behind.
+    /// Where no node was selected, this is terminal.
+    WrongNode,
+    /// Nothing has failed: the store is still working. The verb is called again, and these calls are not counted.
+    InBackground,
+    /// The volume is another instance's. Nothing is done or said.
+    Ignored,
+}
+
+impl VolumeError {
+    fn new(kind: VolumeErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into() }
+    }
+
+    /// It may pass by itself: retried with backoff.
+    pub fn retryable(message: impl Into<String>) -> Self {
+        Self::new(VolumeErrorKind::Retryable, message)
+    }
+
+    /// Somebody must change something first, and nothing is left behind.
+    pub fn terminal(message: impl Into<String>) -> Self {
+        Self::new(VolumeErrorKind::Terminal, message)
+    }
+
+    /// The volume cannot be on the selected node, and nothing is left behind.
+    pub fn wrong_node(message: impl Into<String>) -> Self {
+        Self::new(VolumeErrorKind::WrongNode, message)
+    }
+
+    /// The store is still working. The message says how far it is.
+    pub fn in_background(message: impl Into<String>) -> Self {
+        Self::new(VolumeErrorKind::InBackground, message)
+    }
+
+    /// The volume is another instance's.
+    pub fn ignored(message: impl Into<String>) -> Self {
+        Self::new(VolumeErrorKind::Ignored, message)
+    }
+
+    /// What becomes of the verb.
+    pub fn kind(&self) -> VolumeErrorKind {
+        self.kind
+    }
+}
+
+impl fmt::Display for VolumeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for VolumeError {}

@@ -1,0 +1,163 @@
+//! One PersistentVolume: find out what is due, and do it.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::PersistentVolume;
+use kube::ResourceExt as _;
+use kube::runtime::controller::Action;
+use kube::runtime::reflector::ObjectRef;
+use tracing::Instrument as _;
+
+use super::attempt::{self, Failed};
+use crate::kubernetes::workers::{Lane, Urgency};
+use crate::volume::decide::claim::volume_of;
+use crate::volume::decide::reclaim::{self, Doubt, Due};
+use crate::volume::error::{VolumeError, VolumeErrorKind};
+use crate::volume::objects::events::{self, on_volume};
+use crate::volume::objects::{claims, volumes};
+use crate::volume::provisioner::VolumeProvisioner;
+use crate::volume::state::{Context, inputs};
+use crate::volume::volume::VolumeToDelete;
+use crate::volume::wire;
+
+/// Until an attempt that still runs has ended.
+const BUSY: Duration = Duration::from_secs(1);
+
+/// Does what is due for one PersistentVolume.
+pub(crate) async fn reconcile<P: VolumeProvisioner>(
+    volume: Arc<PersistentVolume>,
+    ctx: Arc<Context<P>>,
+) -> Result<Action, Infallible> {
+    // Boxed, because thousands of them come here at once, and most of them rest.
+    Ok(match reclaim::due(&volume, &ctx.who.provisioner, None) {
+        Due::Nothing => Action::await_change(),
+        _ => Box::pin(work(&ctx, volume)).await,
+    })
+}
+
+async fn work<P: VolumeProvisioner>(ctx: &Context<P>, volume: Arc<PersistentVolume>) -> Action {
+    // 1. The caches, a worker, and the PersistentVolume as it is by then. (reads)
+    ctx.filled().await;
+    let uid = volume.uid().unwrap_or_default();
+    let spec = volume.spec.clone().unwrap_or_default();
+    let namespace = spec.claim_ref.and_then(|claim| claim.namespace).unwrap_or_default();
+    let class = spec.storage_class_name.unwrap_or_default();
+    let lane = Lane { store: class.into(), namespace: namespace.into(), urgency: Urgency::Wanted };
+    let seen = |volume: &PersistentVolume| inputs(&(&volume.spec, &volume.metadata.annotations, &volume.status));
+    if let Some(left) = ctx.memory.left(&uid, seen(&volume)) {
+        return Action::requeue(left);
+    }
+    let Some(_worker) = ctx.workers.enter(&lane).await else { return Action::await_change() };
+    let shown = ctx.volumes.get(&ObjectRef::from_obj(&*volume)).filter(|shown| shown.uid().as_ref() == Some(&uid));
+    let Some(volume) = shown.filter(|shown| !ctx.memory.is_stale(&**shown)) else { return Action::await_change() };
+    if let Some(left) = ctx.memory.left(&uid, seen(&volume)) {
+        return Action::requeue(left);
+    }
+    let Some(_busy) = ctx.memory.begin(&uid, seen(&volume)) else { return Action::requeue(BUSY) };
+    // 2. What is due, and that. (writes)
+    let span = tracing::info_span!("volume", volume = volume.name_any());
+    let done = Box::pin(dispatch(ctx, &volume)).instrument(span).await;
+    // 3. A failure is reported, and retried. (writes)
+    let Err(failed) = done else { return Action::await_change() };
+    let (action, said) = attempt::after(ctx, &uid, &failed, &ctx.options.delete_retry);
+    if let Some(message) = said {
+        tracing::debug!(volume = volume.name_any(), "{message}");
+        let is_error = failed.kind() != VolumeErrorKind::InBackground;
+        let reason = if is_error { events::VOLUME_FAILED_DELETE } else { events::VOLUME_DELETE };
+        on_volume(ctx, &volume, reason, &message).await;
+    }
+    action
+}
+
+async fn dispatch<P: VolumeProvisioner>(ctx: &Context<P>, volume: &Arc<PersistentVolume>) -> Result<(), Failed> {
+    // Those of other instances are none of ours, whatever is due for them.
+    match ctx.provisioner.check_owner(&VolumeToDelete::new(Arc::clone(volume))) {
+        Err(error) if error.kind() == VolumeErrorKind::Ignored => return Err(Failed::Verb(error)),
+        _ => {}
+    }
+    match reclaim::due(volume, &ctx.who.provisioner, named_by(ctx, volume).await?.as_deref()) {
+        Due::Nothing => Ok(()),
+        Due::Protect => protect(ctx, volume).await,
+        Due::RemoveFinalizer => set_finalizer(ctx, volume, false).await,
+        Due::Keep(doubt) => Err(Failed::Verb(match doubt {
+            Doubt::Copied => VolumeError::terminal(doubt.to_string()),
+            // The claim may go.
+            Doubt::Named(_) => VolumeError::retryable(doubt.to_string()),
+        })),
+        Due::Delete => delete(ctx, volume).await,
+    }
+}
+
+/// The claim that the PersistentVolume is released from, if there is one of that name now that names it, too.
+async fn named_by<P>(ctx: &Context<P>, volume: &PersistentVolume) -> Result<Option<String>, Failed> {
+    let is_released = volume.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Released"));
+    if !is_released {
+        return Ok(None);
+    }
+    let name = volume.name_any();
+    let reference = volume.spec.as_ref().and_then(|spec| spec.claim_ref.clone()).unwrap_or_default();
+    let (Some(namespace), Some(claim)) = (reference.namespace, reference.name) else { return Ok(None) };
+    let found = claims::get(ctx, &namespace, &claim).await.map_err(Failed::kubernetes("read the claim"))?;
+    let names = |found: &_| volume_of(found) == Some(name.as_str());
+    Ok(found.filter(names).map(|_| format!("{namespace}/{claim}")))
+}
+
+async fn delete<P: VolumeProvisioner>(ctx: &Context<P>, volume: &Arc<PersistentVolume>) -> Result<(), Failed> {
+    // 1. Whose it is. (decides)
+    ctx.provisioner.check_owner(&VolumeToDelete::new(Arc::clone(volume))).map_err(Failed::Verb)?;
+    if volume.metadata.deletion_timestamp.is_none() && !has_finalizer(volume) {
+        // The change wakes it.
+        return set_finalizer(ctx, volume, true).await;
+    }
+    // 2. From now on no claim can be bound to it. If it has changed since it was read, it is looked at again. (writes)
+    let live = match volume.metadata.deletion_timestamp {
+        None => volumes::delete(ctx, volume).await.map_err(Failed::kubernetes("delete the PersistentVolume"))?,
+        Some(_) => {
+            let found = volumes::get(ctx, &volume.name_any()).await;
+            found.map_err(Failed::kubernetes("read the PersistentVolume"))?
+        }
+    };
+    let is_it = |live: &PersistentVolume| {
+        live.uid() == volume.uid() && reclaim::due(live, &ctx.who.provisioner, None) == Due::Delete
+    };
+    let Some(live) = live.filter(is_it).map(Arc::new) else { return Ok(()) };
+    // 3. The volume. (writes)
+    let said = async {
+        if ctx.memory.is_new(volume.metadata.uid.as_deref().unwrap_or_default()) {
+            let note = format!("External provisioner is deleting volume {}", volume.name_any());
+            on_volume(ctx, volume, events::VOLUME_DELETE, &note).await;
+        }
+    };
+    let asked = VolumeToDelete::new(Arc::clone(&live));
+    let (deleted, ()) = tokio::join!(attempt::verb(ctx, "delete", ctx.provisioner.delete(&asked)), said);
+    deleted?;
+    tracing::info!("deleted");
+    // 4. The PersistentVolume. (writes)
+    set_finalizer(ctx, &live, false).await
+}
+
+/// What was just created is marked for its claim, which is held until then.
+async fn protect<P>(ctx: &Context<P>, volume: &PersistentVolume) -> Result<(), Failed> {
+    let claim = volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref()?.uid.as_deref()).unwrap_or_default();
+    if has_finalizer(volume) && ctx.memory.has_just_created(claim).is_some() {
+        return Ok(());
+    }
+    let live = volumes::get(ctx, &volume.name_any()).await.map_err(Failed::kubernetes("read the PersistentVolume"))?;
+    let needs_it = |live: &PersistentVolume| {
+        live.uid() == volume.uid() && reclaim::due(live, &ctx.who.provisioner, None) == Due::Protect
+    };
+    let Some(live) = live.filter(needs_it) else { return Ok(()) };
+    volumes::mark(ctx, &live).await.map_err(Failed::kubernetes("write into the PersistentVolume"))?;
+    if has_finalizer(&live) { Ok(()) } else { set_finalizer(ctx, &live, true).await }
+}
+
+fn has_finalizer(volume: &PersistentVolume) -> bool {
+    volume.finalizers().iter().any(|finalizer| finalizer == wire::VOLUME_FINALIZER)
+}
+
+async fn set_finalizer<P>(ctx: &Context<P>, volume: &PersistentVolume, wanted: bool) -> Result<(), Failed> {
+    let written = volumes::set_finalizer(ctx, volume, wanted).await;
+    written.map_err(Failed::kubernetes("write the finalizer of the PersistentVolume"))
+}

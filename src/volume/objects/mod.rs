@@ -1,0 +1,6 @@
+//! Reads and writes of Kubernetes objects, one file for each kind.
+
+pub(crate) mod claims;
+pub(crate) mod events;
+pub(crate) mod nodes;
+pub(crate) mod volumes;

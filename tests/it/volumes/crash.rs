@@ -1,0 +1,202 @@
+//! The operator is killed, the claim deleted, and each call failed, at every call of a whole life.
+
+use bucket_provisioner::conformance::proxy::{Call, Gate, Verdict};
+use futures::future::join_all;
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use kube::ResourceExt as _;
+use serde_json::json;
+
+use super::shelf::{Fate, Shelf};
+use super::stage::Stage;
+
+/// A call that changes something, but for events, which nothing depends on.
+fn counts(call: &Call) -> bool {
+    call.mutates && call.name != "create events"
+}
+
+/// The names of the calls that a whole life makes, in their order.
+async fn calls_of_a_life() -> Vec<String> {
+    let (stage, shelf) = (Stage::new().await, Shelf::new("a"));
+    let _operator = stage.start(&shelf);
+    let class = stage.class("disks", json!({})).await;
+    stage.submit("data", &class, json!({})).await;
+    let name = stage.wait_volume("data").await.name_any();
+    stage.delete_claim("data").await;
+    stage.wait_volume_gone(&name).await;
+    let calls = stage.kubernetes.calls();
+    calls.iter().filter(|call| counts(call)).map(|call| call.name.clone()).collect()
+}
+
+/// Does something to the call with this number, and lets all others pass.
+fn at_call(stage: &Stage, number: usize, mut verdict: impl FnMut() -> Verdict + Send + 'static) {
+    let mut seen = 0;
+    stage.kubernetes.meddle(move |call| {
+        if !counts(call) {
+            return Verdict::Pass;
+        }
+        seen += 1;
+        if seen == number { verdict() } else { Verdict::Pass }
+    });
+}
+
+/// Submits a claim, and deletes it when it has its volume; whoever kills the operator meanwhile starts another one.
+async fn live(stage: &Stage, shelf: &Shelf) {
+    let class = stage.class("disks", json!({})).await;
+    stage.submit("data", &class, json!({})).await;
+    let name = stage.wait_volume("data").await.name_any();
+    assert_eq!(shelf.made(), [1], "made once");
+    assert_eq!(stage.own_pvs().await.len(), 1);
+    stage.delete_claim("data").await;
+    stage.wait_volume_gone(&name).await;
+    assert_eq!(shelf.volumes(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_life_has_these_calls() {
+    let calls = calls_of_a_life().await;
+    let expected = [
+        "patch persistentvolumeclaims",
+        "create persistentvolumes",
+        "patch persistentvolumes",
+        "patch persistentvolumeclaims",
+        "delete persistentvolumes",
+        "patch persistentvolumes",
+    ];
+    assert_eq!(calls, expected);
+}
+
+#[tokio::test]
+async fn nothing_is_doubled_or_lost_wherever_the_operator_was_killed() {
+    let calls = calls_of_a_life().await.len();
+    let points = (1..=calls).flat_map(|number| [(number, false), (number, true)]);
+    join_all(points.map(async |(number, is_done)| {
+        let (stage, shelf, gate) = (Stage::new().await, Shelf::new("a"), Gate::closed());
+        let held = gate.clone();
+        at_call(&stage, number, move || match is_done {
+            true => Verdict::HoldAnswer(held.clone()),
+            false => Verdict::Hold(held.clone()),
+        });
+        let mut operator = stage.start(&shelf);
+        let killer = async {
+            assert!(gate.reached().await, "call {number} comes");
+            operator.kill().await;
+            stage.kubernetes.leave_alone();
+            operator = stage.start(&shelf);
+        };
+        tokio::join!(live(&stage, &shelf), killer);
+    }))
+    .await;
+}
+
+#[tokio::test]
+async fn nothing_is_doubled_or_lost_if_the_operator_was_killed_in_a_verb() {
+    let points =
+        ["provision", "delete"].into_iter().flat_map(|verb| [(verb, Fate::HangsBefore), (verb, Fate::HangsAfter)]);
+    join_all(points.map(async |(verb, fate)| {
+        let (stage, shelf) = (Stage::new().await, Shelf::new("a"));
+        shelf.meddle(move |called| if called == verb { fate.clone() } else { Fate::Works });
+        let mut operator = stage.start(&shelf);
+        let killer = async {
+            shelf.wait_calls(verb, |calls| calls.iter().any(|call| call.starts_with(verb))).await;
+            operator.kill().await;
+            shelf.leave_alone();
+            operator = stage.start(&shelf);
+        };
+        tokio::join!(live(&stage, &shelf), killer);
+    }))
+    .await;
+}
+
+#[tokio::test]
+async fn nothing_is_left_of_a_claim_that_is_deleted_at_any_moment() {
+    // The calls until the claim is let go.
+    let points = (1..=4).flat_map(|number| [(number, false), (number, true)]);
+    join_all(points.map(async |(number, is_done)| {
+        let (stage, shelf, gate) = (Stage::new().await, Shelf::new("a"), Gate::closed());
+        let held = gate.clone();
+        at_call(&stage, number, move || match is_done {
+            true => Verdict::HoldAnswer(held.clone()),
+            false => Verdict::Hold(held.clone()),
+        });
+        let _operator = stage.start(&shelf);
+        let class = stage.class("disks", json!({})).await;
+        let name = format!("pvc-{}", stage.submit("data", &class, json!({})).await.uid().unwrap());
+        assert!(gate.reached().await, "call {number} comes");
+        stage.delete_claim("data").await;
+        gate.open();
+        stage.wait_claim_gone("data").await;
+        stage.wait_volume_gone(&name).await;
+        // The volume goes before the PersistentVolume, or before the claim.
+        assert_eq!(shelf.volumes(), Vec::<String>::new(), "call {number}, done: {is_done}");
+    }))
+    .await;
+}
+
+#[tokio::test]
+async fn nothing_is_left_of_a_claim_that_is_deleted_while_its_volume_is_provisioned() {
+    for fate in [Fate::HangsBefore, Fate::HangsAfter] {
+        let (stage, shelf) = (Stage::new().await, Shelf::new("a"));
+        shelf.meddle(move |_| fate.clone());
+        let mut operator = stage.start(&shelf);
+        let class = stage.class("disks", json!({})).await;
+        stage.submit("data", &class, json!({})).await;
+        shelf.wait_calls("provision", |calls| calls.len() == 1).await;
+        stage.delete_claim("data").await;
+        operator.kill().await;
+        shelf.leave_alone();
+        let _operator = stage.start(&shelf);
+        stage.wait_claim_gone("data").await;
+        assert_eq!(shelf.volumes(), Vec::<String>::new());
+        assert!(stage.own_pvs().await.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn every_call_may_fail_in_every_way() {
+    let calls = calls_of_a_life().await.len();
+    let failures: [fn() -> Verdict; 4] = [
+        || Verdict::Answer(500, "broken".to_owned()),
+        || Verdict::Reset,
+        || Verdict::LoseAnswer,
+        || {
+            let status =
+                json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Conflict", "code": 409 });
+            Verdict::Answer(409, status.to_string())
+        },
+    ];
+    let points = (1..=calls).flat_map(|number| failures.into_iter().map(move |failure| (number, failure)));
+    join_all(points.map(async |(number, failure)| {
+        let (stage, shelf) = (Stage::new().await, Shelf::new("a"));
+        at_call(&stage, number, failure);
+        let _operator = stage.start(&shelf);
+        live(&stage, &shelf).await;
+    }))
+    .await;
+}
+
+#[tokio::test]
+async fn a_view_that_lags_behind_provisions_nothing_twice() {
+    let (stage, shelf) = (Stage::new().await, Shelf::new("a"));
+    // From the first write on, the operator sees nothing new until the gate opens.
+    let gate = Gate::closed();
+    let held = gate.clone();
+    stage.kubernetes.meddle(
+        move |call| {
+            if call.name.starts_with("watch") { Verdict::Hold(held.clone()) } else { Verdict::Pass }
+        },
+    );
+    let class = stage.class("disks", json!({})).await;
+    let name = format!("pvc-{}", stage.submit("data", &class, json!({})).await.uid().unwrap());
+    stage.wait_pvc("data", "given to us", |claim| !claim.annotations().is_empty()).await;
+    let _operator = stage.start(&shelf);
+    let is_bound = |claim: &PersistentVolumeClaim| {
+        claim.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Bound"))
+    };
+    stage.wait_pvc("data", "bound", is_bound).await;
+    stage.delete_claim("data").await;
+    assert_eq!(shelf.calls(), [format!("provision {name}")]);
+    gate.open();
+    stage.wait_claim_gone("data").await;
+    stage.wait_volume_gone(&name).await;
+    assert_eq!(shelf.calls(), [format!("provision {name}"), format!("delete {name}")]);
+}

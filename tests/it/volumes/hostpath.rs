@@ -1,0 +1,140 @@
+//! The example: `examples/hostpath-provisioner`, whose volumes are directories.
+
+use std::path::PathBuf;
+
+use bucket_provisioner::volume::wire;
+use kube::ResourceExt as _;
+use kube::api::PostParams;
+use serde_json::json;
+
+use super::stage::{Stage, phase_of};
+use crate::conformance::example;
+use crate::support::conformance::{Program, Running, TempDir};
+
+const IDENTITY: &str = "hostPathProvisionerIdentity";
+
+fn program(root: &TempDir, node: &str) -> Program {
+    example("hostpath-provisioner").env("PV_DIR", root.path().to_str().unwrap()).env("NODE_NAME", node)
+}
+
+/// A running provisioner, whose log is shown if the test fails.
+struct Shown(Running);
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the log of the provisioner:\n{}", self.0.log());
+        }
+    }
+}
+
+fn start(stage: &Stage, program: &Program) -> Shown {
+    Shown(program.clone().args(["-v", "5"]).start_with(stage, &stage.kubeconfig()))
+}
+
+fn path_of(volume: &k8s_openapi::api::core::v1::PersistentVolume) -> PathBuf {
+    volume.spec.as_ref().unwrap().host_path.as_ref().unwrap().path.clone().into()
+}
+
+#[tokio::test]
+async fn a_directory_lives_and_goes_with_its_claim() {
+    let (stage, root) = (Stage::new().await, TempDir::new());
+    let _operator = start(&stage, &program(&root, "node-1"));
+    let class = stage.class("hostpath", json!({})).await;
+    stage.submit("data", &class, json!({ "accessModes": ["ReadWriteMany"] })).await;
+    let volume = stage.wait_volume("data").await;
+    let path = path_of(&volume);
+    assert_eq!(path, root.path().join(volume.name_any()));
+    std::fs::write(path.join("SUCCESS"), "").unwrap();
+    assert_eq!(volume.annotations()[IDENTITY], "node-1");
+    stage.wait_event("data", "ProvisioningSucceeded", "the capacity is not enforced").await;
+    stage.delete_claim("data").await;
+    stage.wait_volume_gone(&volume.name_any()).await;
+    assert!(!path.exists() && root.path().exists());
+}
+
+#[tokio::test]
+async fn without_the_name_of_its_node_it_says_so_and_ends() {
+    let (stage, root) = (Stage::new().await, TempDir::new());
+    let told = program(&root, "").run(&stage).await.unwrap_err();
+    assert!(told.contains("NODE_NAME is not set") && told.contains("spec.nodeName"), "{told}");
+    let missing = example("hostpath-provisioner").env("PV_DIR", "/no/such/place").env("NODE_NAME", "node-1");
+    let told = missing.run(&stage).await.unwrap_err();
+    assert!(told.contains("--pv-dir \"/no/such/place\" cannot be used") && told.contains("create it"), "{told}");
+}
+
+#[tokio::test]
+async fn each_node_serves_its_own_volumes() {
+    let (stage, roots) = (Stage::new().await, [TempDir::new(), TempDir::new()]);
+    let nodes = [stage.node("one").await, stage.node("two").await];
+    let of_node = |number: usize| start(&stage, &program(&roots[number], &nodes[number]).args(["--per-node"]));
+    let _operators = [of_node(0), of_node(1)];
+    let class = stage.class("local", json!({ "volumeBindingMode": "WaitForFirstConsumer" })).await;
+    for (number, claim) in ["a", "b"].into_iter().enumerate() {
+        stage.submit(claim, &class, json!({})).await;
+        stage.select_node(claim, &nodes[number]).await;
+        let volume = stage.wait_volume(claim).await;
+        assert!(path_of(&volume).starts_with(roots[number].path()));
+        assert_eq!(volume.annotations()[IDENTITY], nodes[number]);
+        let affinity = volume.spec.as_ref().unwrap().node_affinity.clone().unwrap().required.unwrap();
+        let on = affinity.node_selector_terms[0].match_expressions.as_ref().unwrap()[0].clone();
+        assert_eq!((on.key.as_str(), on.values.unwrap()), ("kubernetes.io/hostname", vec![nodes[number].clone()]));
+        stage.delete_claim(claim).await;
+        stage.wait_volume_gone(&volume.name_any()).await;
+        assert!(!path_of(&volume).exists());
+    }
+}
+
+/// A PersistentVolume as the Go provisioner of the guide of 2017 wrote it, bound to a claim.
+async fn made_by_go(stage: &Stage, root: &TempDir, class: &str, claim: &str, annotations: serde_json::Value) -> String {
+    let name = format!("pvc-{}", stage.unique(claim));
+    std::fs::create_dir(root.path().join(&name)).unwrap();
+    std::fs::write(root.path().join(&name).join("SUCCESS"), "").unwrap();
+    let mut all = json!({ wire::PROVISIONED_BY: stage.provisioner });
+    all.as_object_mut().unwrap().extend(annotations.as_object().unwrap().clone());
+    let volume = json!({
+        "metadata": { "name": name, "annotations": all },
+        "spec": {
+            "accessModes": ["ReadWriteOnce"], "capacity": { "storage": "1Mi" }, "storageClassName": class,
+            "claimRef": { "namespace": stage.namespace, "name": claim },
+            "hostPath": { "path": root.path().join(&name) }, "persistentVolumeReclaimPolicy": "Delete",
+        },
+    });
+    stage.pvs().create(&PostParams::default(), &serde_json::from_value(volume).unwrap()).await.unwrap();
+    stage.submit(claim, class, json!({ "volumeName": name })).await;
+    stage.wait_pv(&name, "bound", |volume| phase_of(volume) == Some("Bound")).await;
+    name
+}
+
+#[tokio::test]
+async fn volumes_of_the_go_provisioner_are_taken_over() {
+    let (stage, root) = (Stage::new().await, TempDir::new());
+    let class = stage.class("hostpath", json!({})).await;
+    let mine = made_by_go(&stage, &root, &class, "mine", json!({ IDENTITY: "node-1" })).await;
+    let foreign = made_by_go(&stage, &root, &class, "foreign", json!({ IDENTITY: "node-2" })).await;
+    let unknown = made_by_go(&stage, &root, &class, "unknown", json!({})).await;
+    let _operator = start(&stage, &program(&root, "node-1"));
+    let has_finalizer = |volume: &k8s_openapi::api::core::v1::PersistentVolume| {
+        volume.finalizers().iter().any(|finalizer| finalizer == wire::VOLUME_FINALIZER)
+    };
+    stage.wait_pv(&mine, "kept by the finalizer", has_finalizer).await;
+    for claim in ["unknown", "foreign", "mine"] {
+        stage.delete_claim(claim).await;
+    }
+    stage.wait_volume_gone(&mine).await;
+    stage.wait_event(&unknown, "VolumeFailedDelete", "it is not known which node has the directory").await;
+    assert!(!root.path().join(&mine).exists());
+    for left in [&foreign, &unknown] {
+        assert!(root.path().join(left).join("SUCCESS").exists());
+        let volume = stage.pvs().get(left).await.unwrap();
+        assert_eq!((phase_of(&volume), volume.metadata.deletion_timestamp.is_none()), (Some("Released"), true));
+    }
+    // Both are on this node after all.
+    for left in [&foreign, &unknown] {
+        let patch = json!({ "metadata": { "annotations": { IDENTITY: "node-1" } } });
+        let patch = kube::api::Patch::Merge(patch);
+        stage.pvs().patch(left, &kube::api::PatchParams::default(), &patch).await.unwrap();
+        stage.wait_volume_gone(left).await;
+    }
+    assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 0);
+}

@@ -1,0 +1,8 @@
+//! Volumes: the controller of [`bucket_provisioner::volume`] with the real volume binder of Kubernetes.
+
+mod crash;
+mod hostpath;
+mod life;
+mod refusals;
+mod shelf;
+mod stage;

@@ -1,0 +1,132 @@
+//! What a claim cannot have is told once, and had as soon as it can be.
+
+use bucket_provisioner::volume::VolumeError;
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+
+use super::shelf::{Fate, Shelf};
+use super::stage::{Stage, is_held};
+
+#[tokio::test]
+async fn what_cannot_be_had_is_refused_with_its_remedy() {
+    let (stage, shelf) = (Stage::new().await, Shelf::new("a"));
+    let _operator = stage.start(&shelf);
+    let class = stage.class("disks", json!({})).await;
+    let wrong = stage.class("wrong", json!({ "parameters": { "materiel": "oak" } })).await;
+    let block = json!({ "volumeMode": "Block" });
+    let selector = json!({ "selector": { "matchLabels": { "a": "b" } } });
+    let mode = json!({ "accessModes": ["ReadWriteOncePod"] });
+    let source = json!({ "dataSource": { "kind": "PersistentVolumeClaim", "name": "block" } });
+    let cases = [
+        ("block", &class, block, "spec.volumeMode: \"Block\" cannot be had"),
+        ("selector", &class, selector, "create the claim without it"),
+        ("mode", &class, mode, "spec.accessModes: \"ReadWriteOncePod\" cannot be had"),
+        ("source", &class, source, "spec.dataSource: "),
+        ("parameter", &wrong, json!({}), "unknown parameter \"materiel\"; remove it, or use one of: material"),
+    ];
+    for (name, class, spec, _) in &cases {
+        stage.submit(name, class, spec.clone()).await;
+    }
+    for (name, _, _, told) in &cases {
+        stage.wait_event(name, "ProvisioningFailed", told).await;
+    }
+    // A class that is created again is looked at again.
+    stage.class("wrong", json!({ "parameters": { "material": "oak" } })).await;
+    stage.wait_volume("parameter").await;
+    assert_eq!(shelf.calls().len(), 1, "the others never got there: {:?}", shelf.calls());
+    for claim in ["block", "selector", "mode", "source"] {
+        assert!(!is_held(&stage.pvcs().get(claim).await.unwrap()), "{claim}");
+    }
+}
+
+#[tokio::test]
+async fn a_class_may_come_later() {
+    let (stage, shelf) = (Stage::new().await, Shelf::new("a"));
+    let _operator = stage.start(&shelf);
+    stage.submit("data", &stage.unique("disks"), json!({})).await;
+    stage.class("disks", json!({})).await;
+    stage.wait_volume("data").await;
+}
+
+#[tokio::test]
+async fn a_failure_is_told_and_retried_and_what_is_final_waits_for_a_change() {
+    let (stage, shelf) = (Stage::new().await, Shelf::new("a"));
+    let _operator = stage.start(&shelf);
+    let class = stage.class("disks", json!({})).await;
+    let mut tries = 0;
+    shelf.meddle(move |_| {
+        tries += 1;
+        match tries {
+            1 | 2 => Fate::Fails(VolumeError::retryable("the shelf is locked")),
+            3 => Fate::Fails(VolumeError::in_background("half of it is done")),
+            4 => Fate::Fails(VolumeError::terminal("oak is not to be had")),
+            _ => Fate::Works,
+        }
+    });
+    stage.submit("data", &class, json!({})).await;
+    for (reason, note) in [
+        ("ProvisioningFailed", "the shelf is locked"),
+        ("Provisioning", "half of it is done"),
+        ("ProvisioningFailed", "oak is not to be had"),
+    ] {
+        stage.wait_event("data", reason, note).await;
+    }
+    assert_eq!(shelf.calls().len(), 4);
+    stage.wait_pvc("data", "let go, since nothing is left behind", |claim| !is_held(claim)).await;
+    // Other claims are served, and this one is not tried again.
+    stage.submit("other", &class, json!({})).await;
+    stage.wait_volume("other").await;
+    assert_eq!(shelf.calls().len(), 5);
+    let change = json!({ "metadata": { "annotations": { "material": "pine" } } });
+    stage.pvcs().patch("data", &PatchParams::default(), &Patch::Merge(change)).await.unwrap();
+    stage.wait_volume("data").await;
+    assert_eq!(shelf.made(), [1, 1]);
+}
+
+#[tokio::test]
+async fn after_its_threshold_a_verb_is_given_up_until_something_changes() {
+    let (stage, shelf) = (Stage::new().await, Shelf::new("a"));
+    let mut options = stage.options();
+    options.provision_retry.threshold = Some(3);
+    options.delete_retry.threshold = Some(2);
+    let _operator = stage.start_with(&shelf, options);
+    let class = stage.class("disks", json!({})).await;
+    shelf.meddle(|_| Fate::Fails(VolumeError::retryable("the shelf is locked")));
+    stage.submit("data", &class, json!({})).await;
+    stage.wait_event("data", "ProvisioningFailed", "the shelf is locked; giving up after 3 attempts").await;
+    assert_eq!(shelf.calls().len(), 3);
+    shelf.leave_alone();
+    let change = json!({ "metadata": { "annotations": { "try": "again" } } });
+    stage.pvcs().patch("data", &PatchParams::default(), &Patch::Merge(change)).await.unwrap();
+    let volume = stage.wait_volume("data").await.metadata.name.unwrap();
+
+    shelf.meddle(|_| Fate::Fails(VolumeError::retryable("the shelf is locked")));
+    stage.delete_claim("data").await;
+    stage.wait_event(&volume, "VolumeFailedDelete", "the shelf is locked; giving up after 2 attempts").await;
+    shelf.leave_alone();
+    let change = json!({ "metadata": { "annotations": { "try": "again" } } });
+    stage.pvs().patch(&volume, &PatchParams::default(), &Patch::Merge(change)).await.unwrap();
+    stage.wait_volume_gone(&volume).await;
+    assert_eq!(shelf.volumes(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_verb_that_panics_or_hangs_stops_no_other_claim() {
+    let (stage, shelf) = (Stage::new().await, Shelf::new("a"));
+    let _operator = stage.start(&shelf);
+    let class = stage.class("disks", json!({})).await;
+    let mut tries = 0;
+    shelf.meddle(move |_| {
+        tries += 1;
+        match tries {
+            1 => Fate::Panics,
+            2 => Fate::HangsBefore,
+            _ => Fate::Works,
+        }
+    });
+    stage.submit("panics", &class, json!({})).await;
+    stage.wait_event("panics", "ProvisioningFailed", "provision panicked").await;
+    shelf.wait_calls("the one that hangs", |calls| calls.len() == 2).await;
+    stage.submit("works", &class, json!({})).await;
+    stage.wait_volume("works").await;
+}

@@ -1,0 +1,221 @@
+//! What a test of volumes works in.
+
+use std::ops::Deref;
+use std::time::Duration;
+
+use bucket_provisioner::runtime::{self, cluster::ANSWER_LIMIT};
+use bucket_provisioner::volume::{self, Options, Retry, wire};
+use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::events::v1::Event;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt as _};
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use super::shelf::Shelf;
+use crate::support::{admin, conformance, seen};
+
+/// A world with classes and claims for volumes.
+pub(super) struct Stage {
+    world: conformance::World,
+}
+
+impl Deref for Stage {
+    type Target = conformance::World;
+
+    fn deref(&self) -> &conformance::World {
+        &self.world
+    }
+}
+
+/// A running operator; dropping it kills it.
+pub(super) struct Operator {
+    stop: Option<oneshot::Sender<()>>,
+    task: JoinHandle<()>,
+}
+
+impl Operator {
+    /// Ends it wherever it is.
+    pub(super) async fn kill(&mut self) {
+        self.task.abort();
+        let _ = (&mut self.task).await;
+    }
+
+    pub(super) async fn stop(&mut self) {
+        let _ = self.stop.take().unwrap().send(());
+        tokio::time::timeout(crate::support::PATIENCE, &mut self.task).await.expect("it stops").unwrap();
+    }
+}
+
+impl Drop for Operator {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Stage {
+    pub(super) async fn new() -> Self {
+        let world = conformance::World::in_cluster(admin().await, &conformance::World::new_id()).await;
+        Self { world }
+    }
+
+    pub(super) fn options(&self) -> Options {
+        let retry = Retry { initial: Duration::from_millis(100), ..Retry::default() };
+        let mut options = Options::new(&self.provisioner);
+        (options.provision_retry, options.delete_retry) = (retry, retry);
+        options
+    }
+
+    /// Starts an operator that goes through the proxy.
+    pub(super) fn start(&self, shelf: &Shelf) -> Operator {
+        self.start_with(shelf, self.options())
+    }
+
+    pub(super) fn start_with(&self, shelf: &Shelf, options: Options) -> Operator {
+        let client = runtime::cluster::client(self.config(), ANSWER_LIMIT).unwrap();
+        let (stop, stopped) = oneshot::channel();
+        let shutdown = async {
+            let _ = stopped.await;
+        };
+        let task = tokio::spawn(volume::run(client, shelf.clone(), options, shutdown));
+        Operator { stop: Some(stop), task }
+    }
+
+    /// A class with these fields; returns its name.
+    pub(super) async fn class(&self, name: &str, fields: Value) -> String {
+        let name = self.unique(name);
+        let mut class = json!({ "metadata": { "name": name }, "provisioner": self.provisioner });
+        class.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        self.create_class(class).await;
+        name
+    }
+
+    /// Submits a claim; `spec` is added to what it asks for.
+    pub(super) async fn submit(&self, name: &str, class: &str, spec: Value) -> PersistentVolumeClaim {
+        let mut all = json!({
+            "storageClassName": class, "accessModes": ["ReadWriteOnce"],
+            "resources": { "requests": { "storage": "1Mi" } },
+        });
+        all.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+        let claim = json!({ "metadata": { "name": name }, "spec": all });
+        self.pvcs().create(&PostParams::default(), &serde_json::from_value(claim).unwrap()).await.unwrap()
+    }
+
+    pub(super) fn pvcs(&self) -> Api<PersistentVolumeClaim> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    pub(super) fn pvs(&self) -> Api<PersistentVolume> {
+        Api::all(self.client.clone())
+    }
+
+    /// The PersistentVolumes of this world's provisioner.
+    pub(super) async fn own_pvs(&self) -> Vec<PersistentVolume> {
+        let mut all = self.pvs().list(&ListParams::default()).await.unwrap().items;
+        all.retain(|volume| volume.annotations().get(wire::PROVISIONED_BY) == Some(&self.provisioner));
+        all
+    }
+
+    /// Waits until a claim is bound and let go, and returns its PersistentVolume.
+    pub(super) async fn wait_volume(&self, name: &str) -> PersistentVolume {
+        let claim = self
+            .wait_pvc(name, "bound and let go", |claim| {
+                let phase = claim.status.as_ref().and_then(|status| status.phase.as_deref());
+                phase == Some("Bound") && !is_held(claim)
+            })
+            .await;
+        let volume = claim.spec.unwrap().volume_name.unwrap();
+        self.wait_pv(&volume, "bound", |volume| phase_of(volume) == Some("Bound")).await
+    }
+
+    pub(super) async fn wait_pvc(
+        &self,
+        name: &str,
+        what: &str,
+        wanted: impl Fn(&PersistentVolumeClaim) -> bool,
+    ) -> PersistentVolumeClaim {
+        match seen(&self.pvcs(), name, |claim| claim.is_some_and(&wanted)).await {
+            Ok(claim) => claim.unwrap(),
+            Err(_) => panic!("claim {name} is not {what}: {:#?}", self.pvcs().get_opt(name).await),
+        }
+    }
+
+    pub(super) async fn wait_pv(
+        &self,
+        name: &str,
+        what: &str,
+        wanted: impl Fn(&PersistentVolume) -> bool,
+    ) -> PersistentVolume {
+        match seen(&self.pvs(), name, |volume| volume.is_some_and(&wanted)).await {
+            Ok(volume) => volume.unwrap(),
+            Err(_) => panic!("volume {name} is not {what}: {:#?}", self.pvs().get_opt(name).await),
+        }
+    }
+
+    pub(super) async fn delete_claim(&self, name: &str) {
+        self.pvcs().delete(name, &DeleteParams::default()).await.unwrap();
+    }
+
+    /// Waits until a claim is gone.
+    pub(super) async fn wait_claim_gone(&self, name: &str) {
+        if seen(&self.pvcs(), name, |claim| claim.is_none()).await.is_err() {
+            panic!("claim {name} is still there: {:#?}", self.pvcs().get_opt(name).await);
+        }
+    }
+
+    /// Waits until a PersistentVolume is gone.
+    pub(super) async fn wait_volume_gone(&self, name: &str) {
+        if seen(&self.pvs(), name, |volume| volume.is_none()).await.is_err() {
+            panic!("volume {name} is still there: {:#?}", self.pvs().get_opt(name).await);
+        }
+    }
+
+    /// Waits for an event of a claim or a PersistentVolume, and returns its note.
+    pub(super) async fn wait_event(&self, about: &str, reason: &str, part: &str) -> String {
+        let events: Api<Event> = Api::all(self.client.clone());
+        let fields = format!("reason={reason},regarding.name={about}");
+        let looked = async {
+            loop {
+                let all = events.list(&ListParams::default().fields(&fields)).await.unwrap();
+                // Events on PersistentVolumes name no namespace; claims of other tests have the same names.
+                let is_ours = |event: &Event| {
+                    let namespace = event.regarding.as_ref().and_then(|about| about.namespace.as_deref());
+                    namespace.is_none_or(|namespace| namespace == self.namespace)
+                };
+                let notes = all.into_iter().filter(is_ours).filter_map(|event| event.note);
+                if let Some(note) = notes.into_iter().find(|note| note.contains(part)) {
+                    return note;
+                }
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        };
+        let looked = tokio::time::timeout(crate::support::PATIENCE, looked).await;
+        looked.unwrap_or_else(|_| panic!("no event {reason} about {about} says {part:?}"))
+    }
+
+    /// A node with a label; returns its name.
+    pub(super) async fn node(&self, name: &str) -> String {
+        let name = self.unique(name);
+        let node = json!({ "metadata": { "name": name, "labels": { "kubernetes.io/hostname": name } } });
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        nodes.create(&PostParams::default(), &serde_json::from_value(node).unwrap()).await.unwrap();
+        name
+    }
+
+    /// Does what the scheduler does.
+    pub(super) async fn select_node(&self, claim: &str, node: &str) {
+        let patch = json!({ "metadata": { "annotations": { wire::SELECTED_NODE: node } } });
+        self.pvcs().patch(claim, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    }
+}
+
+pub(super) fn phase_of(volume: &PersistentVolume) -> Option<&str> {
+    volume.status.as_ref()?.phase.as_deref()
+}
+
+/// Whether a claim has anything of ours.
+pub(super) fn is_held(claim: &PersistentVolumeClaim) -> bool {
+    claim.finalizers().iter().any(|finalizer| finalizer == wire::CLAIM_FINALIZER)
+        || claim.annotations().contains_key(wire::HELD_BY)
+}

@@ -144,5 +144,5 @@ provisioner_starts node-1
 volume_lives_and_goes
 volume_is_retained
 two_identities
-running node-1 && running node-2 || fail "a provisioner has ended by itself"
+for node in node-1 node-2; do running "$node" || fail "the provisioner of $node has ended by itself"; done
 heading "All of this was seen to be true, in $SECONDS s."

@@ -5,14 +5,14 @@
 //! [`VolumeProvisioner`]. [`VolumeOperator`] makes a program of it, in one call.
 //!
 //! ```text
-//! claim ─► due ─► hold ─► provision ─► PersistentVolume ─► let go      (Kubernetes binds the claim)
+//! claim ─► due ─► hold ─► provision ─► PersistentVolume ─► (Kubernetes binds the claim) ─► let go
 //! PersistentVolume, released ─► due ─► delete it, held by a finalizer ─► delete ─► let go
 //! ```
 //!
 //! # Guarantees
 //! - A volume is neither provisioned twice nor lost, wherever the process ends. Before the first call to the store, the
-//!   claim gets a finalizer and an annotation that says who provisions for it. They go when its PersistentVolume
-//!   exists. A claim that is deleted meanwhile waits until what was begun is undone.
+//!   claim gets a finalizer and an annotation that says who provisions for it. They go when the claim is bound. A
+//!   claim that is deleted meanwhile waits until what was begun is undone.
 //! - A volume is deleted only if its claim has released it, its reclaim policy is Delete, no claim names it, and the
 //!   PersistentVolume is the one that was created for it: a copy that comes from a backup, or is in another cluster, has
 //!   another uid. Before the volume, the PersistentVolume is deleted, which the finalizer holds: no claim can get it then.

@@ -28,7 +28,7 @@ use super::volume::{ProvisionedVolume, VolumeToDelete};
 /// - **All that `delete` needs is in the [`ProvisionedVolume`]**: in its source, and in its annotations. The class may
 ///   be gone by then, or say something else.
 /// - **An error leaves nothing behind**, unless it is [retryable](VolumeError::retryable) or [in the
-///   background](VolumeError::in_background).
+///   background](VolumeError::in_background): after any other error of `provision` the claim is let go.
 /// - **No secret** is in an error, in an annotation, or in the log.
 pub trait VolumeProvisioner: Send + Sync + 'static {
     /// The parameters of its StorageClasses: a struct with a field for each, or `()`. Others are refused by name.

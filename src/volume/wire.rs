@@ -15,7 +15,7 @@ pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 /// Keeps a PersistentVolume until its volume is deleted.
 pub const VOLUME_FINALIZER: &str = "external-provisioner.volume.kubernetes.io/finalizer";
 
-/// Keeps a claim while its volume is provisioned: until there is a PersistentVolume, or what was begun is undone.
+/// Keeps a claim while its volume is provisioned: until it is bound, or what was begun is undone.
 pub const CLAIM_FINALIZER: &str = "volume.objectbucket.io/provisioning";
 /// On a claim with [`CLAIM_FINALIZER`]: who provisions, by name and identity. Others leave the claim alone.
 pub const HELD_BY: &str = "volume.objectbucket.io/held-by";

@@ -33,12 +33,12 @@ impl fmt::Display for ClaimId {
     }
 }
 
-/// What happens to a bucket that the operator created when its claim is deleted.
+/// What happens to the bucket or volume that was created for a claim when the claim is deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReclaimPolicy {
-    /// The bucket is deleted, with all its content.
+    /// It is deleted, with all its content.
     Delete,
-    /// The bucket stays. Only the claim's access is removed.
+    /// It stays. Only the claim's access is removed.
     Retain,
 }
 

@@ -54,11 +54,12 @@ use self::flow::{claim, volume as flow_volume};
 pub use self::options::Options;
 pub use self::program::{NoFlags, VolumeOperator};
 pub use self::provisioner::VolumeProvisioner;
-pub use self::request::{ReclaimPolicy, SelectedNode, VolumeMode, VolumeRequest};
+pub use self::request::{SelectedNode, VolumeMode, VolumeRequest};
 use self::state::Context;
 use self::streams::{Streams, claims_after_lists, volumes_after_lists};
 pub use self::volume::{ProvisionedVolume, VolumeToDelete};
 use crate::kubernetes::pages;
+pub use crate::provisioner::ReclaimPolicy;
 
 /// How long running work may continue after a shutdown was requested.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(8);

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, TopologySelectorTerm};
 
+use crate::provisioner::ReclaimPolicy;
+
 /// The volume that a claim needs.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -61,26 +63,6 @@ impl VolumeMode {
         match self {
             Self::Filesystem => "Filesystem",
             Self::Block => "Block",
-        }
-    }
-}
-
-/// What becomes of a volume when its claim is deleted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum ReclaimPolicy {
-    /// It is deleted.
-    #[default]
-    Delete,
-    /// It stays, for an admin.
-    Retain,
-}
-
-impl ReclaimPolicy {
-    /// As it is written in specs.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Delete => "Delete",
-            Self::Retain => "Retain",
         }
     }
 }

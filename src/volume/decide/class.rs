@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::TopologySelectorTerm;
 use k8s_openapi::api::storage::v1::StorageClass;
 
-use crate::volume::request::ReclaimPolicy;
+use crate::provisioner::ReclaimPolicy;
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Class {

@@ -6,7 +6,8 @@ use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume, PersistentVo
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::core::ObjectMeta;
 
-use crate::volume::request::{ReclaimPolicy, VolumeRequest};
+use crate::provisioner::ReclaimPolicy;
+use crate::volume::request::VolumeRequest;
 use crate::volume::volume::ProvisionedVolume;
 use crate::volume::wire;
 

@@ -39,6 +39,15 @@ fn at_call(stage: &Stage, number: usize, mut verdict: impl FnMut() -> Verdict + 
     });
 }
 
+/// Holds the call with this number at a gate: when it is done but not answered, or before it reaches the server.
+fn hold_at(stage: &Stage, number: usize, is_done: bool, gate: &Gate) {
+    let gate = gate.clone();
+    at_call(stage, number, move || match is_done {
+        true => Verdict::HoldAnswer(gate.clone()),
+        false => Verdict::Hold(gate.clone()),
+    });
+}
+
 /// Submits a claim, and deletes it when it has its volume; whoever kills the operator meanwhile starts another one.
 async fn live(stage: &Stage, shelf: &Shelf) {
     let class = stage.class("disks", json!({})).await;
@@ -71,11 +80,7 @@ async fn nothing_is_doubled_or_lost_wherever_the_operator_was_killed() {
     let points = (1..=calls).flat_map(|number| [(number, false), (number, true)]);
     join_all(points.map(async |(number, is_done)| {
         let (stage, shelf, gate) = (Stage::new().await, Shelf::new("a"), Gate::closed());
-        let held = gate.clone();
-        at_call(&stage, number, move || match is_done {
-            true => Verdict::HoldAnswer(held.clone()),
-            false => Verdict::Hold(held.clone()),
-        });
+        hold_at(&stage, number, is_done, &gate);
         let mut operator = stage.start(&shelf);
         let killer = async {
             assert!(gate.reached().await, "call {number} comes");
@@ -113,11 +118,7 @@ async fn nothing_is_left_of_a_claim_that_is_deleted_at_any_moment() {
     let points = (1..=4).flat_map(|number| [(number, false), (number, true)]);
     join_all(points.map(async |(number, is_done)| {
         let (stage, shelf, gate) = (Stage::new().await, Shelf::new("a"), Gate::closed());
-        let held = gate.clone();
-        at_call(&stage, number, move || match is_done {
-            true => Verdict::HoldAnswer(held.clone()),
-            false => Verdict::Hold(held.clone()),
-        });
+        hold_at(&stage, number, is_done, &gate);
         let _operator = stage.start(&shelf);
         let class = stage.class("disks", json!({})).await;
         let name = format!("pvc-{}", stage.submit("data", &class, json!({})).await.uid().unwrap());

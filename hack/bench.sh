@@ -23,6 +23,9 @@ Measures the operator on a stack of its own, and beside it the floor. PARTs:
   purge    a claim is deleted whose bucket holds M objects (20000 by default) and
            M / 4 further versions; with at most 40000 objects the same in folders, with
            150 ms for each call to AWS, and where S3 asks to slow down for the first half
+  volumes  N claims for volumes, from creation to all Bound and from deletion to all gone,
+           and 50 one after another: the provisioner of directories of examples/, and
+           one on the Go library; here the floor only creates and deletes volumes
   many     the operator starts three times with B claims bound (50000 by default) that
            the bench made without AWS, and then 1000 of them change
 
@@ -48,7 +51,7 @@ while (($#)); do
     --only | --objects | --bound)
       (($# > 1)) || fail "$1 needs a value; see $0 --help"
       case $1=$2 in
-        --only=claims | --only=restart | --only=latency | --only=limits | --only=delay | --only=purge | --only=many) parts+=("$2") ;;
+        --only=claims | --only=restart | --only=latency | --only=limits | --only=delay | --only=purge | --only=volumes | --only=many) parts+=("$2") ;;
         --objects=[1-9]*) objects=$2 ;;
         --bound=[1-9]*) bound=$2 ;;
         *) fail "$1 $2 cannot be used; see $0 --help" ;;
@@ -63,7 +66,7 @@ while (($#)); do
   esac
   shift
 done
-((${#parts[@]})) || parts=(claims restart latency limits delay purge many)
+((${#parts[@]})) || parts=(claims restart latency limits delay purge volumes many)
 
 # Told to end, it stops the operator that it runs.
 clean_up() {
@@ -81,6 +84,15 @@ arguments=(--package aws-s3-provisioner --package bench --bins)
 [[ $profile = debug ]] || arguments+=(--release)
 # One build for both: the floor asks for no feature of a dependency that the operator does not have.
 build_with_stack "${arguments[@]}"
+target=$(realpath --canonicalize-missing "${CARGO_TARGET_DIR:-target}")/$profile
+if [[ " ${parts[*]} " = *' volumes '* ]]; then
+  say "building the provisioners of volumes, one with cargo and one with go"
+  arguments=(--package aws-s3-provisioner --no-default-features --features volume --example hostpath-provisioner)
+  [[ $profile = debug ]] || arguments+=(--release)
+  cargo build --locked "${arguments[@]}"
+  CGO_ENABLED=0 GOWORK=off GOFLAGS='' go build -C hack/bench/go-library -trimpath -ldflags '-s -w' \
+    -o "$target/hostpath-provisioner-go" .
+fi
 begin_stack
 environment=$(hack/stack.sh env --name "$stack")
 eval "$environment"
@@ -89,7 +101,7 @@ kubectl create namespace bench >/dev/null
 kubectl wait --for condition=established --timeout 60s -f crds/ >/dev/null
 
 # The operator's log is where it is looked for if something fails.
-TMPDIR=$state/logs "${CARGO_TARGET_DIR:-$PWD/target}/$profile/bench" "$n" "$objects" "$bound" "${parts[@]}" &
+TMPDIR=$state/logs "$target/bench" "$n" "$objects" "$bound" "${parts[@]}" &
 bench=$!
 wait "$bench"
 bench=

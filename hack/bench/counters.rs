@@ -5,10 +5,7 @@ use std::collections::BTreeMap;
 use http::Method;
 
 use crate::Failure;
-use crate::kubernetes::Kubernetes;
-
-/// What the operator writes.
-const KINDS: [&str; 4] = ["objectbucketclaims", "objectbuckets", "secrets", "configmaps"];
+use crate::kubernetes::{Claimed, Kubernetes};
 
 /// Requests that the API server has answered, up to now.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -24,16 +21,18 @@ pub(crate) struct Requests {
 
 impl Requests {
     pub(crate) async fn until_now(kubernetes: &Kubernetes) -> Result<Self, Failure> {
-        Ok(Self::of(&kubernetes.send(Method::GET, "/metrics", None).await?))
+        Ok(Self::of(&kubernetes.send(Method::GET, "/metrics", None).await?, kubernetes.claimed))
     }
 
-    fn of(metrics: &str) -> Self {
-        let mut sums = Self::default();
+    fn of(metrics: &str, claimed: Claimed) -> Self {
+        let (kinds, mut sums) = (claimed.written(), Self::default());
         for line in metrics.lines() {
             let (resource, verb) = (label(line, "resource"), label(line, "verb"));
             let number = line.rsplit(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0.0) as u64;
-            let is_event = resource == "events" && label(line, "group") == "events.k8s.io";
-            if verb == "WATCH" || !is_event && !KINDS.contains(&resource) {
+            // The other group is that of what other controllers say; libraries in Go still use it.
+            let is_event =
+                resource == "events" && (claimed == Claimed::Volumes || label(line, "group") == "events.k8s.io");
+            if verb == "WATCH" || !is_event && !kinds.contains(&resource) {
                 continue;
             }
             if line.starts_with("apiserver_request_duration_seconds_bucket{") {
@@ -45,11 +44,11 @@ impl Requests {
             }
             sums.all += number;
             let writes = matches!(verb, "POST" | "PUT" | "PATCH" | "APPLY" | "DELETE");
-            let is_given = resource == "objectbucketclaims" && matches!(verb, "POST" | "DELETE");
+            let is_given = kinds.first() == Some(&resource) && matches!(verb, "POST" | "DELETE");
             if writes && !is_event && !is_given {
                 sums.writes += number;
             }
-            if verb == "POST" && is_event {
+            if writes && is_event {
                 sums.events += number;
             }
         }
@@ -135,7 +134,7 @@ mod tests {
             line("events.k8s.io", "events", "POST", "2"),
             line("", "events", "POST", "4"),
         ];
-        let sums = Requests::of(&metrics.concat());
+        let sums = Requests::of(&metrics.concat(), Claimed::Buckets);
         assert_eq!((sums.all, sums.writes, sums.events), (127, 115, 2));
     }
 
@@ -145,7 +144,7 @@ mod tests {
             let labels = format!("resource=\"secrets\",verb=\"{verb}\",le=\"{limit}\"");
             format!("apiserver_request_duration_seconds_bucket{{{labels}}} {number}\n")
         };
-        let of = |lines: &[String]| Requests::of(&lines.concat());
+        let of = |lines: &[String]| Requests::of(&lines.concat(), Claimed::Buckets);
         let before = of(&[line("GET", "0.005", 5), line("GET", "0.05", 5), line("GET", "+Inf", 500)]);
         let after = [line("GET", "0.005", 15), line("GET", "0.05", 104), line("GET", "+Inf", 600)];
         assert_eq!(of(&after).since(before).p99(), 50.0);

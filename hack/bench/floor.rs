@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 use crate::Failure;
 use crate::bodies::{self, LABEL, names};
-use crate::kubernetes::{CLAIMS, CLASS, Claim, Kubernetes, RECORDS};
+use crate::kubernetes::{CLAIMS, CLASS, Claim, Claimed, Kubernetes, RECORDS};
 use crate::load::all;
 use crate::store::{Policy, Store};
 
@@ -34,7 +34,8 @@ impl Floor {
     /// With connections of its own to the API server and to the store at `url`.
     pub(crate) async fn new(url: &str, policy: &Arc<Policy>) -> Result<Self, Failure> {
         let turns = Arc::new(Semaphore::new(AT_ONCE));
-        Ok(Self { kubernetes: Kubernetes::new().await?, store: Store::new(url)?, policy: Arc::clone(policy), turns })
+        let kubernetes = Kubernetes::new(Claimed::Buckets).await?;
+        Ok(Self { kubernetes, store: Store::new(url)?, policy: Arc::clone(policy), turns })
     }
 
     pub(crate) fn aws_calls(&self) -> usize {

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use http::{Method, Request};
-use kube::Client;
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind};
+use kube::{Api, Client};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
@@ -11,13 +12,22 @@ use crate::Failure;
 
 pub(crate) const CLAIMS: &str = "/apis/objectbucket.io/v1alpha1/namespaces/bench/objectbucketclaims";
 pub(crate) const RECORDS: &str = "/apis/objectbucket.io/v1alpha1/objectbuckets";
+const VOLUME_CLAIMS: &str = "/api/v1/namespaces/bench/persistentvolumeclaims";
 pub(crate) const CLASS: &str = "s3-buckets";
 /// Claims that are created or deleted at the same time.
 const AT_ONCE: usize = 16;
 
+/// What is claimed, and so which kind of claims there are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Claimed {
+    Buckets,
+    Volumes,
+}
+
 #[derive(Clone)]
 pub(crate) struct Kubernetes {
     pub(crate) client: Client,
+    pub(crate) claimed: Claimed,
     turns: Arc<Semaphore>,
 }
 
@@ -26,9 +36,49 @@ pub(crate) struct Claim {
     pub(crate) uid: String,
 }
 
+impl Claimed {
+    /// The kind of the claims.
+    pub(crate) fn claims(self) -> ApiResource {
+        ApiResource::from_gvk(&match self {
+            Self::Buckets => GroupVersionKind::gvk("objectbucket.io", "v1alpha1", "ObjectBucketClaim"),
+            Self::Volumes => GroupVersionKind::gvk("", "v1", "PersistentVolumeClaim"),
+        })
+    }
+
+    /// What a provisioner writes, as the metrics of the API server name it: the claims, and then the others.
+    pub(crate) fn written(self) -> &'static [&'static str] {
+        match self {
+            Self::Buckets => &["objectbucketclaims", "objectbuckets", "secrets", "configmaps"],
+            Self::Volumes => &["persistentvolumeclaims", "persistentvolumes"],
+        }
+    }
+
+    fn path(self) -> &'static str {
+        match self {
+            Self::Buckets => CLAIMS,
+            Self::Volumes => VOLUME_CLAIMS,
+        }
+    }
+
+    fn spec(self, class: &str) -> Value {
+        match self {
+            Self::Buckets => json!({ "storageClassName": class, "generateBucketName": "bench" }),
+            Self::Volumes => json!({
+                "storageClassName": class, "accessModes": ["ReadWriteOnce"],
+                "resources": { "requests": { "storage": "1Mi" } },
+            }),
+        }
+    }
+}
+
 impl Kubernetes {
-    pub(crate) async fn new() -> Result<Self, Failure> {
-        Ok(Self { client: Client::try_default().await?, turns: Arc::new(Semaphore::new(AT_ONCE)) })
+    pub(crate) async fn new(claimed: Claimed) -> Result<Self, Failure> {
+        Ok(Self { client: Client::try_default().await?, claimed, turns: Arc::new(Semaphore::new(AT_ONCE)) })
+    }
+
+    /// The claims, to watch them.
+    pub(crate) fn watched(&self) -> Api<DynamicObject> {
+        Api::namespaced_with(self.client.clone(), "bench", &self.claimed.claims())
     }
 
     /// The answer is not parsed.
@@ -45,22 +95,23 @@ impl Kubernetes {
 
     pub(crate) async fn create_claim(&self, name: &str, class: &str) -> Result<Claim, Failure> {
         let _turn = self.turns.acquire().await?;
+        let ApiResource { api_version, kind, .. } = self.claimed.claims();
         let claim = json!({
-            "apiVersion": "objectbucket.io/v1alpha1", "kind": "ObjectBucketClaim", "metadata": { "name": name },
-            "spec": { "storageClassName": class, "generateBucketName": "bench" },
+            "apiVersion": api_version, "kind": kind, "metadata": { "name": name }, "spec": self.claimed.spec(class),
         });
-        let created: Value = serde_json::from_str(&self.send(Method::POST, CLAIMS, Some(&claim)).await?)?;
+        let path = self.claimed.path();
+        let created: Value = serde_json::from_str(&self.send(Method::POST, path, Some(&claim)).await?)?;
         let uid = text(&created["metadata"]["uid"])?;
         Ok(Claim { name: name.to_owned(), uid })
     }
 
     pub(crate) async fn delete_claim(&self, name: &str) -> Result<(), Failure> {
         let _turn = self.turns.acquire().await?;
-        self.send(Method::DELETE, &format!("{CLAIMS}/{name}"), None).await.map(drop)
+        self.send(Method::DELETE, &format!("{}/{name}", self.claimed.path()), None).await.map(drop)
     }
 
     pub(crate) async fn claims(&self) -> Result<Vec<Claim>, Failure> {
-        let listed = self.get(CLAIMS).await?;
+        let listed = self.get(self.claimed.path()).await?;
         let items = listed["items"].as_array().ok_or("no list of claims")?.iter();
         let claim =
             |item: &Value| Ok(Claim { name: text(&item["metadata"]["name"])?, uid: text(&item["metadata"]["uid"])? });

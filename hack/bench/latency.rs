@@ -74,7 +74,7 @@ impl Floor {
     }
 }
 
-fn print(name: &str, lives: &[Life], floors: &[Life], time: impl Fn(&Life) -> Duration) {
+pub(crate) fn print(name: &str, lives: &[Life], floors: &[Life], time: impl Fn(&Life) -> Duration) {
     let sorted = |lives: &[Life]| {
         let mut all: Vec<_> = lives.iter().map(|life| time(life).as_secs_f64() * 1000.0).collect();
         all.sort_by(f64::total_cmp);

@@ -6,6 +6,7 @@ use std::time::Duration;
 use http::Method;
 use serde_json::json;
 
+use crate::kubernetes::CLASS;
 use crate::load::{self, Times};
 use crate::network::{Counts, Kind, Network, Proxy};
 use crate::operator::Operator;
@@ -68,7 +69,7 @@ impl Bench {
                 None => Ok::<_, Failure>(None),
             }
         };
-        let work = load::create_named(&self.kubernetes, names.clone(), change_at(n / 2, &mut proxy, limits.1));
+        let work = load::create_named(&self.kubernetes, CLASS, names.clone(), change_at(n / 2, &mut proxy, limits.1));
         let (created, slowed) = operator.during(async { tokio::try_join!(work, other) }).await?;
         print(&format!("created, {name}"), &created, limits, CREATION, proxy.counts(Kind::Iam)?, slowed);
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use futures::StreamExt as _;
-use kube::api::{ApiResource, DynamicObject, GroupVersionKind};
+use kube::api::DynamicObject;
 use kube::runtime::watcher::{Config, Event, watcher};
 use kube::{Api, ResourceExt as _};
 use tokio::task::JoinSet;
@@ -34,19 +34,20 @@ pub(crate) struct Life {
 /// Creates claims; returns how long it took until all were Bound.
 pub(crate) async fn create(kubernetes: &Kubernetes, n: usize) -> Result<Duration, Failure> {
     let names = (1..=n).map(|number| format!("c{number}")).collect();
-    Ok(create_named(kubernetes, names, |_| Ok(())).await?.took)
+    Ok(create_named(kubernetes, CLASS, names, |_| Ok(())).await?.took)
 }
 
 /// Creates claims in this order. `done` is told how many are Bound.
 pub(crate) async fn create_named(
     kubernetes: &Kubernetes,
+    class: &'static str,
     names: Vec<String>,
     done: impl FnMut(usize) -> Result<(), Failure>,
 ) -> Result<Times, Failure> {
     let working = kubernetes.clone();
     let give = move |name: String| {
         let kubernetes = working.clone();
-        async move { kubernetes.create_claim(&name, CLASS).await.map(|_| name) }
+        async move { kubernetes.create_claim(&name, class).await.map(|_| name) }
     };
     many(kubernetes, Wanted::Bound, names, give, done).await
 }
@@ -91,7 +92,7 @@ where
         }
         Ok(())
     };
-    let mut times = measure(kubernetes, wanted, Some(all_names), work, done).await?;
+    let mut times = measure(kubernetes.watched(), wanted, Some(all_names), work, done).await?;
     times.order = std::mem::take(&mut *order.lock().map_err(|_| "a task has panicked")?);
     Ok(times)
 }
@@ -101,10 +102,10 @@ pub(crate) async fn one(kubernetes: &Kubernetes, name: &str, class: &'static str
     let names = || Some(vec![name.to_owned()]);
     let (working, of) = (kubernetes.clone(), name.to_owned());
     let create = async move { working.create_claim(&of, class).await.map(drop) };
-    let bound = measure(kubernetes, Wanted::Bound, names(), create, |_| Ok(())).await?.took;
+    let bound = measure(kubernetes.watched(), Wanted::Bound, names(), create, |_| Ok(())).await?.took;
     let (working, of) = (kubernetes.clone(), name.to_owned());
     let delete = async move { working.delete_claim(&of).await };
-    let gone = measure(kubernetes, Wanted::Gone, names(), delete, |_| Ok(())).await?.took;
+    let gone = measure(kubernetes.watched(), Wanted::Gone, names(), delete, |_| Ok(())).await?.took;
     Ok(Life { bound, gone })
 }
 
@@ -113,27 +114,24 @@ pub(crate) async fn until_bound(
     kubernetes: &Kubernetes,
     work: impl Future<Output = Result<(), Failure>> + Send + 'static,
 ) -> Result<Duration, Failure> {
-    Ok(measure(kubernetes, Wanted::Bound, None, work, |_| Ok(())).await?.took)
+    Ok(measure(kubernetes.watched(), Wanted::Bound, None, work, |_| Ok(())).await?.took)
 }
 
 /// What is to become of claims.
 #[derive(Clone, Copy, PartialEq)]
-enum Wanted {
+pub(crate) enum Wanted {
     Bound,
     Gone,
 }
 
 /// Begins `work` once a watch stands, and waits until the watch has shown what is wanted of these claims, or of all.
-async fn measure(
-    kubernetes: &Kubernetes,
+pub(crate) async fn measure(
+    api: Api<DynamicObject>,
     wanted: Wanted,
     names: Option<Vec<String>>,
     work: impl Future<Output = Result<(), Failure>> + Send + 'static,
     mut done: impl FnMut(usize) -> Result<(), Failure>,
 ) -> Result<Times, Failure> {
-    let kind = GroupVersionKind::gvk("objectbucket.io", "v1alpha1", "ObjectBucketClaim");
-    let api: Api<DynamicObject> =
-        Api::namespaced_with(kubernetes.client.clone(), "bench", &ApiResource::from_gvk(&kind));
     let mut events = pin!(watcher(api, Config::default()));
     let mut waiting = names.clone().unwrap_or_default().into_iter().collect::<std::collections::BTreeSet<_>>();
     let mut each = BTreeMap::new();

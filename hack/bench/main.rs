@@ -20,6 +20,7 @@ mod parts;
 mod purge;
 mod store;
 mod table;
+mod volumes;
 
 use limits::Limits;
 use network::Network;
@@ -89,6 +90,9 @@ async fn run(n: usize, objects: usize, bound: usize, parts: &[&str]) -> Result<(
     }
     if wanted("purge") {
         bench.purge(objects).await?;
+    }
+    if wanted("volumes") {
+        bench.volumes(n).await?;
     }
     // The last one, because it leaves its claims.
     if wanted("many") {

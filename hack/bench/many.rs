@@ -32,7 +32,7 @@ impl Bench {
         say(&format!("{n} bound claims, made without AWS"));
         let operator = Operator::start(&self.url).await?;
         let empty = operator.memory()?;
-        operator.during(load::create_named(&self.kubernetes, vec![MODEL.to_owned()], |_| Ok(()))).await?;
+        operator.during(load::create_named(&self.kubernetes, CLASS, vec![MODEL.to_owned()], |_| Ok(()))).await?;
         operator.settle().await?;
         let policy = self.policy().await?;
         let model = Arc::new(Model::read(&self.kubernetes).await?);

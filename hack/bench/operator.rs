@@ -1,4 +1,4 @@
-//! The operator as a process: with its lease as it ships, and with each AWS call in its log, where they are counted.
+//! An operator as a process: with its lease as it ships, and with each AWS call in its log, where they are counted.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -22,6 +22,8 @@ pub(crate) struct Operator {
     child: Child,
     process: Process,
     log: PathBuf,
+    /// What it logs once it serves claims.
+    serves: &'static str,
 }
 
 impl Operator {
@@ -32,32 +34,38 @@ impl Operator {
         Ok(operator)
     }
 
-    /// Starts the program that stands beside this one. Its log is in the folder for temporary files, which is
-    /// where `hack/bench.sh` looks for it if something fails.
+    /// Starts the program that stands beside this one.
     pub(crate) fn spawn(aws_url: &str) -> Result<Self, Failure> {
-        let program = std::env::current_exe()?.with_file_name("aws-s3-provisioner");
-        let log = std::env::temp_dir().join("operator.log");
-        let file = File::create(&log)?;
-        let child = Command::new(&program)
+        let mut command = Command::new(std::env::current_exe()?.with_file_name("aws-s3-provisioner"));
+        command
             .env_clear()
             .env("KUBECONFIG", std::env::var("KUBECONFIG")?)
             .env("AWS_ENDPOINT_URL", aws_url)
             .env("RUST_LOG", LOG)
             // A check of a bound claim is not what is measured.
-            .env("PROVISIONER_RESYNC", "9999h")
+            .env("PROVISIONER_RESYNC", "9999h");
+        Self::of(command, "serving claims")
+    }
+
+    /// Starts this program, which logs `serves` once it serves claims. Its log is in the folder for temporary files,
+    /// which is where `hack/bench.sh` looks for it if something fails.
+    pub(crate) fn of(mut command: Command, serves: &'static str) -> Result<Self, Failure> {
+        let log = std::env::temp_dir().join("operator.log");
+        let file = File::create(&log)?;
+        let child = command
             .stdin(Stdio::null())
             .stdout(file.try_clone()?)
             .stderr(file)
             .spawn()
-            .map_err(|error| format!("{} cannot be started: {error}", program.display()))?;
+            .map_err(|error| format!("{} cannot be started: {error}", command.get_program().display()))?;
         let process = Process(child.id().to_string());
-        Ok(Self { child, process, log })
+        Ok(Self { child, process, log, serves })
     }
 
     /// Waits until it serves claims, and then until it has nothing to do.
     pub(crate) async fn ready(&self) -> Result<(), Failure> {
         let began = Instant::now();
-        while !self.log()?.contains("serving claims") {
+        while !self.log()?.contains(self.serves) {
             if began.elapsed() > PATIENCE || !self.process.runs() {
                 return Err("the operator does not start".into());
             }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use crate::counters::Requests;
-use crate::kubernetes::{CLASS, Kubernetes};
+use crate::kubernetes::{CLASS, Claimed, Kubernetes};
 use crate::measure::{Work, by_floor, by_operator};
 use crate::network::{Network, Proxy};
 use crate::operator::Operator;
@@ -39,7 +39,8 @@ impl Bench {
     pub(crate) async fn new() -> Result<Self, Failure> {
         let url = std::env::var("AWS_ENDPOINT_URL")?;
         let store = Store::new(&url)?;
-        Ok(Self { kubernetes: Kubernetes::new().await?, store, url, peak: 0.0, in_all: Vec::new() })
+        let kubernetes = Kubernetes::new(Claimed::Buckets).await?;
+        Ok(Self { kubernetes, store, url, peak: 0.0, in_all: Vec::new() })
     }
 
     /// `n` claims from their creation to all Bound, and from their deletion to all gone. The names of the rows end

@@ -1,6 +1,7 @@
 //! The tables that are printed.
 
 /// How many of what, and what that took.
+#[derive(Clone)]
 pub(crate) struct Row {
     pub(crate) name: String,
     pub(crate) number: usize,

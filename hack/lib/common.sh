@@ -9,6 +9,9 @@ fail() {
   exit 1
 }
 
+# A path that the user gave, who is in another folder than the script.
+from_outside() { (cd "$OLDPWD" && realpath --canonicalize-missing "$1"); }
+
 # Fails unless program $1 is installed; $2 says what it is for.
 need() { command -v "$1" >/dev/null || fail "$1 is not installed; it is needed to $2"; }
 

@@ -23,9 +23,10 @@ leave_stage() {
   if [[ $code = 0 && ${keep-} ]]; then return; fi
   set +e
   stop_builds
-  if ((code)) && [[ -f $state/logs/operator.log ]]; then
-    printf '\nthe end of the log of the operator:\n%s\n' "$(tail -n 25 "$state/logs/operator.log")" >&2
-  fi
+  local log
+  for log in "$state"/logs/*.log; do
+    ((code == 0)) || [[ ! -f $log ]] || printf '\nthe end of %s:\n%s\n' "${log##*/}" "$(tail -n 25 "$log")" >&2
+  done
   strike_stage
   ((code == 0)) || printf '\n%s FAILED (exit code %s).\n' "$0" "$code" >&2
   exit "$code"

@@ -14,10 +14,10 @@ use tokio::task::JoinSet;
 
 use super::answers::status_code;
 
-const CRDS_MISSING: &str = "the CustomResourceDefinitions are missing; install them with `aws-s3-provisioner crds | kubectl apply -f -`; retrying";
+const CRDS_MISSING: &str = "the CustomResourceDefinitions are missing; install those that the operator's command `crds` prints, with `kubectl apply -f -`; retrying";
 
 const PERMISSIONS_MISSING: &str =
-    "the operator may not list and watch them; grant the permissions in deploy/; retrying";
+    "the operator may not list and watch them; grant this to its service account, as its manifests do; retrying";
 
 /// Longest pause after a failed watch, and so the longest time until a recovery is noticed.
 const PAUSE_MAX: Duration = Duration::from_secs(10);

@@ -12,7 +12,6 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
-use futures::FutureExt as _;
 use serde::Serialize;
 
 use self::args::{Args, Command};
@@ -20,8 +19,8 @@ use self::rbac::Subject;
 #[cfg(all(test, feature = "aws"))]
 pub(crate) use self::reasons::page as reasons_page;
 use crate::provisioner::{CommonParameters, Parameter, Parameters as _, Permit, Provisioner};
-use crate::runtime::lease::{self, Term};
-use crate::runtime::program::{Identity, block_on, chain, print, running_program};
+use crate::runtime::lease::Term;
+use crate::runtime::program::{self, Identity, block_on, chain, print, running_program};
 use crate::{api, controller, runtime};
 
 /// The program around a store: command line, logging, signals, leader election, and the controller.
@@ -112,25 +111,16 @@ impl<P: Provisioner> Operator<P> {
 }
 
 async fn serve<P: Provisioner>(store: P, args: &Args) -> Result<(), Box<dyn Error>> {
-    let mut config = args.cluster.config().await?;
+    let config = args.cluster.config().await?;
     let mut options = args.options(std::env::var("LIB_BUCKET_PROVISIONER_THREADS").ok().as_deref());
-    let stop = runtime::signals::shutdown().boxed().shared();
     let lease = args.lease(&config.default_namespace)?;
-    let lease_client = lease::client(&config)?;
-    // Retries behind the fence of the lease would pass it.
-    config.default_retry = lease.is_none();
-    let client = runtime::cluster::client(config, runtime::cluster::ANSWER_LIMIT)?;
-    let Some(lease) = lease else {
-        controller::run(client, store, options, stop).await;
-        return Ok(());
+    let work = |client, term: Option<Term>, stop| {
+        if let Some(term) = term {
+            options.permit = Permit::new(move || !term.is_over());
+        }
+        controller::run(client, store, options, stop)
     };
-    let lead = |term: Term| {
-        let client = term.fence(client);
-        options.permit = Permit::new(move || !term.is_over());
-        controller::run(client, store, options, stop.clone())
-    };
-    lease::lead(lease_client, lease, stop.clone(), lead).await?;
-    Ok(())
+    program::serve(config, lease, work).await
 }
 
 async fn record<P: Provisioner>(

@@ -50,6 +50,14 @@ impl ReclaimPolicy {
             Self::Retain => "Retain",
         }
     }
+
+    /// What the class says. The API server allows Delete, Retain and, for old volumes, Recycle; the default is Delete.
+    pub(crate) fn of_class(policy: Option<&str>) -> Self {
+        match policy {
+            None | Some("Delete") => Self::Delete,
+            Some(_) => Self::Retain,
+        }
+    }
 }
 
 /// A Secret by name.

@@ -60,7 +60,7 @@ pub(crate) struct LeaseArgs {
     /// Namespace of the lease [default: the namespace of the pod, or of the kubeconfig's context].
     #[arg(long, global = true, value_name = "NAMESPACE", env = "PROVISIONER_LEASE_NAMESPACE")]
     lease_namespace: Option<String>,
-    /// Name of the lease [default: derived from --provisioner-name and --namespace].
+    /// Name of the lease [default: derived from what is served].
     #[arg(long, global = true, value_name = "NAME", env = "PROVISIONER_LEASE_NAME", value_parser = object_name)]
     lease_name: Option<String>,
 }

@@ -4,6 +4,13 @@ use std::error::Error;
 use std::io::Write as _;
 use std::path::PathBuf;
 
+use futures::FutureExt as _;
+use futures::future::{BoxFuture, Shared};
+use kube::{Client, Config};
+
+use super::lease::{self, Term};
+use super::{cluster, signals};
+
 /// What differs between the command lines of two operators.
 #[derive(Debug, Clone)]
 pub(crate) struct Identity {
@@ -29,6 +36,30 @@ pub(crate) fn block_on(work: impl Future<Output = Result<(), Box<dyn Error>>>) -
     let done = runtime.block_on(work);
     runtime.shutdown_background();
     done
+}
+
+/// Does `work` until SIGTERM or SIGINT, which is its last argument. With a lease only while this process holds it: then
+/// the client passes its fence, and the term tells `work` whether it may go on.
+///
+/// # Errors
+/// The cluster's configuration cannot be used, or the lease was lost.
+pub(crate) async fn serve<W: Future<Output = ()>>(
+    mut config: Config,
+    lease: Option<lease::Options>,
+    work: impl FnOnce(Client, Option<Term>, Shared<BoxFuture<'static, ()>>) -> W,
+) -> Result<(), Box<dyn Error>> {
+    let stop = signals::shutdown().boxed().shared();
+    let lease_client = lease::client(&config)?;
+    // Retries behind the fence of the lease would pass it.
+    config.default_retry = lease.is_none();
+    let client = cluster::client(config, cluster::ANSWER_LIMIT)?;
+    let Some(lease) = lease else {
+        work(client, None, stop).await;
+        return Ok(());
+    };
+    let lead = |term: Term| work(term.fence(client), Some(term), stop.clone());
+    lease::lead(lease_client, lease, stop.clone(), lead).await?;
+    Ok(())
 }
 
 /// Prints to standard output. Who reads it may have seen enough, as `head` has.

@@ -8,7 +8,6 @@ use std::time::Duration;
 use clap::builder::BoolishValueParser;
 use clap::error::ErrorKind;
 use clap::{ArgAction, CommandFactory as _, FromArgMatches as _, Parser};
-use futures::FutureExt as _;
 
 use super::decide::retry::Retry;
 use super::options::Options;
@@ -16,9 +15,9 @@ use super::provisioner::VolumeProvisioner;
 use crate::provisioner::{Permit, parameter};
 use crate::runtime::flags::{ClusterArgs, LeaseArgs, LogArgs};
 use crate::runtime::lease::{self, Term};
-use crate::runtime::program::{Identity, block_on, chain, running_program};
+use crate::runtime::program::{self, Identity, block_on, chain, running_program};
+use crate::runtime::telemetry;
 use crate::runtime::values::{duration, go_style, provisioner_name};
-use crate::runtime::{cluster, signals, telemetry};
 
 /// The program around a [`VolumeProvisioner`]: command line, logging, signals, leader election, and the controller.
 ///
@@ -95,28 +94,19 @@ async fn serve<P: VolumeProvisioner>(
     run: &RunArgs,
     lease: &LeaseArgs,
 ) -> Result<(), Box<dyn Error>> {
-    let mut config = flags.config().await?;
+    let config = flags.config().await?;
     let mut options = run.options();
-    let stop = signals::shutdown().boxed().shared();
     // Instances with different identities work at the same time, so each has a lease of its own.
     let identity = Some(provisioner.identity()).filter(|identity| !identity.is_empty());
     let name = lease.name().unwrap_or_else(|| lease::name(&options.provisioner_name, identity));
     let lease = lease.options(name, &config.default_namespace)?;
-    let lease_client = lease::client(&config)?;
-    // Retries behind the fence of the lease would pass it.
-    config.default_retry = lease.is_none();
-    let client = cluster::client(config, cluster::ANSWER_LIMIT)?;
-    let Some(lease) = lease else {
-        super::run(client, provisioner, options, stop).await;
-        return Ok(());
+    let work = |client, term: Option<Term>, stop| {
+        if let Some(term) = term {
+            options.permit = Permit::new(move || !term.is_over());
+        }
+        super::run(client, provisioner, options, stop)
     };
-    let lead = |term: Term| {
-        let client = term.fence(client);
-        options.permit = Permit::new(move || !term.is_over());
-        super::run(client, provisioner, options, stop.clone())
-    };
-    lease::lead(lease_client, lease, stop.clone(), lead).await?;
-    Ok(())
+    program::serve(config, lease, work).await
 }
 
 #[derive(Debug, Parser)]
@@ -162,7 +152,7 @@ struct RunArgs {
     /// never.
     #[arg(long, value_name = "N", env = "PROVISIONER_FAILED_DELETE_THRESHOLD", default_value_t = 0)]
     failed_delete_threshold: u32,
-    /// How many failures to retry in a second. The first 100 come without a pause.
+    /// How many failures of a namespace to retry in a second. The first 100 come without a pause.
     #[arg(long, value_name = "N", env = "PROVISIONER_RETRIES_PER_SECOND", default_value = "10", value_parser = clap::value_parser!(u32).range(1..))]
     retries_per_second: u32,
 }

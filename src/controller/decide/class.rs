@@ -21,11 +21,7 @@ impl Class {
             name: class.metadata.name.clone().unwrap_or_default(),
             provisioner: class.provisioner.clone(),
             parameters: class.parameters.clone().unwrap_or_default(),
-            // The API server allows Delete, Retain and, for old volumes, Recycle; the default is Delete.
-            reclaim_policy: match class.reclaim_policy.as_deref() {
-                None | Some("Delete") => ReclaimPolicy::Delete,
-                Some(_) => ReclaimPolicy::Retain,
-            },
+            reclaim_policy: ReclaimPolicy::of_class(class.reclaim_policy.as_deref()),
         }
     }
 }

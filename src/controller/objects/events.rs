@@ -42,7 +42,7 @@ pub(crate) async fn record_event<P>(
 }
 
 async fn publish<P>(ctx: &Context<P>, about: ObjectReference, severity: Severity, reason: &str, note: &str) {
-    let said = Said { is_warning: severity == Severity::Warning, reason, note };
+    let said = Said { is_warning: severity == Severity::Warning, reason, note, by_several: false };
     events::publish(&ctx.client, about, said, &ctx.options.provisioner_name).await;
 }
 

@@ -26,10 +26,7 @@ impl Class {
             provisioner: class.provisioner.clone(),
             parameters: class.parameters.clone().unwrap_or_default(),
             mount_options: class.mount_options.clone().unwrap_or_default(),
-            reclaim_policy: match class.reclaim_policy.as_deref() {
-                Some("Retain") => ReclaimPolicy::Retain,
-                _ => ReclaimPolicy::Delete,
-            },
+            reclaim_policy: ReclaimPolicy::of_class(class.reclaim_policy.as_deref()),
             waits_for_pod: class.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer"),
             allowed_topologies: class.allowed_topologies.clone().unwrap_or_default(),
         }

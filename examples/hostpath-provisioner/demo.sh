@@ -115,7 +115,7 @@ while (($#)); do
   case $1 in
     --programs)
       (($# > 1)) || fail "--programs needs a folder; see $0 --help"
-      programs=$2 && shift
+      programs=$(from_outside "$2") && shift
       ;;
     -h | --help) usage && exit ;;
     *) fail "unknown argument: $1; see $0 --help" ;;

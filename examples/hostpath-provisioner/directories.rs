@@ -74,6 +74,14 @@ impl Directories {
         Ok(path.display().to_string())
     }
 
+    /// Removes the directory of a volume that nobody has used.
+    pub fn remove_empty(&self, name: &str) -> Result<(), Problem> {
+        match fs::unlinkat(&*self.root, checked(name)?, AtFlags::REMOVEDIR) {
+            Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY) => Ok(()),
+            Err(error) => Err(Problem::Failed("remove the directory", error)),
+        }
+    }
+
     /// Removes the directory of a volume with all that is in it.
     ///
     /// A directory within it is emptied of files, its own directories are moved up, and then it is removed. So neither the

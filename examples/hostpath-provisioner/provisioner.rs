@@ -67,6 +67,20 @@ impl HostPath {
             .map_err(|problem| format!("--pv-dir {:?} cannot be used: {problem}", flags.pv_dir))?;
         Ok(Self { directories, node: flags.node_name, per_node: flags.per_node })
     }
+
+    /// The mode of the directory, if it can be on this node.
+    fn check(&self, request: &VolumeRequest<Parameters>) -> Result<u32, VolumeError> {
+        if let Some(node) = request.selected_node.as_ref().filter(|node| node.name != self.node) {
+            let why = format!("node {:?} was selected, and only {:?} has volumes", node.name, self.node);
+            return Err(VolumeError::wrong_node(why));
+        }
+        let mode = &request.parameters.mode;
+        u32::from_str_radix(mode, 8).ok().filter(|bits| *bits <= 0o7777).ok_or_else(|| {
+            VolumeError::terminal(format!(
+                "parameter mode: {mode:?} is not an octal number up to 7777; write one such as 2770"
+            ))
+        })
+    }
 }
 
 impl VolumeProvisioner for HostPath {
@@ -76,24 +90,26 @@ impl VolumeProvisioner for HostPath {
         &self.node
     }
 
-    fn should_provision(&self, request: &VolumeRequest<Parameters>) -> bool {
-        !self.per_node || request.selected_node.as_ref().is_some_and(|node| node.name == self.node)
+    fn should_provision(&self, request: &VolumeRequest<Parameters>) -> Result<bool, VolumeError> {
+        match &request.selected_node {
+            _ if !self.per_node => Ok(true),
+            Some(node) => Ok(node.name == self.node),
+            None => Err(VolumeError::terminal(
+                "each node has volumes of its own, so the StorageClass needs volumeBindingMode WaitForFirstConsumer",
+            )),
+        }
     }
 
     async fn provision(&self, request: &VolumeRequest<Parameters>) -> Result<ProvisionedVolume, VolumeError> {
-        if let Some(node) = request.selected_node.as_ref().filter(|node| node.name != self.node) {
-            return Err(VolumeError::wrong_node(format!(
-                "node {:?} was selected, and only {:?} has volumes",
-                node.name, self.node
-            )));
-        }
-        let Parameters { mode, gid } = &request.parameters;
-        let bits = u32::from_str_radix(mode, 8).ok().filter(|bits| *bits <= 0o7777).ok_or_else(|| {
-            VolumeError::terminal(format!(
-                "parameter mode: {mode:?} is not an octal number up to 7777; write one such as 2770"
-            ))
-        })?;
-        let (directories, name, gid) = (self.directories.clone(), request.pv_name.clone(), *gid);
+        let (directories, name, gid) = (self.directories.clone(), request.pv_name.clone(), request.parameters.gid);
+        let bits = match self.check(request) {
+            Ok(bits) => bits,
+            Err(refusal) => {
+                // An earlier call may have been for another node, or another mode.
+                blocking(move || directories.remove_empty(&name)).await?;
+                return Err(refusal);
+            }
+        };
         let path = blocking(move || directories.create(&name, bits, gid)).await?;
         let volume = ProvisionedVolume::host_path(path)
             .with_annotation(IDENTITY, &self.node)

@@ -3,6 +3,9 @@
 //! kube's Recorder is not used, because it merges events of one reason and keeps the text of the first. An admin needs to
 //! see when the cause changes and the reason does not ("access denied", first to this, then to that).
 
+use std::hash::{DefaultHasher, Hash, Hasher as _};
+use std::time::Duration;
+
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
@@ -10,8 +13,13 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Client};
 
+use super::answers::status_code;
+
 /// Longest note of an event, in bytes (events.k8s.io/v1).
 const MAX_NOTE: usize = 1024;
+
+/// How long the work waits for an event to be written.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What an event says.
 #[derive(Debug, Clone, Copy)]
@@ -19,6 +27,9 @@ pub(crate) struct Said<'a> {
     pub(crate) is_warning: bool,
     pub(crate) reason: &'a str,
     pub(crate) note: &'a str,
+    /// Whether several instances say it at the same time. Then there is one event of it in an hour, which is how long the
+    /// API server keeps events.
+    pub(crate) by_several: bool,
 }
 
 /// Publishes one event. Best effort: nothing depends on events.
@@ -26,8 +37,14 @@ pub(crate) async fn publish(client: &Client, about: ObjectReference, said: Said<
     let event = event_about(about, said, reporter);
     let namespace = event.metadata.namespace.clone().unwrap_or_default();
     let api: Api<Event> = Api::namespaced(client.clone(), &namespace);
-    if let Err(error) = api.create(&PostParams::default(), &event).await {
-        tracing::debug!(%error, reason = said.reason, "the event could not be written");
+    let params = PostParams::default();
+    let Ok(written) = tokio::time::timeout(PATIENCE, api.create(&params, &event)).await else {
+        return tracing::debug!(reason = said.reason, "the event was not written in time");
+    };
+    match written {
+        Err(error) if said.by_several && status_code(&error) == Some(409) => {}
+        Err(error) => tracing::debug!(%error, reason = said.reason, "the event could not be written"),
+        Ok(_) => {}
     }
 }
 
@@ -35,10 +52,14 @@ pub(crate) async fn publish(client: &Client, about: ObjectReference, said: Said<
 fn event_about(about: ObjectReference, said: Said<'_>, reporter: &str) -> Event {
     let time = Timestamp::now();
     let (namespace, name) = (about.namespace.clone(), about.name.clone().unwrap_or_default());
+    let number = match said.by_several {
+        false => time.as_nanosecond(),
+        true => i128::from(hash(&(&about.uid, said.reason, said.note, time.as_second() / 3600))),
+    };
     Event {
         metadata: ObjectMeta {
             namespace: Some(namespace.unwrap_or_else(|| "default".to_owned())),
-            name: Some(format!("{name:.230}.{:x}", time.as_nanosecond())),
+            name: Some(format!("{name:.230}.{number:x}")),
             ..ObjectMeta::default()
         },
         event_time: Some(MicroTime(time)),
@@ -53,6 +74,13 @@ fn event_about(about: ObjectReference, said: Said<'_>, reporter: &str) -> Event 
     }
 }
 
+/// The same in each process of one build.
+fn hash(what: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    what.hash(&mut hasher);
+    hasher.finish()
+}
+
 /// Cuts text to at most `max` bytes, between two characters.
 fn shorten(text: &str, max: usize) -> String {
     if text.len() <= max {
@@ -65,6 +93,22 @@ fn shorten(text: &str, max: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_several_say_has_one_name_and_anything_else_has_another() {
+        let name = |uid: &str, note: &str, by_several| {
+            let about = ObjectReference { uid: Some(uid.to_owned()), ..ObjectReference::default() };
+            let said = Said { is_warning: true, reason: "Failed", note, by_several };
+            let event = event_about(about, said, "example.com/disk");
+            (event.metadata.name, event.event_time.map(|time| time.0.as_second() / 3600))
+        };
+        let (first, hour) = name("1", "no class", true);
+        let (second, then) = name("1", "no class", true);
+        assert!(first == second || hour != then);
+        assert_ne!(first, name("2", "no class", true).0);
+        assert_ne!(first, name("1", "no node", true).0);
+        assert_ne!(name("1", "no class", false).0, name("1", "no class", false).0);
+    }
 
     #[test]
     fn a_long_note_is_cut_at_a_character() {

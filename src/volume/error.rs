@@ -14,8 +14,10 @@ pub struct VolumeError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum VolumeErrorKind {
-    /// It may pass by itself: retried with backoff.
+    /// It may pass by itself: retried with backoff. Something may have been begun, so the claim is held until then.
     Retryable,
+    /// It may pass by itself: retried with backoff. Nothing is left behind, so the claim is let go meanwhile.
+    NotBegun,
     /// Somebody must change something first: retried when the claim or its class changes. Nothing is left behind.
     Terminal,
     /// The volume cannot be on the node that the scheduler selected: another one is selected. Nothing is left behind.
@@ -30,6 +32,12 @@ pub enum VolumeErrorKind {
 impl VolumeError {
     fn new(kind: VolumeErrorKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into() }
+    }
+
+    /// It may pass by itself, and there is nothing of this volume, such as when the store has no room. The claim is let go
+    /// until it is tried again, so it can be deleted, and other instances can have it.
+    pub fn not_begun(message: impl Into<String>) -> Self {
+        Self::new(VolumeErrorKind::NotBegun, message)
     }
 
     /// It may pass by itself: retried with backoff.

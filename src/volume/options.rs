@@ -19,7 +19,7 @@ pub struct Options {
     pub provision_retry: Retry,
     /// How `delete` is retried.
     pub delete_retry: Retry,
-    /// How many failed verbs are retried in a second; the first 100 come without a pause.
+    /// How many failures of a namespace are retried in a second; the first 100 come without a pause.
     pub retries_per_second: u32,
     /// Whether this process may call the store.
     pub permit: Permit,

@@ -18,8 +18,9 @@ use super::volume::{ProvisionedVolume, VolumeToDelete};
 /// - Before [`provision`](Self::provision) is called, the claim is held: it cannot vanish, and no other instance
 ///   provisions for it. The call is repeated with the same name until it succeeds, fails finally, or nobody wants the
 ///   volume any longer. In the last case the volume is provisioned to its end, and then deleted.
-/// - [`delete`](Self::delete) is called only for a PersistentVolume that its claim released, whose reclaim policy is
-///   Delete, that is no copy from a backup, and that no claim names. From then on, no claim can be bound to it.
+/// - [`delete`](Self::delete) is called for a PersistentVolume that its claim released, whose reclaim policy is Delete, that
+///   is no copy from a backup, and that no new claim of that name names. From then on, no claim can be bound to it. It is
+///   also called for a volume that was begun and is not wanted any more, with the PersistentVolume that it would have got.
 /// - A verb that takes longer than two minutes is dropped, and called again later. One that panics is called again, too.
 ///
 /// # Duties of an implementation
@@ -27,6 +28,7 @@ use super::volume::{ProvisionedVolume, VolumeToDelete};
 ///   began. A call may follow one that succeeded, because the process can end before the answer is written down.
 /// - **All that `delete` needs is in the [`ProvisionedVolume`]**: in its source, and in its annotations. The class may
 ///   be gone by then, or say something else.
+/// - **Work on other threads may go on** after a call was dropped, and beside the next call: it must not mind.
 /// - **An error leaves nothing behind**, unless it is [retryable](VolumeError::retryable) or [in the
 ///   background](VolumeError::in_background): after any other error of `provision` the claim is let go.
 /// - **No secret** is in an error, in an annotation, or in the log.
@@ -50,8 +52,12 @@ pub trait VolumeProvisioner: Send + Sync + 'static {
 
     /// Whether this instance is the one that provisions this volume. Pure, and asked before anything else: another
     /// instance has the claim if this one leaves it.
-    fn should_provision(&self, _request: &VolumeRequest<Self::Parameters>) -> bool {
-        true
+    ///
+    /// # Errors
+    /// No instance can provision it, whatever the kind of the error. Its text is shown on the claim, once, although each
+    /// instance finds it.
+    fn should_provision(&self, _request: &VolumeRequest<Self::Parameters>) -> Result<bool, VolumeError> {
+        Ok(true)
     }
 
     /// Creates the volume, or finds it if an earlier call has created it.
@@ -64,11 +70,12 @@ pub trait VolumeProvisioner: Send + Sync + 'static {
     ) -> impl Future<Output = Result<ProvisionedVolume, VolumeError>> + Send;
 
     /// Whether this instance is the one that deletes this volume. Changes nothing, and is asked before
-    /// [`delete`](Self::delete).
+    /// [`delete`](Self::delete), about volumes without an identity and about its own. An annotation above 4 KiB may be missing
+    /// here.
     ///
     /// # Errors
     /// [`VolumeError::ignored`] if the volume is another instance's; any other error if that cannot be told. Its text is
-    /// shown on the PersistentVolume, which stays as it is.
+    /// shown on the PersistentVolume when it would be deleted. Until then it stays as it is.
     fn check_owner(&self, _volume: &VolumeToDelete) -> Result<(), VolumeError> {
         Ok(())
     }

@@ -14,7 +14,8 @@ pub struct VolumeRequest<T> {
     /// Name of the PersistentVolume: `pvc-` and the uid of the claim. A name for the volume, too, since no other claim
     /// has it, and all calls for this claim do.
     pub pv_name: String,
-    /// The claim, without its managed fields. Users can write any labels and annotations.
+    /// The claim, without its managed fields, its owners, and all but 16 KiB of its annotations and of its labels. Users can
+    /// write anything there.
     pub claim: Arc<PersistentVolumeClaim>,
     /// Name of its StorageClass.
     pub class_name: String,

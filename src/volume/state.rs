@@ -26,6 +26,10 @@ const CLASSES_AT_ONCE: usize = 4;
 const LAG: Duration = Duration::from_secs(30);
 /// Longest pause until a store that is still working is asked again.
 const LONGEST_POLL: Duration = Duration::from_secs(30);
+/// Until the same is said again: the API server forgets an event after an hour.
+const SAID: Duration = Duration::from_secs(50 * 60);
+/// Writes that lose against others in a row: more are a failure, such as a webhook that answers with a conflict.
+const RACES: u32 = 3;
 /// Failed verbs that are retried without a pause between them.
 const BURST: u32 = 100;
 
@@ -84,10 +88,27 @@ impl<P> Context<P> {
     /// A list was read to its end. Forgets what is no longer there.
     pub(crate) fn listed(&self, what: Cached) {
         self.filled.send_modify(|filled| filled[what as usize] = true);
+        // Versions go back when the store of the API server is restored.
+        match what {
+            Cached::Claims => self.memory.forget_versions(self.claims.state().iter().map(|claim| claim.uid())),
+            Cached::Volumes => self.memory.forget_versions(self.volumes.state().iter().map(|volume| volume.uid())),
+            Cached::Classes => {}
+        }
         if *self.filled.borrow() == [true; 3] {
             let claims = self.claims.state().into_iter().filter_map(|claim| claim.uid());
             let volumes = self.volumes.state().into_iter().filter_map(|volume| volume.uid());
             self.memory.keep_only(&claims.chain(volumes).collect());
+        }
+    }
+
+    /// Forgets an object that has gone while something was done for it.
+    pub(crate) fn tidy<K>(&self, store: &Store<K>, object: &K)
+    where
+        K: Resource<DynamicType = ()> + Clone + 'static,
+    {
+        let shown = store.get(&ObjectRef::from_obj(object));
+        if shown.is_none_or(|shown| shown.meta().uid != object.meta().uid) {
+            self.memory.forget(object.meta().uid.as_deref().unwrap_or_default());
         }
     }
 
@@ -108,7 +129,9 @@ impl<P> Context<P> {
 /// What is remembered of claims and PersistentVolumes, by their uids.
 pub(crate) struct Memory {
     entries: Mutex<HashMap<String, Entry>>,
-    retries: Mutex<Pause>,
+    /// By namespaces, so that none of them waits for another's failures.
+    retries: Mutex<HashMap<String, Pause>>,
+    retries_per_second: u32,
 }
 
 #[derive(Debug, Default)]
@@ -119,10 +142,12 @@ struct Entry {
     inputs: u64,
     /// Nothing is due until then, unless the inputs change.
     until: Option<Instant>,
-    /// The last event.
-    said: Option<(String, String)>,
+    /// The last event, and when.
+    said: Option<(String, String, Instant)>,
     /// When the PersistentVolume was created.
     created: Option<Instant>,
+    /// How many writes in a row have lost against others.
+    races: u32,
     /// How often the store was found to be working still.
     polls: u32,
     /// The PersistentVolume that there would be, while what was begun is undone.
@@ -149,7 +174,7 @@ impl Drop for Busy<'_> {
 
 impl Memory {
     fn new(retries_per_second: u32) -> Self {
-        Self { entries: Mutex::default(), retries: Mutex::new(Pause::new(retries_per_second)) }
+        Self { entries: Mutex::default(), retries: Mutex::default(), retries_per_second }
     }
 
     /// How long nothing is due, although something is not done. Other inputs are tried at once, and count anew.
@@ -168,7 +193,7 @@ impl Memory {
             return None;
         }
         if entry.inputs != inputs {
-            (entry.failures, entry.polls, entry.inputs) = (0, 0, inputs);
+            (entry.failures, entry.races, entry.polls, entry.inputs) = (0, 0, 0, inputs);
         }
         (entry.busy, entry.until) = (true, None);
         Some(Busy { memory: self, uid: uid.to_owned() })
@@ -180,7 +205,17 @@ impl Memory {
         let version = version(object);
         let mut entries = self.lock();
         let entry = entries.entry(uid).or_default();
-        entry.written = entry.written.max(version);
+        (entry.written, entry.races) = (entry.written.max(version), 0);
+    }
+
+    /// A list has shown these objects as they are.
+    fn forget_versions(&self, uids: impl Iterator<Item = Option<String>>) {
+        let mut entries = self.lock();
+        for uid in uids.flatten() {
+            if let Some(entry) = entries.get_mut(&uid) {
+                entry.written = None;
+            }
+        }
     }
 
     /// Whether the cache shows an object as it was before it was written. Its change is still to come.
@@ -190,21 +225,32 @@ impl Memory {
         written.zip(version(shown)).is_some_and(|(written, shown)| shown < written)
     }
 
-    /// How many attempts have failed.
-    pub(crate) fn failures(&self, uid: &str) -> u32 {
-        self.lock().get(uid).map_or(0, |entry| entry.failures)
+    /// A write has lost against another one: returns whether that is all there is to it.
+    pub(crate) fn raced(&self, uid: &str) -> bool {
+        let mut entries = self.lock();
+        let races = &mut entries.entry(uid.to_owned()).or_default().races;
+        *races = races.saturating_add(1);
+        *races <= RACES
     }
 
     /// An attempt failed: returns when to try again, and whether that is given up until something changes.
-    pub(crate) fn failed(&self, uid: &str, retry: &Retry, resync: Duration) -> (Duration, bool) {
+    pub(crate) fn failed(&self, uid: &str, namespace: &str, retry: &Retry, resync: Duration) -> (Duration, bool) {
         let mut entries = self.lock();
         let entry = entries.entry(uid.to_owned()).or_default();
         entry.failures = entry.failures.saturating_add(1);
         let after = retry.after(entry.failures);
-        let turn = self.retries.lock().unwrap_or_else(PoisonError::into_inner).turn(Instant::now());
-        let wait = after.unwrap_or(resync).max(turn.min(retry.max));
+        let wait = after.unwrap_or(resync).max(self.turn(namespace, retry.max));
         entry.until = Some(Instant::now() + wait);
         (wait, after.is_none())
+    }
+
+    /// How long until it is a namespace's turn to try again, at most `longest`.
+    fn turn(&self, namespace: &str, longest: Duration) -> Duration {
+        let now = Instant::now();
+        let mut retries = self.retries.lock().unwrap_or_else(PoisonError::into_inner);
+        retries.retain(|_, pause| !pause.is_over(now));
+        let pause = retries.entry(namespace.to_owned()).or_insert_with(|| Pause::new(self.retries_per_second));
+        pause.turn(now, longest)
     }
 
     /// The store is still working: returns when to ask again, and whether it is the first time.
@@ -223,12 +269,14 @@ impl Memory {
         self.lock().entry(uid.to_owned()).or_default().until = Some(Instant::now() + wait);
     }
 
-    /// Whether this was not the last thing said.
+    /// Whether this was not the last thing said, or is forgotten.
     pub(crate) fn is_news(&self, uid: &str, reason: &str, note: &str) -> bool {
         let mut entries = self.lock();
         let said = &mut entries.entry(uid.to_owned()).or_default().said;
-        let is_same = said.as_ref().is_some_and(|(r, n)| r == reason && n == note);
-        *said = Some((reason.to_owned(), note.to_owned()));
+        let is_same = said.as_ref().is_some_and(|(r, n, when)| r == reason && n == note && when.elapsed() < SAID);
+        if !is_same {
+            *said = Some((reason.to_owned(), note.to_owned(), Instant::now()));
+        }
         !is_same
     }
 
@@ -301,10 +349,16 @@ impl Pause {
         Self { each: Duration::from_secs(1) / per_second.max(1), next: None }
     }
 
-    /// How long to wait for the next turn, which is taken.
-    fn turn(&mut self, now: Instant) -> Duration {
+    /// Whether it is as a new one: nothing has happened for long.
+    fn is_over(&self, now: Instant) -> bool {
+        self.next.is_none_or(|next| next + self.each * BURST <= now)
+    }
+
+    /// How long to wait for the next turn, which is taken. Nobody waits longer than `longest`, and no debt grows beyond.
+    fn turn(&mut self, now: Instant, longest: Duration) -> Duration {
         let earliest = now.checked_sub(self.each * BURST).unwrap_or(now);
         let next = self.next.map_or(earliest, |next| next.max(earliest)) + self.each;
+        let next = next.min(now + longest);
         self.next = Some(next);
         next.saturating_duration_since(now)
     }
@@ -312,6 +366,7 @@ impl Pause {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[tokio::test(start_paused = true)]
@@ -319,18 +374,18 @@ mod tests {
         let (memory, retry, resync) = (Memory::new(10), Retry::default(), Duration::from_secs(900));
         assert_eq!(memory.left("1", 7), None);
         drop(memory.begin("1", 7));
-        assert_eq!(memory.failed("1", &retry, resync), (Duration::from_secs(1), false));
+        assert_eq!(memory.failed("1", "team", &retry, resync), (Duration::from_secs(1), false));
         assert_eq!(memory.left("1", 7), Some(Duration::from_secs(1)));
         assert_eq!(memory.left("1", 8), None);
         tokio::time::advance(Duration::from_secs(1)).await;
         assert_eq!(memory.left("1", 7), None);
         drop(memory.begin("1", 7));
-        assert_eq!(memory.failed("1", &retry, resync), (Duration::from_secs(2), false));
+        assert_eq!(memory.failed("1", "team", &retry, resync), (Duration::from_secs(2), false));
         drop(memory.begin("1", 8));
-        assert_eq!(memory.failed("1", &retry, resync), (Duration::from_secs(1), false), "it counts anew");
+        assert_eq!(memory.failed("1", "team", &retry, resync), (Duration::from_secs(1), false), "it counts anew");
         let never = Retry { threshold: Some(1), ..retry };
         drop(memory.begin("1", 8));
-        assert_eq!(memory.failed("1", &never, resync), (resync, true));
+        assert_eq!(memory.failed("1", "team", &never, resync), (resync, true));
         memory.forget("1");
         assert_eq!(memory.len(), 0);
     }
@@ -358,19 +413,51 @@ mod tests {
         assert!(memory.begin("1", 7).is_some());
     }
 
-    #[test]
-    fn the_same_is_said_once() {
+    #[tokio::test(start_paused = true)]
+    async fn the_same_is_said_once_as_long_as_the_api_server_remembers() {
         let memory = Memory::new(10);
         let said: Vec<_> = ["a", "a", "b", "a"].into_iter().map(|note| memory.is_news("1", "Failed", note)).collect();
         assert_eq!(said, [true, false, true, true]);
+        for _ in 0..3 {
+            tokio::time::advance(Duration::from_secs(15 * 60)).await;
+            assert!(!memory.is_news("1", "Failed", "a"));
+        }
+        tokio::time::advance(Duration::from_secs(15 * 60)).await;
+        assert!(memory.is_news("1", "Failed", "a"));
+    }
+
+    #[test]
+    fn conflicts_without_end_are_a_failure() {
+        let memory = Memory::new(10);
+        let raced: Vec<_> = (0..5).map(|_| memory.raced("1")).collect();
+        assert_eq!(raced, [true, true, true, false, false]);
+        drop(memory.begin("1", 7));
+        assert!(memory.raced("1"), "something has changed");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_failures_of_one_namespace_delay_no_other() {
+        let (memory, retry) = (Memory::new(10), Retry::default());
+        let wait = |namespace: &str, uid: &str| memory.failed(uid, namespace, &retry, Duration::ZERO).0;
+        for number in 0..1000 {
+            wait("loud", &number.to_string());
+        }
+        assert!(wait("loud", "one more") > Duration::from_secs(60));
+        assert_eq!(wait("quiet", "first"), Duration::from_secs(1));
+        assert_eq!(memory.retries.lock().unwrap().len(), 2);
+        tokio::time::advance(Duration::from_secs(3600)).await;
+        wait("quiet", "second");
+        assert_eq!(memory.retries.lock().unwrap().len(), 1, "the others are forgotten");
     }
 
     #[tokio::test(start_paused = true)]
     async fn after_a_burst_retries_come_evenly() {
         let mut pause = Pause::new(10);
         let now = Instant::now() + Duration::from_secs(60);
-        let waits: Vec<_> = (0..102).map(|_| pause.turn(now).as_millis()).collect();
-        assert_eq!((waits[0], waits[99], waits[100], waits[101]), (0, 0, 100, 200));
-        assert_eq!(pause.turn(now + Duration::from_secs(60)), Duration::ZERO);
+        let longest = Duration::from_secs(1);
+        let waits: Vec<_> = (0..200).map(|_| pause.turn(now, longest).as_millis()).collect();
+        assert_eq!((waits[0], waits[99], waits[100], waits[101], waits[199]), (0, 0, 100, 200, 1000));
+        assert_eq!(pause.turn(now + Duration::from_secs(1), longest).as_millis(), 100, "there is no debt beyond");
+        assert_eq!(pause.turn(now + Duration::from_secs(60), longest), Duration::ZERO);
     }
 }

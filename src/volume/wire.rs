@@ -23,6 +23,9 @@ pub const HELD_BY: &str = "volume.objectbucket.io/held-by";
 /// uid, so it does not delete the volume of the original.
 pub const VOLUME_UID: &str = "volume.objectbucket.io/uid";
 
+/// On a PersistentVolume: the identity of the instance that provisioned it. Others leave it alone.
+pub const IDENTITY: &str = "volume.objectbucket.io/identity";
+
 /// The value of [`HELD_BY`] for a provisioner with this identity.
 pub(crate) fn holder(provisioner: &str, identity: &str) -> String {
     match identity {

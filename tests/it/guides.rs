@@ -1,7 +1,7 @@
 //! The guides: their commands, run as they stand there.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Namespace;
@@ -19,7 +19,7 @@ const GUIDE: &str = include_str!("../../docs/disaster-recovery.md");
 const CLAIM: &str = "photos";
 
 /// The commands of a guide by their names. Each block of shell has one.
-fn blocks(guide: &str) -> BTreeMap<&str, &str> {
+pub(crate) fn blocks(guide: &str) -> BTreeMap<&str, &str> {
     let mut blocks = BTreeMap::new();
     let mut rest = guide;
     while let Some((before, after)) = rest.split_once("```sh\n") {
@@ -67,22 +67,32 @@ impl Reader {
         for (there, here) in &self.names {
             commands = commands.replace(there, here);
         }
-        let binary = PathBuf::from(env!("CARGO_BIN_EXE_aws-s3-provisioner"));
-        let path = [PathBuf::from(needed("KUBEBUILDER_ASSETS")), binary.parent().unwrap().to_owned()];
-        let path = path.iter().map(|folder| folder.display().to_string()).collect::<Vec<_>>().join(":");
-        let output = Command::new("bash")
-            .args(["-euo", "pipefail", "-c", &commands])
-            .current_dir(&self.folder)
-            .env("KUBECONFIG", &cluster.kubeconfig)
-            .env("PATH", format!("{path}:{}", std::env::var("PATH").unwrap()))
-            .env("PROVISIONER_NAME", &cluster.world.provisioner)
-            .output()
-            .await
-            .unwrap();
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        assert!(output.status.success(), "{block}:\n{commands}\n{}{}", text(&output.stdout), text(&output.stderr));
-        text(&output.stdout)
+        let mut command = shell(&commands, &self.folder, &cluster.kubeconfig);
+        command.env("PROVISIONER_NAME", &cluster.world.provisioner);
+        printed(command, &format!("{block}:\n{commands}")).await
     }
+}
+
+/// Commands that find the programs of the stack and ours, in a folder and in a cluster.
+pub(crate) fn shell(commands: &str, folder: &Path, kubeconfig: &str) -> Command {
+    let binary = PathBuf::from(env!("CARGO_BIN_EXE_aws-s3-provisioner"));
+    let path = [PathBuf::from(needed("KUBEBUILDER_ASSETS")), binary.parent().unwrap().to_owned()];
+    let path = path.iter().map(|folder| folder.display().to_string()).collect::<Vec<_>>().join(":");
+    let mut command = Command::new("bash");
+    command
+        .args(["-euo", "pipefail", "-c", commands])
+        .current_dir(folder)
+        .env("KUBECONFIG", kubeconfig)
+        .env("PATH", format!("{path}:{}", std::env::var("PATH").unwrap()));
+    command
+}
+
+/// Runs a command, which must succeed, and returns what it printed.
+pub(crate) async fn printed(mut command: Command, what: &str) -> String {
+    let output = command.output().await.unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(output.status.success(), "{what}\n{}{}", text(&output.stdout), text(&output.stderr));
+    text(&output.stdout)
 }
 
 impl Drop for Reader {

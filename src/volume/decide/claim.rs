@@ -10,13 +10,16 @@ use crate::volume::wire;
 pub(crate) struct Who {
     /// `StorageClass.provisioner` of the classes that are served.
     pub(crate) provisioner: String,
+    /// Whose volumes this instance keeps; empty if it is the only one.
+    pub(crate) identity: String,
     /// What [`wire::HELD_BY`] says of the claims that this instance provisions for.
     pub(crate) holder: String,
 }
 
 impl Who {
     pub(crate) fn new(provisioner: &str, identity: &str) -> Self {
-        Self { provisioner: provisioner.to_owned(), holder: wire::holder(provisioner, identity) }
+        let holder = wire::holder(provisioner, identity);
+        Self { provisioner: provisioner.to_owned(), identity: identity.to_owned(), holder }
     }
 }
 
@@ -50,7 +53,10 @@ pub(crate) fn due(claim: &PersistentVolumeClaim, class: Option<&Class>, who: &Wh
         (true, Some(_)) => Due::Provision,
         (true, None) => Due::ReportMissingClass,
         (false, _) if is_held => Due::Settle,
-        (false, _) if !is_wanted && has_finalizer(claim) && is_named(claim, &who.provisioner) => Due::Release,
+        (false, class) if !is_wanted && has_finalizer(claim) => {
+            let is_ours = class.is_some_and(|class| class.provisioner == who.provisioner);
+            if is_ours || is_named(claim, &who.provisioner) { Due::Release } else { Due::Nothing }
+        }
         (false, _) => Due::Nothing,
     }
 }
@@ -74,6 +80,20 @@ pub(crate) fn selected_node(claim: &PersistentVolumeClaim) -> Option<&str> {
 /// Who provisions for the claim. Without the finalizer nobody does, whatever the annotation says.
 pub(crate) fn holder(claim: &PersistentVolumeClaim) -> Option<&str> {
     annotation(claim, wire::HELD_BY).filter(|_| has_finalizer(claim))
+}
+
+/// Whether Kubernetes is about to bind it. What others write meanwhile is in its way.
+pub(crate) fn is_being_bound(claim: &PersistentVolumeClaim) -> bool {
+    let phase = claim.status.as_ref().and_then(|status| status.phase.as_deref());
+    volume_of(claim).is_some() && phase == Some("Pending") && claim.metadata.deletion_timestamp.is_none()
+}
+
+/// Whether Kubernetes has bound it to the PersistentVolume that has its name, which may be gone by now. Users can write
+/// the name, and only Kubernetes the phase.
+pub(crate) fn was_bound(claim: &PersistentVolumeClaim) -> bool {
+    let own = wire::volume_name(claim.metadata.uid.as_deref().unwrap_or_default());
+    let phase = claim.status.as_ref().and_then(|status| status.phase.as_deref());
+    volume_of(claim) == Some(&own) && matches!(phase, Some("Bound" | "Lost"))
 }
 
 pub(crate) fn has_finalizer(claim: &PersistentVolumeClaim) -> bool {
@@ -188,9 +208,21 @@ mod tests {
     }
 
     #[test]
+    fn it_was_bound_if_kubernetes_says_so() {
+        let bound = |volume: &str, phase: &str| {
+            let status = ("/status", json!({ "phase": phase }));
+            was_bound(&claim(&[("/metadata/uid", json!("1")), ("/spec/volumeName", json!(volume)), status]))
+        };
+        assert!(bound("pvc-1", "Bound") && bound("pvc-1", "Lost"));
+        assert!(!bound("pvc-1", "Pending") && !bound("another", "Bound"));
+    }
+
+    #[test]
     fn a_finalizer_that_nobody_holds_keeps_no_claim() {
         let [_, finalizer] = held_by("");
         assert_eq!(due_of(&[finalizer.clone(), deleted()]), Due::Release);
+        let bare = [("/metadata/annotations", json!({})), finalizer.clone(), deleted()];
+        assert_eq!(due_of(&bare), Due::Release, "by its class");
         assert_eq!(due_of(&[finalizer]), Due::Provision);
     }
 }

@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume, PersistentVo
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::core::ObjectMeta;
 
+use super::claim::Who;
 use crate::provisioner::ReclaimPolicy;
 use crate::volume::request::VolumeRequest;
 use crate::volume::volume::ProvisionedVolume;
@@ -15,10 +16,13 @@ use crate::volume::wire;
 pub(crate) fn persistent_volume<T>(
     request: &VolumeRequest<T>,
     provisioned: ProvisionedVolume,
-    provisioner: &str,
+    who: &Who,
 ) -> PersistentVolume {
     let ProvisionedVolume { spec, mut annotations, labels, note: _ } = provisioned;
-    annotations.insert(wire::PROVISIONED_BY.to_owned(), provisioner.to_owned());
+    annotations.insert(wire::PROVISIONED_BY.to_owned(), who.provisioner.clone());
+    if !who.identity.is_empty() {
+        annotations.insert(wire::IDENTITY.to_owned(), who.identity.clone());
+    }
     let capacity = spec.capacity.clone().unwrap_or_else(|| {
         let asked = || request.claim.spec.as_ref()?.resources.as_ref()?.requests.as_ref()?.get("storage").cloned();
         let asked = asked().unwrap_or_else(|| Quantity(request.capacity.to_string()));
@@ -61,9 +65,14 @@ fn reference(claim: &PersistentVolumeClaim) -> ObjectReference {
 
 /// Whether a PersistentVolume with the right name is the claim's own, created by this provisioner.
 pub(crate) fn is_of(volume: &PersistentVolume, claim_uid: &str, provisioner: &str) -> bool {
-    let claim = volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref());
     let by = volume.metadata.annotations.as_ref().and_then(|all| all.get(wire::PROVISIONED_BY));
-    claim.and_then(|claim| claim.uid.as_deref()) == Some(claim_uid) && by.map(String::as_str) == Some(provisioner)
+    is_for(volume, claim_uid) && by.map(String::as_str) == Some(provisioner)
+}
+
+/// Whether a PersistentVolume is the claim's, whoever created it.
+pub(crate) fn is_for(volume: &PersistentVolume, claim_uid: &str) -> bool {
+    let claim = volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref());
+    claim.and_then(|claim| claim.uid.as_deref()) == Some(claim_uid)
 }
 
 #[cfg(test)]
@@ -92,12 +101,15 @@ mod tests {
         let provisioned = ProvisionedVolume::host_path("/data/pvc-1-2")
             .on_nodes_with("kubernetes.io/hostname", "node-1")
             .with_annotation("diskIdentity", "node-1");
-        let volume = persistent_volume(&request, provisioned.clone(), "example.com/disk");
+        let volume = persistent_volume(&request, provisioned.clone(), &Who::new("example.com/disk", "node-1"));
         let expected = json!({
             "apiVersion": "v1", "kind": "PersistentVolume",
             "metadata": {
                 "name": "pvc-1-2",
-                "annotations": { "pv.kubernetes.io/provisioned-by": "example.com/disk", "diskIdentity": "node-1" },
+                "annotations": {
+                    "pv.kubernetes.io/provisioned-by": "example.com/disk", "diskIdentity": "node-1",
+                    "volume.objectbucket.io/identity": "node-1",
+                },
                 "finalizers": ["external-provisioner.volume.kubernetes.io/finalizer"],
             },
             "spec": {
@@ -118,7 +130,9 @@ mod tests {
         assert!(is_of(&volume, "1-2", "example.com/disk"));
         assert!(!is_of(&volume, "1-3", "example.com/disk") && !is_of(&volume, "1-2", "example.com/other"));
 
-        let larger = persistent_volume(&request, provisioned.with_capacity(1 << 30), "example.com/disk");
+        let who = Who::new("example.com/disk", "");
+        let larger = persistent_volume(&request, provisioned.with_capacity(1 << 30), &who);
+        assert!(!larger.metadata.annotations.unwrap().contains_key(wire::IDENTITY));
         assert_eq!(larger.spec.unwrap().capacity.unwrap()["storage"].0, "1073741824");
     }
 }

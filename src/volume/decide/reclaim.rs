@@ -50,8 +50,8 @@ pub(crate) fn due(volume: &PersistentVolume, provisioner: &str, named_by: Option
         (Some("Delete"), Some("Released")) => {
             let copied = annotation(wire::VOLUME_UID).is_some_and(|uid| Some(uid) != volume.metadata.uid.as_deref());
             match named_by {
-                _ if copied => Due::Keep(Doubt::Copied),
                 Some(claim) => Due::Keep(Doubt::Named(claim.to_owned())),
+                None if copied => Due::Keep(Doubt::Copied),
                 None => Due::Delete,
             }
         }
@@ -132,6 +132,8 @@ mod tests {
         let mut copy = volume("Delete", "Released");
         copy["metadata"]["uid"] = json!("another");
         assert_eq!(due_of(copy.clone()), Due::Keep(Doubt::Copied));
+        let named = due(&serde_json::from_value(copy.clone()).unwrap(), NAME, Some("shop/data"));
+        assert_eq!(named, Due::Keep(Doubt::Named("shop/data".to_owned())), "which says how to bind them");
         // One that was provisioned by another version says nothing about its uid.
         copy["metadata"]["annotations"] = json!({ wire::PROVISIONED_BY: NAME });
         assert_eq!(due_of(copy), Due::Delete);

@@ -27,6 +27,10 @@ pub(crate) enum Refusal {
     #[error("spec.dataSource: {provisioner} creates empty volumes; create the claim without it")]
     DataSource { provisioner: String },
     #[error(
+        "spec.volumeAttributesClassName: {provisioner} has no such classes, and Kubernetes would not bind the volume; create the claim without it"
+    )]
+    AttributesClass { provisioner: String },
+    #[error(
         "spec.accessModes: {mode:?} cannot be had from {provisioner}; create the claim with one of: {}", .known.join(", ")
     )]
     AccessMode { mode: String, provisioner: String, known: &'static [&'static str] },
@@ -58,6 +62,9 @@ pub(crate) fn request<T: DeserializeOwned + JsonSchema>(
     }
     if spec.data_source.is_some() || spec.data_source_ref.is_some() {
         return Err(Refusal::DataSource { provisioner: provisioner() });
+    }
+    if spec.volume_attributes_class_name.is_some() {
+        return Err(Refusal::AttributesClass { provisioner: provisioner() });
     }
     let access_modes = spec.access_modes.unwrap_or_default();
     if let Some(mode) = access_modes.iter().find(|mode| !abilities.access_modes.contains(&mode.as_str())) {

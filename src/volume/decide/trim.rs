@@ -9,6 +9,19 @@ use crate::volume::wire;
 
 /// Longest value of an annotation, in bytes.
 const LONGEST: usize = 4096;
+/// Most that is kept of the annotations of an object, and of its labels, in bytes; beside them what the controller reads.
+const MOST: usize = 16 * 1024;
+/// What the controller reads.
+const READ: [&str; 8] = [
+    wire::PROVISIONED_BY,
+    wire::STORAGE_PROVISIONER,
+    wire::STORAGE_PROVISIONER_BETA,
+    wire::STORAGE_CLASS_BETA,
+    wire::SELECTED_NODE,
+    wire::HELD_BY,
+    wire::VOLUME_UID,
+    wire::IDENTITY,
+];
 
 /// Of a claim that is another provisioner's, only what says so.
 pub(crate) fn claim(claim: &mut PersistentVolumeClaim, provisioner: &str) {
@@ -46,8 +59,18 @@ fn bare(metadata: &mut ObjectMeta) {
 
 fn short(metadata: &mut ObjectMeta) {
     metadata.managed_fields = None;
-    if let Some(annotations) = &mut metadata.annotations {
-        annotations.retain(|_, value| value.len() <= LONGEST);
+    metadata.owner_references = None;
+    if let Some(finalizers) = &mut metadata.finalizers {
+        // Ours are written by name, and nobody else's are.
+        finalizers.retain(|name| [wire::CLAIM_FINALIZER, wire::VOLUME_FINALIZER].contains(&name.as_str()));
+    }
+    for texts in [&mut metadata.annotations, &mut metadata.labels].into_iter().flatten() {
+        let mut size = 0;
+        texts.retain(|key, value| {
+            let is_read = READ.contains(&key.as_str());
+            size += if is_read { 0 } else { key.len() + value.len() };
+            value.len() <= LONGEST && (is_read || size <= MOST)
+        });
     }
 }
 
@@ -92,5 +115,24 @@ mod tests {
         let annotations = ours.metadata.annotations.unwrap();
         assert_eq!(annotations.keys().collect::<Vec<_>>(), ["short", wire::STORAGE_PROVISIONER]);
         assert!(ours.spec.unwrap().access_modes.is_some() && ours.metadata.managed_fields.is_none());
+    }
+
+    #[test]
+    fn a_user_cannot_make_an_object_large() {
+        let many = (0..100_000).map(|number| (format!("a{number}"), json!("1".repeat(60)))).collect();
+        let mut annotations = Value::Object(many);
+        annotations[wire::STORAGE_PROVISIONER] = json!(NAME);
+        let mut object: PersistentVolumeClaim = serde_json::from_value(json!({
+            "metadata": {
+                "name": "data", "uid": "1", "annotations": annotations, "labels": annotations,
+                "finalizers": (0..1000).map(|number| format!("example.com/{number}")).collect::<Vec<_>>(),
+                "ownerReferences": [{ "apiVersion": "v1", "kind": "Pod", "name": "a", "uid": "2" }],
+            },
+        }))
+        .unwrap();
+        claim(&mut object, NAME);
+        let size = serde_json::to_string(&object).unwrap().len();
+        assert!(size < 3 * MOST, "{size} bytes");
+        assert!(object.metadata.annotations.unwrap().contains_key(wire::STORAGE_PROVISIONER));
     }
 }

@@ -9,7 +9,10 @@ use kube::runtime::controller::Action;
 use crate::kubernetes::answers::{describe, status_code};
 use crate::volume::decide::retry::Retry;
 use crate::volume::error::{VolumeError, VolumeErrorKind};
+use crate::volume::provisioner::VolumeProvisioner;
 use crate::volume::state::Context;
+use crate::volume::volume::VolumeToDelete;
+use crate::volume::wire;
 
 /// Longest time a verb may take.
 const TIME_LIMIT: Duration = Duration::from_secs(120);
@@ -38,8 +41,8 @@ impl Failed {
         }
     }
 
-    /// Somebody else has written, so that this is seen again with what they wrote.
-    pub(crate) fn is_race(&self) -> bool {
+    /// Somebody else may have written, so that this is seen again with what they wrote.
+    fn may_be_race(&self) -> bool {
         matches!(self, Self::Kubernetes(_, error) if matches!(status_code(error), Some(404 | 409)))
     }
 
@@ -51,12 +54,36 @@ impl Failed {
     }
 }
 
-/// Awaits a verb: at most for two minutes, and whatever it does.
+/// Whether a PersistentVolume is this instance's: by its annotation, and then as the provisioner says.
+///
+/// # Errors
+/// Ignored if it is another instance's; any other error if that cannot be told.
+pub(crate) fn check_owner<P: VolumeProvisioner>(ctx: &Context<P>, volume: &VolumeToDelete) -> Result<(), VolumeError> {
+    match volume.annotation(wire::IDENTITY) {
+        Some(identity) if identity != ctx.who.identity => {
+            Err(VolumeError::ignored(format!("the volume is that of instance {identity:?}")))
+        }
+        _ => ctx.provisioner.check_owner(volume),
+    }
+}
+
+/// Does an attempt. A panic in it, such as in code of the provisioner, must not end the others.
+///
+/// # Errors
+/// Its own, or a retryable one.
+pub(crate) async fn guarded(work: impl Future<Output = Result<(), Failed>>) -> Result<(), Failed> {
+    let done = AssertUnwindSafe(work).catch_unwind().await;
+    done.unwrap_or_else(|_panic| Err(Failed::Verb(VolumeError::retryable("the provisioner panicked; see its log"))))
+}
+
+/// Awaits a verb for a volume of this class: at most for two minutes, and whatever it does. If none of a class returns in
+/// time, its claims get few workers, until one does.
 ///
 /// # Errors
 /// The verb's own, or a retryable one.
 pub(crate) async fn verb<P, T>(
     ctx: &Context<P>,
+    class: &str,
     name: &str,
     verb: impl Future<Output = Result<T, VolumeError>>,
 ) -> Result<T, Failed> {
@@ -65,17 +92,30 @@ pub(crate) async fn verb<P, T>(
     }
     // Boxed, because a verb can be large.
     let verb = AssertUnwindSafe(Box::pin(verb)).catch_unwind();
+    let asked = ctx.workers.ask(class.into());
     let answer = match tokio::time::timeout(TIME_LIMIT, verb).await {
-        Ok(Ok(answer)) => answer,
-        Ok(Err(_panic)) => Err(VolumeError::retryable(format!("{name} panicked; see the provisioner's log"))),
-        Err(_elapsed) => Err(VolumeError::retryable(format!("{name} took longer than {} s", TIME_LIMIT.as_secs()))),
+        Ok(answered) => {
+            asked.answered();
+            let panicked = || VolumeError::retryable(format!("{name} panicked; see the provisioner's log"));
+            answered.unwrap_or_else(|_panic| Err(panicked()))
+        }
+        Err(_elapsed) => {
+            asked.struck();
+            Err(VolumeError::retryable(format!("{name} took longer than {} s", TIME_LIMIT.as_secs())))
+        }
     };
     answer.map_err(Failed::Verb)
 }
 
-/// When to try again after a failure, and what is to be said about it, if anything.
-pub(crate) fn after<P>(ctx: &Context<P>, uid: &str, failed: &Failed, retry: &Retry) -> (Action, Option<String>) {
-    if failed.is_race() {
+/// When to try again after a failure, and what is to be said about it, if anything. `namespace` is that of the claim.
+pub(crate) fn after<P>(
+    ctx: &Context<P>,
+    uid: &str,
+    namespace: &str,
+    failed: &Failed,
+    retry: &Retry,
+) -> (Action, Option<String>) {
+    if failed.may_be_race() && ctx.memory.raced(uid) {
         return (Action::requeue(RACE), None);
     }
     let (message, resync) = (failed.message(), ctx.options.resync_period);
@@ -93,10 +133,10 @@ pub(crate) fn after<P>(ctx: &Context<P>, uid: &str, failed: &Failed, retry: &Ret
             ctx.memory.rests(uid, resync);
             (Action::requeue(resync), Some(message))
         }
-        VolumeErrorKind::Retryable => {
-            let (wait, given_up) = ctx.memory.failed(uid, retry, resync);
+        VolumeErrorKind::Retryable | VolumeErrorKind::NotBegun => {
+            let (wait, given_up) = ctx.memory.failed(uid, namespace, retry, resync);
             let message = match given_up {
-                true => format!("{message}; giving up after {} attempts", ctx.memory.failures(uid)),
+                true => format!("{message}; giving up after {} attempts", retry.threshold.unwrap_or_default()),
                 false => message,
             };
             (Action::requeue(wait), Some(message))

@@ -33,11 +33,13 @@ pub(crate) async fn reconcile<P: VolumeProvisioner>(
     claim: Arc<PersistentVolumeClaim>,
     ctx: Arc<Context<P>>,
 ) -> Result<Action, Infallible> {
+    if is_due(&ctx, &claim).is_none() {
+        return Ok(Action::await_change());
+    }
     // Boxed, because thousands of claims come here at once, and most of them rest.
-    Ok(match is_due(&ctx, &claim) {
-        Some(_) => Box::pin(work(&ctx, claim)).await,
-        None => Action::await_change(),
-    })
+    let action = Box::pin(work(&ctx, Arc::clone(&claim))).await;
+    ctx.tidy(&ctx.claims, &*claim);
+    Ok(action)
 }
 
 /// What is due, as far as the caches show. (decides)
@@ -56,7 +58,7 @@ async fn work<P: VolumeProvisioner>(ctx: &Context<P>, claim: Arc<PersistentVolum
         return Action::requeue(left);
     }
     let namespace = claim.namespace().unwrap_or_default();
-    let lane = Lane { store: class.into(), namespace: namespace.into(), urgency: Urgency::Wanted };
+    let lane = Lane { store: class.into(), namespace: namespace.clone().into(), urgency: Urgency::Wanted };
     let Some(_worker) = ctx.workers.enter(&lane).await else { return Action::await_change() };
     let shown = ctx.claims.get(&ObjectRef::from_obj(&*claim)).filter(|shown| shown.uid().as_ref() == Some(&uid));
     let Some(claim) = shown.filter(|shown| !ctx.memory.is_stale(&**shown)) else { return Action::await_change() };
@@ -64,23 +66,17 @@ async fn work<P: VolumeProvisioner>(ctx: &Context<P>, claim: Arc<PersistentVolum
     let Some((due, class)) = is_due(ctx, &claim) else { return Action::await_change() };
     let seen = seen(&claim, class.as_ref());
     let waits = ctx.memory.left(&uid, seen);
-    let binds = || ctx.memory.has_just_created(&uid).filter(|_| due == Due::Provision);
+    let binds = || ctx.memory.has_just_created(&uid).filter(|_| due == Due::Provision || claim::is_being_bound(&claim));
     if let Some(left) = waits.or_else(binds) {
         return Action::requeue(left);
     }
     let Some(_busy) = ctx.memory.begin(&uid, seen) else { return Action::requeue(BUSY) };
     // 3. It is done. (writes)
     let span = tracing::info_span!("claim", claim = key(&claim));
-    let done = match due {
-        Due::Nothing => Ok(()),
-        Due::ReportMissingClass => Err(refused(Refusal::NoClass { class: claim::class_of(&claim).to_owned() })),
-        Due::Provision => provide(ctx, &claim, class).instrument(span).await,
-        Due::Settle => settle(ctx, &claim, class).instrument(span).await,
-        Due::Release => claims::release(ctx, &claim).await.map_err(Failed::kubernetes("let go of the claim")),
-    };
+    let done = attempt::guarded(dispatch(ctx, &claim, due, class).instrument(span)).await;
     // 4. A failure is reported, and retried. (writes)
     let Err(failed) = done else { return Action::await_change() };
-    let (action, said) = attempt::after(ctx, &uid, &failed, &ctx.options.provision_retry);
+    let (action, said) = attempt::after(ctx, &uid, &namespace, &failed, &ctx.options.provision_retry);
     if let Some(message) = said {
         tracing::debug!(claim = key(&claim), "{message}");
         let is_error = failed.kind() != VolumeErrorKind::InBackground;
@@ -88,6 +84,21 @@ async fn work<P: VolumeProvisioner>(ctx: &Context<P>, claim: Arc<PersistentVolum
         on_claim(ctx, &claim, reason, &message).await;
     }
     action
+}
+
+async fn dispatch<P: VolumeProvisioner>(
+    ctx: &Context<P>,
+    claim: &Arc<PersistentVolumeClaim>,
+    due: Due,
+    class: Option<Class>,
+) -> Result<(), Failed> {
+    match due {
+        Due::Nothing => Ok(()),
+        Due::ReportMissingClass => Err(refused(Refusal::NoClass { class: claim::class_of(claim).to_owned() })),
+        Due::Provision => provide(ctx, claim, class).await,
+        Due::Settle => settle(ctx, claim, class).await,
+        Due::Release => claims::release(ctx, claim).await.map_err(Failed::kubernetes("let go of the claim")),
+    }
 }
 
 /// `namespace/name`.
@@ -112,8 +123,8 @@ async fn provide<P: VolumeProvisioner>(
 ) -> Result<(), Failed> {
     let Some(class) = class else { return Ok(()) };
     // 1. It may have its PersistentVolume already, and only not be bound. (decides)
-    if let Some(volume) = ctx.volume_of(claim) {
-        return mark(ctx, &volume).await;
+    if ctx.volume_of(claim).is_some() {
+        return Ok(());
     }
     // 2. The node, if one was selected. (reads)
     let node = match claim::selected_node(claim).filter(|_| class.waits_for_pod) {
@@ -130,20 +141,27 @@ async fn provide<P: VolumeProvisioner>(
         Err(refusal) if is_held => return Err(begun(claim, &refusal.to_string())),
         Err(refusal) => return Err(refused(refusal)),
     };
-    if !ctx.provisioner.should_provision(&request) {
+    match ctx.provisioner.should_provision(&request) {
+        Ok(true) => {}
         // Another node was selected while this instance held the claim.
-        return if is_held { settle(ctx, claim, Some(class)).await } else { Ok(()) };
+        _ if is_held => return settle(ctx, claim, Some(class)).await,
+        Ok(false) => return Ok(()),
+        Err(error) => return Err(Failed::Verb(VolumeError::terminal(error.to_string()))),
     }
-    // 4. From now on the claim cannot vanish. (writes)
+    // 4. If it was to be undone before, that is done to its end, or the volume would be deleted under the claim. (writes)
+    if let Some(volume) = ctx.memory.undone(&claim.uid().unwrap_or_default()) {
+        delete_begun(ctx, claim, volume).await?;
+    }
+    // 5. From now on the claim cannot vanish. (writes)
     let held = claims::hold(ctx, claim).await.map_err(Failed::kubernetes("hold the claim"))?;
-    // 5. The volume. (writes)
+    // 6. The volume. (writes)
     let said = async {
         if ctx.memory.is_new(held.metadata.uid.as_deref().unwrap_or_default()) {
             let note = format!("External provisioner is provisioning volume for claim \"{}\"", key(&held));
             on_claim(ctx, &held, events::PROVISIONING, &note).await;
         }
     };
-    let provision = attempt::verb(ctx, "provision", ctx.provisioner.provision(&request));
+    let provision = attempt::verb(ctx, &class.name, "provision", ctx.provisioner.provision(&request));
     let (provisioned, ()) = tokio::join!(provision, said);
     let provisioned = match provisioned {
         Ok(provisioned) => provisioned,
@@ -155,48 +173,67 @@ async fn provide<P: VolumeProvisioner>(
             // Nothing is left behind, so there is nothing to hold the claim for.
             if matches!(
                 failed.kind(),
-                VolumeErrorKind::Ignored | VolumeErrorKind::Terminal | VolumeErrorKind::WrongNode
+                VolumeErrorKind::Ignored
+                    | VolumeErrorKind::Terminal
+                    | VolumeErrorKind::WrongNode
+                    | VolumeErrorKind::NotBegun
             ) {
                 claims::release(ctx, &held).await.map_err(Failed::kubernetes("let go of the claim"))?;
             }
             return Err(failed);
         }
     };
-    // 6. Its PersistentVolume, which from now on says what there is. (writes)
+    // 7. Its PersistentVolume, which from now on says what there is. (writes)
     let note = provisioned.note.as_ref().map(|note| format!("; {note}")).unwrap_or_default();
     let note = format!("Successfully provisioned volume {}{note}", request.pv_name);
-    let volume = created::persistent_volume(&request, provisioned, &class.provisioner);
+    let volume = created::persistent_volume(&request, provisioned, &ctx.who);
     let written = volumes::create(ctx, &volume).await.map_err(Failed::kubernetes("create the PersistentVolume"))?;
-    let written = match written {
-        Some(written) => written,
-        None => found(ctx, &held, volume).await?,
-    };
+    if written.is_none() && !is_ours(ctx, &held, volume).await? {
+        return Ok(());
+    }
     ctx.memory.created(&held.uid().unwrap_or_default());
     tracing::info!(volume = request.pv_name, "provisioned");
-    // 7. The PersistentVolume is marked. The claim is let go when it is bound. (writes)
-    let (marked, ()) = tokio::join!(mark(ctx, &written), on_claim(ctx, &held, events::PROVISIONING_SUCCEEDED, &note));
-    marked
+    // 8. Kubernetes binds it, and then the claim is let go. A write of ours before that would be in its way.
+    on_claim(ctx, &held, events::PROVISIONING_SUCCEEDED, &note).await;
+    Ok(())
 }
 
-/// The PersistentVolume that has the name of `ours`, which could not be created: of an earlier attempt, or of another
-/// instance, whose volume is another one.
-async fn found<P: VolumeProvisioner>(
+/// Whether the PersistentVolume that has the name of `ours`, which could not be created, is of an earlier attempt. If it is
+/// another instance's, so is the volume, and what was provisioned here is deleted.
+async fn is_ours<P: VolumeProvisioner>(
     ctx: &Context<P>,
     claim: &PersistentVolumeClaim,
     ours: PersistentVolume,
-) -> Result<PersistentVolume, Failed> {
+) -> Result<bool, Failed> {
     let name = ours.name_any();
-    let found = existing(ctx, claim).await?;
-    let theirs = found.as_ref().is_none_or(|found| {
+    let found = volumes::get(ctx, &name).await.map_err(Failed::kubernetes("read the PersistentVolume"))?;
+    let Some(found) = found else {
+        return Err(Failed::Verb(VolumeError::retryable(format!(
+            "PersistentVolume {name:?} exists, and is gone again"
+        ))));
+    };
+    let uid = claim.uid().unwrap_or_default();
+    if created::is_of(&found, &uid, &ctx.who.provisioner) {
         let asked = VolumeToDelete::new(Arc::new(found.clone()));
-        ctx.provisioner.check_owner(&asked).is_err_and(|error| error.kind() == VolumeErrorKind::Ignored)
-    });
-    if theirs {
-        let asked = VolumeToDelete::new(Arc::new(ours));
-        attempt::verb(ctx, "delete", ctx.provisioner.delete(&asked)).await?;
-        claims::release(ctx, claim).await.map_err(Failed::kubernetes("let go of the claim"))?;
+        let check = attempt::check_owner(ctx, &asked);
+        if !check.is_err_and(|error| error.kind() == VolumeErrorKind::Ignored) {
+            return Ok(true);
+        }
+    } else if created::is_for(&found, &uid) {
+        // The volume may be the one that was found by its name.
+        return Err(Failed::Verb(VolumeError::terminal(format!(
+            "PersistentVolume {name:?} is this claim's, and its annotation {} was changed; an admin must set it to {:?}",
+            wire::PROVISIONED_BY,
+            ctx.who.provisioner,
+        ))));
     }
-    found.ok_or_else(|| taken(&name))
+    let asked = VolumeToDelete::new(Arc::new(ours));
+    attempt::verb(ctx, claim::class_of(claim), "delete", ctx.provisioner.delete(&asked)).await?;
+    claims::release(ctx, claim).await.map_err(Failed::kubernetes("let go of the claim"))?;
+    match created::is_of(&found, &uid, &ctx.who.provisioner) {
+        true => Ok(false),
+        false => Err(taken(&name)),
+    }
 }
 
 /// What was begun for a claim becomes its volume, or is undone.
@@ -205,17 +242,22 @@ async fn settle<P: VolumeProvisioner>(
     claim: &Arc<PersistentVolumeClaim>,
     class: Option<Class>,
 ) -> Result<(), Failed> {
-    // 1. With a PersistentVolume nothing can be lost: if the claim is gone, Kubernetes releases it. (reads)
-    let is_marked = |volume: &Arc<PersistentVolume>| volume.annotations().contains_key(wire::VOLUME_UID);
-    if ctx.volume_of(claim).as_ref().is_some_and(is_marked) {
-        return claims::release(ctx, claim).await.map_err(Failed::kubernetes("let go of the claim"));
+    // 1. Its PersistentVolume. (reads)
+    let volume = match ctx.volume_of(claim) {
+        Some(shown) => Some(shown),
+        None => existing(ctx, claim).await?.map(Arc::new),
+    };
+    // 2. With a PersistentVolume nothing can be lost: if the claim is gone, Kubernetes releases it. It is marked, so that
+    //    a copy is known as one. Otherwise what was begun is deleted. (writes)
+    match volume {
+        Some(volume) => {
+            volumes::mark(ctx, &volume).await.map_err(Failed::kubernetes("write into the PersistentVolume"))?;
+        }
+        // It is bound to a PersistentVolume that somebody has changed or removed by hand. There is nothing to undo: whoever
+        // has the data still needs them.
+        None if claim::was_bound(claim) => {}
+        None => undo(ctx, claim, class).await?,
     }
-    if let Some(volume) = existing(ctx, claim).await? {
-        mark(ctx, &volume).await?;
-        return claims::release(ctx, claim).await.map_err(Failed::kubernetes("let go of the claim"));
-    }
-    // 2. Otherwise what was begun is deleted. (writes)
-    undo(ctx, claim, class).await?;
     claims::release(ctx, claim).await.map_err(Failed::kubernetes("let go of the claim"))
 }
 
@@ -235,8 +277,18 @@ async fn undo<P: VolumeProvisioner>(
     };
     // Otherwise a deletion that takes long would find the volume created again.
     ctx.memory.set_undone(&uid, Some(Arc::clone(&volume)));
+    delete_begun(ctx, claim, volume).await
+}
+
+/// Deletes the volume of a PersistentVolume that there never was.
+async fn delete_begun<P: VolumeProvisioner>(
+    ctx: &Context<P>,
+    claim: &PersistentVolumeClaim,
+    volume: Arc<PersistentVolume>,
+) -> Result<(), Failed> {
+    let uid = claim.uid().unwrap_or_default();
     let asked = VolumeToDelete::new(Arc::clone(&volume));
-    match attempt::verb(ctx, "delete", ctx.provisioner.delete(&asked)).await {
+    match attempt::verb(ctx, claim::class_of(claim), "delete", ctx.provisioner.delete(&asked)).await {
         Err(failed) if failed.kind() != VolumeErrorKind::Ignored => Err(failed),
         _ => {
             ctx.memory.set_undone(&uid, None);
@@ -268,10 +320,13 @@ async fn finished<P: VolumeProvisioner>(
     };
     let request = request::<P::Parameters>(claim, &class, abilities(ctx), node);
     let request = request.map_err(|refusal| begun(claim, &refusal.to_string()))?;
-    match attempt::verb(ctx, "provision", ctx.provisioner.provision(&request)).await {
-        Ok(provisioned) => Ok(Some(created::persistent_volume(&request, provisioned, &class.provisioner))),
+    match attempt::verb(ctx, &class.name, "provision", ctx.provisioner.provision(&request)).await {
+        Ok(provisioned) => Ok(Some(created::persistent_volume(&request, provisioned, &ctx.who))),
         Err(failed) => match failed.kind() {
-            VolumeErrorKind::Terminal | VolumeErrorKind::WrongNode | VolumeErrorKind::Ignored => Ok(None),
+            VolumeErrorKind::Terminal
+            | VolumeErrorKind::WrongNode
+            | VolumeErrorKind::Ignored
+            | VolumeErrorKind::NotBegun => Ok(None),
             VolumeErrorKind::Retryable | VolumeErrorKind::InBackground => Err(failed),
         },
     }
@@ -285,8 +340,8 @@ async fn gone_node<P: VolumeProvisioner>(
     name: &str,
 ) -> Result<(), Failed> {
     if claim::holder(claim).is_some() {
-        if let Some(volume) = existing(ctx, claim).await? {
-            return mark(ctx, &volume).await;
+        if existing(ctx, claim).await?.is_some() {
+            return Ok(());
         }
         undo(ctx, claim, class).await?;
     }
@@ -294,10 +349,6 @@ async fn gone_node<P: VolumeProvisioner>(
     let note = format!("the selected node {name:?} does not exist, so another one is selected");
     on_claim(ctx, claim, events::PROVISIONING_FAILED, &note).await;
     Ok(())
-}
-
-async fn mark<P>(ctx: &Context<P>, volume: &PersistentVolume) -> Result<(), Failed> {
-    volumes::mark(ctx, volume).await.map_err(Failed::kubernetes("write into the PersistentVolume"))
 }
 
 /// The claim's own PersistentVolume, as it is now.

@@ -30,11 +30,13 @@ pub(crate) async fn reconcile<P: VolumeProvisioner>(
     volume: Arc<PersistentVolume>,
     ctx: Arc<Context<P>>,
 ) -> Result<Action, Infallible> {
+    if reclaim::due(&volume, &ctx.who.provisioner, None) == Due::Nothing {
+        return Ok(Action::await_change());
+    }
     // Boxed, because thousands of them come here at once, and most of them rest.
-    Ok(match reclaim::due(&volume, &ctx.who.provisioner, None) {
-        Due::Nothing => Action::await_change(),
-        _ => Box::pin(work(&ctx, volume)).await,
-    })
+    let action = Box::pin(work(&ctx, Arc::clone(&volume))).await;
+    ctx.tidy(&ctx.volumes, &*volume);
+    Ok(action)
 }
 
 async fn work<P: VolumeProvisioner>(ctx: &Context<P>, volume: Arc<PersistentVolume>) -> Action {
@@ -44,7 +46,7 @@ async fn work<P: VolumeProvisioner>(ctx: &Context<P>, volume: Arc<PersistentVolu
     let spec = volume.spec.clone().unwrap_or_default();
     let namespace = spec.claim_ref.and_then(|claim| claim.namespace).unwrap_or_default();
     let class = spec.storage_class_name.unwrap_or_default();
-    let lane = Lane { store: class.into(), namespace: namespace.into(), urgency: Urgency::Wanted };
+    let lane = Lane { store: class.into(), namespace: namespace.clone().into(), urgency: Urgency::Wanted };
     let seen = |volume: &PersistentVolume| inputs(&(&volume.spec, &volume.metadata.annotations, &volume.status));
     if let Some(left) = ctx.memory.left(&uid, seen(&volume)) {
         return Action::requeue(left);
@@ -58,10 +60,10 @@ async fn work<P: VolumeProvisioner>(ctx: &Context<P>, volume: Arc<PersistentVolu
     let Some(_busy) = ctx.memory.begin(&uid, seen(&volume)) else { return Action::requeue(BUSY) };
     // 2. What is due, and that. (writes)
     let span = tracing::info_span!("volume", volume = volume.name_any());
-    let done = Box::pin(dispatch(ctx, &volume)).instrument(span).await;
+    let done = attempt::guarded(Box::pin(dispatch(ctx, &volume)).instrument(span)).await;
     // 3. A failure is reported, and retried. (writes)
     let Err(failed) = done else { return Action::await_change() };
-    let (action, said) = attempt::after(ctx, &uid, &failed, &ctx.options.delete_retry);
+    let (action, said) = attempt::after(ctx, &uid, &namespace, &failed, &ctx.options.delete_retry);
     if let Some(message) = said {
         tracing::debug!(volume = volume.name_any(), "{message}");
         let is_error = failed.kind() != VolumeErrorKind::InBackground;
@@ -73,12 +75,16 @@ async fn work<P: VolumeProvisioner>(ctx: &Context<P>, volume: Arc<PersistentVolu
 
 async fn dispatch<P: VolumeProvisioner>(ctx: &Context<P>, volume: &Arc<PersistentVolume>) -> Result<(), Failed> {
     // Those of other instances are none of ours, whatever is due for them.
-    match ctx.provisioner.check_owner(&VolumeToDelete::new(Arc::clone(volume))) {
-        Err(error) if error.kind() == VolumeErrorKind::Ignored => return Err(Failed::Verb(error)),
-        _ => {}
+    let owner = attempt::check_owner(ctx, &VolumeToDelete::new(Arc::clone(volume)));
+    if let Err(error) = &owner
+        && error.kind() == VolumeErrorKind::Ignored
+    {
+        return Err(Failed::Verb(error.clone()));
     }
     match reclaim::due(volume, &ctx.who.provisioner, named_by(ctx, volume).await?.as_deref()) {
         Due::Nothing => Ok(()),
+        // By its owner alone, once it is known who that is.
+        Due::Protect if owner.is_err() => Ok(()),
         Due::Protect => protect(ctx, volume).await,
         Due::RemoveFinalizer => set_finalizer(ctx, volume, false).await,
         Due::Keep(doubt) => Err(Failed::Verb(match doubt {
@@ -106,7 +112,7 @@ async fn named_by<P>(ctx: &Context<P>, volume: &PersistentVolume) -> Result<Opti
 
 async fn delete<P: VolumeProvisioner>(ctx: &Context<P>, volume: &Arc<PersistentVolume>) -> Result<(), Failed> {
     // 1. Whose it is. (decides)
-    ctx.provisioner.check_owner(&VolumeToDelete::new(Arc::clone(volume))).map_err(Failed::Verb)?;
+    attempt::check_owner(ctx, &VolumeToDelete::new(Arc::clone(volume))).map_err(Failed::Verb)?;
     if volume.metadata.deletion_timestamp.is_none() && !has_finalizer(volume) {
         // The change wakes it.
         return set_finalizer(ctx, volume, true).await;
@@ -131,7 +137,8 @@ async fn delete<P: VolumeProvisioner>(ctx: &Context<P>, volume: &Arc<PersistentV
         }
     };
     let asked = VolumeToDelete::new(Arc::clone(&live));
-    let (deleted, ()) = tokio::join!(attempt::verb(ctx, "delete", ctx.provisioner.delete(&asked)), said);
+    let class = live.spec.as_ref().and_then(|spec| spec.storage_class_name.as_deref()).unwrap_or_default();
+    let (deleted, ()) = tokio::join!(attempt::verb(ctx, class, "delete", ctx.provisioner.delete(&asked)), said);
     deleted?;
     tracing::info!("deleted");
     // 4. The PersistentVolume. (writes)

@@ -25,18 +25,14 @@ pub(crate) async fn hold<P>(
     if claim::holder(claim) == Some(&ctx.who.holder) {
         return Ok(Arc::clone(claim));
     }
-    let mut finalizers = claim.metadata.finalizers.clone().unwrap_or_default();
-    if !claim::has_finalizer(claim) {
-        finalizers.push(wire::CLAIM_FINALIZER.to_owned());
-    }
-    // A list in a merge patch replaces the whole.
+    // A strategic patch adds to the list.
     let patch = json!({ "metadata": {
         "uid": claim.metadata.uid,
         "resourceVersion": claim.metadata.resource_version,
-        "finalizers": finalizers,
+        "finalizers": [wire::CLAIM_FINALIZER],
         "annotations": { wire::HELD_BY: ctx.who.holder },
     } });
-    let held = api(ctx, claim).patch(&claim.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await?;
+    let held = api(ctx, claim).patch(&claim.name_any(), &PatchParams::default(), &Patch::Strategic(patch)).await?;
     ctx.memory.wrote(&held);
     Ok(Arc::new(held))
 }

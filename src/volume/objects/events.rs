@@ -3,6 +3,7 @@
 use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume, PersistentVolumeClaim};
 
 use crate::kubernetes::events::{self, Said};
+use crate::volume::decide::claim;
 use crate::volume::state::Context;
 
 /// A volume is being provisioned.
@@ -16,7 +17,8 @@ pub(crate) const VOLUME_DELETE: &str = "VolumeDelete";
 /// A volume was not deleted.
 pub(crate) const VOLUME_FAILED_DELETE: &str = "VolumeFailedDelete";
 
-/// Publishes an event on a claim, unless it was the last one.
+/// Publishes an event on a claim, unless it was the last one. Of what is said before the claim is held, each instance
+/// says the same.
 pub(crate) async fn on_claim<P>(ctx: &Context<P>, claim: &PersistentVolumeClaim, reason: &str, note: &str) {
     let metadata = &claim.metadata;
     let about = ObjectReference {
@@ -27,7 +29,7 @@ pub(crate) async fn on_claim<P>(ctx: &Context<P>, claim: &PersistentVolumeClaim,
         uid: metadata.uid.clone(),
         ..ObjectReference::default()
     };
-    publish(ctx, about, reason, note).await;
+    publish(ctx, about, reason, note, claim::holder(claim).is_none()).await;
 }
 
 /// Publishes an event on a PersistentVolume, unless it was the last one.
@@ -40,13 +42,15 @@ pub(crate) async fn on_volume<P>(ctx: &Context<P>, volume: &PersistentVolume, re
         uid: metadata.uid.clone(),
         ..ObjectReference::default()
     };
-    publish(ctx, about, reason, note).await;
+    // Whose it is may be what cannot be told.
+    publish(ctx, about, reason, note, reason == VOLUME_FAILED_DELETE).await;
 }
 
-async fn publish<P>(ctx: &Context<P>, about: ObjectReference, reason: &str, note: &str) {
+async fn publish<P>(ctx: &Context<P>, about: ObjectReference, reason: &str, note: &str, by_several: bool) {
     if !ctx.memory.is_news(about.uid.as_deref().unwrap_or_default(), reason, note) {
         return;
     }
     let is_warning = [PROVISIONING_FAILED, VOLUME_FAILED_DELETE].contains(&reason);
-    events::publish(&ctx.client, about, Said { is_warning, reason, note }, &ctx.options.provisioner_name).await;
+    let said = Said { is_warning, reason, note, by_several };
+    events::publish(&ctx.client, about, said, &ctx.options.provisioner_name).await;
 }

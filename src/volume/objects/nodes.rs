@@ -12,6 +12,10 @@ use crate::volume::state::Context;
 /// # Errors
 /// Kubernetes did not answer, or refused.
 pub(crate) async fn get<P>(ctx: &Context<P>, name: &str) -> kube::Result<Option<SelectedNode>> {
+    // Users can write anything there, and it becomes a part of a path.
+    if !name.chars().all(|char| char.is_ascii_lowercase() || char.is_ascii_digit() || "-.".contains(char)) {
+        return Ok(None);
+    }
     let found: Option<PartialObjectMeta<Node>> = Api::<Node>::all(ctx.client.clone()).get_metadata_opt(name).await?;
     Ok(found.map(|node| SelectedNode { name: name.to_owned(), labels: node.metadata.labels.unwrap_or_default() }))
 }

@@ -13,7 +13,7 @@ pub(crate) fn example(name: &str) -> Program {
     Program::new(example_path(name))
 }
 
-fn example_path(name: &str) -> PathBuf {
+pub(crate) fn example_path(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_BIN_EXE_aws-s3-provisioner")).with_file_name("examples").join(name);
     assert!(path.exists(), "to build it: cargo build --locked --example {name}");
     path

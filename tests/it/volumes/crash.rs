@@ -7,7 +7,7 @@ use kube::ResourceExt as _;
 use serde_json::json;
 
 use super::shelf::{Fate, Shelf};
-use super::stage::Stage;
+use super::stage::{CROWD, Stage, conflict};
 
 /// A call that changes something, but for events, which nothing depends on.
 fn counts(call: &Call) -> bool {
@@ -62,6 +62,7 @@ async fn live(stage: &Stage, shelf: &Shelf) {
 
 #[tokio::test]
 async fn a_life_has_these_calls() {
+    let _crowd = CROWD.read().await;
     let calls = calls_of_a_life().await;
     let expected = [
         "patch persistentvolumeclaims",
@@ -76,6 +77,7 @@ async fn a_life_has_these_calls() {
 
 #[tokio::test]
 async fn nothing_is_doubled_or_lost_wherever_the_operator_was_killed() {
+    let _crowd = CROWD.read().await;
     let calls = calls_of_a_life().await.len();
     let points = (1..=calls).flat_map(|number| [(number, false), (number, true)]);
     join_all(points.map(async |(number, is_done)| {
@@ -95,6 +97,7 @@ async fn nothing_is_doubled_or_lost_wherever_the_operator_was_killed() {
 
 #[tokio::test]
 async fn nothing_is_doubled_or_lost_if_the_operator_was_killed_in_a_verb() {
+    let _crowd = CROWD.read().await;
     let points =
         ["provision", "delete"].into_iter().flat_map(|verb| [(verb, Fate::HangsBefore), (verb, Fate::HangsAfter)]);
     join_all(points.map(async |(verb, fate)| {
@@ -114,6 +117,7 @@ async fn nothing_is_doubled_or_lost_if_the_operator_was_killed_in_a_verb() {
 
 #[tokio::test]
 async fn nothing_is_left_of_a_claim_that_is_deleted_at_any_moment() {
+    let _crowd = CROWD.read().await;
     // The calls until the claim is let go.
     let points = (1..=4).flat_map(|number| [(number, false), (number, true)]);
     join_all(points.map(async |(number, is_done)| {
@@ -135,6 +139,7 @@ async fn nothing_is_left_of_a_claim_that_is_deleted_at_any_moment() {
 
 #[tokio::test]
 async fn nothing_is_left_of_a_claim_that_is_deleted_while_its_volume_is_provisioned() {
+    let _crowd = CROWD.read().await;
     for fate in [Fate::HangsBefore, Fate::HangsAfter] {
         let (stage, shelf) = (Stage::new().await, Shelf::new("a"));
         shelf.meddle(move |_| fate.clone());
@@ -154,16 +159,13 @@ async fn nothing_is_left_of_a_claim_that_is_deleted_while_its_volume_is_provisio
 
 #[tokio::test]
 async fn every_call_may_fail_in_every_way() {
+    let _crowd = CROWD.read().await;
     let calls = calls_of_a_life().await.len();
     let failures: [fn() -> Verdict; 4] = [
         || Verdict::Answer(500, "broken".to_owned()),
         || Verdict::Reset,
         || Verdict::LoseAnswer,
-        || {
-            let status =
-                json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Conflict", "code": 409 });
-            Verdict::Answer(409, status.to_string())
-        },
+        || conflict("it has changed"),
     ];
     let points = (1..=calls).flat_map(|number| failures.into_iter().map(move |failure| (number, failure)));
     join_all(points.map(async |(number, failure)| {
@@ -177,6 +179,7 @@ async fn every_call_may_fail_in_every_way() {
 
 #[tokio::test]
 async fn a_view_that_lags_behind_provisions_nothing_twice() {
+    let _crowd = CROWD.read().await;
     let (stage, shelf) = (Stage::new().await, Shelf::new("a"));
     // From the first write on, the operator sees nothing new until the gate opens.
     let gate = Gate::closed();

@@ -7,7 +7,7 @@ use kube::ResourceExt as _;
 use kube::api::PostParams;
 use serde_json::json;
 
-use super::stage::{Stage, phase_of};
+use super::stage::{Stage, phase_of, seen_soon};
 use crate::conformance::example;
 use crate::support::conformance::{Program, Running, TempDir};
 
@@ -32,7 +32,7 @@ fn start(stage: &Stage, program: &Program) -> Shown {
     Shown(program.clone().args(["-v", "5"]).start_with(stage, &stage.kubeconfig()))
 }
 
-fn path_of(volume: &k8s_openapi::api::core::v1::PersistentVolume) -> PathBuf {
+pub(super) fn path_of(volume: &k8s_openapi::api::core::v1::PersistentVolume) -> PathBuf {
     volume.spec.as_ref().unwrap().host_path.as_ref().unwrap().path.clone().into()
 }
 
@@ -83,6 +83,35 @@ async fn each_node_serves_its_own_volumes() {
         stage.wait_volume_gone(&volume.name_any()).await;
         assert!(!path_of(&volume).exists());
     }
+}
+
+#[tokio::test]
+async fn where_each_node_has_its_own_a_class_that_selects_none_is_refused() {
+    let (stage, root) = (Stage::new().await, TempDir::new());
+    let _operator = start(&stage, &program(&root, "node-1").args(["--per-node"]));
+    let class = stage.class("immediate", json!({})).await;
+    stage.submit("data", &class, json!({})).await;
+    stage.wait_event("data", "ProvisioningFailed", "needs volumeBindingMode WaitForFirstConsumer").await;
+    assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn of_two_for_the_same_node_one_stands_by_until_the_other_is_killed() {
+    let (stage, root) = (Stage::new().await, TempDir::new());
+    let class = stage.class("hostpath", json!({})).await;
+    let elected = program(&root, "node-1").args(["--leader-elect=true", "--lease-namespace", &stage.namespace]);
+    let one = start(&stage, &elected);
+    stage.submit("first", &class, json!({})).await;
+    stage.wait_volume("first").await;
+    let other = start(&stage, &elected);
+    seen_soon("it stands by", || other.0.log().contains("standing by")).await;
+    stage.submit("second", &class, json!({})).await;
+    stage.wait_volume("second").await;
+    assert!(!other.0.log().contains("serving claims"));
+    drop(one);
+    stage.submit("third", &class, json!({})).await;
+    stage.wait_volume("third").await;
+    assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 3);
 }
 
 /// A PersistentVolume as the Go provisioner of the guide of 2017 wrote it, bound to a claim.

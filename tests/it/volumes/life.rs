@@ -7,7 +7,7 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 
 use super::shelf::{Fate, SHELF, Shelf};
-use super::stage::{Stage, is_held, phase_of};
+use super::stage::{CROWD, Stage, is_held, phase_of};
 
 #[tokio::test]
 async fn a_claim_gets_a_volume_and_takes_it_along() {
@@ -63,7 +63,9 @@ async fn a_retained_volume_stays_and_can_be_deleted_as_an_object() {
 async fn a_volume_waits_for_the_node_of_its_first_pod() {
     let (stage, shelf) = (Stage::new().await, Shelf::new("a"));
     let _operator = stage.start(&shelf);
-    let class = stage.class("local", json!({ "volumeBindingMode": "WaitForFirstConsumer" })).await;
+    let topologies = json!([{ "matchLabelExpressions": [{ "key": "zone", "values": ["a", "b"] }] }]);
+    let local = json!({ "volumeBindingMode": "WaitForFirstConsumer", "allowedTopologies": topologies });
+    let class = stage.class("local", local).await;
     stage.submit("data", &class, json!({})).await;
     let node = stage.node("node").await;
     // Claims after it are served, so it was not forgotten.
@@ -74,6 +76,7 @@ async fn a_volume_waits_for_the_node_of_its_first_pod() {
 
     stage.select_node("data", &node).await;
     stage.wait_volume("data").await;
+    assert_eq!(serde_json::to_value(shelf.topologies()).unwrap(), topologies);
     let asked = shelf.nodes().pop().unwrap().unwrap();
     assert_eq!((asked.name.as_str(), asked.labels["kubernetes.io/hostname"].as_str()), (node.as_str(), node.as_str()));
 }
@@ -119,6 +122,8 @@ async fn two_instances_with_volumes_of_their_own_serve_one_class_without_doubles
     }
     let all: Vec<_> = shelves.iter().flat_map(Shelf::volumes).collect();
     assert_eq!(all.len(), claims.len(), "{all:?}");
+    // Neither made one that it had to delete again.
+    assert_eq!(shelves.iter().map(|shelf| shelf.made().len()).sum::<usize>(), claims.len());
     for volume in stage.own_pvs().await {
         let shelf = &shelves[usize::from(volume.annotations()[SHELF] == "b")];
         assert!(shelf.volumes().contains(&volume.name_any()));
@@ -203,6 +208,7 @@ async fn a_volume_that_a_new_claim_names_keeps_its_data() {
 
 #[tokio::test]
 async fn a_restart_with_bound_volumes_writes_nothing() {
+    let _crowd = CROWD.write().await;
     let (stage, shelf) = (Stage::new().await, Shelf::new("a"));
     let mut operator = stage.start(&shelf);
     let class = stage.class("disks", json!({})).await;
@@ -214,6 +220,8 @@ async fn a_restart_with_bound_volumes_writes_nothing() {
         stage.wait_volume(claim).await;
     }
     operator.stop().await;
+    // The others are made without an operator, and retained, so that they can be deleted at once.
+    let many = stage.bound_copies(950, &class).await;
     stage.kubernetes.clear();
     let calls = shelf.calls().len();
     let _operator = stage.start(&shelf);
@@ -229,6 +237,7 @@ async fn a_restart_with_bound_volumes_writes_nothing() {
     ];
     assert_eq!(writes, of_one);
     assert_eq!(shelf.calls().len(), calls + 1);
+    many.delete().await;
 }
 
 #[tokio::test]
@@ -305,4 +314,92 @@ async fn a_claim_goes_to_another_instance_when_another_node_is_selected() {
     left.leave_alone();
     stage.wait_volume("data").await;
     assert_eq!((left.volumes().len(), right.volumes().len()), (0, 1), "{:?} {:?}", left.calls(), right.calls());
+}
+
+#[tokio::test]
+async fn a_volume_that_an_admin_makes_available_keeps_its_data_until_the_last_moment() {
+    let (stage, shelf, gate) = (Stage::new().await, Shelf::new("a"), Gate::closed());
+    let _operator = stage.start(&shelf);
+    let class = stage.class("disks", json!({})).await;
+    stage.submit("data", &class, json!({})).await;
+    let name = stage.wait_volume("data").await.name_any();
+    let held = gate.clone();
+    stage.kubernetes.meddle(move |call| match &*call.name {
+        "delete persistentvolumes" => Verdict::Hold(held.clone()),
+        _ => Verdict::Pass,
+    });
+    stage.delete_claim("data").await;
+    assert!(gate.reached().await, "it is about to be deleted");
+    let available = json!({ "spec": { "claimRef": null } });
+    stage.pvs().patch(&name, &PatchParams::default(), &Patch::Merge(available)).await.unwrap();
+    stage.wait_pv(&name, "available", |volume| phase_of(volume) == Some("Available")).await;
+    stage.kubernetes.leave_alone();
+    gate.open();
+    stage.submit("next", &class, json!({})).await;
+    assert_eq!(stage.wait_volume("next").await.name_any(), name);
+    assert_eq!(shelf.calls(), [format!("provision {name}")]);
+}
+
+#[tokio::test]
+async fn whose_a_volume_is_stands_on_it_even_if_a_provisioner_does_not_look() {
+    let stage = Stage::new().await;
+    let shelves = [Shelf::careless("a"), Shelf::careless("b")];
+    let _operators = [stage.start(&shelves[0]), stage.start(&shelves[1])];
+    let class = stage.class("disks", json!({})).await;
+    for number in 0..8 {
+        let claim = format!("data-{number}");
+        stage.submit(&claim, &class, json!({})).await;
+        let volume = stage.wait_volume(&claim).await.name_any();
+        stage.delete_claim(&claim).await;
+        stage.wait_volume_gone(&volume).await;
+    }
+    assert_eq!(shelves.each_ref().map(Shelf::volumes), [const { Vec::<String>::new() }; 2]);
+}
+
+#[tokio::test]
+async fn what_is_being_undone_is_undone_before_the_claim_gets_its_volume() {
+    let (stage, shelf) = (Stage::new().await, Shelf::new("a"));
+    let _operator = stage.start(&shelf);
+    let class = stage.class("local", json!({ "volumeBindingMode": "WaitForFirstConsumer" })).await;
+    let node = stage.node("node").await;
+    let slow = || Fate::Fails(VolumeError::in_background("the disk is slow"));
+    shelf.meddle(move |_| slow());
+    stage.submit("data", &class, json!({})).await;
+    stage.select_node("data", &node).await;
+    shelf.wait_calls("begun", |calls| !calls.is_empty()).await;
+    shelf.meddle(move |verb| if verb == "delete" { slow() } else { Fate::Works });
+    stage.unselect_node("data").await;
+    shelf.wait_calls("undone", |calls| calls.iter().any(|call| call.starts_with("delete"))).await;
+    stage.select_node("data", &node).await;
+    // It is asked again and again, and does not provision meanwhile.
+    let seen = shelf.calls().len();
+    shelf.wait_calls("asked again", |calls| calls.len() > seen + 2).await;
+    shelf.leave_alone();
+    stage.wait_volume("data").await;
+    let calls = shelf.calls();
+    let first = calls.iter().position(|call| call.starts_with("delete")).unwrap();
+    let (last, between) = calls[first..].split_last().unwrap();
+    assert!(last.starts_with("provision") && between.iter().all(|call| call.starts_with("delete")), "{calls:?}");
+    assert_eq!(shelf.volumes().len(), 1);
+}
+
+#[tokio::test]
+async fn the_volume_of_a_bound_claim_is_not_undone_whatever_was_edited() {
+    let (stage, shelf) = (Stage::new().await, Shelf::new("a"));
+    let mut operator = stage.start(&shelf);
+    let class = stage.class("disks", json!({})).await;
+    stage.submit("data", &class, json!({})).await;
+    let name = stage.wait_volume("data").await.name_any();
+    operator.stop().await;
+    // Somebody disowns the volume, and somebody applies the claim as it was dumped while it was held.
+    let disowned = json!({ "metadata": { "annotations": { wire::PROVISIONED_BY: null } } });
+    stage.pvs().patch(&name, &PatchParams::default(), &Patch::Merge(disowned)).await.unwrap();
+    let held = json!({ "metadata": {
+        "finalizers": ["kubernetes.io/pvc-protection", wire::CLAIM_FINALIZER],
+        "annotations": { wire::HELD_BY: format!("{} a", stage.provisioner) },
+    } });
+    stage.pvcs().patch("data", &PatchParams::default(), &Patch::Merge(held)).await.unwrap();
+    let _operator = stage.start(&shelf);
+    stage.wait_pvc("data", "let go", |claim| !is_held(claim)).await;
+    assert_eq!(shelf.calls(), [format!("provision {name}")]);
 }

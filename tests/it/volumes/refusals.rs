@@ -1,11 +1,12 @@
 //! What a claim cannot have is told once, and had as soon as it can be.
 
+use bucket_provisioner::conformance::proxy::Verdict;
 use bucket_provisioner::volume::VolumeError;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 use super::shelf::{Fate, Shelf};
-use super::stage::{Stage, is_held};
+use super::stage::{Stage, conflict, is_held, seen_soon};
 
 #[tokio::test]
 async fn what_cannot_be_had_is_refused_with_its_remedy() {
@@ -37,6 +38,40 @@ async fn what_cannot_be_had_is_refused_with_its_remedy() {
     for claim in ["block", "selector", "mode", "source"] {
         assert!(!is_held(&stage.pvcs().get(claim).await.unwrap()), "{claim}");
     }
+}
+
+#[tokio::test]
+async fn what_each_of_several_instances_finds_is_told_once() {
+    let stage = Stage::new().await;
+    let shelves = ["a", "b", "c"].map(Shelf::new);
+    let _operators = shelves.each_ref().map(|shelf| stage.start(shelf));
+    let class = stage.class("disks", json!({})).await;
+    let ice = stage.class("ice", json!({ "parameters": { "material": "ice" } })).await;
+    stage.submit("block", &class, json!({ "volumeMode": "Block" })).await;
+    stage.submit("cold", &ice, json!({})).await;
+    let told = [("block", "cannot be had"), ("cold", "melts on every shelf")];
+    let attempts = || stage.kubernetes.writes().iter().filter(|name| *name == "create events").count();
+    seen_soon("each has tried to tell each", || attempts() == told.len() * shelves.len()).await;
+    for (claim, told) in told {
+        stage.wait_event(claim, "ProvisioningFailed", told).await;
+        assert_eq!(stage.events(claim, "ProvisioningFailed").await.len(), 1, "{claim}");
+        assert!(!is_held(&stage.pvcs().get(claim).await.unwrap()), "{claim}");
+    }
+}
+
+#[tokio::test]
+async fn a_write_that_is_refused_like_a_race_is_told() {
+    let (stage, shelf) = (Stage::new().await, Shelf::new("a"));
+    stage.kubernetes.meddle(|call| match &*call.name {
+        "patch persistentvolumeclaims" => conflict("denied by a webhook"),
+        _ => Verdict::Pass,
+    });
+    let _operator = stage.start(&shelf);
+    let class = stage.class("disks", json!({})).await;
+    stage.submit("data", &class, json!({})).await;
+    stage.wait_event("data", "ProvisioningFailed", "cannot hold the claim: denied by a webhook").await;
+    stage.kubernetes.leave_alone();
+    stage.wait_volume("data").await;
 }
 
 #[tokio::test]
@@ -129,4 +164,32 @@ async fn a_verb_that_panics_or_hangs_stops_no_other_claim() {
     shelf.wait_calls("the one that hangs", |calls| calls.len() == 2).await;
     stage.submit("works", &class, json!({})).await;
     stage.wait_volume("works").await;
+}
+
+#[tokio::test]
+async fn a_provisioner_that_panics_before_its_verbs_stops_no_other_claim() {
+    let (stage, shelf) = (Stage::new().await, Shelf::new("a"));
+    let _operator = stage.start(&shelf);
+    let glass = stage.class("glass", json!({ "parameters": { "material": "glass" } })).await;
+    stage.submit("breaks", &glass, json!({})).await;
+    stage.wait_event("breaks", "ProvisioningFailed", "the provisioner panicked").await;
+    let class = stage.class("disks", json!({})).await;
+    stage.submit("data", &class, json!({})).await;
+    stage.wait_volume("data").await;
+}
+
+#[tokio::test]
+async fn a_claim_for_which_nothing_was_begun_can_go_while_the_store_is_down() {
+    let (stage, shelf) = (Stage::new().await, Shelf::new("a"));
+    let _operator = stage.start(&shelf);
+    let class = stage.class("disks", json!({})).await;
+    shelf.meddle(|_| Fate::Fails(VolumeError::not_begun("the shelf is full")));
+    for claim in ["waits", "goes"] {
+        stage.submit(claim, &class, json!({})).await;
+        stage.wait_event(claim, "ProvisioningFailed", "the shelf is full").await;
+    }
+    stage.delete_claim("goes").await;
+    stage.wait_claim_gone("goes").await;
+    shelf.leave_alone();
+    stage.wait_volume("waits").await;
 }

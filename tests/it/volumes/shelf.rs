@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use bucket_provisioner::volume::{
     ProvisionedVolume, SelectedNode, VolumeError, VolumeProvisioner, VolumeRequest, VolumeToDelete,
 };
-use k8s_openapi::api::core::v1::{NFSVolumeSource, PersistentVolumeSpec};
+use k8s_openapi::api::core::v1::{NFSVolumeSource, PersistentVolumeSpec, TopologySelectorTerm};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::sync::watch;
@@ -43,6 +43,8 @@ type Rule = Box<dyn FnMut(&str) -> Fate + Send>;
 pub(super) struct Shelf {
     identity: String,
     takes: fn(Option<&SelectedNode>) -> bool,
+    /// It does not look whose a volume is.
+    careless: bool,
     state: Arc<State>,
 }
 
@@ -57,16 +59,23 @@ struct State {
     rule: Mutex<Option<Rule>>,
     /// The nodes for which volumes were asked.
     nodes: Mutex<Vec<Option<SelectedNode>>>,
+    /// The topologies in which volumes were allowed.
+    topologies: Mutex<Vec<TopologySelectorTerm>>,
 }
 
 impl Shelf {
     pub(super) fn new(identity: &str) -> Self {
-        Self { identity: identity.to_owned(), takes: |_| true, state: Arc::default() }
+        Self { identity: identity.to_owned(), takes: |_| true, careless: false, state: Arc::default() }
     }
 
     /// One that leaves the claims that this does not want.
     pub(super) fn choosy(identity: &str, takes: fn(Option<&SelectedNode>) -> bool) -> Self {
         Self { takes, ..Self::new(identity) }
+    }
+
+    /// One whose author has written an identity and no `check_owner`.
+    pub(super) fn careless(identity: &str) -> Self {
+        Self { careless: true, ..Self::new(identity) }
     }
 
     pub(super) fn volumes(&self) -> Vec<String> {
@@ -84,6 +93,10 @@ impl Shelf {
 
     pub(super) fn nodes(&self) -> Vec<Option<SelectedNode>> {
         self.state.nodes.lock().unwrap().clone()
+    }
+
+    pub(super) fn topologies(&self) -> Vec<TopologySelectorTerm> {
+        self.state.topologies.lock().unwrap().clone()
     }
 
     /// Decides from now on what becomes of each call.
@@ -126,13 +139,18 @@ impl VolumeProvisioner for Shelf {
         &self.identity
     }
 
-    fn should_provision(&self, request: &VolumeRequest<Parameters>) -> bool {
-        (self.takes)(request.selected_node.as_ref())
+    fn should_provision(&self, request: &VolumeRequest<Parameters>) -> Result<bool, VolumeError> {
+        match &*request.parameters.material {
+            "glass" => panic!("on purpose"),
+            "ice" => Err(VolumeError::terminal("parameter material: \"ice\" melts on every shelf; choose another one")),
+            _ => Ok((self.takes)(request.selected_node.as_ref())),
+        }
     }
 
     async fn provision(&self, request: &VolumeRequest<Parameters>) -> Result<ProvisionedVolume, VolumeError> {
         let name = &request.pv_name;
         self.state.nodes.lock().unwrap().push(request.selected_node.clone());
+        self.state.topologies.lock().unwrap().extend(request.allowed_topologies.clone());
         let make = |volumes: &mut BTreeSet<String>| {
             // A second call finds it.
             if volumes.insert(name.clone()) {
@@ -151,6 +169,7 @@ impl VolumeProvisioner for Shelf {
 
     fn check_owner(&self, volume: &VolumeToDelete) -> Result<(), VolumeError> {
         match volume.annotation(SHELF) {
+            _ if self.careless => Ok(()),
             Some(shelf) if shelf == self.identity => Ok(()),
             Some(_) => Err(VolumeError::ignored("another shelf has it")),
             None => Err(VolumeError::terminal("the annotation shelf is missing")),

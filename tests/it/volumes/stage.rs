@@ -3,14 +3,16 @@
 use std::ops::Deref;
 use std::time::Duration;
 
+use bucket_provisioner::conformance::proxy::Verdict;
 use bucket_provisioner::runtime::{self, cluster::ANSWER_LIMIT};
 use bucket_provisioner::volume::{self, Options, Retry, wire};
+use futures::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
-use tokio::sync::oneshot;
+use tokio::sync::{RwLock, oneshot};
 use tokio::task::JoinHandle;
 
 use super::shelf::Shelf;
@@ -26,6 +28,28 @@ impl Deref for Stage {
 
     fn deref(&self) -> &conformance::World {
         &self.world
+    }
+}
+
+/// Read by tests with dozens of operators, each of which watches all claims and volumes; written by the test with a
+/// thousand of these.
+pub(super) static CROWD: RwLock<()> = RwLock::const_new(());
+
+/// The label of what was copied, with the world's id.
+const COPY: &str = "copy-of";
+
+/// Claims and volumes that no operator made.
+pub(super) struct Copies {
+    claims: Api<PersistentVolumeClaim>,
+    volumes: Api<PersistentVolume>,
+    of: String,
+}
+
+impl Copies {
+    pub(super) async fn delete(self) {
+        let ours = ListParams::default().labels(&format!("{COPY}={}", self.of));
+        self.claims.delete_collection(&DeleteParams::default(), &ours).await.unwrap();
+        self.volumes.delete_collection(&DeleteParams::default(), &ours).await.unwrap();
     }
 }
 
@@ -117,6 +141,48 @@ impl Stage {
         all
     }
 
+    /// Bound claims with retained volumes of this world's provisioner.
+    pub(super) async fn bound_copies(&self, number: usize, class: &str) -> Copies {
+        let names = stream::iter(0..number).map(|number| format!("copy-{number}"));
+        names.for_each_concurrent(8, |name| self.bound_copy(name, class)).await;
+        let is_bound = |claim: &PersistentVolumeClaim| {
+            claim.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Bound"))
+        };
+        let bound = async {
+            while !self.pvcs().list(&ListParams::default().labels(COPY)).await.unwrap().iter().all(is_bound) {
+                tokio::time::sleep(Duration::from_millis(200)).await;
+            }
+        };
+        assert!(tokio::time::timeout(crate::support::PATIENCE, bound).await.is_ok(), "not all copies are bound");
+        Copies { claims: self.pvcs(), volumes: self.pvs(), of: self.id.clone() }
+    }
+
+    async fn bound_copy(&self, name: String, class: &str) {
+        let volume = format!("pvc-{}", self.unique(&name));
+        let spec = json!({
+            "storageClassName": class, "accessModes": ["ReadWriteOnce"], "volumeName": volume,
+            "resources": { "requests": { "storage": "1Mi" } },
+        });
+        let claim = json!({
+            "metadata": { "name": name, "labels": { COPY: self.id }, "annotations": {
+                "pv.kubernetes.io/bind-completed": "yes", wire::STORAGE_PROVISIONER: self.provisioner,
+            } },
+            "spec": spec,
+        });
+        let claim = self.pvcs().create(&PostParams::default(), &serde_json::from_value(claim).unwrap()).await.unwrap();
+        let volume = json!({
+            "metadata": {
+                "name": volume, "labels": { COPY: self.id }, "annotations": { wire::PROVISIONED_BY: self.provisioner },
+            },
+            "spec": {
+                "accessModes": ["ReadWriteOnce"], "capacity": { "storage": "1Mi" }, "storageClassName": class,
+                "claimRef": { "namespace": self.namespace, "name": name, "uid": claim.uid() },
+                "nfs": { "server": "shelf.example.com", "path": "/" }, "persistentVolumeReclaimPolicy": "Retain",
+            },
+        });
+        self.pvs().create(&PostParams::default(), &serde_json::from_value(volume).unwrap()).await.unwrap();
+    }
+
     /// Waits until a claim is bound and let go, and returns its PersistentVolume.
     pub(super) async fn wait_volume(&self, name: &str) -> PersistentVolume {
         let claim = self
@@ -171,19 +237,24 @@ impl Stage {
         }
     }
 
-    /// Waits for an event of a claim or a PersistentVolume, and returns its note.
-    pub(super) async fn wait_event(&self, about: &str, reason: &str, part: &str) -> String {
+    /// The notes of the events of a claim or a PersistentVolume.
+    pub(super) async fn events(&self, about: &str, reason: &str) -> Vec<String> {
         let events: Api<Event> = Api::all(self.client.clone());
         let fields = format!("reason={reason},regarding.name={about}");
+        let all = events.list(&ListParams::default().fields(&fields)).await.unwrap();
+        // Events on PersistentVolumes name no namespace; claims of other tests have the same names.
+        let is_ours = |event: &Event| {
+            let namespace = event.regarding.as_ref().and_then(|about| about.namespace.as_deref());
+            namespace.is_none_or(|namespace| namespace == self.namespace)
+        };
+        all.into_iter().filter(is_ours).filter_map(|event| event.note).collect()
+    }
+
+    /// Waits for an event of a claim or a PersistentVolume, and returns its note.
+    pub(super) async fn wait_event(&self, about: &str, reason: &str, part: &str) -> String {
         let looked = async {
             loop {
-                let all = events.list(&ListParams::default().fields(&fields)).await.unwrap();
-                // Events on PersistentVolumes name no namespace; claims of other tests have the same names.
-                let is_ours = |event: &Event| {
-                    let namespace = event.regarding.as_ref().and_then(|about| about.namespace.as_deref());
-                    namespace.is_none_or(|namespace| namespace == self.namespace)
-                };
-                let notes = all.into_iter().filter(is_ours).filter_map(|event| event.note);
+                let notes = self.events(about, reason).await;
                 if let Some(note) = notes.into_iter().find(|note| note.contains(part)) {
                     return note;
                 }
@@ -203,11 +274,35 @@ impl Stage {
         name
     }
 
+    /// Does what the scheduler does when a node does not fit.
+    pub(super) async fn unselect_node(&self, claim: &str) {
+        let patch = json!({ "metadata": { "annotations": { wire::SELECTED_NODE: null } } });
+        self.pvcs().patch(claim, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    }
+
     /// Does what the scheduler does.
     pub(super) async fn select_node(&self, claim: &str, node: &str) {
         let patch = json!({ "metadata": { "annotations": { wire::SELECTED_NODE: node } } });
         self.pvcs().patch(claim, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
     }
+}
+
+/// The answer of an API server whose write has lost against another, or of a webhook that says so.
+pub(super) fn conflict(message: &str) -> Verdict {
+    let status = json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Conflict", "code": 409, "message": message,
+    });
+    Verdict::Answer(409, status.to_string())
+}
+
+/// Waits until something is so.
+pub(super) async fn seen_soon(what: &str, is_so: impl Fn() -> bool) {
+    let looked = async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    assert!(tokio::time::timeout(crate::support::PATIENCE, looked).await.is_ok(), "not seen: {what}");
 }
 
 pub(super) fn phase_of(volume: &PersistentVolume) -> Option<&str> {

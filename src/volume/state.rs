@@ -22,8 +22,8 @@ use crate::kubernetes::workers::Workers;
 
 /// How many classes can have all their workers at the same time.
 const CLASSES_AT_ONCE: usize = 4;
-/// How long the caches may take to show what was written.
-const LAG: Duration = Duration::from_secs(30);
+/// How long the caches may take to show what was written, and Kubernetes to bind it.
+pub(crate) const LAG: Duration = Duration::from_secs(30);
 /// Longest pause until a store that is still working is asked again.
 const LONGEST_POLL: Duration = Duration::from_secs(30);
 /// Until the same is said again: the API server forgets an event after an hour.

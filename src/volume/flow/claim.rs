@@ -21,7 +21,7 @@ use crate::volume::objects::events::{self, on_claim};
 use crate::volume::objects::{claims, nodes, volumes};
 use crate::volume::provisioner::VolumeProvisioner;
 use crate::volume::request::{SelectedNode, VolumeRequest};
-use crate::volume::state::{Context, inputs};
+use crate::volume::state::{Context, LAG, inputs};
 use crate::volume::volume::VolumeToDelete;
 use crate::volume::wire;
 
@@ -74,8 +74,13 @@ async fn work<P: VolumeProvisioner>(ctx: &Context<P>, claim: Arc<PersistentVolum
     // 3. It is done. (writes)
     let span = tracing::info_span!("claim", claim = key(&claim));
     let done = attempt::guarded(dispatch(ctx, &claim, due, class).instrument(span)).await;
-    // 4. A failure is reported, and retried. (writes)
-    let Err(failed) = done else { return Action::await_change() };
+    // 4. A failure is reported, and retried. What Kubernetes does not bind in time is looked at again. (writes)
+    let is_unbound = || ctx.memory.has_just_created(&uid).is_some() || ctx.volume_of(&claim).is_some();
+    let failed = match done {
+        Ok(()) if due == Due::Provision && is_unbound() => return Action::requeue(LAG),
+        Ok(()) => return Action::await_change(),
+        Err(failed) => failed,
+    };
     let (action, said) = attempt::after(ctx, &uid, &namespace, &failed, &ctx.options.provision_retry);
     if let Some(message) = said {
         tracing::debug!(claim = key(&claim), "{message}");
@@ -123,8 +128,11 @@ async fn provide<P: VolumeProvisioner>(
 ) -> Result<(), Failed> {
     let Some(class) = class else { return Ok(()) };
     // 1. It may have its PersistentVolume already, and only not be bound. (decides)
-    if ctx.volume_of(claim).is_some() {
-        return Ok(());
+    if let Some(shown) = ctx.volume_of(claim) {
+        return match shown.metadata.deletion_timestamp {
+            None => Ok(()),
+            Some(_) => create_again(ctx, claim, &shown).await,
+        };
     }
     // 2. The node, if one was selected. (reads)
     let node = match claim::selected_node(claim).filter(|_| class.waits_for_pod) {
@@ -196,6 +204,22 @@ async fn provide<P: VolumeProvisioner>(
     // 8. Kubernetes binds it, and then the claim is let go. A write of ours before that would be in its way.
     on_claim(ctx, &held, events::PROVISIONING_SUCCEEDED, &note).await;
     Ok(())
+}
+
+/// Somebody has deleted the PersistentVolume before it was bound, so it never will be. It goes, and as the claim is held,
+/// its volume is found again, by its name.
+async fn create_again<P>(
+    ctx: &Context<P>,
+    claim: &Arc<PersistentVolumeClaim>,
+    volume: &PersistentVolume,
+) -> Result<(), Failed> {
+    claims::hold(ctx, claim).await.map_err(Failed::kubernetes("hold the claim"))?;
+    let freed = volumes::set_finalizer(ctx, volume, false).await;
+    freed.map_err(Failed::kubernetes("write the finalizer of the PersistentVolume"))?;
+    let name = volume.name_any();
+    Err(Failed::Verb(VolumeError::retryable(format!(
+        "PersistentVolume {name:?} was deleted before it was bound, so it is created again"
+    ))))
 }
 
 /// Whether the PersistentVolume that has the name of `ours`, which could not be created, is of an earlier attempt. If it is

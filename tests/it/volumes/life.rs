@@ -403,3 +403,17 @@ async fn the_volume_of_a_bound_claim_is_not_undone_whatever_was_edited() {
     stage.wait_pvc("data", "let go", |claim| !is_held(claim)).await;
     assert_eq!(shelf.calls(), [format!("provision {name}")]);
 }
+
+#[tokio::test]
+async fn a_volume_that_is_deleted_by_hand_before_it_was_bound_is_found_again() {
+    let (stage, shelf) = (Stage::new().await, Shelf::new("a"));
+    let _operator = stage.start(&shelf);
+    let class = stage.class("disks", json!({ "parameters": { "material": "wet paper" } })).await;
+    let claim = stage.submit("data", &class, json!({})).await;
+    let name = format!("pvc-{}", claim.uid().unwrap());
+    stage.wait_pv(&name, "created", |_| true).await;
+    let small = stage.pvs().delete(&name, &DeleteParams::default()).await.unwrap().left().unwrap();
+    assert_eq!(stage.wait_volume("data").await.name_any(), name);
+    assert_ne!(stage.pvs().get(&name).await.unwrap().uid(), small.uid());
+    assert_eq!((shelf.made(), shelf.volumes()), (vec![1], vec![name]));
+}

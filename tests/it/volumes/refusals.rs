@@ -1,7 +1,8 @@
 //! What a claim cannot have is told once, and had as soon as it can be.
 
-use bucket_provisioner::conformance::proxy::Verdict;
+use bucket_provisioner::conformance::proxy::{Gate, Verdict};
 use bucket_provisioner::volume::VolumeError;
+use kube::ResourceExt as _;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
@@ -192,4 +193,25 @@ async fn a_claim_for_which_nothing_was_begun_can_go_while_the_store_is_down() {
     stage.wait_claim_gone("goes").await;
     shelf.leave_alone();
     stage.wait_volume("waits").await;
+}
+
+#[tokio::test]
+async fn a_class_that_is_not_listed_yet_is_not_missing() {
+    let (stage, shelf, gate) = (Stage::new().await, Shelf::new("a"), Gate::closed());
+    let class = stage.class("disks", json!({})).await;
+    stage.submit("data", &class, json!({})).await;
+    stage.wait_pvc("data", "given to us", |claim| !claim.annotations().is_empty()).await;
+    let held = gate.clone();
+    stage.kubernetes.meddle(move |call| match &*call.name {
+        "list storageclasses" => Verdict::Hold(held.clone()),
+        _ => Verdict::Pass,
+    });
+    let _operator = stage.start(&shelf);
+    assert!(gate.reached().await, "it lists the classes");
+    let watches = || stage.kubernetes.names().iter().any(|name| name == "watch persistentvolumeclaims");
+    seen_soon("the claims were listed", watches).await;
+    stage.kubernetes.leave_alone();
+    gate.open();
+    stage.wait_volume("data").await;
+    assert_eq!(stage.events("data", "ProvisioningFailed").await, Vec::<String>::new());
 }

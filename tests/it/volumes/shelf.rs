@@ -164,7 +164,10 @@ impl VolumeProvisioner for Shelf {
             read_only: None,
         };
         let spec = PersistentVolumeSpec { nfs: Some(source), ..PersistentVolumeSpec::default() };
-        Ok(ProvisionedVolume::new(spec).with_annotation(SHELF, &self.identity).with_note("made of paper"))
+        let volume = ProvisionedVolume::new(spec).with_annotation(SHELF, &self.identity).with_note("made of paper");
+        let again = self.calls().iter().filter(|call| **call == format!("provision {name}")).count() > 1;
+        // Kubernetes binds no volume that is too small.
+        Ok(if request.parameters.material == "wet paper" && !again { volume.with_capacity(1) } else { volume })
     }
 
     fn check_owner(&self, volume: &VolumeToDelete) -> Result<(), VolumeError> {

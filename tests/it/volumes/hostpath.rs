@@ -157,6 +157,7 @@ async fn volumes_of_the_go_provisioner_are_taken_over() {
         assert!(root.path().join(left).join("SUCCESS").exists());
         let volume = stage.pvs().get(left).await.unwrap();
         assert_eq!((phase_of(&volume), volume.metadata.deletion_timestamp.is_none()), (Some("Released"), true));
+        assert!(!has_finalizer(&volume) && !volume.annotations().contains_key(wire::VOLUME_UID), "nothing of ours");
     }
     // Both are on this node after all.
     for left in [&foreign, &unknown] {

@@ -1,7 +1,9 @@
 //! What becomes of a claim and its volume.
 
 use bucket_provisioner::conformance::proxy::{Ending, Gate, Verdict, expired};
+use bucket_provisioner::provisioner::Permit;
 use bucket_provisioner::volume::{VolumeError, wire};
+use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::ResourceExt as _;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::json;
@@ -416,4 +418,42 @@ async fn a_volume_that_is_deleted_by_hand_before_it_was_bound_is_found_again() {
     assert_eq!(stage.wait_volume("data").await.name_any(), name);
     assert_ne!(stage.pvs().get(&name).await.unwrap().uid(), small.uid());
     assert_eq!((shelf.made(), shelf.volumes()), (vec![1], vec![name]));
+}
+
+#[tokio::test]
+async fn an_admin_can_change_what_becomes_of_a_volume() {
+    let (stage, shelf) = (Stage::new().await, Shelf::new("a"));
+    let _operator = stage.start(&shelf);
+    let has_finalizer =
+        |volume: &PersistentVolume| volume.finalizers().iter().any(|finalizer| finalizer == wire::VOLUME_FINALIZER);
+    let classes =
+        [stage.class("deleted", json!({})).await, stage.class("kept", json!({ "reclaimPolicy": "Retain" })).await];
+    let mut volumes = Vec::new();
+    for (claim, class) in ["kept", "deleted"].into_iter().zip(&classes) {
+        stage.submit(claim, class, json!({})).await;
+        volumes.push(stage.wait_volume(claim).await.name_any());
+    }
+    for (volume, policy) in volumes.iter().zip(["Retain", "Delete"]) {
+        let changed = json!({ "spec": { "persistentVolumeReclaimPolicy": policy } });
+        stage.pvs().patch(volume, &PatchParams::default(), &Patch::Merge(changed)).await.unwrap();
+        stage.wait_pv(volume, policy, |volume| has_finalizer(volume) == (policy == "Delete")).await;
+    }
+    for claim in ["kept", "deleted"] {
+        stage.delete_claim(claim).await;
+    }
+    stage.wait_volume_gone(&volumes[1]).await;
+    stage.wait_pv(&volumes[0], "released", |volume| phase_of(volume) == Some("Released")).await;
+    assert_eq!(shelf.volumes(), volumes[..1]);
+}
+
+#[tokio::test]
+async fn without_its_lease_an_operator_calls_no_store() {
+    let (stage, shelf) = (Stage::new().await, Shelf::new("a"));
+    let mut options = stage.options();
+    options.permit = Permit::new(|| false);
+    let _operator = stage.start_with(&shelf, options);
+    let class = stage.class("disks", json!({})).await;
+    stage.submit("data", &class, json!({})).await;
+    stage.wait_event("data", "ProvisioningFailed", "no longer holds the lease").await;
+    assert_eq!(shelf.calls(), Vec::<String>::new());
 }

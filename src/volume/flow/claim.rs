@@ -18,7 +18,7 @@ use crate::volume::decide::created;
 use crate::volume::decide::request::{Abilities, Refusal, request};
 use crate::volume::error::{VolumeError, VolumeErrorKind};
 use crate::volume::objects::events::{self, on_claim};
-use crate::volume::objects::{claims, nodes, volumes};
+use crate::volume::objects::{claims, classes, nodes, volumes};
 use crate::volume::provisioner::VolumeProvisioner;
 use crate::volume::request::{SelectedNode, VolumeRequest};
 use crate::volume::state::{Context, LAG, inputs};
@@ -99,10 +99,18 @@ async fn dispatch<P: VolumeProvisioner>(
 ) -> Result<(), Failed> {
     match due {
         Due::Nothing => Ok(()),
-        Due::ReportMissingClass => Err(refused(Refusal::NoClass { class: claim::class_of(claim).to_owned() })),
+        Due::ReportMissingClass => report_missing_class(ctx, claim::class_of(claim)).await,
         Due::Provision => provide(ctx, claim, class).await,
         Due::Settle => settle(ctx, claim, class).await,
         Due::Release => claims::release(ctx, claim).await.map_err(Failed::kubernetes("let go of the claim")),
+    }
+}
+
+/// The cache may be behind. If the class exists, the change that shows it wakes the claim.
+async fn report_missing_class<P>(ctx: &Context<P>, class: &str) -> Result<(), Failed> {
+    match classes::exists(ctx, class).await.map_err(Failed::kubernetes("read the StorageClass"))? {
+        true => Ok(()),
+        false => Err(refused(Refusal::NoClass { class: class.to_owned() })),
     }
 }
 

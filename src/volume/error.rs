@@ -29,6 +29,16 @@ pub enum VolumeErrorKind {
     Ignored,
 }
 
+impl VolumeErrorKind {
+    /// Whether there is nothing of a volume that could not be provisioned.
+    pub(crate) fn leaves_nothing(self) -> bool {
+        match self {
+            Self::NotBegun | Self::Terminal | Self::WrongNode | Self::Ignored => true,
+            Self::Retryable | Self::InBackground => false,
+        }
+    }
+}
+
 impl VolumeError {
     fn new(kind: VolumeErrorKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into() }

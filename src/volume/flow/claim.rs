@@ -187,13 +187,7 @@ async fn provide<P: VolumeProvisioner>(
         }
         Err(failed) => {
             // Nothing is left behind, so there is nothing to hold the claim for.
-            if matches!(
-                failed.kind(),
-                VolumeErrorKind::Ignored
-                    | VolumeErrorKind::Terminal
-                    | VolumeErrorKind::WrongNode
-                    | VolumeErrorKind::NotBegun
-            ) {
+            if failed.kind().leaves_nothing() {
                 claims::release(ctx, &held).await.map_err(Failed::kubernetes("let go of the claim"))?;
             }
             return Err(failed);
@@ -245,7 +239,8 @@ async fn is_ours<P: VolumeProvisioner>(
         ))));
     };
     let uid = claim.uid().unwrap_or_default();
-    if created::is_of(&found, &uid, &ctx.who.provisioner) {
+    let is_of = created::is_of(&found, &uid, &ctx.who.provisioner);
+    if is_of {
         let asked = VolumeToDelete::new(Arc::new(found.clone()));
         let check = attempt::check_owner(ctx, &asked);
         if !check.is_err_and(|error| error.kind() == VolumeErrorKind::Ignored) {
@@ -262,10 +257,7 @@ async fn is_ours<P: VolumeProvisioner>(
     let asked = VolumeToDelete::new(Arc::new(ours));
     attempt::verb(ctx, claim::class_of(claim), "delete", ctx.provisioner.delete(&asked)).await?;
     claims::release(ctx, claim).await.map_err(Failed::kubernetes("let go of the claim"))?;
-    match created::is_of(&found, &uid, &ctx.who.provisioner) {
-        true => Ok(false),
-        false => Err(taken(&name)),
-    }
+    if is_of { Ok(false) } else { Err(taken(&name)) }
 }
 
 /// What was begun for a claim becomes its volume, or is undone.
@@ -354,13 +346,8 @@ async fn finished<P: VolumeProvisioner>(
     let request = request.map_err(|refusal| begun(claim, &refusal.to_string()))?;
     match attempt::verb(ctx, &class.name, "provision", ctx.provisioner.provision(&request)).await {
         Ok(provisioned) => Ok(Some(created::persistent_volume(&request, provisioned, &ctx.who))),
-        Err(failed) => match failed.kind() {
-            VolumeErrorKind::Terminal
-            | VolumeErrorKind::WrongNode
-            | VolumeErrorKind::Ignored
-            | VolumeErrorKind::NotBegun => Ok(None),
-            VolumeErrorKind::Retryable | VolumeErrorKind::InBackground => Err(failed),
-        },
+        Err(failed) if failed.kind().leaves_nothing() => Ok(None),
+        Err(failed) => Err(failed),
     }
 }
 

@@ -92,7 +92,10 @@ async fn dispatch<P: VolumeProvisioner>(ctx: &Context<P>, volume: &Arc<Persisten
             // The claim may go.
             Doubt::Named(_) => VolumeError::retryable(doubt.to_string()),
         })),
-        Due::Delete => delete(ctx, volume).await,
+        Due::Delete => {
+            owner.map_err(Failed::Verb)?;
+            delete(ctx, volume).await
+        }
     }
 }
 
@@ -111,8 +114,7 @@ async fn named_by<P>(ctx: &Context<P>, volume: &PersistentVolume) -> Result<Opti
 }
 
 async fn delete<P: VolumeProvisioner>(ctx: &Context<P>, volume: &Arc<PersistentVolume>) -> Result<(), Failed> {
-    // 1. Whose it is. (decides)
-    attempt::check_owner(ctx, &VolumeToDelete::new(Arc::clone(volume))).map_err(Failed::Verb)?;
+    // 1. The finalizer, which keeps it until its volume is deleted. (writes)
     if volume.metadata.deletion_timestamp.is_none() && !has_finalizer(volume) {
         // The change wakes it.
         return set_finalizer(ctx, volume, true).await;

@@ -146,6 +146,8 @@ struct Entry {
     said: Option<(String, String, Instant)>,
     /// When the PersistentVolume was created.
     created: Option<Instant>,
+    /// When the volume of a PersistentVolume was deleted.
+    deleted: Option<Instant>,
     /// How many writes in a row have lost against others.
     races: u32,
     /// How often the store was found to be working still.
@@ -293,6 +295,15 @@ impl Memory {
     pub(crate) fn has_just_created(&self, uid: &str) -> Option<Duration> {
         let created = self.lock().get(uid)?.created?;
         Some(LAG.saturating_sub(created.elapsed())).filter(|left| !left.is_zero())
+    }
+
+    pub(crate) fn deleted(&self, uid: &str) {
+        self.lock().entry(uid.to_owned()).or_default().deleted = Some(Instant::now());
+    }
+
+    /// How long ago the volume of a PersistentVolume was deleted. `None`: it was not, as far as is remembered.
+    pub(crate) fn since_deleted(&self, uid: &str) -> Option<Duration> {
+        Some(self.lock().get(uid)?.deleted?.elapsed())
     }
 
     /// What is to be deleted for a claim that is undone.

@@ -61,8 +61,9 @@ fn short(metadata: &mut ObjectMeta) {
     metadata.managed_fields = None;
     metadata.owner_references = None;
     if let Some(finalizers) = &mut metadata.finalizers {
-        // Ours are written by name, and nobody else's are.
-        finalizers.retain(|name| [wire::CLAIM_FINALIZER, wire::VOLUME_FINALIZER].contains(&name.as_str()));
+        // They are written by name, so the others need not be known.
+        let read = [wire::CLAIM_FINALIZER, wire::VOLUME_FINALIZER, wire::PROTECTION_FINALIZER];
+        finalizers.retain(|name| read.contains(&name.as_str()));
     }
     for texts in [&mut metadata.annotations, &mut metadata.labels].into_iter().flatten() {
         let mut size = 0;

@@ -71,7 +71,7 @@ pub(crate) fn check_owner<P: VolumeProvisioner>(ctx: &Context<P>, volume: &Volum
 ///
 /// # Errors
 /// Its own, or a retryable one.
-pub(crate) async fn guarded(work: impl Future<Output = Result<(), Failed>>) -> Result<(), Failed> {
+pub(crate) async fn guarded<T>(work: impl Future<Output = Result<T, Failed>>) -> Result<T, Failed> {
     let done = AssertUnwindSafe(work).catch_unwind().await;
     done.unwrap_or_else(|_panic| Err(Failed::Verb(VolumeError::retryable("the provisioner panicked; see its log"))))
 }

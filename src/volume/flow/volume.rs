@@ -24,6 +24,8 @@ use crate::volume::wire;
 
 /// Until an attempt that still runs has ended.
 const BUSY: Duration = Duration::from_secs(1);
+/// How long Kubernetes may take to remove its finalizer first.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Does what is due for one PersistentVolume.
 pub(crate) async fn reconcile<P: VolumeProvisioner>(
@@ -62,7 +64,10 @@ async fn work<P: VolumeProvisioner>(ctx: &Context<P>, volume: Arc<PersistentVolu
     let span = tracing::info_span!("volume", volume = volume.name_any());
     let done = attempt::guarded(Box::pin(dispatch(ctx, &volume)).instrument(span)).await;
     // 3. A failure is reported, and retried. (writes)
-    let Err(failed) = done else { return Action::await_change() };
+    let failed = match done {
+        Ok(action) => return action,
+        Err(failed) => failed,
+    };
     let (action, said) = attempt::after(ctx, &uid, &namespace, &failed, &ctx.options.delete_retry);
     if let Some(message) = said {
         tracing::debug!(volume = volume.name_any(), "{message}");
@@ -73,7 +78,10 @@ async fn work<P: VolumeProvisioner>(ctx: &Context<P>, volume: Arc<PersistentVolu
     action
 }
 
-async fn dispatch<P: VolumeProvisioner>(ctx: &Context<P>, volume: &Arc<PersistentVolume>) -> Result<(), Failed> {
+async fn dispatch<P: VolumeProvisioner>(ctx: &Context<P>, volume: &Arc<PersistentVolume>) -> Result<Action, Failed> {
+    if let Some(since) = ctx.memory.since_deleted(volume.metadata.uid.as_deref().unwrap_or_default()) {
+        return let_go(ctx, volume, since).await;
+    }
     // Those of other instances are none of ours, whatever is due for them.
     let owner = attempt::check_owner(ctx, &VolumeToDelete::new(Arc::clone(volume)));
     if let Err(error) = &owner
@@ -82,21 +90,24 @@ async fn dispatch<P: VolumeProvisioner>(ctx: &Context<P>, volume: &Arc<Persisten
         return Err(Failed::Verb(error.clone()));
     }
     match reclaim::due(volume, &ctx.who.provisioner, named_by(ctx, volume).await?.as_deref()) {
-        Due::Nothing => Ok(()),
+        Due::Nothing => {}
         // By its owner alone, once it is known who that is.
-        Due::Protect if owner.is_err() => Ok(()),
-        Due::Protect => protect(ctx, volume).await,
-        Due::RemoveFinalizer => set_finalizer(ctx, volume, false).await,
-        Due::Keep(doubt) => Err(Failed::Verb(match doubt {
-            Doubt::Copied => VolumeError::terminal(doubt.to_string()),
-            // The claim may go.
-            Doubt::Named(_) => VolumeError::retryable(doubt.to_string()),
-        })),
+        Due::Protect if owner.is_err() => {}
+        Due::Protect => protect(ctx, volume).await?,
+        Due::RemoveFinalizer => set_finalizer(ctx, volume, false).await?,
+        Due::Keep(doubt) => {
+            return Err(Failed::Verb(match doubt {
+                Doubt::Copied => VolumeError::terminal(doubt.to_string()),
+                // The claim may go.
+                Doubt::Named(_) => VolumeError::retryable(doubt.to_string()),
+            }));
+        }
         Due::Delete => {
             owner.map_err(Failed::Verb)?;
-            delete(ctx, volume).await
+            return delete(ctx, volume).await;
         }
     }
+    Ok(Action::await_change())
 }
 
 /// The claim that the PersistentVolume is released from, if there is one of that name now that names it, too.
@@ -113,11 +124,11 @@ async fn named_by<P>(ctx: &Context<P>, volume: &PersistentVolume) -> Result<Opti
     Ok(found.filter(names).map(|_| format!("{namespace}/{claim}")))
 }
 
-async fn delete<P: VolumeProvisioner>(ctx: &Context<P>, volume: &Arc<PersistentVolume>) -> Result<(), Failed> {
+async fn delete<P: VolumeProvisioner>(ctx: &Context<P>, volume: &Arc<PersistentVolume>) -> Result<Action, Failed> {
     // 1. The finalizer, which keeps it until its volume is deleted. (writes)
-    if volume.metadata.deletion_timestamp.is_none() && !has_finalizer(volume) {
-        // The change wakes it.
-        return set_finalizer(ctx, volume, true).await;
+    if volume.metadata.deletion_timestamp.is_none() && !has(volume, wire::VOLUME_FINALIZER) {
+        set_finalizer(ctx, volume, true).await?;
+        return Ok(Action::await_change());
     }
     // 2. From now on no claim can be bound to it. If it has changed since it was read, it is looked at again. (writes)
     let live = match volume.metadata.deletion_timestamp {
@@ -130,10 +141,11 @@ async fn delete<P: VolumeProvisioner>(ctx: &Context<P>, volume: &Arc<PersistentV
     let is_it = |live: &PersistentVolume| {
         live.uid() == volume.uid() && reclaim::due(live, &ctx.who.provisioner, None) == Due::Delete
     };
-    let Some(live) = live.filter(is_it).map(Arc::new) else { return Ok(()) };
+    let Some(live) = live.filter(is_it).map(Arc::new) else { return Ok(Action::await_change()) };
     // 3. The volume. (writes)
+    let uid = volume.metadata.uid.as_deref().unwrap_or_default();
     let said = async {
-        if ctx.memory.is_new(volume.metadata.uid.as_deref().unwrap_or_default()) {
+        if ctx.memory.is_new(uid) {
             let note = format!("External provisioner is deleting volume {}", volume.name_any());
             on_volume(ctx, volume, events::VOLUME_DELETE, &note).await;
         }
@@ -143,14 +155,28 @@ async fn delete<P: VolumeProvisioner>(ctx: &Context<P>, volume: &Arc<PersistentV
     let (deleted, ()) = tokio::join!(attempt::verb(ctx, class, "delete", ctx.provisioner.delete(&asked)), said);
     deleted?;
     tracing::info!("deleted");
+    ctx.memory.deleted(uid);
     // 4. The PersistentVolume. (writes)
-    set_finalizer(ctx, &live, false).await
+    let_go(ctx, &live, Duration::ZERO).await
+}
+
+/// Ends what keeps a PersistentVolume whose volume was deleted.
+///
+/// Kubernetes removes its own finalizer at the same time. It writes the whole object as it saw it, so our write would make
+/// it lose, and try again later: ours goes when the other one has gone.
+async fn let_go<P>(ctx: &Context<P>, volume: &PersistentVolume, since_deleted: Duration) -> Result<Action, Failed> {
+    let left = PATIENCE.saturating_sub(since_deleted);
+    if has(volume, wire::PROTECTION_FINALIZER) && !left.is_zero() {
+        return Ok(Action::requeue(left));
+    }
+    set_finalizer(ctx, volume, false).await?;
+    Ok(Action::await_change())
 }
 
 /// What was just created is marked for its claim, which is held until then.
 async fn protect<P>(ctx: &Context<P>, volume: &PersistentVolume) -> Result<(), Failed> {
     let claim = volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref()?.uid.as_deref()).unwrap_or_default();
-    if has_finalizer(volume) && ctx.memory.has_just_created(claim).is_some() {
+    if has(volume, wire::VOLUME_FINALIZER) && ctx.memory.has_just_created(claim).is_some() {
         return Ok(());
     }
     let live = volumes::get(ctx, &volume.name_any()).await.map_err(Failed::kubernetes("read the PersistentVolume"))?;
@@ -159,11 +185,11 @@ async fn protect<P>(ctx: &Context<P>, volume: &PersistentVolume) -> Result<(), F
     };
     let Some(live) = live.filter(needs_it) else { return Ok(()) };
     volumes::mark(ctx, &live).await.map_err(Failed::kubernetes("write into the PersistentVolume"))?;
-    if has_finalizer(&live) { Ok(()) } else { set_finalizer(ctx, &live, true).await }
+    if has(&live, wire::VOLUME_FINALIZER) { Ok(()) } else { set_finalizer(ctx, &live, true).await }
 }
 
-fn has_finalizer(volume: &PersistentVolume) -> bool {
-    volume.finalizers().iter().any(|finalizer| finalizer == wire::VOLUME_FINALIZER)
+fn has(volume: &PersistentVolume, finalizer: &str) -> bool {
+    volume.finalizers().iter().any(|name| name == finalizer)
 }
 
 async fn set_finalizer<P>(ctx: &Context<P>, volume: &PersistentVolume, wanted: bool) -> Result<(), Failed> {

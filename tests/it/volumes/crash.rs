@@ -1,8 +1,8 @@
 //! The operator is killed, the claim deleted, and each call failed, at every call of a whole life.
 
-use bucket_provisioner::conformance::proxy::{Call, Gate, Verdict};
+use bucket_provisioner::conformance::proxy::{Call, Ending, Gate, Verdict};
 use futures::future::join_all;
-use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::ResourceExt as _;
 use serde_json::json;
 
@@ -203,4 +203,35 @@ async fn a_view_that_lags_behind_provisions_nothing_twice() {
     stage.wait_claim_gone("data").await;
     stage.wait_volume_gone(&name).await;
     assert_eq!(shelf.calls(), [format!("provision {name}"), format!("delete {name}")]);
+}
+
+#[tokio::test]
+async fn kubernetes_removes_its_finalizer_before_ours_goes_unless_it_takes_long() {
+    let (stage, shelf) = (Stage::new().await, Shelf::new("a"));
+    let _operator = stage.start(&shelf);
+    let class = stage.class("disks", json!({})).await;
+    stage.submit("data", &class, json!({})).await;
+    let name = stage.wait_volume("data").await.name_any();
+    // From its deletion on, the operator sees nothing new of PersistentVolumes.
+    let (deletion, watch) = (Gate::closed(), Gate::closed());
+    let (held, unseen) = (deletion.clone(), watch.clone());
+    stage.kubernetes.meddle(move |call| match call.name.as_str() {
+        "delete persistentvolumes" => Verdict::Hold(held.clone()),
+        "watch persistentvolumes" => Verdict::Hold(unseen.clone()),
+        _ => Verdict::Pass,
+    });
+    stage.delete_claim("data").await;
+    assert!(deletion.reached().await, "it is deleted");
+    stage.kubernetes.end_watches(Ending::Closed);
+    assert!(watch.reached().await, "it is watched again");
+    deletion.open();
+    shelf.wait_calls("delete", |calls| calls.len() == 2).await;
+    let has_only_ours =
+        |volume: &PersistentVolume| volume.finalizers() == ["external-provisioner.volume.kubernetes.io/finalizer"];
+    stage.wait_pv(&name, "kept by us alone", has_only_ours).await;
+    let last = stage.kubernetes.calls().iter().filter(|call| counts(call)).map(|call| call.name.clone()).next_back();
+    assert_eq!(last.as_deref(), Some("delete persistentvolumes"));
+    // It does not wait for ever for what it cannot see.
+    stage.wait_volume_gone(&name).await;
+    assert_eq!(shelf.calls().len(), 2, "deleted once");
 }

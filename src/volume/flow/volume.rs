@@ -1,6 +1,7 @@
 //! One PersistentVolume: find out what is due, and do it.
 
 use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,6 +25,8 @@ use crate::volume::wire;
 
 /// Until an attempt that still runs has ended.
 const BUSY: Duration = Duration::from_secs(1);
+/// A deletion that takes longer is told by an event. One that does not has ended before somebody reads it.
+const SLOW: Duration = Duration::from_secs(1);
 /// How long Kubernetes may take to remove its finalizer first.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -145,6 +148,7 @@ async fn delete<P: VolumeProvisioner>(ctx: &Context<P>, volume: &Arc<PersistentV
     // 3. The volume. (writes)
     let uid = volume.metadata.uid.as_deref().unwrap_or_default();
     let said = async {
+        tokio::time::sleep(SLOW).await;
         if ctx.memory.is_new(uid) {
             let note = format!("External provisioner is deleting volume {}", volume.name_any());
             on_volume(ctx, volume, events::VOLUME_DELETE, &note).await;
@@ -152,8 +156,11 @@ async fn delete<P: VolumeProvisioner>(ctx: &Context<P>, volume: &Arc<PersistentV
     };
     let asked = VolumeToDelete::new(Arc::clone(&live));
     let class = live.spec.as_ref().and_then(|spec| spec.storage_class_name.as_deref()).unwrap_or_default();
-    let (deleted, ()) = tokio::join!(attempt::verb(ctx, class, "delete", ctx.provisioner.delete(&asked)), said);
-    deleted?;
+    let mut verb = pin!(attempt::verb(ctx, class, "delete", ctx.provisioner.delete(&asked)));
+    tokio::select! {
+        deleted = &mut verb => deleted,
+        () = said => verb.await,
+    }?;
     tracing::info!("deleted");
     ctx.memory.deleted(uid);
     // 4. The PersistentVolume. (writes)

@@ -18,7 +18,7 @@ const GUIDE: &str = include_str!("../../../docs/writing-a-volume-provisioner.md"
 async fn the_commands_of_the_guide_make_a_volume_and_delete_it() {
     let (stage, root) = (Stage::new().await, TempDir::new());
     let blocks = blocks(GUIDE);
-    // The demo is a step of its own in `.ci/run`, and an image needs docker.
+    // The demo and the image are steps of their own in `.ci/run`.
     assert_eq!(blocks.keys().copied().collect::<Vec<_>>(), ["delete", "demo", "image", "install", "use"]);
     let kubeconfig = root.path().join("kubeconfig");
     std::fs::copy(needed("KUBECONFIG"), &kubeconfig).unwrap();

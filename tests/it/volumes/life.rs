@@ -36,9 +36,20 @@ async fn a_claim_gets_a_volume_and_takes_it_along() {
 
     stage.delete_claim("data").await;
     stage.wait_volume_gone(&name).await;
-    stage.wait_event(&name, "VolumeDelete", "is deleting volume").await;
     assert_eq!(shelf.volumes(), Vec::<String>::new());
     assert_eq!(shelf.calls(), [format!("provision {name}"), format!("delete {name}")]);
+}
+
+#[tokio::test]
+async fn a_deletion_that_takes_long_is_told() {
+    let (stage, shelf) = (Stage::new().await, Shelf::new("a"));
+    let _operator = stage.start(&shelf);
+    let class = stage.class("disks", json!({})).await;
+    stage.submit("data", &class, json!({})).await;
+    let name = stage.wait_volume("data").await.name_any();
+    shelf.meddle(|_| Fate::HangsBefore);
+    stage.delete_claim("data").await;
+    stage.wait_event(&name, "VolumeDelete", "is deleting volume").await;
 }
 
 #[tokio::test]

@@ -53,7 +53,7 @@ provisioner_starts() {
       kubectl --kubeconfig "$kubeconfig" config set-context --current --user provisioner >/dev/null
     )
   fi
-  start "$node" NODE_NAME="$node" PV_DIR="$state/$node" "$built/hostpath-provisioner" --kubeconfig "$kubeconfig" \
+  start "$node" NODE_NAME="$node" PV_DIR="$state/$node" KUBECONFIG="$kubeconfig" "$built/hostpath-provisioner" \
     --lease-namespace hostpath-provisioner "$@"
   wait_for "$node" "$patience" grep -q 'serving claims' "$state/logs/$node.log"
   say "it serves claims; its log is $state/logs/$node.log"

@@ -23,9 +23,10 @@ leave_stage() {
   if [[ $code = 0 && ${keep-} ]]; then return; fi
   set +e
   stop_builds
-  local log
-  for log in "$state"/logs/*.log; do
-    ((code == 0)) || [[ ! -f $log ]] || printf '\nthe end of %s:\n%s\n' "${log##*/}" "$(tail -n 25 "$log")" >&2
+  # Not `log`, which is one file to the demo.
+  local ended
+  for ended in "$state"/logs/*.log; do
+    ((code == 0)) || [[ ! -f $ended ]] || printf '\nthe end of %s:\n%s\n' "${ended##*/}" "$(tail -n 25 "$ended")" >&2
   done
   strike_stage
   ((code == 0)) || printf '\n%s FAILED (exit code %s).\n' "$0" "$code" >&2

@@ -15,7 +15,7 @@ pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 /// Keeps a PersistentVolume until its volume is deleted.
 pub const VOLUME_FINALIZER: &str = "external-provisioner.volume.kubernetes.io/finalizer";
 /// Keeps a PersistentVolume while it is bound. Kubernetes sets and removes it.
-pub const PROTECTION_FINALIZER: &str = "kubernetes.io/pv-protection";
+pub(crate) const PROTECTION_FINALIZER: &str = "kubernetes.io/pv-protection";
 
 /// Keeps a claim while its volume is provisioned: until it is bound, or what was begun is undone.
 pub const CLAIM_FINALIZER: &str = "volume.objectbucket.io/provisioning";

@@ -10,7 +10,7 @@
 //! - `aws` (feature `aws`, on by default): buckets on S3, users in IAM. It never imports the controller.
 //! - `conformance` (feature `conformance`): the tests that an operator for another store has to pass, too.
 //! - `volume` (feature `volume`): the same for PersistentVolumes, with two verbs: provision and delete.
-//! - [`runtime`]: what any operator needs: election of a leader, logging, signals.
+//! - [`runtime`]: what any operator needs: election of a leader, logging, signals, probes and metrics.
 //! - [`Operator`]: all of it as a program, in one call.
 //!
 //! The operator for AWS is the shortest example:
@@ -30,10 +30,10 @@
 //! # Feature flags
 //! | flag | what it adds | crates, as `cargo tree --edges normal` counts them |
 //! |---|---|---|
-//! | none (`--no-default-features`) | the trait, the controller and [`Operator`], for a store of your own; nothing of the AWS SDK is built | 180 |
-//! | `aws`, on by default | the module `aws`, and the binary of this package | 88 more: the SDK |
+//! | none (`--no-default-features`) | the trait, the controller and [`Operator`], for a store of your own; nothing of the AWS SDK is built | 188 |
+//! | `aws`, on by default | the module `aws`, and the binary of this package | 84 more: the SDK |
 //! | `volume` | the module `volume`, for provisioners of PersistentVolumes | none |
-//! | `conformance` | the module `conformance`; for `[dev-dependencies]`, since no operator needs it | 1 more |
+//! | `conformance` | the module `conformance`; for `[dev-dependencies]`, since no operator needs it | none |
 //!
 //! The flags only add: what compiles without one compiles with it.
 
@@ -43,13 +43,12 @@ pub mod aws;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod controller;
+#[cfg(all(test, feature = "aws"))]
+mod documents;
 mod kubernetes;
+mod observe;
 mod operator;
-#[cfg(all(test, feature = "aws"))]
-mod parameters_document;
 pub mod provisioner;
-#[cfg(all(test, feature = "aws"))]
-mod reasons_document;
 pub mod runtime;
 #[cfg(feature = "volume")]
 pub mod volume;

@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::time::Instant;
 
 use aws_credential_types::provider::error::CredentialsError;
 use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
@@ -13,6 +14,7 @@ use aws_smithy_types::error::metadata::{ErrorMetadata, ProvideErrorMetadata};
 use http_body_util::LengthLimitError;
 use hyper_util::client::legacy::Error as HttpError;
 
+use crate::observe::Observer;
 use crate::provisioner::SecretRef;
 
 macro_rules! operations {
@@ -80,6 +82,17 @@ pub(crate) enum Service {
     Objects,
     Iam,
     Sts,
+}
+
+impl Service {
+    /// The service's name, for metrics.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Buckets | Self::Objects => "s3",
+            Self::Iam => "iam",
+            Self::Sts => "sts",
+        }
+    }
 }
 
 impl Operation {
@@ -245,6 +258,20 @@ impl CallError {
         }
     }
 
+    /// Its outcome, for metrics.
+    fn outcome(&self) -> &'static str {
+        match self.cause {
+            _ if self.is_throttled() => "throttled",
+            Cause::Answer { status: 403, .. } => "denied",
+            Cause::Answer { status: 404, .. } => "not_found",
+            Cause::Answer { status: 500.., .. } | Cause::Unreadable => "store_failed",
+            Cause::Answer { .. } => "refused",
+            Cause::NoAnswer(_) => "no_answer",
+            Cause::NotReached(_) => "not_reached",
+            Cause::NoCredentials(_) | Cause::NotSent(_) => "not_sent",
+        }
+    }
+
     /// Logs what claims do not show: accounts, ARNs and the store's own words. The admin sees refusals of the owner
     /// without a higher verbosity.
     fn log(&self) {
@@ -258,8 +285,9 @@ impl CallError {
     }
 }
 
-/// Awaits a call and logs its outcome; never what was sent, and of an answer only the error.
+/// Awaits a call, counts it and logs its outcome; never what was sent, and of an answer only the error.
 pub(crate) async fn observe<T, E>(
+    observer: &Observer,
     call: Call,
     sent: impl Future<Output = Result<T, SdkError<E, HttpResponse>>>,
 ) -> Result<T, CallError>
@@ -267,7 +295,8 @@ where
     E: ProvideErrorMetadata + std::error::Error + 'static,
 {
     let Call { operation, resource, .. } = &call;
-    match sent.await {
+    let (operation, began) = (*operation, Instant::now());
+    let answer = match sent.await {
         Ok(answer) => {
             tracing::debug!(%operation, %resource, "AWS call succeeded");
             Ok(answer)
@@ -277,7 +306,10 @@ where
             failed.log();
             Err(failed)
         }
-    }
+    };
+    let outcome = answer.as_ref().err().map_or("ok", CallError::outcome);
+    observer.called(operation.service().name(), &operation.to_string(), outcome, began.elapsed());
+    answer
 }
 
 fn cause<E>(error: &SdkError<E, HttpResponse>) -> Cause

@@ -37,6 +37,7 @@ use super::quota::Quotas;
 use super::region::partition;
 use super::target::{Endpoints, Sts, Target};
 use super::values::Addressing;
+use crate::observe::Observer;
 use crate::provisioner::turn::Place;
 
 /// How many clients are kept: one for each owner and region in use. Others are recreated when needed.
@@ -68,6 +69,7 @@ impl Patience {
 /// Creates and keeps clients.
 pub(crate) struct Clients {
     http: Http,
+    observer: Observer,
     budget: MemoryBudget,
     pacers: Arc<Pacers>,
     quotas: Arc<Quotas>,
@@ -102,6 +104,7 @@ pub(crate) struct Store {
     /// Whether CreateBucket was accepted when it was last called.
     creates_buckets: AtomicBool,
     pacers: Arc<Pacers>,
+    observer: Observer,
     identity: Identity,
     /// The id of the owner's key; `None` for the ambient identity.
     key_id: Option<String>,
@@ -111,6 +114,7 @@ pub(crate) struct Store {
 
 /// The clients of an app.
 pub(crate) struct AppClients {
+    pub(crate) observer: Observer,
     pub(crate) s3: s3::Client,
     pub(crate) sts: Option<sts::Client>,
 }
@@ -191,7 +195,7 @@ impl Store {
     where
         E: ProvideErrorMetadata + std::error::Error + 'static,
     {
-        observe(self.call_to(operation, resource), sent).await
+        observe(&self.observer, self.call_to(operation, resource), sent).await
     }
 
     /// Whether the next bucket will most likely be created.
@@ -257,12 +261,18 @@ impl Clients {
     pub(crate) fn new(http: Http) -> Self {
         Self {
             http,
+            observer: Observer::default(),
             budget: MemoryBudget::default(),
             pacers: Arc::default(),
             quotas: Arc::default(),
             ambient: OnceCell::new(),
             kept: Mutex::new(VecDeque::new()),
         }
+    }
+
+    /// The same, and each of their calls is counted.
+    pub(crate) fn observed(self, observer: Observer) -> Self {
+        Self { observer, ..self }
     }
 
     /// The clients of a record's owner.
@@ -291,6 +301,7 @@ impl Clients {
         let (keys, endpoints) = (credentials(keys), &target.endpoints);
         let s3 = self.s3(keys.clone(), Caching::Never, endpoints).to_builder();
         AppClients {
+            observer: self.observer.clone(),
             s3: s3::Client::from_conf(s3.http_client(self.http.fresh.clone()).build()),
             sts: self.sts(keys, Caching::Never, endpoints),
         }
@@ -357,6 +368,7 @@ impl Clients {
             quotas: Arc::clone(&self.quotas),
             creates_buckets: AtomicBool::new(false),
             pacers: Arc::clone(&self.pacers),
+            observer: self.observer.clone(),
             identity,
             key_id: None,
             session: false,

@@ -284,7 +284,7 @@ impl Provisioner for AwsProvisioner {
     /// Blocks requests to AWS that start while the process may not work, also the SDK's own.
     fn start(&mut self, start: Start) {
         self.name = start.provisioner_name;
-        self.clients = Clients::new(Http::new().only_while(start.permit));
+        self.clients = Clients::new(Http::new().only_while(start.permit)).observed(start.observer);
     }
 
     fn endpoint(&self, parameters: &ClassParameters) -> Endpoint {
@@ -329,7 +329,7 @@ impl Provisioner for AwsProvisioner {
     async fn probe(&self, record: &Record, credentials: &AppCredentials) -> Result<Probe, Error> {
         let target = self.target(record)?;
         let app = self.clients.app(&StaticKeys::from(credentials), &target);
-        probe::probe(&app.s3, &target).await
+        probe::probe(&app, &target).await
     }
 
     async fn rotate(&self, record: &Record, owner: &Owner, present: &str) -> Result<Option<AppCredentials>, Error> {

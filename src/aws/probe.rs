@@ -2,6 +2,7 @@
 //! store may accept it before the next one does. So there are two calls, each on its own connection.
 
 use super::call::{Call, CallError, Identity, Operation, Resource, observe};
+use super::clients::AppClients;
 use super::error::Error;
 use super::target::Target;
 use crate::provisioner::{Mode, Probe};
@@ -10,7 +11,7 @@ use crate::provisioner::{Mode, Probe};
 pub(crate) const NO_SUCH_KEY: &str = ".aws-s3-provisioner/tries-whether-keys-work/";
 
 /// Lists at most one object, and reads one that does not exist.
-pub(crate) async fn probe(app: &aws_sdk_s3::Client, target: &Target<'_>) -> Result<Probe, Error> {
+pub(crate) async fn probe(app: &AppClients, target: &Target<'_>) -> Result<Probe, Error> {
     let bucket = target.bucket_ref();
     let call = |operation| Call {
         operation,
@@ -18,13 +19,13 @@ pub(crate) async fn probe(app: &aws_sdk_s3::Client, target: &Target<'_>) -> Resu
         identity: whose(target),
         session: false,
     };
-    let listed = app.list_objects_v2().bucket(bucket.name).set_expected_bucket_owner(bucket.account()).max_keys(1);
+    let listed = app.s3.list_objects_v2().bucket(bucket.name).set_expected_bucket_owner(bucket.account()).max_keys(1);
     let key = format!("{NO_SUCH_KEY}{}", target.record.claim.uid);
     // If the object exists, its content is not read.
-    let read = app.get_object().bucket(bucket.name).set_expected_bucket_owner(bucket.account()).key(key);
+    let read = app.s3.get_object().bucket(bucket.name).set_expected_bucket_owner(bucket.account()).key(key);
     let (listed, read) = tokio::join!(
-        observe(call(Operation::ListObjectsV2), listed.send()),
-        observe(call(Operation::GetObject), read.send()),
+        observe(&app.observer, call(Operation::ListObjectsV2), listed.send()),
+        observe(&app.observer, call(Operation::GetObject), read.send()),
     );
     let read = match read {
         // The object does not exist. Keys that cannot list the bucket would get 403 instead.

@@ -91,7 +91,7 @@ pub(crate) async fn keys_work(app: &AppClients, target: &Target<'_>) -> Result<b
             identity: Identity::App,
             session: false,
         };
-        match observe(call, sts.get_caller_identity().send()).await {
+        match observe(&app.observer, call, sts.get_caller_identity().send()).await {
             Ok(_) => return Ok(true),
             Err(error) if is_about_credentials(error.code()) => return Ok(false),
             // The bucket will say whether the store is busy.
@@ -107,7 +107,7 @@ pub(crate) async fn keys_work(app: &AppClients, target: &Target<'_>) -> Result<b
         identity: Identity::App,
         session: false,
     };
-    match observe(call, app.s3.list_objects_v2().bucket(bucket).max_keys(1).send()).await {
+    match observe(&app.observer, call, app.s3.list_objects_v2().bucket(bucket).max_keys(1).send()).await {
         Ok(_) => Ok(true),
         // Whatever the reason: these keys cannot use the bucket.
         Err(error) if (400..=404).contains(&error.status()) => Ok(false),

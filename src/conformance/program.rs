@@ -56,6 +56,8 @@ impl Program {
         let mut child = command
             // Who starts after a killed one would wait for its lease. Tests of the lease ask for it by the flag.
             .env("PROVISIONER_LEADER_ELECT", "false")
+            // Many run side by side, and one alone could have the default address.
+            .env("PROVISIONER_ADMIN_ADDRESS", "off")
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .kill_on_drop(true)

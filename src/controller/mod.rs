@@ -18,6 +18,7 @@
 mod decide;
 mod error;
 mod flow;
+mod gauges;
 mod objects;
 mod options;
 mod reasons;
@@ -26,8 +27,7 @@ mod state;
 mod streams;
 mod triggers;
 
-use std::future::Future;
-use std::pin::pin;
+use std::future::{Future, pending};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,6 +47,7 @@ use self::state::context::Context;
 use self::state::owner_secrets::OwnerSecrets;
 use self::streams::Streams;
 use crate::kubernetes::pages;
+use crate::observe::Phase;
 use crate::provisioner::{Provisioner, Reason, UNREADABLE_PARAMETERS};
 
 /// How long running reconciles may continue after a shutdown was requested.
@@ -74,6 +75,12 @@ pub async fn run<P: Provisioner>(
     let (claims, claim_writer) = reflector::store();
     let (owner_secrets, changed_secrets) = OwnerSecrets::new();
     let ctx = Arc::new(Context::new(client, provisioner, options, cluster, claims.clone(), owner_secrets));
+    let (observer, shown) = (ctx.options.observer.clone(), Arc::downgrade(&ctx));
+    observer.gauges(move |gauges| {
+        if let Some(ctx) = shown.upgrade() {
+            gauges::set(&ctx, gauges);
+        }
+    });
     let listed = Arc::new(Notify::new());
     let (orphan_check, orphan_checks) = unbounded_channel();
     let streams = Streams { ctx: Arc::clone(&ctx), listed: Arc::clone(&listed), orphan_check: orphan_check.clone() };
@@ -102,8 +109,14 @@ pub async fn run<P: Provisioner>(
         .for_each(async |outcome| log(&outcome));
     let deadline = shutdown.then(|()| grace(&ctx));
     let orphans = orphans::run(&ctx, orphan_checks, orphan_check);
-    let (controller, orphans, deadline) = (pin!(controller), pin!(orphans), pin!(deadline));
-    futures::future::select(futures::future::select(controller, orphans), deadline).await;
+    let serving = ctx.caches.filled().map(|()| drop(observer.health().is(Phase::Serving)));
+    tokio::select! {
+        () = controller => {}
+        () = orphans => {}
+        () = deadline => {}
+        // Only its beginning is told.
+        never = serving.then(|()| pending()) => never,
+    }
     tracing::info!(remembered = ctx.memory.claims(), "stopped");
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::observe::Observer;
 use crate::provisioner::{Permit, Start};
 
 /// The settings of a controller.
@@ -20,6 +21,8 @@ pub struct Options {
     /// Whether the store may be called. The client of the controller has a fence of its own
     /// ([`Term::fence`](crate::runtime::lease::Term::fence)).
     pub permit: Permit,
+    /// What shows how the work goes.
+    pub observer: Observer,
 }
 
 impl Options {
@@ -36,11 +39,13 @@ impl Options {
             concurrency: Self::DEFAULT_CONCURRENCY,
             resync: Some(Self::DEFAULT_RESYNC),
             permit: Permit::always(),
+            observer: Observer::default(),
         }
     }
 
     /// What the store is told.
     pub(super) fn start(&self, serves: bool) -> Start {
-        Start { provisioner_name: self.provisioner_name.clone(), permit: self.permit.clone(), serves }
+        let (permit, observer) = (self.permit.clone(), self.observer.clone());
+        Start { provisioner_name: self.provisioner_name.clone(), permit, serves, observer }
     }
 }

@@ -81,6 +81,20 @@ pub(crate) enum Slowed {
     Limited,
 }
 
+/// How much is done for a store.
+#[derive(Debug)]
+pub(crate) struct Load {
+    pub(crate) store: Arc<str>,
+    /// Claims that have a worker.
+    pub(crate) busy: usize,
+    /// Claims that wait for one.
+    pub(crate) waiting: usize,
+    /// Those of the busy ones that wait for a turn at the store.
+    pub(crate) parked: usize,
+    /// Whether only one claim at a time calls it.
+    pub(crate) is_silent: bool,
+}
+
 /// Claims that wait for a worker.
 #[derive(Debug, Default)]
 struct Queue {
@@ -190,6 +204,18 @@ impl Workers {
             true => Some(Slowed::Silent),
             false => (store.parked > 0).then_some(Slowed::Limited),
         }
+    }
+
+    /// How much is done for each store, and waits for it.
+    pub(crate) fn loads(&self) -> Vec<Load> {
+        let load = |(name, store): (&Arc<str>, &Store)| Load {
+            store: Arc::clone(name),
+            busy: store.busy.namespaces.values().sum(),
+            waiting: store.wanted.len() + store.checks.len(),
+            parked: store.parked,
+            is_silent: store.is_struck(),
+        };
+        self.lock().stores.iter().map(load).collect()
     }
 
     /// Ends all waits.
@@ -322,6 +348,11 @@ impl Store {
 }
 
 impl Queue {
+    /// Of those that have given up, some count until their turn.
+    fn len(&self) -> usize {
+        self.waiting.values().map(VecDeque::len).sum()
+    }
+
     fn push(&mut self, namespace: &Arc<str>, sender: oneshot::Sender<Worker>) {
         let queue = self.waiting.entry(Arc::clone(namespace)).or_default();
         if queue.is_empty() {

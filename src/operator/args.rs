@@ -8,7 +8,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::controller::Options;
-use crate::runtime::flags::{ClusterArgs, LeaseArgs, LogArgs};
+use crate::runtime::flags::{AdminArgs, ClusterArgs, LeaseArgs, LogArgs};
 use crate::runtime::lease;
 use crate::runtime::program::Identity;
 use crate::runtime::values::{claim_name, given, go_style, object_name, provisioner_name};
@@ -23,6 +23,8 @@ pub(crate) struct Args {
     run: RunArgs,
     #[command(flatten)]
     lease: LeaseArgs,
+    #[command(flatten)]
+    pub(crate) admin: AdminArgs,
     #[command(flatten)]
     pub(crate) log: LogArgs,
     #[command(flatten)]
@@ -54,6 +56,8 @@ pub(crate) enum Command {
     Parameters,
     /// Print the reasons that claims and ObjectBuckets can give, as a page in Markdown.
     Reasons,
+    /// Print the metrics that are served at /metrics, as a table in Markdown.
+    Metrics,
     /// Rebuild the lost ObjectBucket of a claim from the tags of its bucket, and print it. Changes nothing: check the
     /// output, apply it, and annotate the ObjectBucket with objectbucket.io/orphan=adopt.
     Record {

@@ -18,6 +18,7 @@ use self::args::{Args, Command};
 use self::rbac::Subject;
 #[cfg(all(test, feature = "aws"))]
 pub(crate) use self::reasons::page as reasons_page;
+use crate::observe::Observer;
 use crate::provisioner::{CommonParameters, Parameter, Parameters as _, Permit, Provisioner};
 use crate::runtime::lease::Term;
 use crate::runtime::program::{self, Identity, block_on, chain, print, running_program};
@@ -26,8 +27,8 @@ use crate::{api, controller, runtime};
 /// The program around a store: command line, logging, signals, leader election, and the controller.
 ///
 /// Its commands: `run`, the default, serves claims; `crds` prints the CustomResourceDefinitions, `rbac` the permissions
-/// that it needs, `parameters` the parameters of StorageClasses, and `reasons` what claims can say; `record` rebuilds a
-/// lost ObjectBucket. `--help` lists all flags. Most of them can be given as environment variables too.
+/// that it needs, `parameters` the parameters of StorageClasses, `reasons` what claims can say, and `metrics` what can be
+/// scraped; `record` rebuilds a lost ObjectBucket. `--help` lists all flags. Most of them can be given as environment variables too.
 #[derive(Debug)]
 #[must_use = "an operator does nothing until it runs"]
 pub struct Operator<P> {
@@ -97,8 +98,12 @@ impl<P: Provisioner> Operator<P> {
             }
             Some(Command::Parameters) => print(&parameters_table::<P>()),
             Some(Command::Reasons) => print(&reasons::page::<P>()),
+            Some(Command::Metrics) => print(&Observer::default().metrics().table()),
             Some(Command::Record { claim, bucket }) => block_on(record(self.store, &args, claim, bucket.clone())),
-            Some(Command::Run) | None => block_on(serve(self.store, &args)),
+            Some(Command::Run) | None => {
+                let observer = Observer::new(&self.identity.program, &self.identity.version);
+                block_on(serve(self.store, &args, observer))
+            }
         };
         match done {
             Ok(()) => ExitCode::SUCCESS,
@@ -110,9 +115,11 @@ impl<P: Provisioner> Operator<P> {
     }
 }
 
-async fn serve<P: Provisioner>(store: P, args: &Args) -> Result<(), Box<dyn Error>> {
+async fn serve<P: Provisioner>(store: P, args: &Args, observer: Observer) -> Result<(), Box<dyn Error>> {
     let config = args.cluster.config().await?;
+    args.admin.start(&observer).await?;
     let mut options = args.options(std::env::var("LIB_BUCKET_PROVISIONER_THREADS").ok().as_deref());
+    options.observer = observer.clone();
     let lease = args.lease(&config.default_namespace)?;
     let work = |client, term: Option<Term>, stop| {
         if let Some(term) = term {
@@ -120,7 +127,7 @@ async fn serve<P: Provisioner>(store: P, args: &Args) -> Result<(), Box<dyn Erro
         }
         controller::run(client, store, options, stop)
     };
-    program::serve(config, lease, work).await
+    program::serve(config, lease, &observer, work).await
 }
 
 async fn record<P: Provisioner>(

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::observe::Observer;
+
 /// What a store is told before it has to work; see [`Provisioner::start`](super::Provisioner::start).
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -13,6 +15,8 @@ pub struct Start {
     pub permit: Permit,
     /// Whether claims are served. Otherwise a command only reads, perhaps beside an operator that serves.
     pub serves: bool,
+    /// What shows how the work goes: a store can count its calls there.
+    pub observer: Observer,
 }
 
 /// Whether this process may act: of several operators only one works at a time, the one that holds the lease. The

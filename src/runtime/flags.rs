@@ -8,9 +8,11 @@ use clap::builder::BoolishValueParser;
 use clap::{ArgAction, ValueEnum};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 
+use super::admin::{self, Address};
 use super::lease::{self, BadTiming, Timing};
 use super::telemetry::Format;
 use super::values::{duration, given, object_name};
+use crate::observe::Observer;
 
 /// Which cluster.
 #[derive(Debug, clap::Args)]
@@ -106,6 +108,32 @@ impl LeaseArgs {
                 "--lease-duration={lease:?} --lease-renew-deadline={renew:?} --lease-retry-period={retry:?}: {problem}; {remedy}"
             )
         })
+    }
+}
+
+/// Probes and metrics.
+#[derive(Debug, clap::Args)]
+pub(crate) struct AdminArgs {
+    /// Serve /healthz, /readyz and /metrics by HTTP at IP:PORT, or :PORT for all addresses of this machine; off for not at
+    /// all [default: in a pod :8080, else 127.0.0.1:8080].
+    #[arg(
+        long,
+        global = true,
+        value_name = "ADDRESS",
+        env = "PROVISIONER_ADMIN_ADDRESS",
+        default_value = "",
+        hide_default_value = true
+    )]
+    admin_address: Address,
+}
+
+impl AdminArgs {
+    /// Begins to serve what the operator shows.
+    ///
+    /// # Errors
+    /// The address that was chosen cannot be had.
+    pub(crate) async fn start(&self, observer: &Observer) -> Result<(), Box<dyn Error>> {
+        admin::start(&self.admin_address, observer).await
     }
 }
 

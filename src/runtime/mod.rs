@@ -1,5 +1,6 @@
 //! What any operator needs: leader election, logging, signals, and a client with timeouts.
 
+pub(crate) mod admin;
 pub mod cluster;
 pub(crate) mod flags;
 pub mod lease;
@@ -7,3 +8,5 @@ pub(crate) mod program;
 pub mod signals;
 pub mod telemetry;
 pub(crate) mod values;
+
+pub use crate::observe::Observer;

@@ -10,6 +10,7 @@ use kube::{Client, Config};
 
 use super::lease::{self, Term};
 use super::{cluster, signals};
+use crate::observe::{BEAT, Observer, Phase};
 
 /// What differs between the command lines of two operators.
 #[derive(Debug, Clone)]
@@ -44,21 +45,44 @@ pub(crate) fn block_on(work: impl Future<Output = Result<(), Box<dyn Error>>>) -
 /// # Errors
 /// The cluster's configuration cannot be used, or the lease was lost.
 pub(crate) async fn serve<W: Future<Output = ()>>(
-    mut config: Config,
+    config: Config,
     lease: Option<lease::Options>,
+    observer: &Observer,
     work: impl FnOnce(Client, Option<Term>, Shared<BoxFuture<'static, ()>>) -> W,
 ) -> Result<(), Box<dyn Error>> {
-    let stop = signals::shutdown().boxed().shared();
+    // In the same task, so that it stands still when the work does.
+    let beats = async {
+        let mut tick = tokio::time::interval(BEAT);
+        loop {
+            tick.tick().await;
+            observer.health().moves();
+        }
+    };
+    tokio::select! {
+        done = serve_still(config, lease, observer, work) => done,
+        never = beats => never,
+    }
+}
+
+async fn serve_still<W: Future<Output = ()>>(
+    mut config: Config,
+    lease: Option<lease::Options>,
+    observer: &Observer,
+    work: impl FnOnce(Client, Option<Term>, Shared<BoxFuture<'static, ()>>) -> W,
+) -> Result<(), Box<dyn Error>> {
+    let stopped = observer.clone();
+    let stop = signals::shutdown().map(move |()| drop(stopped.health().is(Phase::Stopping))).boxed().shared();
     let lease_client = lease::client(&config)?;
     // Retries behind the fence of the lease would pass it.
     config.default_retry = lease.is_none();
     let client = cluster::client(config, cluster::ANSWER_LIMIT)?;
     let Some(lease) = lease else {
+        observer.leads(true);
         work(client, None, stop).await;
         return Ok(());
     };
     let lead = |term: Term| work(term.fence(client), Some(term), stop.clone());
-    lease::lead(lease_client, lease, stop.clone(), lead).await?;
+    lease::lead_observed(lease_client, lease, observer, stop.clone(), lead).await?;
     Ok(())
 }
 

@@ -38,8 +38,7 @@ mod volume;
 pub mod wire;
 
 use std::convert::Infallible;
-use std::future::Future;
-use std::pin::pin;
+use std::future::{Future, pending};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -59,6 +58,7 @@ use self::state::Context;
 use self::streams::{Streams, claims_after_lists, volumes_after_lists};
 pub use self::volume::{ProvisionedVolume, VolumeToDelete};
 use crate::kubernetes::pages;
+use crate::observe::Phase;
 pub use crate::provisioner::ReclaimPolicy;
 
 /// How long running work may continue after a shutdown was requested.
@@ -80,6 +80,7 @@ pub async fn run<P: VolumeProvisioner>(
     let client = pages::bounded(client);
     let ctx = Context::new(client, provisioner, &identity, options, claims.clone(), volumes.clone(), classes);
     let ctx = Arc::new(ctx);
+    let observer = ctx.options.observer.clone();
     let (streams, listed) = Streams::new(Arc::clone(&ctx));
 
     let ending = Arc::clone(&ctx);
@@ -106,7 +107,13 @@ pub async fn run<P: VolumeProvisioner>(
         .for_each(async |outcome| log(&outcome));
     let work = futures::future::join(claim_work, volume_work);
     let deadline = shutdown.then(|()| tokio::time::sleep(SHUTDOWN_GRACE));
-    futures::future::select(pin!(work), pin!(deadline)).await;
+    let serving = ctx.filled().map(|()| drop(observer.health().is(Phase::Serving)));
+    tokio::select! {
+        _ = work => {}
+        () = deadline => {}
+        // Only its beginning is told.
+        never = serving.then(|()| pending()) => never,
+    }
     tracing::info!(remembered = ctx.memory.len(), "stopped");
 }
 

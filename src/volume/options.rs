@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::decide::retry::Retry;
+use crate::observe::Observer;
 use crate::provisioner::Permit;
 
 /// What is served, and how.
@@ -23,6 +24,8 @@ pub struct Options {
     pub retries_per_second: u32,
     /// Whether this process may call the store.
     pub permit: Permit,
+    /// What shows how the work goes.
+    pub observer: Observer,
 }
 
 impl Options {
@@ -36,6 +39,7 @@ impl Options {
             delete_retry: Retry::default(),
             retries_per_second: 10,
             permit: Permit::always(),
+            observer: Observer::default(),
         }
     }
 }

@@ -12,8 +12,9 @@ use clap::{ArgAction, CommandFactory as _, FromArgMatches as _, Parser};
 use super::decide::retry::Retry;
 use super::options::Options;
 use super::provisioner::VolumeProvisioner;
+use crate::observe::Observer;
 use crate::provisioner::{Permit, parameter};
-use crate::runtime::flags::{ClusterArgs, LeaseArgs, LogArgs};
+use crate::runtime::flags::{AdminArgs, ClusterArgs, LeaseArgs, LogArgs};
 use crate::runtime::lease::{self, Term};
 use crate::runtime::program::{self, Identity, block_on, chain, running_program};
 use crate::runtime::telemetry;
@@ -73,9 +74,10 @@ impl VolumeOperator {
         }
         let args: Args<F> = Args::read(&self.identity);
         telemetry::init(args.log.format(), args.log.verbosity, &self.identity.program);
-        let Args { cluster, run, lease, own, .. } = args;
+        let observer = Observer::new(&self.identity.program, &self.identity.version);
+        let Args { cluster, run, lease, admin, own, .. } = args;
         let done = match make(own) {
-            Ok(provisioner) => block_on(serve(provisioner, &cluster, &run, &lease)),
+            Ok(provisioner) => block_on(serve(provisioner, &cluster, &run, &lease, &admin, observer)),
             Err(problem) => Err(problem.to_string().into()),
         };
         match done {
@@ -93,9 +95,13 @@ async fn serve<P: VolumeProvisioner>(
     flags: &ClusterArgs,
     run: &RunArgs,
     lease: &LeaseArgs,
+    admin: &AdminArgs,
+    observer: Observer,
 ) -> Result<(), Box<dyn Error>> {
     let config = flags.config().await?;
+    admin.start(&observer).await?;
     let mut options = run.options();
+    options.observer = observer.clone();
     // Instances with different identities work at the same time, so each has a lease of its own.
     let identity = Some(provisioner.identity()).filter(|identity| !identity.is_empty());
     let name = lease.name().unwrap_or_else(|| lease::name(&options.provisioner_name, identity));
@@ -106,7 +112,7 @@ async fn serve<P: VolumeProvisioner>(
         }
         super::run(client, provisioner, options, stop)
     };
-    program::serve(config, lease, work).await
+    program::serve(config, lease, &observer, work).await
 }
 
 #[derive(Debug, Parser)]
@@ -119,6 +125,8 @@ struct Args<F: clap::Args> {
     run: RunArgs,
     #[command(flatten)]
     lease: LeaseArgs,
+    #[command(flatten)]
+    admin: AdminArgs,
     #[command(flatten)]
     log: LogArgs,
 }

@@ -8,6 +8,7 @@
 mod support;
 
 mod accounts;
+mod admin;
 mod adoption;
 mod another_store;
 mod bad_input;

@@ -4,7 +4,7 @@
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
 use kube::ResourceExt as _;
@@ -117,6 +117,7 @@ async fn work<P: Provisioner>(guarded: Arc<Guarded>, ctx: Arc<Context<P>>) -> Ac
 /// `store`: the store that it calls.
 async fn run_guarded<P: Provisioner>(ctx: &Context<P>, claim: Claim, work: Work, store: String) -> Next {
     let Some(_guard) = ctx.memory.try_lock(&claim.id) else { return Next::After(BUSY) };
+    let began = Instant::now();
     let attempt = AssertUnwindSafe(dispatch(ctx, claim.clone())).catch_unwind();
     let outcome = match work.within(TIME_LIMIT, attempt).await {
         Ok(Ok(outcome)) => outcome,
@@ -125,6 +126,14 @@ async fn run_guarded<P: Provisioner>(ctx: &Context<P>, claim: Claim, work: Work,
         Err(Late::Working) => Err(Error::TimedOut(TIME_LIMIT.as_secs())),
         Err(Late::Waiting) => Err(Error::StoreBusy { store }),
     };
+    let result = match &outcome {
+        Ok(_) => "done",
+        Err(Error::Panicked(_)) => "panic",
+        Err(Error::TimedOut(_) | Error::StoreBusy { .. }) => "timeout",
+        Err(problem) if problem.is_race() => "race",
+        Err(_) => "failed",
+    };
+    ctx.options.observer.metrics().attempts.with([result]).observe(began.elapsed().as_secs_f64());
     let problem = match outcome {
         Ok(next) => return next,
         Err(problem) => problem,

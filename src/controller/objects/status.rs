@@ -44,6 +44,7 @@ pub(crate) async fn update_status<P>(ctx: &Context<P>, claim: &Claim, report: &R
         if !write(ctx, claim, &next).await? {
             return Ok(());
         }
+        count(ctx, claim, report);
         publish_events(ctx, claim, report, change).await;
     }
     ctx.memory.with(&claim.id, |m| m.last_status = Some(new));
@@ -67,6 +68,16 @@ async fn write<P>(ctx: &Context<P>, claim: &Claim, next: &ObjectBucketClaimStatu
         Err(error) if status_code(&error) == Some(404) => Ok(false),
         Err(error) => Err(Error::kubernetes("write the claim's status")(error)),
     }
+}
+
+/// Counts how long a claim took to become Bound for the first time.
+fn count<P>(ctx: &Context<P>, claim: &Claim, report: &Report) {
+    let Some(created) = claim.created.as_ref().filter(|_| report.reason == reasons::BOUND && !claim.bound()) else {
+        return;
+    };
+    let class = claim.spec().map(|spec| spec.storage_class_name.as_str()).unwrap_or_default();
+    let took = Timestamp::now().duration_since(created.0).as_secs_f64();
+    ctx.options.observer.metrics().to_bound.with([class]).observe(took.max(0.0));
 }
 
 async fn publish_events<P>(ctx: &Context<P>, claim: &Claim, report: &Report, change: StatusChange) {

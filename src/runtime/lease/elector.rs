@@ -15,6 +15,7 @@ use super::election::{Election, Step};
 use super::log::{LeaseLog, describe, is_namespace, no_answer};
 use super::term::Deadline;
 use super::timing::{JITTER, Timing};
+use crate::observe::Observer;
 
 /// How long releasing the lease may take, because whoever stops the process does not wait long.
 const RELEASE: Duration = Duration::from_millis(1500);
@@ -65,6 +66,7 @@ pub(super) struct Elector {
     election: Election,
     knowledge: Knowledge,
     log: LeaseLog,
+    observer: Observer,
 }
 
 /// What is known about the Lease in the cluster.
@@ -89,13 +91,14 @@ enum Attempt {
 }
 
 impl Elector {
-    pub(super) fn new(client: Client, options: Options) -> Self {
+    pub(super) fn new(client: Client, options: Options, observer: Observer) -> Self {
         let lease = format!("{}/{}", options.namespace, options.name);
         Self {
             api: Api::namespaced(client, &options.namespace),
             election: Election::new(&options.name, &options.identity, options.timing.lease_seconds()),
             knowledge: Knowledge::Stale,
             log: LeaseLog::new(lease),
+            observer,
             options,
         }
     }
@@ -189,6 +192,7 @@ impl Elector {
                 self.log.succeeded();
                 if let Attempt::Theirs { holder } = &done {
                     self.log.held_by(holder);
+                    self.observer.stands_by(holder);
                 }
                 return done;
             }

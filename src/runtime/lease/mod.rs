@@ -67,6 +67,7 @@ pub use self::elector::{Lost, Options};
 pub use self::name::{identity, name};
 pub use self::term::{Term, TermOver};
 pub use self::timing::{BadTiming, Timing};
+use crate::observe::Observer;
 
 /// A client for [`lead`] only. It has its own connections, which other work does not keep busy, and does not retry by
 /// itself, because the election does.
@@ -105,7 +106,18 @@ pub async fn lead<W: Future>(
     stop: impl Future<Output = ()>,
     work: impl FnOnce(Term) -> W,
 ) -> Result<Option<W::Output>, Lost> {
-    let mut elector = Elector::new(client, options);
+    lead_observed(client, options, &Observer::default(), stop, work).await
+}
+
+/// As [`lead`], and shows what it does.
+pub(crate) async fn lead_observed<W: Future>(
+    client: Client,
+    options: Options,
+    observer: &Observer,
+    stop: impl Future<Output = ()>,
+    work: impl FnOnce(Term) -> W,
+) -> Result<Option<W::Output>, Lost> {
+    let mut elector = Elector::new(client, options, observer.clone());
     let acquired = match select(pin!(elector.acquire()), pin!(stop)).await {
         Either::Left((since, _)) => Some(since),
         Either::Right(((), _)) => None,
@@ -115,6 +127,7 @@ pub async fn lead<W: Future>(
         tracing::info!("stopped while standing by");
         return Ok(None);
     };
+    observer.leads(true);
     let (deadline, term) = Term::begin(since + elector.timing().renew_deadline());
     let ended = {
         let mut work = pin!(work(term.clone()));
@@ -135,6 +148,7 @@ pub async fn lead<W: Future>(
         .await
     };
     deadline.end();
+    observer.leads(false);
     match ended {
         Ok(done) => {
             elector.release().await;

@@ -1,0 +1,110 @@
+//! What an operator shows of itself to those who run it: whether it works, and its metrics. It knows nothing of what it
+//! shows; whoever works tells it.
+
+mod definitions;
+mod health;
+mod metrics;
+mod process;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+pub(crate) use self::definitions::{Gauges, Metrics};
+pub(crate) use self::health::{BEAT, Health, Phase};
+
+/// Shows whether an operator works, and its metrics. Clones are the same.
+///
+/// The default one shows them to nobody: [`Operator`](crate::Operator) serves its own by HTTP.
+#[derive(Clone)]
+pub struct Observer(Arc<Shared>);
+
+struct Shared {
+    health: Health,
+    metrics: Metrics,
+    gauges: Mutex<Vec<Source>>,
+    shown: Mutex<Option<(Instant, Arc<str>)>>,
+}
+
+/// How long a text is shown. To look at ten thousand claims takes time, and anybody in the cluster can ask again and again.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// Sets gauges to what is so now.
+type Source = Box<dyn Fn(&Gauges) + Send + Sync>;
+
+impl Default for Observer {
+    fn default() -> Self {
+        Self::new("", "")
+    }
+}
+
+impl Observer {
+    /// Of this program, in this version.
+    pub(crate) fn new(program: &str, version: &str) -> Self {
+        let metrics = Metrics::new(program, version);
+        Self(Arc::new(Shared { health: Health::default(), metrics, gauges: Mutex::default(), shown: Mutex::default() }))
+    }
+
+    pub(crate) fn health(&self) -> &Health {
+        &self.0.health
+    }
+
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.0.metrics
+    }
+
+    /// Another process works, and this one stands by.
+    pub(crate) fn stands_by(&self, leader: &str) {
+        let before = self.health().is(Phase::StandingBy { leader: leader.to_owned() });
+        if matches!(before, Phase::StandingBy { leader: former } if former != leader) {
+            self.metrics().leader_changes.inc();
+        }
+    }
+
+    /// This process works from now on, or no longer.
+    pub(crate) fn leads(&self, leads: bool) {
+        self.metrics().leading.set(f64::from(u8::from(leads)));
+        if leads {
+            self.health().is(Phase::Reading);
+        }
+    }
+
+    /// Has gauges set before they are read.
+    pub(crate) fn gauges(&self, source: impl Fn(&Gauges) + Send + Sync + 'static) {
+        self.sources().push(Box::new(source));
+    }
+
+    /// All metrics, in the text format of OpenMetrics, as they were at most a second ago.
+    pub(crate) fn text(&self) -> Arc<str> {
+        // Under the lock, or of two readers one would see what the other has just cleared.
+        let mut shown = self.0.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, text)) = shown.as_ref().filter(|(when, _)| when.elapsed() < FRESH) {
+            return Arc::clone(text);
+        }
+        let metrics = self.metrics();
+        metrics.gauges.clear();
+        for source in &*self.sources() {
+            source(&metrics.gauges);
+        }
+        let text: Arc<str> = metrics.text().into();
+        *shown = Some((Instant::now(), Arc::clone(&text)));
+        text
+    }
+
+    /// A call to a store was answered, or not. `service` and `operation` have few values, such as names of an API;
+    /// `outcome` is `ok`, or what kind of failure it was.
+    pub fn called(&self, service: &str, operation: &str, outcome: &str, took: Duration) {
+        self.metrics().called(service, operation, outcome, took);
+    }
+
+    // A panic in a source leaves the list as it was.
+    fn sources(&self) -> MutexGuard<'_, Vec<Source>> {
+        self.0.gauges.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Observer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Observer").field(&self.health().ready()).finish()
+    }
+}

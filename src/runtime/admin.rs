@@ -1,0 +1,223 @@
+//! The HTTP server for those who run the operator: probes and metrics.
+
+use std::convert::Infallible;
+use std::error::Error;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
+
+use crate::observe::Observer;
+
+const PORT: u16 = 8080;
+/// Connections at the same time. Anybody in the cluster can connect, and each takes memory.
+const CONNECTIONS: usize = 256;
+/// How long a connection may take, for one request.
+const TIME_LIMIT: Duration = Duration::from_secs(10);
+/// After an error of the system, such as too many open files.
+const PAUSE: Duration = Duration::from_secs(1);
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const INDEX: &str = "/healthz  whether the work moves\n/readyz   whether claims are served, or this process stands by\n/metrics  in the format of OpenMetrics\n";
+
+/// Where the server listens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Address {
+    /// Nobody has chosen.
+    Default,
+    /// Nowhere.
+    Off,
+    /// At the first of these that can be had.
+    At(Vec<SocketAddr>),
+}
+
+impl Address {
+    /// Where to listen; the first that can be had. In a pod the kubelet and Prometheus ask from outside, anywhere else nobody
+    /// does.
+    fn candidates(&self, is_in_pod: bool) -> Vec<SocketAddr> {
+        match self {
+            Self::Default if is_in_pod => everywhere(PORT),
+            Self::Default => vec![(Ipv4Addr::LOCALHOST, PORT).into()],
+            Self::Off => Vec::new(),
+            Self::At(addresses) => addresses.clone(),
+        }
+    }
+}
+
+/// IPv6 takes connections by IPv4, too; some systems have only that.
+fn everywhere(port: u16) -> Vec<SocketAddr> {
+    let any: [IpAddr; 2] = [Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()];
+    any.map(|address| (address, port).into()).into()
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "" => return Ok(Self::Default),
+            "off" => return Ok(Self::Off),
+            _ => {}
+        }
+        let everywhere = text.strip_prefix(':').and_then(|port| port.parse().ok()).map(everywhere);
+        let there = || text.parse().ok().map(|address| vec![address]);
+        everywhere.or_else(there).map(Self::At).ok_or_else(|| {
+            "write IP:PORT, such as 127.0.0.1:8080; :PORT for all addresses of this machine; or off".into()
+        })
+    }
+}
+
+/// Begins to serve. Where nobody has chosen the address, claims are served without it, too.
+///
+/// # Errors
+/// The chosen address cannot be had.
+pub(crate) async fn start(address: &Address, observer: &Observer) -> Result<(), Box<dyn Error>> {
+    // As kube finds out whether it runs in a pod.
+    let addresses = address.candidates(std::env::var_os("KUBERNETES_SERVICE_HOST").is_some());
+    let Some(shown) = addresses.first() else { return Ok(()) };
+    let listener = match TcpListener::bind(&addresses[..]).await {
+        Ok(listener) => listener,
+        Err(error) if *address != Address::Default => {
+            return Err(
+                format!("--admin-address: cannot listen at {shown}: {error}; choose another one, or off").into()
+            );
+        }
+        Err(error) => {
+            tracing::warn!("no probes and no metrics: cannot listen at {shown}: {error}; choose with --admin-address");
+            return Ok(());
+        }
+    };
+    tracing::info!(address = %listener.local_addr()?, "serving probes and metrics");
+    // Ends with the program.
+    tokio::spawn(serve(listener, observer.clone()));
+    Ok(())
+}
+
+async fn serve(listener: TcpListener, observer: Observer) {
+    let room = Arc::new(Semaphore::new(CONNECTIONS));
+    loop {
+        // Never closed.
+        let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let observer = observer.clone();
+                tokio::spawn(async move {
+                    // Whoever does not ask in time gets no answer.
+                    let _ = timeout(TIME_LIMIT, connection(stream, observer)).await;
+                    drop(place);
+                });
+            }
+            Err(error) => {
+                tracing::debug!(%error, "a connection for probes and metrics failed");
+                sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn connection(stream: TcpStream, observer: Observer) -> hyper::Result<()> {
+    let answer = service_fn(move |request| {
+        let answer = answer(&request, &observer);
+        async move { Ok::<_, Infallible>(answer) }
+    });
+    let mut server = http1::Builder::new();
+    server.keep_alive(false).timer(TokioTimer::new()).header_read_timeout(TIME_LIMIT);
+    server.serve_connection(TokioIo::new(stream), answer).await
+}
+
+fn answer(request: &Request<Incoming>, observer: &Observer) -> Response<Full<Bytes>> {
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        return plain(StatusCode::METHOD_NOT_ALLOWED, "only GET\n");
+    }
+    let ok_if = |ok| if ok { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    match request.uri().path() {
+        "/healthz" => match observer.health().stands_still() {
+            None => plain(StatusCode::OK, "ok\n"),
+            Some(still) => plain(ok_if(false), format!("the work has not moved for {} s\n", still.as_secs())),
+        },
+        "/readyz" => {
+            let ready = observer.health().ready();
+            plain(ok_if(ready.is_ready), format!("{}\n", ready.why))
+        }
+        "/metrics" => {
+            let mut answer = plain(StatusCode::OK, observer.text().to_string());
+            answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(OPEN_METRICS));
+            answer
+        }
+        "/" => plain(StatusCode::OK, INDEX),
+        _ => plain(StatusCode::NOT_FOUND, INDEX),
+    }
+}
+
+fn plain(status: StatusCode, text: impl Into<Bytes>) -> Response<Full<Bytes>> {
+    let mut answer = Response::new(Full::new(text.into()));
+    *answer.status_mut() = status;
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn an_address_is_one_or_all_or_none() {
+        let at = |text: &str| text.parse::<Address>();
+        assert_eq!(at("127.0.0.1:0").unwrap(), Address::At(vec![([127, 0, 0, 1], 0).into()]));
+        assert_eq!(at(":8080").unwrap(), Address::At(Address::Default.candidates(true)));
+        assert_eq!(at("").unwrap(), Address::Default, "an empty variable chooses nothing");
+        assert_eq!(at("[::1]:9").unwrap(), Address::At(vec!["[::1]:9".parse().unwrap()]));
+        assert_eq!(at("off").unwrap(), Address::Off);
+        for odd in ["8080", "localhost:8080", "127.0.0.1", ":", ":70000"] {
+            assert!(at(odd).unwrap_err().contains("IP:PORT"), "{odd:?}");
+        }
+    }
+
+    #[test]
+    fn only_in_a_pod_everybody_can_connect() {
+        let is_open = |is_in_pod| Address::Default.candidates(is_in_pod).iter().any(|at| !at.ip().is_loopback());
+        assert!(is_open(true) && !is_open(false));
+    }
+
+    async fn asked(observer: &Observer, request: &str) -> String {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let server = tokio::spawn(serve(listener, observer.clone()));
+        client.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).await.unwrap();
+        server.abort();
+        answer
+    }
+
+    #[tokio::test]
+    async fn probes_and_metrics_are_answered() {
+        let observer = Observer::new("a-provisioner", "1.2.3");
+        let get = async |path: &str| asked(&observer, &format!("GET {path} HTTP/1.1\r\nhost: here\r\n\r\n")).await;
+        assert!(get("/healthz").await.starts_with("HTTP/1.1 200"));
+        let starting = get("/readyz").await;
+        assert!(starting.starts_with("HTTP/1.1 503") && starting.contains("who holds the lease"), "{starting}");
+        observer.stands_by("another");
+        let standby = get("/readyz").await;
+        assert!(standby.starts_with("HTTP/1.1 200") && standby.ends_with("standing by: another holds the lease\n"));
+        let metrics = get("/metrics").await;
+        assert!(metrics.contains("openmetrics-text") && metrics.ends_with("# EOF\n"), "{metrics}");
+        let info = "provisioner_build_info{program=\"a-provisioner\",version=\"1.2.3\"} 1\n";
+        assert!(metrics.contains(info), "{metrics}");
+        assert!(get("/").await.contains("/metrics") && get("/secret").await.starts_with("HTTP/1.1 404"));
+        assert!(asked(&observer, "POST /metrics HTTP/1.1\r\n\r\n").await.starts_with("HTTP/1.1 405"));
+    }
+}

@@ -21,11 +21,20 @@ pub(crate) struct Metrics {
     pub(crate) leader_changes: Counter,
     pub(crate) attempts: Labelled<Histogram, 1, Times>,
     pub(crate) to_bound: Labelled<Histogram, 1, Times>,
+    provisioned: Verb,
+    deleted: Verb,
     calls: Labelled<Counter, 3>,
     call_times: Labelled<Histogram, 1, Times>,
     pub(super) gauges: Gauges,
     process: Process,
     all: Definitions,
+}
+
+/// How often a verb of a provisioner of volumes was done, and how often it failed, by class.
+struct Verb {
+    done: Labelled<Counter, 1>,
+    failed: Labelled<Counter, 1>,
+    times: Labelled<Histogram, 1, Times>,
 }
 
 /// What is looked at when somebody asks.
@@ -101,6 +110,38 @@ impl Metrics {
                 ["service"],
                 CALL,
             ),
+            provisioned: Verb {
+                done: all.counters(
+                    "controller_persistentvolumeclaim_provision",
+                    "Volumes that were provisioned; of provisioners of volumes, as in sig-storage-lib-external-provisioner",
+                    ["class"],
+                ),
+                failed: all.counters(
+                    "controller_persistentvolumeclaim_provision_failed",
+                    "Failed attempts to provision a volume",
+                    ["class"],
+                ),
+                times: all.times(
+                    "controller_persistentvolumeclaim_provision_duration_seconds",
+                    "How long it took to provision a volume",
+                    ["class"],
+                    CALL,
+                ),
+            },
+            deleted: Verb {
+                done: all.counters("controller_persistentvolume_delete", "Volumes that were deleted", ["class"]),
+                failed: all.counters(
+                    "controller_persistentvolume_delete_failed",
+                    "Failed attempts to delete a volume",
+                    ["class"],
+                ),
+                times: all.times(
+                    "controller_persistentvolume_delete_duration_seconds",
+                    "How long it took to delete a volume",
+                    ["class"],
+                    CALL,
+                ),
+            },
             process: Process::define(&mut all),
             all,
         }
@@ -111,6 +152,16 @@ impl Metrics {
         self.call_times.with([service]).observe(took.as_secs_f64());
     }
 
+    /// A volume of this class was provisioned, or that failed.
+    pub(crate) fn provisioned(&self, class: &str, is_done: bool, took: Duration) {
+        self.provisioned.ended(class, is_done, took);
+    }
+
+    /// A volume of this class was deleted, or that failed.
+    pub(crate) fn deleted(&self, class: &str, is_done: bool, took: Duration) {
+        self.deleted.ended(class, is_done, took);
+    }
+
     pub(super) fn text(&self) -> String {
         self.process.update();
         self.all.text()
@@ -119,6 +170,17 @@ impl Metrics {
     /// All of them, as a table in Markdown.
     pub(crate) fn table(&self) -> String {
         self.all.table()
+    }
+}
+
+impl Verb {
+    fn ended(&self, class: &str, is_done: bool, took: Duration) {
+        if is_done {
+            self.done.with([class]).inc();
+            self.times.with([class]).observe(took.as_secs_f64());
+        } else {
+            self.failed.with([class]).inc();
+        }
     }
 }
 

@@ -30,7 +30,7 @@ async fn get(address: SocketAddr, path: &str) -> Option<(u16, String)> {
 }
 
 /// Asks until the answer is as wanted, and returns it.
-async fn wait_for(address: SocketAddr, path: &str, wanted: impl Fn(u16, &str) -> bool) -> String {
+pub(crate) async fn wait_for(address: SocketAddr, path: &str, wanted: impl Fn(u16, &str) -> bool) -> String {
     let deadline = tokio::time::Instant::now() + PATIENCE;
     let mut last = None;
     while tokio::time::Instant::now() < deadline {
@@ -43,12 +43,12 @@ async fn wait_for(address: SocketAddr, path: &str, wanted: impl Fn(u16, &str) ->
     panic!("{path} is not as wanted: {last:?}")
 }
 
-async fn wait_serving(address: SocketAddr) {
+pub(crate) async fn wait_serving(address: SocketAddr) {
     wait_for(address, "/readyz", |status, text| status == 200 && text == "serving claims\n").await;
 }
 
 /// The value of a metric with these labels.
-fn value(metrics: &str, name: &str) -> Option<f64> {
+pub(crate) fn value(metrics: &str, name: &str) -> Option<f64> {
     metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
 }
 

@@ -1,7 +1,7 @@
 //! One attempt at what is due, and what follows from its failure.
 
 use std::panic::AssertUnwindSafe;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
 use kube::runtime::controller::Action;
@@ -92,7 +92,7 @@ pub(crate) async fn verb<P, T>(
     }
     // Boxed, because a verb can be large.
     let verb = AssertUnwindSafe(Box::pin(verb)).catch_unwind();
-    let asked = ctx.workers.ask(class.into());
+    let (asked, began) = (ctx.workers.ask(class.into()), Instant::now());
     let answer = match tokio::time::timeout(TIME_LIMIT, verb).await {
         Ok(answered) => {
             asked.answered();
@@ -104,6 +104,15 @@ pub(crate) async fn verb<P, T>(
             Err(VolumeError::retryable(format!("{name} took longer than {} s", TIME_LIMIT.as_secs())))
         }
     };
+    let (metrics, took) = (ctx.options.observer.metrics(), began.elapsed());
+    let is_over =
+        |error: &VolumeError| !matches!(error.kind(), VolumeErrorKind::InBackground | VolumeErrorKind::Ignored);
+    if answer.as_ref().err().is_none_or(is_over) {
+        match name {
+            "delete" => metrics.deleted(class, answer.is_ok(), took),
+            _ => metrics.provisioned(class, answer.is_ok(), took),
+        }
+    }
     answer.map_err(Failed::Verb)
 }
 

@@ -2,12 +2,14 @@
 
 use std::path::PathBuf;
 
+use bucket_provisioner::conformance::free_address;
 use bucket_provisioner::volume::wire;
 use kube::ResourceExt as _;
 use kube::api::PostParams;
 use serde_json::json;
 
 use super::stage::{Stage, phase_of, seen_soon};
+use crate::admin::{value, wait_for, wait_serving};
 use crate::conformance::example;
 use crate::support::conformance::{Program, Running, TempDir};
 
@@ -51,6 +53,33 @@ async fn a_directory_lives_and_goes_with_its_claim() {
     stage.delete_claim("data").await;
     stage.wait_volume_gone(&volume.name_any()).await;
     assert!(!path.exists() && root.path().exists());
+}
+
+#[tokio::test]
+async fn what_is_provisioned_and_deleted_is_counted_by_the_fields_names() {
+    let (stage, root, address) = (Stage::new().await, TempDir::new(), free_address());
+    let _operator = start(&stage, &program(&root, "node-1").args(["--admin-address", &address.to_string()]));
+    wait_serving(address).await;
+    let class = stage.class("hostpath", json!({})).await;
+    stage.submit("data", &class, json!({})).await;
+    let name = stage.wait_volume("data").await.name_any();
+    stage.delete_claim("data").await;
+    stage.wait_volume_gone(&name).await;
+    // It cannot be deleted while another file has its name.
+    stage.submit("more", &class, json!({})).await;
+    let name = stage.wait_volume("more").await.name_any();
+    std::fs::remove_dir(root.path().join(&name)).unwrap();
+    std::fs::write(root.path().join(&name), "").unwrap();
+    stage.delete_claim("more").await;
+    let [provisioned, deleted, failed] =
+        ["persistentvolumeclaim_provision", "persistentvolume_delete", "persistentvolume_delete_failed"]
+            .map(|name| format!("controller_{name}_total{{class=\"{class}\"}}"));
+    let wanted = [(&provisioned, 2.0), (&deleted, 1.0), (&failed, 1.0)];
+    let is_so = |text: &str| wanted.iter().all(|(name, least)| value(text, name).is_some_and(|is| is >= *least));
+    let metrics = wait_for(address, "/metrics", |_, text| is_so(text)).await;
+    assert_eq!((value(&metrics, &provisioned), value(&metrics, &deleted)), (Some(2.0), Some(1.0)), "{metrics}");
+    let times = format!("controller_persistentvolume_delete_duration_seconds_count{{class=\"{class}\"}}");
+    assert_eq!(value(&metrics, &times), Some(1.0), "failures do not count: {metrics}");
 }
 
 #[tokio::test]

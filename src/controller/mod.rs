@@ -114,7 +114,7 @@ pub async fn run<P: Provisioner>(
         () = controller => {}
         () = orphans => {}
         () = deadline => {}
-        // Only its beginning is told.
+        // Never completes: only its beginning is reported.
         never = serving.then(|()| pending()) => never,
     }
     tracing::info!(remembered = ctx.memory.claims(), "stopped");

@@ -53,7 +53,7 @@ pub(super) struct Definitions {
     rows: Vec<Row>,
 }
 
-/// One metric, for the page.
+/// A row of the table in docs/metrics.md.
 #[derive(Debug)]
 struct Row {
     name: String,

@@ -111,7 +111,7 @@ pub async fn run<P: VolumeProvisioner>(
     tokio::select! {
         _ = work => {}
         () = deadline => {}
-        // Only its beginning is told.
+        // Never completes: only its beginning is reported.
         never = serving.then(|()| pending()) => never,
     }
     tracing::info!(remembered = ctx.memory.len(), "stopped");

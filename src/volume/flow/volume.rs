@@ -25,7 +25,7 @@ use crate::volume::wire;
 
 /// Until an attempt that still runs has ended.
 const BUSY: Duration = Duration::from_secs(1);
-/// A deletion that takes longer is told by an event. One that does not has ended before somebody reads it.
+/// A deletion that takes longer is reported by an event. A shorter one has ended before anybody reads the event.
 const SLOW: Duration = Duration::from_secs(1);
 /// How long Kubernetes may take to remove its finalizer first.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -16,7 +16,9 @@ RUN install -D target/release/aws-s3-provisioner /image/aws-s3-provisioner && \
 
 FROM scratch
 # Given by who publishes the image: the commit, the time in UTC as RFC 3339, where the source is.
-ARG REVISION= CREATED= SOURCE=
+ARG REVISION=
+ARG CREATED=
+ARG SOURCE=
 LABEL org.opencontainers.image.title="aws-s3-provisioner" \
       org.opencontainers.image.description="Kubernetes operator that provisions AWS S3 buckets for ObjectBucketClaims" \
       org.opencontainers.image.licenses="Apache-2.0" \

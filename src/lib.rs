@@ -11,7 +11,7 @@
 //! - `conformance` (feature `conformance`): the tests that an operator for another store has to pass, too.
 //! - `volume` (feature `volume`): the same for PersistentVolumes, with two verbs: provision and delete.
 //! - [`runtime`]: what any operator needs: election of a leader, logging, signals, probes and metrics.
-//! - [`Operator`]: all of it as a program, in one call.
+//! - [`Operator`]: all of it as a program, in one call, with the commands that an admin asks.
 //!
 //! The operator for AWS is the shortest example:
 //!
@@ -40,6 +40,7 @@
 pub mod api;
 #[cfg(feature = "aws")]
 pub mod aws;
+mod commands;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod controller;

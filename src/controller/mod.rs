@@ -15,7 +15,7 @@
 //!
 //! Above them are `streams` (what is watched) and `triggers` (which change wakes which claim).
 
-mod decide;
+pub(crate) mod decide;
 mod error;
 mod flow;
 mod gauges;

@@ -1,10 +1,12 @@
 //! Many bound claims, made without AWS: what the operator needs to keep them.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use futures::{TryStreamExt as _, stream};
 use http::Method;
 use serde_json::{Value, json};
+use tokio::time::sleep;
 
 use crate::bodies::names;
 use crate::floor::{CONFIG_MAPS, SECRETS};
@@ -23,6 +25,8 @@ const AT_ONCE: usize = 32;
 const CHANGES: usize = 1000;
 /// How many times the operator starts: making the claims takes longer than all of them.
 const STARTS: usize = 3;
+/// How many times its metrics are read.
+const SCRAPES: u32 = 20;
 /// Whose the copies are.
 const MANAGER: &str = "fieldManager=aws-s3-provisioner";
 
@@ -46,7 +50,7 @@ impl Bench {
         let operator = self.restart(n, &policy).await?;
         let full = operator.memory()?;
         let changes = async {
-            let began = std::time::Instant::now();
+            let began = Instant::now();
             for number in 1..=CHANGES.min(n - 1) {
                 let path = format!("{CLAIMS}/copy-{number}");
                 let change = json!({ "metadata": { "annotations": { "somebody": "was here" } } });
@@ -59,7 +63,30 @@ impl Bench {
         let row = by_operator(&self.kubernetes, &operator, "changed", changed, changed, changes).await?;
         self.in_all.push(Row { writes: row.writes - 1.0, ..row });
         println!("\nresident memory: {:.0} bytes for each of {n} claims", (full - empty) * 1_048_576.0 / n as f64);
+        self.scrapes(n, &operator).await?;
         operator.stop().await
+    }
+
+    /// What it costs to be scraped with `n` claims bound.
+    async fn scrapes(&self, n: usize, operator: &Operator) -> Result<(), Failure> {
+        operator.settle().await?;
+        let (before, mut size, mut took) = (operator.processor_seconds()?, 0, Duration::ZERO);
+        for _ in 0..SCRAPES {
+            // A text is served for a second.
+            sleep(Duration::from_millis(1100)).await;
+            let began = Instant::now();
+            size = operator.scrape().await?;
+            took += began.elapsed();
+        }
+        let processor = operator.processor_seconds()? - before;
+        println!(
+            "scraped {SCRAPES} times with {n} claims: {:.1} ms and {:.1} ms of processor time each, {size} bytes; \
+             resident memory then: {:.1} MiB",
+            took.as_secs_f64() * 1000.0 / f64::from(SCRAPES),
+            processor * 1000.0 / f64::from(SCRAPES),
+            operator.memory()?
+        );
+        Ok(())
     }
 }
 

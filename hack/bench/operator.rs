@@ -1,10 +1,13 @@
 //! An operator as a process: with its lease as it ships, and with each AWS call in its log, where they are counted.
 
 use std::fs::File;
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use tokio::time::sleep;
 
 use crate::Failure;
@@ -24,6 +27,8 @@ pub(crate) struct Operator {
     log: PathBuf,
     /// What it logs once it serves claims.
     serves: &'static str,
+    /// Where it serves its metrics, if it does.
+    admin: Option<SocketAddr>,
 }
 
 impl Operator {
@@ -37,14 +42,19 @@ impl Operator {
     /// Starts the program that stands beside this one.
     pub(crate) fn spawn(aws_url: &str) -> Result<Self, Failure> {
         let mut command = Command::new(std::env::current_exe()?.with_file_name("aws-s3-provisioner"));
+        // Free from here on, as nobody else asks for ports on a machine that measures.
+        let admin = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
         command
             .env_clear()
             .env("KUBECONFIG", std::env::var("KUBECONFIG")?)
             .env("AWS_ENDPOINT_URL", aws_url)
             .env("RUST_LOG", LOG)
+            .env("PROVISIONER_ADMIN_ADDRESS", admin.to_string())
             // A check of a bound claim is not what is measured.
             .env("PROVISIONER_RESYNC", "9999h");
-        Self::of(command, "serving claims")
+        let mut operator = Self::of(command, "serving claims")?;
+        operator.admin = Some(admin);
+        Ok(operator)
     }
 
     /// Starts this program, which logs `serves` once it serves claims. Its log is in the folder for temporary files,
@@ -59,7 +69,7 @@ impl Operator {
             .spawn()
             .map_err(|error| format!("{} cannot be started: {error}", command.get_program().display()))?;
         let process = Process(child.id().to_string());
-        Ok(Self { child, process, log, serves })
+        Ok(Self { child, process, log, serves, admin: None })
     }
 
     /// Waits until it serves claims, and then until it has nothing to do.
@@ -113,6 +123,18 @@ impl Operator {
 
     pub(crate) fn processor_seconds(&self) -> Result<f64, Failure> {
         self.process.processor_seconds()
+    }
+
+    /// Reads its metrics as Prometheus does; returns their size in bytes.
+    pub(crate) async fn scrape(&self) -> Result<usize, Failure> {
+        let mut server = TcpStream::connect(self.admin.ok_or("it serves no metrics")?).await?;
+        server.write_all(b"GET /metrics HTTP/1.1\r\nhost: bench\r\n\r\n").await?;
+        let mut answer = Vec::new();
+        server.read_to_end(&mut answer).await?;
+        match answer.starts_with(b"HTTP/1.1 200") {
+            true => Ok(answer.len()),
+            false => Err("the operator does not serve its metrics".into()),
+        }
     }
 
     /// Resident memory in MiB.

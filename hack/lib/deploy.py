@@ -58,17 +58,20 @@ def readme(values_path, readme_path):
 
 
 def strict(schema):
-    """With every $ref to where a schema file has it, and no field that the server does not know."""
-    if isinstance(schema, list):
-        return [strict(item) for item in schema]
+    """The same schema, which allows no field that the server does not know."""
     if not isinstance(schema, dict):
         return schema
-    schema = {name: strict(value) for name, value in schema.items()}
-    if isinstance(schema.get("properties"), dict) and "additionalProperties" not in schema and not schema.get(
-            "x-kubernetes-preserve-unknown-fields"):
-        schema["additionalProperties"] = False
+    schema = dict(schema)
+    for name in ("properties", "definitions"):
+        if name in schema:
+            schema[name] = {key: strict(value) for key, value in schema[name].items()}
+    for name in ("items", "additionalProperties"):
+        if name in schema:
+            schema[name] = strict(schema[name])
+    if "properties" in schema and not schema.get("x-kubernetes-preserve-unknown-fields"):
+        schema.setdefault("additionalProperties", False)
     if schema.get("format") == "int-or-string" or schema.get("x-kubernetes-int-or-string"):
-        schema = {"type": ["string", "integer"]}
+        return {"type": ["string", "integer"]}
     return schema
 
 
@@ -78,7 +81,7 @@ def references(schema):
 
 def schemas(folder):
     definitions = {name: strict(schema) for name, schema in json.load(sys.stdin)["definitions"].items()}
-    # Null where a value is left out; numbers of cpu and the like without quotation marks.
+    # Written without quotation marks, some are numbers.
     definitions["io.k8s.apimachinery.pkg.api.resource.Quantity"] = {"type": ["string", "number"]}
     for name, schema in definitions.items():
         for kind in schema.get("x-kubernetes-group-version-kind", []):

@@ -11,7 +11,7 @@ readonly chart=deploy/helm/aws-s3-provisioner name=aws-s3-provisioner
 
 # The chart with values $1…, without what only helm needs.
 manifest() {
-  "$deploy_tools/helm" template $name "$chart" --namespace $name --set crds.install=false --set image.repository=$name "$@" |
+  "$deploy_tools/helm" template "$name" "$chart" --namespace "$name" --set crds.install=false --set "image.repository=$name" "$@" |
     sed -E '/^# Source: /d; /^ *(helm\.sh\/chart|app\.kubernetes\.io\/managed-by): /d; /^$/d'
 }
 
@@ -47,6 +47,7 @@ for file in rules.yaml dashboard.json; do
   cp "$source" "$new/$chart/files/"
 done
 {
+  # shellcheck disable=SC2016 # as it is to be written
   printf '# Everything the operator needs in a cluster besides the CRDs: `kubectl apply -f crds/ -f deploy/`.\n'
   rendered
   namespace

@@ -84,7 +84,7 @@ mod tests {
     fn comparable(mut object: Value) -> Value {
         object["metadata"].as_object_mut().unwrap().remove("labels");
         if let Some(rules) = object.get_mut("rules").and_then(Value::as_array_mut) {
-            rules.sort_by_key(Value::to_string);
+            rules.sort_by_key(|rule| [&rule["resources"], &rule["verbs"]].map(Value::to_string));
         }
         object
     }

@@ -2,7 +2,10 @@
 # Renders what is made from something else: the plain manifest and the bases of kustomize from the chart, the chart's CRDs
 # from crds/, its alerts and dashboard from deploy/monitoring, and the table of its values from the comments in values.yaml.
 #
-# usage: hack/render.sh [--check]    with --check it changes nothing, and fails where something would change
+# usage: hack/render.sh [--check|--build]
+#
+# With --check it changes nothing, and fails where something would change. With --build it only makes the programs that it,
+# and .ci/deploy, need.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source hack/lib/deploy.sh
@@ -29,13 +32,24 @@ END
 
 rendered() { printf '# Rendered from %s by hack/render.sh. Do not edit.\n' "$chart"; }
 
+new=
+finish() {
+  local code=$?
+  stop_deploy_build
+  [[ ! $new ]] || rm -rf "$new"
+  exit "$code"
+}
+trap finish EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+
 case ${1-} in
   '' | --check) ;;
+  --build) build_deploy_tools && exit ;;
   *) sed -n '/^# usage: /s/^# //p' "$0" >&2 && exit 2 ;;
 esac
 build_deploy_tools
 new=$(mktemp -d)
-trap 'rm -rf "$new"' EXIT
 mkdir -p "$new"/{"$chart"/files/crds,deploy/kustomize/{base,crds,overlays/namespaced}}
 
 cp crds/*.yaml "$new/$chart/files/crds/"

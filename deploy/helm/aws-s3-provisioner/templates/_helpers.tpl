@@ -60,6 +60,27 @@ operator as well as to the Role, so that both always have the same. */}}
 {{- end -}}
 {{- end -}}
 
+{{/* Fails if extraArgs or env has what the chart sets, because then Role, port or number of replicas would not fit. */}}
+{{- define "provisioner.checkSettings" -}}
+{{- $instead := dict "provisioner-name" "set provisionerName" "namespace" "set watchNamespace" "admin-address" "set adminPort" }}
+{{- $instead = merge $instead (dict "concurrency" "set concurrency" "resync" "set resync" "log-format" "set logging.format") }}
+{{- $instead = merge $instead (dict "verbosity" "set logging.verbosity" "v" "set logging.verbosity") }}
+{{- $instead = merge $instead (dict "lease-name" "the chart derives it from provisionerName and watchNamespace") }}
+{{- $instead = merge $instead (dict "lease-namespace" "the lease is in the namespace of the release") }}
+{{- $instead = merge $instead (dict "leader-elect" "an upgrade starts new pods beside the old ones, and only the lease lets one work") }}
+{{- range .Values.extraArgs -}}
+{{- $flag := regexFind "^--?[a-z-]+" . | trimPrefix "-" | trimPrefix "-" -}}
+{{- with get $instead $flag -}}{{- fail (printf "\n\nextraArgs has --%s: %s.\n" $flag .) -}}{{- end -}}
+{{- end -}}
+{{- range .Values.env -}}
+{{- $flag := ternary "provisioner-name" (.name | trimPrefix "PROVISIONER_" | lower | replace "_" "-") (eq .name "PROVISIONER_NAME") -}}
+{{- if hasPrefix "PROVISIONER_" .name -}}
+{{- $name := .name -}}
+{{- with get $instead $flag -}}{{- fail (printf "\n\nenv has %s: %s.\n" $name .) -}}{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* Fails if object .kind .name exists, and is not of this release. What to do is .remedy. */}}
 {{- define "provisioner.mustBeOurs" -}}
 {{- $root := .root -}}

@@ -72,7 +72,7 @@ start_controllers() {
   # Its requests are limited to 20 a second by default, too few to clear away
   # after many parallel tests.
   start kube-controller-manager "$(program kube-controller-manager)" --kubeconfig "$kubeconfig" \
-    --controllers garbage-collector-controller,namespace-controller,serviceaccount-controller,persistentvolume-binder-controller,persistentvolumeclaim-protection-controller,persistentvolume-protection-controller \
+    --controllers clusterrole-aggregation-controller,garbage-collector-controller,namespace-controller,serviceaccount-controller,persistentvolume-binder-controller,persistentvolumeclaim-protection-controller,persistentvolume-protection-controller \
     --kube-api-qps 300 --kube-api-burst 600 \
     --secure-port 0 --leader-elect=false --profiling=false
   wait_for kube-controller-manager 60 kube get serviceaccount default --namespace default

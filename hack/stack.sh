@@ -24,7 +24,8 @@ usage: hack/stack.sh up|down|env|status|build [--name NAME] [--with-other] [--wi
 
 Stacks of different names run side by side. A stack is etcd, kube-apiserver and
 kube-controller-manager (garbage collector, namespaces, service accounts), built
-from Go modules once, and the AWS emulator ministack (S3, IAM, STS).
+from Go modules once, and the AWS emulator ministack (S3, IAM, STS). What service
+accounts do there is in a log, which `env` names in KUBERNETES_AUDIT_LOG.
 
 What the user brings is used instead:
   KUBECONFIG          a cluster that runs; no control plane is started
@@ -131,6 +132,7 @@ write_env() {
   printf 'export %s=%q\n' KUBECONFIG "$kubeconfig" KUBEBUILDER_ASSETS "$assets" \
     AWS_ENDPOINT_URL "$endpoint" \
     AWS_S3_PROVISIONER_STACK "KUBECONFIG=$kubeconfig KUBEBUILDER_ASSETS=$assets AWS_ENDPOINT_URL=$endpoint"
+  brought KUBECONFIG || printf 'export KUBERNETES_AUDIT_LOG=%q\n' "$state/logs/audit.log"
   if brought AWS_ENDPOINT_URL; then
     printf 'export AWS_REGION=%q\n' "${AWS_REGION:-us-west-1}"
   else

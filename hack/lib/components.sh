@@ -51,10 +51,24 @@ END
     --listen-peer-urls "http://127.0.0.1:$((first + 1))"
   wait_for etcd 30 answers "$etcd/readyz"
 
+  # What service accounts did, and whether they were allowed to: tests compare it
+  # with the permissions that are shipped. Nobody else is in the log, which stays
+  # in one file.
+  cat >"$state/audit-policy.yaml" <<'END'
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: Metadata
+  userGroups: ["system:serviceaccounts"]
+- level: None
+END
   # No limit to requests at a time: tests measure the operator, and an answer of
   # "too many requests" would make them depend on the machine. The loopback
   # address is no address for the endpoints of the service `kubernetes`, so none
   # are kept; naming it lets the server start where there is no network at all.
+  # The plugin is one of OpenShift: who writes an owner reference that blocks the
+  # deletion of the owner needs a permission.
   start kube-apiserver GOGC=400 "$(program kube-apiserver)" --etcd-servers "$etcd" \
     --bind-address 127.0.0.1 --advertise-address 127.0.0.1 --secure-port "${server##*:}" \
     --endpoint-reconciler-type none --service-cluster-ip-range 10.0.0.0/24 \
@@ -63,6 +77,8 @@ END
     --service-account-key-file "$state/sa.key" --service-account-signing-key-file "$state/sa.key" \
     --enable-priority-and-fairness=false \
     --max-requests-inflight 0 --max-mutating-requests-inflight 0 \
+    --audit-policy-file "$state/audit-policy.yaml" --audit-log-path "$state/logs/audit.log" \
+    --audit-log-maxsize 100000 --enable-admission-plugins OwnerReferencesPermissionEnforcement \
     --event-ttl 15m --allow-privileged=true --profiling=false
   wait_for kube-apiserver 60 kube get --raw /readyz
 }

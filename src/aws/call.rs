@@ -26,8 +26,8 @@ macro_rules! operations {
         pub enum Operation { $($name,)* }
 
         impl Operation {
-            #[cfg(test)]
-            pub(crate) const ALL: &'static [Self] = &[$(Self::$name,)*];
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
 
             /// The actions that a policy must allow.
             pub fn actions(self) -> &'static str {

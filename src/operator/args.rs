@@ -7,11 +7,12 @@ use std::time::Duration;
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
+use super::rbac::{OwnerSecrets, Serves};
 use crate::controller::Options;
 use crate::runtime::flags::{AdminArgs, ClusterArgs, LeaseArgs, LogArgs};
 use crate::runtime::lease;
 use crate::runtime::program::Identity;
-use crate::runtime::values::{claim_name, given, go_style, object_name, provisioner_name};
+use crate::runtime::values::{given, go_style, namespaced_name, object_name, provisioner_name};
 
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
@@ -43,7 +44,7 @@ pub(crate) enum Command {
         output_dir: Option<PathBuf>,
     },
     /// Print the permissions that the operator needs, as YAML: its namespace, and a ServiceAccount with
-    /// roles and bindings.
+    /// roles and bindings. With --namespace, those of an operator that serves this namespace alone.
     Rbac {
         /// Namespace in which the operator runs [default: the name of the program].
         #[arg(long, value_name = "NAMESPACE", value_parser = object_name)]
@@ -51,6 +52,12 @@ pub(crate) enum Command {
         /// Name of the ServiceAccount, and of roles and bindings [default: the name of the program].
         #[arg(long, value_name = "NAME", value_parser = object_name)]
         service_account: Option<String>,
+        /// With --namespace: a Secret of another namespace that classes name. Can be repeated.
+        #[arg(long, value_name = "NAMESPACE/NAME", value_parser = namespaced_name)]
+        owner_secret: Vec<(String, String)>,
+        /// With --namespace: a namespace in which classes may name any Secret. Can be repeated.
+        #[arg(long, value_name = "NAMESPACE", value_parser = object_name)]
+        owner_namespace: Vec<String>,
     },
     /// Print the parameters of StorageClasses, as a table in Markdown.
     Parameters,
@@ -62,7 +69,7 @@ pub(crate) enum Command {
     /// output, apply it, and annotate the ObjectBucket with objectbucket.io/orphan=adopt.
     Record {
         /// The claim.
-        #[arg(value_name = "NAMESPACE/NAME", value_parser = claim_name)]
+        #[arg(value_name = "NAMESPACE/NAME", value_parser = namespaced_name)]
         claim: (String, String),
         /// Name of the bucket, if neither the claim nor its StorageClass says it.
         #[arg(long, value_name = "NAME")]
@@ -127,6 +134,21 @@ impl Args {
             .about(about)
             .mut_arg("provisioner_name", |arg| arg.default_value(provisioner_name));
         if version.is_empty() { command } else { command.version(version) }
+    }
+
+    /// Whose claims are served, and with which owners' Secrets, so that permissions can be limited to that.
+    pub(crate) fn serves(&self, secrets: &[(String, String)], namespaces: &[String]) -> Result<Serves, String> {
+        let named = secrets.iter().map(|(namespace, name)| (namespace, Some(name.clone())));
+        let owners = named.chain(namespaces.iter().map(|namespace| (namespace, None)));
+        let owners: Vec<_> =
+            owners.map(|(namespace, name)| OwnerSecrets { namespace: namespace.clone(), name }).collect();
+        match given(&self.run.namespace) {
+            Some(claims) => Ok(Serves::Namespace { claims, owners }),
+            None if owners.is_empty() => Ok(Serves::Everywhere),
+            None => Err("--owner-secret and --owner-namespace need --namespace: without it the operator may read all \
+                         Secrets"
+                .to_owned()),
+        }
     }
 
     /// The lease to hold, `None` without leader election. `namespace` is the default namespace of the lease.
@@ -217,6 +239,25 @@ mod tests {
         assert!(parse(&["--concurrency", "0"]).is_err());
         assert!(parse(&["--provisioner-name", "a b"]).is_err());
         assert!(parse(&["--no-such-flag"]).is_err());
+    }
+
+    #[test]
+    fn permissions_are_those_of_the_namespace_that_is_served() {
+        let serves = |args: &[&str]| {
+            let args = parse(args).unwrap();
+            let Some(Command::Rbac { owner_secret, owner_namespace, .. }) = &args.command else { panic!("{args:?}") };
+            args.serves(owner_secret, owner_namespace)
+        };
+        assert_eq!(serves(&["rbac"]).unwrap(), Serves::Everywhere);
+        let of = |namespace: &str, name: Option<&str>| OwnerSecrets {
+            namespace: namespace.to_owned(),
+            name: name.map(str::to_owned),
+        };
+        let args = ["rbac", "--namespace=team", "--owner-secret=a/b", "--owner-secret=a/c", "--owner-namespace=d"];
+        let owners = vec![of("a", Some("b")), of("a", Some("c")), of("d", None)];
+        assert_eq!(serves(&args).unwrap(), Serves::Namespace { claims: "team".to_owned(), owners });
+        assert!(serves(&["rbac", "--owner-secret=a/b"]).unwrap_err().contains("need --namespace"));
+        assert!(parse(&["rbac", "--namespace=team", "--owner-secret=a"]).is_err());
     }
 
     fn lease(args: &[&str]) -> Option<lease::Options> {

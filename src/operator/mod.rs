@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use serde::Serialize;
 
 use self::args::{Args, Command};
-use self::rbac::Subject;
+use self::rbac::{Serves, Subject};
 #[cfg(all(test, feature = "aws"))]
 pub(crate) use self::reasons::page as reasons_page;
 use crate::observe::Observer;
@@ -84,17 +84,11 @@ impl<P: Provisioner> Operator<P> {
         runtime::telemetry::init(args.log.format(), args.log.verbosity, &self.identity.program);
         let done = match &args.command {
             Some(Command::Crds { output_dir }) => crds(output_dir.as_deref()),
-            Some(Command::Rbac { operator_namespace, service_account }) => {
-                // The name of a program can have characters that names of objects do not have.
-                let program = self.identity.program.to_lowercase().replace(|c: char| !c.is_ascii_alphanumeric(), "-");
-                let namespace = operator_namespace.clone().unwrap_or_else(|| program.clone());
-                let subject = Subject {
-                    account: service_account.clone().unwrap_or(program),
-                    lease: args.lease_name(),
-                    lease_namespace: args.lease_namespace().unwrap_or_else(|| namespace.clone()),
-                    namespace,
-                };
-                documents(&rbac::objects(&subject)).and_then(|text| print(&text))
+            Some(Command::Rbac { operator_namespace, service_account, owner_secret, owner_namespace }) => {
+                let (namespace, account) = (operator_namespace.clone(), service_account.clone());
+                let subject = |serves| subject(&self.identity.program, &args, namespace, account, serves);
+                let serves = args.serves(owner_secret, owner_namespace);
+                serves.map_err(Into::into).and_then(|serves| print(&documents(&rbac::objects(&subject(serves)))?))
             }
             Some(Command::Parameters) => print(&parameters_table::<P>()),
             Some(Command::Reasons) => print(&reasons::page::<P>()),
@@ -112,6 +106,26 @@ impl<P: Provisioner> Operator<P> {
                 ExitCode::FAILURE
             }
         }
+    }
+}
+
+/// Who gets the permissions.
+fn subject(
+    program: &str,
+    args: &Args,
+    operator_namespace: Option<String>,
+    service_account: Option<String>,
+    serves: Serves,
+) -> Subject {
+    // The name of a program can have characters that names of objects do not have.
+    let program = program.to_lowercase().replace(|c: char| !c.is_ascii_alphanumeric(), "-");
+    let namespace = operator_namespace.unwrap_or_else(|| program.clone());
+    Subject {
+        account: service_account.unwrap_or(program),
+        lease: args.lease_name(),
+        lease_namespace: args.lease_namespace().unwrap_or_else(|| namespace.clone()),
+        namespace,
+        serves,
     }
 }
 

@@ -58,12 +58,12 @@ pub(crate) fn object_name(name: &str) -> Result<String, String> {
     Ok(name.to_owned())
 }
 
-pub(crate) fn claim_name(text: &str) -> Result<(String, String), String> {
+pub(crate) fn namespaced_name(text: &str) -> Result<(String, String), String> {
     match text.split_once('/') {
         Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() && !name.contains('/') => {
             Ok((namespace.to_owned(), name.to_owned()))
         }
-        _ => Err("write the claim's namespace and name, such as shop/photos".to_owned()),
+        _ => Err("write a namespace and a name, such as shop/photos".to_owned()),
     }
 }
 

@@ -1,5 +1,5 @@
 //! The verbs against a store with canned answers, taken from AWS's documentation: which calls they make, and what each
-//! refusal becomes.
+//! refusal becomes. And the policies and templates that are shipped for these calls.
 #![allow(clippy::unwrap_used)]
 
 mod delete;
@@ -9,3 +9,4 @@ mod probe;
 mod provision;
 mod refusals;
 mod revoke;
+mod templates;

@@ -18,7 +18,8 @@ pub(crate) use bucket_provisioner::conformance::{
     self, PATIENCE, bucket_of, condition, panic_text, phase, proxy, ready, says, seen,
 };
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{Patch, PatchParams};
+use kube::api::{DynamicObject, Patch, PatchParams};
+use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client, Config, ResourceExt as _};
 use serde_json::json;
 use tokio::sync::OnceCell;
@@ -72,6 +73,17 @@ pub(crate) async fn admin() -> Client {
     needed("KUBECONFIG");
     let config = Config::infer().await.expect("KUBECONFIG can be read");
     Client::try_from(config).unwrap()
+}
+
+/// The API of an object of any kind, in its namespace.
+pub(crate) fn api_of(client: &Client, object: &DynamicObject) -> Api<DynamicObject> {
+    let types = object.types.clone().unwrap();
+    let (group, version) = types.api_version.split_once('/').unwrap_or(("", &types.api_version));
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, &types.kind));
+    match object.namespace() {
+        Some(namespace) => Api::namespaced_with(client.clone(), &namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
+    }
 }
 
 /// Our own CRDs, in place of whatever is there.

@@ -13,6 +13,7 @@ use super::aws_proxy::Demands;
 pub(crate) const PLAIN: &str = include_str!("../../../docs/owner-iam-policy.json");
 pub(crate) const BOUNDED: &str = include_str!("../../../docs/owner-iam-policy-with-boundary.json");
 pub(crate) const GROUPS: &str = include_str!("../../../docs/owner-iam-policy-groups.json");
+pub(crate) const GO_PROVISIONER: &str = include_str!("../../../docs/owner-iam-policy-go-provisioner.json");
 const BOUNDARY: &str = include_str!("../../../docs/permissions-boundary.json");
 
 /// What stands for the account, and for the boundary, in the shipped documents.
@@ -47,9 +48,19 @@ impl PolicedOwner {
         let account = Account::at(&super::aws_url(), super::REGION, &keys.0, &keys.1);
         let owner = Self { user, boundary, account, keys };
         owner.allow(world, policies).await;
-        let (id, secret) = &owner.keys;
-        world.owner_secret("owner", &[("AWS_ACCESS_KEY_ID", id), ("AWS_SECRET_ACCESS_KEY", secret)]).await;
+        owner.hand_keys_to(world).await;
         owner
+    }
+
+    /// Puts its keys into the Secret `owner` of a world.
+    pub(crate) async fn hand_keys_to(&self, world: &World) {
+        let (id, secret) = &self.keys;
+        world.owner_secret("owner", &[("AWS_ACCESS_KEY_ID", id), ("AWS_SECRET_ACCESS_KEY", secret)]).await;
+    }
+
+    /// Id of its access key.
+    pub(crate) fn key(&self) -> &str {
+        &self.keys.0
     }
 
     /// Allows the owner this from now on; what was allowed before is replaced, in its order.

@@ -2,27 +2,26 @@
 
 use aws_sdk_iam::types::AccessKey;
 use kube::api::{DynamicObject, Patch, PostParams};
-use kube::core::{ApiResource, GroupVersionKind};
-use kube::{Api, Resource as _, ResourceExt as _};
+use kube::{Resource as _, ResourceExt as _};
 use serde_json::{Value, json};
 
-use crate::support::World;
+use crate::support::{World, api_of};
 
 fn fixture(text: &str) -> Value {
     serde_saphyr::from_str(text).unwrap()
 }
 
 /// What stands in a cluster and in AWS after the Go provisioner bound the claim `c2`.
-pub(super) struct Legacy {
-    pub(super) bucket: String,
-    pub(super) user: String,
-    policy: String,
+pub(crate) struct Legacy {
+    pub(crate) bucket: String,
+    pub(crate) user: String,
+    pub(crate) policy: String,
 }
 
 /// How far the Go provisioner came. It wrote the Secret, the ConfigMap, the record, its status, the claim, and the
 /// claim's status, one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Reached {
+pub(crate) enum Reached {
     Taken,
     Outputs,
     Record,
@@ -33,22 +32,22 @@ pub(super) enum Reached {
 
 /// How the 2019 and the later libraries spell the sign of binding.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Spelling {
+pub(crate) enum Spelling {
     Upper,
     Lower,
 }
 
 /// A name that the Go provisioner generated: the claim's prefix and a UUID.
-pub(super) fn generated(world: &World) -> String {
+pub(crate) fn generated(world: &World) -> String {
     format!("b2-{}-0000-4ac0-973e-c511e96cabe8", &world.id[..8])
 }
 
 impl Legacy {
-    pub(super) async fn install(world: &World, class: &str, spelling: Spelling) -> Self {
+    pub(crate) async fn install(world: &World, class: &str, spelling: Spelling) -> Self {
         Self::install_up_to(world, class, spelling, Reached::ClaimBound).await
     }
 
-    pub(super) async fn install_up_to(world: &World, class: &str, spelling: Spelling, reached: Reached) -> Self {
+    pub(crate) async fn install_up_to(world: &World, class: &str, spelling: Spelling, reached: Reached) -> Self {
         let (legacy, key) = Self::create_in_aws(world).await;
         let uid = create(world, &legacy.claim(world, class, spelling, reached)).await;
         if reached >= Reached::Record {
@@ -136,13 +135,13 @@ impl Legacy {
         std::mem::take(outputs)
     }
 
-    pub(super) async fn assert_gone(&self, world: &World) {
+    pub(crate) async fn assert_gone(&self, world: &World) {
         assert!(!world.account.bucket_exists(&self.bucket).await);
         assert!(!world.account.user_exists(&self.user).await);
         assert!(!self.policy_exists(world).await);
     }
 
-    pub(super) async fn policy_exists(&self, world: &World) -> bool {
+    pub(crate) async fn policy_exists(&self, world: &World) -> bool {
         world.account.iam.get_policy().policy_arn(&self.policy).send().await.is_ok()
     }
 }
@@ -161,17 +160,10 @@ fn settle(world: &World, object: &mut Value) {
 }
 
 /// Creates an object as the Go provisioner left it, status and all; returns its uid.
-pub(super) async fn create(world: &World, object: &Value) -> String {
+pub(crate) async fn create(world: &World, object: &Value) -> String {
     let status = object.get("status").cloned();
     let object: DynamicObject = serde_json::from_value(object.clone()).unwrap();
-    let types = object.types.clone().unwrap();
-    let (group, version) = types.api_version.split_once('/').unwrap_or(("", &types.api_version));
-    let gvk = GroupVersionKind::gvk(group, version, &types.kind);
-    let resource = ApiResource::from_gvk(&gvk);
-    let api: Api<DynamicObject> = match object.namespace() {
-        Some(namespace) => Api::namespaced_with(world.client.clone(), &namespace, &resource),
-        None => Api::all_with(world.client.clone(), &resource),
-    };
+    let api = api_of(&world.client, &object);
     let created = api.create(&PostParams::default(), &object).await.unwrap();
     if let Some(status) = status {
         let patch = Patch::Merge(json!({ "status": status }));

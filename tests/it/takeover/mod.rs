@@ -1,7 +1,7 @@
 //! Taking over from the Go provisioner: objects as it wrote them (`fixtures/go-provisioner`), with their AWS
 //! side.
 
-mod legacy;
+pub(crate) mod legacy;
 
 use bucket_provisioner::api::ClaimPhase;
 use bucket_provisioner::controller::Options;

@@ -25,6 +25,20 @@ pub(crate) struct Aws {
     store: Arc<HttpStore>,
     strict: Mutex<Option<Arc<Strict>>>,
     demands: Mutex<Option<Demands>>,
+    sent: Arc<Mutex<Vec<Sent>>>,
+}
+
+/// A call that was passed on, and how it was answered.
+#[derive(Debug, Clone)]
+pub(crate) struct Sent {
+    /// As in the API reference.
+    pub(crate) operation: String,
+    /// The IAM user that it is about.
+    pub(crate) user: Option<String>,
+    /// Id of the key that signs.
+    pub(crate) signer: Option<String>,
+    /// HTTP status of the answer.
+    pub(crate) status: u16,
 }
 
 impl Aws {
@@ -33,7 +47,13 @@ impl Aws {
             store: Arc::new(HttpStore::described(url, describe)),
             strict: Mutex::default(),
             demands: Mutex::default(),
+            sent: Arc::default(),
         }
+    }
+
+    /// The calls so far that were answered by AWS, or as AWS would have.
+    pub(crate) fn sent(&self) -> Vec<Sent> {
+        self.sent.lock().unwrap().clone()
     }
 
     /// Makes it as strict as AWS from now on. What went through before counts as done long ago.
@@ -65,22 +85,24 @@ impl Upstream for Aws {
 
     fn send(&self, request: Request<Full<Bytes>>) -> Pending {
         let (store, strict) = (Arc::clone(&self.store), self.strict.lock().unwrap().clone());
-        let demands = self.demands.lock().unwrap().clone();
+        let (demands, sent) = (self.demands.lock().unwrap().clone(), Arc::clone(&self.sent));
         Box::pin(async move {
             let (parts, body) = request.into_parts();
             let body = body.collect().await?.to_bytes();
-            let asked = parts.clone();
-            let call = || AwsCall::read(&asked, &body);
-            if let Some(demands) = demands
-                && let Some(refusal) = demands.refuse(&call()).await
-            {
-                return Ok(refusal);
-            }
-            let forward = store.send(Request::from_parts(parts, Full::new(body.clone())));
-            match strict {
-                Some(strict) => strict.send(&call(), forward).await,
-                None => forward.await,
-            }
+            let call = AwsCall::read(&parts, &body);
+            let refusal = match demands {
+                Some(demands) => demands.refuse(&call).await,
+                None => None,
+            };
+            let forward = store.send(Request::from_parts(parts, Full::new(body)));
+            let answer = match (refusal, strict) {
+                (Some(refusal), _) => refusal,
+                (None, Some(strict)) => strict.send(&call, forward).await?,
+                (None, None) => forward.await?,
+            };
+            let AwsCall { operation, user, signer, .. } = call;
+            sent.lock().unwrap().push(Sent { operation, user, signer, status: answer.status().as_u16() });
+            Ok(answer)
         })
     }
 }
@@ -131,6 +153,7 @@ fn operation(parts: &Parts, body: &Bytes) -> String {
     let query = parts.uri.query().unwrap_or_default();
     let has = |name: &str| query.split('&').any(|pair| pair.split('=').next() == Some(name));
     let name = match (parts.method.as_str(), key) {
+        ("GET", false) if parts.uri.path() == "/" => "ListBuckets",
         ("PUT", false) if has("tagging") => "PutBucketTagging",
         ("PUT", false) => "CreateBucket",
         ("GET", false) if has("tagging") => "GetBucketTagging",

@@ -1,0 +1,9 @@
+output "role_arn" {
+  description = "For IRSA: the annotation eks.amazonaws.com/role-arn of the service account."
+  value       = aws_iam_role.operator.arn
+}
+
+output "boundary_arn" {
+  description = "The parameter permissionsBoundary of the StorageClasses."
+  value       = aws_iam_policy.boundary.arn
+}

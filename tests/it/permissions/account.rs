@@ -1,0 +1,70 @@
+//! A ServiceAccount that has certain permissions and no others. As admin of the cluster, one would not notice that a
+//! permission is missing.
+
+use k8s_openapi::api::authentication::v1::TokenRequest;
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
+use kube::{Api, Config, ResourceExt as _};
+use serde_json::{Value, json};
+
+use crate::support::{World, api_of};
+
+/// A ServiceAccount, and how an operator uses it.
+pub(super) struct Account {
+    /// As the API server calls it.
+    pub(super) user: String,
+    pub(super) kubeconfig: Value,
+}
+
+impl Account {
+    /// Applies these objects, as an admin does with what the command `rbac` prints, and takes the ServiceAccount among
+    /// them.
+    pub(super) async fn of(world: &World, objects: &[Value]) -> Self {
+        for object in objects {
+            apply(world, object).await;
+        }
+        let account = objects.iter().find(|object| object["kind"] == "ServiceAccount").expect("a ServiceAccount");
+        let part = |key: &str| account["metadata"][key].as_str().unwrap();
+        let (namespace, name) = (part("namespace"), part("name"));
+        let accounts: Api<ServiceAccount> = Api::namespaced(world.client.clone(), namespace);
+        let request: TokenRequest = serde_json::from_value(json!({ "spec": { "audiences": [] } })).unwrap();
+        let answer = accounts.create_token_request(name, &PostParams::default(), &request).await.unwrap();
+        Self {
+            user: format!("system:serviceaccount:{namespace}:{name}"),
+            kubeconfig: kubeconfig(&answer.status.unwrap().token, namespace).await,
+        }
+    }
+}
+
+async fn apply(world: &World, object: &Value) {
+    let object: DynamicObject = serde_json::from_value(object.clone()).unwrap();
+    let api = api_of(&world.client, &object);
+    let params = PatchParams::apply("tests").force();
+    api.patch(&object.name_any(), &params, &Patch::Apply(&object)).await.unwrap();
+}
+
+/// A kubeconfig with a token. As in a pod, it says where the pod is, and so where the lease is.
+async fn kubeconfig(token: &str, namespace: &str) -> Value {
+    let cluster = Config::infer().await.unwrap();
+    let authority = cluster.root_cert.as_ref().map(|certs| pem(certs));
+    json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "clusters": [{ "name": "c", "cluster": {
+            "server": cluster.cluster_url.to_string(),
+            "certificate-authority-data": authority,
+        }}],
+        "users": [{ "name": "u", "user": { "token": token } }],
+        "contexts": [{ "name": "c", "context": { "cluster": "c", "user": "u", "namespace": namespace } }],
+    })
+}
+
+/// Certificates as `certificate-authority-data` has them: PEM in base64.
+fn pem(certificates: &[Vec<u8>]) -> String {
+    let base64 = |bytes: Vec<u8>| {
+        let json = serde_json::to_value(k8s_openapi::ByteString(bytes)).unwrap();
+        json.as_str().unwrap().to_owned()
+    };
+    let pem =
+        |der: &Vec<u8>| format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", base64(der.clone()));
+    base64(certificates.iter().map(pem).collect::<String>().into_bytes())
+}

@@ -1,0 +1,69 @@
+//! The owner's policies, compared with the calls that its keys have signed.
+
+use std::collections::BTreeSet;
+
+use bucket_provisioner::aws::call::Operation;
+use serde_json::Value;
+
+use super::stage::Stage;
+use crate::support::aws_proxy::Sent;
+use crate::support::owner_policy::{BOUNDED, GO_PROVISIONER, GROUPS};
+use crate::takeover::legacy::Legacy;
+
+/// Statements that nothing in the walk needs, by their ids: those of tools that an admin runs.
+const OF_TOOLS: [&str; 0] = [];
+/// Operations that only such tools call.
+const CALLED_BY_TOOLS: [Operation; 0] = [];
+
+/// The actions that a document allows.
+fn allowed(document: &str) -> BTreeSet<String> {
+    let document: Value = serde_json::from_str(document).unwrap();
+    let statements = document["Statement"].as_array().unwrap().iter();
+    let wanted = statements
+        .filter(|statement| statement["Effect"] == "Allow" && !OF_TOOLS.iter().any(|sid| statement["Sid"] == *sid));
+    let actions = wanted.flat_map(|statement| match &statement["Action"] {
+        Value::String(action) => vec![action.clone()],
+        actions => actions.as_array().unwrap().iter().map(|action| action.as_str().unwrap().to_owned()).collect(),
+    });
+    actions.collect()
+}
+
+/// The actions that calls need. One operation needs no permission.
+fn needed<'a>(calls: impl Iterator<Item = &'a Sent>) -> BTreeSet<String> {
+    let operations = calls.map(|call| operation(&call.operation));
+    let paying = operations.filter(|operation| *operation != Operation::GetCallerIdentity);
+    paying.flat_map(|operation| operation.actions().split(" and ")).map(str::to_owned).collect()
+}
+
+fn operation(name: &str) -> Operation {
+    let found = Operation::ALL.iter().find(|operation| operation.to_string() == name);
+    *found.unwrap_or_else(|| panic!("{name} is called, and is no Operation in src/aws/call.rs"))
+}
+
+/// Requires that the walk made every call that the operator knows, and that the owner's documents allow what its keys have
+/// signed and nothing else.
+pub(super) fn assert_minimal(stage: &Stage, policy: &str, legacy: &Legacy) {
+    let calls = stage.world.aws.upstream().sent();
+    let seen: BTreeSet<_> = calls.iter().map(|call| operation(&call.operation).to_string()).collect();
+    let known = Operation::ALL.iter().filter(|operation| !CALLED_BY_TOOLS.contains(operation));
+    assert_eq!(seen, known.map(Operation::to_string).collect(), "operations that are called, and that are known");
+
+    let mut by_owner: Vec<_> = calls.iter().filter(|call| call.signer.as_deref() == Some(stage.owner.key())).collect();
+    let denied: Vec<_> = by_owner.iter().filter(|call| call.status == 403).collect();
+    assert!(denied.is_empty(), "{denied:#?}");
+    let mut take =
+        |wanted: &dyn Fn(&Sent) -> bool| -> Vec<&Sent> { by_owner.extract_if(.., |call| wanted(call)).collect() };
+    let about_policies = |call: &Sent| operation(&call.operation).to_string().contains("Policy") && call.user.is_none();
+    let of_legacy = take(&|call| call.user.as_deref() == Some(&legacy.user) || about_policies(call));
+    let of_groups = take(&|call| call.operation == "RemoveUserFromGroup");
+
+    assert_eq!(needed(of_groups.into_iter()), allowed(GROUPS), "needed, and allowed for users in groups");
+    let needed_for_legacy = needed(of_legacy.into_iter());
+    if policy == BOUNDED {
+        // Such users have no boundary, so they can be removed only.
+        assert!(needed_for_legacy.is_subset(&allowed(GO_PROVISIONER)), "{needed_for_legacy:#?}");
+    } else {
+        assert_eq!(needed_for_legacy, allowed(GO_PROVISIONER), "needed, and allowed for the Go provisioner's users");
+    }
+    assert_eq!(needed(by_owner.into_iter()), allowed(policy), "needed, and allowed");
+}

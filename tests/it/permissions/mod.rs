@@ -1,0 +1,88 @@
+//! The operator under the permissions that are shipped, for Kubernetes and for AWS: they are enough, and each is needed.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `walk` | all that an operator does |
+//! | `stage` | where it does so: a ServiceAccount and an owner that have what is shipped |
+//! | `account` | a ServiceAccount with certain permissions |
+//! | `audit` | what the API server saw of it |
+//! | `grants` | what roles allow, compared with that |
+//! | `aws` | the owner's policies, compared with what the proxy in front of AWS saw |
+
+mod account;
+mod audit;
+mod aws;
+mod grants;
+mod stage;
+mod walk;
+
+use std::collections::BTreeSet;
+
+use bucket_provisioner::aws::PROVISIONER_NAME;
+use bucket_provisioner::runtime::lease;
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use crate::support::owner_policy::{BOUNDED, PLAIN};
+use account::Account;
+use grants::{Permission, granted, resource};
+use stage::{Scope, Stage, shipped_rules};
+
+/// Checked by an admission plugin, and so in no audit log. See
+/// [`without_the_permission_for_finalizers_no_output_is_written_where_that_is_checked`].
+fn is_checked_at_admission(rule: &Permission) -> bool {
+    rule.verb == "update" && rule.resource == resource("objectbucket.io", "objectbucketclaims/finalizers")
+}
+
+#[rstest]
+#[case::in_all_namespaces(Scope::AllNamespaces, PLAIN)]
+#[case::in_one_namespace_with_the_boundary(Scope::OneNamespace, BOUNDED)]
+#[tokio::test]
+async fn what_is_shipped_is_needed_and_what_is_needed_is_shipped(#[case] scope: Scope, #[case] policy: &str) {
+    let stage = Stage::new(scope, policy).await;
+    let legacy = walk::serve(&stage, policy).await;
+    walk::recover(&stage).await;
+
+    aws::assert_minimal(&stage, policy, &legacy);
+    let Some(audit) = &stage.audit else { return };
+    let rules: BTreeSet<_> =
+        granted(&stage.objects).into_iter().filter(|rule| !is_checked_at_admission(rule)).collect();
+    let differences = audit.differences(&stage.account.user, &rules).await;
+    assert!(differences.is_empty(), "{differences:#?}");
+}
+
+#[tokio::test]
+async fn the_manifest_has_the_rules_that_were_walked_with() {
+    let stage = Stage::new(Scope::AllNamespaces, PLAIN).await;
+    let mine = lease::name(&stage.world.provisioner, None);
+    for kind in ["ClusterRole", "Role"] {
+        let walked = stage.objects.iter().find(|object| object["kind"] == kind).unwrap();
+        let mut shipped = shipped_rules(kind);
+        for rule in shipped.as_array_mut().unwrap().iter_mut() {
+            if rule["resourceNames"] == json!([lease::name(PROVISIONER_NAME, None)]) {
+                rule["resourceNames"] = json!([mine]);
+            }
+        }
+        assert_eq!(shipped, walked["rules"], "{kind}");
+    }
+}
+
+/// As OpenShift does; so does the cluster of the tests.
+#[tokio::test]
+async fn without_the_permission_for_finalizers_no_output_is_written_where_that_is_checked() {
+    let mut stage = Stage::new(Scope::AllNamespaces, PLAIN).await;
+    let Some(audit) = stage.audit.take() else { return };
+    let all = stage.objects.iter_mut().find(|object| object["kind"] == "ClusterRole").unwrap();
+    let rules = all["rules"].as_array_mut().unwrap();
+    let before = rules.len();
+    rules.retain(|rule: &Value| rule["resources"] != json!(["objectbucketclaims/finalizers"]));
+    assert_eq!(rules.len(), before - 1);
+    stage.account = Account::of(&stage.world, &stage.objects).await;
+    let class = stage.class("created", &[]).await;
+    let _operator = stage.start();
+    stage.world.claim("photos", &class).await;
+    let message = stage.world.wait_reason("photos", "KubernetesError").await;
+    assert!(message.contains("finalizers") || message.contains("forbidden"), "{message}");
+    let refused = audit.witness(&stage.account.user).refused;
+    assert!(refused.iter().all(|call| call.contains("set finalizers on")) && !refused.is_empty(), "{refused:#?}");
+}

@@ -1,0 +1,100 @@
+//! A cluster and an account in which an operator has what is shipped, and nothing else: the permissions that the command
+//! `rbac` prints, and the policies of `docs/`.
+
+use std::time::Duration;
+
+use bucket_provisioner::runtime::lease;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Api;
+use serde::Deserialize as _;
+use serde_json::Value;
+
+use super::account::Account;
+use super::audit::Audit;
+use crate::support::aws_proxy::Strictness;
+use crate::support::operator::Binary;
+use crate::support::owner_policy::{GROUPS, PolicedOwner};
+use crate::support::{World, seen};
+
+/// Only the watch of the lease is quick enough for these times.
+const SLOW: [&str; 4] =
+    ["--leader-elect", "--lease-duration=10m", "--lease-renew-deadline=9m", "--lease-retry-period=5m"];
+
+/// Nothing hangs on a user that is deleted, as in AWS.
+const STRICT: Strictness = Strictness { key_delay: Duration::ZERO, lag: Duration::ZERO, name_delay: Duration::ZERO };
+
+/// Whose claims the operator serves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scope {
+    AllNamespaces,
+    OneNamespace,
+}
+
+pub(super) struct Stage {
+    /// Where the claims are.
+    pub(super) world: World,
+    /// Where the operator and the owner's Secret are.
+    pub(super) vault: World,
+    pub(super) owner: PolicedOwner,
+    pub(super) account: Account,
+    /// What the command `rbac` prints.
+    pub(super) objects: Vec<Value>,
+    pub(super) audit: Option<Audit>,
+    scope: Scope,
+}
+
+impl Stage {
+    /// The owner has this policy, and the one for users that somebody puts into groups.
+    pub(super) async fn new(scope: Scope, policy: &str) -> Self {
+        let (world, vault) = (World::new().await, World::new().await);
+        let owner = PolicedOwner::new(&world, &[policy, GROUPS]).await;
+        owner.hand_keys_to(&vault).await;
+        world.aws.upstream().strict(STRICT);
+        let name = world.unique("operator");
+        let secret = format!("{}/owner", vault.namespace);
+        let mut args = vec!["rbac", "--operator-namespace", &vault.namespace, "--service-account", &name];
+        if scope == Scope::OneNamespace {
+            args.extend(["--namespace", &world.namespace, "--owner-secret", &secret]);
+        }
+        let printed = Binary::run(&world, &args).await.unwrap();
+        let documents = printed.split("---\n").filter(|document| !document.is_empty());
+        let objects: Vec<Value> = documents.map(|document| serde_saphyr::from_str(document).unwrap()).collect();
+        let audit = Audit::from_now_on();
+        let account = Account::of(&world, &objects).await;
+        Self { world, vault, owner, account, objects, audit, scope }
+    }
+
+    /// A class of the owner's, with these parameters on top.
+    pub(super) async fn class(&self, name: &str, parameters: &[(&str, &str)]) -> String {
+        let own = [("secretNamespace", self.vault.namespace.as_str()), ("permissionsBoundary", &self.owner.boundary)];
+        self.world.class_with(name, "Delete", &[&own, parameters].concat()).await
+    }
+
+    pub(super) fn start(&self) -> Binary {
+        let scope: &[&str] = match self.scope {
+            Scope::AllNamespaces => &[],
+            Scope::OneNamespace => &["--namespace", &self.world.namespace],
+        };
+        Binary::start_with(&self.world, &self.account.kubeconfig, &[&SLOW, scope].concat(), &[])
+    }
+
+    /// Waits until somebody else than `before` leads; returns who.
+    pub(super) async fn wait_leader(&self, before: Option<&str>) -> String {
+        let namespace = (self.scope == Scope::OneNamespace).then_some(self.world.namespace.as_str());
+        let leases: Api<Lease> = Api::namespaced(self.world.client.clone(), &self.vault.namespace);
+        let holder = |lease: Option<&Lease>| lease?.spec.as_ref()?.holder_identity.clone().filter(|h| !h.is_empty());
+        let is_next = |lease: Option<&Lease>| holder(lease).is_some_and(|next| Some(next.as_str()) != before);
+        let lease = seen(&leases, &lease::name(&self.world.provisioner, namespace), is_next).await;
+        holder(lease.expect("somebody leads").as_ref()).unwrap()
+    }
+}
+
+/// The rules of a role that `deploy/operator.yaml` ships under the name of the program.
+pub(super) fn shipped_rules(kind: &str) -> Value {
+    let text = include_str!("../../../deploy/operator.yaml");
+    let documents = text.split("\n---\n").map(|document| serde_saphyr::from_str::<Value>(document).unwrap());
+    let mut roles = documents.filter(|object| object["kind"] == kind && object["metadata"]["name"] == PROGRAM);
+    Value::deserialize(roles.next().unwrap_or_else(|| panic!("no {kind}"))["rules"].take()).unwrap()
+}
+
+const PROGRAM: &str = "aws-s3-provisioner";

@@ -1,0 +1,274 @@
+//! A walk through all that an operator does with claims: whatever needs a permission is done here once. A new flow that
+//! needs another one belongs here, too; until then its permission counts as one that nothing needs.
+
+use bucket_provisioner::api::ObjectBucket;
+use kube::ResourceExt as _;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use serde_json::json;
+
+use super::stage::Stage;
+use crate::support::operator::Binary;
+use crate::support::owner_policy::{BOUNDED, GO_PROVISIONER, GROUPS};
+use crate::support::proxy::Verdict;
+use crate::support::{World, bucket_of, condition, seen};
+use crate::takeover::legacy::{Legacy, Spelling};
+
+const NO_SUCH_CALL: &str = "<Error><Code>NotImplemented</Code><Message>not here</Message></Error>";
+const DENIED: &str = "<Error><Code>AccessDenied</Code><Message>no</Message></Error>";
+
+/// A claim that is bound and used.
+struct Used {
+    name: &'static str,
+    bucket: String,
+    user: String,
+}
+
+impl Used {
+    async fn new(stage: &Stage, name: &'static str, class: &str) -> Self {
+        let world = &stage.world;
+        let uid = world.claim(name, class).await.uid().unwrap();
+        let bucket = bucket_of(&world.wait_bound(name).await);
+        world.app(name).await.put(&bucket, "folder/a").await.unwrap();
+        let user = world.account.users_with(&uid).await.pop().expect("a user");
+        Self { name, bucket, user }
+    }
+}
+
+async fn annotate(world: &World, claim: &str, key: &str, value: &str) {
+    let patch = json!({ "metadata": { "annotations": { format!("objectbucket.io/{key}"): value } } });
+    world.claims().patch(claim, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+}
+
+async fn key_of(world: &World, claim: &str) -> String {
+    world.environment(claim).await["AWS_ACCESS_KEY_ID"].clone()
+}
+
+/// Serves claims of every kind, first with one operator and then with the one that stood by; returns what the Go
+/// provisioner had made.
+pub(super) async fn serve(stage: &Stage, policy: &str) -> Legacy {
+    let world = &stage.world;
+    let class = stage.class("created", &[]).await;
+    let legacy = Legacy::install(world, &class, Spelling::Lower).await;
+    let for_legacy = GO_PROVISIONER.replace("NAME-OF-THE-USER", &legacy.user);
+    stage.owner.allow(world, &[policy, GROUPS, &for_legacy]).await;
+    let mut first = stage.start();
+    let leader = stage.wait_leader(None).await;
+    let mut second = stage.start();
+    second.wait_log("standing by").await;
+
+    // Each has its own claim, because who asks for the same claim again and again has to wait.
+    let photos = Used::new(stage, "photos", &class).await;
+    let drifting = Used::new(stage, "drifting", &class).await;
+    let rotating = Used::new(stage, "rotating", &class).await;
+    repair_outputs(world, &photos).await;
+    repair_store(world, &drifting).await;
+    look_for_account(world, &drifting).await;
+    rotate(world, &rotating).await;
+    recall(world, &rotating).await;
+    wait_for_class(stage).await;
+    share(stage).await;
+    take_over(world, &legacy, policy == BOUNDED).await;
+
+    end(&mut first).await;
+    assert!(first.log().contains("released the lease"), "{}", first.log());
+    stage.wait_leader(Some(&leader)).await;
+    remove_crowded(stage, photos).await;
+    end(&mut second).await;
+    legacy
+}
+
+/// Ends it as a rollout does; Kubernetes refused it nothing.
+async fn end(operator: &mut Binary) {
+    operator.terminate();
+    operator.ended(std::time::Duration::from_secs(10)).await;
+    assert!(!operator.log().contains("forbidden"), "{}", operator.log());
+}
+
+/// What somebody deletes or edits in the cluster comes back.
+async fn repair_outputs(world: &World, photos: &Used) {
+    world.secrets().delete(photos.name, &DeleteParams::default()).await.unwrap();
+    world.wait_secret(photos.name, |secret| secret.contains_key("AWS_ACCESS_KEY_ID")).await;
+    world.wait_reason(photos.name, "Bound").await;
+    let edit = Patch::Merge(json!({ "data": { "BUCKET_NAME": "another" } }));
+    world.config_maps().patch(photos.name, &PatchParams::default(), &edit).await.unwrap();
+    world.wait_config_map(photos.name, |map| map["BUCKET_NAME"] == photos.bucket).await;
+    world.config_maps().delete(photos.name, &DeleteParams::default()).await.unwrap();
+    world.wait_config_map(photos.name, |map| map["BUCKET_NAME"] == photos.bucket).await;
+    world.wait_reason(photos.name, "Bound").await;
+}
+
+/// What somebody took away in AWS is put back by the next check.
+async fn repair_store(world: &World, photos: &Used) {
+    let iam = &world.account.iam;
+    iam.delete_user_policy().user_name(&photos.user).policy_name("bucket-access").send().await.unwrap();
+    iam.untag_user().user_name(&photos.user).tag_keys("objectbucket.io/claim-uid").send().await.unwrap();
+    world.account.tag_bucket(&photos.bucket, &[("team", "a")]).await;
+    annotate(world, photos.name, "retry", "repair").await;
+    for part in ["bucket-access", "had lost the tags", &photos.bucket] {
+        world.wait_event_with(photos.name, "Repaired", part).await;
+    }
+}
+
+async fn rotate(world: &World, photos: &Used) {
+    let before = key_of(world, photos.name).await;
+    annotate(world, photos.name, "rotate-keys", "now").await;
+    world.wait_secret(photos.name, |secret| secret["AWS_ACCESS_KEY_ID"] != before).await;
+    let retire = Patch::Merge(json!({ "metadata": { "annotations": {
+        "objectbucket.io/retire-key-at": "2020-01-01T00:00:00Z",
+    }}}));
+    world.secrets().patch(photos.name, &PatchParams::default(), &retire).await.unwrap();
+    let after = key_of(world, photos.name).await;
+    world.wait_keys(&photos.user, &[&after]).await;
+}
+
+/// Whose tags the owner may not read is a bucket of another account, or one of its own.
+async fn look_for_account(world: &World, photos: &Used) {
+    let bucket = photos.bucket.clone();
+    world.aws.meddle(move |call| match call.name.as_str() {
+        "GetBucketTagging" if call.target.contains(&bucket) => Verdict::Answer(403, DENIED.to_owned()),
+        _ => Verdict::Pass,
+    });
+    annotate(world, photos.name, "retry", "account").await;
+    world.aws.wait_until("ListBuckets", |calls| calls.iter().any(|call| call.name == "ListBuckets")).await;
+    world.wait_event(photos.name, "CheckFailed").await;
+    world.aws.leave_alone();
+}
+
+/// An admin prints the record that a claim would have if it was lost.
+async fn recall(world: &World, photos: &Used) {
+    let claim = format!("{}/{}", world.namespace, photos.name);
+    let printed = Binary::run(world, &["record", &claim]).await.unwrap();
+    assert!(printed.contains(&photos.user), "{printed}");
+}
+
+/// A claim that is there before its class.
+async fn wait_for_class(stage: &Stage) {
+    let world = &stage.world;
+    world.claim("early", &world.unique("later")).await;
+    world.wait_reason("early", "StorageClassNotFound").await;
+    stage.class("later", &[]).await;
+    world.wait_bound("early").await;
+}
+
+/// Access to a bucket that exists.
+async fn share(stage: &Stage) {
+    let world = &stage.world;
+    let existing = world.unique("existing");
+    world.account.create_bucket(&existing).await;
+    let class = stage.class("granted", &[("bucketName", &existing)]).await;
+    world.claim_with("archive", json!({ "storageClassName": class })).await;
+    world.wait_bound("archive").await;
+    let looks = || world.aws.names().iter().filter(|name| *name == "GetUserPolicy").count();
+    let before = looks();
+    annotate(world, "archive", "retry", "check").await;
+    world.aws.wait_until("a look", |_| looks() > before).await;
+    world.delete_claim("archive").await;
+    world.wait_gone("archive").await;
+    assert!(world.account.bucket_exists(&existing).await);
+}
+
+/// What the Go provisioner bound gets a new key, and is removed. Where a boundary is demanded, its users can be removed only.
+async fn take_over(world: &World, legacy: &Legacy, only_removed: bool) {
+    let (name, old) = ("c2", key_of(world, "c2").await);
+    world.app(name).await.put(&legacy.bucket, "a").await.unwrap();
+    if !only_removed {
+        world.strip_finalizers(&world.secrets(), name).await;
+        world.secrets().delete(name, &DeleteParams::default()).await.unwrap();
+        world.wait_secret(name, |keys| keys["AWS_ACCESS_KEY_ID"] != old).await;
+        world.app(name).await.put(&legacy.bucket, "b").await.unwrap();
+    }
+    let version = json!({ "Version": "2012-10-17", "Statement": [{
+        "Effect": "Allow", "Action": "s3:GetObject", "Resource": format!("arn:aws:s3:::{}/*", legacy.bucket),
+    }]});
+    let iam = &world.account.iam;
+    let more = iam.put_user_policy().user_name(&legacy.user).policy_name("more");
+    more.policy_document(version.to_string()).send().await.unwrap();
+    let version = iam.create_policy_version().policy_arn(&legacy.policy).policy_document(version.to_string());
+    version.set_as_default(true).send().await.unwrap();
+    world.delete_claim(name).await;
+    world.wait_gone(name).await;
+    legacy.assert_gone(world).await;
+}
+
+/// A claim goes to whose user somebody added all kinds of things, and whose bucket is in a store that deletes one object
+/// at a time.
+async fn remove_crowded(stage: &Stage, photos: Used) {
+    let (world, iam) = (&stage.world, &stage.world.account.iam);
+    let all = json!({ "Version": "2012-10-17", "Statement": [{ "Effect": "Allow", "Action": "*", "Resource": "*" }] });
+    iam.put_user_policy()
+        .user_name(&photos.user)
+        .policy_name("more")
+        .policy_document(all.to_string())
+        .send()
+        .await
+        .unwrap();
+    iam.attach_user_policy().user_name(&photos.user).policy_arn(&stage.owner.boundary).send().await.unwrap();
+    iam.create_login_profile().user_name(&photos.user).password("c0rrect-Horse").send().await.unwrap();
+    let group = world.unique("group");
+    iam.create_group().group_name(&group).send().await.unwrap();
+    iam.add_user_to_group().group_name(&group).user_name(&photos.user).send().await.unwrap();
+    let upload = world.account.s3.create_multipart_upload().bucket(&photos.bucket).key("unfinished");
+    upload.send().await.unwrap();
+    let bucket = photos.bucket.clone();
+    world.aws.meddle(move |call| match call.name.as_str() {
+        "DeleteObjects" if call.target.contains(&bucket) => Verdict::Answer(501, NO_SUCH_CALL.to_owned()),
+        _ => Verdict::Pass,
+    });
+    world.delete_claim(photos.name).await;
+    world.wait_gone(photos.name).await;
+    world.aws.leave_alone();
+    world.assert_no_objects(photos.name).await;
+    assert!(!world.account.bucket_exists(&photos.bucket).await && !world.account.user_exists(&photos.user).await);
+}
+
+/// What disasters leave: a claim that comes back from a backup, one that was forced out, and one whose record was lost.
+pub(super) async fn recover(stage: &Stage) {
+    let world = &stage.world;
+    let class = world.unique("created");
+    let mut operator = stage.start();
+    let lost = Used::new(stage, "lost", &class).await;
+    let orphan = Used::new(stage, "orphan", &class).await;
+    let unrecorded = Used::new(stage, "unrecorded", &class).await;
+    world.account.keep_versions(&orphan.bucket).await;
+    world.app(orphan.name).await.put(&orphan.bucket, "folder/a").await.unwrap();
+    end(&mut operator).await;
+
+    let backup = world.back_up(lost.name).await;
+    world.lose(lost.name).await;
+    world.restore(&backup.record).await;
+    world.restore(&backup.secret).await;
+    world.restore(&backup.claim).await;
+    world.forget_object(&world.claims(), orphan.name).await;
+    let record = world.record_name(unrecorded.name);
+    world.forget_object(&world.records(), &record).await;
+
+    let mut operator = stage.start();
+    adopt(world, &lost).await;
+    let of_orphan = world.record_name(orphan.name);
+    world.wait_orphaned(&of_orphan, "ClaimGone").await;
+    world.say(&of_orphan, "remove").await;
+    world.wait_record_gone(&of_orphan).await;
+    assert!(!world.account.bucket_exists(&orphan.bucket).await && !world.account.user_exists(&orphan.user).await);
+    let is_back = |record: Option<&ObjectBucket>| record.is_some();
+    seen(&world.records(), &record, is_back).await.expect("the record comes back");
+    world.wait_event(unrecorded.name, "Repaired").await;
+    for used in [lost, unrecorded] {
+        world
+            .wait_claim(used.name, "ready", |claim| condition(claim, "Ready").is_some_and(|c| c.reason == "Bound"))
+            .await;
+        world.delete_claim(used.name).await;
+        world.wait_gone(used.name).await;
+        assert!(!world.account.bucket_exists(&used.bucket).await && !world.account.user_exists(&used.user).await);
+    }
+    end(&mut operator).await;
+}
+
+async fn adopt(world: &World, lost: &Used) {
+    let record = world.record_name(lost.name);
+    world.wait_orphaned(&record, "ClaimReplaced").await;
+    world.wait_reason(lost.name, "AdoptionNeeded").await;
+    world.say(&record, "adopt").await;
+    world.wait_event(lost.name, "Adopted").await;
+    world.wait_reason(lost.name, "Bound").await;
+    assert_eq!(bucket_of(&world.wait_bound(lost.name).await), lost.bucket);
+}

@@ -3,11 +3,18 @@
 
 use std::path::Path;
 
+use serde_json::Value;
+
 use crate::aws::AwsProvisioner;
 use crate::observe::Metrics;
 use crate::operator::{parameters_table, reasons_page};
 
+const RULES: &str = "deploy/monitoring/rules.yaml";
+const RULES_TESTS: &str = "deploy/monitoring/rules_test.yaml";
+const DASHBOARD: &str = "deploy/monitoring/dashboard.json";
 const BEGIN: &str = "<!-- Generated from the code (src/documents.rs). Do not edit. -->\n";
+/// The same, of the alerts.
+const ALERTS_BEGIN: &str = "<!-- Generated from deploy/monitoring/rules.yaml (src/documents.rs). Do not edit. -->\n";
 const END: &str = "<!-- Here it ends. -->\n";
 
 #[test]
@@ -21,14 +28,108 @@ fn the_document_of_parameters_has_the_table_that_the_code_gives() {
 }
 
 #[test]
-fn the_document_of_metrics_has_the_table_that_the_code_gives() {
-    check("docs/metrics.md", |is| with_table(is, &Metrics::new("", "").table()));
+fn the_document_of_metrics_has_the_tables_of_code_and_alerts() {
+    check("docs/metrics.md", |is| {
+        let is = with_table(is, &Metrics::new("", "").table());
+        between(&is, ALERTS_BEGIN, &alerts_table())
+    });
+}
+
+#[test]
+fn each_alert_names_its_remedy_and_is_tested_to_be_quiet_and_to_fire() {
+    let tests = read_yaml(RULES_TESTS);
+    let told = |test: &Value, wanted: &dyn Fn(&Value) -> bool| {
+        test["promql_expr_test"].as_array().is_some_and(|all| all.iter().any(|one| wanted(&one["exp_samples"])))
+    };
+    for alert in alerts() {
+        let name = alert["alert"].as_str().unwrap_or_default();
+        let annotation = |what: &str| alert["annotations"][what].as_str().unwrap_or_default();
+        assert!(!annotation("summary").is_empty() && !annotation("description").is_empty(), "{name}");
+        assert!(annotation("runbook").starts_with("docs/") && annotation("runbook").contains(".md#"), "{name}");
+        let severity = alert["labels"]["severity"].as_str();
+        assert!(matches!(severity, Some("critical" | "warning")), "{name}: {severity:?}");
+        let fires = |samples: &Value| samples[0]["labels"].as_str().is_some_and(|text| text.contains(&quoted(name)));
+        let is_tested = |test: &Value| told(test, &fires) && told(test, &Value::is_null);
+        assert!(tests["tests"].as_array().is_some_and(|all| all.iter().any(is_tested)), "{name} has no test");
+    }
+}
+
+#[test]
+fn alerts_and_dashboard_use_metrics_and_reasons_that_exist() {
+    let (table, reasons) = (Metrics::new("", "").table(), reasons_page::<AwsProvisioner>());
+    let dashboard: Value = serde_json::from_str(&read(DASHBOARD)).unwrap_or_default();
+    let panels = dashboard["panels"].as_array().into_iter().flatten();
+    let queries = panels.filter_map(|panel| panel["targets"].as_array()).flatten();
+    let rules = alerts();
+    let all: Vec<_> = queries.chain(&rules).filter_map(|query| query["expr"].as_str()).collect();
+    assert!(all.len() > 60, "{}", all.len());
+    let words = |text: &str| -> Vec<String> {
+        text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').map(str::to_owned).collect()
+    };
+    for word in all.iter().flat_map(|expr| words(expr)).filter(|word| is_metric(word)) {
+        let base = ["_bucket", "_count"].iter().find_map(|end| word.strip_suffix(end)).unwrap_or(&word);
+        assert!(table.contains(&format!("| `{base}` |")), "no metric is called {word}");
+    }
+    for expr in all.iter().filter(|expr| expr.contains("reason")) {
+        let listed = expr.split('"').skip(1).step_by(2).filter(|text| *text != ".*" && !text.starts_with('$'));
+        for reason in listed.flat_map(|text| text.split('|')).filter(|text| text.starts_with(char::is_uppercase)) {
+            let is_known = reasons.contains(&format!("`{reason}`")) || expr.contains(&format!("phase=\"{reason}"));
+            assert!(is_known || expr.contains(&format!("phase!=\"{reason}")), "no reason is called {reason}");
+        }
+    }
+}
+
+fn is_metric(word: &str) -> bool {
+    ["provisioner_", "process_", "controller_"].iter().any(|begin| word.starts_with(begin))
+}
+
+fn quoted(text: &str) -> String {
+    format!("\"{text}\"")
+}
+
+/// The alerts, as they are in the file of rules.
+fn alerts() -> Vec<Value> {
+    let groups = read_yaml(RULES)["groups"].as_array().cloned().unwrap_or_default();
+    groups.iter().filter_map(|group| group["rules"].as_array()).flatten().cloned().collect()
+}
+
+/// What people have to know of them, without what differs each time.
+fn alerts_table() -> String {
+    let mut text = "| alert | severity | after | what it means |\n|---|---|---|---|\n".to_owned();
+    for alert in alerts() {
+        let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let (summary, after) = (word(&alert["annotations"]["summary"]), word(&alert["for"]));
+        let label =
+            |text: &str| text.split_whitespace().find_map(|word| word.strip_prefix("$labels.")).map(str::to_owned);
+        // `{{ $labels.reason }}` becomes *reason*.
+        let mut parts = summary.split("{{");
+        let mut meaning = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            let (template, rest) = part.split_once("}}").unwrap_or_default();
+            meaning += &format!("*{}*{rest}", label(template).unwrap_or_default());
+        }
+        text +=
+            &format!("| {} | {} | {after} | {meaning} |\n", word(&alert["alert"]), word(&alert["labels"]["severity"]));
+    }
+    text
+}
+
+fn read_yaml(file: &str) -> Value {
+    serde_saphyr::from_str(&read(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
+}
+
+fn read(file: &str) -> String {
+    std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap_or_default()
 }
 
 fn with_table(is: &str, table: &str) -> String {
-    let parts = is.split_once(BEGIN).and_then(|(head, rest)| Some((head, rest.split_once(END)?.1)));
-    let Some((head, tail)) = parts else { panic!("there is no place for the table") };
-    format!("{head}{BEGIN}\n{table}\n{END}{tail}")
+    between(is, BEGIN, table)
+}
+
+fn between(is: &str, begin: &str, table: &str) -> String {
+    let parts = is.split_once(begin).and_then(|(head, rest)| Some((head, rest.split_once(END)?)));
+    let Some((head, (_, tail))) = parts else { panic!("there is no place for the table") };
+    format!("{head}{begin}\n{table}\n{END}{tail}")
 }
 
 fn check(document: &str, wanted: impl FnOnce(&str) -> String) {

@@ -29,7 +29,16 @@ use super::status::{Condition, known_or_none};
     printcolumn(name = "Reclaim-Policy", type_ = "string", json_path = ".spec.reclaimPolicy"),
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Orphaned", type_ = "string", json_path = ".status.conditions[?(@.type==\"Orphaned\")].status"),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn(name = "User", type_ = "string", json_path = ".spec.additionalState.UserName", priority = 1),
+    printcolumn(name = "Region", type_ = "string", json_path = ".spec.endpoint.region", priority = 1),
+    printcolumn(name = "Host", type_ = "string", json_path = ".spec.endpoint.bucketHost", priority = 1),
+    printcolumn(
+        name = "Message",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Orphaned\")].message",
+        priority = 1
+    )
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectBucketSpec {

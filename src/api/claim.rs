@@ -27,7 +27,14 @@ use super::status::{Condition, known_or_none};
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Bucket", type_ = "string", json_path = ".spec.bucketName"),
     printcolumn(name = "Reason", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].reason"),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn(name = "ObjectBucket", type_ = "string", json_path = ".spec.objectBucketName", priority = 1),
+    printcolumn(
+        name = "Message",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].message",
+        priority = 1
+    )
 )]
 #[x_kube(
     // Like the Go library, the operator writes the generated name into bucketName. So both can be set if one is

@@ -86,7 +86,7 @@ pub(crate) enum Service {
 
 impl Service {
     /// The service's name, for metrics.
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Buckets | Self::Objects => "s3",
             Self::Iam => "iam",

@@ -12,13 +12,18 @@ use aws_credential_types::provider::SharedCredentialsProvider;
 use aws_sdk_iam as iam;
 use aws_sdk_s3 as s3;
 use aws_sdk_sts as sts;
+use aws_smithy_runtime_api::box_error::BoxError;
 use aws_smithy_runtime_api::client::identity::SharedIdentityCache;
-use aws_smithy_runtime_api::client::interceptors::context::InterceptorContext;
+use aws_smithy_runtime_api::client::interceptors::context::{BeforeTransmitInterceptorContextRef, InterceptorContext};
+use aws_smithy_runtime_api::client::interceptors::{Intercept, dyn_dispatch_hint};
 use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 use aws_smithy_runtime_api::client::result::SdkError;
+use aws_smithy_runtime_api::client::retries::RequestAttempts;
 use aws_smithy_runtime_api::client::retries::classifiers::{
     ClassifyRetry, RetryAction, RetryClassifierPriority, RetryReason,
 };
+use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
+use aws_smithy_types::config_bag::ConfigBag;
 use aws_smithy_types::error::metadata::ProvideErrorMetadata;
 use aws_smithy_types::retry::{ErrorKind, RetryConfig};
 use aws_smithy_types::timeout::TimeoutConfig;
@@ -169,10 +174,14 @@ impl Store {
                     if patience.is_over() {
                         return Err(error);
                     }
+                    self.observer.retried(operation.service().name());
                 }
                 answer => {
                     match &answer {
-                        Ok(answer) if refused(answer) => turn.refused(),
+                        Ok(answer) if refused(answer) => {
+                            turn.refused();
+                            self.observer.retried(operation.service().name());
+                        }
                         Err(error) if error.status() == 0 => {}
                         _ => turn.accepted(),
                     }
@@ -196,6 +205,11 @@ impl Store {
         E: ProvideErrorMetadata + std::error::Error + 'static,
     {
         observe(&self.observer, self.call_to(operation, resource), sent).await
+    }
+
+    /// Counts objects that were deleted with their bucket.
+    pub(crate) fn purged(&self, objects: u64) {
+        self.observer.purged(objects);
     }
 
     /// Whether the next bucket will most likely be created.
@@ -355,6 +369,7 @@ impl Clients {
             .http_client(self.http.lists.clone())
             .retry_config(RetryConfig::standard().with_max_attempts(3))
             .retry_classifier(NoThrottles)
+            .interceptor(CountRetries(self.observer.clone()))
             .timeout_config(timeouts(RETRIED_CALL_TIMEOUT))
             .build();
         Store {
@@ -437,6 +452,29 @@ fn timeouts(whole: Duration) -> TimeoutConfig {
         .operation_attempt_timeout(CALL_TIMEOUT)
         .operation_timeout(whole)
         .build()
+}
+
+/// Counts what the SDK repeats by itself.
+#[derive(Debug)]
+struct CountRetries(Observer);
+
+#[dyn_dispatch_hint]
+impl Intercept for CountRetries {
+    fn name(&self) -> &'static str {
+        "CountRetries"
+    }
+
+    fn read_before_attempt(
+        &self,
+        _: &BeforeTransmitInterceptorContextRef<'_>,
+        _: &RuntimeComponents,
+        config: &mut ConfigBag,
+    ) -> Result<(), BoxError> {
+        if config.load::<RequestAttempts>().is_some_and(|made| made.attempts() > 1) {
+            self.0.retried(Service::Objects.name());
+        }
+        Ok(())
+    }
 }
 
 /// Leaves calls that were refused for their rate to the pacer.

@@ -170,7 +170,9 @@ async fn delete_objects(
         };
         let mut errors = answer.errors.unwrap_or_default();
         errors.retain(|error| !is_gone(code_of(error)));
-        removed += objects.len().saturating_sub(errors.len()) as u64;
+        let deleted = objects.len().saturating_sub(errors.len()) as u64;
+        store.purged(deleted);
+        removed += deleted;
         let (refused, kept): (Vec<_>, Vec<_>) = errors.into_iter().partition(is_throttled);
         let gives_up = !refused.is_empty() && patience.is_over();
         let reported = if gives_up { refused.iter().chain(&kept) } else { kept.iter().chain(&[]) };
@@ -226,7 +228,10 @@ async fn delete_object(
         .key(&key)
         .set_version_id(version_id);
     match store.call(Operation::DeleteObject, Resource::bucket(bucket.name), || call.clone().send()).await {
-        Ok(_) => Ok(None),
+        Ok(_) => {
+            store.purged(1);
+            Ok(None)
+        }
         Err(error) if is_gone(error.code()) => Ok(None),
         Err(error) if error.code() == "AccessDenied" => {
             Ok(Some(Undeleted { key, code: error.code().to_owned(), count: 1 }))

@@ -1,53 +1,170 @@
-//! What metrics say about now: the claims, and the workers.
+//! What metrics say about now: the claims, their keys, and the workers.
+//!
+//! Users can write any class and any reason, so only classes count that exist and are this provisioner's, and only reasons
+//! that it gives. Ten thousand claims are looked at for one text, so nothing of them is copied.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
-use crate::api::{Guard, ObjectBucketClaimStatus};
+use k8s_openapi::jiff::Timestamp;
+
+use crate::api::{ClaimPhase, Guard, ObjectBucketClaim, ObjectBucketClaimStatus, wire};
 use crate::controller::decide::class::ClassOwner;
+use crate::controller::decide::metadata::has_finalizer;
+use crate::controller::flow::orphans;
 use crate::controller::reasons;
 use crate::controller::state::context::Context;
 use crate::controller::state::stores;
 use crate::observe::Gauges;
-use crate::provisioner::Provisioner;
+use crate::provisioner::{CommonParameters, Provisioner};
 
 /// Sets the gauges to what the caches show.
 pub(super) fn set<P: Provisioner>(ctx: &Context<P>, gauges: &Gauges) {
-    for ((class, phase, reason), number) in claims(ctx) {
-        gauges.claims.with([&class, &phase, reason]).set(number);
+    set_claims(ctx, gauges);
+    set_rotation(ctx, gauges);
+    set_stores(ctx, gauges);
+    for (reason, number) in ctx.orphans.count(|record| orphans::is_suspect(ctx, record)) {
+        gauges.orphans.with([reason]).set(number as f64);
     }
-    for load in ctx.workers.loads() {
-        let host = [stores::host_of(&load.store)];
-        // Several owners can have buckets at one host.
-        gauges.workers_busy.with(host).inc_by(load.busy as f64);
-        gauges.waiting.with(host).inc_by(load.waiting as f64);
-        gauges.parked.with(host).inc_by(load.parked as f64);
-        let silent = gauges.silent.with(host);
-        silent.set(silent.get().max(f64::from(u8::from(load.is_silent))));
-    }
+    let (purges, late) = ctx.memory.progress();
+    gauges.purges.with([]).set(purges as f64);
+    gauges.check_overdue.with([]).set(late.as_secs_f64());
 }
 
-/// How many claims there are, by class, phase and reason. Users can write any class and any reason, so only classes count
-/// that exist and are this provisioner's, and only reasons that it gives.
-fn claims<P: Provisioner>(ctx: &Context<P>) -> BTreeMap<(String, String, &'static str), f64> {
-    let (mut all, mut are_ours) = (BTreeMap::new(), HashMap::new());
-    for guarded in ctx.caches.claims.state() {
-        let Guard(Ok(claim)) = &*guarded else { continue };
-        let class = &claim.spec.storage_class_name;
-        let is_ours = || ctx.caches.class(class).owner(&ctx.options.provisioner_name) == ClassOwner::Ours;
-        if !*are_ours.entry(class.clone()).or_insert_with(is_ours) {
-            continue;
-        }
+/// What a claim is counted by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Kind<'a> {
+    class: &'a str,
+    phase: &'static str,
+    reason: &'static str,
+    /// If namespaces are shown.
+    namespace: Option<&'a str>,
+}
+
+fn set_claims<P: Provisioner>(ctx: &Context<P>, gauges: &Gauges) {
+    let (claims, now) = (ctx.caches.claims.state(), Timestamp::now());
+    let reasons: HashMap<_, _> = super::reasons().chain(P::REASONS.iter().copied()).map(|r| (r.name, r.name)).collect();
+    let (mut classes, mut counts) = (HashMap::new(), HashMap::<_, f64>::new());
+    let (mut unbound, mut deleted, mut keys) = (Oldest::default(), Oldest::default(), Oldest::default());
+    for guarded in &claims {
+        let Guard(Ok(claim)) = &**guarded else { continue };
+        let name = claim.spec.storage_class_name.as_str();
+        let owner = *classes.entry(name).or_insert_with(|| ctx.caches.class(name).owner(&ctx.options.provisioner_name));
+        let Some(class) = counted_class(claim, name, owner, &ctx.label) else { continue };
+        let metadata = &claim.metadata;
         let status = claim.status.as_ref();
-        let phase = status.and_then(|status| status.phase).map(|phase| format!("{phase:?}")).unwrap_or_default();
-        let reason = status.and_then(reason::<P>).unwrap_or_default();
-        *all.entry((class.clone(), phase, reason)).or_insert(0.0) += 1.0;
+        let phase = status.and_then(|status| status.phase);
+        let reason = status.and_then(given_reason).and_then(|given| reasons.get(given)).copied().unwrap_or_default();
+        let namespace = metadata.namespace.as_deref().filter(|_| ctx.options.shows_namespaces);
+        *counts.entry(Kind { class, phase: phase.map_or("", word), reason, namespace }).or_default() += 1.0;
+        let Some(created) = metadata.creation_timestamp.as_ref().map(|time| time.0) else { continue };
+        match &metadata.deletion_timestamp {
+            Some(deletion) => deleted.saw((class, reason), deletion.0),
+            None if phase == Some(ClaimPhase::Bound) => {
+                let since = ctx.caches.key_since(metadata, created, now);
+                since.into_iter().for_each(|since| keys.saw(class, since));
+            }
+            None if claim.spec.object_bucket_name.is_none() => unbound.saw((class, reason), created),
+            None => {}
+        }
     }
-    all
+    for (Kind { class, phase, reason, namespace }, number) in counts {
+        let namespace = namespace.map(|namespace| ("namespace", namespace));
+        gauges.claims.with_more([class, phase, reason], namespace).set(number);
+    }
+    unbound.ages(now).for_each(|((class, reason), age)| {
+        gauges.oldest_unbound.with([class, reason]).set(age);
+    });
+    deleted.ages(now).for_each(|((class, reason), age)| {
+        gauges.oldest_deleted.with([class, reason]).set(age);
+    });
+    keys.ages(now).for_each(|(class, age)| {
+        gauges.oldest_key.with([class]).set(age);
+    });
 }
 
-/// The reason that a claim gives, if it is one of ours.
-fn reason<P: Provisioner>(status: &ObjectBucketClaimStatus) -> Option<&'static str> {
+/// The class by which a claim counts, if it does. A claim of ours whose class was deleted has none: any name can stand in
+/// it.
+fn counted_class<'a>(claim: &ObjectBucketClaim, class: &'a str, owner: ClassOwner, label: &str) -> Option<&'a str> {
+    let has_our_label = || {
+        let labels = claim.metadata.labels.as_ref();
+        labels.and_then(|labels| labels.get(wire::PROVISIONER_LABEL)).is_some_and(|is| is == label)
+    };
+    match owner {
+        ClassOwner::Ours => Some(class),
+        ClassOwner::Missing if has_finalizer(&claim.metadata) && has_our_label() => Some(""),
+        ClassOwner::Missing | ClassOwner::Foreign | ClassOwner::Unnamed => None,
+    }
+}
+
+fn given_reason(status: &ObjectBucketClaimStatus) -> Option<&str> {
     let ready = status.conditions.iter().find(|condition| condition.type_ == reasons::READY)?;
-    let known = super::reasons().chain(P::REASONS.iter().copied());
-    known.map(|reason| reason.name).find(|name| *name == ready.reason)
+    Some(&ready.reason)
+}
+
+fn word(phase: ClaimPhase) -> &'static str {
+    match phase {
+        ClaimPhase::Pending => "Pending",
+        ClaimPhase::Bound => "Bound",
+        ClaimPhase::Released => "Released",
+        ClaimPhase::Failed => "Failed",
+    }
+}
+
+/// The earliest time of each kind.
+#[derive(Debug)]
+struct Oldest<K>(HashMap<K, Timestamp>);
+
+impl<K> Default for Oldest<K> {
+    fn default() -> Self {
+        Self(HashMap::new())
+    }
+}
+
+impl<K: Eq + std::hash::Hash> Oldest<K> {
+    fn saw(&mut self, kind: K, since: Timestamp) {
+        match self.0.entry(kind) {
+            Entry::Occupied(mut known) => *known.get_mut() = since.min(*known.get()),
+            Entry::Vacant(new) => drop(new.insert(since)),
+        }
+    }
+
+    fn ages(self, now: Timestamp) -> impl Iterator<Item = (K, f64)> {
+        self.0.into_iter().map(move |(kind, since)| (kind, now.duration_since(since).as_secs_f64().max(0.0)))
+    }
+}
+
+/// The age at which the classes have keys replaced.
+fn set_rotation<P: Provisioner>(ctx: &Context<P>, gauges: &Gauges) {
+    for class in ctx.caches.classes.all() {
+        let Some(name) = class.metadata.name.as_deref().filter(|_| class.provisioner == ctx.options.provisioner_name)
+        else {
+            continue;
+        };
+        let written = class.parameters.clone().unwrap_or_default();
+        let common = CommonParameters::parse(&written, P::BUCKET_NAMES, P::CAN_ROTATE);
+        if let Some(every) = common.ok().and_then(|common| common.rotation.every) {
+            gauges.rotation.with([name]).set(every.as_secs_f64());
+        }
+    }
+}
+
+fn set_stores<P>(ctx: &Context<P>, gauges: &Gauges) {
+    gauges.workers.with([]).set(ctx.workers.limit() as f64);
+    for load in ctx.workers.loads() {
+        // Several owners can have buckets at one host.
+        let host = [stores::host_of(&load.store)];
+        let of = &gauges.of_stores;
+        of.busy.with(host).inc_by(load.busy as f64);
+        of.waiting.with(host).inc_by(load.waiting as f64);
+        of.parked.with(host).inc_by(load.parked as f64);
+        let silent = of.silent.with(host);
+        silent.set(silent.get().max(f64::from(u8::from(load.is_silent))));
+        let waited = load.waits_since.map_or(0.0, |since| since.elapsed().as_secs_f64());
+        let oldest = of.oldest_waiting.with(host);
+        oldest.set(oldest.get().max(waited));
+        let limit = of.limit.with(host);
+        let known = Some(limit.get()).filter(|known| *known > 0.0);
+        limit.set(known.map_or(load.limit as f64, |known| known.min(load.limit as f64)));
+    }
 }

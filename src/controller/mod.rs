@@ -73,8 +73,9 @@ pub async fn run<P: Provisioner>(
     let Some(cluster) = cluster::uid(&client, shutdown.clone()).await else { return };
 
     let (claims, claim_writer) = reflector::store();
-    let (owner_secrets, changed_secrets) = OwnerSecrets::new();
+    let (owner_secrets, changed_secrets) = OwnerSecrets::new(options.observer.clone());
     let ctx = Arc::new(Context::new(client, provisioner, options, cluster, claims.clone(), owner_secrets));
+    ctx.options.observer.metrics().upkeep.begin();
     let (observer, shown) = (ctx.options.observer.clone(), Arc::downgrade(&ctx));
     observer.gauges(move |gauges| {
         if let Some(ctx) = shown.upgrade() {

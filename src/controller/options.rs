@@ -21,6 +21,8 @@ pub struct Options {
     /// Whether the store may be called. The client of the controller has a fence of its own
     /// ([`Term::fence`](crate::runtime::lease::Term::fence)).
     pub permit: Permit,
+    /// Whether the number of claims is shown for each namespace.
+    pub shows_namespaces: bool,
     /// What shows how the work goes.
     pub observer: Observer,
 }
@@ -39,6 +41,7 @@ impl Options {
             concurrency: Self::DEFAULT_CONCURRENCY,
             resync: Some(Self::DEFAULT_RESYNC),
             permit: Permit::always(),
+            shows_namespaces: false,
             observer: Observer::default(),
         }
     }

@@ -20,6 +20,7 @@ use super::state::caches::{Caches, OutputFacts};
 use super::state::context::Context;
 use crate::api::{Guard, ObjectBucket, wire};
 use crate::kubernetes::watch::{in_a_task, watch};
+use crate::observe::Observer;
 
 /// Objects in one page of a list. This limits the memory that lists need while they are read.
 const PAGE: u32 = 200;
@@ -39,7 +40,7 @@ impl<P: Send + Sync + 'static> Streams<P> {
     pub(super) fn claims(&self, cache: Writer<Guarded>) -> impl Stream<Item = watcher::Result<Guarded>> + use<P> {
         let (ctx, check) = (Arc::clone(&self.ctx), self.orphan_check.clone());
         let (listed, check_all) = (Arc::clone(&self.ctx), self.orphan_check.clone());
-        let changed = watch("claims", self.namespaced::<Guarded>(), all())
+        let changed = watch("claims", self.namespaced::<Guarded>(), all(), self.observer())
             .modify(claim::trim)
             .reflect(cache)
             // The check of orphans looks into the cache.
@@ -66,7 +67,7 @@ impl<P: Send + Sync + 'static> Streams<P> {
     pub(super) fn records(&self) -> impl Stream<Item = watcher::Result<Guard<ObjectBucket>>> + use<P> {
         let (ctx, check) = (Arc::clone(&self.ctx), self.orphan_check.clone());
         let api: Api<Guard<ObjectBucket>> = Api::all(self.ctx.client.clone());
-        let events = watch("ObjectBuckets", api, all()).inspect_ok(move |event| {
+        let events = watch("ObjectBuckets", api, all(), self.observer()).inspect_ok(move |event| {
             ctx.caches.records.apply(event);
             let which = match event {
                 watcher::Event::Apply(record) => OrphanCheck::now(record.name_any()),
@@ -80,23 +81,28 @@ impl<P: Send + Sync + 'static> Streams<P> {
 
     /// The StorageClasses that are listed, created, changed or deleted.
     pub(super) fn classes(&self) -> impl Stream<Item = watcher::Result<StorageClass>> + use<P> {
-        watch("StorageClasses", Api::<StorageClass>::all(self.ctx.client.clone()), all())
+        watch("StorageClasses", Api::<StorageClass>::all(self.ctx.client.clone()), all(), self.observer())
             .inspect_ok(self.cached(|caches| &caches.classes, |class: &StorageClass| Some(class.clone())))
             .touched_objects()
     }
 
     /// The claims' Secrets that change, without their data.
     pub(super) fn secrets(&self) -> impl Stream<Item = watcher::Result<PartialObjectMeta<Secret>>> + use<P> {
-        let events = watch("Secrets", self.namespaced::<PartialObjectMeta<Secret>>(), self.labelled())
+        let events = watch("Secrets", self.namespaced::<PartialObjectMeta<Secret>>(), self.labelled(), self.observer())
             .inspect_ok(self.cached(|caches| &caches.secrets, OutputFacts::of_secret));
         changes(events.inspect_ok(self.listed()))
     }
 
     /// The claims' ConfigMaps that change, without their data.
     pub(super) fn config_maps(&self) -> impl Stream<Item = watcher::Result<PartialObjectMeta<ConfigMap>>> + use<P> {
-        let events = watch("ConfigMaps", self.namespaced::<PartialObjectMeta<ConfigMap>>(), self.labelled())
-            .inspect_ok(self.cached(|caches| &caches.config_maps, OutputFacts::of_config_map));
+        let events =
+            watch("ConfigMaps", self.namespaced::<PartialObjectMeta<ConfigMap>>(), self.labelled(), self.observer())
+                .inspect_ok(self.cached(|caches| &caches.config_maps, OutputFacts::of_config_map));
         changes(events.inspect_ok(self.listed()))
+    }
+
+    fn observer(&self) -> &Observer {
+        &self.ctx.options.observer
     }
 
     /// Objects with our label.

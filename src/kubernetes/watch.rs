@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::answers::status_code;
+use crate::observe::Observer;
 
 const CRDS_MISSING: &str = "the CustomResourceDefinitions are missing; install those that the operator's command `crds` prints, with `kubectl apply -f -`; retrying";
 
@@ -24,7 +25,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// Changes that are read before the controller takes them.
 const READ_AHEAD: usize = 16;
 
-/// The events of all objects of `api` that `config` selects. `what` names them in the log.
+/// The events of all objects of `api` that `config` selects. `what` names them in the log, and `observer` counts failures.
 ///
 /// # Guarantees
 /// - It never fails and never ends: a failure is logged, and after a pause the watch continues. If it failed, kube's
@@ -36,29 +37,35 @@ pub(crate) fn watch<K>(
     what: &'static str,
     api: Api<K>,
     config: watcher::Config,
-) -> impl Stream<Item = watcher::Result<Event<K>>> + Send
+    observer: &Observer,
+) -> impl Stream<Item = watcher::Result<Event<K>>> + Send + use<K>
 where
     K: Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
 {
+    let failed = observer.metrics().watch_failures.with([what]);
     let begin = move || watcher(api.clone(), config.clone()).boxed();
-    stream::unfold((begin(), begin, 0), move |(mut events, begin, mut failures)| async move {
-        loop {
-            match events.next().await? {
-                Ok(event) => {
-                    // `Init` comes before the first answer.
-                    if failures > 0 && !matches!(event, Event::Init) {
-                        tracing::info!("watching {what} again");
-                        failures = 0;
+    stream::unfold((begin(), begin, 0), move |(mut events, begin, mut failures)| {
+        let failed = failed.clone();
+        async move {
+            loop {
+                match events.next().await? {
+                    Ok(event) => {
+                        // `Init` comes before the first answer.
+                        if failures > 0 && !matches!(event, Event::Init) {
+                            tracing::info!("watching {what} again");
+                            failures = 0;
+                        }
+                        return Some((Ok(event), (events, begin, failures)));
                     }
-                    return Some((Ok(event), (events, begin, failures)));
-                }
-                Err(error) => {
-                    failures += 1;
-                    log_failure(what, &error, failures);
-                    if is_obsolete(&error) {
-                        events = begin();
+                    Err(error) => {
+                        failures += 1;
+                        log_failure(what, &error, failures);
+                        failed.inc();
+                        if is_obsolete(&error) {
+                            events = begin();
+                        }
+                        tokio::time::sleep(pause(failures)).await;
                     }
-                    tokio::time::sleep(pause(failures)).await;
                 }
             }
         }

@@ -13,6 +13,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 /// After so many strikes in a row, only one claim at a time calls a store.
 const STRIKES: u32 = 3;
@@ -87,8 +88,12 @@ pub(crate) struct Load {
     pub(crate) store: Arc<str>,
     /// Claims that have a worker.
     pub(crate) busy: usize,
+    /// How many can have one at the same time.
+    pub(crate) limit: usize,
     /// Claims that wait for one.
     pub(crate) waiting: usize,
+    /// Since when the first of them waits.
+    pub(crate) waits_since: Option<Instant>,
     /// Those of the busy ones that wait for a turn at the store.
     pub(crate) parked: usize,
     /// Whether only one claim at a time calls it.
@@ -99,9 +104,15 @@ pub(crate) struct Load {
 #[derive(Debug, Default)]
 struct Queue {
     /// By namespace, in the order of arrival.
-    waiting: HashMap<Arc<str>, VecDeque<oneshot::Sender<Worker>>>,
+    waiting: HashMap<Arc<str>, VecDeque<Waiting>>,
     /// The namespaces, in the order of their turns.
     turns: VecDeque<Arc<str>>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    since: Instant,
+    sender: oneshot::Sender<Worker>,
 }
 
 /// The right to process a claim, until this is dropped.
@@ -211,11 +222,18 @@ impl Workers {
         let load = |(name, store): (&Arc<str>, &Store)| Load {
             store: Arc::clone(name),
             busy: store.busy.namespaces.values().sum(),
+            limit: store.limit(self.all),
             waiting: store.wanted.len() + store.checks.len(),
+            waits_since: [&store.wanted, &store.checks].into_iter().filter_map(Queue::since).min(),
             parked: store.parked,
             is_silent: store.is_struck(),
         };
         self.lock().stores.iter().map(load).collect()
+    }
+
+    /// How many claims can have a worker at the same time.
+    pub(crate) fn limit(&self) -> usize {
+        self.all
     }
 
     /// Ends all waits.
@@ -319,6 +337,11 @@ impl Store {
         self.strikes >= STRIKES
     }
 
+    /// How many claims can have a worker at the same time.
+    fn limit(&self, all: usize) -> usize {
+        if self.is_struck() { 1 } else { (all / 4).max(1) }
+    }
+
     fn is_waited_for(&self) -> bool {
         !self.wanted.turns.is_empty() || !self.checks.turns.is_empty()
     }
@@ -330,7 +353,7 @@ impl Store {
 
     /// The next claim of this store, if there is a free worker, which then counts as busy.
     fn next(&mut self, all_busy: &Share, all: usize) -> Option<(Arc<str>, Urgency, oneshot::Sender<Worker>)> {
-        let limit = if self.is_struck() { 1 } else { (all / 4).max(1) };
+        let limit = self.limit(all);
         if self.busy.is_full(limit) {
             return None;
         }
@@ -353,12 +376,18 @@ impl Queue {
         self.waiting.values().map(VecDeque::len).sum()
     }
 
+    /// Since when the claim waits that waits longest.
+    fn since(&self) -> Option<Instant> {
+        let still = |queue: &VecDeque<Waiting>| queue.iter().find(|one| !one.sender.is_closed()).map(|one| one.since);
+        self.waiting.values().filter_map(still).min()
+    }
+
     fn push(&mut self, namespace: &Arc<str>, sender: oneshot::Sender<Worker>) {
         let queue = self.waiting.entry(Arc::clone(namespace)).or_default();
         if queue.is_empty() {
             self.turns.push_back(Arc::clone(namespace));
         }
-        queue.push_back(sender);
+        queue.push_back(Waiting { since: Instant::now(), sender });
     }
 
     /// The next claim of a namespace that has room.
@@ -366,16 +395,16 @@ impl Queue {
         for _ in 0..self.turns.len() {
             let namespace = self.turns.pop_front()?;
             let Some(queue) = self.waiting.get_mut(&namespace) else { continue };
-            while queue.front().is_some_and(oneshot::Sender::is_closed) {
+            while queue.front().is_some_and(|first| first.sender.is_closed()) {
                 queue.pop_front();
             }
-            let sender = if has_room(&namespace) { queue.pop_front() } else { None };
+            let next = if has_room(&namespace) { queue.pop_front() } else { None };
             if queue.is_empty() {
                 self.waiting.remove(&namespace);
             } else {
                 self.turns.push_back(Arc::clone(&namespace));
             }
-            if let Some(sender) = sender {
+            if let Some(Waiting { sender, .. }) = next {
                 return Some((namespace, sender));
             }
         }
@@ -527,6 +556,25 @@ mod tests {
         drop(second);
         assert!(single.as_mut().now_or_never().flatten().is_some(), "it came last, and is second");
         assert!(crowd[1].as_mut().now_or_never().flatten().is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_load_says_since_when_the_first_claim_waits_that_has_not_given_up() {
+        let workers = Workers::new(4);
+        let (lane, load) = (lane("s3", "shop"), || workers.loads().pop().unwrap());
+        let first = workers.enter(&lane).await.unwrap();
+        let (since, minute) = (Instant::now(), std::time::Duration::from_secs(60));
+        let mut gives_up = Box::pin(workers.enter(&lane));
+        assert!(gives_up.as_mut().now_or_never().is_none());
+        tokio::time::advance(minute).await;
+        let mut waits = Box::pin(workers.enter(&lane));
+        assert!(waits.as_mut().now_or_never().is_none());
+        assert_eq!((load().limit, load().waits_since), (1, Some(since)));
+        drop(gives_up);
+        assert_eq!(load().waits_since, Some(since + minute));
+        drop(first);
+        assert!(waits.as_mut().now_or_never().flatten().is_some());
+        assert!(workers.loads().iter().all(|load| load.waits_since.is_none()));
     }
 
     #[tokio::test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use prometheus_client::metrics::histogram::Histogram;
 
 use super::metrics::{Counter, Definitions, Gauge, Labelled, Times};
-use super::process::Process;
+use super::process::{Process, since_1970};
 
 /// From a claim that waits for nothing to one that waits for a person.
 const TO_BOUND: &[f64] = &[0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3600.0];
@@ -21,13 +21,58 @@ pub(crate) struct Metrics {
     pub(crate) leader_changes: Counter,
     pub(crate) attempts: Labelled<Histogram, 1, Times>,
     pub(crate) to_bound: Labelled<Histogram, 1, Times>,
+    pub(crate) upkeep: Upkeep,
+    /// Failures of watches, by what is watched.
+    pub(crate) watch_failures: Labelled<Counter, 1>,
+    calls: Calls,
     provisioned: Verb,
     deleted: Verb,
-    calls: Labelled<Counter, 3>,
-    call_times: Labelled<Histogram, 1, Times>,
     pub(super) gauges: Gauges,
     process: Process,
     all: Definitions,
+}
+
+/// What is looked at when somebody asks.
+#[derive(Debug)]
+pub(crate) struct Gauges {
+    pub(crate) claims: Labelled<Gauge, 3>,
+    pub(crate) oldest_unbound: Labelled<Gauge, 2>,
+    pub(crate) oldest_deleted: Labelled<Gauge, 2>,
+    pub(crate) oldest_key: Labelled<Gauge, 1>,
+    pub(crate) rotation: Labelled<Gauge, 1>,
+    pub(crate) orphans: Labelled<Gauge, 1>,
+    pub(crate) purges: Labelled<Gauge, 0>,
+    pub(crate) check_overdue: Labelled<Gauge, 0>,
+    pub(crate) workers: Labelled<Gauge, 0>,
+    pub(crate) of_stores: OfStores,
+}
+
+/// The work for each store.
+#[derive(Debug)]
+pub(crate) struct OfStores {
+    pub(crate) busy: Labelled<Gauge, 1>,
+    pub(crate) limit: Labelled<Gauge, 1>,
+    pub(crate) waiting: Labelled<Gauge, 1>,
+    pub(crate) oldest_waiting: Labelled<Gauge, 1>,
+    pub(crate) parked: Labelled<Gauge, 1>,
+    pub(crate) silent: Labelled<Gauge, 1>,
+}
+
+/// What is done for bound claims.
+#[derive(Debug)]
+pub(crate) struct Upkeep {
+    pub(crate) rotations: Labelled<Counter, 2>,
+    pub(crate) checks: Labelled<Counter, 1>,
+    pub(crate) last_check: Labelled<Gauge, 0>,
+    pub(crate) repairs: Labelled<Counter, 1>,
+}
+
+/// Calls to stores.
+struct Calls {
+    all: Labelled<Counter, 3>,
+    times: Labelled<Histogram, 1, Times>,
+    retries: Labelled<Counter, 1>,
+    purged: Counter,
 }
 
 /// How often a verb of a provisioner of volumes was done, and how often it failed, by class.
@@ -35,25 +80,6 @@ struct Verb {
     done: Labelled<Counter, 1>,
     failed: Labelled<Counter, 1>,
     times: Labelled<Histogram, 1, Times>,
-}
-
-/// What is looked at when somebody asks.
-#[derive(Debug)]
-pub(crate) struct Gauges {
-    pub(crate) claims: Labelled<Gauge, 3>,
-    pub(crate) workers_busy: Labelled<Gauge, 1>,
-    pub(crate) waiting: Labelled<Gauge, 1>,
-    pub(crate) parked: Labelled<Gauge, 1>,
-    pub(crate) silent: Labelled<Gauge, 1>,
-}
-
-impl Gauges {
-    pub(super) fn clear(&self) {
-        self.claims.clear();
-        for of_store in [&self.workers_busy, &self.waiting, &self.parked, &self.silent] {
-            of_store.clear();
-        }
-    }
 }
 
 impl Metrics {
@@ -64,29 +90,7 @@ impl Metrics {
         Self {
             leading: all.gauge("provisioner_leading", "1 while this process serves claims, 0 while it stands by"),
             leader_changes: all.counter("provisioner_leader_changes", "How often this process has seen another leader"),
-            gauges: Gauges {
-                claims: all.gauges(
-                    "provisioner_claims",
-                    "Claims of the classes that are served; claims that have no status yet have no phase and no reason",
-                    ["class", "phase", "reason"],
-                ),
-                workers_busy: all.gauges(
-                    "provisioner_workers_busy",
-                    "Claims that are being worked on, by the host of their store",
-                    ["store"],
-                ),
-                waiting: all.gauges("provisioner_claims_waiting", "Claims that wait for a worker", ["store"]),
-                parked: all.gauges(
-                    "provisioner_claims_limited",
-                    "Claims that wait for their turn at a store that limits how fast it is called",
-                    ["store"],
-                ),
-                silent: all.gauges(
-                    "provisioner_store_silent",
-                    "1 while one claim at a time calls the store, because it does not answer or refuses the owner",
-                    ["store"],
-                ),
-            },
+            gauges: Gauges::define(&mut all),
             attempts: all.times(
                 "provisioner_attempt_seconds",
                 "Attempts at claims that were not at rest, by their result: done, race, failed, timeout, panic",
@@ -99,57 +103,31 @@ impl Metrics {
                 ["class"],
                 TO_BOUND,
             ),
-            calls: all.counters(
-                "provisioner_store_calls",
-                "Calls to the store, by their outcome: ok, or the kind of failure",
-                ["service", "operation", "outcome"],
+            upkeep: Upkeep::define(&mut all),
+            calls: Calls::define(&mut all),
+            watch_failures: all.counters(
+                "provisioner_watch_failures",
+                "How often the API server refused or broke a watch; it is retried at least every 10 seconds",
+                ["resource"],
             ),
-            call_times: all.times(
-                "provisioner_store_call_seconds",
-                "How long calls to the store took",
-                ["service"],
-                CALL,
-            ),
-            provisioned: Verb {
-                done: all.counters(
-                    "controller_persistentvolumeclaim_provision",
-                    "Volumes that were provisioned; of provisioners of volumes, as in sig-storage-lib-external-provisioner",
-                    ["class"],
-                ),
-                failed: all.counters(
-                    "controller_persistentvolumeclaim_provision_failed",
-                    "Failed attempts to provision a volume",
-                    ["class"],
-                ),
-                times: all.times(
-                    "controller_persistentvolumeclaim_provision_duration_seconds",
-                    "How long it took to provision a volume",
-                    ["class"],
-                    CALL,
-                ),
-            },
-            deleted: Verb {
-                done: all.counters("controller_persistentvolume_delete", "Volumes that were deleted", ["class"]),
-                failed: all.counters(
-                    "controller_persistentvolume_delete_failed",
-                    "Failed attempts to delete a volume",
-                    ["class"],
-                ),
-                times: all.times(
-                    "controller_persistentvolume_delete_duration_seconds",
-                    "How long it took to delete a volume",
-                    ["class"],
-                    CALL,
-                ),
-            },
+            provisioned: Verb::provision(&mut all),
+            deleted: Verb::delete(&mut all),
             process: Process::define(&mut all),
             all,
         }
     }
 
     pub(super) fn called(&self, service: &str, operation: &str, outcome: &str, took: Duration) {
-        self.calls.with([service, operation, outcome]).inc();
-        self.call_times.with([service]).observe(took.as_secs_f64());
+        self.calls.all.with([service, operation, outcome]).inc();
+        self.calls.times.with([service]).observe(took.as_secs_f64());
+    }
+
+    pub(super) fn retried(&self, service: &str) {
+        self.calls.retries.with([service]).inc();
+    }
+
+    pub(super) fn purged(&self, objects: u64) {
+        self.calls.purged.inc_by(objects);
     }
 
     /// A volume of this class was provisioned, or that failed.
@@ -173,7 +151,190 @@ impl Metrics {
     }
 }
 
+impl Gauges {
+    fn define(all: &mut Definitions) -> Self {
+        Self {
+            claims: all.gauges(
+                "provisioner_claims",
+                "Claims of the classes that are served; claims that have no status yet have no phase and no reason, and those whose class was deleted have no class",
+                ["class", "phase", "reason"],
+            ),
+            oldest_unbound: all.gauges(
+                "provisioner_oldest_unbound_claim_seconds",
+                "Age of the oldest claim that was never Bound",
+                ["class", "reason"],
+            ),
+            oldest_deleted: all.gauges(
+                "provisioner_oldest_deleted_claim_seconds",
+                "Since when the claim is being deleted whose deletion takes longest",
+                ["class", "reason"],
+            ),
+            oldest_key: all.gauges(
+                "provisioner_oldest_key_seconds",
+                "Age of the oldest key that was issued to a bound claim; it counts as no older than its claim",
+                ["class"],
+            ),
+            rotation: all.gauges(
+                "provisioner_key_rotation_seconds",
+                "The age at which keys are replaced, of classes that say so (`rotateKeysEvery`)",
+                ["class"],
+            ),
+            orphans: all.gauges("provisioner_orphans", "ObjectBuckets that wait for an admin, by their reason", ["reason"]),
+            purges: all.gauges("provisioner_purges", "Large buckets that are being emptied", []),
+            check_overdue: all.gauges(
+                "provisioner_check_overdue_seconds",
+                "How late the check of a bound claim is (`--resync`) that is the latest; 0 if none is",
+                [],
+            ),
+            workers: all.gauges("provisioner_workers_limit", "Claims that can be worked on at the same time", []),
+            of_stores: OfStores::define(all),
+        }
+    }
+
+    pub(super) fn clear(&self) {
+        let Self { claims, oldest_unbound, oldest_deleted, oldest_key, rotation, orphans, .. } = self;
+        claims.clear();
+        [oldest_unbound, oldest_deleted].into_iter().for_each(Labelled::clear);
+        [oldest_key, rotation, orphans].into_iter().for_each(Labelled::clear);
+        [&self.purges, &self.check_overdue, &self.workers].into_iter().for_each(Labelled::clear);
+        let OfStores { busy, limit, waiting, oldest_waiting, parked, silent } = &self.of_stores;
+        [busy, limit, waiting, oldest_waiting, parked, silent].into_iter().for_each(Labelled::clear);
+    }
+}
+
+impl OfStores {
+    fn define(all: &mut Definitions) -> Self {
+        let mut of_store = |name, help| all.gauges(name, help, ["store"]);
+        Self {
+            busy: of_store("provisioner_workers_busy", "Claims that are being worked on, by the host of their store"),
+            limit: of_store(
+                "provisioner_store_workers_limit",
+                "Claims of a store that can be worked on at the same time, for each of its owners; 1 while it is silent",
+            ),
+            waiting: of_store("provisioner_claims_waiting", "Claims that wait for a worker"),
+            oldest_waiting: of_store(
+                "provisioner_oldest_waiting_claim_seconds",
+                "How long the claim waits for a worker that waits longest",
+            ),
+            parked: of_store(
+                "provisioner_claims_limited",
+                "Claims that wait for their turn at a store that limits how fast it is called",
+            ),
+            silent: of_store(
+                "provisioner_store_silent",
+                "1 while one claim at a time calls the store, because it does not answer or refuses the owner",
+            ),
+        }
+    }
+}
+
+impl Upkeep {
+    fn define(all: &mut Definitions) -> Self {
+        Self {
+            rotations: all.counters(
+                "provisioner_key_rotations",
+                "Rotations of keys, by what they were for (age, request) and their result (done, failed)",
+                ["trigger", "result"],
+            ),
+            checks: all.counters(
+                "provisioner_checks",
+                "Checks of bucket and user of a bound claim, by their result: done, failed",
+                ["result"],
+            ),
+            last_check: all.gauges(
+                "provisioner_last_check_timestamp_seconds",
+                "When this process has last checked a bound claim, in seconds since 1970",
+                [],
+            ),
+            repairs: all.counters(
+                "provisioner_repairs",
+                "What somebody else had changed and was repaired: something in the store, a foreign key of a user, an ObjectBucket (store, key, record)",
+                ["kind"],
+            ),
+        }
+    }
+
+    /// Begins to count, at zero: of a counter that begins at one, Prometheus sees no increase.
+    pub(crate) fn begin(&self) {
+        for result in ["done", "failed"] {
+            self.checks.with([result]);
+            for trigger in ["age", "request"] {
+                self.rotations.with([trigger, result]);
+            }
+        }
+        for kind in ["store", "key", "record"] {
+            self.repairs.with([kind]);
+        }
+    }
+
+    /// The check of a claim has ended.
+    pub(crate) fn checked(&self, result: &str) {
+        self.checks.with([result]).inc();
+        self.last_check.with([]).set(since_1970());
+    }
+}
+
+impl Calls {
+    fn define(all: &mut Definitions) -> Self {
+        Self {
+            all: all.counters(
+                "provisioner_store_calls",
+                "Calls to the store, by their outcome: ok, throttled, or another kind of failure",
+                ["service", "operation", "outcome"],
+            ),
+            times: all.times("provisioner_store_call_seconds", "How long calls to the store took", ["service"], CALL),
+            retries: all.counters(
+                "provisioner_store_retries",
+                "Calls to the store that were repeated at once or in turn, because it had refused or failed the last one",
+                ["service"],
+            ),
+            purged: all.counter(
+                "provisioner_purged_objects",
+                "Objects, versions and delete markers that were deleted with their buckets",
+            ),
+        }
+    }
+}
+
 impl Verb {
+    fn provision(all: &mut Definitions) -> Self {
+        Self {
+            done: all.counters(
+                "controller_persistentvolumeclaim_provision",
+                "Volumes that were provisioned; of provisioners of volumes, as in sig-storage-lib-external-provisioner",
+                ["class"],
+            ),
+            failed: all.counters(
+                "controller_persistentvolumeclaim_provision_failed",
+                "Failed attempts to provision a volume",
+                ["class"],
+            ),
+            times: all.times(
+                "controller_persistentvolumeclaim_provision_duration_seconds",
+                "How long it took to provision a volume",
+                ["class"],
+                CALL,
+            ),
+        }
+    }
+
+    fn delete(all: &mut Definitions) -> Self {
+        Self {
+            done: all.counters("controller_persistentvolume_delete", "Volumes that were deleted", ["class"]),
+            failed: all.counters(
+                "controller_persistentvolume_delete_failed",
+                "Failed attempts to delete a volume",
+                ["class"],
+            ),
+            times: all.times(
+                "controller_persistentvolume_delete_duration_seconds",
+                "How long it took to delete a volume",
+                ["class"],
+                CALL,
+            ),
+        }
+    }
+
     fn ended(&self, class: &str, is_done: bool, took: Duration) {
         if is_done {
             self.done.with([class]).inc();

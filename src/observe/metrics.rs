@@ -27,7 +27,13 @@ type Labels = Vec<(&'static str, String)>;
 impl<M: Clone, const N: usize, C: MetricConstructor<M>> Labelled<M, N, C> {
     /// The one with these values of its labels.
     pub(crate) fn with(&self, values: [&str; N]) -> M {
-        let labels = self.labels.into_iter().zip(values.map(str::to_owned)).collect();
+        self.with_more(values, None)
+    }
+
+    /// The same with one more label, which only some installations want.
+    pub(crate) fn with_more(&self, values: [&str; N], more: Option<(&'static str, &str)>) -> M {
+        let labels = self.labels.into_iter().zip(values).chain(more);
+        let labels = labels.map(|(label, value)| (label, value.to_owned())).collect();
         self.family.get_or_create(&labels).clone()
     }
 

@@ -97,6 +97,16 @@ impl Observer {
         self.metrics().called(service, operation, outcome, took);
     }
 
+    /// A call to a store is repeated, because the store refused it for its rate, failed, or did not answer.
+    pub fn retried(&self, service: &str) {
+        self.metrics().retried(service);
+    }
+
+    /// So many objects were deleted of a bucket that is to be deleted itself.
+    pub fn purged(&self, objects: u64) {
+        self.metrics().purged(objects);
+    }
+
     // A panic in a source leaves the list as it was.
     fn sources(&self) -> MutexGuard<'_, Vec<Source>> {
         self.0.gauges.lock().unwrap_or_else(PoisonError::into_inner)

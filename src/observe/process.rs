@@ -19,7 +19,7 @@ pub(super) struct Process {
 impl Process {
     pub(super) fn define(all: &mut Definitions) -> Self {
         let started = all.gauge("process_start_time_seconds", "When the process started, in seconds since 1970");
-        started.set(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs_f64());
+        started.set(since_1970());
         Self {
             processor: all.seconds("process_cpu_seconds", "Processor time that the process has used"),
             resident: all.gauge("process_resident_memory_bytes", "Memory of the process that is in RAM"),
@@ -47,6 +47,11 @@ impl Process {
             self.descriptors.set(open.count() as f64);
         }
     }
+}
+
+/// Now, in seconds.
+pub(super) fn since_1970() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs_f64()
 }
 
 /// The number after a word.

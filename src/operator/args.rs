@@ -4,8 +4,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::BoolishValueParser;
 use clap::error::ErrorKind;
-use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use clap::{ArgAction, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use super::rbac::{OwnerSecrets, Serves};
 use crate::controller::Options;
@@ -94,6 +95,10 @@ struct RunArgs {
     /// How often to check the bucket, user and policy of each bound claim in the store, and repair them; 0 for never.
     #[arg(long, global = true, value_name = "DURATION", env = "PROVISIONER_RESYNC", default_value = "10h", value_parser = humantime::parse_duration)]
     resync: Duration,
+    /// Count claims by their namespaces, too: the metric provisioner_claims gets the label namespace. Everybody who may
+    /// read the metrics then reads which namespaces have claims.
+    #[arg(long, global = true, env = "PROVISIONER_METRICS_NAMESPACE_LABEL", default_value = "false", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set, value_parser = BoolishValueParser::new())]
+    metrics_namespace_label: bool,
 }
 
 /// Flags of the Go binary's logger, accepted and ignored, so that old manifests still work.
@@ -174,6 +179,7 @@ impl Args {
             namespace: self.run.namespace.clone().filter(|n| !n.is_empty()),
             concurrency: self.run.concurrency.or(threads).unwrap_or(Options::DEFAULT_CONCURRENCY),
             resync: Some(self.run.resync).filter(|every| !every.is_zero()),
+            shows_namespaces: self.run.metrics_namespace_label,
             ..Options::new(&self.run.provisioner_name)
         }
     }
@@ -232,6 +238,13 @@ mod tests {
     fn flags_work_before_and_after_the_command() {
         assert_eq!(parse(&["run", "--namespace", "a"]).unwrap().options(None).namespace.as_deref(), Some("a"));
         assert_eq!(parse(&["--namespace", "a", "run"]).unwrap().options(None).namespace.as_deref(), Some("a"));
+    }
+
+    #[test]
+    fn namespaces_are_metrics_only_on_request() {
+        let shown = |args: &[&str]| parse(args).unwrap().options(None).shows_namespaces;
+        assert!(!shown(&[]) && !shown(&["--metrics-namespace-label=false"]));
+        assert!(shown(&["--metrics-namespace-label"]) && shown(&["run", "--metrics-namespace-label=true"]));
     }
 
     #[test]

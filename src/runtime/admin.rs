@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::error::Error;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
@@ -26,6 +28,8 @@ const PORT: u16 = 8080;
 const CONNECTIONS: usize = 256;
 /// How long a connection may take, for one request.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
+/// Connections that wait until they are accepted.
+const BACKLOG: i32 = 128;
 /// After an error of the system, such as too many open files.
 const PAUSE: Duration = Duration::from_secs(1);
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -86,7 +90,7 @@ pub(crate) async fn start(address: &Address, observer: &Observer) -> Result<(), 
     // As kube finds out whether it runs in a pod.
     let addresses = address.candidates(std::env::var_os("KUBERNETES_SERVICE_HOST").is_some());
     let Some(shown) = addresses.first() else { return Ok(()) };
-    let listener = match TcpListener::bind(&addresses[..]).await {
+    let listener = match listen(&addresses) {
         Ok(listener) => listener,
         Err(error) if *address != Address::Default => {
             return Err(
@@ -102,6 +106,31 @@ pub(crate) async fn start(address: &Address, observer: &Observer) -> Result<(), 
     // Ends with the program.
     tokio::spawn(serve(listener, observer.clone()));
     Ok(())
+}
+
+/// Listens at the first address that can be had.
+fn listen(addresses: &[SocketAddr]) -> io::Result<TcpListener> {
+    let mut failed = io::ErrorKind::AddrNotAvailable.into();
+    for address in addresses {
+        match listen_at(*address) {
+            Ok(listener) => return Ok(listener),
+            Err(error) => failed = error,
+        }
+    }
+    Err(failed)
+}
+
+fn listen_at(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    if address.ip() == Ipv6Addr::UNSPECIFIED {
+        // Whatever the sysctl net.ipv6.bindv6only says: kubelets often ask by IPv4.
+        socket.set_only_v6(false)?;
+    }
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    TcpListener::from_std(socket.into())
 }
 
 async fn serve(listener: TcpListener, observer: Observer) {
@@ -189,6 +218,17 @@ mod tests {
     fn only_in_a_pod_everybody_can_connect() {
         let is_open = |is_in_pod| Address::Default.candidates(is_in_pod).iter().any(|at| !at.ip().is_loopback());
         assert!(is_open(true) && !is_open(false));
+    }
+
+    #[tokio::test]
+    async fn all_addresses_are_those_of_both_protocols() {
+        let listener = listen(&everywhere(0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        for here in [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()] {
+            // This machine may lack IPv6.
+            let is_had = std::net::TcpListener::bind((here, 0)).is_ok();
+            assert_eq!(TcpStream::connect((here, port)).await.is_ok(), is_had, "{here}");
+        }
     }
 
     async fn asked(observer: &Observer, request: &str) -> String {

@@ -67,26 +67,31 @@ impl<P: Send + Sync + 'static> Streams<P> {
         cache: Writer<StorageClass>,
     ) -> impl Stream<Item = ObjectRef<PersistentVolumeClaim>> + Send + use<P> {
         let (ctx, listed, listed_all) = (Arc::clone(&self.ctx), Arc::clone(&self.ctx), self.claims_listed.clone());
-        let changed = watch("StorageClasses", Api::<StorageClass>::all(self.ctx.client.clone()), all())
-            .reflect(cache)
-            .inspect_ok(move |event| {
-                if let watcher::Event::InitDone = event {
-                    listed.listed(Cached::Classes);
-                    // Fails only if the operator ends.
-                    let _ = listed_all.send(());
-                }
+        let changed = watch(
+            "StorageClasses",
+            Api::<StorageClass>::all(self.ctx.client.clone()),
+            all(),
+            &self.ctx.options.observer,
+        )
+        .reflect(cache)
+        .inspect_ok(move |event| {
+            if let watcher::Event::InitDone = event {
+                listed.listed(Cached::Classes);
+                // Fails only if the operator ends.
+                let _ = listed_all.send(());
+            }
+        })
+        .filter_map(|event| {
+            future::ready(match event {
+                Ok(watcher::Event::Apply(class) | watcher::Event::Delete(class)) => Some(class.name_any()),
+                _ => None,
             })
-            .filter_map(|event| {
-                future::ready(match event {
-                    Ok(watcher::Event::Apply(class) | watcher::Event::Delete(class)) => Some(class.name_any()),
-                    _ => None,
-                })
-            })
-            .flat_map(move |name| {
-                let waits =
-                    |shown: &PersistentVolumeClaim| claim::class_of(shown) == name && claim::volume_of(shown).is_none();
-                stream::iter(references(&ctx.claims.state(), waits))
-            });
+        })
+        .flat_map(move |name| {
+            let waits =
+                |shown: &PersistentVolumeClaim| claim::class_of(shown) == name && claim::volume_of(shown).is_none();
+            stream::iter(references(&ctx.claims.state(), waits))
+        });
         in_a_task(changed)
     }
 
@@ -103,7 +108,7 @@ impl<P: Send + Sync + 'static> Streams<P> {
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
     {
         let ctx = Arc::clone(&self.ctx);
-        let changed = watch(what, api, all())
+        let changed = watch(what, api, all(), &self.ctx.options.observer)
             .modify(trim)
             .reflect(cache)
             .inspect_ok(move |event| match event {

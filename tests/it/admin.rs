@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 
 use bucket_provisioner::conformance::free_address;
-use kube::ResourceExt as _;
 use kube::api::{Patch, PatchParams};
+use kube::{Api, ResourceExt as _};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -85,6 +85,168 @@ async fn metrics_count_claims_and_calls_and_name_nobody() {
     world.delete_claim("photos").await;
     world.wait_gone("photos").await;
     wait_for(address, "/metrics", |_, text| value(text, &is_bound).is_none()).await;
+}
+
+#[tokio::test]
+async fn namespaces_are_shown_to_those_who_ask_for_them_and_nothing_else_of_tenants() {
+    let (world, address) = (World::new().await, free_address());
+    let class = world.class("greenfield").await;
+    let _operator = start(&world, address, &["--metrics-namespace-label"]);
+    let claim = world.claim("photos", &class).await;
+    let bucket = bucket_of(&world.wait_bound("photos").await);
+    let namespace = &world.namespace;
+    let bound =
+        format!("provisioner_claims{{class=\"{class}\",phase=\"Bound\",reason=\"Bound\",namespace=\"{namespace}\"}}");
+    let metrics = wait_for(address, "/metrics", |_, text| value(text, &bound) == Some(1.0)).await;
+    let others: Vec<_> = metrics.lines().filter(|line| !line.starts_with("provisioner_claims{")).collect();
+    // Its class has the name of its namespace in its own.
+    let others = others.join("\n").replace(&class, "");
+    assert!(!others.contains(namespace.as_str()), "{others}");
+    for tenants in [&claim.uid().unwrap(), &bucket, "photos"] {
+        assert!(!metrics.contains(tenants), "{tenants} is in the metrics:\n{metrics}");
+    }
+}
+
+#[tokio::test]
+async fn keys_and_what_is_done_about_them_are_counted() {
+    let (world, address) = (World::new().await, free_address());
+    let class = world.class_with("rotating", "Delete", &[("rotateKeysEvery", "2h")]).await;
+    let _operator = start(&world, address, &[]);
+    let uid = world.claim("photos", &class).await.uid().unwrap();
+    world.wait_bound("photos").await;
+    let age = format!("provisioner_oldest_key_seconds{{class=\"{class}\"}}");
+    let metrics = wait_for(address, "/metrics", |_, text| value(text, &age).is_some()).await;
+    assert!(value(&metrics, &age).is_some_and(|age| (0.0..600.0).contains(&age)), "{metrics}");
+    assert_eq!(value(&metrics, &format!("provisioner_key_rotation_seconds{{class=\"{class}\"}}")), Some(7200.0));
+
+    // A user can write any time into the notes; no key is older than its claim.
+    annotate(&world.secrets(), "photos", "objectbucket.io/keys-issued-at", "2001-01-01T00:00:00Z").await;
+    let is_bounded = |text: &str| value(text, &age).is_none_or(|age| age < 600.0);
+    let done = "provisioner_key_rotations_total{trigger=\"age\",result=\"done\"}";
+    let metrics = wait_for(address, "/metrics", |_, text| value(text, done) == Some(1.0)).await;
+    assert!(is_bounded(&metrics), "{metrics}");
+
+    // With this one and the former one there are two keys, so a foreign one goes first.
+    let user = world.account.users_with(&uid).await.pop().unwrap();
+    let present = world.environment("photos").await["AWS_ACCESS_KEY_ID"].clone();
+    for key in world.account.keys(&user).await.iter().filter(|key| **key != present) {
+        world.account.iam.delete_access_key().user_name(&user).access_key_id(key).send().await.unwrap();
+    }
+    world.account.iam.create_access_key().user_name(&user).send().await.unwrap();
+    annotate(&world.claims(), "photos", "objectbucket.io/retry", "1").await;
+    let repaired = "provisioner_repairs_total{kind=\"key\"}";
+    let metrics = wait_for(address, "/metrics", |_, text| value(text, repaired) == Some(1.0)).await;
+    assert!(value(&metrics, "provisioner_checks_total{result=\"done\"}") >= Some(1.0), "{metrics}");
+    assert!(value(&metrics, "provisioner_last_check_timestamp_seconds") > Some(1e9), "{metrics}");
+    assert_eq!(value(&metrics, "provisioner_check_overdue_seconds"), Some(0.0), "{metrics}");
+}
+
+#[tokio::test]
+async fn refusals_repetitions_and_purged_objects_are_counted() {
+    let (world, address) = (World::new().await, free_address());
+    let class = world.class("greenfield").await;
+    let _operator = start(&world, address, &[]);
+    let mut refused = 0;
+    world.aws.meddle(move |call| {
+        refused += usize::from(call.name == "CreateUser");
+        let slow =
+            "<ErrorResponse><Error><Code>Throttling</Code><Message>Rate exceeded</Message></Error></ErrorResponse>";
+        match call.name == "CreateUser" && refused == 1 {
+            true => Verdict::Answer(400, slow.to_owned()),
+            false => Verdict::Pass,
+        }
+    });
+    world.claim("photos", &class).await;
+    let bucket = bucket_of(&world.wait_bound("photos").await);
+    let throttled = "provisioner_store_calls_total{service=\"iam\",operation=\"CreateUser\",outcome=\"throttled\"}";
+    let metrics = wait_for(address, "/metrics", |_, text| value(text, throttled) == Some(1.0)).await;
+    assert_eq!(value(&metrics, "provisioner_store_retries_total{service=\"iam\"}"), Some(1.0), "{metrics}");
+    assert!(value(&metrics, "provisioner_workers_limit") > Some(3.0), "{metrics}");
+
+    for key in ["a", "b", "c"] {
+        world.account.put(&bucket, key).await.unwrap();
+    }
+    // A listing that fails at first is repeated by the SDK.
+    let mut lists = 0;
+    world.aws.meddle(move |call| {
+        lists += usize::from(call.name == "ListObjectVersions");
+        match call.name == "ListObjectVersions" && lists == 1 {
+            true => Verdict::Answer(503, String::new()),
+            false => Verdict::Pass,
+        }
+    });
+    world.delete_claim("photos").await;
+    world.wait_gone("photos").await;
+    let metrics =
+        wait_for(address, "/metrics", |_, text| value(text, "provisioner_purged_objects_total") == Some(3.0)).await;
+    assert_eq!(value(&metrics, "provisioner_store_retries_total{service=\"s3\"}"), Some(1.0), "{metrics}");
+}
+
+#[tokio::test]
+async fn orphans_are_counted_until_an_admin_decides() {
+    let (world, address) = (World::new().await, free_address());
+    let class = world.class("greenfield").await;
+    let operator = start(&world, address, &[]);
+    world.claim("photos", &class).await;
+    world.wait_bound("photos").await;
+    let record = world.record_name("photos");
+    operator.kill().await;
+    let address = free_address();
+    world.forget_object(&world.claims(), "photos").await;
+    let _operator = start(&world, address, &[]);
+    world.wait_orphaned(&record, "ClaimGone").await;
+    let gone = "provisioner_orphans{reason=\"ClaimGone\"}";
+    wait_for(address, "/metrics", |_, text| value(text, gone) == Some(1.0)).await;
+    world.say(&record, "remove").await;
+    world.wait_record_gone(&record).await;
+    wait_for(address, "/metrics", |_, text| !text.contains("provisioner_orphans{")).await;
+}
+
+#[tokio::test]
+async fn claims_whose_class_is_gone_count_without_naming_it() {
+    let (world, address) = (World::new().await, free_address());
+    let class = world.class("greenfield").await;
+    let _operator = start(&world, address, &[]);
+    world.claim("photos", &class).await;
+    world.wait_bound("photos").await;
+    world.delete_class(&class).await;
+    let bound = "provisioner_claims{class=\"\",phase=\"Bound\",reason=\"Bound\"}";
+    wait_for(address, "/metrics", |_, text| value(text, bound) == Some(1.0)).await;
+    let held = Gate::closed();
+    world.aws.meddle(move |call| match call.name.as_str() {
+        "GetBucketTagging" | "GetUser" => Verdict::Hold(held.clone()),
+        _ => Verdict::Pass,
+    });
+    world.delete_claim("photos").await;
+    let deleted = "provisioner_oldest_deleted_claim_seconds{class=\"\",reason=\"Bound\"}";
+    wait_for(address, "/metrics", |_, text| value(text, deleted) >= Some(1.0)).await;
+    world.aws.leave_alone();
+}
+
+#[tokio::test]
+async fn watches_that_fail_are_counted() {
+    let (world, address) = (World::new().await, free_address());
+    let mut refused = 0;
+    world.kubernetes.meddle(move |call| {
+        refused += usize::from(call.name == "list objectbuckets");
+        match call.name == "list objectbuckets" && refused <= 2 {
+            true => Verdict::Answer(500, String::new()),
+            false => Verdict::Pass,
+        }
+    });
+    let _operator = start(&world, address, &[]);
+    wait_serving(address).await;
+    let failures = "provisioner_watch_failures_total{resource=\"ObjectBuckets\"}";
+    let metrics = wait_for(address, "/metrics", |_, text| value(text, failures) >= Some(1.0)).await;
+    assert_eq!(value(&metrics, "provisioner_watch_failures_total{resource=\"claims\"}"), Some(0.0), "{metrics}");
+}
+
+async fn annotate<K>(api: &Api<K>, name: &str, annotation: &str, text: &str)
+where
+    K: Clone + std::fmt::Debug + serde::de::DeserializeOwned,
+{
+    let patch = json!({ "metadata": { "annotations": { annotation: text } } });
+    api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
 }
 
 #[tokio::test]

@@ -112,6 +112,13 @@ impl KeyNotes {
         }
     }
 
+    /// Since when the present key has been the claim's, for metrics; `None` for keys that are the owner's. Users can write
+    /// any time here, but no key was issued before its claim was created, or later than now.
+    pub(crate) fn since(&self, created: Timestamp, now: Timestamp) -> Option<Timestamp> {
+        let issued_at = self.issued_at.filter(|_| self.shared_from.is_none())?;
+        Some(issued_at.max(created).min(now))
+    }
+
     /// The age of the present key, if known; zero if a clock was set back.
     fn age(&self, now: Timestamp) -> Option<Duration> {
         self.issued_at.map(|at| Duration::try_from(now.duration_since(at)).unwrap_or_default())
@@ -152,6 +159,11 @@ fn after(now: Timestamp, wait: Duration) -> Timestamp {
     SignedDuration::try_from(wait).ok().and_then(|wait| now.checked_add(wait).ok()).unwrap_or(Timestamp::MAX)
 }
 
+/// Whether somebody asks for other keys than the present ones.
+pub(crate) fn is_requested(notes: &KeyNotes, request: Option<&str>) -> bool {
+    request.is_some() && request != notes.answers.as_deref()
+}
+
 /// What is due for the keys of a bound claim, or the time until something is.
 ///
 /// `request`: the claim's annotation. A user can have two keys, so a former or lost one is deleted before the present one
@@ -167,7 +179,7 @@ pub(crate) fn due(
     if let Some(wait) = unused.into_iter().flatten().min().map(left) {
         return if wait.is_zero() { (Upkeep::Retire, None) } else { (Upkeep::Nothing, Some(wait)) };
     }
-    if request.is_some() && request != notes.answers.as_deref() {
+    if is_requested(notes, request) {
         return (Upkeep::Rotate, None);
     }
     let Some(every) = rotation.every else { return (Upkeep::Nothing, None) };
@@ -191,6 +203,16 @@ mod tests {
 
     fn monthly() -> Rotation {
         Rotation { every: Some(30 * DAY), grace: DAY }
+    }
+
+    #[test]
+    fn a_key_is_never_older_than_its_claim_whatever_a_user_writes() {
+        let issued = |day| KeyNotes::new(at(day), None, None);
+        assert_eq!(issued(5).since(at(3), at(9)), Some(at(5)));
+        assert_eq!(issued(-9000).since(at(3), at(9)), Some(at(3)));
+        assert_eq!(issued(9000).since(at(3), at(9)), Some(at(9)));
+        let shared = KeyNotes { shared_from: Some("7".to_owned()), ..issued(5) };
+        assert_eq!((shared.since(at(3), at(9)), KeyNotes::default().since(at(3), at(9))), (None, None));
     }
 
     #[test]

@@ -96,6 +96,7 @@ pub(crate) async fn recovered<P>(ctx: &Context<P>, claim: &Claim, stored: &Store
 
 async fn repaired<P>(ctx: &Context<P>, claim: &Claim, stored: &Stored, note: &str) {
     tracing::warn!(reason = reasons::REPAIRED, "{note}");
+    ctx.options.observer.metrics().upkeep.repairs.with(["record"]).inc();
     events::record_event(ctx, &stored.name, stored.uid.as_deref(), Severity::Warning, reasons::REPAIRED, note).await;
     events::event(ctx, &claim.id, Severity::Warning, reasons::REPAIRED, note).await;
 }

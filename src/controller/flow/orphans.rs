@@ -86,7 +86,7 @@ fn requests<P>(
 }
 
 /// Whether the caches show a record of ours without its claim, or with an admin's annotation.
-fn is_suspect<P>(ctx: &Context<P>, name: &str) -> bool {
+pub(crate) fn is_suspect<P>(ctx: &Context<P>, name: &str) -> bool {
     let Some(object) = ctx.caches.records.object(name) else { return false };
     let (Some(uid), Some((namespace, claim))) = (record::claim_uid(&object), record::claim_name(&object)) else {
         return false;
@@ -154,6 +154,7 @@ impl<P: Provisioner> Keeper<'_, P> {
             Ok(None) => {
                 lock(&self.failed_checks).remove(name);
                 lock(&self.reported).remove(name);
+                self.ctx.orphans.found(name, None);
                 return Next::Done;
             }
             Err(problem) => return self.failed(name, 0, &problem),
@@ -205,7 +206,10 @@ impl<P: Provisioner> Keeper<'_, P> {
             refused: report::is_refused(object),
         };
         match orphan::due(&facts) {
-            orphan::Due::Nothing => {}
+            orphan::Due::Nothing => {
+                let refused = report::is_refused(object).then_some(reasons::orphaned::ACTION_REFUSED);
+                ctx.orphans.found(&stored.name, refused);
+            }
             orphan::Due::Report(notice) => self.report(object, notice).await?,
             orphan::Due::Refuse(notice) => {
                 self.report(object, notice).await?;
@@ -308,6 +312,8 @@ impl<P: Provisioner> Keeper<'_, P> {
     }
 
     async fn report(&self, object: &ObjectBucket, notice: Notice) -> Result<(), Error> {
+        let reason = notice.orphaned.then_some(notice.reason);
+        self.ctx.orphans.found(&record::name(object), reason);
         let reported = (object.uid(), notice);
         if lock(&self.reported).get(&record::name(object)) == Some(&reported) {
             return Ok(());

@@ -49,11 +49,14 @@ impl<P: Provisioner> Attempt<'_, P> {
             Ok(None) => {
                 let note =
                     "this store cannot rotate keys while they are in use; to get new keys, delete the claim's Secret";
+                self.rotation_ended("failed");
                 self.upkeep_failed(reasons::ROTATION_FAILED, note, FailureClass::Terminal).await;
             }
             Err(error) => {
                 let what = "the keys could not be rotated; the present keys still work";
-                self.upkeep_stopped(Upkeep::Rotate, reasons::ROTATION_FAILED, what, &error).await;
+                if self.upkeep_stopped(Upkeep::Rotate, reasons::ROTATION_FAILED, what, &error).await {
+                    self.rotation_ended("failed");
+                }
             }
         }
         Ok(())
@@ -77,12 +80,14 @@ impl<P: Provisioner> Attempt<'_, P> {
             return Ok(Next::After(wait));
         }
         self.ctx.memory.with(&self.claim.id, |m| m.keep_successor(None));
+        self.rotation_ended("failed");
         let note = format!("the store keeps refusing the new keys ({answer}); the present keys still work; retrying");
         self.upkeep_failed(reasons::ROTATION_FAILED, &note, FailureClass::Terminal).await;
         Ok(Next::Done)
     }
 
     pub(super) async fn report_rotation(&self, former: &Retiring) {
+        self.rotation_ended("done");
         self.ctx.memory.with(&self.claim.id, |m| m.keep_successor(None));
         self.ctx.memory.with(&self.claim.id, |m| m.upkeep.succeeded());
         let Retiring { id, at } = former;
@@ -92,6 +97,15 @@ impl<P: Provisioner> Attempt<'_, P> {
         );
         tracing::info!(reason = reasons::KEYS_ROTATED, "{note}");
         events::event(self.ctx, &self.claim.id, Severity::Normal, reasons::KEYS_ROTATED, &note).await;
+    }
+
+    /// To be called while the notes are those on the former keys.
+    fn rotation_ended(&self, result: &str) {
+        let trigger = match keys::is_requested(&self.notes, self.claim.rotation_request.as_deref()) {
+            true => "request",
+            false => "age",
+        };
+        self.ctx.options.observer.metrics().upkeep.rotations.with([trigger, result]).inc();
     }
 
     /// Has the store delete the keys that are not in use, then removes the notes on them.
@@ -142,7 +156,10 @@ impl<P: Provisioner> Attempt<'_, P> {
         };
         match answer {
             Ok(checkup) => self.take_checkup(checkup).await.map(|()| None),
-            Err(error) if error.lost() => Err(error),
+            Err(error) if error.lost() => {
+                ctx.options.observer.metrics().upkeep.checked("lost");
+                Err(error)
+            }
             Err(error) => self.check_stopped(error).await,
         }
     }
@@ -153,6 +170,8 @@ impl<P: Provisioner> Attempt<'_, P> {
         self.seen_in_account = self.owner().await?.account.clone().filter(|_| !checkup.keys_lost);
         ctx.memory.with(&id, |m| m.upkeep.succeeded());
         ctx.memory.with(&id, |m| m.upkeep.checked(ctx.options.resync));
+        let metrics = &ctx.options.observer.metrics().upkeep;
+        metrics.checked("done");
         let retired = self.notes.retiring.as_ref().map(|key| key.id.as_str());
         let (expected, foreign): (Vec<_>, Vec<_>) =
             checkup.deleted_keys.iter().partition(|id| Some(id.as_str()) == retired);
@@ -160,6 +179,8 @@ impl<P: Provisioner> Attempt<'_, P> {
             let note = format!("the former key {key} is deleted");
             events::event(ctx, &id, Severity::Normal, reasons::KEYS_RETIRED, &note).await;
         }
+        metrics.repairs.with(["store"]).inc_by(checkup.repaired.len() as u64);
+        metrics.repairs.with(["key"]).inc_by(foreign.len() as u64);
         let foreign = foreign.into_iter().map(|key| {
             format!(
                 "access key {key} of the claim's user is deleted, because the operator did not issue it for the claim"
@@ -185,6 +206,9 @@ impl<P: Provisioner> Attempt<'_, P> {
         let (ctx, id) = (self.ctx, &self.claim.id);
         let what = "bucket and user could not be checked";
         let failed = self.upkeep_stopped(self.upkeep, reasons::CHECK_FAILED, what, &error).await;
+        if failed {
+            ctx.options.observer.metrics().upkeep.checked("failed");
+        }
         if failed && self.upkeep == Upkeep::Check && !self.stored()?.is_being_adopted() {
             // If the owner lacks a permission, all its claims fail: they report it once, not every five minutes.
             ctx.memory.with(id, |m| m.upkeep.wait_for_next());

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::api::ObjectBucketClaimStatus;
 use crate::controller::decide::claim::Claim;
+use crate::controller::decide::class::ClassOwner;
 use crate::controller::decide::metadata::FIELD_MANAGER;
 use crate::controller::decide::report::{Keeps, Report, Severity, outdated, same};
 use crate::controller::error::Error;
@@ -75,7 +76,9 @@ fn count<P>(ctx: &Context<P>, claim: &Claim, report: &Report) {
     let Some(created) = claim.created.as_ref().filter(|_| report.reason == reasons::BOUND && !claim.bound()) else {
         return;
     };
-    let class = claim.spec().map(|spec| spec.storage_class_name.as_str()).unwrap_or_default();
+    // Users can write any class until the claim is bound.
+    let is_ours = |class: &&str| ctx.caches.class(class).owner(&ctx.options.provisioner_name) == ClassOwner::Ours;
+    let class = claim.spec().ok().map(|spec| spec.storage_class_name.as_str()).filter(is_ours).unwrap_or_default();
     let took = Timestamp::now().duration_since(created.0).as_secs_f64();
     ctx.options.observer.metrics().to_bound.with([class]).observe(took.max(0.0));
 }

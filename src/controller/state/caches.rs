@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::api::storage::v1::StorageClass;
+use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::core::{ObjectMeta, PartialObjectMeta};
 use kube::runtime::reflector::{ObjectRef, Store};
@@ -119,6 +120,13 @@ impl Caches {
     pub(crate) fn key_notes(&self, claim: &ClaimId) -> KeyNotes {
         let secret = self.secrets.get(Some(&claim.namespace), &claim.name);
         secret.and_then(|secret| secret.notes.as_deref().cloned()).unwrap_or_default()
+    }
+
+    /// Since when the keys in a claim's Secret have been the claim's.
+    pub(crate) fn key_since(&self, claim: &ObjectMeta, created: Timestamp, now: Timestamp) -> Option<Timestamp> {
+        let secret = self.secrets.get(claim.namespace.as_deref(), claim.name.as_deref()?)?;
+        let is_claims = claim.uid.as_deref() == Some(&*secret.controller);
+        secret.notes.as_ref().filter(|_| is_claims)?.since(created, now)
     }
 
     /// Uids of the claims that share the owner's keys in this Secret.

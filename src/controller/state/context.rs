@@ -11,6 +11,7 @@ use tokio::sync::Semaphore;
 use super::caches::Caches;
 use super::conditions::Conditions;
 use super::memory::Memory;
+use super::orphans::Orphans;
 use super::owner_secrets::OwnerSecrets;
 use super::propagation::Propagation;
 use super::stores;
@@ -53,6 +54,8 @@ pub(crate) struct Context<P> {
     /// Limits how many large buckets are emptied at the same time.
     pub(crate) large_removals: Semaphore,
     pub(crate) owner_secrets: OwnerSecrets,
+    /// Records without a claim.
+    pub(crate) orphans: Orphans,
 }
 
 impl<P> Context<P> {
@@ -79,6 +82,7 @@ impl<P> Context<P> {
             wait_reports: Semaphore::new(WAIT_REPORTS),
             large_removals: Semaphore::new((concurrency / 4).max(1)),
             owner_secrets,
+            orphans: Orphans::default(),
             options,
         }
     }

@@ -5,6 +5,7 @@ pub(crate) mod caches;
 pub(crate) mod conditions;
 pub(crate) mod context;
 pub(crate) mod memory;
+pub(crate) mod orphans;
 pub(crate) mod owner_secrets;
 pub(crate) mod propagation;
 pub(crate) mod records;

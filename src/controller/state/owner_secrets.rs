@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::kubernetes::watch::watch;
+use crate::observe::Observer;
 use crate::provisioner::SecretRef;
 
 /// A Secret and its resource version after a change.
@@ -23,6 +24,7 @@ pub(crate) type Change = (SecretRef, Option<String>);
 /// The watches. Dropping it ends them.
 #[derive(Debug)]
 pub(crate) struct OwnerSecrets {
+    observer: Observer,
     changes: mpsc::UnboundedSender<Change>,
     watched: Mutex<(HashSet<SecretRef>, JoinSet<()>)>,
     versions: Arc<Mutex<HashMap<SecretRef, String>>>,
@@ -30,9 +32,9 @@ pub(crate) struct OwnerSecrets {
 
 impl OwnerSecrets {
     /// No watches yet, and the receiver of changes.
-    pub(crate) fn new() -> (Self, mpsc::UnboundedReceiver<Change>) {
+    pub(crate) fn new(observer: Observer) -> (Self, mpsc::UnboundedReceiver<Change>) {
         let (changes, receiver) = mpsc::unbounded_channel();
-        (Self { changes, watched: Mutex::default(), versions: Arc::default() }, receiver)
+        (Self { observer, changes, watched: Mutex::default(), versions: Arc::default() }, receiver)
     }
 
     /// The newest resource version of a Secret that is known.
@@ -55,8 +57,8 @@ impl OwnerSecrets {
         let api: Api<PartialObjectMeta<Secret>> = Api::namespaced(client.clone(), &secret.namespace);
         let config = watcher::Config::default().fields(&format!("metadata.name={}", secret.name));
         let (changes, secret, versions) = (self.changes.clone(), secret.clone(), Arc::clone(&self.versions));
+        let mut events = watch("owners' Secrets", api, config, &self.observer).touched_objects().boxed();
         tasks.spawn(async move {
-            let mut events = watch("owners' Secrets", api, config).touched_objects().boxed();
             while let Some(Ok(seen)) = events.next().await {
                 note_version(&versions, &secret, seen.metadata.resource_version.as_deref());
                 if changes.send((secret.clone(), seen.metadata.resource_version)).is_err() {

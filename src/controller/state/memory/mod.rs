@@ -180,6 +180,14 @@ impl Memory {
         self.if_known(claim, |m| m.executed).unwrap_or(self.since).elapsed()
     }
 
+    /// How many buckets are being emptied, and how late the check is that is the latest.
+    pub(crate) fn progress(&self) -> (usize, Duration) {
+        let (claims, now) = (self.lock(), Instant::now());
+        let purges = claims.values().filter(|known| known.removed_objects > 0 && known.removal.is_none()).count();
+        let late = claims.values().map(|known| known.upkeep.check_late_by(now)).max().unwrap_or_default();
+        (purges, late)
+    }
+
     /// The uids of the claims whose upkeep is due, each once.
     pub(crate) fn take_due(&self) -> HashSet<String> {
         let now = Instant::now();

@@ -63,6 +63,11 @@ impl UpkeepTimes {
         Some(self.check_at.get_or_insert(first).saturating_duration_since(now))
     }
 
+    /// How late the check is; zero if it is not due.
+    pub(super) fn check_late_by(&self, now: Instant) -> Duration {
+        self.check_at.map_or(Duration::ZERO, |at| now.saturating_duration_since(at))
+    }
+
     /// The store was checked.
     pub(crate) fn checked(&mut self, every: Option<Duration>) {
         self.check_at = every.and_then(|every| Instant::now().checked_add(part_of(every, 0.9..=1.1)?));

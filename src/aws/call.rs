@@ -13,8 +13,9 @@ use aws_smithy_runtime_api::client::result::SdkError;
 use aws_smithy_types::error::metadata::{ErrorMetadata, ProvideErrorMetadata};
 use http_body_util::LengthLimitError;
 use hyper_util::client::legacy::Error as HttpError;
+use tracing::{Instrument as _, Span};
 
-use crate::observe::Observer;
+use crate::observe::{Observer, spans};
 use crate::provisioner::SecretRef;
 
 macro_rules! operations {
@@ -283,9 +284,32 @@ impl CallError {
             tracing::debug!(%operation, %resource, status, code, message, "AWS call failed");
         }
     }
+
+    /// Tells the call's span. It is a good answer, too, that something is not there.
+    fn trace(&self, span: &Span) {
+        if self.status() > 0 {
+            span.record("http.response.status_code", self.status());
+        }
+        if self.status() != 404 {
+            spans::failed(span, self.outcome(), &self.words());
+        }
+    }
+
+    /// Why it failed: the store's own words, or those of the library.
+    fn words(&self) -> String {
+        match &self.cause {
+            Cause::Answer { code, message, .. } => {
+                [code, message].into_iter().flatten().map(String::as_str).collect::<Vec<_>>().join(": ")
+            }
+            Cause::Unreadable => "the answer cannot be read".to_owned(),
+            Cause::NoAnswer(why) | Cause::NotReached(why) | Cause::NoCredentials(why) | Cause::NotSent(why) => {
+                why.clone()
+            }
+        }
+    }
 }
 
-/// Awaits a call, counts it and logs its outcome; never what was sent, and of an answer only the error.
+/// Awaits a call, counts it, logs and traces its outcome; never what was sent, and of an answer only the error.
 pub(crate) async fn observe<T, E>(
     observer: &Observer,
     call: Call,
@@ -296,7 +320,8 @@ where
 {
     let Call { operation, resource, .. } = &call;
     let (operation, began) = (*operation, Instant::now());
-    let answer = match sent.await {
+    let span = spans::call(operation.service().name(), &operation, resource);
+    let answer = match sent.instrument(span.clone()).await {
         Ok(answer) => {
             tracing::debug!(%operation, %resource, "AWS call succeeded");
             Ok(answer)
@@ -304,6 +329,7 @@ where
         Err(error) => {
             let failed = CallError { cause: cause(&error), call: Box::new(call) };
             failed.log();
+            failed.trace(&span);
             Err(failed)
         }
     };

@@ -5,6 +5,7 @@ mod definitions;
 mod health;
 mod metrics;
 mod process;
+pub(crate) mod spans;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

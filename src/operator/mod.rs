@@ -81,7 +81,9 @@ impl<P: Provisioner> Operator<P> {
             return ExitCode::FAILURE;
         }
         let args = Args::read(&self.identity);
-        runtime::telemetry::init(args.log.format(), args.log.verbosity, &self.identity.program);
+        if !matches!(args.command, Some(Command::Run) | None) {
+            args.log.log(&self.identity);
+        }
         let done = match &args.command {
             Some(Command::Crds { output_dir }) => crds(output_dir.as_deref()),
             Some(Command::Rbac { operator_namespace, service_account, owner_secret, owner_namespace }) => {
@@ -96,7 +98,10 @@ impl<P: Provisioner> Operator<P> {
             Some(Command::Record { claim, bucket }) => block_on(record(self.store, &args, claim, bucket.clone())),
             Some(Command::Run) | None => {
                 let observer = Observer::new(&self.identity.program, &self.identity.version);
-                block_on(serve(self.store, &args, observer))
+                let telemetry = args.log.log_and_trace(&self.identity);
+                let done = block_on(serve(self.store, &args, observer));
+                telemetry.stop();
+                done
             }
         };
         match done {

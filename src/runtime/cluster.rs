@@ -15,10 +15,13 @@ use kube::Client;
 use kube::client::retry::RetryPolicy;
 use kube::client::{Body, ClientBuilder, ConfigExt as _};
 use rustls::crypto::CryptoProvider;
+use tower::layer::layer_fn;
 use tower::retry::RetryLayer;
 use tower::steer::Steer;
 use tower::timeout::TimeoutLayer;
 use tower::{BoxError, Service, ServiceBuilder};
+
+use super::calls::Traced;
 
 /// Longest time until an answer starts, including kube's own retries (429, 503, 504). The API server waits as long for
 /// a webhook. Watches are answered at once, and stay open.
@@ -40,7 +43,7 @@ pub fn client(mut config: kube::Config, answer_limit: Duration) -> Result<Client
     let limit = TimeoutLayer::new(answer_limit);
     // Of these kube alone knows how to use a proxy, and when a certificate from a program expires.
     if config.proxy_url.is_some() || config.auth_info.exec.is_some() {
-        return Ok(ClientBuilder::try_from(config)?.with_layer(&limit).build());
+        return Ok(ClientBuilder::try_from(config)?.with_layer(&limit).with_layer(&layer_fn(Traced)).build());
     }
     if CryptoProvider::get_default().is_none() {
         // Fails only if somebody else has just chosen one.
@@ -58,6 +61,7 @@ pub fn client(mut config: kube::Config, answer_limit: Duration) -> Result<Client
     // A watch or a page that waits to be read takes room on its connection, and must not hold up a call.
     let long = legacy::Client::builder(TokioExecutor::new()).build(connector(&config, Versions::Http1)?);
     let service = ServiceBuilder::new()
+        .layer(layer_fn(Traced))
         .layer(limit)
         .layer(config.base_uri_layer())
         .option_layer(config.default_retry.then(|| RetryLayer::new(RetryPolicy::server_retry())))

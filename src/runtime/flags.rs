@@ -10,7 +10,10 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 
 use super::admin::{self, Address};
 use super::lease::{self, BadTiming, Timing};
-use super::telemetry::Format;
+use super::program::Identity;
+use super::telemetry::{self, Format};
+#[cfg(feature = "otel")]
+use super::traces::{TraceArgs, Traces};
 use super::values::{duration, given, object_name};
 use crate::observe::Observer;
 
@@ -153,6 +156,9 @@ pub(crate) struct LogArgs {
         default_value_t = 0
     )]
     pub(crate) verbosity: u8,
+    #[cfg(feature = "otel")]
+    #[command(flatten)]
+    traces: TraceArgs,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -161,11 +167,56 @@ enum LogFormat {
     Json,
 }
 
+/// What has to be sent before the program ends.
+#[derive(Debug)]
+#[must_use = "traces that were not sent are lost"]
+pub(crate) struct Telemetry {
+    #[cfg(feature = "otel")]
+    traces: Option<Traces>,
+}
+
 impl LogArgs {
-    pub(crate) fn format(&self) -> Format {
+    /// Begins to log.
+    pub(crate) fn log(&self, identity: &Identity) {
+        telemetry::init(self.format(), self.verbosity, &identity.program);
+    }
+
+    /// Begins to log, and to export traces if anybody wants them. Where that cannot be, claims are served without it.
+    #[cfg(feature = "otel")]
+    pub(crate) fn log_and_trace(&self, identity: &Identity) -> Telemetry {
+        let (traces, spans, problem) = match self.traces.start(identity) {
+            Ok(Some((traces, spans))) => (Some(traces), Some(spans), None),
+            Ok(None) => (None, None, None),
+            Err(problem) => (None, None, Some(problem)),
+        };
+        telemetry::init_traced(self.format(), self.verbosity, &identity.program, spans);
+        if let Some(problem) = problem {
+            tracing::warn!("there will be no traces: {problem}; claims are served all the same");
+        }
+        Telemetry { traces }
+    }
+
+    /// Begins to log. This build exports no traces.
+    #[cfg(not(feature = "otel"))]
+    pub(crate) fn log_and_trace(&self, identity: &Identity) -> Telemetry {
+        self.log(identity);
+        Telemetry {}
+    }
+
+    fn format(&self) -> Format {
         match self.log_format {
             LogFormat::Text => Format::Text,
             LogFormat::Json => Format::Json,
+        }
+    }
+}
+
+impl Telemetry {
+    /// Sends what is left, in little time.
+    pub(crate) fn stop(self) {
+        #[cfg(feature = "otel")]
+        if let Some(traces) = self.traces {
+            traces.stop();
         }
     }
 }

@@ -2,11 +2,14 @@
 
 use std::io::IsTerminal as _;
 
-use tracing::{Level, Metadata};
+use tracing::{Level, Metadata, Subscriber};
 use tracing_subscriber::filter::{FilterExt as _, filter_fn};
-use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
+use tracing_subscriber::layer::{Layer, SubscriberExt as _};
+use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
-use tracing_subscriber::{EnvFilter, fmt};
+use tracing_subscriber::{EnvFilter, Registry, fmt, registry};
+
+use crate::observe::spans;
 
 /// The format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -27,6 +30,28 @@ const LOGS_SECRETS: [&str; 5] = ["aws_", "hyper", "h2", "rustls", "kube_client::
 /// crates but this one and `program`, because HTTP clients log there what they send. `program` is the crate whose own lines
 /// count like the library's.
 pub fn init(format: Format, verbosity: u8, program: &str) {
+    init_traced(format, verbosity, program, None);
+}
+
+/// Where spans go, besides the log.
+pub(crate) type Spans = Box<dyn Layer<Registry> + Send + Sync>;
+
+/// [`init`], with spans that go elsewhere.
+pub(crate) fn init_traced(format: Format, verbosity: u8, program: &str, spans: Option<Spans>) {
+    let begun = match spans {
+        Some(spans) => registry().with(spans).with(lines(format, verbosity, program)).try_init(),
+        None => registry().with(lines(format, verbosity, program)).try_init(),
+    };
+    if let Err(error) = begun {
+        tracing::debug!(%error, "logging has already been started");
+    }
+}
+
+/// The lines of the log.
+fn lines<S>(format: Format, verbosity: u8, program: &str) -> impl Layer<S>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+{
     // kube's client logs each failed call; the callers log failures once for each change.
     let level = match verbosity {
         0..=1 => "info,kube_runtime=warn,kube_client::client::builder=off,aws_config=error",
@@ -47,13 +72,15 @@ pub fn init(format: Format, verbosity: u8, program: &str) {
         Format::Text => lines.with_ansi(std::io::stderr().is_terminal()).boxed(),
         Format::Json => lines.json().flatten_event(true).with_current_span(true).with_span_list(false).boxed(),
     };
-    if let Err(error) = tracing_subscriber::registry().with(lines.with_filter(filter)).try_init() {
-        tracing::debug!(%error, "logging has already been started");
-    }
+    lines.with_filter(filter)
 }
 
 /// Whether a line can be logged at all.
 fn has_no_secret(line: &Metadata<'_>, program: &str) -> bool {
+    // They repeat what lines say.
+    if line.target() == spans::TARGET {
+        return false;
+    }
     let is_of = |name: &str| !name.is_empty() && line.target().split("::").next() == Some(name);
     match *line.level() {
         Level::TRACE => is_of(env!("CARGO_CRATE_NAME")) || is_of(program),

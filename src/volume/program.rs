@@ -17,7 +17,6 @@ use crate::provisioner::{Permit, parameter};
 use crate::runtime::flags::{AdminArgs, ClusterArgs, LeaseArgs, LogArgs};
 use crate::runtime::lease::{self, Term};
 use crate::runtime::program::{self, Identity, block_on, chain, running_program};
-use crate::runtime::telemetry;
 use crate::runtime::values::{duration, go_style, provisioner_name};
 
 /// The program around a [`VolumeProvisioner`]: command line, logging, signals, leader election, and the controller.
@@ -73,13 +72,14 @@ impl VolumeOperator {
             return ExitCode::FAILURE;
         }
         let args: Args<F> = Args::read(&self.identity);
-        telemetry::init(args.log.format(), args.log.verbosity, &self.identity.program);
         let observer = Observer::new(&self.identity.program, &self.identity.version);
-        let Args { cluster, run, lease, admin, own, .. } = args;
+        let Args { cluster, run, lease, admin, own, log } = args;
+        let telemetry = log.log_and_trace(&self.identity);
         let done = match make(own) {
             Ok(provisioner) => block_on(serve(provisioner, &cluster, &run, &lease, &admin, observer)),
             Err(problem) => Err(problem.to_string().into()),
         };
+        telemetry.stop();
         match done {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {

@@ -43,6 +43,7 @@ mod shutdown;
 mod stale;
 mod takeover;
 mod tenants;
+mod traces;
 mod upkeep;
 mod volumes;
 mod waiting;

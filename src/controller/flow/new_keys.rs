@@ -7,8 +7,10 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use kube::runtime::reflector::ObjectRef;
 use tokio::time::{Instant, sleep_until, timeout};
+use tracing::Instrument as _;
 
 use super::next::Next;
+use super::step;
 use crate::controller::decide::claim::{Claim, Guarded};
 use crate::controller::decide::output_data;
 use crate::controller::state::context::Context;
@@ -29,7 +31,20 @@ pub(crate) async fn wait<P: Provisioner>(ctx: &Context<P>, claim: &Claim, guarde
     let Some(refused_for) = ctx.memory.if_known(&claim.id, |m| m.waits.tries_often()) else { return next };
     let Ok(_permit) = ctx.key_waits.try_acquire() else { return next };
     let Some((record, keys)) = Box::pin(keys_of(ctx, claim)).await else { return next };
-    let store = stores::store_of(&record);
+    let traced = step::attempt("wait for keys", &claim.id, &record.class_name);
+    try_often(ctx, claim, guarded, &record, &keys, refused_for).instrument(traced).await
+}
+
+/// Tries the keys until they work, or the wait is over. Returns when to continue. `refused_for`: so far.
+async fn try_often<P: Provisioner>(
+    ctx: &Context<P>,
+    claim: &Claim,
+    guarded: &Guarded,
+    record: &Record,
+    keys: &AppCredentials,
+    refused_for: Duration,
+) -> Next {
+    let store = stores::store_of(record);
     let first = Instant::now() + ctx.propagation.first_look(&store).saturating_sub(refused_for);
     let key = ObjectRef::from_obj(guarded);
     loop {
@@ -41,7 +56,7 @@ pub(crate) async fn wait<P: Provisioner>(ctx: &Context<P>, claim: &Claim, guarde
         if left <= INTERVAL || now + INTERVAL < first {
             continue;
         }
-        match try_once(ctx, &record, &keys).await {
+        match try_once(ctx, record, keys).await {
             Some(true) => {
                 let refused_for = ctx.memory.if_known(&claim.id, |m| m.waits.seen_to_work(&keys.access_key_id));
                 ctx.propagation.learn(&store, refused_for);

@@ -13,6 +13,7 @@ use kube::runtime::scheduler::{ScheduleRequest, scheduler};
 use kube::{Resource as _, ResourceExt as _};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
 use crate::api::ObjectBucket;
 use crate::controller::decide::claim::Claim;
@@ -22,7 +23,7 @@ use crate::controller::decide::teardown::Undo;
 use crate::controller::decide::{backoff, codec, legacy, orphan, record, report, teardown as way_back};
 use crate::controller::error::Error;
 use crate::controller::flow::next::{BUSY, Next};
-use crate::controller::flow::teardown;
+use crate::controller::flow::{step, teardown};
 use crate::controller::objects::{claims, classes, records};
 use crate::controller::reasons;
 use crate::controller::state::context::Context;
@@ -283,7 +284,13 @@ impl<P: Provisioner> Keeper<'_, P> {
             self.report(object, in_progress(&stored.record, undo)).await?;
         }
         let name = stored.name.clone();
-        match Box::pin(teardown::remove_orphan(self.ctx, &claim, stored, undo)).await {
+        let traced = step::attempt("remove orphan", &claim.id, "");
+        let removal = Box::pin(teardown::remove_orphan(self.ctx, &claim, stored, undo));
+        let removed = removal.instrument(traced.clone()).await;
+        if let Err(problem) = &removed {
+            step::failed(&traced, problem);
+        }
+        match removed {
             Err(problem) if !problem.is_race() => {
                 let message = format!("the removal failed; retrying: {problem}");
                 if let Some(object) = records::read(self.ctx, &name).await? {

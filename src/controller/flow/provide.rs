@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::adoption;
 use super::attempt::{Attempt, Log};
 use super::next::Next;
-use super::teardown;
+use super::{step, teardown};
 use crate::controller::decide::claim::{self, Claim};
 use crate::controller::decide::class::ClassLookup;
 use crate::controller::decide::plan::{self, Intent, Surroundings};
@@ -19,6 +19,7 @@ use crate::controller::objects::outputs::{self, Current};
 use crate::controller::objects::{claims, events, records, status};
 use crate::controller::state::context::Context;
 use crate::controller::state::memory::ClaimMemory;
+use crate::observe::spans;
 use crate::provisioner::{Provisioner, Record};
 
 /// Creates the bucket and hands it over, restores what is missing, or does the upkeep that is due.
@@ -30,13 +31,13 @@ pub(crate) async fn provide<P: Provisioner>(
     claim: Claim,
     class: &ClassLookup,
 ) -> Result<Next, Error> {
-    let mut attempt = match begin(ctx, claim, class).await? {
+    let mut attempt = match step::traced(spans::step(&step::Look), begin(ctx, claim, class)).await? {
         Start::Attempt(attempt) => *attempt,
         Start::Undone(next) => return Ok(next),
     };
     loop {
         let step = steps::next_provision_step(&attempt.state());
-        if let Some(next) = attempt.take(step).await? {
+        if let Some(next) = step::traced(spans::step(&step), attempt.take(step)).await? {
             return Ok(next);
         }
         attempt.progress.note(step);

@@ -10,11 +10,11 @@ use futures::FutureExt as _;
 use kube::ResourceExt as _;
 use kube::runtime::controller::Action;
 use kube::runtime::reflector::ObjectRef;
-use tracing::Instrument as _;
+use tracing::{Instrument as _, Span};
 
 use super::next::{BUSY, Next};
 use super::steady::due_while_steady;
-use super::{new_keys, problem, provide, teardown, turn};
+use super::{new_keys, problem, provide, step, teardown, turn};
 use crate::controller::decide::claim::{Claim, Guarded};
 use crate::controller::decide::gate::{self, Due};
 use crate::controller::decide::plan;
@@ -89,9 +89,12 @@ async fn work<P: Provisioner>(guarded: Arc<Guarded>, ctx: Arc<Context<P>>) -> Ac
     let span = tracing::info_span!("claim", claim = %claim.id, attempt);
     // Boxed, so that a claim that waits for a worker needs little memory.
     let work = Work::new(worker.urgency() == Urgency::Check, worker.parking());
-    let next = Box::pin(run_guarded(&ctx, claim.clone(), work, stores::host_of(worker.store()).to_owned()))
-        .instrument(span)
-        .await;
+    let class = claim.spec().map(|spec| spec.storage_class_name.as_str()).unwrap_or_default();
+    let traced = step::attempt("attempt", &claim.id, class);
+    traced.record("attempt", attempt);
+    let store = stores::host_of(worker.store()).to_owned();
+    let next = Box::pin(run_guarded(&ctx, claim.clone(), work, store, &traced));
+    let next = next.instrument(span).instrument(traced.clone()).await;
     drop(worker);
     forget_if_gone(&ctx, &claim, &guarded);
 
@@ -114,8 +117,8 @@ async fn work<P: Provisioner>(guarded: Arc<Guarded>, ctx: Arc<Context<P>>) -> Ac
 }
 
 /// Runs one attempt, one at a time for each claim, and handles its timeout, panic or failure.
-/// `store`: the store that it calls.
-async fn run_guarded<P: Provisioner>(ctx: &Context<P>, claim: Claim, work: Work, store: String) -> Next {
+/// `store`: the store that it calls. `traced`: the attempt's span.
+async fn run_guarded<P: Provisioner>(ctx: &Context<P>, claim: Claim, work: Work, store: String, traced: &Span) -> Next {
     let Some(_guard) = ctx.memory.try_lock(&claim.id) else { return Next::After(BUSY) };
     let began = Instant::now();
     let attempt = AssertUnwindSafe(dispatch(ctx, claim.clone())).catch_unwind();
@@ -134,10 +137,12 @@ async fn run_guarded<P: Provisioner>(ctx: &Context<P>, claim: Claim, work: Work,
         Err(_) => "failed",
     };
     ctx.options.observer.metrics().attempts.with([result]).observe(began.elapsed().as_secs_f64());
+    traced.record("result", result);
     let problem = match outcome {
         Ok(next) => return next,
         Err(problem) => problem,
     };
+    step::failed(traced, &problem);
     let wait = ctx.memory.with(&claim.id, |m| m.waits.failed(problem.class()));
     if problem.is_race() {
         tracing::debug!(%problem, ?wait, "somebody else wrote at the same time");

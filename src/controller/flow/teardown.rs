@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::next::Next;
-use super::owner;
+use super::{owner, step};
 use crate::controller::decide::claim::Claim;
 use crate::controller::decide::class::ClassLookup;
 use crate::controller::decide::lookup::Found;
@@ -22,6 +22,7 @@ use crate::controller::objects::{claims, events, outputs, records, status};
 use crate::controller::reasons;
 use crate::controller::state::context::Context;
 use crate::controller::state::memory::RemovalProgress;
+use crate::observe::spans;
 use crate::provisioner::{AppCredentials, FailureClass, Fate, Provisioner, Removal, Removed};
 
 /// How long a large removal waits while too many others run.
@@ -41,7 +42,7 @@ pub(crate) async fn remove<P: Provisioner>(
         Some(RemovalProgress::Everything) => return Ok(Next::Done),
         // Only the finalizer is left.
         Some(RemovalProgress::AllButFinalizer(note)) => Teardown::finalizer_only(ctx, claim, note),
-        None => match Teardown::begin(ctx, claim, class).await? {
+        None => match step::traced(spans::step(&step::Look), Teardown::begin(ctx, claim, class)).await? {
             Some(teardown) => teardown,
             // The cache still shows the claim, but it is gone.
             None => return Ok(Next::Done),
@@ -191,40 +192,46 @@ impl<'a, P: Provisioner> Teardown<'a, P> {
     }
 
     async fn run(mut self) -> Result<Next, Error> {
-        let (ctx, claim) = (self.ctx, self.claim);
         loop {
-            match teardown::next_teardown_step(&self.seen) {
-                TeardownStep::Undo(undo) => {
-                    if let Some(next) = self.undo(undo).await? {
-                        return Ok(next);
-                    }
-                }
-                TeardownStep::Yield => return Ok(Next::Now),
-                TeardownStep::Settle => {
-                    status::update_status(ctx, claim, &Report::settling(claim)).await?;
-                    return Ok(Next::After(self.settles_in().unwrap_or_default()));
-                }
-                TeardownStep::DeleteOutputs => {
-                    self.delete_outputs().await?;
-                    self.seen.outputs_gone = true;
-                }
-                TeardownStep::DeleteRecord => {
-                    let Stored { name, uid, .. } = self.stored()?;
-                    records::delete(&ctx.records(), name, uid.as_deref()).await?;
-                    self.seen.recorded = None;
-                }
-                TeardownStep::Release => return self.release().await,
-                TeardownStep::Done => {
-                    self.report_removal().await;
-                    ctx.memory.forget(&claim.id.uid);
-                    return Ok(Next::Done);
-                }
-                // Not at once, because another finalizer may still hold the record.
-                TeardownStep::Replan => {
-                    return Ok(Next::After(ctx.memory.with(&claim.id, |m| m.waits.failed(FailureClass::Retryable))));
-                }
+            let step = teardown::next_teardown_step(&self.seen);
+            if let Some(next) = step::traced(spans::step(&step), self.take(step)).await? {
+                return Ok(next);
             }
         }
+    }
+
+    /// Takes one step. `Some`: the attempt is over for now.
+    async fn take(&mut self, step: TeardownStep) -> Result<Option<Next>, Error> {
+        let (ctx, claim) = (self.ctx, self.claim);
+        match step {
+            TeardownStep::Undo(undo) => return self.undo(undo).await,
+            TeardownStep::Yield => return Ok(Some(Next::Now)),
+            TeardownStep::Settle => {
+                status::update_status(ctx, claim, &Report::settling(claim)).await?;
+                return Ok(Some(Next::After(self.settles_in().unwrap_or_default())));
+            }
+            TeardownStep::DeleteOutputs => {
+                self.delete_outputs().await?;
+                self.seen.outputs_gone = true;
+            }
+            TeardownStep::DeleteRecord => {
+                let Stored { name, uid, .. } = self.stored()?;
+                records::delete(&ctx.records(), name, uid.as_deref()).await?;
+                self.seen.recorded = None;
+            }
+            TeardownStep::Release => return self.release().await.map(Some),
+            TeardownStep::Done => {
+                self.report_removal().await;
+                ctx.memory.forget(&claim.id.uid);
+                return Ok(Some(Next::Done));
+            }
+            // Not at once, because another finalizer may still hold the record.
+            TeardownStep::Replan => {
+                let wait = ctx.memory.with(&claim.id, |m| m.waits.failed(FailureClass::Retryable));
+                return Ok(Some(Next::After(wait)));
+            }
+        }
+        Ok(None)
     }
 
     fn stored(&self) -> Result<&Stored, Error> {
@@ -339,8 +346,8 @@ impl<'a, P: Provisioner> Teardown<'a, P> {
         Ok(())
     }
 
-    async fn release(self) -> Result<Next, Error> {
-        let Self { ctx, claim, ref note, .. } = self;
+    async fn release(&self) -> Result<Next, Error> {
+        let Self { ctx, claim, note, .. } = self;
         ctx.memory.with(&claim.id, |m| m.removal = Some(Box::new(RemovalProgress::AllButFinalizer(note.clone()))));
         claims::remove_finalizer(ctx, claim).await?;
         ctx.memory.with(&claim.id, |m| m.removal = Some(Box::new(RemovalProgress::Everything)));

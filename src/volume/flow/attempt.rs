@@ -5,8 +5,10 @@ use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
 use kube::runtime::controller::Action;
+use tracing::{Instrument as _, Span};
 
 use crate::kubernetes::answers::{describe, status_code};
+use crate::observe::spans;
 use crate::volume::decide::retry::Retry;
 use crate::volume::error::{VolumeError, VolumeErrorKind};
 use crate::volume::provisioner::VolumeProvisioner;
@@ -46,6 +48,21 @@ impl Failed {
         matches!(self, Self::Kubernetes(_, error) if matches!(status_code(error), Some(404 | 409)))
     }
 
+    /// Its kind, for traces.
+    fn word(&self) -> &'static str {
+        match self {
+            Self::Kubernetes(..) => "Kubernetes",
+            Self::Verb(error) => match error.kind() {
+                VolumeErrorKind::InBackground => "InBackground",
+                VolumeErrorKind::Ignored => "Ignored",
+                VolumeErrorKind::Terminal => "Terminal",
+                VolumeErrorKind::WrongNode => "WrongNode",
+                VolumeErrorKind::Retryable => "Retryable",
+                VolumeErrorKind::NotBegun => "NotBegun",
+            },
+        }
+    }
+
     pub(crate) fn kind(&self) -> VolumeErrorKind {
         match self {
             Self::Verb(error) => error.kind(),
@@ -67,13 +84,21 @@ pub(crate) fn check_owner<P: VolumeProvisioner>(ctx: &Context<P>, volume: &Volum
     }
 }
 
-/// Does an attempt. A panic in it, such as in code of the provisioner, must not end the others.
+/// Does an attempt. A panic in it, such as in code of the provisioner, must not end the others. `traced`: its span.
 ///
 /// # Errors
 /// Its own, or a retryable one.
-pub(crate) async fn guarded<T>(work: impl Future<Output = Result<T, Failed>>) -> Result<T, Failed> {
-    let done = AssertUnwindSafe(work).catch_unwind().await;
-    done.unwrap_or_else(|_panic| Err(Failed::Verb(VolumeError::retryable("the provisioner panicked; see its log"))))
+pub(crate) async fn guarded<T>(traced: Span, work: impl Future<Output = Result<T, Failed>>) -> Result<T, Failed> {
+    let done = AssertUnwindSafe(work.instrument(traced.clone())).catch_unwind().await;
+    let panicked = || Failed::Verb(VolumeError::retryable("the provisioner panicked; see its log"));
+    let done = done.unwrap_or_else(|_panic| Err(panicked()));
+    if let Err(failed) = &done
+        && failed.kind() != VolumeErrorKind::Ignored
+        && !failed.may_be_race()
+    {
+        spans::failed(&traced, failed.word(), &failed.message());
+    }
+    done
 }
 
 /// Awaits a verb for a volume of this class: at most for two minutes, and whatever it does. If none of a class returns in
@@ -91,7 +116,7 @@ pub(crate) async fn verb<P, T>(
         return Err(Failed::Verb(VolumeError::retryable("this process no longer holds the lease")));
     }
     // Boxed, because a verb can be large.
-    let verb = AssertUnwindSafe(Box::pin(verb)).catch_unwind();
+    let verb = AssertUnwindSafe(Box::pin(verb).instrument(spans::step(&format_args!("{name}")))).catch_unwind();
     let (asked, began) = (ctx.workers.ask(class.into()), Instant::now());
     let answer = match tokio::time::timeout(TIME_LIMIT, verb).await {
         Ok(answered) => {

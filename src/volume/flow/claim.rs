@@ -12,6 +12,7 @@ use tracing::Instrument as _;
 
 use super::attempt::{self, Failed};
 use crate::kubernetes::workers::{Lane, Urgency};
+use crate::observe::spans::{self, Whom};
 use crate::volume::decide::claim::{self, Due};
 use crate::volume::decide::class::Class;
 use crate::volume::decide::created;
@@ -73,7 +74,10 @@ async fn work<P: VolumeProvisioner>(ctx: &Context<P>, claim: Arc<PersistentVolum
     let Some(_busy) = ctx.memory.begin(&uid, seen) else { return Action::requeue(BUSY) };
     // 3. It is done. (writes)
     let span = tracing::info_span!("claim", claim = key(&claim));
-    let done = attempt::guarded(dispatch(ctx, &claim, due, class).instrument(span)).await;
+    let name = claim.name_any();
+    let whom = Whom { namespace: &namespace, name: &name, uid: &uid, class: claim::class_of(&claim) };
+    let traced = spans::attempt("attempt", whom);
+    let done = attempt::guarded(traced, dispatch(ctx, &claim, due, class).instrument(span)).await;
     // 4. A failure is reported, and retried. What Kubernetes does not bind in time is looked at again. (writes)
     let is_unbound = || ctx.memory.has_just_created(&uid).is_some() || ctx.volume_of(&claim).is_some();
     let failed = match done {

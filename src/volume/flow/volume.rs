@@ -13,6 +13,7 @@ use tracing::Instrument as _;
 
 use super::attempt::{self, Failed};
 use crate::kubernetes::workers::{Lane, Urgency};
+use crate::observe::spans::{self, Whom};
 use crate::volume::decide::claim::volume_of;
 use crate::volume::decide::reclaim::{self, Doubt, Due};
 use crate::volume::error::{VolumeError, VolumeErrorKind};
@@ -49,9 +50,10 @@ async fn work<P: VolumeProvisioner>(ctx: &Context<P>, volume: Arc<PersistentVolu
     ctx.filled().await;
     let uid = volume.uid().unwrap_or_default();
     let spec = volume.spec.clone().unwrap_or_default();
-    let namespace = spec.claim_ref.and_then(|claim| claim.namespace).unwrap_or_default();
+    let claim = spec.claim_ref.unwrap_or_default();
+    let namespace = claim.namespace.unwrap_or_default();
     let class = spec.storage_class_name.unwrap_or_default();
-    let lane = Lane { store: class.into(), namespace: namespace.clone().into(), urgency: Urgency::Wanted };
+    let lane = Lane { store: class.as_str().into(), namespace: namespace.clone().into(), urgency: Urgency::Wanted };
     let seen = |volume: &PersistentVolume| inputs(&(&volume.spec, &volume.metadata.annotations, &volume.status));
     if let Some(left) = ctx.memory.left(&uid, seen(&volume)) {
         return Action::requeue(left);
@@ -65,7 +67,10 @@ async fn work<P: VolumeProvisioner>(ctx: &Context<P>, volume: Arc<PersistentVolu
     let Some(_busy) = ctx.memory.begin(&uid, seen(&volume)) else { return Action::requeue(BUSY) };
     // 2. What is due, and that. (writes)
     let span = tracing::info_span!("volume", volume = volume.name_any());
-    let done = attempt::guarded(Box::pin(dispatch(ctx, &volume)).instrument(span)).await;
+    let (name, claim_uid) = (claim.name.unwrap_or_default(), claim.uid.unwrap_or_default());
+    let whom = Whom { namespace: &namespace, name: &name, uid: &claim_uid, class: &class };
+    let traced = spans::attempt("attempt at volume", whom);
+    let done = attempt::guarded(traced, Box::pin(dispatch(ctx, &volume)).instrument(span)).await;
     // 3. A failure is reported, and retried. (writes)
     let failed = match done {
         Ok(action) => return action,

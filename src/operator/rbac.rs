@@ -1,6 +1,9 @@
 //! The permissions that an operator needs in a cluster, whatever its store is.
 
+use serde::Deserialize as _;
 use serde_json::{Value, json};
+
+use crate::commands::doctor::Rules;
 
 const API: &str = "rbac.authorization.k8s.io";
 
@@ -40,6 +43,11 @@ pub(crate) fn objects(subject: &Subject) -> [Value; 6] {
         role("Role", &local, of_the_lease(lease)),
         binding("Role", &local),
     ]
+}
+
+/// What an operator with a lease of this name needs.
+pub(crate) fn rules(lease: &str) -> serde_json::Result<Rules> {
+    Ok(Rules { everywhere: Vec::deserialize(everywhere())?, of_the_lease: Vec::deserialize(of_the_lease(lease))? })
 }
 
 fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Value {

@@ -75,3 +75,9 @@ fn failed(what: &str, error: CallError) -> Finding {
 fn allow_doctor(action: &str) -> String {
     format!("allow the owner {action}, as docs/owner-iam-policy-doctor.json does, and run this again")
 }
+
+/// The actions that claims of a class need.
+#[cfg(test)]
+pub(crate) fn needed(target: &Target<'_>) -> std::collections::BTreeSet<String> {
+    needs::actions(&needs::of(target)).into_iter().map(str::to_owned).collect()
+}

@@ -75,7 +75,9 @@ impl Count {
     fn findings(&self) -> Vec<Finding> {
         let Self { all, waiting, lost, missing_classes } = self;
         let number: usize = waiting.values().sum();
-        let mut findings = vec![if number == 0 {
+        let mut findings = vec![if *all == 0 {
+            Finding::good("phases", "there are no claims of these classes")
+        } else if number == 0 {
             Finding::good("phases", format!("all {all} claims of these classes are Bound"))
         } else {
             let reasons =

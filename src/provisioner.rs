@@ -171,6 +171,7 @@
 
 pub(crate) mod common;
 mod failure;
+mod finding;
 pub mod names;
 mod outcome;
 pub mod owner;
@@ -188,6 +189,7 @@ use std::future::Future;
 pub use self::common::{CommonParameters, Namespaces, Naming};
 pub(crate) use self::failure::UNREADABLE_PARAMETERS;
 pub use self::failure::{Failure, FailureClass, StoreError};
+pub use self::finding::{Finding, Verdict};
 pub use self::names::{NameError, NameRules};
 pub use self::outcome::{AppCredentials, Checkup, Fate, Probe, Recalled, Removal, Removed};
 pub use self::owner::{Owner, OwnerSource};
@@ -384,5 +386,16 @@ pub trait Provisioner: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Option<Recalled>, Self::Error>> + Send {
         let _ = (record, owner);
         std::future::ready(Ok(None))
+    }
+
+    /// Looks whether claims of a class can work, for an admin who asks (`doctor`): permissions of the owner, the bucket that
+    /// the class names, quotas. **Only reads**: nothing at the store changes, not even for a moment. `record` is what would
+    /// be planned for a new claim, with a random uid: its bucket and its user do not exist, unless the class names the
+    /// bucket. The caller has called [`account`](Self::account) with success, and gives up after some seconds.
+    ///
+    /// Finds nothing by default.
+    fn examine(&self, record: &Record, owner: &Self::Owner) -> impl Future<Output = Vec<Finding>> + Send {
+        let _ = (record, owner);
+        std::future::ready(Vec::new())
     }
 }

@@ -49,6 +49,8 @@ pub mod annotation {
     pub const ORPHAN_FORGET: &str = "forget";
     /// Give the record to the claim that now has the recorded namespace and name.
     pub const ORPHAN_ADOPT: &str = "adopt";
+    /// On the Lease: version and identity of the process that last wrote it, with a space between them.
+    pub const HOLDER_VERSION: &str = "objectbucket.io/holder-version";
     /// All values of [`ORPHAN`].
     pub const ORPHAN_ACTIONS: [&str; 4] = [ORPHAN_REMOVE, ORPHAN_REVOKE, ORPHAN_FORGET, ORPHAN_ADOPT];
 }

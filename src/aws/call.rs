@@ -72,6 +72,12 @@ operations! {
     ListBuckets => "s3:ListAllMyBuckets",
     ListUsers => "iam:ListUsers",
     GetCallerIdentity => "sts:GetCallerIdentity",
+    // Only for an admin who examines an installation: claims do not need them.
+    SimulatePrincipalPolicy => "iam:SimulatePrincipalPolicy",
+    GetRole => "iam:GetRole",
+    GetPolicy => "iam:GetPolicy",
+    GetAccountSummary => "iam:GetAccountSummary",
+    HeadBucket => "s3:ListBucket",
 }
 
 /// What limits the rate of calls.
@@ -101,9 +107,12 @@ impl Operation {
         use Operation as O;
 
         match self {
-            O::CreateBucket | O::GetBucketTagging | O::PutBucketTagging | O::DeleteBucket | O::ListBuckets => {
-                Service::Buckets
-            }
+            O::CreateBucket
+            | O::GetBucketTagging
+            | O::PutBucketTagging
+            | O::DeleteBucket
+            | O::ListBuckets
+            | O::HeadBucket => Service::Buckets,
             O::ListObjectsV2
             | O::GetObject
             | O::ListObjectVersions

@@ -11,6 +11,7 @@
 //! | `upkeep` | for bound claims: rotate keys, find and repair what has changed |
 //! | `account`, `sts` | the owner's AWS account; whether an app's keys still work |
 //! | `recall` | what tags say about a claim whose record was lost |
+//! | `examine` | whether claims of a class can work, for an admin who asks |
 //! | `revoke`, `purge`, `empty`, `listing` | deletion: remove the user, empty and delete the bucket |
 //! | `tags`, `policy`, `region` | what proves ownership; what an app can do; AWS partitions |
 //! | [`call`], `codes` | one call and its outcome; what AWS's error codes mean |
@@ -37,8 +38,8 @@ use self::progress::{Steps, Unfinished};
 use self::purge::Purged;
 use self::target::Target;
 use crate::provisioner::{
-    AppCredentials, Checkup, Endpoint, Failure as _, Fate, Mode, ParameterError, Plan, Probe, Provisioner, Reason,
-    Recalled, Record, Removal, Removed, Request, Start,
+    AppCredentials, Checkup, Endpoint, Failure as _, Fate, Finding, Mode, ParameterError, Plan, Probe, Provisioner,
+    Reason, Recalled, Record, Removal, Removed, Request, Start,
 };
 
 mod account;
@@ -50,6 +51,7 @@ mod codes;
 mod empty;
 mod environment;
 pub mod error;
+mod examine;
 mod failure;
 mod fence;
 mod http;
@@ -306,6 +308,14 @@ impl Provisioner for AwsProvisioner {
     async fn recall(&self, record: &Record, owner: &Owner) -> Result<Option<Recalled>, Error> {
         let target = self.target(record)?;
         recall::recall(&*self.clients.store(owner, &target).await, &target).await
+    }
+
+    async fn examine(&self, record: &Record, owner: &Owner) -> Vec<Finding> {
+        match self.target(record) {
+            Ok(target) => examine::examine(&*self.clients.store(owner, &target).await, &target).await,
+            // Said when the class was planned.
+            Err(_) => Vec::new(),
+        }
     }
 
     async fn provision(&self, record: &Record, owner: &Owner) -> Result<AppCredentials, Error> {

@@ -263,10 +263,12 @@ fn operation(request: &HttpRequest, body: &str) -> String {
         "DELETE" if asks("uploadId") => "AbortMultipartUpload",
         "DELETE" if asks("versionId") => "DeleteObject",
         "DELETE" => "DeleteBucket",
+        "HEAD" => "HeadBucket",
         _ if asks("tagging") => "GetBucketTagging",
         _ if asks("versions") => "ListObjectVersions",
         _ if asks("uploads") => "ListMultipartUploads",
         _ if asks("prefix") && path.ends_with("amazonaws.com/") && !path.contains("photos") => "ListBuckets",
+        _ if query.contains("x-id=ListBuckets") => "ListBuckets",
         _ if path.contains(probe::NO_SUCH_KEY) => "GetObject",
         _ => "ListObjectsV2",
     };

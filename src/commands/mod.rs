@@ -3,3 +3,5 @@
 //!
 //! A command reads by the same functions as the operator ([`controller`](crate::controller)'s `decide`), so that both say
 //! the same of the same object. It knows the trait, and no store.
+
+pub(crate) mod doctor;

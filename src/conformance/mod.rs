@@ -78,6 +78,7 @@ macro_rules! conformance_tests {
             repair::keys_are_rotated_and_the_former_ones_retired,
             restart::a_restart_costs_bound_claims_nothing,
             secrecy::no_secret_shows_anywhere_but_in_secrets,
+            doctor::doctor_finds_a_good_class_good_and_changes_nothing,
             adoption::a_restored_claim_waits_for_a_word_and_goes_on_with_what_it_had,
             adoption::a_new_claim_of_the_name_inherits_nothing,
             stale::a_bound_claim_that_is_shown_as_it_was_before_is_left_as_it_is,

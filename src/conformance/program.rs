@@ -4,7 +4,7 @@ use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{ExitStatus, Stdio};
+use std::process::{ExitStatus, Output, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -77,10 +77,15 @@ impl Program {
     /// # Errors
     /// What it wrote to its standard error, if it failed.
     pub async fn run(&self, world: &World) -> Result<String, String> {
-        let (_dir, mut command) = self.command(world, &world.kubeconfig());
-        let output = command.output().await.unwrap_or_else(|error| panic!("{}: {error}", self.path.display()));
+        let output = self.output(world).await;
         let text = |bytes| String::from_utf8(bytes).unwrap();
         if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
+    }
+
+    /// Runs it to its end, and returns all that it wrote, and how it ended.
+    pub async fn output(&self, world: &World) -> Output {
+        let (_dir, mut command) = self.command(world, &world.kubeconfig());
+        command.output().await.unwrap_or_else(|error| panic!("{}: {error}", self.path.display()))
     }
 
     fn command(&self, world: &World, kubeconfig: &serde_json::Value) -> (TempDir, Command) {

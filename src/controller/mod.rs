@@ -39,6 +39,7 @@ use tokio::sync::mpsc::unbounded_channel;
 use tokio::sync::{Notify, oneshot};
 
 use self::decide::claim::Guarded;
+pub(crate) use self::flow::owner::read as read_owner;
 pub use self::flow::recall::{RecallError, recall};
 use self::flow::{orphans, reconcile};
 use self::objects::cluster;

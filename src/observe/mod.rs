@@ -21,6 +21,7 @@ pub(crate) use self::health::{BEAT, Health, Phase};
 pub struct Observer(Arc<Shared>);
 
 struct Shared {
+    version: String,
     health: Health,
     metrics: Metrics,
     gauges: Mutex<Vec<Source>>,
@@ -43,7 +44,14 @@ impl Observer {
     /// Of this program, in this version.
     pub(crate) fn new(program: &str, version: &str) -> Self {
         let metrics = Metrics::new(program, version);
-        Self(Arc::new(Shared { health: Health::default(), metrics, gauges: Mutex::default(), shown: Mutex::default() }))
+        let version = version.to_owned();
+        let health = Health::default();
+        Self(Arc::new(Shared { version, health, metrics, gauges: Mutex::default(), shown: Mutex::default() }))
+    }
+
+    /// The version of the program; empty if it has none.
+    pub(crate) fn version(&self) -> &str {
+        &self.0.version
     }
 
     pub(crate) fn health(&self) -> &Health {

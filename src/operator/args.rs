@@ -9,6 +9,7 @@ use clap::error::ErrorKind;
 use clap::{ArgAction, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use super::rbac::{OwnerSecrets, Serves};
+use crate::commands::doctor::{DoctorArgs, LeaseToFind};
 use crate::controller::Options;
 use crate::runtime::flags::{AdminArgs, ClusterArgs, LeaseArgs, LogArgs};
 use crate::runtime::lease;
@@ -66,6 +67,9 @@ pub(crate) enum Command {
     Reasons,
     /// Print the metrics that are served at /metrics, as a table in Markdown.
     Metrics,
+    /// Look whether the installation works, and say what to do about what does not. Changes nothing. Exits with 1 if
+    /// something is wrong.
+    Doctor(DoctorArgs),
     /// Rebuild the lost ObjectBucket of a claim from the tags of its bucket, and print it. Changes nothing: check the
     /// output, apply it, and annotate the ObjectBucket with objectbucket.io/orphan=adopt.
     Record {
@@ -170,6 +174,12 @@ impl Args {
     pub(crate) fn lease_name(&self) -> String {
         let derived = || lease::name(&self.run.provisioner_name, given(&self.run.namespace).as_deref());
         self.lease.name().unwrap_or_else(derived)
+    }
+
+    /// The lease to look for, `None` without leader election.
+    pub(crate) fn lease_to_find(&self) -> Result<Option<LeaseToFind>, String> {
+        let lease = self.lease("")?;
+        Ok(lease.map(|lease| LeaseToFind { name: lease.name, namespace: self.lease_namespace() }))
     }
 
     /// The options of the controller. `go_threads` is the value of LIB_BUCKET_PROVISIONER_THREADS.

@@ -18,6 +18,7 @@ use self::args::{Args, Command};
 use self::rbac::{Serves, Subject};
 #[cfg(all(test, feature = "aws"))]
 pub(crate) use self::reasons::page as reasons_page;
+use crate::commands::doctor::{self, DoctorArgs, Installation};
 use crate::observe::Observer;
 use crate::provisioner::{CommonParameters, Parameter, Parameters as _, Permit, Provisioner};
 use crate::runtime::lease::Term;
@@ -28,7 +29,7 @@ use crate::{api, controller, runtime};
 ///
 /// Its commands: `run`, the default, serves claims; `crds` prints the CustomResourceDefinitions, `rbac` the permissions
 /// that it needs, `parameters` the parameters of StorageClasses, `reasons` what claims can say, and `metrics` what can be
-/// scraped; `record` rebuilds a lost ObjectBucket. `--help` lists all flags. Most of them can be given as environment variables too.
+/// scraped; `doctor` says what is wrong with an installation; `record` rebuilds a lost ObjectBucket. `--help` lists all flags. Most of them can be given as environment variables too.
 #[derive(Debug)]
 #[must_use = "an operator does nothing until it runs"]
 pub struct Operator<P> {
@@ -95,6 +96,11 @@ impl<P: Provisioner> Operator<P> {
             Some(Command::Parameters) => print(&parameters_table::<P>()),
             Some(Command::Reasons) => print(&reasons::page::<P>()),
             Some(Command::Metrics) => print(&Observer::default().metrics().table()),
+            Some(Command::Doctor(asked)) => match block_on(doctor(self.store, &self.identity, &args, asked.clone())) {
+                Ok(true) => Ok(()),
+                Ok(false) => return ExitCode::FAILURE,
+                Err(error) => Err(error),
+            },
             Some(Command::Record { claim, bucket }) => block_on(record(self.store, &args, claim, bucket.clone())),
             Some(Command::Run) | None => {
                 let observer = Observer::new(&self.identity.program, &self.identity.version);
@@ -147,6 +153,23 @@ async fn serve<P: Provisioner>(store: P, args: &Args, observer: Observer) -> Res
         controller::run(client, store, options, stop)
     };
     program::serve(config, lease, &observer, work).await
+}
+
+async fn doctor<P: Provisioner>(
+    store: P,
+    identity: &Identity,
+    args: &Args,
+    asked: DoctorArgs,
+) -> Result<bool, Box<dyn Error>> {
+    let installation = Installation {
+        config: args.cluster.config().await?,
+        options: args.options(None),
+        lease: args.lease_to_find()?,
+        rules: rbac::rules(&args.lease_name())?,
+        program: identity.program.clone(),
+        version: identity.version.clone(),
+    };
+    doctor::run(store, installation, asked).await
 }
 
 async fn record<P: Provisioner>(

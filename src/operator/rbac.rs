@@ -1,6 +1,9 @@
 //! The permissions that an operator needs in a cluster, whatever its store is.
 
+use serde::Deserialize as _;
 use serde_json::{Value, json};
+
+use crate::commands::doctor::Rules;
 
 const API: &str = "rbac.authorization.k8s.io";
 
@@ -132,6 +135,11 @@ fn of_the_lease(name: &str) -> Vec<Value> {
     let mut mine = rule(group, &["leases"], &["get", "list", "watch", "update"]);
     mine["resourceNames"] = json!([name]);
     vec![rule(group, &["leases"], &["create"]), mine]
+}
+
+/// What an operator with a lease of this name needs.
+pub(crate) fn rules(lease: &str) -> serde_json::Result<Rules> {
+    Ok(Rules { everywhere: Vec::deserialize(everywhere())?, of_the_lease: Vec::deserialize(of_the_lease(lease))? })
 }
 
 fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Value {

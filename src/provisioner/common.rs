@@ -1,6 +1,7 @@
 //! The class parameters that all stores share, because the library does what they ask for.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -161,6 +162,12 @@ fn dns_name(parameter: &'static str, value: String) -> Result<String, ParameterE
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Namespaces(Vec<String>);
 
+impl fmt::Display for Namespaces {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join(","))
+    }
+}
+
 impl Namespaces {
     fn parse(value: &str) -> Result<Self, ParameterError> {
         let patterns: Vec<_> = value.split(',').map(|pattern| pattern.trim().to_owned()).collect();
@@ -182,6 +189,11 @@ impl Namespaces {
                 remedy: "write names and prefixes, separated by commas, such as \"shop,team-*\"".into(),
             }),
         }
+    }
+
+    /// Names, and prefixes with `*`, as the admin wrote them.
+    pub(crate) fn patterns(&self) -> impl Iterator<Item = Self> + '_ {
+        self.0.iter().map(|pattern| Self(vec![pattern.clone()]))
     }
 
     /// Whether a namespace is one of these.

@@ -21,6 +21,7 @@ mod crash;
 mod crds;
 mod damage;
 mod directory;
+mod doctor;
 mod faults;
 mod foreign;
 mod guides;

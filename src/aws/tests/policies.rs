@@ -10,11 +10,16 @@ const PLAIN: &str = include_str!("../../../docs/owner-iam-policy.json");
 const BOUNDED: &str = include_str!("../../../docs/owner-iam-policy-with-boundary.json");
 const GROUPS: &str = include_str!("../../../docs/owner-iam-policy-groups.json");
 const GO_PROVISIONER: &str = include_str!("../../../docs/owner-iam-policy-go-provisioner.json");
+const DOCTOR: &str = include_str!("../../../docs/owner-iam-policy-doctor.json");
 const BOUNDARY: &str = include_str!("../../../docs/permissions-boundary.json");
 
 /// Only needed for records of the Go provisioner; see docs/migrating.md.
 const OF_GO_PROVISIONER: [Operation; 3] =
     [Operation::ListPolicyVersions, Operation::DeletePolicyVersion, Operation::DeletePolicy];
+
+/// Only needed by an admin who asks `doctor`.
+const OF_DOCTOR: [Operation; 4] =
+    [Operation::SimulatePrincipalPolicy, Operation::GetRole, Operation::GetPolicy, Operation::GetAccountSummary];
 
 fn statements(policy: &str) -> Vec<Value> {
     let policy: Value = serde_json::from_str(policy).unwrap();
@@ -44,6 +49,7 @@ fn the_owners_policies_allow_what_is_called_and_nothing_else() {
     let needs_none = |operation| {
         matches!(operation, Operation::GetCallerIdentity | Operation::GetObject)
             || OF_GO_PROVISIONER.contains(&operation)
+            || OF_DOCTOR.contains(&operation)
     };
     let optional = |operation| operation == Operation::RemoveUserFromGroup;
     for policy in [PLAIN, BOUNDED] {
@@ -56,6 +62,16 @@ fn the_owners_policies_allow_what_is_called_and_nothing_else() {
     assert!(own.is_subset(&with_effect(GO_PROVISIONER, "Allow")));
     assert!(of_users.is_subset(&with_effect(PLAIN, "Allow")), "{of_users:?}");
     assert!(of_users.iter().all(|action| action.starts_with("iam:")), "{of_users:?}");
+    assert_eq!(with_effect(DOCTOR, "Allow"), called(|operation| OF_DOCTOR.contains(&operation)));
+}
+
+/// What `doctor` looks for in an owner's permissions is what the policy gives, no less and no more.
+#[test]
+fn the_owners_policy_allows_what_doctor_asks_for() {
+    let record = crate::aws::testing::record();
+    let environment = crate::aws::environment::Environment::default();
+    let needed = crate::aws::examine::needed(&crate::aws::target::Target::of(&record, &environment));
+    assert_eq!(with_effect(PLAIN, "Allow"), needed);
 }
 
 /// Of the called actions, those that can give rights to a user: they create or change users or their policies, and
@@ -96,7 +112,7 @@ fn the_boundary_lets_an_app_do_what_its_policy_gives() {
 /// "IAM and AWS STS quotas": 6,144 characters without white space for a managed policy.
 #[test]
 fn each_policy_fits_into_a_managed_one() {
-    for policy in [PLAIN, BOUNDED, GROUPS, GO_PROVISIONER, BOUNDARY] {
+    for policy in [PLAIN, BOUNDED, GROUPS, GO_PROVISIONER, DOCTOR, BOUNDARY] {
         // In the partition with the longest name.
         let policy = policy.replace("arn:aws:", "arn:aws-us-gov:");
         assert!(policy.chars().filter(|c| !c.is_whitespace()).count() <= 6144);

@@ -2,6 +2,7 @@
 
 pub mod adoption;
 pub mod crash;
+pub mod doctor;
 pub mod faults;
 pub mod foreign;
 pub mod input;

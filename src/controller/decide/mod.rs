@@ -17,6 +17,7 @@ pub(crate) mod plan;
 pub(crate) mod record;
 pub(crate) mod report;
 pub(crate) mod request;
+pub(crate) mod sample;
 pub(crate) mod steps;
 pub(crate) mod store_outputs;
 pub(crate) mod teardown;

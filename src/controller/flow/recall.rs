@@ -1,6 +1,5 @@
 //! The lost record of a claim, reconstructed from the store, for an admin who applies it and has the claim adopt it.
 
-use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::{Api, Client};
 
@@ -11,7 +10,7 @@ use crate::controller::decide::{codec, record, request};
 use crate::controller::error::Error;
 use crate::controller::flow::owner;
 use crate::controller::options::Options;
-use crate::provisioner::{ClaimId, Mode, Owner, OwnerSource, Plan, Provisioner, Recalled, ReclaimPolicy, Record};
+use crate::provisioner::{ClaimId, Mode, Plan, Provisioner, Recalled, ReclaimPolicy, Record};
 
 /// Why a record cannot be reconstructed.
 #[derive(Debug, thiserror::Error)]
@@ -98,7 +97,7 @@ pub async fn recall<P: Provisioner>(
         handed_over: true,
         plan: would_be,
     };
-    let owner: P::Owner = owner(&client, &record).await?;
+    let owner: P::Owner = owner::read(&client, &record).await?;
     record.account = provisioner.account(&record, &owner).await.map_err(Error::store)?;
     let recalled = provisioner.recall(&record, &owner).await.map_err(Error::store)?;
     let Recalled { claim: former, cluster, former_uids, user } =
@@ -137,16 +136,4 @@ fn plan<P: Provisioner>(
         Err(_) if is_unknown => Err(RecallError::NoBucket),
         Err(error) => Err(error.into()),
     }
-}
-
-async fn owner<O: Owner>(client: &Client, record: &Record) -> Result<O, RecallError> {
-    let source = match &record.plan.owner_secret {
-        None => OwnerSource::Ambient,
-        Some(reference) => {
-            let secrets: Api<Secret> = Api::namespaced(client.clone(), &reference.namespace);
-            let found = secrets.get_opt(&reference.name).await;
-            owner::source(reference, found.map_err(Error::kubernetes("read the owner's Secret"))?)?
-        }
-    };
-    Ok(owner::parse(record, &source).map_err(Error::from)?)
 }

@@ -8,10 +8,14 @@ use k8s_openapi::jiff::Timestamp;
 use kube::core::ObjectMeta;
 use tokio::time::Instant;
 
+use crate::api::wire::annotation::HOLDER_VERSION;
+
 /// What one process knows about the lease.
 pub(super) struct Election {
     name: String,
     identity: String,
+    /// The version of this program, if it has one.
+    version: Option<String>,
     lease_seconds: i32,
     /// The Lease as it was last seen, `None` if it does not exist.
     object: Option<Lease>,
@@ -39,7 +43,13 @@ pub(super) enum Step {
 
 impl Election {
     pub(super) fn new(name: &str, identity: &str, lease_seconds: i32) -> Self {
-        Self { name: name.to_owned(), identity: identity.to_owned(), lease_seconds, object: None, seen: None }
+        let (name, identity) = (name.to_owned(), identity.to_owned());
+        Self { name, identity, version: None, lease_seconds, object: None, seen: None }
+    }
+
+    /// The same, and each Lease that it writes says which version holds it.
+    pub(super) fn with_version(self, version: &str) -> Self {
+        Self { version: Some(version.to_owned()).filter(|version| !version.is_empty()), ..self }
     }
 
     /// Notes what the Lease is at `now`. A record that has not changed keeps its age, even if the rest of the object
@@ -100,12 +110,20 @@ impl Election {
 
     fn write(&self, spec: LeaseSpec) -> Step {
         match &self.object {
-            Some(object) => Step::Replace(Lease { metadata: object.metadata.clone(), spec: Some(spec) }),
+            Some(object) => Step::Replace(Lease { metadata: self.signed(object.metadata.clone()), spec: Some(spec) }),
             None => {
                 let metadata = ObjectMeta { name: Some(self.name.clone()), ..ObjectMeta::default() };
-                Step::Create(Lease { metadata, spec: Some(spec) })
+                Step::Create(Lease { metadata: self.signed(metadata), spec: Some(spec) })
             }
         }
+    }
+
+    fn signed(&self, mut metadata: ObjectMeta) -> ObjectMeta {
+        if let Some(version) = &self.version {
+            let signature = holder_version(version, &self.identity);
+            metadata.annotations.get_or_insert_default().insert(HOLDER_VERSION.to_owned(), signature);
+        }
+        metadata
     }
 
     /// The duration that the holder has written, or ours.
@@ -113,6 +131,17 @@ impl Election {
         let seconds = record.lease_duration_seconds.filter(|seconds| *seconds > 0).unwrap_or(self.lease_seconds);
         Duration::from_secs(seconds.unsigned_abs().into())
     }
+}
+
+/// Names the holder, too: one of a version that does not know the annotation leaves that of its predecessor.
+fn holder_version(version: &str, identity: &str) -> String {
+    format!("{version} {identity}")
+}
+
+/// The version of the holder, if the Lease says so.
+pub(crate) fn version_of_holder(lease: &Lease) -> Option<&str> {
+    let (version, identity) = lease.metadata.annotations.as_ref()?.get(HOLDER_VERSION)?.split_once(' ')?;
+    (holder(lease.spec.as_ref()?) == Some(identity)).then_some(version)
 }
 
 fn holder(record: &LeaseSpec) -> Option<&str> {
@@ -242,6 +271,21 @@ mod tests {
         holder.observe(None, start);
         let Step::Create(lease) = holder.step(start, wall(2)) else { panic!("not created") };
         assert_eq!(lease.spec, Some(record("other", 2)));
+    }
+
+    #[test]
+    fn the_lease_says_which_version_holds_it_until_another_holder_takes_it() {
+        let (mut election, now) = (election().with_version("1.2.3"), Instant::now());
+        let Step::Create(lease) = election.step(now, wall(0)) else { panic!("not created") };
+        assert_eq!(version_of_holder(&lease), Some("1.2.3"));
+        election.observe(object("7", record("me", 0)), now);
+        let Step::Replace(renewed) = election.step(now, wall(2)) else { panic!("not renewed") };
+        assert_eq!(version_of_holder(&renewed), Some("1.2.3"));
+        assert!(renewed.metadata.labels.is_some(), "the rest of the object is kept");
+        let released = Lease { metadata: renewed.metadata.clone(), ..election.release(wall(3)).unwrap() };
+        assert_eq!(version_of_holder(&released), None);
+        let of_old_version = Lease { spec: Some(record("other", 4)), ..renewed };
+        assert_eq!(version_of_holder(&of_old_version), None, "it left the annotation as it was");
     }
 
     #[test]

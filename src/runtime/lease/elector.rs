@@ -95,7 +95,8 @@ impl Elector {
         let lease = format!("{}/{}", options.namespace, options.name);
         Self {
             api: Api::namespaced(client, &options.namespace),
-            election: Election::new(&options.name, &options.identity, options.timing.lease_seconds()),
+            election: Election::new(&options.name, &options.identity, options.timing.lease_seconds())
+                .with_version(observer.version()),
             knowledge: Knowledge::Stale,
             log: LeaseLog::new(lease),
             observer,

@@ -62,6 +62,7 @@ use std::task::Poll;
 use futures::future::{Either, select};
 use kube::Client;
 
+pub(crate) use self::election::version_of_holder;
 use self::elector::Elector;
 pub use self::elector::{Lost, Options};
 pub use self::name::{identity, name};

@@ -14,6 +14,7 @@ pub(crate) const PLAIN: &str = include_str!("../../../docs/owner-iam-policy.json
 pub(crate) const BOUNDED: &str = include_str!("../../../docs/owner-iam-policy-with-boundary.json");
 pub(crate) const GROUPS: &str = include_str!("../../../docs/owner-iam-policy-groups.json");
 pub(crate) const GO_PROVISIONER: &str = include_str!("../../../docs/owner-iam-policy-go-provisioner.json");
+pub(crate) const DOCTOR: &str = include_str!("../../../docs/owner-iam-policy-doctor.json");
 const BOUNDARY: &str = include_str!("../../../docs/permissions-boundary.json");
 
 /// What stands for the account, and for the boundary, in the shipped documents.

@@ -70,7 +70,7 @@ impl Aws {
 fn describe(parts: &Parts, body: &Bytes) -> Described {
     let name = operation(parts, body);
     let reads = match form_field(body, "Action") {
-        Some(action) => action.starts_with("Get") || action.starts_with("List"),
+        Some(action) => ["Get", "List", "Simulate"].iter().any(|verb| action.starts_with(verb)),
         None => matches!(parts.method.as_str(), "GET" | "HEAD"),
     };
     // The account that has to own the bucket, as the call says.

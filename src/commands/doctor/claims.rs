@@ -1,0 +1,149 @@
+//! How many claims are not bound.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::api::storage::v1::StorageClass;
+use kube::api::{ApiResource, DynamicObject, ListParams};
+use kube::{Api, Client, ResourceExt as _};
+use serde_json::Value;
+
+use super::PAGE;
+use crate::api::ObjectBucketClaim;
+use crate::controller::Options;
+use crate::provisioner::Finding;
+
+/// Names that are listed.
+const NAMED: usize = 5;
+
+/// What was counted.
+#[derive(Debug, Default)]
+struct Count {
+    all: usize,
+    /// Reasons of the claims that are not bound.
+    waiting: BTreeMap<String, usize>,
+    /// Claims of classes that do not exist.
+    lost: usize,
+    missing_classes: BTreeSet<String>,
+}
+
+pub(super) async fn examine(client: &Client, options: &Options, classes: &[StorageClass]) -> Vec<Finding> {
+    // Of whatever shape: one that cannot be read must not hide the others.
+    let kind = ApiResource::erase::<ObjectBucketClaim>(&());
+    let api: Api<DynamicObject> = match &options.namespace {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &kind),
+        None => Api::all_with(client.clone(), &kind),
+    };
+    let (mut count, mut page) = (Count::default(), ListParams::default().limit(PAGE));
+    loop {
+        let list = match api.list(&page).await {
+            Ok(list) => list,
+            Err(error) => return vec![super::unreadable("ObjectBucketClaims", &error)],
+        };
+        list.items.iter().for_each(|claim| count.add(&claim.data, &options.provisioner_name, classes));
+        match list.metadata.continue_.filter(|next| !next.is_empty()) {
+            Some(next) => page = page.continue_token(&next),
+            None => return count.findings(),
+        }
+    }
+}
+
+impl Count {
+    fn add(&mut self, claim: &Value, provisioner: &str, classes: &[StorageClass]) {
+        let name = claim["spec"]["storageClassName"].as_str().unwrap_or_default();
+        let class = classes.iter().find(|class| class.name_any() == name);
+        match class {
+            Some(class) if class.provisioner != provisioner => return,
+            Some(_) => {}
+            None => {
+                self.lost += 1;
+                self.missing_classes.insert(name.to_owned());
+                return;
+            }
+        }
+        self.all += 1;
+        let status = &claim["status"];
+        let phase = status["phase"].as_str().unwrap_or("no phase");
+        if phase == "Bound" {
+            return;
+        }
+        let conditions = status["conditions"].as_array();
+        let ready = conditions.into_iter().flatten().find(|condition| condition["type"] == "Ready");
+        let reason = ready.and_then(|ready| ready["reason"].as_str()).filter(|reason| !reason.is_empty());
+        *self.waiting.entry(reason.unwrap_or(phase).to_owned()).or_default() += 1;
+    }
+
+    fn findings(&self) -> Vec<Finding> {
+        let Self { all, waiting, lost, missing_classes } = self;
+        let number: usize = waiting.values().sum();
+        let mut findings = vec![if *all == 0 {
+            Finding::good("phases", "there are no claims of these classes")
+        } else if number == 0 {
+            Finding::good("phases", format!("all {all} claims of these classes are Bound"))
+        } else {
+            let reasons =
+                waiting.iter().map(|(reason, number)| format!("{number} {reason}")).collect::<Vec<_>>().join(", ");
+            let message = format!("{number} of {all} claims of these classes are not Bound: {reasons}");
+            Finding::warning(
+                "phases",
+                message,
+                "`kubectl get obc --all-namespaces` shows them, and docs/reasons.md says what each reason means",
+            )
+        }];
+        if *lost > 0 {
+            let named =
+                missing_classes.iter().take(NAMED).map(|class| format!("{class:?}")).collect::<Vec<_>>().join(", ");
+            let more = if missing_classes.len() > NAMED { " and others" } else { "" };
+            let message = format!("{lost} claims name StorageClasses that do not exist: {named}{more}");
+            findings.push(Finding::warning("classes", message, "create the classes, or delete the claims"));
+        }
+        findings
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::json;
+
+    use super::*;
+
+    fn count(claims: &[Value]) -> Vec<Finding> {
+        let class = |name: &str, provisioner: &str| {
+            serde_json::from_value(json!({ "metadata": { "name": name }, "provisioner": provisioner })).unwrap()
+        };
+        let classes = [class("fast", "ours"), class("disks", "theirs")];
+        let mut count = Count::default();
+        claims.iter().for_each(|claim| count.add(claim, "ours", &classes));
+        count.findings()
+    }
+
+    fn claim(class: &str, status: Value) -> Value {
+        json!({ "spec": { "storageClassName": class }, "status": status })
+    }
+
+    #[test]
+    fn claims_that_are_not_bound_are_counted_by_reason_and_those_of_others_not_at_all() {
+        let denied = json!({ "phase": "Failed", "conditions": [{ "type": "Ready", "reason": "AccessDenied" }] });
+        let claims = [
+            claim("fast", json!({ "phase": "Bound" })),
+            claim("fast", denied.clone()),
+            claim("fast", denied),
+            claim("fast", json!({ "phase": "Pending" })),
+            claim("fast", json!(null)),
+            claim("disks", json!({ "phase": "Failed" })),
+        ];
+        let findings = count(&claims);
+        assert_eq!(
+            findings[0].message,
+            "4 of 5 claims of these classes are not Bound: 2 AccessDenied, 1 Pending, 1 no phase"
+        );
+        assert_eq!(findings.len(), 1);
+        assert_eq!(count(&claims[..1])[0].message, "all 1 claims of these classes are Bound");
+    }
+
+    #[test]
+    fn claims_without_a_class_are_reported_and_damaged_ones_do_not_matter() {
+        let findings = count(&[claim("gone", json!({})), json!({ "spec": "damaged" }), json!({})]);
+        assert_eq!(findings[1].message, "3 claims name StorageClasses that do not exist: \"\", \"gone\"");
+    }
+}

@@ -1,0 +1,281 @@
+//! `doctor` against a real API server and a store: what it finds, and that it changes nothing.
+
+use bucket_provisioner::runtime::lease;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+
+use crate::support::operator::{Binary, operator};
+use crate::support::other::{OtherCluster, fixture_crds};
+use crate::support::owner_policy::{DOCTOR, PLAIN, PolicedOwner};
+use crate::support::proxy::Verdict;
+use crate::support::{Store, World};
+
+/// What one run said.
+struct Examined {
+    code: Option<i32>,
+    text: String,
+    log: String,
+}
+
+impl Examined {
+    /// Runs `doctor` on the claims of the world's namespace.
+    async fn text(world: &World, args: &[&str]) -> Self {
+        let args = [&["doctor", "--namespace", &world.namespace], args].concat();
+        let output = operator().args(args).output(world).await;
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        Self { code: output.status.code(), text: text(output.stdout), log: text(output.stderr) }
+    }
+
+    async fn json(world: &World, args: &[&str]) -> Self {
+        Self::text(world, &[&["-o", "json"], args].concat()).await
+    }
+
+    fn findings(&self) -> Vec<Value> {
+        let json: Value = serde_json::from_str(&self.text).unwrap_or_else(|_| panic!("{}\n{}", self.text, self.log));
+        json["findings"].as_array().unwrap().clone()
+    }
+
+    /// The findings about this subject, or one that ends so.
+    #[track_caller]
+    fn about(&self, subject: &str, what: &str) -> Vec<Value> {
+        let of_subject = |finding: &Value| finding["subject"].as_str().unwrap().ends_with(subject);
+        self.findings().into_iter().filter(|finding| of_subject(finding) && finding["what"] == what).collect()
+    }
+
+    /// Requires a finding with this verdict, with these words in its message, and a remedy if it is needed.
+    #[track_caller]
+    fn says(&self, subject: &str, what: &str, verdict: &str, words: &str) {
+        let about = self.about(subject, what);
+        let is_so = |finding: &&Value| {
+            let message = finding["message"].as_str().unwrap();
+            finding["verdict"] == verdict && message.contains(words)
+        };
+        let found = about.iter().find(is_so);
+        let found =
+            found.unwrap_or_else(|| panic!("no {verdict} {what} of {subject} says {words:?}: {:#?}", self.findings()));
+        assert!(verdict == "good" || found["remedy"] != "", "what to do? {found}");
+    }
+}
+
+/// Where the operator of the test has its lease.
+fn place(world: &World) -> [&str; 2] {
+    ["--lease-namespace", &world.namespace]
+}
+
+const NO_LEASE: &str = "--leader-elect=false";
+
+#[tokio::test]
+async fn a_good_installation_has_good_findings_only_and_nothing_is_changed() {
+    let world = World::new().await;
+    let _owner = PolicedOwner::new(&world, &[PLAIN, DOCTOR]).await;
+    let class = world.class_with("new", "Delete", &[("allowedNamespaces", &world.namespace)]).await;
+    let archive = world.unique("archive");
+    world.account.create_bucket(&archive).await;
+    let existing = world.class_with("existing", "Retain", &[("bucketName", &archive)]).await;
+    // It does not renew its lease while the test runs.
+    let times = ["--leader-elect", "--lease-duration=10m", "--lease-renew-deadline=9m", "--lease-retry-period=5m"];
+    let _operator = Binary::start(&world, &[&times[..], &place(&world)].concat(), &[]);
+    world.claim("photos", &class).await;
+    world.wait_bound("photos").await;
+
+    let before = world.objects().await;
+    world.kubernetes.clear();
+    world.aws.clear();
+    let examined = Examined::json(&world, &place(&world)).await;
+    assert_eq!(examined.code, Some(0), "{}\n{}", examined.text, examined.log);
+    let other: Vec<_> = examined.findings().into_iter().filter(|finding| finding["verdict"] != "good").collect();
+    assert!(other.is_empty(), "{other:#?}");
+    let summary: Value = serde_json::from_str(&examined.text).unwrap();
+    assert_eq!(summary["summary"]["good"], examined.findings().len());
+
+    examined.says("", "version", "good", "v1.");
+    for crd in ["objectbucketclaims.objectbucket.io", "objectbuckets.objectbucket.io"] {
+        examined.says(crd, "variant", "good", "of this version");
+    }
+    let lease = lease::name(&world.provisioner, Some(&world.namespace));
+    examined.says(&lease, "holder", "good", "leads");
+    examined.says(&lease, "version", "good", env!("CARGO_PKG_VERSION"));
+    examined.says(&class, "namespaces", "good", &format!("1 namespaces may use it: {}", world.namespace));
+    examined.says(&class, "permissions", "good", "IAM allows the owner all");
+    examined.says(&class, "credentials", "good", "of account");
+    examined.says(&existing, "bucket", "good", &archive);
+    examined.says("", "phases", "good", "all 1 claims");
+
+    let changes = |name: &String| name != "create selfsubjectaccessreviews";
+    assert_eq!(world.kubernetes.writes().into_iter().filter(changes).collect::<Vec<_>>(), [""; 0]);
+    assert_eq!(world.aws.writes(), [""; 0]);
+    assert!(world.aws.names().contains(&"SimulatePrincipalPolicy".to_owned()), "{:?}", world.aws.names());
+    assert_eq!(world.objects().await, before);
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_class_is_found_with_the_remedy_and_no_secret_is_shown() {
+    let world = World::new().await;
+    let secret = format!("hunter2-{}", world.id);
+    world.owner_secret("wrong", &[("AWS_ACCESS_KEY_ID", "AKIAUNKNOWN"), ("AWS_SECRET_ACCESS_KEY", &secret)]).await;
+    world.owner_secret("half", &[("AWS_ACCESS_KEY_ID", "AKIAUNKNOWN")]).await;
+    let good = world.class("good").await;
+    let owner_missing = world.class_with("owner-missing", "Delete", &[("secretName", "missing")]).await;
+    let owner_half = world.class_with("owner-half", "Delete", &[("secretName", "half")]).await;
+    let owner_wrong = world.class_with("owner-wrong", "Delete", &[("secretName", "wrong")]).await;
+    let unknown = world.class_with("unknown", "Delete", &[("tier", "gold")]).await;
+    let (nowhere, elsewhere) = (world.unique("nowhere"), world.unique("elsewhere"));
+    let bucket_missing = world.class_with("bucket-missing", "Delete", &[("bucketName", &nowhere)]).await;
+    let bucket_elsewhere = world.class_with("bucket-elsewhere", "Delete", &[("bucketName", &elsewhere)]).await;
+    let nobody = world.class_with("nobody", "Delete", &[("allowedNamespaces", "no-such-team-*")]).await;
+    let bound = "arn:aws:iam::000000000000:policy/no-such-boundary";
+    let boundary = world.class_with("boundary", "Delete", &[("permissionsBoundary", bound)]).await;
+    world.aws.meddle(move |call| match call.name.as_str() {
+        "HeadBucket" if call.target.contains(&elsewhere) => {
+            let answer = hyper::Response::builder().status(301).header("x-amz-bucket-region", "eu-west-1");
+            Verdict::AnswerWith(answer.body(String::new()).unwrap())
+        }
+        _ => Verdict::Pass,
+    });
+    world.claim("lost", "no-such-class").await;
+
+    let examined = Examined::json(&world, &[NO_LEASE]).await;
+    assert_eq!(examined.code, Some(1), "{}\n{}", examined.text, examined.log);
+    examined.says(&good, "credentials", "good", "accepts");
+    examined.says(&owner_missing, "owner", "bad", "Secret");
+    examined.says(&owner_half, "owner", "bad", "has no key AWS_SECRET_ACCESS_KEY");
+    examined.says(&owner_wrong, "credentials", "bad", "AWS refused");
+    examined.says(&unknown, "parameters", "bad", "unknown parameter \"tier\"");
+    examined.says(&bucket_missing, "bucket", "bad", "does not exist");
+    examined.says(&bucket_elsewhere, "bucket", "bad", "is in region eu-west-1");
+    examined.says(&nobody, "namespaces", "warning", "\"no-such-team-*\"");
+    examined.says(&nobody, "store", "good", "the same as of StorageClass");
+    examined.says(&boundary, "boundary", "bad", bound);
+    examined.says("", "classes", "warning", "no-such-class");
+    assert_eq!(world.aws.writes(), [""; 0]);
+
+    for args in [&["-v=5", NO_LEASE][..], &["-v=5", "-o", "json", NO_LEASE]] {
+        let examined = Examined::text(&world, args).await;
+        assert_eq!(examined.code, Some(1));
+        assert!(examined.text.contains("AWS refused") && examined.log.contains("DEBUG"), "{}", examined.log);
+        assert!(!examined.text.contains(&secret) && !examined.log.contains(&secret));
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_hangs_is_reported_and_the_other_classes_are_examined() {
+    let world = World::new().await;
+    let hanging = world.neighbour().await;
+    hanging.aws.meddle(|_| Verdict::Hang);
+    let endpoints = [("s3Endpoint", hanging.aws.url.as_str()), ("iamEndpoint", &hanging.aws.url)];
+    let hangs = world.class_with("hangs", "Delete", &endpoints).await;
+    let good = world.class("good").await;
+    let examined = Examined::json(&world, &[NO_LEASE]).await;
+    assert_eq!(examined.code, Some(1));
+    examined.says(&hangs, "store", "bad", "did not answer within");
+    examined.says(&good, "credentials", "good", "accepts");
+}
+
+#[tokio::test]
+async fn what_an_account_may_not_do_is_named() {
+    let world = World::new().await;
+    world.class("good").await;
+    let accounts: Api<ServiceAccount> = Api::namespaced(world.client.clone(), &world.namespace);
+    let account = serde_json::from_value(json!({ "metadata": { "name": "powerless" } })).unwrap();
+    accounts.create(&PostParams::default(), &account).await.unwrap();
+    let name = format!("{}/powerless", world.namespace);
+    let place = place(&world);
+    let examined = Examined::json(&world, &["--service-account", &name, place[0], place[1]]).await;
+    assert_eq!(examined.code, Some(1));
+    let lease = lease::name(&world.provisioner, Some(&world.namespace));
+    for missing in [
+        format!("get, list, watch, patch objectbucketclaims.objectbucket.io in namespace {}", world.namespace),
+        "get, list, watch, create, patch, delete objectbuckets.objectbucket.io".to_owned(),
+        format!("create, patch, delete secrets in namespace {}", world.namespace),
+        "get namespaces kube-system".to_owned(),
+        format!("get, list, watch, update leases.coordination.k8s.io {lease}"),
+    ] {
+        examined.says(&name, "cluster", "bad", &missing);
+    }
+    let wrong = Examined::text(&world, &["--service-account", "powerless"]).await;
+    assert_eq!(wrong.code, Some(2), "{}", wrong.log);
+}
+
+#[tokio::test]
+async fn a_lease_without_a_leader_a_stale_one_and_two_leaders_are_told() {
+    let world = World::new().await;
+    world.class("good").await;
+    let name = lease::name(&world.provisioner, Some(&world.namespace));
+    let absent = Examined::json(&world, &[]).await;
+    absent.says(&name, "holder", "bad", "there is no Lease");
+
+    let hold = async |namespace: &str, holder: &str, renewed: &str| {
+        let leases: Api<Lease> = Api::namespaced(world.client.clone(), namespace);
+        let lease = json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": { "name": name },
+            "spec": { "holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": renewed },
+        });
+        leases.patch(&name, &PatchParams::apply("tests").force(), &Patch::Apply(&lease)).await.unwrap();
+    };
+    hold(&world.namespace, "pod-1", "2026-01-01T00:00:00.000000Z").await;
+    let stale = Examined::json(&world, &[]).await;
+    assert_eq!(stale.code, Some(1));
+    stale.says(&name, "holder", "bad", "pod-1 holds the lease, but renewed it");
+    stale.says(&name, "version", "unknown", "does not say its version");
+
+    let second = world.unique("second");
+    let namespaces: Api<Namespace> = Api::all(world.client.clone());
+    let namespace = serde_json::from_value(json!({ "metadata": { "name": second } })).unwrap();
+    namespaces.create(&PostParams::default(), &namespace).await.unwrap();
+    for (namespace, holder) in [(&world.namespace, "pod-1"), (&second, "pod-2")] {
+        hold(namespace, holder, "2999-01-01T00:00:00.000000Z").await;
+    }
+    let two = Examined::json(&world, &[]).await;
+    two.says(&name, "leaders", "bad", "several namespaces");
+    hold(&world.namespace, "", "2999-01-01T00:00:00.000000Z").await;
+    let free = Examined::json(&world, &place(&world)).await;
+    free.says(&name, "holder", "bad", "nobody holds the lease");
+    namespaces.delete(&second, &DeleteParams::default()).await.unwrap();
+}
+
+#[tokio::test]
+async fn crds_that_are_missing_and_those_of_others_are_told() {
+    let other = OtherCluster::take().await;
+    let world = other.world().await;
+    world.class("good").await;
+    other.install(&fixture_crds(include_str!("fixtures/crds/phase-only.yaml"))).await;
+    let costly = Examined::json(&world, &[NO_LEASE]).await;
+    assert_eq!(costly.code, Some(0), "{}\n{}", costly.text, costly.log);
+    costly.says("objectbucketclaims.objectbucket.io", "variant", "warning", "reasons are in events only");
+
+    other.delete_crds().await;
+    other.wait_crds_gone().await;
+    let missing = Examined::json(&world, &[NO_LEASE]).await;
+    assert_eq!(missing.code, Some(1));
+    missing.says("objectbuckets.objectbucket.io", "served", "bad", "does not exist");
+    let remedy = missing.about("objectbuckets.objectbucket.io", "served")[0]["remedy"].clone();
+    assert_eq!(remedy, "run `aws-s3-provisioner crds | kubectl apply --server-side --filename -`");
+    assert!(missing.findings().iter().all(|finding| finding["group"] != "Claims"));
+}
+
+#[tokio::test]
+async fn an_api_server_that_does_not_answer_is_told() {
+    let world = World::new().await;
+    world.kubernetes.down().await;
+    let examined = Examined::json(&world, &[NO_LEASE]).await;
+    assert_eq!(examined.code, Some(1));
+    let [finding] = &examined.findings()[..] else { panic!("{}", examined.text) };
+    assert_eq!((&finding["group"], &finding["verdict"]), (&json!("API server"), &json!("bad")));
+    world.kubernetes.up();
+}
+
+#[tokio::test]
+async fn of_a_store_that_simulates_nothing_the_rest_is_said_to_be_open() {
+    let world = World::at(Store::seaweedfs()).await;
+    let class = world.class("good").await;
+    let examined = Examined::json(&world, &[NO_LEASE]).await;
+    assert_eq!(examined.code, Some(0), "{}\n{}", examined.text, examined.log);
+    examined.says(&class, "permissions", "unknown", "cannot be seen without trying: ");
+    assert_eq!(world.aws.writes(), [""; 0]);
+    let text = Examined::text(&world, &[NO_LEASE]).await;
+    assert!(text.text.contains(&format!("\nStorageClass {class}\n  ✓ parameters: ")), "{}", text.text);
+    assert!(!text.text.contains('\x1b'), "no colours without a terminal");
+}

@@ -11,6 +11,7 @@
 //! | `upkeep` | for bound claims: rotate keys, find and repair what has changed |
 //! | `account`, `sts` | the owner's AWS account; whether an app's keys still work |
 //! | `recall` | what tags say about a claim whose record was lost |
+//! | `inventory` | for an admin: what the account holds, and how much is in a bucket |
 //! | `revoke`, `purge`, `empty`, `listing` | deletion: remove the user, empty and delete the bucket |
 //! | `tags`, `policy`, `region` | what proves ownership; what an app can do; AWS partitions |
 //! | [`call`], `codes` | one call and its outcome; what AWS's error codes mean |
@@ -37,8 +38,8 @@ use self::progress::{Steps, Unfinished};
 use self::purge::Purged;
 use self::target::Target;
 use crate::provisioner::{
-    AppCredentials, Checkup, Endpoint, Failure as _, Fate, Mode, ParameterError, Plan, Probe, Provisioner, Reason,
-    Recalled, Record, Removal, Removed, Request, Start,
+    AppCredentials, Checkup, Endpoint, Failure as _, Fate, Inventory, Mode, ParameterError, Plan, Probe, Provisioner,
+    Reason, Recalled, Record, Removal, Removed, Request, Start, Stock, Usage,
 };
 
 mod account;
@@ -53,6 +54,7 @@ pub mod error;
 mod failure;
 mod fence;
 mod http;
+mod inventory;
 mod listing;
 mod names;
 pub mod owner;
@@ -306,6 +308,23 @@ impl Provisioner for AwsProvisioner {
     async fn recall(&self, record: &Record, owner: &Owner) -> Result<Option<Recalled>, Error> {
         let target = self.target(record)?;
         recall::recall(&*self.clients.store(owner, &target).await, &target).await
+    }
+
+    async fn usage(&self, record: &Record, owner: &Owner) -> Result<Option<Usage>, Error> {
+        let target = self.target(record)?;
+        let store = self.clients.store(owner, &target).await;
+        Ok(Some(inventory::usage(&store, target.bucket_ref()).await?))
+    }
+
+    async fn inventory(
+        &self,
+        record: &Record,
+        owner: &Owner,
+        again: Option<&[Stock]>,
+    ) -> Result<Option<Inventory>, Error> {
+        let target = self.target(record)?;
+        let store = self.clients.store(owner, &target).await;
+        inventory::inventory(&store, &target, &self.name, again).await.map(Some)
     }
 
     async fn provision(&self, record: &Record, owner: &Owner) -> Result<AppCredentials, Error> {

@@ -44,7 +44,7 @@ impl Options {
     }
 
     /// What the store is told.
-    pub(super) fn start(&self, serves: bool) -> Start {
+    pub(crate) fn start(&self, serves: bool) -> Start {
         let (permit, observer) = (self.permit.clone(), self.observer.clone());
         Start { provisioner_name: self.provisioner_name.clone(), permit, serves, observer }
     }

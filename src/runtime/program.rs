@@ -32,7 +32,7 @@ pub(crate) fn running_program() -> String {
 }
 
 /// Does not wait for tasks that still run, because they must not go on.
-pub(crate) fn block_on(work: impl Future<Output = Result<(), Box<dyn Error>>>) -> Result<(), Box<dyn Error>> {
+pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Box<dyn Error>>>) -> Result<T, Box<dyn Error>> {
     let runtime = tokio::runtime::Runtime::new()?;
     let done = runtime.block_on(work);
     runtime.shutdown_background();

@@ -1,6 +1,7 @@
 //! The owner's credentials: read from their Secret, and compared with the account that a record names.
 
 use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, Client};
 
 use crate::controller::error::Error;
 use crate::controller::refusal::Refusal;
@@ -42,6 +43,22 @@ pub(crate) async fn of_record<P: Provisioner>(ctx: &Context<P>, record: &Record)
     let account = ctx.asking_once(record, Box::pin(ctx.provisioner.account(record, &credentials))).await?;
     same_account(record, account.as_deref())?;
     Ok(Owner { credentials, version, account })
+}
+
+/// The owner's credentials that a record refers to, read once, for a command.
+///
+/// # Errors
+/// [`Error::OwnerSecretNotFound`], those of [`parse`], and that the Secret cannot be read.
+pub(crate) async fn read<O: provisioner::Owner>(client: &Client, record: &Record) -> Result<O, Error> {
+    let source = match &record.plan.owner_secret {
+        None => OwnerSource::Ambient,
+        Some(reference) => {
+            let secrets: Api<Secret> = Api::namespaced(client.clone(), &reference.namespace);
+            let found = secrets.get_opt(&reference.name).await;
+            source(reference, found.map_err(Error::kubernetes("read the owner's Secret"))?)?
+        }
+    };
+    Ok(parse(record, &source)?)
 }
 
 /// The content of an owner's Secret.

@@ -181,6 +181,7 @@ mod reason;
 mod record;
 mod request;
 mod start;
+mod stock;
 pub mod turn;
 mod written;
 
@@ -201,6 +202,7 @@ pub(crate) use self::record::PARAMETER;
 pub use self::record::{ClaimId, Endpoint, Mode, Plan, ReclaimPolicy, Record, Rotation, SecretRef};
 pub use self::request::Request;
 pub use self::start::{Permit, Start};
+pub use self::stock::{Inventory, Stock, StockKind, Usage};
 /// A text that no log shows, and the trait with which its text is read: `expose_secret()`.
 pub use secrecy::{ExposeSecret, SecretString};
 
@@ -397,5 +399,38 @@ pub trait Provisioner: Send + Sync + 'static {
     fn examine(&self, record: &Record, owner: &Self::Owner) -> impl Future<Output = Vec<Finding>> + Send {
         let _ = (record, owner);
         std::future::ready(Vec::new())
+    }
+
+    /// How much is in the bucket of a record, for an admin who asks. Only reads, and gives up counting after some seconds.
+    ///
+    /// `None` by default: this store does not say.
+    ///
+    /// # Errors
+    /// Any refusal of the store, and a bucket that does not exist.
+    fn usage(
+        &self,
+        record: &Record,
+        owner: &Self::Owner,
+    ) -> impl Future<Output = Result<Option<Usage>, Self::Error>> + Send {
+        let _ = (record, owner);
+        std::future::ready(Ok(None))
+    }
+
+    /// All buckets and users of the owner's account that carry the marks of this provisioner, for an admin who looks for
+    /// what no claim has. Only reads. `record` is what would be planned now for a claim of the class: it says where to
+    /// look, and names nothing that exists. `again`: only these, to see whether they still exist.
+    ///
+    /// `None` by default: this store marks nothing, or cannot list what it holds.
+    ///
+    /// # Errors
+    /// Any refusal of the store.
+    fn inventory(
+        &self,
+        record: &Record,
+        owner: &Self::Owner,
+        again: Option<&[Stock]>,
+    ) -> impl Future<Output = Result<Option<Inventory>, Self::Error>> + Send {
+        let _ = (record, owner, again);
+        std::future::ready(Ok(None))
     }
 }

@@ -12,6 +12,7 @@
 //! | `account`, `sts` | the owner's AWS account; whether an app's keys still work |
 //! | `recall` | what tags say about a claim whose record was lost |
 //! | `examine` | whether claims of a class can work, for an admin who asks |
+//! | `inventory` | for an admin: what the account holds, and how much is in a bucket |
 //! | `revoke`, `purge`, `empty`, `listing` | deletion: remove the user, empty and delete the bucket |
 //! | `tags`, `policy`, `region` | what proves ownership; what an app can do; AWS partitions |
 //! | [`call`], `codes` | one call and its outcome; what AWS's error codes mean |
@@ -38,8 +39,8 @@ use self::progress::{Steps, Unfinished};
 use self::purge::Purged;
 use self::target::Target;
 use crate::provisioner::{
-    AppCredentials, Checkup, Endpoint, Failure as _, Fate, Finding, Mode, ParameterError, Plan, Probe, Provisioner,
-    Reason, Recalled, Record, Removal, Removed, Request, Start,
+    AppCredentials, Checkup, Endpoint, Failure as _, Fate, Finding, Inventory, Mode, ParameterError, Plan, Probe,
+    Provisioner, Reason, Recalled, Record, Removal, Removed, Request, Start, Stock, Usage,
 };
 
 mod account;
@@ -55,6 +56,7 @@ mod examine;
 mod failure;
 mod fence;
 mod http;
+mod inventory;
 mod listing;
 mod names;
 pub mod owner;
@@ -316,6 +318,23 @@ impl Provisioner for AwsProvisioner {
             // Said when the class was planned.
             Err(_) => Vec::new(),
         }
+    }
+
+    async fn usage(&self, record: &Record, owner: &Owner) -> Result<Option<Usage>, Error> {
+        let target = self.target(record)?;
+        let store = self.clients.store(owner, &target).await;
+        Ok(Some(inventory::usage(&store, target.bucket_ref()).await?))
+    }
+
+    async fn inventory(
+        &self,
+        record: &Record,
+        owner: &Owner,
+        again: Option<&[Stock]>,
+    ) -> Result<Option<Inventory>, Error> {
+        let target = self.target(record)?;
+        let store = self.clients.store(owner, &target).await;
+        inventory::inventory(&store, &target, &self.name, again).await.map(Some)
     }
 
     async fn provision(&self, record: &Record, owner: &Owner) -> Result<AppCredentials, Error> {

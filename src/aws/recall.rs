@@ -43,9 +43,9 @@ pub(crate) async fn recall(store: &Store, target: &Target<'_>) -> Result<Option<
 }
 
 /// The claim, and the cluster it is in.
-type Claimant = (ClaimId, Option<String>);
+pub(super) type Claimant = (ClaimId, Option<String>);
 
-fn claimant(tags: &Tags) -> Option<Claimant> {
+pub(super) fn claimant(tags: &Tags) -> Option<Claimant> {
     let tag = |key| tags::value(tags, key).map(str::to_owned);
     let claim =
         ClaimId { namespace: tag(tags::CLAIM_NAMESPACE)?, name: tag(tags::CLAIM_NAME)?, uid: tag(tags::CLAIM_UID)? };

@@ -16,12 +16,12 @@
 //! Above them are `streams` (what is watched) and `triggers` (which change wakes which claim).
 
 pub(crate) mod decide;
-mod error;
+pub(crate) mod error;
 mod flow;
 mod gauges;
 mod objects;
 mod options;
-mod reasons;
+pub(crate) mod reasons;
 mod refusal;
 mod state;
 mod streams;
@@ -41,6 +41,7 @@ use tokio::sync::{Notify, oneshot};
 use self::decide::claim::Guarded;
 pub(crate) use self::flow::owner::read as read_owner;
 pub use self::flow::recall::{RecallError, recall};
+pub(crate) use self::flow::recall::{of_claim, of_tags, would_be};
 use self::flow::{orphans, reconcile};
 use self::objects::cluster;
 pub use self::options::Options;

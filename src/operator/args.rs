@@ -8,8 +8,12 @@ use clap::builder::BoolishValueParser;
 use clap::error::ErrorKind;
 use clap::{ArgAction, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
+use super::front;
 use super::rbac::{OwnerSecrets, Serves};
+use crate::commands::adopt::AdoptArgs;
 use crate::commands::doctor::{DoctorArgs, LeaseToFind};
+use crate::commands::orphans::OrphansArgs;
+use crate::commands::status::StatusArgs;
 use crate::controller::Options;
 use crate::runtime::flags::{AdminArgs, ClusterArgs, LeaseArgs, LogArgs};
 use crate::runtime::lease;
@@ -70,6 +74,25 @@ pub(crate) enum Command {
     /// Look whether the installation works, and say what to do about what does not. Changes nothing. Exits with 1 if
     /// something is wrong.
     Doctor(DoctorArgs),
+    /// Show all claims, what needs somebody first; or one claim's whole story. Changes nothing.
+    Status(StatusArgs),
+    /// Look for buckets, users and ObjectBuckets of this cluster that no claim has, and for claims that lost theirs. Changes
+    /// nothing without --apply. Exits with 0 if there are none, with 3 if there are some, and with 1 if not all could be
+    /// looked at.
+    Orphans(OrphansArgs),
+    /// Give restored claims back what they had: bucket, user and keys.
+    Adopt(AdoptArgs),
+    /// Print a script that completes this command line in a shell.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page, for `man -l -`.
+    Man {
+        /// Write it to this directory instead, with a page for each command.
+        #[arg(long, value_name = "DIR")]
+        output_dir: Option<PathBuf>,
+    },
     /// Rebuild the lost ObjectBucket of a claim from the tags of its bucket, and print it. Changes nothing: check the
     /// output, apply it, and annotate the ObjectBucket with objectbucket.io/orphan=adopt.
     Record {
@@ -88,8 +111,8 @@ struct RunArgs {
     /// Serve the StorageClasses with this provisioner name. Several operators with different names can share a cluster.
     #[arg(long, global = true, value_name = "NAME", env = "PROVISIONER_NAME", required = false, value_parser = provisioner_name)]
     provisioner_name: String,
-    /// Serve only the claims of this namespace.
-    #[arg(long, global = true, value_name = "NAMESPACE", env = "PROVISIONER_NAMESPACE")]
+    /// Serve, or show, only the claims of this namespace.
+    #[arg(short, long, global = true, value_name = "NAMESPACE", env = "PROVISIONER_NAMESPACE")]
     namespace: Option<String>,
     /// Work on up to N claims of one store at the same time, and on 4 x N in total. If other namespaces have to wait,
     /// half as many more. Claims that only wait do not count. Without this flag, LIB_BUCKET_PROVISIONER_THREADS of the
@@ -129,20 +152,45 @@ impl Args {
     }
 
     fn try_read(identity: &Identity, args: impl Iterator<Item = OsString>) -> Result<Self, clap::Error> {
-        let mut command = Self::described(identity);
-        let matches = command.try_get_matches_from_mut(args.map(go_style))?;
+        let args: Vec<_> = args.map(go_style).collect();
+        let plugin = front::plugin(args.first());
+        let read = Self::parse(identity, &args);
+        // A plugin of kubectl is for looking: without a command it shows claims.
+        let in_doubt = match &read {
+            Ok(read) => read.command.is_none(),
+            Err(error) => matches!(error.kind(), ErrorKind::UnknownArgument | ErrorKind::InvalidSubcommand),
+        };
+        if plugin.is_none() || !in_doubt {
+            return read;
+        }
+        let mut with_status = args;
+        with_status.insert(1.min(with_status.len()), OsString::from("status"));
+        match (read, Self::parse(identity, &with_status)) {
+            (Err(error), Err(_)) => Err(error),
+            (_, with_status) => with_status,
+        }
+    }
+
+    fn parse(identity: &Identity, args: &[OsString]) -> Result<Self, clap::Error> {
+        let mut command = Self::described(identity, args.first());
+        let matches = command.try_get_matches_from_mut(args)?;
         let args = Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
         args.lease.timing().map_err(|problem| command.error(ErrorKind::ValueValidation, problem))?;
         Ok(args)
     }
 
-    fn described(identity: &Identity) -> clap::Command {
+    /// The command line of an operator that was started by this name.
+    pub(crate) fn described(identity: &Identity, started_as: Option<&OsString>) -> clap::Command {
         let Identity { provisioner_name, program, version, about } = identity.clone();
         let command = Self::command()
             .name(program)
             .about(about)
             .mut_arg("provisioner_name", |arg| arg.default_value(provisioner_name));
-        if version.is_empty() { command } else { command.version(version) }
+        let command = match front::plugin(started_as) {
+            Some(plugin) => command.bin_name(plugin),
+            None => command,
+        };
+        front::tidy(if version.is_empty() { command } else { command.version(version) })
     }
 
     /// Whose claims are served, and with which owners' Secrets, so that permissions can be limited to that.
@@ -215,7 +263,7 @@ mod tests {
 
     #[test]
     fn the_command_line_is_consistent() {
-        Args::described(&identity()).debug_assert();
+        Args::described(&identity(), None).debug_assert();
     }
 
     #[test]
@@ -255,6 +303,37 @@ mod tests {
         let shown = |args: &[&str]| parse(args).unwrap().options(None).shows_namespaces;
         assert!(!shown(&[]) && !shown(&["--metrics-namespace-label=false"]));
         assert!(shown(&["--metrics-namespace-label"]) && shown(&["run", "--metrics-namespace-label=true"]));
+    }
+
+    #[test]
+    fn commands_that_only_look_accept_the_flags_for_serving_and_do_not_show_them() {
+        for args in [&["--concurrency=3", "status"][..], &["status", "--concurrency=3"]] {
+            assert_eq!(parse(args).unwrap().options(None).concurrency, 3);
+        }
+        let help = |command| parse(&[command, "--help"]).unwrap_err().to_string();
+        for command in ["status", "orphans", "adopt", "record"] {
+            let help = help(command);
+            assert!(!help.contains("--lease") && !help.contains("--concurrency"), "{help}");
+            assert!(help.contains("--namespace") && help.contains("--context"), "{help}");
+        }
+        assert!(help("run").contains("--lease-duration") && help("run").contains("--concurrency"));
+    }
+
+    #[test]
+    fn a_plugin_of_kubectl_shows_claims_unless_it_is_told_otherwise() {
+        let plugin =
+            |args: &[&str]| Args::try_read(&identity(), ["/bin/kubectl-obc"].iter().chain(args).map(OsString::from));
+        for args in
+            [&[][..], &["-n", "shop"], &["-ojson"], &["-o", "wide", "-n", "shop"], &["shop/photos"], &["status"]]
+        {
+            assert!(matches!(plugin(args).unwrap().command, Some(Command::Status(_))), "{args:?}");
+        }
+        assert!(matches!(plugin(&["run"]).unwrap().command, Some(Command::Run)));
+        assert!(matches!(plugin(&["orphans"]).unwrap().command, Some(Command::Orphans(_))));
+        let help = plugin(&["--help"]).unwrap_err().to_string();
+        assert!(help.contains("Usage: kubectl obc"), "{help}");
+        assert!(plugin(&["status", "--help"]).unwrap_err().to_string().contains("Usage: kubectl obc status"));
+        assert!(parse(&[]).unwrap().command.is_none(), "an operator serves");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod args;
 mod check;
+mod front;
 mod rbac;
 mod reasons;
 #[cfg(test)]
@@ -19,6 +20,7 @@ use self::rbac::{Serves, Subject};
 #[cfg(all(test, feature = "aws"))]
 pub(crate) use self::reasons::page as reasons_page;
 use crate::commands::doctor::{self, DoctorArgs, Installation};
+use crate::commands::{Session, adopt, orphans, status};
 use crate::observe::Observer;
 use crate::provisioner::{CommonParameters, Parameter, Parameters as _, Permit, Provisioner};
 use crate::runtime::lease::Term;
@@ -29,7 +31,8 @@ use crate::{api, controller, runtime};
 ///
 /// Its commands: `run`, the default, serves claims; `crds` prints the CustomResourceDefinitions, `rbac` the permissions
 /// that it needs, `parameters` the parameters of StorageClasses, `reasons` what claims can say, and `metrics` what can be
-/// scraped; `doctor` says what is wrong with an installation; `record` rebuilds a lost ObjectBucket. `--help` lists all flags. Most of them can be given as environment variables too.
+/// scraped; `doctor`, `status`, `orphans` and `adopt` are an admin's tools; `completions` and `man` are for shells;
+/// `record` rebuilds a lost ObjectBucket. `--help` lists all flags. Most of them can be given as environment variables too.
 #[derive(Debug)]
 #[must_use = "an operator does nothing until it runs"]
 pub struct Operator<P> {
@@ -101,6 +104,20 @@ impl<P: Provisioner> Operator<P> {
                 Ok(false) => return ExitCode::FAILURE,
                 Err(error) => Err(error),
             },
+            Some(tool @ (Command::Status(_) | Command::Orphans(_) | Command::Adopt(_))) => {
+                let program = front::called(&self.identity.program);
+                return block_on(ask(self.store, &args, tool, &program)).unwrap_or_else(|error| {
+                    eprintln!("error: {}", chain(error.as_ref()));
+                    ExitCode::FAILURE
+                });
+            }
+            Some(Command::Completions { shell }) => {
+                let started_as = std::env::args_os().next();
+                print(&front::completions(*shell, Args::described(&self.identity, started_as.as_ref())))
+            }
+            Some(Command::Man { output_dir }) => {
+                front::manual(Args::described(&self.identity, None), output_dir.as_deref())
+            }
             Some(Command::Record { claim, bucket }) => block_on(record(self.store, &args, claim, bucket.clone())),
             Some(Command::Run) | None => {
                 let observer = Observer::new(&self.identity.program, &self.identity.version);
@@ -170,6 +187,18 @@ async fn doctor<P: Provisioner>(
         version: identity.version.clone(),
     };
     doctor::run(store, installation, asked).await
+}
+
+/// Does what an admin asks with a tool.
+async fn ask<P: Provisioner>(store: P, args: &Args, tool: &Command, program: &str) -> Result<ExitCode, Box<dyn Error>> {
+    let client = runtime::cluster::client(args.cluster.config().await?, runtime::cluster::ANSWER_LIMIT)?;
+    let session = Session::new(client, store, &args.options(None), args.lease_name(), program);
+    match tool {
+        Command::Status(asked) => status::run(&session, asked).await.map(|()| ExitCode::SUCCESS),
+        Command::Orphans(asked) => orphans::run(&session, asked).await,
+        Command::Adopt(asked) => adopt::run(&session, asked).await,
+        _ => Ok(ExitCode::SUCCESS),
+    }
 }
 
 async fn record<P: Provisioner>(

@@ -23,6 +23,9 @@ pub(crate) struct ClusterArgs {
     /// Kubeconfig file [default: $KUBECONFIG, else ~/.kube/config, else the pod's service account].
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig [default: its current context].
+    #[arg(long, global = true, value_name = "NAME")]
+    pub(crate) context: Option<String>,
     /// URL of the API server, instead of the one in the kubeconfig.
     #[arg(long, global = true, value_name = "URL", env = "PROVISIONER_MASTER")]
     pub(crate) master: Option<String>,
@@ -31,11 +34,11 @@ pub(crate) struct ClusterArgs {
 impl ClusterArgs {
     /// How the cluster is reached.
     pub(crate) async fn config(&self) -> Result<kube::Config, Box<dyn Error>> {
+        let chosen = KubeConfigOptions { context: given(&self.context), ..KubeConfigOptions::default() };
         let mut config = match &self.kubeconfig {
-            Some(file) => {
-                kube::Config::from_custom_kubeconfig(Kubeconfig::read_from(file)?, &KubeConfigOptions::default())
-                    .await?
-            }
+            Some(file) => kube::Config::from_custom_kubeconfig(Kubeconfig::read_from(file)?, &chosen).await?,
+            // Only a kubeconfig has contexts.
+            None if chosen.context.is_some() => kube::Config::from_kubeconfig(&chosen).await?,
             None => kube::Config::infer().await?,
         };
         if let Some(master) = self.master.as_deref().filter(|master| !master.is_empty()) {

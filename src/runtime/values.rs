@@ -25,9 +25,10 @@ fn is_long_with_one_dash(arg: &str) -> bool {
     name.len() > 1 && name.starts_with(|c: char| c.is_ascii_alphabetic()) && !is_short_with_value(name)
 }
 
-/// `-v2` is the short flag with its value.
+/// `-v2` and `-ojson` are short flags with their values.
 fn is_short_with_value(name: &str) -> bool {
     name.strip_prefix('v').is_some_and(|value| value.bytes().all(|b| b.is_ascii_digit()))
+        || name.strip_prefix('o').is_some_and(|value| ["table", "wide", "yaml", "json"].contains(&value))
 }
 
 /// What the API server accepts as `StorageClass.provisioner`.

@@ -39,14 +39,7 @@ pub(crate) enum Due {
 /// it is.
 pub(crate) fn due(facts: Facts) -> Due {
     let Facts { class, label, recorded, finalizer, deleting, bound } = facts;
-    let nobody_to_ask = matches!(class, ClassOwner::Missing | ClassOwner::Unnamed);
-    let marked_by_us = finalizer && label == LabelOwner::Ours;
-    let marked_by_another = finalizer && label == LabelOwner::Foreign;
-    let ours = recorded
-        || class == ClassOwner::Ours && !marked_by_another
-        || label == LabelOwner::Ours && nobody_to_ask
-        // If the class names another provisioner now, nobody else removes our finalizer.
-        || marked_by_us && deleting;
+    let (ours, nobody_to_ask) = (is_ours(facts), has_no_class(class));
     match (ours, deleting) {
         (true, true) if finalizer || recorded => Due::Removal,
         (_, true) => Due::Nothing,
@@ -54,6 +47,22 @@ pub(crate) fn due(facts: Facts) -> Due {
         (false, false) if nobody_to_ask && label == LabelOwner::None && !finalizer && !bound => Due::ReportMissingClass,
         (false, false) => Due::Nothing,
     }
+}
+
+/// Whether the claim is this provisioner's.
+pub(crate) fn is_ours(facts: Facts) -> bool {
+    let Facts { class, label, recorded, finalizer, deleting, bound: _ } = facts;
+    let marked_by_us = finalizer && label == LabelOwner::Ours;
+    let marked_by_another = finalizer && label == LabelOwner::Foreign;
+    recorded
+        || class == ClassOwner::Ours && !marked_by_another
+        || label == LabelOwner::Ours && has_no_class(class)
+        // If the class names another provisioner now, nobody else removes our finalizer.
+        || marked_by_us && deleting
+}
+
+fn has_no_class(class: ClassOwner) -> bool {
+    matches!(class, ClassOwner::Missing | ClassOwner::Unnamed)
 }
 
 #[cfg(test)]

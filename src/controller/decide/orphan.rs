@@ -23,6 +23,18 @@ pub(crate) enum Action {
     Adopt,
 }
 
+impl Action {
+    /// The value of the annotation.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Remove => annotation::ORPHAN_REMOVE,
+            Self::Revoke => annotation::ORPHAN_REVOKE,
+            Self::Forget => annotation::ORPHAN_FORGET,
+            Self::Adopt => annotation::ORPHAN_ADOPT,
+        }
+    }
+}
+
 /// Reads the annotation of an ObjectBucket.
 ///
 /// # Errors

@@ -69,9 +69,7 @@ impl Report {
             phase: if claim.deleting { ClaimPhase::Released } else { ClaimPhase::Pending },
             ready: ConditionStatus::False,
             reason: reasons::PURGING,
-            message: format!(
-                "emptying bucket {bucket:?} before it is deleted; objects, versions and uploads removed so far: {removed}"
-            ),
+            message: format!("emptying bucket {bucket:?} before it is deleted; {REMOVED_SO_FAR}{removed}"),
             ignored: Ignored::default(),
             severity: Severity::Progress,
             damaged_record: None,
@@ -178,6 +176,14 @@ pub(crate) fn is_refused(object: &ObjectBucket) -> bool {
     conditions.into_iter().any(|c| c.type_ == reasons::ORPHANED && c.reason == reasons::orphaned::ACTION_REFUSED)
 }
 
+/// What precedes the count in a message about a purge.
+const REMOVED_SO_FAR: &str = "objects, versions and uploads removed so far: ";
+
+/// How much a purge has removed, as the message of its condition says.
+pub(crate) fn removed_so_far(message: &str) -> Option<u64> {
+    message.rsplit_once(REMOVED_SO_FAR)?.1.parse().ok()
+}
+
 /// Whether two statuses are the same, except for the generation: for CRDs without a status subresource, every write of a
 /// status raises it, so there would be no end of writes.
 pub(crate) fn same(a: &ObjectBucketClaimStatus, b: &ObjectBucketClaimStatus) -> bool {
@@ -245,6 +251,14 @@ mod tests {
         assert_eq!(edited.conditions[1].status, ConditionStatus::False);
         let undone = Report::bound("b", Ignored::default()).status(&edited, Some(3), "t");
         assert_eq!(undone.conditions[1].status, ConditionStatus::True);
+    }
+
+    #[test]
+    fn the_progress_of_a_purge_is_read_from_what_the_claim_says() {
+        let claim = Claim::gone(crate::provisioner::ClaimId::new("shop", "photos", "uid"));
+        let purging = Report::purging(&claim, "objects, versions and uploads removed so far: 7", 12_000);
+        assert_eq!(removed_so_far(&purging.message), Some(12_000));
+        assert_eq!(removed_so_far(&Report::settling(&claim).message), None);
     }
 
     #[test]

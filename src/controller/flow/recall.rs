@@ -72,47 +72,77 @@ pub async fn recall<P: Provisioner>(
     bucket: Option<String>,
 ) -> Result<ObjectBucket, RecallError> {
     provisioner.start(options.start(false));
-    let (provisioner, provisioner_name) = (&provisioner, &options.provisioner_name);
-    let wanted = format!("{namespace}/{name}");
+    of_claim(&client, &provisioner, &options.provisioner_name, (namespace, name), bucket).await
+}
+
+/// As [`recall`], with a store that was started.
+pub(crate) async fn of_claim<P: Provisioner>(
+    client: &Client,
+    provisioner: &P,
+    provisioner_name: &str,
+    (namespace, name): (&str, &str),
+    bucket: Option<String>,
+) -> Result<ObjectBucket, RecallError> {
     let claims: Api<ObjectBucketClaim> = Api::namespaced(client.clone(), namespace);
     let found = claims.get_opt(name).await.map_err(Error::kubernetes("read the claim"))?;
-    let claim = found.ok_or_else(|| RecallError::NoClaim(wanted.clone()))?;
-    let class = class(&client, &claim.spec.storage_class_name, provisioner_name).await?;
+    let claim = found.ok_or_else(|| RecallError::NoClaim(format!("{namespace}/{name}")))?;
+    let class = class(client, &claim.spec.storage_class_name, provisioner_name).await?;
 
     let id =
         ClaimId { namespace: namespace.to_owned(), name: name.to_owned(), uid: claim.metadata.uid.unwrap_or_default() };
     let bucket = bucket.or(claim.spec.bucket_name).filter(|bucket| !bucket.is_empty());
-    let would_be = plan(provisioner, &class, &id, bucket)?;
-    let bucket = would_be.bucket.clone();
-    let mut record = Record {
-        claim: id,
-        former_uids: Vec::new(),
-        cluster: None,
-        account: None,
-        class_name: class.name.clone(),
-        reclaim_policy: match would_be.mode {
-            Mode::Created => class.reclaim_policy,
-            Mode::Granted => ReclaimPolicy::Retain,
-        },
-        handed_over: true,
-        plan: would_be,
-    };
-    let owner: P::Owner = owner::read(&client, &record).await?;
-    record.account = provisioner.account(&record, &owner).await.map_err(Error::store)?;
-    let recalled = provisioner.recall(&record, &owner).await.map_err(Error::store)?;
-    let Recalled { claim: former, cluster, former_uids, user } =
-        recalled.ok_or_else(|| RecallError::NothingKnown { bucket: bucket.clone() })?;
-    if (former.namespace.as_str(), former.name.as_str()) != (namespace, name) {
-        return Err(RecallError::AnotherClaim { bucket, found: former.to_string(), wanted });
-    }
-    // A record without a user would mean that the claim has the owner's own keys. A missing user is recreated.
-    let planned = plan(provisioner, &class, &former, Some(bucket))?;
-    record.plan.user = planned.user.map(|planned| user.unwrap_or(planned));
-    (record.claim, record.cluster, record.former_uids) = (former, cluster, former_uids);
+    let record = of_tags(client, provisioner, &class, id, bucket).await?;
     let name = claim.spec.object_bucket_name.filter(|name| !name.is_empty());
     let (plain, unique) = record::names(&record.claim);
     let name = name.or(plain).unwrap_or(unique);
     Ok(codec::to_object(&record, &name, provisioner_name))
+}
+
+/// The record of a claim with the namespace and name of `claim`, from the tags of its bucket or user. `claim` itself need
+/// not exist any more.
+///
+/// # Errors
+/// See [`RecallError`].
+pub(crate) async fn of_tags<P: Provisioner>(
+    client: &Client,
+    provisioner: &P,
+    class: &Class,
+    claim: ClaimId,
+    bucket: Option<String>,
+) -> Result<Record, RecallError> {
+    let wanted = claim.clone();
+    let mut record = would_be(class, plan(provisioner, class, &claim, bucket)?, claim);
+    let bucket = record.plan.bucket.clone();
+    let owner: P::Owner = owner::read(client, &record).await?;
+    record.account = provisioner.account(&record, &owner).await.map_err(Error::store)?;
+    let recalled = provisioner.recall(&record, &owner).await.map_err(Error::store)?;
+    let Recalled { claim: former, cluster, former_uids, user } =
+        recalled.ok_or_else(|| RecallError::NothingKnown { bucket: bucket.clone() })?;
+    if (&former.namespace, &former.name) != (&wanted.namespace, &wanted.name) {
+        return Err(RecallError::AnotherClaim { bucket, found: former.to_string(), wanted: wanted.to_string() });
+    }
+    // A record without a user would mean that the claim has the owner's own keys. A missing user is recreated.
+    let planned = plan(provisioner, class, &former, Some(bucket))?;
+    record.plan.user = planned.user.map(|planned| user.unwrap_or(planned));
+    (record.claim, record.cluster, record.former_uids) = (former, cluster, former_uids);
+    Ok(record)
+}
+
+/// The record of a claim that was bound with this plan.
+pub(crate) fn would_be(class: &Class, plan: Plan, claim: ClaimId) -> Record {
+    Record {
+        claim,
+        former_uids: Vec::new(),
+        cluster: None,
+        account: None,
+        class_name: class.name.clone(),
+        reclaim_policy: match plan.mode {
+            Mode::Created => class.reclaim_policy,
+            Mode::Granted => ReclaimPolicy::Retain,
+        },
+        handed_over: true,
+        plan,
+    }
 }
 
 async fn class(client: &Client, name: &str, provisioner: &str) -> Result<Class, RecallError> {

@@ -1,0 +1,268 @@
+//! `adopt`: restored claims get back what they had. The ObjectBucket of the former claim gets the word `adopt`; if it is
+//! lost, it is written again from the tags of the bucket first.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use super::output::clean;
+use super::session::{self, Session};
+use super::word::{self, Answer, Given};
+use super::{ask, status};
+use crate::api::{Guard, ObjectBucket};
+use crate::controller::decide::claim::Claim;
+use crate::controller::decide::orphan::Action;
+use crate::controller::decide::record::Relation;
+use crate::controller::decide::{codec, record};
+use crate::controller::of_claim;
+use crate::provisioner::Provisioner;
+use crate::runtime::program::print;
+use crate::runtime::values::duration;
+
+/// What to adopt.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct AdoptArgs {
+    /// The restored claim.
+    #[arg(value_name = "[NAMESPACE/]NAME", required_unless_present = "all", conflicts_with = "all")]
+    claim: Option<String>,
+    /// All restored claims: those that name an ObjectBucket which is not their own.
+    #[arg(long)]
+    all: bool,
+    /// Name of the bucket, if the ObjectBucket is lost and neither the claim nor its StorageClass says it.
+    #[arg(long, value_name = "NAME", conflicts_with = "all")]
+    bucket: Option<String>,
+    /// The ObjectBucket to adopt, if several are possible.
+    #[arg(long, value_name = "NAME", conflicts_with = "all")]
+    record: Option<String>,
+    /// Do not ask.
+    #[arg(long)]
+    yes: bool,
+    /// Wait until the claim is Ready, or the operator says why not.
+    #[arg(long, default_value = "true", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = clap::ArgAction::Set)]
+    wait: bool,
+    /// How long to wait for the operator.
+    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = duration)]
+    timeout: Duration,
+}
+
+/// What a claim is to adopt.
+struct Adoption {
+    claim: Claim,
+    object: ObjectBucket,
+    /// The ObjectBucket is lost, and has to be created.
+    is_new: bool,
+}
+
+/// Has restored claims adopt what they had.
+///
+/// # Errors
+/// There is no such claim, nothing can be adopted, or Kubernetes or the store refused.
+pub(crate) async fn run<P: Provisioner>(session: &Session<P>, args: &AdoptArgs) -> Result<ExitCode, Box<dyn Error>> {
+    let cluster = session.cluster().await?;
+    let claims = match &args.claim {
+        Some(claim) => {
+            let (namespace, name) = status::named(session, claim)?;
+            vec![Claim::read(&session.claim(&namespace, &name).await?, &session.label())]
+        }
+        None => restored(session).await?,
+    };
+    let former = Former::read(session, &claims, &cluster).await?;
+    let (mut adoptions, mut failed) = (Vec::new(), false);
+    for claim in claims {
+        let name = claim.id.to_string();
+        match adoption(session, claim, &former, args).await {
+            Ok(Some(adoption)) => adoptions.push(adoption),
+            Ok(None) if args.all => {}
+            Ok(None) => print(&format!("claim {name} has its ObjectBucket already; nothing is to be adopted\n"))?,
+            Err(problem) => {
+                failed = true;
+                eprintln!("claim {name}: {}", clean(&problem.to_string()));
+            }
+        }
+    }
+    for line in adoptions.iter().flat_map(|adoption| adoption.lines(&cluster)) {
+        print(&(clean(&line) + "\n"))?;
+    }
+    let goes_on = !adoptions.is_empty() && (args.yes || ask::agrees("The claims take this over.")?);
+    if !goes_on {
+        let said_no = !adoptions.is_empty();
+        if said_no || (args.all && !failed) {
+            print("nothing was adopted\n")?;
+        }
+        return Ok(if failed || said_no { ExitCode::FAILURE } else { ExitCode::SUCCESS });
+    }
+    let mut given = Vec::new();
+    for adoption in adoptions {
+        let name = adoption.claim.id.to_string();
+        match give(session, adoption).await {
+            Ok(word) => given.push(word),
+            Err(problem) => {
+                failed = true;
+                eprintln!("claim {name}: {}", clean(&problem));
+            }
+        }
+    }
+    if let Some(warning) = word::nobody_serves(session).await {
+        eprintln!("{warning}");
+    }
+    for word in given {
+        failed |= !follow(session, &word, args).await?;
+    }
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// The claims of this provisioner that were bound once; those that have their ObjectBucket are left out later.
+async fn restored<P: Provisioner>(session: &Session<P>) -> Result<Vec<Claim>, Box<dyn Error>> {
+    let classes = session.classes().await?;
+    let label = session.label();
+    let mut claims = Vec::new();
+    session::each(&session.claims(), None, "list ObjectBucketClaims", |guarded| {
+        let claim = Claim::read(&guarded, &label);
+        let spec = claim.spec().ok();
+        let names = spec.is_some_and(|spec| spec.object_bucket_name.as_deref().is_some_and(|name| !name.is_empty()));
+        let class = spec.map(|spec| spec.storage_class_name.clone());
+        if names && !claim.deleting && status::shows(session, &classes, &claim, class.as_deref()) {
+            claims.push(claim);
+        }
+    })
+    .await?;
+    Ok(claims)
+}
+
+/// The ObjectBuckets of ours by namespace and name of their claims.
+struct Former {
+    mine: std::collections::HashSet<String>,
+    former: BTreeMap<(String, String), Vec<ObjectBucket>>,
+}
+
+impl Former {
+    async fn read<P: Provisioner>(
+        session: &Session<P>,
+        claims: &[Claim],
+        cluster: &str,
+    ) -> Result<Self, Box<dyn Error>> {
+        let wanted: BTreeMap<_, _> =
+            claims.iter().map(|claim| ((claim.id.namespace.as_str(), claim.id.name.as_str()), claim)).collect();
+        let mut found = Self { mine: Default::default(), former: BTreeMap::new() };
+        session::each(&session.records(), None, "list ObjectBuckets", |guard: Guard<ObjectBucket>| {
+            let Ok(object) = guard.0 else { return };
+            if !record::is_ours(&object, &session.provisioner) {
+                return;
+            }
+            let Some(claim) = record::claim_name(&object).and_then(|name| wanted.get(&name)) else { return };
+            match record::relation(&object, claim, cluster) {
+                Relation::Mine => drop(found.mine.insert(claim.id.uid.clone())),
+                Relation::Former => {
+                    let name = (claim.id.namespace.clone(), claim.id.name.clone());
+                    found.former.entry(name).or_default().push(object);
+                }
+                Relation::Fits | Relation::Other => {}
+            }
+        })
+        .await?;
+        Ok(found)
+    }
+
+    fn of(&self, claim: &Claim) -> &[ObjectBucket] {
+        let name = (claim.id.namespace.clone(), claim.id.name.clone());
+        self.former.get(&name).map(Vec::as_slice).unwrap_or_default()
+    }
+}
+
+/// What a claim is to adopt; `None` if it has its own ObjectBucket.
+async fn adoption<P: Provisioner>(
+    session: &Session<P>,
+    claim: Claim,
+    former: &Former,
+    args: &AdoptArgs,
+) -> Result<Option<Adoption>, Box<dyn Error>> {
+    if former.mine.contains(&claim.id.uid) {
+        return Ok(None);
+    }
+    if claim.deleting {
+        return Err("it is being deleted".into());
+    }
+    let spec = claim.spec()?;
+    let named = args.record.as_ref().or(spec.object_bucket_name.as_ref().filter(|name| !name.is_empty()));
+    let all = former.of(&claim);
+    let object = match (all.iter().find(|object| Some(&record::name(object)) == named), all) {
+        (Some(object), _) => Some(object),
+        (None, _) if args.record.is_some() => {
+            return Err(format!(
+                "ObjectBucket {:?} does not record a former claim of this name",
+                named.map_or("", |n| n)
+            )
+            .into());
+        }
+        (None, [only]) => Some(only),
+        (None, []) => None,
+        (None, several) => {
+            let names: Vec<_> = several.iter().map(record::name).collect();
+            return Err(
+                format!("several ObjectBuckets are possible; choose one with --record: {}", names.join(", ")).into()
+            );
+        }
+    };
+    if let Some(object) = object {
+        codec::read(object)?;
+        return Ok(Some(Adoption { claim, object: object.clone(), is_new: false }));
+    }
+    let name = (claim.id.namespace.as_str(), claim.id.name.as_str());
+    let object = of_claim(&session.client, &session.store, &session.provisioner, name, args.bucket.clone()).await?;
+    Ok(Some(Adoption { claim, object, is_new: true }))
+}
+
+impl Adoption {
+    fn lines(&self, cluster: &str) -> Vec<String> {
+        let Self { claim, object, is_new } = self;
+        let name = record::name(object);
+        let mut lines = vec![format!("claim {} adopts ObjectBucket {name}", claim.id)];
+        if *is_new {
+            lines.push("  which is lost, and is written again from the tags of bucket and user".to_owned());
+        }
+        let Ok(stored) = codec::read(object) else { return lines };
+        let record = stored.record;
+        let whence = match &record.cluster {
+            Some(other) if other != cluster => format!(" in another cluster ({other})"),
+            _ => String::new(),
+        };
+        lines.push(format!("  bucket: {}, {}", record.plan.bucket, record.plan.mode.as_str()));
+        lines.push(format!("  user:   {}", record.plan.user.as_deref().unwrap_or("none: the owner's keys are shared")));
+        lines.push(format!("  former: uid {}{whence}", record.claim.uid));
+        lines.push(format!("  account: {}", record.account.as_deref().unwrap_or("not recorded")));
+        lines
+    }
+}
+
+/// Gives the operator the word, if nothing has changed since it was read.
+async fn give<P: Provisioner>(session: &Session<P>, adoption: Adoption) -> Result<Given, String> {
+    let Adoption { claim, object, is_new } = adoption;
+    let fresh = session.claim(&claim.id.namespace, &claim.id.name).await.map_err(|problem| problem.to_string())?;
+    if Claim::read(&fresh, &session.label()).id != claim.id {
+        return Err("it was replaced since, so nothing was done; run the command again".to_owned());
+    }
+    let given = |uid| Given { record: record::name(&object), uid, action: Action::Adopt, claim: claim.id.clone() };
+    if is_new {
+        let uid = word::create(session, object.clone(), Action::Adopt).await?;
+        return Ok(given(uid));
+    }
+    word::say(session, &word::fresh(session, &object).await?, Action::Adopt).await?;
+    Ok(given(object.metadata.uid.clone()))
+}
+
+/// Whether the claim got it, as far as anybody waits for that.
+async fn follow<P: Provisioner>(session: &Session<P>, word: &Given, args: &AdoptArgs) -> Result<bool, Box<dyn Error>> {
+    let claim = &word.claim;
+    if !args.wait {
+        print(&format!("claim {claim}: asked; `kubectl describe obc` shows how it goes\n"))?;
+        return Ok(true);
+    }
+    let (done, said) = match word::wait(session, word, args.timeout).await? {
+        Answer::Done => (true, "has its bucket back and is Ready".to_owned()),
+        Answer::Refused(why) => (false, format!("the operator refuses: {why}")),
+        Answer::NotYet(why) => (false, format!("not yet: {why}")),
+    };
+    print(&format!("{}\n", clean(&format!("claim {claim}: {said}"))))?;
+    Ok(done)
+}

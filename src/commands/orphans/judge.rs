@@ -1,0 +1,360 @@
+//! Which of what was found is an orphan, and what can be done about it. Pure.
+
+use std::collections::{HashMap, HashSet};
+
+use serde::Serialize;
+
+use crate::api::{ObjectBucket, wire};
+use crate::controller::decide::orphan::{self, Action, PresentClaim};
+use crate::controller::decide::{codec, record};
+use crate::controller::reasons::{self, orphaned as reason};
+use crate::provisioner::{ClaimId, Stock, StockKind};
+
+/// The reason of something in the store that no ObjectBucket records.
+pub(crate) const RECORD_MISSING: &str = "RecordMissing";
+
+/// What an orphan is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub(crate) enum Kind {
+    /// An ObjectBucket without its claim.
+    ObjectBucket,
+    /// A bucket that no ObjectBucket records.
+    Bucket,
+    /// A user that no ObjectBucket records.
+    User,
+    /// A claim without its ObjectBucket.
+    ObjectBucketClaim,
+}
+
+/// Something whose other half is missing.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Orphan {
+    pub(crate) kind: Kind,
+    pub(crate) name: String,
+    pub(crate) claim_namespace: String,
+    pub(crate) claim_name: String,
+    pub(crate) claim_uid: String,
+    pub(crate) bucket: Option<String>,
+    pub(crate) user: Option<String>,
+    pub(crate) account: Option<String>,
+    pub(crate) reason: String,
+    pub(crate) message: String,
+    /// The words that can be said about it.
+    pub(crate) actions: Vec<&'static str>,
+    /// The word that an admin has said already.
+    pub(crate) annotation: Option<String>,
+    /// The ObjectBucket, as it was read.
+    #[serde(skip)]
+    pub(crate) object: Option<Box<ObjectBucket>>,
+    /// UID of the claim that has the recorded name now.
+    #[serde(skip)]
+    pub(crate) present_uid: Option<String>,
+    /// Where it was found in the store: an index of the places.
+    #[serde(skip)]
+    pub(crate) place: Option<usize>,
+}
+
+impl Orphan {
+    pub(crate) fn claim(&self) -> ClaimId {
+        ClaimId::new(&self.claim_namespace, &self.claim_name, &self.claim_uid)
+    }
+
+    /// Whether this can be said about it.
+    pub(crate) fn allows(&self, action: Action) -> bool {
+        self.actions.contains(&action.word())
+    }
+}
+
+/// What all ObjectBuckets of the cluster name, also those of other provisioners or without a label: what one of them names
+/// is nobody's orphan.
+#[derive(Debug, Default)]
+pub(crate) struct Recorded {
+    buckets: HashSet<String>,
+    users: HashSet<String>,
+    /// Name of the ObjectBucket by the uid of its claim, former ones too.
+    uids: HashMap<String, String>,
+}
+
+impl Recorded {
+    pub(crate) fn add(&mut self, object: &ObjectBucket) {
+        let state = |key: &str| object.spec.additional_state.as_ref().and_then(|state| state.get(key));
+        let bucket = object.spec.endpoint.as_ref().and_then(|endpoint| endpoint.bucket_name.clone());
+        self.buckets.extend(bucket);
+        self.users.extend(state(wire::state::USER_NAME).cloned());
+        let former = state(wire::state::FORMER_CLAIM_UIDS).into_iter().flat_map(|uids| uids.split(','));
+        for uid in record::claim_uid(object).into_iter().chain(former) {
+            self.uids.insert(uid.to_owned(), record::name(object));
+        }
+    }
+
+    /// The ObjectBucket of the claim with this uid.
+    pub(crate) fn of(&self, uid: &str) -> Option<&String> {
+        self.uids.get(uid)
+    }
+
+    fn names(&self, stock: &Stock) -> bool {
+        match stock.kind {
+            StockKind::Bucket => self.buckets.contains(&stock.name),
+            StockKind::User => self.users.contains(&stock.name),
+        }
+    }
+}
+
+/// Whether an ObjectBucket may be an orphan, as a list of claims shows it: uids by namespace and name.
+pub(crate) fn is_suspect(object: &ObjectBucket, cluster: &str, claims: &HashMap<(String, String), String>) -> bool {
+    let (Some(uid), Some((namespace, name))) = (record::claim_uid(object), record::claim_name(object)) else {
+        return false;
+    };
+    let here = record::cluster_uid(object).is_none_or(|recorded| recorded == cluster);
+    let is_claims = claims.get(&(namespace.to_owned(), name.to_owned())).is_some_and(|present| present == uid);
+    !(here && is_claims)
+}
+
+/// Whether an ObjectBucket is an orphan; `present` is the claim of the recorded name, read after it.
+pub(crate) fn of_record(object: ObjectBucket, cluster: &str, present: Option<&PresentClaim>) -> Option<Orphan> {
+    let uid = record::claim_uid(&object)?.to_owned();
+    let (namespace, name) = record::claim_name(&object).map(|(a, b)| (a.to_owned(), b.to_owned()))?;
+    let annotation = object.metadata.annotations.as_ref().and_then(|all| all.get(wire::annotation::ORPHAN)).cloned();
+    let stored = codec::read(&object);
+    let notice = match &stored {
+        Err(_) if present.is_some() => return None,
+        Err(problem) => orphan::damaged(&problem.to_string()),
+        Ok(stored) => {
+            let facts = orphan::Facts { record: &stored.record, action: &Ok(None), cluster, present, refused: false };
+            match orphan::due(&facts) {
+                orphan::Due::Report(notice) => notice,
+                _ => return None,
+            }
+        }
+    };
+    let can_adopt = present.is_some_and(|claim| !claim.deleting && claim.has_record.is_none());
+    let adopt = can_adopt.then_some(Action::Adopt);
+    let words: Vec<Action> = match notice.reason {
+        reason::RECORD_DAMAGED => vec![Action::Forget],
+        reason::OTHER_CLUSTER => adopt.into_iter().chain([Action::Forget]).collect(),
+        _ => [Action::Remove, Action::Revoke, Action::Forget].into_iter().chain(adopt).collect(),
+    };
+    let record = stored.ok().map(|stored| stored.record);
+    Some(Orphan {
+        kind: Kind::ObjectBucket,
+        name: record::name(&object),
+        claim_namespace: namespace,
+        claim_name: name,
+        claim_uid: uid,
+        bucket: object.spec.endpoint.as_ref().and_then(|endpoint| endpoint.bucket_name.clone()),
+        user: record.as_ref().and_then(|record| record.plan.user.clone()),
+        account: record.and_then(|record| record.account),
+        reason: notice.reason.to_owned(),
+        message: notice.message,
+        actions: words.into_iter().map(Action::word).collect(),
+        annotation,
+        object: Some(Box::new(object)),
+        present_uid: present.map(|claim| claim.uid.clone()),
+        place: None,
+    })
+}
+
+/// What the store holds and no ObjectBucket records.
+#[derive(Debug, Default)]
+pub(crate) struct Unrecorded {
+    /// Of this cluster, with the index of the place in which it was found.
+    pub(crate) here: Vec<(usize, Stock)>,
+    /// Of another cluster, or of one that the marks do not name.
+    pub(crate) elsewhere: Vec<Stock>,
+}
+
+/// Sorts what the store holds: the same thing can be found in two places.
+pub(crate) fn unrecorded(
+    held: impl IntoIterator<Item = (usize, Stock)>,
+    recorded: &Recorded,
+    cluster: &str,
+) -> Unrecorded {
+    let (mut sorted, mut seen) = (Unrecorded::default(), HashSet::new());
+    for (place, stock) in held {
+        if recorded.names(&stock) || !seen.insert((stock.kind, stock.name.clone())) {
+            continue;
+        }
+        match stock.cluster.as_deref() {
+            Some(marked) if marked == cluster => sorted.here.push((place, stock)),
+            _ => sorted.elsewhere.push(stock),
+        }
+    }
+    sorted
+}
+
+/// Orphans of the store. `present`: the claim that has the marked name now. A bucket and the user of the same claim are
+/// one orphan, because one ObjectBucket can be rebuilt for both.
+pub(crate) fn of_stock(
+    stock: Vec<(usize, Stock)>,
+    recorded: &Recorded,
+    present: impl Fn(&ClaimId) -> Option<PresentClaim>,
+    account: impl Fn(usize) -> Option<String>,
+) -> Vec<Orphan> {
+    let buckets: HashSet<_> =
+        stock.iter().filter(|(_, s)| s.kind == StockKind::Bucket).map(|(_, s)| s.claim.uid.clone()).collect();
+    let users: HashMap<_, _> = stock
+        .iter()
+        .filter(|(_, s)| s.kind == StockKind::User)
+        .map(|(_, s)| (s.claim.uid.clone(), s.name.clone()))
+        .collect();
+    let is_second = |s: &Stock| s.kind == StockKind::User && buckets.contains(&s.claim.uid);
+    let orphans = stock.into_iter().filter(|(_, s)| !is_second(s)).map(|(place, stock)| {
+        let is_bucket = stock.kind == StockKind::Bucket;
+        let user = if is_bucket { users.get(&stock.claim.uid).cloned() } else { Some(stock.name.clone()) };
+        let claim = &stock.claim;
+        let present = present(claim);
+        let (message, words) = judged(&stock, recorded, present.as_ref(), user.is_some());
+        Orphan {
+            kind: if is_bucket { Kind::Bucket } else { Kind::User },
+            name: stock.name.clone(),
+            claim_namespace: claim.namespace.clone(),
+            claim_name: claim.name.clone(),
+            claim_uid: claim.uid.clone(),
+            bucket: is_bucket.then(|| stock.name.clone()),
+            user,
+            account: account(place),
+            reason: RECORD_MISSING.to_owned(),
+            message,
+            actions: words.into_iter().map(Action::word).collect(),
+            annotation: None,
+            object: None,
+            present_uid: present.map(|claim| claim.uid),
+            place: Some(place),
+        }
+    });
+    orphans.collect()
+}
+
+/// What is wrong with something in the store, and what can be done about it.
+fn judged(stock: &Stock, recorded: &Recorded, present: Option<&PresentClaim>, has_user: bool) -> (String, Vec<Action>) {
+    let Stock { kind, claim, .. } = stock;
+    let what = if *kind == StockKind::Bucket { "bucket" } else { "user" };
+    let lost = format!("the tags of this {what} name claim {claim} of this cluster (uid {})", claim.uid);
+    if let Some(record) = recorded.of(&claim.uid) {
+        let message =
+            format!("{lost}, whose ObjectBucket {record:?} names another {what}; delete it by hand if nobody needs it");
+        return (message, Vec::new());
+    }
+    match present {
+        Some(present) if present.uid == claim.uid => {
+            let message = format!("{lost}, which exists without an ObjectBucket: a serving operator writes it again");
+            (message, Vec::new())
+        }
+        Some(_) => {
+            let message = format!(
+                "{lost}, but another claim has that name now, and no ObjectBucket records it; if the claim was restored, the command `adopt` gives it back"
+            );
+            (message, words(*kind, has_user))
+        }
+        None => (format!("{lost}, which does not exist, and no ObjectBucket records it"), words(*kind, has_user)),
+    }
+}
+
+/// Without its bucket, a user can only be revoked: nothing says what the bucket was called.
+fn words(kind: StockKind, has_user: bool) -> Vec<Action> {
+    match kind {
+        StockKind::User => vec![Action::Revoke],
+        StockKind::Bucket if has_user => vec![Action::Remove, Action::Revoke],
+        StockKind::Bucket => vec![Action::Remove],
+    }
+}
+
+/// A claim that was bound and has no ObjectBucket.
+pub(crate) fn of_claim(claim: ClaimId, names: Option<&str>, bucket: Option<String>, program: &str) -> Orphan {
+    let record = names.map_or_else(
+        || "its ObjectBucket is gone".to_owned(),
+        |name| format!("it names ObjectBucket {name:?}, which is gone or belongs to a former claim"),
+    );
+    let message = format!("claim {claim} was bound, but {record}; `{program} adopt {claim}` gives it back what it had");
+    Orphan {
+        kind: Kind::ObjectBucketClaim,
+        name: claim.to_string(),
+        claim_namespace: claim.namespace,
+        claim_name: claim.name,
+        claim_uid: claim.uid,
+        bucket,
+        user: None,
+        account: None,
+        reason: reasons::ADOPTION_NEEDED.to_owned(),
+        message,
+        actions: Vec::new(),
+        annotation: None,
+        object: None,
+        present_uid: None,
+        place: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::controller::decide::testing::record;
+    use crate::provisioner::Record;
+
+    const HERE: &str = "cluster-here";
+
+    fn object(cluster: &str) -> ObjectBucket {
+        codec::to_object(&Record { cluster: Some(cluster.into()), ..record() }, "obc-shop-photos", "ours")
+    }
+
+    fn stock(kind: StockKind, name: &str, uid: &str, cluster: Option<&str>) -> Stock {
+        Stock::new(kind, name, ClaimId::new("shop", "photos", uid), cluster.map(str::to_owned))
+    }
+
+    fn present(uid: &str) -> PresentClaim {
+        PresentClaim { uid: uid.into(), deleting: false, has_record: None }
+    }
+
+    #[test]
+    fn an_object_bucket_is_an_orphan_by_the_rules_of_the_operator() {
+        let judge = |cluster, present: Option<&PresentClaim>| of_record(object(cluster), HERE, present);
+        assert!(judge(HERE, Some(&present(&record().claim.uid))).is_none());
+        let gone = judge(HERE, None).unwrap();
+        assert_eq!((gone.reason.as_str(), &*gone.actions), ("ClaimGone", &["remove", "revoke", "forget"][..]));
+        let replaced = judge(HERE, Some(&present("new"))).unwrap();
+        assert!(replaced.reason == "ClaimReplaced" && replaced.allows(Action::Adopt));
+        let has_own = PresentClaim { has_record: Some("obc".into()), ..present("new") };
+        assert!(!judge(HERE, Some(&has_own)).unwrap().allows(Action::Adopt));
+        let foreign = judge("elsewhere", Some(&present("new"))).unwrap();
+        assert_eq!(foreign.actions, ["adopt", "forget"], "nothing is removed from here");
+    }
+
+    #[test]
+    fn what_an_object_bucket_names_or_another_cluster_made_is_no_orphan() {
+        let mut recorded = Recorded::default();
+        recorded.add(&object(HERE));
+        let plan = record().plan;
+        let held = [
+            stock(StockKind::Bucket, &plan.bucket, "any", Some(HERE)),
+            stock(StockKind::User, plan.user.as_deref().unwrap(), "any", Some(HERE)),
+            stock(StockKind::Bucket, "lost", "u1", Some(HERE)),
+            stock(StockKind::Bucket, "lost", "u1", Some(HERE)),
+            stock(StockKind::Bucket, "theirs", "u1", Some("elsewhere")),
+            stock(StockKind::Bucket, "unknown", "u1", None),
+        ];
+        let sorted = unrecorded(held.into_iter().map(|stock| (0, stock)), &recorded, HERE);
+        let names = |all: &[Stock]| all.iter().map(|stock| stock.name.clone()).collect::<Vec<_>>();
+        let here: Vec<_> = sorted.here.into_iter().map(|(_, stock)| stock).collect();
+        assert_eq!(
+            (names(&here), names(&sorted.elsewhere)),
+            (vec!["lost".into()], vec!["theirs".into(), "unknown".into()])
+        );
+    }
+
+    #[test]
+    fn a_bucket_and_its_user_are_one_orphan_and_a_living_claims_things_are_left_alone() {
+        let both = || {
+            let kinds = [(StockKind::Bucket, "b"), (StockKind::User, "u")];
+            kinds.map(|(kind, name)| (0, stock(kind, name, "u1", Some(HERE)))).to_vec()
+        };
+        let judge =
+            |stock, claim: Option<PresentClaim>| of_stock(stock, &Recorded::default(), |_| claim.clone(), |_| None);
+        let lost = judge(both(), None);
+        assert_eq!((lost.len(), lost[0].user.as_deref(), &*lost[0].actions), (1, Some("u"), &["remove", "revoke"][..]));
+        assert!(judge(both(), Some(present("u1")))[0].actions.is_empty());
+        let user = vec![(0, stock(StockKind::User, "u", "u1", Some(HERE)))];
+        assert_eq!(judge(user, None)[0].actions, ["revoke"]);
+    }
+}

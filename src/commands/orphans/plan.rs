@@ -1,0 +1,209 @@
+//! What is to be done about an orphan, as the admin says: the ObjectBucket that gets the word, and what the operator will do.
+
+use super::find::Found;
+use super::judge::{Kind, Orphan};
+use super::places::{self, planned};
+use super::show;
+use crate::api::ObjectBucket;
+use crate::commands::fate::{Fate, on_deletion};
+use crate::commands::output::bytes;
+use crate::commands::session::{Classes, Session, refused};
+use crate::controller::decide::class::Class;
+use crate::controller::decide::orphan::Action;
+use crate::controller::decide::record::{self, Author, Stored};
+use crate::controller::decide::{codec, teardown};
+use crate::controller::{of_tags, read_owner};
+use crate::provisioner::{Mode, Provisioner, ReclaimPolicy, Record};
+
+/// One thing that is to be done.
+pub(crate) struct Planned {
+    pub(crate) orphan: Orphan,
+    pub(crate) action: Action,
+    pub(crate) object: ObjectBucket,
+    /// The ObjectBucket is lost, and has to be created.
+    pub(crate) is_new: bool,
+    pub(crate) effects: Vec<Fate>,
+    /// A bucket that will be deleted although it has objects, or may have some.
+    pub(crate) full_bucket: Option<FullBucket>,
+}
+
+/// A bucket with content.
+pub(crate) struct FullBucket {
+    pub(crate) name: String,
+    /// How much is in it.
+    pub(crate) content: String,
+}
+
+impl Planned {
+    /// The lines that the admin reads before anything is done.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let Self { orphan, action, object, is_new, effects, full_bucket } = self;
+        let name = record::name(object);
+        let mut lines = vec![format!("{} {} {}", action.word(), show::kind(orphan.kind), orphan.name)];
+        if *is_new {
+            let class = object.spec.storage_class_name.as_deref().unwrap_or_default();
+            lines.push(format!("  writes the lost ObjectBucket {name:?} again, as StorageClass {class:?} says"));
+        }
+        for fate in effects {
+            let verb = if fate.is_deleted { "deletes" } else { "keeps" };
+            lines.push(format!("  {verb} {}: {}", fate.what, fate.why));
+        }
+        if let Some(full) = full_bucket {
+            lines.push(format!("  bucket {:?} has content: {}", full.name, full.content));
+        }
+        lines
+    }
+}
+
+/// Plans to say this word about an orphan.
+///
+/// # Errors
+/// It cannot be said; a sentence for the admin.
+pub(crate) async fn plan<P: Provisioner>(
+    session: &Session<P>,
+    found: &Found,
+    classes: &Classes,
+    (orphan, action): (Orphan, Action),
+    class: Option<&str>,
+) -> Result<Planned, String> {
+    if !orphan.allows(action) {
+        let possible = if orphan.actions.is_empty() { "nothing".to_owned() } else { orphan.actions.join(", ") };
+        return Err(format!("{} is not possible for it, but {possible}: {}", action.word(), orphan.message));
+    }
+    let (object, is_new) = match &orphan.object {
+        Some(object) => ((**object).clone(), false),
+        None => (lost(session, found, classes, &orphan, class).await?, true),
+    };
+    // The operator takes it for handed over, too.
+    let stored = codec::read(&object).map(|stored| {
+        let record = Record { handed_over: true, ..stored.record };
+        Stored { record, ..stored }
+    });
+    let effects = effects(stored.as_ref().ok(), action, &orphan);
+    let full_bucket = match &stored {
+        Ok(stored) if action == Action::Remove && may_delete(stored) => content(session, &stored.record).await,
+        _ => None,
+    };
+    Ok(Planned { orphan, action, object, is_new, effects, full_bucket })
+}
+
+/// Whether `remove` may delete the bucket. What the Go provisioner created is known only when the operator asks the class.
+fn may_delete(stored: &Stored) -> bool {
+    stored.author == Author::GoProvisioner || teardown::undo(&stored.record, true) == teardown::Undo::Delete
+}
+
+fn effects(stored: Option<&Stored>, action: Action, orphan: &Orphan) -> Vec<Fate> {
+    let kept = |what: String, why: &str| Fate { what, is_deleted: false, why: why.to_owned() };
+    let bucket = || orphan.bucket.as_ref().map(|bucket| format!("bucket {bucket:?}"));
+    match action {
+        Action::Remove => stored.map(|stored| on_deletion(stored, &[])).unwrap_or_default(),
+        Action::Revoke => {
+            let access = stored.map(|stored| on_deletion(stored, &[])).unwrap_or_default().split_off(1);
+            let bucket = bucket().map(|what| kept(what, "revoke deletes only the access"));
+            access.into_iter().chain(bucket).collect()
+        }
+        Action::Forget => {
+            let record = Fate { what: "the ObjectBucket".to_owned(), is_deleted: true, why: "nothing else".to_owned() };
+            let rest = bucket().into_iter().chain(orphan.user.as_ref().map(|user| format!("user {user:?}")));
+            let rest = rest.map(|what| kept(what, "it stays as it is, and nothing here knows it any more"));
+            std::iter::once(record).chain(rest).collect()
+        }
+        Action::Adopt => {
+            let claim = format!("claim {}/{} gets it", orphan.claim_namespace, orphan.claim_name);
+            bucket().into_iter().map(|what| kept(format!("{what} and the access to it"), &claim)).collect()
+        }
+    }
+}
+
+/// How much is in a bucket; `None` if it is certainly empty or gone.
+async fn content<P: Provisioner>(session: &Session<P>, record: &Record) -> Option<FullBucket> {
+    let full = |content: String| Some(FullBucket { name: record.plan.bucket.clone(), content });
+    let owner = match read_owner::<P::Owner>(&session.client, record).await {
+        Ok(owner) => owner,
+        Err(problem) => return full(format!("not known ({problem})")),
+    };
+    match session.store.usage(record, &owner).await {
+        Ok(Some(usage)) if usage.is_complete && usage.objects == 0 => None,
+        Ok(Some(usage)) => {
+            let at_least = if usage.is_complete { "" } else { "at least " };
+            full(format!("{at_least}{} objects and versions, {}", usage.objects, bytes(usage.bytes)))
+        }
+        Ok(None) => full("not known, because this store does not say".to_owned()),
+        Err(problem) => full(format!("not known ({problem})")),
+    }
+}
+
+/// The lost ObjectBucket of something in the store.
+async fn lost<P: Provisioner>(
+    session: &Session<P>,
+    found: &Found,
+    classes: &Classes,
+    orphan: &Orphan,
+    class: Option<&str>,
+) -> Result<ObjectBucket, String> {
+    let class = choose(session, found, classes, orphan, class)?;
+    let record = match (orphan.kind, &orphan.bucket) {
+        (Kind::Bucket, Some(bucket)) => {
+            let known = of_tags(&session.client, &session.store, &class, orphan.claim(), Some(bucket.clone())).await;
+            known.map_err(|problem| problem.to_string())?
+        }
+        _ => of_user(session, &class, orphan, &found.cluster)?,
+    };
+    if record.cluster.as_ref() != Some(&found.cluster) || record.claim.uid != orphan.claim_uid {
+        return Err("its tags have changed since; run the command again".to_owned());
+    }
+    let (plain, unique) = record::names(&record.claim);
+    let name = match plain {
+        Some(plain) => {
+            let taken = session.records().get_metadata_opt(&plain).await;
+            let taken = taken.map_err(|error| refused("read an ObjectBucket", &error))?;
+            if taken.is_none() { plain } else { unique }
+        }
+        None => unique,
+    };
+    Ok(codec::to_object(&record, &name, &session.provisioner))
+}
+
+/// The record of a user whose bucket is not known any more. It says that the bucket existed before, so the operator never
+/// deletes one for it; and only the user itself, if its tags name the claim.
+fn of_user<P: Provisioner>(
+    session: &Session<P>,
+    class: &Class,
+    orphan: &Orphan,
+    cluster: &str,
+) -> Result<Record, String> {
+    let mut record = planned(&session.store, class, orphan.claim())?;
+    (record.plan.mode, record.reclaim_policy) = (Mode::Granted, ReclaimPolicy::Retain);
+    record.plan.user.clone_from(&orphan.user);
+    (record.cluster, record.account) = (Some(cluster.to_owned()), orphan.account.clone());
+    Ok(record)
+}
+
+/// The class from which the lost ObjectBucket is written again: of the classes of that store, one that keeps buckets, if
+/// there is one and the admin names none.
+fn choose<P: Provisioner>(
+    session: &Session<P>,
+    found: &Found,
+    classes: &Classes,
+    orphan: &Orphan,
+    wanted: Option<&str>,
+) -> Result<Class, String> {
+    let place = orphan.place.and_then(|place| found.places.get(place)).ok_or("nobody knows where it is")?;
+    let fits = |class: &&Class| {
+        wanted.is_none_or(|wanted| wanted == class.name)
+            && planned(&session.store, class, orphan.claim()).is_ok_and(|record| {
+                places::is_same(&record, &place.record)
+                    && (orphan.kind == Kind::User || record.plan.mode == Mode::Created)
+            })
+    };
+    let mut fitting: Vec<_> = classes.of(&session.provisioner).into_iter().filter(fits).collect();
+    fitting.sort_by_key(|class| class.reclaim_policy != ReclaimPolicy::Retain);
+    match (fitting.first(), wanted) {
+        (Some(class), _) => Ok((*class).clone()),
+        (None, Some(wanted)) => Err(format!("StorageClass {wanted:?} is not one of that store, account and mode")),
+        (None, None) => Err(format!(
+            "no StorageClass of {} creates buckets in that store and account; create one, or delete it by hand",
+            session.provisioner
+        )),
+    }
+}

@@ -1,0 +1,108 @@
+"""The pages of the documentation, and what there is to try in them.
+
+A block of code is run, applied or compared by its language. A comment right before it says otherwise:
+
+    <!-- not run: needs EKS -->      why it is only looked at; of `sh`, its syntax is checked
+    <!-- run by: hack/test.sh -->    who runs it instead
+    <!-- run if: command -v mvn -->  run only where the command succeeds
+    <!-- save as: class.yaml -->     written to that file, which later blocks use
+    <!-- same as: examples/a.py -->  is the text of that file
+
+and what a reader has and the runner does not, it makes by commands that readers do not see:
+
+    <!-- prepare:
+    kubectl apply --filename crds/
+    -->
+"""
+
+import dataclasses
+import json
+import re
+
+MARKER = re.compile(r"^<!-- (not run|run by|run if|run|save as|same as): (.+) -->$")
+# Pages whose blocks have names and are run by a test of their own, which fails if it leaves one out.
+ELSEWHERE = {
+    "docs/disaster-recovery.md": "tests/it/guides.rs",
+    "docs/writing-a-provisioner.md": ".ci/guide",
+    "docs/writing-a-volume-provisioner.md": "tests/it/volumes/guide.rs",
+}
+
+
+class Wrong(Exception):
+    """What a page says is wrong."""
+
+
+@dataclasses.dataclass
+class Block:
+    page: str
+    line: int
+    language: str
+    text: str
+    markers: dict
+
+    @property
+    def place(self):
+        return f"{self.page}:{self.line}"
+
+    @property
+    def reason(self):
+        """Why the block is not run here, if it is not."""
+        by = self.markers.get("run by") or ("run" in self.markers and ELSEWHERE.get(self.page))
+        return f"run by {by}" if by else self.markers.get("not run")
+
+
+def blocks(page, text):
+    """The blocks of a page in their order; what is prepared has the language `prepare`."""
+    found, markers, start, fence = [], {}, None, None
+    for number, line in enumerate(text.splitlines(), 1):
+        if start is not None:
+            if line.strip() == fence:
+                indent, language, body = found_indent, start[1], start[2]
+                found.append(Block(page, start[0], language, "".join(cut(row, indent) for row in body), markers))
+                start, markers = None, {}
+            else:
+                start[2].append(line + "\n")
+        elif line == "<!-- prepare:":
+            start, fence, found_indent = (number, "prepare", []), "-->", 0
+        elif line.lstrip().startswith("```"):
+            found_indent = len(line) - len(line.lstrip())
+            start, fence = (number, line.strip()[3:].strip(), []), "```"
+        elif match := MARKER.match(line.strip()):
+            markers[match[1]] = match[2]
+        elif line.strip():
+            if markers:
+                raise Wrong(f"{page}:{number - 1}: a comment for a block, and no block after it")
+    if start is not None:
+        raise Wrong(f"{page}:{start[0]}: a block that does not end")
+    return found
+
+
+def cut(row, indent):
+    """A row of a block that is indented, because it belongs to a list."""
+    return row[indent:] if row[:indent].isspace() else row
+
+
+def looked_at(block, repository):
+    """Checks a block without a cluster. Returns how: the column of the table in which it counts."""
+    if name := block.markers.get("same as"):
+        if (repository / name).read_text() != block.text:
+            raise Wrong(f"{block.place}: this is not the text of {name}")
+        return "compared"
+    if block.language == "json":
+        try:
+            json.loads(block.text)
+        except ValueError as error:
+            raise Wrong(f"{block.place}: {error}") from error
+        return "parsed"
+    if block.reason:
+        return "elsewhere" if block.reason.startswith("run by ") else "reason"
+    if block.page in ELSEWHERE:
+        return "elsewhere"
+    if block.language in ("", "text"):
+        # Pictures, and what programs print. Commands do not hide there.
+        if re.search(r"^\s*(\$ |kubectl |helm |aws )", block.text, re.MULTILINE):
+            raise Wrong(f"{block.place}: commands in a block without a language; say sh")
+        return "shown"
+    if block.language in ("sh", "yaml", "prepare"):
+        return None
+    raise Wrong(f"{block.place}: nothing tries a block of {block.language}; it needs `same as` or `not run`")

@@ -56,7 +56,7 @@ operator as well as to the Role, so that both always have the same. */}}
 {{- $labels := regexSplit "[^a-z0-9-]+" (lower $served) -1 -}}
 {{- $readable := list -}}
 {{- range $labels -}}{{- with . | trimAll "-" -}}{{- $readable = append $readable . -}}{{- end -}}{{- end -}}
-{{- printf "%s-%s" ($readable | join "." | trunc 240 | trimAll "-.") ($served | sha256sum | trunc 8) -}}
+{{- printf "%s-%s" ($readable | join "." | trunc 240 | trimAll "-." | default "lease") ($served | sha256sum | trunc 8) -}}
 {{- end -}}
 {{- end -}}
 

@@ -8,7 +8,8 @@ use std::collections::hash_map::Entry;
 
 use k8s_openapi::jiff::Timestamp;
 
-use crate::api::{ClaimPhase, Guard, ObjectBucketClaim, ObjectBucketClaimStatus, wire};
+use crate::api::{ClaimPhase, Guard, ObjectBucketClaim, ObjectBucketClaimStatus};
+use crate::controller::decide::claim::provisioner_label;
 use crate::controller::decide::class::ClassOwner;
 use crate::controller::decide::metadata::has_finalizer;
 use crate::controller::flow::orphans;
@@ -27,8 +28,8 @@ pub(super) fn set<P: Provisioner>(ctx: &Context<P>, gauges: &Gauges) {
         gauges.orphans.with([reason]).set(number as f64);
     }
     let (purges, late) = ctx.memory.progress();
-    gauges.purges.with([]).set(purges as f64);
-    gauges.check_overdue.with([]).set(late.as_secs_f64());
+    gauges.purges.set(purges as f64);
+    gauges.check_overdue.set(late.as_secs_f64());
 }
 
 /// What a claim is counted by.
@@ -86,10 +87,7 @@ fn set_claims<P: Provisioner>(ctx: &Context<P>, gauges: &Gauges) {
 /// The class by which a claim counts, if it does. A claim of ours whose class was deleted has none: any name can stand in
 /// it.
 fn counted_class<'a>(claim: &ObjectBucketClaim, class: &'a str, owner: ClassOwner, label: &str) -> Option<&'a str> {
-    let has_our_label = || {
-        let labels = claim.metadata.labels.as_ref();
-        labels.and_then(|labels| labels.get(wire::PROVISIONER_LABEL)).is_some_and(|is| is == label)
-    };
+    let has_our_label = || provisioner_label(&claim.metadata).is_some_and(|is| is == label);
     match owner {
         ClassOwner::Ours => Some(class),
         ClassOwner::Missing if has_finalizer(&claim.metadata) && has_our_label() => Some(""),
@@ -150,7 +148,7 @@ fn set_rotation<P: Provisioner>(ctx: &Context<P>, gauges: &Gauges) {
 }
 
 fn set_stores<P>(ctx: &Context<P>, gauges: &Gauges) {
-    gauges.workers.with([]).set(ctx.workers.limit() as f64);
+    gauges.workers.set(ctx.workers.limit() as f64);
     for load in ctx.workers.loads() {
         // Several owners can have buckets at one host.
         let host = [stores::host_of(&load.store)];

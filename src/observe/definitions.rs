@@ -41,9 +41,9 @@ pub(crate) struct Gauges {
     pub(crate) oldest_key: Labelled<Gauge, 1>,
     pub(crate) rotation: Labelled<Gauge, 1>,
     pub(crate) orphans: Labelled<Gauge, 1>,
-    pub(crate) purges: Labelled<Gauge, 0>,
-    pub(crate) check_overdue: Labelled<Gauge, 0>,
-    pub(crate) workers: Labelled<Gauge, 0>,
+    pub(crate) purges: Gauge,
+    pub(crate) check_overdue: Gauge,
+    pub(crate) workers: Gauge,
     pub(crate) of_stores: OfStores,
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct OfStores {
 pub(crate) struct Upkeep {
     pub(crate) rotations: Labelled<Counter, 2>,
     pub(crate) checks: Labelled<Counter, 1>,
-    pub(crate) last_check: Labelled<Gauge, 0>,
+    pub(crate) last_check: Gauge,
     pub(crate) repairs: Labelled<Counter, 1>,
 }
 
@@ -180,13 +180,9 @@ impl Gauges {
                 ["class"],
             ),
             orphans: all.gauges("provisioner_orphans", "ObjectBuckets that wait for an admin, by their reason", ["reason"]),
-            purges: all.gauges("provisioner_purges", "Large buckets that are being emptied", []),
-            check_overdue: all.gauges(
-                "provisioner_check_overdue_seconds",
-                "How late the check of a bound claim is (`--resync`) that is the latest; 0 if none is",
-                [],
-            ),
-            workers: all.gauges("provisioner_workers_limit", "Claims that can be worked on at the same time", []),
+            purges: all.gauge("provisioner_purges", "Large buckets that are being emptied"),
+            check_overdue: all.gauge("provisioner_check_overdue_seconds", "How late the check of a bound claim is (`--resync`) that is the latest; 0 if none is"),
+            workers: all.gauge("provisioner_workers_limit", "Claims that can be worked on at the same time"),
             of_stores: OfStores::define(all),
         }
     }
@@ -196,7 +192,7 @@ impl Gauges {
         claims.clear();
         [oldest_unbound, oldest_deleted].into_iter().for_each(Labelled::clear);
         [oldest_key, rotation, orphans].into_iter().for_each(Labelled::clear);
-        [&self.purges, &self.check_overdue, &self.workers].into_iter().for_each(Labelled::clear);
+        [&self.purges, &self.check_overdue, &self.workers].into_iter().for_each(|gauge| drop(gauge.set(0.0)));
         let OfStores { busy, limit, waiting, oldest_waiting, parked, silent } = &self.of_stores;
         [busy, limit, waiting, oldest_waiting, parked, silent].into_iter().for_each(Labelled::clear);
     }
@@ -241,11 +237,7 @@ impl Upkeep {
                 "Checks of bucket and user of a bound claim, by their result: done, failed",
                 ["result"],
             ),
-            last_check: all.gauges(
-                "provisioner_last_check_timestamp_seconds",
-                "When this process has last checked a bound claim, in seconds since 1970",
-                [],
-            ),
+            last_check: all.gauge("provisioner_last_check_timestamp_seconds", "When this process has last checked a bound claim, in seconds since 1970; 0 if it has not"),
             repairs: all.counters(
                 "provisioner_repairs",
                 "What somebody else had changed and was repaired: something in the store, a foreign key of a user, an ObjectBucket (store, key, record)",
@@ -270,7 +262,7 @@ impl Upkeep {
     /// The check of a claim has ended.
     pub(crate) fn checked(&self, result: &str) {
         self.checks.with([result]).inc();
-        self.last_check.with([]).set(since_1970());
+        self.last_check.set(since_1970());
     }
 }
 

@@ -139,7 +139,8 @@ fn of_the_lease(name: &str) -> Vec<Value> {
 
 /// What an operator with a lease of this name needs.
 pub(crate) fn rules(lease: &str) -> serde_json::Result<Rules> {
-    Ok(Rules { everywhere: Vec::deserialize(everywhere())?, of_the_lease: Vec::deserialize(of_the_lease(lease))? })
+    let read = |rules: Vec<Value>| Vec::deserialize(Value::Array(rules));
+    Ok(Rules { everywhere: read(everywhere())?, of_the_lease: read(of_the_lease(lease))? })
 }
 
 fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Value {

@@ -97,7 +97,7 @@ fn spec_of(spec: &ObjectBucketClaimSpec) -> ObjectBucketClaimSpec {
 }
 
 /// The value of our label, from the cluster or from the cache (see [`trim`]).
-fn provisioner_label(metadata: &ObjectMeta) -> Option<&String> {
+pub(crate) fn provisioner_label(metadata: &ObjectMeta) -> Option<&String> {
     let labelled = metadata.labels.as_ref().and_then(|labels| labels.get(wire::PROVISIONER_LABEL));
     labelled.or(metadata.self_link.as_ref())
 }

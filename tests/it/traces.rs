@@ -24,6 +24,20 @@ use crate::support::proxy::{Proxy, Verdict};
 /// Spans are sent soon, because somebody waits for them.
 const SOON: (&str, &str) = ("OTEL_BSP_SCHEDULE_DELAY", "50");
 
+/// All attributes that spans of a claim without problems have; docs/tracing.md explains them.
+const ATTRIBUTES: [&str; 10] = [
+    "attempt",
+    "claim.name",
+    "claim.namespace",
+    "claim.uid",
+    "class",
+    "http.response.status_code",
+    "operation",
+    "resource",
+    "result",
+    "service",
+];
+
 /// What it has got: bodies of requests.
 #[derive(Clone, Default)]
 struct Collector(Arc<Mutex<Vec<Bytes>>>);
@@ -155,7 +169,11 @@ async fn all_that_is_done_for_a_claim_is_one_trace_with_the_claims_uid() {
             parent.begin <= span.begin && span.begin <= span.end && span.end <= parent.end,
             "{span:#?} {parent:#?}"
         );
+        // Libraries would tell more of a call.
+        assert_eq!(parent.attribute("service"), "", "{span:#?} {parent:#?}");
     }
+    let told: BTreeSet<_> = spans.iter().flat_map(|span| span.attributes.keys().map(String::as_str)).collect();
+    assert_eq!(told, ATTRIBUTES.into());
     let child_of = |name: &str, parent: &str| {
         let is =
             |span: &&Span| span.name == name && ids.get(span.parent.as_slice()).is_some_and(|of| of.name == parent);
@@ -225,7 +243,7 @@ async fn a_collector_that_does_not_answer_stops_nothing_and_is_said_once() {
     let (world, collector) = (World::new().await, Collector::start().await);
     let class = world.class("greenfield").await;
     collector.meddle(|_| Verdict::Hang);
-    let mut operator = start(&world, &collector, &[], &[("OTEL_EXPORTER_OTLP_TIMEOUT", "100")]);
+    let operator = start(&world, &collector, &[], &[("OTEL_EXPORTER_OTLP_TIMEOUT", "100")]);
     world.claim("first", &class).await;
     world.wait_bound("first").await;
     operator.wait_log("traces are lost, because").await;
@@ -239,12 +257,16 @@ async fn a_collector_that_does_not_answer_stops_nothing_and_is_said_once() {
     operator.wait_log("the collector takes traces; spans were lost before").await;
     assert_eq!(operator.log().matches("traces are lost").count(), 1, "{}", operator.log());
 
-    // And is silent when the operator ends, which does not wait as long as for an answer.
+    stop(operator).await;
+
+    // An operator that ends does not wait as long as for an answer.
+    collector.clear();
     collector.meddle(|_| Verdict::Hang);
+    let operator = start(&world, &collector, &[], &[("OTEL_EXPORTER_OTLP_TIMEOUT", "600000")]);
     world.delete_claim("second").await;
     world.wait_gone("second").await;
-    operator.terminate();
-    operator.ended(Duration::from_secs(10)).await;
+    collector.wait_until("a request", |calls| !calls.is_empty()).await;
+    stop(operator).await;
 }
 
 #[tokio::test]

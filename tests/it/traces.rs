@@ -40,7 +40,7 @@ const ATTRIBUTES: [&str; 10] = [
 
 /// What it has got: bodies of requests.
 #[derive(Clone, Default)]
-struct Collector(Arc<Mutex<Vec<Bytes>>>);
+pub(crate) struct Collector(Arc<Mutex<Vec<Bytes>>>);
 
 impl Upstream for Collector {
     fn describe(&self, parts: &Parts, _: &Bytes) -> Described {
@@ -59,11 +59,11 @@ impl Upstream for Collector {
 
 /// A span, as it is read.
 #[derive(Debug)]
-struct Span {
+pub(crate) struct Span {
     name: String,
     id: Vec<u8>,
     parent: Vec<u8>,
-    trace: String,
+    pub(crate) trace: String,
     begin: u64,
     end: u64,
     attributes: BTreeMap<String, String>,
@@ -80,7 +80,7 @@ impl Span {
 }
 
 impl Collector {
-    async fn start() -> Proxy<Self> {
+    pub(crate) async fn start() -> Proxy<Self> {
         Proxy::start(Self::default()).await
     }
 
@@ -88,7 +88,7 @@ impl Collector {
         self.0.lock().unwrap().clone()
     }
 
-    fn spans(&self) -> Vec<Span> {
+    pub(crate) fn spans(&self) -> Vec<Span> {
         let mut spans = Vec::new();
         for body in self.bytes() {
             for resource in ExportTraceServiceRequest::decode(body).unwrap().resource_spans {
@@ -122,7 +122,14 @@ fn attributes(all: Vec<KeyValue>) -> BTreeMap<String, String> {
     all.into_iter().filter_map(|entry| Some((entry.key, text(entry.value?.value?)))).collect()
 }
 
-fn trace_of(uid: &str) -> String {
+/// Requires a span of this name in one of that name.
+pub(crate) fn assert_child(spans: &[Span], name: &str, parent: &str) {
+    let is_parent = |id: &[u8]| spans.iter().any(|span| span.id == id && span.name == parent);
+    let is_there = spans.iter().any(|span| span.name == name && is_parent(&span.parent));
+    assert!(is_there, "no {name:?} in {parent:?}: {spans:#?}");
+}
+
+pub(crate) fn trace_of(uid: &str) -> String {
     uid.replace('-', "")
 }
 
@@ -174,11 +181,7 @@ async fn all_that_is_done_for_a_claim_is_one_trace_with_the_claims_uid() {
     }
     let told: BTreeSet<_> = spans.iter().flat_map(|span| span.attributes.keys().map(String::as_str)).collect();
     assert_eq!(told, ATTRIBUTES.into());
-    let child_of = |name: &str, parent: &str| {
-        let is =
-            |span: &&Span| span.name == name && ids.get(span.parent.as_slice()).is_some_and(|of| of.name == parent);
-        assert!(spans.iter().any(|span| is(&span)), "no {name:?} in {parent:?}: {spans:#?}");
-    };
+    let child_of = |name, parent| assert_child(&spans, name, parent);
     for step in ["Look", "AddFinalizer", "Execute(Provision)", "Probe", "UpdateStatus", "Undo(Delete)", "Release"] {
         child_of(step, "attempt");
     }

@@ -24,9 +24,23 @@ use crate::support::proxy::{Proxy, Verdict};
 /// Spans are sent soon, because somebody waits for them.
 const SOON: (&str, &str) = ("OTEL_BSP_SCHEDULE_DELAY", "50");
 
+/// All attributes that spans of a claim without problems have; docs/tracing.md explains them.
+const ATTRIBUTES: [&str; 10] = [
+    "attempt",
+    "claim.name",
+    "claim.namespace",
+    "claim.uid",
+    "class",
+    "http.response.status_code",
+    "operation",
+    "resource",
+    "result",
+    "service",
+];
+
 /// What it has got: bodies of requests.
 #[derive(Clone, Default)]
-struct Collector(Arc<Mutex<Vec<Bytes>>>);
+pub(crate) struct Collector(Arc<Mutex<Vec<Bytes>>>);
 
 impl Upstream for Collector {
     fn describe(&self, parts: &Parts, _: &Bytes) -> Described {
@@ -45,11 +59,11 @@ impl Upstream for Collector {
 
 /// A span, as it is read.
 #[derive(Debug)]
-struct Span {
+pub(crate) struct Span {
     name: String,
     id: Vec<u8>,
     parent: Vec<u8>,
-    trace: String,
+    pub(crate) trace: String,
     begin: u64,
     end: u64,
     attributes: BTreeMap<String, String>,
@@ -66,7 +80,7 @@ impl Span {
 }
 
 impl Collector {
-    async fn start() -> Proxy<Self> {
+    pub(crate) async fn start() -> Proxy<Self> {
         Proxy::start(Self::default()).await
     }
 
@@ -74,7 +88,7 @@ impl Collector {
         self.0.lock().unwrap().clone()
     }
 
-    fn spans(&self) -> Vec<Span> {
+    pub(crate) fn spans(&self) -> Vec<Span> {
         let mut spans = Vec::new();
         for body in self.bytes() {
             for resource in ExportTraceServiceRequest::decode(body).unwrap().resource_spans {
@@ -108,7 +122,14 @@ fn attributes(all: Vec<KeyValue>) -> BTreeMap<String, String> {
     all.into_iter().filter_map(|entry| Some((entry.key, text(entry.value?.value?)))).collect()
 }
 
-fn trace_of(uid: &str) -> String {
+/// Requires a span of this name in one of that name.
+pub(crate) fn assert_child(spans: &[Span], name: &str, parent: &str) {
+    let is_parent = |id: &[u8]| spans.iter().any(|span| span.id == id && span.name == parent);
+    let is_there = spans.iter().any(|span| span.name == name && is_parent(&span.parent));
+    assert!(is_there, "no {name:?} in {parent:?}: {spans:#?}");
+}
+
+pub(crate) fn trace_of(uid: &str) -> String {
     uid.replace('-', "")
 }
 
@@ -155,12 +176,12 @@ async fn all_that_is_done_for_a_claim_is_one_trace_with_the_claims_uid() {
             parent.begin <= span.begin && span.begin <= span.end && span.end <= parent.end,
             "{span:#?} {parent:#?}"
         );
+        // Libraries would tell more of a call.
+        assert_eq!(parent.attribute("service"), "", "{span:#?} {parent:#?}");
     }
-    let child_of = |name: &str, parent: &str| {
-        let is =
-            |span: &&Span| span.name == name && ids.get(span.parent.as_slice()).is_some_and(|of| of.name == parent);
-        assert!(spans.iter().any(|span| is(&span)), "no {name:?} in {parent:?}: {spans:#?}");
-    };
+    let told: BTreeSet<_> = spans.iter().flat_map(|span| span.attributes.keys().map(String::as_str)).collect();
+    assert_eq!(told, ATTRIBUTES.into());
+    let child_of = |name, parent| assert_child(&spans, name, parent);
     for step in ["Look", "AddFinalizer", "Execute(Provision)", "Probe", "UpdateStatus", "Undo(Delete)", "Release"] {
         child_of(step, "attempt");
     }
@@ -225,7 +246,7 @@ async fn a_collector_that_does_not_answer_stops_nothing_and_is_said_once() {
     let (world, collector) = (World::new().await, Collector::start().await);
     let class = world.class("greenfield").await;
     collector.meddle(|_| Verdict::Hang);
-    let mut operator = start(&world, &collector, &[], &[("OTEL_EXPORTER_OTLP_TIMEOUT", "100")]);
+    let operator = start(&world, &collector, &[], &[("OTEL_EXPORTER_OTLP_TIMEOUT", "100")]);
     world.claim("first", &class).await;
     world.wait_bound("first").await;
     operator.wait_log("traces are lost, because").await;
@@ -239,12 +260,16 @@ async fn a_collector_that_does_not_answer_stops_nothing_and_is_said_once() {
     operator.wait_log("the collector takes traces; spans were lost before").await;
     assert_eq!(operator.log().matches("traces are lost").count(), 1, "{}", operator.log());
 
-    // And is silent when the operator ends, which does not wait as long as for an answer.
+    stop(operator).await;
+
+    // An operator that ends does not wait as long as for an answer.
+    collector.clear();
     collector.meddle(|_| Verdict::Hang);
+    let operator = start(&world, &collector, &[], &[("OTEL_EXPORTER_OTLP_TIMEOUT", "600000")]);
     world.delete_claim("second").await;
     world.wait_gone("second").await;
-    operator.terminate();
-    operator.ended(Duration::from_secs(10)).await;
+    collector.wait_until("a request", |calls| !calls.is_empty()).await;
+    stop(operator).await;
 }
 
 #[tokio::test]

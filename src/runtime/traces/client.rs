@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::{Request, Response, Uri};
-use http_body_util::{BodyExt as _, Full, Limited};
+use http_body_util::{BodyExt as _, Collected, Full, Limited};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -65,9 +65,9 @@ impl Client {
         let answered = async {
             let answer = self.0.http.request(request.map(Full::new)).await.map_err(|error| chain(&error))?;
             let (head, body) = answer.into_parts();
-            let body = Limited::new(body, ANSWER_MAX).collect().await;
-            let body = body.map_err(|error| format!("the answer cannot be read: {error}"))?;
-            Ok(Response::from_parts(head, body.to_bytes()))
+            // The status says whether it has taken them; some servers end the connection in the middle of the rest.
+            let body = Limited::new(body, ANSWER_MAX).collect().await.map(Collected::to_bytes);
+            Ok(Response::from_parts(head, body.unwrap_or_default()))
         };
         let answer = tokio::time::timeout(self.0.timeout, answered).await;
         answer.unwrap_or_else(|_elapsed| Err(format!("no answer within {:?}", self.0.timeout)))
@@ -103,6 +103,9 @@ fn tls(is_used: bool) -> Result<ClientConfig, String> {
             for certificate in CertificateDer::pem_file_iter(&file).map_err(|error| unusable(&error))? {
                 let certificate = certificate.map_err(|error| unusable(&error))?;
                 roots.add(certificate).map_err(|error| unusable(&error))?;
+            }
+            if roots.is_empty() {
+                return Err(unusable(&"it has none"));
             }
         }
         None if is_used => {

@@ -1,6 +1,7 @@
 //! The example: `examples/hostpath-provisioner`, whose volumes are directories.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use bucket_provisioner::conformance::free_address;
 use bucket_provisioner::volume::wire;
@@ -12,6 +13,7 @@ use super::stage::{Stage, phase_of, seen_soon};
 use crate::admin::{value, wait_for, wait_serving};
 use crate::conformance::example;
 use crate::support::conformance::{Program, Running, TempDir};
+use crate::traces::{Collector, assert_child, trace_of};
 
 const IDENTITY: &str = "hostPathProvisionerIdentity";
 
@@ -80,6 +82,24 @@ async fn what_is_provisioned_and_deleted_is_counted_by_the_fields_names() {
     assert_eq!((value(&metrics, &provisioned), value(&metrics, &deleted)), (Some(2.0), Some(1.0)), "{metrics}");
     let times = format!("controller_persistentvolume_delete_duration_seconds_count{{class=\"{class}\"}}");
     assert_eq!(value(&metrics, &times), Some(1.0), "failures do not count: {metrics}");
+}
+
+#[tokio::test]
+async fn a_volume_comes_and_goes_in_the_trace_of_its_claim() {
+    let (stage, root, collector) = (Stage::new().await, TempDir::new(), Collector::start().await);
+    let mut operator = start(&stage, &program(&root, "node-1").args(["--otlp-endpoint", &collector.url]));
+    let class = stage.class("hostpath", json!({})).await;
+    let uid = stage.submit("data", &class, json!({})).await.uid().unwrap();
+    let name = stage.wait_volume("data").await.name_any();
+    stage.delete_claim("data").await;
+    stage.wait_volume_gone(&name).await;
+    operator.0.terminate();
+    operator.0.ended(Duration::from_secs(10)).await;
+    let spans = collector.upstream().spans();
+    assert!(spans.iter().all(|span| span.trace == trace_of(&uid)), "{spans:#?}");
+    assert_child(&spans, "provision", "attempt");
+    assert_child(&spans, "kubernetes post persistentvolumes", "attempt");
+    assert_child(&spans, "delete", "attempt at volume");
 }
 
 #[tokio::test]

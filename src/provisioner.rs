@@ -393,7 +393,8 @@ pub trait Provisioner: Send + Sync + 'static {
     /// Looks whether claims of a class can work, for an admin who asks (`doctor`): permissions of the owner, the bucket that
     /// the class names, quotas. **Only reads**: nothing at the store changes, not even for a moment. `record` is what would
     /// be planned for a new claim, with a random uid: its bucket and its user do not exist, unless the class names the
-    /// bucket. The caller has called [`account`](Self::account) with success, and gives up after some seconds.
+    /// bucket. [`account`](Self::account) was called before, and if it failed, that is reported: then only what explains it
+    /// is worth saying. The caller gives up after some seconds.
     ///
     /// Finds nothing by default.
     fn examine(&self, record: &Record, owner: &Self::Owner) -> impl Future<Output = Vec<Finding>> + Send {

@@ -107,19 +107,10 @@ impl Operation {
         use Operation as O;
 
         match self {
-            O::CreateBucket
-            | O::GetBucketTagging
-            | O::PutBucketTagging
-            | O::DeleteBucket
-            | O::ListBuckets
-            | O::HeadBucket => Service::Buckets,
-            O::ListObjectsV2
-            | O::GetObject
-            | O::ListObjectVersions
-            | O::DeleteObjects
-            | O::ListMultipartUploads
-            | O::DeleteObject
-            | O::AbortMultipartUpload => Service::Objects,
+            O::CreateBucket | O::GetBucketTagging | O::PutBucketTagging => Service::Buckets,
+            O::DeleteBucket | O::ListBuckets | O::HeadBucket => Service::Buckets,
+            O::ListObjectsV2 | O::GetObject | O::ListObjectVersions | O::ListMultipartUploads => Service::Objects,
+            O::DeleteObjects | O::DeleteObject | O::AbortMultipartUpload => Service::Objects,
             O::GetCallerIdentity => Service::Sts,
             _ => Service::Iam,
         }

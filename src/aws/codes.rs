@@ -143,7 +143,7 @@ pub(super) fn is_throttling(code: &str) -> bool {
 }
 
 /// Whether a code says that the credentials are invalid, and not only that they lack a permission.
-pub(super) fn is_about_credentials(code: &str) -> bool {
+pub(crate) fn is_about_credentials(code: &str) -> bool {
     matches!(
         code,
         "InvalidAccessKeyId"

@@ -73,7 +73,6 @@ mod recall;
 mod region;
 mod remedy;
 mod revoke;
-
 mod sts;
 mod tags;
 mod target;
@@ -313,11 +312,9 @@ impl Provisioner for AwsProvisioner {
     }
 
     async fn examine(&self, record: &Record, owner: &Owner) -> Vec<Finding> {
-        match self.target(record) {
-            Ok(target) => examine::examine(&*self.clients.store(owner, &target).await, &target).await,
-            // Said when the class was planned.
-            Err(_) => Vec::new(),
-        }
+        // An environment that cannot be used was reported when the class was planned.
+        let Ok(target) = self.target(record) else { return Vec::new() };
+        examine::examine(&*self.clients.store(owner, &target).await, &target).await
     }
 
     async fn usage(&self, record: &Record, owner: &Owner) -> Result<Option<Usage>, Error> {

@@ -51,6 +51,12 @@ impl Finding {
         Self::new(Verdict::Unknown, what, message, remedy)
     }
 
+    /// A call failed. Its error is worded for claims, which are retried.
+    pub(crate) fn failed(what: impl Into<String>, error: &dyn std::error::Error, remedy: impl Into<String>) -> Self {
+        let message = error.to_string();
+        Self::bad(what, message.strip_suffix("; retrying").unwrap_or(&message), remedy)
+    }
+
     fn new(verdict: Verdict, what: impl Into<String>, message: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { what: what.into(), verdict, message: message.into(), remedy: remedy.into() }
     }

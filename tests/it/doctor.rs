@@ -24,7 +24,10 @@ impl Examined {
     /// Runs `doctor` on the claims of the world's namespace.
     async fn text(world: &World, args: &[&str]) -> Self {
         let args = [&["doctor", "--namespace", &world.namespace], args].concat();
-        let output = operator().args(args).output(world).await;
+        Self::of(operator().args(args).output(world).await)
+    }
+
+    fn of(output: std::process::Output) -> Self {
         let text = |bytes| String::from_utf8(bytes).unwrap();
         Self { code: output.status.code(), text: text(output.stdout), log: text(output.stderr) }
     }
@@ -98,7 +101,7 @@ async fn a_good_installation_has_good_findings_only_and_nothing_is_changed() {
     let lease = lease::name(&world.provisioner, Some(&world.namespace));
     examined.says(&lease, "holder", "good", "leads");
     examined.says(&lease, "version", "good", env!("CARGO_PKG_VERSION"));
-    examined.says(&class, "namespaces", "good", &format!("1 namespaces may use it: {}", world.namespace));
+    examined.says(&class, "namespaces", "good", &format!("these namespaces may use it: {}", world.namespace));
     examined.says(&class, "permissions", "good", "IAM allows the owner all");
     examined.says(&class, "credentials", "good", "of account");
     examined.says(&existing, "bucket", "good", &archive);
@@ -158,6 +161,26 @@ async fn what_is_wrong_with_a_class_is_found_with_the_remedy_and_no_secret_is_sh
         assert!(examined.text.contains("AWS refused") && examined.log.contains("DEBUG"), "{}", examined.log);
         assert!(!examined.text.contains(&secret) && !examined.log.contains(&secret));
     }
+}
+
+#[tokio::test]
+async fn of_a_class_without_a_secret_nothing_is_said_to_be_wrong_that_may_be_right_in_the_pod() {
+    let world = World::new().await;
+    let class = world.class_with("ambient", "Delete", &[("secretName", ""), ("secretNamespace", "")]).await;
+    let examined = async |variables: &[(&str, &str)]| {
+        let keys = [("AWS_ACCESS_KEY_ID", "AKIAUNKNOWN"), ("AWS_SECRET_ACCESS_KEY", "of-this-machine")];
+        let program = operator().args(["doctor", "-o", "json", NO_LEASE]);
+        let program = keys.iter().chain(variables).fold(program, |program, (name, value)| program.env(*name, *value));
+        Examined::of(program.output(&world).await)
+    };
+    let outside = examined(&[]).await;
+    assert_eq!(outside.code, Some(0), "{}\n{}", outside.text, outside.log);
+    outside.says(&class, "owner", "unknown", "cannot be seen from here");
+    outside.says(&class, "credentials", "unknown", "AWS refused");
+    let in_the_pod = examined(&[("KUBERNETES_SERVICE_HOST", "10.0.0.1")]).await;
+    assert_eq!(in_the_pod.code, Some(1));
+    in_the_pod.says(&class, "owner", "good", "the operator's own identity");
+    in_the_pod.says(&class, "credentials", "bad", "AWS refused");
 }
 
 #[tokio::test]

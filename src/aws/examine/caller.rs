@@ -12,8 +12,10 @@ use aws_smithy_types::config_bag::ConfigBag;
 use aws_smithy_types::date_time::Format;
 
 use crate::aws::account::account_of;
-use crate::aws::call::{Operation, Resource};
+use crate::aws::call::{CallError, Operation, Resource};
 use crate::aws::clients::Store;
+use crate::aws::codes::is_about_credentials;
+use crate::aws::target::Sts;
 use crate::provisioner::Finding;
 
 /// From here on IAM and STS refuse signatures ("Signature Version 4", AWS General Reference). S3 allows 15 minutes.
@@ -40,6 +42,11 @@ pub(crate) enum Principal {
 }
 
 impl Caller {
+    /// Stores that keep no ARN give one that is empty.
+    fn with(arn: Option<String>) -> Self {
+        Self { arn: arn.filter(|arn| !arn.is_empty()) }
+    }
+
     pub(crate) fn arn(&self) -> Option<&str> {
         self.arn.as_deref()
     }
@@ -72,29 +79,41 @@ impl Caller {
     }
 }
 
-/// Asks who the owner is; the answer also says what time it is there.
-pub(crate) async fn ask(store: &Store, has_iam: bool) -> (Caller, Vec<Finding>) {
+/// Asks who the owner is; the answer also says what time it is there. `None`: the store refuses the owner or does not
+/// answer, so that there is nothing else to ask.
+pub(crate) async fn ask(store: &Store, has_iam: bool) -> (Option<Caller>, Vec<Finding>) {
     let clock = Clock::default();
-    let asked = clock.clone();
-    let arn = match &store.sts {
+    let caller = match &store.sts {
         Some(sts) => {
-            let sent = sts.get_caller_identity().customize().interceptor(asked).send();
-            store.call_once(Operation::GetCallerIdentity, Resource::Account, sent).await.ok().and_then(|it| it.arn)
+            let sent = sts.get_caller_identity().customize().interceptor(clock.clone()).send();
+            match store.call_once(Operation::GetCallerIdentity, Resource::Account, sent).await {
+                Ok(answer) => Some(Caller::with(answer.arn)),
+                Err(error) if is_over(store, &error) => None,
+                Err(_) => Some(Caller::default()),
+            }
         }
-        None => None,
+        None => Some(Caller::default()),
     };
-    let arn = match arn {
-        None if has_iam => {
+    let caller = match caller {
+        // A store without STS may give the ARN of the user whose credentials these are.
+        Some(Caller { arn: None }) if has_iam => {
             let sent = store.iam.get_user().customize().interceptor(clock.clone()).send();
-            let answer = store.call_once(Operation::GetUser, Resource::Account, sent).await.ok();
-            answer.and_then(|answer| answer.user).map(|user| user.arn)
+            match store.call_once(Operation::GetUser, Resource::Account, sent).await {
+                Ok(answer) => Some(Caller::with(answer.user.map(|user| user.arn))),
+                Err(error) if error.status() == 0 => None,
+                Err(_) => Some(Caller::default()),
+            }
         }
-        arn => arn,
+        caller => caller,
     };
-    // Stores that keep no ARN give one that is empty.
-    let caller = Caller { arn: arn.filter(|arn| !arn.is_empty()) };
-    let findings = identity(&caller).into_iter().chain(clock.finding()).collect();
+    let findings = caller.as_ref().and_then(identity).into_iter().chain(clock.finding()).collect();
     (caller, findings)
+}
+
+/// Whether nothing else needs to be asked. Everybody may ask AWS who they are; other stores have many answers for what they
+/// do not know.
+fn is_over(store: &Store, error: &CallError) -> bool {
+    store.endpoints.sts == Sts::Aws || error.status() == 0 || is_about_credentials(error.code())
 }
 
 fn identity(caller: &Caller) -> Option<Finding> {

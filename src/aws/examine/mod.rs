@@ -41,6 +41,7 @@ struct Examined<'a> {
 pub(crate) async fn examine(store: &Store, target: &Target<'_>) -> Vec<Finding> {
     let has_iam = target.user.is_some() || target.endpoints.sts != Sts::Unknown;
     let (caller, mut findings) = caller::ask(store, has_iam).await;
+    let Some(caller) = caller else { return findings };
     let examined = Examined { store, target, caller, has_iam };
     let permissions = async {
         match simulate::permissions(&examined).await {
@@ -68,7 +69,7 @@ pub(crate) async fn examine(store: &Store, target: &Target<'_>) -> Vec<Finding> 
 fn failed(what: &str, error: CallError) -> Finding {
     let error = Error::from(error);
     let reason = reasons::TABLE.iter().find(|reason| reason.name == error.reason());
-    Finding::bad(what, error.to_string(), reason.map_or("", |reason| reason.remedy))
+    Finding::failed(what, &error, reason.map_or("", |reason| reason.remedy))
 }
 
 /// The remedy where the owner lacks a permission that only this examination needs.

@@ -333,3 +333,13 @@ async fn a_full_account_a_wrong_clock_and_the_root_user_are_reported() {
     assert_eq!(one(&findings, "quota of users").verdict, Verdict::Warning);
     assert!(one(&findings, "permissions").message.contains("root user"));
 }
+
+#[tokio::test]
+async fn where_the_owner_is_refused_only_the_clock_is_looked_at() {
+    let header = Some(("date", "Thu, 01 Jan 2026 00:00:00 GMT"));
+    let Answer::Status { body, .. } = iam_error(403, "RequestTimeTooSkewed") else { panic!("an answer") };
+    let refused = vec![("GetCallerIdentity", Answer::Status { status: 403, header, body })];
+    let findings = examine(&record(), [refused]).await;
+    let [clock] = &findings[..] else { panic!("{findings:#?}") };
+    assert_eq!((clock.what.as_str(), clock.verdict), ("clock", Verdict::Bad));
+}

@@ -1,5 +1,6 @@
 //! The StorageClasses of this provisioner: what they say, who may use them, and whether their stores would do it.
 
+use std::any::TypeId;
 use std::time::Duration;
 
 use futures::{StreamExt as _, stream};
@@ -10,7 +11,7 @@ use super::ANSWER_LIMIT;
 use crate::controller::decide::class::Class;
 use crate::controller::decide::sample::Sample;
 use crate::controller::{self, Options, read_owner};
-use crate::provisioner::{Failure as _, Finding, Mode, Namespaces, Provisioner, ReclaimPolicy};
+use crate::provisioner::{Failure as _, Finding, Mode, Namespaces, Provisioner, ReclaimPolicy, SecretRef, Verdict};
 
 /// Stores that are examined at the same time.
 const AT_ONCE: usize = 8;
@@ -69,7 +70,7 @@ pub(super) async fn examine<P: Provisioner>(
         .map(|((class, sample), store)| {
             let mut findings = match sample {
                 Ok(sample) => said(class, sample, seen),
-                Err(error) => vec![Finding::bad("parameters", error.to_string(), remedy::<P>(error.reason()))],
+                Err(error) => vec![Finding::failed("parameters", error, remedy::<P>(error.reason()))],
             };
             findings.extend(store);
             (class.name_any(), findings)
@@ -147,30 +148,25 @@ async fn store<P: Provisioner>(client: &Client, provisioner: &P, sample: &Sample
     let mut record = sample.record.clone();
     let owner: P::Owner = match read_owner(client, &record).await {
         Ok(owner) => owner,
-        Err(error) => return vec![Finding::bad("owner", error.to_string(), remedy::<P>(error.reason()))],
+        Err(error) => return vec![Finding::failed("owner", &error, remedy::<P>(error.reason()))],
     };
-    let mut findings = vec![match &record.plan.owner_secret {
-        Some(secret) => Finding::good("owner", format!("Secret {secret} has the owner's credentials")),
-        None if in_pod() => Finding::good("owner", "the owner is the operator's own identity"),
-        None => Finding::unknown(
-            "owner",
-            "the owner is the identity of the operator's pod, which cannot be seen from here: what follows is about the identity of this process",
-            "run this in the operator's pod, with `kubectl exec`",
-        ),
-    }];
+    let mut findings = Vec::new();
     let place = format!("{}:{}", record.plan.endpoint.host, record.plan.endpoint.port);
     let looks = async {
         match provisioner.account(&record, &owner).await {
             Ok(account) => {
                 let of = account.as_ref().map_or_else(String::new, |account| format!(", of account {account}"));
-                findings.push(Finding::good("credentials", format!("the store accepts the owner's credentials{of}")));
+                if has_owner::<P>() {
+                    let message = format!("the store accepts the owner's credentials{of}");
+                    findings.push(Finding::good("credentials", message));
+                }
                 record.account = account;
             }
             Err(error) => {
-                findings.push(Finding::bad("credentials", error.to_string(), remedy::<P>(error.reason())));
-                return;
+                findings.push(Finding::failed("credentials", &error, remedy::<P>(error.reason())));
             }
         }
+        // Also if they were refused: perhaps the clocks differ.
         findings.extend(provisioner.examine(&record, &owner).await);
     };
     if tokio::time::timeout(LIMIT, looks).await.is_err() {
@@ -178,7 +174,34 @@ async fn store<P: Provisioner>(client: &Client, provisioner: &P, sample: &Sample
         let remedy = "check the endpoint in the class, and whether a network policy, a proxy or a firewall keeps the store from answering";
         findings.push(Finding::bad("store", message, remedy));
     }
-    findings
+    let whose = whose::<P>(record.plan.owner_secret.as_ref());
+    if whose.as_ref().is_some_and(|whose| whose.verdict == Verdict::Unknown) {
+        // They are about somebody else.
+        for finding in findings.iter_mut().filter(|finding| finding.verdict == Verdict::Bad) {
+            finding.verdict = Verdict::Unknown;
+        }
+    }
+    whose.into_iter().chain(findings).collect()
+}
+
+/// Whose credentials are used; nothing if the store needs none.
+fn whose<P: Provisioner>(secret: Option<&SecretRef>) -> Option<Finding> {
+    const WHAT: &str = "owner";
+    match secret {
+        Some(secret) => Some(Finding::good(WHAT, format!("Secret {secret} has the owner's credentials"))),
+        None if !has_owner::<P>() => None,
+        None if in_pod() => Some(Finding::good(WHAT, "the owner is the operator's own identity")),
+        None => Some(Finding::unknown(
+            WHAT,
+            "the owner is the identity of the operator's pod, which cannot be seen from here: what follows is about the identity of this process",
+            "run this in the operator's pod, with `kubectl exec`",
+        )),
+    }
+}
+
+/// Whether the store needs credentials.
+fn has_owner<P: Provisioner>() -> bool {
+    TypeId::of::<P::Owner>() != TypeId::of::<()>()
 }
 
 /// Kubernetes sets the variable in every pod.
@@ -211,7 +234,7 @@ fn without_links(markdown: &str) -> String {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::provisioner::{CommonParameters, NameRules, Verdict};
+    use crate::provisioner::{CommonParameters, NameRules};
 
     fn allowed(value: &str) -> Option<Namespaces> {
         let written = [("allowedNamespaces".to_owned(), value.to_owned())].into();
@@ -224,10 +247,10 @@ mod tests {
         let seen = |value: &str| namespaces(allowed(value).as_ref(), Some(&existing));
         assert_eq!(
             seen("shop,team-*"),
-            [Finding::good("namespaces", "claims of 3 namespaces may use it: shop, team-a, team-b")]
+            [Finding::good("namespaces", "claims of these namespaces may use it: shop, team-a, team-b")]
         );
         let findings = seen("shop,taem-*,ops");
-        assert_eq!(findings[0].message, "claims of 1 namespaces may use it: shop");
+        assert_eq!(findings[0].message, "claims of these namespaces may use it: shop");
         assert_eq!(findings[1].message, "no namespace matches \"taem-*\", \"ops\" of allowedNamespaces");
         assert_eq!(findings[1].verdict, Verdict::Warning);
         assert_eq!(namespaces(allowed("shop").as_ref(), None)[0].verdict, Verdict::Unknown);

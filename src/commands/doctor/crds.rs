@@ -16,8 +16,8 @@ pub(super) struct Crd {
     pub(super) is_served: bool,
 }
 
-/// The annotation that is in all of ours: the program prints them with this description.
-const OURS: &str = "x-kubernetes-validations";
+/// The field of a schema with rules in CEL.
+const RULES: &str = "x-kubernetes-validations";
 
 pub(super) async fn examine(client: &Client, program: &str) -> Vec<Crd> {
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
@@ -185,7 +185,7 @@ fn losses(found: &Schema, ours: &Schema) -> Vec<&'static str> {
 
 /// Whether a rule refuses claims that have both, whatever they are.
 fn excludes_names(schema: &Value) -> bool {
-    let rules = schema["properties"]["spec"][OURS].as_array();
+    let rules = schema["properties"]["spec"][RULES].as_array();
     rules.into_iter().flatten().filter_map(|rule| rule["rule"].as_str()).any(|rule| {
         let rule: String = rule.chars().filter(|c| !c.is_whitespace()).collect();
         rule.contains("!has(self.bucketName)||!has(self.generateBucketName)") && !rule.contains("startsWith")

@@ -1,5 +1,7 @@
 //! The command `orphans`: what no claim has, and what the operator does about it at an admin's word.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use kube::ResourceExt as _;
 use rstest::rstest;
 use serde_json::Value;
@@ -67,6 +69,7 @@ async fn what_has_its_claim_is_no_orphan_and_looking_changes_nothing() {
     for name in &names {
         world.claim(name, &class).await;
     }
+    let done = AtomicBool::new(false);
     let come_and_go = async {
         for name in &names {
             world.wait_bound(name).await;
@@ -75,20 +78,15 @@ async fn what_has_its_claim_is_no_orphan_and_looking_changes_nothing() {
         for name in &names {
             world.wait_gone(name).await;
         }
+        done.store(true, Ordering::Relaxed);
     };
-    let mut looks = 0;
     let look = async {
-        loop {
+        while !done.load(Ordering::Relaxed) {
             let (code, found) = found(&world).await;
             assert!(code == 0 && found["orphans"] == serde_json::json!([]), "{found:#}");
-            looks += 1;
         }
     };
-    tokio::select! {
-        () = come_and_go => {}
-        () = look => {}
-    }
-    assert!(looks > 0, "nobody looked meanwhile");
+    tokio::join!(come_and_go, look);
     operator.stop().await;
 
     world.aws.clear();

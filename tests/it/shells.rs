@@ -51,7 +51,8 @@ async fn a_shell_completes_commands() {
         set -euo pipefail
         source <("$1" completions bash)
         COMP_WORDS=(aws-s3-provisioner st) COMP_CWORD=1
-        _aws-s3-provisioner aws-s3-provisioner st aws-s3-provisioner
+        function=$(complete -p aws-s3-provisioner | sed 's/.*-F \([^ ]*\).*/\1/')
+        "$function" aws-s3-provisioner st aws-s3-provisioner
         printf '%s\n' "${COMPREPLY[@]}"
     "#;
     let done = Command::new("bash").args(["-c", script, "-", PROGRAM]).output().await.unwrap();

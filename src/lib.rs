@@ -30,7 +30,7 @@
 //! # Feature flags
 //! | flag | what it adds | crates, as `cargo tree --edges normal` counts them |
 //! |---|---|---|
-//! | none (`--no-default-features`) | the trait, the controller and [`Operator`], for a store of your own; nothing of the AWS SDK is built | 188 |
+//! | none (`--no-default-features`) | the trait, the controller and [`Operator`], for a store of your own; nothing of the AWS SDK is built | 195 |
 //! | `aws`, on by default | the module `aws`, and the binary of this package | 84 more: the SDK |
 //! | `otel`, on by default | traces for OpenTelemetry, and `--otlp-endpoint` | 15 more |
 //! | `volume` | the module `volume`, for provisioners of PersistentVolumes | none |

@@ -107,7 +107,7 @@ pub(crate) struct Table {
 
 impl Table {
     pub(crate) fn new(head: &[&str]) -> Self {
-        Self { rows: vec![head.iter().map(|name| Cell::new(name)).collect()] }
+        Self { rows: vec![head.iter().map(Cell::new).collect()] }
     }
 
     pub(crate) fn row(&mut self, cells: Vec<Cell>) {

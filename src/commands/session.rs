@@ -19,7 +19,7 @@ use crate::provisioner::Provisioner;
 use crate::runtime::program::chain;
 
 /// Objects in a page of a list.
-const PAGE: u32 = 500;
+const PAGE: u32 = 200;
 
 /// What a command looks with: whose claims, in which cluster, in which store.
 pub(crate) struct Session<P> {
@@ -29,22 +29,22 @@ pub(crate) struct Session<P> {
     pub(crate) provisioner: String,
     /// The only namespace whose claims count; all if `None`.
     pub(crate) namespace: Option<String>,
-    /// Name of the lease that a serving operator holds.
-    pub(crate) lease: String,
+    /// Names of leases of which a serving operator holds one.
+    pub(crate) leases: Vec<String>,
     /// Name of the program, for remedies.
     pub(crate) program: String,
 }
 
 impl<P: Provisioner> Session<P> {
     /// The session of an admin with this client.
-    pub(crate) fn new(client: Client, mut store: P, options: &Options, lease: String, program: &str) -> Self {
+    pub(crate) fn new(client: Client, mut store: P, options: &Options, leases: Vec<String>, program: &str) -> Self {
         store.start(options.start(false));
         Self {
             client: pages::bounded(client),
             store,
             provisioner: options.provisioner_name.clone(),
             namespace: options.namespace.clone(),
-            lease,
+            leases,
             program: program.to_owned(),
         }
     }

@@ -206,12 +206,14 @@ fn said(object: &ObjectBucket) -> Answer {
 /// A warning if no operator seems to serve, or if that cannot be seen.
 pub(crate) async fn nobody_serves<P: Provisioner>(session: &Session<P>) -> Option<String> {
     let api: Api<Lease> = Api::all(session.client.clone());
-    let name = &session.lease;
-    let leases = match api.list(&ListParams::default().fields(&format!("metadata.name={name}"))).await {
-        Ok(leases) => leases.items,
-        Err(error) if status_code(&error) == Some(403) => return None,
-        Err(error) => return Some(refused("see whether an operator serves", &error)),
-    };
+    let mut leases = Vec::new();
+    for name in &session.leases {
+        match api.list(&ListParams::default().fields(&format!("metadata.name={name}"))).await {
+            Ok(found) => leases.extend(found.items),
+            Err(error) if status_code(&error) == Some(403) => return None,
+            Err(error) => return Some(refused("see whether an operator serves", &error)),
+        }
+    }
     let is_held = leases.iter().filter_map(|lease| lease.spec.as_ref()).any(|spec| {
         let renewed = spec.renew_time.as_ref().map_or(Timestamp::UNIX_EPOCH, |at| at.0);
         let valid = SignedDuration::from_secs(i64::from(spec.lease_duration_seconds.unwrap_or_default()));
@@ -221,9 +223,7 @@ pub(crate) async fn nobody_serves<P: Provisioner>(session: &Session<P>) -> Optio
         has_holder && Timestamp::now().duration_since(renewed) < valid + slack
     });
     (!is_held).then(|| {
-        format!(
-            "no operator holds the lease {name:?}: what is asked for is done when one serves {}",
-            session.provisioner
-        )
+        let (names, provisioner) = (session.leases.join(" or "), &session.provisioner);
+        format!("no operator holds the lease {names}: what is asked for is done when one serves {provisioner}")
     })
 }

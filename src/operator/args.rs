@@ -230,6 +230,13 @@ impl Args {
         Ok(lease.map(|lease| LeaseToFind { name: lease.name, namespace: self.lease_namespace() }))
     }
 
+    /// Names of the leases that an operator may hold which serves what is looked at: `--namespace` may be only the admin's
+    /// choice of what to see.
+    pub(crate) fn leases_to_find(&self) -> Vec<String> {
+        let everywhere = || lease::name(&self.run.provisioner_name, None);
+        self.lease.name().map_or_else(|| vec![self.lease_name(), everywhere()], |name| vec![name])
+    }
+
     /// The options of the controller. `go_threads` is the value of LIB_BUCKET_PROVISIONER_THREADS.
     pub(crate) fn options(&self, go_threads: Option<&str>) -> Options {
         let threads = go_threads.and_then(|n| n.parse().ok()).filter(|n| *n > 0);

@@ -192,7 +192,7 @@ async fn doctor<P: Provisioner>(
 /// Does what an admin asks with a tool.
 async fn ask<P: Provisioner>(store: P, args: &Args, tool: &Command, program: &str) -> Result<ExitCode, Box<dyn Error>> {
     let client = runtime::cluster::client(args.cluster.config().await?, runtime::cluster::ANSWER_LIMIT)?;
-    let session = Session::new(client, store, &args.options(None), args.lease_name(), program);
+    let session = Session::new(client, store, &args.options(None), args.leases_to_find(), program);
     match tool {
         Command::Status(asked) => status::run(&session, asked).await.map(|()| ExitCode::SUCCESS),
         Command::Orphans(asked) => orphans::run(&session, asked).await,

@@ -58,7 +58,7 @@ struct Screen {
 impl Screen {
     fn new(wide: bool) -> Self {
         let all = MultiProgress::with_draw_target(indicatif::ProgressDrawTarget::stdout());
-        let text = all.add(ProgressBar::new_spinner().with_style(style("{wide_msg}", "{msg}")));
+        let text = all.add(ProgressBar::new_spinner().with_style(style("{msg}")));
         Self { wide, all, text, purges: BTreeMap::new() }
     }
 
@@ -74,8 +74,9 @@ impl Screen {
         }
         lines.push(String::new());
         lines.push(table::summary(rows));
-        let lines: Vec<_> =
-            lines.iter().map(|line| console::truncate_str(line, usize::from(width), "…").into_owned()).collect();
+        // A line as wide as the terminal would end without a new line.
+        let width = usize::from(width).saturating_sub(1);
+        let lines: Vec<_> = lines.iter().map(|line| console::truncate_str(line, width, "…").into_owned()).collect();
         self.text.set_message(lines.join("\n"));
         self.purges.retain(|uid, bar| {
             let stays = purged.contains_key(uid);
@@ -88,7 +89,7 @@ impl Screen {
         for (uid, row) in purged.into_iter().take(8) {
             let bar = self.purges.entry(uid.clone()).or_insert_with(|| {
                 // The store does not say how much there is, so the bar shows how much is gone, and how fast.
-                let bar = ProgressBar::new_spinner().with_style(style(PURGE, PURGE));
+                let bar = ProgressBar::new_spinner().with_style(style(PURGE));
                 self.all.add(bar)
             });
             bar.set_message(clean(row.bucket.as_deref().unwrap_or(&row.name)));
@@ -105,9 +106,8 @@ impl Screen {
 
 const PURGE: &str = "{spinner} emptying {msg}: {human_pos} removed, {per_sec}";
 
-fn style(wanted: &str, fallback: &str) -> ProgressStyle {
-    let style = ProgressStyle::with_template(if wanted == PURGE { wanted } else { fallback });
-    style.unwrap_or_else(|_| ProgressStyle::default_spinner())
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_spinner())
 }
 
 /// What was printed of each claim, by its uid.

@@ -7,6 +7,7 @@ pub(crate) mod footprint;
 pub(crate) mod operator;
 pub(crate) mod other;
 pub(crate) mod owner_policy;
+pub(crate) mod tool;
 
 use std::collections::BTreeMap;
 use std::ops::Deref;

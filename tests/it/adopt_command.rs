@@ -1,0 +1,101 @@
+//! The command `adopt`: restored claims get back what they had.
+
+use kube::ResourceExt as _;
+use rstest::rstest;
+
+use crate::support::World;
+use crate::support::operator::{Kind, Operator};
+use crate::support::tool::Tool;
+
+const CLAIM: &str = "photos";
+
+/// A claim that was bound, lost with the cluster, and restored.
+struct Restored {
+    bucket: String,
+    key: String,
+}
+
+impl Restored {
+    async fn new(world: &World, with_record: bool) -> Self {
+        let class = world.class("greenfield").await;
+        let operator = Operator::start(world, Kind::InProcess).await;
+        world.claim(CLAIM, &class).await;
+        world.wait_reason(CLAIM, "Bound").await;
+        let environment = world.environment(CLAIM).await;
+        let bucket = environment["BUCKET_NAME"].clone();
+        world.app(CLAIM).await.put(&bucket, "precious").await.unwrap();
+        operator.stop().await;
+        let backup = world.back_up(CLAIM).await;
+        world.lose(CLAIM).await;
+        world.restore(&backup.secret).await;
+        world.restore(&backup.claim).await;
+        if with_record {
+            world.restore(&backup.record).await;
+        }
+        Self { bucket, key: environment["AWS_ACCESS_KEY_ID"].clone() }
+    }
+
+    /// Requires that the claim has what it had.
+    async fn assert_back(&self, world: &World) {
+        let environment = world.environment(CLAIM).await;
+        assert_eq!((&environment["BUCKET_NAME"], &environment["AWS_ACCESS_KEY_ID"]), (&self.bucket, &self.key));
+        assert_eq!(world.app(CLAIM).await.list(&self.bucket).await.unwrap(), ["precious"]);
+    }
+}
+
+#[rstest]
+#[case::with_its_record(true, &["adopt", CLAIM])]
+#[case::without_its_record(false, &["adopt", CLAIM])]
+#[case::all(true, &["adopt", "--all"])]
+#[tokio::test]
+async fn a_restored_claim_gets_back_what_it_had(#[case] with_record: bool, #[case] args: &[&str]) {
+    let world = World::new().await;
+    let restored = Restored::new(&world, with_record).await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    world.wait_reason(CLAIM, "AdoptionNeeded").await;
+    let no = Tool::run(&world, args, "no\n").await;
+    assert!(no.code == 1 && no.out.contains("nothing was adopted"), "{no:?}");
+    assert!(no.out.contains(&restored.bucket), "the plan names the bucket: {no:?}");
+    let record = world.records().get_opt(&world.record_name(CLAIM)).await.unwrap();
+    assert!(record.is_none_or(|record| record.annotations().is_empty()), "nothing was said");
+
+    let yes = Tool::run(&world, args, "yes\n").await;
+    assert!(yes.code == 0 && yes.out.contains("has its bucket back and is Ready"), "{yes:?}");
+    restored.assert_back(&world).await;
+    let again = Tool::run(&world, args, "").await;
+    assert_eq!(again.code, 0, "{again:?}");
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_adopted_is_said() {
+    let world = World::new().await;
+    let missing = Tool::run(&world, &["adopt", "nothing"], "").await;
+    assert!(missing.code == 1 && missing.err.contains("does not exist"), "{missing:?}");
+    let class = world.class("greenfield").await;
+    world.claim("new", &class).await;
+    let new = Tool::run(&world, &["adopt", "new", "--yes"], "").await;
+    assert!(new.code == 1 && new.err.contains("--bucket"), "{new:?}");
+    let neither = Tool::run(&world, &["adopt"], "").await;
+    assert_eq!(neither.code, 2, "{neither:?}");
+}
+
+#[tokio::test]
+async fn the_operators_refusal_is_told() {
+    let world = World::new().await;
+    Restored::new(&world, true).await;
+    let mut tool = Tool::start(&world, &["adopt", CLAIM]);
+    tool.asks("Type yes to go on:").await;
+    tool.types("yes\n").await;
+    // The claim goes before an operator can follow the word.
+    let record = world.record_name(CLAIM);
+    let told = |record: Option<&bucket_provisioner::api::ObjectBucket>| {
+        record.is_some_and(|record| !record.annotations().is_empty())
+    };
+    crate::support::seen(&world.records(), &record, told).await.expect("the word is given");
+    world.forget_object(&world.claims(), CLAIM).await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let ended = tool.end().await;
+    assert!(ended.code == 1 && ended.out.contains("refuses") && ended.out.contains("ActionRefused"), "{ended:?}");
+    operator.stop().await;
+}

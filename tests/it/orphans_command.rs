@@ -1,0 +1,282 @@
+//! The command `orphans`: what no claim has, and what the operator does about it at an admin's word.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use kube::ResourceExt as _;
+use rstest::rstest;
+use serde_json::Value;
+
+use crate::support::World;
+use crate::support::operator::{Kind, Operator};
+use crate::support::tool::{Ended, Tool};
+
+const CLAIM: &str = "photos";
+
+/// A claim that was bound and used, with its operator stopped.
+struct Used {
+    class: String,
+    uid: String,
+    bucket: String,
+    record: String,
+    user: String,
+}
+
+impl Used {
+    async fn new(world: &World, reclaim_policy: &str) -> Self {
+        let class = world.class_with("greenfield", reclaim_policy, &[]).await;
+        let operator = Operator::start(world, Kind::InProcess).await;
+        let uid = world.claim(CLAIM, &class).await.uid().unwrap();
+        world.wait_reason(CLAIM, "Bound").await;
+        let bucket = world.environment(CLAIM).await["BUCKET_NAME"].clone();
+        let user = world.account.users_with(&uid).await.pop().unwrap();
+        operator.stop().await;
+        Self { class, uid, bucket, record: world.record_name(CLAIM), user }
+    }
+
+    async fn fill(&self, world: &World) {
+        world.account.put(&self.bucket, "precious").await.unwrap();
+    }
+
+    /// Which of bucket and user there are.
+    async fn left(&self, world: &World) -> (bool, bool) {
+        (world.account.bucket_exists(&self.bucket).await, world.account.user_exists(&self.user).await)
+    }
+}
+
+async fn found(world: &World) -> (i32, Value) {
+    let ended = Tool::run(world, &["orphans", "--output", "json"], "").await;
+    assert!(ended.code != 1, "{ended:?}");
+    (ended.code, ended.json())
+}
+
+fn only(found: &Value) -> &Value {
+    let all = found["orphans"].as_array().unwrap();
+    assert_eq!(all.len(), 1, "{found:#}");
+    &all[0]
+}
+
+async fn apply(world: &World, args: &[&str], answers: &str) -> Ended {
+    Tool::run(world, &[&["orphans", "--apply"], args].concat(), answers).await
+}
+
+#[tokio::test]
+async fn what_has_its_claim_is_no_orphan_and_looking_changes_nothing() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    // Claims come and go meanwhile: at no moment does one look orphaned.
+    let names: Vec<_> = (0..12).map(|number| format!("claim-{number}")).collect();
+    for name in &names {
+        world.claim(name, &class).await;
+    }
+    let done = AtomicBool::new(false);
+    let come_and_go = async {
+        for name in &names {
+            world.wait_bound(name).await;
+            world.delete_claim(name).await;
+        }
+        for name in &names {
+            world.wait_gone(name).await;
+        }
+        done.store(true, Ordering::Relaxed);
+    };
+    let look = async {
+        while !done.load(Ordering::Relaxed) {
+            let (code, found) = found(&world).await;
+            assert!(code == 0 && found["orphans"] == serde_json::json!([]), "{found:#}");
+        }
+    };
+    tokio::join!(come_and_go, look);
+    operator.stop().await;
+
+    world.aws.clear();
+    world.kubernetes.clear();
+    let told = Tool::run(&world, &["orphans"], "").await;
+    assert!(told.code == 0 && told.out.starts_with("no orphans"), "{told:?}");
+    assert_eq!((world.aws.writes(), world.kubernetes.writes()), (vec![], vec![]));
+    assert!(world.aws.names().iter().any(|name| name == "ListBuckets"), "{:?}", world.aws.names());
+    assert!(!world.kubernetes.names().iter().any(|name| name.starts_with("watch")));
+}
+
+#[tokio::test]
+async fn a_record_without_its_claim_is_removed_after_a_plan_and_a_question() {
+    let world = World::new().await;
+    let used = Used::new(&world, "Delete").await;
+    used.fill(&world).await;
+    world.forget_object(&world.claims(), CLAIM).await;
+    let (code, found) = found(&world).await;
+    let orphan = only(&found);
+    assert_eq!((code, &orphan["kind"], &orphan["reason"]), (3, &"ObjectBucket".into(), &"ClaimGone".into()));
+    assert_eq!((&orphan["bucket"], &orphan["user"]), (&used.bucket.as_str().into(), &used.user.as_str().into()));
+    assert_eq!(orphan["actions"], serde_json::json!(["remove", "revoke", "forget"]));
+    let told = Tool::run(&world, &["orphans"], "").await.out;
+    assert!(told.contains(&used.record) && told.contains("1 orphan"), "{told}");
+
+    // Nothing without the name of a bucket that has content, whoever says yes.
+    world.aws.clear();
+    for (args, answers) in [
+        (&[][..], ""),
+        (&[], "remove\nyes\nyes\n"),
+        (&["--action", "remove", "--yes"], ""),
+        (&["--action", "remove", "--yes", "--bucket", "another"], ""),
+    ] {
+        let ended = apply(&world, args, answers).await;
+        assert_eq!(ended.code, 3, "{ended:?}");
+    }
+    let name = used.bucket.clone();
+    let no = apply(&world, &[], &format!("remove\n{name}\nno\n")).await;
+    assert!(no.code == 3 && no.out.contains("1 objects and versions"), "{no:?}");
+    assert_eq!(used.left(&world).await, (true, true));
+    let record = world.records().get(&used.record).await.unwrap();
+    assert!(record.annotations().is_empty(), "{:?}", record.annotations());
+    assert_eq!(world.aws.writes(), [""; 0]);
+
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let done = apply(&world, &[], &format!("remove\n{name}\nyes\n")).await;
+    assert_eq!(done.code, 0, "{done:?}");
+    assert!(done.out.contains("deletes bucket") && done.out.contains(": done"), "{done:?}");
+    assert_eq!(used.left(&world).await, (false, false));
+    assert_eq!(found_none(&world).await, 0);
+    operator.stop().await;
+}
+
+async fn found_none(world: &World) -> i32 {
+    found(world).await.0
+}
+
+#[rstest]
+#[case::remove_what_is_retained("remove", "Retain", (true, false))]
+#[case::revoke("revoke", "Delete", (true, false))]
+#[case::forget("forget", "Delete", (true, true))]
+#[tokio::test]
+async fn other_words_need_no_name_of_the_bucket(#[case] word: &str, #[case] policy: &str, #[case] left: (bool, bool)) {
+    let world = World::new().await;
+    let used = Used::new(&world, policy).await;
+    used.fill(&world).await;
+    world.forget_object(&world.claims(), CLAIM).await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let ended = apply(&world, &["--action", word, "--yes", "-o", "json"], "").await;
+    assert_eq!(ended.code, 0, "{ended:?}");
+    let result = &ended.json()["results"][0];
+    assert_eq!((&result["outcome"], &result["action"]), (&"done".into(), &word.into()), "{result}");
+    assert_eq!(used.left(&world).await, left);
+    assert!(world.records().get_opt(&used.record).await.unwrap().is_none());
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn a_bucket_that_nothing_records_any_more_is_removed_by_a_record_of_its_tags() {
+    let world = World::new().await;
+    let used = Used::new(&world, "Delete").await;
+    used.fill(&world).await;
+    world.lose(CLAIM).await;
+    let (code, found) = found(&world).await;
+    let orphan = only(&found);
+    assert_eq!((code, &orphan["kind"], &orphan["name"]), (3, &"Bucket".into(), &used.bucket.as_str().into()));
+    assert_eq!((&orphan["user"], &orphan["claimUid"]), (&used.user.as_str().into(), &used.uid.as_str().into()));
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let left = apply(&world, &["--action", "remove", "--yes"], "").await;
+    assert!(left.code == 3 && left.err.is_empty(), "{left:?}");
+    assert_eq!(used.left(&world).await, (true, true));
+    let done = apply(&world, &["--action", "remove", "--yes", "--bucket", &used.bucket], "").await;
+    assert_eq!(done.code, 0, "{done:?}");
+    assert!(done.out.contains("writes the lost ObjectBucket"), "{done:?}");
+    assert_eq!(used.left(&world).await, (false, false));
+    assert!(world.records().get_opt(&used.record).await.unwrap().is_none());
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn a_user_without_its_bucket_is_revoked() {
+    let world = World::new().await;
+    let used = Used::new(&world, "Delete").await;
+    world.lose(CLAIM).await;
+    world.account.s3.delete_bucket().bucket(&used.bucket).send().await.unwrap();
+    let (_, found) = found(&world).await;
+    let orphan = only(&found);
+    assert_eq!((&orphan["kind"], &orphan["name"]), (&"User".into(), &used.user.as_str().into()));
+    assert_eq!(orphan["actions"], serde_json::json!(["revoke"]));
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let done = apply(&world, &["--action", "revoke", "--yes"], "").await;
+    assert_eq!(done.code, 0, "{done:?}");
+    assert_eq!(used.left(&world).await, (false, false));
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn what_another_cluster_has_made_is_shown_and_left_alone() {
+    let world = World::new().await;
+    world.class("greenfield").await;
+    let tagged = async |bucket: &str, cluster: Option<&str>| {
+        world.account.create_bucket(bucket).await;
+        let mut tags = vec![
+            ("objectbucket.io/managed-by", world.provisioner.as_str()),
+            ("objectbucket.io/claim-namespace", &world.namespace),
+            ("objectbucket.io/claim-name", CLAIM),
+            ("objectbucket.io/claim-uid", "f30e0389-0689-48a2-bfaa-74d1bf1fd950"),
+        ];
+        tags.extend(cluster.map(|cluster| ("objectbucket.io/cluster-uid", cluster)));
+        world.account.tag_bucket(bucket, &tags).await;
+    };
+    let (theirs, unknown) = (world.unique("theirs"), world.unique("unknown"));
+    tagged(&theirs, Some("00000000-0000-0000-0000-000000000001")).await;
+    tagged(&unknown, None).await;
+    let (code, found) = found(&world).await;
+    assert!(code == 0 && found["orphans"] == serde_json::json!([]), "{found:#}");
+    let elsewhere: Vec<_> = found["ofOtherClusters"].as_array().unwrap().iter().map(|one| &one["name"]).collect();
+    assert_eq!(elsewhere, [&theirs, &unknown]);
+    let ended = apply(&world, &["--action", "remove", "--yes", "--bucket", &theirs], "").await;
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert!(world.account.bucket_exists(&theirs).await && world.account.bucket_exists(&unknown).await);
+}
+
+#[tokio::test]
+async fn an_orphan_that_gets_a_claim_after_the_plan_is_left_alone() {
+    let world = World::new().await;
+    let used = Used::new(&world, "Delete").await;
+    world.forget_object(&world.claims(), CLAIM).await;
+    let mut tool = Tool::start(&world, &["orphans", "--apply", "--action", "remove"]);
+    tool.asks("Type yes to go on:").await;
+    world.claim(CLAIM, &used.class).await;
+    tool.types("yes\n").await;
+    let ended = tool.end().await;
+    assert!(ended.code == 1 && ended.out.contains("has changed since the plan was made"), "{ended:?}");
+    let record = world.records().get(&used.record).await.unwrap();
+    assert!(record.annotations().is_empty(), "{:?}", record.annotations());
+    assert_eq!(used.left(&world).await, (true, true));
+}
+
+#[tokio::test]
+async fn a_claim_that_lost_its_record_is_shown_with_the_way_back() {
+    let world = World::new().await;
+    let used = Used::new(&world, "Delete").await;
+    world.forget_object(&world.records(), &used.record).await;
+    let (code, found) = found(&world).await;
+    assert_eq!(code, 3);
+    let kinds: Vec<_> = found["orphans"].as_array().unwrap().iter().map(|orphan| &orphan["kind"]).collect();
+    assert_eq!(kinds, ["Bucket", "ObjectBucketClaim"]);
+    for orphan in found["orphans"].as_array().unwrap() {
+        assert_eq!(orphan["actions"], serde_json::json!([]), "its claim lives: {orphan}");
+    }
+    assert!(found["orphans"][1]["message"].as_str().unwrap().contains("adopt"), "{found:#}");
+}
+
+#[tokio::test]
+async fn without_an_operator_the_tool_says_so_and_waits_only_so_long() {
+    let world = World::new().await;
+    let used = Used::new(&world, "Delete").await;
+    world.forget_object(&world.claims(), CLAIM).await;
+    let ended = apply(&world, &["--action", "revoke", "--yes", "--timeout", "1s"], "").await;
+    assert!(ended.code == 1 && ended.out.contains("no operator holds the lease"), "{ended:?}");
+    let asked = apply(&world, &["--action", "revoke", "--yes"], "").await;
+    assert!(asked.code == 3 && asked.out.contains("annotated with \"revoke\" already"), "{asked:?}");
+    assert_eq!(used.left(&world).await, (true, true));
+}
+
+#[tokio::test]
+async fn a_store_that_cannot_be_looked_at_is_an_error_and_not_no_orphans() {
+    let world = World::new().await;
+    world.class_with("broken", "Delete", &[("secretName", "missing")]).await;
+    let ended = Tool::run(&world, &["orphans"], "").await;
+    assert!(ended.code == 1 && ended.err.contains("missing"), "{ended:?}");
+}

@@ -1,0 +1,79 @@
+//! The program in a shell: as a plugin of kubectl, completed, and with a manual page.
+
+use std::process::Output;
+
+use tokio::process::Command;
+
+use crate::support::tool::Folder;
+use crate::support::{World, needed};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_aws-s3-provisioner");
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[tokio::test]
+async fn kubectl_finds_the_plugin_and_it_shows_claims() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    world.claim("photos", &class).await;
+    let folder = Folder::new(&world.unique("plugin"));
+    std::os::unix::fs::symlink(PROGRAM, folder.0.join("kubectl-obc")).unwrap();
+    let kubectl = async |args: &[&str]| -> Output {
+        let path = format!("{}:{}:/usr/bin:/bin", folder.0.display(), needed("KUBEBUILDER_ASSETS"));
+        let mut command = Command::new(format!("{}/kubectl", needed("KUBEBUILDER_ASSETS")));
+        command.env("PATH", path).env("KUBECONFIG", folder.kubeconfig(&world));
+        command.env("PROVISIONER_NAME", &world.provisioner).arg("obc").args(args).output().await.unwrap()
+    };
+    let namespace = world.namespace.clone();
+    for args in [
+        &["-n", &namespace][..],
+        &["-n", &namespace, "-o", "wide"],
+        &["status", "--namespace", &namespace],
+        &["--context", "c", "-n", &namespace],
+    ] {
+        let shown = kubectl(args).await;
+        let out = text(&shown.stdout);
+        assert!(shown.status.success() && out.contains("photos") && out.contains("1 claim"), "{args:?}: {shown:?}");
+    }
+    let none = kubectl(&["orphans", "-n", &namespace]).await;
+    assert!(none.status.success() && text(&none.stdout).contains("no orphans"), "{none:?}");
+    let help = text(&kubectl(&["--help"]).await.stdout);
+    assert!(help.contains("Usage: kubectl obc") && help.contains("run ") && help.contains("orphans"), "{help}");
+    let missing = kubectl(&["--context", "missing"]).await;
+    assert!(!missing.status.success() && text(&missing.stderr).contains("missing"), "{missing:?}");
+}
+
+#[tokio::test]
+async fn a_shell_completes_commands() {
+    let script = r#"
+        set -euo pipefail
+        source <("$1" completions bash)
+        COMP_WORDS=(aws-s3-provisioner st) COMP_CWORD=1
+        function=$(complete -p aws-s3-provisioner | sed 's/.*-F \([^ ]*\).*/\1/')
+        "$function" aws-s3-provisioner st aws-s3-provisioner
+        printf '%s\n' "${COMPREPLY[@]}"
+    "#;
+    let done = Command::new("bash").args(["-c", script, "-", PROGRAM]).output().await.unwrap();
+    assert_eq!(text(&done.stdout).trim(), "status", "{done:?}");
+    for shell in ["zsh", "fish", "powershell", "elvish"] {
+        let script = Command::new(PROGRAM).args(["completions", shell]).output().await.unwrap();
+        assert!(script.status.success() && text(&script.stdout).contains("orphans"), "{shell}");
+    }
+}
+
+#[tokio::test]
+async fn the_manual_has_a_page_for_each_command() {
+    let page = text(&Command::new(PROGRAM).arg("man").output().await.unwrap().stdout);
+    for section in [".SH NAME", ".SH SYNOPSIS", ".SH OPTIONS", ".SH SUBCOMMANDS"] {
+        let rest = page.split_once(section).unwrap_or_else(|| panic!("no {section}: {page}")).1;
+        let content = rest.split(".SH ").next().unwrap_or_default();
+        assert!(content.trim().len() > 20, "{section} is empty: {page}");
+    }
+    let folder = Folder::new("manual");
+    let done = Command::new(PROGRAM).args(["man", "--output-dir"]).arg(&folder.0).output().await.unwrap();
+    assert!(done.status.success(), "{done:?}");
+    let status = std::fs::read_to_string(folder.0.join("aws-s3-provisioner-status.1")).unwrap();
+    assert!(status.contains("watch") && !status.contains("lease"), "{status}");
+}

@@ -1,0 +1,225 @@
+//! The command `status`: all claims, or one claim's story, with nothing changed by looking.
+
+use bucket_provisioner::api::ObjectBucketClaim;
+use futures::future::join_all;
+use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
+use kube::core::ApiResource;
+use kube::{Api, ResourceExt as _};
+use serde_json::{Value, json};
+
+use crate::support::World;
+use crate::support::operator::{Kind, Operator};
+use crate::support::other::{OtherCluster, ours};
+use crate::support::proxy::Verdict;
+use crate::support::tool::Tool;
+
+/// Requires that nothing was written since the proxies were cleared.
+fn assert_only_read(world: &World) {
+    assert_eq!(world.kubernetes.writes(), [""; 0]);
+    assert_eq!(world.aws.writes(), [""; 0]);
+    let others: Vec<_> = world.kubernetes.names().into_iter().filter(|name| name.starts_with("watch")).collect();
+    assert!(others.is_empty(), "{others:?}");
+}
+
+fn named(claims: &Value) -> Vec<&str> {
+    claims["claims"].as_array().unwrap().iter().map(|claim| claim["name"].as_str().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn all_claims_of_this_provisioner_are_shown_and_what_needs_somebody_comes_first() {
+    let world = World::new().await;
+    let class = world.class_with("rotated", "Delete", &[("rotateKeysEvery", "30d")]).await;
+    let wrong = world.class_with("wrong", "Delete", &[("regoin", "x")]).await;
+    let neighbour = world.neighbour().await;
+    let foreign = neighbour.class("foreign").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim("photos", &class).await;
+    world.wait_bound("photos").await;
+    world.wait_reason("photos", "Bound").await;
+    world.claim("wrong", &wrong).await;
+    world.wait_reason("wrong", "InvalidClassParameter").await;
+    operator.stop().await;
+    world.claim("theirs", &foreign).await;
+    world.claim("new", &class).await;
+
+    world.kubernetes.clear();
+    world.aws.clear();
+    let shown = Tool::run(&world, &["status", "--output", "json"], "").await;
+    assert_eq!(shown.code, 0, "{shown:?}");
+    let claims = shown.json();
+    assert_eq!(named(&claims), ["wrong", "new", "photos"]);
+    let photos = &claims["claims"][2];
+    assert_eq!((photos["phase"].as_str(), photos["reason"].as_str()), (Some("Bound"), Some("Bound")));
+    assert!(photos["keysIssuedAt"].is_string() && photos["rotationDueAt"].is_string(), "{photos}");
+    assert_eq!(photos["objectBucket"], world.record_name("photos"));
+    assert_eq!(claims["claims"][0]["attention"], "needed");
+
+    let table = Tool::run(&world, &["status"], "").await.out;
+    assert!(table.contains("3 claims: 1 need attention, 1 in progress, 1 fine"), "{table}");
+    assert!(table.contains("InvalidClassParameter") && !table.contains('\u{1b}'), "no colours in a pipe: {table}");
+    let wide = Tool::run(&world, &["status", "-o", "wide"], "").await.out;
+    assert!(wide.contains("regoin"), "{wide}");
+    let yaml = Tool::run(&world, &["status", "-o", "yaml"], "").await.out;
+    assert!(yaml.starts_with("claims:"), "{yaml}");
+    assert_only_read(&world);
+    assert_eq!(world.aws.names(), [""; 0], "AWS is not asked");
+    assert!(!world.kubernetes.names().iter().any(|name| name == "get secrets"), "only metadata of Secrets is read");
+}
+
+#[tokio::test]
+async fn many_claims_are_listed_page_by_page() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    join_all((0..250).map(|number| {
+        let (world, class) = (&world, &class);
+        async move { drop(world.claim(&format!("claim-{number:03}"), class).await) }
+    }))
+    .await;
+    world.kubernetes.clear();
+    let shown = Tool::run(&world, &["status", "-o", "json"], "").await.json();
+    assert_eq!(shown["claims"].as_array().unwrap().len(), 250);
+    let lists = world.kubernetes.names().iter().filter(|name| *name == "list objectbucketclaims").count();
+    assert_eq!(lists, 2, "one call for each page: {:?}", world.kubernetes.names());
+    assert_only_read(&world);
+}
+
+#[tokio::test]
+async fn what_a_tenant_writes_into_a_claim_commands_no_terminal() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    world.claim("photos", &class).await;
+    let ready = json!({ "type": "Ready", "status": "False", "reason": "Hi\u{1b}[2J", "message": "a\nforged line\u{9b}31m\u{202e}" });
+    let status = json!({ "status": { "phase": "Pending", "conditions": [ready] } });
+    world.claims().patch_status("photos", &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
+    let claim = format!("{}/photos", world.namespace);
+    for args in [
+        &["status"][..],
+        &["status", "-o", "wide"],
+        &["status", "-o", "json"],
+        &["status", "-o", "yaml"],
+        &["status", &claim],
+    ] {
+        let out = Tool::run(&world, args, "").await.out;
+        assert!(out.contains("Hi") && !out.contains(['\u{1b}', '\u{9b}', '\u{202e}']), "{args:?}: {out:?}");
+        assert!(!out.lines().any(|line| line.starts_with("forged")), "{out}");
+    }
+}
+
+#[tokio::test]
+async fn a_claims_story_has_its_record_its_keys_its_content_and_what_its_deletion_removes() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let uid = world.claim("photos", &class).await.uid().unwrap();
+    world.wait_bound("photos").await;
+    world.wait_reason("photos", "Bound").await;
+    world.wait_event("photos", "Bound").await;
+    let environment = world.environment("photos").await;
+    let (bucket, key) = (&environment["BUCKET_NAME"], &environment["AWS_ACCESS_KEY_ID"]);
+    world.app("photos").await.put(bucket, "precious").await.unwrap();
+    operator.stop().await;
+
+    world.kubernetes.clear();
+    world.aws.clear();
+    let claim = format!("{}/photos", world.namespace);
+    let told = Tool::run(&world, &["status", &claim], "").await;
+    let user = world.account.users_with(&uid).await.pop().unwrap();
+    for part in [bucket, key, &user, &world.record_name("photos"), "1 objects and versions, 7 B"] {
+        assert!(told.out.contains(part), "{part}: {}", told.out);
+    }
+    assert!(told.out.contains("deletes bucket") && told.out.contains("reclaimPolicy is Delete"), "{}", told.out);
+    let story = Tool::run(&world, &["status", "photos", "-o", "json"], "").await;
+    assert!(!story.out.contains(&environment["AWS_SECRET_ACCESS_KEY"]), "a secret is shown");
+    let story = story.json();
+    assert_eq!(story["keys"]["seen"]["presentId"], **key);
+    assert_eq!(story["usage"]["seen"], json!({ "objects": 1, "bytes": 7, "isComplete": true }));
+    assert_eq!(story["record"]["seen"]["user"], user);
+    let events = story["events"]["seen"].as_array().unwrap();
+    assert!(events.iter().any(|event| event["reason"] == "Bound"), "{events:?}");
+    assert_only_read(&world);
+}
+
+#[tokio::test]
+async fn what_an_admin_may_not_read_is_left_out_and_said() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim("photos", &class).await;
+    world.wait_bound("photos").await;
+    operator.stop().await;
+    world.kubernetes.meddle(|call| {
+        if call.name.ends_with(" secrets") {
+            let denied = json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "secrets is forbidden", "reason": "Forbidden", "code": 403 });
+            return Verdict::Answer(403, denied.to_string());
+        }
+        Verdict::Pass
+    });
+    let told = Tool::run(&world, &["status"], "").await;
+    assert!(told.code == 0 && told.err.contains("you may not list Secrets"), "{told:?}");
+    assert!(told.out.contains("photos"), "{told:?}");
+    let told = Tool::run(&world, &["status", "photos"], "").await;
+    assert!(told.code == 0 && told.out.contains("you may not read its Secret"), "{told:?}");
+    assert!(told.out.contains("Content:        not known"), "{told:?}");
+}
+
+#[tokio::test]
+async fn a_claim_that_waits_says_what_helps_and_one_of_others_is_not_told() {
+    let world = World::new().await;
+    let wrong = world.class_with("wrong", "Delete", &[("regoin", "x")]).await;
+    let neighbour = world.neighbour().await;
+    let foreign = neighbour.class("foreign").await;
+    world.claim("theirs", &foreign).await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim("wrong", &wrong).await;
+    world.wait_reason("wrong", "InvalidClassParameter").await;
+    let told = Tool::run(&world, &["status", "wrong"], "").await.out;
+    assert!(told.contains("What helps:") && told.contains("recreate the class"), "{told}");
+    let theirs = Tool::run(&world, &["status", "theirs"], "").await;
+    assert!(theirs.code == 1 && theirs.err.contains("another provisioner"), "{theirs:?}");
+    let nothing = Tool::run(&world, &["status", "nothing"], "").await;
+    assert!(nothing.code == 1 && nothing.err.contains("does not exist"), "{nothing:?}");
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn where_nobody_looks_each_change_is_a_line() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim("photos", &class).await;
+    world.wait_reason("photos", "Bound").await;
+    let mut watch = Tool::start(&world, &["status", "--watch", "--interval", "100ms"]);
+    watch.prints("photos Bound Bound").await;
+    world.delete_claim("photos").await;
+    watch.prints("photos gone").await;
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn claims_that_cannot_be_read_come_first_and_those_of_others_are_left_out() {
+    let other = OtherCluster::take().await;
+    // Our CRD lets nothing of that in; those that others installed do.
+    let [mut claims, records] = ours();
+    let schema = &mut claims["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+    schema["properties"]["spec"] = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
+    other.install(&[claims, records]).await;
+    let world = other.world().await;
+    let class = world.class("greenfield").await;
+    let foreign = world.unique("foreign");
+    world.create_class(json!({ "metadata": { "name": foreign }, "provisioner": "example.com/other" })).await;
+    let resource = ApiResource::erase::<ObjectBucketClaim>(&());
+    let raw: Api<DynamicObject> = Api::namespaced_with(world.client.clone(), &world.namespace, &resource);
+    for (name, class) in [("broken", &class), ("theirs", &foreign)] {
+        let claim = json!({
+            "apiVersion": resource.api_version, "kind": resource.kind, "metadata": { "name": name },
+            "spec": { "storageClassName": class, "generateBucketName": 7 },
+        });
+        raw.create(&PostParams::default(), &serde_json::from_value(claim).unwrap()).await.unwrap();
+    }
+    world.claim("photos", &class).await;
+    let shown = Tool::run(&world, &["status", "-o", "json"], "").await.json();
+    assert_eq!(named(&shown), ["broken", "photos"]);
+    assert_eq!(shown["claims"][0]["reason"], "ClaimUnreadable");
+    let told = Tool::run(&world, &["status", "broken"], "").await;
+    assert!(told.code == 0 && told.out.contains("What helps:"), "{told:?}");
+}

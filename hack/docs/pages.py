@@ -8,7 +8,8 @@ A block of code is run, applied or compared by its language. A comment right bef
     <!-- save as: class.yaml -->     written to that file, which later blocks use
     <!-- same as: examples/a.py -->  is the text of that file
 
-and what a reader has and the runner does not, it makes by commands that readers do not see:
+A page that begins with `<!-- stack: --with-seaweedfs -->` gets a stack with these options. What a reader has and the runner does not, it makes
+by commands that readers do not see:
 
     <!-- prepare:
     kubectl apply --filename crds/
@@ -19,6 +20,7 @@ import dataclasses
 import json
 import re
 
+OPTIONS = re.compile(r"^<!-- stack: (.+) -->$", re.MULTILINE)
 MARKER = re.compile(r"^<!-- (not run|run by|run if|run|save as|same as): (.+) -->$")
 # Pages whose blocks have names and are run by a test of their own, which fails if it leaves one out.
 ELSEWHERE = {

@@ -221,8 +221,12 @@ def step(block, how, scratch):
     if how:
         return text
     if block.language == "yaml":
+        if "kind: Kustomization" in block.text:
+            folder = f"overlay-{block.line}"
+            return (f"{text}mkdir {folder}; cp {file} {folder}/kustomization.yaml; kubectl kustomize {folder} >/dev/null\n"
+                    f"printf 'run %s\\n' {block.place} >&3\n")
         # Values of a chart are no object; the command that uses the file tries them.
-        if saved and not block.text.lstrip("# \n").startswith("apiVersion") and "apiVersion:" not in block.text:
+        if saved and "apiVersion:" not in block.text:
             return f"{text}printf 'run %s\\n' {block.place} >&3\n"
         return f"{text}kubectl apply --dry-run=server --filename {file}\nprintf 'dry-run %s\\n' {block.place} >&3\n"
     if block.language == "prepare":

@@ -65,7 +65,6 @@ class Pod:
         self.port = free_port()
         container = spec["containers"][0]
         arguments = list(container.get("args", []))
-        # The port of a pod is its own, one of this machine may be taken.
         arguments = [argument for argument in arguments if not argument.startswith("--admin-address")]
         self.environment = self.variables(kubelet, spec, container)
         # What a shell of the page needs to run another command as this pod.
@@ -78,12 +77,18 @@ class Pod:
 
     def variables(self, kubelet, spec, container):
         account = kubelet.api.call(f"/api/v1/namespaces/{self.namespace}/serviceaccounts/{spec['serviceAccountName']}")
-        found = {"KUBECONFIG": str(self.kubeconfig(kubelet, account)),
-                 "PROVISIONER_ADMIN_ADDRESS": f"127.0.0.1:{self.port}"}
+        found = {"KUBECONFIG": str(self.kubeconfig(kubelet, account))}
         fields = {"metadata.namespace": self.namespace, "metadata.name": self.name}
         for variable in container.get("env", []):
             field = variable.get("valueFrom", {}).get("fieldRef", {}).get("fieldPath")
             found[variable["name"]] = variable.get("value") or fields.get(field, "")
+        # The port of a pod is its own, one of this machine may be taken.
+        found["PROVISIONER_ADMIN_ADDRESS"] = f"127.0.0.1:{self.port}"
+        if "AWS_WEB_IDENTITY_TOKEN_FILE" in found:
+            # A projected volume, of which this machine has only the file.
+            token = self.folder / "aws-token"
+            token.write_text(kubelet.token(account, "amazonaws.com"))
+            found["AWS_WEB_IDENTITY_TOKEN_FILE"] = str(token)
         role = account["metadata"].get("annotations", {}).get("eks.amazonaws.com/role-arn")
         if role:
             token = self.folder / "aws-token"
@@ -172,6 +177,17 @@ class Kubelet(threading.Thread):
             self.pods[uid] = pod or Pod(self, deployment)
         for item in items:
             self.report(item)
+        for item in self.api.call("/apis/policy/v1/poddisruptionbudgets")["items"]:
+            self.report_budget(item)
+
+    def report_budget(self, budget):
+        """Helm waits for these, too."""
+        meta = budget["metadata"]
+        if budget.get("status", {}).get("observedGeneration") != meta["generation"]:
+            status = {"observedGeneration": meta["generation"], "currentHealthy": 1, "desiredHealthy": 1,
+                      "expectedPods": 1, "disruptionsAllowed": 1}
+            path = f"/apis/policy/v1/namespaces/{meta['namespace']}/poddisruptionbudgets/{meta['name']}/status"
+            self.api.call(path, "PATCH", {"status": status}, "application/merge-patch+json")
 
     def report(self, deployment):
         pod = self.pods.get(deployment["metadata"]["uid"])

@@ -8,7 +8,8 @@ A block of code is run, applied or compared by its language. A comment right bef
     <!-- save as: class.yaml -->     written to that file, which later blocks use
     <!-- same as: examples/a.py -->  is the text of that file
 
-and what a reader has and the runner does not, it makes by commands that readers do not see:
+A page that begins with `<!-- stack: --with-seaweedfs -->` gets a stack with these options. What a reader has and the runner does not, it makes
+by commands that readers do not see:
 
     <!-- prepare:
     kubectl apply --filename crds/
@@ -19,6 +20,7 @@ import dataclasses
 import json
 import re
 
+OPTIONS = re.compile(r"^<!-- stack: (.+) -->$", re.MULTILINE)
 MARKER = re.compile(r"^<!-- (not run|run by|run if|run|save as|same as): (.+) -->$")
 # Pages whose blocks have names and are run by a test of their own, which fails if it leaves one out.
 ELSEWHERE = {
@@ -57,16 +59,15 @@ def blocks(page, text):
     for number, line in enumerate(text.splitlines(), 1):
         if start is not None:
             if line.strip() == fence:
-                indent, language, body = found_indent, start[1], start[2]
-                found.append(Block(page, start[0], language, "".join(cut(row, indent) for row in body), markers))
+                line_of_fence, language, body = start
+                found.append(Block(page, line_of_fence, language, "".join(cut(row, indent) for row in body), markers))
                 start, markers = None, {}
             else:
                 start[2].append(line + "\n")
         elif line == "<!-- prepare:":
-            start, fence, found_indent = (number, "prepare", []), "-->", 0
+            start, fence, indent = (number, "prepare", []), "-->", 0
         elif line.lstrip().startswith("```"):
-            found_indent = len(line) - len(line.lstrip())
-            start, fence = (number, line.strip()[3:].strip(), []), "```"
+            start, fence, indent = (number, line.strip()[3:].strip(), []), "```", len(line) - len(line.lstrip())
         elif match := MARKER.match(line.strip()):
             markers[match[1]] = match[2]
         elif line.strip():
@@ -98,6 +99,9 @@ def looked_at(block, repository):
         return "elsewhere" if block.reason.startswith("run by ") else "reason"
     if block.page in ELSEWHERE:
         return "elsewhere"
+    if block.language == "console" and any(not row.startswith("$ ") for row in block.text.splitlines()):
+        # A session, with what the programs printed.
+        return "shown"
     if block.language in ("", "text"):
         # Pictures, and what programs print. Commands do not hide there.
         if re.search(r"^\s*(\$ |kubectl |helm |aws )", block.text, re.MULTILINE):

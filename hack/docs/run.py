@@ -6,6 +6,7 @@ one after the other in one shell, so that what one sets the next can use."""
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -16,7 +17,7 @@ import pages
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 COLUMNS = ("run", "dry-run", "compared", "parsed", "elsewhere", "reason", "shown")
 # A block that hangs must not hang the machine.
-SECONDS_FOR_A_PAGE = 600
+SECONDS_FOR_A_PAGE = 300
 # Beside `kubectl`: what asks a kubelet is answered by the stand-in.
 KUBECTL = """#!/usr/bin/env bash
 set -euo pipefail
@@ -51,12 +52,15 @@ trap 'echo "FAILED $at" >&3' ERR
 
 
 def main():
+    # So that what was started is stopped, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     names = sys.argv[1:] or tracked("*.md")
     failed, table, skipped = [], [], []
     for name in names:
         try:
-            found = pages.blocks(name, (REPOSITORY / name).read_text())
-            counts, reasons = try_page(name, found)
+            text = (REPOSITORY / name).read_text()
+            found, options = pages.blocks(name, text), pages.OPTIONS.search(text)
+            counts, reasons = try_page(name, found, options[1].split() if options else [])
         except pages.Wrong as wrong:
             failed.append(str(wrong))
             continue
@@ -75,7 +79,7 @@ def tracked(pattern):
     return [name for name in listed if name and (REPOSITORY / name).exists()]
 
 
-def try_page(name, blocks):
+def try_page(name, blocks, options):
     """Returns how many blocks count in each column, and what is not run and why."""
     counts, reasons, steps = dict.fromkeys(COLUMNS, 0), [], []
     for block in blocks:
@@ -89,7 +93,7 @@ def try_page(name, blocks):
         if (not how or "save as" in block.markers) and not runs_elsewhere(block, how):
             steps.append((block, how))
     if any(block.language in ("sh", "yaml") and not how for block, how in steps):
-        run_page(name, steps, counts, reasons)
+        run_page(name, steps, counts, reasons, options)
     return counts, reasons
 
 
@@ -107,14 +111,14 @@ def check_syntax(block):
             raise pages.Wrong(f"{block.place}: {command[0]}: {result.stdout}{result.stderr}")
 
 
-def run_page(name, steps, counts, reasons):
+def run_page(name, steps, counts, reasons, options):
     print(f"=== {name}", flush=True)
     stack = f"docs-{os.getpid()}"
     with tempfile.TemporaryDirectory(prefix="aws-s3-provisioner-docs-") as scratch:
         scratch = pathlib.Path(scratch)
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         try:
-            subprocess.run(["hack/stack.sh", "up", "--name", stack], cwd=REPOSITORY, check=True, **quiet)
+            subprocess.run(["hack/stack.sh", "up", "--name", stack, *options], cwd=REPOSITORY, check=True, **quiet)
             follow(name, steps, counts, reasons, environment(stack, scratch), scratch)
         finally:
             subprocess.run(["hack/stack.sh", "down", "--name", stack], cwd=REPOSITORY, check=True, **quiet)
@@ -155,7 +159,7 @@ def follow(name, steps, counts, reasons, variables, scratch):
     network = {key: variables[key] for key in ("AWS_ENDPOINT_URL", "AWS_REGION")}
     pods = kubelet.Kubelet(variables["KUBECONFIG"], scratch / "bin", scratch / "pods", network)
     pods.start()
-    done = scratch / "done"
+    done, process = scratch / "done", None
     try:
         with open(done, "w") as notes, open(scratch / "log", "w") as log:
             process = subprocess.Popen(
@@ -164,13 +168,14 @@ def follow(name, steps, counts, reasons, variables, scratch):
                 stdin=subprocess.DEVNULL, start_new_session=True)
             code = wait(process)
     finally:
+        stop(process)
         pods.stop()
     lines = done.read_text().splitlines()
     if code:
         tail(scratch / "log")
         for log in (scratch / "pods").glob("*/log"):
             tail(log)
-        raise pages.Wrong(f"{name}: {lines[-1] if lines else 'nothing ran'} (exit code {code})")
+        raise pages.Wrong(f"{name}: {code} after {lines[-1] if lines else 'nothing'}")
     for line in lines:
         what, rest = line.split(" ", 1)
         if what == "reason":
@@ -182,9 +187,14 @@ def wait(process):
     try:
         return process.wait(SECONDS_FOR_A_PAGE)
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, 9)
-        process.wait()
         return "timeout"
+
+
+def stop(process):
+    """With all that it has started."""
+    if process and process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def tail(path):
@@ -211,8 +221,12 @@ def step(block, how, scratch):
     if how:
         return text
     if block.language == "yaml":
+        if "kind: Kustomization" in block.text:
+            folder = f"overlay-{block.line}"
+            return (f"{text}mkdir {folder}; cp {file} {folder}/kustomization.yaml; kubectl kustomize {folder} >/dev/null\n"
+                    f"printf 'run %s\\n' {block.place} >&3\n")
         # Values of a chart are no object; the command that uses the file tries them.
-        if saved and not block.text.lstrip("# \n").startswith("apiVersion") and "apiVersion:" not in block.text:
+        if saved and "apiVersion:" not in block.text:
             return f"{text}printf 'run %s\\n' {block.place} >&3\n"
         return f"{text}kubectl apply --dry-run=server --filename {file}\nprintf 'dry-run %s\\n' {block.place} >&3\n"
     if block.language == "prepare":

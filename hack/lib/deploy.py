@@ -17,40 +17,29 @@ END = "<!-- Here it ends. -->"
 
 
 def values(path):
-    """Key, default and meaning of each value: a key with a comment above it."""
-    parents, comment, rows, lines = [], [], [], Path(path).read_text().splitlines()
-    for number, line in enumerate(lines):
+    """Key, default and meaning of each value: a key with a comment above it. What is below such a key is its default."""
+    parents, comment, rows = [], [], []
+    for line in Path(path).read_text().splitlines():
         text = line.strip()
         indent = len(line) - len(line.lstrip())
         if text.startswith("#"):
             comment.append(text[1:].strip())
-            continue
-        match = re.match(r"([A-Za-z]+):\s*(.*)", text)
-        if match and (comment or not match[2]) and not (parents and parents[-1][2] and indent > parents[-1][0]):
-            while parents and parents[-1][0] >= indent:
-                parents.pop()
-            parents.append((indent, match[1], bool(comment)))
-            if comment:
-                default = match[2] or "".join(block(lines[number + 1:], indent))
-                rows.append((".".join(name for _, name, _ in parents), default, " ".join(comment)))
-        comment = []
+        elif not text:
+            comment = []
+        elif comment and (match := re.fullmatch(r"(\w+):\s*(.*)", text)):
+            names = [name for level, name in parents if level < indent] + [match[1]]
+            rows.append((".".join(names), match[2], " ".join(comment)))
+            comment = []
+        elif match := re.fullmatch(r"(\w+):", text):
+            # A heading: its keys have the comments.
+            parents = [(level, name) for level, name in parents if level < indent] + [(indent, match[1])]
     return rows
-
-
-def block(lines, indent):
-    """The lines below a key, in one, as YAML has them within braces."""
-    inside = []
-    for line in lines:
-        if line.strip() and len(line) - len(line.lstrip()) <= indent:
-            break
-        inside.append(line.strip())
-    return ["see values.yaml"] if inside else []
 
 
 def readme(values_path, readme_path):
     table = ["| value | default | meaning |", "|---|---|---|"]
     for key, default, meaning in values(values_path):
-        shown = default if default == "see values.yaml" else f"`{default}`"
+        shown = f"`{default}`" if default else "see values.yaml"
         table.append(f"| `{key}` | {shown} | {meaning.replace('|', chr(92) + '|')} |")
     text = Path(readme_path).read_text()
     before, rest = text.split(BEGIN)

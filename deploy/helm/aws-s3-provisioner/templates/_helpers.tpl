@@ -17,7 +17,8 @@
 {{- end -}}
 
 {{- define "provisioner.serviceAccount" -}}
-{{- .Values.serviceAccount.name | default (ternary (include "provisioner.name" .) "default" .Values.serviceAccount.create) -}}
+{{- $own := ternary (include "provisioner.name" .) "default" .Values.serviceAccount.create -}}
+{{- .Values.serviceAccount.name | default $own -}}
 {{- end -}}
 
 {{- define "provisioner.selector" -}}
@@ -38,7 +39,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- define "provisioner.image" -}}
 {{- $image := .Values.image -}}
 {{- if not $image.repository -}}
-{{- fail "\n\nimage.repository is empty. No public registry has the image: build it, push it to a registry of yours, and add\n\n  --set image.repository=REGISTRY/aws-s3-provisioner\n" -}}
+{{- $problem := "image.repository is empty. No public registry has the image: build it, push it to a registry of yours, and add" -}}
+{{- fail (printf "\n\n%s\n\n  --set image.repository=REGISTRY/aws-s3-provisioner\n" $problem) -}}
 {{- end -}}
 {{- $image.repository -}}
 {{- if $image.digest -}}@{{ $image.digest }}{{- else -}}:{{ default .Chart.AppVersion $image.tag }}{{- end -}}

@@ -95,23 +95,27 @@ fn alerts() -> Vec<Value> {
 
 /// What people have to know of them, without what differs each time.
 fn alerts_table() -> String {
-    let mut text = "| alert | severity | after | what it means |\n|---|---|---|---|\n".to_owned();
+    let mut text = "| alert | severity | after | what it means, and what to do |\n|---|---|---|---|\n".to_owned();
     for alert in alerts() {
-        let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let (summary, after) = (word(&alert["annotations"]["summary"]), word(&alert["for"]));
-        let label =
-            |text: &str| text.split_whitespace().find_map(|word| word.strip_prefix("$labels.")).map(str::to_owned);
-        // `{{ $labels.reason }}` becomes *reason*.
-        let mut parts = summary.split("{{");
-        let mut meaning = parts.next().unwrap_or_default().to_owned();
-        for part in parts {
-            let (template, rest) = part.split_once("}}").unwrap_or_default();
-            meaning += &format!("*{}*{rest}", label(template).unwrap_or_default());
-        }
-        text +=
-            &format!("| {} | {} | {after} | {meaning} |\n", word(&alert["alert"]), word(&alert["labels"]["severity"]));
+        let said = |value: &Value| without_templates(value.as_str().unwrap_or_default());
+        let (name, severity, after) = (said(&alert["alert"]), said(&alert["labels"]["severity"]), said(&alert["for"]));
+        let (summary, description) =
+            (said(&alert["annotations"]["summary"]), said(&alert["annotations"]["description"]));
+        text += &format!("| {name} | {severity} | {after} | {summary}. {description} |\n");
     }
     text
+}
+
+/// `{{ $labels.reason }}` becomes *reason*, and `{{ $value }}` becomes *n*.
+fn without_templates(text: &str) -> String {
+    let mut parts = text.split("{{");
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (template, rest) = part.split_once("}}").unwrap_or_default();
+        let label = template.split_whitespace().find_map(|word| word.strip_prefix("$labels."));
+        plain += &format!("*{}*{rest}", label.unwrap_or("n"));
+    }
+    plain
 }
 
 fn read_yaml(file: &str) -> Value {

@@ -192,7 +192,9 @@ impl Gauges {
         claims.clear();
         [oldest_unbound, oldest_deleted].into_iter().for_each(Labelled::clear);
         [oldest_key, rotation, orphans].into_iter().for_each(Labelled::clear);
-        [&self.purges, &self.check_overdue, &self.workers].into_iter().for_each(|gauge| drop(gauge.set(0.0)));
+        for gauge in [&self.purges, &self.check_overdue, &self.workers] {
+            gauge.set(0.0);
+        }
         let OfStores { busy, limit, waiting, oldest_waiting, parked, silent } = &self.of_stores;
         [busy, limit, waiting, oldest_waiting, parked, silent].into_iter().for_each(Labelled::clear);
     }

@@ -111,7 +111,8 @@ impl Observer {
         self.metrics().retried(service);
     }
 
-    /// So many objects were deleted of a bucket that is to be deleted itself.
+    /// So many objects were deleted of a bucket that is to be deleted itself. An alert watches whether a large bucket gets
+    /// any emptier, so a store should report this while it empties one, with every call.
     pub fn purged(&self, objects: u64) {
         self.metrics().purged(objects);
     }

@@ -236,6 +236,7 @@ async fn a_trace_says_what_failed_and_why() {
         assert!(span.error.as_ref().unwrap().contains("iam:CreateUser"), "{span:#?}");
     }
     assert_eq!(find("attempt").attribute("result"), "failed");
+    assert_child(&spans, "kubernetes patch objectbucketclaims/status", "attempt");
     assert!(spans.iter().any(|span| span.name == "s3 CreateBucket" && span.error.is_none()), "{spans:#?}");
     assert!(spans.iter().all(|span| span.of == "buckets" && span.trace == trace_of(&uid)), "{spans:#?}");
     assert_eq!(collector.calls()[0].target, "/v1/traces");

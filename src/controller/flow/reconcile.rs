@@ -94,7 +94,8 @@ async fn work<P: Provisioner>(guarded: Arc<Guarded>, ctx: Arc<Context<P>>) -> Ac
     traced.record("attempt", attempt);
     let store = stores::host_of(worker.store()).to_owned();
     let next = Box::pin(run_guarded(&ctx, claim.clone(), work, store, &traced));
-    let next = next.instrument(span).instrument(traced.clone()).await;
+    // The inner one is that of which the client of Kubernetes knows.
+    let next = next.instrument(traced.clone()).instrument(span).await;
     drop(worker);
     forget_if_gone(&ctx, &claim, &guarded);
 

@@ -77,7 +77,7 @@ async fn work<P: VolumeProvisioner>(ctx: &Context<P>, claim: Arc<PersistentVolum
     let name = claim.name_any();
     let whom = Whom { namespace: &namespace, name: &name, uid: &uid, class: claim::class_of(&claim) };
     let traced = spans::attempt("attempt", whom);
-    let done = attempt::guarded(traced, dispatch(ctx, &claim, due, class).instrument(span)).await;
+    let done = attempt::guarded(traced, dispatch(ctx, &claim, due, class)).instrument(span).await;
     // 4. A failure is reported, and retried. What Kubernetes does not bind in time is looked at again. (writes)
     let is_unbound = || ctx.memory.has_just_created(&uid).is_some() || ctx.volume_of(&claim).is_some();
     let failed = match done {

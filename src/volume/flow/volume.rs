@@ -70,7 +70,7 @@ async fn work<P: VolumeProvisioner>(ctx: &Context<P>, volume: Arc<PersistentVolu
     let (name, claim_uid) = (claim.name.unwrap_or_default(), claim.uid.unwrap_or_default());
     let whom = Whom { namespace: &namespace, name: &name, uid: &claim_uid, class: &class };
     let traced = spans::attempt("attempt at volume", whom);
-    let done = attempt::guarded(traced, Box::pin(dispatch(ctx, &volume)).instrument(span)).await;
+    let done = attempt::guarded(traced, Box::pin(dispatch(ctx, &volume))).instrument(span).await;
     // 3. A failure is reported, and retried. (writes)
     let failed = match done {
         Ok(action) => return action,

@@ -129,9 +129,11 @@ fn namespaces(allowed: Option<&Namespaces>, existing: Option<&[String]>) -> Vec<
     let matching: Vec<_> = existing.iter().filter(|namespace| allowed.contain(namespace)).map(String::as_str).collect();
     if !matching.is_empty() {
         let named = matching.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
-        let more = if matching.len() > NAMED { " and others" } else { "" };
-        findings
-            .push(Finding::good(WHAT, format!("claims of {} namespaces may use it: {named}{more}", matching.len())));
+        let more = match matching.len().saturating_sub(NAMED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        findings.push(Finding::good(WHAT, format!("claims of these namespaces may use it: {named}{more}")));
     }
     let unused = allowed.patterns().filter(|pattern| !existing.iter().any(|namespace| pattern.contain(namespace)));
     let unused: Vec<_> = unused.map(|pattern| format!("{:?}", pattern.to_string())).collect();

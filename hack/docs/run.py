@@ -12,6 +12,7 @@ import sys
 import tempfile
 
 import kubelet
+import links
 import pages
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
@@ -59,6 +60,7 @@ def main():
     for name in names:
         try:
             text = (REPOSITORY / name).read_text()
+            links.check(name, REPOSITORY)
             found, options = pages.blocks(name, text), pages.OPTIONS.search(text)
             counts, reasons = try_page(name, found, options[1].split() if options else [])
         except pages.Wrong as wrong:

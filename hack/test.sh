@@ -26,4 +26,17 @@ eval "$environment"
 export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((5 * $(nproc)))}
 # `cargo test --test it` does not build what its tests start.
 cargo build --locked --example directory-provisioner --example hostpath-provisioner --test conformance
+# An earlier run may have used the same cluster.
+[[ ! -f ${KUBERNETES_AUDIT_LOG:-} ]] || logged=$(wc -c <"$KUBERNETES_AUDIT_LOG")
 cargo test --locked --test it "$@"
+
+# An operator says little of some refusals, such as that of an event.
+if [[ -f ${KUBERNETES_AUDIT_LOG:-} ]]; then
+  by_operators='"username":"system:serviceaccount:t-[0-9a-f]*-operators:.*decision":"forbid"'
+  call='.*"requestURI":"\([^"?]*\)[^"]*","verb":"\([^"]*\)".*'
+  refused=$(tail -c "+$((logged + 1))" "$KUBERNETES_AUDIT_LOG" | sed -n "/$by_operators/s/$call/\2 \1/p" | sort -u)
+  [[ ! $refused ]] || {
+    printf 'error: deploy/operator.yaml does not allow what operators need:\n%s\n' "$refused" >&2
+    exit 1
+  }
+fi

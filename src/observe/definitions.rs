@@ -7,13 +7,15 @@ use prometheus_client::metrics::histogram::Histogram;
 
 use super::metrics::{Counter, Definitions, Gauge, Labelled, Times};
 use super::process::{Process, since_1970};
+#[cfg(feature = "volume")]
+use super::volumes::Volumes;
 
 /// From a claim that waits for nothing to one that waits for a person.
 const TO_BOUND: &[f64] = &[0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3600.0];
 /// An attempt is ended after two minutes.
 const ATTEMPT: &[f64] = &[0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0];
 /// A call to a store.
-const CALL: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
+pub(super) const CALL: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
 
 /// What is counted when it happens, and what is looked at when somebody asks.
 pub(crate) struct Metrics {
@@ -25,8 +27,8 @@ pub(crate) struct Metrics {
     /// Failures of watches, by what is watched.
     pub(crate) watch_failures: Labelled<Counter, 1>,
     calls: Calls,
-    provisioned: Verb,
-    deleted: Verb,
+    #[cfg(feature = "volume")]
+    pub(crate) volumes: Volumes,
     pub(super) gauges: Gauges,
     process: Process,
     all: Definitions,
@@ -75,13 +77,6 @@ struct Calls {
     purged: Counter,
 }
 
-/// How often a verb of a provisioner of volumes was done, and how often it failed, by class.
-struct Verb {
-    done: Labelled<Counter, 1>,
-    failed: Labelled<Counter, 1>,
-    times: Labelled<Histogram, 1, Times>,
-}
-
 impl Metrics {
     pub(crate) fn new(program: &str, version: &str) -> Self {
         let mut all = Definitions::default();
@@ -110,8 +105,8 @@ impl Metrics {
                 "How often the API server refused or broke a watch; it is retried at least every 10 seconds",
                 ["resource"],
             ),
-            provisioned: Verb::provision(&mut all),
-            deleted: Verb::delete(&mut all),
+            #[cfg(feature = "volume")]
+            volumes: Volumes::define(&mut all),
             process: Process::define(&mut all),
             all,
         }
@@ -128,16 +123,6 @@ impl Metrics {
 
     pub(super) fn purged(&self, objects: u64) {
         self.calls.purged.inc_by(objects);
-    }
-
-    /// A volume of this class was provisioned, or that failed.
-    pub(crate) fn provisioned(&self, class: &str, is_done: bool, took: Duration) {
-        self.provisioned.ended(class, is_done, took);
-    }
-
-    /// A volume of this class was deleted, or that failed.
-    pub(crate) fn deleted(&self, class: &str, is_done: bool, took: Duration) {
-        self.deleted.ended(class, is_done, took);
     }
 
     pub(super) fn text(&self) -> String {
@@ -286,55 +271,6 @@ impl Calls {
                 "provisioner_purged_objects",
                 "Objects, versions and delete markers that were deleted with their buckets",
             ),
-        }
-    }
-}
-
-impl Verb {
-    fn provision(all: &mut Definitions) -> Self {
-        Self {
-            done: all.counters(
-                "controller_persistentvolumeclaim_provision",
-                "Volumes that were provisioned; of provisioners of volumes, as in sig-storage-lib-external-provisioner",
-                ["class"],
-            ),
-            failed: all.counters(
-                "controller_persistentvolumeclaim_provision_failed",
-                "Failed attempts to provision a volume",
-                ["class"],
-            ),
-            times: all.times(
-                "controller_persistentvolumeclaim_provision_duration_seconds",
-                "How long it took to provision a volume",
-                ["class"],
-                CALL,
-            ),
-        }
-    }
-
-    fn delete(all: &mut Definitions) -> Self {
-        Self {
-            done: all.counters("controller_persistentvolume_delete", "Volumes that were deleted", ["class"]),
-            failed: all.counters(
-                "controller_persistentvolume_delete_failed",
-                "Failed attempts to delete a volume",
-                ["class"],
-            ),
-            times: all.times(
-                "controller_persistentvolume_delete_duration_seconds",
-                "How long it took to delete a volume",
-                ["class"],
-                CALL,
-            ),
-        }
-    }
-
-    fn ended(&self, class: &str, is_done: bool, took: Duration) {
-        if is_done {
-            self.done.with([class]).inc();
-            self.times.with([class]).observe(took.as_secs_f64());
-        } else {
-            self.failed.with([class]).inc();
         }
     }
 }

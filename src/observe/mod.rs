@@ -6,6 +6,8 @@ mod health;
 mod metrics;
 mod process;
 pub(crate) mod spans;
+#[cfg(feature = "volume")]
+mod volumes;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

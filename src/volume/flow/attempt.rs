@@ -129,7 +129,7 @@ pub(crate) async fn verb<P, T>(
             Err(VolumeError::retryable(format!("{name} took longer than {} s", TIME_LIMIT.as_secs())))
         }
     };
-    let (metrics, took) = (ctx.options.observer.metrics(), began.elapsed());
+    let (metrics, took) = (&ctx.options.observer.metrics().volumes, began.elapsed());
     let is_over =
         |error: &VolumeError| !matches!(error.kind(), VolumeErrorKind::InBackground | VolumeErrorKind::Ignored);
     if answer.as_ref().err().is_none_or(is_over) {

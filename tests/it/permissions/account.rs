@@ -1,13 +1,11 @@
 //! A ServiceAccount that has certain permissions and no others. As admin of the cluster, one would not notice that a
 //! permission is missing.
 
-use k8s_openapi::api::authentication::v1::TokenRequest;
-use k8s_openapi::api::core::v1::ServiceAccount;
-use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
-use kube::{Api, Config, ResourceExt as _};
+use kube::Config;
 use serde_json::{Value, json};
 
-use crate::support::{World, api_of};
+use crate::support::World;
+use crate::support::shipped::{apply, token_of};
 
 /// A ServiceAccount, and how an operator uses it.
 pub(super) struct Account {
@@ -21,26 +19,17 @@ impl Account {
     /// them.
     pub(super) async fn of(world: &World, objects: &[Value]) -> Self {
         for object in objects {
-            apply(world, object).await;
+            apply(&world.client, object).await;
         }
         let account = objects.iter().find(|object| object["kind"] == "ServiceAccount").expect("a ServiceAccount");
         let part = |key: &str| account["metadata"][key].as_str().unwrap();
         let (namespace, name) = (part("namespace"), part("name"));
-        let accounts: Api<ServiceAccount> = Api::namespaced(world.client.clone(), namespace);
-        let request: TokenRequest = serde_json::from_value(json!({ "spec": { "audiences": [] } })).unwrap();
-        let answer = accounts.create_token_request(name, &PostParams::default(), &request).await.unwrap();
+        let token = token_of(&world.client, namespace, name).await;
         Self {
             user: format!("system:serviceaccount:{namespace}:{name}"),
-            kubeconfig: kubeconfig(&answer.status.unwrap().token, namespace).await,
+            kubeconfig: kubeconfig(&token, namespace).await,
         }
     }
-}
-
-async fn apply(world: &World, object: &Value) {
-    let object: DynamicObject = serde_json::from_value(object.clone()).unwrap();
-    let api = api_of(&world.client, &object);
-    let params = PatchParams::apply("tests").force();
-    api.patch(&object.name_any(), &params, &Patch::Apply(&object)).await.unwrap();
 }
 
 /// A kubeconfig with a token. As in a pod, it says where the pod is, and so where the lease is.

@@ -6,7 +6,6 @@ use std::time::Duration;
 use bucket_provisioner::runtime::lease;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
-use serde::Deserialize as _;
 use serde_json::Value;
 
 use super::account::Account;
@@ -88,13 +87,3 @@ impl Stage {
         holder(lease.expect("somebody leads").as_ref()).unwrap()
     }
 }
-
-/// The rules of a role that `deploy/operator.yaml` ships under the name of the program.
-pub(super) fn shipped_rules(kind: &str) -> Value {
-    let text = include_str!("../../../deploy/operator.yaml");
-    let documents = text.split("\n---\n").map(|document| serde_saphyr::from_str::<Value>(document).unwrap());
-    let mut roles = documents.filter(|object| object["kind"] == kind && object["metadata"]["name"] == PROGRAM);
-    Value::deserialize(roles.next().unwrap_or_else(|| panic!("no {kind}"))["rules"].take()).unwrap()
-}
-
-const PROGRAM: &str = "aws-s3-provisioner";

@@ -7,6 +7,7 @@ pub(crate) mod footprint;
 pub(crate) mod operator;
 pub(crate) mod other;
 pub(crate) mod owner_policy;
+pub(crate) mod shipped;
 pub(crate) mod tool;
 
 use std::collections::BTreeMap;
@@ -14,7 +15,7 @@ use std::ops::Deref;
 use std::time::Duration;
 
 use bucket_provisioner::api;
-use bucket_provisioner::conformance::proxy::Proxy;
+use bucket_provisioner::conformance::proxy::{ApiServer, Proxy};
 pub(crate) use bucket_provisioner::conformance::{
     self, PATIENCE, bucket_of, condition, panic_text, phase, proxy, ready, says, seen,
 };
@@ -22,6 +23,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{DynamicObject, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client, Config, ResourceExt as _};
+use secrecy::ExposeSecret as _;
 use serde_json::json;
 use tokio::sync::OnceCell;
 
@@ -71,9 +73,12 @@ pub(crate) fn needed(variable: &str) -> String {
 
 /// A client that is not counted: what tests look with.
 pub(crate) async fn admin() -> Client {
+    Client::try_from(admin_config().await).unwrap()
+}
+
+async fn admin_config() -> Config {
     needed("KUBECONFIG");
-    let config = Config::infer().await.expect("KUBECONFIG can be read");
-    Client::try_from(config).unwrap()
+    Config::infer().await.expect("KUBECONFIG can be read")
 }
 
 /// The API of an object of any kind, in its namespace.
@@ -110,6 +115,8 @@ pub(crate) struct World {
     pub(crate) account: Account,
     /// What stands for AWS.
     pub(crate) store: Store,
+    /// How the tests reach the cluster.
+    cluster: Config,
 }
 
 impl Deref for World {
@@ -135,13 +142,14 @@ impl World {
 
     /// A world whose AWS is this store.
     pub(crate) async fn at(store: Store) -> Self {
-        let client = admin().await;
+        let cluster = admin_config().await;
+        let client = Client::try_from(cluster.clone()).unwrap();
         install_our_crds(&client).await;
-        Self::in_cluster(client, &conformance::World::new_id(), store).await
+        Self::in_cluster(cluster, client, &conformance::World::new_id(), store).await
     }
 
-    async fn in_cluster(client: Client, id: &str, store: Store) -> Self {
-        let world = Self::with_aws(conformance::World::in_cluster(client, id).await, store).await;
+    async fn in_cluster(cluster: Config, client: Client, id: &str, store: Store) -> Self {
+        let world = Self::with_aws(conformance::World::in_cluster(client, id).await, cluster, store).await;
         let Store { key, secret, .. } = &world.store;
         world.owner_secret("owner", &[("AWS_ACCESS_KEY_ID", key), ("AWS_SECRET_ACCESS_KEY", secret)]).await;
         world
@@ -151,11 +159,15 @@ impl World {
     pub(crate) async fn neighbour(&self) -> Self {
         let id = conformance::World::new_id();
         let world = conformance::World::in_namespace(self.client.clone(), &self.namespace, &id).await;
-        Self::with_aws(world, self.store.clone()).await
+        Self::with_aws(world, self.cluster.clone(), self.store.clone()).await
     }
 
-    async fn with_aws(world: conformance::World, store: Store) -> Self {
-        Self { world, aws: Proxy::start(Aws::at(&store.url)).await, account: Account::owner_of(&store), store }
+    /// Operators get no further than with the permissions that are shipped.
+    async fn with_aws(mut world: conformance::World, cluster: Config, store: Store) -> Self {
+        let own = world.config().auth_info.token.expect("what the proxy asks for");
+        let client = shipped::client(&world.client, &cluster).await;
+        world.kubernetes = Proxy::start(ApiServer::behind(client, own.expose_secret())).await;
+        Self { cluster, world, aws: Proxy::start(Aws::at(&store.url)).await, account: Account::owner_of(&store), store }
     }
 
     /// Writes a Secret into the world's namespace, or rewrites it.

@@ -20,6 +20,7 @@ const PLURALS: [&str; 2] = ["objectbucketclaims", "objectbuckets"];
 /// The other cluster. One test at a time has it, and finds it without claims and with our own CRDs.
 pub(crate) struct OtherCluster {
     pub(crate) client: Client,
+    config: Config,
     _turn: MutexGuard<'static, ()>,
 }
 
@@ -29,7 +30,7 @@ impl OtherCluster {
         let kubeconfig = Kubeconfig::read_from(needed("OTHER_KUBECONFIG")).expect("OTHER_KUBECONFIG can be read");
         let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
         let turn = TURN.lock().await;
-        let cluster = Self { client: Client::try_from(config).unwrap(), _turn: turn };
+        let cluster = Self { client: Client::try_from(config.clone()).unwrap(), config, _turn: turn };
         cluster.clear().await;
         cluster.install(&ours()).await;
         cluster
@@ -42,7 +43,7 @@ impl OtherCluster {
 
     /// A world in this cluster whose names are made from `id`.
     pub(crate) async fn world_called(&self, id: &str) -> World {
-        World::in_cluster(self.client.clone(), id, Store::aws()).await
+        World::in_cluster(self.config.clone(), self.client.clone(), id, Store::aws()).await
     }
 
     /// A world in this cluster whose namespace, classes and provisioner have the names of those of `world`.

@@ -218,7 +218,7 @@ mod tests {
         let manifest = include_str!("../../deploy/operator.yaml");
         let documents = manifest.split("\n---\n").map(|document| serde_saphyr::from_str(document).unwrap());
         let shipped: Vec<Value> = documents.map(comparable).collect();
-        for object in objects(&subject(Serves::Everywhere)).map(comparable) {
+        for object in objects(&subject(Serves::Everywhere)).into_iter().map(comparable) {
             assert!(shipped.contains(&object), "deploy/operator.yaml has no such {}: {object:#}", object["kind"]);
         }
     }

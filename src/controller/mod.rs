@@ -77,13 +77,7 @@ pub async fn run<P: Provisioner>(
     let (claims, claim_writer) = reflector::store();
     let (owner_secrets, changed_secrets) = OwnerSecrets::new(options.observer.clone());
     let ctx = Arc::new(Context::new(client, provisioner, options, cluster, claims.clone(), owner_secrets));
-    ctx.options.observer.metrics().upkeep.begin();
-    let (observer, shown) = (ctx.options.observer.clone(), Arc::downgrade(&ctx));
-    observer.gauges(move |gauges| {
-        if let Some(ctx) = shown.upgrade() {
-            gauges::set(&ctx, gauges);
-        }
-    });
+    show(&ctx);
     let listed = Arc::new(Notify::new());
     let (orphan_check, orphan_checks) = unbounded_channel();
     let streams = Streams { ctx: Arc::clone(&ctx), listed: Arc::clone(&listed), orphan_check: orphan_check.clone() };
@@ -112,7 +106,7 @@ pub async fn run<P: Provisioner>(
         .for_each(async |outcome| log(&outcome));
     let deadline = shutdown.then(|()| grace(&ctx));
     let orphans = orphans::run(&ctx, orphan_checks, orphan_check);
-    let serving = ctx.caches.filled().map(|()| drop(observer.health().is(Phase::Serving)));
+    let serving = ctx.caches.filled().map(|()| drop(ctx.options.observer.health().is(Phase::Serving)));
     tokio::select! {
         () = controller => {}
         () = orphans => {}
@@ -121,6 +115,17 @@ pub async fn run<P: Provisioner>(
         never = serving.then(|()| pending()) => never,
     }
     tracing::info!(remembered = ctx.memory.claims(), "stopped");
+}
+
+/// Lets those who ask see how the work goes.
+fn show<P: Provisioner>(ctx: &Arc<Context<P>>) {
+    let (observer, shown) = (&ctx.options.observer, Arc::downgrade(ctx));
+    observer.metrics().upkeep.begin();
+    observer.gauges(move |gauges| {
+        if let Some(ctx) = shown.upgrade() {
+            gauges::set(&ctx, gauges);
+        }
+    });
 }
 
 /// The reasons that do not depend on the store.

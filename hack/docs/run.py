@@ -3,6 +3,8 @@
 Each page that has something to run gets a cluster and an AWS of its own, as a reader who begins with it. Its blocks run
 one after the other in one shell, so that what one sets the next can use."""
 
+import concurrent.futures
+import dataclasses
 import os
 import pathlib
 import shutil
@@ -10,6 +12,8 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 
 import kubelet
 import links
@@ -17,6 +21,8 @@ import pages
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 COLUMNS = ("run", "dry-run", "compared", "parsed", "elsewhere", "reason", "shown")
+PAGES_AT_A_TIME = 3
+STOPPING = threading.Event()
 # A block that hangs must not hang the machine.
 SECONDS_FOR_A_PAGE = 300
 # Beside `kubectl`: what asks a kubelet is answered by the stand-in.
@@ -54,25 +60,18 @@ trap 'echo "FAILED $at" >&3' ERR
 
 def main():
     # So that what was started is stopped, too.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: STOPPING.set())
     names = sys.argv[1:] or tracked("*.md")
-    failed, table, skipped = [], [], []
-    for name in names:
-        try:
-            text = (REPOSITORY / name).read_text()
-            links.check(name, REPOSITORY)
-            found, options = pages.blocks(name, text), pages.OPTIONS.search(text)
-            counts, reasons = try_page(name, found, options[1].split() if options else [])
-        except pages.Wrong as wrong:
-            failed.append(str(wrong))
-            continue
-        skipped += reasons
-        if found:
-            table.append((name, counts))
-    report(table, skipped)
-    for wrong in failed:
-        print(f"error: {wrong}", file=sys.stderr)
-    sys.exit(1 if failed else 0)
+    # Most of the time a page waits. The longest begin first.
+    names.sort(key=lambda name: -(REPOSITORY / name).read_text().count("```sh"))
+    with concurrent.futures.ThreadPoolExecutor(PAGES_AT_A_TIME) as pool:
+        results = list(pool.map(try_page, names, range(len(names))))
+    report([result for result in results if result.blocks])
+    wrong = [result.wrong for result in results if result.wrong]
+    for problem in wrong:
+        print(f"error: {problem}", file=sys.stderr)
+    sys.exit(143 if STOPPING.is_set() else 1 if wrong else 0)
 
 
 def tracked(pattern):
@@ -81,22 +80,49 @@ def tracked(pattern):
     return [name for name in listed if name and (REPOSITORY / name).exists()]
 
 
-def try_page(name, blocks, options):
-    """Returns how many blocks count in each column, and what is not run and why."""
-    counts, reasons, steps = dict.fromkeys(COLUMNS, 0), [], []
+@dataclasses.dataclass
+class Result:
+    """What was done with a page."""
+
+    page: str
+    blocks: int = 0
+    seconds: float = 0
+    wrong: str = ""
+    counts: dict = dataclasses.field(default_factory=lambda: dict.fromkeys(COLUMNS, 0))
+    reasons: list = dataclasses.field(default_factory=list)
+
+
+def try_page(name, number):
+    result, began = Result(name), time.monotonic()
+    try:
+        text = (REPOSITORY / name).read_text()
+        links.check(name, REPOSITORY)
+        found, options = pages.blocks(name, text), pages.OPTIONS.search(text)
+        result.blocks = sum(block.language != "prepare" for block in found)
+        steps = look_at(found, result)
+        if any(block.language in ("sh", "yaml") and not how for block, how in steps):
+            run_page(steps, result, f"docs-{os.getpid()}-{number}", options[1].split() if options else [])
+    except pages.Wrong as wrong:
+        result.wrong = str(wrong)
+    result.seconds = time.monotonic() - began
+    return result
+
+
+def look_at(blocks, result):
+    """Counts what needs no cluster. Returns what does, and what later blocks use."""
+    steps = []
     for block in blocks:
         how = pages.looked_at(block, REPOSITORY)
-        if how and block.language == "sh":
+        # What another step runs needs no second opinion.
+        if how == "reason" and block.language == "sh":
             check_syntax(block)
         if how == "reason":
-            reasons.append(f"{block.place}: {block.reason}")
+            result.reasons.append(f"{block.place}: {block.reason}")
         if how:
-            counts[how] += 1
+            result.counts[how] += 1
         if (not how or "save as" in block.markers) and not runs_elsewhere(block, how):
             steps.append((block, how))
-    if any(block.language in ("sh", "yaml") and not how for block, how in steps):
-        run_page(name, steps, counts, reasons, options)
-    return counts, reasons
+    return steps
 
 
 def runs_elsewhere(block, how):
@@ -113,17 +139,20 @@ def check_syntax(block):
             raise pages.Wrong(f"{block.place}: {command[0]}: {result.stdout}{result.stderr}")
 
 
-def run_page(name, steps, counts, reasons, options):
-    print(f"=== {name}", flush=True)
-    stack = f"docs-{os.getpid()}"
+def run_page(steps, result, stack, options):
     with tempfile.TemporaryDirectory(prefix="aws-s3-provisioner-docs-") as scratch:
         scratch = pathlib.Path(scratch)
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         try:
-            subprocess.run(["hack/stack.sh", "up", "--name", stack, *options], cwd=REPOSITORY, check=True, **quiet)
-            follow(name, steps, counts, reasons, environment(stack, scratch), scratch)
+            stack_command("up", "--name", stack, *options)
+            follow(steps, result, environment(stack, scratch), scratch)
         finally:
-            subprocess.run(["hack/stack.sh", "down", "--name", stack], cwd=REPOSITORY, check=True, **quiet)
+            stack_command("down", "--name", stack)
+
+
+def stack_command(*arguments):
+    done = subprocess.run(["hack/stack.sh", *arguments], cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise pages.Wrong(f"hack/stack.sh {' '.join(arguments)}: {done.stderr}")
 
 
 def environment(stack, scratch):
@@ -153,11 +182,10 @@ def environment(stack, scratch):
     return found
 
 
-def follow(name, steps, counts, reasons, variables, scratch):
+def follow(steps, result, variables, scratch):
     folder = scratch / "repository"
     copy_repository(folder)
-    script = SHELL + "".join(step(block, how, scratch) for block, how in steps)
-    (scratch / "script").write_text(script)
+    (scratch / "script").write_text(SHELL + "".join(step(block, how, scratch) for block, how in steps))
     network = {key: variables[key] for key in ("AWS_ENDPOINT_URL", "AWS_REGION")}
     pods = kubelet.Kubelet(variables["KUBECONFIG"], scratch / "bin", scratch / "pods", network)
     pods.start()
@@ -174,22 +202,24 @@ def follow(name, steps, counts, reasons, variables, scratch):
         pods.stop()
     lines = done.read_text().splitlines()
     if code:
-        tail(scratch / "log")
-        for log in (scratch / "pods").glob("*/log"):
-            tail(log)
-        raise pages.Wrong(f"{name}: {code} after {lines[-1] if lines else 'nothing'}")
+        ends = [tail(scratch / "log"), *(tail(log) for log in (scratch / "pods").glob("*/log"))]
+        raise pages.Wrong(f"{result.page}: {code} after {lines[-1] if lines else 'nothing'}\n" + "\n".join(ends))
     for line in lines:
         what, rest = line.split(" ", 1)
         if what == "reason":
-            reasons.append(rest)
-        counts[what] += 1
+            result.reasons.append(rest)
+        result.counts[what] += 1
 
 
 def wait(process):
-    try:
-        return process.wait(SECONDS_FOR_A_PAGE)
-    except subprocess.TimeoutExpired:
-        return "timeout"
+    """Returns the exit code, or why there is none."""
+    end = time.monotonic() + SECONDS_FOR_A_PAGE
+    while time.monotonic() < end and not STOPPING.is_set():
+        try:
+            return process.wait(0.5)
+        except subprocess.TimeoutExpired:
+            continue
+    return "stopped" if STOPPING.is_set() else f"no end in {SECONDS_FOR_A_PAGE} s"
 
 
 def stop(process):
@@ -200,8 +230,8 @@ def stop(process):
 
 
 def tail(path):
-    print(f"--- the end of {path.parent.name}/{path.name}", file=sys.stderr)
-    print("\n".join(path.read_text(errors="replace").splitlines()[-60:]), file=sys.stderr)
+    end = path.read_text(errors="replace").splitlines()[-40:]
+    return "\n".join([f"--- the end of {path.parent.name}/{path.name}", *end])
 
 
 def copy_repository(folder):
@@ -240,16 +270,18 @@ def step(block, how, scratch):
     return text + body
 
 
-def report(table, skipped):
-    for why in skipped:
+def report(results):
+    for why in (why for result in results for why in result.reasons):
         print(f"not run: {why}")
-    width = max((len(name) for name, _ in table), default=4)
-    print(f"{'page':{width}}", *(f"{column:>9}" for column in COLUMNS))
-    for name, counts in table:
-        print(f"{name:{width}}", *(f"{counts[column]:>9}" for column in COLUMNS))
-    sums = [sum(counts[column] for _, counts in table) for column in COLUMNS]
-    print(f"{'in all':{width}}", *(f"{number:>9}" for number in sums))
-    print(f"{sum(sums)} blocks; {sums[0]} run here, {sums[4]} by other steps, {sums[1]} by a dry run of the server")
+    width = max((len(result.page) for result in results), default=4)
+    print(f"{'page':{width}}", *(f"{column:>9}" for column in (*COLUMNS, "seconds")))
+    for result in sorted(results, key=lambda result: result.page):
+        numbers = [*result.counts.values(), round(result.seconds)]
+        print(f"{result.page:{width}}", *(f"{number:>9}" for number in numbers), " WRONG" if result.wrong else "")
+    sums = {column: sum(result.counts[column] for result in results) for column in COLUMNS}
+    print(f"{'in all':{width}}", *(f"{number:>9}" for number in sums.values()))
+    print(f"{sum(sums.values())} blocks: {sums['run']} run, {sums['dry-run']} by a dry run of the server, "
+          f"{sums['elsewhere']} by other steps of CI; {sums['reason']} not run, with the reason above")
 
 
 if __name__ == "__main__":

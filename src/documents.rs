@@ -130,8 +130,7 @@ fn read(file: &str) -> String {
 #[test]
 fn troubleshooting_has_a_section_for_each_reason_and_for_no_other() {
     const PARTS: [&str; 5] = ["- **Seen:**", "- **Why:**", "- **Look:**", "- **Fix:**", "- **Prevent:**"];
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/troubleshooting.md");
-    let page = std::fs::read_to_string(page).expect("the page");
+    let page = read("docs/troubleshooting.md");
     let sections: Vec<_> = page.split("\n### ").skip(1).filter_map(|section| section.split_once('\n')).collect();
     let page_of_reasons = reasons_page::<AwsProvisioner>();
     let rows = page_of_reasons.lines().skip_while(|line| !line.starts_with("## Reasons"));

@@ -237,7 +237,7 @@ async fn an_orphan_that_gets_a_claim_after_the_plan_is_left_alone() {
     let world = World::new().await;
     let used = Used::new(&world, "Delete").await;
     world.forget_object(&world.claims(), CLAIM).await;
-    let mut tool = Tool::start(&world, &["orphans", "--apply", "--action", "remove"]);
+    let mut tool = Tool::start(&world, &["orphans", "--apply", "--action", "remove", "--timeout", "5s"]);
     tool.asks("Type yes to go on:").await;
     world.claim(CLAIM, &used.class).await;
     tool.types("yes\n").await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use prometheus_client::metrics::histogram::Histogram;
 
-use super::metrics::{Counter, Definitions, Gauge, Labelled, Times};
+use super::metrics::{CALL, Counter, Definitions, Gauge, Labelled, Times};
 use super::process::{Process, since_1970};
 #[cfg(feature = "volume")]
 use super::volumes::Volumes;
@@ -14,8 +14,6 @@ use super::volumes::Volumes;
 const TO_BOUND: &[f64] = &[0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3600.0];
 /// An attempt is ended after two minutes.
 const ATTEMPT: &[f64] = &[0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0];
-/// A call to a store.
-pub(super) const CALL: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
 
 /// What is counted when it happens, and what is looked at when somebody asks.
 pub(crate) struct Metrics {

@@ -10,6 +10,9 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric, Registry};
 
+/// How long a call to a store takes: the upper limits of buckets, in seconds.
+pub(super) const CALL: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
+
 pub(super) type Gauge = gauge::Gauge<f64, AtomicU64>;
 pub(super) type Counter = counter::Counter;
 /// Seconds that somebody else counts.

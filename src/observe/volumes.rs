@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use prometheus_client::metrics::histogram::Histogram;
 
-use super::definitions::CALL;
-use super::metrics::{Counter, Definitions, Labelled, Times};
+use super::metrics::{CALL, Counter, Definitions, Labelled, Times};
 
 /// The verbs of a provisioner of volumes.
 pub(crate) struct Volumes {

@@ -86,7 +86,7 @@ impl Count {
             Finding::warning(
                 "phases",
                 message,
-                "`kubectl get obc --all-namespaces` shows them, and docs/reasons.md says what each reason means",
+                "the command `status` shows them, and docs/reasons.md says what each reason means",
             )
         }];
         if *lost > 0 {

@@ -5,6 +5,7 @@ usage: deploy.py values VALUES.YAML README.MD      the README with the table of 
        deploy.py schemas FOLDER <OPENAPI           a schema of each kind, as kubeconform reads them
        deploy.py pod <LIST                         the Pods that the Deployments in a list of objects make
        deploy.py run NAMESPACE/NAME <DEPLOYMENT    arguments and variables of the operator in a Deployment, for bash
+       deploy.py rights <LIST                      what the roles allow that a list of objects binds, one right a line
 """
 import json
 import re
@@ -113,6 +114,25 @@ def run():
     return f"variables=({variables}) arguments=({arguments})"
 
 
+def rights():
+    """As tuples: namespace (empty: all), group and resource, name (empty: all), verb."""
+    objects = items(sys.stdin.read())
+    bound = {(one["roleRef"]["kind"], one["roleRef"]["name"]) for one in objects if one["kind"].endswith("RoleBinding")}
+    found = set()
+    for role in objects:
+        metadata = role["metadata"]
+        if (role["kind"], metadata["name"]) in bound:
+            for rule in role["rules"]:
+                resources = [(group, one) for group in rule["apiGroups"] for one in rule["resources"]]
+                names = rule.get("resourceNames") or [""]
+                found |= {
+                    (metadata.get("namespace", ""), f"{group}/{resource}", name, verb)
+                    for group, resource in resources for name in names for verb in rule["verbs"]
+                }
+    # Whoever may read all Secrets of a namespace may read a certain one.
+    return sorted(one for one in found if not one[2] or (*one[:2], "", one[3]) not in found)
+
+
 def main(command, *arguments):
     if command == "values":
         print(readme(*arguments), end="")
@@ -122,6 +142,8 @@ def main(command, *arguments):
         print(json.dumps({"apiVersion": "v1", "kind": "List", "items": list(pods())}))
     elif command == "run":
         print(run())
+    elif command == "rights":
+        print("\n".join(" ".join(map(repr, one)) for one in rights()))
     else:
         sys.exit(__doc__)
 

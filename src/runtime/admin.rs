@@ -1,5 +1,6 @@
 //! The HTTP server for those who run the operator: probes and metrics.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::error::Error;
 use std::io;
@@ -18,13 +19,13 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
 use crate::observe::Observer;
 
 const PORT: u16 = 8080;
-/// Connections at the same time. Anybody in the cluster can connect, and each takes memory.
+/// Connections at the same time. Anybody in the cluster can connect, and each takes memory; the oldest has to go.
 const CONNECTIONS: usize = 256;
 /// How long a connection may take, for one request.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
@@ -134,18 +135,20 @@ fn listen_at(address: SocketAddr) -> io::Result<TcpListener> {
 }
 
 async fn serve(listener: TcpListener, observer: Observer) {
-    let room = Arc::new(Semaphore::new(CONNECTIONS));
+    let mut open: VecDeque<AbortHandle> = VecDeque::new();
     loop {
-        // Never closed.
-        let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, _)) => {
-                let observer = observer.clone();
-                tokio::spawn(async move {
-                    // Whoever does not ask in time gets no answer.
-                    let _ = timeout(TIME_LIMIT, connection(stream, observer)).await;
-                    drop(place);
-                });
+                open.retain(|connection| !connection.is_finished());
+                // Whoever has an answer is gone at once, also the kubelet, whom others must not keep out.
+                if open.len() >= CONNECTIONS
+                    && let Some(oldest) = open.pop_front()
+                {
+                    oldest.abort();
+                }
+                // Whoever does not ask in time gets no answer.
+                let answered = timeout(TIME_LIMIT, connection(stream, observer.clone()));
+                open.push_back(tokio::spawn(answered).abort_handle());
             }
             Err(error) => {
                 tracing::debug!(%error, "a connection for probes and metrics failed");
@@ -180,12 +183,21 @@ fn answer(request: &Request<Incoming>, observer: &Observer) -> Response<Full<Byt
             plain(ok_if(ready.is_ready), format!("{}\n", ready.why))
         }
         "/metrics" => {
-            let mut answer = plain(StatusCode::OK, observer.text().to_string());
+            let mut answer = plain(StatusCode::OK, Bytes::from_owner(Text(observer.text())));
             answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(OPEN_METRICS));
             answer
         }
         "/" => plain(StatusCode::OK, INDEX),
         _ => plain(StatusCode::NOT_FOUND, INDEX),
+    }
+}
+
+/// All who read it share it: many may read it slowly.
+struct Text(Arc<str>);
+
+impl AsRef<[u8]> for Text {
+    fn as_ref(&self) -> &[u8] {
+        self.0.as_bytes()
     }
 }
 
@@ -259,5 +271,27 @@ mod tests {
         assert!(metrics.contains(info), "{metrics}");
         assert!(get("/").await.contains("/metrics") && get("/secret").await.starts_with("HTTP/1.1 404"));
         assert!(asked(&observer, "POST /metrics HTTP/1.1\r\n\r\n").await.starts_with("HTTP/1.1 405"));
+    }
+
+    #[tokio::test]
+    async fn who_connects_and_asks_nothing_keeps_nobody_out() {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = tokio::spawn(serve(listener, Observer::new("a-provisioner", "1.2.3")));
+        let mut silent = Vec::new();
+        for _ in 0..CONNECTIONS + 44 {
+            silent.push(TcpStream::connect(address).await.unwrap());
+        }
+        let mut kubelet = TcpStream::connect(address).await.unwrap();
+        kubelet.write_all(b"GET /healthz HTTP/1.1\r\nhost: here\r\n\r\n").await.unwrap();
+        let mut answer = String::new();
+        kubelet.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        // The oldest had to go, at once; the others have their time.
+        assert_eq!(silent[0].read(&mut [0]).await.unwrap_or_default(), 0);
+        let waits = silent[100].try_read(&mut [0]).unwrap_err();
+        assert_eq!(waits.kind(), io::ErrorKind::WouldBlock);
+        server.abort();
     }
 }

@@ -11,6 +11,8 @@ mod ids;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::Uri;
+use http::uri::Authority;
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry::{Key, KeyValue};
 use opentelemetry_otlp::{Protocol, WithExportConfig as _, WithHttpConfig as _};
@@ -44,9 +46,11 @@ pub(crate) struct TraceArgs {
         value_name = "URL",
         env = "PROVISIONER_OTLP_ENDPOINT",
         default_value = "",
-        hide_default_value = true
+        hide_default_value = true,
+        // It could have a password, although it must not.
+        hide_env_values = true
     )]
-    otlp_endpoint: Endpoint,
+    otlp_endpoint: String,
 }
 
 /// The exporter, while the program runs.
@@ -59,7 +63,9 @@ impl TraceArgs {
     /// # Errors
     /// The settings cannot be used.
     pub(crate) fn start(&self, identity: &Identity) -> Result<Option<(Traces, Spans)>, String> {
-        let Some(url) = self.otlp_endpoint.resolve(|name| std::env::var(name).ok())? else { return Ok(None) };
+        // Not read by clap, which would show a bad value, and end the program because of it.
+        let endpoint: Endpoint = self.otlp_endpoint.parse().map_err(|problem| format!("--otlp-endpoint: {problem}"))?;
+        let Some(url) = endpoint.resolve(|name| std::env::var(name).ok())? else { return Ok(None) };
         let client = Client::new(&url)?;
         let exporter = opentelemetry_otlp::SpanExporter::builder()
             .with_http()
@@ -68,7 +74,7 @@ impl TraceArgs {
             .with_endpoint(url.to_string())
             .build()
             .map_err(|error| format!("{error}; correct the variables OTEL_EXPORTER_OTLP_*"))?;
-        let queue = Arc::new(Queue::new(QUEUE, url.to_string()));
+        let queue = Arc::new(Queue::new(QUEUE, shown(&url)));
         let config = BatchConfigBuilder::default().with_max_queue_size(QUEUE).build();
         let batches = BatchSpanProcessor::new(Exporter::new(exporter, client, Arc::clone(&queue)), config);
         let provider = SdkTracerProvider::builder()
@@ -85,7 +91,7 @@ impl TraceArgs {
             // Parents are those of the spans themselves.
             .with_context_activation(false)
             .with_filter(filter_fn(|span| span.is_span() && span.target() == TARGET));
-        tracing::debug!(%url, "traces are sent to a collector");
+        tracing::debug!(url = shown(&url), "traces are sent to a collector");
         Ok(Some((Traces(provider), layer.boxed())))
     }
 }
@@ -97,6 +103,12 @@ impl Traces {
             tracing::debug!(%error, "the last spans of traces are lost");
         }
     }
+}
+
+/// The URL as logs show it: a query can have a key.
+fn shown(url: &Uri) -> String {
+    let part = |text: Option<&str>| text.unwrap_or_default().to_owned();
+    format!("{}://{}{}", part(url.scheme_str()), part(url.authority().map(Authority::as_str)), url.path())
 }
 
 /// Who sends; what the variables of OpenTelemetry say takes precedence.

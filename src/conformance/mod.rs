@@ -50,8 +50,8 @@ pub use self::base::PATIENCE;
 pub use self::program::{Log, Program, Running, TempDir, free_address, send_signal};
 pub use self::stage::{Footprint, Stage};
 pub use self::world::{
-    Backup, View, Watched, World, assert_hidden, bucket_of, condition, install_crds, panic_text, phase, ready, says,
-    seen,
+    Backup, Tokens, View, Watched, World, assert_hidden, bucket_of, condition, install_crds, panic_text, phase, ready,
+    says, seen,
 };
 
 /// Makes a test of each [check](crate::conformance::checks) with a backend. The expression makes a

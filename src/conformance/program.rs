@@ -82,9 +82,9 @@ impl Program {
         if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
     }
 
-    /// Runs it to its end, and returns all that it wrote, and how it ended.
+    /// Runs it to its end as an admin does, and returns all that it wrote, and how it ended.
     pub async fn output(&self, world: &World) -> Output {
-        let (_dir, mut command) = self.command(world, &world.kubeconfig());
+        let (_dir, mut command) = self.command(world, &world.admin_kubeconfig());
         command.output().await.unwrap_or_else(|error| panic!("{}: {error}", self.path.display()))
     }
 

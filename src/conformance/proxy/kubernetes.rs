@@ -13,9 +13,8 @@ use super::{Answer, Described, Fault, Pending, Proxy, Upstream, Verdict};
 
 /// The API server.
 pub struct ApiServer {
-    client: kube::Client,
-    /// What calls have to present.
-    authorization: String,
+    /// What calls have to present, and with whose rights they go on.
+    clients: Vec<(String, kube::Client)>,
     /// Told to all watches that are open.
     ending: watch::Sender<Option<Ending>>,
 }
@@ -34,7 +33,13 @@ pub enum Ending {
 impl ApiServer {
     /// The one that a client reaches, for callers that present this bearer token: others must not get the client's rights.
     pub fn behind(client: kube::Client, token: &str) -> Self {
-        Self { client, authorization: format!("Bearer {token}"), ending: watch::Sender::new(None) }
+        Self { clients: Vec::new(), ending: watch::Sender::new(None) }.and(client, token)
+    }
+
+    /// The same, and for callers that present this other token with the rights of this other client.
+    pub fn and(mut self, client: kube::Client, token: &str) -> Self {
+        self.clients.push((format!("Bearer {token}"), client));
+        self
     }
 }
 
@@ -99,10 +104,11 @@ impl Upstream for ApiServer {
 
     fn send(&self, request: Request<Full<Bytes>>) -> Pending {
         let presented = request.headers().get(hyper::header::AUTHORIZATION);
-        if presented.is_none_or(|presented| presented.as_bytes() != self.authorization.as_bytes()) {
+        let presents = |token: &str| presented.is_some_and(|presented| presented.as_bytes() == token.as_bytes());
+        let Some((_, client)) = self.clients.iter().find(|(token, _)| presents(token)) else {
             return Box::pin(async { Ok(super::plain(401, "this proxy is for its world's operator".to_owned())) });
-        }
-        let client = self.client.clone();
+        };
+        let client = client.clone();
         let ending = self.ending.subscribe();
         Box::pin(async move {
             let (mut parts, body) = request.into_parts();

@@ -39,8 +39,24 @@ pub struct World {
     pub kubernetes: Proxy<ApiServer>,
     /// Whether the namespace was made for this world, and goes with it.
     owns_namespace: bool,
-    /// Without it the proxy, which has the rights of `KUBECONFIG`, serves nobody.
-    token: String,
+    /// Without one of these the proxy, which has the rights of `KUBECONFIG`, serves nobody.
+    tokens: Tokens,
+}
+
+/// Who comes through a world's proxy.
+#[derive(Clone)]
+pub struct Tokens {
+    /// Its operators.
+    pub operator: String,
+    /// An admin, with the commands of the program.
+    pub admin: String,
+}
+
+impl Tokens {
+    fn new() -> Self {
+        let token = || format!("{:032x}", rand::random::<u128>());
+        Self { operator: token(), admin: token() }
+    }
 }
 
 /// Creates our CRDs where they are missing, and waits until they are served. Those that are there stay as they are.
@@ -79,12 +95,13 @@ impl World {
 
     /// A new world in a namespace that exists, and that stays.
     pub async fn in_namespace(client: Client, namespace: &str, id: &str) -> Self {
-        let token = format!("{:032x}", rand::random::<u128>());
+        let tokens = Tokens::new();
+        let server = ApiServer::behind(client.clone(), &tokens.operator).and(client.clone(), &tokens.admin);
         Self {
             provisioner: format!("t-{id}.example.com/bucket"),
-            kubernetes: Proxy::start(ApiServer::behind(client.clone(), &token)).await,
+            kubernetes: Proxy::start(server).await,
             owns_namespace: false,
-            token,
+            tokens,
             id: id.to_owned(),
             namespace: namespace.to_owned(),
             client,
@@ -94,16 +111,30 @@ impl World {
     /// A configuration with which a client of this process reaches the API server through the proxy.
     pub fn config(&self) -> kube::Config {
         let mut config = kube::Config::new(self.kubernetes.url.parse().unwrap());
-        config.auth_info.token = Some(self.token.clone().into());
+        config.auth_info.token = Some(self.tokens.operator.clone().into());
         config
     }
 
-    /// A kubeconfig with which the API server is reached through the proxy.
+    /// Who comes through the proxy.
+    pub fn tokens(&self) -> &Tokens {
+        &self.tokens
+    }
+
+    /// A kubeconfig with which operators reach the API server through the proxy.
     pub fn kubeconfig(&self) -> serde_json::Value {
+        self.kubeconfig_with(&self.tokens.operator)
+    }
+
+    /// The same for an admin.
+    pub fn admin_kubeconfig(&self) -> serde_json::Value {
+        self.kubeconfig_with(&self.tokens.admin)
+    }
+
+    fn kubeconfig_with(&self, token: &str) -> serde_json::Value {
         json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "c",
             "clusters": [{ "name": "c", "cluster": { "server": self.kubernetes.url } }],
-            "users": [{ "name": "u", "user": { "token": self.token } }],
+            "users": [{ "name": "u", "user": { "token": token } }],
             "contexts": [{ "name": "c", "context": { "cluster": "c", "user": "u" } }],
         })
     }

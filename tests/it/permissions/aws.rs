@@ -13,8 +13,13 @@ use crate::takeover::legacy::Legacy;
 /// Statements that nothing in the walk needs, by their ids: those of tools that an admin runs.
 const OF_TOOLS: [&str; 0] = [];
 /// Operations that only such tools call.
-const CALLED_BY_TOOLS: [Operation; 4] =
-    [Operation::SimulatePrincipalPolicy, Operation::GetRole, Operation::GetPolicy, Operation::GetAccountSummary];
+const CALLED_BY_TOOLS: [Operation; 5] = [
+    Operation::SimulatePrincipalPolicy,
+    Operation::GetRole,
+    Operation::GetPolicy,
+    Operation::GetAccountSummary,
+    Operation::HeadBucket,
+];
 
 /// The actions that a document allows.
 fn allowed(document: &str) -> BTreeSet<String> {

@@ -23,7 +23,6 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{DynamicObject, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client, Config, ResourceExt as _};
-use secrecy::ExposeSecret as _;
 use serde_json::json;
 use tokio::sync::OnceCell;
 
@@ -164,9 +163,10 @@ impl World {
 
     /// Operators get no further than with the permissions that are shipped.
     async fn with_aws(mut world: conformance::World, cluster: Config, store: Store) -> Self {
-        let own = world.config().auth_info.token.expect("what the proxy asks for");
-        let client = shipped::client(&world.client, &cluster).await;
-        world.kubernetes = Proxy::start(ApiServer::behind(client, own.expose_secret())).await;
+        let operators = shipped::client(&world.client, &cluster).await;
+        let tokens = world.tokens().clone();
+        let server = ApiServer::behind(operators, &tokens.operator).and(world.client.clone(), &tokens.admin);
+        world.kubernetes = Proxy::start(server).await;
         Self { cluster, world, aws: Proxy::start(Aws::at(&store.url)).await, account: Account::owner_of(&store), store }
     }
 

@@ -42,10 +42,10 @@ impl Folder {
         Self(path)
     }
 
-    /// A kubeconfig for the cluster of a world, through its proxy.
+    /// An admin's kubeconfig for the cluster of a world, through its proxy.
     pub(crate) fn kubeconfig(&self, world: &World) -> PathBuf {
         let file = self.0.join("kubeconfig");
-        std::fs::write(&file, world.kubeconfig().to_string()).unwrap();
+        std::fs::write(&file, world.admin_kubeconfig().to_string()).unwrap();
         file
     }
 }

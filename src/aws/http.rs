@@ -1,6 +1,7 @@
 //! Connections: TLS by rustls with aws-lc, and the proxy that HTTPS_PROXY and NO_PROXY name.
 
 use std::fmt;
+use std::net::IpAddr;
 
 use aws_smithy_http_client::proxy::ProxyConfig;
 use aws_smithy_http_client::{Connector, tls};
@@ -33,11 +34,12 @@ pub(crate) struct Http {
 
 impl Http {
     pub(crate) fn new() -> Self {
-        let pooled = client(None);
+        let pooled = client(None, ProxyConfig::from_env());
+        let of_node = client(None, ProxyConfig::disabled());
         Self {
             lists: bounded(pooled.clone(), PAGE_MAX),
-            pooled: bounded(pooled, ANSWER_MAX),
-            fresh: bounded(client(Some(0)), ANSWER_MAX),
+            pooled: past_proxy(bounded(pooled, ANSWER_MAX), bounded(of_node, ANSWER_MAX)),
+            fresh: bounded(client(Some(0), ProxyConfig::from_env()), ANSWER_MAX),
         }
     }
 
@@ -58,16 +60,56 @@ impl From<SharedHttpClient> for Http {
     }
 }
 
-fn client(max_idle: Option<usize>) -> SharedHttpClient {
+fn client(max_idle: Option<usize>, proxy: ProxyConfig) -> SharedHttpClient {
     aws_smithy_http_client::Builder::new().build_with_connector_fn(move |settings, components| {
         let mut connector = Connector::builder()
-            .proxy_config(ProxyConfig::from_env())
+            .proxy_config(proxy.clone())
             .tls_provider(tls::Provider::Rustls(tls::rustls_provider::CryptoMode::AwsLc));
         connector.set_pool_max_idle_per_host(max_idle);
         connector.set_connector_settings(settings.cloned());
         connector.set_sleep_impl(components.and_then(|components| components.sleep_impl()));
         connector.build()
     })
+}
+
+/// `client`, but for the services of the node `of_node`.
+fn past_proxy(client: SharedHttpClient, of_node: SharedHttpClient) -> SharedHttpClient {
+    SharedHttpClient::new(PastProxy { client, of_node })
+}
+
+/// The agent of Pod Identity and the instance's metadata are asked by plain HTTP, with a token and for keys: a proxy for all
+/// pods (HTTP_PROXY) must see neither.
+#[derive(Debug)]
+struct PastProxy<T> {
+    client: T,
+    of_node: T,
+}
+
+/// Where a node serves its pods: addresses that no network routes, and those that AWS has chosen for IPv6.
+fn is_of_node(url: &str) -> bool {
+    let host = url.parse::<http::Uri>().ok().and_then(|url| url.host().map(str::to_owned)).unwrap_or_default();
+    match host.trim_matches(['[', ']']).parse::<IpAddr>() {
+        Ok(IpAddr::V4(address)) => address.is_link_local(),
+        Ok(IpAddr::V6(address)) => matches!(address.segments(), [0xfd00, 0xec2, 0, 0, 0, 0, 0, _]),
+        Err(_) => false,
+    }
+}
+
+impl HttpClient for PastProxy<SharedHttpClient> {
+    fn http_connector(&self, settings: &HttpConnectorSettings, components: &RuntimeComponents) -> SharedHttpConnector {
+        let connector = |client: &SharedHttpClient| client.http_connector(settings, components);
+        SharedHttpConnector::new(PastProxy { client: connector(&self.client), of_node: connector(&self.of_node) })
+    }
+
+    fn connector_metadata(&self) -> Option<ConnectorMetadata> {
+        self.client.connector_metadata()
+    }
+}
+
+impl HttpConnector for PastProxy<SharedHttpConnector> {
+    fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
+        if is_of_node(request.uri()) { self.of_node.call(request) } else { self.client.call(request) }
+    }
 }
 
 /// `client`, but reading an answer fails once it is longer than `bytes`.
@@ -107,10 +149,12 @@ impl HttpConnector for Bounded<SharedHttpConnector> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use aws_smithy_http_client::test_util::infallible_client_fn;
+    use aws_smithy_runtime_api::client::runtime_components::RuntimeComponentsBuilder;
 
     use super::*;
     use crate::aws::call::Identity;
@@ -119,6 +163,39 @@ mod tests {
     use crate::aws::owner::{Owner, StaticKeys};
     use crate::aws::target::Target;
     use crate::aws::testing::record;
+
+    #[test]
+    fn services_of_the_node_are_asked_past_the_proxy() {
+        for url in [
+            "http://169.254.170.23/v1/credentials",
+            "http://169.254.169.254/",
+            "http://[fd00:ec2::23]/v1",
+            "http://[fd00:ec2::254]/",
+        ] {
+            assert!(is_of_node(url), "{url}");
+        }
+        for url in [
+            "https://sts.amazonaws.com/",
+            "http://127.0.0.1:80/",
+            "http://10.0.0.1/",
+            "http://[fd00:ec3::23]/",
+            "http://169.254.170.23.example.com/",
+        ] {
+            assert!(!is_of_node(url), "{url}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_goes_to_the_node_does_not_go_to_the_proxy() {
+        let answering = |text: &'static str| infallible_client_fn(move |_| http::Response::new(text.to_owned()));
+        let client = past_proxy(answering("proxy"), answering("node"));
+        let components = RuntimeComponentsBuilder::for_tests().build().unwrap();
+        let connector = client.http_connector(&HttpConnectorSettings::builder().build(), &components);
+        for (url, by) in [("http://169.254.170.23/v1/credentials", "node"), ("http://sts.example.com/", "proxy")] {
+            let answer = connector.call(HttpRequest::get(url).unwrap()).await.unwrap();
+            assert_eq!(answer.body().bytes(), Some(by.as_bytes()), "{url}");
+        }
+    }
 
     #[tokio::test]
     async fn an_answer_is_read_up_to_a_limit() {

@@ -18,6 +18,7 @@ const ATTEMPT: &[f64] = &[0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
 /// What is counted when it happens, and what is looked at when somebody asks.
 pub(crate) struct Metrics {
     pub(crate) leading: Gauge,
+    pub(super) serving: Gauge,
     pub(crate) leader_changes: Counter,
     pub(crate) attempts: Labelled<Histogram, 1, Times>,
     pub(crate) to_bound: Labelled<Histogram, 1, Times>,
@@ -81,8 +82,18 @@ impl Metrics {
         let labels = [("program", program.to_owned()), ("version", version.to_owned())];
         all.info("provisioner_build", "Which program, in which version", labels);
         Self {
-            leading: all.gauge("provisioner_leading", "1 while this process serves claims, 0 while it stands by"),
-            leader_changes: all.counter("provisioner_leader_changes", "How often this process has seen another leader"),
+            leading: all.gauge(
+                "provisioner_leading",
+                "1 while this process holds the lease, or needs none; 0 while it stands by",
+            ),
+            serving: all.gauge(
+                "provisioner_serving",
+                "1 while this process serves claims; 0 while it stands by, or reads what there is in the cluster",
+            ),
+            leader_changes: all.counter(
+                "provisioner_leader_changes",
+                "How often this process has become the leader after it had stood by",
+            ),
             gauges: Gauges::define(&mut all),
             attempts: all.times(
                 "provisioner_attempt_seconds",

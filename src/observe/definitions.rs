@@ -43,6 +43,7 @@ pub(crate) struct Gauges {
     pub(crate) rotation: Labelled<Gauge, 1>,
     pub(crate) orphans: Labelled<Gauge, 1>,
     pub(crate) purges: Gauge,
+    pub(crate) purge_idle: Gauge,
     pub(crate) check_overdue: Gauge,
     pub(crate) workers: Gauge,
     pub(crate) of_stores: OfStores,
@@ -175,6 +176,10 @@ impl Gauges {
             ),
             orphans: all.gauges("provisioner_orphans", "ObjectBuckets that wait for an admin, by their reason", ["reason"]),
             purges: all.gauge("provisioner_purges", "Large buckets that are being emptied"),
+            purge_idle: all.gauge(
+                "provisioner_purge_idle_seconds",
+                "For how long nothing was deleted of the large bucket that is stuck longest; waiting for a turn does not count",
+            ),
             check_overdue: all.gauge("provisioner_check_overdue_seconds", "How late the check of a bound claim is (`--resync`) that is the latest; 0 if none is"),
             workers: all.gauge("provisioner_workers_limit", "Claims that can be worked on at the same time"),
             of_stores: OfStores::define(all),
@@ -186,7 +191,7 @@ impl Gauges {
         claims.clear();
         [oldest_unbound, oldest_deleted].into_iter().for_each(Labelled::clear);
         [oldest_key, rotation, orphans].into_iter().for_each(Labelled::clear);
-        for gauge in [&self.purges, &self.check_overdue, &self.workers] {
+        for gauge in [&self.purges, &self.purge_idle, &self.check_overdue, &self.workers] {
             gauge.set(0.0);
         }
         let OfStores { busy, limit, waiting, oldest_waiting, parked, silent } = &self.of_stores;
@@ -230,7 +235,7 @@ impl Upkeep {
             ),
             checks: all.counters(
                 "provisioner_checks",
-                "Checks of bucket and user of a bound claim, by their result: done, failed",
+                "Checks of bucket and user of a bound claim, by their result: done, failed, lost (bucket or access is gone)",
                 ["result"],
             ),
             last_check: all.gauge("provisioner_last_check_timestamp_seconds", "When this process has last checked a bound claim, in seconds since 1970; 0 if it has not"),
@@ -244,11 +249,11 @@ impl Upkeep {
 
     /// Begins to count, at zero: of a counter that begins at one, Prometheus sees no increase.
     pub(crate) fn begin(&self) {
-        for result in ["done", "failed"] {
+        for result in ["done", "failed", "lost"] {
             self.checks.with([result]);
-            for trigger in ["age", "request"] {
-                self.rotations.with([trigger, result]);
-            }
+        }
+        for (trigger, result) in [("age", "done"), ("age", "failed"), ("request", "done"), ("request", "failed")] {
+            self.rotations.with([trigger, result]);
         }
         for kind in ["store", "key", "record"] {
             self.repairs.with([kind]);

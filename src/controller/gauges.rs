@@ -27,9 +27,10 @@ pub(super) fn set<P: Provisioner>(ctx: &Context<P>, gauges: &Gauges) {
     for (reason, number) in ctx.orphans.count(|record| orphans::is_suspect(ctx, record)) {
         gauges.orphans.with([reason]).set(number as f64);
     }
-    let (purges, late) = ctx.memory.progress();
-    gauges.purges.set(purges as f64);
-    gauges.check_overdue.set(late.as_secs_f64());
+    let progress = ctx.memory.progress();
+    gauges.purges.set(progress.purges as f64);
+    gauges.purge_idle.set(progress.purge_idle.as_secs_f64());
+    gauges.check_overdue.set(progress.check_late.as_secs_f64());
 }
 
 /// What a claim is counted by.
@@ -55,7 +56,9 @@ fn set_claims<P: Provisioner>(ctx: &Context<P>, gauges: &Gauges) {
         let metadata = &claim.metadata;
         let status = claim.status.as_ref();
         let phase = status.and_then(|status| status.phase);
-        let reason = status.and_then(given_reason).and_then(|given| reasons.get(given)).copied().unwrap_or_default();
+        let remembered = || metadata.uid.as_deref().and_then(|uid| ctx.memory.reason(uid));
+        let given = given_reason(status, remembered);
+        let reason = given.and_then(|given| reasons.get(given)).copied().unwrap_or_default();
         let namespace = metadata.namespace.as_deref().filter(|_| ctx.options.shows_namespaces);
         *counts.entry(Kind { class, phase: phase.map_or("", word), reason, namespace }).or_default() += 1.0;
         let Some(created) = metadata.creation_timestamp.as_ref().map(|time| time.0) else { continue };
@@ -95,9 +98,18 @@ fn counted_class<'a>(claim: &ObjectBucketClaim, class: &'a str, owner: ClassOwne
     }
 }
 
-fn given_reason(status: &ObjectBucketClaimStatus) -> Option<&str> {
-    let ready = status.conditions.iter().find(|condition| condition.type_ == reasons::READY)?;
-    Some(&ready.reason)
+/// The reason that the claim's status says. A CRD may prune conditions: then the one that was `remembered` when the status
+/// was written.
+fn given_reason(
+    status: Option<&ObjectBucketClaimStatus>,
+    remembered: impl FnOnce() -> Option<&'static str>,
+) -> Option<&str> {
+    let mut conditions = status.into_iter().flat_map(|status| &status.conditions);
+    let ready = conditions.find(|condition| condition.type_ == reasons::READY);
+    match ready {
+        Some(ready) => Some(&ready.reason),
+        None => remembered(),
+    }
 }
 
 fn word(phase: ClaimPhase) -> &'static str {
@@ -164,5 +176,32 @@ fn set_stores<P>(ctx: &Context<P>, gauges: &Gauges) {
         let limit = of.limit.with(host);
         let known = Some(limit.get()).filter(|known| *known > 0.0);
         limit.set(known.map_or(load.limit as f64, |known| known.min(load.limit as f64)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::{Condition, ConditionStatus};
+
+    #[test]
+    fn a_claim_whose_conditions_are_pruned_counts_by_the_reason_that_was_reported_last() {
+        let condition = |type_: &str| Condition {
+            type_: type_.to_owned(),
+            status: ConditionStatus::False,
+            reason: "AccessDenied".to_owned(),
+            message: String::new(),
+            observed_generation: None,
+            last_transition_time: None,
+        };
+        let with = |conditions| ObjectBucketClaimStatus { conditions, ..ObjectBucketClaimStatus::default() };
+        for (conditions, expected) in [
+            (vec![condition(reasons::READY)], "AccessDenied"),
+            (vec![condition("Other")], "QuotaExceeded"),
+            (Vec::new(), "QuotaExceeded"),
+        ] {
+            assert_eq!(given_reason(Some(&with(conditions)), || Some("QuotaExceeded")), Some(expected));
+        }
+        assert_eq!(given_reason(None, || None), None);
     }
 }

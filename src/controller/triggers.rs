@@ -120,13 +120,19 @@ pub(super) fn claims_of_secret<P>(
     })
 }
 
-/// Claims whose upkeep is due, each once.
+/// Claims whose upkeep is due, each once. Watches that none of them needs end.
 pub(super) fn claims_with_due_upkeep<P>(ctx: Arc<Context<P>>) -> impl Stream<Item = ObjectRef<Guarded>> {
     let ticks = stream::unfold(tokio::time::interval(UPKEEP_TICK), |mut interval| async {
         interval.tick().await;
         Some(((), interval))
     });
-    ticks.flat_map(move |()| stream::iter(with_uids(&ctx.caches.claims, &ctx.memory.take_due())))
+    ticks.flat_map(move |()| {
+        // Without the records, all watches would look as if nobody needed them.
+        if ctx.caches.are_filled() {
+            ctx.owner_secrets.end_unused(|secret| !ctx.caches.sharing(secret).is_empty());
+        }
+        stream::iter(with_uids(&ctx.caches.claims, &ctx.memory.take_due()))
+    })
 }
 
 fn with_uids(claims: &Store<Guarded>, uids: &HashSet<String>) -> Vec<ObjectRef<Guarded>> {

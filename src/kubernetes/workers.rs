@@ -11,12 +11,17 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 /// After so many strikes in a row, only one claim at a time calls a store.
 const STRIKES: u32 = 3;
+
+/// After so long without a claim that calls it, nobody needs to know that a store was silent. Claims that need it call it
+/// at least every 5 minutes.
+const FORGOTTEN: Duration = Duration::from_secs(900);
 
 /// A queue of claims.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -71,6 +76,8 @@ struct Store {
     checks: Queue,
     /// How often in a row it did not answer, or refused the owner.
     strikes: u32,
+    /// When it was the last time.
+    struck: Option<Instant>,
 }
 
 /// Why claims wait longer for a store than for others.
@@ -182,6 +189,7 @@ impl Drop for Asked<'_> {
             let mut state = self.workers.lock();
             let store = state.stores.entry(Arc::clone(&self.store)).or_default();
             store.strikes = store.strikes.saturating_add(1);
+            store.struck = Some(Instant::now());
         }
     }
 }
@@ -217,7 +225,7 @@ impl Workers {
         }
     }
 
-    /// How much is done for each store, and waits for it.
+    /// How much is done for each store, and waits for it. A silent store that nobody uses any more is forgotten.
     pub(crate) fn loads(&self) -> Vec<Load> {
         let load = |(name, store): (&Arc<str>, &Store)| Load {
             store: Arc::clone(name),
@@ -228,7 +236,9 @@ impl Workers {
             parked: store.parked,
             is_silent: store.is_struck(),
         };
-        self.lock().stores.iter().map(load).collect()
+        let mut state = self.lock();
+        state.stores.retain(|_, store| !store.is_abandoned());
+        state.stores.iter().map(load).collect()
     }
 
     /// How many claims can have a worker at the same time.
@@ -348,7 +358,16 @@ impl Store {
 
     /// Whether it can be forgotten.
     fn is_idle(&self) -> bool {
-        self.busy.namespaces.is_empty() && !self.is_waited_for() && self.strikes == 0
+        !self.is_used() && self.strikes == 0
+    }
+
+    fn is_used(&self) -> bool {
+        !self.busy.namespaces.is_empty() || self.is_waited_for()
+    }
+
+    /// Whether it was silent, and its claims are gone.
+    fn is_abandoned(&self) -> bool {
+        !self.is_used() && self.struck.is_none_or(|struck| struck.elapsed() > FORGOTTEN)
     }
 
     /// The next claim of this store, if there is a free worker, which then counts as busy.
@@ -486,6 +505,23 @@ mod tests {
         workers.ask(store()).answered();
         drop(probe);
         assert_eq!(at_once(&workers, &lane, 10).len(), 4);
+        assert_nothing_is_left(&workers);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_store_is_forgotten_when_nobody_has_used_it_for_a_while() {
+        let workers = Workers::new(16);
+        let lane = lane("silent", "shop");
+        let (strike, shown) = (|| workers.ask(Arc::clone(&lane.store)).struck(), || workers.loads().len());
+        (0..STRIKES).for_each(|_| strike());
+        tokio::time::advance(FORGOTTEN).await;
+        assert_eq!(shown(), 1);
+        strike();
+        let calls = at_once(&workers, &lane, 1);
+        tokio::time::advance(2 * FORGOTTEN).await;
+        assert_eq!(shown(), 1, "a claim still calls it");
+        drop(calls);
+        assert_eq!(shown(), 0);
         assert_nothing_is_left(&workers);
     }
 

@@ -18,6 +18,7 @@ const ATTEMPT: &[f64] = &[0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
 /// What is counted when it happens, and what is looked at when somebody asks.
 pub(crate) struct Metrics {
     pub(crate) leading: Gauge,
+    pub(super) serving: Gauge,
     pub(crate) leader_changes: Counter,
     pub(crate) attempts: Labelled<Histogram, 1, Times>,
     pub(crate) to_bound: Labelled<Histogram, 1, Times>,
@@ -42,6 +43,7 @@ pub(crate) struct Gauges {
     pub(crate) rotation: Labelled<Gauge, 1>,
     pub(crate) orphans: Labelled<Gauge, 1>,
     pub(crate) purges: Gauge,
+    pub(crate) purge_idle: Gauge,
     pub(crate) check_overdue: Gauge,
     pub(crate) workers: Gauge,
     pub(crate) of_stores: OfStores,
@@ -81,8 +83,18 @@ impl Metrics {
         let labels = [("program", program.to_owned()), ("version", version.to_owned())];
         all.info("provisioner_build", "Which program, in which version", labels);
         Self {
-            leading: all.gauge("provisioner_leading", "1 while this process serves claims, 0 while it stands by"),
-            leader_changes: all.counter("provisioner_leader_changes", "How often this process has seen another leader"),
+            leading: all.gauge(
+                "provisioner_leading",
+                "1 while this process holds the lease, or needs none; 0 while it stands by",
+            ),
+            serving: all.gauge(
+                "provisioner_serving",
+                "1 while this process serves claims; 0 while it stands by, or reads what there is in the cluster",
+            ),
+            leader_changes: all.counter(
+                "provisioner_leader_changes",
+                "How often this process has become the leader after it had stood by",
+            ),
             gauges: Gauges::define(&mut all),
             attempts: all.times(
                 "provisioner_attempt_seconds",
@@ -164,6 +176,10 @@ impl Gauges {
             ),
             orphans: all.gauges("provisioner_orphans", "ObjectBuckets that wait for an admin, by their reason", ["reason"]),
             purges: all.gauge("provisioner_purges", "Large buckets that are being emptied"),
+            purge_idle: all.gauge(
+                "provisioner_purge_idle_seconds",
+                "For how long nothing was deleted of the large bucket that is stuck longest; waiting for a turn does not count",
+            ),
             check_overdue: all.gauge("provisioner_check_overdue_seconds", "How late the check of a bound claim is (`--resync`) that is the latest; 0 if none is"),
             workers: all.gauge("provisioner_workers_limit", "Claims that can be worked on at the same time"),
             of_stores: OfStores::define(all),
@@ -175,7 +191,7 @@ impl Gauges {
         claims.clear();
         [oldest_unbound, oldest_deleted].into_iter().for_each(Labelled::clear);
         [oldest_key, rotation, orphans].into_iter().for_each(Labelled::clear);
-        for gauge in [&self.purges, &self.check_overdue, &self.workers] {
+        for gauge in [&self.purges, &self.purge_idle, &self.check_overdue, &self.workers] {
             gauge.set(0.0);
         }
         let OfStores { busy, limit, waiting, oldest_waiting, parked, silent } = &self.of_stores;
@@ -219,7 +235,7 @@ impl Upkeep {
             ),
             checks: all.counters(
                 "provisioner_checks",
-                "Checks of bucket and user of a bound claim, by their result: done, failed",
+                "Checks of bucket and user of a bound claim, by their result: done, failed, lost (bucket or access is gone)",
                 ["result"],
             ),
             last_check: all.gauge("provisioner_last_check_timestamp_seconds", "When this process has last checked a bound claim, in seconds since 1970; 0 if it has not"),
@@ -233,11 +249,11 @@ impl Upkeep {
 
     /// Begins to count, at zero: of a counter that begins at one, Prometheus sees no increase.
     pub(crate) fn begin(&self) {
-        for result in ["done", "failed"] {
+        for result in ["done", "failed", "lost"] {
             self.checks.with([result]);
-            for trigger in ["age", "request"] {
-                self.rotations.with([trigger, result]);
-            }
+        }
+        for (trigger, result) in [("age", "done"), ("age", "failed"), ("request", "done"), ("request", "failed")] {
+            self.rotations.with([trigger, result]);
         }
         for kind in ["store", "key", "record"] {
             self.repairs.with([kind]);

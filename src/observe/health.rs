@@ -72,6 +72,11 @@ impl Health {
         Some(self.lock().moved.elapsed()).filter(|still| *still > STILL)
     }
 
+    /// Whether it works, and does not only hold the lease.
+    pub(crate) fn serves(&self) -> bool {
+        self.lock().phase == Phase::Serving
+    }
+
     pub(crate) fn ready(&self) -> Ready {
         let phase = self.lock().phase.clone();
         let is_ready = matches!(phase, Phase::StandingBy { .. } | Phase::Serving);

@@ -66,17 +66,15 @@ impl Observer {
 
     /// Another process works, and this one stands by.
     pub(crate) fn stands_by(&self, leader: &str) {
-        let before = self.health().is(Phase::StandingBy { leader: leader.to_owned() });
-        if matches!(before, Phase::StandingBy { leader: former } if former != leader) {
-            self.metrics().leader_changes.inc();
-        }
+        self.health().is(Phase::StandingBy { leader: leader.to_owned() });
     }
 
     /// This process works from now on, or no longer.
     pub(crate) fn leads(&self, leads: bool) {
         self.metrics().leading.set(f64::from(u8::from(leads)));
-        if leads {
-            self.health().is(Phase::Reading);
+        // Only who takes over counts it: of three replicas, two would see the same change.
+        if leads && matches!(self.health().is(Phase::Reading), Phase::StandingBy { .. }) {
+            self.metrics().leader_changes.inc();
         }
     }
 
@@ -93,6 +91,7 @@ impl Observer {
             return Arc::clone(text);
         }
         let metrics = self.metrics();
+        metrics.serving.set(f64::from(u8::from(self.health().serves())));
         metrics.gauges.clear();
         for source in &*self.sources() {
             source(&metrics.gauges);
@@ -128,5 +127,37 @@ impl Observer {
 impl fmt::Debug for Observer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Observer").field(&self.health().ready()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shows(observer: &Observer, sample: &str) -> bool {
+        *observer.0.shown.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        observer.text().lines().any(|line| line == sample)
+    }
+
+    #[test]
+    fn a_leader_that_has_not_read_the_cluster_does_not_serve() {
+        let observer = Observer::default();
+        observer.leads(true);
+        assert!(shows(&observer, "provisioner_leading 1.0") && shows(&observer, "provisioner_serving 0.0"));
+        observer.health().is(Phase::Serving);
+        assert!(shows(&observer, "provisioner_serving 1.0"));
+    }
+
+    #[test]
+    fn who_takes_over_from_another_counts_a_change_of_the_leader() {
+        let (first, second, third) = (Observer::default(), Observer::default(), Observer::default());
+        first.leads(true);
+        second.stands_by("first");
+        third.stands_by("first");
+        second.leads(true);
+        third.stands_by("second");
+        for (observer, changes) in [(&first, 0), (&second, 1), (&third, 0)] {
+            assert!(shows(observer, &format!("provisioner_leader_changes_total {changes}")));
+        }
     }
 }

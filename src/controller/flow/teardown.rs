@@ -21,7 +21,7 @@ use crate::controller::error::{Error, RecordProblem};
 use crate::controller::objects::{claims, events, outputs, records, status};
 use crate::controller::reasons;
 use crate::controller::state::context::Context;
-use crate::controller::state::memory::RemovalProgress;
+use crate::controller::state::memory::{ClaimMemory, RemovalProgress};
 use crate::observe::spans;
 use crate::provisioner::{AppCredentials, FailureClass, Fate, Provisioner, Removal, Removed};
 
@@ -252,7 +252,10 @@ impl<'a, P: Provisioner> Teardown<'a, P> {
             0 => None,
             _ => match ctx.large_removals.try_acquire() {
                 Ok(turn) => Some(turn),
-                Err(_all_taken) => return Ok(Some(Next::After(TURN))),
+                Err(_all_taken) => {
+                    ctx.memory.with(&claim.id, ClaimMemory::waits_for_turn);
+                    return Ok(Some(Next::After(TURN)));
+                }
             },
         };
         let in_use = undo == Undo::Delete && self.is_in_use().await?;
@@ -276,7 +279,7 @@ impl<'a, P: Provisioner> Teardown<'a, P> {
             Removal::Partial { removed } => {
                 // The store removes the access before the bucket.
                 ctx.memory.with(&claim.id, |m| m.access_gone = true);
-                let so_far = ctx.memory.with(&claim.id, |m| m.removed_objects(removed));
+                let so_far = ctx.memory.with(&claim.id, |m| m.purges(removed));
                 status::update_status(ctx, claim, &Report::purging(claim, &record.plan.bucket, so_far)).await?;
                 self.seen.store = StoreProgress::Partly;
             }

@@ -16,6 +16,7 @@ pub(crate) use self::last_status::{LastStatus, StatusChange, hash};
 use self::upkeep_times::UpkeepTimes;
 pub(crate) use self::waits::Inputs;
 use self::waits::Waits;
+use crate::controller::reasons;
 use crate::provisioner::{AppCredentials, ClaimId, SecretRef};
 
 /// How far a removal came, because the cache may not show it yet.
@@ -39,6 +40,8 @@ pub(crate) struct ClaimMemory {
     executed: Option<Instant>,
     /// Objects that were removed from the claim's bucket.
     removed_objects: u64,
+    /// Until when emptying it came on, or waited for its turn.
+    purge_moved: Option<Instant>,
     pub(crate) removal: Option<Box<RemovalProgress>>,
     /// The claim's access is removed; this need not be done again.
     pub(crate) access_gone: bool,
@@ -70,11 +73,32 @@ impl ClaimMemory {
         self.waits.keys_work();
     }
 
+    /// The bucket is not empty yet, and so many objects more are gone; returns how many are gone in all.
+    pub(crate) fn purges(&mut self, removed: u64) -> u64 {
+        if removed > 0 || self.purge_moved.is_none() {
+            self.purge_moved = Some(Instant::now());
+        }
+        self.removed_objects(removed)
+    }
+
+    /// Emptying the bucket waits until fewer others are emptied.
+    pub(crate) fn waits_for_turn(&mut self) {
+        self.purge_moved = Some(Instant::now());
+    }
+
     /// Adds to the number of objects removed from the claim's bucket, and returns it. Progress resets the backoff.
     pub(crate) fn removed_objects(&mut self, more: u64) -> u64 {
         self.removed_objects += more;
         self.waits.progressed();
         self.removed_objects
+    }
+
+    /// For how long the bucket gets no emptier, if it is being emptied. If it cannot be removed for another reason, the
+    /// status says that one. A record without its claim has no status.
+    fn purge_idle(&self, now: Instant) -> Option<Duration> {
+        let is_stopped = self.last_status.is_some_and(|last| last.reason != reasons::PURGING);
+        let moved = self.purge_moved.filter(|_| !is_stopped && self.removal.is_none())?;
+        Some(now.saturating_duration_since(moved))
     }
 
     /// Resource version of the claim after our last write, until the cache shows it.
@@ -92,6 +116,17 @@ pub(crate) struct Memory {
     busy: Mutex<HashSet<String>>,
     /// Those that may wait for a bucket: few, while every change of a record asks for them.
     wait_for_buckets: Mutex<HashSet<String>>,
+}
+
+/// How the work on all claims goes on.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Progress {
+    /// How many buckets are being emptied.
+    pub(crate) purges: usize,
+    /// For how long the one of them gets no emptier that is stuck longest.
+    pub(crate) purge_idle: Duration,
+    /// How late the check is that is the latest.
+    pub(crate) check_late: Duration,
 }
 
 type Claims = HashMap<Box<str>, Box<ClaimMemory>>;
@@ -180,12 +215,22 @@ impl Memory {
         self.if_known(claim, |m| m.executed).unwrap_or(self.since).elapsed()
     }
 
-    /// How many buckets are being emptied, and how late the check is that is the latest.
-    pub(crate) fn progress(&self) -> (usize, Duration) {
-        let (claims, now) = (self.lock(), Instant::now());
-        let purges = claims.values().filter(|known| known.removed_objects > 0 && known.removal.is_none()).count();
-        let late = claims.values().map(|known| known.upkeep.check_late_by(now)).max().unwrap_or_default();
-        (purges, late)
+    /// How the work on all claims goes on.
+    pub(crate) fn progress(&self) -> Progress {
+        let (claims, now, mut progress) = (self.lock(), Instant::now(), Progress::default());
+        for known in claims.values() {
+            if let Some(idle) = known.purge_idle(now) {
+                progress.purges += 1;
+                progress.purge_idle = progress.purge_idle.max(idle);
+            }
+            progress.check_late = progress.check_late.max(known.upkeep.check_late_by(now));
+        }
+        progress
+    }
+
+    /// The reason that was reported last on a claim.
+    pub(crate) fn reason(&self, uid: &str) -> Option<&'static str> {
+        self.lock().get(uid)?.last_status.map(|last| last.reason)
     }
 
     /// The uids of the claims whose upkeep is due, each once.
@@ -304,6 +349,31 @@ mod tests {
         drop(guard);
         memory.keep_only(&HashSet::new());
         assert_eq!(memory.claims(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_purge_that_comes_no_further_shows_behind_one_that_does() {
+        let (memory, minute) = (Memory::default(), Duration::from_secs(60));
+        let (stuck, moving) = (claim(), ClaimId { uid: "moving".into(), ..claim() });
+        let says = |id: &ClaimId, reason| {
+            memory.with(id, |m| m.last_status = Some(LastStatus::new(reason, "")));
+            assert_eq!(memory.reason(&id.uid), Some(reason));
+        };
+        let shows = || (memory.progress().purges, memory.progress().purge_idle);
+        for id in [&stuck, &moving] {
+            memory.with(id, |m| m.purges(1000));
+            says(id, reasons::PURGING);
+        }
+        tokio::time::advance(minute).await;
+        memory.with(&stuck, |m| m.purges(0));
+        memory.with(&moving, |m| m.purges(1000));
+        assert_eq!(shows(), (2, minute));
+        memory.with(&stuck, ClaimMemory::waits_for_turn);
+        assert_eq!(shows(), (2, Duration::ZERO), "others have the turns");
+        tokio::time::advance(minute).await;
+        says(&stuck, reasons::BUCKET_IN_USE);
+        memory.with(&moving, |m| m.removal = Some(Box::new(RemovalProgress::Everything)));
+        assert_eq!(shows(), (0, Duration::ZERO), "one is stopped by something else, and one is done");
     }
 
     #[test]

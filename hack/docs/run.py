@@ -35,6 +35,7 @@ if [[ $1 = exec || $1 = logs ]]; then
     case $1 in
       --) shift && break ;;
       -n | --namespace) namespace=$2 && shift ;;
+      --selector=app.kubernetes.io/name=*) name=${1##*=} ;;
       --*) ;;
       deploy/* | deployment/* | deployments/*) name=${1#*/} ;;
     esac

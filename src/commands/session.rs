@@ -187,7 +187,7 @@ pub(crate) async fn each_metadata<K: Clone + Debug + DeserializeOwned>(
 /// Says what could not be done, and what helps.
 pub(crate) fn refused(what: &str, error: &kube::Error) -> String {
     let remedy = match answers::status_code(error) {
-        Some(403) => "; ask for the permissions that docs/operating.md lists for this command",
+        Some(403) => "; ask for the permissions in docs/tools.md#permissions",
         Some(404) => "; install the CustomResourceDefinitions first",
         Some(410) => "; the list took too long: run the command again",
         _ => "",

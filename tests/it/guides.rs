@@ -53,6 +53,7 @@ impl Reader {
         std::fs::create_dir(&folder).unwrap();
         let names = vec![
             ("shop", world.namespace.clone()),
+            ("s3-admin", world.namespace.clone()),
             ("s3-buckets", world.unique("greenfield")),
             ("s3-owner", "owner".to_owned()),
             ("aws-s3.io-bucket", world.provisioner.replace('/', "-")),

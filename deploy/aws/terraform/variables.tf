@@ -5,7 +5,7 @@ variable "oidc_provider" {
 }
 
 variable "audience" {
-  description = "For IRSA: audience of the tokens. kops uses amazonaws.com."
+  description = "For IRSA: audience of the tokens. kOps uses amazonaws.com."
   type        = string
   default     = "sts.amazonaws.com"
 }

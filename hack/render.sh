@@ -18,7 +18,8 @@ manifest() {
     sed -E '/^# Source: /d; /^ *(helm\.sh\/chart|app\.kubernetes\.io\/managed-by): /d; /^$/d'
 }
 
-# Where Pod Security lets nothing else in.
+# Where Pod Security lets nothing else in. With the namespace, the owner's Secret would go that admins made there, so that
+# neither Argo CD nor Flux may delete it.
 namespace() {
   cat <<END
 apiVersion: v1
@@ -27,6 +28,9 @@ metadata:
   name: $name
   labels:
     pod-security.kubernetes.io/enforce: restricted
+  annotations:
+    argocd.argoproj.io/sync-options: Prune=false,Delete=false
+    kustomize.toolkit.fluxcd.io/prune: disabled
 END
 }
 
@@ -71,7 +75,7 @@ done
 {
   rendered
   namespace
-  manifest --set watchNamespace=team-a --set 'ownerSecrets[0].name=s3-owner'
+  manifest --set provisionerName=example.com/buckets,watchNamespace=team-a --set 'ownerSecrets[0].name=s3-owner'
 } >"$new/deploy/kustomize/overlays/namespaced/operator.yaml"
 hack/lib/deploy.py values "$chart/values.yaml" "$chart/README.md" >"$new/$chart/README.md"
 

@@ -195,7 +195,9 @@ mod tests {
 
     /// Without labels, and with rules in any order: neither gives or takes a permission.
     fn comparable(mut object: Value) -> Value {
-        object["metadata"].as_object_mut().unwrap().remove("labels");
+        let metadata = object["metadata"].as_object_mut().unwrap();
+        metadata.remove("labels");
+        metadata.remove("annotations");
         if let Some(rules) = object.get_mut("rules").and_then(Value::as_array_mut) {
             rules.sort_by_key(|rule| [&rule["resources"], &rule["verbs"]].map(Value::to_string));
         }

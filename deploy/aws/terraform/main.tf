@@ -57,6 +57,11 @@ resource "aws_iam_policy" "boundary" {
   name        = var.boundary_name
   description = "What users of claims can do at most"
   policy      = local.boundary
+
+  # Users of claims have it, and new ones cannot be created without it.
+  lifecycle {
+    prevent_destroy = true
+  }
 }
 
 resource "aws_iam_policy" "owner" {

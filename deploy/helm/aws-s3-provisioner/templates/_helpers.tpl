@@ -16,9 +16,16 @@
 {{- if eq $name .Release.Namespace -}}{{ $name }}{{- else -}}{{ .Release.Namespace }}:{{ $name }}{{- end -}}
 {{- end -}}
 
+{{/* Not `default`: all pods of the namespace that name no other one have it, and would have the operator's rights. */}}
 {{- define "provisioner.serviceAccount" -}}
-{{- $own := ternary (include "provisioner.name" .) "default" .Values.serviceAccount.create -}}
-{{- .Values.serviceAccount.name | default $own -}}
+{{- $own := ternary (include "provisioner.name" .) "" .Values.serviceAccount.create -}}
+{{- $name := .Values.serviceAccount.name | default $own -}}
+{{- if has $name (list "" "default") -}}
+{{- $problem := "The operator would use the ServiceAccount default, and every pod of the namespace would have its rights, such as" -}}
+{{- $remedy := "Name one that the operator alone uses: --set serviceAccount.name=NAME, or let the chart make it: serviceAccount.create=true." -}}
+{{- fail (printf "\n\n%s reading Secrets.\n%s\n" $problem $remedy) -}}
+{{- end -}}
+{{- $name -}}
 {{- end -}}
 
 {{- define "provisioner.selector" -}}
@@ -49,16 +56,42 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{/* Name of the lease: other operators for the same claims derive it, too, unless they have --namespace. It is said to the
 operator as well as to the Role, so that both always have the same. */}}
 {{- define "provisioner.lease" -}}
-{{- $name := .Values.provisionerName -}}
+{{- include "provisioner.leaseOf" (dict "name" .Values.provisionerName "namespace" .Values.watchNamespace) -}}
+{{- end -}}
+
+{{/* The lease of an operator with provisioner .name for .namespace, or if that is empty for all. */}}
+{{- define "provisioner.leaseOf" -}}
+{{- $name := .name -}}
 {{- $label := "[a-z0-9]([-a-z0-9]*[a-z0-9])?" -}}
-{{- $served := printf "%s\n%s" $name .Values.watchNamespace -}}
-{{- if and (not .Values.watchNamespace) (regexMatch (printf "^%s([.]%s)*/%s$" $label $label $label) $name) -}}
+{{- $served := printf "%s\n%s" $name .namespace -}}
+{{- if and (not .namespace) (regexMatch (printf "^%s([.]%s)*/%s$" $label $label $label) $name) -}}
 {{- $name | replace "/" "." -}}
 {{- else -}}
 {{- $labels := regexSplit "[^a-z0-9-]+" (lower $served) -1 -}}
 {{- $readable := list -}}
 {{- range $labels -}}{{- with . | trimAll "-" -}}{{- $readable = append $readable . -}}{{- end -}}{{- end -}}
 {{- printf "%s-%s" ($readable | join "." | trunc 240 | trimAll "-." | default "lease") ($served | sha256sum | trunc 8) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Fails if an operator in another namespace serves the same claims: leases are in the operators' namespaces, so both would
+lead. Whoever creates roles for the cluster may list its leases; without a cluster, `lookup` finds nothing. */}}
+{{- define "provisioner.checkLeases" -}}
+{{- if .Values.rbac.create -}}
+{{- $everywhere := include "provisioner.leaseOf" (dict "name" .Values.provisionerName "namespace" "") -}}
+{{- $same := list $everywhere (include "provisioner.lease" .) -}}
+{{- $ofOneNamespace := printf "^%s[.][a-z0-9-]+-[0-9a-f]{8}$" ($everywhere | replace "." "[.]") -}}
+{{- range (lookup "coordination.k8s.io/v1" "Lease" "" "").items -}}
+{{- $name := .metadata.name -}}
+{{- $serves := or (has $name $same) (and (not $.Values.watchNamespace) (regexMatch $ofOneNamespace $name)) -}}
+{{- if and $serves (ne .metadata.namespace $.Release.Namespace) (default dict .spec).holderIdentity -}}
+{{- $problem := "An operator in namespace %s has the lease %s, and serves claims that this release would serve, too." -}}
+{{- $problem = printf $problem .metadata.namespace $name -}}
+{{- $remedy := "Two that work on the same claims hinder each other: choose another provisionerName, or uninstall that one first." -}}
+{{- $gone := printf "If it does not run any more: kubectl delete lease %s --namespace %s" $name .metadata.namespace -}}
+{{- fail (printf "\n\n%s\n%s\n%s\n" $problem $remedy $gone) -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 

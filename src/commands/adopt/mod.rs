@@ -100,6 +100,11 @@ pub(crate) async fn run<P: Provisioner>(session: &Session<P>, args: &AdoptArgs) 
     for line in adoptions.iter().flat_map(|adoption| adoption.lines(&cluster)) {
         print(&(clean(&line) + "\n"))?;
     }
+    if !adoptions.is_empty()
+        && let Some(warning) = word::service(session).await.warning()
+    {
+        eprintln!("{}", clean(warning));
+    }
     let (adoptions, left) = allowed(adoptions, &cluster, args)?;
     failed |= left;
     let goes_on = !adoptions.is_empty() && (args.yes || ask::agrees("The claims take this over.")?);
@@ -110,24 +115,45 @@ pub(crate) async fn run<P: Provisioner>(session: &Session<P>, args: &AdoptArgs) 
         }
         return Ok(if failed || said_no { ExitCode::FAILURE } else { ExitCode::SUCCESS });
     }
-    let mut given = Vec::new();
+    failed |= !give_all(session, adoptions, args).await?;
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Gives the operator all words, and follows them; whether all were followed, as far as anybody waits for that.
+async fn give_all<P: Provisioner>(
+    session: &Session<P>,
+    adoptions: Vec<Adoption>,
+    args: &AdoptArgs,
+) -> Result<bool, Box<dyn Error>> {
+    let (mut given, mut all) = (Vec::new(), true);
     for adoption in adoptions {
         let name = adoption.claim.id.to_string();
         match give(session, adoption).await {
             Ok(word) => given.push(word),
             Err(problem) => {
-                failed = true;
+                all = false;
                 eprintln!("claim {name}: {}", clean(&problem));
             }
         }
     }
-    if let Some(warning) = word::nobody_serves(session).await {
-        eprintln!("{warning}");
+    if !args.wait {
+        for Given { claim, .. } in given {
+            print(&format!("claim {claim}: asked; `kubectl describe obc` shows how it goes\n"))?;
+        }
+        return Ok(all);
     }
-    for word in given {
-        failed |= !follow(session, &word, args).await?;
-    }
-    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    word::wait(session, &given, args.timeout, |index, answer| {
+        let (done, said) = match answer {
+            Answer::Done => (true, "has its bucket back and is Ready".to_owned()),
+            Answer::Refused(why) => (false, format!("the operator refuses: {why}")),
+            Answer::NotYet(why) => (false, format!("not yet: {why}")),
+        };
+        all &= done;
+        let claim = given.get(index).map(|given| given.claim.to_string()).unwrap_or_default();
+        print(&format!("{}\n", clean(&format!("claim {claim}: {said}"))))
+    })
+    .await?;
+    Ok(all)
 }
 
 /// The claims of this provisioner that were bound once; those that have their ObjectBucket are left out later.
@@ -298,20 +324,4 @@ async fn give<P: Provisioner>(session: &Session<P>, adoption: Adoption) -> Resul
     }
     word::say(session, &word::fresh(session, &object).await?, Action::Adopt).await?;
     Ok(given(object.metadata.uid.clone()))
-}
-
-/// Whether the claim got it, as far as anybody waits for that.
-async fn follow<P: Provisioner>(session: &Session<P>, word: &Given, args: &AdoptArgs) -> Result<bool, Box<dyn Error>> {
-    let claim = &word.claim;
-    if !args.wait {
-        print(&format!("claim {claim}: asked; `kubectl describe obc` shows how it goes\n"))?;
-        return Ok(true);
-    }
-    let (done, said) = match word::wait(session, word, args.timeout).await? {
-        Answer::Done => (true, "has its bucket back and is Ready".to_owned()),
-        Answer::Refused(why) => (false, format!("the operator refuses: {why}")),
-        Answer::NotYet(why) => (false, format!("not yet: {why}")),
-    };
-    print(&format!("{}\n", clean(&format!("claim {claim}: {said}"))))?;
-    Ok(done)
 }

@@ -65,6 +65,9 @@ pub(crate) async fn all<P: Provisioner>(session: &Session<P>) -> Result<Found, B
     let mut places = places::all(session, &classes, &mut problems).await?;
     let held = held(session, &mut places, &mut problems, &mut notes).await;
     let Seen { recorded, suspects, unrecorded_claims } = Seen::read(session, &classes, &cluster).await?;
+    let unread =
+        |name| format!("ObjectBucket {name:?} cannot be read, so nobody knows what it records; correct or restore it");
+    problems.extend(recorded.unreadable.iter().map(unread));
     let mut orphans: Vec<Orphan> = stream::iter(suspects)
         .map(|name| of_record(session, name, &cluster, &recorded))
         .buffered(AT_ONCE)
@@ -170,8 +173,7 @@ impl Seen {
         .await?;
         let (mut recorded, mut suspects) = (Recorded::default(), Vec::new());
         session::each(&session.records(), None, "list ObjectBuckets", |guard: Guard<ObjectBucket>| {
-            let Ok(object) = guard.0 else { return };
-            recorded.add(&object);
+            let Some(object) = recorded.add_guarded(guard) else { return };
             let is_ours = record::is_ours(&object, &session.provisioner)
                 && record::claim_name(&object).is_some_and(|(namespace, _)| is_chosen(session, namespace));
             if is_ours && judge::is_suspect(&object, cluster, &claims) {
@@ -208,6 +210,16 @@ async fn of_record<P: Provisioner>(
     let Some((namespace, claim)) = record::claim_name(&object) else { return Ok(None) };
     let present = present(session, namespace, claim, recorded, Some(&name)).await?;
     Ok(judge::of_record(object, cluster, present.as_ref()))
+}
+
+/// What all ObjectBuckets name now.
+///
+/// # Errors
+/// Kubernetes refused.
+pub(crate) async fn recorded<P: Provisioner>(session: &Session<P>) -> Result<Recorded, Box<dyn Error>> {
+    let mut recorded = Recorded::default();
+    session::each(&session.records(), None, "list ObjectBuckets", |guard| drop(recorded.add_guarded(guard))).await?;
+    Ok(recorded)
 }
 
 /// The claim that has this name now. `but`: an ObjectBucket that does not count as its own.

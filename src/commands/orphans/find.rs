@@ -22,7 +22,7 @@ use crate::controller::decide::claim::Claim;
 use crate::controller::decide::gate;
 use crate::controller::decide::orphan::PresentClaim;
 use crate::controller::decide::record;
-use crate::provisioner::{ClaimId, Provisioner, Stock};
+use crate::provisioner::{ClaimId, Inventory, Provisioner, Stock};
 
 /// How many suspects are read again side by side.
 const AT_ONCE: usize = 16;
@@ -109,7 +109,13 @@ async fn held<P: Provisioner>(
         };
         match places::inventory(session, place, None).await {
             Ok(Some(inventory)) => {
-                held.extend(inventory.stock.into_iter().map(|stock| (index, stock)));
+                let (named, nameless): (Vec<_>, Vec<_>) = inventory.stock.into_iter().partition(judge::names_a_claim);
+                held.extend(named.into_iter().map(|stock| (index, stock)));
+                problems.extend(inventory.problems.iter().map(|problem| format!("{name}: {problem}")));
+                notes.extend(nameless.first().map(|first| {
+                    let (count, first) = (nameless.len(), &first.name);
+                    format!("{name}: buckets or users whose tags name no possible claim: {count}, the first: {first:?}")
+                }));
                 notes.extend(inventory.unread.iter().map(|unread| format!("{name}: {unread}")));
             }
             Ok(None) => {
@@ -137,7 +143,8 @@ async fn still_there<P: Provisioner>(
         let Some(lost) = by_place.remove(&index) else { continue };
         match places::inventory(session, place, Some(&lost)).await {
             Ok(seen) => {
-                let seen = seen.map(|inventory| inventory.stock).unwrap_or_default();
+                let Inventory { stock: seen, problems: unseen, .. } = seen.unwrap_or_default();
+                problems.extend(unseen.iter().map(|problem| format!("the second look at the store: {problem}")));
                 left.extend(lost.into_iter().filter(|stock| seen.contains(stock)).map(|stock| (index, stock)));
             }
             Err(problem) => problems.push(format!("the store could not be looked at again: {problem}")),

@@ -9,6 +9,7 @@ use crate::controller::decide::orphan::{self, Action, PresentClaim};
 use crate::controller::decide::{codec, record};
 use crate::controller::reasons::{self, orphaned as reason};
 use crate::provisioner::{ClaimId, Stock, StockKind};
+use crate::runtime::values::object_name;
 
 /// The reason of something in the store that no ObjectBucket records.
 pub(crate) const RECORD_MISSING: &str = "RecordMissing";
@@ -191,6 +192,13 @@ pub(crate) fn of_record(object: ObjectBucket, cluster: &str, present: Option<&Pr
         present_uid: present.map(|claim| claim.uid.clone()),
         place: None,
     })
+}
+
+/// Whether the marks name a claim that can exist. Who may tag a bucket can write anything there, and requests to Kubernetes
+/// contain these names.
+pub(crate) fn names_a_claim(stock: &Stock) -> bool {
+    let is_name = |name: &String| !name.is_empty() && object_name(name).is_ok();
+    is_name(&stock.claim.namespace) && is_name(&stock.claim.name)
 }
 
 /// What the store holds and no ObjectBucket records.
@@ -400,6 +408,19 @@ mod tests {
         assert!(judge(both(), Some(present("u1")))[0].actions.is_empty());
         let user = vec![(0, stock(StockKind::User, "u", "u1", Some(HERE)))];
         assert_eq!(judge(user, None)[0].actions, ["revoke"]);
+    }
+
+    #[test]
+    fn tags_that_name_no_possible_claim_are_left_out() {
+        let named = |namespace: &str, name: &str| {
+            names_a_claim(&Stock::new(StockKind::Bucket, "b", ClaimId::new(namespace, name, "u1"), None))
+        };
+        assert!(named("shop", "photos"));
+        for (namespace, name) in
+            [("", "photos"), ("shop", ""), ("..", "photos"), ("shop", "a/../../x"), ("shop", "a?b")]
+        {
+            assert!(!named(namespace, name), "{namespace}/{name}");
+        }
     }
 
     #[test]

@@ -244,7 +244,7 @@ mod tests {
         assert!(sorted.add(StockKind::User, "u".into(), Err(unreachable())).is_err());
         let found = sorted.end();
         assert_eq!((found.stock.len(), found.problems.len()), (2, 1), "{found:?}");
-        let expired = Error::CredentialsExpired { identity: Identity::Own };
+        let expired = Error::CredentialsExpired { identity: Identity::Ambient };
         assert!(Sorted::default().add(StockKind::Bucket, "b".into(), Err(expired)).is_err());
     }
 
@@ -253,7 +253,7 @@ mod tests {
         let denied = || {
             let resource = Resource::bucket("b");
             let call =
-                Call { operation: Operation::GetBucketTagging, resource, identity: Identity::Own, session: false };
+                Call { operation: Operation::GetBucketTagging, resource, identity: Identity::Ambient, session: false };
             Err(Error::AccessDenied { call: Box::new(call), message: None })
         };
         let mut sorted = Sorted::default();

@@ -156,10 +156,8 @@ async fn other_words_need_no_name_of_the_bucket(#[case] word: &str, #[case] poli
     let used = Used::new(&world, policy).await;
     used.fill(&world).await;
     world.forget_object(&world.claims(), CLAIM).await;
-    // The binary holds a lease: without one, nobody serves as far as the command can see.
-    let operator = Operator::start(&world, Kind::Binary).await;
-    world.wait_orphaned(&used.record, "ClaimGone").await;
-    let ended = apply(&world, &["--action", word, "--yes", "-o", "json"], "").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let ended = apply(&world, &["--action", word, "-o", "json"], "yes\n").await;
     assert_eq!(ended.code, 0, "{ended:?}");
     let result = &ended.json()["results"][0];
     assert_eq!((&result["outcome"], &result["action"]), (&"done".into(), &word.into()), "{result}");

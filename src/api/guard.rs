@@ -24,6 +24,13 @@ pub(crate) struct Unreadable {
     pub(crate) metadata: ObjectMeta,
 }
 
+impl Unreadable {
+    /// Name of the object.
+    pub(crate) fn name(&self) -> String {
+        self.metadata.name.clone().unwrap_or_default()
+    }
+}
+
 impl<'de, K: DeserializeOwned> Deserialize<'de> for Guard<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let object = Without(LEFT_OUT).deserialize(deserializer)?;

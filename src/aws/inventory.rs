@@ -2,7 +2,7 @@
 //!
 //! Neither S3 nor IAM can list by tags, so each bucket of the account and each user under the class's path is looked at.
 
-use std::collections::BTreeMap;
+use std::pin::pin;
 use std::time::Duration;
 
 use futures::stream::{self, StreamExt as _};
@@ -88,37 +88,111 @@ pub(crate) async fn inventory(
         (Some(users), _) => users,
         (None, Some(user)) => list_users(store, user.path).await?,
     };
-    let mut found = Inventory::default();
-    let mut unread: BTreeMap<&str, u64> = BTreeMap::new();
     let account = target.record.account.as_deref();
+    let mut sorted = Sorted { provisioner, ..Sorted::default() };
     let looks = buckets.into_iter().map(async |name| {
         let tags = bucket::tags_of(store, BucketRef { name: &name, account }).await;
-        (StockKind::Bucket, name, tags)
+        (name, unless_gone(tags))
     });
-    let mut looked: Vec<_> = stream::iter(looks).buffer_unordered(AT_ONCE).collect().await;
+    let mut answers = pin!(stream::iter(looks).buffer_unordered(AT_ONCE));
+    while let Some((name, answer)) = answers.next().await {
+        sorted.add(StockKind::Bucket, name, answer)?;
+    }
     let looks = users.into_iter().map(async |name| {
         let tags = user::tags_of(store, &name).await;
-        (StockKind::User, name, tags)
+        (name, unless_gone(tags))
     });
-    looked.extend(stream::iter(looks).buffer_unordered(AT_ONCE).collect::<Vec<_>>().await);
-    for (kind, name, answer) in looked {
-        match answer {
-            Ok(tags) => found.stock.extend(marked(kind, name, &tags, provisioner)),
-            Err(error) if matches!(error.code(), "NoSuchBucket" | "NoSuchEntity") => {}
-            Err(error) => match Error::from(error) {
-                Error::WrongRegion { .. } => *unread.entry(OTHER_REGION).or_default() += 1,
-                Error::AccessDenied { .. } if kind == StockKind::Bucket => *unread.entry(DENIED).or_default() += 1,
-                error => return Err(error),
-            },
-        }
+    let mut answers = pin!(stream::iter(looks).buffer_unordered(AT_ONCE));
+    while let Some((name, answer)) = answers.next().await {
+        sorted.add(StockKind::User, name, answer)?;
     }
-    found.stock.sort();
-    found.unread = unread.into_iter().map(|(why, count)| format!("buckets that {why}: {count}")).collect();
-    Ok(found)
+    Ok(sorted.end())
 }
 
+/// The tags; `None` if what had them is gone.
+fn unless_gone(answer: Result<Tags, CallError>) -> Result<Option<Tags>, Error> {
+    match answer {
+        Ok(tags) => Ok(Some(tags)),
+        Err(error) if matches!(error.code(), "NoSuchBucket" | "NoSuchEntity") => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// So many looks may fail one after the other; then the store is given up.
+const FAILURES: u32 = 20;
 const OTHER_REGION: &str = "are in another region than the class, and were not looked at";
 const DENIED: &str = "the owner's credentials may not look at (s3:GetBucketTagging)";
+
+/// What was looked at, and how that went.
+#[derive(Default)]
+struct Sorted<'a> {
+    provisioner: &'a str,
+    stock: Vec<Stock>,
+    buckets_read: u64,
+    in_other_regions: u64,
+    denied: u64,
+    first_denied: Option<Error>,
+    failed: u64,
+    first_failed: Option<Error>,
+    failed_in_a_row: u32,
+}
+
+impl Sorted<'_> {
+    /// Takes an answer: a failed look loses only this one.
+    ///
+    /// # Errors
+    /// It makes no sense to look any further.
+    fn add(&mut self, kind: StockKind, name: String, answer: Result<Option<Tags>, Error>) -> Result<(), Error> {
+        let error = match answer {
+            Ok(tags) => {
+                self.failed_in_a_row = 0;
+                self.buckets_read += u64::from(kind == StockKind::Bucket);
+                self.stock.extend(tags.and_then(|tags| marked(kind, name, &tags, self.provisioner)));
+                return Ok(());
+            }
+            Err(error) => error,
+        };
+        match error {
+            Error::WrongRegion { .. } => self.in_other_regions += 1,
+            Error::AccessDenied { .. } if kind == StockKind::Bucket => {
+                self.denied += 1;
+                self.first_denied.get_or_insert(error);
+            }
+            Error::CredentialsRefused { .. }
+            | Error::CredentialsExpired { .. }
+            | Error::CredentialsUnavailable { .. } => {
+                return Err(error);
+            }
+            error => {
+                (self.failed, self.failed_in_a_row) = (self.failed + 1, self.failed_in_a_row + 1);
+                if self.failed_in_a_row >= FAILURES {
+                    return Err(error);
+                }
+                self.first_failed.get_or_insert(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Who may look at some buckets but not at others sees their own; who may look at none sees nothing.
+    fn end(self) -> Inventory {
+        let mut found = Inventory::new(self.stock);
+        found.stock.sort();
+        for (why, count) in [(OTHER_REGION, self.in_other_regions), (DENIED, self.denied)] {
+            if count > 0 {
+                found = found.with_unread(format!("buckets that {why}: {count}"));
+            }
+        }
+        if let Some(denied) = self.first_denied.filter(|_| self.buckets_read == 0) {
+            found = found.with_problem(format!("no bucket could be looked at: {denied}"));
+        }
+        if let Some(first) = self.first_failed {
+            found = found
+                .with_problem(format!("{} buckets or users could not be looked at, the first: {first}", self.failed));
+        }
+        found
+    }
+}
 
 /// What the tags say, if this provisioner wrote them.
 fn marked(kind: StockKind, name: String, tags: &Tags, provisioner: &str) -> Option<Stock> {
@@ -144,8 +218,54 @@ async fn list_users(store: &Store, path: &str) -> Result<Vec<String>, Error> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::aws::call::{Call, Identity};
     use crate::aws::testing::record;
+
+    fn unreachable() -> Error {
+        let resource = Resource::bucket("b");
+        Error::StoreFailing { operation: Operation::GetBucketTagging, resource, problem: "503".into() }
+    }
+
+    #[test]
+    fn a_failed_look_loses_only_what_was_looked_at_and_many_in_a_row_end_the_look() {
+        let tags = tags::of_record("ours", &record());
+        let mut sorted = Sorted { provisioner: "ours", ..Sorted::default() };
+        for _ in 0..2 {
+            for _ in 1..FAILURES {
+                assert!(sorted.add(StockKind::User, "u".into(), Err(unreachable())).is_ok());
+            }
+            assert!(sorted.add(StockKind::Bucket, "b".into(), Ok(Some(tags.clone()))).is_ok());
+        }
+        for _ in 1..FAILURES {
+            assert!(sorted.add(StockKind::User, "u".into(), Err(unreachable())).is_ok());
+        }
+        assert!(sorted.add(StockKind::User, "u".into(), Err(unreachable())).is_err());
+        let found = sorted.end();
+        assert_eq!((found.stock.len(), found.problems.len()), (2, 1), "{found:?}");
+        let expired = Error::CredentialsExpired { identity: Identity::Ambient };
+        assert!(Sorted::default().add(StockKind::Bucket, "b".into(), Err(expired)).is_err());
+    }
+
+    #[test]
+    fn denied_buckets_are_a_note_unless_no_bucket_could_be_read() {
+        let denied = || {
+            let resource = Resource::bucket("b");
+            let call =
+                Call { operation: Operation::GetBucketTagging, resource, identity: Identity::Ambient, session: false };
+            Err(Error::AccessDenied { call: Box::new(call), message: None })
+        };
+        let mut sorted = Sorted::default();
+        sorted.add(StockKind::Bucket, "theirs".into(), denied()).unwrap();
+        sorted.add(StockKind::Bucket, "plain".into(), Ok(Some(Vec::new()))).unwrap();
+        let some = sorted.end();
+        assert_eq!((some.unread.len(), some.problems.len()), (1, 0), "{some:?}");
+        let mut sorted = Sorted::default();
+        sorted.add(StockKind::Bucket, "theirs".into(), denied()).unwrap();
+        let none = sorted.end();
+        assert!(none.problems.iter().any(|problem| problem.contains("no bucket could be looked at")), "{none:?}");
+    }
 
     #[test]
     fn only_what_this_provisioner_has_marked_is_counted() {

@@ -25,4 +25,5 @@ mod session;
 pub(crate) mod status;
 mod word;
 
+pub(crate) use self::output::clean;
 pub(crate) use self::session::Session;

@@ -5,6 +5,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use futures::stream::{self, StreamExt as _};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::Api;
@@ -25,6 +26,8 @@ use crate::provisioner::{ClaimId, Provisioner};
 
 /// How often the operator's answer is looked for.
 const LOOK: Duration = Duration::from_millis(500);
+/// How many answers are looked for side by side.
+const AT_ONCE: usize = 16;
 
 /// The words, as flags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -58,6 +61,16 @@ pub(crate) struct Given {
     pub(crate) action: Action,
     /// The recorded claim.
     pub(crate) claim: ClaimId,
+}
+
+impl Given {
+    /// What becomes of the word if nobody waits for the answer any longer.
+    fn stays(&self) -> String {
+        let (record, annotation) = (&self.record, wire::annotation::ORPHAN);
+        format!(
+            "the annotation stays, and the operator follows it later; to take it off: `kubectl annotate ob {record} {annotation}-`"
+        )
+    }
 }
 
 /// What the operator answered.
@@ -137,26 +150,47 @@ pub(crate) async fn create<P: Provisioner>(
     }
 }
 
-/// Waits until the operator has done what it was told, or says that it does not.
+/// Waits until the operator has done what it was told, or says that it does not. `told` hears the answer to each word, by
+/// its index. The operator may work at a few at a time, so each answer gives the rest the same time again.
 ///
 /// # Errors
-/// Kubernetes refused.
+/// Those of `told`.
 pub(crate) async fn wait<P: Provisioner>(
     session: &Session<P>,
-    given: &Given,
+    given: &[Given],
     patience: Duration,
-) -> Result<Answer, Box<dyn Error>> {
-    let end = Instant::now() + patience;
-    loop {
-        let answer = match given.action {
-            Action::Adopt => adopted(session, given).await?,
-            Action::Remove | Action::Revoke | Action::Forget => gone(session, given).await?,
-        };
-        match answer {
-            Answer::NotYet(_) if Instant::now() < end => sleep(LOOK).await,
-            answer => return Ok(answer),
+    mut told: impl FnMut(usize, Answer) -> Result<(), Box<dyn Error>>,
+) -> Result<(), Box<dyn Error>> {
+    let mut end = Instant::now() + patience;
+    let mut open: Vec<(usize, &Given)> = given.iter().enumerate().collect();
+    while !open.is_empty() {
+        let looks = open.drain(..).map(async |(index, given)| (index, given, answer(session, given).await));
+        let answers: Vec<_> = stream::iter(looks).buffered(AT_ONCE).collect().await;
+        if answers.iter().any(|(_, _, answer)| !matches!(answer, Answer::NotYet(_))) {
+            end = Instant::now() + patience;
+        }
+        let goes_on = Instant::now() < end;
+        for (index, given, answer) in answers {
+            match answer {
+                Answer::NotYet(_) if goes_on => open.push((index, given)),
+                Answer::NotYet(why) => told(index, Answer::NotYet(format!("{why}; {}", given.stays())))?,
+                answer => told(index, answer)?,
+            }
+        }
+        if !open.is_empty() {
+            sleep(LOOK).await;
         }
     }
+    Ok(())
+}
+
+/// The answer to one word, as it is now. A failed look is no answer: the next one may succeed.
+async fn answer<P: Provisioner>(session: &Session<P>, given: &Given) -> Answer {
+    let answer = match given.action {
+        Action::Adopt => adopted(session, given).await,
+        Action::Remove | Action::Revoke | Action::Forget => gone(session, given).await,
+    };
+    answer.unwrap_or_else(|problem| Answer::NotYet(problem.to_string()))
 }
 
 async fn gone<P: Provisioner>(session: &Session<P>, given: &Given) -> Result<Answer, Box<dyn Error>> {
@@ -203,15 +237,36 @@ fn said(object: &ObjectBucket) -> Answer {
     }
 }
 
-/// A warning if no operator seems to serve, or if that cannot be seen.
-pub(crate) async fn nobody_serves<P: Provisioner>(session: &Session<P>) -> Option<String> {
+/// Whether an operator serves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Service {
+    /// One does, or the admin may not see whether one does.
+    Assumed,
+    /// Why that cannot be seen.
+    Unknown(String),
+    /// None does; a sentence.
+    Nobody(String),
+}
+
+impl Service {
+    /// What the admin has to know before anything is asked for.
+    pub(crate) fn warning(&self) -> Option<&str> {
+        match self {
+            Self::Assumed => None,
+            Self::Unknown(why) | Self::Nobody(why) => Some(why),
+        }
+    }
+}
+
+/// Looks whether an operator serves.
+pub(crate) async fn service<P: Provisioner>(session: &Session<P>) -> Service {
     let api: Api<Lease> = Api::all(session.client.clone());
     let mut leases = Vec::new();
     for name in &session.leases {
         match api.list(&ListParams::default().fields(&format!("metadata.name={name}"))).await {
             Ok(found) => leases.extend(found.items),
-            Err(error) if status_code(&error) == Some(403) => return None,
-            Err(error) => return Some(refused("see whether an operator serves", &error)),
+            Err(error) if status_code(&error) == Some(403) => return Service::Assumed,
+            Err(error) => return Service::Unknown(refused("see whether an operator serves", &error)),
         }
     }
     let is_held = leases.iter().filter_map(|lease| lease.spec.as_ref()).any(|spec| {
@@ -222,8 +277,11 @@ pub(crate) async fn nobody_serves<P: Provisioner>(session: &Session<P>) -> Optio
         let has_holder = spec.holder_identity.as_deref().is_some_and(|holder| !holder.is_empty());
         has_holder && Timestamp::now().duration_since(renewed) < valid + slack
     });
-    (!is_held).then(|| {
-        let (names, provisioner) = (session.leases.join(" or "), &session.provisioner);
-        format!("no operator holds the lease {names}: what is asked for is done when one serves {provisioner}")
-    })
+    if is_held {
+        return Service::Assumed;
+    }
+    let (names, provisioner) = (session.leases.join(" or "), &session.provisioner);
+    Service::Nobody(format!(
+        "no operator holds the lease {names}: what is asked for is done when one serves {provisioner}"
+    ))
 }

@@ -20,7 +20,7 @@ use self::rbac::{Serves, Subject};
 #[cfg(all(test, feature = "aws"))]
 pub(crate) use self::reasons::page as reasons_page;
 use crate::commands::doctor::{self, DoctorArgs, Installation};
-use crate::commands::{Session, adopt, orphans, status};
+use crate::commands::{Session, adopt, clean, orphans, status};
 use crate::observe::Observer;
 use crate::provisioner::{CommonParameters, Parameter, Parameters as _, Permit, Provisioner};
 use crate::runtime::lease::Term;
@@ -107,7 +107,7 @@ impl<P: Provisioner> Operator<P> {
             Some(tool @ (Command::Status(_) | Command::Orphans(_) | Command::Adopt(_))) => {
                 let program = front::called(&self.identity.program);
                 return block_on(ask(self.store, &args, tool, &program)).unwrap_or_else(|error| {
-                    eprintln!("error: {}", chain(error.as_ref()));
+                    eprintln!("error: {}", clean(&chain(error.as_ref())));
                     ExitCode::FAILURE
                 });
             }

@@ -63,17 +63,25 @@ impl Stock {
 pub struct Inventory {
     /// What carries the marks of a claim.
     pub stock: Vec<Stock>,
-    /// What could not be looked at, a sentence each.
+    /// What is not looked at, though nobody needs to worry; a sentence each.
     pub unread: Vec<String>,
+    /// What could not be looked at, so that there may be more; a sentence each.
+    pub problems: Vec<String>,
 }
 
 impl Inventory {
     /// An inventory of these.
     pub fn new(stock: Vec<Stock>) -> Self {
-        Self { stock, unread: Vec::new() }
+        Self { stock, unread: Vec::new(), problems: Vec::new() }
     }
 
-    /// With something that could not be looked at, in a sentence.
+    /// With something that could not be looked at, in a sentence: there may be more.
+    pub fn with_problem(mut self, what: impl Into<String>) -> Self {
+        self.problems.push(what.into());
+        self
+    }
+
+    /// With something that is not looked at, in a sentence.
     pub fn with_unread(mut self, what: impl Into<String>) -> Self {
         self.unread.push(what.into());
         self

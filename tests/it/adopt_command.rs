@@ -13,6 +13,7 @@ const CLAIM: &str = "photos";
 struct Restored {
     bucket: String,
     key: String,
+    record: serde_json::Value,
 }
 
 impl Restored {
@@ -32,7 +33,7 @@ impl Restored {
         if with_record {
             world.restore(&backup.record).await;
         }
-        Self { bucket, key: environment["AWS_ACCESS_KEY_ID"].clone() }
+        Self { bucket, key: environment["AWS_ACCESS_KEY_ID"].clone(), record: backup.record }
     }
 
     /// Requires that the claim has what it had.
@@ -78,6 +79,33 @@ async fn what_cannot_be_adopted_is_said() {
     assert!(new.code == 1 && new.err.contains("--bucket"), "{new:?}");
     let neither = Tool::run(&world, &["adopt"], "").await;
     assert_eq!(neither.code, 2, "{neither:?}");
+}
+
+#[tokio::test]
+async fn what_another_cluster_had_is_adopted_only_if_the_admin_names_that_cluster() {
+    let world = World::new().await;
+    let restored = Restored::new(&world, false).await;
+    let other = "00000000-0000-0000-0000-000000000001";
+    let mut record = restored.record.clone();
+    record["spec"]["additionalState"]["clusterUID"] = other.into();
+    world.restore(&record).await;
+    for (args, answers) in [
+        (&["adopt", CLAIM, "--yes"][..], ""),
+        (&["adopt", "--all", "--yes"], ""),
+        (&["adopt", "--all"], &*format!("{other}\nyes\n")),
+        (&["adopt", CLAIM], "yes\nyes\n"),
+        (&["adopt", CLAIM, "--yes", "--from-cluster", "another"], ""),
+    ] {
+        let left = Tool::run(&world, args, answers).await;
+        assert!(left.code == 1 && left.err.contains(&format!("--from-cluster {other}")), "{args:?}: {left:?}");
+    }
+    let record = world.records().get(&world.record_name(CLAIM)).await.unwrap();
+    assert!(record.annotations().is_empty(), "{:?}", record.annotations());
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let done = Tool::run(&world, &["adopt", CLAIM], &format!("{other}\nyes\n")).await;
+    assert_eq!(done.code, 0, "{done:?}");
+    restored.assert_back(&world).await;
+    operator.stop().await;
 }
 
 #[tokio::test]

@@ -119,8 +119,8 @@ async fn a_record_without_its_claim_is_removed_after_a_plan_and_a_question() {
     for (args, answers) in [
         (&[][..], ""),
         (&[], "remove\nyes\nyes\n"),
-        (&["--action", "remove", "--yes"], ""),
-        (&["--action", "remove", "--yes", "--bucket", "another"], ""),
+        (&["--action", "remove", "--yes", "--wait=false"], ""),
+        (&["--action", "remove", "--yes", "--wait=false", "--bucket", "another"], ""),
     ] {
         let ended = apply(&world, args, answers).await;
         assert_eq!(ended.code, 3, "{ended:?}");
@@ -157,7 +157,7 @@ async fn other_words_need_no_name_of_the_bucket(#[case] word: &str, #[case] poli
     used.fill(&world).await;
     world.forget_object(&world.claims(), CLAIM).await;
     let operator = Operator::start(&world, Kind::InProcess).await;
-    let ended = apply(&world, &["--action", word, "--yes", "-o", "json"], "").await;
+    let ended = apply(&world, &["--action", word, "-o", "json"], "yes\n").await;
     assert_eq!(ended.code, 0, "{ended:?}");
     let result = &ended.json()["results"][0];
     assert_eq!((&result["outcome"], &result["action"]), (&"done".into(), &word.into()), "{result}");
@@ -177,10 +177,10 @@ async fn a_bucket_that_nothing_records_any_more_is_removed_by_a_record_of_its_ta
     assert_eq!((code, &orphan["kind"], &orphan["name"]), (3, &"Bucket".into(), &used.bucket.as_str().into()));
     assert_eq!((&orphan["user"], &orphan["claimUid"]), (&used.user.as_str().into(), &used.uid.as_str().into()));
     let operator = Operator::start(&world, Kind::InProcess).await;
-    let left = apply(&world, &["--action", "remove", "--yes"], "").await;
+    let left = apply(&world, &["--action", "remove", "--yes", "--wait=false"], "").await;
     assert!(left.code == 3 && left.err.is_empty(), "{left:?}");
     assert_eq!(used.left(&world).await, (true, true));
-    let done = apply(&world, &["--action", "remove", "--yes", "--bucket", &used.bucket], "").await;
+    let done = apply(&world, &["--action", "remove", "--bucket", &used.bucket], "yes\n").await;
     assert_eq!(done.code, 0, "{done:?}");
     assert!(done.out.contains("writes the lost ObjectBucket"), "{done:?}");
     assert_eq!(used.left(&world).await, (false, false));
@@ -199,7 +199,7 @@ async fn a_user_without_its_bucket_is_revoked() {
     assert_eq!((&orphan["kind"], &orphan["name"]), (&"User".into(), &used.user.as_str().into()));
     assert_eq!(orphan["actions"], serde_json::json!(["revoke"]));
     let operator = Operator::start(&world, Kind::InProcess).await;
-    let done = apply(&world, &["--action", "revoke", "--yes"], "").await;
+    let done = apply(&world, &["--action", "revoke"], "yes\n").await;
     assert_eq!(done.code, 0, "{done:?}");
     assert_eq!(used.left(&world).await, (false, false));
     operator.stop().await;
@@ -249,6 +249,56 @@ async fn an_orphan_that_gets_a_claim_after_the_plan_is_left_alone() {
 }
 
 #[tokio::test]
+async fn a_bucket_that_gets_content_after_the_plan_is_left_alone() {
+    let world = World::new().await;
+    let used = Used::new(&world, "Delete").await;
+    world.forget_object(&world.claims(), CLAIM).await;
+    let mut tool = Tool::start(&world, &["orphans", "--apply", "--action", "remove", "--timeout", "5s"]);
+    tool.asks("Type yes to go on:").await;
+    used.fill(&world).await;
+    tool.types("yes\n").await;
+    let ended = tool.end().await;
+    assert!(ended.code == 1 && ended.out.contains("has content now: 1 objects"), "{ended:?}");
+    let record = world.records().get(&used.record).await.unwrap();
+    assert!(record.annotations().is_empty(), "{:?}", record.annotations());
+}
+
+#[tokio::test]
+async fn a_bucket_whose_record_comes_back_under_another_name_is_left_alone() {
+    let world = World::new().await;
+    let used = Used::new(&world, "Delete").await;
+    let mut backup = world.back_up(CLAIM).await;
+    world.lose(CLAIM).await;
+    let mut tool = Tool::start(&world, &["orphans", "--apply", "--action", "remove", "--timeout", "5s"]);
+    tool.asks("Type yes to go on:").await;
+    let name = world.unique("came-back");
+    backup.record["metadata"]["name"] = name.as_str().into();
+    world.restore(&backup.record).await;
+    tool.types("yes\n").await;
+    let ended = tool.end().await;
+    assert!(ended.code == 1 && ended.out.contains("has changed since the plan was made"), "{ended:?}");
+    assert!(world.records().get_opt(&used.record).await.unwrap().is_none(), "none was written beside it");
+    world.forget_object(&world.records(), &name).await;
+}
+
+#[tokio::test]
+async fn what_a_restored_claim_may_wait_for_is_deleted_only_by_name() {
+    let world = World::new().await;
+    let used = Used::new(&world, "Delete").await;
+    world.forget_object(&world.claims(), CLAIM).await;
+    world.claim(CLAIM, &used.class).await;
+    for word in ["remove", "revoke"] {
+        let left = apply(&world, &["--action", word, "--yes", "--wait=false"], "").await;
+        assert!(left.code == 3 && left.out.contains(&format!("--only {}", used.record)), "{left:?}");
+    }
+    let record = world.records().get(&used.record).await.unwrap();
+    assert!(record.annotations().is_empty(), "{:?}", record.annotations());
+    let named = ["--action", "revoke", "--yes", "--wait=false", "--only", &used.record];
+    let asked = apply(&world, &named, "").await;
+    assert!(asked.code == 0 && asked.out.contains("warning: claim"), "{asked:?}");
+}
+
+#[tokio::test]
 async fn a_claim_that_lost_its_record_is_shown_with_the_way_back() {
     let world = World::new().await;
     let used = Used::new(&world, "Delete").await;
@@ -268,8 +318,14 @@ async fn without_an_operator_the_tool_says_so_and_waits_only_so_long() {
     let world = World::new().await;
     let used = Used::new(&world, "Delete").await;
     world.forget_object(&world.claims(), CLAIM).await;
-    let ended = apply(&world, &["--action", "revoke", "--yes", "--timeout", "1s"], "").await;
+    let refused = apply(&world, &["--action", "revoke", "--yes"], "").await;
+    assert!(refused.code == 3 && refused.out.contains("--wait=false"), "{refused:?}");
+    let record = world.records().get(&used.record).await.unwrap();
+    assert!(record.annotations().is_empty(), "{:?}", record.annotations());
+    let ended = apply(&world, &["--action", "revoke", "--timeout", "1s"], "yes\n").await;
     assert!(ended.code == 1 && ended.out.contains("no operator holds the lease"), "{ended:?}");
+    let way_back = format!("kubectl annotate ob {} objectbucket.io/orphan-", used.record);
+    assert!(ended.out.contains(&way_back), "{ended:?}");
     let asked = apply(&world, &["--action", "revoke", "--yes"], "").await;
     assert!(asked.code == 3 && asked.out.contains("annotated with \"revoke\" already"), "{asked:?}");
     assert_eq!(used.left(&world).await, (true, true));

@@ -13,7 +13,7 @@ use super::{FOUND, OrphansArgs, Wanted, show};
 use crate::commands::ask;
 use crate::commands::output::{self, Format, clean};
 use crate::commands::session::Session;
-use crate::commands::word::{self, Answer, Given, Word};
+use crate::commands::word::{self, Answer, Given, Service, Word};
 use crate::controller::decide::orphan::Action;
 use crate::controller::decide::record;
 use crate::provisioner::Provisioner;
@@ -116,24 +116,51 @@ pub(crate) async fn apply<P: Provisioner>(
             Err(why) => report.add(&orphan, Some(action), Outcome::Left, why)?,
         }
     }
+    let plans = served(session, &mut report, plans, wanted).await?;
     let plans = agreed(&mut report, plans, wanted)?;
-    let mut given = Vec::new();
+    let recorded = match plans.iter().any(|planned| planned.is_new) {
+        true => find::recorded(session).await?,
+        false => Recorded::default(),
+    };
+    let (mut followed, mut given) = (Vec::new(), Vec::new());
     for planned in plans {
-        match give(session, &planned, &found.cluster).await {
-            Ok(word) => given.push((planned, word)),
+        match give(session, &planned, &found.cluster, &recorded).await {
+            Ok(word) => {
+                followed.push(planned);
+                given.push(word);
+            }
             Err(why) => report.add(&planned.orphan, Some(planned.action), Outcome::Failed, why)?,
         }
     }
-    if !given.is_empty()
-        && let Some(warning) = word::nobody_serves(session).await
-    {
-        report.say(&warning)?;
-    }
-    for (planned, word) in given {
-        let (outcome, why) = follow(session, &word, wanted).await?;
-        report.add(&planned.orphan, Some(planned.action), outcome, why)?;
-    }
+    follow(session, &mut report, (&followed, &given), wanted).await?;
     report.end()
+}
+
+/// Says whether an operator serves, and leaves what nobody should ask for without one: it would be done whenever one
+/// starts, by when nobody remembers.
+async fn served<P: Provisioner>(
+    session: &Session<P>,
+    report: &mut Report,
+    plans: Vec<Planned>,
+    wanted: &Wanted,
+) -> Result<Vec<Planned>, Box<dyn Error>> {
+    if plans.is_empty() {
+        return Ok(plans);
+    }
+    let service = word::service(session).await;
+    if let Some(warning) = service.warning() {
+        report.say(warning)?;
+    }
+    if !(wanted.yes && wanted.wait && matches!(service, Service::Nobody(_))) {
+        return Ok(plans);
+    }
+    let deletes = |planned: &Planned| matches!(planned.action, Action::Remove | Action::Revoke);
+    let (refused, rest): (Vec<_>, Vec<_>) = plans.into_iter().partition(deletes);
+    for planned in refused {
+        let why = "no operator serves, so it would be done at some later time; start the operator, or add --wait=false";
+        report.add(&planned.orphan, Some(planned.action), Outcome::Left, why.to_owned())?;
+    }
+    Ok(rest)
 }
 
 /// The orphans that the admin means.
@@ -156,7 +183,14 @@ fn choose(report: &mut Report, orphan: &Orphan, wanted: &Wanted) -> Result<Optio
         return report.add(orphan, None, Outcome::Left, orphan.message.clone()).map(|()| None);
     }
     if let Some(word) = wanted.action {
-        return Ok(Some(word.action()));
+        let action = word.action();
+        return match orphan.risk(action).filter(|_| orphan.allows(action) && !wanted.only.contains(&orphan.name)) {
+            Some(risk) => {
+                let why = format!("{risk}; if it may be deleted all the same, add --only {}", orphan.name);
+                report.add(orphan, Some(action), Outcome::Left, why).map(|()| None)
+            }
+            None => Ok(Some(action)),
+        };
     }
     let name = format!("{} {}", show::kind(orphan.kind), orphan.name);
     report.say(&format!("{name}: {}", orphan.message))?;
@@ -207,7 +241,13 @@ fn agreed(report: &mut Report, plans: Vec<Planned>, wanted: &Wanted) -> Result<V
 }
 
 /// Gives the operator the word, if the orphan is still what the plan was made for.
-async fn give<P: Provisioner>(session: &Session<P>, planned: &Planned, cluster: &str) -> Result<Given, String> {
+/// `recorded`: what the ObjectBuckets name since the admin agreed, if something is to be written for a lost one.
+async fn give<P: Provisioner>(
+    session: &Session<P>,
+    planned: &Planned,
+    cluster: &str,
+    recorded: &Recorded,
+) -> Result<Given, String> {
     let Planned { orphan, action, object, is_new, .. } = planned;
     let mut given = Given {
         record: record::name(object),
@@ -215,7 +255,11 @@ async fn give<P: Provisioner>(session: &Session<P>, planned: &Planned, cluster: 
         action: *action,
         claim: orphan.claim(),
     };
+    planned.is_as_empty(session).await?;
     if *is_new {
+        if recorded.may_name(orphan) {
+            return Err(word::CHANGED.to_owned());
+        }
         let none = Recorded::default();
         let present = find::present(session, &orphan.claim_namespace, &orphan.claim_name, &none, None).await;
         let present = present.map_err(|problem| problem.to_string())?;
@@ -237,17 +281,31 @@ async fn give<P: Provisioner>(session: &Session<P>, planned: &Planned, cluster: 
     Ok(given)
 }
 
+/// Waits for what the operator says, as far as the admin wants that.
 async fn follow<P: Provisioner>(
     session: &Session<P>,
-    word: &Given,
+    report: &mut Report,
+    (plans, given): (&[Planned], &[Given]),
     wanted: &Wanted,
-) -> Result<(Outcome, String), Box<dyn Error>> {
+) -> Result<(), Box<dyn Error>> {
+    let mut add = |index: usize, outcome, why| match plans.get(index) {
+        Some(planned) => report.add(&planned.orphan, Some(planned.action), outcome, why),
+        None => Ok(()),
+    };
     if !wanted.wait {
-        return Ok((Outcome::Asked, format!("`kubectl describe ob {}` shows how it goes", word.record)));
+        for (index, word) in given.iter().enumerate() {
+            let why = format!("`kubectl describe ob {}` shows how it goes", word.record);
+            add(index, Outcome::Asked, why)?;
+        }
+        return Ok(());
     }
-    Ok(match word::wait(session, word, wanted.timeout).await? {
-        Answer::Done => (Outcome::Done, String::new()),
-        Answer::Refused(why) => (Outcome::Failed, why),
-        Answer::NotYet(why) => (Outcome::Waiting, why),
+    word::wait(session, given, wanted.timeout, |index, answer| {
+        let (outcome, why) = match answer {
+            Answer::Done => (Outcome::Done, String::new()),
+            Answer::Refused(why) => (Outcome::Failed, why),
+            Answer::NotYet(why) => (Outcome::Waiting, why),
+        };
+        add(index, outcome, why)
     })
+    .await
 }

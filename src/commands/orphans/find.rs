@@ -22,7 +22,7 @@ use crate::controller::decide::claim::Claim;
 use crate::controller::decide::gate;
 use crate::controller::decide::orphan::PresentClaim;
 use crate::controller::decide::record;
-use crate::provisioner::{ClaimId, Provisioner, Stock};
+use crate::provisioner::{ClaimId, Inventory, Provisioner, Stock};
 
 /// How many suspects are read again side by side.
 const AT_ONCE: usize = 16;
@@ -65,6 +65,9 @@ pub(crate) async fn all<P: Provisioner>(session: &Session<P>) -> Result<Found, B
     let mut places = places::all(session, &classes, &mut problems).await?;
     let held = held(session, &mut places, &mut problems, &mut notes).await;
     let Seen { recorded, suspects, unrecorded_claims } = Seen::read(session, &classes, &cluster).await?;
+    let unread =
+        |name| format!("ObjectBucket {name:?} cannot be read, so nobody knows what it records; correct or restore it");
+    problems.extend(recorded.unreadable.iter().map(unread));
     let mut orphans: Vec<Orphan> = stream::iter(suspects)
         .map(|name| of_record(session, name, &cluster, &recorded))
         .buffered(AT_ONCE)
@@ -106,7 +109,13 @@ async fn held<P: Provisioner>(
         };
         match places::inventory(session, place, None).await {
             Ok(Some(inventory)) => {
-                held.extend(inventory.stock.into_iter().map(|stock| (index, stock)));
+                let (named, nameless): (Vec<_>, Vec<_>) = inventory.stock.into_iter().partition(judge::names_a_claim);
+                held.extend(named.into_iter().map(|stock| (index, stock)));
+                problems.extend(inventory.problems.iter().map(|problem| format!("{name}: {problem}")));
+                notes.extend(nameless.first().map(|first| {
+                    let (count, first) = (nameless.len(), &first.name);
+                    format!("{name}: buckets or users whose tags name no possible claim: {count}, the first: {first:?}")
+                }));
                 notes.extend(inventory.unread.iter().map(|unread| format!("{name}: {unread}")));
             }
             Ok(None) => {
@@ -134,7 +143,8 @@ async fn still_there<P: Provisioner>(
         let Some(lost) = by_place.remove(&index) else { continue };
         match places::inventory(session, place, Some(&lost)).await {
             Ok(seen) => {
-                let seen = seen.map(|inventory| inventory.stock).unwrap_or_default();
+                let Inventory { stock: seen, problems: unseen, .. } = seen.unwrap_or_default();
+                problems.extend(unseen.iter().map(|problem| format!("the second look at the store: {problem}")));
                 left.extend(lost.into_iter().filter(|stock| seen.contains(stock)).map(|stock| (index, stock)));
             }
             Err(problem) => problems.push(format!("the store could not be looked at again: {problem}")),
@@ -170,8 +180,7 @@ impl Seen {
         .await?;
         let (mut recorded, mut suspects) = (Recorded::default(), Vec::new());
         session::each(&session.records(), None, "list ObjectBuckets", |guard: Guard<ObjectBucket>| {
-            let Ok(object) = guard.0 else { return };
-            recorded.add(&object);
+            let Some(object) = recorded.add_guarded(guard) else { return };
             let is_ours = record::is_ours(&object, &session.provisioner)
                 && record::claim_name(&object).is_some_and(|(namespace, _)| is_chosen(session, namespace));
             if is_ours && judge::is_suspect(&object, cluster, &claims) {
@@ -208,6 +217,16 @@ async fn of_record<P: Provisioner>(
     let Some((namespace, claim)) = record::claim_name(&object) else { return Ok(None) };
     let present = present(session, namespace, claim, recorded, Some(&name)).await?;
     Ok(judge::of_record(object, cluster, present.as_ref()))
+}
+
+/// What all ObjectBuckets name now.
+///
+/// # Errors
+/// Kubernetes refused.
+pub(crate) async fn recorded<P: Provisioner>(session: &Session<P>) -> Result<Recorded, Box<dyn Error>> {
+    let mut recorded = Recorded::default();
+    session::each(&session.records(), None, "list ObjectBuckets", |guard| drop(recorded.add_guarded(guard))).await?;
+    Ok(recorded)
 }
 
 /// The claim that has this name now. `but`: an ObjectBucket that does not count as its own.

@@ -4,11 +4,12 @@ use std::collections::{HashMap, HashSet};
 
 use serde::Serialize;
 
-use crate::api::{ObjectBucket, wire};
+use crate::api::{Guard, ObjectBucket, wire};
 use crate::controller::decide::orphan::{self, Action, PresentClaim};
 use crate::controller::decide::{codec, record};
 use crate::controller::reasons::{self, orphaned as reason};
 use crate::provisioner::{ClaimId, Stock, StockKind};
+use crate::runtime::values::object_name;
 
 /// The reason of something in the store that no ObjectBucket records.
 pub(crate) const RECORD_MISSING: &str = "RecordMissing";
@@ -60,6 +61,20 @@ impl Orphan {
         ClaimId::new(&self.claim_namespace, &self.claim_name, &self.claim_uid)
     }
 
+    /// Why something else may still use what this word deletes; then it is said only of an orphan that the admin names.
+    pub(crate) fn risk(&self, action: Action) -> Option<String> {
+        if !matches!(action, Action::Remove | Action::Revoke) {
+            return None;
+        }
+        if self.object.as_ref().is_some_and(|object| record::cluster_uid(object).is_none()) {
+            let risk = "the ObjectBucket does not say from which cluster it comes: if it is a copy, that cluster still uses bucket and user";
+            return Some(risk.to_owned());
+        }
+        let Self { claim_namespace: namespace, claim_name: name, .. } = self;
+        let waits = |_| format!("claim {namespace}/{name} exists, and may be a restored one that waits for `adopt`");
+        self.present_uid.as_ref().map(waits)
+    }
+
     /// Whether this can be said about it.
     pub(crate) fn allows(&self, action: Action) -> bool {
         self.actions.contains(&action.word())
@@ -74,6 +89,8 @@ pub(crate) struct Recorded {
     users: HashSet<String>,
     /// Name of the ObjectBucket by the uid of its claim, former ones too.
     uids: HashMap<String, String>,
+    /// Names of those that cannot be read: what they name is not known.
+    pub(crate) unreadable: Vec<String>,
 }
 
 impl Recorded {
@@ -86,6 +103,28 @@ impl Recorded {
         for uid in record::claim_uid(object).into_iter().chain(former) {
             self.uids.insert(uid.to_owned(), record::name(object));
         }
+    }
+
+    /// As [`add`](Self::add), also what cannot be read.
+    pub(crate) fn add_guarded(&mut self, guard: Guard<ObjectBucket>) -> Option<ObjectBucket> {
+        match guard.0 {
+            Ok(object) => {
+                self.add(&object);
+                Some(object)
+            }
+            Err(unreadable) => {
+                self.unreadable.push(unreadable.name());
+                None
+            }
+        }
+    }
+
+    /// Whether an ObjectBucket names the claim, the bucket or the user of something, or may name them.
+    pub(crate) fn may_name(&self, orphan: &Orphan) -> bool {
+        !self.unreadable.is_empty()
+            || self.uids.contains_key(&orphan.claim_uid)
+            || orphan.bucket.as_ref().is_some_and(|bucket| self.buckets.contains(bucket))
+            || orphan.user.as_ref().is_some_and(|user| self.users.contains(user))
     }
 
     /// The ObjectBucket of the claim with this uid.
@@ -153,6 +192,13 @@ pub(crate) fn of_record(object: ObjectBucket, cluster: &str, present: Option<&Pr
         present_uid: present.map(|claim| claim.uid.clone()),
         place: None,
     })
+}
+
+/// Whether the marks name a claim that can exist. Who may tag a bucket can write anything there, and requests to Kubernetes
+/// contain these names.
+pub(crate) fn names_a_claim(stock: &Stock) -> bool {
+    let is_name = |name: &String| !name.is_empty() && object_name(name).is_ok();
+    is_name(&stock.claim.namespace) && is_name(&stock.claim.name)
 }
 
 /// What the store holds and no ObjectBucket records.
@@ -231,6 +277,12 @@ fn judged(stock: &Stock, recorded: &Recorded, present: Option<&PresentClaim>, ha
     let Stock { kind, claim, .. } = stock;
     let what = if *kind == StockKind::Bucket { "bucket" } else { "user" };
     let lost = format!("the tags of this {what} name claim {claim} of this cluster (uid {})", claim.uid);
+    if !recorded.unreadable.is_empty() {
+        let names = recorded.unreadable.join(", ");
+        let message =
+            format!("{lost}, which one of the ObjectBuckets may record that cannot be read; mend them first: {names}");
+        return (message, Vec::new());
+    }
     if let Some(record) = recorded.of(&claim.uid) {
         let message =
             format!("{lost}, whose ObjectBucket {record:?} names another {what}; delete it by hand if nobody needs it");
@@ -356,5 +408,60 @@ mod tests {
         assert!(judge(both(), Some(present("u1")))[0].actions.is_empty());
         let user = vec![(0, stock(StockKind::User, "u", "u1", Some(HERE)))];
         assert_eq!(judge(user, None)[0].actions, ["revoke"]);
+    }
+
+    #[test]
+    fn tags_that_name_no_possible_claim_are_left_out() {
+        let named = |namespace: &str, name: &str| {
+            names_a_claim(&Stock::new(StockKind::Bucket, "b", ClaimId::new(namespace, name, "u1"), None))
+        };
+        assert!(named("shop", "photos"));
+        for (namespace, name) in
+            [("", "photos"), ("shop", ""), ("..", "photos"), ("shop", "a/../../x"), ("shop", "a?b")]
+        {
+            assert!(!named(namespace, name), "{namespace}/{name}");
+        }
+    }
+
+    #[test]
+    fn while_an_object_bucket_cannot_be_read_nothing_of_the_store_is_removed() {
+        let text = r#"{ "metadata": { "name": "obc-torn" }, "spec": "torn" }"#;
+        let mut recorded = Recorded::default();
+        assert!(recorded.add_guarded(serde_json::from_str(text).unwrap()).is_none());
+        let lost = vec![(0, stock(StockKind::Bucket, "b", "u1", Some(HERE)))];
+        let orphan = of_stock(lost, &recorded, |_| None, |_| None).remove(0);
+        assert!(orphan.actions.is_empty() && orphan.message.contains("obc-torn"), "{orphan:?}");
+        assert!(recorded.may_name(&orphan));
+    }
+
+    #[test]
+    fn an_object_bucket_that_was_written_meanwhile_names_the_orphan() {
+        let lost = |uid, bucket: &str| {
+            of_stock(
+                vec![(0, stock(StockKind::Bucket, bucket, uid, Some(HERE)))],
+                &Recorded::default(),
+                |_| None,
+                |_| None,
+            )
+            .remove(0)
+        };
+        let mut recorded = Recorded::default();
+        recorded.add(&object(HERE));
+        assert!(!recorded.may_name(&lost("u1", "b")));
+        assert!(recorded.may_name(&lost("u1", &record().plan.bucket)));
+        assert!(recorded.may_name(&lost(&record().claim.uid, "b")));
+    }
+
+    #[test]
+    fn what_a_clone_or_a_waiting_claim_may_use_is_a_risk_to_delete() {
+        let mut of_go = object(HERE);
+        of_go.spec.additional_state.as_mut().unwrap().remove(wire::state::CLUSTER_UID);
+        let of_go = of_record(of_go, HERE, None).unwrap();
+        let waited_for = of_record(object(HERE), HERE, Some(&present("new"))).unwrap();
+        for orphan in [of_go, waited_for] {
+            assert!(orphan.risk(Action::Remove).is_some() && orphan.risk(Action::Revoke).is_some(), "{orphan:?}");
+            assert!(orphan.risk(Action::Forget).is_none() && orphan.risk(Action::Adopt).is_none());
+        }
+        assert_eq!(of_record(object(HERE), HERE, None).unwrap().risk(Action::Remove), None);
     }
 }

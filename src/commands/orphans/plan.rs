@@ -8,6 +8,7 @@ use crate::api::ObjectBucket;
 use crate::commands::fate::{Fate, on_deletion};
 use crate::commands::output::bytes;
 use crate::commands::session::{Classes, Session, refused};
+use crate::commands::word;
 use crate::controller::decide::class::Class;
 use crate::controller::decide::orphan::Action;
 use crate::controller::decide::record::{self, Author, Stored};
@@ -23,6 +24,8 @@ pub(crate) struct Planned {
     /// The ObjectBucket is lost, and has to be created.
     pub(crate) is_new: bool,
     pub(crate) effects: Vec<Fate>,
+    /// Of which the bucket may be deleted.
+    doomed: Option<Box<Record>>,
     /// A bucket that will be deleted although it has objects, or may have some.
     pub(crate) full_bucket: Option<FullBucket>,
 }
@@ -37,7 +40,7 @@ pub(crate) struct FullBucket {
 impl Planned {
     /// The lines that the admin reads before anything is done.
     pub(crate) fn lines(&self) -> Vec<String> {
-        let Self { orphan, action, object, is_new, effects, full_bucket } = self;
+        let Self { orphan, action, object, is_new, effects, full_bucket, .. } = self;
         let name = record::name(object);
         let mut lines = vec![format!("{} {} {}", action.word(), show::kind(orphan.kind), orphan.name)];
         if *is_new {
@@ -51,7 +54,22 @@ impl Planned {
         if let Some(full) = full_bucket {
             lines.push(format!("  bucket {:?} has content: {}", full.name, full.content));
         }
+        lines.extend(orphan.risk(*action).map(|risk| format!("  warning: {risk}")));
         lines
+    }
+
+    /// Requires that a bucket that was empty when this was planned still is: the admin has agreed to nothing else.
+    ///
+    /// # Errors
+    /// It is not, or that is not known; a sentence for the admin.
+    pub(crate) async fn is_as_empty<P: Provisioner>(&self, session: &Session<P>) -> Result<(), String> {
+        let Some(record) = self.doomed.as_ref().filter(|_| self.full_bucket.is_none()) else { return Ok(()) };
+        match content(session, record).await {
+            None => Ok(()),
+            Some(FullBucket { name, content }) => {
+                Err(format!("bucket {name:?} was empty and has content now: {content}; {}", word::CHANGED))
+            }
+        }
     }
 }
 
@@ -80,11 +98,13 @@ pub(crate) async fn plan<P: Provisioner>(
         Stored { record, ..stored }
     });
     let effects = effects(stored.as_ref().ok(), action, &orphan);
-    let full_bucket = match &stored {
-        Ok(stored) if action == Action::Remove && may_delete(stored) => content(session, &stored.record).await,
-        _ => None,
+    let doomed = stored.ok().filter(|stored| action == Action::Remove && may_delete(stored));
+    let doomed = doomed.map(|stored| Box::new(stored.record));
+    let full_bucket = match &doomed {
+        Some(record) => content(session, record).await,
+        None => None,
     };
-    Ok(Planned { orphan, action, object, is_new, effects, full_bucket })
+    Ok(Planned { orphan, action, object, is_new, effects, doomed, full_bucket })
 }
 
 /// Whether `remove` may delete the bucket. What the Go provisioner created is known only when the operator asks the class.

@@ -64,7 +64,7 @@ pub(crate) async fn run<P: Provisioner>(session: &Session<P>, args: &StatusArgs)
     }
     let Seen { rows, unseen } = gather::all(session).await?;
     if let Some(unseen) = unseen {
-        eprintln!("{unseen}");
+        eprintln!("{}", output::clean(&unseen));
     }
     if let Some(text) = output::document(&json!({ "claims": rows }), args.output)? {
         return print(&text);

@@ -40,7 +40,7 @@ pub(crate) async fn watch<P: Provisioner>(
                 Ok(seen) => break seen,
                 Err(problem) => match &screen {
                     Some(screen) => screen.complain(&problem.to_string()),
-                    None => eprintln!("{problem}; looking again"),
+                    None => eprintln!("{}; looking again", clean(&problem.to_string())),
                 },
             }
         };

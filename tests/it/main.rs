@@ -3,8 +3,6 @@
 //! Each test has a world of its own (namespace, provisioner name, classes, proxies) on the shared stack,
 //! so all of them run at the same time.
 
-// The futures of the whole operator are deep, and the compiler looks through all of them for `Send`.
-#![recursion_limit = "256"]
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 mod support;

@@ -1,8 +1,8 @@
 //! What every reconcile shares: the client, the provisioner, the caches, the memory.
 
-use std::pin::Pin;
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::runtime::reflector::Store;
 use kube::{Api, Client};
@@ -99,8 +99,9 @@ impl<P> Context<P> {
     pub(crate) async fn asking<T, E: Failure>(
         &self,
         record: &Record,
-        // Boxed, because the futures of the SDK are large.
-        call: Pin<Box<impl Future<Output = Result<T, E>>>>,
+        // Boxed, because the futures of the SDK are large; and of no type, because theirs are so deep that the compiler
+        // may give up on programs that spawn the controller.
+        call: BoxFuture<'_, Result<T, E>>,
     ) -> Result<T, Error> {
         self.counting(record, call, |answer| answer.as_ref().err().is_some_and(Failure::store_untouched)).await
     }
@@ -109,7 +110,7 @@ impl<P> Context<P> {
     pub(crate) async fn asking_once<T, E: Failure>(
         &self,
         record: &Record,
-        call: Pin<Box<impl Future<Output = Result<T, E>>>>,
+        call: BoxFuture<'_, Result<T, E>>,
     ) -> Result<T, Error> {
         self.counting(record, call, |_| true).await
     }
@@ -117,7 +118,7 @@ impl<P> Context<P> {
     async fn counting<T, E: Failure>(
         &self,
         record: &Record,
-        call: Pin<Box<impl Future<Output = Result<T, E>>>>,
+        call: BoxFuture<'_, Result<T, E>>,
         proves_nothing: impl FnOnce(&Result<T, E>) -> bool,
     ) -> Result<T, Error> {
         let asked = self.workers.ask(stores::store_of(record));

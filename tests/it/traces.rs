@@ -297,10 +297,12 @@ async fn who_stands_by_or_was_told_off_sends_nothing() {
 }
 
 #[tokio::test]
-async fn an_address_that_cannot_be_used_is_refused_with_the_remedy() {
+async fn an_address_that_cannot_be_used_is_told_with_the_remedy_and_claims_are_served() {
     let world = World::new().await;
-    let refused = Binary::run(&world, &["--otlp-endpoint=otel:4317"]).await.unwrap_err();
-    assert!(refused.contains("write an http or https URL, such as http://otel-collector:4318"), "{refused}");
+    let operator = Binary::start(&world, &["--otlp-endpoint=http://me:geheim@otel:4318"], &[]);
+    operator.wait_log("there will be no traces: --otlp-endpoint: write the URL without user and password").await;
+    operator.wait_log("serving claims").await;
+    assert!(!operator.log().contains("geheim"), "{}", operator.log());
     // Somebody may have set that for all pods.
     let operator = Binary::start(&world, &[], &[("OTEL_EXPORTER_OTLP_ENDPOINT", "otel:4317")]);
     operator.wait_log("there will be no traces: OTEL_EXPORTER_OTLP_ENDPOINT is not usable").await;

@@ -22,6 +22,8 @@ pub(crate) struct Guard<K>(pub(crate) Result<K, Unreadable>);
 pub(crate) struct Unreadable {
     pub(crate) error: String,
     pub(crate) metadata: ObjectMeta,
+    /// The bucket of an ObjectBucket.
+    pub(crate) bucket: Option<String>,
 }
 
 impl Unreadable {
@@ -38,7 +40,8 @@ impl<'de, K: DeserializeOwned> Deserialize<'de> for Guard<K> {
         let unreadable = |error| {
             let metadata = object.get("metadata").ok_or_else(|| Error::missing_field("metadata"))?;
             let metadata = ObjectMeta::deserialize(metadata).map_err(Error::custom)?;
-            Ok(Err(Unreadable { error, metadata }))
+            let bucket = object.pointer("/spec/endpoint/bucketName").and_then(Value::as_str).map(str::to_owned);
+            Ok(Err(Unreadable { error, metadata, bucket }))
         };
         Ok(Self(read.map(Ok).or_else(unreadable)?))
     }

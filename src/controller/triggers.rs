@@ -60,9 +60,12 @@ pub(super) fn claims_after_lists<P>(
 /// uid, because the claim may adopt the record now, and if the claim reported the record as damaged.
 pub(super) fn claims_of_record<P>(ctx: Arc<Context<P>>) -> impl Fn(Guard<ObjectBucket>) -> Vec<ObjectRef<Guarded>> {
     move |record| {
-        let Ok(record) = record.0 else { return Vec::new() };
-        let bucket = record.spec.endpoint.as_ref().and_then(|endpoint| endpoint.bucket_name.as_deref());
+        let bucket = match &record.0 {
+            Ok(record) => record.spec.endpoint.as_ref().and_then(|endpoint| endpoint.bucket_name.as_deref()),
+            Err(unreadable) => unreadable.bucket.as_deref(),
+        };
         let mut woken = bucket.map(|bucket| ctx.memory.wake_for_bucket(bucket)).unwrap_or_default();
+        let Ok(record) = record.0 else { return with_uids(&ctx.caches.claims, &woken) };
         if let (None, Some(uid)) = (record::claim_name(&record), record::claim_uid(&record)) {
             // Some CRDs prune the name; an admin may have written the uid.
             ctx.memory.wake(uid);

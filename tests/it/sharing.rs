@@ -1,12 +1,16 @@
 //! Buckets with more than one user: a created bucket stays as long as another claim uses it, and one that a tenant
 //! created is not handed to others unless the class says so.
 
-use kube::ResourceExt as _;
-use kube::api::{Patch, PatchParams};
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::core::ApiResource;
+use kube::{Api, ResourceExt as _};
 use serde_json::json;
+
+use bucket_provisioner::api::ObjectBucket;
 
 use crate::support::World;
 use crate::support::operator::{Kind, Operator};
+use crate::support::other::{OtherCluster, ours};
 use crate::support::proxy::Verdict;
 
 #[tokio::test]
@@ -124,6 +128,46 @@ async fn a_bucket_that_another_claim_uses_stays_though_the_record_of_its_creator
     world.wait_reason("guest", "ObjectBucketDamaged").await;
     assert_eq!(world.account.list(&bucket).await.unwrap(), ["precious"]);
     world.claims().get("creator").await.expect("it waits");
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn a_bucket_stays_as_long_as_an_object_bucket_names_it_that_cannot_even_be_read() {
+    let other = OtherCluster::take().await;
+    // Our CRD lets no such ObjectBucket in; those that others installed do.
+    let [claims, mut records] = ours();
+    let schema = &mut records["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+    schema["properties"]["spec"] = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
+    other.install(&[claims, records]).await;
+    let world = other.world().await;
+    let class = world.class("greenfield").await;
+    let bucket = world.unique("shared");
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let spec = json!({ "storageClassName": class, "bucketName": bucket });
+    world.claim_with("creator", spec).await;
+    world.wait_bound("creator").await;
+    world.app("creator").await.put(&bucket, "precious").await.unwrap();
+    // Of a guest, whose ObjectBucket somebody edited.
+    let resource = ApiResource::erase::<ObjectBucket>(&());
+    let raw: Api<DynamicObject> = Api::all_with(world.client.clone(), &resource);
+    let guest = world.unique("guest");
+    let object = serde_json::from_value(json!({
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "metadata": { "name": guest },
+        "spec": { "endpoint": { "bucketName": bucket, "bucketPort": "https" } },
+    }));
+    raw.create(&PostParams::default(), &object.unwrap()).await.unwrap();
+    operator.stop().await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    world.delete_claim("creator").await;
+    let message = world.wait_reason("creator", "BucketInUse").await;
+    assert!(message.contains(&bucket), "{message}");
+    assert_eq!(world.account.list(&bucket).await.unwrap(), ["precious"]);
+
+    raw.delete(&guest, &DeleteParams::default()).await.unwrap();
+    world.wait_gone("creator").await;
+    assert!(!world.account.bucket_exists(&bucket).await);
     operator.stop().await;
 }
 

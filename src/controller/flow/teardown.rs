@@ -303,10 +303,9 @@ impl<'a, P: Provisioner> Teardown<'a, P> {
         let (ctx, stored) = (self.ctx, self.stored()?);
         // Before the caches are read, so that a record that goes from now on wakes the claim.
         ctx.memory.wait_for_bucket(&self.claim.id, Some(&stored.record.plan.bucket));
-        let shown = ctx.caches.records.others_with_bucket(&stored.record.plan.bucket, &stored.name);
-        for name in shown.iter().map(record::name) {
-            let Some(object) = records::read(ctx, &name).await? else { continue };
-            match codec::read(&object) {
+        for name in ctx.caches.records.others_with_bucket(&stored.record.plan.bucket, &stored.name) {
+            let Some(object) = records::read_candidate(ctx, name.clone()).await?.object else { continue };
+            match object.and_then(|object| codec::read(&object).map_err(|problem| problem.to_string())) {
                 Ok(other) if shares_bucket(stored, &other) => {
                     tracing::warn!(record = name, claim = %other.record.claim, "another record names the same bucket");
                 }

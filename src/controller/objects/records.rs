@@ -40,12 +40,16 @@ pub(crate) async fn find<P>(ctx: &Context<P>, claim: &Claim) -> Result<Found, Er
 /// # Errors
 /// Kubernetes refused.
 pub(crate) async fn read_all<P>(ctx: &Context<P>, names: Vec<String>) -> Result<Vec<Candidate>, Error> {
-    let api = ctx.records();
-    let read = async |name: String| {
-        let object = api.get_opt(&name).await.map_err(Error::kubernetes("read the ObjectBucket"))?;
-        Ok::<_, Error>(Candidate { name, object: object.map(|guard| guard.0.map_err(|invalid| invalid.error)) })
-    };
-    try_join_all(names.into_iter().map(read)).await
+    try_join_all(names.into_iter().map(|name| read_candidate(ctx, name))).await
+}
+
+/// Reads one of them.
+///
+/// # Errors
+/// Kubernetes refused.
+pub(crate) async fn read_candidate<P>(ctx: &Context<P>, name: String) -> Result<Candidate, Error> {
+    let object = ctx.records().get_opt(&name).await.map_err(Error::kubernetes("read the ObjectBucket"))?;
+    Ok(Candidate { name, object: object.map(|guard| guard.0.map_err(|invalid| invalid.error)) })
 }
 
 /// Writes a new record. Fails with a conflict if the name is no longer free.
@@ -86,8 +90,7 @@ pub(crate) async fn change<P>(ctx: &Context<P>, stored: &mut Stored, record: Rec
 /// # Errors
 /// Kubernetes refused.
 pub(crate) async fn read<P>(ctx: &Context<P>, name: &str) -> Result<Option<ObjectBucket>, Error> {
-    let found = ctx.records().get_opt(name).await.map_err(Error::kubernetes("read the ObjectBucket"))?;
-    Ok(found.and_then(|guard| guard.0.ok()))
+    Ok(read_candidate(ctx, name.to_owned()).await?.object.and_then(Result::ok))
 }
 
 /// Writes a whole record into an existing ObjectBucket.

@@ -8,15 +8,19 @@ use kube::ResourceExt as _;
 use kube::api::ObjectMeta;
 use kube::runtime::watcher::Event;
 
-use crate::api::{Guard, ObjectBucket, wire};
+use crate::api::{Guard, ObjectBucket, Unreadable, wire};
 use crate::controller::decide::record;
 use crate::controller::state::cache::Cache;
 use crate::provisioner::ClaimId;
 
-/// A cached record: the needed part of its metadata, spec and status, as JSON, which is a quarter of the size of the
-/// object.
+/// A cached record.
 #[derive(Debug)]
-pub(crate) struct RecordFacts(Box<[u8]>);
+pub(crate) enum RecordFacts {
+    /// The needed part of its metadata, spec and status, as JSON, which is a quarter of the size of the object.
+    Read(Box<[u8]>),
+    /// One that cannot be read still keeps its bucket from being deleted.
+    Unreadable { name: Box<str>, bucket: Option<Box<str>> },
+}
 
 impl RecordFacts {
     fn of(object: &ObjectBucket) -> Self {
@@ -28,17 +32,30 @@ impl RecordFacts {
         // Our own records contain it twice.
         spec.claim_ref = spec.claim_ref.filter(|_| !record::names_its_claim(object));
         let text = serde_json::to_vec(&(metadata, spec, &object.status));
-        Self(text.unwrap_or_default().into_boxed_slice())
+        Self::Read(text.unwrap_or_default().into_boxed_slice())
     }
 
     fn of_guarded(guard: &Guard<ObjectBucket>) -> Self {
-        guard.0.as_ref().map_or_else(|_unreadable| Self(Box::default()), Self::of)
+        let unreadable = |object: &Unreadable| Self::Unreadable {
+            name: object.name().into_boxed_str(),
+            bucket: object.bucket.as_deref().map(Box::from),
+        };
+        guard.0.as_ref().map_or_else(unreadable, Self::of)
     }
 
     /// The object, without most of its metadata; `None` if it cannot be read.
     pub(crate) fn object(&self) -> Option<ObjectBucket> {
-        let (metadata, spec, status) = serde_json::from_slice(&self.0).ok()?;
+        let Self::Read(text) = self else { return None };
+        let (metadata, spec, status) = serde_json::from_slice(text).ok()?;
         Some(ObjectBucket { metadata, spec, status })
+    }
+
+    /// Its name, if it names this bucket.
+    fn naming(&self, wanted: &str) -> Option<String> {
+        match self {
+            Self::Read(_) => self.object().filter(|o| bucket_of(o) == Some(wanted)).map(|object| object.name_any()),
+            Self::Unreadable { name, bucket } => (bucket.as_deref() == Some(wanted)).then(|| name.to_string()),
+        }
     }
 }
 
@@ -68,17 +85,17 @@ impl Records {
             Event::Apply(object) | Event::Delete(object) => Some(object.name_any()),
             Event::Init | Event::InitApply(_) | Event::InitDone => None,
         };
-        if let Some(before) = name.as_ref().and_then(|name| self.object(name)) {
-            index.remove(&before);
+        if let Some(before) = name.and_then(|name| self.cache.get(None, &name)) {
+            index.remove(&Keys::of_facts(&before));
         }
         self.cache.apply(event, |record| Some(RecordFacts::of_guarded(record)));
         let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
         match event {
-            Event::Apply(Guard(Ok(object))) => index.add(object),
+            Event::Apply(record) => index.add(Keys::of_guarded(record)),
             Event::Init => *listed = Index::default(),
-            Event::InitApply(Guard(Ok(object))) => listed.add(object),
+            Event::InitApply(record) => listed.add(Keys::of_guarded(record)),
             Event::InitDone => *index = std::mem::take(&mut *listed),
-            Event::Apply(_) | Event::Delete(_) | Event::InitApply(_) => {}
+            Event::Delete(_) => {}
         }
     }
 
@@ -109,15 +126,13 @@ impl Records {
         self.lock().irregular.get(&key).cloned().unwrap_or_default()
     }
 
-    /// The records that name a bucket, except the one of this name. Mostly there are none, which costs no search.
-    pub(crate) fn others_with_bucket(&self, bucket: &str, but: &str) -> Vec<ObjectBucket> {
-        let names = |object: &ObjectBucket| bucket_of(object) == Some(bucket);
-        let itself = u32::from(self.object(but).as_ref().is_some_and(names));
+    /// The names of the records that name a bucket, but for this one. Mostly there are none, which costs no search.
+    pub(crate) fn others_with_bucket(&self, bucket: &str, but: &str) -> Vec<String> {
+        let itself = u32::from(self.cache.get(None, but).is_some_and(|facts| facts.naming(bucket).is_some()));
         if self.lock().per_bucket.get(&hash(bucket)).is_none_or(|count| *count <= itself) {
             return Vec::new();
         }
-        let others = self.all().into_iter().filter_map(|facts| facts.object());
-        others.filter(|object| names(object) && object.name_any() != but).collect()
+        self.all().into_iter().filter_map(|facts| facts.naming(bucket)).filter(|name| name != but).collect()
     }
 
     /// Completes when the first list is complete.
@@ -136,32 +151,60 @@ impl Records {
 }
 
 impl Index {
-    fn add(&mut self, object: &ObjectBucket) {
-        if let Some(bucket) = bucket_of(object) {
-            *self.per_bucket.entry(hash(bucket)).or_default() += 1;
+    fn add(&mut self, keys: Keys) {
+        if let Some(bucket) = keys.bucket {
+            *self.per_bucket.entry(bucket).or_default() += 1;
         }
-        if let Some((claim, record)) = irregular(object) {
+        if let Some((claim, record)) = keys.irregular {
             self.irregular.entry(claim).or_default().push(record);
         }
     }
 
-    fn remove(&mut self, object: &ObjectBucket) {
-        if let Some(key) = bucket_of(object).map(hash)
-            && let Some(count) = self.per_bucket.get_mut(&key)
+    fn remove(&mut self, keys: &Keys) {
+        if let Some(bucket) = &keys.bucket
+            && let Some(count) = self.per_bucket.get_mut(bucket)
         {
             *count -= 1;
             if *count == 0 {
-                self.per_bucket.remove(&key);
+                self.per_bucket.remove(bucket);
             }
         }
-        if let Some((claim, record)) = irregular(object)
-            && let Some(names) = self.irregular.get_mut(&claim)
+        if let Some((claim, record)) = &keys.irregular
+            && let Some(names) = self.irregular.get_mut(claim)
         {
-            names.retain(|name| *name != record);
+            names.retain(|name| name != record);
             if names.is_empty() {
-                self.irregular.remove(&claim);
+                self.irregular.remove(claim);
             }
         }
+    }
+}
+
+/// By what a record is looked up, beside its name.
+struct Keys {
+    bucket: Option<u64>,
+    /// The claim of a record that does not have its claim's default name, and the record's name.
+    irregular: Option<((String, String), String)>,
+}
+
+impl Keys {
+    fn of(object: &ObjectBucket) -> Self {
+        Self { bucket: bucket_of(object).map(hash), irregular: irregular(object) }
+    }
+
+    fn of_guarded(record: &Guard<ObjectBucket>) -> Self {
+        record.0.as_ref().map_or_else(|unreadable| Self::of_unreadable(unreadable.bucket.as_deref()), Self::of)
+    }
+
+    fn of_facts(facts: &RecordFacts) -> Self {
+        match facts {
+            RecordFacts::Read(_) => facts.object().as_ref().map_or(Self::of_unreadable(None), Self::of),
+            RecordFacts::Unreadable { bucket, .. } => Self::of_unreadable(bucket.as_deref()),
+        }
+    }
+
+    fn of_unreadable(bucket: Option<&str>) -> Self {
+        Self { bucket: bucket.map(hash), irregular: None }
     }
 }
 
@@ -185,6 +228,9 @@ fn hash(text: &str) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::json;
+
     use super::*;
     use crate::controller::decide::codec;
     use crate::controller::decide::testing::record;
@@ -208,8 +254,7 @@ mod tests {
     }
 
     fn others(records: &Records, bucket: &str, but: &str) -> Vec<String> {
-        let found = records.others_with_bucket(bucket, but);
-        let mut names: Vec<_> = found.iter().map(|object| object.name_any()).collect();
+        let mut names = records.others_with_bucket(bucket, but);
         names.sort();
         names
     }
@@ -232,6 +277,30 @@ mod tests {
         assert_eq!(others(&records, "shared", "c"), ["d"]);
         apply(&records, Event::Delete(object("d", "shared")));
         assert!(others(&records, "shared", "c").is_empty());
+        assert!(records.lock().per_bucket.values().all(|count| *count == 1), "nothing is left over");
+    }
+
+    #[test]
+    fn a_record_that_cannot_be_read_still_names_its_bucket() {
+        let unreadable = |name: &str, bucket: serde_json::Value| {
+            let object = json!({ "metadata": { "name": name }, "spec": { "endpoint": { "bucketName": bucket, "bucketPort": "x" } } });
+            let guard: Guard<ObjectBucket> = serde_json::from_value(object).unwrap();
+            assert!(guard.0.is_err());
+            guard
+        };
+        let records = Records::default();
+        records.apply(&Event::Init);
+        records.apply(&Event::InitApply(unreadable("a", json!("shared"))));
+        apply(&records, Event::InitDone);
+        apply(&records, Event::Apply(object("b", "shared")));
+        assert_eq!(others(&records, "shared", "b"), ["a"]);
+        records.apply(&Event::Apply(unreadable("b", json!("shared"))));
+        records.apply(&Event::Apply(unreadable("c", json!({}))));
+        assert_eq!(others(&records, "shared", "c"), ["a", "b"]);
+        records.apply(&Event::Delete(unreadable("a", json!("shared"))));
+        assert!(others(&records, "shared", "b").is_empty());
+        apply(&records, Event::Apply(object("b", "other")));
+        assert_eq!(others(&records, "other", "c"), ["b"]);
         assert!(records.lock().per_bucket.values().all(|count| *count == 1), "nothing is left over");
     }
 

@@ -89,7 +89,9 @@ impl ClaimMemory {
     /// Adds to the number of objects removed from the claim's bucket, and returns it. Progress resets the backoff.
     pub(crate) fn removed_objects(&mut self, more: u64) -> u64 {
         self.removed_objects += more;
-        self.waits.progressed();
+        if more > 0 {
+            self.waits.progressed();
+        }
         self.removed_objects
     }
 

@@ -407,7 +407,7 @@ pub trait Provisioner: Send + Sync + 'static {
     /// `None` by default: this store does not say.
     ///
     /// # Errors
-    /// Any refusal of the store, and a bucket that does not exist.
+    /// Any refusal of the store; and that the bucket does not exist, as [`lost`](Failure::lost).
     fn usage(
         &self,
         record: &Record,

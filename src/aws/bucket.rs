@@ -290,8 +290,8 @@ async fn is_ours(store: &Store, target: &Target<'_>, wanted: &Tags) -> Result<Op
 }
 
 /// The error about a bucket that should exist.
-fn not_usable(target: &Target<'_>, error: CallError) -> Error {
-    match Error::from(error) {
+pub(crate) fn not_usable(target: &Target<'_>, error: impl Into<Error>) -> Error {
+    match error.into() {
         Error::BucketNotFound { bucket, .. } => match target.record.plan.mode {
             Mode::Granted => Error::BucketMissing { bucket },
             Mode::Created => Error::BucketGone { bucket },

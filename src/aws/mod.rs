@@ -320,7 +320,8 @@ impl Provisioner for AwsProvisioner {
     async fn usage(&self, record: &Record, owner: &Owner) -> Result<Option<Usage>, Error> {
         let target = self.target(record)?;
         let store = self.clients.store(owner, &target).await;
-        Ok(Some(inventory::usage(&store, target.bucket_ref()).await?))
+        let usage = inventory::usage(&store, target.bucket_ref()).await;
+        usage.map(Some).map_err(|error| bucket::not_usable(&target, error))
     }
 
     async fn inventory(

@@ -1,13 +1,17 @@
 //! The command `orphans`: what no claim has, and what the operator does about it at an admin's word.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use kube::ResourceExt as _;
 use rstest::rstest;
 use serde_json::Value;
 
+use bucket_provisioner::controller::Options;
+
 use crate::support::World;
 use crate::support::operator::{Kind, Operator};
+use crate::support::proxy::Verdict;
 use crate::support::tool::{Ended, Tool};
 
 const CLAIM: &str = "photos";
@@ -140,6 +144,48 @@ async fn a_record_without_its_claim_is_removed_after_a_plan_and_a_question() {
     assert_eq!(used.left(&world).await, (false, false));
     assert_eq!(found_none(&world).await, 0);
     operator.stop().await;
+}
+
+#[tokio::test]
+async fn a_bound_claim_whose_bucket_is_gone_is_listed_and_a_store_that_cannot_say_it_is_named_once() {
+    let world = World::new().await;
+    let (class, retained) = (world.class("greenfield").await, world.class_with("retained", "Retain", &[]).await);
+    let options = Options { resync: Some(Duration::from_millis(500)), ..Operator::options(&world) };
+    let operator = Operator::with(&world, options);
+    for (claim, class) in [(CLAIM, &class), ("videos", &class), ("letters", &retained)] {
+        world.claim(claim, class).await;
+        world.wait_bound(claim).await;
+    }
+    let mut gone = Vec::new();
+    for claim in [CLAIM, "letters"] {
+        let bucket = world.environment(claim).await["BUCKET_NAME"].clone();
+        world.account.s3.delete_bucket().bucket(&bucket).send().await.unwrap();
+        world.wait_reason(claim, "BucketGone").await;
+        gone.push(bucket);
+    }
+    operator.stop().await;
+    world.aws.clear();
+    let (code, listed) = found(&world).await;
+    let shown: Vec<_> = listed["orphans"].as_array().unwrap().iter().map(|orphan| orphan["bucket"].clone()).collect();
+    assert_eq!((code, shown), (3, vec![gone[1].as_str().into(), gone[0].as_str().into()]), "{listed:#}");
+    let orphan = &listed["orphans"][1];
+    assert_eq!((&orphan["kind"], &orphan["reason"]), (&"ObjectBucketClaim".into(), &"BucketGone".into()));
+    assert!(orphan["actions"].as_array().unwrap().is_empty() && listed["problems"].as_array().unwrap().is_empty());
+    let asked = world.aws.names().iter().filter(|name| *name == "ListObjectVersions").count();
+    assert_eq!(asked, 2, "the claim that is well costs no call: {:?}", world.aws.names());
+
+    // Both are of one store.
+    world.aws.meddle(|call| match call.name.as_str() {
+        "ListObjectVersions" => {
+            Verdict::Answer(403, "<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>".into())
+        }
+        _ => Verdict::Pass,
+    });
+    let ended = Tool::run(&world, &["orphans", "--output", "json"], "").await;
+    let listed = ended.json();
+    let problems: Vec<_> = listed["problems"].as_array().unwrap().iter().map(|text| text.as_str().unwrap()).collect();
+    assert_eq!((ended.code, problems.len()), (1, 1), "{problems:?}");
+    assert!(problems[0].contains("is gone is not known") && problems[0].contains("ListBucketVersions"), "{problems:?}");
 }
 
 async fn found_none(world: &World) -> i32 {

@@ -7,8 +7,10 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::find::{self, Found};
-use super::judge::{self, Orphan, Recorded};
+use super::judge;
+use super::orphan::Orphan;
 use super::plan::{self, Planned};
+use super::recorded::Recorded;
 use super::{FOUND, OrphansArgs, Wanted, show};
 use crate::commands::ask;
 use crate::commands::output::{self, Format, clean};

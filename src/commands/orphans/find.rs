@@ -14,8 +14,11 @@ use std::error::Error;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use serde::Serialize;
 
-use super::judge::{self, Orphan, Recorded};
+use super::judge;
+use super::lost;
+use super::orphan::Orphan;
 use super::places::{self, Place};
+use super::recorded::Recorded;
 use crate::api::{Guard, ObjectBucket};
 use crate::commands::session::{self, Classes, Session, refused};
 use crate::controller::decide::claim::Claim;
@@ -25,7 +28,7 @@ use crate::controller::decide::record;
 use crate::provisioner::{ClaimId, Inventory, Provisioner, Stock};
 
 /// How many suspects are read again side by side.
-const AT_ONCE: usize = 16;
+pub(crate) const AT_ONCE: usize = 16;
 
 /// What was found.
 #[derive(Serialize)]
@@ -64,7 +67,8 @@ pub(crate) async fn all<P: Provisioner>(session: &Session<P>) -> Result<Found, B
     let classes = session.classes().await?;
     let mut places = places::all(session, &classes, &mut problems).await?;
     let held = held(session, &mut places, &mut problems, &mut notes).await;
-    let Seen { recorded, suspects, unrecorded_claims } = Seen::read(session, &classes, &cluster).await?;
+    let Seen { recorded, suspects, unrecorded_claims, troubled_claims } =
+        Seen::read(session, &classes, &cluster).await?;
     let unread =
         |name| format!("ObjectBucket {name:?} cannot be read, so nobody knows what it records; correct or restore it");
     problems.extend(recorded.unreadable.iter().map(unread));
@@ -79,6 +83,7 @@ pub(crate) async fn all<P: Provisioner>(session: &Session<P>) -> Result<Found, B
     let lost = still_there(session, &mut places, unrecorded.here, &mut problems).await;
     orphans.extend(of_stock(session, lost, &recorded, &places).await?);
     orphans.extend(of_claims(session, unrecorded_claims, &orphans).await?);
+    orphans.extend(lost::of_claims(session, &troubled_claims, &recorded, &mut problems).await?);
     orphans.sort_by(|a, b| (a.kind, &a.name).cmp(&(b.kind, &b.name)));
     let elsewhere = |stock: Stock| Elsewhere {
         name: stock.name,
@@ -160,6 +165,8 @@ struct Seen {
     suspects: Vec<String>,
     /// Claims that were bound and that no ObjectBucket records.
     unrecorded_claims: Vec<ClaimId>,
+    /// Bound claims whose bucket may be gone.
+    troubled_claims: Vec<ClaimId>,
 }
 
 impl Seen {
@@ -169,11 +176,12 @@ impl Seen {
         cluster: &str,
     ) -> Result<Self, Box<dyn Error>> {
         let label = session.label();
-        let (mut claims, mut bound) = (HashMap::new(), Vec::new());
+        let (mut claims, mut bound, mut troubled) = (HashMap::new(), Vec::new(), Vec::new());
         session::each(&session.claims(), None, "list ObjectBucketClaims", |guarded| {
             let claim = Claim::read(&guarded, &label);
             if is_served(session, classes, &claim) && claim.was_bound() && !claim.deleting {
                 bound.push(claim.id.clone());
+                troubled.extend(lost::is_suspect::<P>(&claim).then(|| claim.id.clone()));
             }
             claims.insert((claim.id.namespace, claim.id.name), claim.id.uid);
         })
@@ -189,7 +197,7 @@ impl Seen {
         })
         .await?;
         bound.retain(|claim| recorded.of(&claim.uid).is_none());
-        Ok(Self { recorded, suspects, unrecorded_claims: bound })
+        Ok(Self { recorded, suspects, unrecorded_claims: bound, troubled_claims: troubled })
     }
 }
 

@@ -2,143 +2,18 @@
 
 use std::collections::{HashMap, HashSet};
 
-use serde::Serialize;
-
-use crate::api::{Guard, ObjectBucket, wire};
+use super::orphan::{Kind, Orphan};
+use super::recorded::Recorded;
+use crate::api::{ObjectBucket, wire};
+use crate::controller::decide::codec;
 use crate::controller::decide::orphan::{self, Action, PresentClaim};
-use crate::controller::decide::{codec, record};
+use crate::controller::decide::record::{self, Stored};
 use crate::controller::reasons::{self, orphaned as reason};
-use crate::provisioner::{ClaimId, Stock, StockKind};
+use crate::provisioner::{ClaimId, Record, Stock, StockKind};
 use crate::runtime::values::object_name;
 
 /// The reason of something in the store that no ObjectBucket records.
 pub(crate) const RECORD_MISSING: &str = "RecordMissing";
-
-/// What an orphan is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub(crate) enum Kind {
-    /// An ObjectBucket without its claim.
-    ObjectBucket,
-    /// A bucket that no ObjectBucket records.
-    Bucket,
-    /// A user that no ObjectBucket records.
-    User,
-    /// A claim without its ObjectBucket.
-    ObjectBucketClaim,
-}
-
-/// Something whose other half is missing.
-#[derive(Debug, Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Orphan {
-    pub(crate) kind: Kind,
-    pub(crate) name: String,
-    pub(crate) claim_namespace: String,
-    pub(crate) claim_name: String,
-    pub(crate) claim_uid: String,
-    pub(crate) bucket: Option<String>,
-    pub(crate) user: Option<String>,
-    pub(crate) account: Option<String>,
-    pub(crate) reason: String,
-    pub(crate) message: String,
-    /// The words that can be said about it.
-    pub(crate) actions: Vec<&'static str>,
-    /// The word that an admin has said already.
-    pub(crate) annotation: Option<String>,
-    /// The ObjectBucket, as it was read.
-    #[serde(skip)]
-    pub(crate) object: Option<Box<ObjectBucket>>,
-    /// UID of the claim that has the recorded name now.
-    #[serde(skip)]
-    pub(crate) present_uid: Option<String>,
-    /// Where it was found in the store: an index of the places.
-    #[serde(skip)]
-    pub(crate) place: Option<usize>,
-}
-
-impl Orphan {
-    pub(crate) fn claim(&self) -> ClaimId {
-        ClaimId::new(&self.claim_namespace, &self.claim_name, &self.claim_uid)
-    }
-
-    /// Why something else may still use what this word deletes; then it is said only of an orphan that the admin names.
-    pub(crate) fn risk(&self, action: Action) -> Option<String> {
-        if !matches!(action, Action::Remove | Action::Revoke) {
-            return None;
-        }
-        if self.object.as_ref().is_some_and(|object| record::cluster_uid(object).is_none()) {
-            let risk = "the ObjectBucket does not say from which cluster it comes: if it is a copy, that cluster still uses bucket and user";
-            return Some(risk.to_owned());
-        }
-        let Self { claim_namespace: namespace, claim_name: name, .. } = self;
-        let waits = |_| format!("claim {namespace}/{name} exists, and may be a restored one that waits for `adopt`");
-        self.present_uid.as_ref().map(waits)
-    }
-
-    /// Whether this can be said about it.
-    pub(crate) fn allows(&self, action: Action) -> bool {
-        self.actions.contains(&action.word())
-    }
-}
-
-/// What all ObjectBuckets of the cluster name, also those of other provisioners or without a label: what one of them names
-/// is nobody's orphan.
-#[derive(Debug, Default)]
-pub(crate) struct Recorded {
-    buckets: HashSet<String>,
-    users: HashSet<String>,
-    /// Name of the ObjectBucket by the uid of its claim, former ones too.
-    uids: HashMap<String, String>,
-    /// Names of those that cannot be read: what they name is not known.
-    pub(crate) unreadable: Vec<String>,
-}
-
-impl Recorded {
-    pub(crate) fn add(&mut self, object: &ObjectBucket) {
-        let state = |key: &str| object.spec.additional_state.as_ref().and_then(|state| state.get(key));
-        let bucket = object.spec.endpoint.as_ref().and_then(|endpoint| endpoint.bucket_name.clone());
-        self.buckets.extend(bucket);
-        self.users.extend(state(wire::state::USER_NAME).cloned());
-        let former = state(wire::state::FORMER_CLAIM_UIDS).into_iter().flat_map(|uids| uids.split(','));
-        for uid in record::claim_uid(object).into_iter().chain(former) {
-            self.uids.insert(uid.to_owned(), record::name(object));
-        }
-    }
-
-    /// As [`add`](Self::add), also what cannot be read.
-    pub(crate) fn add_guarded(&mut self, guard: Guard<ObjectBucket>) -> Option<ObjectBucket> {
-        match guard.0 {
-            Ok(object) => {
-                self.add(&object);
-                Some(object)
-            }
-            Err(unreadable) => {
-                self.unreadable.push(unreadable.name());
-                None
-            }
-        }
-    }
-
-    /// Whether an ObjectBucket names the claim, the bucket or the user of something, or may name them.
-    pub(crate) fn may_name(&self, orphan: &Orphan) -> bool {
-        !self.unreadable.is_empty()
-            || self.uids.contains_key(&orphan.claim_uid)
-            || orphan.bucket.as_ref().is_some_and(|bucket| self.buckets.contains(bucket))
-            || orphan.user.as_ref().is_some_and(|user| self.users.contains(user))
-    }
-
-    /// The ObjectBucket of the claim with this uid.
-    pub(crate) fn of(&self, uid: &str) -> Option<&String> {
-        self.uids.get(uid)
-    }
-
-    fn names(&self, stock: &Stock) -> bool {
-        match stock.kind {
-            StockKind::Bucket => self.buckets.contains(&stock.name),
-            StockKind::User => self.users.contains(&stock.name),
-        }
-    }
-}
 
 /// Whether an ObjectBucket may be an orphan, as a list of claims shows it: uids by namespace and name.
 pub(crate) fn is_suspect(object: &ObjectBucket, cluster: &str, claims: &HashMap<(String, String), String>) -> bool {
@@ -338,12 +213,33 @@ pub(crate) fn of_claim(claim: ClaimId, names: Option<&str>, bucket: Option<Strin
     }
 }
 
+/// A bound claim whose bucket the store does not have; the message is the store's.
+pub(crate) fn of_lost_bucket(stored: &Stored, reason: &str, message: String) -> Orphan {
+    let Record { claim, plan, account, .. } = &stored.record;
+    Orphan {
+        kind: Kind::ObjectBucketClaim,
+        name: claim.to_string(),
+        claim_namespace: claim.namespace.clone(),
+        claim_name: claim.name.clone(),
+        claim_uid: claim.uid.clone(),
+        bucket: Some(plan.bucket.clone()),
+        user: plan.user.clone(),
+        account: account.clone(),
+        reason: reason.to_owned(),
+        message,
+        actions: Vec::new(),
+        annotation: None,
+        object: None,
+        present_uid: None,
+        place: None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::controller::decide::testing::record;
-    use crate::provisioner::Record;
 
     const HERE: &str = "cluster-here";
 

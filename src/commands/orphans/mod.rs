@@ -4,15 +4,21 @@
 //! |---|---|
 //! | `find` | reads the store and the cluster, in an order in which nothing new looks orphaned |
 //! | `places` | where to look: each account and store of the classes once |
+//! | `recorded` | what ObjectBuckets name. Pure |
 //! | `judge` | which of it is an orphan, and what can be done about it. Pure |
+//! | `lost` | bound claims whose bucket is gone |
+//! | `orphan` | an orphan, as it is shown. Pure |
 //! | `plan` | what is to be done, as the admin says |
 //! | `apply` | has it done by the operator |
 
 mod apply;
 mod find;
 mod judge;
+mod lost;
+mod orphan;
 mod places;
 mod plan;
+mod recorded;
 mod show;
 
 use std::error::Error;

@@ -1,7 +1,7 @@
 //! What is to be done about an orphan, as the admin says: the ObjectBucket that gets the word, and what the operator will do.
 
 use super::find::Found;
-use super::judge::{Kind, Orphan};
+use super::orphan::{Kind, Orphan};
 use super::places::{self, planned};
 use super::show;
 use crate::api::ObjectBucket;

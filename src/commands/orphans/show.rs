@@ -2,7 +2,7 @@
 
 use super::count;
 use super::find::Found;
-use super::judge::{Kind, Orphan};
+use super::orphan::{Kind, Orphan};
 use crate::commands::output::{Cell, Table, Tone, clean};
 
 /// Orphans for people; `wide` has what each of them says.

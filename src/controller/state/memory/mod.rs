@@ -293,6 +293,7 @@ impl Memory {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::provisioner::FailureClass;
 
     fn claim() -> ClaimId {
         ClaimId { namespace: "ns".into(), name: "c".into(), uid: "u".into() }
@@ -337,6 +338,23 @@ mod tests {
         memory.wait_for_bucket(&claim(), Some("photos"));
         memory.forget("u");
         assert!(memory.wake_for_bucket("photos").is_empty() && !waits(&memory));
+    }
+
+    #[test]
+    fn a_removal_that_the_store_keeps_refusing_is_tried_less_and_less() {
+        let memory = Memory::default();
+        memory.with(&claim(), |m| {
+            assert_eq!(m.removed_objects(5), 5);
+            let waits: Vec<_> = (0..8)
+                .map(|_| {
+                    assert_eq!(m.removed_objects(0), 5);
+                    m.waits.failed(FailureClass::Retryable)
+                })
+                .collect();
+            assert!(waits[7] >= Duration::from_secs(60), "{waits:?}");
+            m.removed_objects(1);
+            assert!(m.waits.failed(FailureClass::Retryable) <= Duration::from_secs(1), "it went on");
+        });
     }
 
     #[test]

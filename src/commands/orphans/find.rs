@@ -14,11 +14,11 @@ use std::error::Error;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use serde::Serialize;
 
-use super::judge;
 use super::lost;
 use super::orphan::Orphan;
 use super::places::{self, Place};
 use super::recorded::Recorded;
+use super::{AT_ONCE, judge};
 use crate::api::{Guard, ObjectBucket};
 use crate::commands::session::{self, Classes, Session, refused};
 use crate::controller::decide::claim::Claim;
@@ -26,9 +26,6 @@ use crate::controller::decide::gate;
 use crate::controller::decide::orphan::PresentClaim;
 use crate::controller::decide::record;
 use crate::provisioner::{ClaimId, Inventory, Provisioner, Stock};
-
-/// How many suspects are read again side by side.
-pub(crate) const AT_ONCE: usize = 16;
 
 /// What was found.
 #[derive(Serialize)]

@@ -7,10 +7,9 @@ use std::time::Duration;
 
 use futures::stream::{self, StreamExt as _};
 
-use super::find::AT_ONCE;
-use super::judge;
 use super::orphan::Orphan;
 use super::recorded::Recorded;
+use super::{AT_ONCE, judge};
 use crate::api::ConditionStatus;
 use crate::commands::session::{Session, refused};
 use crate::controller::decide::claim::Claim;

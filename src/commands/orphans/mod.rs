@@ -33,6 +33,9 @@ use crate::provisioner::Provisioner;
 use crate::runtime::program::print;
 use crate::runtime::values::duration;
 
+/// How many suspects are looked at side by side.
+const AT_ONCE: usize = 16;
+
 /// Exit code if there are orphans.
 pub(crate) const FOUND: u8 = 3;
 

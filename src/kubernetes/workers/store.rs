@@ -1,0 +1,84 @@
+//! The claims of one store: how many of them have a worker, and who is next.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::queue::{Queue, Share};
+use super::{Urgency, Worker};
+
+/// After so many strikes in a row, only one claim at a time calls a store.
+pub(super) const STRIKES: u32 = 3;
+
+/// After so long without a claim that calls it, nobody needs to know that a store was silent. Claims that need it call it
+/// at least every 5 minutes.
+pub(super) const FORGOTTEN: Duration = Duration::from_secs(900);
+
+/// A store.
+#[derive(Debug, Default)]
+pub(super) struct Store {
+    pub(super) busy: Share,
+    /// How many of the busy workers check a bound claim.
+    pub(super) checking: usize,
+    /// How many of them wait for a turn at the store.
+    pub(super) parked: usize,
+    pub(super) wanted: Queue,
+    pub(super) checks: Queue,
+    /// How often in a row it did not answer, or refused the owner.
+    pub(super) strikes: u32,
+    /// When it was the last time.
+    pub(super) struck: Option<Instant>,
+}
+
+impl Store {
+    pub(super) fn is_struck(&self) -> bool {
+        self.strikes >= STRIKES
+    }
+
+    /// How many claims can have a worker at the same time.
+    pub(super) fn limit(&self, all: usize) -> usize {
+        if self.is_struck() { 1 } else { (all / 4).max(1) }
+    }
+
+    pub(super) fn is_waited_for(&self) -> bool {
+        !self.wanted.turns.is_empty() || !self.checks.turns.is_empty()
+    }
+
+    /// Whether it can be forgotten.
+    pub(super) fn is_idle(&self) -> bool {
+        !self.is_used() && self.strikes == 0
+    }
+
+    pub(super) fn is_used(&self) -> bool {
+        !self.busy.namespaces.is_empty() || self.is_waited_for()
+    }
+
+    /// Whether it was silent, and its claims are gone.
+    pub(super) fn is_abandoned(&self) -> bool {
+        !self.is_used() && self.struck.is_none_or(|struck| struck.elapsed() > FORGOTTEN)
+    }
+
+    /// The next claim of this store, if there is a free worker, which then counts as busy.
+    pub(super) fn next(
+        &mut self,
+        all_busy: &Share,
+        all: usize,
+    ) -> Option<(Arc<str>, Urgency, oneshot::Sender<Worker>)> {
+        let limit = self.limit(all);
+        if self.busy.is_full(limit) {
+            return None;
+        }
+        let busy = &self.busy;
+        let has_room = |namespace: &Arc<str>| busy.has_room(limit, namespace) && all_busy.has_room(all, namespace);
+        let mut next = self.wanted.pop(has_room).map(|(namespace, sender)| (namespace, Urgency::Wanted, sender));
+        if next.is_none() && self.checking < (limit / 2).max(1) {
+            next = self.checks.pop(has_room).map(|(namespace, sender)| (namespace, Urgency::Check, sender));
+        }
+        let (namespace, urgency, _) = next.as_ref()?;
+        self.busy.take(namespace);
+        self.checking += usize::from(*urgency == Urgency::Check);
+        next
+    }
+}

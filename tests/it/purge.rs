@@ -6,6 +6,7 @@ use futures::StreamExt as _;
 
 use crate::support::operator::{Kind, Operator};
 use crate::support::proxy::Verdict;
+use crate::support::terminal::Terminal;
 use crate::support::{World, bucket_of};
 
 /// Puts `count` objects, many at a time.
@@ -68,6 +69,8 @@ async fn a_large_bucket_is_emptied_in_pieces_with_progress_while_others_are_serv
     world.delete_claim("large").await;
     let message = world.wait_reason("large", "Purging").await;
     assert!(message.contains(&bucket) && message.contains("so far: 6000"), "{message}");
+    let mut admin = Terminal::start(&world, &["status", "--watch", "--interval", "100ms"]);
+    admin.shows(&[&format!("emptying {bucket}: 6,000 removed")]).await;
     operator.stop().await;
     assert!(world.claims().get_opt("large").await.unwrap().is_some(), "the finalizer goes last");
 

@@ -11,6 +11,7 @@ use crate::support::World;
 use crate::support::operator::{Kind, Operator};
 use crate::support::other::{OtherCluster, ours};
 use crate::support::proxy::Verdict;
+use crate::support::terminal::Terminal;
 use crate::support::tool::Tool;
 
 /// Requires that nothing was written since the proxies were cleared.
@@ -192,6 +193,30 @@ async fn where_nobody_looks_each_change_is_a_line() {
     watch.prints("photos Bound Bound").await;
     world.delete_claim("photos").await;
     watch.prints("photos gone").await;
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn on_a_terminal_the_table_is_drawn_again_and_a_look_that_fails_ends_nothing() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim("photos", &class).await;
+    world.wait_reason("photos", "Bound").await;
+    let mut terminal = Terminal::start(&world, &["status", "--watch", "--interval", "100ms"]);
+    terminal.shows(&["photos", "Bound", "1 claim"]).await;
+    world.claim("videos", &class).await;
+    // In place of what was there.
+    terminal.shows(&["A\r\u{1b}[2K", "videos", "2 claims"]).await;
+    world.kubernetes.meddle(|call| match call.name.starts_with("list objectbucketclaims") {
+        true => Verdict::Answer(500, String::new()),
+        false => Verdict::Pass,
+    });
+    terminal.shows(&["looking again"]).await;
+    world.kubernetes.leave_alone();
+    world.delete_claim("photos").await;
+    terminal.shows(&["1 claim"]).await;
+    assert!(terminal.runs());
     operator.stop().await;
 }
 

@@ -60,9 +60,7 @@ impl Tool {
     /// Starts a command for the claims of a world.
     pub(crate) fn start(world: &World, args: &[&str]) -> Self {
         let folder = Folder::new(&world.unique(&format!("{:x}", rand_id())));
-        let mut command = Command::new(env!("CARGO_BIN_EXE_aws-s3-provisioner"));
-        command.env_clear().args(args).arg("--kubeconfig").arg(folder.kubeconfig(world));
-        command.args(["--provisioner-name", &world.provisioner, "--namespace", &world.namespace]);
+        let mut command = command(world, &folder, args);
         let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = pipes.kill_on_drop(true).spawn().unwrap();
         let err = BufReader::new(child.stderr.take().unwrap());
@@ -118,7 +116,15 @@ impl Tool {
     }
 }
 
-fn rand_id() -> u64 {
+/// A command for the claims of a world.
+pub(super) fn command(world: &World, folder: &Folder, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_aws-s3-provisioner"));
+    command.env_clear().args(args).arg("--kubeconfig").arg(folder.kubeconfig(world));
+    command.args(["--provisioner-name", &world.provisioner, "--namespace", &world.namespace]);
+    command
+}
+
+pub(super) fn rand_id() -> u64 {
     use std::sync::atomic::{AtomicU64, Ordering};
     static NEXT: AtomicU64 = AtomicU64::new(0);
     NEXT.fetch_add(1, Ordering::Relaxed)

@@ -45,7 +45,20 @@ pub(super) async fn examine(
         (asked, allowed)
     });
     let answers: Vec<_> = reviewed.buffered(AT_ONCE).collect().await;
-    judge(answers, &installation.program, account)
+    judge(answers, &remedy(&installation.program, place, account), account)
+}
+
+/// How the operator gets what it lacks.
+fn remedy(program: &str, place: Place<'_>, account: Option<&Account>) -> String {
+    let namespace = place.namespace.map(|namespace| format!(" --namespace {namespace}")).unwrap_or_default();
+    match account {
+        Some(Account { namespace: of, name }) => format!(
+            "run `{program} rbac{namespace} --operator-namespace {of} --service-account {name} | kubectl apply -f -`; or, if Helm installed it, `helm upgrade`"
+        ),
+        None => {
+            format!("bind what `{program} rbac{namespace}` prints to the account that runs the operator")
+        }
+    }
 }
 
 /// Every permission, one by one.
@@ -117,7 +130,7 @@ async fn of_account(client: &Client, account: &Account, asked: ResourceAttribute
 
 fn judge(
     answers: Vec<(ResourceAttributes, kube::Result<bool>)>,
-    program: &str,
+    remedy: &str,
     account: Option<&Account>,
 ) -> Vec<Finding> {
     let number = answers.len();
@@ -130,16 +143,13 @@ fn judge(
             Err(error) => unanswered = Some(describe(&error)),
         }
     }
-    let (who, whose) = match account {
-        Some(account) => (format!("ServiceAccount {account} may"), format!("ServiceAccount {account}")),
-        None => ("you may".to_owned(), "the account that runs the operator".to_owned()),
+    let who = match account {
+        Some(account) => format!("ServiceAccount {account} may"),
+        None => "you may".to_owned(),
     };
     let mut findings: Vec<_> = missing
         .iter()
-        .map(|(object, verbs)| {
-            let remedy = format!("apply what `{program} rbac` prints, and bind it to {whose}");
-            Finding::bad(WHAT, format!("{who} not {} {object}", verbs.join(", ")), remedy)
-        })
+        .map(|(object, verbs)| Finding::bad(WHAT, format!("{who} not {} {object}", verbs.join(", ")), remedy))
         .collect();
     if let Some(problem) = unanswered {
         let remedy = "run this as somebody who may create SubjectAccessReviews, such as a cluster admin";
@@ -212,16 +222,17 @@ mod tests {
             (asked, Ok(allowed))
         });
         let account = Account { namespace: "ops".into(), name: "s3".into() };
-        let findings = judge(answers.collect(), "program", Some(&account));
+        let place = Place { lease: None, namespace: Some("shop") };
+        let findings = judge(answers.collect(), &remedy("program", place, Some(&account)), Some(&account));
         assert_eq!(
             findings,
             [Finding::bad(
                 WHAT,
                 "ServiceAccount ops/s3 may not get, list secrets in namespace shop",
-                "apply what `program rbac` prints, and bind it to ServiceAccount ops/s3",
+                "run `program rbac --namespace shop --operator-namespace ops --service-account s3 | kubectl apply -f -`; or, if Helm installed it, `helm upgrade`",
             )]
         );
-        let all = judge(asked().into_iter().map(|asked| (asked, Ok(true))).collect(), "program", None);
+        let all = judge(asked().into_iter().map(|asked| (asked, Ok(true))).collect(), "", None);
         assert!(all[0].message.starts_with("you may do all 5 things"), "{}", all[0].message);
     }
 }

@@ -23,7 +23,10 @@ pub(crate) async fn recall(store: &Store, target: &Target<'_>) -> Result<Option<
     };
     let user = match (&claim, target.user) {
         (_, None) => None,
-        (Some((claim, _)), Some(_)) => user_of(store, target, Some(claim)).await?,
+        (Some((claim, _)), Some(_)) => match user_by_name(store, target, claim).await? {
+            None => user_of(store, target, Some(claim)).await?,
+            found => found,
+        },
         (None, Some(_)) if target.record.plan.mode == Mode::Granted => user_of(store, target, None).await?,
         (None, Some(_)) => None,
     };
@@ -50,6 +53,28 @@ pub(super) fn claimant(tags: &Tags) -> Option<Claimant> {
     let claim =
         ClaimId { namespace: tag(tags::CLAIM_NAMESPACE)?, name: tag(tags::CLAIM_NAME)?, uid: tag(tags::CLAIM_UID)? };
     Some((claim, tag(tags::CLUSTER_UID)))
+}
+
+/// The user of a claim, if it has one of the names that it can be expected to have: with the uid of the claim, or of the
+/// first claim, which the bucket's name may end in. One call, where a list of all users takes one for each thousand.
+async fn user_by_name(
+    store: &Store,
+    target: &Target<'_>,
+    claim: &ClaimId,
+) -> Result<Option<(String, Claimant)>, Error> {
+    let first = names::uid_in(target.bucket()).filter(|uid| *uid != claim.uid);
+    for uid in std::iter::once(claim.uid.as_str()).chain(first) {
+        let name = names::user(&ClaimId { uid: uid.to_owned(), ..claim.clone() }, USER_MAX);
+        let tags = match user::ignore_not_found(user::tags_of(store, &name).await).map_err(Error::from) {
+            // Of a user that does not exist, IAM does not know the path that the owner's policy names.
+            Err(error) if error.is_denied() => None,
+            answer => answer?,
+        };
+        if let Some(claimant) = tags.and_then(|tags| claimant(&tags)).filter(|(found, _)| found == claim) {
+            return Ok(Some((name, claimant)));
+        }
+    }
+    Ok(None)
 }
 
 /// The user of a claim; if the claim is not known, of any claim with the namespace and name. The search uses the start

@@ -64,7 +64,7 @@ pub(super) async fn serve(stage: &Stage, policy: &str) -> Legacy {
     repair_store(world, &drifting).await;
     look_for_account(world, &drifting).await;
     rotate(world, &rotating).await;
-    recall(world, &rotating).await;
+    recall(world, rotating.name).await;
     wait_for_class(stage).await;
     share(stage).await;
     take_over(world, &legacy, policy == BOUNDED).await;
@@ -135,10 +135,11 @@ async fn look_for_account(world: &World, photos: &Used) {
 }
 
 /// An admin prints the record that a claim would have if it was lost.
-async fn recall(world: &World, photos: &Used) {
-    let claim = format!("{}/{}", world.namespace, photos.name);
+async fn recall(world: &World, name: &str) {
+    let user = world.account.users_with(&world.claims().get(name).await.unwrap().uid().unwrap()).await.pop().unwrap();
+    let claim = format!("{}/{name}", world.namespace);
     let printed = Binary::run(world, &["record", &claim]).await.unwrap();
-    assert!(printed.contains(&photos.user), "{printed}");
+    assert!(printed.contains(&user), "{printed}");
 }
 
 /// A claim that is there before its class.
@@ -158,6 +159,7 @@ async fn share(stage: &Stage) {
     let class = stage.class("granted", &[("bucketName", &existing)]).await;
     world.claim_with("archive", json!({ "storageClassName": class })).await;
     world.wait_bound("archive").await;
+    recall(world, "archive").await;
     let looks = || world.aws.names().iter().filter(|name| *name == "GetUserPolicy").count();
     let before = looks();
     annotate(world, "archive", "retry", "check").await;

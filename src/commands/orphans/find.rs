@@ -105,7 +105,7 @@ async fn held<P: Provisioner>(
     for (index, place) in places.iter_mut().enumerate() {
         let name = match &place.class {
             Some(class) => format!("the store of StorageClass {:?}", class.name),
-            None => format!("the store of bucket {:?}, whose class is gone", place.record.plan.bucket),
+            None => format!("the store of bucket {:?}, to which no StorageClass leads", place.record.plan.bucket),
         };
         match places::inventory(session, place, None).await {
             Ok(Some(inventory)) => {

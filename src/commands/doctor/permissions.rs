@@ -137,7 +137,9 @@ fn judge(
     let mut findings: Vec<_> = missing
         .iter()
         .map(|(object, verbs)| {
-            let remedy = format!("apply what `{program} rbac` prints, and bind it to {whose}");
+            let remedy = format!(
+                "install the roles again: with `helm upgrade`, or apply what `{program} rbac` prints, and bind it to {whose}"
+            );
             Finding::bad(WHAT, format!("{who} not {} {object}", verbs.join(", ")), remedy)
         })
         .collect();
@@ -218,7 +220,7 @@ mod tests {
             [Finding::bad(
                 WHAT,
                 "ServiceAccount ops/s3 may not get, list secrets in namespace shop",
-                "apply what `program rbac` prints, and bind it to ServiceAccount ops/s3",
+                "install the roles again: with `helm upgrade`, or apply what `program rbac` prints, and bind it to ServiceAccount ops/s3",
             )]
         );
         let all = judge(asked().into_iter().map(|asked| (asked, Ok(true))).collect(), "program", None);

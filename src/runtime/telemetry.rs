@@ -45,7 +45,8 @@ pub(crate) fn init_traced(format: Format, verbosity: u8, program: &str, spans: O
     said(begun);
 }
 
-/// [`init`] for a command that answers an admin: progress and refused calls would stand between the lines of its answer.
+/// [`init`] for a command that answers an admin: progress and refused calls would stand between the lines of its
+/// answer.
 pub(crate) fn init_for_command(format: Format, verbosity: u8, program: &str) {
     said(registry().with(lines(format, verbosity, program, "warn")).try_init());
 }

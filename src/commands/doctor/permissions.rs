@@ -138,7 +138,8 @@ fn judge(
         .iter()
         .map(|(object, verbs)| {
             let remedy = format!(
-                "install the roles again: with `helm upgrade`, or apply what `{program} rbac` prints, and bind it to {whose}"
+                "install the roles again: with `helm upgrade`, or apply what `{program} rbac` prints, and bind it to \
+                 {whose}"
             );
             Finding::bad(WHAT, format!("{who} not {} {object}", verbs.join(", ")), remedy)
         })

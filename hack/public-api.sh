@@ -4,6 +4,7 @@
 #
 # usage: hack/public-api.sh >docs/public-api.txt
 set -euo pipefail
+[[ ${1-} == --help || ${1-} == -h ]] && { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p}' "$0"; exit; }
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 scratch=$(mktemp -d)

@@ -134,9 +134,9 @@ write_env() {
     AWS_S3_PROVISIONER_STACK "KUBECONFIG=$kubeconfig KUBEBUILDER_ASSETS=$assets AWS_ENDPOINT_URL=$endpoint"
   brought KUBECONFIG || printf 'export KUBERNETES_AUDIT_LOG=%q\n' "$state/logs/audit.log"
   if brought AWS_ENDPOINT_URL; then
-    printf 'export AWS_REGION=%q\n' "${AWS_REGION:-us-west-1}"
+    printf 'export AWS_REGION=%q AWS_DEFAULT_REGION=%q\n' "${AWS_REGION:-us-west-1}" "${AWS_REGION:-us-west-1}"
   else
-    echo 'export AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=test AWS_REGION=us-west-1'
+    echo 'export AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=test AWS_REGION=us-west-1 AWS_DEFAULT_REGION=us-west-1'
     # Each of these would lead an AWS SDK past the emulator, or to other keys.
     echo 'unset AWS_PROFILE AWS_SESSION_TOKEN AWS_IGNORE_CONFIGURED_ENDPOINT_URLS' \
       'AWS_ENDPOINT_URL_S3 AWS_ENDPOINT_URL_IAM AWS_ENDPOINT_URL_STS'

@@ -8,6 +8,7 @@
 #
 # usage: hack/test.sh [ARGUMENT OF `cargo test --test it`]...
 set -euo pipefail
+[[ ${1-} == --help || ${1-} == -h ]] && { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p}' "$0"; exit; }
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 cargo test --locked

@@ -100,6 +100,15 @@ impl Service {
             Self::Sts => "sts",
         }
     }
+
+    /// The service's name, for people.
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::Buckets | Self::Objects => "S3",
+            Self::Iam => "IAM",
+            Self::Sts => "STS",
+        }
+    }
 }
 
 impl Operation {

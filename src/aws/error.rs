@@ -38,7 +38,7 @@ pub enum Error {
     #[error("AWS is throttling {operation}; retrying")]
     Throttled { operation: Operation },
     /// No answer.
-    #[error("no answer to {operation} on {resource}: {problem}; retrying")]
+    #[error("no answer from {} to {operation} on {resource}: {problem}; retrying", .operation.service().title())]
     StoreUnreachable { operation: Operation, resource: Resource, problem: String, sent: Sent },
     /// The store itself failed. `problem` is an HTTP status or an error code.
     #[error("the store failed in {operation} on {resource} ({problem}); retrying")]

@@ -23,7 +23,7 @@ reasons! {
         QUOTA_EXCEEDED = "QuotaExceeded": "there are too many buckets, users or the like in the account", "raise the quota, or clean up";
         USER_TAKEN = "UserTaken": "an IAM user of the claim's name exists without its tag", "delete that user";
         NOT_SUPPORTED = "NotSupported": "the store lacks an operation", "use a store that has it";
-        REJECTED = "Rejected": "AWS refused for another reason; the message has its code and words", "as they say";
+        REJECTED = "Rejected": "AWS refused for another reason; the message has its code and words", "as they say; if they say little, look whether the endpoint of the class is that of the store";
         THROTTLED = "Throttled": "AWS limits the rate of calls", "wait: claims take turns, and go on by themselves";
         STORE_BUSY = "StoreBusy": "the store is busy with something that excludes this call", "wait";
         STORE_FAILING = "StoreFailing": "the store answers with server errors", "wait";

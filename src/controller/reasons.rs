@@ -43,7 +43,7 @@ reasons! {
     }
     Event {
         REMOVED = "Removed": "everything that was created for the deleted claim is gone; the message says what was kept", "";
-        KEYS_ROTATED = "KeysRotated": "the claim's Secret holds new keys; the message says until when the former one works", "restart apps that read their keys only once";
+        KEYS_ROTATED = "KeysRotated": "the claim's Secret holds new keys; the message says until when the former one works, if it still does", "restart apps that read their keys only once";
         KEYS_RETIRED = "KeysRetired": "the former key is deleted", "";
         ADOPTED = "Adopted": "the claim adopted an ObjectBucket, with its bucket and user", "";
     }

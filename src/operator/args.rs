@@ -156,9 +156,11 @@ impl Args {
         let plugin = front::plugin(args.first());
         let read = Self::parse(identity, &args);
         // A plugin of kubectl is for looking: without a command it shows claims.
+        let is_unknown =
+            |error: &clap::Error| matches!(error.kind(), ErrorKind::UnknownArgument | ErrorKind::InvalidSubcommand);
         let in_doubt = match &read {
             Ok(read) => read.command.is_none(),
-            Err(error) => matches!(error.kind(), ErrorKind::UnknownArgument | ErrorKind::InvalidSubcommand),
+            Err(error) => is_unknown(error),
         };
         if plugin.is_none() || !in_doubt {
             return read;
@@ -166,7 +168,7 @@ impl Args {
         let mut with_status = args;
         with_status.insert(1.min(with_status.len()), OsString::from("status"));
         match (read, Self::parse(identity, &with_status)) {
-            (Err(error), Err(_)) => Err(error),
+            (Err(error), Err(of_status)) if is_unknown(&of_status) => Err(error),
             (_, with_status) => with_status,
         }
     }
@@ -321,6 +323,7 @@ mod tests {
         for command in ["status", "orphans", "adopt", "record"] {
             let help = help(command);
             assert!(!help.contains("--lease") && !help.contains("--concurrency"), "{help}");
+            assert!(!help.contains("--otlp-endpoint") && !help.contains("--metrics-namespace-label"), "{help}");
             assert!(help.contains("--namespace") && help.contains("--context"), "{help}");
         }
         assert!(help("run").contains("--lease-duration") && help("run").contains("--concurrency"));
@@ -335,6 +338,8 @@ mod tests {
         {
             assert!(matches!(plugin(args).unwrap().command, Some(Command::Status(_))), "{args:?}");
         }
+        let conflict = plugin(&["shop/photos", "--watch"]).unwrap_err();
+        assert!(conflict.to_string().contains("cannot be used with"), "{conflict}");
         assert!(matches!(plugin(&["run"]).unwrap().command, Some(Command::Run)));
         assert!(matches!(plugin(&["orphans"]).unwrap().command, Some(Command::Orphans(_))));
         let help = plugin(&["--help"]).unwrap_err().to_string();

@@ -13,7 +13,7 @@ use crate::runtime::program::print;
 
 /// Flags for serving claims. They are accepted everywhere, so that they can stand before and after the command, and shown
 /// where they mean something.
-const SERVING: [&str; 9] = [
+const SERVING: [&str; 11] = [
     "concurrency",
     "resync",
     "admin_address",
@@ -23,6 +23,8 @@ const SERVING: [&str; 9] = [
     "lease_retry_period",
     "lease_namespace",
     "lease_name",
+    "metrics_namespace_label",
+    "otlp_endpoint",
 ];
 
 /// Commands whose help shows all flags.

@@ -179,9 +179,9 @@ pub(crate) struct Telemetry {
 }
 
 impl LogArgs {
-    /// Begins to log.
+    /// Begins to log, for a command that does not serve.
     pub(crate) fn log(&self, identity: &Identity) {
-        telemetry::init(self.format(), self.verbosity, &identity.program);
+        telemetry::init_for_command(self.format(), self.verbosity, &identity.program);
     }
 
     /// Begins to log, and to export traces if anybody wants them. Where that cannot be, claims are served without it.

@@ -6,7 +6,7 @@ use tracing::{Level, Metadata, Subscriber};
 use tracing_subscriber::filter::{FilterExt as _, filter_fn};
 use tracing_subscriber::layer::{Layer, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
-use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::util::{SubscriberInitExt as _, TryInitError};
 use tracing_subscriber::{EnvFilter, Registry, fmt, registry};
 
 use crate::observe::spans;
@@ -39,32 +39,42 @@ pub(crate) type Spans = Box<dyn Layer<Registry> + Send + Sync>;
 /// [`init`], with spans that go elsewhere.
 pub(crate) fn init_traced(format: Format, verbosity: u8, program: &str, spans: Option<Spans>) {
     let begun = match spans {
-        Some(spans) => registry().with(spans).with(lines(format, verbosity, program)).try_init(),
-        None => registry().with(lines(format, verbosity, program)).try_init(),
+        Some(spans) => registry().with(spans).with(lines(format, verbosity, program, "info")).try_init(),
+        None => registry().with(lines(format, verbosity, program, "info")).try_init(),
     };
+    said(begun);
+}
+
+/// [`init`] for a command that answers an admin: progress and refused calls would stand between the lines of its
+/// answer.
+pub(crate) fn init_for_command(format: Format, verbosity: u8, program: &str) {
+    said(registry().with(lines(format, verbosity, program, "warn")).try_init());
+}
+
+fn said(begun: Result<(), TryInitError>) {
     if let Err(error) = begun {
         tracing::debug!(%error, "logging has already been started");
     }
 }
 
-/// The lines of the log.
-fn lines<S>(format: Format, verbosity: u8, program: &str) -> impl Layer<S>
+/// The lines of the log; `least` is the level without verbosity.
+fn lines<S>(format: Format, verbosity: u8, program: &str, least: &str) -> impl Layer<S>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
     // kube's client logs each failed call; the callers log failures once for each change.
     let level = match verbosity {
-        0..=1 => "info,kube_runtime=warn,kube_client::client::builder=off,aws_config=error",
-        2..=4 => "info,kube_runtime=warn,kube_client::client::builder=off,bucket_provisioner=debug",
-        _ => "debug,bucket_provisioner=trace",
+        0..=1 => format!("{least},kube_runtime=warn,kube_client::client::builder=off,aws_config=error"),
+        2..=4 => "info,kube_runtime=warn,kube_client::client::builder=off,bucket_provisioner=debug".to_owned(),
+        _ => "debug,bucket_provisioner=trace".to_owned(),
     };
     let own = match verbosity {
-        0..=1 => "info",
+        0..=1 => least,
         2..=4 => "debug",
         _ => "trace",
     };
     let program: String = program.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
-    let level = if program.is_empty() { level.to_owned() } else { format!("{level},{program}={own}") };
+    let level = if program.is_empty() { level } else { format!("{level},{program}={own}") };
     let wanted = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
     let filter = wanted.and(filter_fn(move |line| has_no_secret(line, &program)));
     let lines = fmt::layer().with_writer(std::io::stderr);

@@ -30,7 +30,7 @@ use crate::runtime::values::duration;
 /// What to adopt.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct AdoptArgs {
-    /// The restored claim.
+    /// The restored claim. NAME alone needs --namespace.
     #[arg(value_name = "[NAMESPACE/]NAME", required_unless_present = "all", conflicts_with = "all")]
     claim: Option<String>,
     /// All restored claims: those that name an ObjectBucket which is not their own.

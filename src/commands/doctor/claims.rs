@@ -51,9 +51,13 @@ impl Count {
     fn add(&mut self, claim: &Value, provisioner: &str, classes: &[StorageClass]) {
         let name = claim["spec"]["storageClassName"].as_str().unwrap_or_default();
         let class = classes.iter().find(|class| class.name_any() == name);
+        let status = &claim["status"];
+        let phase = status["phase"].as_str().unwrap_or("no phase");
         match class {
             Some(class) if class.provisioner != provisioner => return,
             Some(_) => {}
+            // It needs its class no more.
+            None if matches!(phase, "Bound" | "Released") => return,
             None => {
                 self.lost += 1;
                 self.missing_classes.insert(name.to_owned());
@@ -61,13 +65,12 @@ impl Count {
             }
         }
         self.all += 1;
-        let status = &claim["status"];
-        let phase = status["phase"].as_str().unwrap_or("no phase");
-        if phase == "Bound" {
-            return;
-        }
         let conditions = status["conditions"].as_array();
         let ready = conditions.into_iter().flatten().find(|condition| condition["type"] == "Ready");
+        // A claim stays Bound whose bucket somebody has deleted.
+        if phase == "Bound" && ready.is_none_or(|ready| ready["status"] != "False") {
+            return;
+        }
         let reason = ready.and_then(|ready| ready["reason"].as_str()).filter(|reason| !reason.is_empty());
         *self.waiting.entry(reason.unwrap_or(phase).to_owned()).or_default() += 1;
     }
@@ -78,11 +81,11 @@ impl Count {
         let mut findings = vec![if *all == 0 {
             Finding::good("phases", "there are no claims of these classes")
         } else if number == 0 {
-            Finding::good("phases", format!("all {all} claims of these classes are Bound"))
+            Finding::good("phases", format!("all {all} claims of these classes are ready"))
         } else {
             let reasons =
                 waiting.iter().map(|(reason, number)| format!("{number} {reason}")).collect::<Vec<_>>().join(", ");
-            let message = format!("{number} of {all} claims of these classes are not Bound: {reasons}");
+            let message = format!("{number} of {all} claims of these classes are not ready: {reasons}");
             Finding::warning(
                 "phases",
                 message,
@@ -124,6 +127,8 @@ mod tests {
     #[test]
     fn claims_that_are_not_bound_are_counted_by_reason_and_those_of_others_not_at_all() {
         let denied = json!({ "phase": "Failed", "conditions": [{ "type": "Ready", "reason": "AccessDenied" }] });
+        let gone =
+            json!({ "phase": "Bound", "conditions": [{ "type": "Ready", "status": "False", "reason": "BucketGone" }] });
         let claims = [
             claim("fast", json!({ "phase": "Bound" })),
             claim("fast", denied.clone()),
@@ -131,14 +136,16 @@ mod tests {
             claim("fast", json!({ "phase": "Pending" })),
             claim("fast", json!(null)),
             claim("disks", json!({ "phase": "Failed" })),
+            claim("fast", gone),
+            claim("no more", json!({ "phase": "Bound" })),
         ];
         let findings = count(&claims);
         assert_eq!(
             findings[0].message,
-            "4 of 5 claims of these classes are not Bound: 2 AccessDenied, 1 Pending, 1 no phase"
+            "5 of 6 claims of these classes are not ready: 2 AccessDenied, 1 BucketGone, 1 Pending, 1 no phase"
         );
         assert_eq!(findings.len(), 1);
-        assert_eq!(count(&claims[..1])[0].message, "all 1 claims of these classes are Bound");
+        assert_eq!(count(&claims[..1])[0].message, "all 1 claims of these classes are ready");
     }
 
     #[test]

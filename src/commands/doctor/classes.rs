@@ -88,7 +88,8 @@ fn random_uid() -> String {
 /// What the class itself says.
 fn said(class: &StorageClass, sample: &Sample, seen: &Seen) -> Vec<Finding> {
     let (plan, policy) = (&sample.record.plan, sample.record.reclaim_policy);
-    let place = format!("at {} in region {:?}", plan.endpoint.host, plan.endpoint.region);
+    let at = plan.endpoint.url.as_deref().unwrap_or(&plan.endpoint.host);
+    let place = format!("at {at} in region {:?}", plan.endpoint.region);
     let gets = match (plan.mode, policy) {
         (Mode::Granted, _) => format!("claims get access to bucket {:?} {place}, which is never deleted", plan.bucket),
         (Mode::Created, ReclaimPolicy::Delete) => {

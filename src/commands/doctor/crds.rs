@@ -102,7 +102,8 @@ fn judge(found: &CustomResourceDefinition, ours: &CustomResourceDefinition, prog
     let mut findings = Vec::new();
     if found.metadata.deletion_timestamp.is_some() {
         let remedy = format!(
-            "the operator removes buckets and access of the claims that go with it; afterwards, {}",
+            "to keep buckets and data, stop the operator at once, because it deletes them with the claims, and go on \
+             as docs/admin-guide.md says of CRDs that were deleted by mistake; if all is to go, wait, and then {}",
             install(program)
         );
         findings.push(Finding::bad("served", "it is being deleted, and all its objects with it", remedy));

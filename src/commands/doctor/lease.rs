@@ -43,20 +43,25 @@ pub(super) async fn examine(
     if found.is_empty() {
         return (Some(here()), vec![(wanted.name.clone(), vec![absent(wanted)])]);
     }
-    let place = found.first().and_then(|lease| lease.namespace());
-    let mut findings = Vec::new();
-    let several = found.len() > 1;
+    let mut leases = Vec::new();
     for lease in found {
-        let subject = format!("{}/{}", lease.namespace().unwrap_or_default(), lease.name_any());
-        let lease = settled(client, lease).await;
-        let mut about = vec![holder(&lease, Timestamp::now())];
-        about.extend(version(&lease, installation));
-        if several && is_held(&lease) {
-            about.push(two_leaders());
-        }
-        findings.push((subject, about));
+        leases.push(settled(client, lease).await);
     }
-    (place, findings)
+    let now = Timestamp::now();
+    let leaders = leases.iter().filter(|lease| leads(lease, now)).count();
+    let leader = leases.iter().find(|lease| leads(lease, now)).or(leases.first());
+    let place = leader.and_then(|lease| lease.namespace());
+    let about = |lease: &Lease| {
+        if leaders > 0 && !leads(lease, now) {
+            return vec![left_behind(lease)];
+        }
+        let mut about = vec![holder(lease, now)];
+        about.extend(version(lease, installation));
+        about.extend((leaders > 1).then(two_leaders));
+        about
+    };
+    let subject = |lease: &Lease| format!("{}/{}", lease.namespace().unwrap_or_default(), lease.name_any());
+    (place, leases.iter().map(|lease| (subject(lease), about(lease))).collect())
 }
 
 /// The Leases of this name, in one namespace or in all.
@@ -113,6 +118,10 @@ fn holder_of(lease: &Lease) -> Option<&str> {
 
 fn is_held(lease: &Lease) -> bool {
     holder_of(lease).is_some()
+}
+
+fn leads(lease: &Lease, now: Timestamp) -> bool {
+    is_held(lease) && age(lease, now) <= valid(lease)
 }
 
 /// How long ago it was renewed; nothing if that is in the future, by another clock.
@@ -172,6 +181,16 @@ fn version(lease: &Lease, installation: &Installation) -> Option<Finding> {
     })
 }
 
+/// An operator led here, perhaps on somebody's machine, and another one leads elsewhere.
+fn left_behind(lease: &Lease) -> Finding {
+    let (name, namespace) = (lease.name_any(), lease.namespace().unwrap_or_default());
+    Finding::warning(
+        "holder",
+        "an operator has led here, and leads no more; another one leads in another namespace",
+        format!("if it is not to come back: `kubectl delete lease {name} --namespace {namespace}`"),
+    )
+}
+
 fn two_leaders() -> Finding {
     Finding::bad(
         "leaders",
@@ -211,5 +230,8 @@ mod tests {
         assert!(stale.message.contains("pod-1") && stale.message.contains("16 s ago"), "{}", stale.message);
         let free = said(&lease("", "2026-01-01T00:00:59.000000Z"));
         assert!(free.verdict == Verdict::Bad && free.message.contains("nobody"), "{}", free.message);
+        let leading = |holder, renewed| leads(&lease(holder, renewed), now());
+        assert!(leading("pod-1", "2026-01-01T00:00:45.000000Z"));
+        assert!(!leading("pod-1", "2026-01-01T00:00:44.000000Z") && !leading("", "2026-01-01T00:00:59.000000Z"));
     }
 }

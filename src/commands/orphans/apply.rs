@@ -197,10 +197,17 @@ fn choose(report: &mut Report, orphan: &Orphan, wanted: &Wanted) -> Result<Optio
     let name = format!("{} {}", show::kind(orphan.kind), orphan.name);
     report.say(&format!("{name}: {}", orphan.message))?;
     let words = orphan.actions.join(", ");
-    let answer = ask::answer(&format!("What shall be done about {}? ({words}, or nothing):", clean(&orphan.name)))?;
+    let answer =
+        ask::answer(&format!("What shall be done about {}? ({words}; only Enter leaves it):", clean(&orphan.name)))?;
     match Word::from_str(&answer, false) {
         Ok(word) if orphan.allows(word.action()) => Ok(Some(word.action())),
-        _ => report.add(orphan, None, Outcome::Left, "as you say".to_owned()).map(|()| None),
+        _ => {
+            let why = match answer.is_empty() {
+                true => "as you say".to_owned(),
+                false => format!("{answer:?} is none of these words: {words}"),
+            };
+            report.add(orphan, None, Outcome::Left, why).map(|()| None)
+        }
     }
 }
 

@@ -63,6 +63,9 @@ pub(crate) async fn all<P: Provisioner>(session: &Session<P>) -> Result<Found, B
     let cluster = session.cluster().await?;
     let classes = session.classes().await?;
     let mut places = places::all(session, &classes, &mut problems).await?;
+    if places.is_empty() {
+        notes.push("no StorageClass and no ObjectBucket leads to a store, so none was looked at".to_owned());
+    }
     let held = held(session, &mut places, &mut problems, &mut notes).await;
     let Seen { recorded, suspects, unrecorded_claims, troubled_claims } =
         Seen::read(session, &classes, &cluster).await?;
@@ -107,7 +110,7 @@ async fn held<P: Provisioner>(
     for (index, place) in places.iter_mut().enumerate() {
         let name = match &place.class {
             Some(class) => format!("the store of StorageClass {:?}", class.name),
-            None => format!("the store of bucket {:?}, whose class is gone", place.record.plan.bucket),
+            None => format!("the store of bucket {:?}, to which no StorageClass leads", place.record.plan.bucket),
         };
         match places::inventory(session, place, None).await {
             Ok(Some(inventory)) => {

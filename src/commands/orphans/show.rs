@@ -9,7 +9,9 @@ use crate::commands::output::{Cell, Table, Tone, clean};
 pub(crate) fn told(found: &Found, wide: bool, colours: bool) -> String {
     let mut lines = Vec::new();
     if found.orphans.is_empty() {
-        lines.push("no orphans".to_owned());
+        let everywhere = found.problems.is_empty() && !found.places.is_empty();
+        let limits = if everywhere { "" } else { " were seen, but not everything was looked at" };
+        lines.push(format!("no orphans{limits}"));
     } else {
         lines.extend(table(&found.orphans, wide, colours));
         lines.extend([String::new(), format!("{}; see `orphans --help` for what can be done", count(found))]);

@@ -26,7 +26,7 @@ use crate::runtime::values::duration;
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct StatusArgs {
     /// Tell the whole story of this claim: what is recorded, its keys, the size of its bucket, its events, what it waits
-    /// for, and what its deletion would remove.
+    /// for, and what its deletion would remove. NAME alone needs --namespace.
     #[arg(value_name = "[NAMESPACE/]NAME")]
     claim: Option<String>,
     /// How to print.

@@ -4,6 +4,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::story::{Known, RecordStory, Story};
 use super::table;
+use crate::api::ClaimPhase;
 use crate::commands::output::{ago, bytes, clean, painted, until};
 
 /// The story for people.
@@ -12,8 +13,18 @@ pub(crate) fn told(story: &Story, colours: bool, now: Timestamp) -> String {
     let row = &story.claim;
     let says = format!("{} {}", table::phase(row.phase), row.reason.as_deref().unwrap_or_default());
     page.line("Claim", &format!("{}/{} (uid {})", row.namespace, row.name, row.uid));
-    page.coloured("Says", &painted(&clean(says.trim()), table::tone(row.attention), colours));
+    let says = match says.trim() {
+        "" => "nothing, because no operator has looked at it yet; `doctor` says whether one serves",
+        says => says,
+    };
+    page.coloured("Says", &painted(&clean(says), table::tone(row.attention), colours));
     page.some("", row.message.as_deref());
+    if row.is_deleted && row.phase != Some(ClaimPhase::Released) {
+        page.line(
+            "",
+            "the claim is deleted, but no operator has begun to remove what it has; `doctor` says whether one serves",
+        );
+    }
     page.line("Age", &ago(row.created_at, now));
     page.some("Waiting for", row.waiting_since.map(|since| ago(Some(since), now)).as_deref());
     page.line("Class", row.class.as_deref().unwrap_or("not known"));

@@ -66,7 +66,9 @@ impl Screen {
         let purged: BTreeMap<_, _> = rows.iter().filter(|row| row.is_purged()).map(|row| (&row.uid, row)).collect();
         let (height, width) = console::Term::stdout().size();
         let room = usize::from(height).saturating_sub(purged.len().min(8) + 4).max(3);
-        let mut lines = table::lines(rows, self.wide, output::has_colours(), Timestamp::now());
+        // A line as wide as the terminal would end without a new line.
+        let width = usize::from(width).saturating_sub(1);
+        let mut lines = self.lines(rows, width);
         if lines.len() > room {
             let left = lines.len() - room;
             lines.truncate(room);
@@ -74,8 +76,6 @@ impl Screen {
         }
         lines.push(String::new());
         lines.push(table::summary(rows));
-        // A line as wide as the terminal would end without a new line.
-        let width = usize::from(width).saturating_sub(1);
         let lines: Vec<_> = lines.iter().map(|line| console::truncate_str(line, width, "…").into_owned()).collect();
         self.text.set_message(lines.join("\n"));
         self.purges.retain(|uid, bar| {
@@ -96,6 +96,20 @@ impl Screen {
             bar.set_position(row.removed_so_far.unwrap_or_default());
             bar.tick();
         }
+    }
+
+    /// The table. Where it is too wide, names of buckets are cut, because phase and reason come after them.
+    fn lines(&self, rows: &[Row], width: usize) -> Vec<String> {
+        let table = |rows: &[Row]| table::lines(rows, self.wide, output::has_colours(), Timestamp::now());
+        let lines = table(rows);
+        let widest = lines.iter().map(|line| console::measure_text_width(line)).max().unwrap_or_default();
+        if self.wide || widest <= width {
+            return lines;
+        }
+        let longest = rows.iter().filter_map(|row| Some(row.bucket.as_deref()?.len())).max().unwrap_or_default();
+        let left = longest.saturating_sub(widest - width).max(12);
+        let cut = |bucket: String| console::truncate_str(&bucket, left, "…").into_owned();
+        table(&rows.iter().cloned().map(|row| Row { bucket: row.bucket.map(cut), ..row }).collect::<Vec<_>>())
     }
 
     fn complain(&self, problem: &str) {

@@ -239,7 +239,9 @@ fn ignored_config(spec: &ObjectBucketClaimSpec) -> Option<String> {
 fn ignored_edit(spec: &ObjectBucketClaimSpec, record: &Record) -> Option<String> {
     let kept = |field: &str, now: &str, bound: &str| {
         Some(format!(
-            "spec.{field} was changed to {now:?} after the claim was bound; the change is ignored, and the claim keeps {bound:?}; change it back, or delete the claim and create a new one"
+            "spec.{field} is {now:?}, but the ObjectBucket of the bound claim says {bound:?}, and that counts; if the \
+             claim was edited, change it back, or delete the claim and create a new one; if the ObjectBucket was \
+             edited, an admin must restore it"
         ))
     };
     if spec.storage_class_name != record.class_name {

@@ -90,8 +90,11 @@ impl<P: Provisioner> Attempt<'_, P> {
             let note = "createBucketUser of the StorageClass is \"no\", so the claim's Secret holds the owner's own credentials";
             events::event(ctx, &id, Severity::Warning, reasons::OWNER_CREDENTIALS_SHARED, note).await;
         }
-        if let (Keys::Successor { .. }, Some(former)) = (&self.keys, &notes.retiring) {
-            self.report_rotation(former).await;
+        match (&self.keys, &notes.retiring) {
+            (Keys::Successor { .. }, Some(former)) => self.report_rotation(former).await,
+            // An app may have the former keys, which the store has deleted.
+            (Keys::Issued(_), _) if !shares && self.stored()?.bound() => self.report_replacement().await,
+            _ => {}
         }
         self.notes = notes;
         self.keys = std::mem::replace(&mut self.keys, Keys::None).written();
@@ -99,6 +102,14 @@ impl<P: Provisioner> Attempt<'_, P> {
             self.secret = Current::Mine(written);
         }
         Ok(())
+    }
+
+    /// The keys of a bound claim were replaced without a grace period.
+    async fn report_replacement(&self) {
+        let note = "the claim's Secret holds new keys, because its former ones were lost or did not work; these are \
+                    deleted; restart apps that read their keys only once";
+        tracing::info!(reason = reasons::KEYS_ROTATED, "{note}");
+        events::event(self.ctx, &self.claim.id, Severity::Normal, reasons::KEYS_ROTATED, note).await;
     }
 
     /// The notes on the keys that are about to be written.

@@ -3,6 +3,7 @@
 
 use std::error::Error;
 use std::ffi::OsString;
+use std::io::IsTerminal as _;
 use std::path::Path;
 
 use clap::Command;
@@ -36,6 +37,11 @@ pub(super) fn plugin(started_as: Option<&OsString>) -> Option<String> {
     // kubectl reads `-` as the next word, and `_` as a dash.
     let words = name.strip_prefix("kubectl-")?.replace('-', " ").replace('_', "-");
     Some(format!("kubectl {words}"))
+}
+
+/// Whether somebody has typed the command, and no Deployment or script has given it.
+pub(super) fn is_typed() -> bool {
+    std::io::stdin().is_terminal() && std::env::var_os("KUBERNETES_SERVICE_HOST").is_none()
 }
 
 /// The name by which an admin calls this program.

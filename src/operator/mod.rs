@@ -85,6 +85,14 @@ impl<P: Provisioner> Operator<P> {
             return ExitCode::FAILURE;
         }
         let args = Args::read(&self.identity);
+        if args.command.is_none() && front::is_typed() {
+            let program = front::called(&self.identity.program);
+            eprintln!(
+                "error: without a command this program serves claims from here, with your rights; `{program} run` does \
+                 that, and `{program} help` shows all commands"
+            );
+            return ExitCode::from(2);
+        }
         if !matches!(args.command, Some(Command::Run) | None) {
             args.log.log(&self.identity);
         }

@@ -102,6 +102,8 @@ async fn what_another_cluster_had_is_adopted_only_if_the_admin_names_that_cluste
     let record = world.records().get(&world.record_name(CLAIM)).await.unwrap();
     assert!(record.annotations().is_empty(), "{:?}", record.annotations());
     let operator = Operator::start(&world, Kind::InProcess).await;
+    // It writes that on the ObjectBucket, which is not to change between plan and word.
+    world.wait_orphaned(&world.record_name(CLAIM), "OtherCluster").await;
     let done = Tool::run(&world, &["adopt", CLAIM], &format!("{other}\nyes\n")).await;
     assert_eq!(done.code, 0, "{done:?}");
     restored.assert_back(&world).await;

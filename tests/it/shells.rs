@@ -4,6 +4,7 @@ use std::process::Output;
 
 use tokio::process::Command;
 
+use crate::support::terminal::Terminal;
 use crate::support::tool::Folder;
 use crate::support::{World, needed};
 
@@ -76,4 +77,13 @@ async fn the_manual_has_a_page_for_each_command() {
     assert!(done.status.success(), "{done:?}");
     let status = std::fs::read_to_string(folder.0.join("aws-s3-provisioner-status.1")).unwrap();
     assert!(status.contains("watch") && !status.contains("lease"), "{status}");
+}
+
+#[tokio::test]
+async fn who_types_no_command_gets_no_second_operator() {
+    let world = World::new().await;
+    let mut typed = Terminal::start(&world, &[]);
+    typed.shows(&["error: without a command", "`aws-s3-provisioner run`"]).await;
+    assert_eq!(typed.end().await, Some(2));
+    assert_eq!(world.kubernetes.names(), [""; 0]);
 }

@@ -1,27 +1,33 @@
 //! The name of a Lease, and the identity of its holder.
 
+use sha2::{Digest as _, Sha256};
+
 /// Longest name of a Kubernetes object, in characters.
 const LONGEST: usize = 253;
 
 /// The name of the Lease for operators that serve `provisioner`, in one namespace or in all. Always a valid name of a
-/// Kubernetes object.
+/// Kubernetes object. The chart derives the same names.
 ///
-/// `example.com/disk` becomes `example.com.disk`. All other names end with a hash, so that operators for different
-/// provisioners or namespaces have different leases.
+/// `example.com/disk` becomes `example.com.disk`, and `example.com.disk--shop` for the namespace `shop`. All other names end
+/// with a hash, so that operators for different provisioners or namespaces have different leases.
 pub fn name(provisioner: &str, namespace: Option<&str>) -> String {
-    // Unambiguous: the slash becomes the last dot.
-    if let (Some((domain, part)), None) = (provisioner.split_once('/'), namespace)
-        && domain.split('.').all(is_label)
-        && is_label(part)
-        && provisioner.len() <= LONGEST
+    let one = namespace.map(|namespace| format!("--{namespace}")).unwrap_or_default();
+    // Unambiguous: the slash becomes the last dot, and only the namespace follows two hyphens.
+    if let Some((domain, part)) = provisioner.split_once('/')
+        && domain.split('.').chain([part]).chain(namespace).all(is_label)
+        && !provisioner.contains("--")
+        && provisioner.len() + one.len() <= LONGEST
     {
-        return format!("{domain}.{part}");
+        return format!("{domain}.{part}{one}");
     }
     let all = [provisioner, namespace.unwrap_or_default()].join("\n");
-    let labels = all.split(['/', '.', '\n']).map(label).filter(|label| !label.is_empty());
-    let readable: String = labels.collect::<Vec<_>>().join(".").chars().take(LONGEST - 9).collect();
+    let lower = all.to_ascii_lowercase();
+    let labels = lower.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-')).map(|label| label.trim_matches('-'));
+    let readable = labels.filter(|label| !label.is_empty()).collect::<Vec<_>>().join(".");
+    let readable: String = readable.chars().take(LONGEST - 9).collect();
     let readable = readable.trim_end_matches(['-', '.']);
-    format!("{}-{:08x}", if readable.is_empty() { "lease" } else { readable }, fnv1a(all.as_bytes()))
+    let [a, b, c, d, ..] = <[u8; 32]>::from(Sha256::digest(all));
+    format!("{}-{:08x}", if readable.is_empty() { "lease" } else { readable }, u32::from_be_bytes([a, b, c, d]))
 }
 
 /// A unique identity: the name of the host (in a pod, the name of the pod) and a random number.
@@ -32,17 +38,8 @@ pub fn identity() -> String {
 
 /// RFC 1123: lower-case letters, digits, and `-` in between. Does not check the length.
 fn is_label(text: &str) -> bool {
-    !text.is_empty() && label(text) == text
-}
-
-fn label(text: &str) -> String {
-    let text = text.to_ascii_lowercase();
-    text.replace(|c: char| !c.is_ascii_alphanumeric(), "-").trim_matches('-').to_owned()
-}
-
-/// FNV-1a, 32 bits. It must never change, because then operators of two versions would have different leases.
-fn fnv1a(bytes: &[u8]) -> u32 {
-    bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
+    let is_inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    !text.is_empty() && text.chars().all(is_inner) && !text.starts_with('-') && !text.ends_with('-')
 }
 
 #[cfg(test)]
@@ -56,13 +53,16 @@ mod tests {
     #[test]
     fn the_name_of_an_ordinary_provisioner_is_readable() {
         assert_eq!(name("aws-s3.io/bucket", None), "aws-s3.io.bucket");
-        assert_eq!(name("aws-s3.io/bucket", Some("team-a")), "aws-s3.io.bucket.team-a-175c0b47");
+        assert_eq!(name("aws-s3.io/bucket", Some("team-a")), "aws-s3.io.bucket--team-a");
     }
 
+    /// Operators of all versions, and the chart, must have the same lease: it never changes.
     #[test]
-    fn the_hash_is_the_published_one() {
-        assert_eq!(fnv1a(b""), 0x811c_9dc5);
-        assert_eq!(fnv1a(b"foobar"), 0xbf9c_f968);
+    fn the_hash_is_that_of_the_chart() {
+        // printf 'ourstore\n' | sha256sum
+        assert_eq!(name("ourstore", None), "ourstore-c8b31c01");
+        // printf 'example.com/Our_Buckets\nteam-a' | sha256sum
+        assert_eq!(name("example.com/Our_Buckets", Some("team-a")), "example.com.our.buckets.team-a-defa7de9");
     }
 
     #[test]
@@ -82,6 +82,8 @@ mod tests {
             ("a.b/c/d", None),
             (".", None),
             ("/", None),
+            ("a.b/c--d", None),
+            ("a.b--c/d", Some("e")),
             (&long, None),
             (&long, Some("a")),
             (&long, Some("b")),

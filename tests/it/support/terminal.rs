@@ -56,6 +56,11 @@ impl Terminal {
         self.screen.clear();
     }
 
+    /// Waits for its end.
+    pub(crate) async fn end(mut self) -> Option<i32> {
+        tokio::time::timeout(PATIENCE, self.child.wait()).await.expect("it ends").unwrap().code()
+    }
+
     /// Whether it still runs.
     pub(crate) fn runs(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()

@@ -53,8 +53,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- if $image.digest -}}@{{ $image.digest }}{{- else -}}:{{ default .Chart.AppVersion $image.tag }}{{- end -}}
 {{- end -}}
 
-{{/* Name of the lease: other operators for the same claims derive it, too, unless they have --namespace. It is said to the
-operator as well as to the Role, so that both always have the same. */}}
+{{/* Name of the lease, as every operator derives it from its flags. It is said to the operator as well as to the Role, so
+that both always have the same. */}}
 {{- define "provisioner.lease" -}}
 {{- include "provisioner.leaseOf" (dict "name" .Values.provisionerName "namespace" .Values.watchNamespace) -}}
 {{- end -}}
@@ -63,14 +63,19 @@ operator as well as to the Role, so that both always have the same. */}}
 {{- define "provisioner.leaseOf" -}}
 {{- $name := .name -}}
 {{- $label := "[a-z0-9]([-a-z0-9]*[a-z0-9])?" -}}
-{{- $served := printf "%s\n%s" $name .namespace -}}
-{{- if and (not .namespace) (regexMatch (printf "^%s([.]%s)*/%s$" $label $label $label) $name) -}}
-{{- $name | replace "/" "." -}}
+{{- $one := "" -}}
+{{- with .namespace -}}{{- $one = printf "--%s" . -}}{{- end -}}
+{{- $isOrdinary := and (regexMatch (printf "^%s([.]%s)*/%s$" $label $label $label) $name) (not (contains "--" $name)) -}}
+{{- if and $isOrdinary (le (add (len $name) (len $one)) 253) -}}
+{{- printf "%s%s" ($name | replace "/" ".") $one -}}
 {{- else -}}
-{{- $labels := regexSplit "[^a-z0-9-]+" (lower $served) -1 -}}
+{{- $served := printf "%s\n%s" $name .namespace -}}
 {{- $readable := list -}}
-{{- range $labels -}}{{- with . | trimAll "-" -}}{{- $readable = append $readable . -}}{{- end -}}{{- end -}}
-{{- printf "%s-%s" ($readable | join "." | trunc 240 | trimAll "-." | default "lease") ($served | sha256sum | trunc 8) -}}
+{{- range regexSplit "[^a-z0-9-]+" (lower $served) -1 -}}
+{{- with . | trimAll "-" -}}{{- $readable = append $readable . -}}{{- end -}}
+{{- end -}}
+{{- $readable = $readable | join "." | trunc 244 | trimAll "-." | default "lease" -}}
+{{- printf "%s-%s" $readable ($served | sha256sum | trunc 8) -}}
 {{- end -}}
 {{- end -}}
 
@@ -80,7 +85,7 @@ lead. Whoever creates roles for the cluster may list its leases; without a clust
 {{- if .Values.rbac.create -}}
 {{- $everywhere := include "provisioner.leaseOf" (dict "name" .Values.provisionerName "namespace" "") -}}
 {{- $same := list $everywhere (include "provisioner.lease" .) -}}
-{{- $ofOneNamespace := printf "^%s[.][a-z0-9-]+-[0-9a-f]{8}$" ($everywhere | replace "." "[.]") -}}
+{{- $ofOneNamespace := printf "^%s--[a-z0-9-]+$" ($everywhere | replace "." "[.]") -}}
 {{- range (lookup "coordination.k8s.io/v1" "Lease" "" "").items -}}
 {{- $name := .metadata.name -}}
 {{- $serves := or (has $name $same) (and (not $.Values.watchNamespace) (regexMatch $ofOneNamespace $name)) -}}

@@ -66,6 +66,7 @@ say "building the program ($profile)"
 PATH="$tool/bin:$PATH" cargo auditable rustc --locked --profile "$profile" --bin aws-s3-provisioner -- \
   -C target-feature=+crt-static -C link-arg=-Wl,-z,pack-relative-relocs
 program=${CARGO_TARGET_DIR:-target}/${profile/dev/debug}/aws-s3-provisioner
+"$program" --version >/dev/null || fail "the program does not run; an old linker or C library may not support its form"
 size=$(stat --format %s "$program")
 [[ $profile = dev ]] || ((size < limit)) || fail "the program has $size bytes; it may have $limit"
 install -D "$program" "$folder/image/aws-s3-provisioner"

@@ -12,7 +12,7 @@ use super::bucket;
 use super::call::{CallError, Operation, Resource};
 use super::clients::Store;
 use super::error::Error;
-use super::recall::claimant;
+use super::recall::{self, claimant};
 use super::tags::{self, Tags};
 use super::target::{BucketRef, Target};
 use super::user;
@@ -210,8 +210,17 @@ async fn list_buckets(store: &Store) -> Result<Vec<String>, Error> {
 }
 
 async fn list_users(store: &Store, path: &str) -> Result<Vec<String>, Error> {
-    let list =
-        || store.iam.list_users().path_prefix(path).into_paginator().items().send().collect::<Result<Vec<_>, _>>();
+    let list = || {
+        store
+            .iam
+            .list_users()
+            .path_prefix(path)
+            .into_paginator()
+            .page_size(recall::PAGE)
+            .items()
+            .send()
+            .collect::<Result<Vec<_>, _>>()
+    };
     let users = store.call(Operation::ListUsers, Resource::Account, list).await?;
     Ok(users.into_iter().map(|user| user.user_name).collect())
 }

@@ -12,6 +12,9 @@ use super::target::Target;
 use super::user;
 use crate::provisioner::{ClaimId, Mode, Recalled, names};
 
+/// As many users as IAM lists in one answer.
+pub(crate) const PAGE: i32 = 1000;
+
 /// What the store knows about the claim for which a bucket was created; `None` if it knows nothing.
 ///
 /// The uids in the names of bucket and user are those of the first claim: a record that was adopted keeps the names.
@@ -85,8 +88,17 @@ async fn user_of(
     claim: Option<&ClaimId>,
 ) -> Result<Option<(String, Claimant)>, Error> {
     let path = target.user.map(|user| user.path).unwrap_or_default();
-    let list =
-        || store.iam.list_users().path_prefix(path).into_paginator().items().send().collect::<Result<Vec<_>, _>>();
+    let list = || {
+        store
+            .iam
+            .list_users()
+            .path_prefix(path)
+            .into_paginator()
+            .page_size(PAGE)
+            .items()
+            .send()
+            .collect::<Result<Vec<_>, _>>()
+    };
     let mut users = store.call(Operation::ListUsers, Resource::Account, list).await?;
     let readable = names::user_beginning(&target.record.claim, USER_MAX);
     users.retain(|user| user.user_name().starts_with(&readable));

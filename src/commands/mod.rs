@@ -12,6 +12,7 @@
 //! | `orphans` | what no claim has, and what an admin wants done about it |
 //! | `adopt` | restored claims get back what they had |
 //! | `fate` | what the deletion of a claim would remove |
+//! | `usage` | how much is in a bucket |
 //! | `doctor` | whether an installation works, and what to do about what does not |
 //! | `ask`, `word` | questions; an admin's word on an ObjectBucket, and what the operator answers |
 
@@ -23,6 +24,7 @@ pub(crate) mod orphans;
 mod output;
 mod session;
 pub(crate) mod status;
+mod usage;
 mod word;
 
 pub(crate) use self::output::clean;

@@ -58,6 +58,8 @@ impl Program {
             .env("PROVISIONER_LEADER_ELECT", "false")
             // Many run side by side, and one alone could have the default address.
             .env("PROVISIONER_ADMIN_ADDRESS", "off")
+            // On a terminal it would ask for the command `run`.
+            .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .kill_on_drop(true)

@@ -24,7 +24,7 @@ reasons! {
         OBJECT_BUCKET_UNREADABLE = "ObjectBucketUnreadable": "the claim's ObjectBucket was edited, or was written by something else", "correct the field that the message names";
         ADOPTION_NEEDED = "AdoptionNeeded": "the claim was bound once (`spec.objectBucketName`), and its ObjectBucket belongs to a former claim of its name, or is gone: the claim was restored from a backup, moved or copied", "as the message says: an admin annotates the ObjectBucket with `objectbucket.io/orphan=adopt`, after restoring it if it is gone; for a new and empty bucket create the claim without that field";
         ACCOUNT_CHANGED = "AccountChanged": "the owner's credentials belong to another account than bucket and user; nothing is done for this claim", "put credentials of the former account back into the Secret that the message names";
-        BUCKET_IN_USE = "BucketInUse": "another ObjectBucket names the bucket of a deleted claim; the bucket is deleted when no other claim uses it", "delete the other claims, or wait";
+        BUCKET_IN_USE = "BucketInUse": "another ObjectBucket names the bucket of a deleted claim; the bucket is deleted when no other claim uses it", "delete the other claims, or wait; if no other claim uses it, correct the ObjectBucket that the operator's log names";
     }
     Class {
         STORAGE_CLASS_NOT_FOUND = "StorageClassNotFound": "there is no such class", "create it, or name another class in a new claim";

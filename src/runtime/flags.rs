@@ -202,7 +202,7 @@ impl LogArgs {
     /// Begins to log. This build exports no traces.
     #[cfg(not(feature = "otel"))]
     pub(crate) fn log_and_trace(&self, identity: &Identity) -> Telemetry {
-        self.log(identity);
+        telemetry::init(self.format(), self.verbosity, &identity.program);
         Telemetry {}
     }
 

@@ -8,7 +8,7 @@ use kube::{Api, Client, ResourceExt as _};
 use serde_json::Value;
 
 use super::PAGE;
-use crate::api::ObjectBucketClaim;
+use crate::api::{ObjectBucketClaim, wire};
 use crate::controller::Options;
 use crate::provisioner::Finding;
 
@@ -33,13 +33,17 @@ pub(super) async fn examine(client: &Client, options: &Options, classes: &[Stora
         Some(namespace) => Api::namespaced_with(client.clone(), namespace, &kind),
         None => Api::all_with(client.clone(), &kind),
     };
+    let label = wire::provisioner_label(&options.provisioner_name);
     let (mut count, mut page) = (Count::default(), ListParams::default().limit(PAGE));
     loop {
         let list = match api.list(&page).await {
             Ok(list) => list,
             Err(error) => return vec![super::unreadable("ObjectBucketClaims", &error)],
         };
-        list.items.iter().for_each(|claim| count.add(&claim.data, &options.provisioner_name, classes));
+        for claim in &list.items {
+            let is_labelled = claim.labels().get(wire::PROVISIONER_LABEL) == Some(&label);
+            count.add(&claim.data, is_labelled, &options.provisioner_name, classes);
+        }
         match list.metadata.continue_.filter(|next| !next.is_empty()) {
             Some(next) => page = page.continue_token(&next),
             None => return count.findings(),
@@ -48,7 +52,8 @@ pub(super) async fn examine(client: &Client, options: &Options, classes: &[Stora
 }
 
 impl Count {
-    fn add(&mut self, claim: &Value, provisioner: &str, classes: &[StorageClass]) {
+    /// `is_labelled`: an operator with this provisioner has served it, so it needs its class no more.
+    fn add(&mut self, claim: &Value, is_labelled: bool, provisioner: &str, classes: &[StorageClass]) {
         let name = claim["spec"]["storageClassName"].as_str().unwrap_or_default();
         let class = classes.iter().find(|class| class.name_any() == name);
         let status = &claim["status"];
@@ -56,7 +61,8 @@ impl Count {
         match class {
             Some(class) if class.provisioner != provisioner => return,
             Some(_) => {}
-            // It needs its class no more.
+            None if is_labelled && matches!(phase, "Bound" | "Released") => {}
+            // Another provisioner's, or nobody knows whose.
             None if matches!(phase, "Bound" | "Released") => return,
             None => {
                 self.lost += 1;
@@ -116,7 +122,7 @@ mod tests {
         };
         let classes = [class("fast", "ours"), class("disks", "theirs")];
         let mut count = Count::default();
-        claims.iter().for_each(|claim| count.add(claim, "ours", &classes));
+        claims.iter().for_each(|claim| count.add(claim, claim["labelled"] == true, "ours", &classes));
         count.findings()
     }
 
@@ -138,11 +144,13 @@ mod tests {
             claim("disks", json!({ "phase": "Failed" })),
             claim("fast", gone),
             claim("no more", json!({ "phase": "Bound" })),
+            json!({ "labelled": true, "spec": { "storageClassName": "no more" }, "status": { "phase": "Released" } }),
+            json!({ "labelled": true, "spec": { "storageClassName": "no more" }, "status": { "phase": "Bound" } }),
         ];
         let findings = count(&claims);
         assert_eq!(
             findings[0].message,
-            "5 of 6 claims of these classes are not ready: 2 AccessDenied, 1 BucketGone, 1 Pending, 1 no phase"
+            "6 of 8 claims of these classes are not ready: 2 AccessDenied, 1 BucketGone, 1 Pending, 1 Released, 1 no phase"
         );
         assert_eq!(findings.len(), 1);
         assert_eq!(count(&claims[..1])[0].message, "all 1 claims of these classes are ready");

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures::future::join_all;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::ListParams;
@@ -43,25 +44,22 @@ pub(super) async fn examine(
     if found.is_empty() {
         return (Some(here()), vec![(wanted.name.clone(), vec![absent(wanted)])]);
     }
-    let mut leases = Vec::new();
-    for lease in found {
-        leases.push(settled(client, lease).await);
-    }
-    let now = Timestamp::now();
-    let leaders = leases.iter().filter(|lease| leads(lease, now)).count();
-    let leader = leases.iter().find(|lease| leads(lease, now)).or(leases.first());
-    let place = leader.and_then(|lease| lease.namespace());
-    let about = |lease: &Lease| {
-        if leaders > 0 && !leads(lease, now) {
+    // Side by side, because each is to be judged by the time at which it was read.
+    let leases: Vec<(Lease, Timestamp)> = join_all(found.into_iter().map(|lease| settled(client, lease))).await;
+    let leaders = leases.iter().filter(|(lease, read)| leads(lease, *read)).count();
+    let leader = leases.iter().find(|(lease, read)| leads(lease, *read)).or(leases.first());
+    let place = leader.and_then(|(lease, _)| lease.namespace());
+    let about = |(lease, read): &(Lease, Timestamp)| {
+        if leaders > 0 && !leads(lease, *read) {
             return vec![left_behind(lease)];
         }
-        let mut about = vec![holder(lease, now)];
+        let mut about = vec![holder(lease, *read)];
         about.extend(version(lease, installation));
         about.extend((leaders > 1).then(two_leaders));
         about
     };
     let subject = |lease: &Lease| format!("{}/{}", lease.namespace().unwrap_or_default(), lease.name_any());
-    (place, leases.iter().map(|lease| (subject(lease), about(lease))).collect())
+    (place, leases.iter().map(|read| (subject(&read.0), about(read))).collect())
 }
 
 /// The Leases of this name, in one namespace or in all.
@@ -88,28 +86,29 @@ fn absent(wanted: &LeaseToFind) -> Finding {
     )
 }
 
-/// A Lease that looks stale is looked at again: its holder may renew it by another clock.
-async fn settled(client: &Client, mut lease: Lease) -> Lease {
+/// A Lease that looks stale is looked at again: its holder may renew it by another clock. Also says when it was read.
+async fn settled(client: &Client, mut lease: Lease) -> (Lease, Timestamp) {
+    let mut read = Timestamp::now();
     let api: Api<Lease> = Api::namespaced(client.clone(), &lease.namespace().unwrap_or_default());
     let first = lease.metadata.resource_version.clone();
     for _ in 0..LOOKS {
-        if age(&lease, Timestamp::now()) <= valid(&lease) || !is_held(&lease) {
+        if age(&lease, read) <= valid(&lease) || !is_held(&lease) {
             break;
         }
         tokio::time::sleep(PAUSE).await;
         match api.get_opt(&lease.name_any()).await {
-            Ok(Some(now)) => lease = now,
+            Ok(Some(now)) => (lease, read) = (now, Timestamp::now()),
             Ok(None) | Err(_) => break,
         }
         if lease.metadata.resource_version != first {
             // It is renewed. Only the clocks differ.
             if let Some(spec) = &mut lease.spec {
-                spec.renew_time = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime(Timestamp::now()));
+                spec.renew_time = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime(read));
             }
             break;
         }
     }
-    lease
+    (lease, read)
 }
 
 fn holder_of(lease: &Lease) -> Option<&str> {

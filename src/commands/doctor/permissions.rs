@@ -45,19 +45,27 @@ pub(super) async fn examine(
         (asked, allowed)
     });
     let answers: Vec<_> = reviewed.buffered(AT_ONCE).collect().await;
-    judge(answers, &remedy(&installation.program, place, account), account)
+    judge(answers, &remedy(installation, place, account), account)
 }
 
-/// How the operator gets what it lacks.
-fn remedy(program: &str, place: Place<'_>, account: Option<&Account>) -> String {
-    let namespace = place.namespace.map(|namespace| format!(" --namespace {namespace}")).unwrap_or_default();
+/// How the operator gets what it lacks. What is applied replaces its roles, so it has to be made for this operator.
+fn remedy(installation: &Installation, place: Place<'_>, account: Option<&Account>) -> String {
+    let mut rbac =
+        format!("{} rbac --provisioner-name {}", installation.program, installation.options.provisioner_name);
+    let mut more = "";
+    if let Some(namespace) = place.namespace {
+        rbac.push_str(&format!(" --namespace {namespace}"));
+        more = ", with each --owner-secret and --owner-namespace with which it was installed";
+    }
+    if let (Some(lease), Some(namespace)) = (&installation.lease, place.lease) {
+        rbac.push_str(&format!(" --lease-name {} --lease-namespace {namespace}", lease.name));
+    }
     match account {
         Some(Account { namespace: of, name }) => format!(
-            "run `{program} rbac{namespace} --operator-namespace {of} --service-account {name} | kubectl apply -f -`; or, if Helm installed it, `helm upgrade`"
+            "if Helm installed it, `helm upgrade`; if not, `{rbac} --operator-namespace {of} --service-account {name} | \
+             kubectl apply --filename -`{more}"
         ),
-        None => {
-            format!("bind what `{program} rbac{namespace}` prints to the account that runs the operator")
-        }
+        None => format!("bind what `{rbac}` prints{more} to the account that runs the operator"),
     }
 }
 
@@ -222,15 +230,10 @@ mod tests {
             (asked, Ok(allowed))
         });
         let account = Account { namespace: "ops".into(), name: "s3".into() };
-        let place = Place { lease: None, namespace: Some("shop") };
-        let findings = judge(answers.collect(), &remedy("program", place, Some(&account)), Some(&account));
+        let findings = judge(answers.collect(), "do it", Some(&account));
         assert_eq!(
             findings,
-            [Finding::bad(
-                WHAT,
-                "ServiceAccount ops/s3 may not get, list secrets in namespace shop",
-                "run `program rbac --namespace shop --operator-namespace ops --service-account s3 | kubectl apply -f -`; or, if Helm installed it, `helm upgrade`",
-            )]
+            [Finding::bad(WHAT, "ServiceAccount ops/s3 may not get, list secrets in namespace shop", "do it",)]
         );
         let all = judge(asked().into_iter().map(|asked| (asked, Ok(true))).collect(), "", None);
         assert!(all[0].message.starts_with("you may do all 5 things"), "{}", all[0].message);

@@ -107,7 +107,7 @@ pub(crate) async fn apply<P: Provisioner>(
     let mut report = Report { format: args.output, results: Vec::new() };
     let orphans = chosen(&mut found, wanted)?;
     if orphans.is_empty() {
-        report.say("no orphans")?;
+        report.say(show::none(&found))?;
     }
     let classes = session.classes().await?;
     let mut plans = Vec::new();

@@ -38,6 +38,8 @@ pub(crate) struct Found {
     pub(crate) notes: Vec<String>,
     /// What could not be looked at: there may be more orphans.
     pub(crate) problems: Vec<String>,
+    /// Whether there can be no more: every store said all that it holds.
+    pub(crate) is_complete: bool,
     #[serde(skip)]
     pub(crate) places: Vec<Place>,
     #[serde(skip)]
@@ -92,7 +94,8 @@ pub(crate) async fn all<P: Provisioner>(session: &Session<P>) -> Result<Found, B
         cluster: stock.cluster,
     };
     let of_other_clusters = unrecorded.elsewhere.into_iter().map(elsewhere).collect();
-    Ok(Found { orphans, of_other_clusters, notes, problems, places, cluster })
+    let is_complete = problems.is_empty() && !places.is_empty() && places.iter().all(|place| place.has_said);
+    Ok(Found { orphans, of_other_clusters, notes, problems, is_complete, places, cluster })
 }
 
 fn is_chosen<P>(session: &Session<P>, namespace: &str) -> bool {
@@ -114,6 +117,7 @@ async fn held<P: Provisioner>(
         };
         match places::inventory(session, place, None).await {
             Ok(Some(inventory)) => {
+                place.has_said = true;
                 let (named, nameless): (Vec<_>, Vec<_>) = inventory.stock.into_iter().partition(judge::names_a_claim);
                 held.extend(named.into_iter().map(|stock| (index, stock)));
                 problems.extend(inventory.problems.iter().map(|problem| format!("{name}: {problem}")));

@@ -12,12 +12,15 @@ use super::recorded::Recorded;
 use super::{AT_ONCE, judge};
 use crate::api::ConditionStatus;
 use crate::commands::session::{Session, refused};
+use crate::commands::usage::usage;
 use crate::controller::decide::claim::Claim;
 use crate::controller::decide::record::Stored;
 use crate::controller::decide::{codec, record};
-use crate::controller::{read_owner, reasons};
+use crate::controller::reasons;
 use crate::provisioner::{ClaimId, Failure as _, Provisioner};
 
+/// How many problems are told one by one.
+const TOLD: usize = 10;
 /// Longest time in which a store says whether it has a bucket.
 const TIME_LIMIT: Duration = Duration::from_secs(20);
 
@@ -31,8 +34,7 @@ pub(crate) fn is_suspect<P: Provisioner>(claim: &Claim) -> bool {
         && ready.is_some_and(|ready| ready.status == ConditionStatus::False && is_of_store(&ready.reason))
 }
 
-/// Those of the claims whose bucket the store does not have. A store that cannot say it is asked once, and named among the
-/// problems.
+/// Those of the claims whose bucket the store does not have. The problems say of which that is not known.
 ///
 /// # Errors
 /// Kubernetes refused.
@@ -42,37 +44,51 @@ pub(crate) async fn of_claims<P: Provisioner>(
     recorded: &Recorded,
     problems: &mut Vec<String>,
 ) -> Result<Vec<Orphan>, Box<dyn Error>> {
-    let silent = Silent::default();
-    let looks = suspects.iter().map(|claim| look(session, claim, recorded, &silent));
+    let unknown = Mutex::default();
+    let looks = suspects.iter().map(|claim| look(session, claim, recorded, &unknown));
     let mut looks = stream::iter(looks).buffered(AT_ONCE);
     let mut orphans = Vec::new();
     while let Some(seen) = looks.next().await {
         orphans.extend(seen?);
     }
     drop(looks);
-    problems.extend(silent.problems());
+    problems.extend(unknown.into_inner().unwrap_or_else(PoisonError::into_inner).problems());
     Ok(orphans)
 }
 
-/// Stores that could not be asked, and the first problem of each.
+/// Of which buckets it is not known whether they are gone.
 #[derive(Default)]
-struct Silent(Mutex<(HashSet<String>, Vec<String>)>);
+struct Unknown {
+    /// Stores that are not asked any more, because they do not answer or refuse the owner.
+    silent: HashSet<String>,
+    /// What is said of the first ones.
+    told: Vec<String>,
+    /// How many others there are.
+    more: u64,
+}
 
-impl Silent {
-    fn has(&self, store: &str) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).0.contains(store)
+impl Unknown {
+    /// Counts a bucket of a store that is not asked any more.
+    fn skips(&mut self, store: &str) -> bool {
+        let is_silent = self.silent.contains(store);
+        self.more += u64::from(is_silent);
+        is_silent
     }
 
-    fn add(&self, store: String, stored: &Stored, problem: &str) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.0.insert(store) {
-            let (claim, bucket) = (&stored.record.claim, &stored.record.plan.bucket);
-            known.1.push(format!("whether bucket {bucket:?} of claim {claim} is gone is not known: {problem}"));
+    fn add(&mut self, stored: &Stored, problem: &str) {
+        let (claim, bucket) = (&stored.record.claim, &stored.record.plan.bucket);
+        if self.told.len() < TOLD {
+            self.told.push(format!("whether bucket {bucket:?} of claim {claim} is gone is not known: {problem}"));
+        } else {
+            self.more += 1;
         }
     }
 
-    fn problems(self) -> Vec<String> {
-        self.0.into_inner().unwrap_or_else(PoisonError::into_inner).1
+    fn problems(mut self) -> Vec<String> {
+        if self.more > 0 {
+            self.told.push(format!("whether the buckets of {} more claims are gone is not known either", self.more));
+        }
+        self.told
     }
 }
 
@@ -80,7 +96,7 @@ async fn look<P: Provisioner>(
     session: &Session<P>,
     claim: &ClaimId,
     recorded: &Recorded,
-    silent: &Silent,
+    unknown: &Mutex<Unknown>,
 ) -> Result<Option<Orphan>, Box<dyn Error>> {
     let Some(name) = recorded.of(&claim.uid) else { return Ok(None) };
     let found = session.records().get_opt(name).await.map_err(|error| refused("read an ObjectBucket", &error))?;
@@ -90,34 +106,44 @@ async fn look<P: Provisioner>(
     if record::claim_uid(&object) != Some(&claim.uid) {
         return Ok(None);
     }
+    let lock = || unknown.lock().unwrap_or_else(PoisonError::into_inner);
     let plan = &stored.record.plan;
     let store = format!("{:?} {:?}", plan.owner_secret, plan.endpoint);
-    if silent.has(&store) {
+    if lock().skips(&store) {
         return Ok(None);
     }
-    match tokio::time::timeout(TIME_LIMIT, is_lost(session, &stored)).await {
-        Ok(Ok(None)) => Ok(None),
-        Ok(Ok(Some((reason, message)))) => Ok(Some(judge::of_lost_bucket(&stored, reason, message))),
+    let (problem, is_silent) = match tokio::time::timeout(TIME_LIMIT, usage(session, &stored.record)).await {
+        Ok(Ok(_)) => return Ok(None),
         Ok(Err(problem)) => {
-            silent.add(store, &stored, &problem);
-            Ok(None)
+            if let Some(lost) = problem.lost() {
+                return Ok(Some(judge::of_lost_bucket(&stored, lost.reason(), lost.to_string())));
+            }
+            (problem.to_string(), problem.concerns_all())
         }
-        Err(_elapsed) => {
-            silent.add(store, &stored, "the store does not answer from here");
-            Ok(None)
-        }
+        Err(_elapsed) => ("the store does not answer from here".to_owned(), true),
+    };
+    let mut unknown = lock();
+    unknown.add(&stored, &problem);
+    if is_silent {
+        unknown.silent.insert(store);
     }
+    Ok(None)
 }
 
-/// Reason and message if the bucket is gone.
-async fn is_lost<P: Provisioner>(
-    session: &Session<P>,
-    stored: &Stored,
-) -> Result<Option<(&'static str, String)>, String> {
-    let owner: P::Owner = read_owner(&session.client, &stored.record).await.map_err(|problem| problem.to_string())?;
-    match session.store.usage(&stored.record, &owner).await {
-        Ok(_) => Ok(None),
-        Err(failure) if failure.lost() => Ok(Some((failure.reason(), failure.to_string()))),
-        Err(failure) => Err(failure.to_string()),
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controller::decide::testing::stored;
+
+    #[test]
+    fn each_bucket_of_which_nothing_is_known_is_named_or_counted() {
+        let mut unknown = Unknown::default();
+        (0..TOLD + 2).for_each(|_| unknown.add(&stored(), "denied"));
+        unknown.silent.insert("silent".to_owned());
+        assert!(unknown.skips("silent") && !unknown.skips("another"));
+        let problems = unknown.problems();
+        assert_eq!(problems.len(), TOLD + 1);
+        assert!(problems[0].ends_with("denied"), "{}", problems[0]);
+        assert!(problems[TOLD].contains("3 more claims"), "{}", problems[TOLD]);
     }
 }

@@ -93,7 +93,10 @@ pub(crate) async fn run<P: Provisioner>(session: &Session<P>, args: &OrphansArgs
         (true, false) => ExitCode::from(FOUND),
     };
     if args.apply {
-        return apply::apply(session, found, args).await;
+        let is_known = found.problems.is_empty();
+        let done = apply::apply(session, found, args).await?;
+        // What could not be looked at was not dealt with.
+        return Ok(if is_known { done } else { ExitCode::FAILURE });
     }
     print(&match output::document(&found, args.output)? {
         Some(text) => text,

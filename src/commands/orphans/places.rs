@@ -19,6 +19,8 @@ pub(crate) struct Place {
     pub(crate) record: Record,
     /// The class; `None` if only ObjectBuckets still name the place.
     pub(crate) class: Option<Class>,
+    /// Its store has listed what it holds.
+    pub(crate) has_said: bool,
 }
 
 /// What distinguishes places: the owner, the endpoints, and the paths of users.
@@ -58,7 +60,7 @@ pub(crate) async fn all<P: Provisioner>(
             Ok(record) => {
                 stores.insert(format!("{:?} {:?}", record.plan.owner_secret, record.plan.endpoint));
                 if seen.insert(key(&record)) {
-                    places.push(Place { record, class: Some(class.clone()) });
+                    places.push(Place { record, class: Some(class.clone()), has_said: false });
                 }
             }
         }
@@ -69,7 +71,7 @@ pub(crate) async fn all<P: Provisioner>(
         let Some(Ok(stored)) = stored else { return };
         let record = stored.record;
         if stores.insert(format!("{:?} {:?}", record.plan.owner_secret, record.plan.endpoint)) {
-            places.push(Place { record, class: None });
+            places.push(Place { record, class: None, has_said: false });
         }
     })
     .await?;

@@ -8,12 +8,12 @@ use crate::api::ObjectBucket;
 use crate::commands::fate::{Fate, on_deletion};
 use crate::commands::output::bytes;
 use crate::commands::session::{Classes, Session, refused};
-use crate::commands::word;
+use crate::commands::{usage, word};
 use crate::controller::decide::class::Class;
 use crate::controller::decide::orphan::Action;
 use crate::controller::decide::record::{self, Author, Stored};
 use crate::controller::decide::{codec, teardown};
-use crate::controller::{of_tags, read_owner};
+use crate::controller::of_tags;
 use crate::provisioner::{Mode, Provisioner, ReclaimPolicy, Record};
 
 /// One thing that is to be done.
@@ -138,11 +138,7 @@ fn effects(stored: Option<&Stored>, action: Action, orphan: &Orphan) -> Vec<Fate
 /// How much is in a bucket; `None` if it is certainly empty or gone.
 async fn content<P: Provisioner>(session: &Session<P>, record: &Record) -> Option<FullBucket> {
     let full = |content: String| Some(FullBucket { name: record.plan.bucket.clone(), content });
-    let owner = match read_owner::<P::Owner>(&session.client, record).await {
-        Ok(owner) => owner,
-        Err(problem) => return full(format!("not known ({problem})")),
-    };
-    match session.store.usage(record, &owner).await {
+    match usage::usage(session, record).await {
         Ok(Some(usage)) if usage.is_complete && usage.objects == 0 => None,
         Ok(Some(usage)) => {
             let at_least = if usage.is_complete { "" } else { "at least " };

@@ -9,9 +9,7 @@ use crate::commands::output::{Cell, Table, Tone, clean};
 pub(crate) fn told(found: &Found, wide: bool, colours: bool) -> String {
     let mut lines = Vec::new();
     if found.orphans.is_empty() {
-        let everywhere = found.problems.is_empty() && !found.places.is_empty();
-        let limits = if everywhere { "" } else { " were seen, but not everything was looked at" };
-        lines.push(format!("no orphans{limits}"));
+        lines.push(none(found).to_owned());
     } else {
         lines.extend(table(&found.orphans, wide, colours));
         lines.extend([String::new(), format!("{}; see `orphans --help` for what can be done", count(found))]);
@@ -24,6 +22,11 @@ pub(crate) fn told(found: &Found, wide: bool, colours: bool) -> String {
     }
     lines.extend(found.notes.iter().map(|note| format!("note: {note}")));
     lines.iter().map(|line| if colours { line.clone() } else { clean(line) } + "\n").collect()
+}
+
+/// What is said if none was found.
+pub(crate) fn none(found: &Found) -> &'static str {
+    if found.is_complete { "no orphans" } else { "no orphans were seen, but not everything was looked at" }
 }
 
 fn table(orphans: &[Orphan], wide: bool, colours: bool) -> Vec<String> {

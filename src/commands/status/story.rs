@@ -16,11 +16,12 @@ use crate::api::{Condition, Guard, ObjectBucket, wire};
 use crate::commands::fate::{Fate, on_deletion};
 use crate::commands::output::At;
 use crate::commands::session::{self, Session, refused};
+use crate::commands::usage;
+use crate::controller;
 use crate::controller::decide::claim::Claim;
 use crate::controller::decide::keys::KeyNotes;
 use crate::controller::decide::record::Stored;
 use crate::controller::decide::{codec, metadata, record, teardown};
-use crate::controller::{self, read_owner};
 use crate::kubernetes::answers::status_code;
 use crate::provisioner::{Mode, Provisioner, Record};
 
@@ -245,14 +246,7 @@ async fn usage<P: Provisioner>(session: &Session<P>, record: &Record) -> Known<U
 /// # Errors
 /// Why that is not known.
 async fn counted<P: Provisioner>(session: &Session<P>, record: &Record) -> Result<Usage, String> {
-    let owner: P::Owner = read_owner(&session.client, record).await.map_err(|problem| problem.to_string())?;
-    let account = session.store.account(record, &owner).await.map_err(|problem| problem.to_string())?;
-    if let (Some(now), Some(recorded)) = (&account, &record.account)
-        && now != recorded
-    {
-        return Err(format!("the owner's credentials are of account {now} now, and the bucket is in {recorded}"));
-    }
-    let usage = session.store.usage(record, &owner).await.map_err(|problem| problem.to_string())?;
+    let usage = usage::usage(session, record).await.map_err(|problem| problem.to_string())?;
     let usage = usage.ok_or("this store does not say how much is in a bucket")?;
     Ok(Usage { objects: usage.objects, bytes: usage.bytes, is_complete: usage.is_complete })
 }

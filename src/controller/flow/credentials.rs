@@ -106,8 +106,8 @@ impl<P: Provisioner> Attempt<'_, P> {
 
     /// The keys of a bound claim were replaced without a grace period.
     async fn report_replacement(&self) {
-        let note = "the claim's Secret holds new keys, because its former ones were lost or did not work; these are \
-                    deleted; restart apps that read their keys only once";
+        let note = "the claim's former keys were lost or did not work, and are deleted; its Secret holds new ones; when the \
+                    claim is Ready, restart apps that read their keys only once";
         tracing::info!(reason = reasons::KEYS_ROTATED, "{note}");
         events::event(self.ctx, &self.claim.id, Severity::Normal, reasons::KEYS_ROTATED, note).await;
     }

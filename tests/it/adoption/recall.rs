@@ -67,7 +67,7 @@ async fn a_record_that_is_in_no_backup_is_told_by_the_tags_of_its_bucket(#[case]
     world.aws.clear();
     let printed = Binary::run(&world, &args).await.unwrap();
     let lists = world.aws.names().iter().filter(|name| *name == "ListUsers").count();
-    assert_eq!(lists, usize::from(made == Made::Granted), "the claim's tags tell the name of its user");
+    assert_eq!(lists > 0, made == Made::Granted, "the tags of a claim's bucket tell the name of its user");
     let mut record: serde_json::Value = serde_saphyr::from_str(&printed).unwrap();
     let recorded = |record: &serde_json::Value| {
         let mut spec = record["spec"].clone();

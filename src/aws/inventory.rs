@@ -12,7 +12,7 @@ use super::bucket;
 use super::call::{CallError, Operation, Resource};
 use super::clients::Store;
 use super::error::Error;
-use super::recall::{self, claimant};
+use super::recall::claimant;
 use super::tags::{self, Tags};
 use super::target::{BucketRef, Target};
 use super::user;
@@ -86,7 +86,7 @@ pub(crate) async fn inventory(
     let users: Vec<String> = match (names(StockKind::User), target.user) {
         (_, None) => Vec::new(),
         (Some(users), _) => users,
-        (None, Some(user)) => list_users(store, user.path).await?,
+        (None, Some(user)) => user::list(store, user.path).await?.into_iter().map(|user| user.user_name).collect(),
     };
     let account = target.record.account.as_deref();
     let mut sorted = Sorted { provisioner, ..Sorted::default() };
@@ -207,22 +207,6 @@ async fn list_buckets(store: &Store) -> Result<Vec<String>, Error> {
     let list = || store.retrying_s3.list_buckets().into_paginator().items().send().collect::<Result<Vec<_>, _>>();
     let buckets = store.call(Operation::ListBuckets, Resource::Account, list).await?;
     Ok(buckets.into_iter().filter_map(|bucket| bucket.name).collect())
-}
-
-async fn list_users(store: &Store, path: &str) -> Result<Vec<String>, Error> {
-    let list = || {
-        store
-            .iam
-            .list_users()
-            .path_prefix(path)
-            .into_paginator()
-            .page_size(recall::PAGE)
-            .items()
-            .send()
-            .collect::<Result<Vec<_>, _>>()
-    };
-    let users = store.call(Operation::ListUsers, Resource::Account, list).await?;
-    Ok(users.into_iter().map(|user| user.user_name).collect())
 }
 
 #[cfg(test)]

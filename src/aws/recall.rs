@@ -3,7 +3,6 @@
 use std::time::SystemTime;
 
 use super::bucket;
-use super::call::{Operation, Resource};
 use super::clients::Store;
 use super::error::Error;
 use super::names::USER_MAX;
@@ -11,9 +10,6 @@ use super::tags::{self, Tags};
 use super::target::Target;
 use super::user;
 use crate::provisioner::{ClaimId, Mode, Recalled, names};
-
-/// As many users as IAM lists in one answer.
-pub(crate) const PAGE: i32 = 1000;
 
 /// What the store knows about the claim for which a bucket was created; `None` if it knows nothing.
 ///
@@ -88,18 +84,7 @@ async fn user_of(
     claim: Option<&ClaimId>,
 ) -> Result<Option<(String, Claimant)>, Error> {
     let path = target.user.map(|user| user.path).unwrap_or_default();
-    let list = || {
-        store
-            .iam
-            .list_users()
-            .path_prefix(path)
-            .into_paginator()
-            .page_size(PAGE)
-            .items()
-            .send()
-            .collect::<Result<Vec<_>, _>>()
-    };
-    let mut users = store.call(Operation::ListUsers, Resource::Account, list).await?;
+    let mut users = user::list(store, path).await?;
     let readable = names::user_beginning(&target.record.claim, USER_MAX);
     users.retain(|user| user.user_name().starts_with(&readable));
     users.sort_by_key(|user| std::cmp::Reverse(SystemTime::try_from(*user.create_date()).ok()));

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use aws_sdk_iam::types::{AccessKeyMetadata, Tag};
+use aws_sdk_iam::types::{AccessKeyMetadata, Tag, User};
 
 use super::call::{CallError, Operation, Resource};
 use super::clients::Store;
@@ -180,6 +180,18 @@ pub(crate) async fn get_user(store: &Store, user: &str) -> Result<FoundUser, Cal
     let created_at = answer.user.as_ref().and_then(|user| SystemTime::try_from(user.create_date).ok());
     let tags = answer.user.and_then(|user| user.tags).unwrap_or_default();
     Ok(FoundUser { tags: tags.into_iter().map(|tag| (tag.key, tag.value)).collect(), created_at })
+}
+
+/// As many users as IAM lists in one answer.
+const PAGE: i32 = 1000;
+
+/// All users below a path.
+pub(crate) async fn list(store: &Store, path: &str) -> Result<Vec<User>, CallError> {
+    let list = || {
+        let pages = store.iam.list_users().path_prefix(path).into_paginator().page_size(PAGE);
+        pages.items().send().collect::<Result<Vec<_>, _>>()
+    };
+    store.call(Operation::ListUsers, Resource::Account, list).await
 }
 
 pub(crate) async fn tags_of(store: &Store, user: &str) -> Result<Tags, CallError> {

@@ -194,6 +194,17 @@ pub(crate) fn of_claim(claim: ClaimId, names: Option<&str>, bucket: Option<Strin
         |name| format!("it names ObjectBucket {name:?}, which is gone or belongs to a former claim"),
     );
     let message = format!("claim {claim} was bound, but {record}; `{program} adopt {claim}` gives it back what it had");
+    incomplete(claim, bucket, reasons::ADOPTION_NEEDED, message)
+}
+
+/// A bound claim whose bucket the store does not have; the message is the store's.
+pub(crate) fn of_lost_bucket(stored: &Stored, reason: &str, message: String) -> Orphan {
+    let Record { claim, plan, account, .. } = stored.record.clone();
+    Orphan { user: plan.user, account, ..incomplete(claim, Some(plan.bucket), reason, message) }
+}
+
+/// A claim that lacks something.
+fn incomplete(claim: ClaimId, bucket: Option<String>, reason: &str, message: String) -> Orphan {
     Orphan {
         kind: Kind::ObjectBucketClaim,
         name: claim.to_string(),
@@ -203,28 +214,6 @@ pub(crate) fn of_claim(claim: ClaimId, names: Option<&str>, bucket: Option<Strin
         bucket,
         user: None,
         account: None,
-        reason: reasons::ADOPTION_NEEDED.to_owned(),
-        message,
-        actions: Vec::new(),
-        annotation: None,
-        object: None,
-        present_uid: None,
-        place: None,
-    }
-}
-
-/// A bound claim whose bucket the store does not have; the message is the store's.
-pub(crate) fn of_lost_bucket(stored: &Stored, reason: &str, message: String) -> Orphan {
-    let Record { claim, plan, account, .. } = &stored.record;
-    Orphan {
-        kind: Kind::ObjectBucketClaim,
-        name: claim.to_string(),
-        claim_namespace: claim.namespace.clone(),
-        claim_name: claim.name.clone(),
-        claim_uid: claim.uid.clone(),
-        bucket: Some(plan.bucket.clone()),
-        user: plan.user.clone(),
-        account: account.clone(),
         reason: reason.to_owned(),
         message,
         actions: Vec::new(),

@@ -19,8 +19,8 @@ use crate::controller::decide::{codec, record};
 use crate::controller::reasons;
 use crate::provisioner::{ClaimId, Failure as _, Provisioner};
 
-/// How many problems are told one by one.
-const TOLD: usize = 10;
+/// How many problems are reported one by one.
+const REPORTED: usize = 10;
 /// Longest time in which a store says whether it has a bucket.
 const TIME_LIMIT: Duration = Duration::from_secs(20);
 
@@ -62,7 +62,7 @@ struct Unknown {
     /// Stores that are not asked any more, because they do not answer or refuse the owner.
     silent: HashSet<String>,
     /// What is said of the first ones.
-    told: Vec<String>,
+    reported: Vec<String>,
     /// How many others there are.
     more: u64,
 }
@@ -77,8 +77,8 @@ impl Unknown {
 
     fn add(&mut self, stored: &Stored, problem: &str) {
         let (claim, bucket) = (&stored.record.claim, &stored.record.plan.bucket);
-        if self.told.len() < TOLD {
-            self.told.push(format!("whether bucket {bucket:?} of claim {claim} is gone is not known: {problem}"));
+        if self.reported.len() < REPORTED {
+            self.reported.push(format!("whether bucket {bucket:?} of claim {claim} is gone is not known: {problem}"));
         } else {
             self.more += 1;
         }
@@ -86,9 +86,10 @@ impl Unknown {
 
     fn problems(mut self) -> Vec<String> {
         if self.more > 0 {
-            self.told.push(format!("whether the buckets of {} more claims are gone is not known either", self.more));
+            self.reported
+                .push(format!("whether the buckets of {} more claims are gone is not known either", self.more));
         }
-        self.told
+        self.reported
     }
 }
 
@@ -138,12 +139,12 @@ mod tests {
     #[test]
     fn each_bucket_of_which_nothing_is_known_is_named_or_counted() {
         let mut unknown = Unknown::default();
-        (0..TOLD + 2).for_each(|_| unknown.add(&stored(), "denied"));
+        (0..REPORTED + 2).for_each(|_| unknown.add(&stored(), "denied"));
         unknown.silent.insert("silent".to_owned());
         assert!(unknown.skips("silent") && !unknown.skips("another"));
         let problems = unknown.problems();
-        assert_eq!(problems.len(), TOLD + 1);
+        assert_eq!(problems.len(), REPORTED + 1);
         assert!(problems[0].ends_with("denied"), "{}", problems[0]);
-        assert!(problems[TOLD].contains("3 more claims"), "{}", problems[TOLD]);
+        assert!(problems[REPORTED].contains("3 more claims"), "{}", problems[REPORTED]);
     }
 }

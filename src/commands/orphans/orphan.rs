@@ -16,7 +16,7 @@ pub(crate) enum Kind {
     Bucket,
     /// A user that no ObjectBucket records.
     User,
-    /// A claim without its ObjectBucket.
+    /// A claim without its ObjectBucket, or without its bucket.
     ObjectBucketClaim,
 }
 

@@ -1,11 +1,11 @@
 //! Calls to the API server, as traces show them. Those that belong to no attempt, such as watches, are in no trace.
 
-use std::fmt::Display;
+use std::fmt::{self, Display, Formatter};
 use std::task::{Context, Poll};
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use http::{Request, Response};
+use http::{Method, Request, Response};
 use tower::Service;
 use tracing::{Instrument as _, Span};
 
@@ -30,9 +30,9 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let Target { kind, object } = Target::of(request.uri().path());
-        let method = request.method().as_str().to_ascii_lowercase();
-        let span = spans::call(SERVICE, &format_args!("{method} {kind}"), &object);
+        let target = Target(request.uri().path());
+        let operation = Operation { method: request.method(), target };
+        let span = spans::call(SERVICE, &operation, &target);
         let answer = self.0.call(request);
         async move {
             let answer = answer.instrument(span.clone()).await;
@@ -55,28 +55,43 @@ fn answered(span: &Span, status: u16) {
     }
 }
 
-/// What the path of a call names.
-#[derive(Debug, PartialEq, Eq)]
-struct Target {
-    /// The kind in the plural, and the subresource, such as `objectbuckets/status`.
-    kind: String,
-    /// `namespace/name`, or the one of them that there is.
-    object: String,
+/// A method and the kind that it is for in the plural, with the subresource: `put objectbuckets/status`.
+struct Operation<'a> {
+    method: &'a Method,
+    target: Target<'a>,
 }
 
-impl Target {
-    /// Of `/api/VERSION/…` or `/apis/GROUP/VERSION/…`.
-    fn of(path: &str) -> Self {
-        let mut parts = path.split('/').filter(|part| !part.is_empty());
+impl Display for Operation<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let (_, parts) = self.target.parts();
+        let kind = [parts.first(), parts.get(2)].into_iter().flatten().copied().collect::<Vec<_>>().join("/");
+        write!(f, "{} {kind}", self.method.as_str().to_ascii_lowercase())
+    }
+}
+
+/// The object that the path of a call names: `namespace/name`, or the one of them that there is. It is read only where
+/// somebody exports traces.
+#[derive(Clone, Copy)]
+struct Target<'a>(&'a str);
+
+impl<'a> Target<'a> {
+    /// The namespace, and then kind, name and subresource, of `/api/VERSION/…` or `/apis/GROUP/VERSION/…`.
+    fn parts(self) -> (Option<&'a str>, Vec<&'a str>) {
+        let mut parts = self.0.split('/').filter(|part| !part.is_empty());
         let skipped = if parts.next() == Some("apis") { 2 } else { 1 };
-        let parts: Vec<&str> = parts.skip(skipped).collect();
-        let (namespace, rest) = match parts[..] {
-            ["namespaces", namespace, ref rest @ ..] if !rest.is_empty() => (Some(namespace), rest),
-            ref rest => (None, rest),
-        };
-        let kind = [rest.first(), rest.get(2)].into_iter().flatten().copied().collect::<Vec<_>>().join("/");
-        let object = [namespace.as_ref(), rest.get(1)].into_iter().flatten().copied().collect::<Vec<_>>().join("/");
-        Self { kind, object }
+        let mut parts: Vec<_> = parts.skip(skipped).collect();
+        match parts[..] {
+            ["namespaces", namespace, _, ..] => (Some(namespace), parts.split_off(2)),
+            _ => (None, parts),
+        }
+    }
+}
+
+impl Display for Target<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let (namespace, parts) = self.parts();
+        let object = namespace.iter().chain(parts.get(1)).copied().collect::<Vec<_>>().join("/");
+        f.write_str(&object)
     }
 }
 
@@ -87,7 +102,9 @@ mod tests {
     #[test]
     fn a_path_names_kind_and_object() {
         let is = |path, kind: &str, object: &str| {
-            assert_eq!(Target::of(path), Target { kind: kind.into(), object: object.into() }, "{path}");
+            let target = Target(path);
+            let operation = Operation { method: &Method::PUT, target }.to_string();
+            assert_eq!((operation, target.to_string()), (format!("put {kind}"), object.to_owned()), "{path}");
         };
         is(
             "/apis/objectbucket.io/v1alpha1/namespaces/shop/objectbucketclaims/photos",

@@ -1,6 +1,7 @@
 //! From a claim to a usable bucket: reads, then takes the steps that `decide/steps.rs` gives, one after the other. Steps
 //! with keys are in `credentials.rs`, the upkeep of bound claims is in `upkeep.rs`.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use super::adoption;
@@ -31,13 +32,13 @@ pub(crate) async fn provide<P: Provisioner>(
     claim: Claim,
     class: &ClassLookup,
 ) -> Result<Next, Error> {
-    let mut attempt = match step::traced(spans::step(&step::Look), begin(ctx, claim, class)).await? {
+    let mut attempt = match step::traced(spans::step(&step::Look), pin!(begin(ctx, claim, class))).await? {
         Start::Attempt(attempt) => *attempt,
         Start::Undone(next) => return Ok(next),
     };
     loop {
         let step = steps::next_provision_step(&attempt.state());
-        if let Some(next) = step::traced(spans::step(&step), attempt.take(step)).await? {
+        if let Some(next) = step::traced(spans::step(&step), pin!(attempt.take(step))).await? {
             return Ok(next);
         }
         attempt.progress.note(step);

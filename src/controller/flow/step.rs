@@ -1,5 +1,7 @@
 //! Attempts and their steps, as traces show them.
 
+use std::pin::Pin;
+
 use tracing::{Instrument as _, Span};
 
 use crate::controller::error::Error;
@@ -16,11 +18,12 @@ pub(super) fn attempt(what: &'static str, claim: &ClaimId, class: &str) -> Span 
 #[derive(Debug)]
 pub(super) struct Look;
 
-/// Does one step of an attempt.
+/// Does one step of an attempt, whose future stays where it was made: it holds all that the step may ever need, and each
+/// move would copy that.
 ///
 /// # Errors
 /// Its own.
-pub(super) async fn traced<T>(span: Span, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+pub(super) async fn traced<T>(span: Span, work: Pin<&mut impl Future<Output = Result<T, Error>>>) -> Result<T, Error> {
     let done = work.instrument(span.clone()).await;
     if let Err(problem) = &done {
         failed(&span, problem);

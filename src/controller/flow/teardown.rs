@@ -1,6 +1,7 @@
 //! Removal, from the record alone: store, outputs, record; the claim's finalizer goes last. Reads, then takes the steps
 //! that `decide/teardown.rs` gives, one after the other.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use super::next::Next;
@@ -42,7 +43,7 @@ pub(crate) async fn remove<P: Provisioner>(
         Some(RemovalProgress::Everything) => return Ok(Next::Done),
         // Only the finalizer is left.
         Some(RemovalProgress::AllButFinalizer(note)) => Teardown::finalizer_only(ctx, claim, note),
-        None => match step::traced(spans::step(&step::Look), Teardown::begin(ctx, claim, class)).await? {
+        None => match step::traced(spans::step(&step::Look), pin!(Teardown::begin(ctx, claim, class))).await? {
             Some(teardown) => teardown,
             // The cache still shows the claim, but it is gone.
             None => return Ok(Next::Done),
@@ -194,7 +195,7 @@ impl<'a, P: Provisioner> Teardown<'a, P> {
     async fn run(mut self) -> Result<Next, Error> {
         loop {
             let step = teardown::next_teardown_step(&self.seen);
-            if let Some(next) = step::traced(spans::step(&step), self.take(step)).await? {
+            if let Some(next) = step::traced(spans::step(&step), pin!(self.take(step))).await? {
                 return Ok(next);
             }
         }

@@ -2,12 +2,12 @@
 
 use bucket_provisioner::runtime::lease;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::support::operator::{Binary, operator};
+use crate::support::operator::{Binary, Kind, Operator, operator};
 use crate::support::other::{OtherCluster, fixture_crds};
 use crate::support::owner_policy::{DOCTOR, PLAIN, PolicedOwner};
 use crate::support::proxy::Verdict;
@@ -105,6 +105,7 @@ async fn a_good_installation_has_good_findings_only_and_nothing_is_changed() {
     examined.says(&class, "permissions", "good", "IAM allows the owner all");
     examined.says(&class, "credentials", "good", "of account");
     examined.says(&existing, "bucket", "good", &archive);
+    examined.says("", "records", "good", "all 1 ObjectBuckets");
     examined.says("", "phases", "good", "all 1 claims");
 
     let changes = |name: &String| name != "create selfsubjectaccessreviews";
@@ -181,6 +182,38 @@ async fn of_a_class_without_a_secret_nothing_is_said_to_be_wrong_that_may_be_rig
     assert_eq!(in_the_pod.code, Some(1));
     in_the_pod.says(&class, "owner", "good", "the operator's own identity");
     in_the_pod.says(&class, "credentials", "bad", "AWS refused");
+}
+
+#[tokio::test]
+async fn what_keeps_claims_waiting_whose_class_is_gone_is_found_in_their_records() {
+    let world = World::new().await;
+    let class = world.class("new").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let names = ["photos", "films", "notes"];
+    let mut records = Vec::new();
+    for name in names {
+        world.claim(name, &class).await;
+        world.wait_bound(name).await;
+        records.push(world.claims().get(name).await.unwrap().spec.object_bucket_name.unwrap());
+    }
+    operator.stop().await;
+    let healthy = Examined::json(&world, &[NO_LEASE]).await;
+    healthy.says("", "records", "good", "all 3 ObjectBuckets");
+
+    world.delete_class(&class).await;
+    let secrets: Api<Secret> = Api::namespaced(world.client.clone(), &world.namespace);
+    secrets.delete("owner", &DeleteParams::default()).await.unwrap();
+    let [photos, films, notes] = &records[..] else { panic!("{records:?}") };
+    let elsewhere = json!({ "spec": { "additionalState": { "clusterUID": "another" } } });
+    let damaged = json!({ "spec": { "endpoint": { "bucketName": null } } });
+    for (record, patch) in [(films, elsewhere), (notes, damaged)] {
+        world.records().patch(record, &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap();
+    }
+    let examined = Examined::json(&world, &[NO_LEASE]).await;
+    assert_eq!(examined.code, Some(1), "{}\n{}", examined.text, examined.log);
+    examined.says("", "owner", "bad", &format!("does not exist, but is needed by {photos}"));
+    examined.says("", "records", "bad", &format!("{notes} (spec.endpoint.bucketName is missing)"));
+    examined.says("", "records", "warning", &format!("another cluster, so nothing is done with them: {films}"));
 }
 
 #[tokio::test]

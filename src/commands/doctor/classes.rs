@@ -10,7 +10,7 @@ use kube::{Client, ResourceExt as _};
 use super::ANSWER_LIMIT;
 use crate::controller::decide::class::Class;
 use crate::controller::decide::sample::Sample;
-use crate::controller::{self, Options, read_owner};
+use crate::controller::{Options, read_owner};
 use crate::provisioner::{Failure as _, Finding, Mode, Namespaces, Provisioner, ReclaimPolicy, SecretRef, Verdict};
 
 /// Stores that are examined at the same time.
@@ -70,7 +70,7 @@ pub(super) async fn examine<P: Provisioner>(
         .map(|((class, sample), store)| {
             let mut findings = match sample {
                 Ok(sample) => said(class, sample, seen),
-                Err(error) => vec![Finding::failed("parameters", error, remedy::<P>(error.reason()))],
+                Err(error) => vec![Finding::failed("parameters", error, super::remedy::<P>(error.reason()))],
             };
             findings.extend(store);
             (class.name_any(), findings)
@@ -151,7 +151,7 @@ async fn store<P: Provisioner>(client: &Client, provisioner: &P, sample: &Sample
     let mut record = sample.record.clone();
     let owner: P::Owner = match read_owner(client, &record).await {
         Ok(owner) => owner,
-        Err(error) => return vec![Finding::failed("owner", &error, remedy::<P>(error.reason()))],
+        Err(error) => return vec![Finding::failed("owner", &error, super::remedy::<P>(error.reason()))],
     };
     let mut findings = Vec::new();
     let place = format!("{}:{}", record.plan.endpoint.host, record.plan.endpoint.port);
@@ -166,7 +166,7 @@ async fn store<P: Provisioner>(client: &Client, provisioner: &P, sample: &Sample
                 record.account = account;
             }
             Err(error) => {
-                findings.push(Finding::failed("credentials", &error, remedy::<P>(error.reason())));
+                findings.push(Finding::failed("credentials", &error, super::remedy::<P>(error.reason())));
             }
         }
         // Also if they were refused: perhaps the clocks differ.
@@ -212,27 +212,6 @@ fn in_pod() -> bool {
     std::env::var_os("KUBERNETES_SERVICE_HOST").is_some()
 }
 
-/// What to do about a reason that a claim would give.
-fn remedy<P: Provisioner>(reason: &str) -> String {
-    let found = controller::reasons().chain(P::REASONS.iter().copied()).find(|known| known.name == reason);
-    found.map_or_else(String::new, |reason| without_links(reason.remedy))
-}
-
-/// Markdown for people who read text: `[the policies](security.md#x)` is `the policies (docs/security.md#x)`.
-fn without_links(markdown: &str) -> String {
-    let mut text = String::new();
-    let mut rest = markdown;
-    while let Some((before, link)) = rest.split_once('[')
-        && let Some((words, target)) = link.split_once("](")
-        && let Some((target, after)) = target.split_once(')')
-    {
-        text.push_str(&format!("{before}{words} (docs/{target})"));
-        rest = after;
-    }
-    text.push_str(rest);
-    text
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -258,14 +237,6 @@ mod tests {
         assert_eq!(findings[1].verdict, Verdict::Warning);
         assert_eq!(namespaces(allowed("shop").as_ref(), None)[0].verdict, Verdict::Unknown);
         assert_eq!(namespaces(None, None)[0].verdict, Verdict::Good);
-    }
-
-    #[test]
-    fn links_become_text() {
-        assert_eq!(
-            without_links("allow it; [the owner's policies](security.md#the-owners-policy) have all. `x[0]`"),
-            "allow it; the owner's policies (docs/security.md#the-owners-policy) have all. `x[0]`"
-        );
     }
 
     #[test]

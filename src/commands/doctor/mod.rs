@@ -6,6 +6,7 @@
 //! | `permissions` | what the operator may do in the cluster |
 //! | `lease` | who leads, and in which version |
 //! | `classes` | the StorageClasses of this provisioner, and their stores |
+//! | `records` | the ObjectBuckets: can they be read, and are their owners' Secrets there |
 //! | `claims` | how many claims are not bound |
 //! | `report` | how all that is printed |
 
@@ -14,6 +15,7 @@ mod classes;
 mod crds;
 mod lease;
 mod permissions;
+mod records;
 mod report;
 
 use std::error::Error;
@@ -28,7 +30,7 @@ use kube::{Api, Client, ResourceExt as _};
 
 use self::report::{Format, Group, Report};
 use crate::api::wire::CLUSTER_NAMESPACE;
-use crate::controller::Options;
+use crate::controller::{self, Options};
 use crate::kubernetes::answers::describe;
 use crate::kubernetes::pages;
 use crate::provisioner::{Finding, Provisioner};
@@ -161,12 +163,15 @@ async fn examine<P: Provisioner>(
         }
     };
     let namespaces = namespaces(client).await;
-    let seen = classes::Seen { cluster: cluster.unwrap_or_default(), namespaces };
+    let cluster = cluster.unwrap_or_default();
+    let seen = classes::Seen { cluster: cluster.clone(), namespaces };
     for (class, findings) in classes::examine(client, provisioner, &installation.options, &classes, &seen).await {
         report.add(Group::StorageClass, &class, findings);
     }
     // 4. What became of it.
     if are_served {
+        let records = records::examine::<P>(client, &installation.options, &cluster).await;
+        report.add(Group::Records, "", records);
         report.add(Group::Claims, "", claims::examine(client, &installation.options, &classes).await);
     }
     report
@@ -231,4 +236,38 @@ where
 fn unreadable(what: &str, error: &kube::Error) -> Finding {
     let message = format!("{what} cannot be read: {}", describe(error));
     Finding::unknown("list", message, format!("run this as somebody who may read {what}"))
+}
+
+/// What to do about a reason that a claim would give.
+fn remedy<P: Provisioner>(reason: &str) -> String {
+    let found = controller::reasons().chain(P::REASONS.iter().copied()).find(|known| known.name == reason);
+    found.map_or_else(String::new, |reason| without_links(reason.remedy))
+}
+
+/// Markdown for people who read text: `[the policies](security.md#x)` is `the policies (docs/security.md#x)`.
+fn without_links(markdown: &str) -> String {
+    let mut text = String::new();
+    let mut rest = markdown;
+    while let Some((before, link)) = rest.split_once('[')
+        && let Some((words, target)) = link.split_once("](")
+        && let Some((target, after)) = target.split_once(')')
+    {
+        text.push_str(&format!("{before}{words} (docs/{target})"));
+        rest = after;
+    }
+    text.push_str(rest);
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_become_text() {
+        assert_eq!(
+            without_links("allow it; [the owner's policies](security.md#the-owners-policy) have all. `x[0]`"),
+            "allow it; the owner's policies (docs/security.md#the-owners-policy) have all. `x[0]`"
+        );
+    }
 }

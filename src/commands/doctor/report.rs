@@ -28,6 +28,8 @@ pub(super) enum Group {
     Permissions,
     Lease,
     StorageClass,
+    #[serde(rename = "ObjectBuckets")]
+    Records,
     Claims,
 }
 
@@ -39,6 +41,7 @@ impl Group {
             Self::Permissions => "Permissions",
             Self::Lease => "Lease",
             Self::StorageClass => "StorageClass",
+            Self::Records => "ObjectBuckets",
             Self::Claims => "Claims",
         }
     }

@@ -151,11 +151,23 @@ pub(crate) async fn each<K: Clone + Debug + DeserializeOwned>(
     api: &Api<K>,
     labels: Option<&str>,
     what: &str,
-    mut take: impl FnMut(K),
+    take: impl FnMut(K),
 ) -> Result<(), Box<dyn Error>> {
-    let mut params = ListParams { label_selector: labels.map(str::to_owned), ..ListParams::default() }.limit(PAGE);
+    Ok(each_of(api, labels, take).await.map_err(|error| refused(what, &error))?)
+}
+
+/// As [`each`], with the error as it is.
+///
+/// # Errors
+/// Kubernetes refused.
+pub(crate) async fn each_of<K: Clone + Debug + DeserializeOwned>(
+    api: &Api<K>,
+    labels: Option<&str>,
+    mut take: impl FnMut(K),
+) -> Result<(), kube::Error> {
+    let mut params = params(labels);
     loop {
-        let page = api.list(&params).await.map_err(|error| refused(what, &error))?;
+        let page = api.list(&params).await?;
         page.items.into_iter().for_each(&mut take);
         match page.metadata.continue_.filter(|next| !next.is_empty()) {
             Some(next) => params = params.continue_token(&next),
@@ -164,16 +176,16 @@ pub(crate) async fn each<K: Clone + Debug + DeserializeOwned>(
     }
 }
 
-/// As [`each`], for the metadata alone.
+/// As [`each_of`], for the metadata alone.
 ///
 /// # Errors
 /// Kubernetes refused.
 pub(crate) async fn each_metadata<K: Clone + Debug + DeserializeOwned>(
     api: &Api<K>,
-    labels: &str,
+    labels: Option<&str>,
     mut take: impl FnMut(kube::core::ObjectMeta),
 ) -> Result<(), kube::Error> {
-    let mut params = ListParams::default().labels(labels).limit(PAGE);
+    let mut params = params(labels);
     loop {
         let page = api.list_metadata(&params).await?;
         page.items.into_iter().for_each(|object| take(object.metadata));
@@ -182,6 +194,10 @@ pub(crate) async fn each_metadata<K: Clone + Debug + DeserializeOwned>(
             None => return Ok(()),
         }
     }
+}
+
+fn params(labels: Option<&str>) -> ListParams {
+    ListParams { label_selector: labels.map(str::to_owned), ..ListParams::default() }.limit(PAGE)
 }
 
 /// Says what could not be done, and what helps.

@@ -3,17 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::storage::v1::StorageClass;
-use kube::api::{ApiResource, DynamicObject, ListParams};
+use kube::api::{ApiResource, DynamicObject};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::Value;
 
-use super::PAGE;
+use super::listed;
 use crate::api::{ObjectBucketClaim, wire};
+use crate::commands::session;
 use crate::controller::Options;
 use crate::provisioner::Finding;
-
-/// Names that are listed.
-const NAMED: usize = 5;
 
 /// What was counted.
 #[derive(Debug, Default)]
@@ -34,20 +32,14 @@ pub(super) async fn examine(client: &Client, options: &Options, classes: &[Stora
         None => Api::all_with(client.clone(), &kind),
     };
     let label = wire::provisioner_label(&options.provisioner_name);
-    let (mut count, mut page) = (Count::default(), ListParams::default().limit(PAGE));
-    loop {
-        let list = match api.list(&page).await {
-            Ok(list) => list,
-            Err(error) => return vec![super::unreadable("ObjectBucketClaims", &error)],
-        };
-        for claim in &list.items {
-            let is_labelled = claim.labels().get(wire::PROVISIONER_LABEL) == Some(&label);
-            count.add(&claim.data, is_labelled, &options.provisioner_name, classes);
-        }
-        match list.metadata.continue_.filter(|next| !next.is_empty()) {
-            Some(next) => page = page.continue_token(&next),
-            None => return count.findings(),
-        }
+    let mut count = Count::default();
+    let add = |claim: DynamicObject| {
+        let is_labelled = claim.labels().get(wire::PROVISIONER_LABEL) == Some(&label);
+        count.add(&claim.data, is_labelled, &options.provisioner_name, classes);
+    };
+    match session::each_of(&api, None, add).await {
+        Ok(()) => count.findings(),
+        Err(error) => vec![super::unreadable("ObjectBucketClaims", &error)],
     }
 }
 
@@ -99,10 +91,8 @@ impl Count {
             )
         }];
         if *lost > 0 {
-            let named =
-                missing_classes.iter().take(NAMED).map(|class| format!("{class:?}")).collect::<Vec<_>>().join(", ");
-            let more = if missing_classes.len() > NAMED { " and others" } else { "" };
-            let message = format!("{lost} claims name StorageClasses that do not exist: {named}{more}");
+            let named: Vec<_> = missing_classes.iter().map(|class| format!("{class:?}")).collect();
+            let message = format!("{lost} claims name StorageClasses that do not exist: {}", listed(&named));
             findings.push(Finding::warning("classes", message, "create the classes, or delete the claims"));
         }
         findings

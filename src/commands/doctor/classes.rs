@@ -7,7 +7,7 @@ use futures::{StreamExt as _, stream};
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::{Client, ResourceExt as _};
 
-use super::ANSWER_LIMIT;
+use super::{ANSWER_LIMIT, listed};
 use crate::controller::decide::class::Class;
 use crate::controller::decide::sample::Sample;
 use crate::controller::{Options, read_owner};
@@ -15,8 +15,6 @@ use crate::provisioner::{Failure as _, Finding, Mode, Namespaces, Provisioner, R
 
 /// Stores that are examined at the same time.
 const AT_ONCE: usize = 8;
-/// Names of namespaces that are listed.
-const NAMED: usize = 5;
 /// Longest time for the store of one class.
 const LIMIT: Duration = ANSWER_LIMIT;
 /// The annotation of the class that PersistentVolumeClaims get that name none.
@@ -127,14 +125,10 @@ fn namespaces(allowed: Option<&Namespaces>, existing: Option<&[String]>) -> Vec<
         return vec![Finding::unknown(WHAT, message, "run this as somebody who may list namespaces")];
     };
     let mut findings = Vec::new();
-    let matching: Vec<_> = existing.iter().filter(|namespace| allowed.contain(namespace)).map(String::as_str).collect();
+    let matching: Vec<_> = existing.iter().filter(|namespace| allowed.contain(namespace)).cloned().collect();
     if !matching.is_empty() {
-        let named = matching.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
-        let more = match matching.len().saturating_sub(NAMED) {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        findings.push(Finding::good(WHAT, format!("claims of these namespaces may use it: {named}{more}")));
+        let message = format!("claims of these namespaces may use it: {}", listed(&matching));
+        findings.push(Finding::good(WHAT, message));
     }
     let unused = allowed.patterns().filter(|pattern| !existing.iter().any(|namespace| pattern.contain(namespace)));
     let unused: Vec<_> = unused.map(|pattern| format!("{:?}", pattern.to_string())).collect();

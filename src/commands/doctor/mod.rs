@@ -25,11 +25,11 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use k8s_openapi::api::storage::v1::StorageClass;
-use kube::api::ListParams;
-use kube::{Api, Client, ResourceExt as _};
+use kube::{Api, Client};
 
 use self::report::{Format, Group, Report};
 use crate::api::wire::CLUSTER_NAMESPACE;
+use crate::commands::session;
 use crate::controller::{self, Options};
 use crate::kubernetes::answers::describe;
 use crate::kubernetes::pages;
@@ -38,8 +38,8 @@ use crate::runtime;
 
 /// Longest time for one call to the API server, and for the store of one class.
 const ANSWER_LIMIT: Duration = Duration::from_secs(15);
-/// Objects in a page of a list.
-const PAGE: u32 = 500;
+/// Names that are listed.
+const NAMED: usize = 5;
 
 /// What to examine, and how to say it.
 #[derive(Debug, Clone, clap::Args)]
@@ -203,15 +203,8 @@ async fn cluster(client: &Client) -> Result<String, Finding> {
 async fn namespaces(client: &Client) -> Option<Vec<String>> {
     let api: Api<Namespace> = Api::all(client.clone());
     let mut names = Vec::new();
-    let mut page = ListParams::default().limit(PAGE);
-    loop {
-        let list = api.list_metadata(&page).await.ok()?;
-        names.extend(list.items.iter().map(|namespace| namespace.name_any()));
-        match list.metadata.continue_.filter(|next| !next.is_empty()) {
-            Some(next) => page = page.continue_token(&next),
-            None => return Some(names),
-        }
-    }
+    let found = session::each_metadata(&api, None, |namespace| names.extend(namespace.name)).await;
+    found.is_ok().then_some(names)
 }
 
 /// All objects of a kind that is not namespaced.
@@ -219,16 +212,17 @@ async fn list<K>(client: &Client) -> kube::Result<Vec<K>>
 where
     K: kube::Resource<DynamicType = ()> + Clone + std::fmt::Debug + serde::de::DeserializeOwned,
 {
-    let api: Api<K> = Api::all(client.clone());
     let mut objects = Vec::new();
-    let mut page = ListParams::default().limit(PAGE);
-    loop {
-        let list = api.list(&page).await?;
-        objects.extend(list.items);
-        match list.metadata.continue_.filter(|next| !next.is_empty()) {
-            Some(next) => page = page.continue_token(&next),
-            None => return Ok(objects),
-        }
+    session::each_of(&Api::all(client.clone()), None, |object| objects.push(object)).await?;
+    Ok(objects)
+}
+
+/// The first of these names, and how many more there are.
+fn listed(names: &[String]) -> String {
+    let first = names.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(NAMED) {
+        0 => first,
+        more => format!("{first} and {more} more"),
     }
 }
 

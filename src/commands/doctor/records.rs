@@ -3,18 +3,15 @@
 
 use std::collections::BTreeMap;
 
-use kube::api::ListParams;
 use kube::{Api, Client, Resource as _};
 
-use super::PAGE;
+use super::listed;
 use crate::api::{Guard, ObjectBucket, wire};
+use crate::commands::session;
 use crate::controller::decide::{codec, record};
 use crate::controller::error::Error;
 use crate::controller::{Options, read_owner};
 use crate::provisioner::{Failure as _, Finding, Provisioner, Record, SecretRef};
-
-/// Names that are listed.
-const NAMED: usize = 5;
 
 /// What ObjectBuckets say.
 #[derive(Debug, Default)]
@@ -33,17 +30,9 @@ struct Seen {
 pub(super) async fn examine<P: Provisioner>(client: &Client, options: &Options, cluster: &str) -> Vec<Finding> {
     let api: Api<Guard<ObjectBucket>> = Api::all(client.clone());
     let labels = format!("{}={}", wire::PROVISIONER_LABEL, wire::provisioner_label(&options.provisioner_name));
-    let (mut seen, mut page) = (Seen::default(), ListParams::default().labels(&labels).limit(PAGE));
-    loop {
-        let list = match api.list(&page).await {
-            Ok(list) => list,
-            Err(error) => return vec![super::unreadable("ObjectBuckets", &error)],
-        };
-        list.items.iter().for_each(|object| seen.add(object, options, cluster));
-        match list.metadata.continue_.filter(|next| !next.is_empty()) {
-            Some(next) => page = page.continue_token(&next),
-            None => break,
-        }
+    let mut seen = Seen::default();
+    if let Err(error) = session::each_of(&api, Some(&labels), |object| seen.add(&object, options, cluster)).await {
+        return vec![super::unreadable("ObjectBuckets", &error)];
     }
     let mut findings = seen.findings();
     for (secret, (record, names)) in &seen.owners {
@@ -130,14 +119,5 @@ impl Seen {
             });
         }
         findings
-    }
-}
-
-/// How many there are, and the first of them.
-fn listed(names: &[String]) -> String {
-    let first = names.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
-    match names.len().saturating_sub(NAMED) {
-        0 => first,
-        more => format!("{first} and {more} more"),
     }
 }

@@ -117,7 +117,7 @@ async fn keys<P: Provisioner>(
 ) -> Result<(HashMap<String, KeyNotes>, Option<String>), Box<dyn Error>> {
     let api: Api<Secret> = session.chosen();
     let mut all = HashMap::new();
-    let listed = session::each_metadata(&api, selector, |secret| {
+    let listed = session::each_metadata(&api, Some(selector), |secret| {
         if let Some(uid) = metadata::controller(&secret) {
             all.insert(uid.to_owned(), KeyNotes::read(secret.annotations.as_ref()));
         }

@@ -156,7 +156,7 @@ pub(crate) async fn each<K: Clone + Debug + DeserializeOwned>(
     Ok(each_of(api, labels, take).await.map_err(|error| refused(what, &error))?)
 }
 
-/// As [`each`], with the error as it is.
+/// Like [`each`], but returns the error of kube itself.
 ///
 /// # Errors
 /// Kubernetes refused.
@@ -176,7 +176,7 @@ pub(crate) async fn each_of<K: Clone + Debug + DeserializeOwned>(
     }
 }
 
-/// As [`each_of`], for the metadata alone.
+/// Like [`each_of`], but reads only the metadata.
 ///
 /// # Errors
 /// Kubernetes refused.

@@ -21,9 +21,10 @@
 //!   have begun. Forgotten without that is only a new record whose call failed [untouched](#untouched), and what an
 //!   admin tells the operator to forget.
 //! - [`revoke`](Provisioner::revoke) and [`delete`](Provisioner::delete) are called until they return
-//!   [`Removal::Done`], and once more later if the claim was not bound or something was [missing](Fate::Missing),
-//!   because a store may show late what was created. A record of a bucket that existed before ([`Mode::Granted`])
-//!   never gets to `delete`.
+//!   [`Removal::Done`], and once more later if something was [missing](Fate::Missing) that may have been created less
+//!   than the [consistency lag](Provisioner::consistency_lag) ago. A record of a bucket that existed before
+//!   ([`Mode::Granted`]) never gets to `delete`.
+//! - A bucket may be emptied ([`Content::Delete`]) only if its credentials were published, or an admin has requested it.
 //! - Before a verb gets the owner's credentials, they are parsed, and their [`account`](Provisioner::account) is
 //!   compared with the recorded one.
 //! - A verb that takes longer than two minutes is dropped, and called again later; what it spends in [`turn::wait`] does
@@ -67,8 +68,8 @@
 //! # use std::sync::{Mutex, MutexGuard, PoisonError};
 //! use bucket_provisioner::Provisioner;
 //! use bucket_provisioner::provisioner::{
-//!     AppCredentials, ClaimId, Endpoint, Failure, Fate, Mode, Plan, Reason, ReclaimPolicy, Record, Removal, Removed,
-//!     StoreError, Topic,
+//!     AppCredentials, ClaimId, Content, Endpoint, Failure, Fate, Mode, Plan, Reason, ReclaimPolicy, Record, Removal,
+//!     Removed, StoreError, Topic,
 //! };
 //!
 //! const NOT_YOURS: Reason =
@@ -125,7 +126,14 @@
 //!         Ok(Removal::Done(Removed::new(access, Fate::Kept)))
 //!     }
 //!
-//!     async fn delete(&self, record: &Record, (): &(), _: Option<&AppCredentials>) -> Result<Removal, StoreError> {
+//!     // The buckets of this store never hold anything, so their content does not matter.
+//!     async fn delete(
+//!         &self,
+//!         record: &Record,
+//!         (): &(),
+//!         _: Option<&AppCredentials>,
+//!         _: Content,
+//!     ) -> Result<Removal, StoreError> {
 //!         let access = lock(&self.users).remove(&user(record)).map_or(Fate::Missing, |_| Fate::Removed);
 //!         let mut buckets = lock(&self.buckets);
 //!         let bucket = match buckets.get(&record.plan.bucket) {
@@ -158,13 +166,13 @@
 //!
 //! // Another claim gets nothing of it, and takes nothing away.
 //! assert!(shelf.provision(&foreign, &()).await.is_err_and(|error| error.store_untouched()));
-//! let Removal::Done(left) = shelf.delete(&foreign, &(), None).await? else { panic!("in one call") };
+//! let Removal::Done(left) = shelf.delete(&foreign, &(), None, Content::Delete).await? else { panic!("in one call") };
 //! assert!(matches!(left.bucket, Fate::Left(_)));
 //!
 //! let gone = Removal::Done(Removed::new(Fate::Removed, Fate::Removed));
-//! assert_eq!(shelf.delete(&mine, &(), Some(&keys)).await?, gone);
+//! assert_eq!(shelf.delete(&mine, &(), Some(&keys), Content::Delete).await?, gone);
 //! let missing = Removal::Done(Removed::new(Fate::Missing, Fate::Missing));
-//! assert_eq!(shelf.delete(&mine, &(), None).await?, missing);
+//! assert_eq!(shelf.delete(&mine, &(), None, Content::Delete).await?, missing);
 //! # Ok(())
 //! # }
 //! ```
@@ -173,6 +181,7 @@ pub(crate) mod common;
 mod failure;
 mod finding;
 pub mod names;
+mod on_delete;
 mod outcome;
 pub mod owner;
 pub mod parameter;
@@ -186,13 +195,16 @@ pub mod turn;
 mod written;
 
 use std::future::Future;
+use std::time::Duration;
 
 pub use self::common::{CommonParameters, Namespaces, Naming};
 pub(crate) use self::failure::UNREADABLE_PARAMETERS;
 pub use self::failure::{Failure, FailureClass, StoreError};
 pub use self::finding::{Finding, Verdict};
 pub use self::names::{NameError, NameRules};
-pub use self::outcome::{AppCredentials, Checkup, Fate, Probe, Recalled, Removal, Removed};
+pub(crate) use self::on_delete::ON_DELETE;
+pub use self::on_delete::{InvalidOnDelete, OnDelete};
+pub use self::outcome::{AppCredentials, Checkup, Content, Fate, Probe, Recalled, Removal, Removed};
 pub use self::owner::{Owner, OwnerSource};
 pub use self::parameter::{Parameter, ParameterError};
 pub use self::parameters::{Parameters, Written};
@@ -256,8 +268,9 @@ pub trait Provisioner: Send + Sync + 'static {
         present: Option<&AppCredentials>,
     ) -> impl Future<Output = Result<Removal, Self::Error>> + Send;
 
-    /// Removes the access like [`revoke`](Self::revoke), then deletes the bucket with all its content, a limited part
-    /// with each call.
+    /// Removes the access like [`revoke`](Self::revoke), then deletes the bucket: with [`Content::Delete`] together with
+    /// all its content, a limited part with each call; with [`Content::Keep`] only if it is empty, else the bucket is left
+    /// as it is ([`Fate::NotEmpty`]).
     ///
     /// # Errors
     /// Any refusal of the store, also for a single object.
@@ -266,6 +279,7 @@ pub trait Provisioner: Send + Sync + 'static {
         record: &Record,
         owner: &Self::Owner,
         present: Option<&AppCredentials>,
+        content: Content,
     ) -> impl Future<Output = Result<Removal, Self::Error>> + Send;
 
     // From here on everything has a default, which is right for a simple store.
@@ -280,6 +294,13 @@ pub trait Provisioner: Send + Sync + 'static {
     /// The reasons of its errors, for the command `reasons`. An operator checks them when it starts: names in CamelCase,
     /// none twice, none of the library's own. None by default.
     const REASONS: &'static [&'static Reason] = &[];
+
+    /// For how long after a change the store may not show it everywhere. What is missing is looked for again when this time
+    /// has passed since something may have been created for the claim; only then is it taken for gone. 10 s by default.
+    fn consistency_lag(&self, record: &Record) -> Duration {
+        let _ = record;
+        Duration::from_secs(10)
+    }
 
     /// Tells the store about its operator, once and before any other call; in a Tokio runtime, and in an operator that has
     /// the lease or needs none. Ignored by default.

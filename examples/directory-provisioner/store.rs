@@ -3,10 +3,11 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use bucket_provisioner::Provisioner;
 use bucket_provisioner::provisioner::{
-    AppCredentials, Checkup, Endpoint, Fate, Mode, Probe, Reason, Recalled, Record, Removal, Removed, Start,
+    AppCredentials, Checkup, Content, Endpoint, Fate, Mode, Probe, Reason, Recalled, Record, Removal, Removed, Start,
     StoreError, Topic,
 };
 
@@ -279,7 +280,18 @@ impl Provisioner for Directories {
         Ok(Removal::Done(Removed::new(access, Fate::Kept)))
     }
 
-    async fn delete(&self, record: &Record, (): &(), present: Option<&AppCredentials>) -> Result<Removal, StoreError> {
+    /// What a file system shows is so.
+    fn consistency_lag(&self, _: &Record) -> Duration {
+        Duration::ZERO
+    }
+
+    async fn delete(
+        &self,
+        record: &Record,
+        (): &(),
+        present: Option<&AppCredentials>,
+        content: Content,
+    ) -> Result<Removal, StoreError> {
         let store = self.open()?;
         let access = store.revoke(record, present)?;
         let mark = store.marks.find(&record.plan.bucket).map_err(failed)?;
@@ -288,8 +300,16 @@ impl Provisioner for Directories {
             _ if record.plan.mode == Mode::Granted => Fate::Kept,
             Some(mark) if mark.names(record) => {
                 let was_there = directory.try_exists().map_err(failed)?;
-                if was_there {
-                    tokio::fs::remove_dir_all(&directory).await.map_err(failed)?;
+                let removed = match content {
+                    _ if !was_there => Ok(()),
+                    Content::Delete => tokio::fs::remove_dir_all(&directory).await,
+                    Content::Keep => tokio::fs::remove_dir(&directory).await,
+                };
+                match removed {
+                    Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
+                        return Ok(Removal::Done(Removed::new(access, Fate::NotEmpty)));
+                    }
+                    result => result.map_err(failed)?,
                 }
                 store.remove_metadata(&record.plan.bucket).map_err(failed)?;
                 store.marks.remove(&record.plan.bucket).map_err(failed)?;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bucket_provisioner::provisioner::{
-    AppCredentials, Endpoint, Fate, Mode, Reason, Record, Removal, Removed, StoreError, Topic,
+    AppCredentials, Content, Endpoint, Fate, Mode, Reason, Record, Removal, Removed, StoreError, Topic,
 };
 use bucket_provisioner::{Operator, Provisioner};
 use schemars::JsonSchema;
@@ -86,7 +86,14 @@ impl Provisioner for Shelves {
         Ok(Removal::Done(Removed::new(self.remove_user(record), Fate::Kept)))
     }
 
-    async fn delete(&self, record: &Record, (): &(), _: Option<&AppCredentials>) -> Result<Removal, StoreError> {
+    // These buckets never hold anything, so it does not matter what is to happen to their content.
+    async fn delete(
+        &self,
+        record: &Record,
+        (): &(),
+        _: Option<&AppCredentials>,
+        _: Content,
+    ) -> Result<Removal, StoreError> {
         let access = self.remove_user(record);
         let mut buckets = lock(&self.buckets);
         let bucket = match buckets.get(&record.plan.bucket) {

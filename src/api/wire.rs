@@ -3,6 +3,8 @@
 //! Sources: lib-bucket-provisioner (`objectbucket.io/v1alpha1`), which Rook, NooBaa and the Go
 //! aws-s3-provisioner share; and the environment variables that AWS SDKs read.
 
+use sha2::{Digest as _, Sha256};
+
 /// API group of claims and bucket records.
 pub const GROUP: &str = "objectbucket.io";
 /// API version of claims and bucket records.
@@ -13,11 +15,17 @@ pub const API_VERSION: &str = "objectbucket.io/v1alpha1";
 pub const CLAIM_KIND: &str = "ObjectBucketClaim";
 /// Kind of a bucket record.
 pub const RECORD_KIND: &str = "ObjectBucket";
+/// Names of the CustomResourceDefinitions of claims and bucket records.
+pub const CRDS: [&str; 2] = ["objectbucketclaims.objectbucket.io", "objectbuckets.objectbucket.io"];
 /// Keeps a claim and its bucket record until everything that was created for the claim is removed. All provisioners of
 /// these claims use the same finalizer, so it does not say whose claim it is.
 pub const FINALIZER: &str = "objectbucket.io/finalizer";
 /// Label on claim, bucket record, Secret and ConfigMap; see [`provisioner_label`].
 pub const PROVISIONER_LABEL: &str = "bucket-provisioner";
+
+/// Label on an ObjectBucket: the name of its bucket, so that other ObjectBuckets with this bucket are found; see
+/// [`bucket_label`].
+pub const BUCKET_LABEL: &str = "objectbucket.io/bucket";
 
 /// Annotations.
 pub mod annotation {
@@ -26,6 +34,9 @@ pub mod annotation {
     pub const ROTATE_KEYS: &str = "objectbucket.io/rotate-keys";
     /// On a claim: what failed is retried at once whenever the value changes.
     pub const RETRY: &str = "objectbucket.io/retry";
+    /// On a claim, set by its user when the claim is created: `yes` asks for the bucket of the deleted claim of this
+    /// namespace, name and class, if its deletion is still scheduled.
+    pub const UNDO_DELETE: &str = "objectbucket.io/undo-delete";
     /// On the claim's Secret: when its keys were issued (RFC 3339).
     pub const KEYS_ISSUED_AT: &str = "objectbucket.io/keys-issued-at";
     /// On the claim's Secret: id of the former access key, while it still works.
@@ -49,6 +60,9 @@ pub mod annotation {
     pub const ORPHAN_FORGET: &str = "forget";
     /// Give the record to the claim that now has the recorded namespace and name.
     pub const ORPHAN_ADOPT: &str = "adopt";
+    /// On a CRD that is being deleted, set by an admin: `yes` allows the operator to delete what its claims had at the
+    /// store.
+    pub const CONFIRM_DELETION: &str = "objectbucket.io/confirm-deletion";
     /// On the Lease: version and identity of the process that last wrote it, with a space between them.
     pub const HOLDER_VERSION: &str = "objectbucket.io/holder-version";
     /// All values of [`ORPHAN`].
@@ -134,6 +148,20 @@ pub mod state {
     pub const ROTATE_KEYS_EVERY: &str = "rotateKeysEvery";
     /// How long the former keys are kept after a rotation, in seconds.
     pub const KEY_GRACE_PERIOD: &str = "keyGracePeriod";
+    /// What happens to the bucket when the claim is deleted, as the class parameter of this name; absent for `purge`.
+    pub const ON_DELETE: &str = "onDelete";
+    /// When the claim was created (RFC 3339).
+    pub const CLAIM_CREATED_AT: &str = "claimCreatedAt";
+    /// When the claim was deleted and its access removed, if the ObjectBucket outlives the claim (RFC 3339).
+    pub const RELEASED_AT: &str = "releasedAt";
+    /// Why the ObjectBucket outlives its claim: a reason of its conditions.
+    pub const RELEASE_REASON: &str = "releaseReason";
+    /// When the bucket is deleted (RFC 3339).
+    pub const DELETE_AT: &str = "deleteAt";
+    /// `true` once the deletion of the bucket has begun: from then on it cannot be undone.
+    pub const DELETION_STARTED: &str = "deletionStarted";
+    /// UID of the deleted claim's namespace.
+    pub const NAMESPACE_UID: &str = "namespaceUID";
     /// Begins the keys of what a store adds to the claim's ConfigMap.
     pub const OUTPUT: &str = "output.";
     /// The user issued to the claim (the Go provisioner's key, kept).
@@ -142,7 +170,7 @@ pub mod state {
     /// who wrote the record.
     pub const GO_POLICY_ARN: &str = "ARN";
     /// The keys that a store must not use; nor those that begin with [`OUTPUT`].
-    pub const ALL: [&str; 16] = [
+    pub const ALL: [&str; 23] = [
         CLAIM_NAMESPACE,
         CLAIM_NAME,
         CLAIM_UID,
@@ -157,6 +185,13 @@ pub mod state {
         ENDPOINT_URL,
         ROTATE_KEYS_EVERY,
         KEY_GRACE_PERIOD,
+        ON_DELETE,
+        CLAIM_CREATED_AT,
+        RELEASED_AT,
+        RELEASE_REASON,
+        DELETE_AT,
+        DELETION_STARTED,
+        NAMESPACE_UID,
         USER_NAME,
         GO_POLICY_ARN,
     ];
@@ -169,9 +204,33 @@ pub fn provisioner_label(provisioner: &str) -> String {
     cut.trim_end_matches(|c: char| !c.is_ascii_alphanumeric()).to_owned()
 }
 
+/// The value of [`BUCKET_LABEL`] for a bucket: its name, or a hash of a name that is no label value.
+pub fn bucket_label(bucket: &str) -> String {
+    let is_alphanumeric = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric());
+    let fits = bucket.len() <= 63
+        && is_alphanumeric(bucket.bytes().next())
+        && is_alphanumeric(bucket.bytes().last())
+        && bucket.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
+    if fits {
+        return bucket.to_owned();
+    }
+    let digest = Sha256::digest(bucket.as_bytes());
+    digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_label_of_a_bucket_is_its_name_or_a_hash_of_it() {
+        assert_eq!(bucket_label("photos.2026-1"), "photos.2026-1");
+        for name in ["", "-photos", "photos-", "sch\u{f6}n", "a/b", &"x".repeat(64)] {
+            let label = bucket_label(name);
+            assert!(label.len() == 32 && label.bytes().all(|byte| byte.is_ascii_hexdigit()), "{name}: {label}");
+        }
+        assert_ne!(bucket_label("a/b"), bucket_label("a/c"));
+    }
 
     #[test]
     fn the_label_is_the_one_the_go_provisioner_wrote() {

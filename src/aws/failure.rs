@@ -70,7 +70,7 @@ impl Error {
             Self::TagsNotKept { .. } => (reasons::TAGS_NOT_KEPT, Terminal),
             Self::UserTaken { .. } => (reasons::USER_TAKEN, Terminal),
             Self::ObjectsNotDeleted { .. } => (reasons::OBJECTS_NOT_DELETED, Terminal),
-            Self::BucketNotEmpty { .. } => (reasons::BUCKET_NOT_EMPTY, Retryable),
+            Self::BucketNotEmpty { .. } => (reasons::NOT_VISIBLE_YET, Retryable),
             Self::NotSupported { .. } => (reasons::NOT_SUPPORTED, Terminal),
             Self::Rejected { .. } => (reasons::REJECTED, Terminal),
             Self::Untouched(error) => error.reason_and_class(),

@@ -224,6 +224,47 @@ fn identifier(key: String, version: Option<String>) -> Option<ObjectIdentifier> 
     ObjectIdentifier::builder().key(key).set_version_id(version).build().ok()
 }
 
+/// Whether a bucket holds an object, a version, a delete marker or an unfinished upload.
+pub(super) async fn holds_anything(store: &Store, bucket: BucketRef<'_>) -> Result<bool, CallError> {
+    let (objects, uploads) = tokio::join!(holds_objects(store, bucket), holds_uploads(store, bucket));
+    Ok(objects? || uploads?)
+}
+
+async fn holds_objects(store: &Store, bucket: BucketRef<'_>) -> Result<bool, CallError> {
+    let resource = || Resource::bucket(bucket.name);
+    let owner = bucket.account();
+    let call = store
+        .retrying_s3
+        .list_object_versions()
+        .bucket(bucket.name)
+        .set_expected_bucket_owner(owner.clone())
+        .max_keys(1);
+    match store.call(Operation::ListObjectVersions, resource(), || call.clone().send()).await {
+        Err(error) if error.lacks_operation() => {}
+        answer => {
+            let (objects, next) = listed(answer?);
+            return Ok(!objects.is_empty() || next.is_some());
+        }
+    }
+    let call = store.retrying_s3.list_objects_v2().bucket(bucket.name).set_expected_bucket_owner(owner).max_keys(1);
+    let answer = store.call(Operation::ListObjectsV2, resource(), || call.clone().send()).await?;
+    Ok(!answer.contents().is_empty())
+}
+
+/// A store that cannot list them has none.
+async fn holds_uploads(store: &Store, bucket: BucketRef<'_>) -> Result<bool, CallError> {
+    let call = store
+        .retrying_s3
+        .list_multipart_uploads()
+        .bucket(bucket.name)
+        .set_expected_bucket_owner(bucket.account())
+        .max_uploads(1);
+    match store.call(Operation::ListMultipartUploads, Resource::bucket(bucket.name), || call.clone().send()).await {
+        Err(error) if error.lacks_operation() => Ok(false),
+        answer => Ok(!answer?.uploads().is_empty()),
+    }
+}
+
 /// Bytes of keys and versions.
 fn bytes(objects: &[ObjectIdentifier]) -> usize {
     objects.iter().map(|object| object.key.len() + object.version_id.as_ref().map_or(0, String::len)).sum()

@@ -39,8 +39,8 @@ use self::progress::{Steps, Unfinished};
 use self::purge::Purged;
 use self::target::Target;
 use crate::provisioner::{
-    AppCredentials, Checkup, Endpoint, Failure as _, Fate, Finding, Inventory, Mode, ParameterError, Plan, Probe,
-    Provisioner, Reason, Recalled, Record, Removal, Removed, Request, Start, Stock, Usage,
+    AppCredentials, Checkup, Content, Endpoint, Failure as _, Fate, Finding, Inventory, Mode, ParameterError, Plan,
+    Probe, Provisioner, Reason, Recalled, Record, Removal, Removed, Request, Start, Stock, Usage,
 };
 
 mod account;
@@ -89,6 +89,11 @@ pub use self::owner::Owner;
 
 /// `StorageClass.provisioner` of the classes for AWS, by default.
 pub const PROVISIONER_NAME: &str = "aws-s3.io/bucket";
+
+/// How long AWS may not show what was created.
+const LAG: Duration = Duration::from_secs(120);
+/// The same of another store.
+const LAG_ELSEWHERE: Duration = Duration::from_secs(10);
 
 /// How long a look at a bucket proves whose it is.
 const PROOF_AGE: Duration = Duration::from_secs(10);
@@ -301,6 +306,15 @@ impl Provisioner for AwsProvisioner {
         Ok(plan::plan(request, self.environment()?))
     }
 
+    /// What Terraform's provider waits for, too: "propagation" of IAM and of S3, two minutes each. Other stores are not
+    /// spread over regions.
+    fn consistency_lag(&self, record: &Record) -> Duration {
+        match self.target(record) {
+            Ok(target) if target.endpoints.iam_is_foreign() && target.endpoints.s3_is_foreign() => LAG_ELSEWHERE,
+            _ => LAG,
+        }
+    }
+
     async fn account(&self, record: &Record, owner: &Owner) -> Result<Option<String>, Error> {
         let target = self.target(record)?;
         sts::account(&*self.clients.store(owner, &target).await).await
@@ -384,7 +398,13 @@ impl Provisioner for AwsProvisioner {
         Ok(Removal::Done(Removed { access, bucket: Fate::Kept }))
     }
 
-    async fn delete(&self, record: &Record, owner: &Owner, present: Option<&AppCredentials>) -> Result<Removal, Error> {
+    async fn delete(
+        &self,
+        record: &Record,
+        owner: &Owner,
+        present: Option<&AppCredentials>,
+        content: Content,
+    ) -> Result<Removal, Error> {
         let target = self.target(record)?;
         // A bucket that existed before is never deleted, whatever the caller asks for.
         if record.plan.mode == Mode::Granted {
@@ -395,11 +415,18 @@ impl Provisioner for AwsProvisioner {
         // Nothing is deleted where the access cannot be found: that would be another account.
         let (user, bucket) = tokio::join!(self.find_access(&store, &target, present), purge::find(&store, &target));
         let (looked, is_ours) = (Instant::now(), matches!(bucket, Ok(None)));
-        let delete = async { if is_ours { purge::delete_empty(&store, &target).await } else { Ok(false) } };
+        let delete = async {
+            match content {
+                _ if !is_ours => Ok(false),
+                Content::Delete => purge::delete_empty(&store, &target).await,
+                Content::Keep => purge::delete_if_empty(&store, &target).await,
+            }
+        };
         let (access, deleted) = Self::remove_access(&store, &target, user?, present, delete).await?;
         let purged = match (bucket?, deleted?) {
             (Some(ended), _) => ended,
             (None, true) => Purged::Gone,
+            (None, false) if content == Content::Keep => Purged::NotEmpty,
             // The calls in between may have waited for their turns, and somebody may have taken the bucket over.
             (None, false) if looked.elapsed() > PROOF_AGE => match purge::find(&store, &target).await? {
                 Some(ended) => ended,
@@ -411,6 +438,7 @@ impl Provisioner for AwsProvisioner {
             Purged::Gone => Fate::Removed,
             Purged::Missing => Fate::Missing,
             Purged::Left(why) => Fate::Left(why),
+            Purged::NotEmpty => Fate::NotEmpty,
             Purged::Partly(removed) => return Ok(Removal::Partial { removed }),
         };
         Ok(Removal::Done(Removed { access, bucket }))

@@ -97,6 +97,7 @@ pub(super) mod tests {
                 every: None,
                 grace: 86400s,
             },
+            on_delete: Purge,
             state: {
                 "iamPath": "/aws-s3-provisioner/",
             },

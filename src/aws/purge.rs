@@ -5,6 +5,7 @@ use super::call::{CallError, Operation, Resource};
 use super::clients::Store;
 use super::empty::{Progress, Undeleted, abort_uploads, remove_objects};
 use super::error::Error;
+use super::listing;
 use super::remedy::in_region;
 use super::tags::{Ownership, ownership};
 use super::target::{BucketRef, Target};
@@ -18,6 +19,8 @@ pub(crate) enum Purged {
     Missing,
     /// The bucket is not the claim's. A sentence that says why.
     Left(String),
+    /// The bucket is not empty, and its content is to be kept.
+    NotEmpty,
     /// This many objects were removed, and there are more.
     Partly(u64),
 }
@@ -67,6 +70,15 @@ pub(crate) async fn find(store: &Store, target: &Target<'_>) -> Result<Option<Pu
 /// Deletes the bucket of a record if it is empty; returns whether it was.
 pub(crate) async fn delete_empty(store: &Store, target: &Target<'_>) -> Result<bool, Error> {
     Ok(delete_bucket(store, target.bucket_ref()).await? == Deleted::Gone)
+}
+
+/// The same, and an unfinished upload counts as content. DeleteBucket does not look at uploads, and in some stores not
+/// even at objects.
+pub(crate) async fn delete_if_empty(store: &Store, target: &Target<'_>) -> Result<bool, Error> {
+    if listing::holds_anything(store, target.bucket_ref()).await? {
+        return Ok(false);
+    }
+    delete_empty(store, target).await
 }
 
 /// Deletes the bucket of a record with its content, or a part of the content.

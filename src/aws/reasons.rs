@@ -31,7 +31,6 @@ reasons! {
         NOT_VISIBLE_YET = "NotVisibleYet": "AWS does not show yet what was just made", "wait";
         BUCKET_NOT_FOUND = "BucketNotFound": "AWS does not show the bucket, which may be new", "wait";
         OBJECTS_NOT_DELETED = "ObjectsNotDeleted": "objects of a deleted claim's bucket cannot be deleted; the message names the first", "look for an object lock or a bucket policy";
-        BUCKET_NOT_EMPTY = "BucketNotEmpty": "the bucket is not empty, but lists nothing", "wait";
         ACCESS_STILL_WORKS = "AccessStillWorks": "the user of a deleted claim is not found, but the key in its Secret works: the user may be in another account", "wait; if it stays, check whose credentials the owner's Secret holds";
     }
     Operator {

@@ -2,10 +2,10 @@
 
 use serde::Serialize;
 
-use crate::controller::decide::orphan::Action;
+use crate::controller::decide::action::Action;
 use crate::controller::decide::record::{Author, Stored};
 use crate::controller::decide::teardown::{self, Undo};
-use crate::provisioner::{Mode, ReclaimPolicy};
+use crate::provisioner::{Mode, Record};
 
 /// What becomes of something.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -27,7 +27,8 @@ pub(crate) fn on_deletion(stored: &Stored, sharing: &[String]) -> Vec<Fate> {
         let why = "the ObjectBucket is annotated with forget: only the ObjectBucket is deleted";
         return vec![fate(bucket, false, why), fate("the access to it".to_owned(), false, why)];
     }
-    let of_bucket = match teardown::undo(record, stored.bound()) {
+    let with_content = format!("{bucket} with all its content");
+    let of_bucket = match teardown::undo(stored) {
         _ if stored.author == Author::GoProvisioner => {
             let why = "the Go provisioner recorded the claim without saying whether it created the bucket; the operator finds that out by the class when the claim is deleted";
             fate(bucket, false, why)
@@ -36,27 +37,48 @@ pub(crate) fn on_deletion(stored: &Stored, sharing: &[String]) -> Vec<Fate> {
             fate(bucket, false, "it existed before the claim (its class names it)")
         }
         Undo::Revoke => fate(bucket, false, "its reclaimPolicy is Retain"),
-        Undo::Delete if !sharing.is_empty() => {
+        Undo::Delete | Undo::DeleteAfter(_) if !sharing.is_empty() => {
             let why = format!("not before these ObjectBuckets, which name it too, are gone: {}", sharing.join(", "));
-            fate(format!("{bucket} with all its content"), true, &why)
+            fate(with_content, true, &why)
         }
-        Undo::Delete if record.reclaim_policy == ReclaimPolicy::Retain => {
-            fate(bucket, true, "no app has had keys for it, so Retain does not keep it")
+        Undo::Delete => fate(with_content, true, "its reclaimPolicy is Delete"),
+        Undo::DeleteAfter(_) => {
+            let why = format!("later (onDelete is {}); until then the deletion can be undone", record.plan.on_delete);
+            fate(with_content, true, &why)
         }
-        Undo::Delete => fate(format!("{bucket} with all its content"), true, "its reclaimPolicy is Delete"),
+        Undo::DeleteIfEmpty if stored.published() => fate(bucket, true, "only if it is empty (onDelete is ifEmpty)"),
+        Undo::DeleteIfEmpty => fate(bucket, true, "only if it is empty, because no app has had keys for it"),
     };
-    let access = match &record.plan.user {
+    vec![of_bucket, of_access(record)]
+}
+
+/// What happens to bucket and access if an admin has this record removed.
+pub(crate) fn on_removal(stored: &Stored) -> Vec<Fate> {
+    match teardown::undo_now(&stored.record) {
+        Undo::Delete if stored.author == Author::Us => {
+            let what = format!("bucket {:?} with all its content", stored.record.plan.bucket);
+            let why = "its reclaimPolicy is Delete".to_owned();
+            vec![Fate { what, is_deleted: true, why }, of_access(&stored.record)]
+        }
+        _ => on_deletion(stored, &[]),
+    }
+}
+
+fn of_access(record: &Record) -> Fate {
+    let fate = |what: String, is_deleted, why: &str| Fate { what, is_deleted, why: why.to_owned() };
+    match &record.plan.user {
         Some(user) => fate(format!("user {user:?} with its keys"), true, "it was created for the claim"),
         None => fate("the owner's keys".to_owned(), false, "the claim shares them (createBucketUser is \"no\")"),
-    };
-    vec![of_bucket, access]
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::controller::decide::testing::{record, stored};
-    use crate::provisioner::{Plan, Record};
+    use crate::provisioner::{OnDelete, Plan, ReclaimPolicy};
 
     fn fates(change: impl FnOnce(&mut Record), sharing: &[&str]) -> Vec<(bool, String)> {
         let mut record = Record { handed_over: true, ..record() };
@@ -78,6 +100,18 @@ mod tests {
         assert!(shared[0].0 && shared[0].1.contains("obc-a-b"), "{shared:?}");
         let owners = fates(|record| record.plan = Plan { user: None, ..record.plan.clone() }, &[]);
         assert!(owners[0].0 && !owners[1].0, "{owners:?}");
+    }
+
+    #[test]
+    fn when_the_bucket_goes_is_said() {
+        let later = fates(|record| record.plan.on_delete = OnDelete::After(Duration::from_secs(604_800)), &[]);
+        assert!(later[0].0 && later[0].1.contains("after:7days"), "{later:?}");
+        let if_empty = fates(|record| record.plan.on_delete = OnDelete::IfEmpty, &[]);
+        assert!(if_empty[0].1.contains("ifEmpty"), "{if_empty:?}");
+        let unpublished = fates(|record| record.handed_over = false, &[]);
+        assert!(unpublished[0].1.contains("only if it is empty, because no app"), "{unpublished:?}");
+        let by_an_admin = on_removal(&Stored { record: Record { handed_over: false, ..record() }, ..stored() });
+        assert!(by_an_admin[0].what.contains("with all its content"), "{by_an_admin:?}");
     }
 
     #[test]

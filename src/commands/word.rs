@@ -16,9 +16,9 @@ use tokio::time::{Instant, sleep};
 use super::Session;
 use super::session::refused;
 use crate::api::{Condition, ConditionStatus, ObjectBucket, wire};
+use crate::controller::decide::action::{self, Action};
 use crate::controller::decide::claim::Claim;
 use crate::controller::decide::metadata::FIELD_MANAGER;
-use crate::controller::decide::orphan::{self, Action};
 use crate::controller::decide::record;
 use crate::controller::reasons;
 use crate::kubernetes::answers::status_code;
@@ -207,7 +207,7 @@ async fn adopted<P: Provisioner>(session: &Session<P>, given: &Given) -> Result<
     let found = session.claims_in(&given.claim.namespace).get_opt(&given.claim.name).await;
     let Some(found) = found.map_err(|error| refused("read the claim", &error))? else { return Ok(said(&object)) };
     let claim = Claim::read(&found, &session.label());
-    if record::claim_uid(&object) != Some(&claim.id.uid) || orphan::action(&object) != Ok(None) {
+    if record::claim_uid(&object) != Some(&claim.id.uid) || action::action(&object) != Ok(None) {
         return Ok(said(&object));
     }
     let ready = claim.status.conditions.iter().find(|condition| condition.type_ == reasons::READY);
@@ -230,7 +230,7 @@ fn said(object: &ObjectBucket) -> Answer {
     let orphaned = |condition: &&Condition| condition.type_ == reasons::ORPHANED;
     let condition = object.status.iter().flat_map(|status| &status.conditions).find(orphaned);
     let says = condition.map(|condition| format!("{}: {}", condition.reason, condition.message));
-    match (orphan::action(object), says) {
+    match (action::action(object), says) {
         (Ok(None), Some(says)) => Answer::Refused(says),
         (_, Some(says)) => Answer::NotYet(says),
         (_, None) => Answer::NotYet("the operator has said nothing yet".to_owned()),

@@ -65,6 +65,32 @@ pub(crate) enum Error {
     AdoptionNeeded(RecordProblem),
 
     #[error(
+        "the claim has the annotation {}, but {}; remove the annotation for a new and empty bucket, or ask an admin",
+        wire::annotation::UNDO_DELETE,
+        cannot_undo(*.why)
+    )]
+    NothingToUndo { why: CannotUndo },
+
+    #[error(
+        "bucket {bucket:?}, which was created for this claim before it was edited, is not empty, and its keys were never published, so it is not deleted: undo the edit of the claim or of its StorageClass, empty the bucket, or delete the claim (the bucket then stays until an admin decides)"
+    )]
+    BucketNotEmpty { bucket: String },
+
+    #[error(
+        "ObjectBucket {record:?} names bucket {recorded:?}, but this claim's bucket is {bucket:?}: an admin must restore spec.endpoint.bucketName of the ObjectBucket, and its label {} if it has one. Do not tag bucket {recorded:?}",
+        wire::BUCKET_LABEL
+    )]
+    BucketConflict { record: String, recorded: String, bucket: String },
+
+    #[error(
+        "CustomResourceDefinition {crd} is being deleted, so nothing is deleted at the store: an admin must annotate it with {}=yes to delete what the claims had there, or the ObjectBuckets with {}={} to keep it",
+        wire::annotation::CONFIRM_DELETION,
+        wire::annotation::ORPHAN,
+        wire::annotation::ORPHAN_FORGET
+    )]
+    CrdDeleting { crd: &'static str },
+
+    #[error(
         "the owner's credentials belong to another account than this claim's bucket and user, so nothing is done for this claim; an admin must change {place} back to the former account, whose id is in the ObjectBucket"
     )]
     AccountChanged { place: String },
@@ -136,6 +162,28 @@ impl RecordProblem {
     }
 }
 
+/// Why a claim with [`UNDO_DELETE`](wire::annotation::UNDO_DELETE) does not get a deleted bucket back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CannotUndo {
+    /// No deletion is scheduled.
+    NotScheduled,
+    /// The bucket was deleted, or its time has come.
+    TooLate,
+    /// The claim was in another namespace of that name.
+    OtherNamespace,
+    /// The claim named another class.
+    OtherClass,
+}
+
+fn cannot_undo(why: CannotUndo) -> &'static str {
+    match why {
+        CannotUndo::NotScheduled => "no deleted bucket of a claim of this namespace and name is kept",
+        CannotUndo::TooLate => "the bucket of the deleted claim is deleted already, or its time has come",
+        CannotUndo::OtherNamespace => "the deleted claim was in a former namespace of this name",
+        CannotUndo::OtherClass => "the deleted claim named another StorageClass",
+    }
+}
+
 impl Error {
     /// For `map_err`: what the operator was about to do, as in "the operator cannot {step}".
     pub(crate) fn kubernetes(step: &'static str) -> impl FnOnce(kube::Error) -> Self {
@@ -155,6 +203,7 @@ impl Error {
     pub(crate) fn damaged_record(&self) -> Option<&str> {
         match self {
             Self::RecordDamaged { name, .. } | Self::RecordUnreadable { name, .. } => Some(name),
+            Self::BucketConflict { record, .. } => Some(record),
             _ => None,
         }
     }
@@ -174,6 +223,10 @@ impl Failure for Error {
             Self::RecordAmbiguous { .. } => reasons::OBJECT_BUCKET_AMBIGUOUS,
             Self::RecordDamaged { .. } => reasons::OBJECT_BUCKET_DAMAGED,
             Self::AdoptionNeeded(_) => reasons::ADOPTION_NEEDED,
+            Self::NothingToUndo { .. } => reasons::NOTHING_TO_UNDO,
+            Self::BucketNotEmpty { .. } => reasons::BUCKET_NOT_EMPTY,
+            Self::BucketConflict { .. } => reasons::BUCKET_CONFLICT,
+            Self::CrdDeleting { .. } => reasons::CRD_DELETING,
             Self::AccountChanged { .. } => reasons::ACCOUNT_CHANGED,
             Self::BucketInUse { .. } => reasons::BUCKET_IN_USE,
             Self::StoreSilent { .. } | Self::StoreBusy { .. } => reasons::WAITING_FOR_STORE,
@@ -198,6 +251,10 @@ impl Failure for Error {
             | Self::RecordAmbiguous { .. }
             | Self::RecordDamaged { .. }
             | Self::AdoptionNeeded(_)
+            | Self::NothingToUndo { .. }
+            | Self::BucketNotEmpty { .. }
+            | Self::BucketConflict { .. }
+            | Self::CrdDeleting { .. }
             | Self::AccountChanged { .. }
             | Self::BucketInUse { .. } => FailureClass::Terminal,
             // Nothing watches foreign objects, so these are checked again with backoff.

@@ -8,6 +8,7 @@ reasons! {
         WAITING_FOR_CREDENTIALS = "WaitingForCredentials": "the store does not know the new key yet, which takes seconds", "wait; after about one and a half minutes the operator replaces the key";
         CREDENTIALS_UNUSABLE = "CredentialsUnusable": "the store refuses the new key, and the key that replaced it as well", "check whether a policy denies access: on AWS a permissions boundary, a service control policy or the bucket's policy";
         SETTLING = "Settling": "the claim was deleted or edited soon after its bucket was created; what was found is removed, and the operator checks once more, because the store may not show new objects yet", "wait some seconds";
+        REMOVING = "Removing": "the claim is deleted, and what was created for it is being removed", "wait";
         PURGING = "Purging": "a large bucket is being emptied before it is deleted; the message counts the objects", "wait";
     }
     Claim {
@@ -24,6 +25,9 @@ reasons! {
         OBJECT_BUCKET_UNREADABLE = "ObjectBucketUnreadable": "the claim's ObjectBucket was edited, or was written by something else", "correct the field that the message names";
         ADOPTION_NEEDED = "AdoptionNeeded": "the claim was bound once (`spec.objectBucketName`), and its ObjectBucket belongs to a former claim of its name, or is gone: the claim was restored from a backup, moved or copied", "as the message says: an admin annotates the ObjectBucket with `objectbucket.io/orphan=adopt`, after restoring it if it is gone; for a new and empty bucket create the claim without that field";
         ACCOUNT_CHANGED = "AccountChanged": "the owner's credentials belong to another account than bucket and user; nothing is done for this claim", "put credentials of the former account back into the Secret that the message names";
+        BUCKET_NOT_EMPTY = "BucketNotEmpty": "the claim or its class was edited, but the bucket of the plan before is not empty: its keys were never published, so what it holds is somebody else's, and it is not deleted", "undo the edit; or empty the bucket; or delete the claim, whose ObjectBucket then stays with the bucket until an admin decides";
+        BUCKET_CONFLICT = "BucketConflict": "the claim and its ObjectBucket name different buckets, and the ObjectBucket was edited", "an admin restores the name of the bucket in the ObjectBucket, as the message says. Do not tag the other bucket";
+        NOTHING_TO_UNDO = "NothingToUndo": "the claim has the annotation `objectbucket.io/undo-delete`, but no deletion of a bucket of its namespace, name and class is scheduled", "as the message says; for a new and empty bucket remove the annotation";
         BUCKET_IN_USE = "BucketInUse": "another ObjectBucket names the bucket of a deleted claim; the bucket is deleted when no other claim uses it", "delete the other claims, or wait; if no other claim uses it, correct the ObjectBucket that the operator's log names";
     }
     Class {
@@ -36,6 +40,7 @@ reasons! {
         WAITING_FOR_STORE = "WaitingForStore": "claims take turns at the store, and this one waits for its own: the store limits how fast an account may call it; or it did not answer, or refused the owner's credentials, several times in a row, and only one claim at a time calls it. The message says which", "wait, or see other claims of the class; this one continues by itself";
     }
     Operator {
+        CRD_DELETING = "CRDDeleting": "a CustomResourceDefinition of ObjectBucketClaims or ObjectBuckets is being deleted, which deletes all claims; nothing is deleted at the store", "an admin decides: annotate the CRD with `objectbucket.io/confirm-deletion=yes` to delete what the claims had, or the ObjectBuckets with `objectbucket.io/orphan=forget` to keep it";
         INVALID_OUTPUT = "InvalidOutput": "the entries that the store adds to the claim's Secret or ConfigMap cannot be written: one has a standard key, a key that Kubernetes does not accept, or a key that both have, or they are too many or too large. A Secret is written without them, and this is a Warning event. Or the state of a store's plan has an entry that cannot be recorded", "report it to the operator's developers, with the message";
         KUBERNETES_ERROR = "KubernetesError": "the API server refused a request or did not answer; the message says which", "if a permission is missing, compare with what the command `rbac` prints";
         TIMED_OUT = "TimedOut": "an attempt did not end within two minutes", "wait";
@@ -59,16 +64,19 @@ reasons! {
 }
 
 /// Reasons of problems that somebody must correct in the claim's ObjectBucket.
-pub(crate) const MENDED_IN_THE_RECORD: [&str; 2] = [OBJECT_BUCKET_DAMAGED, OBJECT_BUCKET_UNREADABLE];
+pub(crate) const MENDED_IN_THE_RECORD: [&str; 4] =
+    [OBJECT_BUCKET_DAMAGED, OBJECT_BUCKET_UNREADABLE, BUCKET_CONFLICT, BUCKET_IN_USE];
 
 /// Condition: the bucket can be used.
 pub(crate) const READY: &str = "Ready";
 /// Condition: the bound bucket is what the spec asks for. Present only after an edit that has no effect.
 pub(crate) const UP_TO_DATE: &str = "UpToDate";
-/// Condition of an ObjectBucket: its claim does not exist.
+/// Condition of an ObjectBucket: its claim does not exist, and an admin has to decide.
 pub(crate) const ORPHANED: &str = "Orphaned";
+/// Condition of an ObjectBucket: its claim was deleted, and its bucket will be.
+pub(crate) const DELETION_SCHEDULED: &str = "DeletionScheduled";
 
-/// Reasons of the condition `Orphaned`, and of the events that go with it.
+/// Reasons of the conditions of ObjectBuckets, and of the events that go with them.
 pub(crate) mod orphaned {
     use crate::provisioner::reasons;
 
@@ -76,11 +84,18 @@ pub(crate) mod orphaned {
         Orphaned {
             CLAIM_GONE = "ClaimGone": "no claim has the recorded namespace and name", "annotate it";
             CLAIM_REPLACED = "ClaimReplaced": "another claim has the recorded namespace and name", "annotate it";
+            SCHEDULED = "Scheduled": "the claim was deleted, and its bucket will be at the time that the message says (`onDelete` of the class)", "to undo it, create the claim again with the annotation `objectbucket.io/undo-delete: \"yes\"`, or annotate the ObjectBucket";
+            BUCKET_NOT_EMPTY = "BucketNotEmpty": "the claim was deleted, and its bucket is kept because it is not empty: the class says `onDelete: ifEmpty`, or the claim was never Bound", "annotate it";
+            CLAIM_VANISHED = "ClaimVanished": "somebody removed the claim's finalizer, and the claim was deleted without the operator. Its access is deleted; the bucket is kept", "annotate it; find out who removed the finalizer";
+            USER_UNPROVEN = "UserUnproven": "the claim was deleted, and nothing proves that the recorded user is the claim's. The user was left in place, with its keys deactivated", "check the user at the store, delete it by hand if it is the claim's; then annotate the ObjectBucket";
+            BUCKET_CONFLICT = "BucketConflict": "the claim was deleted, and named another bucket than its ObjectBucket, so no bucket was deleted", "delete the bucket by hand if nobody needs it, and annotate the ObjectBucket with `forget`";
+            AWAITS_CLAIM = "AwaitsClaim": "the claim of the recorded namespace and name will adopt the ObjectBucket when it exists", "create the claim";
+            PURGING = "Purging": "the bucket of a claim that is gone is being emptied before it is deleted; the message counts the objects", "wait";
             OTHER_CLUSTER = "OtherCluster": "the ObjectBucket was created in another cluster", "annotate it";
             RECORD_DAMAGED = "RecordDamaged": "the ObjectBucket lost fields that the operator needs; the message says which", "restore it from a backup";
             UNKNOWN_ACTION = "UnknownAction": "the annotation has an unknown value; the message lists the known ones", "correct the annotation";
             ACTION_REFUSED = "ActionRefused": "the operator could not follow the annotation, and removed it; the message says why", "as the message says";
-            IN_PROGRESS = "InProgress": "the operator does what the annotation requests", "wait";
+            IN_PROGRESS = "InProgress": "the operator does what the annotation requests, or what is due", "wait";
             REMOVAL_FAILED = "RemovalFailed": "bucket or access could not be removed; the message says why; the operator retries", "as the message says";
             ADOPTED = "Adopted": "the claim of the recorded namespace and name adopted the ObjectBucket; the condition is False", "";
             CLAIM_EXISTS = "ClaimExists": "the claim exists: the annotation was removed, or takes effect when the claim is deleted; the condition is False", "";

@@ -18,6 +18,7 @@ use super::flow::orphans::OrphanCheck;
 use super::state::cache::Cache;
 use super::state::caches::{Caches, OutputFacts};
 use super::state::context::Context;
+use super::state::memory::Forgotten;
 use crate::api::{Guard, ObjectBucket, wire};
 use crate::kubernetes::watch::{in_a_task, watch};
 use crate::observe::Observer;
@@ -162,7 +163,10 @@ fn claim_changed<P>(ctx: &Context<P>, event: &watcher::Event<Guarded>, check: &U
     let claim = match event {
         watcher::Event::Delete(claim) => {
             let claim = Claim::read(claim, &ctx.label);
-            ctx.memory.forget(&claim.id.uid);
+            // Its finalizer was removed by somebody else.
+            if ctx.memory.forget(&claim.id.uid) == Forgotten::Unfinished {
+                ctx.orphans.vanished(&claim.id.uid);
+            }
             claim
         }
         watcher::Event::Apply(claim) => match Claim::read(claim, &ctx.label) {

@@ -3,6 +3,7 @@
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
+use crate::api::wire::{CLUSTER_NAMESPACE, CRDS};
 use crate::commands::doctor::Rules;
 
 const API: &str = "rbac.authorization.k8s.io";
@@ -84,7 +85,7 @@ pub(crate) fn objects(subject: &Subject) -> Vec<Value> {
 const DEFAULT_NAMESPACE: &str = "default";
 
 fn add_roles(roles: &mut Vec<Local>, claims: &str, owners: &[OwnerSecrets]) {
-    add(roles, claims, of_the_claims());
+    add(roles, claims, of_the_claims(claims));
     for owner in owners.iter().filter(|owner| owner.namespace != claims) {
         let mut secrets = rule("", &["secrets"], &["get", "list", "watch"]);
         if let Some(name) = &owner.name {
@@ -115,18 +116,19 @@ fn everywhere() -> Vec<Value> {
         classes(),
         outputs(),
         events(),
-        cluster(),
+        rule("", &["namespaces"], &["get"]),
+        crds(),
     ]
 }
 
 /// What an operator for one namespace needs that is in no namespace.
 fn of_no_namespace() -> Vec<Value> {
-    vec![records(), status(&["objectbuckets/status"]), classes(), cluster()]
+    vec![records(), status(&["objectbuckets/status"]), classes(), namespace(CLUSTER_NAMESPACE), crds()]
 }
 
 /// What it needs in the namespace of the claims.
-fn of_the_claims() -> Vec<Value> {
-    vec![claims(), status(&["objectbucketclaims/status"]), finalizers(), outputs(), events()]
+fn of_the_claims(name: &str) -> Vec<Value> {
+    vec![claims(), status(&["objectbucketclaims/status"]), finalizers(), outputs(), events(), namespace(name)]
 }
 
 /// Kubernetes cannot limit `create` to a name; `list` and `watch` are limited to requests for this one object.
@@ -180,11 +182,19 @@ fn events() -> Value {
     rule("events.k8s.io", &["events"], &["create"])
 }
 
-/// Its uid identifies the cluster: records say where they were made.
-fn cluster() -> Value {
-    let mut cluster = rule("", &["namespaces"], &["get"]);
-    cluster["resourceNames"] = json!(["kube-system"]);
-    cluster
+/// The uid of `kube-system` identifies the cluster: records say where they were made. That of a claim's namespace says
+/// later whether a claim is in the same one.
+fn namespace(name: &str) -> Value {
+    let mut namespace = rule("", &["namespaces"], &["get"]);
+    namespace["resourceNames"] = json!([name]);
+    namespace
+}
+
+/// While one of them is being deleted, nothing is deleted at the store.
+fn crds() -> Value {
+    let mut crds = rule("apiextensions.k8s.io", &["customresourcedefinitions"], &["get"]);
+    crds["resourceNames"] = json!(CRDS);
+    crds
 }
 
 #[cfg(test)]

@@ -38,7 +38,9 @@ const TABLES: [(&[Topic], &str); 7] = [
 Its condition `Orphaned` (column ORPHANED) says whether its claim still exists. An orphan is only reported: bucket and
 user do not change until an admin annotates the ObjectBucket with `objectbucket.io/orphan`: `adopt` gives it to the claim
 that now has its namespace and name, `remove` does what the deletion of its claim would have done, `revoke` removes the
-access and keeps the bucket, and `forget` deletes only the ObjectBucket. Each change is an event of the same reason.",
+access and keeps the bucket, and `forget` deletes only the ObjectBucket. Its condition `DeletionScheduled` says that its
+claim was deleted, and when the bucket will be; the annotation can change that. Each change is an event of the same
+reason.",
     ),
 ];
 

@@ -5,7 +5,9 @@ use std::marker::PhantomData;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::provisioner::{self, AppCredentials, Endpoint, Provisioner, Reason, Record, Removal, StoreError, Topic};
+use crate::provisioner::{
+    self, AppCredentials, Content, Endpoint, Provisioner, Reason, Record, Removal, StoreError, Topic,
+};
 
 /// What differs between stores.
 pub(crate) trait Quirks: 'static {
@@ -60,7 +62,7 @@ impl<Q: Quirks> Provisioner for OtherShelf<Q> {
         Err(full())
     }
 
-    async fn delete(&self, _: &Record, (): &(), _: Option<&AppCredentials>) -> Result<Removal, StoreError> {
+    async fn delete(&self, _: &Record, (): &(), _: Option<&AppCredentials>, _: Content) -> Result<Removal, StoreError> {
         Err(full())
     }
 }

@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::names::NameRules;
+use super::on_delete::{ON_DELETE, OnDelete};
 use super::parameter::{Parameter, ParameterError, names_of, read, table_of, yes_or_no};
 use super::record::{Rotation, SecretRef};
 
@@ -37,6 +38,12 @@ struct Raw {
     /// Not in a class with `bucketName`.
     #[schemars(extend("default" = "none"))]
     bucket_name_prefix: Option<String>,
+    /// What happens to a bucket with reclaimPolicy Delete when its claim is deleted. `purge`: it is emptied and deleted at
+    /// once, which nobody can undo. `after:7d`: the access is deleted at once, the bucket after that time; until then the
+    /// deletion can be undone. `ifEmpty`: a bucket with content stays until an admin decides. Not in a class with
+    /// `bucketName` or reclaimPolicy Retain.
+    #[schemars(extend("default" = "`purge`"))]
+    on_delete: Option<String>,
 }
 
 /// What an admin wrote, if the store can rotate keys.
@@ -66,6 +73,8 @@ pub struct CommonParameters {
     pub naming: Naming,
     /// `rotateKeysEvery` and `keyGracePeriod`: when the keys of users are rotated.
     pub rotation: Rotation,
+    /// `onDelete`: what happens to a created bucket when its claim is deleted; `None` if the class does not say.
+    pub on_delete: Option<OnDelete>,
 }
 
 impl CommonParameters {
@@ -115,6 +124,7 @@ impl CommonParameters {
         }
         Ok(Self {
             owner_secret: owner_secret(raw.secret_name, raw.secret_namespace)?,
+            on_delete: raw.on_delete.as_deref().map(OnDelete::parse).transpose()?,
             bucket: raw.bucket_name,
             namespaces: raw.allowed_namespaces.as_deref().map(Namespaces::parse).transpose()?,
             naming,
@@ -219,7 +229,10 @@ impl Naming {
         const EXPLICIT: &str = "explicitNames";
         const PREFIX: &str = "bucketNamePrefix";
         let (explicit, prefix) = (raw.explicit_names.as_deref(), raw.bucket_name_prefix.as_deref());
-        let given = [(EXPLICIT, explicit), (PREFIX, prefix)].into_iter().find_map(|(name, value)| Some((name, value?)));
+        let on_delete = raw.on_delete.as_deref();
+        let given = [(EXPLICIT, explicit), (PREFIX, prefix), (ON_DELETE, on_delete)]
+            .into_iter()
+            .find_map(|(name, value)| Some((name, value?)));
         if let Some((name, value)) = given.filter(|_| raw.bucket_name.is_some()) {
             let problem = "applies to new buckets, but bucketName names an existing one";
             return Err(ParameterError::bad(name, value, problem, "remove it"));
@@ -319,7 +332,7 @@ mod tests {
 
     #[test]
     fn restrictions_of_names_do_not_go_with_an_existing_bucket() {
-        for other in [("explicitNames", "no"), ("bucketNamePrefix", "acme-")] {
+        for other in [("explicitNames", "no"), ("bucketNamePrefix", "acme-"), ("onDelete", "purge")] {
             assert!(message(&[("bucketName", "photos"), other]).contains("bucketName names an existing one"));
         }
     }

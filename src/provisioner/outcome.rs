@@ -132,6 +132,15 @@ impl Recalled {
     }
 }
 
+/// What a deletion may do with the content of a bucket: objects, versions and unfinished uploads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Content {
+    /// It is deleted with the bucket.
+    Delete,
+    /// It stays, and with it the bucket: only an empty bucket is deleted.
+    Keep,
+}
+
 /// How far [`Provisioner::revoke`](super::Provisioner::revoke) or [`Provisioner::delete`](super::Provisioner::delete) got.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -173,9 +182,13 @@ pub enum Fate {
     Removed,
     /// It was not found: it was removed before, or the store does not show it yet.
     Missing,
-    /// It was left in place, mostly because nothing proves that it belongs to the claim. A sentence that says why, for
-    /// an event.
+    /// It was left in place, because it belongs to somebody else. A sentence that says why, for an event.
     Left(String),
+    /// A bucket that was to be deleted only if it is empty ([`Content::Keep`]), and is not.
+    NotEmpty,
+    /// A user of whom nothing proves whether it is the claim's. It was left, with its keys deactivated if the store can do
+    /// that. A sentence that says so. The record stays until an admin decides.
+    Unproven(String),
 }
 
 impl Removed {
@@ -193,7 +206,7 @@ impl Removed {
     pub fn left(&self) -> impl Iterator<Item = &str> {
         [&self.access, &self.bucket].into_iter().filter_map(|fate| match fate {
             Fate::Left(why) => Some(why.as_str()),
-            Fate::Kept | Fate::Removed | Fate::Missing => None,
+            Fate::Kept | Fate::Removed | Fate::Missing | Fate::NotEmpty | Fate::Unproven(_) => None,
         })
     }
 }

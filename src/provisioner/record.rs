@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use serde::de::DeserializeOwned;
 
+use super::on_delete::OnDelete;
 use super::parameter::{ParameterError, read};
 
 /// The identity of an ObjectBucketClaim.
@@ -138,6 +139,8 @@ pub struct Plan {
     pub user: Option<String>,
     /// When its keys are rotated.
     pub rotation: Rotation,
+    /// What happens to the bucket when the claim is deleted, if it was created and its reclaimPolicy is Delete.
+    pub on_delete: OnDelete,
     /// Whatever else the verbs need, in the store's own keys. It is recorded in `spec.additionalState`, beside the keys
     /// of [`wire::state`](crate::api::wire::state), which are refused; so are keys that begin with `output.`, and empty
     /// values.
@@ -158,6 +161,7 @@ impl Plan {
             owner_secret: None,
             user: None,
             rotation: Rotation::default(),
+            on_delete: OnDelete::default(),
             state: BTreeMap::new(),
             outputs: BTreeMap::new(),
         }
@@ -176,6 +180,11 @@ impl Plan {
     /// With times for the rotation of keys.
     pub fn with_rotation(self, rotation: Rotation) -> Self {
         Self { rotation, ..self }
+    }
+
+    /// With what happens to the bucket when the claim is deleted.
+    pub fn with_on_delete(self, on_delete: OnDelete) -> Self {
+        Self { on_delete, ..self }
     }
 
     /// With an entry of the store's own.
@@ -253,7 +262,10 @@ pub struct Record {
     pub cluster: Option<String>,
     /// Account of the owner's credentials at that time; `None` if the store has no accounts, or did not say.
     pub account: Option<String>,
-    /// The claim's credentials have worked, so an app may have used the bucket.
+    /// When the claim was created for which the record was made first; `None` in records of earlier versions. A bucket
+    /// that is older was not created for it.
+    pub claim_created_at: Option<SystemTime>,
+    /// The claim's credentials have worked and were published, so an app may have used the bucket.
     pub handed_over: bool,
     /// Name of the StorageClass from which the plan was made. The class may no longer exist.
     pub class_name: String,
@@ -274,6 +286,7 @@ impl Record {
             former_uids: Vec::new(),
             cluster: None,
             account: None,
+            claim_created_at: None,
             handed_over: false,
             class_name: class_name.into(),
             reclaim_policy,
@@ -294,6 +307,11 @@ impl Record {
     /// With the account of the owner's credentials.
     pub fn with_account(self, account: impl Into<String>) -> Self {
         Self { account: Some(account.into()), ..self }
+    }
+
+    /// With the time at which the claim was created.
+    pub fn with_claim_created_at(self, at: SystemTime) -> Self {
+        Self { claim_created_at: Some(at), ..self }
     }
 
     /// As handed over: an app may have used the bucket.

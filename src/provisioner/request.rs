@@ -33,6 +33,7 @@ impl<T> Request<'_, T> {
         let plan = Plan {
             owner_secret: self.common.owner_secret.clone(),
             rotation: self.common.rotation,
+            on_delete: self.common.on_delete.unwrap_or_default(),
             ..Plan::new(&self.bucket, self.mode, endpoint).with_user(&self.user)
         };
         self.written.iter().fold(plan, |plan, (name, value)| plan.with_parameter(name, value))

@@ -8,8 +8,8 @@ use std::time::Duration;
 use bucket_provisioner::api::ClaimPhase;
 use bucket_provisioner::controller::{self, Options};
 use bucket_provisioner::provisioner::{
-    AppCredentials, Checkup, Endpoint, Fate, Plan, Provisioner, Reason, Record, Removal, Removed, Request, StoreError,
-    Topic,
+    AppCredentials, Checkup, Content, Endpoint, Fate, Plan, Provisioner, Reason, Record, Removal, Removed, Request,
+    StoreError, Topic,
 };
 use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
@@ -111,7 +111,13 @@ impl Provisioner for Shelf {
         Ok(Removal::Done(Removed::new(Fate::Removed, Fate::Kept)))
     }
 
-    async fn delete(&self, record: &Record, _: &(), _: Option<&AppCredentials>) -> Result<Removal, StoreError> {
+    async fn delete(
+        &self,
+        record: &Record,
+        _: &(),
+        _: Option<&AppCredentials>,
+        _: Content,
+    ) -> Result<Removal, StoreError> {
         self.take(user(record));
         self.take(&record.plan.bucket);
         Ok(Removal::Done(Removed::new(Fate::Removed, Fate::Removed)))

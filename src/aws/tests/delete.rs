@@ -2,7 +2,7 @@
 
 use super::revoke::{FAST, done, go_record, go_user_goes, left, revoked, user_goes, without_user};
 use crate::aws::testing::*;
-use crate::provisioner::{Failure, FailureClass, Fate, Mode, Provisioner, Record, Removal, Removed};
+use crate::provisioner::{Content, Failure, FailureClass, Fate, Mode, Provisioner, Record, Removal, Removed};
 
 /// User and bucket were removed.
 fn deleted() -> Removal {
@@ -18,13 +18,16 @@ fn deleted_without_user() -> Removal {
 async fn an_untagged_bucket_of_the_go_provisioner_is_deleted() {
     let more = [("GetBucketTagging", s3_error(404, "NoSuchTagSet")), ("DeleteBucket", bare(204))];
     let stage = Stage::answering(go_user_goes().into_iter().chain(more));
-    assert_eq!(stage.provisioner.delete(&go_record(), &stage.owner, None).await.unwrap(), deleted());
+    assert_eq!(stage.provisioner.delete(&go_record(), &stage.owner, None, Content::Delete).await.unwrap(), deleted());
 }
 
 #[tokio::test]
 async fn an_empty_bucket_goes_at_once() {
     let stage = without_user([("GetBucketTagging", bucket_tags(OURS)), ("DeleteBucket", bare(204))]);
-    assert_eq!(stage.provisioner.delete(&record(), &stage.owner, None).await.unwrap(), deleted_without_user());
+    assert_eq!(
+        stage.provisioner.delete(&record(), &stage.owner, None, Content::Delete).await.unwrap(),
+        deleted_without_user()
+    );
     assert_eq!(stage.calls(), ["GetUser", "GetBucketTagging", "DeleteBucket"]);
 }
 
@@ -32,11 +35,14 @@ async fn an_empty_bucket_goes_at_once() {
 async fn a_bucket_that_is_gone_counts_as_removed() {
     let gone = without_user([("GetBucketTagging", s3_error(404, "NoSuchBucket"))]);
     assert_eq!(
-        gone.provisioner.delete(&record(), &gone.owner, None).await.unwrap(),
+        gone.provisioner.delete(&record(), &gone.owner, None, Content::Delete).await.unwrap(),
         done(Fate::Missing, Fate::Missing)
     );
     let goes = without_user([("GetBucketTagging", bucket_tags(OURS)), ("DeleteBucket", s3_error(404, "NoSuchBucket"))]);
-    assert_eq!(goes.provisioner.delete(&record(), &goes.owner, None).await.unwrap(), deleted_without_user());
+    assert_eq!(
+        goes.provisioner.delete(&record(), &goes.owner, None, Content::Delete).await.unwrap(),
+        deleted_without_user()
+    );
 }
 
 #[tokio::test]
@@ -55,7 +61,7 @@ async fn a_bucket_that_is_not_proven_ours_stays_and_is_reported() {
         let gone = || iam_error(404, "NoSuchEntity");
         let policy = [("ListPolicyVersions", gone()), ("DeletePolicy", gone())];
         let stage = without_user(policy.into_iter().chain([("GetBucketTagging", bucket_tags(tags))]));
-        let left = left(stage.provisioner.delete(&record, &stage.owner, None).await.unwrap());
+        let left = left(stage.provisioner.delete(&record, &stage.owner, None, Content::Delete).await.unwrap());
         assert!(left[0].contains("was left in place"), "{left:?}");
         assert!(!stage.calls().contains(&"DeleteBucket".to_owned()));
     }
@@ -64,14 +70,20 @@ async fn a_bucket_that_is_not_proven_ours_stays_and_is_reported() {
 #[tokio::test]
 async fn a_generated_name_is_proof_even_if_somebody_replaced_the_tags() {
     let stage = without_user([("GetBucketTagging", bucket_tags(FOREIGN)), ("DeleteBucket", bare(204))]);
-    assert_eq!(stage.provisioner.delete(&record(), &stage.owner, None).await.unwrap(), deleted_without_user());
+    assert_eq!(
+        stage.provisioner.delete(&record(), &stage.owner, None, Content::Delete).await.unwrap(),
+        deleted_without_user()
+    );
 }
 
 #[tokio::test]
 async fn a_bucket_of_a_former_claim_goes_with_the_claim_that_adopted_its_record() {
     let heir = Record { former_uids: vec!["another".into()], ..named("us-west-1") };
     let stage = without_user([("GetBucketTagging", bucket_tags(OTHERS)), ("DeleteBucket", bare(204))]);
-    assert_eq!(stage.provisioner.delete(&heir, &stage.owner, None).await.unwrap(), deleted_without_user());
+    assert_eq!(
+        stage.provisioner.delete(&heir, &stage.owner, None, Content::Delete).await.unwrap(),
+        deleted_without_user()
+    );
 }
 
 const BUCKETS: &str = "<ListAllMyBucketsResult><Buckets><Bucket><Name>photos-f30e0389-0689-48a2-bfaa-74d1bf1fd950</Name></Bucket></Buckets></ListAllMyBucketsResult>";
@@ -80,12 +92,12 @@ const BUCKETS: &str = "<ListAllMyBucketsResult><Buckets><Bucket><Name>photos-f30
 async fn a_name_that_a_stranger_has_taken_since_is_left_in_place_and_a_missing_permission_is_reported() {
     let denied = || ("GetBucketTagging", s3_error(403, "AccessDenied"));
     let strangers = without_user([denied(), ("ListBuckets", ok("<ListAllMyBucketsResult/>"))]);
-    let removed = strangers.provisioner.delete(&record(), &strangers.owner, None).await.unwrap();
+    let removed = strangers.provisioner.delete(&record(), &strangers.owner, None, Content::Delete).await.unwrap();
     assert!(left(removed)[0].contains("somebody else has taken its name"));
 
     for buckets in [ok(BUCKETS), s3_error(403, "AccessDenied")] {
         let ours = without_user([denied(), ("ListBuckets", buckets)]);
-        let error = ours.provisioner.delete(&record(), &ours.owner, None).await.unwrap_err();
+        let error = ours.provisioner.delete(&record(), &ours.owner, None, Content::Delete).await.unwrap_err();
         assert_eq!(error.reason(), "AccessDenied");
     }
 }
@@ -106,7 +118,7 @@ async fn every_call_about_a_created_bucket_names_the_account_that_it_has_to_be_i
         ("AbortMultipartUpload", bare(204)),
         ("DeleteBucket", bare(204)),
     ]);
-    stage.provisioner.delete(&record(), &stage.owner, None).await.unwrap();
+    stage.provisioner.delete(&record(), &stage.owner, None, Content::Delete).await.unwrap();
     let owners = stage.expected_owners();
     assert!(owners.len() >= 9 && owners.iter().all(|(_, owner)| owner.as_deref() == Some(ACCOUNT)), "{owners:?}");
 }
@@ -115,7 +127,7 @@ async fn every_call_about_a_created_bucket_names_the_account_that_it_has_to_be_i
 async fn a_brownfield_bucket_is_not_touched_whoever_asks() {
     assert_eq!(granted().plan.mode, Mode::Granted);
     let stage = Stage::answering(user_goes());
-    assert_eq!(stage.provisioner.delete(&granted(), &stage.owner, None).await.unwrap(), revoked());
+    assert_eq!(stage.provisioner.delete(&granted(), &stage.owner, None, Content::Delete).await.unwrap(), revoked());
     assert_eq!(stage.calls(), FAST);
 }
 
@@ -161,7 +173,10 @@ async fn a_full_bucket_is_emptied_of_versions_markers_and_uploads() {
         ("AbortMultipartUpload", s3_error(404, "NoSuchUpload")),
         ("DeleteBucket", bare(204)),
     ]);
-    assert_eq!(stage.provisioner.delete(&record(), &stage.owner, None).await.unwrap(), deleted_without_user());
+    assert_eq!(
+        stage.provisioner.delete(&record(), &stage.owner, None, Content::Delete).await.unwrap(),
+        deleted_without_user()
+    );
     let body = stage.sent("DeleteObjects");
     assert!(body.contains("<Key>a</Key><VersionId>v1</VersionId>") && body.contains("<Quiet>true</Quiet>"), "{body}");
     assert!(body.contains("<VersionId>v2</VersionId>"), "delete markers go too: {body}");
@@ -183,7 +198,10 @@ async fn a_bucket_whose_folders_may_not_be_listed_is_listed_in_a_row() {
         ("ListMultipartUploads", no_uploads()),
         ("DeleteBucket", bare(204)),
     ]);
-    assert_eq!(stage.provisioner.delete(&record(), &stage.owner, None).await.unwrap(), deleted_without_user());
+    assert_eq!(
+        stage.provisioner.delete(&record(), &stage.owner, None, Content::Delete).await.unwrap(),
+        deleted_without_user()
+    );
     assert!(stage.all_sent("DeleteObjects").iter().any(|body| body.contains("<Key>b/b</Key>")));
 }
 
@@ -197,7 +215,7 @@ async fn the_folder_in_which_the_listing_stands_is_not_left_out() {
         ("DeleteObjects", ok(DELETED)),
         ("DeleteObjects", ok(DELETED)),
     ]);
-    let removal = stage.provisioner.delete(&record(), &stage.owner, None).await.unwrap();
+    let removal = stage.provisioner.delete(&record(), &stage.owner, None, Content::Delete).await.unwrap();
     assert_eq!(removal, Removal::Partial { removed: 4 });
 }
 
@@ -214,7 +232,7 @@ async fn only_a_listing_of_the_whole_bucket_says_that_it_is_empty() {
         ("DeleteObjects", ok(DELETED)),
         ("DeleteObjects", ok(DELETED)),
     ]);
-    let removal = stage.provisioner.delete(&record(), &stage.owner, None).await.unwrap();
+    let removal = stage.provisioner.delete(&record(), &stage.owner, None, Content::Delete).await.unwrap();
     assert_eq!(removal, Removal::Partial { removed: 4 });
 }
 
@@ -231,7 +249,10 @@ async fn objects_that_are_refused_for_the_rate_are_deleted_later_and_alone() {
         ("ListMultipartUploads", no_uploads()),
         ("DeleteBucket", bare(204)),
     ]);
-    assert_eq!(stage.provisioner.delete(&record(), &stage.owner, None).await.unwrap(), deleted_without_user());
+    assert_eq!(
+        stage.provisioner.delete(&record(), &stage.owner, None, Content::Delete).await.unwrap(),
+        deleted_without_user()
+    );
     let bodies = stage.all_sent("DeleteObjects");
     assert_eq!(bodies.iter().map(|body| body.matches("<Key>").count()).collect::<Vec<_>>(), [3, 3, 1, 1]);
     assert!(bodies[2..].iter().all(|body| body.contains("<Key>b</Key>")), "{bodies:?}");
@@ -241,7 +262,7 @@ async fn objects_that_are_refused_for_the_rate_are_deleted_later_and_alone() {
         let listed = [("ListObjectVersions", versions(&["a"], None))];
         let stage = full(listed.into_iter().chain(std::iter::repeat_n(("DeleteObjects", answer), 1000)));
         let began = tokio::time::Instant::now();
-        let removal = stage.provisioner.delete(&record(), &stage.owner, None).await;
+        let removal = stage.provisioner.delete(&record(), &stage.owner, None, Content::Delete).await;
         assert_eq!(removal.map_err(|error| error.reason()), outcome);
         assert!((30..60).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
         // Each at its turn: the SDK repeats none.
@@ -258,7 +279,10 @@ async fn a_store_without_versions_is_emptied_object_by_object() {
         ("ListMultipartUploads", no_uploads()),
         ("DeleteBucket", bare(204)),
     ]);
-    assert_eq!(stage.provisioner.delete(&record(), &stage.owner, None).await.unwrap(), deleted_without_user());
+    assert_eq!(
+        stage.provisioner.delete(&record(), &stage.owner, None, Content::Delete).await.unwrap(),
+        deleted_without_user()
+    );
 }
 
 #[tokio::test]
@@ -270,7 +294,7 @@ async fn objects_that_the_store_keeps_are_named_although_it_answers_200() {
         ),
         ("DeleteObjects", not_deleted("a", "AccessDenied")),
     ]);
-    let error = stage.provisioner.delete(&record(), &stage.owner, None).await.unwrap_err();
+    let error = stage.provisioner.delete(&record(), &stage.owner, None, Content::Delete).await.unwrap_err();
     assert_eq!((error.reason(), error.class()), ("ObjectsNotDeleted", FailureClass::Terminal));
     insta::assert_snapshot!(error, @r#"bucket "photos-f30e0389-0689-48a2-bfaa-74d1bf1fd950" cannot be emptied: 1 of its objects cannot be deleted, first "a" (AccessDenied): object lock or a bucket policy protects them, or the owner lacks s3:DeleteObjectVersion"#);
 }
@@ -279,7 +303,10 @@ async fn objects_that_the_store_keeps_are_named_although_it_answers_200() {
 async fn what_can_be_deleted_goes_before_the_rest_is_reported() {
     let stage =
         full([("ListObjectVersions", versions(&["a"], None)), ("DeleteObjects", not_deleted("a", "AccessDenied"))]);
-    assert_eq!(stage.provisioner.delete(&record(), &stage.owner, None).await.unwrap(), Removal::Partial { removed: 1 });
+    assert_eq!(
+        stage.provisioner.delete(&record(), &stage.owner, None, Content::Delete).await.unwrap(),
+        Removal::Partial { removed: 1 }
+    );
 }
 
 #[tokio::test]
@@ -290,7 +317,10 @@ async fn keys_that_are_gone_meanwhile_count_as_removed() {
         ("ListMultipartUploads", no_uploads()),
         ("DeleteBucket", bare(204)),
     ]);
-    assert_eq!(stage.provisioner.delete(&record(), &stage.owner, None).await.unwrap(), deleted_without_user());
+    assert_eq!(
+        stage.provisioner.delete(&record(), &stage.owner, None, Content::Delete).await.unwrap(),
+        deleted_without_user()
+    );
 }
 
 #[tokio::test]
@@ -300,8 +330,8 @@ async fn a_bucket_that_lists_nothing_and_yet_is_not_empty_does_not_loop_forever(
         ("ListMultipartUploads", no_uploads()),
         ("DeleteBucket", s3_error(409, "BucketNotEmpty")),
     ]);
-    let error = stage.provisioner.delete(&record(), &stage.owner, None).await.unwrap_err();
-    assert_eq!((error.reason(), error.class()), ("BucketNotEmpty", FailureClass::Retryable));
+    let error = stage.provisioner.delete(&record(), &stage.owner, None, Content::Delete).await.unwrap_err();
+    assert_eq!((error.reason(), error.class()), ("NotVisibleYet", FailureClass::Retryable));
 }
 
 #[tokio::test]
@@ -312,7 +342,7 @@ async fn a_call_ends_after_fifty_pages_so_that_others_get_their_turn() {
         (0..51).flat_map(|_| [("ListObjectVersions", versions(&keys, Some("k"))), ("DeleteObjects", ok(DELETED))]);
     let stage = full(pages);
     assert_eq!(
-        stage.provisioner.delete(&record(), &stage.owner, None).await.unwrap(),
+        stage.provisioner.delete(&record(), &stage.owner, None, Content::Delete).await.unwrap(),
         Removal::Partial { removed: 50_000 }
     );
 }
@@ -327,7 +357,10 @@ async fn keys_that_xml_cannot_carry_are_deleted_one_by_one() {
         ("ListMultipartUploads", no_uploads()),
         ("DeleteBucket", bare(204)),
     ]);
-    assert_eq!(stage.provisioner.delete(&record(), &stage.owner, None).await.unwrap(), deleted_without_user());
+    assert_eq!(
+        stage.provisioner.delete(&record(), &stage.owner, None, Content::Delete).await.unwrap(),
+        deleted_without_user()
+    );
 }
 
 /// Somebody may take the bucket over while calls wait for their turns.
@@ -349,7 +382,7 @@ async fn a_bucket_that_was_looked_at_long_ago_is_looked_at_again_before_its_cont
         Stage::answering(user.into_iter().chain(refused).chain([("DeleteUser", ok(""))]).chain(bucket))
     };
     let late = deletion(7);
-    let removal = late.provisioner.delete(&record(), &late.owner, None).await.unwrap();
+    let removal = late.provisioner.delete(&record(), &late.owner, None, Content::Delete).await.unwrap();
     let Removal::Done(Removed { access: Fate::Removed, bucket: Fate::Left(why) }) = removal else {
         panic!("{removal:?}")
     };
@@ -357,7 +390,7 @@ async fn a_bucket_that_was_looked_at_long_ago_is_looked_at_again_before_its_cont
     assert!(!late.calls().contains(&"ListObjectVersions".to_owned()));
 
     let soon = deletion(0);
-    soon.provisioner.delete(&record(), &soon.owner, None).await.unwrap_err();
+    soon.provisioner.delete(&record(), &soon.owner, None, Content::Delete).await.unwrap_err();
     assert_eq!(soon.calls().iter().filter(|call| *call == "GetBucketTagging").count(), 1);
     assert!(soon.calls().contains(&"ListObjectVersions".to_owned()));
 }
@@ -375,7 +408,7 @@ async fn a_bucket_stays_until_nobody_has_access_to_it() {
             ("DeleteUserPolicy", ok("")),
         ];
         let stage = Stage::answering(answers);
-        let error = stage.provisioner.delete(&record(), &stage.owner, None).await.unwrap_err();
+        let error = stage.provisioner.delete(&record(), &stage.owner, None, Content::Delete).await.unwrap_err();
         assert_eq!(error.reason(), "AccessDenied");
         assert!(!stage.calls().contains(&"DeleteBucket".to_owned()), "{:?}", stage.calls());
     }

@@ -1,7 +1,7 @@
 //! Other stores than AWS: what they leave out, and what is proof there.
 
 use crate::aws::testing::*;
-use crate::provisioner::{AppCredentials, Failure, Fate, Provisioner, Record, Removal, Removed};
+use crate::provisioner::{AppCredentials, Content, Failure, Fate, Provisioner, Record, Removal, Removed};
 
 const NO_TAGS: &[(&str, &str)] = &[];
 
@@ -189,7 +189,7 @@ async fn at_aws_endpoints_a_generated_name_is_no_proof_while_the_account_is_not_
         ("GetBucketTagging", s3_error(404, "NoSuchTagSet")),
         ("DeleteBucket", bare(204)),
     ]);
-    let removal = stage.provisioner.delete(&record, &stage.owner, None).await.unwrap();
+    let removal = stage.provisioner.delete(&record, &stage.owner, None, Content::Delete).await.unwrap();
     assert!(matches!(removal, Removal::Done(Removed { bucket: Fate::Left(_), .. })), "{removal:?}");
     assert!(!stage.calls().contains(&"DeleteBucket".to_owned()));
 }

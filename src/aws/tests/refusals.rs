@@ -6,7 +6,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::aws::testing::*;
 use crate::provisioner::FailureClass::{Retryable, Terminal};
-use crate::provisioner::{Failure, Provisioner};
+use crate::provisioner::{Content, Failure, Provisioner};
 
 #[tokio::test]
 async fn every_refusal_of_the_first_call_has_its_reason() {
@@ -192,7 +192,7 @@ async fn a_quota_that_was_reached_costs_no_more_calls_until_something_is_deleted
         stage.provisioner.provision(&another(), &stage.owner).await.unwrap_err();
     }
     assert_eq!(stage.calls(), ["CreateBucket", "CreateBucket"]);
-    stage.provisioner.delete(&record(), &stage.owner, None).await.unwrap();
+    stage.provisioner.delete(&record(), &stage.owner, None, Content::Delete).await.unwrap();
     stage.provisioner.provision(&another(), &stage.owner).await.unwrap_err();
     assert_eq!(stage.calls().last().unwrap(), "CreateBucket");
 }

@@ -1,7 +1,7 @@
 //! Revoke: the user of a claim is removed.
 
 use crate::aws::testing::*;
-use crate::provisioner::{AppCredentials, Failure, FailureClass, Fate, Provisioner, Record, Removal, Removed};
+use crate::provisioner::{AppCredentials, Content, Failure, FailureClass, Fate, Provisioner, Record, Removal, Removed};
 
 pub(super) const FAST: [&str; 5] = ["GetUser", "ListAccessKeys", "DeleteAccessKey", "DeleteUserPolicy", "DeleteUser"];
 
@@ -104,7 +104,7 @@ async fn access_that_still_works_is_not_gone_though_its_user_is_not_found() {
     let caller = "<GetCallerIdentityResponse><GetCallerIdentityResult><Account>210987654321</Account></GetCallerIdentityResult></GetCallerIdentityResponse>";
     let keys = present("AKIA1");
     let stage = without_user([("GetCallerIdentity", ok(caller))]);
-    let error = stage.provisioner.delete(&handed_over, &stage.owner, Some(&keys)).await.unwrap_err();
+    let error = stage.provisioner.delete(&handed_over, &stage.owner, Some(&keys), Content::Delete).await.unwrap_err();
     assert_eq!((error.reason(), error.class()), ("AccessStillWorks", FailureClass::Retryable));
     let looks = ["GetUser", "ListAccessKeys", "GetBucketTagging", "GetCallerIdentity"];
     assert_eq!(stage.calls(), looks, "nothing is changed");

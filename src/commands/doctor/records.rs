@@ -85,7 +85,7 @@ impl Seen {
             Ok(_) if !cluster.is_empty() && record::cluster_uid(object).is_some_and(|uid| uid != cluster) => {
                 self.elsewhere.push(name);
             }
-            Ok((_, record)) => {
+            Ok(codec::Decoded { record, .. }) => {
                 if let Some(secret) = record.plan.owner_secret.clone() {
                     self.owners.entry(secret).or_insert_with(|| (record, Vec::new())).1.push(name);
                 }

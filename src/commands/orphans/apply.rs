@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::process::ExitCode;
 
+use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 use serde_json::json;
 
@@ -16,7 +17,7 @@ use crate::commands::ask;
 use crate::commands::output::{self, Format, clean};
 use crate::commands::session::Session;
 use crate::commands::word::{self, Answer, Given, Service, Word};
-use crate::controller::decide::orphan::Action;
+use crate::controller::decide::action::Action;
 use crate::controller::decide::record;
 use crate::provisioner::Provisioner;
 use crate::runtime::program::print;
@@ -171,7 +172,11 @@ fn chosen(found: &mut Found, wanted: &Wanted) -> Result<Vec<Orphan>, String> {
     if let Some(unknown) = wanted.only.iter().find(|name| !orphans.iter().any(|orphan| orphan.name == **name)) {
         return Err(format!("{unknown:?} is not an orphan; run the command without --apply to see which there are"));
     }
-    orphans.retain(|orphan| wanted.only.is_empty() || wanted.only.contains(&orphan.name));
+    // What is scheduled goes by itself, and its users can undo that: only an admin who names it means it.
+    orphans.retain(|orphan| match wanted.only.is_empty() {
+        true => orphan.needs_decision(),
+        false => wanted.only.contains(&orphan.name),
+    });
     Ok(orphans)
 }
 
@@ -280,9 +285,10 @@ async fn give<P: Provisioner>(
     }
     let fresh = word::fresh(session, object).await?;
     let recorded = Recorded::default();
-    let present = find::present(session, &orphan.claim_namespace, &orphan.claim_name, &recorded, None).await;
+    let present =
+        find::present(session, &orphan.claim_namespace, &orphan.claim_name, &recorded, Some(&given.record)).await;
     let present = present.map_err(|problem| problem.to_string())?;
-    let again = judge::of_record(fresh.clone(), cluster, present.as_ref());
+    let again = judge::of_record(fresh.clone(), cluster, present.as_ref(), Timestamp::now());
     if again.is_none_or(|again| (&again.reason, &again.present_uid) != (&orphan.reason, &orphan.present_uid)) {
         return Err(word::CHANGED.to_owned());
     }

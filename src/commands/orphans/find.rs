@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::error::Error;
 
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
+use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 
 use super::lost;
@@ -228,7 +229,7 @@ async fn of_record<P: Provisioner>(
     let Some(object) = found.and_then(|guard| guard.0.ok()) else { return Ok(None) };
     let Some((namespace, claim)) = record::claim_name(&object) else { return Ok(None) };
     let present = present(session, namespace, claim, recorded, Some(&name)).await?;
-    Ok(judge::of_record(object, cluster, present.as_ref()))
+    Ok(judge::of_record(object, cluster, present.as_ref(), Timestamp::now()))
 }
 
 /// What all ObjectBuckets name now.
@@ -256,7 +257,9 @@ pub(crate) async fn present<P: Provisioner>(
     Ok(found.map(|guarded| {
         let claim = Claim::read(&guarded, &session.label());
         let has_record = recorded.of(&claim.id.uid).filter(|record| but != Some(record.as_str())).cloned();
-        PresentClaim { uid: claim.id.uid, deleting: claim.deleting, has_record }
+        let named = claim.spec().ok().and_then(|spec| spec.object_bucket_name.clone());
+        let names_it = named.is_some() && named.as_deref() == but;
+        PresentClaim { uid: claim.id.uid, deleting: claim.deleting, has_record, names_it }
     }))
 }
 

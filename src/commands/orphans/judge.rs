@@ -2,12 +2,15 @@
 
 use std::collections::{HashMap, HashSet};
 
+use k8s_openapi::jiff::Timestamp;
+
 use super::orphan::{Kind, Orphan};
 use super::recorded::Recorded;
 use crate::api::{ObjectBucket, wire};
-use crate::controller::decide::codec;
-use crate::controller::decide::orphan::{self, Action, PresentClaim};
+use crate::controller::decide::action::Action;
+use crate::controller::decide::orphan::{self, Due, PresentClaim};
 use crate::controller::decide::record::{self, Stored};
+use crate::controller::decide::{codec, notice, teardown};
 use crate::controller::reasons::{self, orphaned as reason};
 use crate::provisioner::{ClaimId, Record, Stock, StockKind};
 use crate::runtime::values::object_name;
@@ -20,33 +23,52 @@ pub(crate) fn is_suspect(object: &ObjectBucket, cluster: &str, claims: &HashMap<
     let (Some(uid), Some((namespace, name))) = (record::claim_uid(object), record::claim_name(object)) else {
         return false;
     };
-    let here = record::cluster_uid(object).is_none_or(|recorded| recorded == cluster);
+    let here = is_here(object, cluster);
     let is_claims = claims.get(&(namespace.to_owned(), name.to_owned())).is_some_and(|present| present == uid);
     !(here && is_claims)
 }
 
+fn is_here(object: &ObjectBucket, cluster: &str) -> bool {
+    record::cluster_uid(object).is_none_or(|recorded| recorded == cluster)
+}
+
 /// Whether an ObjectBucket is an orphan; `present` is the claim of the recorded name, read after it.
-pub(crate) fn of_record(object: ObjectBucket, cluster: &str, present: Option<&PresentClaim>) -> Option<Orphan> {
+pub(crate) fn of_record(
+    object: ObjectBucket,
+    cluster: &str,
+    present: Option<&PresentClaim>,
+    now: Timestamp,
+) -> Option<Orphan> {
     let uid = record::claim_uid(&object)?.to_owned();
     let (namespace, name) = record::claim_name(&object).map(|(a, b)| (a.to_owned(), b.to_owned()))?;
     let annotation = object.metadata.annotations.as_ref().and_then(|all| all.get(wire::annotation::ORPHAN)).cloned();
     let stored = codec::read(&object);
     let notice = match &stored {
         Err(_) if present.is_some() => return None,
-        Err(problem) => orphan::damaged(&problem.to_string()),
+        Err(problem) => notice::damaged(&problem.to_string()),
+        // Only its annotation, or somebody who wants it deleted, brings it here.
+        Ok(_) if present.is_some_and(|claim| claim.uid == uid) && is_here(&object, cluster) => return None,
         Ok(stored) => {
-            let facts = orphan::Facts { record: &stored.record, action: &Ok(None), cluster, present, refused: false };
+            let (action, vanished, refused) = (&Ok(None), false, false);
+            let facts = orphan::Facts { stored, action, cluster, present, refused, vanished, now };
             match orphan::due(&facts) {
-                orphan::Due::Report(notice) => notice,
+                Due::Report(notice) | Due::Wait { notice: Some(notice), .. } => notice,
+                Due::DeleteBucket => notice::in_progress(stored, true),
                 _ => return None,
             }
         }
     };
+    let deletes = stored.as_ref().is_ok_and(|stored| teardown::undo_now(&stored.record) == teardown::Undo::Delete);
+    let remove = deletes.then_some(Action::Remove);
     let can_adopt = present.is_some_and(|claim| !claim.deleting && claim.has_record.is_none());
     let adopt = can_adopt.then_some(Action::Adopt);
     let words: Vec<Action> = match notice.reason {
         reason::RECORD_DAMAGED => vec![Action::Forget],
         reason::OTHER_CLUSTER => adopt.into_iter().chain([Action::Forget]).collect(),
+        reason::IN_PROGRESS => vec![Action::Forget],
+        reason::SCHEDULED | reason::BUCKET_NOT_EMPTY | reason::CLAIM_VANISHED | reason::BUCKET_CONFLICT => {
+            remove.into_iter().chain([Action::Forget]).chain(adopt).collect()
+        }
         _ => [Action::Remove, Action::Revoke, Action::Forget].into_iter().chain(adopt).collect(),
     };
     let record = stored.ok().map(|stored| stored.record);
@@ -231,6 +253,7 @@ mod tests {
     use crate::controller::decide::testing::record;
 
     const HERE: &str = "cluster-here";
+    const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
     fn object(cluster: &str) -> ObjectBucket {
         codec::to_object(&Record { cluster: Some(cluster.into()), ..record() }, "obc-shop-photos", "ours")
@@ -241,12 +264,12 @@ mod tests {
     }
 
     fn present(uid: &str) -> PresentClaim {
-        PresentClaim { uid: uid.into(), deleting: false, has_record: None }
+        PresentClaim { uid: uid.into(), deleting: false, has_record: None, names_it: false }
     }
 
     #[test]
     fn an_object_bucket_is_an_orphan_by_the_rules_of_the_operator() {
-        let judge = |cluster, present: Option<&PresentClaim>| of_record(object(cluster), HERE, present);
+        let judge = |cluster, present: Option<&PresentClaim>| of_record(object(cluster), HERE, present, NOW);
         assert!(judge(HERE, Some(&present(&record().claim.uid))).is_none());
         let gone = judge(HERE, None).unwrap();
         assert_eq!((gone.reason.as_str(), &*gone.actions), ("ClaimGone", &["remove", "revoke", "forget"][..]));
@@ -341,12 +364,12 @@ mod tests {
     fn what_a_clone_or_a_waiting_claim_may_use_is_a_risk_to_delete() {
         let mut of_go = object(HERE);
         of_go.spec.additional_state.as_mut().unwrap().remove(wire::state::CLUSTER_UID);
-        let of_go = of_record(of_go, HERE, None).unwrap();
-        let waited_for = of_record(object(HERE), HERE, Some(&present("new"))).unwrap();
+        let of_go = of_record(of_go, HERE, None, NOW).unwrap();
+        let waited_for = of_record(object(HERE), HERE, Some(&present("new")), NOW).unwrap();
         for orphan in [of_go, waited_for] {
             assert!(orphan.risk(Action::Remove).is_some() && orphan.risk(Action::Revoke).is_some(), "{orphan:?}");
             assert!(orphan.risk(Action::Forget).is_none() && orphan.risk(Action::Adopt).is_none());
         }
-        assert_eq!(of_record(object(HERE), HERE, None).unwrap().risk(Action::Remove), None);
+        assert_eq!(of_record(object(HERE), HERE, None, NOW).unwrap().risk(Action::Remove), None);
     }
 }

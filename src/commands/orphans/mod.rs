@@ -26,6 +26,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use self::find::Found;
+use self::orphan::Orphan;
 use super::Session;
 use super::output::{self, Format};
 use super::word::Word;
@@ -87,7 +88,8 @@ pub(crate) async fn run<P: Provisioner>(session: &Session<P>, args: &OrphansArgs
     for problem in &found.problems {
         eprintln!("{}", output::clean(problem));
     }
-    let code = match (found.problems.is_empty(), found.orphans.is_empty()) {
+    let none = !found.orphans.iter().any(Orphan::needs_decision);
+    let code = match (found.problems.is_empty(), none) {
         (false, _) => ExitCode::FAILURE,
         (true, true) => ExitCode::SUCCESS,
         (true, false) => ExitCode::from(FOUND),

@@ -3,8 +3,9 @@
 use serde::Serialize;
 
 use crate::api::ObjectBucket;
-use crate::controller::decide::orphan::Action;
+use crate::controller::decide::action::Action;
 use crate::controller::decide::record;
+use crate::controller::reasons::orphaned as reason;
 use crate::provisioner::ClaimId;
 
 /// What an orphan is.
@@ -66,6 +67,11 @@ impl Orphan {
         let Self { claim_namespace: namespace, claim_name: name, .. } = self;
         let waits = |_| format!("claim {namespace}/{name} exists, and may be a restored one that waits for `adopt`");
         self.present_uid.as_ref().map(waits)
+    }
+
+    /// Whether somebody has to decide about it: otherwise its bucket is deleted at the time that its claim's class has set.
+    pub(crate) fn needs_decision(&self) -> bool {
+        self.reason != reason::SCHEDULED
     }
 
     /// Whether this can be said about it.

@@ -5,12 +5,12 @@ use super::orphan::{Kind, Orphan};
 use super::places::{self, planned};
 use super::show;
 use crate::api::ObjectBucket;
-use crate::commands::fate::{Fate, on_deletion};
+use crate::commands::fate::{Fate, on_removal};
 use crate::commands::output::bytes;
 use crate::commands::session::{Classes, Session, refused};
 use crate::commands::{usage, word};
+use crate::controller::decide::action::Action;
 use crate::controller::decide::class::Class;
-use crate::controller::decide::orphan::Action;
 use crate::controller::decide::record::{self, Author, Stored};
 use crate::controller::decide::{codec, teardown};
 use crate::controller::of_tags;
@@ -92,11 +92,7 @@ pub(crate) async fn plan<P: Provisioner>(
         Some(object) => ((**object).clone(), false),
         None => (lost(session, found, classes, &orphan, class).await?, true),
     };
-    // The operator takes it for handed over, too.
-    let stored = codec::read(&object).map(|stored| {
-        let record = Record { handed_over: true, ..stored.record };
-        Stored { record, ..stored }
-    });
+    let stored = codec::read(&object);
     let effects = effects(stored.as_ref().ok(), action, &orphan);
     let doomed = stored.ok().filter(|stored| action == Action::Remove && may_delete(stored));
     let doomed = doomed.map(|stored| Box::new(stored.record));
@@ -109,16 +105,16 @@ pub(crate) async fn plan<P: Provisioner>(
 
 /// Whether `remove` may delete the bucket. What the Go provisioner created is known only when the operator asks the class.
 fn may_delete(stored: &Stored) -> bool {
-    stored.author == Author::GoProvisioner || teardown::undo(&stored.record, true) == teardown::Undo::Delete
+    stored.author == Author::GoProvisioner || teardown::undo_now(&stored.record) == teardown::Undo::Delete
 }
 
 fn effects(stored: Option<&Stored>, action: Action, orphan: &Orphan) -> Vec<Fate> {
     let kept = |what: String, why: &str| Fate { what, is_deleted: false, why: why.to_owned() };
     let bucket = || orphan.bucket.as_ref().map(|bucket| format!("bucket {bucket:?}"));
     match action {
-        Action::Remove => stored.map(|stored| on_deletion(stored, &[])).unwrap_or_default(),
+        Action::Remove => stored.map(|stored| on_removal(stored)).unwrap_or_default(),
         Action::Revoke => {
-            let access = stored.map(|stored| on_deletion(stored, &[])).unwrap_or_default().split_off(1);
+            let access = stored.map(|stored| on_removal(stored)).unwrap_or_default().split_off(1);
             let bucket = bucket().map(|what| kept(what, "revoke deletes only the access"));
             access.into_iter().chain(bucket).collect()
         }

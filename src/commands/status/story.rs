@@ -177,7 +177,7 @@ impl Records {
     /// Names of the other records that use the bucket of this one.
     fn sharing(&self, stored: &Stored) -> Vec<String> {
         let others = self.others.iter().filter_map(|object| codec::read(object).ok());
-        others.filter(|other| teardown::shares_bucket(stored, other)).map(|other| other.name).collect()
+        others.filter(|other| teardown::shares_bucket(stored, other, false)).map(|other| other.name).collect()
     }
 }
 

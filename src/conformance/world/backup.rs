@@ -114,9 +114,14 @@ impl World {
 
     /// Waits until an ObjectBucket says that it is orphaned, for this reason; returns the message.
     pub async fn wait_orphaned(&self, record: &str, reason: &str) -> String {
+        self.wait_condition(record, "Orphaned", reason).await
+    }
+
+    /// Waits until a condition of an ObjectBucket has this reason; returns its message.
+    pub async fn wait_condition(&self, record: &str, type_: &str, reason: &str) -> String {
         let says = |object: &ObjectBucket| {
             let conditions = object.status.as_ref().map(|status| status.conditions.clone()).unwrap_or_default();
-            conditions.into_iter().find(|c| c.type_ == "Orphaned" && c.reason == reason)
+            conditions.into_iter().find(|c| c.type_ == type_ && c.reason == reason)
         };
         let waited = seen(&self.records(), record, |object| object.is_some_and(|object| says(object).is_some())).await;
         match waited {

@@ -61,12 +61,12 @@ pub(crate) fn are_outdated(refused: u32) -> bool {
     refused == MAX_PROBES || refused > 2 * MAX_PROBES && refused.is_multiple_of(MAX_PROBES)
 }
 
-/// How long to keep a record after it was undone, to check the store once more; `quiet` is the time since something may
-/// have been created for it. For a bound record this is needed only if something was `missing`, because everything was
-/// visible once.
-pub(crate) fn settles_in(bound: bool, missing: bool, quiet: Duration) -> Option<Duration> {
-    let left = CONSISTENCY_LAG.saturating_sub(quiet);
-    ((missing || !bound) && !left.is_zero()).then_some(left)
+/// How long to keep a record after it was undone, to check the store once more. `missing`: something was not found that an
+/// attempt may have created; `quiet`: the time since that; `lag`: how long the store may not show it. What was found and
+/// removed costs no wait.
+pub(crate) fn settles_in(missing: bool, quiet: Duration, lag: Duration) -> Option<Duration> {
+    let left = lag.saturating_sub(quiet);
+    (missing && !left.is_zero()).then_some(left)
 }
 
 #[cfg(test)]
@@ -107,11 +107,11 @@ mod tests {
     }
 
     #[test]
-    fn what_was_created_just_now_is_checked_twice() {
+    fn what_is_missing_is_looked_for_again_while_it_may_still_appear() {
         let seconds = Duration::from_secs;
-        assert_eq!(settles_in(false, false, seconds(3)), Some(seconds(7)));
-        assert_eq!(settles_in(false, true, seconds(10)), None);
-        assert_eq!(settles_in(true, false, seconds(3)), None);
-        assert_eq!(settles_in(true, true, seconds(3)), Some(seconds(7)));
+        let lag = seconds(120);
+        assert_eq!(settles_in(true, seconds(3), lag), Some(seconds(117)));
+        assert_eq!(settles_in(true, seconds(120), lag), None);
+        assert_eq!(settles_in(false, seconds(3), lag), None, "everything was found");
     }
 }

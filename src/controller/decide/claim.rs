@@ -29,6 +29,8 @@ pub(crate) struct Claim {
     pub(crate) rotation_request: Option<String>,
     /// The annotation that requests another attempt at once.
     pub(crate) retry_request: Option<String>,
+    /// The annotation that asks for the bucket of a deleted claim of this name.
+    pub(crate) undo_request: Option<String>,
     spec: Result<ObjectBucketClaimSpec, String>,
     pub(crate) status: ObjectBucketClaimStatus,
 }
@@ -61,7 +63,7 @@ pub(crate) fn trim(guarded: &mut Guarded) {
         claim.spec.additional_config = claim.spec.additional_config.as_ref().map(trimmed);
     }
     let metadata = guarded.meta_mut();
-    let asked = [wire::annotation::ROTATE_KEYS, wire::annotation::RETRY]
+    let asked = [wire::annotation::ROTATE_KEYS, wire::annotation::RETRY, wire::annotation::UNDO_DELETE]
         .into_iter()
         .filter_map(|key| Some((key.to_owned(), request(metadata, key)?)))
         .collect::<BTreeMap<_, _>>();
@@ -129,6 +131,7 @@ impl Claim {
             label,
             rotation_request: request(metadata, wire::annotation::ROTATE_KEYS),
             retry_request: request(metadata, wire::annotation::RETRY),
+            undo_request: request(metadata, wire::annotation::UNDO_DELETE),
             spec,
             status,
         }
@@ -146,6 +149,7 @@ impl Claim {
             finalizers: Vec::new(),
             rotation_request: None,
             retry_request: None,
+            undo_request: None,
             label: LabelOwner::Ours,
             spec: Err("the claim is gone".to_owned()),
             status: ObjectBucketClaimStatus::default(),
@@ -163,6 +167,12 @@ impl Claim {
     /// [`Error::ClaimUnreadable`] with the parser's message.
     pub(crate) fn spec(&self) -> Result<&ObjectBucketClaimSpec, Error> {
         self.spec.as_ref().map_err(|error| Error::ClaimUnreadable { error: error.clone() })
+    }
+
+    /// Whether the claim asks for the bucket of a deleted claim. Any value but `no` does: it must not get a new bucket
+    /// because of a misspelt one.
+    pub(crate) fn asks_to_undo(&self) -> bool {
+        self.undo_request.as_deref().is_some_and(|value| value != "no")
     }
 
     /// Whether the claim has a sign of binding. Only a hint, because users can write it.
@@ -210,6 +220,32 @@ pub(crate) fn wanted(spec: &ObjectBucketClaimSpec, uid: &str) -> Result<WantedBu
     }
 }
 
+/// The bucket that a claim names, if its record names another one. Of a claim and a record that differ, nothing says
+/// which was edited.
+pub(crate) fn other_bucket(claim: &Claim, record: &Record) -> Option<String> {
+    let spec = claim.spec.as_ref().ok().filter(|_| record.plan.mode == Mode::Created)?;
+    let bucket = record.plan.bucket.as_str();
+    let set = |name: &Option<String>| name.clone().filter(|name| !name.is_empty());
+    match (set(&spec.bucket_name), set(&spec.generate_bucket_name)) {
+        (Some(name), _) => (name != bucket).then_some(name),
+        (None, Some(prefix)) => (!begins_with(bucket, &prefix)).then(|| format!("{prefix}-…")),
+        (None, None) => None,
+    }
+}
+
+/// The bucket of a claim whose record was edited: the claim's ConfigMap, which the operator wrote, names the claim's bucket
+/// and not the recorded one.
+pub(crate) fn edited_record(claim: &Claim, record: &Record, published: Option<&str>) -> Option<String> {
+    let other = other_bucket(claim, record)?;
+    published.filter(|bucket| *bucket == other && *bucket != record.plan.bucket).map(str::to_owned)
+}
+
+/// Whether a bucket's name can have been generated from this prefix.
+fn begins_with(bucket: &str, prefix: &str) -> bool {
+    let cut: String = prefix.chars().take(26).collect();
+    bucket.starts_with(cut.trim_end_matches(['-', '.']))
+}
+
 /// What a claim asks for and has no effect.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Ignored {
@@ -251,9 +287,7 @@ fn ignored_edit(spec: &ObjectBucketClaimSpec, record: &Record) -> Option<String>
     match (spec.bucket_name.as_deref(), spec.generate_bucket_name.as_deref()) {
         (Some(name), _) if !name.is_empty() => (name != bucket).then(|| kept("bucketName", name, bucket)).flatten(),
         (_, Some(prefix)) if record.plan.mode == Mode::Created && !prefix.is_empty() => {
-            let cut: String = prefix.chars().take(26).collect();
-            let unchanged = bucket.starts_with(cut.trim_end_matches(['-', '.']));
-            (!unchanged).then(|| kept("generateBucketName", prefix, bucket)).flatten()
+            (!begins_with(bucket, prefix)).then(|| kept("generateBucketName", prefix, bucket)).flatten()
         }
         _ => None,
     }

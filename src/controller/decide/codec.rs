@@ -1,18 +1,20 @@
 //! Records as ObjectBuckets: encoding and decoding. Pure.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+use k8s_openapi::jiff::Timestamp;
 use kube::api::ObjectMeta;
 use serde_json::{Value, json};
 
-use super::record;
+use super::{record, release};
 use crate::api::{BucketEndpoint, BucketPhase, ClaimReference, ObjectBucket, ObjectBucketSpec, wire};
-use crate::controller::decide::orphan;
+use crate::controller::decide::action;
 use crate::controller::decide::record::{Author, Stored};
+use crate::controller::decide::release::Release;
 use crate::controller::decide::store_outputs;
 use crate::controller::error::Error;
-use crate::provisioner::{ClaimId, Endpoint, Mode, Plan, ReclaimPolicy, Record, Rotation, SecretRef};
+use crate::provisioner::{ClaimId, Endpoint, Mode, OnDelete, Plan, ReclaimPolicy, Record, Rotation, SecretRef};
 
 /// The value of [`wire::state::HANDED_OVER`].
 const HANDED_OVER: &str = "true";
@@ -23,7 +25,13 @@ pub(crate) fn to_object(record: &Record, name: &str, provisioner: &str) -> Objec
     ObjectBucket {
         metadata: ObjectMeta {
             name: Some(name.to_owned()),
-            labels: Some([(wire::PROVISIONER_LABEL.to_owned(), wire::provisioner_label(provisioner))].into()),
+            labels: Some(
+                [
+                    (wire::PROVISIONER_LABEL.to_owned(), wire::provisioner_label(provisioner)),
+                    (wire::BUCKET_LABEL.to_owned(), wire::bucket_label(bucket)),
+                ]
+                .into(),
+            ),
             // So that nobody deletes the record by hand while bucket or user exist.
             finalizers: Some(vec![wire::FINALIZER.to_owned()]),
             ..ObjectMeta::default()
@@ -49,8 +57,18 @@ pub(crate) fn to_object(record: &Record, name: &str, provisioner: &str) -> Objec
 /// Everything that has no other field in an ObjectBucket.
 fn additional_state(record: &Record, provisioner: &str) -> BTreeMap<String, String> {
     // Without `..`, because a field that is not recorded is missing when the claim is deleted.
-    let Record { claim, former_uids, cluster, account, class_name: _, reclaim_policy: _, handed_over, plan } = record;
-    let Plan { bucket: _, mode, endpoint, owner_secret, user, rotation, state, outputs } = plan;
+    let Record {
+        claim,
+        former_uids,
+        cluster,
+        account,
+        claim_created_at,
+        class_name: _,
+        reclaim_policy: _,
+        handed_over,
+        plan,
+    } = record;
+    let Plan { bucket: _, mode, endpoint, owner_secret, user, rotation, on_delete, state, outputs } = plan;
     let Rotation { every, grace } = rotation;
     let Endpoint { host: _, port: _, region: _, url } = endpoint;
 
@@ -70,6 +88,12 @@ fn additional_state(record: &Record, provisioner: &str) -> BTreeMap<String, Stri
     }
     if let Some(account) = account {
         set(wire::state::ACCOUNT_ID, account);
+    }
+    if let Some(at) = claim_created_at.and_then(|at| Timestamp::try_from(at).ok()) {
+        set(wire::state::CLAIM_CREATED_AT, &release::text(at));
+    }
+    if *on_delete != OnDelete::default() {
+        set(wire::state::ON_DELETE, &on_delete.to_string());
     }
     if *handed_over {
         set(wire::state::HANDED_OVER, HANDED_OVER);
@@ -117,14 +141,23 @@ fn author(object: &ObjectBucket) -> Option<Author> {
     }
 }
 
+/// What an ObjectBucket says.
+#[derive(Debug)]
+pub(crate) struct Decoded {
+    pub(crate) author: Author,
+    pub(crate) record: Record,
+    pub(crate) release: Option<Release>,
+}
+
 /// Decodes a record.
 ///
 /// # Errors
 /// A field that is missing or invalid; the text names it.
-pub(crate) fn from_object(object: &ObjectBucket) -> Result<(Author, Record), String> {
+pub(crate) fn from_object(object: &ObjectBucket) -> Result<Decoded, String> {
     let spec = &object.spec;
     let author = author(object).ok_or_else(|| missing("spec.additionalState"))?;
     let mut state = State::read(object);
+    let release = Release::read(&mut state.0)?;
     // The ARN of the Go provisioner's policy contains the account.
     let go_account = state.0.get(wire::state::GO_POLICY_ARN).and_then(|arn| arn.split(':').nth(4)).map(str::to_owned);
     state.take(wire::state::PROVISIONER);
@@ -138,6 +171,7 @@ pub(crate) fn from_object(object: &ObjectBucket) -> Result<(Author, Record), Str
         former_uids,
         cluster: state.take(wire::state::CLUSTER_UID),
         account: state.take(wire::state::ACCOUNT_ID).or(go_account),
+        claim_created_at: state.time(wire::state::CLAIM_CREATED_AT)?,
         handed_over: state.take(wire::state::HANDED_OVER).is_some(),
         class_name: spec.storage_class_name.clone().ok_or_else(|| missing("spec.storageClassName"))?,
         reclaim_policy: match spec.reclaim_policy.as_deref() {
@@ -148,7 +182,20 @@ pub(crate) fn from_object(object: &ObjectBucket) -> Result<(Author, Record), Str
         },
         plan: plan(object, mode, state)?,
     };
-    Ok((author, record))
+    same_bucket(object, &record.plan.bucket)?;
+    Ok(Decoded { author, record, release })
+}
+
+/// The label names the bucket that the operator has recorded. If somebody has edited the name, nothing says which of both
+/// is the claim's.
+fn same_bucket(object: &ObjectBucket, bucket: &str) -> Result<(), String> {
+    let labels = object.metadata.labels.as_ref();
+    match labels.and_then(|labels| labels.get(wire::BUCKET_LABEL)) {
+        Some(label) if *label != wire::bucket_label(bucket) => {
+            Err(format!("spec.endpoint.bucketName is {bucket:?}, but label {} is {label:?}", wire::BUCKET_LABEL))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn missing(field: &str) -> String {
@@ -184,6 +231,14 @@ impl State {
 
     fn required(&mut self, key: &str) -> Result<String, String> {
         self.take(key).ok_or_else(|| missing(&format!("spec.additionalState.{key}")))
+    }
+
+    fn time(&mut self, key: &str) -> Result<Option<SystemTime>, String> {
+        let Some(value) = self.take(key) else { return Ok(None) };
+        match value.parse::<Timestamp>() {
+            Ok(at) => Ok(Some(at.into())),
+            Err(_) => Err(format!("spec.additionalState.{key} is {value:?}, which is not a time in RFC 3339")),
+        }
     }
 
     fn seconds(&mut self, key: &str) -> Result<Option<Duration>, String> {
@@ -234,6 +289,12 @@ fn plan(object: &ObjectBucket, mode: Mode, mut state: State) -> Result<Plan, Str
         every: state.seconds(wire::state::ROTATE_KEYS_EVERY)?,
         grace: state.seconds(wire::state::KEY_GRACE_PERIOD)?.unwrap_or(Rotation::DEFAULT_GRACE),
     };
+    let on_delete = match state.take(wire::state::ON_DELETE) {
+        None => OnDelete::default(),
+        Some(value) => value.parse().map_err(|problem| {
+            format!("spec.additionalState.{} is {value:?}, which {problem}", wire::state::ON_DELETE)
+        })?,
+    };
     let endpoint = object.spec.endpoint.as_ref().ok_or_else(|| missing("spec.endpoint"))?;
     let port = endpoint.bucket_port.ok_or_else(|| missing("spec.endpoint.bucketPort"))?;
     Ok(Plan {
@@ -248,6 +309,7 @@ fn plan(object: &ObjectBucket, mode: Mode, mut state: State) -> Result<Plan, Str
         owner_secret,
         user,
         rotation,
+        on_delete,
         outputs: outputs(&mut state),
         state: state.0,
     })
@@ -267,7 +329,7 @@ fn outputs(state: &mut State) -> BTreeMap<String, String> {
 /// [`Error::RecordUnreadable`] names the field that is missing or invalid.
 pub(crate) fn read(object: &ObjectBucket) -> Result<Stored, Error> {
     let name = object.metadata.name.clone().unwrap_or_default();
-    let (author, record) =
+    let Decoded { author, record, release } =
         from_object(object).map_err(|error| Error::RecordUnreadable { name: name.clone(), error })?;
     Ok(Stored {
         name,
@@ -276,7 +338,11 @@ pub(crate) fn read(object: &ObjectBucket) -> Result<Stored, Error> {
         author,
         record,
         says_bound: object.status.as_ref().and_then(|s| s.phase) == Some(BucketPhase::Bound),
-        action: orphan::action(object).ok().flatten(),
+        claim_says_bound: false,
+        action: action::action(object).ok().flatten(),
+        release,
+        created: object.metadata.creation_timestamp.as_ref().map(|created| created.0),
+        deleted: object.metadata.deletion_timestamp.is_some(),
     })
 }
 
@@ -288,8 +354,13 @@ pub(crate) fn stored(object: &ObjectBucket, record: Record) -> Stored {
         resource_version: object.metadata.resource_version.clone(),
         author: Author::Us,
         record,
-        says_bound: true,
+        // It is not known, so the bucket is not emptied.
+        says_bound: false,
+        claim_says_bound: true,
         action: None,
+        release: None,
+        created: object.metadata.creation_timestamp.as_ref().map(|created| created.0),
+        deleted: object.metadata.deletion_timestamp.is_some(),
     }
 }
 
@@ -298,6 +369,11 @@ pub(crate) fn naming(object: &ObjectBucket, claim: &ClaimId) -> ObjectBucket {
     let mut object = object.clone();
     object.spec.claim_ref = Some(reference(claim));
     object
+}
+
+/// The merge patch that writes why an ObjectBucket outlives its claim; `None`: it has its claim again.
+pub(crate) fn release(stored: &Stored, release: Option<&Release>) -> Value {
+    json!({ "metadata": { "uid": stored.uid }, "spec": { "additionalState": Release::write(release) } })
 }
 
 /// The merge patch from `stored` to `record`, which may differ only in what can change: the claim, the cluster, the
@@ -327,6 +403,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::controller::decide::release::{Retained, Schedule};
 
     fn whole() -> Record {
         Record {
@@ -334,6 +411,7 @@ mod tests {
             former_uids: vec!["00000000".into(), "11111111".into()],
             cluster: Some("22222222".into()),
             account: Some("123456789012".into()),
+            claim_created_at: Some(SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000)),
             handed_over: true,
             class_name: "s3-buckets".into(),
             reclaim_policy: ReclaimPolicy::Retain,
@@ -349,6 +427,7 @@ mod tests {
                 owner_secret: Some(SecretRef { namespace: "infra".into(), name: "owner".into() }),
                 user: Some("shop-photos-f30e0389".into()),
                 rotation: Rotation { every: Some(Duration::from_secs(30 * 86400)), grace: Duration::from_secs(3600) },
+                on_delete: OnDelete::After(Duration::from_secs(7 * 86400)),
                 state: [("iamPath".to_owned(), "/buckets/".to_owned())].into(),
                 // Also the name of a key that the library records.
                 outputs: [("mode".to_owned(), "s3v4".to_owned())].into(),
@@ -356,11 +435,18 @@ mod tests {
         }
     }
 
+    fn decoded(object: &ObjectBucket) -> (Author, Record) {
+        let Decoded { author, record, release } = from_object(object).unwrap();
+        assert_eq!(release, None);
+        (author, record)
+    }
+
     #[test]
     fn a_record_is_read_back_as_it_was_written() {
         let mut bare = whole();
         bare.former_uids.clear();
-        (bare.cluster, bare.account, bare.handed_over) = (None, None, false);
+        (bare.cluster, bare.account, bare.claim_created_at, bare.handed_over) = (None, None, None, false);
+        bare.plan.on_delete = OnDelete::Purge;
         bare.plan.endpoint.url = None;
         bare.plan.owner_secret = None;
         bare.plan.user = None;
@@ -371,7 +457,7 @@ mod tests {
             let object = to_object(&record, "obc-shop-photos", "label");
             let wire = serde_json::to_value(&object).unwrap();
             let object: ObjectBucket = serde_json::from_value(wire).unwrap();
-            assert_eq!(from_object(&object).unwrap(), (Author::Us, record));
+            assert_eq!(decoded(&object), (Author::Us, record));
         }
     }
 
@@ -379,8 +465,40 @@ mod tests {
     fn what_the_library_records_has_keys_that_a_store_cannot_use() {
         let state = to_object(&whole(), "obc-shop-photos", "label").spec.additional_state.unwrap();
         let ours = state.into_keys().filter(|key| key != "iamPath" && !key.starts_with(wire::state::OUTPUT));
-        let all = [wire::state::GO_POLICY_ARN.to_owned()].into_iter().chain(ours);
+        let schedule = Schedule { at: Timestamp::UNIX_EPOCH, namespace_uid: Some("ns".into()) };
+        let released = Release { at: Timestamp::UNIX_EPOCH, why: Retained::Scheduled(schedule), deleting: true };
+        let Value::Object(released) = Release::write(Some(&released)) else { unreachable!() };
+        let all = [wire::state::GO_POLICY_ARN.to_owned()]
+            .into_iter()
+            .chain(ours)
+            .chain(released.into_iter().map(|(key, _)| key));
         assert_eq!(all.collect::<BTreeSet<_>>(), wire::state::ALL.map(str::to_owned).into());
+    }
+
+    #[test]
+    fn a_bucket_name_that_the_label_contradicts_is_damage() {
+        let mut object = to_object(&whole(), "obc-shop-photos", "label");
+        object.spec.endpoint.as_mut().unwrap().bucket_name = Some("company-archive".into());
+        let problem = from_object(&object).unwrap_err();
+        assert_eq!(
+            problem,
+            "spec.endpoint.bucketName is \"company-archive\", but label objectbucket.io/bucket is \"photos-f30e0389\""
+        );
+        object.metadata.labels.as_mut().unwrap().remove(wire::BUCKET_LABEL);
+        assert!(from_object(&object).is_ok(), "those of earlier versions have no label");
+    }
+
+    #[test]
+    fn a_deleted_claim_s_bucket_says_until_when_it_stays() {
+        let mut object = to_object(&whole(), "obc-shop-photos", "label");
+        let schedule = Schedule { at: Timestamp::from_second(1_800_000_000).unwrap(), namespace_uid: None };
+        let released = Release { at: Timestamp::UNIX_EPOCH, why: Retained::Scheduled(schedule), deleting: false };
+        let patch = release(&read(&object).unwrap(), Some(&released));
+        let written = patch["spec"]["additionalState"].as_object().unwrap().clone();
+        assert_eq!(written["deleteAt"], "2027-01-15T08:00:00Z");
+        let entries = written.into_iter().filter_map(|(key, value)| Some((key, value.as_str()?.to_owned())));
+        object.spec.additional_state.as_mut().unwrap().extend(entries);
+        assert_eq!(read(&object).unwrap().release, Some(released));
     }
 
     #[test]
@@ -390,7 +508,7 @@ mod tests {
         for key in ["AWS_ACCESS_KEY_ID", "AWS_REGION", "AWS_ENDPOINT_URL_S3", "a b", "..", ""] {
             state.insert(format!("output.{key}"), "edited".to_owned());
         }
-        assert_eq!(from_object(&object).unwrap(), (Author::Us, whole()));
+        assert_eq!(decoded(&object), (Author::Us, whole()));
     }
 
     #[test]
@@ -399,7 +517,7 @@ mod tests {
         object.spec.claim_ref = Some(ClaimReference::default());
         assert_eq!(record::claim_uid(&object), Some("f30e0389"));
         assert_eq!(record::claim_name(&object), Some(("shop", "photos")));
-        assert_eq!(from_object(&object).unwrap(), (Author::Us, whole()));
+        assert_eq!(decoded(&object), (Author::Us, whole()));
     }
 
     #[test]

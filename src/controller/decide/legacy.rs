@@ -84,11 +84,22 @@ pub(crate) fn reconstruct<P: Provisioner>(
 ) -> Option<Stored> {
     let ClassLookup::Found(class) = surroundings.class else { return None };
     let plan::Surroundings { provisioner, provisioner_name, cluster, .. } = *surroundings;
-    let mut record = (class.provisioner == provisioner_name)
+    let record = (class.provisioner == provisioner_name)
         .then(|| plan::record(provisioner, claim, class, cluster, false).ok())
         .flatten()?;
-    record.handed_over = true;
-    Some(Stored { name, uid: None, resource_version: None, author: Author::Us, record, says_bound: true, action: None })
+    Some(Stored {
+        name,
+        uid: None,
+        resource_version: None,
+        author: Author::Us,
+        record,
+        says_bound: false,
+        claim_says_bound: true,
+        action: None,
+        release: None,
+        created: None,
+        deleted: false,
+    })
 }
 
 /// The note on the bucket of a claim whose record was deleted by hand.

@@ -1,11 +1,14 @@
 //! Which ObjectBucket belongs to a claim. Pure.
 
+use k8s_openapi::jiff::Timestamp;
+
 use crate::api::ObjectBucket;
+use crate::controller::decide::action::Action;
 use crate::controller::decide::claim::Claim;
-use crate::controller::decide::orphan::Action;
 use crate::controller::decide::record::{Author, Relation, Stored};
+use crate::controller::decide::release::UndoRequest;
 use crate::controller::decide::{codec, record};
-use crate::controller::error::{Error, RecordProblem};
+use crate::controller::error::{CannotUndo, Error, RecordProblem};
 
 /// A name that a claim's record may have, with what was read under it.
 #[derive(Debug)]
@@ -22,12 +25,14 @@ pub(crate) enum Found {
     Mine(Box<Stored>),
     /// Its record, but needed fields are missing; the text says which.
     Damaged { object: Box<ObjectBucket>, error: String },
-    /// The record of a former claim, which an admin gives to this one.
+    /// The record of a former claim, which an admin gives to this one, or whose deletion this one undoes.
     ToAdopt(Box<Stored>),
     /// None, but the claim names a record that is not its own: the claim was restored or copied.
     Restored(RecordProblem),
     /// None; this name is free.
     None { free_name: String },
+    /// None, but the claim asks for the bucket of a deleted claim, and does not get it.
+    NothingToUndo { why: CannotUndo },
 }
 
 /// The names under which the record of a claim is searched. The name in the claim is only a hint, because a user can
@@ -49,6 +54,9 @@ pub(crate) struct Surroundings<'a, R> {
     pub(crate) provisioner: &'a str,
     /// Whether a record that no longer names its claim may belong to another claim.
     pub(crate) has_rival: R,
+    /// Uid of the claim's namespace, if the claim asks for the bucket of a deleted one.
+    pub(crate) namespace_uid: Option<&'a str>,
+    pub(crate) now: Timestamp,
 }
 
 /// Finds the claim's record among the candidates.
@@ -65,7 +73,10 @@ pub(crate) fn look_up(
     let is_free = |name: &str| candidates.iter().any(|c| c.name == name && c.object.is_none());
     let free_name = plain.filter(|name| is_free(name)).or_else(|| is_free(&unique).then(|| unique.clone()));
     let named = claim.spec().ok().and_then(|spec| spec.object_bucket_name.clone()).filter(|name| !name.is_empty());
+    let class = claim.spec().map(|spec| spec.storage_class_name.as_str()).unwrap_or_default();
+    let request = UndoRequest { namespace_uid: surroundings.namespace_uid, class, now: surroundings.now };
     let (mut to_adopt, mut restored) = (None, None);
+    let (mut to_undo, mut cannot_undo) = (None::<Box<Stored>>, CannotUndo::NotScheduled);
     for Candidate { name, object } in candidates {
         let is_named = named.as_ref() == Some(&name);
         let object = match object {
@@ -88,6 +99,16 @@ pub(crate) fn look_up(
                 Ok(stored) if stored.action == Some(Action::Adopt) && (is_named || to_adopt.is_none()) => {
                     to_adopt = Some(Box::new(stored));
                 }
+                Ok(stored) if claim.asks_to_undo() && stored.release.is_some() && !stored.is_restored() => {
+                    match undo(&stored, &request) {
+                        // The claim that was deleted last.
+                        Ok(at) if to_undo.as_ref().and_then(|other| undo(other, &request).ok()) < Some(at) => {
+                            to_undo = Some(Box::new(stored));
+                        }
+                        Ok(_) => {}
+                        Err(why) => cannot_undo = why,
+                    }
+                }
                 _ if is_named => restored = Some(RecordProblem::Former { record: name }),
                 _ => {}
             },
@@ -95,12 +116,19 @@ pub(crate) fn look_up(
             Relation::Former | Relation::Other => {}
         }
     }
-    match (to_adopt, restored, free_name) {
+    match (to_adopt.or(to_undo), restored, free_name) {
         (Some(stored), ..) => Ok(Found::ToAdopt(stored)),
         (None, Some(problem), _) => Ok(Found::Restored(problem)),
+        (None, None, _) if claim.asks_to_undo() => Ok(Found::NothingToUndo { why: cannot_undo }),
         (None, None, Some(free_name)) => Ok(Found::None { free_name }),
         (None, None, None) => Err(Error::RecordTaken { name: unique }),
     }
+}
+
+/// When the claim of a record was deleted, if that can be undone.
+fn undo(stored: &Stored, request: &UndoRequest<'_>) -> Result<Timestamp, CannotUndo> {
+    let release = stored.release.as_ref().ok_or(CannotUndo::NotScheduled)?;
+    release.undo(request, &stored.record.class_name).map(|()| release.at)
 }
 
 fn mine(object: ObjectBucket, claim: &Claim) -> Found {
@@ -109,8 +137,7 @@ fn mine(object: ObjectBucket, claim: &Claim) -> Found {
     let whole = if names_it { object } else { codec::naming(&object, &claim.id) };
     match codec::read(&whole) {
         Ok(mut stored) => {
-            // Earlier versions wrote this only into the status, which backups leave out.
-            stored.record.handed_over |= stored.author == Author::Us && claim.was_bound();
+            stored.claim_says_bound = stored.author == Author::Us && claim.was_bound();
             Found::Mine(Box::new(stored))
         }
         Err(Error::RecordUnreadable { error, .. }) => Found::Damaged { object: Box::new(whole), error },
@@ -132,6 +159,7 @@ mod tests {
 
     use super::*;
     use crate::api::{Guard, ObjectBucketClaim, ObjectBucketClaimSpec, wire};
+    use crate::controller::decide::release::{Release, Retained, Schedule};
     use crate::controller::decide::testing::record;
     use crate::provisioner::{ClaimId, Record};
 
@@ -166,11 +194,21 @@ mod tests {
             names(claim, Vec::new()).into_iter().map(|name| Candidate { name, object: None }).collect();
         assert!(candidates.iter().any(|c| c.name == unique));
         candidates[0].object = at_plain.map(Ok);
-        look_up(
-            claim,
-            candidates,
-            &Surroundings { cluster: HERE, provisioner: "ours", has_rival: |_: &ObjectBucket| false },
-        )
+        look_up(claim, candidates, &surroundings())
+    }
+
+    fn surroundings() -> Surroundings<'static, impl Fn(&ObjectBucket) -> bool> {
+        Surroundings {
+            cluster: HERE,
+            provisioner: "ours",
+            has_rival: |_: &ObjectBucket| false,
+            namespace_uid: Some("ns"),
+            now: at(50),
+        }
+    }
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(1_800_000_000 + second).unwrap()
     }
 
     #[test]
@@ -229,5 +267,52 @@ mod tests {
     fn claims_with_the_same_default_name_are_found_by_it() {
         let all: Vec<_> = namesakes("obc-team-prod-x").collect();
         assert_eq!(all, [("team", "prod-x"), ("team-prod", "x")]);
+    }
+
+    /// The ObjectBucket of a claim that was deleted, whose bucket goes at 100.
+    fn scheduled(name: &str, deleted_at: i64, namespace_uid: &str) -> ObjectBucket {
+        let schedule = Schedule { at: at(100), namespace_uid: Some(namespace_uid.into()) };
+        let release = Release { at: at(deleted_at), why: Retained::Scheduled(schedule), deleting: false };
+        let mut object = object("old", HERE, None);
+        object.metadata.name = Some(name.into());
+        let patch = codec::release(&codec::read(&object).unwrap(), Some(&release));
+        let written = patch["spec"]["additionalState"].as_object().unwrap().clone();
+        let entries = written.into_iter().filter_map(|(key, value)| Some((key, value.as_str()?.to_owned())));
+        object.spec.additional_state.as_mut().unwrap().extend(entries);
+        object
+    }
+
+    fn undoing(uid: &str) -> Claim {
+        let mut claim = claim(uid, None);
+        claim.undo_request = Some("yes".into());
+        claim
+    }
+
+    #[test]
+    fn a_deleted_bucket_comes_back_at_the_request_of_its_claim_only() {
+        let found = find(&undoing("new"), Some(scheduled(PLAIN, 0, "ns"))).unwrap();
+        assert!(matches!(found, Found::ToAdopt(_)), "{found:?}");
+        let found = find(&claim("new", None), Some(scheduled(PLAIN, 0, "ns"))).unwrap();
+        assert!(matches!(found, Found::None { .. }), "without the annotation it gets a new one: {found:?}");
+    }
+
+    #[rstest]
+    #[case::nothing_was_deleted(None, CannotUndo::NotScheduled)]
+    #[case::a_later_namespace(Some(scheduled(PLAIN, 0, "former")), CannotUndo::OtherNamespace)]
+    #[case::a_claim_that_exists(Some(object("old", HERE, None)), CannotUndo::NotScheduled)]
+    fn a_claim_that_asks_in_vain_gets_no_new_bucket(#[case] at_plain: Option<ObjectBucket>, #[case] why: CannotUndo) {
+        let found = find(&undoing("new"), at_plain).unwrap();
+        assert!(matches!(found, Found::NothingToUndo { why: found } if found == why), "{found:?}");
+    }
+
+    #[test]
+    fn of_several_deleted_buckets_the_last_one_comes_back() {
+        let candidate = |name: &str, deleted_at| Candidate {
+            name: name.into(),
+            object: Some(Ok(scheduled(name, deleted_at, "ns"))),
+        };
+        let candidates = vec![candidate("a", 1), candidate("b", 9), candidate("c", 5)];
+        let Ok(Found::ToAdopt(stored)) = look_up(&undoing("new"), candidates, &surroundings()) else { panic!() };
+        assert_eq!(stored.name, "b");
     }
 }

@@ -1,5 +1,6 @@
 //! All decisions, as pure functions. Nothing here has a client, waits, or reads a clock.
 
+pub(crate) mod action;
 pub(crate) mod backoff;
 pub(crate) mod claim;
 pub(crate) mod class;
@@ -11,10 +12,12 @@ pub(crate) mod lookup;
 pub(crate) mod metadata;
 #[cfg(test)]
 mod model;
+pub(crate) mod notice;
 pub(crate) mod orphan;
 pub(crate) mod output_data;
 pub(crate) mod plan;
 pub(crate) mod record;
+pub(crate) mod release;
 pub(crate) mod report;
 pub(crate) mod request;
 pub(crate) mod sample;

@@ -1,55 +1,16 @@
-//! Records whose claims are gone, or that come from another cluster: what is reported, and what an admin's annotation
-//! does. Pure.
+//! ObjectBuckets without their claim, or from another cluster: what is due for them, and what an admin's annotation does.
+//! Pure.
 //!
-//! With backups, clones and GitOps, a record can exist without its claim. This alone removes nothing: data and access are
-//! removed only for a claim that is being deleted and has the finalizer, or if an admin requests it with an annotation of
-//! the ObjectBucket.
+//! With backups, clones and GitOps, an ObjectBucket can exist without its claim. This alone removes no data: that happens
+//! only for a claim that is being deleted and has the finalizer, at the time that its class has set for that, or if an
+//! admin requests it with an annotation of the ObjectBucket.
 
-use crate::api::ObjectBucket;
-use crate::api::wire::annotation;
-use crate::controller::reasons::orphaned as reason;
-use crate::provisioner::{ClaimId, Record};
+use k8s_openapi::jiff::Timestamp;
 
-/// What an admin requests for an orphaned record: the value of its annotation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Action {
-    /// Remove the access, and the bucket if its reclaimPolicy is Delete.
-    Remove,
-    /// Remove the access, keep the bucket.
-    Revoke,
-    /// Delete only the record; if its claim still exists, after that is deleted.
-    Forget,
-    /// Give the record to the claim that has the recorded namespace and name now.
-    Adopt,
-}
-
-impl Action {
-    /// The value of the annotation.
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            Self::Remove => annotation::ORPHAN_REMOVE,
-            Self::Revoke => annotation::ORPHAN_REVOKE,
-            Self::Forget => annotation::ORPHAN_FORGET,
-            Self::Adopt => annotation::ORPHAN_ADOPT,
-        }
-    }
-}
-
-/// Reads the annotation of an ObjectBucket.
-///
-/// # Errors
-/// An unknown value.
-pub(crate) fn action(object: &ObjectBucket) -> Result<Option<Action>, String> {
-    let value = object.metadata.annotations.as_ref().and_then(|all| all.get(annotation::ORPHAN));
-    Ok(Some(match value.map(String::as_str) {
-        None => return Ok(None),
-        Some(annotation::ORPHAN_REMOVE) => Action::Remove,
-        Some(annotation::ORPHAN_REVOKE) => Action::Revoke,
-        Some(annotation::ORPHAN_FORGET) => Action::Forget,
-        Some(annotation::ORPHAN_ADOPT) => Action::Adopt,
-        Some(unknown) => return Err(unknown.to_owned()),
-    }))
-}
+use crate::controller::decide::action::Action;
+use crate::controller::decide::notice::{self, Notice};
+use crate::controller::decide::record::Stored;
+use crate::controller::decide::release::{Release, Retained};
 
 /// The claim that has the recorded namespace and name now.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,29 +19,36 @@ pub(crate) struct PresentClaim {
     pub(crate) deleting: bool,
     /// Name of another ObjectBucket that it already has.
     pub(crate) has_record: Option<String>,
+    /// Its `spec.objectBucketName` is this ObjectBucket, so it was restored and waits for it.
+    pub(crate) names_it: bool,
 }
 
-/// What is known about a record.
+/// What is known about an ObjectBucket.
 #[derive(Debug)]
 pub(crate) struct Facts<'a> {
-    pub(crate) record: &'a Record,
+    pub(crate) stored: &'a Stored,
     /// The admin's annotation.
     pub(crate) action: &'a Result<Option<Action>, String>,
     /// UID of this cluster.
     pub(crate) cluster: &'a str,
     /// The claim that has the recorded name now, read from the cluster.
     pub(crate) present: Option<&'a PresentClaim>,
-    /// The last report on the record says that an annotation could not be followed.
+    /// The last report says that an annotation could not be followed.
     pub(crate) refused: bool,
+    /// The watch has shown that the claim was deleted, with its finalizer removed by somebody else.
+    pub(crate) vanished: bool,
+    pub(crate) now: Timestamp,
 }
 
-/// What is due for a record.
+/// What is due for an ObjectBucket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Due {
     /// It has its claim, or everything is reported already.
     Nothing,
     /// Report this, and wait for an admin.
     Report(Notice),
+    /// Report this, unless `None`, and look again at this time.
+    Wait { notice: Option<Notice>, until: Timestamp },
     /// The annotation cannot be followed: report why, and remove it. If it stayed, it might be followed much later, in a
     /// situation that the admin did not mean.
     Refuse(Notice),
@@ -88,174 +56,131 @@ pub(crate) enum Due {
     Remove,
     /// Remove the access.
     Revoke,
-    /// Delete only the record.
+    /// Remove the access of a claim that vanished; bucket and ObjectBucket stay.
+    RevokeVanished,
+    /// The time has come at which the bucket is deleted.
+    DeleteBucket,
+    /// Delete only the ObjectBucket.
     Forget,
     /// The claim adopts it, in its own reconcile.
     Adopt,
 }
 
-/// A report on a record.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Notice {
-    /// The status of the condition `Orphaned`.
-    pub(crate) orphaned: bool,
-    pub(crate) reason: &'static str,
-    pub(crate) message: String,
-}
-
-/// Decides what is due for a record.
+/// Decides what is due for an ObjectBucket.
 pub(crate) fn due(facts: &Facts<'_>) -> Due {
-    let Facts { record, action, cluster, present, refused } = *facts;
+    let Facts { stored, action, cluster, present, .. } = *facts;
+    let record = &stored.record;
     let from_elsewhere = record.cluster.as_ref().is_some_and(|recorded| recorded != cluster);
     let is_claims = !from_elsewhere && present.is_some_and(|claim| claim.uid == record.claim.uid);
     let action = match action {
         Ok(action) => *action,
-        Err(unknown) => return Due::Report(unknown_action(unknown, !is_claims)),
+        Err(unknown) => return Due::Report(notice::unknown_action(unknown, !is_claims)),
     };
     match action {
+        None if is_claims && stored.deleted => Due::Report(notice::deleted_in_use(record)),
         None | Some(Action::Adopt) if is_claims => Due::Nothing,
-        Some(Action::Forget) if is_claims => Due::Report(forgotten_later(record)),
-        Some(_) if is_claims => Due::Refuse(no_effect(&record.claim)),
+        Some(Action::Forget) if is_claims => Due::Report(notice::forgotten_later(record)),
+        Some(_) if is_claims => Due::Refuse(notice::no_effect(&record.claim)),
         Some(Action::Forget) => Due::Forget,
-        Some(Action::Remove | Action::Revoke) if from_elsewhere => Due::Refuse(not_here()),
+        Some(Action::Remove | Action::Revoke) if from_elsewhere => Due::Refuse(notice::not_here(stored)),
         Some(Action::Remove) => Due::Remove,
         Some(Action::Revoke) => Due::Revoke,
-        Some(Action::Adopt) => match present {
-            None => Due::Refuse(no_claim(&record.claim)),
-            Some(PresentClaim { deleting: true, .. }) => Due::Refuse(claim_is_leaving(&record.claim)),
-            Some(PresentClaim { has_record: Some(other), .. }) => Due::Refuse(claim_has_another(&record.claim, other)),
-            Some(_) => Due::Adopt,
-        },
-        None if refused => Due::Nothing,
-        None => Due::Report(orphaned(facts, from_elsewhere)),
+        Some(Action::Adopt) => adoption(stored, present),
+        None => unless_told_otherwise(facts, from_elsewhere),
     }
 }
 
-fn orphaned(facts: &Facts<'_>, from_elsewhere: bool) -> Notice {
-    let ClaimId { uid, .. } = &facts.record.claim;
-    let (claim, bucket) = (&facts.record.claim, &facts.record.plan.bucket);
-    let kept = format!("bucket {bucket:?} and the access to it are left as they are");
-    let (reason, message) = match (from_elsewhere, facts.present) {
-        (true, _) => (
-            reason::OTHER_CLUSTER,
-            format!(
-                "this record was created for claim {claim} in another cluster (the uid of namespace kube-system is {} there and {} here), so the operator does nothing with it; {}",
-                facts.record.cluster.as_deref().unwrap_or_default(),
-                facts.cluster,
-                remedy(&[Action::Adopt, Action::Forget])
-            ),
-        ),
-        (false, None) => (
-            reason::CLAIM_GONE,
-            format!(
-                "claim {claim} (uid {uid}) does not exist; {kept}; {}",
-                remedy(&[Action::Remove, Action::Revoke, Action::Forget, Action::Adopt])
-            ),
-        ),
-        (false, Some(other)) => (
-            reason::CLAIM_REPLACED,
-            format!(
-                "claim {claim} now has uid {}, but this record was created for uid {uid}; {kept}; {}",
-                other.uid,
-                remedy(&[Action::Remove, Action::Revoke, Action::Forget, Action::Adopt])
-            ),
-        ),
-    };
-    Notice { orphaned: true, reason, message }
+/// An admin wants the present claim to adopt the ObjectBucket. After the claim was deleted, the next one of its name may
+/// come later.
+fn adoption(stored: &Stored, present: Option<&PresentClaim>) -> Due {
+    let claim = &stored.record.claim;
+    let awaits = stored.release.as_ref().is_some_and(|release| !release.deleting);
+    match present {
+        _ if stored.release.as_ref().is_some_and(|release| release.deleting) => {
+            Due::Refuse(notice::deletion_began(stored))
+        }
+        None | Some(PresentClaim { deleting: true, .. }) if awaits => Due::Report(notice::awaits_claim(stored)),
+        None => Due::Refuse(notice::no_claim(stored)),
+        Some(PresentClaim { deleting: true, .. }) => Due::Refuse(notice::claim_is_leaving(stored)),
+        Some(PresentClaim { has_record: Some(other), .. }) => {
+            Due::Refuse(notice::claim_has_another(stored, claim, other))
+        }
+        Some(_) => Due::Adopt,
+    }
 }
 
-/// The values that an admin can choose from.
-fn remedy(actions: &[Action]) -> String {
-    let means = |action: &Action| match action {
-        Action::Remove => "remove (delete the access, and the bucket unless its reclaimPolicy is Retain)",
-        Action::Revoke => "revoke (delete the access, keep the bucket)",
-        Action::Forget => "forget (delete only this record)",
-        Action::Adopt => "adopt (give bucket and user to the claim that has this namespace and name now)",
-    };
-    let values: Vec<_> = actions.iter().map(means).collect();
-    format!("annotate this ObjectBucket with {}=VALUE; values: {}", annotation::ORPHAN, values.join(", "))
-}
-
-fn unknown_action(value: &str, orphaned: bool) -> Notice {
-    let known = annotation::ORPHAN_ACTIONS.join(", ");
-    let message = format!("annotation {} has the unknown value {value:?}; use one of: {known}", annotation::ORPHAN);
-    Notice { orphaned, reason: reason::UNKNOWN_ACTION, message }
-}
-
-fn no_effect(claim: &ClaimId) -> Notice {
-    let message = format!(
-        "annotation {} was removed, because claim {claim} exists and uses this record; delete the claim instead",
-        annotation::ORPHAN
-    );
-    Notice { orphaned: false, reason: reason::CLAIM_EXISTS, message }
-}
-
-fn forgotten_later(record: &Record) -> Notice {
-    let (claim, bucket) = (&record.claim, &record.plan.bucket);
-    let message = format!(
-        "claim {claim} exists and uses this record; when the claim is deleted, bucket {bucket:?} and the access to it stay as they are"
-    );
-    Notice { orphaned: false, reason: reason::CLAIM_EXISTS, message }
-}
-
-/// The report on an orphan that cannot be read.
-pub(crate) fn damaged(problem: &str) -> Notice {
-    let message = format!(
-        "{problem}; to delete only this record, annotate it with {}={}",
-        annotation::ORPHAN,
-        annotation::ORPHAN_FORGET
-    );
-    Notice { orphaned: true, reason: reason::RECORD_DAMAGED, message }
-}
-
-fn refused(why: &str) -> Notice {
-    let message = format!("annotation {} was removed: {why}", annotation::ORPHAN);
-    Notice { orphaned: true, reason: reason::ACTION_REFUSED, message }
-}
-
-fn not_here() -> Notice {
-    refused(&format!(
-        "this record was created in another cluster, which may still use the bucket, so nothing is removed from here; {}",
-        remedy(&[Action::Adopt, Action::Forget])
-    ))
-}
-
-fn no_claim(claim: &ClaimId) -> Notice {
-    refused(&format!("claim {claim} does not exist; restore or create it first, then annotate this ObjectBucket again"))
-}
-
-fn claim_is_leaving(claim: &ClaimId) -> Notice {
-    refused(&format!(
-        "claim {claim} is being deleted and cannot adopt this record; annotate this ObjectBucket again when a new claim of this name exists"
-    ))
-}
-
-fn claim_has_another(claim: &ClaimId, record: &str) -> Notice {
-    refused(&format!(
-        "claim {claim} already has ObjectBucket {record:?}; delete the claim (this deletes its bucket, unless its reclaimPolicy is Retain), create it again, then annotate this ObjectBucket again"
-    ))
+/// What is due without an annotation.
+fn unless_told_otherwise(facts: &Facts<'_>, from_elsewhere: bool) -> Due {
+    let Facts { stored, present, refused, vanished, now, .. } = *facts;
+    let awaited = present.is_some_and(|claim| claim.names_it);
+    match &stored.release {
+        Some(Release { why: Retained::Scheduled(schedule), deleting, .. })
+            if !from_elsewhere && !stored.is_restored() && !awaited =>
+        {
+            if *deleting || now >= schedule.at {
+                return Due::DeleteBucket;
+            }
+            let notice = (!refused).then(|| notice::scheduled(stored, schedule.at));
+            Due::Wait { notice, until: schedule.at }
+        }
+        _ if refused => Due::Nothing,
+        Some(release) if !from_elsewhere && !awaited && release.delete_at().is_none() => {
+            Due::Report(notice::retained(stored, &release.why))
+        }
+        None if vanished && !from_elsewhere => Due::RevokeVanished,
+        _ => Due::Report(notice::orphaned(
+            stored,
+            present.map(|claim| claim.uid.as_str()),
+            facts.cluster,
+            from_elsewhere,
+        )),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::controller::decide::testing::record;
+    use crate::api::ObjectBucket;
+    use crate::api::wire::annotation;
+    use crate::controller::decide::action::action;
+    use crate::controller::decide::release::Schedule;
+    use crate::controller::decide::testing::{record, stored};
+    use crate::controller::reasons::orphaned as reason;
+    use crate::provisioner::Record;
 
     const HERE: &str = "cluster-here";
     const EVERY: [Option<Action>; 5] =
         [None, Some(Action::Remove), Some(Action::Revoke), Some(Action::Forget), Some(Action::Adopt)];
 
-    fn of(cluster: Option<&str>) -> Record {
-        Record { cluster: cluster.map(str::to_owned), ..record() }
+    fn of(cluster: Option<&str>) -> Stored {
+        Stored { record: Record { cluster: cluster.map(str::to_owned), ..record() }, ..stored() }
+    }
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(1_800_000_000 + second).unwrap()
+    }
+
+    fn facts<'a>(stored: &'a Stored, action: &'a Result<Option<Action>, String>) -> Facts<'a> {
+        Facts { stored, action, cluster: HERE, present: None, refused: false, vanished: false, now: at(50) }
+    }
+
+    /// The ObjectBucket of a claim that was deleted at 0.
+    fn released(why: Retained) -> Stored {
+        let release = Release { at: at(0), why, deleting: false };
+        Stored { release: Some(release), created: Some(at(-9)), ..of(Some(HERE)) }
+    }
+
+    fn scheduled() -> Stored {
+        released(Retained::Scheduled(Schedule { at: at(100), namespace_uid: Some("ns".into()) }))
     }
 
     fn present(uid: &str) -> PresentClaim {
-        PresentClaim { uid: uid.into(), deleting: false, has_record: None }
+        PresentClaim { uid: uid.into(), deleting: false, has_record: None, names_it: false }
     }
 
-    fn decide(record: &Record, action: Option<Action>, present: Option<&PresentClaim>) -> Due {
-        due(&Facts { record, action: &Ok(action), cluster: HERE, present, refused: false })
+    fn decide(stored: &Stored, action: Option<Action>, present: Option<&PresentClaim>) -> Due {
+        due(&Facts { present, ..facts(stored, &Ok(action)) })
     }
 
     fn is_report(due: &Due, reason: &str) -> bool {
@@ -331,9 +256,8 @@ mod tests {
 
     #[test]
     fn a_refusal_is_shown_until_the_next_annotation() {
-        let record = of(Some(HERE));
-        let due = due(&Facts { record: &record, action: &Ok(None), cluster: HERE, present: None, refused: true });
-        assert_eq!(due, Due::Nothing);
+        let (stored, action) = (of(Some(HERE)), Ok(None));
+        assert_eq!(due(&Facts { refused: true, ..facts(&stored, &action) }), Due::Nothing);
     }
 
     #[test]
@@ -341,9 +265,96 @@ mod tests {
         let mut object = ObjectBucket::default();
         object.metadata.annotations = Some([(annotation::ORPHAN.to_owned(), "delete".to_owned())].into());
         let action = action(&object);
-        let due =
-            due(&Facts { record: &of(Some(HERE)), action: &action, cluster: HERE, present: None, refused: false });
+        let due = due(&facts(&of(Some(HERE)), &action));
         let Due::Report(notice) = due else { panic!("{due:?}") };
         insta::assert_snapshot!(notice.message, @r#"annotation objectbucket.io/orphan has the unknown value "delete"; use one of: remove, revoke, forget, adopt"#);
+    }
+
+    #[test]
+    fn a_bucket_is_deleted_at_its_time_and_not_before() {
+        let (stored, action) = (scheduled(), Ok(None));
+        let decide = |now| due(&Facts { now: at(now), ..facts(&stored, &action) });
+        let Due::Wait { notice: Some(notice), until } = decide(99) else { panic!("{:?}", decide(99)) };
+        assert_eq!((notice.reason, until), (reason::SCHEDULED, at(100)));
+        assert_eq!(decide(100), Due::DeleteBucket);
+        let begun = Release { deleting: true, ..stored.release.clone().unwrap() };
+        let begun = Stored { release: Some(begun), ..stored };
+        assert_eq!(decide_at(&begun, 99), Due::DeleteBucket, "what has begun is finished");
+    }
+
+    fn decide_at(stored: &Stored, now: i64) -> Due {
+        due(&Facts { now: at(now), ..facts(stored, &Ok(None)) })
+    }
+
+    #[test]
+    fn no_time_comes_for_a_copy_a_backup_or_a_bucket_that_a_claim_waits_for() {
+        let elsewhere = Stored { record: of(Some("elsewhere")).record, ..scheduled() };
+        assert!(is_report(&decide_at(&elsewhere, 200), reason::OTHER_CLUSTER));
+        let restored = Stored { created: Some(at(60)), ..scheduled() };
+        assert!(is_report(&decide_at(&restored, 200), reason::CLAIM_GONE));
+        let waiting = PresentClaim { names_it: true, ..present("restored") };
+        let (stored, action) = (scheduled(), Ok(None));
+        let due = due(&Facts { now: at(200), present: Some(&waiting), ..facts(&stored, &action) });
+        assert!(is_report(&due, reason::CLAIM_REPLACED), "{due:?}");
+    }
+
+    #[test]
+    fn a_new_claim_of_the_name_does_not_keep_the_bucket_of_a_deleted_one() {
+        let (stored, action, new) = (scheduled(), Ok(None), present("new"));
+        let due = due(&Facts { now: at(100), present: Some(&new), ..facts(&stored, &action) });
+        assert_eq!(due, Due::DeleteBucket);
+    }
+
+    #[test]
+    fn an_admin_decides_about_the_bucket_of_a_deleted_claim() {
+        for stored in [scheduled(), released(Retained::NotEmpty), released(Retained::ClaimVanished)] {
+            assert_eq!(decide(&stored, Some(Action::Remove), None), Due::Remove);
+            assert_eq!(decide(&stored, Some(Action::Forget), None), Due::Forget);
+            // The claim may come later.
+            let waits = decide(&stored, Some(Action::Adopt), None);
+            assert!(is_report(&waits, reason::AWAITS_CLAIM), "{waits:?}");
+            assert_eq!(decide(&stored, Some(Action::Adopt), Some(&present("new"))), Due::Adopt);
+        }
+        let begun = Release { deleting: true, ..scheduled().release.unwrap() };
+        let begun = Stored { release: Some(begun), ..scheduled() };
+        assert!(is_refusal(&decide(&begun, Some(Action::Adopt), Some(&present("new"))), reason::ACTION_REFUSED));
+        assert_eq!(decide(&begun, Some(Action::Forget), None), Due::Forget, "what is left of it can be kept");
+    }
+
+    #[test]
+    fn a_refused_annotation_does_not_stop_a_scheduled_deletion() {
+        let (stored, action) = (scheduled(), Ok(None));
+        let decide = |now| due(&Facts { refused: true, now: at(now), ..facts(&stored, &action) });
+        assert_eq!(decide(99), Due::Wait { notice: None, until: at(100) });
+        assert_eq!(decide(100), Due::DeleteBucket);
+    }
+
+    #[test]
+    fn what_is_kept_for_an_admin_is_reported_with_its_reason() {
+        for (why, reason) in [
+            (Retained::NotEmpty, reason::BUCKET_NOT_EMPTY),
+            (Retained::UserUnproven, reason::USER_UNPROVEN),
+            (Retained::ClaimVanished, reason::CLAIM_VANISHED),
+            (Retained::BucketConflict, reason::BUCKET_CONFLICT),
+        ] {
+            let due = decide(&released(why), None, None);
+            assert!(is_report(&due, reason), "{due:?}");
+        }
+    }
+
+    #[test]
+    fn the_access_of_a_claim_that_vanished_here_is_removed_once() {
+        let vanished = |stored: &Stored| due(&Facts { vanished: true, ..facts(stored, &Ok(None)) });
+        assert_eq!(vanished(&of(Some(HERE))), Due::RevokeVanished);
+        assert_eq!(vanished(&of(None)), Due::RevokeVanished);
+        assert!(is_report(&vanished(&of(Some("elsewhere"))), reason::OTHER_CLUSTER));
+        assert!(is_report(&vanished(&released(Retained::ClaimVanished)), reason::CLAIM_VANISHED));
+    }
+
+    #[test]
+    fn a_deleted_object_bucket_that_is_in_use_says_so() {
+        let claim = present(&record().claim.uid);
+        let deleted = Stored { deleted: true, ..of(Some(HERE)) };
+        assert!(is_report(&decide(&deleted, None, Some(&claim)), reason::CLAIM_EXISTS));
     }
 }

@@ -169,6 +169,11 @@ pub(crate) fn config_map(label: &str, record: &Record) -> ConfigMap {
     ConfigMap { metadata: metadata(&record.claim, label), data: Some(data), ..ConfigMap::default() }
 }
 
+/// The bucket that a claim's ConfigMap names.
+pub(crate) fn bucket(config_map: Option<&ConfigMap>) -> Option<&str> {
+    config_map?.data.as_ref()?.get(wire::config::BUCKET_NAME).map(String::as_str)
+}
+
 /// The merge patch from `found` to `wanted`; `None` if nothing differs.
 pub(crate) fn difference<T: Output>(found: &T, wanted: &T) -> Option<Value> {
     // Objects without the label are not watched.

@@ -7,7 +7,7 @@ use crate::controller::decide::claim::{Claim, wanted};
 use crate::controller::decide::class::{Class, ClassLookup};
 use crate::controller::decide::codec;
 use crate::controller::decide::lookup::Found;
-use crate::controller::decide::record::{Author, Stored};
+use crate::controller::decide::record::Stored;
 use crate::controller::decide::request;
 use crate::controller::error::{Error, RecordProblem};
 use crate::provisioner::{Mode, Provisioner, ReclaimPolicy, Record};
@@ -36,6 +36,7 @@ pub(crate) fn record<P: Provisioner>(
         former_uids: Vec::new(),
         cluster: Some(cluster.to_owned()),
         account: None,
+        claim_created_at: claim.created.as_ref().map(|created| created.0.into()),
         class_name: class.name.clone(),
         reclaim_policy,
         handed_over: false,
@@ -45,20 +46,13 @@ pub(crate) fn record<P: Provisioner>(
 
 /// The record after the claim has adopted it from a former claim, or from another cluster.
 ///
-/// The plan stays, with names that contain the former claim. It counts as handed over, because it may have been handed
-/// over after the backup.
+/// The plan stays, with names that contain the former claim.
 pub(crate) fn adopted(former: &Record, claim: &Claim, cluster: &str) -> Record {
     let mut former_uids: Vec<_> = former.uids().map(str::to_owned).collect();
     // Oldest first, so the claim that had it until now is last.
     former_uids.rotate_left(1);
     former_uids.retain(|uid| *uid != claim.id.uid);
-    Record {
-        claim: claim.id.clone(),
-        former_uids,
-        cluster: Some(cluster.to_owned()),
-        handed_over: true,
-        ..former.clone()
-    }
+    Record { claim: claim.id.clone(), former_uids, cluster: Some(cluster.to_owned()), ..former.clone() }
 }
 
 /// How to start with a claim that should have a bucket.
@@ -99,8 +93,9 @@ pub(crate) fn intent<P: Provisioner>(
 ) -> Result<Intent, Error> {
     let planned = |is_new| planned(surroundings, claim, is_new);
     Ok(match found {
-        // The Go provisioner wrote its records last, so their buckets may be in use.
-        Found::Mine(stored) if stored.bound() || stored.author == Author::GoProvisioner => Intent::Proceed(stored),
+        // Its claim was deleted once, and exists again: it was restored with the whole cluster.
+        Found::Mine(stored) if stored.release.is_some() => Intent::Adopt(stored),
+        Found::Mine(stored) if stored.bound() => Intent::Proceed(stored),
         Found::Mine(stored) if is_same(&stored.record, &planned(true)?) => Intent::Proceed(stored),
         Found::Mine(stored) => Intent::UndoFirst(stored),
         Found::ToAdopt(stored) => Intent::Adopt(stored),
@@ -116,6 +111,7 @@ pub(crate) fn intent<P: Provisioner>(
             _ => return Err(Error::AdoptionNeeded(problem)),
         },
         Found::Restored(problem) => return Err(Error::AdoptionNeeded(problem)),
+        Found::NothingToUndo { why } => return Err(Error::NothingToUndo { why }),
         Found::None { free_name } => Intent::Record { name: free_name, record: Box::new(planned(true)?) },
     })
 }
@@ -153,8 +149,17 @@ pub(crate) fn whole<P: Provisioner>(
 /// Whether a record is what would be planned now. Account, cluster and former claims are not part of a plan.
 fn is_same(recorded: &Record, planned: &Record) -> bool {
     // Without `..`, so that a new field cannot be forgotten here.
-    let Record { claim, former_uids: _, cluster: _, account: _, class_name, reclaim_policy, handed_over: _, plan } =
-        recorded;
+    let Record {
+        claim,
+        former_uids: _,
+        cluster: _,
+        account: _,
+        claim_created_at: _,
+        class_name,
+        reclaim_policy,
+        handed_over: _,
+        plan,
+    } = recorded;
     *claim == planned.claim
         && *class_name == planned.class_name
         && *reclaim_policy == planned.reclaim_policy
@@ -166,8 +171,7 @@ fn restored(object: &ObjectBucket, planned: Record, provisioner: &str, error: &s
     let state = |key: &str| object.spec.additional_state.as_ref()?.get(key).filter(|value| !value.is_empty()).cloned();
     let record = Record {
         account: state(wire::state::ACCOUNT_ID),
-        // Unknown, and a bucket that may be in use must not be planned again.
-        handed_over: true,
+        handed_over: state(wire::state::HANDED_OVER).is_some(),
         ..planned
     };
     let whole = codec::to_object(&record, "", provisioner);
@@ -218,7 +222,7 @@ mod tests {
         let mut object = codec::to_object(&record(), "obc-shop-photos", "ours");
         object.spec.additional_state = None;
         let whole = restored(&object, record(), "ours", "lost").map_err(|error| error.to_string());
-        assert_eq!(whole, Ok(Record { handed_over: true, ..record() }));
+        assert_eq!(whole, Ok(record()));
 
         let another = Record { plan: Plan { bucket: "another".into(), ..record().plan }, ..record() };
         let refused = restored(&object, another, "ours", "lost").map_err(|error| error.to_string());

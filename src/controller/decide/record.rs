@@ -2,9 +2,12 @@
 //!
 //! A record is written before the first call to the store, and contains everything that is needed to undo the claim.
 
+use k8s_openapi::jiff::Timestamp;
+
 use crate::api::{ObjectBucket, wire};
+use crate::controller::decide::action::Action;
 use crate::controller::decide::claim::{Claim, LabelOwner};
-use crate::controller::decide::orphan::Action;
+use crate::controller::decide::release::Release;
 use crate::provisioner::{ClaimId, Record};
 
 /// Longest name of a Kubernetes object (RFC 1123 subdomain).
@@ -42,14 +45,38 @@ pub(crate) struct Stored {
     pub(crate) record: Record,
     /// `status.phase` is Bound.
     pub(crate) says_bound: bool,
+    /// The claim has a sign of binding, which its user can write.
+    pub(crate) claim_says_bound: bool,
     /// What an admin requests, in case it is orphaned.
     pub(crate) action: Option<Action>,
+    /// Why it outlives its claim.
+    pub(crate) release: Option<Release>,
+    /// When the ObjectBucket was created, or restored from a backup.
+    pub(crate) created: Option<Timestamp>,
+    /// Somebody has deleted the ObjectBucket, and its finalizer keeps it.
+    pub(crate) deleted: bool,
 }
 
 impl Stored {
-    /// Whether bucket and keys were handed over. Backups leave out the status, and earlier versions wrote only the status.
+    /// Whether an app may use the bucket, so that the claim keeps what it has. Backups leave out the status, and earlier
+    /// versions wrote only the status.
     pub(crate) fn bound(&self) -> bool {
-        self.record.handed_over || self.says_bound
+        self.published() || self.claim_says_bound || self.is_being_adopted() || !self.record.former_uids.is_empty()
+    }
+
+    /// Whether the ObjectBucket proves that the claim's credentials were published. Only then may the bucket be emptied. The
+    /// Go provisioner wrote its records last.
+    pub(crate) fn published(&self) -> bool {
+        self.record.handed_over || self.says_bound || self.author == Author::GoProvisioner
+    }
+
+    /// Whether the ObjectBucket was created again after its claim was deleted: it comes from a backup, and what it says
+    /// may be outdated.
+    pub(crate) fn is_restored(&self) -> bool {
+        match (&self.release, self.created) {
+            (Some(release), Some(created)) => created > release.at,
+            _ => false,
+        }
     }
 
     /// Whether it was reconstructed from claim and class, because there is no ObjectBucket.

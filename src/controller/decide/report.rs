@@ -1,8 +1,7 @@
 //! Reports on claims and records: phase, conditions, and what is new. Pure.
 
-use crate::api::{ClaimPhase, Condition, ConditionStatus, ObjectBucket, ObjectBucketClaimStatus};
+use crate::api::{ClaimPhase, Condition, ConditionStatus, ObjectBucketClaimStatus, wire};
 use crate::controller::decide::claim::{Claim, Ignored};
-use crate::controller::decide::orphan::Notice;
 use crate::controller::error::Error;
 use crate::controller::reasons;
 use crate::provisioner::{Failure as _, FailureClass};
@@ -70,6 +69,31 @@ impl Report {
             ready: ConditionStatus::False,
             reason: reasons::PURGING,
             message: format!("emptying bucket {bucket:?} before it is deleted; {REMOVED_SO_FAR}{removed}"),
+            ignored: Ignored::default(),
+            severity: Severity::Progress,
+            damaged_record: None,
+        }
+    }
+
+    /// The claim is deleted, and its removal takes longer than usual.
+    pub(crate) fn removing(claim: &Claim) -> Self {
+        let message = "the claim is deleted; its bucket and the access to it are being removed".to_owned();
+        Self::of_deleted(claim, reasons::REMOVING, message)
+    }
+
+    /// The claim is deleted, and only finalizers of others keep it. `note`: what became of bucket and access.
+    pub(crate) fn removed(claim: &Claim, note: &str) -> Self {
+        let others: Vec<_> = claim.finalizers.iter().filter(|finalizer| *finalizer != wire::FINALIZER).collect();
+        let message = format!("the claim is deleted: {note}; it is kept by the finalizers {others:?}");
+        Self::of_deleted(claim, reasons::REMOVED, message)
+    }
+
+    fn of_deleted(claim: &Claim, reason: &'static str, message: String) -> Self {
+        Self {
+            phase: if claim.deleting { ClaimPhase::Released } else { ClaimPhase::Pending },
+            ready: ConditionStatus::False,
+            reason,
+            message,
             ignored: Ignored::default(),
             severity: Severity::Progress,
             damaged_record: None,
@@ -146,38 +170,8 @@ impl Report {
     }
 }
 
-/// The conditions of an ObjectBucket with this notice; `None` if they already contain it.
-pub(crate) fn noticed(current: &[Condition], notice: &Notice, now: &str) -> Option<Vec<Condition>> {
-    let Notice { orphaned, reason, message } = notice;
-    let status = if *orphaned { ConditionStatus::True } else { ConditionStatus::False };
-    let was = current.iter().find(|c| c.type_ == reasons::ORPHANED);
-    match was {
-        Some(was) if (was.status, was.reason.as_str(), was.message.as_str()) == (status, *reason, message) => {
-            return None;
-        }
-        _ => {}
-    }
-    let since = was.filter(|was| was.status == status).and_then(|was| was.last_transition_time.clone());
-    let says = Condition {
-        type_: reasons::ORPHANED.to_owned(),
-        status,
-        reason: (*reason).to_owned(),
-        message: message.clone(),
-        observed_generation: None,
-        last_transition_time: Some(since.unwrap_or_else(|| now.to_owned())),
-    };
-    let others = current.iter().filter(|c| c.type_ != reasons::ORPHANED).cloned();
-    Some(std::iter::once(says).chain(others).collect())
-}
-
-/// Whether the last report on an ObjectBucket says that its annotation could not be followed.
-pub(crate) fn is_refused(object: &ObjectBucket) -> bool {
-    let conditions = object.status.iter().flat_map(|status| &status.conditions);
-    conditions.into_iter().any(|c| c.type_ == reasons::ORPHANED && c.reason == reasons::orphaned::ACTION_REFUSED)
-}
-
 /// What precedes the count in a message about a purge.
-const REMOVED_SO_FAR: &str = "objects, versions and uploads removed so far: ";
+pub(crate) const REMOVED_SO_FAR: &str = "objects, versions and uploads removed so far: ";
 
 /// How much a purge has removed, as the message of its condition says.
 pub(crate) fn removed_so_far(message: &str) -> Option<u64> {

@@ -10,7 +10,8 @@ use crate::controller::refusal::Refusal;
 use crate::provisioner::common::bad_bucket;
 use crate::provisioner::names;
 use crate::provisioner::{
-    ClaimId, CommonParameters, Mode, ParameterError, Parameters as _, Plan, Provisioner, Request, Written,
+    ClaimId, CommonParameters, Mode, ON_DELETE, ParameterError, Parameters as _, Plan, Provisioner, ReclaimPolicy,
+    Request, Written,
 };
 
 /// Fields of a claim.
@@ -35,6 +36,11 @@ pub(crate) fn plan<P: Provisioner>(
     if is_new && common.namespaces.as_ref().is_some_and(|allowed| !allowed.contain(&claim.namespace)) {
         let (class, namespace) = (class.name.clone(), claim.namespace.clone());
         return Err(Refusal::NamespaceNotAllowed { class, namespace }.into());
+    }
+    if let Some(on_delete) = common.on_delete.filter(|_| class.reclaim_policy == ReclaimPolicy::Retain) {
+        let problem = "has no effect, because the reclaimPolicy of the class is Retain";
+        let remedy = "remove it, or create the class with reclaimPolicy Delete";
+        return Err(invalid(ParameterError::bad(ON_DELETE, &on_delete.to_string(), problem, remedy)).into());
     }
     let (bucket, mode) = bucket::<P>(class, &common, claim, wanted, is_new)?;
     let request = Request {
@@ -195,6 +201,6 @@ mod tests {
 
     #[test]
     fn an_unknown_parameter_names_the_class_and_what_is_known() {
-        insta::assert_snapshot!(planned(&[("tier", "gold")], &generated()).unwrap_err(), @r#"StorageClass fast: unknown parameter "tier"; remove it, or use one of: allowedNamespaces, bucketName, bucketNamePrefix, explicitNames, secretName, secretNamespace"#);
+        insta::assert_snapshot!(planned(&[("tier", "gold")], &generated()).unwrap_err(), @r#"StorageClass fast: unknown parameter "tier"; remove it, or use one of: allowedNamespaces, bucketName, bucketNamePrefix, explicitNames, onDelete, secretName, secretNamespace"#);
     }
 }

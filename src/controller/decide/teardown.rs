@@ -1,27 +1,71 @@
 //! Removal: whether a bucket may be deleted, the next step, and the closing message. Pure.
 
+use std::time::Duration;
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+
+use crate::api::wire::annotation;
 use crate::controller::decide::record::{Author, Stored};
-use crate::provisioner::{Fate, Mode, ReclaimPolicy, Record, Removed};
+use crate::controller::decide::release::{Retained, Schedule, text};
+use crate::provisioner::{Fate, Mode, OnDelete, ReclaimPolicy, Record, Removed};
 
 /// How a claim is undone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Undo {
     /// The access is removed, the bucket is kept.
     Revoke,
-    /// Access and bucket are removed.
+    /// Access and bucket are removed, the bucket with its content.
     Delete,
+    /// Access and bucket are removed; a bucket that is not empty is kept.
+    DeleteIfEmpty,
+    /// The access is removed; the bucket is deleted after this time.
+    DeleteAfter(Duration),
 }
 
-/// Decides how a record is undone. `handed_over`: an app may have used the bucket.
+/// Decides how the claim of an ObjectBucket is undone.
 ///
-/// A bucket that existed before is never deleted. Retain keeps a bucket because of what an app may have put into it; a
-/// bucket that nobody could use is deleted, so that a failed claim leaves nothing behind.
-pub(crate) fn undo(record: &Record, handed_over: bool) -> Undo {
-    match (record.plan.mode, record.reclaim_policy) {
+/// A bucket that existed before is never deleted. What a bucket holds whose credentials were never published is not the
+/// claim's, whatever its reclaimPolicy is; while it is empty, it is deleted, so that a failed claim leaves nothing behind.
+pub(crate) fn undo(stored: &Stored) -> Undo {
+    let Record { plan, reclaim_policy, .. } = &stored.record;
+    match (plan.mode, reclaim_policy) {
         (Mode::Granted, _) => Undo::Revoke,
+        // From claim and class, because there is no ObjectBucket: it is unknown whether to retain the bucket.
+        (Mode::Created, _) if stored.is_reconstructed() => Undo::Revoke,
+        (Mode::Created, _) if !stored.published() => Undo::DeleteIfEmpty,
+        (Mode::Created, ReclaimPolicy::Retain) => Undo::Revoke,
+        (Mode::Created, ReclaimPolicy::Delete) => match plan.on_delete {
+            OnDelete::Purge => Undo::Delete,
+            OnDelete::IfEmpty => Undo::DeleteIfEmpty,
+            OnDelete::After(time) => Undo::DeleteAfter(time),
+        },
+    }
+}
+
+/// How an ObjectBucket without a claim is undone when an admin requests its removal, or its time has come.
+pub(crate) fn undo_now(record: &Record) -> Undo {
+    match (record.plan.mode, record.reclaim_policy) {
         (Mode::Created, ReclaimPolicy::Delete) => Undo::Delete,
-        (Mode::Created, ReclaimPolicy::Retain) if handed_over => Undo::Revoke,
-        (Mode::Created, ReclaimPolicy::Retain) => Undo::Delete,
+        (Mode::Created, ReclaimPolicy::Retain) | (Mode::Granted, _) => Undo::Revoke,
+    }
+}
+
+/// Why the ObjectBucket outlives its claim after it was undone in this way; `None` if it does not. `namespace_uid`: of the
+/// claim. `now`: when the claim was undone.
+pub(crate) fn retained(
+    undo: Undo,
+    removed: &Removed,
+    namespace_uid: Option<String>,
+    now: Timestamp,
+) -> Option<Retained> {
+    match (undo, removed) {
+        (_, Removed { access: Fate::Unproven(_), .. }) => Some(Retained::UserUnproven),
+        (Undo::DeleteAfter(time), _) => {
+            let at = SignedDuration::try_from(time).ok().and_then(|time| now.checked_add(time).ok());
+            Some(Retained::Scheduled(Schedule { at: at.unwrap_or(Timestamp::MAX), namespace_uid }))
+        }
+        (_, Removed { bucket: Fate::NotEmpty, .. }) => Some(Retained::NotEmpty),
+        (Undo::Revoke | Undo::Delete | Undo::DeleteIfEmpty, _) => None,
     }
 }
 
@@ -33,6 +77,8 @@ pub(crate) struct TeardownState {
     pub(crate) store: StoreProgress,
     /// The store has had the time to show everything that was created.
     pub(crate) settled: bool,
+    /// The ObjectBucket outlives its claim.
+    pub(crate) retained: bool,
     /// Secret and ConfigMap of the claim are gone.
     pub(crate) outputs_gone: bool,
     pub(crate) purpose: Purpose,
@@ -56,7 +102,7 @@ pub(crate) enum Purpose {
     Release,
     /// The claim or its class was edited before binding.
     Replan,
-    /// The claim is gone, and an admin requested it.
+    /// The claim is gone, and an admin requested it, or it was due.
     Orphan,
 }
 
@@ -71,6 +117,8 @@ pub(crate) enum TeardownStep {
     Settle,
     /// Delete Secret and ConfigMap.
     DeleteOutputs,
+    /// Write into the record why it outlives its claim.
+    Retain,
     /// Delete the record.
     DeleteRecord,
     /// Remove the finalizer from the claim.
@@ -88,6 +136,7 @@ pub(crate) fn next_teardown_step(state: &TeardownState) -> TeardownStep {
         (Some(_), StoreProgress::Partly) => TeardownStep::Yield,
         (Some(_), StoreProgress::Fully) if !state.settled => TeardownStep::Settle,
         _ if !state.outputs_gone => TeardownStep::DeleteOutputs,
+        (Some(_), StoreProgress::Fully) if state.retained => TeardownStep::Retain,
         (Some(_), StoreProgress::Fully) => TeardownStep::DeleteRecord,
         (None, _) => match state.purpose {
             Purpose::Release => TeardownStep::Release,
@@ -97,12 +146,14 @@ pub(crate) fn next_teardown_step(state: &TeardownState) -> TeardownStep {
     }
 }
 
-/// Whether another record names the bucket of `record`, which may then be in use.
+/// Whether another record names the bucket of `record`, which may then be in use. `is_leaving`: the claim of the other one
+/// is being deleted.
 ///
 /// The Go provisioner recorded other hosts than this operator, and a granted bucket may be in another account than the
 /// user: these differences do not count. A claim that asks for a new bucket of this name, and did not get it, does not
-/// use it: otherwise anybody could block the deletion.
-pub(crate) fn shares_bucket(record: &Stored, other: &Stored) -> bool {
+/// use it: otherwise anybody could block the deletion. Nor does a claim that is being deleted together with this bucket:
+/// otherwise two claims would wait for each other.
+pub(crate) fn shares_bucket(record: &Stored, other: &Stored, is_leaving: bool) -> bool {
     let by_go = |stored: &Stored| stored.author == Author::GoProvisioner;
     let waits_for_it = !by_go(other) && other.record.plan.mode == Mode::Created && !other.bound();
     let (mine, theirs) = (&record.record.plan, &other.record.plan);
@@ -112,14 +163,30 @@ pub(crate) fn shares_bucket(record: &Stored, other: &Stored) -> bool {
     let known_to_differ = |a: &Option<String>, b: &Option<String>| a.is_some() && b.is_some() && a != b;
     let in_another_account =
         theirs.mode == Mode::Created && !by_go(other) && known_to_differ(&record.record.account, &other.record.account);
-    mine.bucket == theirs.bucket && same_store && !waits_for_it && !in_another_account
+    let leaves_with_it = is_leaving && undo_now(&other.record) == Undo::Delete;
+    mine.bucket == theirs.bucket && same_store && !waits_for_it && !in_another_account && !leaves_with_it
 }
 
-/// The closing message: what was removed, and what was kept. `access_gone_before`: an earlier attempt removed the access.
-pub(crate) fn closing_message(stored: &Stored, undo: Undo, removed: &Removed, access_gone_before: bool) -> String {
+/// The closing message: what was removed, and what was kept.
+pub(crate) fn closing_message(stored: &Stored, undo: Undo, removed: &Removed, retained: Option<&Retained>) -> String {
     let record = &stored.record;
     let name = &record.plan.bucket;
-    let bucket = match (undo, &removed.bucket) {
+    let scheduled = match retained {
+        Some(Retained::Scheduled(schedule)) => Some(format!(
+            "bucket {name:?} is deleted with all its content at {}; to undo that, create the claim again before, with the annotation {}: \"yes\"",
+            text(schedule.at),
+            annotation::UNDO_DELETE
+        )),
+        _ => None,
+    };
+    let bucket = scheduled.unwrap_or_else(|| match (undo, &removed.bucket) {
+        (_, Fate::NotEmpty) => format!("bucket {name:?} is kept, because it is not empty"),
+        (_, Fate::Kept) if retained == Some(&Retained::BucketConflict) => {
+            format!(
+                "bucket {name:?} of ObjectBucket {:?} is left in place, because the claim names another one",
+                stored.name
+            )
+        }
         // Without its ObjectBucket, nothing is known about the bucket.
         (_, Fate::Kept) if record.plan.mode == Mode::Created && stored.is_reconstructed() => {
             format!("bucket {name:?}, if it still exists, is left in place")
@@ -133,16 +200,21 @@ pub(crate) fn closing_message(stored: &Stored, undo: Undo, removed: &Removed, ac
         (Undo::Revoke, Fate::Kept) if record.reclaim_policy == ReclaimPolicy::Retain => {
             format!("bucket {name:?} is kept, because its reclaimPolicy is Retain")
         }
-        (Undo::Revoke, Fate::Kept) => format!("bucket {name:?} is kept"),
-        (Undo::Delete, Fate::Kept) => format!("bucket {name:?} is left in place"),
-    };
+        (Undo::Revoke | Undo::DeleteAfter(_), Fate::Kept) => format!("bucket {name:?} is kept"),
+        (Undo::Delete | Undo::DeleteIfEmpty, Fate::Kept) => format!("bucket {name:?} is left in place"),
+        (_, Fate::Unproven(_)) => format!("bucket {name:?} is left in place"),
+    });
     let access = match (&record.plan.user, &removed.access) {
         (None, _) => "the claim had the owner's own keys, which still work".to_owned(),
         (Some(_), Fate::Removed) => "the claim's access is deleted".to_owned(),
-        (Some(_), Fate::Missing) if access_gone_before => "the claim's access is deleted".to_owned(),
         (Some(user), Fate::Missing) => format!("the claim's user {user:?} no longer existed"),
-        (Some(user), Fate::Left(_) | Fate::Kept) => {
+        (Some(user), Fate::Left(_) | Fate::Kept | Fate::NotEmpty) => {
             format!("the claim's user {user:?} is left in place, and its keys still work")
+        }
+        (Some(user), Fate::Unproven(_)) => {
+            format!(
+                "user {user:?} is left in place with its keys deactivated, because nothing proves that it is the claim's"
+            )
         }
     };
     format!("{access}; {bucket}")
@@ -170,63 +242,117 @@ mod tests {
             })
         };
         for account in [None, Some("1"), Some("2")] {
-            assert!(shares_bucket(&created, &granted(account)), "{account:?}");
+            assert!(shares_bucket(&created, &granted(account), false), "{account:?}");
         }
         let elsewhere = Endpoint { host: "another.example.com".into(), ..record().plan.endpoint };
         let elsewhere = with(|r| r.plan = Plan { endpoint: elsewhere, ..record().plan });
-        assert!(!shares_bucket(&created, &elsewhere));
+        assert!(!shares_bucket(&created, &elsewhere, false));
         let by_go = Stored { author: Author::GoProvisioner, ..elsewhere.clone() };
         assert!(
-            shares_bucket(&created, &by_go) && shares_bucket(&by_go, &created),
+            shares_bucket(&created, &by_go, false) && shares_bucket(&by_go, &created, false),
             "its hosts are written differently"
         );
-        assert!(!shares_bucket(&created, &with(|r| r.account = Some("2".into()))), "tenants of a store");
-        assert!(!shares_bucket(&created, &with(|r| r.plan.bucket = "other".into())));
+        assert!(!shares_bucket(&created, &with(|r| r.account = Some("2".into())), false), "tenants of a store");
+        assert!(!shares_bucket(&created, &with(|r| r.plan.bucket = "other".into()), false));
     }
 
     #[test]
     fn a_claim_that_asks_for_a_bucket_of_this_name_in_vain_does_not_use_it() {
         let waiting = Stored { record: record(), ..stored() };
-        assert!(!shares_bucket(&with(|_| ()), &waiting));
+        assert!(!shares_bucket(&with(|_| ()), &waiting, false));
         let says_bound = Stored { says_bound: true, ..waiting };
-        assert!(shares_bucket(&with(|_| ()), &says_bound));
+        assert!(shares_bucket(&with(|_| ()), &says_bound, false));
     }
 
     #[test]
     fn the_closing_message_says_what_was_seen() {
         let ours = with(|_| ());
-        let say = |access, bucket| closing_message(&ours, Undo::Delete, &Removed { access, bucket }, false);
+        let say = |access, bucket| closing_message(&ours, Undo::Delete, &Removed { access, bucket }, None);
         insta::assert_snapshot!(say(Fate::Removed, Fate::Removed), @r#"the claim's access is deleted; bucket "photos-f30e0389" is deleted with all its content"#);
         insta::assert_snapshot!(say(Fate::Missing, Fate::Missing), @r#"the claim's user "shop-photos-f30e0389" no longer existed; bucket "photos-f30e0389" no longer existed"#);
         insta::assert_snapshot!(say(Fate::Left("why".into()), Fate::Left("why".into())), @r#"the claim's user "shop-photos-f30e0389" is left in place, and its keys still work; bucket "photos-f30e0389" is left in place"#);
         let revoked = Removed { access: Fate::Removed, bucket: Fate::Kept };
-        insta::assert_snapshot!(closing_message(&ours, Undo::Revoke, &revoked, false), @r#"the claim's access is deleted; bucket "photos-f30e0389" is kept"#);
+        insta::assert_snapshot!(closing_message(&ours, Undo::Revoke, &revoked, None), @r#"the claim's access is deleted; bucket "photos-f30e0389" is kept"#);
         let granted = with(|r| r.plan.mode = Mode::Granted);
-        insta::assert_snapshot!(closing_message(&granted, Undo::Revoke, &revoked, false), @r#"the claim's access is deleted; bucket "photos-f30e0389", which existed before the claim, is kept"#);
+        insta::assert_snapshot!(closing_message(&granted, Undo::Revoke, &revoked, None), @r#"the claim's access is deleted; bucket "photos-f30e0389", which existed before the claim, is kept"#);
         let shared = with(|r| r.plan.user = None);
         let kept = Removed { access: Fate::Kept, bucket: Fate::Removed };
-        insta::assert_snapshot!(closing_message(&shared, Undo::Delete, &kept, false), @r#"the claim had the owner's own keys, which still work; bucket "photos-f30e0389" is deleted with all its content"#);
+        insta::assert_snapshot!(closing_message(&shared, Undo::Delete, &kept, None), @r#"the claim had the owner's own keys, which still work; bucket "photos-f30e0389" is deleted with all its content"#);
         let lost = Stored { uid: None, ..ours };
-        insta::assert_snapshot!(closing_message(&lost, Undo::Revoke, &revoked, false), @r#"the claim's access is deleted; bucket "photos-f30e0389", if it still exists, is left in place"#);
+        insta::assert_snapshot!(closing_message(&lost, Undo::Revoke, &revoked, None), @r#"the claim's access is deleted; bucket "photos-f30e0389", if it still exists, is left in place"#);
     }
 
-    fn recorded(mode: Mode, reclaim_policy: ReclaimPolicy) -> Record {
-        Record { reclaim_policy, plan: Plan { mode, ..record().plan }, ..record() }
+    #[test]
+    fn claims_that_are_deleted_together_do_not_wait_for_each_other() {
+        let (mine, other) = (with(|_| ()), with(|_| ()));
+        assert!(shares_bucket(&mine, &other, false));
+        assert!(!shares_bucket(&mine, &other, true));
+        let retained = with(|r| r.reclaim_policy = ReclaimPolicy::Retain);
+        assert!(shares_bucket(&mine, &retained, true), "it keeps the bucket, and waits for nobody");
     }
+
+    fn recorded(mode: Mode, reclaim_policy: ReclaimPolicy, on_delete: OnDelete, published: bool) -> Stored {
+        let plan = Plan { mode, on_delete, ..record().plan };
+        Stored { record: Record { reclaim_policy, plan, handed_over: published, ..record() }, ..stored() }
+    }
+
+    const WEEK: Duration = Duration::from_secs(7 * 86_400);
+    const EVERY: [OnDelete; 3] = [OnDelete::Purge, OnDelete::IfEmpty, OnDelete::After(WEEK)];
 
     #[test]
     fn a_bucket_that_existed_before_is_never_deleted() {
         for policy in [ReclaimPolicy::Delete, ReclaimPolicy::Retain] {
-            for handed_over in [true, false] {
-                assert_eq!(undo(&recorded(Mode::Granted, policy), handed_over), Undo::Revoke);
+            for published in [true, false] {
+                for on_delete in EVERY {
+                    let stored = recorded(Mode::Granted, policy, on_delete, published);
+                    assert_eq!(undo(&stored), Undo::Revoke);
+                    assert_eq!(undo_now(&stored.record), Undo::Revoke);
+                }
             }
         }
     }
 
     #[test]
-    fn retain_keeps_what_an_app_may_have_used_and_nothing_else() {
-        assert_eq!(undo(&recorded(Mode::Created, ReclaimPolicy::Retain), true), Undo::Revoke);
-        assert_eq!(undo(&recorded(Mode::Created, ReclaimPolicy::Retain), false), Undo::Delete);
-        assert_eq!(undo(&recorded(Mode::Created, ReclaimPolicy::Delete), true), Undo::Delete);
+    fn what_was_never_published_is_deleted_only_while_it_is_empty() {
+        for policy in [ReclaimPolicy::Delete, ReclaimPolicy::Retain] {
+            for on_delete in EVERY {
+                assert_eq!(undo(&recorded(Mode::Created, policy, on_delete, false)), Undo::DeleteIfEmpty);
+            }
+        }
+        let claim_says =
+            Stored { claim_says_bound: true, ..recorded(Mode::Created, ReclaimPolicy::Delete, OnDelete::Purge, false) };
+        assert_eq!(undo(&claim_says), Undo::DeleteIfEmpty, "its user can write that");
+    }
+
+    #[test]
+    fn what_was_published_goes_as_its_class_says() {
+        let of = |policy, on_delete| undo(&recorded(Mode::Created, policy, on_delete, true));
+        for on_delete in EVERY {
+            assert_eq!(of(ReclaimPolicy::Retain, on_delete), Undo::Revoke);
+        }
+        assert_eq!(of(ReclaimPolicy::Delete, OnDelete::Purge), Undo::Delete);
+        assert_eq!(of(ReclaimPolicy::Delete, OnDelete::IfEmpty), Undo::DeleteIfEmpty);
+        assert_eq!(of(ReclaimPolicy::Delete, OnDelete::After(WEEK)), Undo::DeleteAfter(WEEK));
+        let lost = Stored { uid: None, ..recorded(Mode::Created, ReclaimPolicy::Delete, OnDelete::Purge, true) };
+        assert_eq!(undo(&lost), Undo::Revoke);
+    }
+
+    #[test]
+    fn an_object_bucket_outlives_its_claim_if_something_is_left_to_decide() {
+        let now = Timestamp::from_second(1_800_000_000).unwrap_or_default();
+        let why = |undo, access, bucket| retained(undo, &Removed { access, bucket }, Some("ns".into()), now);
+        assert_eq!(why(Undo::Delete, Fate::Removed, Fate::Removed), None);
+        assert_eq!(why(Undo::Revoke, Fate::Removed, Fate::Kept), None);
+        assert_eq!(why(Undo::DeleteIfEmpty, Fate::Removed, Fate::Removed), None);
+        assert_eq!(why(Undo::DeleteIfEmpty, Fate::Removed, Fate::NotEmpty), Some(Retained::NotEmpty));
+        let Some(Retained::Scheduled(schedule)) = why(Undo::DeleteAfter(WEEK), Fate::Removed, Fate::Kept) else {
+            panic!("it is not scheduled");
+        };
+        assert_eq!(
+            (text(schedule.at).as_str(), schedule.namespace_uid.as_deref()),
+            ("2027-01-22T08:00:00Z", Some("ns"))
+        );
+        let unproven = why(Undo::DeleteAfter(WEEK), Fate::Unproven("why".into()), Fate::Kept);
+        assert_eq!(unproven, Some(Retained::UserUnproven), "nothing goes by itself while somebody has to decide");
     }
 }

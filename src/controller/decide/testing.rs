@@ -19,6 +19,10 @@ pub(crate) fn stored() -> Stored {
         author: Author::Us,
         record: record(),
         says_bound: false,
+        claim_says_bound: false,
         action: None,
+        release: None,
+        created: None,
+        deleted: false,
     }
 }

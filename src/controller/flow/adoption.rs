@@ -3,10 +3,9 @@
 use crate::api::ObjectBucket;
 use crate::controller::decide::claim::Claim;
 use crate::controller::decide::keys::KeyNotes;
-use crate::controller::decide::orphan::Notice;
 use crate::controller::decide::record::Stored;
 use crate::controller::decide::report::Severity;
-use crate::controller::decide::{output_data, record};
+use crate::controller::decide::{notice, output_data, record};
 use crate::controller::error::{Error, RecordProblem};
 use crate::controller::flow::owner;
 use crate::controller::objects::{events, outputs, records};
@@ -110,10 +109,8 @@ pub(crate) async fn finish<P>(ctx: &Context<P>, claim: &ClaimId, stored: &mut St
     if stored.record.former_uids.is_empty() {
         return records::remove_annotation(ctx, stored).await;
     }
-    let message = format!("claim {claim} (uid {}) has adopted this record", claim.uid);
-    let notice = Notice { orphaned: false, reason: reasons::orphaned::ADOPTED, message };
     if let Some(object) = records::read(ctx, &stored.name).await? {
-        records::report(ctx, &object, &notice).await?;
+        records::report(ctx, &object, &notice::adopted(claim)).await?;
     }
     records::remove_annotation(ctx, stored).await?;
     let note = format!(

@@ -5,7 +5,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::owner::{self, Owner};
 use crate::api::wire;
-use crate::controller::decide::claim::Claim;
+use crate::controller::decide::claim::{self, Claim};
 use crate::controller::decide::keys::KeyNotes;
 use crate::controller::decide::output_data::{self, Heir};
 use crate::controller::decide::record::{Author, Stored};
@@ -82,6 +82,10 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
     pub(super) async fn resume(ctx: &'a Context<P>, claim: Claim, stored: Stored) -> Result<Self, Error> {
         let heir = Heir::of(&stored.record, stored.is_being_adopted(), &ctx.label);
         let outputs = read_outputs(ctx, &claim, heir).await?;
+        if let Some(bucket) = claim::edited_record(&claim, &stored.record, output_data::bucket(outputs.1.existing())) {
+            let recorded = stored.record.plan.bucket;
+            return Err(Error::BucketConflict { record: stored.name, recorded, bucket });
+        }
         let log = Log::Stored { stored: Box::new(stored), is_new: false };
         Ok(Self::new(ctx, claim, log, outputs, None))
     }

@@ -1,6 +1,7 @@
-//! Records whose claims are gone, and records of other clusters: they are reported, and wait for an admin's annotation.
+//! ObjectBuckets whose claims are gone, and those of other clusters: they are reported, and wait for an admin's annotation
+//! or for the time at which their bucket is deleted.
 //!
-//! The caches only show which records may be orphans. Decisions rest on fresh reads of record and claim.
+//! The caches only show which ObjectBuckets may be orphans. Decisions rest on fresh reads of ObjectBucket and claim.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -8,6 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::{Stream, StreamExt as _, stream};
+use k8s_openapi::jiff::Timestamp;
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::scheduler::{ScheduleRequest, scheduler};
 use kube::{Resource as _, ResourceExt as _};
@@ -16,19 +18,23 @@ use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use crate::api::ObjectBucket;
+use crate::controller::decide::action::{self, Action};
 use crate::controller::decide::claim::Claim;
 use crate::controller::decide::lookup::Found;
-use crate::controller::decide::orphan::{Action, Notice, PresentClaim};
-use crate::controller::decide::teardown::Undo;
-use crate::controller::decide::{backoff, codec, legacy, orphan, record, report, teardown as way_back};
+use crate::controller::decide::notice::{self, Notice};
+use crate::controller::decide::orphan::{self, Due, PresentClaim};
+use crate::controller::decide::record::{self, Stored};
+use crate::controller::decide::release::{Release, Retained};
+use crate::controller::decide::teardown::{self as way_back, Undo};
+use crate::controller::decide::{backoff, codec, legacy};
 use crate::controller::error::Error;
 use crate::controller::flow::next::{BUSY, Next};
-use crate::controller::flow::{step, teardown};
-use crate::controller::objects::{claims, classes, records};
+use crate::controller::flow::{released, step, teardown};
+use crate::controller::objects::{claims, classes, crds, records};
 use crate::controller::reasons;
 use crate::controller::state::context::Context;
 use crate::provisioner::turn::Work;
-use crate::provisioner::{ClaimId, Failure as _, Provisioner, Record};
+use crate::provisioner::{ClaimId, Failure as _, Provisioner};
 
 /// Longest time that one check may take.
 const TIME_LIMIT: Duration = Duration::from_secs(120);
@@ -80,13 +86,17 @@ fn requests<P>(
             OrphanCheck::Everywhere => (ctx.caches.records.names(), Duration::ZERO),
             OrphanCheck::At { name, wait } => (vec![name], wait),
         };
-        let run_at = Instant::now() + wait;
-        let suspects = names.into_iter().filter(|name| is_suspect(ctx, name));
-        stream::iter(suspects.map(|message| ScheduleRequest { message, run_at }).collect::<Vec<_>>())
+        let (from, now) = (Instant::now() + wait, Timestamp::now());
+        let request = |message: String| {
+            let object = ctx.caches.records.object(&message).filter(|_| is_suspect(ctx, &message))?;
+            let run_at = from + released::sleeps(&object, now).unwrap_or_default();
+            Some(ScheduleRequest { message, run_at })
+        };
+        stream::iter(names.into_iter().filter_map(request).collect::<Vec<_>>())
     })
 }
 
-/// Whether the caches show a record of ours without its claim, or with an admin's annotation.
+/// Whether the caches show a record of ours without its claim, with an admin's annotation, or deleted by somebody.
 pub(crate) fn is_suspect<P>(ctx: &Context<P>, name: &str) -> bool {
     let Some(object) = ctx.caches.records.object(name) else { return false };
     let (Some(uid), Some((namespace, claim))) = (record::claim_uid(&object), record::claim_name(&object)) else {
@@ -97,7 +107,7 @@ pub(crate) fn is_suspect<P>(ctx: &Context<P>, name: &str) -> bool {
     let is_claims = here && shown.is_some_and(|shown| shown.meta().uid.as_deref() == Some(uid));
     record::is_ours(&object, &ctx.options.provisioner_name)
         && ctx.options.namespace.as_deref().is_none_or(|ours| ours == namespace)
-        && (!is_claims || orphan::action(&object) != Ok(None))
+        && (!is_claims || action::action(&object) != Ok(None) || object.metadata.deletion_timestamp.is_some())
 }
 
 /// Checks records. The maps are by name of the record.
@@ -125,7 +135,7 @@ struct FailedCheck {
 fn state_of(object: &ObjectBucket) -> u64 {
     let mut hasher = DefaultHasher::new();
     object.metadata.uid.hash(&mut hasher);
-    format!("{:?}", orphan::action(object)).hash(&mut hasher);
+    format!("{:?}", action::action(object)).hash(&mut hasher);
     serde_json::to_string(&object.spec).unwrap_or_default().hash(&mut hasher);
     hasher.finish()
 }
@@ -193,32 +203,42 @@ impl<P: Provisioner> Keeper<'_, P> {
 
     async fn check(&self, object: &ObjectBucket, again: bool) -> Result<Next, Error> {
         let ctx = self.ctx;
-        let action = orphan::action(object);
+        let action = action::action(object);
         let mut stored = match codec::read(object) {
             Ok(stored) => stored,
             Err(problem) => return self.check_damaged(object, &problem, action == Ok(Some(Action::Forget))).await,
         };
-        let present = self.present(&stored.record.claim, &stored.name).await?;
+        let (claim, now) = (stored.record.claim.clone(), Timestamp::now());
+        let present = self.present(&claim, &stored.name).await?;
         let facts = orphan::Facts {
-            record: &stored.record,
+            stored: &stored,
             action: &action,
             cluster: &ctx.cluster,
             present: present.as_ref(),
-            refused: report::is_refused(object),
+            refused: notice::is_refused(object),
+            vanished: ctx.orphans.has_vanished(&claim.uid),
+            now,
         };
         match orphan::due(&facts) {
-            orphan::Due::Nothing => {
-                let refused = report::is_refused(object).then_some(reasons::orphaned::ACTION_REFUSED);
+            Due::Nothing => {
+                let refused = facts.refused.then_some(reasons::orphaned::ACTION_REFUSED);
                 ctx.orphans.found(&stored.name, refused);
             }
-            orphan::Due::Report(notice) => self.report(object, notice).await?,
-            orphan::Due::Refuse(notice) => {
+            Due::Report(notice) => self.report(object, notice).await?,
+            Due::Wait { notice, until } => {
+                ctx.orphans.found(&stored.name, None);
+                if let Some(notice) = notice {
+                    self.report(object, notice).await?;
+                }
+                return Ok(Next::After(released::left(until, now)));
+            }
+            Due::Refuse(notice) => {
                 self.report(object, notice).await?;
                 records::remove_annotation(ctx, &mut stored).await?;
             }
             // The claim does that; every change of the record wakes it.
-            orphan::Due::Adopt => {}
-            orphan::Due::Forget => {
+            Due::Adopt => {}
+            Due::Forget => {
                 records::delete(&ctx.records(), &stored.name, stored.uid.as_deref()).await?;
                 tracing::info!(
                     record = stored.name,
@@ -226,15 +246,22 @@ impl<P: Provisioner> Keeper<'_, P> {
                     "deleted only this record, as its annotation requests; bucket and user are kept"
                 );
             }
-            orphan::Due::Remove => {
+            Due::Remove | Due::DeleteBucket => {
                 let stored = self.completed(stored).await?;
-                // It may have been handed over even if it does not say so, so Retain keeps the bucket.
-                let undo = way_back::undo(&stored.record, true);
-                return self.undo(object, stored, undo, again).await;
+                let undo = way_back::undo_now(&stored.record);
+                return self.undo(object, stored, undo, None, again).await;
             }
-            orphan::Due::Revoke => {
+            Due::Revoke => {
                 let stored = self.completed(stored).await?;
-                return self.undo(object, stored, Undo::Revoke, again).await;
+                return self.undo(object, stored, Undo::Revoke, None, again).await;
+            }
+            Due::RevokeVanished => {
+                let stored = self.completed(stored).await?;
+                let next = self.undo(object, stored, Undo::Revoke, Some(Retained::ClaimVanished), again).await?;
+                if next == Next::Done {
+                    ctx.orphans.handled(&claim.uid);
+                }
+                return Ok(next);
             }
         }
         Ok(Next::Done)
@@ -257,45 +284,53 @@ impl<P: Provisioner> Keeper<'_, P> {
                 "deleted only this damaged record, as its annotation requests"
             );
         } else {
-            self.report(object, orphan::damaged(&problem.to_string())).await?;
+            self.report(object, notice::damaged(&problem.to_string())).await?;
         }
         Ok(Next::Done)
     }
 
     /// Completes a record of the Go provisioner from its class.
-    async fn completed(&self, stored: record::Stored) -> Result<record::Stored, Error> {
+    async fn completed(&self, stored: Stored) -> Result<Stored, Error> {
         let ctx = self.ctx;
         let class = classes::named(ctx, stored.record.class_name.clone()).await?;
         let claim = Claim::gone(stored.record.claim.clone());
         legacy::complete(&ctx.provisioner, &ctx.options.provisioner_name, &class, &claim, stored)
     }
 
-    /// `again`: it failed before, and the record still says so.
+    /// `retain`: why the record stays. `again`: it failed before, and the record still says so.
     async fn undo(
         &self,
         object: &ObjectBucket,
-        stored: record::Stored,
+        mut stored: Stored,
         undo: Undo,
+        retain: Option<Retained>,
         again: bool,
     ) -> Result<Next, Error> {
+        let ctx = self.ctx;
         let claim = Claim::gone(stored.record.claim.clone());
-        let Some(_busy) = self.ctx.memory.try_lock(&claim.id) else { return Ok(Next::After(BUSY)) };
-        if !again {
-            self.report(object, in_progress(&stored.record, undo)).await?;
+        let Some(_busy) = ctx.memory.try_lock(&claim.id) else { return Ok(Next::After(BUSY)) };
+        let deletes = undo == Undo::Delete;
+        if !again && ctx.memory.with(&claim.id, |m| m.removed_objects(0)) == 0 {
+            self.report(object, notice::in_progress(&stored, deletes)).await?;
         }
-        let name = stored.name.clone();
+        let before = stored.clone();
         let traced = step::attempt("remove orphan", &claim.id, "");
-        let removal = Box::pin(teardown::remove_orphan(self.ctx, &claim, stored, undo));
+        let removal = Box::pin(async {
+            // The decisive write: no claim can take the bucket from now on.
+            if let Some(release) = stored.release.clone().filter(|release| deletes && !release.deleting) {
+                crds::may_remove(ctx).await?;
+                records::release(ctx, &mut stored, Release { deleting: true, ..release }).await?;
+            }
+            teardown::remove_orphan(ctx, &claim, stored, undo, retain).await
+        });
         let removed = removal.instrument(traced.clone()).await;
         if let Err(problem) = &removed {
             step::failed(&traced, problem);
         }
         match removed {
             Err(problem) if !problem.is_race() => {
-                let message = format!("the removal failed; retrying: {problem}");
-                if let Some(object) = records::read(self.ctx, &name).await? {
-                    self.report(&object, Notice { orphaned: true, reason: reasons::orphaned::REMOVAL_FAILED, message })
-                        .await?;
+                if let Some(object) = records::read(ctx, &before.name).await? {
+                    self.report(&object, notice::failed(&before, &problem)).await?;
                 }
                 Err(problem)
             }
@@ -315,11 +350,12 @@ impl<P: Provisioner> Keeper<'_, P> {
                 _ => None,
             },
         };
-        Ok(Some(PresentClaim { uid: claim.id.uid, deleting: claim.deleting, has_record }))
+        let names_it = claim.spec().is_ok_and(|spec| spec.object_bucket_name.as_deref() == Some(record));
+        Ok(Some(PresentClaim { uid: claim.id.uid, deleting: claim.deleting, has_record, names_it }))
     }
 
     async fn report(&self, object: &ObjectBucket, notice: Notice) -> Result<(), Error> {
-        let reason = notice.orphaned.then_some(notice.reason);
+        let reason = notice.is_orphan().then_some(notice.reason);
         self.ctx.orphans.found(&record::name(object), reason);
         let reported = (object.uid(), notice);
         if lock(&self.reported).get(&record::name(object)) == Some(&reported) {
@@ -334,17 +370,6 @@ impl<P: Provisioner> Keeper<'_, P> {
 async fn within_limit<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     let outcome = Work::new(false, |_| {}).within(TIME_LIMIT, work).await;
     outcome.unwrap_or_else(|_late| Err(Error::TimedOut(TIME_LIMIT.as_secs())))
-}
-
-fn in_progress(record: &Record, undo: Undo) -> Notice {
-    let bucket = &record.plan.bucket;
-    let message = match undo {
-        Undo::Delete => format!("deleting bucket {bucket:?} and the access to it, as the annotation requests"),
-        Undo::Revoke => {
-            format!("deleting the access to bucket {bucket:?}, as the annotation requests; the bucket is kept")
-        }
-    };
-    Notice { orphaned: true, reason: reasons::orphaned::IN_PROGRESS, message }
 }
 
 // Every critical section is one look-up or assignment.

@@ -135,6 +135,7 @@ pub(crate) fn would_be(class: &Class, plan: Plan, claim: ClaimId) -> Record {
         former_uids: Vec::new(),
         cluster: None,
         account: None,
+        claim_created_at: None,
         class_name: class.name.clone(),
         reclaim_policy: match plan.mode {
             Mode::Created => class.reclaim_policy,

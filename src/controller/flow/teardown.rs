@@ -4,30 +4,33 @@
 use std::pin::pin;
 use std::time::Duration;
 
+use k8s_openapi::jiff::Timestamp;
+
 use super::next::Next;
-use super::{owner, step};
-use crate::controller::decide::claim::Claim;
+use super::{released, step};
+use crate::api::wire;
+use crate::controller::decide::action::{self, Action};
+use crate::controller::decide::claim::{self, Claim};
 use crate::controller::decide::class::ClassLookup;
 use crate::controller::decide::lookup::Found;
-use crate::controller::decide::orphan::{self, Action};
-use crate::controller::decide::output_data::{self, Heir};
+use crate::controller::decide::output_data::Heir;
 use crate::controller::decide::plan::{self, Surroundings};
 use crate::controller::decide::record::{self, Stored};
+use crate::controller::decide::release::{Release, Retained};
 use crate::controller::decide::report::{Report, Severity};
 use crate::controller::decide::teardown::{
-    self, Purpose, StoreProgress, TeardownState, TeardownStep, Undo, closing_message, shares_bucket,
+    self, Purpose, StoreProgress, TeardownState, TeardownStep, Undo, closing_message,
 };
 use crate::controller::decide::{backoff, codec, legacy};
 use crate::controller::error::{Error, RecordProblem};
-use crate::controller::objects::{claims, events, outputs, records, status};
+use crate::controller::objects::{claims, crds, events, outputs, records, status};
 use crate::controller::reasons;
 use crate::controller::state::context::Context;
-use crate::controller::state::memory::{ClaimMemory, RemovalProgress};
+use crate::controller::state::memory::RemovalProgress;
 use crate::observe::spans;
-use crate::provisioner::{AppCredentials, FailureClass, Fate, Provisioner, Removal, Removed};
+use crate::provisioner::{FailureClass, Fate, Provisioner, Removed};
 
-/// How long a large removal waits while too many others run.
-const TURN: Duration = Duration::from_secs(1);
+const NOTHING_TO_UNDO: Error = Error::OutOfStep("there is no record to undo");
 
 /// Removes everything that was created for a deleted claim, then its finalizer.
 ///
@@ -38,7 +41,12 @@ pub(crate) async fn remove<P: Provisioner>(
     claim: &Claim,
     class: &ClassLookup,
 ) -> Result<Next, Error> {
-    let teardown = match ctx.memory.if_known(&claim.id, |m| m.removal.as_deref().cloned()) {
+    let progress = ctx.memory.if_known(&claim.id, |m| m.removal.as_deref().cloned());
+    // Before anything is read: there can be thousands of claims that wait for an admin's decision.
+    if progress.is_none() && !is_forgotten(ctx, claim) {
+        crds::may_remove(ctx).await?;
+    }
+    let teardown = match progress {
         // The cache still shows the claim, but it is gone.
         Some(RemovalProgress::Everything) => return Ok(Next::Done),
         // Only the finalizer is left.
@@ -57,10 +65,11 @@ pub(crate) async fn remove<P: Provisioner>(
 /// # Errors
 /// As [`remove`].
 pub(crate) async fn undo_first<P: Provisioner>(ctx: &Context<P>, claim: &Claim, stored: Stored) -> Result<Next, Error> {
-    Teardown::of_record(ctx, claim, stored, Purpose::Replan).await?.run().await
+    Teardown::of_record(ctx, claim, stored, Purpose::Replan).run().await
 }
 
-/// Removes what was created for a claim that is gone, as an admin requested.
+/// Removes what was created for a claim that is gone, as an admin requested or as it is due. `retain`: why the ObjectBucket
+/// stays.
 ///
 /// # Errors
 /// As [`remove`].
@@ -69,22 +78,33 @@ pub(crate) async fn remove_orphan<P: Provisioner>(
     claim: &Claim,
     stored: Stored,
     undo: Undo,
+    retain: Option<Retained>,
 ) -> Result<Next, Error> {
-    Teardown::undoing(ctx, claim, stored, undo, Purpose::Orphan).run().await
+    let mut teardown = Teardown::undoing(ctx, claim, stored, undo, Purpose::Orphan);
+    teardown.retain = retain;
+    teardown.run().await
+}
+
+/// Whether an admin has requested that everything in the store is kept.
+fn is_forgotten<P>(ctx: &Context<P>, claim: &Claim) -> bool {
+    let stored = ctx.caches.record(claim, &ctx.options.provisioner_name, &ctx.cluster);
+    stored.is_some_and(|stored| stored.action == Some(Action::Forget))
 }
 
 /// The state of one attempt at a removal.
-struct Teardown<'a, P> {
-    ctx: &'a Context<P>,
-    claim: &'a Claim,
-    stored: Option<Stored>,
-    seen: TeardownState,
+pub(super) struct Teardown<'a, P> {
+    pub(super) ctx: &'a Context<P>,
+    pub(super) claim: &'a Claim,
+    pub(super) stored: Option<Stored>,
+    pub(super) seen: TeardownState,
     /// The closing message.
-    note: String,
+    pub(super) note: String,
     /// What was left in place, and why.
-    left: Vec<String>,
+    pub(super) left: Vec<String>,
     /// The store did not show everything that is recorded.
-    missing: bool,
+    pub(super) missing: bool,
+    /// Why the ObjectBucket outlives its claim.
+    pub(super) retain: Option<Retained>,
 }
 
 impl<'a, P: Provisioner> Teardown<'a, P> {
@@ -101,9 +121,13 @@ impl<'a, P: Provisioner> Teardown<'a, P> {
             Found::Mine(stored) => {
                 let stored = legacy::complete(&ctx.provisioner, provisioner_name, class, claim, *stored)?;
                 left.extend(legacy::unknown_origin_note(&stored, class, provisioner_name));
+                // An earlier attempt has undone it.
+                if let Some(release) = stored.release.clone() {
+                    return Ok(Some(Self::released(ctx, claim, &stored, &release)));
+                }
                 Some(stored)
             }
-            Found::Damaged { object, .. } if orphan::action(&object) == Ok(Some(Action::Forget)) => {
+            Found::Damaged { object, .. } if action::action(&object) == Ok(Some(Action::Forget)) => {
                 return Ok(Some(Self::forgetting(ctx, claim, &record::name(&object))));
             }
             Found::Damaged { object, error } => {
@@ -136,7 +160,7 @@ impl<'a, P: Provisioner> Teardown<'a, P> {
             }
         };
         let mut teardown = match stored {
-            Some(stored) => Self::of_record(ctx, claim, stored, Purpose::Release).await?,
+            Some(stored) => Self::of_record(ctx, claim, stored, Purpose::Release),
             None => {
                 for note in &left {
                     events::left_in_place(ctx, &claim.id, note).await;
@@ -149,13 +173,24 @@ impl<'a, P: Provisioner> Teardown<'a, P> {
         Ok(Some(teardown))
     }
 
-    async fn of_record(ctx: &'a Context<P>, claim: &'a Claim, stored: Stored, purpose: Purpose) -> Result<Self, Error> {
-        if stored.is_reconstructed() {
-            return Ok(Self::undoing(ctx, claim, stored, Undo::Revoke, purpose));
+    fn of_record(ctx: &'a Context<P>, claim: &'a Claim, stored: Stored, purpose: Purpose) -> Self {
+        let undo = teardown::undo(&stored);
+        // Of a claim and an ObjectBucket that differ, nothing says which bucket is the claim's. An empty one harms nobody.
+        let differs = stored.published() && claim::other_bucket(claim, &stored.record).is_some();
+        if differs && undo != Undo::Revoke {
+            let mut teardown = Self::undoing(ctx, claim, stored, Undo::Revoke, purpose);
+            teardown.retain = Some(Retained::BucketConflict);
+            return teardown;
         }
-        let handed_over = stored.bound() || keys_were_out(ctx, claim).await?;
-        let undo = teardown::undo(&stored.record, handed_over);
-        Ok(Self::undoing(ctx, claim, stored, undo, purpose))
+        Self::undoing(ctx, claim, stored, undo, purpose)
+    }
+
+    /// Everything is undone, and the ObjectBucket stays.
+    fn released(ctx: &'a Context<P>, claim: &'a Claim, stored: &Stored, release: &Release) -> Self {
+        let bucket = if release.why == Retained::NotEmpty { Fate::NotEmpty } else { Fate::Kept };
+        let removed = Removed::new(Fate::Removed, bucket);
+        let note = closing_message(stored, teardown::undo(stored), &removed, Some(&release.why));
+        Self::new(ctx, claim, note)
     }
 
     /// An admin wants to keep everything in the store. The record is deleted as an orphan after the claim is gone: if it
@@ -186,10 +221,11 @@ impl<'a, P: Provisioner> Teardown<'a, P> {
             recorded: None,
             store: StoreProgress::NotAsked,
             settled: false,
+            retained: false,
             outputs_gone: false,
             purpose: Purpose::Release,
         };
-        Self { ctx, claim, stored: None, seen, note, left: Vec::new(), missing: false }
+        Self { ctx, claim, stored: None, seen, note, left: Vec::new(), missing: false, retain: None }
     }
 
     async fn run(mut self) -> Result<Next, Error> {
@@ -215,6 +251,14 @@ impl<'a, P: Provisioner> Teardown<'a, P> {
                 self.delete_outputs().await?;
                 self.seen.outputs_gone = true;
             }
+            TeardownStep::Retain => {
+                let why = self.retain.clone().ok_or(Error::OutOfStep("there is no reason to keep the ObjectBucket"))?;
+                let stored = self.stored.as_mut().ok_or(NOTHING_TO_UNDO)?;
+                let release = Release { at: Timestamp::now(), why, deleting: false };
+                records::release(ctx, stored, release.clone()).await?;
+                released::report(ctx, stored, &release).await?;
+                self.seen.recorded = None;
+            }
             TeardownStep::DeleteRecord => {
                 let Stored { name, uid, .. } = self.stored()?;
                 records::delete(&ctx.records(), name, uid.as_deref()).await?;
@@ -235,104 +279,13 @@ impl<'a, P: Provisioner> Teardown<'a, P> {
         Ok(None)
     }
 
-    fn stored(&self) -> Result<&Stored, Error> {
-        self.stored.as_ref().ok_or(Error::OutOfStep("there is no record to undo"))
+    pub(super) fn stored(&self) -> Result<&Stored, Error> {
+        self.stored.as_ref().ok_or(NOTHING_TO_UNDO)
     }
 
-    fn settles_in(&self) -> Option<Duration> {
-        let bound = self.stored.as_ref().is_some_and(Stored::bound);
-        backoff::settles_in(bound, self.missing, self.ctx.memory.quiet(&self.claim.id))
-    }
-
-    /// Has the store undo the record. `Some`: other removals go first.
-    async fn undo(&mut self, undo: Undo) -> Result<Option<Next>, Error> {
-        let (ctx, claim) = (self.ctx, self.claim);
-        let record = &self.stored()?.record;
-        // Only a few workers empty large buckets at the same time.
-        let _turn = match ctx.memory.with(&claim.id, |m| m.removed_objects(0)) {
-            0 => None,
-            _ => match ctx.large_removals.try_acquire() {
-                Ok(turn) => Some(turn),
-                Err(_all_taken) => {
-                    ctx.memory.with(&claim.id, ClaimMemory::waits_for_turn);
-                    return Ok(Some(Next::After(TURN)));
-                }
-            },
-        };
-        let in_use = undo == Undo::Delete && self.is_in_use().await?;
-        let (owner, present) =
-            tokio::try_join!(owner::of_record(ctx, record), present_keys(ctx, claim)).map_err(|error| match error {
-                Error::OwnerSecretNotFound(secret) => {
-                    Error::OwnerSecretNeeded { secret, bucket: record.plan.bucket.clone() }
-                }
-                error => error,
-            })?;
-        let removal = match undo {
-            // The access is removed even if the bucket is in use.
-            Undo::Delete if !in_use => {
-                ctx.asking(record, Box::pin(ctx.provisioner.delete(record, &owner.credentials, present.as_ref()))).await
-            }
-            Undo::Delete | Undo::Revoke => {
-                ctx.asking(record, Box::pin(ctx.provisioner.revoke(record, &owner.credentials, present.as_ref()))).await
-            }
-        };
-        match removal? {
-            Removal::Partial { removed } => {
-                // The store removes the access before the bucket.
-                ctx.memory.with(&claim.id, |m| m.access_gone = true);
-                let so_far = ctx.memory.with(&claim.id, |m| m.purges(removed));
-                status::update_status(ctx, claim, &Report::purging(claim, &record.plan.bucket, so_far)).await?;
-                self.seen.store = StoreProgress::Partly;
-            }
-            Removal::Done(removed) => {
-                let gone_before = ctx.memory.if_known(&claim.id, |m| m.access_gone);
-                if in_use {
-                    if removed.access == Fate::Removed {
-                        ctx.memory.with(&claim.id, |m| m.access_gone = true);
-                    }
-                    return Err(Error::BucketInUse { bucket: record.plan.bucket.clone() });
-                }
-                let note = closing_message(self.stored()?, undo, &removed, gone_before);
-                self.conclude(removed, note).await;
-            }
-        }
-        Ok(None)
-    }
-
-    /// Whether another record names the bucket, which may then be in use.
-    async fn is_in_use(&self) -> Result<bool, Error> {
-        let (ctx, stored) = (self.ctx, self.stored()?);
-        // Before the caches are read, so that a record that goes from now on wakes the claim.
-        ctx.memory.wait_for_bucket(&self.claim.id, Some(&stored.record.plan.bucket));
-        for name in ctx.caches.records.others_with_bucket(&stored.record.plan.bucket, &stored.name) {
-            let Some(object) = records::read_candidate(ctx, name.clone()).await?.object else { continue };
-            match object.and_then(|object| codec::read(&object).map_err(|problem| problem.to_string())) {
-                Ok(other) if shares_bucket(stored, &other) => {
-                    tracing::warn!(record = name, claim = %other.record.claim, "another record names the same bucket");
-                }
-                Ok(_) => continue,
-                // It does not say which store it means.
-                Err(problem) => {
-                    tracing::warn!(record = name, "another record names a bucket of the same name: {problem}")
-                }
-            }
-            return Ok(true);
-        }
-        ctx.memory.wait_for_bucket(&self.claim.id, None);
-        Ok(false)
-    }
-
-    /// The store has finished. If it did not show everything yet, it is asked once more.
-    async fn conclude(&mut self, removed: Removed, note: String) {
-        self.seen.store = StoreProgress::Fully;
-        self.missing = removed.missed_something();
-        self.seen.settled = self.settles_in().is_none();
-        self.note = note;
-        if self.seen.settled {
-            for note in removed.left().chain(self.left.iter().map(String::as_str)) {
-                events::left_in_place(self.ctx, &self.claim.id, note).await;
-            }
-        }
+    pub(super) fn settles_in(&self) -> Option<Duration> {
+        let lag = self.stored.as_ref().map(|stored| self.ctx.provisioner.consistency_lag(&stored.record));
+        backoff::settles_in(self.missing, self.ctx.memory.quiet(&self.claim.id), lag.unwrap_or_default())
     }
 
     async fn delete_outputs(&self) -> Result<(), Error> {
@@ -352,6 +305,10 @@ impl<'a, P: Provisioner> Teardown<'a, P> {
     async fn release(&self) -> Result<Next, Error> {
         let Self { ctx, claim, note, .. } = self;
         ctx.memory.with(&claim.id, |m| m.removal = Some(Box::new(RemovalProgress::AllButFinalizer(note.clone()))));
+        // Others keep it, and its status is to say what became of it.
+        if claim.finalizers.iter().any(|finalizer| finalizer != wire::FINALIZER) {
+            status::update_status(ctx, claim, &Report::removed(claim, note)).await?;
+        }
         claims::remove_finalizer(ctx, claim).await?;
         ctx.memory.with(&claim.id, |m| m.removal = Some(Box::new(RemovalProgress::Everything)));
         self.report_removal().await;
@@ -371,18 +328,4 @@ async fn report_unfinished_bucket<P>(ctx: &Context<P>, claim: &Claim) -> Result<
         events::left_in_place(ctx, &claim.id, &legacy::unfinished_note(bucket)).await;
     }
     Ok(())
-}
-
-/// Whether somebody may have used the bucket of an unbound claim, because its keys are in its Secret.
-async fn keys_were_out<P>(ctx: &Context<P>, claim: &Claim) -> Result<bool, Error> {
-    Ok(outputs::read_own(&ctx.secrets_in(&claim.id.namespace), &claim.id).await?.is_some())
-}
-
-/// The keys in the claim's Secret, as long as they may still work.
-async fn present_keys<P>(ctx: &Context<P>, claim: &Claim) -> Result<Option<AppCredentials>, Error> {
-    if ctx.memory.if_known(&claim.id, |m| m.access_gone) {
-        return Ok(None);
-    }
-    let secret = outputs::read_own(&ctx.secrets_in(&claim.id.namespace), &claim.id).await?;
-    Ok(secret.as_ref().and_then(output_data::credentials))
 }

@@ -11,7 +11,7 @@ use crate::controller::error::Error;
 use crate::controller::objects::deletion::ignore_not_found;
 use crate::controller::state::context::Context;
 use crate::kubernetes::answers::status_code;
-use crate::provisioner::{Mode, Record};
+use crate::provisioner::{ClaimId, Mode, Record};
 
 /// Whether the claim has the finalizer and, if it needs one, the generated bucket name.
 pub(crate) fn has_finalizer_and_name<P>(ctx: &Context<P>, claim: &Claim, record: &Record) -> bool {
@@ -103,11 +103,9 @@ async fn write_with_name<P>(
 /// A conflict if the claim was changed since it was read.
 pub(crate) async fn remove_finalizer<P>(ctx: &Context<P>, claim: &Claim) -> Result<(), Error> {
     let rest: Vec<_> = claim.finalizers.iter().filter(|f| *f != wire::FINALIZER).collect();
-    let patch = json!({ "metadata": {
-        "uid": claim.id.uid,
-        "resourceVersion": claim.resource_version,
-        "finalizers": rest,
-    }});
+    // A status that this attempt has written was guarded by the version before.
+    let version = ctx.memory.if_known(&claim.id, |m| m.version()).or_else(|| claim.resource_version.clone());
+    let patch = json!({ "metadata": { "uid": claim.id.uid, "resourceVersion": version, "finalizers": rest }});
     ignore_not_found(write(ctx, claim, &patch).await).map_err(Error::kubernetes("remove the finalizer from the claim"))
 }
 
@@ -124,4 +122,14 @@ pub(crate) async fn is_gone<P>(ctx: &Context<P>, claim: &Claim) -> Result<bool, 
     let found = ctx.claims_in(&claim.id.namespace).get_metadata_opt(&claim.id.name).await;
     let found = found.map_err(Error::kubernetes("read the claim"))?;
     Ok(found.is_none_or(|found| found.metadata.uid.as_ref() != Some(&claim.id.uid)))
+}
+
+/// Whether a claim exists and is being deleted. One that cannot be read counts as not.
+pub(crate) async fn is_leaving<P>(ctx: &Context<P>, claim: &ClaimId) -> bool {
+    match ctx.claims_in(&claim.namespace).get_metadata_opt(&claim.name).await {
+        Ok(Some(found)) => {
+            found.metadata.uid.as_ref() == Some(&claim.uid) && found.metadata.deletion_timestamp.is_some()
+        }
+        Ok(None) | Err(_) => false,
+    }
 }

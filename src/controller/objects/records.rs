@@ -1,23 +1,33 @@
 //! ObjectBuckets in the cluster: finding, writing and deleting the record of a claim.
 
 use futures::future::try_join_all;
-use kube::Api;
-use kube::api::{Patch, PatchParams, PostParams};
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
+use tokio::try_join;
 
 use crate::api::{BucketPhase, Guard, ObjectBucket, wire};
+use crate::controller::decide::action::Action;
 use crate::controller::decide::claim::Claim;
 use crate::controller::decide::lookup::{Candidate, Found};
 use crate::controller::decide::metadata::FIELD_MANAGER;
-use crate::controller::decide::orphan::Notice;
+use crate::controller::decide::notice::Notice;
 use crate::controller::decide::record::{Author, Stored};
+use crate::controller::decide::release::{self, Release};
 use crate::controller::decide::report::Severity;
-use crate::controller::decide::{codec, lookup, report};
+use crate::controller::decide::{codec, lookup};
 use crate::controller::error::Error;
 use crate::controller::objects::status::{self, patch_status};
-use crate::controller::objects::{deletion, events};
+use crate::controller::objects::{deletion, events, namespaces};
 use crate::controller::state::context::Context;
+use crate::controller::state::unlabelled::ByBucket;
 use crate::provisioner::Record;
+
+/// What the operator is about to do.
+const LIST: &str = "list the ObjectBuckets";
+/// Objects in one page of a list.
+const PAGE: u32 = 500;
 
 /// Finds the claim's record, or says what there is instead.
 ///
@@ -25,13 +35,22 @@ use crate::provisioner::Record;
 /// Kubernetes refused; and those of [`lookup::look_up`].
 pub(crate) async fn find<P>(ctx: &Context<P>, claim: &Claim) -> Result<Found, Error> {
     let names = lookup::names(claim, ctx.caches.records.irregular(&claim.id));
-    let candidates = read_all(ctx, names).await?;
+    let candidates = read_all(ctx, names);
+    let (candidates, namespace) = try_join!(candidates, async {
+        match claim.asks_to_undo() {
+            true => namespaces::uid(ctx, &claim.id.namespace).await,
+            false => Ok(None),
+        }
+    })?;
     let has_rival = |object: &_| ctx.caches.has_rival(claim, object);
-    lookup::look_up(
-        claim,
-        candidates,
-        &lookup::Surroundings { cluster: &ctx.cluster, provisioner: &ctx.options.provisioner_name, has_rival },
-    )
+    let surroundings = lookup::Surroundings {
+        cluster: &ctx.cluster,
+        provisioner: &ctx.options.provisioner_name,
+        has_rival,
+        namespace_uid: namespace.as_deref(),
+        now: Timestamp::now(),
+    };
+    lookup::look_up(claim, candidates, &surroundings)
 }
 
 /// Reads the ObjectBuckets of these names from the cluster, because everything that is created or removed depends on
@@ -43,13 +62,67 @@ pub(crate) async fn read_all<P>(ctx: &Context<P>, names: Vec<String>) -> Result<
     try_join_all(names.into_iter().map(|name| read_candidate(ctx, name))).await
 }
 
+/// The ObjectBuckets that name this bucket, but for one, listed now: the cache may be old, if its watch fails.
+///
+/// # Errors
+/// Kubernetes refused.
+pub(crate) async fn with_bucket<P>(ctx: &Context<P>, bucket: &str, but: &str) -> Result<Vec<Candidate>, Error> {
+    let labelled = ListParams::default().labels(&format!("{}={}", wire::BUCKET_LABEL, wire::bucket_label(bucket)));
+    let listed = ctx.records().list(&labelled).await.map_err(Error::kubernetes(LIST))?;
+    let mut found: Vec<_> = listed.items.into_iter().map(candidate).collect();
+    let mut others = unlabelled_with(ctx, bucket).await?;
+    // One whose label somebody has changed.
+    others.extend(ctx.caches.records.others_with_bucket(bucket, but));
+    others.sort_unstable();
+    others.dedup();
+    others.retain(|name| found.iter().all(|candidate| candidate.name != *name));
+    found.extend(read_all(ctx, others).await?);
+    found.retain(|candidate| candidate.name != but);
+    Ok(found)
+}
+
+/// The names of the ObjectBuckets with this bucket and without the label for it.
+async fn unlabelled_with<P>(ctx: &Context<P>, bucket: &str) -> Result<Vec<String>, Error> {
+    let mut listing = ctx.unlabelled.list().await;
+    if !listing.is_fresh() {
+        let (mut all, mut next) = (ByBucket::new(), None::<String>);
+        loop {
+            let mut page = ListParams::default().labels(&format!("!{}", wire::BUCKET_LABEL)).limit(PAGE);
+            page.continue_token = next;
+            let page = ctx.records().list(&page).await.map_err(Error::kubernetes(LIST))?;
+            for object in page.items {
+                if let Some(bucket) = bucket_of(&object) {
+                    all.entry(bucket.into()).or_default().push(object.name_any().into());
+                }
+            }
+            next = page.metadata.continue_.filter(|token| !token.is_empty());
+            if next.is_none() {
+                break;
+            }
+        }
+        listing.listed(all);
+    }
+    Ok(listing.with(bucket))
+}
+
+fn bucket_of(object: &Guard<ObjectBucket>) -> Option<&str> {
+    match &object.0 {
+        Ok(object) => object.spec.endpoint.as_ref()?.bucket_name.as_deref(),
+        Err(unreadable) => unreadable.bucket.as_deref(),
+    }
+}
+
+fn candidate(object: Guard<ObjectBucket>) -> Candidate {
+    Candidate { name: object.name_any(), object: Some(object.0.map_err(|invalid| invalid.error)) }
+}
+
 /// Reads one of them.
 ///
 /// # Errors
 /// Kubernetes refused.
 pub(crate) async fn read_candidate<P>(ctx: &Context<P>, name: String) -> Result<Candidate, Error> {
     let object = ctx.records().get_opt(&name).await.map_err(Error::kubernetes("read the ObjectBucket"))?;
-    Ok(Candidate { name, object: object.map(|guard| guard.0.map_err(|invalid| invalid.error)) })
+    Ok(object.map_or(Candidate { name, object: None }, candidate))
 }
 
 /// Writes a new record. Fails with a conflict if the name is no longer free.
@@ -70,7 +143,11 @@ pub(crate) async fn create<P>(ctx: &Context<P>, name: String, record: Record) ->
         author: Author::Us,
         record,
         says_bound: false,
+        claim_says_bound: false,
         action: None,
+        release: None,
+        created: metadata.creation_timestamp.map(|created| created.0),
+        deleted: false,
     })
 }
 
@@ -112,24 +189,49 @@ pub(crate) async fn rewrite<P>(ctx: &Context<P>, object: &ObjectBucket, record: 
 }
 
 /// Reports something on an ObjectBucket, as a condition, an event and a log line, unless the condition already says it.
+/// `released`: its claim was deleted.
 ///
 /// # Errors
 /// Kubernetes refused the condition.
 pub(crate) async fn report<P>(ctx: &Context<P>, object: &ObjectBucket, notice: &Notice) -> Result<(), Error> {
     let current = object.status.clone().unwrap_or_default();
-    let Some(conditions) = report::noticed(&current.conditions, notice, &status::now()) else { return Ok(()) };
+    let Some(conditions) = notice.added_to(&current.conditions, &status::now()) else { return Ok(()) };
     let name = object.metadata.name.clone().unwrap_or_default();
-    let Notice { orphaned, reason, message } = notice;
-    if *orphaned {
+    let Notice { reason, message, severity, .. } = notice;
+    if *severity == Severity::Warning {
         tracing::warn!(reason, record = name, "{message}");
     } else {
         tracing::info!(reason, record = name, "{message}");
     }
-    let patch = json!({ "metadata": { "uid": object.metadata.uid }, "status": { "conditions": conditions } });
+    let known = current.conditions.iter().any(|condition| condition.reason == *reason);
+    let mut status = json!({ "conditions": conditions });
+    if release::is_released(object) {
+        status["phase"] = json!(BucketPhase::Released);
+    }
+    let patch = json!({ "metadata": { "uid": object.metadata.uid }, "status": status });
     let answer = patch_status(&ctx.records(), &name, &patch).await;
     answer.map_err(Error::kubernetes("write the ObjectBucket's status"))?;
-    let severity = if *orphaned { Severity::Warning } else { Severity::Normal };
-    events::record_event(ctx, &name, object.metadata.uid.as_deref(), severity, reason, message).await;
+    // Of progress only the beginning is an event.
+    if *severity != Severity::Progress || !known {
+        events::record_event(ctx, &name, object.metadata.uid.as_deref(), *severity, reason, message).await;
+    }
+    Ok(())
+}
+
+/// Writes why an ObjectBucket outlives its claim, and removes an admin's annotation that was followed.
+///
+/// # Errors
+/// Kubernetes refused; a conflict if the ObjectBucket was changed since it was read, because somebody may have taken
+/// it over.
+pub(crate) async fn release<P>(ctx: &Context<P>, stored: &mut Stored, release: Release) -> Result<(), Error> {
+    let mut patch = codec::release(stored, Some(&release));
+    patch["metadata"]["resourceVersion"] = json!(stored.resource_version);
+    if stored.action.is_some() && !release.deleting {
+        patch["metadata"]["annotations"] = json!({ wire::annotation::ORPHAN: null });
+        stored.action = None;
+    }
+    stored.resource_version = write(ctx, stored, &patch).await?;
+    stored.release = Some(release);
     Ok(())
 }
 
@@ -151,6 +253,13 @@ pub(crate) async fn remove_annotation<P>(ctx: &Context<P>, stored: &mut Stored) 
 pub(crate) async fn hand_on<P>(ctx: &Context<P>, stored: &mut Stored, record: Record) -> Result<(), Error> {
     let mut patch = codec::change(stored, &record);
     patch["metadata"]["resourceVersion"] = json!(stored.resource_version);
+    if stored.release.take().is_some() {
+        let Value::Object(entries) = Release::write(None) else { unreachable!("an object is written") };
+        patch["spec"]["additionalState"].as_object_mut().into_iter().for_each(|state| state.extend(entries.clone()));
+        // As if an admin had requested it: any later attempt finishes the adoption.
+        patch["metadata"]["annotations"] = json!({ wire::annotation::ORPHAN: wire::annotation::ORPHAN_ADOPT });
+        stored.action = Some(Action::Adopt);
+    }
     stored.resource_version = write(ctx, stored, &patch).await?;
     stored.record = record;
     Ok(())

@@ -134,7 +134,7 @@ impl Caches {
         let shares = |record: &Record| record.plan.user.is_none() && record.plan.owner_secret.as_ref() == Some(secret);
         let records = self.records.all();
         let read = records.iter().filter_map(|facts| codec::from_object(&facts.object()?).ok());
-        read.map(|(_, record)| record).filter(shares).map(|record| record.claim.uid).collect()
+        read.map(|decoded| decoded.record).filter(shares).map(|record| record.claim.uid).collect()
     }
 
     /// Whether both outputs of a record's claim exist, are the claim's, and have not been edited by others. What the store

@@ -10,11 +10,13 @@ use tokio::sync::Semaphore;
 
 use super::caches::Caches;
 use super::conditions::Conditions;
+use super::crds::Crds;
 use super::memory::Memory;
 use super::orphans::Orphans;
 use super::owner_secrets::OwnerSecrets;
 use super::propagation::Propagation;
 use super::stores;
+use super::unlabelled::Unlabelled;
 use crate::api::{Guard, ObjectBucket, wire};
 use crate::controller::decide::claim::Guarded;
 use crate::controller::decide::keys::KeyNotes;
@@ -56,6 +58,10 @@ pub(crate) struct Context<P> {
     pub(crate) owner_secrets: OwnerSecrets,
     /// Records without a claim.
     pub(crate) orphans: Orphans,
+    /// Whether a CRD is being deleted.
+    pub(crate) crds: Crds,
+    /// ObjectBuckets that no label finds by their bucket.
+    pub(crate) unlabelled: Unlabelled,
 }
 
 impl<P> Context<P> {
@@ -83,6 +89,8 @@ impl<P> Context<P> {
             large_removals: Semaphore::new((concurrency / 4).max(1)),
             owner_secrets,
             orphans: Orphans::default(),
+            crds: Crds::default(),
+            unlabelled: Unlabelled::default(),
             options,
         }
     }

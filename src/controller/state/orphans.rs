@@ -1,4 +1,4 @@
-//! The records that wait for an admin, for metrics.
+//! The ObjectBuckets that wait for an admin, for metrics, and the claims that vanished.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,9 +9,19 @@ use tokio::time::Instant;
 /// How often those are looked for that have their claims again. To look at ten thousand records takes time.
 const LOOK: Duration = Duration::from_secs(60);
 
-/// Records that had no claim when they were last checked.
+/// For how long a claim that vanished is remembered, if nothing asks for it: an attempt that was running may write its
+/// record later.
+const REMEMBERED: Duration = Duration::from_secs(60 * 60);
+/// So many are remembered before the old ones are looked for.
+const MANY: usize = 1000;
+
+/// Records that had no claim when they were last checked, and claims that went without the operator.
 #[derive(Debug, Default)]
-pub(crate) struct Orphans(Mutex<Found>);
+pub(crate) struct Orphans {
+    found: Mutex<Found>,
+    /// By uid, with the time at which they were last asked for.
+    vanished: Mutex<HashMap<Box<str>, Instant>>,
+}
 
 #[derive(Debug, Default)]
 struct Found {
@@ -55,9 +65,33 @@ impl Orphans {
         found.records.keys().cloned().collect()
     }
 
-    // A panic elsewhere leaves the map consistent.
+    /// The watch has shown that a claim was deleted, and the operator has not removed its finalizer.
+    pub(crate) fn vanished(&self, uid: &str) {
+        let mut all = self.lock_vanished();
+        if all.len() >= MANY {
+            all.retain(|_, at| at.elapsed() < REMEMBERED);
+        }
+        all.insert(uid.into(), Instant::now());
+    }
+
+    /// Whether a claim vanished.
+    pub(crate) fn has_vanished(&self, uid: &str) -> bool {
+        let mut all = self.lock_vanished();
+        all.get_mut(uid).map(|at| *at = Instant::now()).is_some()
+    }
+
+    /// The access of a claim that vanished is removed.
+    pub(crate) fn handled(&self, uid: &str) {
+        self.lock_vanished().remove(uid);
+    }
+
+    // A panic elsewhere leaves the maps consistent.
     fn lock(&self) -> MutexGuard<'_, Found> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.found.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_vanished(&self) -> MutexGuard<'_, HashMap<Box<str>, Instant>> {
+        self.vanished.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -73,7 +107,7 @@ mod tests {
         let looks = std::cell::Cell::new(0);
         let still = |record: &str| {
             looks.set(looks.get() + 1);
-            orphans.0.try_lock().map_or(record == "lost", |_free| true)
+            orphans.found.try_lock().map_or(record == "lost", |_free| true)
         };
         assert_eq!(orphans.count(still)["ClaimGone"], 2);
         assert_eq!((orphans.count(still)["ClaimGone"], looks.get()), (2, 2));
@@ -81,5 +115,20 @@ mod tests {
         assert_eq!(orphans.count(|record| record == "lost"), HashMap::from([("ClaimGone", 1)]));
         orphans.found("lost", None);
         assert!(orphans.count(still).is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_claim_that_vanished_is_known_as_long_as_somebody_asks() {
+        let orphans = Orphans::default();
+        orphans.vanished("asked");
+        orphans.vanished("never");
+        for _ in 0..3 {
+            tokio::time::advance(REMEMBERED / 2).await;
+            assert!(orphans.has_vanished("asked"));
+        }
+        (0..MANY).for_each(|number| orphans.vanished(&number.to_string()));
+        assert!(orphans.has_vanished("asked") && !orphans.has_vanished("never"));
+        orphans.handled("asked");
+        assert!(!orphans.has_vanished("asked"));
     }
 }

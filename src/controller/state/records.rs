@@ -24,10 +24,23 @@ pub(crate) enum RecordFacts {
 
 impl RecordFacts {
     fn of(object: &ObjectBucket) -> Self {
-        let ObjectMeta { name, uid, labels, creation_timestamp, annotations, .. } = object.metadata.clone();
+        let ObjectMeta { name, uid, mut labels, creation_timestamp, deletion_timestamp, annotations, .. } =
+            object.metadata.clone();
+        // Others may be large.
+        if let Some(labels) = &mut labels {
+            labels.retain(|key, _| [wire::PROVISIONER_LABEL, wire::BUCKET_LABEL].contains(&key.as_str()));
+        }
         let annotations = annotations.and_then(|mut all| all.remove_entry(wire::annotation::ORPHAN));
         let annotations = annotations.map(|word| [word].into());
-        let metadata = ObjectMeta { name, uid, labels, creation_timestamp, annotations, ..ObjectMeta::default() };
+        let metadata = ObjectMeta {
+            name,
+            uid,
+            labels,
+            creation_timestamp,
+            deletion_timestamp,
+            annotations,
+            ..ObjectMeta::default()
+        };
         let mut spec = object.spec.clone();
         // Our own records contain it twice.
         spec.claim_ref = spec.claim_ref.filter(|_| !record::names_its_claim(object));

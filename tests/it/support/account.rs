@@ -81,6 +81,22 @@ impl Account {
         put.map(drop).map_err(|error| error.code().unwrap_or("no code").to_owned())
     }
 
+    pub(crate) async fn delete_object(&self, bucket: &str, key: &str) {
+        self.s3.delete_object().bucket(bucket).key(key).send().await.unwrap();
+    }
+
+    /// Leaves nothing in a bucket but a delete marker and what is behind it.
+    pub(crate) async fn leave_a_delete_marker(&self, bucket: &str) {
+        self.keep_versions(bucket).await;
+        self.delete_object(bucket, "deleted").await;
+        assert!(self.list(bucket).await.unwrap().is_empty());
+    }
+
+    /// Begins an upload in parts, and leaves it.
+    pub(crate) async fn begin_upload(&self, bucket: &str, key: &str) {
+        self.s3.create_multipart_upload().bucket(bucket).key(key).send().await.unwrap();
+    }
+
     /// The keys in a bucket, up to 1,000; the error's code if it is refused.
     pub(crate) async fn list(&self, bucket: &str) -> Result<Vec<String>, String> {
         let listed = self.s3.list_objects_v2().bucket(bucket).send().await;

@@ -3,15 +3,15 @@
 use super::world::{Asks, Claim, Record};
 
 use crate::api::{Guard, ObjectBucketClaim, ObjectBucketClaimSpec, wire};
+use crate::controller::decide::action::Action;
 use crate::controller::decide::claim::Claim as RealClaim;
 use crate::controller::decide::class::{Class, ClassLookup};
 use crate::controller::decide::lookup::Found;
-use crate::controller::decide::orphan::Action;
 use crate::controller::decide::plan::{self, Intent, Surroundings};
 use crate::controller::decide::record::{Author, Stored};
 use crate::controller::error::RecordProblem;
 use crate::provisioner::{
-    AppCredentials, ClaimId, Endpoint, Failure, FailureClass, Mode, Plan, Provisioner, ReclaimPolicy,
+    AppCredentials, ClaimId, Content, Endpoint, Failure, FailureClass, Mode, Plan, Provisioner, ReclaimPolicy,
     Removal as StoreRemoval, Request,
 };
 
@@ -25,15 +25,8 @@ pub(super) struct Setup {
 /// The answer of the real planner for a claim and its record.
 pub(super) fn real_intent(setup: &Setup, claim: Claim, record: Option<Record>) -> Option<Intent> {
     let stored = |record: Record| {
-        Box::new(Stored {
-            name: NAME.into(),
-            uid: None,
-            resource_version: None,
-            author: Author::Us,
-            record: real_record(setup, claim, &record),
-            says_bound: record.says_bound,
-            action: record.adopt_requested.then_some(Action::Adopt),
-        })
+        let stored = real_stored(setup, claim, &record);
+        Box::new(Stored { claim_says_bound: claim.named || claim.bound, ..stored })
     };
     let found = match record {
         Some(record) if record.uid == claim.uid => Found::Mine(stored(record)),
@@ -52,6 +45,23 @@ pub(super) fn real_intent(setup: &Setup, claim: Claim, record: Option<Record>) -
 const NAME: &str = "obc--claim";
 
 const CLUSTER: &str = "cluster";
+
+/// The record in the cluster.
+pub(super) fn real_stored(setup: &Setup, claim: Claim, record: &Record) -> Stored {
+    Stored {
+        name: NAME.into(),
+        uid: Some(NAME.into()),
+        resource_version: None,
+        author: Author::Us,
+        record: real_record(setup, claim, record),
+        says_bound: record.says_bound,
+        claim_says_bound: false,
+        action: record.adopt_requested.then_some(Action::Adopt),
+        release: None,
+        created: None,
+        deleted: false,
+    }
+}
 
 pub(super) fn real_record(setup: &Setup, claim: Claim, record: &Record) -> crate::provisioner::Record {
     let named_for = Claim { uid: record.names, ..claim };
@@ -147,6 +157,7 @@ impl Provisioner for Planner {
         _: &crate::provisioner::Record,
         (): &(),
         _: Option<&AppCredentials>,
+        _: Content,
     ) -> Result<StoreRemoval, Never> {
         Err(Never)
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::memory::{Memory, Removed};
-use super::planner::{Setup, real_record};
+use super::planner::{Setup, real_stored};
 use super::store::{Kind, Outcome, Progress, Verb};
 use super::world::{Claim, Record, Secret, Whose, World};
 
@@ -33,6 +33,7 @@ impl Removal {
             recorded: None,
             store: StoreProgress::NotAsked,
             settled: false,
+            retained: false,
             outputs_gone: false,
             purpose,
         };
@@ -52,16 +53,15 @@ impl Removal {
                 record = Some(lost);
             }
             None => {
-                let secret_is_out = matches!(world.secret, Some(Secret::Mine { uid, .. }) if uid == claim.uid);
-                let was_out = secret_is_out || claim.named || claim.bound;
-                let handed_over = |record: &Record| record.handed_over || record.says_bound || was_out;
-                seen.recorded =
-                    mine.map(|record| teardown::undo(&real_record(setup, claim, &record), handed_over(&record)));
+                seen.recorded = mine.map(|record| teardown::undo(&real_stored(setup, claim, &record)));
             }
         }
         Some(Self { claim, record, seen, secret_gone: false, verb: None })
     }
 }
+
+/// How long IAM may not show what was created.
+const LAG: Duration = Duration::from_secs(120);
 
 /// Takes the next step of a removal: one call. `None`: the attempt is over.
 pub(super) fn advance(
@@ -80,7 +80,7 @@ pub(super) fn advance(
         // A later attempt continues.
         TeardownStep::Yield | TeardownStep::Settle => return None,
         TeardownStep::DeleteOutputs => removal.delete_output(world),
-        TeardownStep::DeleteRecord => {
+        TeardownStep::Retain | TeardownStep::DeleteRecord => {
             world.record = world.record.filter(|record| record.uid != uid);
             removal.seen.recorded = None;
         }
@@ -100,9 +100,8 @@ impl Removal {
             Progress::Failed => return None,
             Progress::Done => {
                 self.seen.store = StoreProgress::Fully;
-                let bound = self.record.is_some_and(|record| record.handed_over || record.says_bound);
                 let quiet = if !memory.executed && memory.settled { Duration::MAX } else { Duration::ZERO };
-                self.seen.settled = backoff::settles_in(bound, verb.missing, quiet).is_none();
+                self.seen.settled = backoff::settles_in(verb.missing, quiet, LAG).is_none();
             }
             _ => self.verb = Some(verb),
         }
@@ -115,7 +114,7 @@ impl Removal {
                 world.kept = true;
                 Kind::Revoke
             }
-            Undo::Delete => Kind::Delete,
+            Undo::Delete | Undo::DeleteIfEmpty | Undo::DeleteAfter(_) => Kind::Delete,
         };
         let present = match world.secret {
             Some(Secret::Mine { uid, key, .. }) if uid == self.claim.uid => Some(key),

@@ -17,7 +17,7 @@ use self::upkeep_times::UpkeepTimes;
 pub(crate) use self::waits::Inputs;
 use self::waits::Waits;
 use crate::controller::reasons;
-use crate::provisioner::{AppCredentials, ClaimId, SecretRef};
+use crate::provisioner::{AppCredentials, ClaimId, Fate, Removed, SecretRef};
 
 /// How far a removal came, because the cache may not show it yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,6 +45,8 @@ pub(crate) struct ClaimMemory {
     pub(crate) removal: Option<Box<RemovalProgress>>,
     /// The claim's access is removed; this need not be done again.
     pub(crate) access_gone: bool,
+    /// The claim's bucket is removed.
+    bucket_gone: bool,
     /// The API server refuses the generated name in this claim's spec.
     pub(crate) name_refused: bool,
 }
@@ -86,6 +88,14 @@ impl ClaimMemory {
         self.purge_moved = Some(Instant::now());
     }
 
+    /// What a removal has removed, together with what earlier attempts at it have: only what none of them found is missing.
+    pub(crate) fn removed_before(&mut self, removed: Removed) -> Removed {
+        self.access_gone |= removed.access == Fate::Removed;
+        self.bucket_gone |= removed.bucket == Fate::Removed;
+        let with = |fate, gone| if gone && fate == Fate::Missing { Fate::Removed } else { fate };
+        Removed::new(with(removed.access, self.access_gone), with(removed.bucket, self.bucket_gone))
+    }
+
     /// Adds to the number of objects removed from the claim's bucket, and returns it. Progress resets the backoff.
     pub(crate) fn removed_objects(&mut self, more: u64) -> u64 {
         self.removed_objects += more;
@@ -107,6 +117,17 @@ impl ClaimMemory {
     pub(crate) fn version(&self) -> Option<String> {
         self.written.map(|version| version.to_string())
     }
+}
+
+/// What was known of a claim that is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Forgotten {
+    /// Nothing.
+    Unknown,
+    /// The operator has removed what was created for it.
+    Removed,
+    /// The operator has not.
+    Unfinished,
 }
 
 /// Per-claim memory, by uid.
@@ -183,8 +204,12 @@ impl Memory {
     }
 
     /// Forgets a claim that is gone.
-    pub(crate) fn forget(&self, uid: &str) {
-        self.lock().remove(uid);
+    pub(crate) fn forget(&self, uid: &str) -> Forgotten {
+        match self.lock().remove(uid) {
+            None => Forgotten::Unknown,
+            Some(known) if known.removal.is_some() => Forgotten::Removed,
+            Some(_) => Forgotten::Unfinished,
+        }
     }
 
     /// Forgets all other claims, because they may have gone while nothing was watched.

@@ -19,6 +19,8 @@ pub(crate) struct Inputs {
     pub(crate) deleting: bool,
     /// The annotation that requests another attempt at once.
     pub(crate) retry: Option<String>,
+    /// The annotation that asks for the bucket of a deleted claim.
+    pub(crate) undo: Option<String>,
 }
 
 impl Inputs {
@@ -29,6 +31,7 @@ impl Inputs {
             bucket: spec.and_then(|spec| claim::wanted(spec, &claim.id.uid).ok()),
             deleting: claim.deleting,
             retry: claim.retry_request.clone(),
+            undo: claim.undo_request.clone(),
         }
     }
 }
@@ -229,7 +232,7 @@ mod tests {
     use super::*;
 
     fn inputs(class: &str) -> Inputs {
-        Inputs { class_name: Some(class.into()), bucket: None, deleting: false, retry: None }
+        Inputs { class_name: Some(class.into()), bucket: None, deleting: false, retry: None, undo: None }
     }
 
     fn secret() -> SecretRef {

@@ -1,0 +1,44 @@
+//! The CustomResourceDefinitions of ObjectBucketClaims and ObjectBuckets: if one of them is deleted, Kubernetes deletes all
+//! claims, which nobody may have meant.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::Api;
+
+use crate::api::wire::{self, annotation};
+use crate::controller::error::Error;
+use crate::controller::state::context::Context;
+use crate::controller::state::crds::Deleting;
+
+/// Fails while one of the CRDs is being deleted, unless an admin has confirmed that what the claims had goes with it. To be
+/// called before anything is removed from the store.
+///
+/// # Errors
+/// [`Error::CrdDeleting`], and that the CRDs cannot be read.
+pub(crate) async fn may_remove<P>(ctx: &Context<P>) -> Result<(), Error> {
+    let mut asking = ctx.crds.ask().await;
+    let deleting = match asking.known() {
+        Some(known) => known,
+        None => {
+            let read = read(ctx).await?;
+            asking.answered(read);
+            read
+        }
+    };
+    deleting.map_or(Ok(()), |crd| Err(Error::CrdDeleting { crd }))
+}
+
+async fn read<P>(ctx: &Context<P>) -> Result<Deleting, Error> {
+    let crds: Api<CustomResourceDefinition> = Api::all(ctx.client.clone());
+    for name in wire::CRDS {
+        let found = crds.get_metadata_opt(name).await;
+        // One that is gone took its objects with it.
+        let Some(crd) = found.map_err(Error::kubernetes("read the CustomResourceDefinition"))? else {
+            return Ok(Some(name));
+        };
+        let confirmed = crd.metadata.annotations.as_ref().and_then(|all| all.get(annotation::CONFIRM_DELETION));
+        if crd.metadata.deletion_timestamp.is_some() && confirmed.map(String::as_str) != Some("yes") {
+            return Ok(Some(name));
+        }
+    }
+    Ok(None)
+}

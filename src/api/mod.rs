@@ -18,7 +18,20 @@ pub use status::{Condition, ConditionStatus};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt as _;
 
+/// With a CustomResourceDefinition all claims are deleted, so neither Argo CD nor Flux nor Helm may delete it because it is
+/// no longer among what they install.
+const KEPT: [(&str, &str); 3] = [
+    ("argocd.argoproj.io/sync-options", "Prune=false,Delete=false"),
+    ("helm.sh/resource-policy", "keep"),
+    ("kustomize.toolkit.fluxcd.io/prune", "disabled"),
+];
+
 /// The CustomResourceDefinitions that the operator needs, with their file names in `crds/`.
 pub fn crds() -> [(&'static str, CustomResourceDefinition); 2] {
-    [("objectbucketclaims.yaml", ObjectBucketClaim::crd()), ("objectbuckets.yaml", ObjectBucket::crd())]
+    let kept = |mut crd: CustomResourceDefinition| {
+        let annotations = crd.metadata.annotations.get_or_insert_default();
+        annotations.extend(KEPT.map(|(key, value)| (key.to_owned(), value.to_owned())));
+        crd
+    };
+    [("objectbucketclaims.yaml", kept(ObjectBucketClaim::crd())), ("objectbuckets.yaml", kept(ObjectBucket::crd()))]
 }

@@ -15,8 +15,10 @@ pub const API_VERSION: &str = "objectbucket.io/v1alpha1";
 pub const CLAIM_KIND: &str = "ObjectBucketClaim";
 /// Kind of a bucket record.
 pub const RECORD_KIND: &str = "ObjectBucket";
+/// Name of the CustomResourceDefinition of claims.
+pub const CLAIM_CRD: &str = "objectbucketclaims.objectbucket.io";
 /// Names of the CustomResourceDefinitions of claims and bucket records.
-pub const CRDS: [&str; 2] = ["objectbucketclaims.objectbucket.io", "objectbuckets.objectbucket.io"];
+pub const CRDS: [&str; 2] = [CLAIM_CRD, "objectbuckets.objectbucket.io"];
 /// Keeps a claim and its bucket record until everything that was created for the claim is removed. All provisioners of
 /// these claims use the same finalizer, so it does not say whose claim it is.
 pub const FINALIZER: &str = "objectbucket.io/finalizer";

@@ -7,10 +7,15 @@
 //! between the two calls leaves an empty bucket. If its name is generated, the next attempt finds it by this name. If
 //! the claim chose the name, the bucket could be anybody's, so it is refused and never deleted.
 //!
+//! A uid in a tag can be copied, so a bucket of a chosen name that is older than the claim is not the claim's, whatever its
+//! tags say. S3 is asked for its age only where a bucket is found to exist already.
+//!
 //! Every call about a created bucket names the account that must own it, if it is known: once a bucket is deleted,
 //! anybody can create one with its name and its tags.
 
-use aws_sdk_s3::types::{BucketLocationConstraint, CreateBucketConfiguration, Tag, Tagging};
+use std::time::{Duration, SystemTime};
+
+use aws_sdk_s3::types::{Bucket, BucketLocationConstraint, CreateBucketConfiguration, Tag, Tagging};
 
 use super::call::{CallError, Operation, Resource};
 use super::clients::Store;
@@ -57,8 +62,11 @@ enum Verdict {
 }
 
 /// Decides about a bucket that existed before this call.
-fn judge(ownership: Ownership, name: NameKind) -> Verdict {
+fn judge(ownership: Ownership, name: NameKind, age: Age) -> Verdict {
     match (ownership, name) {
+        (Ownership::Ours | Ownership::Inherited, NameKind::Chosen) if age == Age::Older => {
+            Verdict::Refuse(TakenBy::Older)
+        }
         (Ownership::Ours, _) => Verdict::Use,
         (Ownership::Inherited, _) | (Ownership::Untagged, NameKind::Generated) => Verdict::TagAndUse,
         (Ownership::OtherClaim, _) => Verdict::Refuse(TakenBy::AnotherClaim),
@@ -129,7 +137,12 @@ async fn use_existing(store: &Store, target: &Target<'_>, tags: &Tags) -> Result
 }
 
 async fn use_found(store: &Store, target: &Target<'_>, tags: &Tags, found: &Tags) -> Result<(), Error> {
-    match judge(ownership(found, target.record), NameKind::of(target)) {
+    let (ownership, name) = (ownership(found, target.record), NameKind::of(target));
+    let age = match name {
+        NameKind::Chosen if ownership.is_proven() => age_of(store, target).await?,
+        _ => Age::Unknown,
+    };
+    match judge(ownership, name, age) {
         Verdict::Use => Ok(()),
         Verdict::TagAndUse => {
             Ok(put_tags(store, target, &tags::completed(found, tags).unwrap_or_else(|| tags.clone())).await?)
@@ -272,9 +285,11 @@ async fn is_ours(store: &Store, target: &Target<'_>, wanted: &Tags) -> Result<Op
     };
     let (ownership, name) = (ownership(&found, target.record), NameKind::of(target));
     if !ownership.is_proven() && (name == NameKind::Chosen || matches!(ownership, Ownership::OtherClaim)) {
-        return Err(
-            Error::OwnershipLost { bucket: bucket.to_owned(), uid: target.record.claim.uid.clone() }.untouched()
-        );
+        let (bucket, uid) = (bucket.to_owned(), target.record.claim.uid.clone());
+        // Whoever reads that a tag is missing may tag it.
+        let is_older = matches!(age_of(store, target).await, Ok(Age::Older));
+        let lost = if is_older { Error::NotTheClaims { bucket } } else { Error::OwnershipLost { bucket, uid } };
+        return Err(lost.untouched());
     }
     let Some(completed) = tags::completed(&found, wanted) else { return Ok(None) };
     match put_tags(store, target, &completed).await {
@@ -301,16 +316,58 @@ pub(crate) fn not_usable(target: &Target<'_>, error: impl Into<Error>) -> Error 
     .untouched()
 }
 
+/// How old a bucket is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Age {
+    /// It was created before the claim.
+    Older,
+    /// It was created after the claim.
+    Younger,
+    /// The store or the record does not say.
+    Unknown,
+}
+
+/// How much the clocks of the cluster and of the store may differ.
+const CLOCK_SKEW: Duration = Duration::from_secs(60);
+
+/// Whether a bucket is older than the claim for which it should have been created.
+///
+/// S3 may show a later date than that of the creation ("CreationDate", Amazon S3 API reference: it can change with the
+/// bucket's policy), never an earlier one.
+///
+/// # Errors
+/// The owner may not list its buckets, or the store refused otherwise.
+pub(crate) async fn age_of(store: &Store, target: &Target<'_>) -> Result<Age, Error> {
+    let Some(claim) = target.record.claim_created_at else { return Ok(Age::Unknown) };
+    let found = match list_named(store, target.bucket()).await.map_err(Error::from) {
+        Err(Error::NotSupported { .. }) => return Ok(Age::Unknown),
+        Err(Error::AccessDenied { .. }) if target.endpoints.s3_is_foreign() => return Ok(Age::Unknown),
+        found => found?,
+    };
+    let created = found.and_then(|found| found.creation_date).and_then(|at| SystemTime::try_from(at).ok());
+    Ok(match created {
+        // Stores without dates answer 1970.
+        Some(created) if created <= SystemTime::UNIX_EPOCH => Age::Unknown,
+        Some(created) if created + CLOCK_SKEW < claim => Age::Older,
+        Some(_) => Age::Younger,
+        None => Age::Unknown,
+    })
+}
+
 /// Whether the owner's account has a bucket with this name; `None` if the owner is not allowed to list its buckets.
 pub(crate) async fn is_in_account(store: &Store, bucket: &str) -> Result<Option<bool>, Error> {
+    match list_named(store, bucket).await.map_err(Error::from) {
+        Ok(found) => Ok(Some(found.is_some())),
+        Err(Error::AccessDenied { .. } | Error::NotSupported { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The bucket of this name in the owner's account.
+async fn list_named(store: &Store, bucket: &str) -> Result<Option<Bucket>, CallError> {
     let list = || {
         store.retrying_s3.list_buckets().prefix(bucket).into_paginator().items().send().collect::<Result<Vec<_>, _>>()
     };
-    match store.call(Operation::ListBuckets, Resource::bucket(bucket), list).await {
-        Ok(buckets) => Ok(Some(buckets.iter().any(|found| found.name() == Some(bucket)))),
-        Err(error) => match Error::from(error) {
-            Error::AccessDenied { .. } | Error::NotSupported { .. } => Ok(None),
-            error => Err(error),
-        },
-    }
+    let buckets = store.call(Operation::ListBuckets, Resource::bucket(bucket), list).await?;
+    Ok(buckets.into_iter().find(|found| found.name() == Some(bucket)))
 }

@@ -80,9 +80,14 @@ pub enum Error {
     BucketGone { bucket: String },
     /// Nothing proves any longer that the bucket is the claim's.
     #[error(
-        "bucket {bucket:?}, which was created for this claim, no longer has the tags of this claim: if it is still the same bucket, tag it with objectbucket.io/claim-uid={uid}; without this tag, the bucket stays when the claim is deleted"
+        "bucket {bucket:?}, which was created for this claim, no longer has the tag objectbucket.io/claim-uid={uid} of this claim: an admin may restore the tag if the bucket is still the one that was created for this claim; without it, the bucket stays when the claim is deleted"
     )]
     OwnershipLost { bucket: String, uid: String },
+    /// The record names a bucket that was not created for the claim.
+    #[error(
+        "bucket {bucket:?} is older than this claim, so it was not created for it: an admin must correct spec.endpoint.bucketName of the claim's ObjectBucket"
+    )]
+    NotTheClaims { bucket: String },
     /// A bucket that existed before was deleted, or is not visible yet.
     #[error("bucket {bucket:?} was not found ({operation}); retrying")]
     BucketNotFound { bucket: String, operation: Operation },
@@ -121,6 +126,8 @@ pub enum TakenBy {
     AnotherAccount,
     /// Another claim.
     AnotherClaim,
+    /// Somebody who created it before the claim, whatever its tags say.
+    Older,
     /// Another AWS account, or this one if the owner is not allowed to read tags.
     Unreadable,
     /// Somebody in the owner's account.
@@ -137,6 +144,9 @@ impl TakenBy {
                 "exists, and its tags cannot be read: it belongs to another AWS account, or the owner lacks s3:GetBucketTagging; choose another name, or use spec.generateBucketName"
             }
             Self::AnotherClaim => "has the tags of another claim: choose another name",
+            Self::Older => {
+                "is older than this claim, so it was not created for it: choose another name, or ask an admin for a StorageClass with this bucketName"
+            }
             Self::Unknown => {
                 "already exists and does not belong to this claim: choose another name, or ask an admin for a StorageClass with this bucketName"
             }

@@ -65,7 +65,7 @@ impl Error {
             Self::BucketClaimed { .. } => (reasons::BUCKET_CLAIMED, Terminal),
             Self::AccessStillWorks { .. } => (reasons::ACCESS_STILL_WORKS, Retryable),
             Self::BucketGone { .. } => (reasons::BUCKET_GONE, Terminal),
-            Self::OwnershipLost { .. } => (reasons::OWNERSHIP_LOST, Terminal),
+            Self::OwnershipLost { .. } | Self::NotTheClaims { .. } => (reasons::OWNERSHIP_LOST, Terminal),
             Self::BucketNotFound { .. } => (reasons::BUCKET_NOT_FOUND, Retryable),
             Self::TagsNotKept { .. } => (reasons::TAGS_NOT_KEPT, Terminal),
             Self::UserTaken { .. } => (reasons::USER_TAKEN, Terminal),
@@ -88,7 +88,13 @@ impl Failure for Error {
     }
 
     fn lost(&self) -> bool {
-        matches!(self.cause(), Self::BucketMissing { .. } | Self::BucketGone { .. } | Self::OwnershipLost { .. })
+        matches!(
+            self.cause(),
+            Self::BucketMissing { .. }
+                | Self::BucketGone { .. }
+                | Self::OwnershipLost { .. }
+                | Self::NotTheClaims { .. }
+        )
     }
 
     fn concerns_all(&self) -> bool {

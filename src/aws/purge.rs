@@ -1,6 +1,6 @@
 //! Deleting a bucket that is proven to be the claim's, with all its content.
 
-use super::bucket::{NameKind, is_in_account, tags_of};
+use super::bucket::{Age, NameKind, age_of, is_in_account, tags_of};
 use super::call::{CallError, Operation, Resource};
 use super::clients::Store;
 use super::empty::{Progress, Undeleted, abort_uploads, remove_objects};
@@ -64,7 +64,28 @@ pub(crate) async fn find(store: &Store, target: &Target<'_>) -> Result<Option<Pu
         },
         Ok(tags) => tags,
     };
-    Ok(may_delete(target, ownership(&tags, target.record)).err().map(Purged::Left))
+    let ownership = ownership(&tags, target.record);
+    if let Err(left) = may_delete(target, ownership.clone()) {
+        return Ok(Some(Purged::Left(left)));
+    }
+    // Tags can be copied, and an admin can write any name into a record.
+    let is_older = ownership.is_proven()
+        && NameKind::of(target) == NameKind::Chosen
+        && target.go_policy.is_none()
+        && matches!(known_age(store, target).await?, Age::Older);
+    Ok(is_older.then(|| {
+        Purged::Left(format!(
+            "bucket {name:?} was left in place: it is older than this claim, so it was not created for it"
+        ))
+    }))
+}
+
+/// The age of the bucket; unknown if the owner may not list its buckets.
+async fn known_age(store: &Store, target: &Target<'_>) -> Result<Age, Error> {
+    match age_of(store, target).await {
+        Err(error) if error.is_denied() => Ok(Age::Unknown),
+        age => age,
+    }
 }
 
 /// Deletes the bucket of a record if it is empty; returns whether it was.

@@ -12,7 +12,7 @@ reasons! {
         BUCKET_MISSING = "BucketMissing": "the bucket that the class names does not exist", "create it, or correct the class";
         BUCKET_CLAIMED = "BucketClaimed": "the bucket that a brownfield class names was created for another claim", "name another bucket; or set `allowClaimedBucket: \"yes\"` if that is meant";
         BUCKET_GONE = "BucketGone": "somebody deleted the bucket that was created for the claim; it is not recreated without its content", "delete the claim and create a new one";
-        OWNERSHIP_LOST = "OwnershipLost": "the bucket that was created for the claim does not carry its tags any more", "tag it as the message says if it is the same bucket; without the tags it stays when the claim is deleted";
+        OWNERSHIP_LOST = "OwnershipLost": "the bucket that was created for the claim does not carry its tags any more; or the ObjectBucket names a bucket that is older than the claim", "as the message says; without the tags a bucket stays when the claim is deleted";
         WRONG_REGION = "WrongRegion": "the bucket is in another region", "use a class for that region";
     }
     Store {

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
 
 use aws_smithy_runtime_api::client::http::{
     HttpClient, HttpConnector, HttpConnectorFuture, HttpConnectorSettings, SharedHttpClient, SharedHttpConnector,
@@ -40,6 +41,18 @@ pub(crate) fn named(region: &str) -> Record {
     record.plan.bucket = "photos".into();
     record.plan.endpoint.region = region.into();
     record
+}
+
+/// A claim that was created in 2026, and whose user chose the name of the bucket.
+pub(crate) fn named_in_2026() -> Record {
+    named("us-west-1").with_claim_created_at(SystemTime::UNIX_EPOCH + Duration::from_secs(1_780_000_000))
+}
+
+/// The buckets of the account: one of a chosen name, created then.
+pub(crate) fn buckets_created_at(date: &str) -> Answer {
+    let bucket = |name: &str| format!("<Bucket><Name>{name}</Name><CreationDate>{date}</CreationDate></Bucket>");
+    let buckets = bucket("photos") + &bucket("photos-of-others");
+    ok(format!("<ListAllMyBucketsResult><Buckets>{buckets}</Buckets></ListAllMyBucketsResult>"))
 }
 
 /// The same claim at another store than AWS.

@@ -140,6 +140,7 @@ async fn an_operator_outlives_its_crds_says_that_they_are_missing_and_serves_the
     world.wait_reason("nowhere", "StorageClassNotFound").await;
 
     // With the CRDs go all claims; their finalizers have the API server wait for the operator.
+    other.confirm_deletion().await;
     other.delete_crds().await;
     other.wait_crds_gone().await;
     for uid in &uids {
@@ -161,4 +162,57 @@ async fn an_operator_outlives_its_crds_says_that_they_are_missing_and_serves_the
     world.assert_no_objects("one").await;
     operator.terminate();
     operator.ended(PATIENCE).await;
+}
+
+/// What is done by mistake: with a CRD go all claims.
+#[rstest]
+#[case::of_claims("objectbucketclaims")]
+#[case::of_object_buckets("objectbuckets")]
+#[tokio::test]
+async fn while_a_crd_is_deleted_nothing_is_deleted_at_the_store(#[case] plural: &str) {
+    let other = OtherCluster::take().await;
+    let world = other.world().await;
+    let class = world.class("greenfield").await;
+    let mut operator = Binary::start(&world, &[], &[]);
+    let mut used = Vec::new();
+    for claim in ["deleted", "kept"] {
+        let uid = world.claim(claim, &class).await.uid().unwrap();
+        let bucket = bucket_of(&world.wait_bound(claim).await);
+        world.app(claim).await.put(&bucket, "precious").await.unwrap();
+        used.push((claim, uid, bucket));
+    }
+    world.aws.clear();
+    other.delete_crd(plural).await;
+    // Those of the claims delete them; with those of ObjectBuckets gone, claims go one by one.
+    for (claim, ..) in &used {
+        world.delete_claim(claim).await;
+    }
+    for (claim, uid, bucket) in &used {
+        let message = world.wait_reason(claim, "CRDDeleting").await;
+        assert!(message.contains(plural) && message.contains("objectbucket.io/confirm-deletion"), "{message}");
+        assert_eq!(world.account.list(bucket).await.unwrap(), ["precious"]);
+        assert_eq!(world.account.users_with(uid).await.len(), 1, "the user is deleted");
+    }
+    operator.wait_log("CRDDeleting").await;
+    assert_eq!(world.aws.writes(), [""; 0]);
+
+    // What an admin wants to keep is left as it is, and the claim goes.
+    let (claim, uid, bucket) = &used[1];
+    world.say(&world.record_name(claim), "forget").await;
+    world.retry(claim, "1").await;
+    world.wait_gone(claim).await;
+    assert_eq!(world.account.list(bucket).await.unwrap(), ["precious"]);
+    assert_eq!(world.account.users_with(uid).await.len(), 1, "the user is deleted");
+
+    // The rest is deleted only after a confirmation.
+    let (claim, uid, bucket) = &used[0];
+    other.confirm_deletion().await;
+    world.retry(claim, "1").await;
+    world.wait_gone(claim).await;
+    assert!(!world.account.bucket_exists(bucket).await);
+    assert!(world.account.users_with(uid).await.is_empty());
+    operator.terminate();
+    operator.ended(PATIENCE).await;
+    other.delete_crds().await;
+    other.wait_crds_gone().await;
 }

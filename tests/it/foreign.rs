@@ -1,6 +1,7 @@
 //! What belongs to somebody else: buckets, Secrets, ConfigMaps and users that exist already are neither used, nor
 //! overwritten, nor deleted, and the claim says so.
 
+use kube::ResourceExt as _;
 use rstest::rstest;
 use serde_json::json;
 
@@ -82,4 +83,34 @@ async fn a_user_of_somebody_else_is_neither_used_nor_deleted() {
     let (type_, note) = world.wait_event("photos", "LeftInPlace").await;
     assert_eq!(type_, "Warning");
     says(&note, &[&user]);
+}
+
+#[tokio::test]
+async fn a_bucket_that_is_older_than_the_claim_is_not_taken_by_copied_tags() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let payroll = world.unique("payroll");
+    world.account.create_bucket(&payroll).await;
+    world.account.put(&payroll, "salaries").await.unwrap();
+    // A minute is tolerated, and nobody waits for that: the date is another one.
+    let bucket =
+        format!("<Bucket><Name>{payroll}</Name><CreationDate>2026-01-01T00:00:00.000Z</CreationDate></Bucket>");
+    let listed = format!("<ListAllMyBucketsResult><Buckets>{bucket}</Buckets></ListAllMyBucketsResult>");
+    world.aws.meddle(move |call| match call.name.as_str() {
+        "ListBuckets" => Verdict::Answer(200, listed.clone()),
+        _ => Verdict::Pass,
+    });
+    let _operator = Operator::start(&world, Kind::Binary).await;
+    let uid =
+        world.claim_with("thief", json!({ "storageClassName": class, "bucketName": payroll })).await.uid().unwrap();
+    world.wait_reason("thief", "BucketTaken").await;
+    let marks = [("objectbucket.io/claim-uid", uid.as_str()), ("objectbucket.io/managed-by", &world.provisioner)];
+    world.account.tag_bucket(&payroll, &marks).await;
+    world.retry("thief", "1").await;
+    let taken = |claim: &_| ready(claim).is_some_and(|c| c.message.contains("older than this claim"));
+    world.wait_claim("thief", "refused", taken).await;
+    assert!(world.account.users_with(&uid).await.is_empty());
+    world.delete_claim("thief").await;
+    world.wait_gone("thief").await;
+    assert_eq!(world.account.list(&payroll).await.unwrap(), ["salaries"]);
 }

@@ -48,46 +48,23 @@ async fn serve_another(world: &World, class: &str, name: &str) {
     world.wait_bound(name).await;
 }
 
-/// How a claim goes without its finalizer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Lost {
-    BeforeTheStart,
-    WhileBound,
-    /// And another claim of the name is there already.
-    ReplacedBeforeTheStart,
-}
-
+/// A finalizer can be taken off while no operator runs.
 #[rstest]
-#[case(Lost::BeforeTheStart)]
-#[case(Lost::WhileBound)]
-#[case(Lost::ReplacedBeforeTheStart)]
+#[case::and_nothing_takes_its_place(false)]
+#[case::and_another_claim_of_the_name_is_there_already(true)]
 #[tokio::test]
-async fn what_was_made_for_a_claim_that_was_forced_out_stays_and_is_reported(#[case] lost: Lost) {
+async fn what_was_made_for_a_claim_that_went_while_no_operator_ran_stays_and_is_reported(#[case] replaced: bool) {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
     let used = Used::claim(&world, &class).await;
-    let mut running = Some(operator);
-    if lost != Lost::WhileBound {
-        running.take().unwrap().stop().await;
-    } else {
-        // It puts the finalizer back on what is there: both in one go.
-        world.kubernetes.meddle(|call| match call.name.as_str() {
-            "patch objectbucketclaims" => Verdict::Answer(503, String::new()),
-            _ => Verdict::Pass,
-        });
-    }
+    operator.stop().await;
     world.forget_object(&world.claims(), "photos").await;
-    world.kubernetes.leave_alone();
-    let replaced = lost == Lost::ReplacedBeforeTheStart;
     if replaced {
         world.claim("photos", &class).await;
     }
     world.aws.clear();
-    let operator = match running {
-        Some(operator) => operator,
-        None => Operator::start(&world, Kind::InProcess).await,
-    };
+    let operator = Operator::start(&world, Kind::InProcess).await;
     let message = world.wait_orphaned(&used.record, if replaced { "ClaimReplaced" } else { "ClaimGone" }).await;
     assert!(message.contains(&used.bucket) && message.contains("objectbucket.io/orphan"), "{message}");
     if replaced {
@@ -109,6 +86,49 @@ async fn what_was_made_for_a_claim_that_was_forced_out_stays_and_is_reported(#[c
     serve_another(&world, &class, "later").await;
     used.assert_untouched(&world).await;
     assert_eq!(world.events_on_record(&used.record).await, told);
+    operator.stop().await;
+}
+
+/// Takes the finalizer off the claim and deletes it while the operator runs. The operator puts the finalizer back on
+/// what is there, so both go in one go.
+async fn force_out(world: &World, claim: &str) {
+    world.kubernetes.meddle(|call| match call.name.as_str() {
+        "patch objectbucketclaims" => Verdict::Answer(503, String::new()),
+        _ => Verdict::Pass,
+    });
+    world.forget_object(&world.claims(), claim).await;
+    world.kubernetes.leave_alone();
+}
+
+#[rstest]
+#[case("Delete")]
+#[case("Retain")]
+#[tokio::test]
+async fn the_access_of_a_claim_that_vanishes_is_revoked_and_its_data_can_be_adopted(#[case] policy: &str) {
+    let world = World::new().await;
+    let class = world.class_with("greenfield", policy, &[]).await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let used = Used::claim(&world, &class).await;
+    let (app, former) = (world.app("photos").await, world.environment("photos").await);
+    force_out(&world, "photos").await;
+
+    let message = world.wait_orphaned(&used.record, "ClaimVanished").await;
+    assert!(message.contains(&used.bucket) && message.contains("adopt"), "{message}");
+    assert!(!world.account.user_exists(&used.user).await, "the user is left");
+    assert_eq!(world.account.list(&used.bucket).await.unwrap(), ["precious"]);
+    app.list(&used.bucket).await.unwrap_err();
+    operator.stop().await;
+
+    // The next run changes nothing, and the next claim of the name gets its own bucket until an admin decides.
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    serve_another(&world, &class, "other").await;
+    assert_eq!(world.account.list(&used.bucket).await.unwrap(), ["precious"]);
+    world.say(&used.record, "adopt").await;
+    world.wait_orphaned(&used.record, "AwaitsClaim").await;
+    world.claim("photos", &class).await;
+    assert_eq!(bucket_of(&world.wait_bound("photos").await), used.bucket);
+    assert_eq!(world.app("photos").await.list(&used.bucket).await.unwrap(), ["precious"]);
+    assert_ne!(world.environment("photos").await["AWS_ACCESS_KEY_ID"], former["AWS_ACCESS_KEY_ID"]);
     operator.stop().await;
 }
 

@@ -11,7 +11,7 @@ use bucket_provisioner::api::ObjectBucket;
 use crate::support::World;
 use crate::support::operator::{Kind, Operator};
 use crate::support::other::{OtherCluster, ours};
-use crate::support::proxy::Verdict;
+use crate::support::proxy::{Call, Ending, Verdict};
 
 #[tokio::test]
 async fn a_bucket_that_another_claim_uses_is_neither_emptied_nor_deleted_until_that_is_gone() {
@@ -193,4 +193,45 @@ async fn a_bucket_of_another_store_with_the_same_name_is_no_hindrance() {
     world.delete_claim("creator").await;
     world.wait_gone("creator").await;
     operator.stop().await;
+}
+
+#[tokio::test]
+async fn a_bucket_in_use_is_found_though_the_watch_of_object_buckets_fails() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let bucket = world.unique("shared");
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim_with("creator", json!({ "storageClassName": class, "bucketName": bucket })).await;
+    world.wait_bound("creator").await;
+    // From now on its watch of ObjectBuckets is refused.
+    world.kubernetes.clear();
+    world.kubernetes.meddle(|call| match call.name.as_str() {
+        "watch objectbuckets" => Verdict::Answer(403, String::new()),
+        "list objectbuckets" if !call.target.contains("labelSelector") => Verdict::Answer(403, String::new()),
+        _ => Verdict::Pass,
+    });
+    world.kubernetes.end_watches(Ending::Closed);
+    let refused = |calls: &[Call]| calls.iter().any(|call| call.name.ends_with(" objectbuckets"));
+    world.kubernetes.wait_until("the watch is refused", refused).await;
+
+    // Another operator on the same account serves a claim of the same bucket.
+    let other = world.neighbour().await;
+    let guests = [
+        ("bucketName", bucket.as_str()),
+        ("allowClaimedBucket", "yes"),
+        ("secretNamespace", &world.namespace),
+        ("s3Endpoint", &world.aws.url),
+        ("iamEndpoint", &world.aws.url),
+    ];
+    let brownfield = other.class_with("brownfield", "Delete", &guests).await;
+    let other_operator = Operator::start(&other, Kind::InProcess).await;
+    other.claim_with("guest", json!({ "storageClassName": brownfield })).await;
+    other.wait_bound("guest").await;
+    other.app("guest").await.put(&bucket, "precious").await.unwrap();
+
+    world.delete_claim("creator").await;
+    world.wait_reason("creator", "BucketInUse").await;
+    assert_eq!(other.app("guest").await.list(&bucket).await.unwrap(), ["precious"]);
+    operator.stop().await;
+    other_operator.stop().await;
 }

@@ -86,6 +86,44 @@ async fn a_bucket_of_a_former_claim_goes_with_the_claim_that_adopted_its_record(
     );
 }
 
+#[tokio::test]
+async fn an_older_bucket_is_left_in_place_whatever_its_tags_say() {
+    let answers =
+        |buckets| [("GetBucketTagging", bucket_tags(OURS)), ("ListBuckets", buckets), ("DeleteBucket", bare(204))];
+    let stage = without_user(answers(buckets_created_at("2025-01-01T00:00:00.000Z")));
+    let removal = stage.provisioner.delete(&named_in_2026(), &stage.owner, None, Content::Delete).await.unwrap();
+    assert!(left(removal)[0].contains("older than this claim"));
+    assert!(!stage.calls().contains(&"DeleteBucket".to_owned()));
+    for buckets in [buckets_created_at("2026-06-01T00:00:00.000Z"), s3_error(403, "AccessDenied")] {
+        let stage = without_user(answers(buckets));
+        let removal = stage.provisioner.delete(&named_in_2026(), &stage.owner, None, Content::Delete).await.unwrap();
+        assert_eq!(removal, deleted_without_user());
+    }
+}
+
+#[tokio::test]
+async fn a_bucket_is_deleted_only_if_it_holds_nothing() {
+    const VERSION: &str = "<Version><Key>a</Key><VersionId>1</VersionId></Version>";
+    const MARKER: &str = "<DeleteMarker><Key>a</Key><VersionId>2</VersionId></DeleteMarker>";
+    const UPLOAD: &str = "<Upload><Key>a</Key><UploadId>3</UploadId></Upload>";
+    let delete = async |versions: &str, uploads: &str| {
+        let stage = without_user([
+            ("GetBucketTagging", bucket_tags(OURS)),
+            ("ListObjectVersions", ok(format!("<ListVersionsResult>{versions}</ListVersionsResult>"))),
+            ("ListMultipartUploads", ok(format!("<ListMultipartUploadsResult>{uploads}</ListMultipartUploadsResult>"))),
+            ("DeleteBucket", bare(204)),
+        ]);
+        let removal = stage.provisioner.delete(&record(), &stage.owner, None, Content::Keep).await.unwrap();
+        (removal, stage.calls())
+    };
+    for (versions, uploads) in [(VERSION, ""), (MARKER, ""), ("", UPLOAD)] {
+        let (removal, calls) = delete(versions, uploads).await;
+        assert_eq!(removal, Removal::Done(Removed { access: Fate::Missing, bucket: Fate::NotEmpty }));
+        assert!(!calls.iter().any(|call| call.starts_with("Delete") && call != "DeleteUser"), "{calls:?}");
+    }
+    assert_eq!(delete("", "").await.0, deleted_without_user());
+}
+
 const BUCKETS: &str = "<ListAllMyBucketsResult><Buckets><Bucket><Name>photos-f30e0389-0689-48a2-bfaa-74d1bf1fd950</Name></Bucket></Buckets></ListAllMyBucketsResult>";
 
 #[tokio::test]

@@ -113,6 +113,32 @@ async fn a_chosen_name_that_exists_is_refused_unless_its_tags_name_this_claim() 
 }
 
 #[tokio::test]
+async fn an_older_bucket_is_refused_whatever_its_tags_say() {
+    let provision = async |buckets: Answer| {
+        let stage = stage([
+            ("CreateBucket", s3_error(409, "BucketAlreadyOwnedByYou")),
+            ("GetBucketTagging", bucket_tags(OURS)),
+            ("ListBuckets", buckets),
+        ]);
+        (stage.provisioner.provision(&named_in_2026(), &stage.owner).await.map(drop), stage)
+    };
+    let (older, stage) = provision(buckets_created_at("2025-01-01T00:00:00.000Z")).await;
+    let error = older.unwrap_err();
+    assert_eq!((error.reason(), error.store_untouched()), ("BucketTaken", true));
+    assert!(error.to_string().contains("older than this claim"), "{error}");
+    assert_eq!(stage.calls(), ["CreateBucket", "GetBucketTagging", "ListBuckets"]);
+    // Half a minute before the claim: clocks differ.
+    let (same_age, _) = provision(buckets_created_at("2026-05-28T20:26:10.000Z")).await;
+    same_age.unwrap();
+    let (minutes_older, _) = provision(buckets_created_at("2026-05-28T20:25:30.000Z")).await;
+    assert_eq!(minutes_older.unwrap_err().reason(), "BucketTaken");
+    // Without the permission nothing proves whose it is.
+    let (denied, _) = provision(s3_error(403, "AccessDenied")).await;
+    let error = denied.unwrap_err();
+    assert!(error.to_string().contains("s3:ListAllMyBuckets") && !error.store_untouched(), "{error}");
+}
+
+#[tokio::test]
 async fn in_us_east_1_a_chosen_name_is_looked_up_before_a_200_could_hide_that_it_exists() {
     let stage = stage([("GetBucketTagging", bucket_tags(&[]))]);
     let error = stage.provisioner.provision(&named("us-east-1"), &stage.owner).await.unwrap_err();

@@ -102,8 +102,10 @@ fn judge(found: &CustomResourceDefinition, ours: &CustomResourceDefinition, prog
     let mut findings = Vec::new();
     if found.metadata.deletion_timestamp.is_some() {
         let remedy = format!(
-            "to keep buckets and data, stop the operator at once, because it deletes them with the claims, and go on \
-             as docs/admin-guide.md says of CRDs that were deleted by mistake; if all is to go, wait, and then {}",
+            "the operator deletes nothing at the store meanwhile; to keep buckets and data, go on as \
+             docs/admin-guide.md#crds-that-were-deleted-by-mistake says; to delete them, annotate the CRD with {}=yes, \
+             wait, and then {}",
+            wire::annotation::CONFIRM_DELETION,
             install(program)
         );
         findings.push(Finding::bad("served", "it is being deleted, and all its objects with it", remedy));

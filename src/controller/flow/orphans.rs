@@ -216,13 +216,20 @@ impl<P: Provisioner> Keeper<'_, P> {
             cluster: &ctx.cluster,
             present: present.as_ref(),
             refused: notice::is_refused(object),
-            vanished: ctx.orphans.has_vanished(&claim.uid),
+            vanished: ctx.orphans.has_vanished(&claim.uid, stored.created),
             now,
         };
         match orphan::due(&facts) {
             Due::Nothing => {
                 let refused = facts.refused.then_some(reasons::orphaned::ACTION_REFUSED);
                 ctx.orphans.found(&stored.name, refused);
+            }
+            Due::Report(notice) if stored.deleted => {
+                // The claim's own attempt may be deleting it.
+                let Some(_busy) = ctx.memory.try_lock(&claim) else { return Ok(Next::After(BUSY)) };
+                if let Some(object) = records::read(ctx, &stored.name).await? {
+                    self.report(&object, notice).await?;
+                }
             }
             Due::Report(notice) => self.report(object, notice).await?,
             Due::Wait { notice, until } => {
@@ -256,6 +263,11 @@ impl<P: Provisioner> Keeper<'_, P> {
                 return self.undo(object, stored, Undo::Revoke, None, again).await;
             }
             Due::RevokeVanished => {
+                // All claims go with their CRD, which says nothing about any of them.
+                if let Err(Error::CrdDeleting { .. }) = crds::may_remove(ctx).await {
+                    ctx.orphans.handled(&claim.uid);
+                    return Ok(Next::Now);
+                }
                 let stored = self.completed(stored).await?;
                 let next = self.undo(object, stored, Undo::Revoke, Some(Retained::ClaimVanished), again).await?;
                 if next == Next::Done {

@@ -31,9 +31,12 @@ async fn read<P>(ctx: &Context<P>) -> Result<Deleting, Error> {
     let crds: Api<CustomResourceDefinition> = Api::all(ctx.client.clone());
     for name in wire::CRDS {
         let found = crds.get_metadata_opt(name).await;
-        // One that is gone took its objects with it.
         let Some(crd) = found.map_err(Error::kubernetes("read the CustomResourceDefinition"))? else {
-            return Ok(Some(name));
+            // Without ObjectBuckets nothing can be removed. Without claims nothing should be: they are not gone one by one.
+            match name {
+                wire::CLAIM_CRD => return Ok(Some(name)),
+                _ => continue,
+            }
         };
         let confirmed = crd.metadata.annotations.as_ref().and_then(|all| all.get(annotation::CONFIRM_DELETION));
         if crd.metadata.deletion_timestamp.is_some() && confirmed.map(String::as_str) != Some("yes") {

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
 /// How often those are looked for that have their claims again. To look at ten thousand records takes time.
@@ -12,6 +13,8 @@ const LOOK: Duration = Duration::from_secs(60);
 /// For how long a claim that vanished is remembered, if nothing asks for it: an attempt that was running may write its
 /// record later.
 const REMEMBERED: Duration = Duration::from_secs(60 * 60);
+/// For how long an attempt that was running may still write the record of its claim.
+const RUNNING: SignedDuration = SignedDuration::from_secs(130);
 /// So many are remembered before the old ones are looked for.
 const MANY: usize = 1000;
 
@@ -19,8 +22,16 @@ const MANY: usize = 1000;
 #[derive(Debug, Default)]
 pub(crate) struct Orphans {
     found: Mutex<Found>,
-    /// By uid, with the time at which they were last asked for.
-    vanished: Mutex<HashMap<Box<str>, Instant>>,
+    /// By uid.
+    vanished: Mutex<HashMap<Box<str>, Vanished>>,
+}
+
+/// A claim that went without the operator.
+#[derive(Debug, Clone, Copy)]
+struct Vanished {
+    at: Timestamp,
+    /// When somebody last asked for it.
+    asked: Instant,
 }
 
 #[derive(Debug, Default)]
@@ -69,15 +80,18 @@ impl Orphans {
     pub(crate) fn vanished(&self, uid: &str) {
         let mut all = self.lock_vanished();
         if all.len() >= MANY {
-            all.retain(|_, at| at.elapsed() < REMEMBERED);
+            all.retain(|_, vanished| vanished.asked.elapsed() < REMEMBERED);
         }
-        all.insert(uid.into(), Instant::now());
+        all.insert(uid.into(), Vanished { at: Timestamp::now(), asked: Instant::now() });
     }
 
-    /// Whether a claim vanished.
-    pub(crate) fn has_vanished(&self, uid: &str) -> bool {
+    /// Whether a claim vanished whose record was `created` then; not one that was restored later.
+    pub(crate) fn has_vanished(&self, uid: &str, created: Option<Timestamp>) -> bool {
         let mut all = self.lock_vanished();
-        all.get_mut(uid).map(|at| *at = Instant::now()).is_some()
+        let Some(vanished) = all.get_mut(uid) else { return false };
+        vanished.asked = Instant::now();
+        let end = vanished.at.checked_add(RUNNING).unwrap_or(Timestamp::MAX);
+        created.is_some_and(|created| created <= end)
     }
 
     /// The access of a claim that vanished is removed.
@@ -90,7 +104,7 @@ impl Orphans {
         self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lock_vanished(&self) -> MutexGuard<'_, HashMap<Box<str>, Instant>> {
+    fn lock_vanished(&self) -> MutexGuard<'_, HashMap<Box<str>, Vanished>> {
         self.vanished.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -119,16 +133,18 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_claim_that_vanished_is_known_as_long_as_somebody_asks() {
-        let orphans = Orphans::default();
+        let (orphans, now) = (Orphans::default(), Some(Timestamp::now()));
         orphans.vanished("asked");
         orphans.vanished("never");
         for _ in 0..3 {
             tokio::time::advance(REMEMBERED / 2).await;
-            assert!(orphans.has_vanished("asked"));
+            assert!(orphans.has_vanished("asked", now));
         }
         (0..MANY).for_each(|number| orphans.vanished(&number.to_string()));
-        assert!(orphans.has_vanished("asked") && !orphans.has_vanished("never"));
+        assert!(orphans.has_vanished("asked", now) && !orphans.has_vanished("never", now));
+        let restored = now.and_then(|now| now.checked_add(SignedDuration::from_mins(5)).ok());
+        assert!(!orphans.has_vanished("asked", restored) && !orphans.has_vanished("asked", None));
         orphans.handled("asked");
-        assert!(!orphans.has_vanished("asked"));
+        assert!(!orphans.has_vanished("asked", now));
     }
 }

@@ -228,4 +228,10 @@ impl World {
             panic!("user {user} has the keys {:?}, not {wanted:?}", self.account.keys(user).await);
         }
     }
+
+    /// Has the operator try again at once what failed for a claim.
+    pub(crate) async fn retry(&self, claim: &str, value: &str) {
+        let patch = json!({ "metadata": { "annotations": { "objectbucket.io/retry": value } } });
+        self.claims().patch(claim, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    }
 }

@@ -87,7 +87,26 @@ impl OtherCluster {
     /// Deletes the CRDs, and with them all claims and ObjectBuckets, as soon as finalizers let them go.
     pub(crate) async fn delete_crds(&self) {
         for plural in PLURALS {
-            self.crds().delete(&format!("{plural}.objectbucket.io"), &DeleteParams::default()).await.unwrap();
+            self.delete_crd(plural).await;
+        }
+    }
+
+    /// Deletes the CRD of one kind, if it is there.
+    pub(crate) async fn delete_crd(&self, plural: &str) {
+        match self.crds().delete(&format!("{plural}.objectbucket.io"), &DeleteParams::default()).await {
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            answer => drop(answer.unwrap()),
+        }
+    }
+
+    /// Annotates the CRDs, as an admin who wants everything to be deleted.
+    pub(crate) async fn confirm_deletion(&self) {
+        let patch =
+            Patch::Merge(json!({ "metadata": { "annotations": { "objectbucket.io/confirm-deletion": "yes" } } }));
+        for plural in PLURALS {
+            let name = format!("{plural}.objectbucket.io");
+            // One may be gone by now.
+            let _ = self.crds().patch(&name, &PatchParams::default(), &patch).await;
         }
     }
 

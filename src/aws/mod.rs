@@ -309,10 +309,10 @@ impl Provisioner for AwsProvisioner {
     /// What Terraform's provider waits for, too: "propagation" of IAM and of S3, two minutes each. Other stores are not
     /// spread over regions.
     fn consistency_lag(&self, record: &Record) -> Duration {
-        match self.target(record) {
-            Ok(target) if target.endpoints.iam_is_foreign() && target.endpoints.s3_is_foreign() => LAG_ELSEWHERE,
-            _ => LAG,
-        }
+        let is_elsewhere = |target: Target<'_>| {
+            target.endpoints.s3_is_foreign() && (target.user.is_none() || target.endpoints.iam_is_foreign())
+        };
+        if self.target(record).is_ok_and(is_elsewhere) { LAG_ELSEWHERE } else { LAG }
     }
 
     async fn account(&self, record: &Record, owner: &Owner) -> Result<Option<String>, Error> {

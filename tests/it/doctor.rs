@@ -247,6 +247,8 @@ async fn what_an_account_may_not_do_is_named() {
         "get, list, watch, create, patch, delete objectbuckets.objectbucket.io".to_owned(),
         format!("create, patch, delete secrets in namespace {}", world.namespace),
         "get namespaces kube-system".to_owned(),
+        format!("get namespaces {}", world.namespace),
+        "get customresourcedefinitions.apiextensions.k8s.io objectbucketclaims.objectbucket.io".to_owned(),
         format!("get, list, watch, update leases.coordination.k8s.io {lease}"),
     ] {
         examined.says(&name, "cluster", "bad", &missing);

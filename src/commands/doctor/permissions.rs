@@ -12,6 +12,7 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 
 use super::{Account, Installation};
+use crate::api::wire::CLUSTER_NAMESPACE;
 use crate::kubernetes::answers::describe;
 use crate::provisioner::Finding;
 
@@ -19,7 +20,9 @@ const WHAT: &str = "cluster";
 /// Reviews that run at the same time.
 const AT_ONCE: usize = 8;
 /// The resources of the rules that are in no namespace.
-const IN_NO_NAMESPACE: [&str; 4] = ["objectbuckets", "objectbuckets/status", "storageclasses", "namespaces"];
+const IN_NO_NAMESPACE: [&str; 4] = ["objectbuckets", "objectbuckets/status", "storageclasses", CRDS];
+const CRDS: &str = "customresourcedefinitions";
+const NAMESPACES: &str = "namespaces";
 
 /// Where the operator works.
 #[derive(Debug, Clone, Copy)]
@@ -74,8 +77,20 @@ fn needed(installation: &Installation, place: Place<'_>) -> Vec<ResourceAttribut
     let everywhere = expand(&installation.rules.everywhere, |resource| {
         place.namespace.filter(|_| !IN_NO_NAMESPACE.contains(&resource))
     });
+    let everywhere = everywhere.into_iter().flat_map(|asked| match (place.namespace, asked.resource.as_deref()) {
+        (Some(served), Some(NAMESPACES)) => {
+            [CLUSTER_NAMESPACE, served].map(|name| one_namespace(&asked, name)).to_vec()
+        }
+        _ => vec![asked],
+    });
     let of_the_lease = place.lease.map(|lease| expand(&installation.rules.of_the_lease, |_| Some(lease)));
-    everywhere.into_iter().chain(of_the_lease.into_iter().flatten()).collect()
+    everywhere.chain(of_the_lease.into_iter().flatten()).collect()
+}
+
+/// A namespace counts as an object in itself.
+fn one_namespace(asked: &ResourceAttributes, name: &str) -> ResourceAttributes {
+    let name = Some(name.to_owned());
+    ResourceAttributes { namespace: name.clone(), name, ..asked.clone() }
 }
 
 fn expand<'a>(rules: &[PolicyRule], namespace: impl Fn(&str) -> Option<&'a str>) -> Vec<ResourceAttributes> {
@@ -185,7 +200,7 @@ fn describe_object(asked: &ResourceAttributes) -> String {
         part(&asked.group, "."),
         part(&asked.subresource, "/"),
         part(&asked.name, " "),
-        part(&asked.namespace, " in namespace "),
+        part(&asked.namespace.clone().filter(|_| asked.resource.as_deref() != Some(NAMESPACES)), " in namespace "),
     )
 }
 

@@ -35,9 +35,11 @@ impl Watched {
         }
     }
 
-    /// Whether a call lists or watches it; owners' Secrets are watched by name.
+    /// Whether a call lists or watches it; owners' Secrets are watched by name, and the ObjectBuckets of a bucket are
+    /// listed before it is emptied.
     pub fn is(self, call: &Call, verb: &str) -> bool {
-        call.name == format!("{verb} {}", self.plural()) && !call.target.contains("fieldSelector")
+        let others = ["fieldSelector", "objectbucket.io%2Fbucket"];
+        call.name == format!("{verb} {}", self.plural()) && !others.iter().any(|part| call.target.contains(part))
     }
 }
 

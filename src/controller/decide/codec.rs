@@ -8,7 +8,7 @@ use kube::api::ObjectMeta;
 use serde_json::{Value, json};
 
 use super::{record, release};
-use crate::api::{BucketEndpoint, BucketPhase, ClaimReference, ObjectBucket, ObjectBucketSpec, wire};
+use crate::api::{BucketEndpoint, ClaimReference, ObjectBucket, ObjectBucketSpec, wire};
 use crate::controller::decide::action;
 use crate::controller::decide::record::{Author, Stored};
 use crate::controller::decide::release::Release;
@@ -337,7 +337,7 @@ pub(crate) fn read(object: &ObjectBucket) -> Result<Stored, Error> {
         resource_version: object.metadata.resource_version.clone(),
         author,
         record,
-        says_bound: object.status.as_ref().and_then(|s| s.phase) == Some(BucketPhase::Bound),
+        says_bound: record::says_bound(object),
         claim_says_bound: false,
         action: action::action(object).ok().flatten(),
         release,
@@ -354,8 +354,7 @@ pub(crate) fn stored(object: &ObjectBucket, record: Record) -> Stored {
         resource_version: object.metadata.resource_version.clone(),
         author: Author::Us,
         record,
-        // It is not known, so the bucket is not emptied.
-        says_bound: false,
+        says_bound: record::says_bound(object),
         claim_says_bound: true,
         action: None,
         release: None,

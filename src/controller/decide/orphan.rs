@@ -77,7 +77,10 @@ pub(crate) fn due(facts: &Facts<'_>) -> Due {
         Err(unknown) => return Due::Report(notice::unknown_action(unknown, !is_claims)),
     };
     match action {
-        None if is_claims && stored.deleted => Due::Report(notice::deleted_in_use(record)),
+        // A claim that is being deleted deletes it.
+        None if is_claims && stored.deleted && !present.is_some_and(|claim| claim.deleting) => {
+            Due::Report(notice::deleted_in_use(record))
+        }
         None | Some(Action::Adopt) if is_claims => Due::Nothing,
         Some(Action::Forget) if is_claims => Due::Report(notice::forgotten_later(record)),
         Some(_) if is_claims => Due::Refuse(notice::no_effect(&record.claim)),
@@ -356,5 +359,7 @@ mod tests {
         let claim = present(&record().claim.uid);
         let deleted = Stored { deleted: true, ..of(Some(HERE)) };
         assert!(is_report(&decide(&deleted, None, Some(&claim)), reason::CLAIM_EXISTS));
+        let leaving = PresentClaim { deleting: true, ..claim };
+        assert_eq!(decide(&deleted, None, Some(&leaving)), Due::Nothing);
     }
 }

@@ -7,7 +7,7 @@ use crate::controller::decide::claim::{Claim, wanted};
 use crate::controller::decide::class::{Class, ClassLookup};
 use crate::controller::decide::codec;
 use crate::controller::decide::lookup::Found;
-use crate::controller::decide::record::Stored;
+use crate::controller::decide::record::{self, Stored};
 use crate::controller::decide::request;
 use crate::controller::error::{Error, RecordProblem};
 use crate::provisioner::{Mode, Provisioner, ReclaimPolicy, Record};
@@ -171,7 +171,8 @@ fn restored(object: &ObjectBucket, planned: Record, provisioner: &str, error: &s
     let state = |key: &str| object.spec.additional_state.as_ref()?.get(key).filter(|value| !value.is_empty()).cloned();
     let record = Record {
         account: state(wire::state::ACCOUNT_ID),
-        handed_over: state(wire::state::HANDED_OVER).is_some(),
+        // If nothing proves it, the bucket is not emptied.
+        handed_over: state(wire::state::HANDED_OVER).is_some() || record::says_bound(object),
         ..planned
     };
     let whole = codec::to_object(&record, "", provisioner);

@@ -4,7 +4,7 @@
 
 use k8s_openapi::jiff::Timestamp;
 
-use crate::api::{ObjectBucket, wire};
+use crate::api::{BucketPhase, ObjectBucket, wire};
 use crate::controller::decide::action::Action;
 use crate::controller::decide::claim::{Claim, LabelOwner};
 use crate::controller::decide::release::Release;
@@ -116,6 +116,11 @@ pub(crate) fn claim_uid(object: &ObjectBucket) -> Option<&str> {
 /// UID of the cluster in which an ObjectBucket was created or adopted.
 pub(crate) fn cluster_uid(object: &ObjectBucket) -> Option<&str> {
     state(object, wire::state::CLUSTER_UID)
+}
+
+/// Whether the status of an ObjectBucket says that the claim's credentials were published.
+pub(crate) fn says_bound(object: &ObjectBucket) -> bool {
+    object.status.as_ref().and_then(|status| status.phase) == Some(BucketPhase::Bound)
 }
 
 /// Whether an ObjectBucket names its claim not only in its claimRef, which some CRDs prune.

@@ -209,7 +209,7 @@ impl<'a> Cell<'a> {
 
     /// Waits until the claim says that something is in the way; returns the reason.
     async fn told(&self) -> String {
-        let in_order = |reason: &str| ["Bound", "AdoptionNeeded"].contains(&reason);
+        let in_order = |reason: &str| ["Bound", "AdoptionNeeded", "Removing"].contains(&reason);
         let in_the_way = |claim: &_| ready(claim).is_some_and(|ready| !in_order(&ready.reason));
         let claim = self.world.wait_claim(&self.claim, "told why", in_the_way).await;
         ready(&claim).unwrap().reason.clone()

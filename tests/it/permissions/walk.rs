@@ -67,6 +67,7 @@ pub(super) async fn serve(stage: &Stage, policy: &str) -> Legacy {
     recall(world, rotating.name).await;
     wait_for_class(stage).await;
     share(stage).await;
+    delete_later(stage).await;
     take_over(world, &legacy, policy == BOUNDED).await;
 
     end(&mut first).await;
@@ -167,6 +168,19 @@ async fn share(stage: &Stage) {
     world.delete_claim("archive").await;
     world.wait_gone("archive").await;
     assert!(world.account.bucket_exists(&existing).await);
+}
+
+/// A claim whose bucket is deleted later, which its namespace may ask for again.
+async fn delete_later(stage: &Stage) {
+    let world = &stage.world;
+    let class = stage.class("later-deleted", &[("onDelete", "after:7d")]).await;
+    let used = Used::new(stage, "temporary", &class).await;
+    world.delete_claim(used.name).await;
+    world.wait_gone(used.name).await;
+    let record = world.record_name(used.name);
+    world.say(&record, "remove").await;
+    world.wait_record_gone(&record).await;
+    assert!(!world.account.bucket_exists(&used.bucket).await);
 }
 
 /// What the Go provisioner bound gets a new key, and is removed. Where a boundary is demanded, its users can be removed only.

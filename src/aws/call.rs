@@ -50,6 +50,7 @@ operations! {
     ListMultipartUploads => "s3:ListBucketMultipartUploads",
     DeleteObject => "s3:DeleteObject and s3:DeleteObjectVersion",
     AbortMultipartUpload => "s3:AbortMultipartUpload",
+    ListAccessPoints => "s3:ListAccessPoints",
     CreateUser => "iam:CreateUser and iam:TagUser",
     GetUser => "iam:GetUser",
     TagUser => "iam:TagUser",
@@ -117,7 +118,7 @@ impl Operation {
 
         match self {
             O::CreateBucket | O::GetBucketTagging | O::PutBucketTagging => Service::Buckets,
-            O::DeleteBucket | O::ListBuckets | O::HeadBucket => Service::Buckets,
+            O::DeleteBucket | O::ListBuckets | O::HeadBucket | O::ListAccessPoints => Service::Buckets,
             O::ListObjectsV2 | O::GetObject | O::ListObjectVersions | O::ListMultipartUploads => Service::Objects,
             O::DeleteObjects | O::DeleteObject | O::AbortMultipartUpload => Service::Objects,
             O::GetCallerIdentity => Service::Sts,

@@ -11,6 +11,7 @@ use aws_credential_types::Credentials;
 use aws_credential_types::provider::SharedCredentialsProvider;
 use aws_sdk_iam as iam;
 use aws_sdk_s3 as s3;
+use aws_sdk_s3control as s3control;
 use aws_sdk_sts as sts;
 use aws_smithy_runtime_api::box_error::BoxError;
 use aws_smithy_runtime_api::client::identity::SharedIdentityCache;
@@ -98,6 +99,8 @@ pub(crate) struct Store {
     /// S3 with the SDK's own retries, for calls that can be repeated blindly.
     pub(crate) retrying_s3: s3::Client,
     pub(crate) iam: iam::Client,
+    /// The part of S3 for access points; `None` if its endpoint is not known.
+    pub(crate) control: Option<s3control::Client>,
     /// `None` if the endpoint is not known.
     pub(crate) sts: Option<sts::Client>,
     /// Shared by the listings of all stores.
@@ -375,6 +378,7 @@ impl Clients {
         Store {
             s3: s3::Client::from_conf(s3),
             retrying_s3: s3::Client::from_conf(retrying_s3),
+            control: self.control(credentials.clone(), caching, endpoints),
             iam: iam::Client::new(&self.global(credentials.clone(), caching, endpoints, endpoints.iam.as_deref())),
             sts: self.sts(credentials, caching, endpoints),
             budget: self.budget.clone(),
@@ -393,6 +397,17 @@ impl Clients {
     fn s3(&self, credentials: SharedCredentialsProvider, caching: Caching, endpoints: &Endpoints) -> s3::Config {
         let config = self.config(credentials, caching, &endpoints.region, endpoints.s3.as_deref());
         s3::config::Builder::from(&config).force_path_style(endpoints.addressing == Addressing::Path).build()
+    }
+
+    /// Its hosts are not those of S3, so it is known only where no endpoint is configured.
+    fn control(
+        &self,
+        credentials: SharedCredentialsProvider,
+        caching: Caching,
+        endpoints: &Endpoints,
+    ) -> Option<s3control::Client> {
+        let config = || self.config(credentials, caching, &endpoints.region, None);
+        endpoints.s3.is_none().then(|| s3control::Client::new(&config()))
     }
 
     fn sts(

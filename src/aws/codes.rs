@@ -52,6 +52,7 @@ fn of_answer(call: Box<Call>, status: u16, code: String, message: Option<String>
         (limit, _) if is_about_quota(limit) => Error::QuotaExceeded { operation, resource, code, message },
         ("BucketAlreadyExists", _) => Error::BucketTaken { bucket: bucket(), by: TakenBy::AnotherAccount },
         ("BucketAlreadyOwnedByYou", _) => Error::BucketTaken { bucket: bucket(), by: TakenBy::Unknown },
+        ("BucketHasAccessPointsAttached", _) => Error::HasAccessPoints { bucket: bucket(), names: Vec::new() },
         ("NoSuchBucket", _) if matches!(resource, Resource::Bucket(_)) => {
             Error::BucketNotFound { bucket: bucket(), operation }
         }

@@ -11,7 +11,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use super::call::{CallError, Operation, Resource};
 use super::clients::{Patience, Store};
 use super::codes::is_throttling;
-use super::listing::{Limits, Listing, Page, Rest};
+use super::listing::{Cursor, Limits, Listing, Page, Rest};
 use super::target::BucketRef;
 
 /// Objects, versions and delete markers that one call of [`remove_objects`] lists at most.
@@ -32,11 +32,22 @@ pub(super) struct Progress {
     pub(super) removed: u64,
     /// What the store did not delete.
     pub(super) undeleted: Option<Undeleted>,
-    /// The listing reached its end.
-    pub(super) complete: bool,
+    pub(super) reached: Reached,
+}
+
+/// How far a listing came.
+#[derive(Debug, Default)]
+pub(super) enum Reached {
+    /// Nothing was listed, or folders side by side.
+    #[default]
+    Unknown,
+    /// The next page starts here.
+    At(Cursor),
+    End,
 }
 
 impl Progress {
+    /// `other`: what was listed behind it.
     fn and(self, other: Self) -> Self {
         Self {
             removed: self.removed + other.removed,
@@ -44,13 +55,16 @@ impl Progress {
                 (Some(a), Some(b)) => Some(a.and(b)),
                 (a, b) => a.or(b),
             },
-            complete: self.complete || other.complete,
+            reached: match other.reached {
+                Reached::Unknown => self.reached,
+                further => further,
+            },
         }
     }
 }
 
 /// Objects that the store did not delete: the first one in the order of keys, its error code, and how many there are.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Undeleted {
     pub(super) key: String,
     pub(super) code: String,
@@ -62,28 +76,36 @@ impl Undeleted {
         Self { key: error.key.clone().unwrap_or_default(), code: code_of(error).to_owned(), count: 1 }
     }
 
-    fn and(self, other: Self) -> Self {
+    pub(super) fn and(self, other: Self) -> Self {
         let count = self.count + other.count;
         let first = if other.key < self.key { other } else { self };
         Self { count, ..first }
     }
 }
 
-/// Deletes objects page by page, and lists the next pages meanwhile. Where the keys lie in a few folders, these are
-/// listed at the same time. Then the next call looks for what is left, so that only a listing of the whole bucket says
-/// that nothing is.
-pub(super) async fn remove_objects(store: &Store, bucket: BucketRef<'_>) -> Result<Progress, CallError> {
+/// Deletes objects page by page from a cursor on, and lists the next pages meanwhile. Where the keys lie in a few
+/// folders, these are listed at the same time, unless `in_a_row`. Then the next call looks for what is left, so that only
+/// a listing of the whole bucket says that nothing is.
+pub(super) async fn remove_objects(
+    store: &Store,
+    bucket: BucketRef<'_>,
+    from: Option<Cursor>,
+    in_a_row: bool,
+) -> Result<Progress, CallError> {
     let limits = Limits::new(OBJECTS_PER_CALL, LISTING_TIME);
-    let Some((first, whole)) = Listing::new(store, bucket, &limits).step().await? else {
-        return Ok(Progress::default());
+    let Some((first, whole)) = Listing::new(store, bucket, &limits).from(from).step().await? else {
+        return Ok(Progress { reached: Reached::End, ..Progress::default() });
     };
     let rest = async {
+        if in_a_row {
+            return delete_all(store, bucket, None, whole, BATCHES_IN_FLIGHT).await;
+        }
         match whole.clone().by_folder().await? {
             Rest::InARow(page, rest) => delete_all(store, bucket, page, rest, BATCHES_IN_FLIGHT).await,
             Rest::InFolders(page, folders) => {
                 let (page, rest) =
                     tokio::try_join!(delete_page(store, bucket, page), in_folders(store, bucket, folders, whole))?;
-                Ok(Progress { complete: rest.complete, ..page.and(rest) })
+                Ok(Progress { reached: Reached::Unknown, ..page }.and(rest))
             }
         }
     };
@@ -116,7 +138,7 @@ async fn in_folders(
     if failed && sum.removed == 0 {
         return delete_all(store, bucket, None, whole, BATCHES_IN_FLIGHT).await;
     }
-    Ok(Progress { complete: false, ..sum })
+    Ok(Progress { reached: Reached::Unknown, ..sum })
 }
 
 /// Deletes a page and what is listed then.
@@ -130,7 +152,7 @@ async fn delete_all(
     stream::iter(page.map(Ok))
         .chain(rest.pages())
         .map_ok(|page| delete_page(store, bucket, page))
-        .try_buffer_unordered(in_flight)
+        .try_buffered(in_flight)
         .try_fold(Progress::default(), |sum, part| std::future::ready(Ok(sum.and(part))))
         .await
 }
@@ -139,7 +161,7 @@ async fn delete_all(
 async fn delete_page(store: &Store, bucket: BucketRef<'_>, page: Page) -> Result<Progress, CallError> {
     let Page { objects, next, memory: _memory } = page;
     let (removed, undeleted) = delete_objects(store, bucket, objects).await?;
-    Ok(Progress { removed, undeleted, complete: next.is_none() })
+    Ok(Progress { removed, undeleted, reached: next.map_or(Reached::End, Reached::At) })
 }
 
 /// Deletes up to 1,000 objects, and returns how many were deleted and which were not: the status is 200 either way.
@@ -207,7 +229,7 @@ async fn delete_one_by_one(
         .buffer_unordered(SMALL_CALLS_IN_FLIGHT)
         .try_fold(Progress::default(), |sum, undeleted| {
             let removed = u64::from(undeleted.is_none());
-            std::future::ready(Ok(sum.and(Progress { removed, undeleted, complete: false })))
+            std::future::ready(Ok(sum.and(Progress { removed, undeleted, reached: Reached::Unknown })))
         })
         .await?;
     Ok((sum.removed, sum.undeleted))

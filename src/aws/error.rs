@@ -5,7 +5,7 @@
 //! into these errors, `remedy` has the remedies, and `failure` says what each error means to the controller.
 
 use super::call::{Call, Identity, Operation, Resource};
-use super::remedy::{abac, allow, aws_says, expired, in_region, object_lock, refused, without_accounts};
+use super::remedy::{abac, access_points, allow, aws_says, expired, in_region, object_lock, refused, without_accounts};
 use crate::provisioner::ParameterError;
 
 /// Why a step failed.
@@ -105,6 +105,16 @@ pub enum Error {
     /// them.
     #[error("bucket {bucket:?} cannot be emptied: {count} of its objects cannot be deleted, first {key:?} ({code}){}", object_lock(.code))]
     ObjectsNotDeleted { bucket: String, key: String, code: String, count: u64 },
+    /// After all objects were deleted, others were there again.
+    #[error(
+        "bucket {bucket:?} is not empty, although everything in it was deleted several times ({removed} objects the last time): stop what writes to it, such as server access logging or a replication rule; retrying"
+    )]
+    ObjectsKeepArriving { bucket: String, removed: u64 },
+    /// S3 does not delete such a bucket.
+    #[error(
+        "bucket {bucket:?} has {}: delete them, because S3 does not delete such a bucket; until then its content is kept", access_points(.names)
+    )]
+    HasAccessPoints { bucket: String, names: Vec<String> },
     /// The store lists no object, but says that the bucket is not empty.
     #[error("bucket {bucket:?} is not empty, but lists nothing that can be deleted; retrying")]
     BucketNotEmpty { bucket: String },

@@ -70,6 +70,8 @@ impl Error {
             Self::TagsNotKept { .. } => (reasons::TAGS_NOT_KEPT, Terminal),
             Self::UserTaken { .. } => (reasons::USER_TAKEN, Terminal),
             Self::ObjectsNotDeleted { .. } => (reasons::OBJECTS_NOT_DELETED, Terminal),
+            Self::ObjectsKeepArriving { .. } => (reasons::OBJECTS_KEEP_ARRIVING, Terminal),
+            Self::HasAccessPoints { .. } => (reasons::HAS_ACCESS_POINTS, Terminal),
             Self::BucketNotEmpty { .. } => (reasons::NOT_VISIBLE_YET, Retryable),
             Self::NotSupported { .. } => (reasons::NOT_SUPPORTED, Terminal),
             Self::Rejected { .. } => (reasons::REJECTED, Terminal),

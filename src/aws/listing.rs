@@ -93,6 +93,12 @@ impl<'a> Listing<'a> {
         Self { store, bucket, limits, prefix: None, cursor }
     }
 
+    /// The rest of it, from a cursor on.
+    pub(super) fn from(mut self, cursor: Option<Cursor>) -> Self {
+        self.cursor = cursor.or(self.cursor);
+        self
+    }
+
     /// Boxed, because otherwise the compiler cannot infer the lifetimes.
     pub(super) fn pages(self) -> BoxStream<'a, Result<Page, CallError>> {
         stream::try_unfold(self, Self::step).boxed()

@@ -13,7 +13,7 @@
 //! | `recall` | what tags say about a claim whose record was lost |
 //! | `examine` | whether claims of a class can work, for an admin who asks |
 //! | `inventory` | for an admin: what the account holds, and how much is in a bucket |
-//! | `revoke`, `purge`, `empty`, `listing` | deletion: remove the user, empty and delete the bucket |
+//! | `revoke`, `purge`, `empty`, `emptying`, `listing`, `access_points` | deletion: remove the user, empty and delete the bucket |
 //! | `tags`, `policy`, `region` | what proves ownership; what an app can do; AWS partitions |
 //! | [`call`], `codes` | one call and its outcome; what AWS's error codes mean |
 //! | [`error`], `remedy`, `failure`, `reasons` | why a step failed; the remedies; what the controller does about it; what users read |
@@ -31,6 +31,7 @@ use tokio::time::Instant;
 
 use self::call::{Operation, Resource};
 use self::clients::{Clients, Store};
+use self::emptying::Emptyings;
 use self::environment::Environment;
 use self::http::Http;
 use self::owner::StaticKeys;
@@ -43,6 +44,7 @@ use crate::provisioner::{
     Probe, Provisioner, Reason, Recalled, Record, Removal, Removed, Request, Start, Stock, Usage,
 };
 
+mod access_points;
 mod account;
 mod bucket;
 mod budget;
@@ -50,6 +52,7 @@ pub mod call;
 mod clients;
 mod codes;
 mod empty;
+mod emptying;
 mod environment;
 pub mod error;
 mod examine;
@@ -106,6 +109,7 @@ pub struct AwsProvisioner {
     environment: Result<Environment, ParameterError>,
     clients: Clients,
     unfinished: Unfinished,
+    emptyings: Emptyings,
     /// Buckets with chosen names that are being created now; see [`Self::lock_name`].
     being_created: Mutex<HashSet<NameInStore>>,
 }
@@ -138,6 +142,7 @@ impl AwsProvisioner {
             environment,
             clients,
             unfinished: Unfinished::default(),
+            emptyings: Emptyings::default(),
             being_created: Mutex::default(),
         }
     }
@@ -430,9 +435,9 @@ impl Provisioner for AwsProvisioner {
             // The calls in between may have waited for their turns, and somebody may have taken the bucket over.
             (None, false) if looked.elapsed() > PROOF_AGE => match purge::find(&store, &target).await? {
                 Some(ended) => ended,
-                None => purge::delete(&store, &target).await?,
+                None => purge::delete(&store, &target, &self.emptyings).await?,
             },
-            (None, false) => purge::delete(&store, &target).await?,
+            (None, false) => purge::delete(&store, &target, &self.emptyings).await?,
         };
         let bucket = match purged {
             Purged::Gone => Fate::Removed,

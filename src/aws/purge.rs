@@ -3,12 +3,13 @@
 use super::bucket::{Age, NameKind, age_of, is_in_account, tags_of};
 use super::call::{CallError, Operation, Resource};
 use super::clients::Store;
-use super::empty::{Progress, Undeleted, abort_uploads, remove_objects};
+use super::empty::{Undeleted, abort_uploads, remove_objects};
+use super::emptying::{Emptyings, Pass};
 use super::error::Error;
-use super::listing;
 use super::remedy::in_region;
 use super::tags::{Ownership, ownership};
 use super::target::{BucketRef, Target};
+use super::{access_points, listing};
 
 /// How far a deletion got.
 #[derive(Debug, PartialEq, Eq)]
@@ -103,29 +104,52 @@ pub(crate) async fn delete_if_empty(store: &Store, target: &Target<'_>) -> Resul
 }
 
 /// Deletes the bucket of a record with its content, or a part of the content.
-pub(crate) async fn delete(store: &Store, target: &Target<'_>) -> Result<Purged, Error> {
-    let (bucket, name) = (target.bucket_ref(), target.bucket());
-    let Progress { removed, undeleted, complete } = remove_objects(store, bucket).await?;
-    if !complete && removed > 0 {
-        return Ok(Purged::Partly(removed));
+pub(crate) async fn delete(store: &Store, target: &Target<'_>, emptyings: &Emptyings) -> Result<Purged, Error> {
+    let (bucket, record) = (target.bucket_ref(), target.record);
+    let mut emptying = emptyings.of(record);
+    if emptying.is_new() {
+        access_points::require_none(store, bucket).await?;
     }
-    if let Some(Undeleted { key, code, count }) = undeleted {
-        return match removed {
-            // A retry can help.
-            0 if matches!(code.as_str(), "InternalError" | "SlowDown" | "ServiceUnavailable") => {
-                let resource = Resource::bucket(name);
-                Err(Error::StoreFailing { operation: Operation::DeleteObjects, resource, problem: code })
-            }
-            0 => Err(Error::ObjectsNotDeleted { bucket: name.to_owned(), key, code, count }),
-            removed => Ok(Purged::Partly(removed)),
-        };
+    let progress = remove_objects(store, bucket, emptying.from(), emptying.in_a_row()).await?;
+    let removed = progress.removed;
+    let Some(pass) = emptying.add(progress) else {
+        emptyings.keep(record, emptying);
+        return Ok(Purged::Partly(removed));
+    };
+    match after_pass(store, bucket, pass).await {
+        Ok(false) => {
+            emptyings.keep(record, emptying);
+            Ok(Purged::Partly(removed))
+        }
+        ended => {
+            emptyings.forget(record);
+            ended.map(|_| Purged::Gone)
+        }
+    }
+}
+
+/// Deletes the bucket, of which nothing should be left; returns whether it is gone. If not, another pass may help.
+async fn after_pass(store: &Store, bucket: BucketRef<'_>, pass: Pass) -> Result<bool, Error> {
+    let Pass { removed, undeleted, is_last } = pass;
+    if let Some(undeleted) = undeleted {
+        return if removed > 0 && !is_last { Ok(false) } else { Err(not_deleted(bucket, undeleted)) };
     }
     let removed = removed + abort_uploads(store, bucket).await?;
-    match (delete_bucket(store, bucket).await?, removed) {
-        (Deleted::Gone, _) => Ok(Purged::Gone),
-        (Deleted::NotEmpty, 0) => Err(Error::BucketNotEmpty { bucket: name.to_owned() }),
-        (Deleted::NotEmpty, removed) => Ok(Purged::Partly(removed)),
+    match delete_bucket(store, bucket).await? {
+        Deleted::Gone => Ok(true),
+        Deleted::NotEmpty if removed == 0 => Err(Error::BucketNotEmpty { bucket: bucket.name.to_owned() }),
+        Deleted::NotEmpty if is_last => Err(Error::ObjectsKeepArriving { bucket: bucket.name.to_owned(), removed }),
+        Deleted::NotEmpty => Ok(false),
     }
+}
+
+fn not_deleted(bucket: BucketRef<'_>, Undeleted { key, code, count }: Undeleted) -> Error {
+    // A retry can help.
+    if matches!(code.as_str(), "InternalError" | "SlowDown" | "ServiceUnavailable") {
+        let resource = Resource::bucket(bucket.name);
+        return Error::StoreFailing { operation: Operation::DeleteObjects, resource, problem: code };
+    }
+    Error::ObjectsNotDeleted { bucket: bucket.name.to_owned(), key, code, count }
 }
 
 #[derive(Debug, PartialEq, Eq)]

@@ -105,6 +105,14 @@ pub(super) fn without_accounts(message: &str) -> String {
     said
 }
 
+/// The access points of a bucket, as far as they are known.
+pub(super) fn access_points(names: &[String]) -> String {
+    match names {
+        [] => "access points".to_owned(),
+        names => format!("the access points {}", names.join(", ")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

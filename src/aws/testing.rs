@@ -199,13 +199,13 @@ impl Stage {
         self.store.calls.lock().unwrap().iter().map(|(operation, _)| operation.clone()).collect()
     }
 
-    /// The body of the first call of an operation.
+    /// The body of the first call of an operation, or its query.
     pub(crate) fn sent(&self, operation: &str) -> String {
         let calls = self.store.calls.lock().unwrap();
         calls.iter().find(|(called, _)| called == operation).map(|(_, body)| body.clone()).unwrap()
     }
 
-    /// The bodies of all calls of an operation, in order.
+    /// The bodies of all calls of an operation, or their queries, in order.
     pub(crate) fn all_sent(&self, operation: &str) -> Vec<String> {
         let calls = self.store.calls.lock().unwrap();
         calls.iter().filter(|(called, _)| called == operation).map(|(_, body)| body.clone()).collect()
@@ -233,10 +233,16 @@ impl HttpConnector for CannedStore {
         let mut answers = self.answers.lock().unwrap();
         let answer = answers.iter().position(|(asked, _)| *asked == operation).map(|at| answers.remove(at).1);
         if !body.starts_with("Action=") {
-            let owner = request.headers().get("x-amz-expected-bucket-owner").map(str::to_owned);
+            let headers = ["x-amz-expected-bucket-owner", "x-amz-account-id"];
+            let owner = headers.iter().find_map(|header| request.headers().get(header)).map(str::to_owned);
             self.owners.lock().unwrap().push((operation.clone(), owner));
         }
-        self.calls.lock().unwrap().push((operation, body));
+        let sent = if body.is_empty() {
+            request.uri().split_once('?').map_or("", |(_, query)| query).to_owned()
+        } else {
+            body
+        };
+        self.calls.lock().unwrap().push((operation, sent));
         HttpConnectorFuture::ready(match answer {
             Some(Answer::Status { status, header, body }) => {
                 let mut response = HttpResponse::new(status.try_into().unwrap(), SdkBody::from(body));
@@ -277,6 +283,7 @@ fn operation(request: &HttpRequest, body: &str) -> String {
         "DELETE" if asks("versionId") => "DeleteObject",
         "DELETE" => "DeleteBucket",
         "HEAD" => "HeadBucket",
+        _ if path.ends_with("/accesspoint") => "ListAccessPoints",
         _ if asks("tagging") => "GetBucketTagging",
         _ if asks("versions") => "ListObjectVersions",
         _ if asks("uploads") => "ListMultipartUploads",

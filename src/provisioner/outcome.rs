@@ -150,7 +150,8 @@ pub enum Removal {
     /// A part of a long removal is done. Call again; other claims can go first. See [`Removal::partial`].
     #[non_exhaustive]
     Partial {
-        /// Objects (versions, delete markers, uploads) removed by this call.
+        /// Objects (versions, delete markers, uploads) removed by this call; 0 if it only passed some that cannot be
+        /// deleted, and there are others behind them.
         removed: u64,
     },
 }

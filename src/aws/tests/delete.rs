@@ -169,7 +169,7 @@ async fn a_brownfield_bucket_is_not_touched_whoever_asks() {
     assert_eq!(stage.calls(), FAST);
 }
 
-fn versions(keys: &[&str], next: Option<&str>) -> Answer {
+pub(super) fn versions(keys: &[&str], next: Option<&str>) -> Answer {
     let entries: String =
         keys.iter().map(|key| format!("<Version><Key>{key}</Key><VersionId>v1</VersionId></Version>")).collect();
     let next = next.map_or_else(
@@ -182,19 +182,19 @@ fn versions(keys: &[&str], next: Option<&str>) -> Answer {
     ))
 }
 
-fn no_uploads() -> Answer {
+pub(super) fn no_uploads() -> Answer {
     ok("<ListMultipartUploadsResult><IsTruncated>false</IsTruncated></ListMultipartUploadsResult>")
 }
 
-const DELETED: &str = "<DeleteResult/>";
+pub(super) const DELETED: &str = "<DeleteResult/>";
 
-fn not_deleted(key: &str, code: &str) -> Answer {
+pub(super) fn not_deleted(key: &str, code: &str) -> Answer {
     ok(format!(
         "<DeleteResult><Error><Key>{key}</Key><VersionId>v1</VersionId><Code>{code}</Code><Message>m</Message></Error></DeleteResult>"
     ))
 }
 
-fn full(answers: impl IntoIterator<Item = (&'static str, Answer)>) -> Stage {
+pub(super) fn full(answers: impl IntoIterator<Item = (&'static str, Answer)>) -> Stage {
     let first = [("GetBucketTagging", bucket_tags(OURS)), ("DeleteBucket", s3_error(409, "BucketNotEmpty"))];
     without_user(first.into_iter().chain(answers))
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod delete;
+mod emptying;
 mod foreign;
 mod policies;
 mod probe;

@@ -195,7 +195,7 @@ pub mod turn;
 mod written;
 
 use std::future::Future;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 pub use self::common::{CommonParameters, Namespaces, Naming};
 pub(crate) use self::failure::UNREADABLE_PARAMETERS;
@@ -204,7 +204,7 @@ pub use self::finding::{Finding, Verdict};
 pub use self::names::{NameError, NameRules};
 pub(crate) use self::on_delete::ON_DELETE;
 pub use self::on_delete::{InvalidOnDelete, OnDelete};
-pub use self::outcome::{AppCredentials, Checkup, Content, Fate, Probe, Recalled, Removal, Removed};
+pub use self::outcome::{AppCredentials, Checkup, Content, Deactivation, Fate, Probe, Recalled, Removal, Removed};
 pub use self::owner::{Owner, OwnerSource};
 pub use self::parameter::{Parameter, ParameterError};
 pub use self::parameters::{Parameters, Written};
@@ -376,6 +376,25 @@ pub trait Provisioner: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Option<AppCredentials>, Self::Error>> + Send {
         let _ = (record, owner, present);
         std::future::ready(Ok(None))
+    }
+
+    /// Deactivates keys that were replaced, some time before [`check`](Self::check) deletes them: an app that still has them
+    /// fails while somebody can activate them again. `unless_used_since`: keys that were used since this time stay as they
+    /// are, and the caller asks again later; `None`: whatever their use.
+    ///
+    /// By default nothing is deactivated: this store can only delete keys.
+    ///
+    /// # Errors
+    /// Any refusal of the store. The keys are deleted nevertheless, when their last time is over.
+    fn deactivate(
+        &self,
+        record: &Record,
+        owner: &Self::Owner,
+        key: &str,
+        unless_used_since: Option<SystemTime>,
+    ) -> impl Future<Output = Result<Deactivation, Self::Error>> + Send {
+        let _ = (record, owner, key, unless_used_since);
+        std::future::ready(Ok(Deactivation::NotNeeded))
     }
 
     /// Compares the store with the record of a bound claim, repairs what has changed, and deletes all keys of the

@@ -45,7 +45,9 @@ pub mod annotation {
     pub const RETIRING_KEY: &str = "objectbucket.io/retiring-key";
     /// On the claim's Secret: when the former access key is deleted (RFC 3339).
     pub const RETIRE_KEY_AT: &str = "objectbucket.io/retire-key-at";
-    /// On the claim's Secret: when lost keys are looked for and deleted (RFC 3339). It is set for some seconds after a
+    /// On the claim's Secret: `yes` if the former access key is deactivated already.
+    pub const RETIRING_KEY_INACTIVE: &str = "objectbucket.io/retiring-key-inactive";
+    /// On the claim's Secret: when lost keys are looked for and deleted (RFC 3339). It is set for a short time after a
     /// later attempt issued keys, because an earlier attempt may have lost some.
     pub const REVIEW_KEYS_AT: &str = "objectbucket.io/review-keys-at";
     /// On the claim's Secret: the version of the owner's Secret from which shared keys were copied.

@@ -58,6 +58,8 @@ operations! {
     PutUserPolicy => "iam:PutUserPolicy",
     CreateAccessKey => "iam:CreateAccessKey",
     ListAccessKeys => "iam:ListAccessKeys",
+    UpdateAccessKey => "iam:UpdateAccessKey",
+    GetAccessKeyLastUsed => "iam:GetAccessKeyLastUsed",
     DeleteAccessKey => "iam:DeleteAccessKey",
     ListUserPolicies => "iam:ListUserPolicies",
     DeleteUserPolicy => "iam:DeleteUserPolicy",

@@ -25,7 +25,7 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
@@ -40,8 +40,8 @@ use self::progress::{Steps, Unfinished};
 use self::purge::Purged;
 use self::target::Target;
 use crate::provisioner::{
-    AppCredentials, Checkup, Content, Endpoint, Failure as _, Fate, Finding, Inventory, Mode, ParameterError, Plan,
-    Probe, Provisioner, Reason, Recalled, Record, Removal, Removed, Request, Start, Stock, Usage,
+    AppCredentials, Checkup, Content, Deactivation, Endpoint, Failure as _, Fate, Finding, Inventory, Mode,
+    ParameterError, Plan, Probe, Provisioner, Reason, Recalled, Record, Removal, Removed, Request, Start, Stock, Usage,
 };
 
 mod access_points;
@@ -384,6 +384,19 @@ impl Provisioner for AwsProvisioner {
         self.unfinished.forget(record);
         let store = self.clients.store(owner, &target).await;
         upkeep::rotate(&store, user, present).await.map(Some)
+    }
+
+    async fn deactivate(
+        &self,
+        record: &Record,
+        owner: &Owner,
+        key: &str,
+        unless_used_since: Option<SystemTime>,
+    ) -> Result<Deactivation, Error> {
+        let target = self.target(record)?;
+        let Some(user) = target.user else { return Ok(Deactivation::NotNeeded) };
+        let store = self.clients.store(owner, &target).await;
+        upkeep::deactivate(&store, user, key, unless_used_since).await
     }
 
     async fn check(&self, record: &Record, owner: &Owner, keys: &[&str]) -> Result<Checkup, Error> {

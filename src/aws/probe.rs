@@ -38,13 +38,16 @@ pub(crate) async fn probe(app: &AppClients, target: &Target<'_>) -> Result<Probe
         Ok(()) => Ok(Probe::Usable),
         // The keys of the claim's user are valid, and will be known soon. The owner's keys are not new, so a refusal is
         // final.
-        Err(error) if target.user.is_some() && may_pass(&error) => Ok(Probe::NotYet(code_or_status(&error))),
+        Err(error) if target.user.is_some() && is_unknown(&error) => Ok(Probe::NotYet(code_or_status(&error))),
+        Err(error) if target.user.is_some() && error.status() == 403 => Ok(Probe::Denied(code_or_status(&error))),
         Err(error) => Err(Error::from(error)),
     });
     let [listed, read] = outcomes;
     match (listed?, read?) {
         (Probe::Usable, read) => Ok(read),
-        (not_yet, _) => Ok(not_yet),
+        // One host knows the key, and another one does not yet.
+        (Probe::Denied(_), Probe::NotYet(code)) => Ok(Probe::NotYet(code)),
+        (refused, _) => Ok(refused),
     }
 }
 
@@ -56,12 +59,9 @@ fn whose(target: &Target<'_>) -> Identity {
     }
 }
 
-fn may_pass(error: &CallError) -> bool {
-    error.status() == 403
-        || matches!(
-            error.code(),
-            "InvalidAccessKeyId" | "InvalidClientTokenId" | "SignatureDoesNotMatch" | "AccessDenied"
-        )
+/// Whether the store does not know the key.
+fn is_unknown(error: &CallError) -> bool {
+    matches!(error.code(), "InvalidAccessKeyId" | "InvalidClientTokenId" | "SignatureDoesNotMatch")
 }
 
 fn code_or_status(error: &CallError) -> String {

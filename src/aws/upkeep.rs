@@ -2,6 +2,8 @@
 //!
 //! A user whose tags somebody removed is still proven to be the claim's if it has the key that the operator issued.
 
+use std::time::SystemTime;
+
 use super::bucket;
 use super::call::{CallError, Operation, Resource};
 use super::clients::Store;
@@ -10,12 +12,38 @@ use super::policy::{self, Found, POLICY_NAME};
 use super::tags::{self, Ownership, Tags};
 use super::target::{Target, UserSpec};
 use super::user;
-use crate::provisioner::{AppCredentials, Checkup};
+use crate::provisioner::{AppCredentials, Checkup, Deactivation};
 
 /// Issues a second key beside `present`. Other keys of the user are deleted first.
 pub(crate) async fn rotate(store: &Store, user: UserSpec<'_>, present: &str) -> Result<AppCredentials, Error> {
     user::delete_access_keys(store, user.name, &[present]).await?;
     user::create_only_key(store, user.name, &[present]).await
+}
+
+/// Deactivates a former key, unless it was used since then.
+pub(crate) async fn deactivate(
+    store: &Store,
+    user: UserSpec<'_>,
+    key: &str,
+    unless_used_since: Option<SystemTime>,
+) -> Result<Deactivation, Error> {
+    let held = user::access_keys(store, user.name).await?;
+    if held.iter().all(|held| held.id != key || held.inactive) {
+        return Ok(Deactivation::NotNeeded);
+    }
+    if let Some(since) = unless_used_since {
+        match user::last_used(store, user.name, key).await {
+            Ok(Some(used)) if used >= since => return Ok(Deactivation::InUse(Some(used))),
+            Err(error) if !error.lacks_operation() => return Err(error.into()),
+            Ok(_) | Err(_) => {}
+        }
+    }
+    match user::deactivate_access_key(store, user.name, key).await {
+        Ok(()) => Ok(Deactivation::Done),
+        // Such a store can only delete keys.
+        Err(error) if error.lacks_operation() => Ok(Deactivation::NotNeeded),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Compares bucket, user, policy and keys with what was created, and repairs what it can.
@@ -47,6 +75,7 @@ async fn check_user(
         return Ok(());
     };
     checkup.issued_at = present.issued_at;
+    checkup.keys_inactive = present.inactive;
     if target.go_policy.is_none() {
         checkup.repaired.extend(repair_tags(store, target, name, &found, tags).await?);
         checkup.repaired.extend(repair_policy(store, target, name).await?);

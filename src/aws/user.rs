@@ -5,7 +5,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use aws_sdk_iam::types::{AccessKeyMetadata, Tag, User};
+use aws_sdk_iam::types::{AccessKeyMetadata, StatusType, Tag, User};
 
 use super::call::{CallError, Operation, Resource};
 use super::clients::Store;
@@ -17,8 +17,9 @@ use crate::provisioner::AppCredentials;
 use crate::provisioner::names::is_generated_for;
 
 /// How long a user is new. A host of IAM that does not know a user yet does not know its path either. If the owner's
-/// policy is limited to a path, this host denies what it allows some seconds later.
-const NEW: Duration = Duration::from_secs(30);
+/// policy is limited to a path, this host denies what it allows later: mostly after some seconds, at the latest after two
+/// minutes, for which Terraform's provider waits, too.
+const NEW: Duration = Duration::from_secs(120);
 
 /// Whether CreateUser created the user, or an earlier call did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -230,6 +231,8 @@ pub(crate) struct AccessKey {
     pub(crate) id: String,
     /// `None` if the store does not say.
     pub(crate) issued_at: Option<SystemTime>,
+    /// Somebody has deactivated it.
+    pub(crate) inactive: bool,
 }
 
 /// The ids of a user's keys. A user that does not exist has none.
@@ -245,7 +248,8 @@ pub(crate) async fn access_keys(store: &Store, user: &str) -> Result<Vec<AccessK
     let access_key = |key: AccessKeyMetadata| {
         // A store without dates answers 1970.
         let issued_at = key.create_date.filter(|at| at.secs() > 0).and_then(|at| SystemTime::try_from(at).ok());
-        Some(AccessKey { id: key.access_key_id?, issued_at })
+        let inactive = key.status == Some(StatusType::Inactive);
+        Some(AccessKey { id: key.access_key_id?, issued_at, inactive })
     };
     Ok(keys.into_iter().filter_map(access_key).collect())
 }
@@ -261,6 +265,20 @@ pub(crate) async fn delete_access_keys(store: &Store, user: &str, kept: &[&str])
 pub(crate) async fn delete_access_key(store: &Store, user: &str, id: &str) -> Result<(), CallError> {
     let send = || store.iam.delete_access_key().user_name(user).access_key_id(id).send();
     ignore_not_found(store.call(Operation::DeleteAccessKey, Resource::user(user), send).await).map(drop)
+}
+
+/// Makes a key useless, until somebody activates it again.
+pub(crate) async fn deactivate_access_key(store: &Store, user: &str, id: &str) -> Result<(), CallError> {
+    let send = || store.iam.update_access_key().user_name(user).access_key_id(id).status(StatusType::Inactive).send();
+    ignore_not_found(store.call(Operation::UpdateAccessKey, Resource::user(user), send).await).map(drop)
+}
+
+/// When a key was last used, as far as IAM knows.
+pub(crate) async fn last_used(store: &Store, user: &str, id: &str) -> Result<Option<SystemTime>, CallError> {
+    let send = || store.iam.get_access_key_last_used().access_key_id(id).send();
+    let answer = store.call(Operation::GetAccessKeyLastUsed, Resource::user(user), send).await?;
+    let date = answer.access_key_last_used.and_then(|used| used.last_used_date);
+    Ok(date.and_then(|date| SystemTime::try_from(date).ok()))
 }
 
 /// To whom a user belongs, as its tags say. Other stores than AWS may drop the tags of CreateUser, or never show them;

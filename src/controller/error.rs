@@ -37,6 +37,12 @@ pub(crate) enum Error {
     CredentialsUnusable { answer: String },
 
     #[error(
+        "access key {key} of the claim's user is inactive: somebody deactivated it at the store, and the operator does not activate it. To get a new key, change the claim's annotation {}; or an admin activates the key",
+        wire::annotation::ROTATE_KEYS
+    )]
+    KeysInactive { key: String },
+
+    #[error(
         "{kind} {name:?} in namespace {namespace:?} already exists and does not belong to this claim, so it is not changed; rename or delete it, or create the claim under another name"
     )]
     OutputExists { kind: &'static str, namespace: String, name: String },
@@ -217,6 +223,7 @@ impl Failure for Error {
             Self::ClaimUnreadable { .. } => reasons::CLAIM_UNREADABLE,
             Self::OwnerSecretNotFound(_) | Self::OwnerSecretNeeded { .. } => reasons::OWNER_SECRET_NOT_FOUND,
             Self::CredentialsUnusable { .. } => reasons::CREDENTIALS_UNUSABLE,
+            Self::KeysInactive { .. } => reasons::KEYS_INACTIVE,
             Self::OutputExists { .. } => reasons::OUTPUT_EXISTS,
             Self::RecordUnreadable { .. } => reasons::OBJECT_BUCKET_UNREADABLE,
             Self::RecordTaken { .. } => reasons::OBJECT_BUCKET_TAKEN,
@@ -247,6 +254,7 @@ impl Failure for Error {
             | Self::OwnerSecretNotFound(_)
             | Self::OwnerSecretNeeded { .. }
             | Self::CredentialsUnusable { .. }
+            | Self::KeysInactive { .. }
             | Self::RecordUnreadable { .. }
             | Self::RecordAmbiguous { .. }
             | Self::RecordDamaged { .. }

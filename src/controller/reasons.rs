@@ -5,9 +5,10 @@ use crate::provisioner::reasons;
 reasons! {
     Progress {
         BOUND = "Bound": "the bucket can be used", "";
-        WAITING_FOR_CREDENTIALS = "WaitingForCredentials": "the store does not know the new key yet, which takes seconds", "wait; after about one and a half minutes the operator replaces the key";
-        CREDENTIALS_UNUSABLE = "CredentialsUnusable": "the store refuses the new key, and the key that replaced it as well", "check whether a policy denies access: on AWS a permissions boundary, a service control policy or the bucket's policy";
-        SETTLING = "Settling": "the claim was deleted or edited soon after its bucket was created; what was found is removed, and the operator checks once more, because the store may not show new objects yet", "wait some seconds";
+        WAITING_FOR_CREDENTIALS = "WaitingForCredentials": "the store does not know the new key yet, which takes seconds", "wait; a key that the store does not have after about one and a half minutes is replaced";
+        KEYS_INACTIVE = "KeysInactive": "somebody deactivated the claim's access key at the store; apps cannot use the bucket", "for a new key, change the claim's annotation `objectbucket.io/rotate-keys`; or an admin activates the key";
+        CREDENTIALS_UNUSABLE = "CredentialsUnusable": "the store knows the claim's key and denies what apps need; or it does not accept the key although it was issued minutes ago", "check whether a policy denies access: on AWS a permissions boundary, a service control policy or the bucket's policy";
+        SETTLING = "Settling": "the claim was deleted or edited soon after something was created for it, and not all of it was found; the operator looks once more, because the store may not show it yet", "wait, on AWS up to two minutes";
         REMOVING = "Removing": "the claim is deleted, and what was created for it is being removed", "wait";
         PURGING = "Purging": "a large bucket is being emptied before it is deleted; the message counts the objects", "wait";
     }
@@ -49,13 +50,16 @@ reasons! {
     Event {
         REMOVED = "Removed": "everything that was created for the deleted claim is gone; the message says what was kept", "";
         KEYS_ROTATED = "KeysRotated": "the claim's Secret holds new keys; the message says until when the former one works, if it still does", "restart apps that read their keys only once";
+        KEY_DEACTIVATED = "FormerKeyDeactivated": "the former key does not work any more, and is deleted soon; the message says when", "if an app still needs it, an admin activates it in IAM; restart the app";
         KEYS_RETIRED = "KeysRetired": "the former key is deleted", "";
         ADOPTED = "Adopted": "the claim adopted an ObjectBucket, with its bucket and user", "";
     }
     Warning {
         LEFT_IN_PLACE = "LeftInPlace": "something was not removed, because nothing proves that it belongs to the claim", "delete it by hand if nobody needs it";
         OWNER_CREDENTIALS_SHARED = "OwnerCredentialsShared": "`createBucketUser` is `no`: the claim's Secret holds the owner's own keys", "";
-        ROTATION_FAILED = "RotationFailed": "keys could not be rotated; the present keys still work, and the operator retries", "as the message says";
+        ROTATION_FAILED = "RotationFailed": "keys could not be rotated; the present keys still work, and the operator retries. Also the condition `KeysCurrent`", "as the message says";
+        ROTATION_PENDING = "RotationPending": "new keys were requested while the former key still exists, and a user has two keys at most; they are issued when the former key is deleted. Also the condition `KeysCurrent`", "wait; or restart the apps and have an admin delete the former key";
+        KEY_IN_USE = "FormerKeyInUse": "an app used the former key although its time is over; the key works a while longer, and the message says until when at the latest", "restart the apps that have it";
         REPAIRED = "Repaired": "something was changed by somebody else, and was repaired: a policy, tags, a key that the operator did not issue, an ObjectBucket that was deleted or damaged", "find out who changed it";
         CHECK_FAILED = "CheckFailed": "bucket and user could not be checked, mostly because a permission is missing; the operator retries with the next check (`--resync`)", "as the message says";
         CONFIG_IGNORED = "ConfigIgnored": "keys of `spec.additionalConfig` have no effect on this store; the bucket is created without them. Also the condition `UpToDate`", "remove them";
@@ -71,6 +75,8 @@ pub(crate) const MENDED_IN_THE_RECORD: [&str; 4] =
 pub(crate) const READY: &str = "Ready";
 /// Condition: the bound bucket is what the spec asks for. Present only after an edit that has no effect.
 pub(crate) const UP_TO_DATE: &str = "UpToDate";
+/// The condition of a claim about its keys.
+pub(crate) const KEYS_CURRENT: &str = "KeysCurrent";
 /// Condition of an ObjectBucket: its claim does not exist, and an admin has to decide.
 pub(crate) const ORPHANED: &str = "Orphaned";
 /// Condition of an ObjectBucket: its claim was deleted, and its bucket will be.

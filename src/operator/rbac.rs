@@ -257,14 +257,18 @@ mod tests {
     #[test]
     fn an_operator_for_one_namespace_has_one_role_in_each_namespace_that_it_uses() {
         let lease = r#"["leases"] ["leases"]="aws-s3.io.bucket""#;
-        let of_claims = r#"["objectbucketclaims"] ["objectbucketclaims/status"] ["objectbucketclaims/finalizers"] ["secrets","configmaps"] ["events"]"#;
+        let of_claims = |namespace: &str| {
+            format!(
+                r#"["objectbucketclaims"] ["objectbucketclaims/status"] ["objectbucketclaims/finalizers"] ["secrets","configmaps"] ["events"] ["namespaces"]={namespace:?}"#
+            )
+        };
         let of = |namespace: &str, rules: &str| (namespace.to_owned(), rules.to_owned());
         let apart = roles("team", &[("vault", Some("owner")), ("vault", Some("other")), ("safe", None)]);
         assert_eq!(
             apart,
             [
                 of("aws-s3-provisioner", lease),
-                of("team", of_claims),
+                of("team", &of_claims("team")),
                 of("vault", r#"["secrets"]="owner" ["secrets"]="other""#),
                 of("safe", r#"["secrets"]"#),
                 of("default", r#"["events"]"#),
@@ -273,8 +277,11 @@ mod tests {
         let together = roles("aws-s3-provisioner", &[("aws-s3-provisioner", Some("owner")), ("default", None)]);
         assert_eq!(
             together,
-            [of("aws-s3-provisioner", &format!("{lease} {of_claims}")), of("default", r#"["secrets"] ["events"]"#),]
+            [
+                of("aws-s3-provisioner", &format!("{lease} {}", of_claims("aws-s3-provisioner"))),
+                of("default", r#"["secrets"] ["events"]"#),
+            ]
         );
-        assert_eq!(roles("default", &[]), [of("aws-s3-provisioner", lease), of("default", of_claims)]);
+        assert_eq!(roles("default", &[]), [of("aws-s3-provisioner", lease), of("default", &of_claims("default"))]);
     }
 }

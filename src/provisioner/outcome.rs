@@ -53,8 +53,24 @@ impl AppCredentials {
 pub enum Probe {
     /// They work against the claim's bucket.
     Usable,
-    /// The store does not accept them yet. The text is its answer.
+    /// The store does not know them yet. The text is its answer. If that lasts, they are replaced as soon as
+    /// [`Provisioner::check`](super::Provisioner::check) finds them lost.
     NotYet(String),
+    /// The store knows them, and denies what apps need. The text is its answer. For a minute this may be because the store
+    /// does not show everything yet; the keys are not replaced.
+    Denied(String),
+}
+
+/// What [`Provisioner::deactivate`](super::Provisioner::deactivate) did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Deactivation {
+    /// The keys did not work any more; or the store can only delete them.
+    NotNeeded,
+    /// They do not work from now on. Somebody can activate them again until they are deleted.
+    Done,
+    /// They were used recently, at this time if the store says so. Nothing was changed.
+    InUse(Option<SystemTime>),
 }
 
 /// What [`Provisioner::check`](super::Provisioner::check) found; by default nothing.
@@ -65,9 +81,12 @@ pub struct Checkup {
     pub repaired: Vec<String>,
     /// Ids of the keys that were deleted, because they were not among those to keep.
     pub deleted_keys: Vec<String>,
-    /// The store shows neither the present keys nor, perhaps, their user. The keys are tried, and if the store refuses
-    /// them, [`Provisioner::grant`](super::Provisioner::grant) issues new ones.
+    /// The store shows neither the present keys nor, perhaps, their user. If they were issued longer ago than the
+    /// [consistency lag](super::Provisioner::consistency_lag), or the store refuses them as well,
+    /// [`Provisioner::grant`](super::Provisioner::grant) issues new ones.
     pub keys_lost: bool,
+    /// Somebody has deactivated the present keys at the store. That is reported; whoever wants new ones has to ask for them.
+    pub keys_inactive: bool,
     /// When the present keys were issued, if the store says. Annotations about this can have been edited.
     pub issued_at: Option<SystemTime>,
 }
@@ -88,6 +107,11 @@ impl Checkup {
     /// With whether the present keys are lost.
     pub fn with_keys_lost(self, keys_lost: bool) -> Self {
         Self { keys_lost, ..self }
+    }
+
+    /// With whether somebody has deactivated the present keys.
+    pub fn with_keys_inactive(self, keys_inactive: bool) -> Self {
+        Self { keys_inactive, ..self }
     }
 
     /// With the time at which the present keys were issued.

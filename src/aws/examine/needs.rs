@@ -89,6 +89,8 @@ fn scope(operation: Operation, mode: Mode, has_user: bool) -> Option<Scope> {
         | O::GetUserPolicy
         | O::CreateAccessKey
         | O::ListAccessKeys
+        | O::UpdateAccessKey
+        | O::GetAccessKeyLastUsed
         | O::DeleteAccessKey
         | O::ListUserPolicies
         | O::DeleteUserPolicy

@@ -17,14 +17,27 @@ pub(super) fn listed() -> (&'static str, Answer) {
 
 #[tokio::test]
 async fn new_keys_that_are_not_known_yet_are_waited_for() {
-    for code in ["InvalidAccessKeyId", "SignatureDoesNotMatch", "AccessDenied"] {
+    for code in ["InvalidAccessKeyId", "SignatureDoesNotMatch"] {
+        let refused = || s3_error(403, code);
         // One host of the store may know the keys before another one.
-        for answers in
-            [[("ListObjectsV2", s3_error(403, code)), no_such_key()], [listed(), ("GetObject", s3_error(403, code))]]
-        {
+        for answers in [
+            [("ListObjectsV2", refused()), no_such_key()],
+            [listed(), ("GetObject", refused())],
+            [("ListObjectsV2", s3_error(403, "AccessDenied")), ("GetObject", refused())],
+        ] {
             let stage = Stage::answering(answers);
             assert_eq!(stage.provisioner.probe(&record(), &issued()).await.unwrap(), Probe::NotYet(code.into()));
         }
+    }
+}
+
+#[tokio::test]
+async fn new_keys_that_are_denied_are_known() {
+    let denied = || s3_error(403, "AccessDenied");
+    for answers in [[("ListObjectsV2", denied()), no_such_key()], [listed(), ("GetObject", denied())]] {
+        let stage = Stage::answering(answers);
+        let probe = stage.provisioner.probe(&record(), &issued()).await.unwrap();
+        assert_eq!(probe, Probe::Denied("AccessDenied".into()));
     }
 }
 

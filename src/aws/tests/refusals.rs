@@ -237,14 +237,14 @@ async fn a_denial_about_a_new_user_is_retried() {
     for (answers, reason) in [
         (vec![("CreateUser", ok(CREATED)), ("PutUserPolicy", denied())], "NotVisibleYet"),
         (vec![("CreateUser", ok(CREATED)), ("PutUserPolicy", ok("")), ("CreateAccessKey", denied())], "NotVisibleYet"),
-        (vec![exists(), ("GetUser", user_made_at(&date(20), OURS)), ("PutUserPolicy", denied())], "NotVisibleYet"),
-        (vec![exists(), ("GetUser", user_made_at(&date(40), OURS)), ("PutUserPolicy", denied())], "AccessDenied"),
+        (vec![exists(), ("GetUser", user_made_at(&date(100), OURS)), ("PutUserPolicy", denied())], "NotVisibleYet"),
+        (vec![exists(), ("GetUser", user_made_at(&date(140), OURS)), ("PutUserPolicy", denied())], "AccessDenied"),
     ] {
         let stage = Stage::answering([("CreateBucket", ok(""))].into_iter().chain(answers));
         let error = stage.provisioner.provision(&record(), &stage.owner).await.unwrap_err();
         assert_eq!(error.reason(), reason, "{error}");
     }
-    for (ago, reason) in [(20, "NotVisibleYet"), (40, "AccessDenied")] {
+    for (ago, reason) in [(100, "NotVisibleYet"), (140, "AccessDenied")] {
         let stage = Stage::answering([("GetUser", user_made_at(&date(ago), OURS)), ("ListAccessKeys", denied())]);
         let error = stage.provisioner.revoke(&record(), &stage.owner, None).await.unwrap_err();
         assert_eq!(error.reason(), reason, "{error}");

@@ -21,13 +21,9 @@ const PROGRESS: Duration = Duration::from_secs(5);
 /// Longest wait for credentials: AWS takes 3 to 10 s to spread a new key.
 const PROPAGATION_MAX: Duration = Duration::from_secs(8);
 
-/// How long reads of IAM may lag behind writes.
-pub(crate) const CONSISTENCY_LAG: Duration = Duration::from_secs(10);
-
-/// How often keys may be refused in a row before they are replaced: some one and a half minutes, ten times what AWS takes
-/// to spread a key. If the new keys are refused as often, the keys are not the problem, and somebody must correct
-/// something. The keys are still replaced after every so many tries, then about once an hour, because something else may
-/// have deleted them.
+/// How often keys may be refused in a row before the store is asked whether it has them: some one and a half minutes, ten
+/// times what AWS takes to spread a key. Only keys that it does not have are replaced. It is asked again after every so many
+/// tries, then about once an hour, because something else may have deleted them.
 pub(crate) const MAX_PROBES: u32 = 12;
 
 /// How often keys are refused while they are tried often between attempts: for some 40 s, longer than AWS takes nearly
@@ -56,8 +52,11 @@ pub(crate) fn propagation(probes: u32, dice: &mut impl Rng) -> Duration {
     whole.mul_f64(dice.random_range(0.75..=1.0))
 }
 
-/// Whether keys that were refused this often must be replaced.
-pub(crate) fn are_outdated(refused: u32) -> bool {
+/// How long keys may be denied that the store knows, until somebody has to correct something.
+pub(crate) const MAX_DENIED: Duration = Duration::from_secs(60);
+
+/// Whether the store is to be asked about keys that were refused this often.
+pub(crate) fn are_doubtful(refused: u32) -> bool {
     refused == MAX_PROBES || refused > 2 * MAX_PROBES && refused.is_multiple_of(MAX_PROBES)
 }
 

@@ -12,9 +12,8 @@ use rand::RngExt as _;
 
 use super::steps::Upkeep;
 use crate::api::wire::annotation;
-use crate::controller::decide::backoff::CONSISTENCY_LAG;
 use crate::controller::decide::metadata::NOTE_MAX;
-use crate::provisioner::Rotation;
+use crate::provisioner::{Deactivation, Rotation};
 
 /// The notes on keys in a claim's Secret.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -39,16 +38,19 @@ const CLOCK_SKEW: Duration = Duration::from_secs(300);
 pub(crate) struct Retiring {
     /// Its id.
     pub(crate) id: String,
-    /// When it is deleted.
+    /// When it is deleted, or deactivated before that.
     pub(crate) at: Timestamp,
+    /// It is deactivated already.
+    pub(crate) inactive: bool,
 }
 
 /// The annotations that contain [`KeyNotes`].
-pub(crate) const ANNOTATIONS: [&str; 6] = [
+pub(crate) const ANNOTATIONS: [&str; 7] = [
     annotation::KEYS_ISSUED_AT,
     annotation::ROTATE_KEYS,
     annotation::RETIRING_KEY,
     annotation::RETIRE_KEY_AT,
+    annotation::RETIRING_KEY_INACTIVE,
     annotation::SHARED_FROM,
     annotation::REVIEW_KEYS_AT,
 ];
@@ -71,7 +73,8 @@ impl KeyNotes {
     pub(crate) fn believed(self, rotation: &Rotation, now: Timestamp) -> Self {
         let issued_at = self.issued_at.filter(|at| *at <= after(now, CLOCK_SKEW));
         let at_most = |at: Timestamp, wait| at.min(after(issued_at.unwrap_or(now), wait));
-        let retiring = self.retiring.map(|key| Retiring { at: at_most(key.at, rotation.grace), ..key });
+        let longest = rotation.grace.saturating_mul(2).saturating_add(rest(rotation));
+        let retiring = self.retiring.map(|key| Retiring { at: at_most(key.at, longest), ..key });
         let review_at = self.review_at.map(|at| at_most(at, LONGEST_REVIEW));
         Self { issued_at, retiring, review_at, ..self }
     }
@@ -102,6 +105,7 @@ impl KeyNotes {
             id: id.clone(),
             // Without a time, the key is deleted now.
             at: time(annotation::RETIRE_KEY_AT).unwrap_or(Timestamp::UNIX_EPOCH),
+            inactive: get(annotation::RETIRING_KEY_INACTIVE).is_some_and(|value| value == YES),
         });
         Self {
             issued_at: time(annotation::KEYS_ISSUED_AT),
@@ -124,9 +128,32 @@ impl KeyNotes {
         self.issued_at.map(|at| Duration::try_from(now.duration_since(at)).unwrap_or_default())
     }
 
-    /// Whether the present key is so new that the store may not show it yet.
-    pub(crate) fn is_new(&self, now: Timestamp) -> bool {
-        self.age(now).is_some_and(|age| age < CONSISTENCY_LAG)
+    /// Whether the present key is so new that the store may not show it yet, as it may not show changes for `lag`.
+    pub(crate) fn is_new(&self, now: Timestamp, lag: Duration) -> bool {
+        self.age(now).is_some_and(|age| age < lag)
+    }
+
+    /// The former key, if its time is over.
+    pub(crate) fn expired(&self, now: Timestamp) -> Option<&Retiring> {
+        self.retiring.as_ref().filter(|key| key.at <= now)
+    }
+
+    /// When a former key is deleted although it is still used: after twice its grace period.
+    pub(crate) fn limit(&self, rotation: &Rotation, now: Timestamp) -> Timestamp {
+        after(self.issued_at.unwrap_or(now), rotation.grace.saturating_mul(2))
+    }
+
+    /// The notes after the store was asked to deactivate the former key; `None` if the key is to be deleted now. Whoever
+    /// activates it again, or uses it, puts off its deletion for a limited time only.
+    pub(crate) fn after_deactivation(&self, answer: Deactivation, rotation: &Rotation, now: Timestamp) -> Option<Self> {
+        let (limit, rest) = (self.limit(rotation, now), rest(rotation));
+        let (at, inactive) = match answer {
+            Deactivation::InUse(_) if now < limit => (after(now, rest).min(limit), false),
+            Deactivation::Done if now < after(limit, rest) => (after(now, rest), true),
+            Deactivation::InUse(_) | Deactivation::Done | Deactivation::NotNeeded => return None,
+        };
+        let former = self.retiring.clone()?;
+        Some(Self { retiring: Some(Retiring { at, inactive, ..former }), ..self.clone() })
     }
 
     /// The annotations to write; `None` for those to remove.
@@ -137,22 +164,35 @@ impl KeyNotes {
             (annotation::ROTATE_KEYS, answers.clone()),
             (annotation::RETIRING_KEY, retiring.as_ref().map(|key| key.id.clone())),
             (annotation::RETIRE_KEY_AT, retiring.as_ref().map(|key| text(key.at))),
+            (annotation::RETIRING_KEY_INACTIVE, retiring.as_ref().filter(|key| key.inactive).map(|_| YES.to_owned())),
             (annotation::SHARED_FROM, shared_from.clone()),
             (annotation::REVIEW_KEYS_AT, review_at.map(text)),
         ])
     }
 }
 
-/// Longest time until lost keys are searched for; see [`KeyNotes::with_review`].
-const LONGEST_REVIEW: Duration = CONSISTENCY_LAG.saturating_mul(3);
+const YES: &str = "yes";
 
-fn text(at: Timestamp) -> String {
+/// Longest time until lost keys are searched for, whatever a user writes; see [`KeyNotes::with_review`].
+const LONGEST_REVIEW: Duration = Duration::from_secs(600);
+
+/// For how long a former key must not have been used before it is deactivated, and then until it is deleted: an hour, or a
+/// shorter grace period.
+pub(crate) fn rest(rotation: &Rotation) -> Duration {
+    rotation.grace.min(Duration::from_secs(3600))
+}
+
+/// A time as annotations have it.
+pub(crate) fn text(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 /// The notes on keys that replace `former`, which is kept for the grace period.
 pub(crate) fn succeed(former: String, grace: Duration, now: Timestamp, request: Option<&str>) -> KeyNotes {
-    KeyNotes { retiring: Some(Retiring { id: former, at: after(now, grace) }), ..KeyNotes::new(now, request, None) }
+    KeyNotes {
+        retiring: Some(Retiring { id: former, at: after(now, grace), inactive: false }),
+        ..KeyNotes::new(now, request, None)
+    }
 }
 
 fn after(now: Timestamp, wait: Duration) -> Timestamp {
@@ -196,6 +236,8 @@ mod tests {
     use super::*;
 
     const DAY: Duration = Duration::from_secs(86_400);
+    const LAG: Duration = Duration::from_secs(10);
+    const HOUR: Duration = Duration::from_secs(3600);
 
     fn at(day: i64) -> Timestamp {
         Timestamp::from_second(1_800_000_000 + day * 86_400).unwrap()
@@ -253,7 +295,7 @@ mod tests {
         let (now, hour) = (at(0), Duration::from_secs(3600));
         let notes = KeyNotes::new(now, None, None).with_review(now, hour, &mut rand::rng());
         let (upkeep, wait) = due(&notes, Some("first"), &monthly(), now);
-        assert!(upkeep == Upkeep::Nothing && (hour..=2 * hour + CONSISTENCY_LAG).contains(&wait.unwrap()), "{wait:?}");
+        assert!(upkeep == Upkeep::Nothing && (hour..=2 * hour + LAG).contains(&wait.unwrap()), "{wait:?}");
         assert_eq!(notes.after_review(now), notes);
         assert_eq!(due(&notes, Some("first"), &monthly(), at(1)).0, Upkeep::Retire);
         assert_eq!(due(&notes.after_review(at(1)), Some("first"), &monthly(), at(1)).0, Upkeep::Rotate);
@@ -263,25 +305,25 @@ mod tests {
     fn a_clock_that_was_set_back_replaces_nothing() {
         let notes = KeyNotes::new(at(5), None, None);
         assert_eq!(due(&notes, None, &monthly(), at(0)), (Upkeep::Nothing, Some(30 * DAY)));
-        assert!(notes.is_new(at(0)));
+        assert!(notes.is_new(at(0), LAG));
     }
 
     #[test]
     fn notes_that_put_off_what_is_due_are_not_believed() {
         let (rotation, now) = (monthly(), at(0));
-        let notes = succeed("AKIA1".into(), DAY, now, None).with_review(now, CONSISTENCY_LAG, &mut rand::rng());
+        let notes = succeed("AKIA1".into(), DAY, now, None).with_review(now, LAG, &mut rand::rng());
         assert_eq!(notes.clone().believed(&rotation, now), notes, "what the operator writes");
         let later = KeyNotes {
-            retiring: Some(Retiring { id: "AKIA1".into(), at: at(4000) }),
+            retiring: Some(Retiring { id: "AKIA1".into(), at: at(4000), inactive: false }),
             review_at: Some(at(4000)),
             ..notes.clone()
         };
         let believed = later.believed(&rotation, now);
-        assert_eq!(believed.retiring, notes.retiring);
-        assert!(believed.review_at.unwrap() < now + LONGEST_REVIEW + CONSISTENCY_LAG);
+        assert_eq!(believed.retiring.as_ref().unwrap().at, now + 2 * DAY + HOUR, "the longest that it may be put off");
+        assert!(believed.review_at.unwrap() < now + LONGEST_REVIEW + LAG);
         let from_the_future = KeyNotes { issued_at: Some(at(4000)), ..notes }.believed(&rotation, now);
         assert_eq!(from_the_future.issued_at, None);
-        assert_eq!(from_the_future.retiring.as_ref().unwrap().at, now + DAY, "its former key has its grace");
+        assert_eq!(from_the_future.retiring.as_ref().unwrap().at, now + DAY, "its former key has its grace period");
         let alone = KeyNotes { retiring: None, review_at: None, ..from_the_future };
         assert_eq!(due(&alone, None, &rotation, now).0, Upkeep::Rotate, "keys of unknown age are replaced");
     }
@@ -289,7 +331,7 @@ mod tests {
     #[test]
     fn the_store_knows_when_a_key_was_issued() {
         let notes = KeyNotes::new(at(3), None, None);
-        assert_eq!(notes.corrected(at(3) + CONSISTENCY_LAG), None, "clocks differ");
+        assert_eq!(notes.corrected(at(3) + LAG), None, "clocks differ");
         assert_eq!(notes.corrected(at(0)).unwrap().issued_at, Some(at(0)));
         assert_eq!(KeyNotes::default().corrected(at(0)).unwrap().issued_at, Some(at(0)));
     }
@@ -303,7 +345,31 @@ mod tests {
     #[test]
     fn a_key_is_new_for_as_long_as_reads_may_lag() {
         let notes = KeyNotes::new(at(0), None, None);
-        assert!(notes.is_new(at(0) + CONSISTENCY_LAG / 2) && !notes.is_new(at(0) + CONSISTENCY_LAG));
-        assert!(!KeyNotes::default().is_new(at(0)), "keys of unknown age");
+        assert!(notes.is_new(at(0) + LAG / 2, LAG) && !notes.is_new(at(0) + LAG, LAG));
+        assert!(!KeyNotes::default().is_new(at(0), LAG), "keys of unknown age");
+    }
+
+    #[test]
+    fn a_former_key_is_deactivated_before_it_is_deleted_and_put_off_while_it_is_used_but_not_for_ever() {
+        let (rotation, notes) = (monthly(), succeed("AKIA1".into(), DAY, at(0), None));
+        let after = |answer, now| notes.after_deactivation(answer, &rotation, now).and_then(|notes| notes.retiring);
+        let retiring = |at, inactive| Some(Retiring { id: "AKIA1".into(), at, inactive });
+        let in_use = Deactivation::InUse(None);
+        assert_eq!(after(Deactivation::NotNeeded, at(1)), None, "it does not work any more");
+        assert_eq!(after(Deactivation::Done, at(1)), retiring(at(1) + HOUR, true));
+        assert_eq!(after(in_use, at(1)), retiring(at(1) + HOUR, false));
+        assert_eq!(
+            after(in_use, at(2) - HOUR / 2),
+            retiring(at(2), false),
+            "at the latest after twice the grace period"
+        );
+        assert_eq!((after(in_use, at(2)), after(Deactivation::Done, at(2))), (None, retiring(at(2) + HOUR, true)));
+        assert_eq!(after(Deactivation::Done, at(2) + HOUR), None, "somebody activates it again and again");
+        assert_eq!(
+            (notes.expired(at(1) - LAG), notes.expired(at(1)).map(|key| key.id.as_str())),
+            (None, Some("AKIA1"))
+        );
+        let quick = Rotation { grace: LAG, ..monthly() };
+        assert_eq!(rest(&quick), LAG);
     }
 }

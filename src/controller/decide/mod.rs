@@ -6,6 +6,7 @@ pub(crate) mod claim;
 pub(crate) mod class;
 pub(crate) mod codec;
 pub(crate) mod gate;
+pub(crate) mod key_condition;
 pub(crate) mod keys;
 pub(crate) mod legacy;
 pub(crate) mod lookup;

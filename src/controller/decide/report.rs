@@ -13,10 +13,34 @@ pub(crate) struct Report {
     ready: ConditionStatus,
     pub(crate) reason: &'static str,
     pub(crate) message: String,
-    pub(crate) ignored: Ignored,
+    /// `None`: the other conditions stay as they are.
+    pub(crate) beside: Option<Beside>,
     pub(crate) severity: Severity,
     /// Name of the ObjectBucket that an admin must correct. The report is also made there.
     pub(crate) damaged_record: Option<String>,
+}
+
+/// What a bound claim says beside the condition Ready.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Beside {
+    /// What it asks for without effect.
+    pub(crate) ignored: Ignored,
+    /// What is due for its keys; `None` if nothing ever was.
+    pub(crate) keys: Option<KeysSaid>,
+}
+
+/// What the condition KeysCurrent says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct KeysSaid {
+    pub(crate) status: ConditionStatus,
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
+}
+
+impl KeysSaid {
+    fn is(&self, condition: &Condition) -> bool {
+        (self.status, self.reason, &self.message) == (condition.status, condition.reason.as_str(), &condition.message)
+    }
 }
 
 /// How important a report is.
@@ -32,7 +56,7 @@ pub(crate) enum Severity {
 
 impl Report {
     /// The bucket can be used.
-    pub(crate) fn bound(bucket: &str, ignored: Ignored) -> Self {
+    pub(crate) fn bound(bucket: &str, beside: Beside) -> Self {
         Self {
             phase: ClaimPhase::Bound,
             ready: ConditionStatus::True,
@@ -40,7 +64,7 @@ impl Report {
             message: format!(
                 "bucket {bucket:?} is ready; apps find its keys and address in the Secret and the ConfigMap of the claim's name"
             ),
-            ignored,
+            beside: Some(beside),
             severity: Severity::Normal,
             damaged_record: None,
         }
@@ -55,7 +79,7 @@ impl Report {
             message: format!(
                 "the store does not accept the new keys yet ({answer}); retrying (on AWS this takes some seconds)"
             ),
-            ignored: Ignored::default(),
+            beside: None,
             severity: Severity::Progress,
             damaged_record: None,
         }
@@ -69,7 +93,7 @@ impl Report {
             ready: ConditionStatus::False,
             reason: reasons::PURGING,
             message: format!("emptying bucket {bucket:?} before it is deleted; {REMOVED_SO_FAR}{removed}"),
-            ignored: Ignored::default(),
+            beside: None,
             severity: Severity::Progress,
             damaged_record: None,
         }
@@ -94,20 +118,20 @@ impl Report {
             ready: ConditionStatus::False,
             reason,
             message,
-            ignored: Ignored::default(),
+            beside: None,
             severity: Severity::Progress,
             damaged_record: None,
         }
     }
 
-    /// What was found is removed, and the store is checked once more.
+    /// What was found is removed, and the operator looks for the rest once more.
     pub(crate) fn settling(claim: &Claim) -> Self {
         Self {
             phase: if claim.deleting { ClaimPhase::Released } else { ClaimPhase::Pending },
             ready: ConditionStatus::False,
             reason: reasons::SETTLING,
-            message: "everything found for this claim is removed; checking once more in a few seconds, because the store may not show new objects yet".to_owned(),
-            ignored: Ignored::default(),
+            message: "not everything that may have been created for this claim was found; what was found is removed, and the operator looks once more when the store shows all recent changes (on AWS within two minutes)".to_owned(),
+            beside: None,
             severity: Severity::Progress,
             damaged_record: None,
         }
@@ -126,7 +150,7 @@ impl Report {
             ready: ConditionStatus::False,
             reason: problem.reason(),
             message: problem.to_string(),
-            ignored: Ignored::default(),
+            beside: None,
             severity: match problem.class() {
                 FailureClass::InProgress => Severity::Progress,
                 FailureClass::Retryable | FailureClass::Terminal => Severity::Warning,
@@ -155,17 +179,23 @@ impl Report {
             }
         };
         let mut conditions = vec![condition(reasons::READY, self.ready, self.reason, &self.message)];
-        match outdated(&self.ignored) {
-            Some((reason, message)) => {
-                conditions.push(condition(reasons::UP_TO_DATE, ConditionStatus::False, reason, &message));
+        let mut said = vec![reasons::READY];
+        if let Some(Beside { ignored, keys }) = &self.beside {
+            said.extend([reasons::UP_TO_DATE, reasons::KEYS_CURRENT]);
+            match outdated(ignored) {
+                Some((reason, message)) => {
+                    conditions.push(condition(reasons::UP_TO_DATE, ConditionStatus::False, reason, &message));
+                }
+                None if was(reasons::UP_TO_DATE).is_some() => {
+                    conditions.push(condition(reasons::UP_TO_DATE, ConditionStatus::True, reasons::BOUND, ""));
+                }
+                None => {}
             }
-            None if was(reasons::UP_TO_DATE).is_some() => {
-                conditions.push(condition(reasons::UP_TO_DATE, ConditionStatus::True, reasons::BOUND, ""));
+            if let Some(KeysSaid { status, reason, message }) = keys {
+                conditions.push(condition(reasons::KEYS_CURRENT, *status, reason, message));
             }
-            None => {}
         }
-        let others = current.conditions.iter().filter(|c| c.type_ != reasons::READY && c.type_ != reasons::UP_TO_DATE);
-        conditions.extend(others.cloned());
+        conditions.extend(current.conditions.iter().filter(|c| !said.contains(&c.type_.as_str())).cloned());
         ObjectBucketClaimStatus { phase: Some(self.phase), conditions }
     }
 }
@@ -208,14 +238,21 @@ pub(crate) fn outdated(ignored: &Ignored) -> Option<(&'static str, String)> {
     (!said.is_empty()).then(|| (reason, said.join("; ")))
 }
 
-/// Whether the claim's status already says that it is bound, and what is ignored.
-pub(crate) fn says_bound(claim: &Claim, ignored: &Ignored, keeps: Keeps) -> bool {
-    let said =
-        claim.status.conditions.iter().find(|c| c.type_ == reasons::UP_TO_DATE && c.status == ConditionStatus::False);
+/// Whether the claim's status already says that it is bound, and all the rest.
+pub(crate) fn says_bound(claim: &Claim, beside: &Beside, keeps: Keeps) -> bool {
+    let Beside { ignored, keys } = beside;
+    let condition = |type_: &str| claim.status.conditions.iter().find(|c| c.type_ == type_);
+    let said = condition(reasons::UP_TO_DATE).filter(|c| c.status == ConditionStatus::False);
+    let of_keys = condition(reasons::KEYS_CURRENT);
+    let says_keys = keeps != Keeps::Yes
+        || match keys {
+            Some(keys) => of_keys.is_some_and(|condition| keys.is(condition)),
+            None => of_keys.is_none(),
+        };
     let says = |ignored: &Ignored| said.map(|c| &c.message) == outdated(ignored).map(|(_, message)| message).as_ref();
     // If the CRD may prune conditions, ignored settings are reported once, when the claim is bound.
     let in_part = || keeps != Keeps::Yes && says(&Ignored { edit: ignored.edit.clone(), config: None });
-    says_ready(claim, keeps) && (says(ignored) || in_part())
+    says_ready(claim, keeps) && says_keys && (says(ignored) || in_part())
 }
 
 #[cfg(test)]
@@ -223,28 +260,51 @@ mod tests {
     use super::*;
 
     fn current() -> ObjectBucketClaimStatus {
-        Report::bound("b", Ignored::default()).status(
+        Report::bound("b", Beside::default()).status(
             &ObjectBucketClaimStatus::default(),
             Some(1),
             "2026-01-01T00:00:00Z",
         )
     }
 
+    fn edited() -> Beside {
+        Beside { ignored: Ignored { edit: Some("spec.x".into()), config: None }, keys: None }
+    }
+
     #[test]
     fn the_transition_time_moves_only_with_the_status() {
-        let again = Report::bound("b", Ignored::default()).status(&current(), Some(2), "2026-02-02T00:00:00Z");
+        let again = Report::bound("b", Beside::default()).status(&current(), Some(2), "2026-02-02T00:00:00Z");
         assert_eq!(again.conditions[0].last_transition_time.as_deref(), Some("2026-01-01T00:00:00Z"));
         assert!(same(&current(), &again), "a new generation alone changes nothing");
     }
 
     #[test]
     fn an_ignored_edit_is_a_condition_of_its_own_and_goes_when_the_edit_is_undone() {
-        let edited =
-            Report::bound("b", Ignored { edit: Some("spec.x".into()), config: None }).status(&current(), Some(2), "t");
+        let edited = Report::bound("b", edited()).status(&current(), Some(2), "t");
         assert_eq!(edited.phase, Some(ClaimPhase::Bound));
         assert_eq!(edited.conditions[1].status, ConditionStatus::False);
-        let undone = Report::bound("b", Ignored::default()).status(&edited, Some(3), "t");
+        let undone = Report::bound("b", Beside::default()).status(&edited, Some(3), "t");
         assert_eq!(undone.conditions[1].status, ConditionStatus::True);
+        let claim = Claim::gone(crate::provisioner::ClaimId::new("shop", "photos", "uid"));
+        let meanwhile = Report::purging(&claim, "b", 1).status(&edited, Some(2), "t");
+        assert_eq!(meanwhile.conditions[1], edited.conditions[1], "a problem does not undo the edit");
+    }
+
+    #[test]
+    fn what_is_due_for_keys_is_a_condition_of_its_own() {
+        let said = KeysSaid { status: ConditionStatus::False, reason: "RotationPending", message: "later".into() };
+        let beside = Beside { ignored: Ignored::default(), keys: Some(said) };
+        let status = Report::bound("b", beside.clone()).status(&current(), Some(2), "t");
+        assert_eq!(
+            (status.conditions[1].type_.as_str(), status.conditions[1].reason.as_str()),
+            ("KeysCurrent", "RotationPending")
+        );
+        let mut claim = Claim::gone(crate::provisioner::ClaimId::new("shop", "photos", "uid"));
+        claim.status = status;
+        assert!(says_bound(&claim, &beside, Keeps::Yes));
+        assert!(
+            !says_bound(&claim, &Beside::default(), Keeps::Yes) && says_bound(&claim, &Beside::default(), Keeps::No)
+        );
     }
 
     #[test]
@@ -260,7 +320,7 @@ mod tests {
         let mut status = current();
         let foreign = Condition { type_: "Audited".into(), ..status.conditions[0].clone() };
         status.conditions.push(foreign.clone());
-        let next = Report::bound("b", Ignored::default()).status(&status, Some(1), "t");
+        let next = Report::bound("b", Beside::default()).status(&status, Some(1), "t");
         assert!(next.conditions.contains(&foreign));
     }
 }

@@ -120,10 +120,6 @@ pub(crate) struct KeysFound<C> {
     pub(crate) up_to_date: bool,
     /// They are shared keys, and the owner has others now.
     pub(crate) outdated: bool,
-    /// Keys were refused so often that they should be replaced.
-    pub(crate) refused: bool,
-    /// These keys are so new that perhaps only earlier ones were refused.
-    pub(crate) new: bool,
     /// Successors that were issued and have not been tried yet.
     pub(crate) successor: Option<C>,
     pub(crate) bound: bool,
@@ -138,7 +134,7 @@ pub(crate) fn keys_so_far<C>(found: KeysFound<C>) -> Keys<C> {
         KeysFound { in_secret: None, .. } => Keys::None,
         // If keys were refused, it was this successor, not the keys in use.
         KeysFound { bound: true, successor: Some(keys), .. } => Keys::Successor { keys, proven: false },
-        KeysFound { outdated: true, .. } | KeysFound { refused: true, new: false, .. } => Keys::None,
+        KeysFound { outdated: true, .. } => Keys::None,
         // A bound claim may be not ready because it got new keys.
         KeysFound { in_secret: Some(keys), up_to_date, bound, ready, .. } => {
             Keys::InSecret { keys, up_to_date, proven: bound && ready }

@@ -207,6 +207,8 @@ pub(crate) fn closing_message(stored: &Stored, undo: Undo, removed: &Removed, re
     let access = match (&record.plan.user, &removed.access) {
         (None, _) => "the claim had the owner's own keys, which still work".to_owned(),
         (Some(_), Fate::Removed) => "the claim's access is deleted".to_owned(),
+        // It was deleted with the claim.
+        (Some(_), Fate::Missing) if stored.release.is_some() => "the claim's access was deleted before".to_owned(),
         (Some(user), Fate::Missing) => format!("the claim's user {user:?} no longer existed"),
         (Some(user), Fate::Left(_) | Fate::Kept | Fate::NotEmpty) => {
             format!("the claim's user {user:?} is left in place, and its keys still work")

@@ -18,11 +18,14 @@ pub(crate) struct Facts {
     pub(crate) ready: bool,
     /// Its keys were refused just before.
     pub(crate) waits_for_keys: bool,
+    /// They were refused so often that the store is to be asked about them.
+    pub(crate) doubtful: bool,
 }
 
 /// What upkeep is due in an attempt; `usual` is what is due for a claim without problems.
 pub(crate) fn due_now(facts: Facts, usual: impl FnOnce() -> Upkeep) -> Upkeep {
     match facts {
+        Facts { by_us: true, doubtful: true, .. } => Upkeep::Check,
         Facts { bound: false, .. } => Upkeep::Nothing,
         // The check tags bucket and user for this claim, and compares the keys.
         Facts { by_us: true, adopting: true, .. } => Upkeep::Check,
@@ -160,11 +163,19 @@ mod tests {
 
     #[test]
     fn a_claim_that_says_something_is_lost_is_checked_unless_it_waits_for_keys() {
-        let lost = Facts { bound: true, by_us: true, adopting: false, ready: false, waits_for_keys: false };
+        let lost =
+            Facts { bound: true, by_us: true, adopting: false, ready: false, waits_for_keys: false, doubtful: false };
         let usual = || Upkeep::Rotate;
         assert_eq!(due_now(lost, usual), Upkeep::Check);
         assert_eq!(due_now(Facts { waits_for_keys: true, ..lost }, usual), Upkeep::Nothing);
         assert_eq!(due_now(Facts { adopting: true, waits_for_keys: true, ..lost }, usual), Upkeep::Check);
+        let doubtful = Facts { waits_for_keys: true, doubtful: true, ..lost };
+        assert_eq!(due_now(doubtful, usual), Upkeep::Check);
+        assert_eq!(
+            due_now(Facts { bound: false, ..doubtful }, usual),
+            Upkeep::Check,
+            "before they were handed over, too"
+        );
         assert_eq!(due_now(Facts { ready: true, ..lost }, usual), Upkeep::Rotate);
         assert_eq!(due_now(Facts { by_us: false, ..lost }, usual), Upkeep::Rotate);
         assert_eq!(due_now(Facts { bound: false, ..lost }, usual), Upkeep::Nothing);

@@ -1,5 +1,7 @@
 //! The state of one attempt to provide a claim's bucket. The steps are in `provide`, `credentials` and `upkeep`.
 
+use std::time::Duration;
+
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::jiff::Timestamp;
 
@@ -10,7 +12,7 @@ use crate::controller::decide::keys::KeyNotes;
 use crate::controller::decide::output_data::{self, Heir};
 use crate::controller::decide::record::{Author, Stored};
 use crate::controller::decide::steps::{self, Keys, KeysFound, Progress, ProvisionState, Recorded, Upkeep};
-use crate::controller::decide::{backoff, metadata, plan, report};
+use crate::controller::decide::{metadata, plan, report};
 use crate::controller::error::Error;
 use crate::controller::objects::claims;
 use crate::controller::objects::outputs::{self, Current};
@@ -155,8 +157,6 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
             in_secret: present.filter(|_| written),
             up_to_date: !inherited && wanted.is_some_and(|wanted| output_data::difference(secret, &wanted).is_none()),
             outdated: !shared,
-            refused: backoff::are_outdated(ctx.memory.if_known(&self.claim.id, |m| m.waits.probes())),
-            new: self.notes.is_new(Timestamp::now()),
             successor: ctx.memory.if_known(&self.claim.id, |m| m.upkeep.successor()),
             bound: stored.bound(),
             ready: self.says_ready(stored),
@@ -196,6 +196,11 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
         let Record { cluster, account, handed_over, .. } = &stored.record;
         let learnt_account = account.is_none() && self.seen_in_account.is_some();
         stored.author == Author::GoProvisioner || *handed_over && cluster.is_some() && !learnt_account
+    }
+
+    /// For how long the store may not show a change.
+    pub(super) fn lag(&self) -> Duration {
+        self.ctx.provisioner.consistency_lag(self.log.record())
     }
 
     pub(super) fn stored(&self) -> Result<&Stored, Error> {

@@ -4,7 +4,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::attempt::{Attempt, Log};
 use super::next::Next;
-use crate::controller::decide::backoff::{CONSISTENCY_LAG, MAX_PROBES};
+use crate::controller::decide::backoff::{MAX_DENIED, MAX_PROBES};
 use crate::controller::decide::keys::{self, KeyNotes};
 use crate::controller::decide::report::{Report, Severity};
 use crate::controller::decide::steps::{Keys, Verb};
@@ -24,14 +24,18 @@ impl<P: Provisioner> Attempt<'_, P> {
         let Some(owner) = &self.owner else { return Err(Error::OutOfStep("the owner's credentials are not read yet")) };
         let (ctx, stored) = (self.ctx, self.stored()?);
         let record = &stored.record;
-        ctx.memory.with(&record.claim, ClaimMemory::executes);
+        let before = ctx.memory.with(&record.claim, ClaimMemory::executes);
         let answer = match verb {
             Verb::Provision => {
                 ctx.asking(record, Box::pin(ctx.provisioner.provision(record, &owner.credentials))).await
             }
             Verb::Grant => ctx.asking(record, Box::pin(ctx.provisioner.grant(record, &owner.credentials))).await,
         };
-        ctx.memory.with(&record.claim, ClaimMemory::executes);
+        // What was not created need not be looked for when the claim is deleted.
+        ctx.memory.with(&record.claim, |m| match &answer {
+            Err(failure) if failure.store_untouched() => m.executed_only(before),
+            _ => drop(m.executes()),
+        });
         let mut credentials = match answer {
             Ok(credentials) => credentials,
             Err(failure) => {
@@ -125,7 +129,7 @@ impl<P: Provisioner> Attempt<'_, P> {
                 let version = self.owner.as_ref().and_then(|owner| owner.version.clone()).filter(|_| shares);
                 let notes = KeyNotes::new(now, request, version);
                 match self.continues && !shares {
-                    true => notes.with_review(now, CONSISTENCY_LAG, &mut rand::rng()),
+                    true => notes.with_review(now, self.lag(), &mut rand::rng()),
                     false => notes,
                 }
             }
@@ -146,6 +150,7 @@ impl<P: Provisioner> Attempt<'_, P> {
             self.secret = Current::Mine(written);
         }
         self.notes = notes;
+        self.progress.status_written = false;
         Ok(())
     }
 
@@ -153,13 +158,17 @@ impl<P: Provisioner> Attempt<'_, P> {
     pub(super) async fn probe(&mut self) -> Result<Option<Next>, Error> {
         let (ctx, record) = (self.ctx, &self.stored()?.record);
         let answer = ctx.asking(record, Box::pin(ctx.provisioner.probe(record, self.credentials()?))).await?;
-        let Probe::NotYet(refused) = answer else {
-            let refused_for = ctx.memory.with(&self.claim.id, |m| m.waits.keys_work());
-            if !refused_for.is_zero() {
-                ctx.propagation.learn(&stores::store_of(record), refused_for);
+        let (refused, denied) = match answer {
+            Probe::Usable => {
+                let refused_for = ctx.memory.with(&self.claim.id, |m| m.waits.keys_work());
+                if !refused_for.is_zero() {
+                    ctx.propagation.learn(&stores::store_of(record), refused_for);
+                }
+                self.keys.set_proven(true);
+                return Ok(None);
             }
-            self.keys.set_proven(true);
-            return Ok(None);
+            Probe::NotYet(refused) => (refused, false),
+            Probe::Denied(refused) => (refused, true),
         };
         if std::mem::take(&mut self.doubted) {
             self.keys = Keys::None;
@@ -169,7 +178,8 @@ impl<P: Provisioner> Attempt<'_, P> {
         if matches!(self.keys, Keys::Successor { .. }) {
             return self.successor_refused(refused, wait).await.map(Some);
         }
-        if ctx.memory.if_known(&self.claim.id, |m| m.waits.probes()) > 2 * MAX_PROBES {
+        let (probes, refused_for) = ctx.memory.if_known(&self.claim.id, |m| (m.waits.probes(), m.waits.refused_for()));
+        if probes > 2 * MAX_PROBES || denied && refused_for >= MAX_DENIED {
             return Err(Error::CredentialsUnusable { answer: refused });
         }
         let report = Report::waiting_for_credentials(&self.claim, &refused);

@@ -12,6 +12,7 @@ pub(crate) mod provide;
 pub(crate) mod recall;
 pub(crate) mod reconcile;
 pub(crate) mod released;
+mod retire;
 pub(crate) mod steady;
 pub(crate) mod step;
 pub(crate) mod teardown;

@@ -187,6 +187,10 @@ impl<P: Provisioner> Keeper<'_, P> {
     }
 
     fn failed(&self, name: &str, state: u64, problem: &Error) -> Next {
+        if problem.is_race() {
+            tracing::debug!(record = name, %problem, "somebody else wrote at the same time");
+            return Next::After(BUSY);
+        }
         let mut all = lock(&self.failed_checks);
         let before = all.get(name).filter(|failed| failed.state == state).map_or(0, |failed| failed.failures);
         let failures = before.saturating_add(1);

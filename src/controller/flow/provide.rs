@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::adoption;
 use super::attempt::{Attempt, Log};
 use super::next::Next;
-use super::{step, teardown};
-use crate::controller::decide::claim::{self, Claim};
+use super::{steady, step, teardown};
+use crate::controller::decide::claim::Claim;
 use crate::controller::decide::class::ClassLookup;
 use crate::controller::decide::plan::{self, Intent, Surroundings};
 use crate::controller::decide::record::Stored;
@@ -204,10 +204,11 @@ impl<P: Provisioner> Attempt<'_, P> {
         claims::link_record(self.ctx, &mut self.claim, &stored).await
     }
 
-    async fn update_status(&mut self) -> Result<(), Error> {
+    /// Reports that the claim is bound.
+    pub(super) async fn update_status(&mut self) -> Result<(), Error> {
         let record = &self.stored()?.record;
-        let ignored = claim::ignored(self.claim.spec()?, record);
-        status::update_status(self.ctx, &self.claim, &Report::bound(&record.plan.bucket, ignored)).await
+        let beside = steady::beside(self.ctx, &self.claim, self.claim.spec()?, record, &self.notes);
+        status::update_status(self.ctx, &self.claim, &Report::bound(&record.plan.bucket, beside)).await
     }
 
     fn succeeded(&self) -> Next {

@@ -13,7 +13,7 @@ use kube::runtime::reflector::ObjectRef;
 use tracing::{Instrument as _, Span};
 
 use super::next::{BUSY, Next};
-use super::steady::due_while_steady;
+use super::steady::{due_while_steady, go_upkeep_in};
 use super::{new_keys, problem, provide, step, teardown, turn};
 use crate::controller::decide::claim::{Claim, Guarded};
 use crate::controller::decide::gate::{self, Due};
@@ -107,7 +107,10 @@ async fn work<P: Provisioner>(guarded: Arc<Guarded>, ctx: Arc<Context<P>>) -> Ac
         return next.into();
     }
     match due_while_steady(&ctx, &claim) {
-        None => Action::await_change(),
+        None => {
+            rest(&ctx, &claim, go_upkeep_in(&ctx, &claim));
+            Action::await_change()
+        }
         Some((Upkeep::Nothing, wait)) => {
             rest(&ctx, &claim, wait);
             Action::await_change()

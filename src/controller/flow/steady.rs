@@ -5,13 +5,17 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
+use crate::api::ObjectBucketClaimSpec;
 use crate::controller::decide::claim::{Claim, ignored};
+use crate::controller::decide::key_condition;
 use crate::controller::decide::keys::{self, KeyNotes};
 use crate::controller::decide::record::{Author, Stored};
-use crate::controller::decide::report;
+use crate::controller::decide::report::{self, Beside};
 use crate::controller::decide::steps::Upkeep;
 use crate::controller::decide::upkeep::{self, Times};
+use crate::controller::reasons;
 use crate::controller::state::context::Context;
+use crate::provisioner::Record;
 
 /// The upkeep that is due for a bound claim that has not changed, or the time until some is due; `None` for any other
 /// claim.
@@ -23,13 +27,52 @@ pub(crate) fn due_while_steady<P>(ctx: &Context<P>, claim: &Claim) -> Option<(Up
         && stored.says_bound
         && !stored.is_being_adopted()
         && spec.object_bucket_name.as_deref() == Some(&stored.name)
-        && report::says_bound(claim, &ignored(spec, &stored.record), ctx.keeps(stored.author))
         && ctx.caches.outputs_are_up_to_date(&stored.record);
     if !is_steady {
         return None;
     }
     let notes = ctx.caches.key_notes(&claim.id).believed(&stored.record.plan.rotation, Timestamp::now());
+    let beside = beside(ctx, claim, spec, &stored.record, &notes);
+    if !report::says_bound(claim, &beside, ctx.keeps(stored.author)) {
+        return None;
+    }
     ctx.shares_present_keys(&stored.record, &notes).then(|| usual_upkeep(ctx, claim, &stored, &notes))
+}
+
+/// What a bound claim says beside the condition Ready.
+pub(crate) fn beside<P>(
+    ctx: &Context<P>,
+    claim: &Claim,
+    spec: &ObjectBucketClaimSpec,
+    record: &Record,
+    notes: &KeyNotes,
+) -> Beside {
+    let of_keys = |failure: Option<&str>| {
+        let request = claim.rotation_request.as_deref();
+        let said = claim.status.conditions.iter().any(|condition| condition.type_ == reasons::KEYS_CURRENT);
+        key_condition::said(&key_condition::Facts { notes, request, failure, said })
+    };
+    // Keys that are the owner's are not rotated.
+    let keys = record.plan.user.as_ref().and_then(|_| {
+        let failure = ctx.memory.if_known(&claim.id, |m| m.upkeep.rotation_failure.clone());
+        of_keys(failure.as_deref())
+    });
+    Beside { ignored: ignored(spec, record), keys }
+}
+
+/// The time until upkeep is due for a claim of the Go provisioner, which is never steady, because its outputs differ from
+/// those of this operator.
+pub(crate) fn go_upkeep_in<P>(ctx: &Context<P>, claim: &Claim) -> Option<Duration> {
+    let stored = ctx.caches.record(claim, &ctx.options.provisioner_name, &ctx.cluster)?;
+    if claim.deleting || !claim.bound() || stored.author != Author::GoProvisioner {
+        return None;
+    }
+    let notes = ctx.caches.key_notes(&claim.id).believed(&stored.record.plan.rotation, Timestamp::now());
+    // Not at once, because the caches may be older than the attempt.
+    match usual_upkeep(ctx, claim, &stored, &notes) {
+        (Upkeep::Nothing, wait) => wait,
+        _ => Some(Duration::from_secs(1)),
+    }
 }
 
 /// The upkeep that is due for a bound claim without problems, or the time until some is due, if known.

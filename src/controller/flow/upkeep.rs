@@ -10,7 +10,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::attempt::Attempt;
 use super::next::Next;
 use super::steady;
-use crate::controller::decide::backoff::MAX_PROBES;
+use crate::controller::decide::backoff::{self, MAX_PROBES};
 use crate::controller::decide::keys::{self, Retiring};
 use crate::controller::decide::record::Author;
 use crate::controller::decide::report::Severity;
@@ -19,18 +19,20 @@ use crate::controller::decide::{store_outputs, upkeep};
 use crate::controller::error::Error;
 use crate::controller::objects::events;
 use crate::controller::reasons;
+use crate::controller::state::memory::ClaimMemory;
 use crate::provisioner::{AppCredentials, Checkup, Failure as _, FailureClass, Provisioner};
 
 impl<P: Provisioner> Attempt<'_, P> {
     /// The upkeep that is due in this attempt.
     pub(super) fn upkeep_due(&self) -> Result<Upkeep, Error> {
-        let stored = self.stored()?;
+        let (stored, probes) = (self.stored()?, self.ctx.memory.if_known(&self.claim.id, |m| m.waits.probes()));
         let facts = upkeep::Facts {
             bound: stored.bound(),
             by_us: stored.author == Author::Us,
             adopting: stored.is_being_adopted(),
             ready: self.says_ready(stored),
-            waits_for_keys: self.ctx.memory.if_known(&self.claim.id, |m| m.waits.probes()) > 0,
+            waits_for_keys: probes > 0,
+            doubtful: backoff::are_doubtful(probes),
         };
         Ok(upkeep::due_now(facts, || steady::usual_upkeep(self.ctx, &self.claim, stored, &self.notes).0))
     }
@@ -38,6 +40,8 @@ impl<P: Provisioner> Attempt<'_, P> {
     /// Has the store issue keys in addition to the present ones. They are tried before they are handed over.
     pub(super) async fn rotate(&mut self) -> Result<(), Error> {
         self.upkeep = Upkeep::Nothing;
+        // The claim says what became of it.
+        self.progress.status_written = false;
         // A request for another attempt is answered by this one, also if it fails: it would end every wait.
         self.ctx.memory.with(&self.claim.id, |m| m.upkeep.retried(self.claim.retry_request.as_deref()));
         let present = self.credentials()?.access_key_id.clone();
@@ -65,8 +69,11 @@ impl<P: Provisioner> Attempt<'_, P> {
     async fn ask_to_rotate(&mut self, present: &str) -> Result<Option<AppCredentials>, Error> {
         let (ctx, record) = (self.ctx, self.stored()?.record.clone());
         let owner = self.owner().await?;
+        // The store may not show the new keys for a while.
+        ctx.memory.with(&record.claim, ClaimMemory::executes);
         let mut answer =
             ctx.asking(&record, Box::pin(ctx.provisioner.rotate(&record, &owner.credentials, present))).await?;
+        ctx.memory.with(&record.claim, ClaimMemory::executes);
         let keys = answer.as_mut();
         if let Some(note) = keys.and_then(|keys| store_outputs::take_out_refused(&mut keys.outputs, &record.plan)) {
             self.report_refused_outputs(&note).await;
@@ -83,6 +90,7 @@ impl<P: Provisioner> Attempt<'_, P> {
         self.rotation_ended("failed");
         let note = format!("the store keeps refusing the new keys ({answer}); the present keys still work; retrying");
         self.upkeep_failed(reasons::ROTATION_FAILED, &note, FailureClass::Terminal).await;
+        self.update_status().await?;
         Ok(Next::Done)
     }
 
@@ -90,7 +98,8 @@ impl<P: Provisioner> Attempt<'_, P> {
         self.rotation_ended("done");
         self.ctx.memory.with(&self.claim.id, |m| m.keep_successor(None));
         self.ctx.memory.with(&self.claim.id, |m| m.upkeep.succeeded());
-        let Retiring { id, at } = former;
+        self.ctx.memory.with(&self.claim.id, |m| m.upkeep.rotation_failure = None);
+        let Retiring { id, at, .. } = former;
         let note = format!(
             "the claim's Secret holds new keys; the former key {id} works until {}; restart apps that read their keys only once",
             at.strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -106,17 +115,6 @@ impl<P: Provisioner> Attempt<'_, P> {
             false => "age",
         };
         self.ctx.options.observer.metrics().upkeep.rotations.with([trigger, result]).inc();
-    }
-
-    /// Has the store delete the keys that are not in use, then removes the notes on them.
-    pub(super) async fn retire(&mut self) -> Result<(), Error> {
-        self.ask_to_check().await?;
-        // Otherwise the check failed, or the present keys are lost.
-        if self.upkeep == Upkeep::Retire {
-            self.upkeep = Upkeep::Nothing;
-            self.write_notes(self.notes.after_review(Timestamp::now())).await?;
-        }
-        Ok(())
     }
 
     /// Has the store check and repair bucket and user. `Some`: ask it again later.
@@ -140,7 +138,7 @@ impl<P: Provisioner> Attempt<'_, P> {
     }
 
     /// Does not change `upkeep` if there is no problem. `Some`: the attempt is over for this time.
-    async fn ask_to_check(&mut self) -> Result<Option<Duration>, Error> {
+    pub(super) async fn ask_to_check(&mut self) -> Result<Option<Duration>, Error> {
         let (ctx, asked) = (self.ctx, self.claim.retry_request.clone());
         if self.upkeep == Upkeep::Retire || ctx.memory.with(&self.claim.id, |m| m.upkeep.asks_again(asked.as_deref())) {
             ctx.memory.with(&self.claim.id, |m| m.upkeep.searches_for_keys());
@@ -183,7 +181,7 @@ impl<P: Provisioner> Attempt<'_, P> {
         metrics.repairs.with(["key"]).inc_by(foreign.len() as u64);
         let foreign = foreign.into_iter().map(|key| {
             format!(
-                "access key {key} of the claim's user is deleted, because the operator did not issue it for the claim"
+                "access key {key} of the claim's user is deleted, because it is neither the key in the claim's Secret nor the former one"
             )
         });
         for note in checkup.repaired.into_iter().chain(foreign) {
@@ -193,6 +191,14 @@ impl<P: Provisioner> Attempt<'_, P> {
         if checkup.keys_lost {
             self.upkeep = Upkeep::Nothing;
             self.doubt_keys();
+        }
+        if checkup.keys_inactive {
+            self.upkeep = Upkeep::Nothing;
+            if !keys::is_requested(&self.notes, self.claim.rotation_request.as_deref()) {
+                return Err(Error::KeysInactive { key: self.credentials()?.access_key_id.clone() });
+            }
+            self.keys = Keys::None;
+            return Ok(());
         }
         let issued_at = checkup.issued_at.and_then(|at| Timestamp::try_from(at).ok());
         match issued_at.and_then(|at| self.notes.corrected(at)) {
@@ -228,17 +234,26 @@ impl<P: Provisioner> Attempt<'_, P> {
         }
     }
 
-    /// The store does not show the present keys. Reads of IAM lag, so the keys are tried before they are replaced; if
-    /// very new keys are refused, the operator waits, because they may not work yet either.
+    /// The store does not show the present keys. If nothing was created lately, it does not have them, whether they work or
+    /// not: somebody else's keys do not keep the claim's from being replaced. Otherwise they are tried before they are
+    /// replaced; if very new keys are refused, the operator waits, because they may not work yet either.
     fn doubt_keys(&mut self) {
-        if let Keys::InSecret { .. } = &self.keys {
-            self.keys.set_proven(false);
-            self.doubted = !self.notes.is_new(Timestamp::now());
+        if !matches!(self.keys, Keys::InSecret { .. }) {
+            return;
         }
+        let (lag, quiet) = (self.lag(), self.ctx.memory.quiet(&self.claim.id));
+        if quiet >= lag {
+            self.keys = Keys::None;
+            return;
+        }
+        self.keys.set_proven(false);
+        self.doubted = !self.notes.is_new(Timestamp::now(), lag);
+        // If they work nevertheless, the store is asked again.
+        self.ctx.memory.with(&self.claim.id, |m| m.upkeep.check_after(lag.saturating_sub(quiet)));
     }
 
     /// Reports an error of upkeep, unless the store is still working. Returns whether it failed.
-    async fn upkeep_stopped(&self, upkeep: Upkeep, reason: &'static str, what: &str, error: &Error) -> bool {
+    pub(super) async fn upkeep_stopped(&self, upkeep: Upkeep, reason: &'static str, what: &str, error: &Error) -> bool {
         match upkeep::failure_note(what, error) {
             Some(note) => {
                 self.upkeep_failed(reason, &note, error.class()).await;
@@ -252,8 +267,11 @@ impl<P: Provisioner> Attempt<'_, P> {
         }
     }
 
-    async fn upkeep_failed(&self, reason: &'static str, note: &str, class: FailureClass) {
+    pub(super) async fn upkeep_failed(&self, reason: &'static str, note: &str, class: FailureClass) {
         tracing::warn!(reason, "{note}");
+        if reason == reasons::ROTATION_FAILED {
+            self.ctx.memory.with(&self.claim.id, |m| m.upkeep.rotation_failure = Some(note.into()));
+        }
         if self.ctx.memory.with(&self.claim.id, |m| m.upkeep.failed(class, note)) {
             events::event(self.ctx, &self.claim.id, Severity::Warning, reason, note).await;
         }

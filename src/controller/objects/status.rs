@@ -10,7 +10,7 @@ use crate::api::ObjectBucketClaimStatus;
 use crate::controller::decide::claim::Claim;
 use crate::controller::decide::class::ClassOwner;
 use crate::controller::decide::metadata::FIELD_MANAGER;
-use crate::controller::decide::report::{Keeps, Report, Severity, outdated, same};
+use crate::controller::decide::report::{Beside, Keeps, Report, Severity, outdated, same};
 use crate::controller::error::Error;
 use crate::controller::objects::events::{event, record_event};
 use crate::controller::reasons;
@@ -27,8 +27,9 @@ pub(crate) async fn update_status<P>(ctx: &Context<P>, claim: &Claim, report: &R
         return Ok(());
     }
     let next = report.status(&claim.status, claim.generation, &now());
-    let ignored = outdated(&report.ignored).unwrap_or_default().1;
-    let new = LastStatus::new(report.reason, &format!("{}{ignored}", report.message));
+    let ignored = report.beside.as_ref().and_then(|beside| outdated(&beside.ignored)).unwrap_or_default().1;
+    let keys = report.beside.as_ref().and_then(|beside| beside.keys.as_ref()).map_or("", |keys| &keys.message);
+    let new = LastStatus::new(report.reason, &format!("{}{ignored}{keys}", report.message));
     let change = ctx.memory.if_known(&claim.id, |m| new.change_from(m.last_status.as_ref()));
     // If conditions are missing that were written, the CRD prunes them; all CRDs keep the phase. The status of an
     // unreadable claim is unknown.
@@ -84,7 +85,7 @@ fn count<P>(ctx: &Context<P>, claim: &Claim, report: &Report) {
 }
 
 async fn publish_events<P>(ctx: &Context<P>, claim: &Claim, report: &Report, change: StatusChange) {
-    let Report { severity, reason, message, .. } = report;
+    let Report { severity, reason, message, beside, .. } = report;
     // A bound claim that only reports an ignored edit does not become bound again.
     let bound_before = claim.bound() && *reason == reasons::BOUND;
     let further_progress = *severity == Severity::Progress && change == StatusChange::Message;
@@ -95,11 +96,16 @@ async fn publish_events<P>(ctx: &Context<P>, claim: &Claim, report: &Report, cha
         let uid = ctx.caches.records.object(name).and_then(|object| object.metadata.uid);
         record_event(ctx, name, uid.as_deref(), *severity, reason, message).await;
     }
-    for (reason, ignored) in
-        [(reasons::EDIT_IGNORED, &report.ignored.edit), (reasons::CONFIG_IGNORED, &report.ignored.config)]
-    {
-        if let Some(ignored) = ignored {
-            event(ctx, &claim.id, Severity::Warning, reason, ignored).await;
+    let Some(Beside { ignored, keys }) = beside else { return };
+    let pending =
+        keys.as_ref().filter(|keys| keys.reason == reasons::ROTATION_PENDING).map(|keys| keys.message.clone());
+    for (reason, said) in [
+        (reasons::EDIT_IGNORED, &ignored.edit),
+        (reasons::CONFIG_IGNORED, &ignored.config),
+        (reasons::ROTATION_PENDING, &pending),
+    ] {
+        if let Some(said) = said {
+            event(ctx, &claim.id, Severity::Warning, reason, said).await;
         }
     }
 }

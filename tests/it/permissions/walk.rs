@@ -118,6 +118,8 @@ async fn rotate(world: &World, photos: &Used) {
         "objectbucket.io/retire-key-at": "2020-01-01T00:00:00Z",
     }}}));
     world.secrets().patch(photos.name, &PatchParams::default(), &retire).await.unwrap();
+    world.wait_event(photos.name, "FormerKeyDeactivated").await;
+    world.secrets().patch(photos.name, &PatchParams::default(), &retire).await.unwrap();
     let after = key_of(world, photos.name).await;
     world.wait_keys(&photos.user, &[&after]).await;
 }
@@ -192,6 +194,7 @@ async fn take_over(world: &World, legacy: &Legacy, only_removed: bool) {
         world.secrets().delete(name, &DeleteParams::default()).await.unwrap();
         world.wait_secret(name, |keys| keys["AWS_ACCESS_KEY_ID"] != old).await;
         world.app(name).await.put(&legacy.bucket, "b").await.unwrap();
+        rotate(world, &Used { name, bucket: legacy.bucket.clone(), user: legacy.user.clone() }).await;
     }
     let version = json!({ "Version": "2012-10-17", "Statement": [{
         "Effect": "Allow", "Action": "s3:GetObject", "Resource": format!("arn:aws:s3:::{}/*", legacy.bucket),

@@ -40,6 +40,8 @@ async fn keys_are_replaced_and_the_former_ones_go_when_their_grace_is_over() {
     assert_eq!(world.account.keys(&user).await.len(), 2);
 
     date(&world, "objectbucket.io/retire-key-at").await;
+    world.wait_event("photos", "FormerKeyDeactivated").await;
+    date(&world, "objectbucket.io/retire-key-at").await;
     world.wait_keys(&user, &[&after]).await;
     world.account_of(&before).put(&bucket, "too late").await.unwrap_err();
     world.app("photos").await.put(&bucket, "still").await.unwrap();

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use aws_config::{BehaviorVersion, Region, SdkConfig};
 use aws_credential_types::Credentials;
 use aws_credential_types::provider::SharedCredentialsProvider;
+use aws_sdk_iam::types::StatusType;
 use aws_sdk_s3::error::ProvideErrorMetadata as _;
 use aws_sdk_s3::primitives::ByteStream;
 use aws_sdk_s3::types::{BucketVersioningStatus, Tag, Tagging, VersioningConfiguration};
@@ -112,6 +113,18 @@ impl Account {
     pub(crate) async fn keys(&self, user: &str) -> Vec<String> {
         let keys = self.iam.list_access_keys().user_name(user).send().await.unwrap();
         keys.access_key_metadata().iter().filter_map(|key| key.access_key_id().map(str::to_owned)).collect()
+    }
+
+    /// The ids of those that are active.
+    pub(crate) async fn active_keys(&self, user: &str) -> Vec<String> {
+        let keys = self.iam.list_access_keys().user_name(user).send().await.unwrap();
+        let active = keys.access_key_metadata().iter().filter(|key| key.status() == Some(&StatusType::Active));
+        active.filter_map(|key| key.access_key_id().map(str::to_owned)).collect()
+    }
+
+    pub(crate) async fn set_key_active(&self, user: &str, key: &str, active: bool) {
+        let status = if active { StatusType::Active } else { StatusType::Inactive };
+        self.iam.update_access_key().user_name(user).access_key_id(key).status(status).send().await.unwrap();
     }
 
     /// Names of all users whose name contains `part`.

@@ -217,15 +217,25 @@ impl World {
 }
 
 impl World {
-    /// Waits until a user has these keys and no others. AWS tells of no changes, so it is asked again and again.
+    /// Waits until a user has these keys and no others.
     pub(crate) async fn wait_keys(&self, user: &str, wanted: &[&str]) {
+        self.wait_keys_of(user, wanted, async || self.account.keys(user).await).await;
+    }
+
+    /// Waits until these keys of a user are active and no others.
+    pub(crate) async fn wait_active_keys(&self, user: &str, wanted: &[&str]) {
+        self.wait_keys_of(user, wanted, async || self.account.active_keys(user).await).await;
+    }
+
+    /// AWS tells of no changes, so it is asked again and again.
+    async fn wait_keys_of(&self, user: &str, wanted: &[&str], found: impl AsyncFn() -> Vec<String>) {
         let has_them = async {
-            while self.account.keys(user).await != wanted {
+            while found().await != wanted {
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         };
         if tokio::time::timeout(PATIENCE, has_them).await.is_err() {
-            panic!("user {user} has the keys {:?}, not {wanted:?}", self.account.keys(user).await);
+            panic!("user {user} has the keys {:?}, not {wanted:?}", found().await);
         }
     }
 

@@ -4,7 +4,7 @@
 //! `iam:PermissionsBoundary`: a statement with that key allows nothing there, whoever has which boundary. So these are
 //! taken out of what the emulator gets, and [`Demands`] says the same to the world's proxy, which operators go through.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::World;
 use super::account::Account;
@@ -21,6 +21,7 @@ const BOUNDARY: &str = include_str!("../../../docs/permissions-boundary.json");
 const PLACEHOLDER: &str = "111122223333";
 const BOUNDARY_NAME: &str = "aws-s3-provisioner-boundary";
 const KEY: &str = "iam:PermissionsBoundary";
+const LAST_USED: &str = "iam:GetAccessKeyLastUsed";
 
 /// An owner who has what a policy allows, and a boundary for the users of claims.
 pub(crate) struct PolicedOwner {
@@ -90,8 +91,13 @@ impl PolicedOwner {
     /// What the emulator can evaluate of a shipped document, and what it cannot.
     fn for_emulator(&self, policy: &str) -> (Value, Option<Demands>) {
         let mut document = self.named(policy);
-        let mut demands = None;
+        let (mut demands, mut last_used) = (None, None);
         for statement in document["Statement"].as_array_mut().unwrap() {
+            // It does not know whose key such a call is about.
+            let asks = |action: &Value| action == LAST_USED;
+            if statement["Action"].as_array().is_some_and(|actions| actions.iter().any(asks)) {
+                last_used = Some(json!({ "Effect": "Allow", "Action": LAST_USED, "Resource": "*" }));
+            }
             let condition = &statement["Condition"]["StringEquals"][KEY];
             if let Some(boundary) = condition.as_str().map(str::to_owned) {
                 let actions = statement["Action"].as_array().unwrap().iter();
@@ -114,6 +120,7 @@ impl PolicedOwner {
                 statement["Resource"] = format!("{account}:user/*").into();
             }
         }
+        document["Statement"].as_array_mut().unwrap().extend(last_used);
         (document, demands)
     }
 }

@@ -1,6 +1,8 @@
 //! A bound claim over time: keys that are replaced, and what is checked and repaired.
 
 mod drift;
+mod former_keys;
+mod refused_keys;
 mod rotation;
 
 use std::collections::BTreeMap;

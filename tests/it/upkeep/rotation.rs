@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
+use super::former_keys::wait_deactivated;
 use super::{Bound, DENIED, date};
 use crate::support::aws_proxy::Strictness;
 use crate::support::operator::{Binary, Kind, Operator};
@@ -28,6 +29,14 @@ async fn annotate_claim(world: &World, value: &str) {
 
 async fn wait_retired(world: &World) {
     wait_unnoted(world, "objectbucket.io/retiring-key").await;
+}
+
+/// Ends the time of the former key, and then the time until it is deleted.
+async fn retire(world: &World) {
+    date(world, "objectbucket.io/retire-key-at").await;
+    wait_deactivated(world).await;
+    date(world, "objectbucket.io/retire-key-at").await;
+    wait_retired(world).await;
 }
 
 /// Waits until the claim's Secret lacks an annotation.
@@ -59,8 +68,7 @@ async fn keys_are_replaced_on_request_and_the_former_ones_work_until_their_grace
     let (type_, note) = world.wait_event("photos", "KeysRotated").await;
     assert!(type_ == "Normal" && note.contains(before.key()), "{note}");
 
-    date(&world, "objectbucket.io/retire-key-at").await;
-    wait_retired(&world).await;
+    retire(&world).await;
     assert_eq!(world.account.keys(&before.user).await, [after]);
     world.wait_event("photos", "KeysRetired").await;
     world.app("photos").await.put(&before.bucket, "still").await.unwrap();
@@ -109,8 +117,7 @@ async fn new_keys_are_handed_over_only_when_they_work() {
     world.app("photos").await.put(&before.bucket, "a").await.unwrap();
 
     // What comes after the attempt that handed them over.
-    date(&world, "objectbucket.io/retire-key-at").await;
-    wait_retired(&world).await;
+    retire(&world).await;
     let names = world.aws.names();
     let number = |call: &str| names.iter().filter(|name| *name == call).count();
     assert_eq!((number("CreateAccessKey"), number("DeleteAccessKey")), (1, 1), "{names:?}");

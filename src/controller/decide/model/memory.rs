@@ -14,7 +14,7 @@ pub(super) struct Memory {
     pub(super) settled: bool,
     pub(super) removed: Option<Removed>,
     pub(super) successor: Option<Key>,
-    /// How often keys were refused in a row: at 2 and 4, `backoff::are_outdated` is true.
+    /// How often keys were refused in a row: at 2 and 4, `backoff::are_doubtful` is true.
     pub(super) refused: u8,
 }
 

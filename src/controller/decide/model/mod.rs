@@ -130,7 +130,7 @@ fn a_restored_claim_waits_and_adopts_its_record_if_an_admin_requests_it() {
             "restored, record lost",
             Asks::Name,
             true,
-            Budget { deletions: 1, adoption_requests: 1, restored_records: 1, ..CALM },
+            Budget { crashes: 1, deletions: 1, adoption_requests: 1, restored_records: 1, ..CALM },
         ),
     ];
     for (name, asks, secret, budget) in stories {

@@ -67,7 +67,10 @@ impl Work {
             Step::LinkRecord => self.link_record(world, memory)?,
             Step::UpdateStatus => self.report_bound(world, memory)?,
             Step::FinishAdoption => self.change_record(world, |record| record.adopt_requested = false)?,
-            Step::Rotate => self.verb = Some(Verb::new(Kind::Rotate, self.record_so_far(), present.collect())),
+            Step::Rotate => {
+                memory.executed = true;
+                self.verb = Some(Verb::new(Kind::Rotate, self.record_so_far(), present.collect()));
+            }
             Step::Retire => self.verb = Some(Verb::new(Kind::Check, self.record_so_far(), present.collect())),
             Step::Check => {
                 let retiring = match self.secret {
@@ -101,7 +104,7 @@ impl Work {
         self.record = world.record;
         self.is_new = !self.recovers;
         if self.recovers {
-            self.continue_from_outputs(world, memory, Upkeep::Nothing);
+            self.continue_from_outputs(memory, Upkeep::Nothing);
         }
         Some(())
     }
@@ -114,7 +117,7 @@ impl Work {
         let former = self.former.take()?;
         world.record = Some(Record { uid: self.claim.uid, handed_over: true, ..former });
         self.record = world.record;
-        self.continue_from_outputs(world, memory, Upkeep::Nothing);
+        self.continue_from_outputs(memory, Upkeep::Nothing);
         Some(())
     }
 
@@ -244,8 +247,16 @@ fn go_on(mut work: Work, mut verb: Verb, world: &mut World, memory: &mut Memory,
         Progress::KeysLost => {
             work.upkeep = Upkeep::Nothing;
             if let Keys::InSecret { keys, proven, .. } = &mut work.keys {
-                *proven = false;
-                work.doubted = !world.hides(work.record.map_or(work.claim.uid, |record| record.names), *keys);
+                let hidden = world.hides(work.record.map_or(work.claim.uid, |record| record.names), *keys);
+                if memory.settled && !memory.executed {
+                    if hidden {
+                        world.harm = Some("keys are replaced that IAM has not shown yet");
+                    }
+                    work.keys = Keys::None;
+                } else {
+                    *proven = false;
+                    work.doubted = !hidden;
+                }
             }
         }
         Progress::Done => {

@@ -69,7 +69,7 @@ impl Work {
             Intent::Record { .. } => {}
             Intent::Proceed(_) => {
                 work.record = world.record;
-                work.continue_from_outputs(world, memory, upkeep);
+                work.continue_from_outputs(memory, upkeep);
             }
             Intent::UndoFirst(_) => return Some(Start::UndoFirst),
             Intent::Adopt(_) => work.former = world.record,
@@ -104,7 +104,7 @@ impl Work {
     }
 
     /// Derives from record and outputs how far an earlier attempt came.
-    pub(super) fn continue_from_outputs(&mut self, world: &World, memory: &Memory, upkeep: Upkeep) {
+    pub(super) fn continue_from_outputs(&mut self, memory: &Memory, upkeep: Upkeep) {
         let (claim, Some(record)) = (self.claim, self.record) else { return };
         self.continues = true;
         let inherits = record.adopt_requested || record.names != record.uid;
@@ -118,8 +118,6 @@ impl Work {
             in_secret: key,
             up_to_date: !matches!(self.secret, Some(Secret::Restored { .. })),
             outdated: false,
-            refused: matches!(memory.refused, 2 | 4),
-            new: key.is_some_and(|key| world.hides(record.names, key)),
             successor: memory.successor,
             bound,
             ready: claim.ready,
@@ -136,6 +134,7 @@ impl Work {
             adopting: record.adopt_requested,
             ready: claim.ready,
             waits_for_keys: memory.refused > 0,
+            doubtful: matches!(memory.refused, 2 | 4),
         };
         let due = upkeep::due_now(facts, || match upkeep {
             Upkeep::Rotate if asked && !retiring && review == Review::No => Upkeep::Rotate,

@@ -52,9 +52,14 @@ pub(crate) struct ClaimMemory {
 }
 
 impl ClaimMemory {
-    /// The store is about to create something for the claim, or has just answered.
-    pub(crate) fn executes(&mut self) {
-        self.executed = Some(Instant::now());
+    /// The store is about to create something for the claim, or has just answered. Returns when it was asked before.
+    pub(crate) fn executes(&mut self) -> Option<Instant> {
+        self.executed.replace(Instant::now())
+    }
+
+    /// It has created nothing since then.
+    pub(crate) fn executed_only(&mut self, before: Option<Instant>) {
+        self.executed = before;
     }
 
     /// An attempt succeeded: after the next failure, the wait is the shortest again.

@@ -24,6 +24,8 @@ pub(crate) struct UpkeepTimes {
     not_before: Option<Instant>,
     /// What the store is still working on.
     unfinished: Option<Upkeep>,
+    /// Why the last rotation failed.
+    pub(crate) rotation_failure: Option<Box<str>>,
     /// The last reported failure, as a hash, so that it is not reported twice in a row.
     last_note: Option<u64>,
     replacements: Row,
@@ -71,6 +73,11 @@ impl UpkeepTimes {
     /// The store was checked.
     pub(crate) fn checked(&mut self, every: Option<Duration>) {
         self.check_at = every.and_then(|every| Instant::now().checked_add(part_of(every, 0.9..=1.1)?));
+    }
+
+    /// The store is to be checked again after this time.
+    pub(crate) fn check_after(&mut self, wait: Duration) {
+        self.check_at = Some(Instant::now() + wait);
     }
 
     /// How much longer failed or unfinished upkeep has to wait.

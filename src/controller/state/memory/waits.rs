@@ -19,6 +19,8 @@ pub(crate) struct Inputs {
     pub(crate) deleting: bool,
     /// The annotation that requests another attempt at once.
     pub(crate) retry: Option<String>,
+    /// The annotation that requests new keys.
+    pub(crate) rotation: Option<String>,
     /// The annotation that asks for the bucket of a deleted claim.
     pub(crate) undo: Option<String>,
 }
@@ -31,6 +33,7 @@ impl Inputs {
             bucket: spec.and_then(|spec| claim::wanted(spec, &claim.id.uid).ok()),
             deleting: claim.deleting,
             retry: claim.retry_request.clone(),
+            rotation: claim.rotation_request.clone(),
             undo: claim.undo_request.clone(),
         }
     }
@@ -74,7 +77,9 @@ impl Waits {
     /// How much longer the claim has to wait. Changed inputs end the wait and reset the backoff.
     pub(crate) fn left(&mut self, inputs: &Inputs) -> Option<Duration> {
         let now = Instant::now();
-        let asks_only = |known: &Inputs| Inputs { retry: inputs.retry.clone(), ..known.clone() } == *inputs;
+        let asks_only = |known: &Inputs| {
+            Inputs { retry: inputs.retry.clone(), rotation: inputs.rotation.clone(), ..known.clone() } == *inputs
+        };
         if self.inputs.as_deref() != Some(inputs) && self.inputs.as_deref().is_some_and(asks_only) {
             let left = self.asked_at.map(|at| RETRY_GAP.saturating_sub(now.saturating_duration_since(at)));
             if let Some(left) = left.filter(|left| !left.is_zero()) {
@@ -144,7 +149,7 @@ impl Waits {
 
     /// The keys were replaced, perhaps because they were refused too often: this must not replace them twice.
     pub(crate) fn keys_replaced(&mut self) {
-        self.probes += u32::from(backoff::are_outdated(self.probes));
+        self.probes += u32::from(backoff::are_doubtful(self.probes));
     }
 
     /// The keys work, or others are tried now. Returns how long they were refused.
@@ -173,6 +178,11 @@ impl Waits {
     /// Whether this key was seen to work just before this attempt.
     pub(crate) fn takes_as_working(&mut self, key: &str) -> bool {
         self.working_key.take().as_deref() == Some(key)
+    }
+
+    /// Since when the keys are refused.
+    pub(crate) fn refused_for(&self) -> Duration {
+        self.refused_since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
     /// How often keys of the claim were refused in a row.
@@ -232,7 +242,14 @@ mod tests {
     use super::*;
 
     fn inputs(class: &str) -> Inputs {
-        Inputs { class_name: Some(class.into()), bucket: None, deleting: false, retry: None, undo: None }
+        Inputs {
+            class_name: Some(class.into()),
+            bucket: None,
+            deleting: false,
+            retry: None,
+            rotation: None,
+            undo: None,
+        }
     }
 
     fn secret() -> SecretRef {

@@ -1,0 +1,130 @@
+//! The end of former keys: they are deactivated before they are deleted, and not while an app uses them, unless that lasts
+//! too long.
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+
+use super::{Bound, DENIED, date};
+use crate::support::operator::{Kind, Operator};
+use crate::support::proxy::Verdict;
+use crate::support::{World, seen};
+
+const RETIRE_AT: &str = "objectbucket.io/retire-key-at";
+const INACTIVE: &str = "objectbucket.io/retiring-key-inactive";
+
+/// A claim whose keys were rotated; `before`: what it had before.
+struct Rotated {
+    before: Bound,
+    key: String,
+}
+
+impl Rotated {
+    async fn new(world: &World) -> Self {
+        let class = world.class("greenfield").await;
+        let before = Bound::new(world, &class).await;
+        let ask = json!({ "metadata": { "annotations": { "objectbucket.io/rotate-keys": "now" } } });
+        world.claims().patch("photos", &PatchParams::default(), &Patch::Merge(ask)).await.unwrap();
+        world.wait_secret("photos", |keys| keys["AWS_ACCESS_KEY_ID"] != before.key()).await;
+        world.wait_event("photos", "KeysRotated").await;
+        let key = world.environment("photos").await["AWS_ACCESS_KEY_ID"].clone();
+        Self { before, key }
+    }
+
+    async fn former_key_works(&self, world: &World) -> bool {
+        world.account_of(&self.before.environment).put(&self.before.bucket, "by a pod that still runs").await.is_ok()
+    }
+}
+
+/// The notes in the claim's Secret.
+async fn note(world: &World, annotation: &str) -> Option<String> {
+    let secret = world.secrets().get("photos").await.unwrap();
+    secret.metadata.annotations.unwrap_or_default().remove(annotation)
+}
+
+pub(super) async fn wait_deactivated(world: &World) {
+    let says_so = |secret: Option<&Secret>| {
+        let annotations = secret.and_then(|secret| secret.metadata.annotations.as_ref());
+        annotations.is_some_and(|all| all.get(INACTIVE).is_some_and(|value| value == "yes"))
+    };
+    seen(&world.secrets(), "photos", says_so).await.expect("the former key is deactivated");
+}
+
+#[tokio::test]
+async fn a_former_key_can_be_activated_again_before_it_is_deleted() {
+    let world = World::new().await;
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    let rotated = Rotated::new(&world).await;
+    date(&world, RETIRE_AT).await;
+    wait_deactivated(&world).await;
+    let (type_, text) = world.wait_event("photos", "FormerKeyDeactivated").await;
+    assert!(type_ == "Normal" && text.contains(rotated.before.key()), "{text}");
+    assert!(!rotated.former_key_works(&world).await);
+    assert_eq!(world.account.keys(&rotated.before.user).await.len(), 2);
+    let until = note(&world, RETIRE_AT).await.unwrap();
+    assert!(text.contains(&until), "{text} {until}");
+
+    // An admin finds out which pod still needs it.
+    world.account.set_key_active(&rotated.before.user, rotated.before.key(), true).await;
+    assert!(rotated.former_key_works(&world).await);
+    date(&world, RETIRE_AT).await;
+    world.wait_active_keys(&rotated.before.user, &[&rotated.key]).await;
+    date(&world, RETIRE_AT).await;
+    world.wait_keys(&rotated.before.user, &[&rotated.key]).await;
+    world.wait_event("photos", "KeysRetired").await;
+}
+
+/// What IAM says about the use of a key.
+fn used_at(time: &str) -> String {
+    format!(
+        "<GetAccessKeyLastUsedResponse xmlns=\"https://iam.amazonaws.com/doc/2010-05-08/\"><GetAccessKeyLastUsedResult>\
+         <UserName>u</UserName><AccessKeyLastUsed><LastUsedDate>{time}</LastUsedDate><ServiceName>s3</ServiceName>\
+         <Region>us-west-1</Region></AccessKeyLastUsed></GetAccessKeyLastUsedResult></GetAccessKeyLastUsedResponse>"
+    )
+}
+
+#[tokio::test]
+async fn a_former_key_that_an_app_uses_is_told_and_works_on_for_a_limited_time() {
+    let world = World::new().await;
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    let rotated = Rotated::new(&world).await;
+    // In the future, so that it is recent whatever the clock says.
+    world.aws.meddle(|call| match call.name.as_str() {
+        "GetAccessKeyLastUsed" => Verdict::Answer(200, used_at("2099-01-01T00:00:00Z")),
+        _ => Verdict::Pass,
+    });
+    date(&world, RETIRE_AT).await;
+    let (type_, text) = world.wait_event("photos", "FormerKeyInUse").await;
+    assert!(type_ == "Warning" && text.contains(rotated.before.key()) && text.contains("2099-01-01"), "{text}");
+    assert!(rotated.former_key_works(&world).await);
+    let until = note(&world, RETIRE_AT).await.unwrap();
+    assert!(!until.starts_with("2020"), "{until}");
+
+    // As if all of that was years ago.
+    let old = json!({ "metadata": { "annotations": {
+        RETIRE_AT: "2020-01-01T00:00:00Z", "objectbucket.io/keys-issued-at": "2020-01-01T00:00:00Z",
+    } } });
+    world.secrets().patch("photos", &PatchParams::default(), &Patch::Merge(old)).await.unwrap();
+    world.wait_keys(&rotated.before.user, &[&rotated.key]).await;
+    assert!(!rotated.former_key_works(&world).await);
+}
+
+#[tokio::test]
+async fn a_former_key_whose_use_is_not_told_works_on_for_a_limited_time() {
+    let world = World::new().await;
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    let rotated = Rotated::new(&world).await;
+    world.aws.meddle(|call| match call.name.as_str() {
+        "GetAccessKeyLastUsed" | "UpdateAccessKey" => Verdict::Answer(403, DENIED.to_owned()),
+        _ => Verdict::Pass,
+    });
+    date(&world, RETIRE_AT).await;
+    let (type_, text) = world.wait_event_with("photos", "CheckFailed", "iam:GetAccessKeyLastUsed").await;
+    assert!(type_ == "Warning" && text.contains("works until"), "{text}");
+    assert!(rotated.former_key_works(&world).await);
+    let old = json!({ "metadata": { "annotations": {
+        RETIRE_AT: "2020-01-01T00:00:00Z", "objectbucket.io/keys-issued-at": "2020-01-01T00:00:00Z",
+    } } });
+    world.secrets().patch("photos", &PatchParams::default(), &Patch::Merge(old)).await.unwrap();
+    world.wait_keys(&rotated.before.user, &[&rotated.key]).await;
+}

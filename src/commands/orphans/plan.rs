@@ -112,9 +112,9 @@ fn effects(stored: Option<&Stored>, action: Action, orphan: &Orphan) -> Vec<Fate
     let kept = |what: String, why: &str| Fate { what, is_deleted: false, why: why.to_owned() };
     let bucket = || orphan.bucket.as_ref().map(|bucket| format!("bucket {bucket:?}"));
     match action {
-        Action::Remove => stored.map(|stored| on_removal(stored)).unwrap_or_default(),
+        Action::Remove => stored.map(on_removal).unwrap_or_default(),
         Action::Revoke => {
-            let access = stored.map(|stored| on_removal(stored)).unwrap_or_default().split_off(1);
+            let access = stored.map(on_removal).unwrap_or_default().split_off(1);
             let bucket = bucket().map(|what| kept(what, "revoke deletes only the access"));
             access.into_iter().chain(bucket).collect()
         }

@@ -9,7 +9,7 @@
 //! | `bucket`, `user`, `probe` | provision and grant: create the bucket and the user, try the user's key |
 //! | `progress`, `quota` | how far a creation came; what the account has no room for |
 //! | `upkeep` | for bound claims: rotate keys, find and repair what has changed |
-//! | `account`, `sts` | the owner's AWS account; whether an app's keys still work |
+//! | `account`, `sts`, `clock` | the owner's AWS account; whether an app's keys still work; how far the clocks are apart |
 //! | `recall` | what tags say about a claim whose record was lost |
 //! | `examine` | whether claims of a class can work, for an admin who asks |
 //! | `inventory` | for an admin: what the account holds, and how much is in a bucket |
@@ -32,6 +32,7 @@ use tokio::time::Instant;
 use self::call::{Operation, Resource};
 use self::clients::{Clients, Store};
 use self::environment::Environment;
+use self::examine::Asked;
 use self::http::Http;
 use self::owner::StaticKeys;
 use self::params::ClassParameters;
@@ -48,6 +49,7 @@ mod bucket;
 mod budget;
 pub mod call;
 mod clients;
+mod clock;
 mod codes;
 mod empty;
 mod environment;
@@ -108,6 +110,7 @@ pub struct AwsProvisioner {
     unfinished: Unfinished,
     /// Buckets with chosen names that are being created now; see [`Self::lock_name`].
     being_created: Mutex<HashSet<NameInStore>>,
+    asked: Asked,
 }
 
 impl fmt::Debug for AwsProvisioner {
@@ -139,6 +142,7 @@ impl AwsProvisioner {
             clients,
             unfinished: Unfinished::default(),
             being_created: Mutex::default(),
+            asked: Asked::default(),
         }
     }
 
@@ -328,7 +332,7 @@ impl Provisioner for AwsProvisioner {
     async fn examine(&self, record: &Record, owner: &Owner) -> Vec<Finding> {
         // An environment that cannot be used was reported when the class was planned.
         let Ok(target) = self.target(record) else { return Vec::new() };
-        examine::examine(&*self.clients.store(owner, &target).await, &target).await
+        examine::examine(&self.asked, &self.clients.store(owner, &target).await, &target).await
     }
 
     async fn usage(&self, record: &Record, owner: &Owner) -> Result<Option<Usage>, Error> {

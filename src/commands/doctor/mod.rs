@@ -5,7 +5,8 @@
 //! | `crds` | the CustomResourceDefinitions, and what those of others cost |
 //! | `permissions` | what the operator may do in the cluster |
 //! | `lease` | who leads, and in which version |
-//! | `classes` | the StorageClasses of this provisioner, and their stores |
+//! | `classes` | the StorageClasses of this provisioner |
+//! | `stores` | whether their stores accept their credentials, and would do what they say |
 //! | `records` | the ObjectBuckets: can they be read, and are their owners' Secrets there |
 //! | `claims` | how many claims are not bound |
 //! | `report` | how all that is printed |
@@ -17,6 +18,7 @@ mod lease;
 mod permissions;
 mod records;
 mod report;
+mod stores;
 
 use std::error::Error;
 use std::fmt;
@@ -170,7 +172,8 @@ async fn examine<P: Provisioner>(
     }
     // 4. What became of it.
     if are_served {
-        let records = records::examine::<P>(client, &installation.options, &cluster).await;
+        let class_with = |finding: &Finding| report.subject_of(Group::StorageClass, finding);
+        let records = records::examine::<P>(client, &installation.options, &cluster, class_with).await;
         report.add(Group::Records, "", records);
         report.add(Group::Claims, "", claims::examine(client, &installation.options, &classes).await);
     }

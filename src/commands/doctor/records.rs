@@ -26,8 +26,13 @@ struct Seen {
     owners: BTreeMap<SecretRef, (Record, Vec<String>)>,
 }
 
-/// `cluster`: its uid; empty if it is not known.
-pub(super) async fn examine<P: Provisioner>(client: &Client, options: &Options, cluster: &str) -> Vec<Finding> {
+/// `cluster`: its uid; empty if it is not known. `class_with`: the StorageClass of which the same was found.
+pub(super) async fn examine<P: Provisioner>(
+    client: &Client,
+    options: &Options,
+    cluster: &str,
+    class_with: impl Fn(&Finding) -> Option<String>,
+) -> Vec<Finding> {
     let api: Api<Guard<ObjectBucket>> = Api::all(client.clone());
     let labels = format!("{}={}", wire::PROVISIONER_LABEL, wire::provisioner_label(&options.provisioner_name));
     let mut seen = Seen::default();
@@ -37,13 +42,18 @@ pub(super) async fn examine<P: Provisioner>(client: &Client, options: &Options, 
     let mut findings = seen.findings();
     for (secret, (record, names)) in &seen.owners {
         if let Err(error) = read_owner::<P::Owner>(client, record).await {
-            findings.push(without_owner::<P>(secret, &error, names));
+            findings.push(without_owner::<P>(secret, &error, names, &class_with));
         }
     }
     findings
 }
 
-fn without_owner<P: Provisioner>(secret: &SecretRef, error: &Error, names: &[String]) -> Finding {
+fn without_owner<P: Provisioner>(
+    secret: &SecretRef,
+    error: &Error,
+    names: &[String],
+    class_with: impl Fn(&Finding) -> Option<String>,
+) -> Finding {
     const WHAT: &str = "owner";
     let needed = listed(names);
     match error {
@@ -56,7 +66,17 @@ fn without_owner<P: Provisioner>(secret: &SecretRef, error: &Error, names: &[Str
         }
         error => {
             let mut finding = Finding::failed(WHAT, error, super::remedy::<P>(error.reason()));
-            finding.message.push_str(&format!("; it is needed by {needed}"));
+            match class_with(&finding) {
+                Some(class) => {
+                    let message = format!("Secret {secret} cannot be used, but is needed by {needed}");
+                    return Finding::bad(
+                        WHAT,
+                        message,
+                        format!("see StorageClass {class}, which uses the same Secret"),
+                    );
+                }
+                None => finding.message.push_str(&format!("; it is needed by {needed}")),
+            }
             finding
         }
     }

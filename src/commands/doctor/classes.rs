@@ -4,6 +4,7 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use kube::{Client, ResourceExt as _};
 
 use super::{listed, stores};
+use crate::commands::accounts::Accounts;
 use crate::controller::Options;
 use crate::controller::decide::class::Class;
 use crate::controller::decide::sample::Sample;
@@ -14,11 +15,13 @@ const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
 
 /// What was seen of the cluster before.
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(super) struct Seen<'a> {
     /// Its uid.
     pub(super) cluster: String,
     /// All namespaces; `None` if they cannot be listed.
     pub(super) namespaces: Option<Vec<String>>,
+    /// What ObjectBuckets record; `None` if they cannot be listed.
+    pub(super) accounts: Option<&'a Accounts>,
 }
 
 /// What is found about each class of this provisioner, by name.
@@ -27,7 +30,7 @@ pub(super) async fn examine<P: Provisioner>(
     provisioner: &P,
     options: &Options,
     classes: &[StorageClass],
-    seen: &Seen,
+    seen: &Seen<'_>,
 ) -> Vec<(String, Vec<Finding>)> {
     let ours: Vec<_> = classes.iter().filter(|class| class.provisioner == options.provisioner_name).collect();
     if ours.is_empty() {
@@ -41,7 +44,7 @@ pub(super) async fn examine<P: Provisioner>(
         ours.iter().map(|class| Sample::of(provisioner, &Class::read(class), &uid, &seen.cluster)).collect();
     let named: Vec<_> =
         ours.iter().map(|class| class.name_any()).zip(samples.iter().map(|it| it.as_ref().ok())).collect();
-    let stores = stores::examine(client, provisioner, &named).await;
+    let stores = stores::examine(client, provisioner, &named, seen.accounts).await;
     let found = ours.iter().zip(&samples).zip(stores);
     found
         .map(|((class, sample), store)| {
@@ -63,7 +66,7 @@ fn random_uid() -> String {
 }
 
 /// What the class itself says.
-fn said(class: &StorageClass, sample: &Sample, seen: &Seen) -> Vec<Finding> {
+fn said(class: &StorageClass, sample: &Sample, seen: &Seen<'_>) -> Vec<Finding> {
     let (plan, policy) = (&sample.record.plan, sample.record.reclaim_policy);
     let at = plan.endpoint.url.as_deref().unwrap_or(&plan.endpoint.host);
     let place = format!("at {at} in region {:?}", plan.endpoint.region);

@@ -11,9 +11,10 @@ use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout_at};
 
 use super::ANSWER_LIMIT;
+use crate::commands::accounts::{Accounts, credentials};
 use crate::controller::decide::sample::Sample;
 use crate::controller::read_owner;
-use crate::provisioner::{Failure as _, Finding, Provisioner, Record, SecretRef, Verdict};
+use crate::provisioner::{Failure as _, Finding, Plan, Provisioner, Record, SecretRef, Verdict};
 
 /// Classes whose stores are examined at the same time.
 const AT_ONCE: usize = 8;
@@ -26,11 +27,12 @@ const STORE: &str = "store";
 /// A class by name, and what a claim of it would get; `None` if the class cannot be used.
 pub(super) type Planned<'a> = (String, Option<&'a Sample>);
 
-/// What is found about the store of each class.
+/// What is found about the store of each class. `accounts`: what ObjectBuckets record, if they can be listed.
 pub(super) async fn examine<P: Provisioner>(
     client: &Client,
     provisioner: &P,
     classes: &[Planned<'_>],
+    accounts: Option<&Accounts>,
 ) -> Vec<Vec<Finding>> {
     let accesses: Vec<_> = classes.iter().map(|_| OnceCell::new()).collect();
     let examined = classes.iter().enumerate().map(|(at, (_, sample))| {
@@ -40,7 +42,7 @@ pub(super) async fn examine<P: Provisioner>(
         async move {
             let Some((sample, access)) = sample.zip(access) else { return Vec::new() };
             let end = Instant::now() + LIMIT;
-            let access = access.get_or_init(|| access_to(client, provisioner, &sample.record, end)).await;
+            let access = access.get_or_init(|| access_to(client, provisioner, &sample.record, accounts, end)).await;
             store(provisioner, &sample.record, access, end).await
         }
     });
@@ -67,6 +69,7 @@ async fn access_to<P: Provisioner>(
     client: &Client,
     provisioner: &P,
     record: &Record,
+    accounts: Option<&Accounts>,
     end: Instant,
 ) -> Access<P::Owner> {
     let owner: P::Owner = match read_owner(client, record).await {
@@ -84,7 +87,12 @@ async fn access_to<P: Provisioner>(
                 let message = format!("the store accepts the owner's credentials{of}");
                 findings.push(Finding::good("credentials", message));
             }
-            Some((owner, account))
+            let other = account.as_deref().zip(accounts).map(|(now, accounts)| of_others(accounts, record, now));
+            let other = other.unwrap_or_default();
+            let is_right = other.is_empty();
+            findings.extend(other);
+            // What is asked with credentials of another account has misleading answers.
+            is_right.then_some((owner, account))
         }
         Ok(Err(error)) => {
             findings.push(Finding::failed("credentials", &error, super::remedy::<P>(error.reason())));
@@ -97,6 +105,25 @@ async fn access_to<P: Provisioner>(
         }
     };
     Access { usable, findings }
+}
+
+/// The ObjectBuckets that use these credentials and record another account than `now`.
+fn of_others(accounts: &Accounts, record: &Record, now: &str) -> Vec<Finding> {
+    let secret = record.plan.owner_secret.as_ref();
+    let (same, others): (Vec<_>, Vec<_>) = accounts.of(record).partition(|those| those.account == now);
+    let of_others = others.into_iter().map(|those| {
+        let same = same.first().map_or_else(String::new, |same| format!("; {same}"));
+        let message = format!("{}, but {those}: nothing is done for their claims{same}", credentials(secret, now));
+        let put = match secret {
+            Some(_) => format!("put a key of account {} into the Secret", those.account),
+            None => format!("give the operator an identity of account {}", those.account),
+        };
+        let remedy = format!(
+            "{put}, and run this again; the account of a class cannot be changed: to use account {now}, create a class with a new Secret"
+        );
+        Finding::bad("account", message, remedy)
+    });
+    of_others.collect()
 }
 
 /// Whether the store would do what a class says.
@@ -155,52 +182,53 @@ fn in_pod() -> bool {
     std::env::var_os("KUBERNETES_SERVICE_HOST").is_some()
 }
 
-/// The findings of a class without what an earlier class with the same Secret and store has explained.
+/// The findings of a class without what an earlier class with the same Secret or store has explained.
 fn shortened<'f, P: Provisioner>(
     classes: &[Planned<'_>],
     at: usize,
     of: impl Fn(usize) -> &'f [Finding],
 ) -> Vec<Finding> {
     let Some((_, Some(sample))) = classes.get(at) else { return Vec::new() };
-    let uses_same = |other: &Sample| {
-        let (ours, theirs) = (&sample.record.plan, &other.record.plan);
-        ours.owner_secret == theirs.owner_secret && ours.endpoint == theirs.endpoint
-    };
-    let earlier: Vec<_> = classes
-        .iter()
-        .take(at)
-        .enumerate()
-        .filter(|(_, (_, other))| other.is_some_and(uses_same))
-        .map(|(index, (name, _))| (name.as_str(), of(index)))
-        .collect();
+    let earlier = classes.iter().take(at).enumerate().filter_map(|(index, (name, other))| {
+        let shared = shared::<P>(&sample.record.plan, &(*other)?.record.plan)?;
+        Some(((name.as_str(), shared), of(index)))
+    });
+    let earlier: Vec<_> = earlier.collect();
     let is_alike = first(classes, at, Sample::is_like) != at;
     let mut left = Vec::new();
-    let mut known: BTreeMap<&str, Vec<&Finding>> = BTreeMap::new();
+    let mut known: BTreeMap<(&str, &str), Vec<&Finding>> = BTreeMap::new();
     for finding in of(at) {
         match earlier.iter().find(|(_, theirs)| theirs.contains(finding)) {
-            Some((name, _)) if finding.verdict != Verdict::Good => known.entry(name).or_default().push(finding),
+            Some((there, _)) if finding.verdict != Verdict::Good => known.entry(*there).or_default().push(finding),
             Some(_) if is_alike => {}
             _ => left.push(finding.clone()),
         }
     }
-    left.extend(known.iter().map(|(name, findings)| reference::<P>(name, findings, sample)));
+    left.extend(known.iter().map(|(there, findings)| reference(*there, findings)));
     if let Some((name, _)) = classes.get(first(classes, at, Sample::is_like)).filter(|_| is_alike && left.is_empty()) {
         left.push(Finding::good(STORE, format!("the same as of StorageClass {name}")));
     }
     left
 }
 
+/// What two classes use both; `None` if what is wrong with one says nothing about the other.
+fn shared<P: Provisioner>(one: &Plan, other: &Plan) -> Option<&'static str> {
+    let is_same_store = one.endpoint == other.endpoint;
+    match &one.owner_secret {
+        secret if *secret != other.owner_secret => None,
+        Some(_) if is_same_store => Some("Secret and store"),
+        Some(_) => Some("Secret"),
+        None if is_same_store && has_owner::<P>() => Some("identity and store"),
+        None => is_same_store.then_some("store"),
+    }
+}
+
 /// Findings that are explained at another class. Each class is counted, because each has claims that do not work.
-fn reference<P: Provisioner>(class: &str, findings: &[&Finding], sample: &Sample) -> Finding {
+fn reference((class, shared): (&str, &str), findings: &[&Finding]) -> Finding {
     let mut about: Vec<_> = findings.iter().map(|finding| finding.what.as_str()).collect();
     about.dedup();
     let message = format!("the same as of StorageClass {class}: {}", about.join(", "));
-    let same = match sample.record.plan.owner_secret {
-        Some(_) => "Secret and store",
-        None if has_owner::<P>() => "identity and store",
-        None => "store",
-    };
-    let remedy = format!("see StorageClass {class}, which uses the same {same}");
+    let remedy = format!("see StorageClass {class}, which uses the same {shared}");
     let has = |verdict| findings.iter().any(|finding| finding.verdict == verdict);
     let verdict = [Verdict::Bad, Verdict::Warning].into_iter().find(|verdict| has(*verdict));
     Finding { verdict: verdict.unwrap_or(Verdict::Unknown), ..Finding::unknown(STORE, message, remedy) }

@@ -1,5 +1,6 @@
 //! `doctor` against a real API server and a store: what it finds, and that it changes nothing.
 
+mod accounts;
 mod shared_secrets;
 
 use bucket_provisioner::runtime::lease;

@@ -1,5 +1,6 @@
 //! The command `orphans`: what no claim has, and what the operator does about it at an admin's word.
 
+mod forget;
 mod unseen;
 
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -4,8 +4,18 @@
 //! it in the ARN of a user, or not at all; then the operator behaves as if there were only one account.
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::OnceCell;
+
+use super::clock::Clock;
+
+/// What STS says of credentials.
+#[derive(Debug, Clone)]
+pub(crate) struct CallerIdentity {
+    pub(crate) account: Option<String>,
+    pub(crate) arn: Option<String>,
+}
 
 /// What is known about the account of one owner's credentials. Lives as long as the clients for these credentials, so
 /// each version of the credentials is asked once.
@@ -13,6 +23,9 @@ use tokio::sync::OnceCell;
 pub(crate) struct Account {
     /// The answer of STS; `None` inside: the store has no STS.
     pub(crate) asked: OnceCell<Option<String>>,
+    pub(crate) identity: OnceCell<CallerIdentity>,
+    refused: AtomicBool,
+    pub(crate) clock: Clock,
     /// From the ARN of a user.
     learnt: OnceLock<String>,
 }
@@ -23,6 +36,15 @@ impl Account {
         if let Some(account) = arn.and_then(account_of) {
             self.learnt.get_or_init(|| account.to_owned());
         }
+    }
+
+    /// Notes whether STS refused the credentials, or did not answer, when it was last asked.
+    pub(crate) fn note_refusal(&self, refused: bool) {
+        self.refused.store(refused, Ordering::Relaxed);
+    }
+
+    pub(crate) fn was_refused(&self) -> bool {
+        self.refused.load(Ordering::Relaxed)
     }
 
     /// The account, as far as anybody has said.

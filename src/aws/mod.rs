@@ -9,7 +9,7 @@
 //! | `bucket`, `user`, `probe` | provision and grant: create the bucket and the user, try the user's key |
 //! | `progress`, `quota` | how far a creation came; what the account has no room for |
 //! | `upkeep` | for bound claims: rotate keys, find and repair what has changed |
-//! | `account`, `sts` | the owner's AWS account; whether an app's keys still work |
+//! | `account`, `sts`, `clock` | the owner's AWS account; whether an app's keys still work; how far the clocks are apart |
 //! | `recall` | what tags say about a claim whose record was lost |
 //! | `examine` | whether claims of a class can work, for an admin who asks |
 //! | `inventory` | for an admin: what the account holds, and how much is in a bucket |
@@ -33,6 +33,7 @@ use self::call::{Operation, Resource};
 use self::clients::{Clients, Store};
 use self::emptying::Emptyings;
 use self::environment::Environment;
+use self::examine::Asked;
 use self::http::Http;
 use self::owner::StaticKeys;
 use self::params::ClassParameters;
@@ -50,6 +51,7 @@ mod bucket;
 mod budget;
 pub mod call;
 mod clients;
+mod clock;
 mod codes;
 mod empty;
 mod emptying;
@@ -112,6 +114,7 @@ pub struct AwsProvisioner {
     emptyings: Emptyings,
     /// Buckets with chosen names that are being created now; see [`Self::lock_name`].
     being_created: Mutex<HashSet<NameInStore>>,
+    asked: Asked,
 }
 
 impl fmt::Debug for AwsProvisioner {
@@ -144,6 +147,7 @@ impl AwsProvisioner {
             unfinished: Unfinished::default(),
             emptyings: Emptyings::default(),
             being_created: Mutex::default(),
+            asked: Asked::default(),
         }
     }
 
@@ -333,7 +337,7 @@ impl Provisioner for AwsProvisioner {
     async fn examine(&self, record: &Record, owner: &Owner) -> Vec<Finding> {
         // An environment that cannot be used was reported when the class was planned.
         let Ok(target) = self.target(record) else { return Vec::new() };
-        examine::examine(&*self.clients.store(owner, &target).await, &target).await
+        examine::examine(&self.asked, &self.clients.store(owner, &target).await, &target).await
     }
 
     async fn usage(&self, record: &Record, owner: &Owner) -> Result<Option<Usage>, Error> {

@@ -1,9 +1,7 @@
 //! The account of the owner's credentials, and whether an app's keys still work. On AWS everybody can call
 //! GetCallerIdentity (STS API reference); other stores may not support it.
 
-use aws_sdk_sts::operation::get_caller_identity::GetCallerIdentityOutput;
-
-use super::account::account_of;
+use super::account::{CallerIdentity, account_of};
 use super::call::{Call, CallError, Cause, Identity, Operation, Resource, observe};
 use super::clients::{AppClients, Store};
 use super::codes::{is_about_credentials, is_throttling};
@@ -60,10 +58,9 @@ async fn ask_iam(store: &Store) -> Result<Option<String>, CallError> {
 }
 
 async fn ask_sts(store: &Store, sts: &aws_sdk_sts::Client) -> Result<StsAnswer, Failed> {
-    let sent = sts.get_caller_identity().send();
-    match store.call_once(Operation::GetCallerIdentity, Resource::Account, sent).await {
-        Ok(GetCallerIdentityOutput { account: Some(account), .. }) if !account.is_empty() => {
-            Ok(StsAnswer::Account(account))
+    match identity(store, sts).await {
+        Ok(CallerIdentity { account: Some(account), .. }) if !account.is_empty() => {
+            Ok(StsAnswer::Account(account.clone()))
         }
         Ok(_) => Ok(StsAnswer::None),
         Err(error) if store.endpoints.sts == Sts::Aws => Err(Failed::With(error.into())),
@@ -72,6 +69,27 @@ async fn ask_sts(store: &Store, sts: &aws_sdk_sts::Client) -> Result<StsAnswer, 
         Err(CallError { cause: Cause::Unreadable, .. }) => Err(Failed::ForNow),
         Err(error) => Err(Failed::With(error.into())),
     }
+}
+
+/// Whose credentials these are. Kept, because an examination needs more of the answer than the account.
+///
+/// # Errors
+/// STS refused or did not answer. The next call asks again.
+pub(crate) async fn identity<'a>(store: &'a Store, sts: &aws_sdk_sts::Client) -> Result<&'a CallerIdentity, CallError> {
+    let ask = async || {
+        let sent = sts.get_caller_identity().customize().interceptor(store.account.clock.clone()).send();
+        let answer = store.call_once(Operation::GetCallerIdentity, Resource::Account, sent).await?;
+        Ok(CallerIdentity { account: answer.account, arn: answer.arn })
+    };
+    let answer = store.account.identity.get_or_try_init(ask).await;
+    store.account.note_refusal(answer.as_ref().is_err_and(|error| is_over(store, error)));
+    answer
+}
+
+/// Whether nothing else needs to be asked. Everybody may ask AWS who they are; other stores have many answers for what they
+/// do not know.
+pub(crate) fn is_over(store: &Store, error: &CallError) -> bool {
+    store.endpoints.sts == Sts::Aws || error.status() == 0 || is_about_credentials(error.code())
 }
 
 /// Whether another store than AWS does not support the call. Stores have many answers for this, but none of them says

@@ -13,9 +13,11 @@
 //! | `adopt` | restored claims get back what they had |
 //! | `fate` | what the deletion of a claim would remove |
 //! | `usage` | how much is in a bucket |
+//! | `accounts` | the accounts that ObjectBuckets record |
 //! | `doctor` | whether an installation works, and what to do about what does not |
 //! | `ask`, `word` | questions; an admin's word on an ObjectBucket, and what the operator answers |
 
+mod accounts;
 pub(crate) mod adopt;
 mod ask;
 pub(crate) mod doctor;

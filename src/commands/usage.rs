@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::accounts::credentials;
 use super::session::Session;
 use crate::controller::read_owner;
 use crate::provisioner::{Failure, Provisioner, Record, Usage};
@@ -56,8 +57,8 @@ pub(super) async fn usage<P: Provisioner>(
     if let (Some(now), Some(recorded)) = (&account, &record.account)
         && now != recorded
     {
-        let why = format!("the owner's credentials are of account {now} now, and the bucket is in {recorded}");
-        return Err(Unknown::Owner(why));
+        let now = credentials(record.plan.owner_secret.as_ref(), now);
+        return Err(Unknown::Owner(format!("{now}, but the ObjectBucket records account {recorded}")));
     }
     session.store.usage(record, &owner).await.map_err(Unknown::Store)
 }

@@ -13,13 +13,13 @@ use crate::support::proxy::{Call, Verdict};
 use crate::support::{REGION, World, aws_url, bucket_of, seen};
 
 /// Another account of the emulated AWS: there, a key id of twelve digits is that of an account's root user.
-const OTHER: &str = "111111111111";
+pub(crate) const OTHER: &str = "111111111111";
 
 fn other_account() -> Account {
     Account::at(&aws_url(), REGION, OTHER, "secret")
 }
 
-const OTHERS_KEYS: [(&str, &str); 2] = [("AWS_ACCESS_KEY_ID", OTHER), ("AWS_SECRET_ACCESS_KEY", "secret")];
+pub(crate) const OTHERS_KEYS: [(&str, &str); 2] = [("AWS_ACCESS_KEY_ID", OTHER), ("AWS_SECRET_ACCESS_KEY", "secret")];
 const OWNERS_KEYS: [(&str, &str); 2] = [("AWS_ACCESS_KEY_ID", "test"), ("AWS_SECRET_ACCESS_KEY", "test")];
 
 /// A claim that is bound, its bucket in use: uid and name of the bucket.

@@ -1,21 +1,11 @@
 //! Who the owner is, and how far the clock here is from the store's.
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
-
-use aws_smithy_runtime_api::box_error::BoxError;
-use aws_smithy_runtime_api::client::interceptors::Intercept;
-use aws_smithy_runtime_api::client::interceptors::context::BeforeDeserializationInterceptorContextRef;
-use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
-use aws_smithy_types::DateTime;
-use aws_smithy_types::config_bag::ConfigBag;
-use aws_smithy_types::date_time::Format;
+use std::time::Duration;
 
 use crate::aws::account::account_of;
-use crate::aws::call::{CallError, Operation, Resource};
+use crate::aws::call::{Operation, Resource};
 use crate::aws::clients::Store;
-use crate::aws::codes::is_about_credentials;
-use crate::aws::target::Sts;
+use crate::aws::sts;
 use crate::provisioner::Finding;
 
 /// From here on IAM and STS refuse signatures ("Signature Version 4", AWS General Reference). S3 allows 15 minutes.
@@ -82,16 +72,15 @@ impl Caller {
 /// Asks who the owner is; the answer also says what time it is there. `None`: the store refuses the owner or does not
 /// answer, so that there is nothing else to ask.
 pub(crate) async fn ask(store: &Store, has_iam: bool) -> (Option<Caller>, Vec<Finding>) {
-    let clock = Clock::default();
+    let clock = &store.account.clock;
     let caller = match &store.sts {
-        Some(sts) => {
-            let sent = sts.get_caller_identity().customize().interceptor(clock.clone()).send();
-            match store.call_once(Operation::GetCallerIdentity, Resource::Account, sent).await {
-                Ok(answer) => Some(Caller::with(answer.arn)),
-                Err(error) if is_over(store, &error) => None,
-                Err(_) => Some(Caller::default()),
-            }
-        }
+        // Whoever wanted to know the account has asked.
+        Some(_) if store.account.was_refused() => None,
+        Some(sts) => match sts::identity(store, sts).await {
+            Ok(identity) => Some(Caller::with(identity.arn.clone())),
+            Err(error) if sts::is_over(store, &error) => None,
+            Err(_) => Some(Caller::default()),
+        },
         None => Some(Caller::default()),
     };
     let caller = match caller {
@@ -106,14 +95,8 @@ pub(crate) async fn ask(store: &Store, has_iam: bool) -> (Option<Caller>, Vec<Fi
         }
         caller => caller,
     };
-    let findings = caller.as_ref().and_then(identity).into_iter().chain(clock.finding()).collect();
+    let findings = caller.as_ref().and_then(identity).into_iter().chain(clock.ahead().map(skew)).collect();
     (caller, findings)
-}
-
-/// Whether nothing else needs to be asked. Everybody may ask AWS who they are; other stores have many answers for what they
-/// do not know.
-fn is_over(store: &Store, error: &CallError) -> bool {
-    store.endpoints.sts == Sts::Aws || error.status() == 0 || is_about_credentials(error.code())
 }
 
 fn identity(caller: &Caller) -> Option<Finding> {
@@ -127,37 +110,6 @@ fn identity(caller: &Caller) -> Option<Finding> {
         ),
         _ => Finding::good(WHAT, format!("the owner is {arn}")),
     })
-}
-
-/// How far the clock here is ahead of the store's, as far as an answer has shown.
-#[derive(Debug, Clone, Default)]
-struct Clock(Arc<Mutex<Option<f64>>>);
-
-impl Intercept for Clock {
-    fn name(&self) -> &'static str {
-        "the store's time"
-    }
-
-    fn read_before_deserialization(
-        &self,
-        context: &BeforeDeserializationInterceptorContextRef<'_>,
-        _: &RuntimeComponents,
-        _: &mut ConfigBag,
-    ) -> Result<(), BoxError> {
-        let date = context.response().headers().get("date");
-        if let Some(there) = date.and_then(|date| DateTime::from_str(date, Format::HttpDate).ok()) {
-            let here = DateTime::from(SystemTime::now());
-            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(here.as_secs_f64() - there.as_secs_f64());
-        }
-        Ok(())
-    }
-}
-
-impl Clock {
-    fn finding(&self) -> Option<Finding> {
-        let ahead = (*self.0.lock().unwrap_or_else(PoisonError::into_inner))?;
-        Some(skew(ahead))
-    }
 }
 
 /// The store's time has whole seconds, and its answer took a moment.

@@ -2,6 +2,7 @@
 //!
 //! | file | what it holds |
 //! |---|---|
+//! | `asked` | what was asked before, for classes that share it |
 //! | `caller` | who the owner is, and how far the clocks are apart |
 //! | `needs` | which permissions the operator needs, and on what. Pure |
 //! | `simulate` | asks IAM whether the owner has them |
@@ -10,6 +11,7 @@
 //! | `boundary` | the permissions boundary that a class names |
 //! | `quotas` | how much room the account has |
 
+mod asked;
 mod boundary;
 mod bucket;
 mod caller;
@@ -20,6 +22,10 @@ mod simulate;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
+use self::asked::Answers;
+pub(crate) use self::asked::Asked;
 use self::caller::Caller;
 use super::call::CallError;
 use super::clients::Store;
@@ -31,6 +37,7 @@ use crate::provisioner::{Failure as _, Finding, Mode};
 /// What is known about the owner, and what is asked with its credentials.
 struct Examined<'a> {
     store: &'a Store,
+    asked: Arc<Answers>,
     target: &'a Target<'a>,
     caller: Caller,
     /// Whether IAM knows the owner's credentials: not if only the S3 of another store is configured.
@@ -38,11 +45,12 @@ struct Examined<'a> {
 }
 
 /// Looks at everything that claims of the class need.
-pub(crate) async fn examine(store: &Store, target: &Target<'_>) -> Vec<Finding> {
+pub(crate) async fn examine(asked: &Asked, store: &Arc<Store>, target: &Target<'_>) -> Vec<Finding> {
     let has_iam = target.user.is_some() || target.endpoints.sts != Sts::Unknown;
-    let (caller, mut findings) = caller::ask(store, has_iam).await;
+    let asked = asked.with(store, &target.record.claim.uid);
+    let (caller, mut findings) = asked.caller.get_or_init(|| caller::ask(store, has_iam)).await.clone();
     let Some(caller) = caller else { return findings };
-    let examined = Examined { store, target, caller, has_iam };
+    let examined = Examined { store, asked, target, caller, has_iam };
     let permissions = async {
         match simulate::permissions(&examined).await {
             Ok(findings) => findings,

@@ -13,16 +13,16 @@ const NEAR: u64 = 80;
 const BUCKETS: u64 = 10_000;
 
 pub(super) async fn examine(examined: &Examined<'_>) -> Vec<Finding> {
-    let Examined { target, has_iam, .. } = examined;
+    let Examined { asked, target, has_iam, .. } = examined;
     let users = async {
         match target.user.filter(|_| *has_iam) {
-            Some(_) => users(examined).await,
+            Some(_) => asked.users.get_or_init(|| users(examined)).await.clone(),
             None => None,
         }
     };
     let buckets = async {
         match target.record.plan.mode {
-            Mode::Created => Some(buckets(examined).await),
+            Mode::Created => Some(asked.buckets.get_or_init(|| buckets(examined)).await.clone()),
             Mode::Granted => None,
         }
     };

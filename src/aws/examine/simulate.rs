@@ -26,7 +26,7 @@ pub(super) struct NotSimulated {
 
 /// What IAM says about one action.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Answer {
+pub(super) enum Answer {
     Allowed,
     /// Denied, because nothing allows it or something denies it. Who denies, if it is not the owner's own policy.
     Denied(Option<Denier>),
@@ -35,7 +35,7 @@ enum Answer {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Denier {
+pub(super) enum Denier {
     Organization,
     OwnersBoundary,
     Statement,
@@ -46,7 +46,7 @@ enum Denier {
 /// # Errors
 /// IAM cannot be asked.
 pub(super) async fn permissions(examined: &Examined<'_>) -> Result<Vec<Finding>, NotSimulated> {
-    let Examined { store, caller, target, has_iam } = examined;
+    let Examined { store, asked, caller, target, has_iam } = examined;
     let partition = caller.partition().unwrap_or("aws");
     let needs = needs::of(target);
     let principal = match caller.principal() {
@@ -62,15 +62,15 @@ pub(super) async fn permissions(examined: &Examined<'_>) -> Result<Vec<Finding>,
         }
         Principal::Arn(_) | Principal::Unknown => return Err(unsupported()),
     };
-    let principal = with_path(store, principal).await;
+    let principal = asked.principal.get_or_init(|| with_path(store, principal)).await.clone();
     let boundary = target.user.and_then(|user| user.permissions_boundary);
-    let asked = needs.iter().map(|(scope, actions)| async {
+    let answers = needs.iter().map(|(scope, actions)| async {
         let arn = scope.arn(target, partition, caller.account().unwrap_or_default());
         let boundary = boundary.filter(|_| *scope == Scope::Giving);
         let results = ask(examined, &principal, actions, &arn, boundary).await?;
         Ok::<_, CallError>((*scope, results))
     });
-    let answers = match try_join_all(asked).await {
+    let answers = match try_join_all(answers).await {
         Ok(answers) => answers,
         Err(error) => return Err(not_simulated(&error)),
     };
@@ -124,8 +124,19 @@ async fn with_path(store: &crate::aws::clients::Store, principal: String) -> Str
     found.map_or(principal.clone(), |role| role.arn)
 }
 
-/// Simulates actions on one resource.
+/// Simulates actions on one resource, once for all classes for which that is the same.
 async fn ask(
+    examined: &Examined<'_>,
+    principal: &str,
+    actions: &BTreeSet<&'static str>,
+    arn: &str,
+    boundary: Option<&str>,
+) -> Result<Vec<(String, Answer)>, CallError> {
+    let cell = examined.asked.simulated(format!("{principal} {actions:?} {arn} {boundary:?}"));
+    cell.get_or_try_init(|| simulate(examined, principal, actions, arn, boundary)).await.cloned()
+}
+
+async fn simulate(
     Examined { store, target, .. }: &Examined<'_>,
     principal: &str,
     actions: &BTreeSet<&'static str>,

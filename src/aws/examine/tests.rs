@@ -118,6 +118,26 @@ async fn an_owner_with_the_policy_has_nothing_but_good_findings() {
 }
 
 #[tokio::test]
+async fn what_classes_share_is_asked_once() {
+    let (created, granted) = (record(), granted());
+    let of_bucket = vec![("HeadBucket", in_region(200, "us-west-1")), ("HeadBucket", in_region(200, "us-west-1"))];
+    let answers = [vec![caller("user/owner")], all_allowed(&created), all_allowed(&granted), room(10), of_bucket];
+    let stage = Stage::answering(answers.into_iter().flatten());
+    stage.provisioner.account(&created, &stage.owner).await.unwrap();
+    let first = examine_on(&stage, &created).await;
+    let second = examine_on(&stage, &granted).await;
+    for what in ["identity", "permissions", "quota of users"] {
+        assert_eq!((one(&first, what).verdict, one(&second, what).verdict), (Verdict::Good, Verdict::Good), "{what}");
+    }
+    for operation in ["GetCallerIdentity", "GetAccountSummary", "ListBuckets"] {
+        assert_eq!(stage.all_sent(operation).len(), 1, "{operation}");
+    }
+    let simulations = stage.all_sent("SimulatePrincipalPolicy");
+    let different: std::collections::BTreeSet<_> = simulations.iter().collect();
+    assert_eq!(different.len(), simulations.len());
+}
+
+#[tokio::test]
 async fn what_is_denied_is_named_with_who_denies_it_and_the_remedy() {
     let record = record();
     let answers = simulated(&record, |_, action| match action {

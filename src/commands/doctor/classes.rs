@@ -1,32 +1,27 @@
-//! The StorageClasses of this provisioner: what they say, who may use them, and whether their stores would do it.
+//! The StorageClasses of this provisioner: what they say, and who may use them.
 
-use std::any::TypeId;
-use std::time::Duration;
-
-use futures::{StreamExt as _, stream};
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::{Client, ResourceExt as _};
 
-use super::{ANSWER_LIMIT, listed};
+use super::{listed, stores};
+use crate::commands::accounts::Accounts;
+use crate::controller::Options;
 use crate::controller::decide::class::Class;
 use crate::controller::decide::sample::Sample;
-use crate::controller::{Options, read_owner};
-use crate::provisioner::{Failure as _, Finding, Mode, Namespaces, Provisioner, ReclaimPolicy, SecretRef, Verdict};
+use crate::provisioner::{Failure as _, Finding, Mode, Namespaces, Provisioner, ReclaimPolicy};
 
-/// Stores that are examined at the same time.
-const AT_ONCE: usize = 8;
-/// Longest time for the store of one class.
-const LIMIT: Duration = ANSWER_LIMIT;
 /// The annotation of the class that PersistentVolumeClaims get that name none.
 const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
 
 /// What was seen of the cluster before.
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(super) struct Seen<'a> {
     /// Its uid.
     pub(super) cluster: String,
     /// All namespaces; `None` if they cannot be listed.
     pub(super) namespaces: Option<Vec<String>>,
+    /// What ObjectBuckets record; `None` if they cannot be listed.
+    pub(super) accounts: Option<&'a Accounts>,
 }
 
 /// What is found about each class of this provisioner, by name.
@@ -35,7 +30,7 @@ pub(super) async fn examine<P: Provisioner>(
     provisioner: &P,
     options: &Options,
     classes: &[StorageClass],
-    seen: &Seen,
+    seen: &Seen<'_>,
 ) -> Vec<(String, Vec<Finding>)> {
     let ours: Vec<_> = classes.iter().filter(|class| class.provisioner == options.provisioner_name).collect();
     if ours.is_empty() {
@@ -47,22 +42,9 @@ pub(super) async fn examine<P: Provisioner>(
     let uid = random_uid();
     let samples: Vec<_> =
         ours.iter().map(|class| Sample::of(provisioner, &Class::read(class), &uid, &seen.cluster)).collect();
-    // Of classes that ask the same of the same store the first one is examined for all.
-    let first_like =
-        |sample: &Sample| samples.iter().position(|other| other.as_ref().is_ok_and(|other| other.is_like(sample)));
-    let examined = samples.iter().enumerate().map(|(at, sample)| {
-        let sample = sample.as_ref().ok();
-        let first = sample.and_then(first_like).filter(|first| *first != at);
-        let like = first.and_then(|first| ours.get(first)).map(|class| class.name_any());
-        async move {
-            match (sample, like) {
-                (Some(_), Some(like)) => vec![Finding::good("store", format!("the same as of StorageClass {like}"))],
-                (Some(sample), None) => store(client, provisioner, sample).await,
-                (None, _) => Vec::new(),
-            }
-        }
-    });
-    let stores: Vec<_> = stream::iter(examined).buffered(AT_ONCE).collect().await;
+    let named: Vec<_> =
+        ours.iter().map(|class| class.name_any()).zip(samples.iter().map(|it| it.as_ref().ok())).collect();
+    let stores = stores::examine(client, provisioner, &named, seen.accounts).await;
     let found = ours.iter().zip(&samples).zip(stores);
     found
         .map(|((class, sample), store)| {
@@ -84,7 +66,7 @@ fn random_uid() -> String {
 }
 
 /// What the class itself says.
-fn said(class: &StorageClass, sample: &Sample, seen: &Seen) -> Vec<Finding> {
+fn said(class: &StorageClass, sample: &Sample, seen: &Seen<'_>) -> Vec<Finding> {
     let (plan, policy) = (&sample.record.plan, sample.record.reclaim_policy);
     let at = plan.endpoint.url.as_deref().unwrap_or(&plan.endpoint.host);
     let place = format!("at {at} in region {:?}", plan.endpoint.region);
@@ -140,77 +122,11 @@ fn namespaces(allowed: Option<&Namespaces>, existing: Option<&[String]>) -> Vec<
     findings
 }
 
-/// Whether the store would do what the class says. One that hangs does not hold up the report.
-async fn store<P: Provisioner>(client: &Client, provisioner: &P, sample: &Sample) -> Vec<Finding> {
-    let mut record = sample.record.clone();
-    let owner: P::Owner = match read_owner(client, &record).await {
-        Ok(owner) => owner,
-        Err(error) => return vec![Finding::failed("owner", &error, super::remedy::<P>(error.reason()))],
-    };
-    let mut findings = Vec::new();
-    let place = format!("{}:{}", record.plan.endpoint.host, record.plan.endpoint.port);
-    let looks = async {
-        match provisioner.account(&record, &owner).await {
-            Ok(account) => {
-                let of = account.as_ref().map_or_else(String::new, |account| format!(", of account {account}"));
-                if has_owner::<P>() {
-                    let message = format!("the store accepts the owner's credentials{of}");
-                    findings.push(Finding::good("credentials", message));
-                }
-                record.account = account;
-            }
-            Err(error) => {
-                findings.push(Finding::failed("credentials", &error, super::remedy::<P>(error.reason())));
-            }
-        }
-        // Also if they were refused: perhaps the clocks differ.
-        findings.extend(provisioner.examine(&record, &owner).await);
-    };
-    if tokio::time::timeout(LIMIT, looks).await.is_err() {
-        let message = format!("the store at {place} did not answer within {} s", LIMIT.as_secs());
-        let remedy = "check the endpoint in the class, and whether a network policy, a proxy or a firewall keeps the store from answering";
-        findings.push(Finding::bad("store", message, remedy));
-    }
-    let whose = whose::<P>(record.plan.owner_secret.as_ref());
-    if whose.as_ref().is_some_and(|whose| whose.verdict == Verdict::Unknown) {
-        // They are about somebody else.
-        for finding in findings.iter_mut().filter(|finding| finding.verdict == Verdict::Bad) {
-            finding.verdict = Verdict::Unknown;
-        }
-    }
-    whose.into_iter().chain(findings).collect()
-}
-
-/// Whose credentials are used; nothing if the store needs none.
-fn whose<P: Provisioner>(secret: Option<&SecretRef>) -> Option<Finding> {
-    const WHAT: &str = "owner";
-    match secret {
-        Some(secret) => Some(Finding::good(WHAT, format!("Secret {secret} has the owner's credentials"))),
-        None if !has_owner::<P>() => None,
-        None if in_pod() => Some(Finding::good(WHAT, "the owner is the operator's own identity")),
-        None => Some(Finding::unknown(
-            WHAT,
-            "the owner is the identity of the operator's pod, which cannot be seen from here: what follows is about the identity of this process",
-            "run this in the operator's pod, with `kubectl exec`",
-        )),
-    }
-}
-
-/// Whether the store needs credentials.
-fn has_owner<P: Provisioner>() -> bool {
-    TypeId::of::<P::Owner>() != TypeId::of::<()>()
-}
-
-/// Kubernetes sets the variable in every pod.
-fn in_pod() -> bool {
-    std::env::var_os("KUBERNETES_SERVICE_HOST").is_some()
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::provisioner::{CommonParameters, NameRules};
+    use crate::provisioner::{CommonParameters, NameRules, Verdict};
 
     fn allowed(value: &str) -> Option<Namespaces> {
         let written = [("allowedNamespaces".to_owned(), value.to_owned())].into();

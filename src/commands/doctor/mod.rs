@@ -5,7 +5,8 @@
 //! | `crds` | the CustomResourceDefinitions, and what those of others cost |
 //! | `permissions` | what the operator may do in the cluster |
 //! | `lease` | who leads, and in which version |
-//! | `classes` | the StorageClasses of this provisioner, and their stores |
+//! | `classes` | the StorageClasses of this provisioner |
+//! | `stores` | whether their stores accept their credentials, and would do what they say |
 //! | `records` | the ObjectBuckets: can they be read, and are their owners' Secrets there |
 //! | `claims` | how many claims are not bound |
 //! | `report` | how all that is printed |
@@ -17,6 +18,7 @@ mod lease;
 mod permissions;
 mod records;
 mod report;
+mod stores;
 
 use std::error::Error;
 use std::fmt;
@@ -154,27 +156,41 @@ async fn examine<P: Provisioner>(
     for (subject, findings) in leases {
         report.add(Group::Lease, &subject, findings);
     }
-    // 3. Each class, and its store.
+    examine_claims(&mut report, (client, provisioner, &installation.options), &cluster.unwrap_or_default(), are_served)
+        .await;
+    report
+}
+
+/// Examines what claims have and would get. `cluster`: its uid. `are_served`: the API server knows claims and ObjectBuckets.
+async fn examine_claims<P: Provisioner>(
+    report: &mut Report,
+    (client, provisioner, options): (&Client, &P, &Options),
+    cluster: &str,
+    are_served: bool,
+) {
+    // 3. Each class, and its store. Its credentials have to be of the account that ObjectBuckets record.
     let classes = match list::<StorageClass>(client).await {
         Ok(classes) => classes,
         Err(error) => {
             report.add(Group::StorageClass, "", [unreadable("StorageClasses", &error)]);
-            return report;
+            return;
         }
     };
-    let namespaces = namespaces(client).await;
-    let cluster = cluster.unwrap_or_default();
-    let seen = classes::Seen { cluster: cluster.clone(), namespaces };
-    for (class, findings) in classes::examine(client, provisioner, &installation.options, &classes, &seen).await {
+    let records = if are_served { Some(records::read(client, options, cluster).await) } else { None };
+    let accounts = records.as_ref().and_then(|records| Some(&records.as_ref().ok()?.accounts));
+    let seen = classes::Seen { cluster: cluster.to_owned(), namespaces: namespaces(client).await, accounts };
+    for (class, findings) in classes::examine(client, provisioner, options, &classes, &seen).await {
         report.add(Group::StorageClass, &class, findings);
     }
     // 4. What became of it.
-    if are_served {
-        let records = records::examine::<P>(client, &installation.options, &cluster).await;
-        report.add(Group::Records, "", records);
-        report.add(Group::Claims, "", claims::examine(client, &installation.options, &classes).await);
-    }
-    report
+    let Some(records) = records else { return };
+    let class_with = |finding: &Finding| report.subject_of(Group::StorageClass, finding);
+    let findings = match records {
+        Ok(records) => records::examine::<P>(client, &records, class_with).await,
+        Err(unreadable) => vec![unreadable],
+    };
+    report.add(Group::Records, "", findings);
+    report.add(Group::Claims, "", claims::examine(client, options, &classes).await);
 }
 
 fn no_answer(installation: &Installation, error: &kube::Error) -> Finding {

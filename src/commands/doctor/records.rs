@@ -7,6 +7,7 @@ use kube::{Api, Client, Resource as _};
 
 use super::listed;
 use crate::api::{Guard, ObjectBucket, wire};
+use crate::commands::accounts::Accounts;
 use crate::commands::session;
 use crate::controller::decide::{codec, record};
 use crate::controller::error::Error;
@@ -15,7 +16,7 @@ use crate::provisioner::{Failure as _, Finding, Provisioner, Record, SecretRef};
 
 /// What ObjectBuckets say.
 #[derive(Debug, Default)]
-struct Seen {
+pub(super) struct Seen {
     /// All of this provisioner.
     all: usize,
     /// Names of those that cannot be read, and why.
@@ -24,26 +25,44 @@ struct Seen {
     elsewhere: Vec<String>,
     /// By the Secret of their owner: one of them, and the names of all.
     owners: BTreeMap<SecretRef, (Record, Vec<String>)>,
+    pub(super) accounts: Accounts,
 }
 
 /// `cluster`: its uid; empty if it is not known.
-pub(super) async fn examine<P: Provisioner>(client: &Client, options: &Options, cluster: &str) -> Vec<Finding> {
+///
+/// # Errors
+/// What is reported if they cannot be read.
+pub(super) async fn read(client: &Client, options: &Options, cluster: &str) -> Result<Seen, Finding> {
     let api: Api<Guard<ObjectBucket>> = Api::all(client.clone());
     let labels = format!("{}={}", wire::PROVISIONER_LABEL, wire::provisioner_label(&options.provisioner_name));
     let mut seen = Seen::default();
     if let Err(error) = session::each_of(&api, Some(&labels), |object| seen.add(&object, options, cluster)).await {
-        return vec![super::unreadable("ObjectBuckets", &error)];
+        return Err(super::unreadable("ObjectBuckets", &error));
     }
+    Ok(seen)
+}
+
+/// `class_with`: the StorageClass of which the same was found.
+pub(super) async fn examine<P: Provisioner>(
+    client: &Client,
+    seen: &Seen,
+    class_with: impl Fn(&Finding) -> Option<String>,
+) -> Vec<Finding> {
     let mut findings = seen.findings();
     for (secret, (record, names)) in &seen.owners {
         if let Err(error) = read_owner::<P::Owner>(client, record).await {
-            findings.push(without_owner::<P>(secret, &error, names));
+            findings.push(without_owner::<P>(secret, &error, names, &class_with));
         }
     }
     findings
 }
 
-fn without_owner<P: Provisioner>(secret: &SecretRef, error: &Error, names: &[String]) -> Finding {
+fn without_owner<P: Provisioner>(
+    secret: &SecretRef,
+    error: &Error,
+    names: &[String],
+    class_with: impl Fn(&Finding) -> Option<String>,
+) -> Finding {
     const WHAT: &str = "owner";
     let needed = listed(names);
     match error {
@@ -56,7 +75,17 @@ fn without_owner<P: Provisioner>(secret: &SecretRef, error: &Error, names: &[Str
         }
         error => {
             let mut finding = Finding::failed(WHAT, error, super::remedy::<P>(error.reason()));
-            finding.message.push_str(&format!("; it is needed by {needed}"));
+            match class_with(&finding) {
+                Some(class) => {
+                    let message = format!("Secret {secret} cannot be used, but is needed by {needed}");
+                    return Finding::bad(
+                        WHAT,
+                        message,
+                        format!("see StorageClass {class}, which uses the same Secret"),
+                    );
+                }
+                None => finding.message.push_str(&format!("; it is needed by {needed}")),
+            }
             finding
         }
     }
@@ -86,6 +115,7 @@ impl Seen {
                 self.elsewhere.push(name);
             }
             Ok(codec::Decoded { record, .. }) => {
+                self.accounts.add(&record, &name);
                 if let Some(secret) = record.plan.owner_secret.clone() {
                     self.owners.entry(secret).or_insert_with(|| (record, Vec::new())).1.push(name);
                 }

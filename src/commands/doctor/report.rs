@@ -102,6 +102,12 @@ impl Report {
         self.0.extend(entries);
     }
 
+    /// The first subject of a group that has this finding.
+    pub(super) fn subject_of(&self, group: Group, finding: &Finding) -> Option<String> {
+        let entry = self.0.iter().find(|entry| entry.group == group && entry.finding == *finding)?;
+        Some(entry.subject.clone())
+    }
+
     /// Whether nothing is bad.
     pub(super) fn is_good(&self) -> bool {
         self.count(Verdict::Bad) == 0

@@ -65,11 +65,12 @@ pub(crate) async fn all<P: Provisioner>(session: &Session<P>) -> Result<Found, B
     let (mut problems, mut notes) = (Vec::new(), Vec::new());
     let cluster = session.cluster().await?;
     let classes = session.classes().await?;
-    let mut places = places::all(session, &classes, &mut problems).await?;
+    let (mut places, accounts) = places::all(session, &classes, &mut problems).await?;
     if places.is_empty() {
         notes.push("no StorageClass and no ObjectBucket leads to a store, so none was looked at".to_owned());
     }
     let held = held(session, &mut places, &mut problems, &mut notes).await;
+    problems.extend(places::unseen_accounts(&places, &accounts));
     let Seen { recorded, suspects, unrecorded_claims, troubled_claims } =
         Seen::read(session, &classes, &cluster).await?;
     let unread =

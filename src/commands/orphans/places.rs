@@ -1,8 +1,9 @@
 //! Where to look: each account and store of the classes once, and those that only ObjectBuckets still name.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use crate::api::{Guard, ObjectBucket};
+use crate::commands::accounts::{Accounts, credentials};
 use crate::commands::session::{self, Classes, Session};
 use crate::controller::decide::claim::WantedBucket;
 use crate::controller::decide::class::Class;
@@ -44,7 +45,7 @@ pub(crate) fn planned<P: Provisioner>(store: &P, class: &Class, claim: ClaimId) 
     Ok(would_be(class, plan.map_err(|problem| problem.to_string())?, claim))
 }
 
-/// All places; what is wrong with a class is added to `problems`.
+/// All places, and the accounts that ObjectBuckets record; what is wrong with a class is added to `problems`.
 ///
 /// # Errors
 /// Kubernetes refused.
@@ -52,8 +53,9 @@ pub(crate) async fn all<P: Provisioner>(
     session: &Session<P>,
     classes: &Classes,
     problems: &mut Vec<String>,
-) -> Result<Vec<Place>, Box<dyn std::error::Error>> {
+) -> Result<(Vec<Place>, Accounts), Box<dyn std::error::Error>> {
     let (mut places, mut seen, mut stores) = (Vec::new(), HashSet::new(), HashSet::new());
+    let mut accounts = Accounts::default();
     for class in classes.of(&session.provisioner) {
         match planned(&session.store, class, ClaimId::new("nobody", "nobody", NOBODY)) {
             Err(problem) => problems.push(format!("StorageClass {:?} was not looked at: {problem}", class.name)),
@@ -70,12 +72,25 @@ pub(crate) async fn all<P: Provisioner>(
         let stored = record::is_ours(&object, &session.provisioner).then(|| codec::read(&object));
         let Some(Ok(stored)) = stored else { return };
         let record = stored.record;
+        accounts.add(&record, &stored.name);
         if stores.insert(format!("{:?} {:?}", record.plan.owner_secret, record.plan.endpoint)) {
             places.push(Place { record, class: None, has_said: false });
         }
     })
     .await?;
-    Ok(places)
+    Ok((places, accounts))
+}
+
+/// The accounts of ObjectBuckets that were not looked at, because the credentials are of another one now.
+pub(crate) fn unseen_accounts(places: &[Place], accounts: &Accounts) -> BTreeSet<String> {
+    let seen = places.iter().filter(|place| place.has_said);
+    let of_place = |Place { record, .. }: &Place| {
+        let Some(now) = record.account.as_deref() else { return Vec::new() };
+        let others = accounts.of(record).filter(|those| those.account != now);
+        let now = credentials(record.plan.owner_secret.as_ref(), now);
+        others.map(|those| format!("account {} was not looked at: {those}, but {now}", those.account)).collect()
+    };
+    seen.flat_map(of_place).collect()
 }
 
 /// What a place holds; `None` if its store cannot say.

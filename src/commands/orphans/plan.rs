@@ -1,6 +1,7 @@
 //! What is to be done about an orphan, as the admin says: the ObjectBucket that gets the word, and what the operator will do.
 
 use super::find::Found;
+use super::judge::RECORD_MISSING;
 use super::orphan::{Kind, Orphan};
 use super::places::{self, planned};
 use super::show;
@@ -14,6 +15,7 @@ use crate::controller::decide::class::Class;
 use crate::controller::decide::record::{self, Author, Stored};
 use crate::controller::decide::{codec, teardown};
 use crate::controller::of_tags;
+use crate::controller::reasons::orphaned::OTHER_CLUSTER;
 use crate::provisioner::{Mode, Provisioner, ReclaimPolicy, Record};
 
 /// One thing that is to be done.
@@ -120,15 +122,30 @@ fn effects(stored: Option<&Stored>, action: Action, orphan: &Orphan) -> Vec<Fate
         }
         Action::Forget => {
             let record = Fate { what: "the ObjectBucket".to_owned(), is_deleted: true, why: "nothing else".to_owned() };
-            let rest = bucket().into_iter().chain(orphan.user.as_ref().map(|user| format!("user {user:?}")));
-            let rest = rest.map(|what| kept(what, "it stays as it is, and nothing here knows it any more"));
-            std::iter::once(record).chain(rest).collect()
+            std::iter::once(record).chain(forgotten(stored, orphan)).collect()
         }
         Action::Adopt => {
             let claim = format!("claim {}/{} gets it", orphan.claim_namespace, orphan.claim_name);
             bucket().into_iter().map(|what| kept(format!("{what} and the access to it"), &claim)).collect()
         }
     }
+}
+
+/// What `forget` keeps. What has tags of a claim of this cluster is an orphan again, without an ObjectBucket.
+fn forgotten(stored: Option<&Stored>, orphan: &Orphan) -> impl Iterator<Item = Fate> {
+    // The Go provisioner writes no tags.
+    let has_tags = orphan.reason != OTHER_CLUSTER && stored.is_none_or(|stored| stored.author == Author::Us);
+    let is_created = stored.is_none_or(|stored| stored.record.plan.mode == Mode::Created);
+    let kept = |what: String, is_listed: bool| {
+        let listed = format!(
+            "; from then on `orphans` lists it without an ObjectBucket ({RECORD_MISSING}), until it is deleted or its tags are removed"
+        );
+        let why = format!("it stays as it is{}", if is_listed { &listed } else { "" });
+        Fate { what, is_deleted: false, why }
+    };
+    let bucket = orphan.bucket.as_ref().map(|bucket| kept(format!("bucket {bucket:?}"), has_tags && is_created));
+    let user = orphan.user.as_ref().map(|user| kept(format!("user {user:?}"), has_tags));
+    bucket.into_iter().chain(user)
 }
 
 /// How much is in a bucket; `None` if it is certainly empty or gone.

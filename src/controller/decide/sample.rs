@@ -50,13 +50,23 @@ impl Sample {
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         let place = |Self { common, record }: &Self| {
             let mut plan = record.plan.clone();
-            (plan.user, plan.rotation) = (plan.user.map(|_| String::new()), Default::default());
+            plan.user = plan.user.map(|_| String::new());
+            (plan.rotation, plan.on_delete) = Default::default();
             if plan.mode == Mode::Created {
                 plan.bucket = common.naming.prefix.clone();
             }
             plan
         };
         place(self) == place(other)
+    }
+
+    /// Whether both use the same credentials at the same store.
+    pub(crate) fn has_same_credentials(&self, other: &Self) -> bool {
+        let credentials = |Self { record, .. }: &Self| {
+            let plan = record.plan.clone();
+            (plan.owner_secret, plan.endpoint, plan.state, plan.user.is_some())
+        };
+        credentials(self) == credentials(other)
     }
 }
 
@@ -94,6 +104,7 @@ mod tests {
         let plain = sample(&[]).unwrap();
         assert!(plain.is_like(&sample(&[("allowedNamespaces", "shop")]).unwrap()));
         assert!(plain.is_like(&sample(&[("explicitNames", "no")]).unwrap()));
+        assert!(plain.is_like(&sample(&[("onDelete", "ifEmpty")]).unwrap()));
         for other in [
             &[("bucketNamePrefix", "acme-")][..],
             &[("bucketName", "archive")],
@@ -101,5 +112,7 @@ mod tests {
         ] {
             assert!(!plain.is_like(&sample(other).unwrap()), "{other:?}");
         }
+        assert!(plain.has_same_credentials(&sample(&[("bucketName", "archive")]).unwrap()));
+        assert!(!plain.has_same_credentials(&sample(&[("secretName", "s"), ("secretNamespace", "n")]).unwrap()));
     }
 }

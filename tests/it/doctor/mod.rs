@@ -1,5 +1,8 @@
 //! `doctor` against a real API server and a store: what it finds, and that it changes nothing.
 
+mod accounts;
+mod shared_secrets;
+
 use bucket_provisioner::runtime::lease;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};
@@ -151,7 +154,7 @@ async fn what_is_wrong_with_a_class_is_found_with_the_remedy_and_no_secret_is_sh
     examined.says(&bucket_missing, "bucket", "bad", "does not exist");
     examined.says(&bucket_elsewhere, "bucket", "bad", "is in region eu-west-1");
     examined.says(&nobody, "namespaces", "warning", "\"no-such-team-*\"");
-    examined.says(&nobody, "store", "good", "the same as of StorageClass");
+    examined.says(&nobody, "store", "warning", &format!("the same as of StorageClass {boundary}: identity"));
     examined.says(&boundary, "boundary", "bad", bound);
     examined.says("", "classes", "warning", "no-such-class");
     assert_eq!(world.aws.writes(), [""; 0]);
@@ -223,10 +226,13 @@ async fn a_store_that_hangs_is_reported_and_the_other_classes_are_examined() {
     hanging.aws.meddle(|_| Verdict::Hang);
     let endpoints = [("s3Endpoint", hanging.aws.url.as_str()), ("iamEndpoint", &hanging.aws.url)];
     let hangs = world.class_with("hangs", "Delete", &endpoints).await;
+    let also = world.class_with("hangs-also", "Retain", &[&endpoints[..], &[("bucketName", "archive")]].concat()).await;
     let good = world.class("good").await;
     let examined = Examined::json(&world, &[NO_LEASE]).await;
     assert_eq!(examined.code, Some(1));
     examined.says(&hangs, "store", "bad", "did not answer within");
+    examined.says(&also, "store", "bad", &format!("the same as of StorageClass {hangs}: store"));
+    assert_eq!(hanging.aws.names(), ["GetCallerIdentity"]);
     examined.says(&good, "credentials", "good", "accepts");
 }
 
@@ -299,7 +305,7 @@ async fn crds_that_are_missing_and_those_of_others_are_told() {
     let other = OtherCluster::take().await;
     let world = other.world().await;
     world.class("good").await;
-    other.install(&fixture_crds(include_str!("fixtures/crds/phase-only.yaml"))).await;
+    other.install(&fixture_crds(include_str!("../fixtures/crds/phase-only.yaml"))).await;
     let costly = Examined::json(&world, &[NO_LEASE]).await;
     assert_eq!(costly.code, Some(0), "{}\n{}", costly.text, costly.log);
     costly.says("objectbucketclaims.objectbucket.io", "variant", "warning", "reasons are in events only");

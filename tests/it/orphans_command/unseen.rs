@@ -1,0 +1,37 @@
+//! What could not be looked at: then there may be more orphans.
+
+use super::{CLAIM, Used};
+use crate::accounts::{OTHER, OTHERS_KEYS};
+use crate::support::World;
+use crate::support::tool::Tool;
+
+#[tokio::test]
+async fn a_store_that_cannot_be_looked_at_is_an_error_and_not_no_orphans() {
+    let world = World::new().await;
+    world.class_with("broken", "Delete", &[("secretName", "missing")]).await;
+    let ended = Tool::run(&world, &["orphans"], "").await;
+    assert!(ended.code == 1 && ended.err.contains("missing"), "{ended:?}");
+}
+
+#[tokio::test]
+async fn the_account_of_object_buckets_is_named_if_the_secret_is_of_another_one() {
+    let world = World::new().await;
+    let used = Used::new(&world, "Delete").await;
+    world.owner_secret("owner", &OTHERS_KEYS).await;
+    let ended = Tool::run(&world, &["orphans", "--output", "json"], "").await;
+    let found = ended.json();
+    let [problem] = &found["problems"].as_array().unwrap()[..] else { panic!("{found:#}") };
+    let secret = format!("Secret {}/owner has credentials of account {OTHER}", world.namespace);
+    let wanted = format!(
+        "account 000000000000 was not looked at: ObjectBucket {} records account 000000000000, but {secret}",
+        used.record
+    );
+    assert_eq!((ended.code, problem, &found["isComplete"]), (1, &wanted.as_str().into(), &false.into()), "{found:#}");
+    let shown = Tool::run(&world, &["orphans"], "").await;
+    assert!(shown.err.contains(&wanted) && !shown.out.starts_with("no orphans\n"), "{shown:?}");
+
+    // What is asked about the one claim says the same.
+    let content = format!("Content:        not known: {secret}, but the ObjectBucket records account 000000000000");
+    let of_claim = Tool::run(&world, &["status", CLAIM], "").await;
+    assert!(of_claim.code == 0 && of_claim.out.contains(&content), "{of_claim:?}");
+}

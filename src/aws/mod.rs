@@ -39,6 +39,7 @@ use self::owner::StaticKeys;
 use self::params::ClassParameters;
 use self::progress::{Steps, Unfinished};
 use self::purge::Purged;
+use self::revoke::Ended;
 use self::target::Target;
 use crate::provisioner::{
     AppCredentials, Checkup, Content, Deactivation, Endpoint, Failure as _, Fate, Finding, Inventory, Mode,
@@ -199,23 +200,26 @@ impl AwsProvisioner {
         Ok(Access::Missing)
     }
 
-    /// Removes the access that was found; `beside` runs when nobody has access any more, beside the rest.
+    /// Removes the access that was found; `beside` runs when nobody has access any more, beside the rest. It does not run if
+    /// nothing proves whose the access is.
     async fn remove_access<T>(
         store: &Store,
         target: &Target<'_>,
         found: Access,
         present: Option<&AppCredentials>,
         beside: impl Future<Output = T>,
-    ) -> Result<(Fate, T), Error> {
+    ) -> Result<(Fate, Option<T>), Error> {
         let (fate, beside) = match (found, target.user) {
             (Access::Found(found), Some(user)) => {
-                let ended = revoke::end_access(store, target, user, found, present).await?;
-                tokio::join!(revoke::delete(store, target, user, ended), beside)
+                match revoke::end_access(store, target, user, found, present).await? {
+                    Ended::Unproven(why) => return Ok((Fate::Unproven(why), None)),
+                    ended => tokio::join!(revoke::delete(store, target, user, ended), beside),
+                }
             }
             (Access::Missing, _) => (Ok(Fate::Missing), beside.await),
             (Access::Found(_), None) | (Access::Shared, _) => (Ok(Fate::Kept), beside.await),
         };
-        Ok((fate?, beside))
+        Ok((fate?, Some(beside)))
     }
 
     /// Creates what a record names: bucket and user side by side, if nothing speaks against the bucket.
@@ -416,7 +420,7 @@ impl Provisioner for AwsProvisioner {
         let store = self.clients.store(owner, &target).await;
         self.unfinished.forget(record);
         let found = self.find_access(&store, &target, present).await?;
-        let (access, ()) = Self::remove_access(&store, &target, found, present, async {}).await?;
+        let (access, _) = Self::remove_access(&store, &target, found, present, async {}).await?;
         Ok(Removal::Done(Removed { access, bucket: Fate::Kept }))
     }
 
@@ -445,6 +449,8 @@ impl Provisioner for AwsProvisioner {
             }
         };
         let (access, deleted) = Self::remove_access(&store, &target, user?, present, delete).await?;
+        // Somebody has to decide.
+        let Some(deleted) = deleted else { return Ok(Removal::Done(Removed { access, bucket: Fate::Kept })) };
         let purged = match (bucket?, deleted?) {
             (Some(ended), _) => ended,
             (None, true) => Purged::Gone,

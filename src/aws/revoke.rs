@@ -1,5 +1,6 @@
 //! Removing the user of a claim, with its keys and policies, if the user is the claim's own: because its tags say so,
-//! or its name where a store keeps no tags, or because it has the key that the operator issued to the claim.
+//! or its name where a store keeps no tags, or because it has the key that the operator issued to the claim, or by its
+//! path, name and account. If nothing proves it, its keys are deactivated, and somebody has to decide.
 //!
 //! Keys and policy are deleted first, so that access ends even if a later step fails. An ordinary user has one key and one inline
 //! policy. AWS refuses to delete a user that has anything else (DeleteConflict); only then is the rest looked for.
@@ -13,11 +14,11 @@ use super::call::{CallError, Operation, Resource};
 use super::clients::Store;
 use super::error::Error;
 use super::policy::POLICY_NAME;
-use super::tags::{Ownership, Tags};
+use super::tags::Ownership;
 use super::target::{Target, UserSpec};
 use super::user::{
-    FoundUser, delete_access_key, delete_access_keys, get_user, ignore_not_found, key_ids, made_by_go_provisioner,
-    or_not_visible_yet, ownership,
+    FoundUser, deactivate_access_key, delete_access_key, delete_access_keys, get_user, ignore_not_found,
+    is_at_its_place, is_named_for, key_ids, made_by_go_provisioner, or_not_visible_yet, ownership,
 };
 use crate::provisioner::{AppCredentials, Fate};
 
@@ -63,6 +64,8 @@ pub(crate) async fn remove_rest(store: &Store, target: &Target<'_>, user: UserSp
 pub(crate) enum Ended {
     /// It is somebody else's. A sentence that says why.
     Left(String),
+    /// Nothing proves whose it is. A sentence that says so.
+    Unproven(String),
     /// It is to be deleted.
     Ours { created_at: Option<SystemTime>, by_go_provisioner: bool },
 }
@@ -73,24 +76,33 @@ pub(crate) async fn end_access(
     store: &Store,
     target: &Target<'_>,
     user: UserSpec<'_>,
-    Found { user: FoundUser { tags, created_at }, keys }: Found,
+    Found { user: found, keys }: Found,
     present: Option<&AppCredentials>,
 ) -> Result<Ended, Error> {
-    let name = user.name;
+    let (name, created_at) = (user.name, found.created_at);
     let ended = async {
-        let verdict = judge(target, name, &tags);
+        let verdict = judge(target, user, &found);
         // The keys of somebody else's user need not be known.
         if let Verdict::Leave(why) = verdict {
             return Ok(Ended::Left(why));
         }
         let keys = match (keys, &verdict, present) {
             (Some(keys), ..) => keys?,
-            (None, Verdict::Unproven(why), None) => return Ok(Ended::Left(why.clone())),
             (None, ..) => key_ids(store, name).await?,
         };
         let has_present = present.is_some_and(|present| keys.contains(&present.access_key_id));
         let by_go_provisioner = match verdict {
-            Verdict::Unproven(why) if !has_present => return Ok(Ended::Left(why)),
+            Verdict::Unproven(why) if !has_present => {
+                // Whoever made it can activate them again.
+                if is_named_for(target, name) {
+                    let keys = join_all(keys.iter().map(|id| deactivate_access_key(store, name, id))).await;
+                    // Some stores can only delete keys.
+                    keys.into_iter()
+                        .filter(|key| !matches!(key, Err(e) if e.lacks_operation()))
+                        .collect::<Result<(), _>>()?;
+                }
+                return Ok(Ended::Unproven(why));
+            }
             Verdict::RemoveWithPolicy(policy) => {
                 detach(store, name, &policy).await?;
                 true
@@ -114,6 +126,7 @@ pub(crate) async fn delete(
 ) -> Result<Fate, Error> {
     let (created_at, by_go_provisioner) = match ended {
         Ended::Left(why) => return Ok(Fate::Left(why)),
+        Ended::Unproven(why) => return Ok(Fate::Unproven(why)),
         Ended::Ours { created_at, by_go_provisioner } => (created_at, by_go_provisioner),
     };
     let deleted = async {
@@ -135,14 +148,17 @@ async fn delete_go_policy(store: &Store, target: &Target<'_>, user: &str) -> Res
     }
 }
 
-fn judge(target: &Target<'_>, user: &str, tags: &Tags) -> Verdict {
-    let left = |why| format!("IAM user {user:?} was left in place: {why}");
-    match ownership(target, user, tags) {
+fn judge(target: &Target<'_>, user: UserSpec<'_>, found: &FoundUser) -> Verdict {
+    let left = |why| format!("IAM user {:?} was left in place: {why}", user.name);
+    match ownership(target, user.name, &found.tags) {
         Ownership::Ours | Ownership::Inherited => Verdict::Remove,
         Ownership::OtherClaim => Verdict::Leave(left("its tags name another claim")),
-        Ownership::Untagged | Ownership::Foreign => match made_by_go_provisioner(target, tags) {
+        Ownership::Untagged | Ownership::Foreign => match made_by_go_provisioner(target, &found.tags) {
             Some(policy) => Verdict::RemoveWithPolicy(policy.to_owned()),
-            None => Verdict::Unproven(left("it has neither the tags of this claim nor the key in the claim's Secret")),
+            None if is_at_its_place(target, user, found) => Verdict::Remove,
+            None => Verdict::Unproven(left(
+                "it has neither the tags of this claim nor the key in the claim's Secret, and its path, name and account do not prove that it is the claim's",
+            )),
         },
     }
 }

@@ -141,6 +141,15 @@ pub(crate) fn user_made_at(date: &str, tags: &[(&str, &str)]) -> Answer {
     ))
 }
 
+/// A user without tags, at a path.
+pub(crate) fn user_at(path: &str) -> Answer {
+    ok(format!(
+        "<GetUserResponse><GetUserResult><User><Path>{path}</Path><UserName>u</UserName><UserId>AIDA1</UserId>\
+         <Arn>arn:aws:iam::{ACCOUNT}:user{path}u</Arn><CreateDate>2026-01-01T00:00:00Z</CreateDate></User>\
+         </GetUserResult></GetUserResponse>"
+    ))
+}
+
 /// All tags of the bucket of this record.
 pub(crate) fn bucket_tags_of(record: &Record) -> Answer {
     let tags = super::tags::of_record("aws-s3.io/bucket", record);

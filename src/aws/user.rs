@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use aws_sdk_iam::types::{AccessKeyMetadata, StatusType, Tag, User};
 
+use super::account::account_of;
 use super::call::{CallError, Operation, Resource};
 use super::clients::Store;
 use super::error::Error;
@@ -34,6 +35,9 @@ pub(crate) struct FoundUser {
     pub(crate) tags: Tags,
     /// `None` if the store does not say.
     pub(crate) created_at: Option<SystemTime>,
+    pub(crate) path: String,
+    /// The account in its ARN.
+    pub(crate) account: Option<String>,
 }
 
 /// Which steps of [`issue`] have succeeded.
@@ -156,7 +160,7 @@ async fn create_user(
         }
         Err(error) if error.code() == "EntityAlreadyExists" => {
             // If this fails, the user may be the claim's own from an earlier attempt, so the record must stay.
-            let FoundUser { tags: found, created_at } = get_user(store, name).await?;
+            let FoundUser { tags: found, created_at, .. } = get_user(store, name).await?;
             match ownership(target, name, &found) {
                 Ownership::Ours => {}
                 Ownership::Inherited => {
@@ -179,8 +183,10 @@ pub(crate) async fn get_user(store: &Store, user: &str) -> Result<FoundUser, Cal
     let answer = store.call(Operation::GetUser, Resource::user(user), send).await?;
     store.account.learn(answer.user.as_ref().map(|user| user.arn.as_str()));
     let created_at = answer.user.as_ref().and_then(|user| SystemTime::try_from(user.create_date).ok());
-    let tags = answer.user.and_then(|user| user.tags).unwrap_or_default();
-    Ok(FoundUser { tags: tags.into_iter().map(|tag| (tag.key, tag.value)).collect(), created_at })
+    let account = answer.user.as_ref().and_then(|user| account_of(&user.arn)).map(str::to_owned);
+    let (path, tags) = answer.user.map(|user| (user.path, user.tags.unwrap_or_default())).unwrap_or_default();
+    let tags = tags.into_iter().map(|tag| (tag.key, tag.value)).collect();
+    Ok(FoundUser { tags, created_at, path, account })
 }
 
 /// As many users as IAM lists in one answer.
@@ -281,16 +287,27 @@ pub(crate) async fn last_used(store: &Store, user: &str, id: &str) -> Result<Opt
     Ok(date.and_then(|date| SystemTime::try_from(date).ok()))
 }
 
+/// Whether all that tags cannot be taken off says that a user is the claim's: its path, the claim's uid in its name, and
+/// its account. Only the owner can create users at this path.
+pub(crate) fn is_at_its_place(target: &Target<'_>, user: UserSpec<'_>, found: &FoundUser) -> bool {
+    is_named_for(target, user.name)
+        && found.path == user.path
+        && found.account.is_some()
+        && found.account == target.record.account
+}
+
+/// Whether a user's name ends in the uid of the claim, or of a former one.
+pub(crate) fn is_named_for(target: &Target<'_>, user: &str) -> bool {
+    target.record.uids().any(|uid| is_generated_for(user, uid))
+}
+
 /// To whom a user belongs, as its tags say. Other stores than AWS may drop the tags of CreateUser, or never show them;
 /// there a user without tags is the claim's if its name ends in the claim's uid, because nobody else creates such a
 /// name.
 pub(crate) fn ownership(target: &Target<'_>, user: &str, tags: &Tags) -> Ownership {
-    let is_named_for = |uid: &str| is_generated_for(user, uid);
     match tags::ownership(tags, target.record) {
         Ownership::Untagged
-            if target.endpoints.iam_is_foreign()
-                && target.go_policy.is_none()
-                && target.record.uids().any(is_named_for) =>
+            if target.endpoints.iam_is_foreign() && target.go_policy.is_none() && is_named_for(target, user) =>
         {
             Ownership::Ours
         }

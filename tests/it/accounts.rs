@@ -135,6 +135,16 @@ async fn keys_of_a_record_of_an_earlier_version_are_tried_as_well_where_the_stor
     operator.stop().await;
 }
 
+/// As an admin does by hand.
+async fn remove_user(world: &World, user: &str) {
+    let iam = &world.account.iam;
+    for key in world.account.keys(user).await {
+        iam.delete_access_key().user_name(user).access_key_id(key).send().await.unwrap();
+    }
+    iam.delete_user_policy().user_name(user).policy_name("bucket-access").send().await.unwrap();
+    iam.delete_user().user_name(user).send().await.unwrap();
+}
+
 #[tokio::test]
 async fn a_user_that_was_removed_by_hand_ends_a_removal_that_says_so() {
     let world = World::new().await;
@@ -142,11 +152,7 @@ async fn a_user_that_was_removed_by_hand_ends_a_removal_that_says_so() {
     let operator = Operator::start(&world, Kind::InProcess).await;
     let (uid, bucket) = used(&world, &class).await;
     let user = world.account.users_with(&uid).await.pop().unwrap();
-    let key = world.environment("photos").await["AWS_ACCESS_KEY_ID"].clone();
-    let iam = &world.account.iam;
-    iam.delete_access_key().user_name(&user).access_key_id(key).send().await.unwrap();
-    iam.delete_user_policy().user_name(&user).policy_name("bucket-access").send().await.unwrap();
-    iam.delete_user().user_name(&user).send().await.unwrap();
+    remove_user(&world, &user).await;
     world.delete_claim("photos").await;
     world.wait_gone("photos").await;
     assert!(!world.account.bucket_exists(&bucket).await);
@@ -162,12 +168,15 @@ enum Proof {
     Key,
     /// Its name ends in the claim's uid, in a store that is not AWS.
     Name,
+    /// That, and it is at the path and in the account of the record.
+    Place,
     Nothing,
 }
 
 #[rstest]
 #[case::its_key_proves_it(Proof::Key)]
 #[case::its_name_proves_it(Proof::Name)]
+#[case::its_place_proves_it(Proof::Place)]
 #[case::nothing_proves_it(Proof::Nothing)]
 #[tokio::test]
 async fn a_user_whose_tags_somebody_took_off_goes_by_what_proves_it_and_what_stays_is_said(#[case] proof: Proof) {
@@ -184,18 +193,25 @@ async fn a_user_whose_tags_somebody_took_off_goes_by_what_proves_it_and_what_sta
     if proof != Proof::Key {
         world.secrets().delete("photos", &DeleteParams::default()).await.unwrap();
     }
+    let record = world.record_name("photos");
+    if proof == Proof::Nothing {
+        let moved = json!({ "spec": { "additionalState": { "iamPath": "/elsewhere/" } } });
+        world.records().patch(&record, &PatchParams::default(), &Patch::Merge(moved)).await.unwrap();
+    }
     world.delete_claim("photos").await;
     let operator = Operator::Binary(Binary::start_at_aws(&world));
     world.wait_gone("photos").await;
-    assert!(!world.account.bucket_exists(&bucket).await);
-    assert_eq!(world.account.user_exists(&user).await, proof == Proof::Nothing);
     let (_, note) = world.wait_event("photos", "Removed").await;
     if proof == Proof::Nothing {
-        assert!(note.contains(&user) && note.contains("is left in place, and its keys still work"), "{note}");
-        let (type_, note) = world.wait_event("photos", "LeftInPlace").await;
-        assert!(type_ == "Warning" && note.contains(&user), "{note}");
+        assert!(note.contains(&user) && note.contains("nothing proves that it is the claim's"), "{note}");
+        assert!(world.account.active_keys(&user).await.is_empty() && world.account.bucket_exists(&bucket).await);
+        let message = world.wait_orphaned(&record, "UserUnproven").await;
+        assert!(message.contains(&user) && message.contains("deactivated"), "{message}");
+        world.say(&record, "forget").await;
+        world.wait_record_gone(&record).await;
     } else {
         assert!(note.contains("the claim's access is deleted"), "{note}");
+        assert!(!world.account.user_exists(&user).await && !world.account.bucket_exists(&bucket).await);
     }
     operator.stop().await;
 }

@@ -79,10 +79,8 @@ async fn a_user_of_somebody_else_is_neither_used_nor_deleted() {
     world.delete_claim("photos").await;
     world.wait_gone("photos").await;
     assert!(account.user_exists(&user).await);
-    assert_eq!(account.keys(&user).await.len(), 1);
-    let (type_, note) = world.wait_event("photos", "LeftInPlace").await;
-    assert_eq!(type_, "Warning");
-    says(&note, &[&user]);
+    assert_eq!((account.keys(&user).await.len(), account.active_keys(&user).await.len()), (1, 0));
+    says(&world.wait_orphaned(&world.record_name("photos"), "UserUnproven").await, &[&user, "deactivated"]);
 }
 
 #[tokio::test]

@@ -34,6 +34,7 @@ mod namespaces;
 mod neighbours;
 mod orphans;
 mod orphans_command;
+mod outputs;
 mod owner_policy;
 mod permissions;
 mod proxies;

@@ -57,6 +57,7 @@ async fn a_user_without_tags_goes_with_the_claim_that_it_is_named_for() {
             ("DeleteAccessKey", ok("")),
             ("DeleteUserPolicy", ok("")),
             ("DeleteUser", ok("")),
+            ("UpdateAccessKey", iam_error(501, "NotImplemented")),
         ]
     };
     let removed = Removal::Done(Removed { access: Fate::Removed, bucket: Fate::Kept });
@@ -67,7 +68,7 @@ async fn a_user_without_tags_goes_with_the_claim_that_it_is_named_for() {
     for (record, tags) in [(others, NO_TAGS), (foreign(), OTHERS), (foreign(), FOREIGN)] {
         let stage = Stage::answering(answers(tags));
         assert_ne!(stage.provisioner.revoke(&record, &stage.owner, None).await.unwrap(), removed);
-        assert_eq!(stage.calls(), ["GetUser"]);
+        assert!(!stage.calls().iter().any(|call| call.starts_with("Delete")), "{:?}", stage.calls());
     }
 }
 

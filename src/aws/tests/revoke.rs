@@ -57,11 +57,58 @@ async fn a_user_that_is_gone_counts_as_removed() {
 
 #[tokio::test]
 async fn a_user_that_is_not_proven_ours_stays_and_is_reported() {
-    for tags in [OTHERS, FOREIGN, &[]] {
-        let stage = Stage::answering([("GetUser", user_with_tags(tags))]);
-        let left = left(stage.provisioner.revoke(&record(), &stage.owner, None).await.unwrap());
-        assert!(left[0].contains("was left in place"), "{left:?}");
-        assert_eq!(stage.calls(), ["GetUser"]);
+    let stage = Stage::answering([("GetUser", user_with_tags(OTHERS))]);
+    let left = left(stage.provisioner.revoke(&record(), &stage.owner, None).await.unwrap());
+    assert!(left[0].contains("was left in place"), "{left:?}");
+    assert_eq!(stage.calls(), ["GetUser"]);
+    // Somebody has to decide; until then its keys do not work.
+    for tags in [FOREIGN, &[]] {
+        let answers = [
+            ("GetUser", user_with_tags(tags)),
+            ("ListAccessKeys", access_keys(&["AKIA1"])),
+            ("UpdateAccessKey", ok("")),
+        ];
+        let stage = Stage::answering(answers.clone());
+        unproven(stage.provisioner.revoke(&record(), &stage.owner, None).await.unwrap());
+        assert_eq!(stage.calls(), ["GetUser", "ListAccessKeys", "UpdateAccessKey"]);
+        // Not even its name has to do with the claim.
+        let mut other = record();
+        other.plan.user = Some("ci-deployer".into());
+        let stage = Stage::answering(answers);
+        unproven(stage.provisioner.revoke(&other, &stage.owner, None).await.unwrap());
+        assert_eq!(stage.calls(), ["GetUser", "ListAccessKeys"]);
+    }
+}
+
+fn unproven(removal: Removal) {
+    let Removal::Done(Removed { access: Fate::Unproven(why), bucket: Fate::Kept }) = removal else {
+        panic!("{removal:?}")
+    };
+    assert!(why.contains("was left in place"), "{why}");
+}
+
+#[tokio::test]
+async fn a_user_without_tags_goes_if_path_name_and_account_prove_it() {
+    let at = |path: &str| {
+        let mut answers = user_goes();
+        answers[0] = ("GetUser", user_at(path));
+        answers
+    };
+    let stage = Stage::answering(at("/aws-s3-provisioner/"));
+    assert_eq!(stage.provisioner.revoke(&record(), &stage.owner, None).await.unwrap(), revoked());
+    let unknown_account = Record { account: None, ..record() };
+    let mut other_name = record();
+    other_name.plan.user = Some("photos".into());
+    for (record, path) in
+        [(record(), "/"), (unknown_account, "/aws-s3-provisioner/"), (other_name, "/aws-s3-provisioner/")]
+    {
+        let stage = Stage::answering(at(path));
+        let removal = stage.provisioner.delete(&record, &stage.owner, None, Content::Delete).await;
+        assert!(
+            !stage.calls().iter().any(|call| call.starts_with("Delete")),
+            "{path}: {:?} {removal:?}",
+            stage.calls()
+        );
     }
 }
 
@@ -72,6 +119,7 @@ async fn a_user_that_lost_its_tags_goes_if_it_has_the_claims_key() {
             let mut answers = user_goes();
             answers[0] = ("GetUser", user_with_tags(tags));
             answers.insert(1, ("ListAccessKeys", access_keys(&["AKIA1"])));
+            answers.push(("UpdateAccessKey", ok("")));
             answers
         };
         let stage = Stage::answering(answers());
@@ -80,8 +128,8 @@ async fn a_user_that_lost_its_tags_goes_if_it_has_the_claims_key() {
 
         let stage = Stage::answering(answers());
         let removed = stage.provisioner.revoke(&record(), &stage.owner, Some(&present("AKIA2"))).await.unwrap();
-        assert!(left(removed)[0].contains("nor the key in the claim's Secret"));
-        assert_eq!(stage.calls(), ["GetUser", "ListAccessKeys"]);
+        unproven(removed);
+        assert_eq!(stage.calls(), ["GetUser", "ListAccessKeys", "UpdateAccessKey"]);
     }
     // Tags that name another claim count more than a key.
     let stage = Stage::answering([("GetUser", user_with_tags(OTHERS))]);
@@ -248,7 +296,7 @@ async fn a_policy_of_another_name_is_detached_but_not_deleted() {
 
 #[tokio::test]
 async fn a_tagged_user_is_not_the_go_provisioners() {
-    let stage = Stage::answering([("GetUser", user_with_tags(FOREIGN))]);
-    stage.provisioner.revoke(&go_record(), &stage.owner, None).await.unwrap();
-    assert_eq!(stage.calls(), ["GetUser"]);
+    let stage = Stage::answering([("GetUser", user_with_tags(FOREIGN)), ("ListAccessKeys", access_keys(&["AKIA1"]))]);
+    unproven(stage.provisioner.revoke(&go_record(), &stage.owner, None).await.unwrap());
+    assert_eq!(stage.calls(), ["GetUser", "ListAccessKeys"]);
 }

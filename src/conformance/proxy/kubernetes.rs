@@ -96,7 +96,7 @@ impl Upstream for ApiServer {
         let subresource = rest.get(2).map(|sub| format!("/{sub}")).unwrap_or_default();
         let is_dry = parts.uri.query().is_some_and(|query| query.contains("dryRun=All"));
         Described {
-            name: format!("{verb} {resource}{subresource}"),
+            name: format!("{verb} {resource}{subresource}{}", if is_dry { " (dry run)" } else { "" }),
             mutates: !is_dry && !matches!(verb, "get" | "list" | "watch"),
             note: None,
         }

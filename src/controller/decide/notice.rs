@@ -8,6 +8,7 @@ use crate::controller::decide::action::Action;
 use crate::controller::decide::record::Stored;
 use crate::controller::decide::release::{Retained, text};
 use crate::controller::decide::report::{REMOVED_SO_FAR, Severity};
+use crate::controller::decide::teardown::unproven_user;
 use crate::controller::reasons::orphaned as reason;
 use crate::controller::reasons::{DELETION_SCHEDULED, ORPHANED};
 use crate::provisioner::{ClaimId, Mode, ReclaimPolicy, Record};
@@ -143,8 +144,8 @@ pub(crate) fn retained(stored: &Stored, why: &Retained) -> Notice {
             "claim {claim} was deleted while somebody removed its finalizer; its access is deleted, and bucket {bucket:?} is kept"
         ),
         Retained::UserUnproven => format!(
-            "claim {claim} was deleted; nothing proves that the recorded user {:?} is this claim's, so the user was left in place with its keys deactivated; bucket {bucket:?} is kept",
-            plan.user.as_deref().unwrap_or_default()
+            "claim {claim} was deleted; nothing proves that the recorded user {} is this claim's, so the user was left in place; bucket {bucket:?} is kept",
+            unproven_user(&stored.record)
         ),
         Retained::BucketConflict => format!(
             "claim {claim} was deleted; it named another bucket than this ObjectBucket, so bucket {bucket:?} was left in place"

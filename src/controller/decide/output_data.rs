@@ -53,6 +53,9 @@ pub(crate) trait Output:
     const READ: &'static str;
     const DELETE: &'static str;
 
+    /// Nothing but its metadata can be changed.
+    fn is_immutable(&self) -> bool;
+
     /// The merge patch of `data` for the entries of `wanted` that are missing or different in `self`.
     fn differing(&self, wanted: &Self) -> Option<Value>;
 }
@@ -62,6 +65,10 @@ impl Output for Secret {
     const WRITE: &'static str = "write the claim's Secret";
     const READ: &'static str = "read the claim's Secret";
     const DELETE: &'static str = "delete the claim's Secret";
+
+    fn is_immutable(&self) -> bool {
+        self.immutable == Some(true)
+    }
 
     fn differing(&self, wanted: &Self) -> Option<Value> {
         let has_token =
@@ -80,6 +87,10 @@ impl Output for ConfigMap {
     const WRITE: &'static str = "write the claim's ConfigMap";
     const READ: &'static str = "read the claim's ConfigMap";
     const DELETE: &'static str = "delete the claim's ConfigMap";
+
+    fn is_immutable(&self) -> bool {
+        self.immutable == Some(true)
+    }
 
     fn differing(&self, wanted: &Self) -> Option<Value> {
         differing(self.data.as_ref(), wanted.data.as_ref())
@@ -136,6 +147,11 @@ pub(crate) fn secret(claim: &ClaimId, label: &str, credentials: &AppCredentials,
     let noted = notes.annotations().into_iter().filter_map(|(key, note)| Some((key.to_owned(), note?)));
     metadata.annotations = Some(noted.collect());
     Secret { metadata, type_: Some("Opaque".to_owned()), data: Some(data), ..Secret::default() }
+}
+
+/// What a claim's Secret will look like, without keys.
+pub(crate) fn sample_secret(claim: &ClaimId, label: &str) -> Secret {
+    secret(claim, label, &AppCredentials::new("-", "-"), &KeyNotes::default())
 }
 
 /// The credentials in a Secret of ours, without what the store added; `None` if a part is missing or empty.
@@ -196,6 +212,30 @@ pub(crate) fn difference<T: Output>(found: &T, wanted: &T) -> Option<Value> {
         patch["metadata"]["annotations"] = json!(notes);
     }
     Some(patch)
+}
+
+/// What takes the place of an immutable output that differs by this merge patch; `None` if the output can be patched. What
+/// others have added to it is kept.
+pub(crate) fn replacement<T: Output>(found: &T, wanted: &T, patch: &Value) -> Option<Result<T, serde_json::Error>> {
+    let changes_data = patch["data"].as_object().is_some_and(|data| !data.is_empty());
+    (found.is_immutable() && changes_data).then(|| patched(found, wanted, patch))
+}
+
+fn patched<T: Output>(found: &T, wanted: &T, patch: &Value) -> Result<T, serde_json::Error> {
+    let mut object = serde_json::to_value(found)?;
+    json_patch::merge(&mut object, patch);
+    let metadata: ObjectMeta = serde_json::from_value(object["metadata"].take())?;
+    let metadata = ObjectMeta {
+        labels: metadata.labels,
+        annotations: metadata.annotations,
+        name: metadata.name,
+        namespace: metadata.namespace,
+        owner_references: wanted.meta().owner_references.clone(),
+        ..ObjectMeta::default()
+    };
+    object["metadata"] = serde_json::to_value(metadata)?;
+    object["immutable"].take();
+    serde_json::from_value(object)
 }
 
 #[cfg(test)]

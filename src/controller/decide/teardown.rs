@@ -7,6 +7,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use crate::api::wire::annotation;
 use crate::controller::decide::record::{Author, Stored};
 use crate::controller::decide::release::{Retained, Schedule, text};
+use crate::provisioner::names::is_generated_for;
 use crate::provisioner::{Fate, Mode, OnDelete, ReclaimPolicy, Record, Removed};
 
 /// How a claim is undone.
@@ -213,13 +214,20 @@ pub(crate) fn closing_message(stored: &Stored, undo: Undo, removed: &Removed, re
         (Some(user), Fate::Left(_) | Fate::Kept | Fate::NotEmpty) => {
             format!("the claim's user {user:?} is left in place, and its keys still work")
         }
-        (Some(user), Fate::Unproven(_)) => {
-            format!(
-                "user {user:?} is left in place with its keys deactivated, because nothing proves that it is the claim's"
-            )
+        (Some(_), Fate::Unproven(_)) => {
+            format!("user {} is left in place, because nothing proves that it is the claim's", unproven_user(record))
         }
     };
     format!("{access}; {bucket}")
+}
+
+/// A user that may not be the claim's. If its name ends in the claim's uid, its keys were deactivated.
+pub(crate) fn unproven_user(record: &Record) -> String {
+    let user = record.plan.user.as_deref().unwrap_or_default();
+    match record.uids().any(|uid| is_generated_for(user, uid)) {
+        true => format!("{user:?} (whose keys are deactivated)"),
+        false => format!("{user:?}"),
+    }
 }
 
 #[cfg(test)]

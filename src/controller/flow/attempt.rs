@@ -35,6 +35,8 @@ pub(super) struct Attempt<'a, P: Provisioner> {
     pub(super) doubted: bool,
     /// An earlier attempt may have created something, perhaps a key that is lost and that IAM does not show yet.
     pub(super) continues: bool,
+    /// A dry run has shown that the claim's Secret can be written.
+    pub(super) writable: bool,
     /// The account in which the recorded bucket and user were seen.
     pub(super) seen_in_account: Option<String>,
 }
@@ -67,9 +69,15 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
         name: String,
         record: Box<Record>,
     ) -> Result<Self, Error> {
-        let (owner, outputs) = tokio::try_join!(owner::of_record(ctx, &record), read_outputs(ctx, &claim, None))?;
+        let config_maps = ctx.config_maps_in(&claim.id.namespace);
+        let (owner, (secret, writable), config_map) = tokio::try_join!(
+            owner::of_record(ctx, &record),
+            try_new_secret(ctx, &claim),
+            outputs::read(&config_maps, &claim.id, None),
+        )?;
         let record = Box::new(Record { account: owner.account.clone(), ..*record });
-        Ok(Self::new(ctx, claim, Log::Planned { name, record }, outputs, Some(owner)))
+        let log = Log::Planned { name, record };
+        Ok(Self { writable, ..Self::new(ctx, claim, log, (secret, config_map), Some(owner)) })
     }
 
     /// The same for a claim that adopts the record of a former one.
@@ -114,6 +122,7 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
             upkeep: Upkeep::Nothing,
             doubted: false,
             continues: false,
+            writable: false,
             seen_in_account: None,
         }
     }
@@ -231,6 +240,15 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
             self.owner = Some(owner::of_record(self.ctx, self.log.record()).await?);
         }
         self.owner.as_ref().ok_or(Error::OutOfStep("the owner's credentials are not read yet"))
+    }
+}
+
+/// The Secret of a new claim, and whether a dry run has shown that it can be written: that costs no more than a look.
+async fn try_new_secret<P>(ctx: &Context<P>, claim: &Claim) -> Result<(Current<Secret>, bool), Error> {
+    let secrets = ctx.secrets_in(&claim.id.namespace);
+    match outputs::try_create(&secrets, &output_data::sample_secret(&claim.id, &ctx.label)).await? {
+        Some(absent) => Ok((absent, true)),
+        None => Ok((outputs::read(&secrets, &claim.id, None).await?, false)),
     }
 }
 

@@ -24,6 +24,9 @@ impl<P: Provisioner> Attempt<'_, P> {
         let Some(owner) = &self.owner else { return Err(Error::OutOfStep("the owner's credentials are not read yet")) };
         let (ctx, stored) = (self.ctx, self.stored()?);
         let record = &stored.record;
+        if record.plan.user.is_some() {
+            self.try_secret().await?;
+        }
         let before = ctx.memory.with(&record.claim, ClaimMemory::executes);
         let answer = match verb {
             Verb::Provision => {
@@ -63,6 +66,18 @@ impl<P: Provisioner> Attempt<'_, P> {
         self.seen_in_account = account;
         self.keys = Keys::Issued(credentials);
         Ok(())
+    }
+
+    /// Requires that the claim's Secret can be written, as far as a dry run shows: keys that cannot be handed over must not be
+    /// issued, and must not replace others.
+    pub(super) async fn try_secret(&self) -> Result<(), Error> {
+        let (ctx, id) = (self.ctx, &self.claim.id);
+        let (secrets, sample) = (ctx.secrets_in(&id.namespace), output_data::sample_secret(id, &ctx.label));
+        match &self.secret {
+            _ if self.writable => Ok(()),
+            Current::Absent => outputs::try_create(&secrets, &sample).await.map(drop),
+            Current::Mine(found) | Current::Inherited(found) => outputs::try_patch(&secrets, found, &sample).await,
+        }
     }
 
     /// Whether the claim's Secret holds the owner's present keys already.

@@ -68,6 +68,7 @@ impl<P: Provisioner> Attempt<'_, P> {
 
     async fn ask_to_rotate(&mut self, present: &str) -> Result<Option<AppCredentials>, Error> {
         let (ctx, record) = (self.ctx, self.stored()?.record.clone());
+        self.try_secret().await?;
         let owner = self.owner().await?;
         // The store may not show the new keys for a while.
         ctx.memory.with(&record.claim, ClaimMemory::executes);

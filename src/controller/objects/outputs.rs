@@ -8,7 +8,7 @@ use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
 use serde_json::json;
 
 use crate::controller::decide::metadata::{FIELD_MANAGER, controller};
-use crate::controller::decide::output_data::{Heir, Output, difference, is_of, owner};
+use crate::controller::decide::output_data::{Heir, Output, difference, is_of, owner, replacement};
 use crate::controller::error::Error;
 use crate::controller::objects::deletion;
 use crate::provisioner::ClaimId;
@@ -87,12 +87,68 @@ pub(crate) async fn write<T: Output>(
         }
         Current::Mine(found) => {
             let Some(patch) = difference(found, wanted) else { return Ok(None) };
+            if let Some(other) = replacement(found, wanted, &patch) {
+                return replace(api, found, other).await.map(Some);
+            }
             let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
             api.patch(&claim.name, &params, &Patch::Merge(&patch)).await
         }
-        Current::Inherited(found) => take_over(api, found, wanted, claim).await,
+        Current::Inherited(found) => {
+            let patch = difference(found, wanted).unwrap_or_default();
+            if let Some(other) = replacement(found, wanted, &patch) {
+                return replace(api, found, other).await.map(Some);
+            }
+            take_over(api, found, wanted, claim).await
+        }
     };
     written.map(Some).map_err(Error::kubernetes(T::WRITE))
+}
+
+/// Puts another object in the place of an immutable output.
+async fn replace<T: Output>(api: &Api<T>, found: &T, other: Result<T, serde_json::Error>) -> Result<T, Error> {
+    let other = other.map_err(|error| Error::kubernetes(T::WRITE)(kube::Error::SerdeError(error)))?;
+    if let (Some(name), Some(uid)) = (&found.meta().name, &found.meta().uid) {
+        deletion::delete(api, name, uid).await.map_err(Error::kubernetes(T::WRITE))?;
+    }
+    let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+    api.create(&params, &other).await.map_err(Error::kubernetes(T::WRITE))
+}
+
+/// Whether an output can be written, as far as a dry run shows: quotas and admission policies may refuse it, and then keys
+/// must not be issued. Returns [`Current::Absent`] if there was none before.
+///
+/// # Errors
+/// Kubernetes would refuse it.
+pub(crate) async fn try_create<T: Output>(api: &Api<T>, wanted: &T) -> Result<Option<Current<T>>, Error> {
+    let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), dry_run: true };
+    match api.create(&params, wanted).await {
+        Ok(_) => Ok(Some(Current::Absent)),
+        Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(None),
+        Err(error) if knows_no_dry_run(&error) => Ok(None),
+        Err(error) => Err(Error::kubernetes(T::WRITE)(error)),
+    }
+}
+
+/// The same of an output that exists.
+///
+/// # Errors
+/// Kubernetes would refuse it.
+pub(crate) async fn try_patch<T: Output>(api: &Api<T>, found: &T, wanted: &T) -> Result<(), Error> {
+    let (Some(name), Some(patch)) = (&found.meta().name, difference(found, wanted)) else { return Ok(()) };
+    if found.is_immutable() {
+        return Ok(());
+    }
+    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), dry_run: true, ..PatchParams::default() };
+    match api.patch(name, &params, &Patch::Merge(&patch)).await {
+        Err(error) if !knows_no_dry_run(&error) => Err(Error::kubernetes(T::WRITE)(error)),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a dry run is refused because of an admission webhook that has side effects ("Make dry-run requests",
+/// Kubernetes documentation).
+fn knows_no_dry_run(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 400 && status.message.contains("does not support dry run"))
 }
 
 /// Makes an inherited output the claim's. Its entries are applied, not merged: `managedFields` names whoever restored

@@ -40,6 +40,7 @@ mod permissions;
 mod proxies;
 mod pruning;
 mod purge;
+mod queue;
 mod repair;
 mod seaweedfs;
 mod secrecy;

@@ -7,7 +7,7 @@ use crate::commands::output::At;
 use crate::controller::decide::claim::{Claim, LabelOwner};
 use crate::controller::decide::class::ClassOwner;
 use crate::controller::decide::gate;
-use crate::controller::decide::keys::KeyNotes;
+use crate::controller::decide::keys::{self, KeyNotes};
 use crate::controller::decide::report::removed_so_far;
 use crate::controller::reasons;
 use crate::provisioner::{Failure as _, Rotation};
@@ -98,7 +98,11 @@ impl Row {
             created_at: claim.created.as_ref().map(|at| At(at.0)),
             waiting_since: waiting.and_then(|ready| ready.last_transition_time.as_deref()?.parse().ok()).map(At),
             keys_issued_at: keys.issued_at.map(At),
-            rotation_due_at: keys.issued_at.zip(rotation.every).and_then(|(at, every)| later(at, every)).map(At),
+            rotation_due_at: keys
+                .issued_at
+                .zip(rotation.every)
+                .and_then(|(at, every)| later(at, keys::period(every, &claim.id.uid)))
+                .map(At),
             former_key_deleted_at: keys.retiring.map(|key| At(key.at)),
         }
     }
@@ -213,11 +217,13 @@ mod tests {
     fn the_age_of_keys_and_when_they_are_replaced_come_from_notes_that_are_believed() {
         let bound = claim("a", says("Bound", "True", "Bound", "2026-01-02T00:00:00Z"));
         let now: Timestamp = "2026-01-10T00:00:00Z".parse().unwrap();
-        let day = Duration::from_secs(86_400);
-        let record = RecordFacts { rotation: Rotation::default().with_every(30 * day), ..RecordFacts::default() };
+        let month = Duration::from_secs(30 * 86_400);
+        let record = RecordFacts { rotation: Rotation::default().with_every(month), ..RecordFacts::default() };
         let issued = |at: &str| KeyNotes { issued_at: Some(at.parse().unwrap()), ..KeyNotes::default() };
         let row = Row::new(&bound, Some(&record), Some(&issued("2026-01-02T00:00:00Z")), now);
-        assert_eq!(row.rotation_due_at, Some(At("2026-02-01T00:00:00Z".parse().unwrap())));
+        let due = row.rotation_due_at.unwrap().0;
+        let day = |text: &str| text.parse::<Timestamp>().unwrap();
+        assert!((day("2026-01-29T00:00:00Z")..=day("2026-02-01T00:00:00Z")).contains(&due), "{due}");
         let forged = Row::new(&bound, Some(&record), Some(&issued("2036-01-02T00:00:00Z")), now);
         assert_eq!((forged.keys_issued_at, forged.rotation_due_at), (None, None));
     }

@@ -204,7 +204,18 @@ pub(crate) fn is_requested(notes: &KeyNotes, request: Option<&str>) -> bool {
     request.is_some() && request != notes.answers.as_deref()
 }
 
-/// What is due for the keys of a bound claim, or the time until something is.
+/// After what time the keys of the claim with this uid are replaced: 0.9 to 1.0 of the period, so that claims that were
+/// created together are not all due together.
+pub(crate) fn period(every: Duration, uid: &str) -> Duration {
+    // FNV-1a: the same in every version of the operator.
+    let hash = uid
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    let tenth = every / 10;
+    every.saturating_sub(tenth.mul_f64((hash % 1000) as f64 / 1000.0))
+}
+
+/// What is due for the keys of a bound claim, or the time until something is. `rotation.every`: see [`period`].
 ///
 /// `request`: the claim's annotation. A user can have two keys, so a former or lost one is deleted before the present one
 /// is replaced.
@@ -273,6 +284,18 @@ mod tests {
         assert_eq!(due(&notes, None, &monthly(), at(10)), (Upkeep::Nothing, Some(20 * DAY)));
         assert_eq!(due(&notes, None, &monthly(), at(30)), (Upkeep::Rotate, None));
         assert_eq!(due(&notes, None, &Rotation::default(), at(3000)), (Upkeep::Nothing, None));
+    }
+
+    #[test]
+    fn claims_that_were_created_together_are_not_due_together() {
+        let periods: Vec<_> =
+            (0..1000).map(|n| period(100 * DAY, &format!("00000000-{n:04}-48a2-bfaa-74d1bf1fd950"))).collect();
+        assert!(periods.iter().all(|period| (90 * DAY..=100 * DAY).contains(period)));
+        for day in 90..100 {
+            let due = periods.iter().filter(|period| (day * DAY..(day + 1) * DAY).contains(*period)).count();
+            assert!((60..=140).contains(&due), "{due} on day {day}");
+        }
+        assert_eq!(period(DAY, "a"), period(DAY, "a"));
     }
 
     #[test]

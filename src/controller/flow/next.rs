@@ -18,6 +18,17 @@ pub(crate) enum Next {
     After(Duration),
 }
 
+impl Next {
+    /// After which time to continue; `None`: when something changes.
+    pub(crate) fn wait(self) -> Option<Duration> {
+        match self {
+            Self::Done => None,
+            Self::Now => Some(Duration::ZERO),
+            Self::After(wait) => Some(wait),
+        }
+    }
+}
+
 impl From<Next> for Action {
     fn from(next: Next) -> Self {
         match next {

@@ -15,7 +15,7 @@ use crate::controller::decide::steps::Upkeep;
 use crate::controller::decide::upkeep::{self, Times};
 use crate::controller::reasons;
 use crate::controller::state::context::Context;
-use crate::provisioner::Record;
+use crate::provisioner::{Record, Rotation};
 
 /// The upkeep that is due for a bound claim that has not changed, or the time until some is due; `None` for any other
 /// claim.
@@ -75,6 +75,12 @@ pub(crate) fn go_upkeep_in<P>(ctx: &Context<P>, claim: &Claim) -> Option<Duratio
     }
 }
 
+/// What is due by the notes on keys.
+pub(crate) fn keys_due(claim: &Claim, notes: &KeyNotes, rotation: &Rotation) -> (Upkeep, Option<Duration>) {
+    let every = rotation.every.map(|every| keys::period(every, &claim.id.uid));
+    keys::due(notes, claim.rotation_request.as_deref(), &Rotation { every, ..*rotation }, Timestamp::now())
+}
+
 /// The upkeep that is due for a bound claim without problems, or the time until some is due, if known.
 pub(crate) fn usual_upkeep<P>(
     ctx: &Context<P>,
@@ -85,7 +91,7 @@ pub(crate) fn usual_upkeep<P>(
     let plan = &stored.record.plan;
     let by_us = stored.author == Author::Us;
     let keys = match plan.user {
-        Some(_) => keys::due(notes, claim.rotation_request.as_deref(), &plan.rotation, Timestamp::now()),
+        Some(_) => keys_due(claim, notes, &plan.rotation),
         None => (Upkeep::Nothing, None),
     };
     // In one look-up, because every reconcile of a bound claim comes here.

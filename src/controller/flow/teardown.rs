@@ -241,7 +241,7 @@ impl<'a, P: Provisioner> Teardown<'a, P> {
     async fn take(&mut self, step: TeardownStep) -> Result<Option<Next>, Error> {
         let (ctx, claim) = (self.ctx, self.claim);
         match step {
-            TeardownStep::Undo(undo) => return self.undo(undo).await,
+            TeardownStep::Undo(undo) => self.undo(undo).await?,
             TeardownStep::Yield => return Ok(Some(Next::Now)),
             TeardownStep::Settle => {
                 status::update_status(ctx, claim, &Report::settling(claim)).await?;

@@ -10,6 +10,7 @@ use super::steady::due_while_steady;
 use crate::controller::decide::claim::{Claim, Guarded};
 use crate::controller::decide::class::ClassLookup;
 use crate::controller::decide::gate::{self, Due, Facts};
+use crate::controller::decide::keys;
 use crate::controller::decide::plan;
 use crate::controller::decide::report::{self, Keeps};
 use crate::controller::decide::steps::Upkeep;
@@ -31,12 +32,19 @@ pub(crate) async fn worker<P: Provisioner>(
 ) -> Option<(Claim, Worker)> {
     let key = ObjectRef::from_obj(guarded);
     let mut claim = claim;
-    let urgency = |claim: &Claim| match due_while_steady(ctx, claim) {
-        Some((Upkeep::Check, _)) => Urgency::Check,
-        _ => Urgency::Wanted,
+    let urgency = |claim: &Claim| {
+        if ctx.memory.if_known(&claim.id, |m| m.is_purging()) {
+            return Urgency::Purge;
+        }
+        let due = due_while_steady(ctx, claim).map(|(due, _)| due);
+        urgency(due, || keys::is_requested(&ctx.caches.key_notes(&claim.id), claim.rotation_request.as_deref()))
     };
     loop {
         let lane = lane(ctx, &claim, urgency(&claim));
+        let purges = lane.urgency == Urgency::Purge;
+        if purges {
+            ctx.memory.with(&claim.id, |m| m.purge_waits(true));
+        }
         let mut entering = std::pin::pin!(ctx.workers.enter(&lane));
         // The claim leaves its queue only if it now belongs to another lane.
         let worker = loop {
@@ -54,10 +62,23 @@ pub(crate) async fn worker<P: Provisioner>(
                 () = Box::pin(explain_wait(ctx, &claim, &lane)) => {}
             }
         };
+        if purges {
+            ctx.memory.if_known(&claim.id, |m| m.purge_waits(false));
+        }
         if let Some(worker) = worker {
             let claim = Claim::read(ctx.caches.claims.get(&key)?.as_ref(), &ctx.label);
             return (!ctx.memory.is_stale(&claim.id, claim.resource_version.as_deref())).then_some((claim, worker));
         }
+    }
+}
+
+/// How urgent the work on a claim is. What is due for a bound claim without problems yields to claims whose users wait, unless
+/// its user asks for it.
+fn urgency(due_while_steady: Option<Upkeep>, requested: impl FnOnce() -> bool) -> Urgency {
+    match due_while_steady {
+        Some(Upkeep::Rotate) if requested() => Urgency::Wanted,
+        Some(Upkeep::Check | Upkeep::Retire | Upkeep::Rotate) => Urgency::Check,
+        Some(Upkeep::Nothing) | None => Urgency::Wanted,
     }
 }
 
@@ -106,4 +127,18 @@ fn lane<P: Provisioner>(ctx: &Context<P>, claim: &Claim, urgency: Urgency) -> La
     };
     let store = recorded.or_else(planned).map_or_else(|| Arc::from(""), |record| stores::store_of(&record));
     Lane { store, namespace: claim.id.namespace.as_str().into(), urgency }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn upkeep_yields_to_claims_whose_users_wait() {
+        for due in [Upkeep::Check, Upkeep::Retire, Upkeep::Rotate] {
+            assert_eq!(urgency(Some(due), || false), Urgency::Check);
+        }
+        assert_eq!(urgency(Some(Upkeep::Rotate), || true), Urgency::Wanted, "its user asks for it");
+        assert_eq!(urgency(None, || false), Urgency::Wanted);
+    }
 }

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use super::next::Next;
 use super::owner;
 use super::teardown::Teardown;
 use crate::controller::decide::claim::Claim;
@@ -12,30 +11,16 @@ use crate::controller::decide::{codec, notice, output_data};
 use crate::controller::error::Error;
 use crate::controller::objects::{claims, crds, events, namespaces, outputs, records, status};
 use crate::controller::state::context::Context;
-use crate::controller::state::memory::ClaimMemory;
 use crate::provisioner::{AppCredentials, Content, Fate, Provisioner, Removal, Removed};
 
-/// How long a large removal waits while too many others run.
-const TURN: Duration = Duration::from_secs(1);
 /// After this time, a removal that goes on is reported.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 impl<P: Provisioner> Teardown<'_, P> {
-    /// Has the store undo the record. `Some`: other removals go first.
-    pub(super) async fn undo(&mut self, undo: Undo) -> Result<Option<Next>, Error> {
+    /// Has the store undo the record.
+    pub(super) async fn undo(&mut self, undo: Undo) -> Result<(), Error> {
         let (ctx, claim) = (self.ctx, self.claim);
         crds::may_remove(ctx).await?;
-        // Only a few workers empty large buckets at the same time.
-        let _turn = match ctx.memory.with(&claim.id, |m| m.removed_objects(0)) {
-            0 => None,
-            _ => match ctx.large_removals.try_acquire() {
-                Ok(turn) => Some(turn),
-                Err(_all_taken) => {
-                    ctx.memory.with(&claim.id, ClaimMemory::waits_for_turn);
-                    return Ok(Some(Next::After(TURN)));
-                }
-            },
-        };
         let in_use = matches!(undo, Undo::Delete | Undo::DeleteIfEmpty) && self.is_in_use().await?;
         let removal = self.ask_patiently(undo, in_use).await?;
         match removal {
@@ -60,7 +45,7 @@ impl<P: Provisioner> Teardown<'_, P> {
                 self.conclude(undo, removed).await?;
             }
         }
-        Ok(None)
+        Ok(())
     }
 
     /// Has the store undo the record, and reports it if that takes long: a claim that is being deleted is not Ready.

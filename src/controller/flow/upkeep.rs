@@ -130,7 +130,7 @@ impl<P: Provisioner> Attempt<'_, P> {
             let (ctx, now) = (self.ctx, Timestamp::now());
             let rotation = self.stored()?.record.plan.rotation;
             self.notes = self.notes.clone().believed(&rotation, now);
-            let (due, _) = keys::due(&self.notes, self.claim.rotation_request.as_deref(), &rotation, now);
+            let (due, _) = steady::keys_due(&self.claim, &self.notes, &rotation);
             if due != Upkeep::Rotate || ctx.memory.if_known(&self.claim.id, |m| m.upkeep.replacement_in()).is_zero() {
                 self.upkeep = steps::upkeep_left(due, &self.keys);
             }

@@ -53,8 +53,6 @@ pub(crate) struct Context<P> {
     pub(crate) key_waits: Semaphore,
     /// Limits how many claims report at the same time what they wait for.
     pub(crate) wait_reports: Semaphore,
-    /// Limits how many large buckets are emptied at the same time.
-    pub(crate) large_removals: Semaphore,
     pub(crate) owner_secrets: OwnerSecrets,
     /// Records without a claim.
     pub(crate) orphans: Orphans,
@@ -86,7 +84,6 @@ impl<P> Context<P> {
             propagation: Propagation::default(),
             key_waits: Semaphore::new(KEY_WAITS),
             wait_reports: Semaphore::new(WAIT_REPORTS),
-            large_removals: Semaphore::new((concurrency / 4).max(1)),
             owner_secrets,
             orphans: Orphans::default(),
             crds: Crds::default(),

@@ -4,7 +4,8 @@
 //! A store has at most a quarter of the workers. After several calls in a row that the store did not answer, or in which
 //! it refused the owner, only one claim at a time calls it, until it answers again: a circuit breaker. Namespaces take
 //! turns; a namespace that has more than half of the workers counts as having half, so that others need not wait for it.
-//! Checks of bound claims go last, and have at most half of a store's workers.
+//! Buckets that are being emptied go after claims whose users wait, and the upkeep of bound claims goes last; each has at
+//! most half of a store's workers.
 //!
 //! A claim that waits for its turn at a store that limits its calls keeps its place among the store's, and occupies none
 //! of all workers: other stores have that one.
@@ -31,13 +32,19 @@ pub(crate) struct Lane {
     pub(crate) urgency: Urgency,
 }
 
-/// Whether a claim's user waits.
+/// How urgent the work on a claim is: what is more urgent goes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Urgency {
     /// Somebody needs a bucket, or wants it to be gone.
     Wanted,
-    /// A bound claim is checked.
+    /// A bucket is being emptied, which takes many pieces of work.
+    Purge,
+    /// A bound claim is checked, or its keys are rotated.
     Check,
+}
+
+impl Urgency {
+    const ALL: [Self; 3] = [Self::Wanted, Self::Purge, Self::Check];
 }
 
 /// All workers.
@@ -193,8 +200,8 @@ impl Workers {
             store: Arc::clone(name),
             busy: store.busy.namespaces.values().sum(),
             limit: store.limit(self.all),
-            waiting: store.wanted.len() + store.checks.len(),
-            waits_since: [&store.wanted, &store.checks].into_iter().filter_map(Queue::since).min(),
+            waiting: store.queues.iter().map(Queue::len).sum(),
+            waits_since: store.queues.iter().filter_map(Queue::since).min(),
             parked: store.parked,
             is_silent: store.is_struck(),
         };
@@ -214,7 +221,7 @@ impl Workers {
         state.closed = true;
         state.turns.clear();
         for store in state.stores.values_mut() {
-            (store.wanted, store.checks) = (Queue::default(), Queue::default());
+            store.queues = Default::default();
         }
     }
 
@@ -247,11 +254,7 @@ impl State {
         if !store.is_waited_for() {
             self.turns.push_back(Arc::clone(&lane.store));
         }
-        let queue = match lane.urgency {
-            Urgency::Wanted => &mut store.wanted,
-            Urgency::Check => &mut store.checks,
-        };
-        queue.push(&lane.namespace, sender);
+        store.queues[lane.urgency as usize].push(&lane.namespace, sender);
         true
     }
 
@@ -294,9 +297,8 @@ impl State {
         self.busy.give_back(&lane.namespace);
         if let Some(store) = self.stores.get_mut(&lane.store) {
             store.busy.give_back(&lane.namespace);
-            if lane.urgency == Urgency::Check {
-                store.checking = store.checking.saturating_sub(1);
-            }
+            let working = &mut store.working[lane.urgency as usize];
+            *working = working.saturating_sub(1);
             if store.is_idle() {
                 self.stores.remove(&lane.store);
             }

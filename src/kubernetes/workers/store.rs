@@ -20,12 +20,12 @@ pub(super) const FORGOTTEN: Duration = Duration::from_secs(900);
 #[derive(Debug, Default)]
 pub(super) struct Store {
     pub(super) busy: Share,
-    /// How many of the busy workers check a bound claim.
-    pub(super) checking: usize,
+    /// How many of the busy workers there are of each urgency.
+    pub(super) working: [usize; 3],
     /// How many of them wait for a turn at the store.
     pub(super) parked: usize,
-    pub(super) wanted: Queue,
-    pub(super) checks: Queue,
+    /// One for each urgency.
+    pub(super) queues: [Queue; 3],
     /// How often in a row it did not answer, or refused the owner.
     pub(super) strikes: u32,
     /// When it was the last time.
@@ -43,7 +43,7 @@ impl Store {
     }
 
     pub(super) fn is_waited_for(&self) -> bool {
-        !self.wanted.turns.is_empty() || !self.checks.turns.is_empty()
+        self.queues.iter().any(|queue| !queue.turns.is_empty())
     }
 
     /// Whether it can be forgotten.
@@ -72,13 +72,17 @@ impl Store {
         }
         let busy = &self.busy;
         let has_room = |namespace: &Arc<str>| busy.has_room(limit, namespace) && all_busy.has_room(all, namespace);
-        let mut next = self.wanted.pop(has_room).map(|(namespace, sender)| (namespace, Urgency::Wanted, sender));
-        if next.is_none() && self.checking < (limit / 2).max(1) {
-            next = self.checks.pop(has_room).map(|(namespace, sender)| (namespace, Urgency::Check, sender));
-        }
+        let half = (limit / 2).max(1);
+        let (working, queues) = (&self.working, &mut self.queues);
+        let next = Urgency::ALL.into_iter().zip(queues).find_map(|(urgency, queue)| {
+            if urgency != Urgency::Wanted && working[urgency as usize] >= half {
+                return None;
+            }
+            queue.pop(has_room).map(|(namespace, sender)| (namespace, urgency, sender))
+        });
         let (namespace, urgency, _) = next.as_ref()?;
         self.busy.take(namespace);
-        self.checking += usize::from(*urgency == Urgency::Check);
+        self.working[*urgency as usize] += 1;
         next
     }
 }

@@ -85,6 +85,25 @@ async fn checks_go_last_and_leave_half_of_a_store_to_others() {
 }
 
 #[tokio::test]
+async fn a_bucket_of_another_namespace_waits_for_one_piece_of_work_at_most() {
+    let workers = Workers::new(32);
+    let purge = |namespace: &str| Lane { urgency: Urgency::Purge, ..lane("s3", namespace) };
+    let (crowd, single) = (purge("crowd"), purge("single"));
+    let mut emptying = at_once(&workers, &crowd, 100);
+    assert_eq!(emptying.len(), 4, "half of a store's workers");
+    let mut others: Vec<_> = (0..500).map(|_| Box::pin(workers.enter(&crowd))).collect();
+    others.iter_mut().for_each(|other| assert!(other.as_mut().now_or_never().is_none()));
+    let mut mine = Box::pin(workers.enter(&single));
+    assert!(mine.as_mut().now_or_never().is_none());
+    // One that has done a piece of its work queues again; the next one is of the crowd, which came first, then it is mine.
+    emptying.pop();
+    emptying.pop();
+    assert!(mine.as_mut().now_or_never().flatten().is_some());
+    // Nor do they keep those whose users wait from a worker.
+    assert_eq!(at_once(&workers, &lane("s3", "crowd"), 100).len(), 4);
+}
+
+#[tokio::test]
 async fn who_waits_for_a_turn_at_its_store_leaves_its_worker_to_other_stores() {
     let workers = Workers::new(8);
     let throttled: Vec<_> = (0..4).flat_map(|n| at_once(&workers, &lane(&format!("slow {n}"), "shop"), 100)).collect();

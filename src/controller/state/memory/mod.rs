@@ -40,8 +40,10 @@ pub(crate) struct ClaimMemory {
     executed: Option<Instant>,
     /// Objects that were removed from the claim's bucket.
     removed_objects: u64,
-    /// Until when emptying it came on, or waited for its turn.
+    /// Until when emptying it came on.
     purge_moved: Option<Instant>,
+    /// Since when the next part waits for its turn.
+    purge_waits: Option<Instant>,
     pub(crate) removal: Option<Box<RemovalProgress>>,
     /// The claim's access is removed; this need not be done again.
     pub(crate) access_gone: bool,
@@ -88,9 +90,20 @@ impl ClaimMemory {
         self.removed_objects(removed)
     }
 
-    /// Emptying the bucket waits until fewer others are emptied.
-    pub(crate) fn waits_for_turn(&mut self) {
-        self.purge_moved = Some(Instant::now());
+    /// Whether the claim's bucket is being emptied, a part with each attempt.
+    pub(crate) fn is_purging(&self) -> bool {
+        self.purge_moved.is_some() && self.removal.is_none()
+    }
+
+    /// To be called with true when the next part waits for its turn, and with false when it begins.
+    pub(crate) fn purge_waits(&mut self, waits: bool) {
+        let now = Instant::now();
+        if waits {
+            self.purge_waits.get_or_insert(now);
+        } else if let (Some(since), Some(moved)) = (self.purge_waits.take(), &mut self.purge_moved) {
+            // That it waited does not count.
+            *moved += now.saturating_duration_since(since);
+        }
     }
 
     /// What a removal has removed, together with what earlier attempts at it have: only what none of them found is missing.
@@ -115,7 +128,7 @@ impl ClaimMemory {
     fn purge_idle(&self, now: Instant) -> Option<Duration> {
         let is_stopped = self.last_status.is_some_and(|last| last.reason != reasons::PURGING);
         let moved = self.purge_moved.filter(|_| !is_stopped && self.removal.is_none())?;
-        Some(now.saturating_duration_since(moved))
+        Some(self.purge_waits.unwrap_or(now).saturating_duration_since(moved))
     }
 
     /// Resource version of the claim after our last write, until the cache shows it.
@@ -418,9 +431,12 @@ mod tests {
         memory.with(&stuck, |m| m.purges(0));
         memory.with(&moving, |m| m.purges(1000));
         assert_eq!(shows(), (2, minute));
-        memory.with(&stuck, ClaimMemory::waits_for_turn);
-        assert_eq!(shows(), (2, Duration::ZERO), "others have the turns");
+        memory.with(&stuck, |m| m.purge_waits(true));
         tokio::time::advance(minute).await;
+        memory.with(&moving, |m| m.purges(1000));
+        assert_eq!(shows(), (2, minute), "others have the turns");
+        memory.with(&stuck, |m| m.purge_waits(false));
+        assert_eq!(shows(), (2, minute));
         says(&stuck, reasons::BUCKET_IN_USE);
         memory.with(&moving, |m| m.removal = Some(Box::new(RemovalProgress::Everything)));
         assert_eq!(shows(), (0, Duration::ZERO), "one is stopped by something else, and one is done");

@@ -3,43 +3,44 @@
 //!
 //! The caches only show which ObjectBuckets may be orphans. Decisions rest on fresh reads of ObjectBucket and claim.
 
+mod removal;
+
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use futures::{Stream, StreamExt as _, stream};
+use futures::{FutureExt as _, Stream, StreamExt as _, stream};
 use k8s_openapi::jiff::Timestamp;
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::scheduler::{ScheduleRequest, scheduler};
 use kube::{Resource as _, ResourceExt as _};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::Instant;
-use tracing::Instrument as _;
 
+use self::removal::Queued;
 use crate::api::ObjectBucket;
 use crate::controller::decide::action::{self, Action};
 use crate::controller::decide::claim::Claim;
 use crate::controller::decide::lookup::Found;
 use crate::controller::decide::notice::{self, Notice};
 use crate::controller::decide::orphan::{self, Due, PresentClaim};
-use crate::controller::decide::record::{self, Stored};
-use crate::controller::decide::release::{Release, Retained};
-use crate::controller::decide::teardown::{self as way_back, Undo};
-use crate::controller::decide::{backoff, codec, legacy};
+use crate::controller::decide::record;
+use crate::controller::decide::{backoff, codec};
 use crate::controller::error::Error;
 use crate::controller::flow::next::{BUSY, Next};
-use crate::controller::flow::{released, step, teardown};
-use crate::controller::objects::{claims, classes, crds, records};
+use crate::controller::flow::released;
+use crate::controller::objects::{claims, records};
 use crate::controller::reasons;
 use crate::controller::state::context::Context;
+use crate::kubernetes::workers::Worker;
 use crate::provisioner::turn::Work;
 use crate::provisioner::{ClaimId, Failure as _, Provisioner};
 
 /// Longest time that one check may take.
 const TIME_LIMIT: Duration = Duration::from_secs(120);
 
-/// How many records are checked, or undone, at the same time.
+/// How many records are checked at the same time.
 const AT_ONCE: usize = 4;
 
 /// Which records may be orphans.
@@ -65,15 +66,26 @@ pub(crate) async fn run<P: Provisioner>(
 ) {
     // Without the claims every record looks orphaned.
     ctx.caches.filled().await;
-    let keeper = Keeper::new(ctx);
+    let keeper = Keeper::new(ctx, again);
+    let (queue, queued) = unbounded_channel::<Queued>();
     let due = scheduler(requests(ctx, checks).boxed());
-    due.for_each_concurrent(AT_ONCE, async |name: String| {
-        if let Some(wait) = keeper.process(&name).await {
-            // The receiver is dropped only when the operator ends.
-            let _ = again.send(OrphanCheck::At { name, wait });
-        }
-    })
-    .await;
+    let checked = async {
+        // When there are no more checks, there are no more removals.
+        let queue = queue;
+        due.for_each_concurrent(AT_ONCE, async |name: String| match keeper.process(&name, None).await {
+            Outcome::Next(next) => keeper.check_again(name, next.wait()),
+            // The receiver lives as long as this.
+            Outcome::Removal(removal) => drop(queue.send(removal)),
+        })
+        .await;
+    };
+    let removed = removals(queued).for_each_concurrent(None, |removal| keeper.remove(removal)).boxed();
+    tokio::join!(checked, removed);
+}
+
+/// Any number of them may wait for a worker: they need little memory then.
+fn removals(queued: UnboundedReceiver<Queued>) -> impl Stream<Item = Queued> {
+    stream::unfold(queued, |mut queued| async { Some((queued.recv().await?, queued)) })
 }
 
 fn requests<P>(
@@ -118,6 +130,23 @@ struct Keeper<'a, P> {
     failed_checks: Mutex<HashMap<String, FailedCheck>>,
     /// The records that are being checked: two concurrent checks would report twice.
     busy: Mutex<HashSet<String>>,
+    /// The records whose removal waits for a worker, or has one.
+    queued: Mutex<HashSet<String>>,
+    /// For later checks.
+    again: UnboundedSender<OrphanCheck>,
+}
+
+/// What becomes of a check.
+enum Outcome {
+    Next(Next),
+    /// What is recorded is to be removed, which needs a worker.
+    Removal(Queued),
+}
+
+impl From<Next> for Outcome {
+    fn from(next: Next) -> Self {
+        Self::Next(next)
+    }
 }
 
 /// A failed check. It is retried after a wait, or when the record changes. Our own reports on the record do not count as
@@ -141,48 +170,56 @@ fn state_of(object: &ObjectBucket) -> u64 {
 }
 
 impl<P: Provisioner> Keeper<'_, P> {
-    fn new(ctx: &Context<P>) -> Keeper<'_, P> {
-        Keeper { ctx, reported: Mutex::default(), failed_checks: Mutex::default(), busy: Mutex::default() }
+    fn new(ctx: &Context<P>, again: UnboundedSender<OrphanCheck>) -> Keeper<'_, P> {
+        let (reported, failed_checks) = (Mutex::default(), Mutex::default());
+        Keeper { ctx, reported, failed_checks, busy: Mutex::default(), queued: Mutex::default(), again }
     }
 
-    /// Does what is due for a record. `Some`: check again after this time.
-    async fn process(&self, name: &str) -> Option<Duration> {
+    fn check_again(&self, name: String, wait: Option<Duration>) {
+        if let Some(wait) = wait {
+            // The receiver is dropped only when the operator ends.
+            let _ = self.again.send(OrphanCheck::At { name, wait });
+        }
+    }
+
+    /// Does what is due for a record. Only with a worker is anything removed.
+    async fn process(&self, name: &str, worker: Option<&Worker>) -> Outcome {
         if !lock(&self.busy).insert(name.to_owned()) {
-            return Some(BUSY);
+            return Next::After(BUSY).into();
         }
-        let next = self.process_locked(name).await;
+        let outcome = self.process_locked(name, worker).await;
         lock(&self.busy).remove(name);
-        match next {
-            Next::Done => None,
-            Next::Now => Some(Duration::ZERO),
-            Next::After(wait) => Some(wait),
+        match outcome {
+            // It is in the queue already.
+            Outcome::Removal(removal) if !lock(&self.queued).insert(removal.name.clone()) => Next::Done.into(),
+            outcome => outcome,
         }
     }
 
-    async fn process_locked(&self, name: &str) -> Next {
-        let object = match within_limit(records::read(self.ctx, name)).await {
+    async fn process_locked(&self, name: &str, worker: Option<&Worker>) -> Outcome {
+        let object = match within_limit(None, records::read(self.ctx, name)).await {
             Ok(Some(object)) => object,
             Ok(None) => {
                 lock(&self.failed_checks).remove(name);
                 lock(&self.reported).remove(name);
                 self.ctx.orphans.found(name, None);
-                return Next::Done;
+                return Next::Done.into();
             }
-            Err(problem) => return self.failed(name, 0, &problem),
+            Err(problem) => return self.failed(name, 0, &problem).into(),
         };
         let state = state_of(&object);
         let failed = lock(&self.failed_checks).get(name).copied().filter(|failed| failed.state == state);
         let left = failed.map(|failed| failed.not_before.saturating_duration_since(Instant::now()));
         if let Some(left) = left.filter(|left| !left.is_zero()) {
-            return Next::After(left);
+            return Next::After(left).into();
         }
         // Boxed, because the futures of removals are large.
-        match within_limit(Box::pin(self.check(&object, failed.is_some()))).await {
-            Ok(next) => {
+        match within_limit(worker, Box::pin(self.check(&object, failed.is_some(), worker))).await {
+            Ok(outcome) => {
                 lock(&self.failed_checks).remove(name);
-                next
+                outcome
             }
-            Err(problem) => self.failed(name, state, &problem),
+            Err(problem) => self.failed(name, state, &problem).into(),
         }
     }
 
@@ -205,12 +242,15 @@ impl<P: Provisioner> Keeper<'_, P> {
         Next::After(wait)
     }
 
-    async fn check(&self, object: &ObjectBucket, again: bool) -> Result<Next, Error> {
+    async fn check(&self, object: &ObjectBucket, again: bool, worker: Option<&Worker>) -> Result<Outcome, Error> {
         let ctx = self.ctx;
         let action = action::action(object);
         let mut stored = match codec::read(object) {
             Ok(stored) => stored,
-            Err(problem) => return self.check_damaged(object, &problem, action == Ok(Some(Action::Forget))).await,
+            Err(problem) => {
+                let forget = action == Ok(Some(Action::Forget));
+                return self.check_damaged(object, &problem, forget).await.map(Outcome::from);
+            }
         };
         let (claim, now) = (stored.record.claim.clone(), Timestamp::now());
         let present = self.present(&claim, &stored.name).await?;
@@ -230,7 +270,7 @@ impl<P: Provisioner> Keeper<'_, P> {
             }
             Due::Report(notice) if stored.deleted => {
                 // The claim's own attempt may be deleting it.
-                let Some(_busy) = ctx.memory.try_lock(&claim) else { return Ok(Next::After(BUSY)) };
+                let Some(_busy) = ctx.memory.try_lock(&claim) else { return Ok(Next::After(BUSY).into()) };
                 if let Some(object) = records::read(ctx, &stored.name).await? {
                     self.report(&object, notice).await?;
                 }
@@ -241,7 +281,7 @@ impl<P: Provisioner> Keeper<'_, P> {
                 if let Some(notice) = notice {
                     self.report(object, notice).await?;
                 }
-                return Ok(Next::After(released::left(until, now)));
+                return Ok(Next::After(released::left(until, now)).into());
             }
             Due::Refuse(notice) => {
                 self.report(object, notice).await?;
@@ -257,30 +297,12 @@ impl<P: Provisioner> Keeper<'_, P> {
                     "deleted only this record, as its annotation requests; bucket and user are kept"
                 );
             }
-            Due::Remove | Due::DeleteBucket => {
-                let stored = self.completed(stored).await?;
-                let undo = way_back::undo_now(&stored.record);
-                return self.undo(object, stored, undo, None, again).await;
-            }
-            Due::Revoke => {
-                let stored = self.completed(stored).await?;
-                return self.undo(object, stored, Undo::Revoke, None, again).await;
-            }
-            Due::RevokeVanished => {
-                // All claims go with their CRD, which says nothing about any of them.
-                if let Err(Error::CrdDeleting { .. }) = crds::may_remove(ctx).await {
-                    ctx.orphans.handled(&claim.uid);
-                    return Ok(Next::Now);
-                }
-                let stored = self.completed(stored).await?;
-                let next = self.undo(object, stored, Undo::Revoke, Some(Retained::ClaimVanished), again).await?;
-                if next == Next::Done {
-                    ctx.orphans.handled(&claim.uid);
-                }
-                return Ok(next);
-            }
+            due @ (Due::Remove | Due::DeleteBucket | Due::Revoke | Due::RevokeVanished) => match worker {
+                Some(_) => return self.take_away(object, stored, &due, again).await.map(Outcome::from),
+                None => return Ok(Outcome::Removal(Queued::of(&stored, &due))),
+            },
         }
-        Ok(Next::Done)
+        Ok(Next::Done.into())
     }
 
     /// The same for a damaged record. If its claim exists, the claim reports it.
@@ -303,55 +325,6 @@ impl<P: Provisioner> Keeper<'_, P> {
             self.report(object, notice::damaged(&problem.to_string())).await?;
         }
         Ok(Next::Done)
-    }
-
-    /// Completes a record of the Go provisioner from its class.
-    async fn completed(&self, stored: Stored) -> Result<Stored, Error> {
-        let ctx = self.ctx;
-        let class = classes::named(ctx, stored.record.class_name.clone()).await?;
-        let claim = Claim::gone(stored.record.claim.clone());
-        legacy::complete(&ctx.provisioner, &ctx.options.provisioner_name, &class, &claim, stored)
-    }
-
-    /// `retain`: why the record stays. `again`: it failed before, and the record still says so.
-    async fn undo(
-        &self,
-        object: &ObjectBucket,
-        mut stored: Stored,
-        undo: Undo,
-        retain: Option<Retained>,
-        again: bool,
-    ) -> Result<Next, Error> {
-        let ctx = self.ctx;
-        let claim = Claim::gone(stored.record.claim.clone());
-        let Some(_busy) = ctx.memory.try_lock(&claim.id) else { return Ok(Next::After(BUSY)) };
-        let deletes = undo == Undo::Delete;
-        if !again && ctx.memory.with(&claim.id, |m| m.removed_objects(0)) == 0 {
-            self.report(object, notice::in_progress(&stored, deletes)).await?;
-        }
-        let before = stored.clone();
-        let traced = step::attempt("remove orphan", &claim.id, "");
-        let removal = Box::pin(async {
-            // The decisive write: no claim can take the bucket from now on.
-            if let Some(release) = stored.release.clone().filter(|release| deletes && !release.deleting) {
-                crds::may_remove(ctx).await?;
-                records::release(ctx, &mut stored, Release { deleting: true, ..release }).await?;
-            }
-            teardown::remove_orphan(ctx, &claim, stored, undo, retain).await
-        });
-        let removed = removal.instrument(traced.clone()).await;
-        if let Err(problem) = &removed {
-            step::failed(&traced, problem);
-        }
-        match removed {
-            Err(problem) if !problem.is_race() => {
-                if let Some(object) = records::read(ctx, &before.name).await? {
-                    self.report(&object, notice::failed(&before, &problem)).await?;
-                }
-                Err(problem)
-            }
-            answer => answer,
-        }
     }
 
     /// The claim that has the recorded name now, read from the cluster.
@@ -383,8 +356,13 @@ impl<P: Provisioner> Keeper<'_, P> {
     }
 }
 
-async fn within_limit<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-    let outcome = Work::new(false, |_| {}).within(TIME_LIMIT, work).await;
+/// While a call waits for its turn at the store, other stores have the worker.
+async fn within_limit<T>(worker: Option<&Worker>, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    let limited = match worker {
+        Some(worker) => Work::new(false, worker.parking()),
+        None => Work::new(false, |_| {}),
+    };
+    let outcome = limited.within(TIME_LIMIT, work).await;
     outcome.unwrap_or_else(|_late| Err(Error::TimedOut(TIME_LIMIT.as_secs())))
 }
 

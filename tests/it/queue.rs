@@ -1,0 +1,147 @@
+//! Large removals: each piece of work waits for its turn in a queue, in which namespaces take turns.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use bucket_provisioner::controller::{self, Options};
+use bucket_provisioner::provisioner::{
+    AppCredentials, Content, Endpoint, Fate, Provisioner, Reason, Record, Removal, Removed, StoreError,
+};
+use kube::Client;
+use serde_json::json;
+use tokio::sync::{Semaphore, watch};
+
+use crate::support::proxy::Call;
+use crate::support::{PATIENCE, World};
+
+/// Pieces of work in which a bucket is emptied.
+const PIECES: usize = 3;
+
+/// A store in which buckets whose names begin with "large" are emptied in pieces; all but the first need a permit to end.
+#[derive(Clone)]
+struct Heap {
+    permits: Arc<Semaphore>,
+    /// The buckets whose pieces began, in order.
+    began: watch::Sender<Vec<String>>,
+    ended: Arc<Mutex<HashMap<String, usize>>>,
+}
+
+impl Provisioner for Heap {
+    type Parameters = ();
+    type Owner = ();
+    type Error = StoreError;
+
+    const REASONS: &'static [&'static Reason] = &[];
+
+    fn endpoint(&self, (): &()) -> Endpoint {
+        Endpoint::new("heap", 80, "here")
+    }
+
+    async fn provision(&self, record: &Record, owner: &()) -> Result<AppCredentials, StoreError> {
+        self.grant(record, owner).await
+    }
+
+    async fn grant(&self, record: &Record, _: &()) -> Result<AppCredentials, StoreError> {
+        Ok(AppCredentials::new(record.plan.bucket.as_str(), "s"))
+    }
+
+    async fn revoke(&self, _: &Record, _: &(), _: Option<&AppCredentials>) -> Result<Removal, StoreError> {
+        Ok(Removal::Done(Removed::new(Fate::Removed, Fate::Kept)))
+    }
+
+    async fn delete(
+        &self,
+        record: &Record,
+        _: &(),
+        _: Option<&AppCredentials>,
+        _: Content,
+    ) -> Result<Removal, StoreError> {
+        let bucket = record.plan.bucket.clone();
+        if bucket.starts_with("large") {
+            self.began.send_modify(|began| began.push(bucket.clone()));
+            if self.ended.lock().unwrap().contains_key(&bucket) {
+                self.permits.acquire().await.unwrap().forget();
+            }
+            let mut ended = self.ended.lock().unwrap();
+            let pieces = ended.entry(bucket).or_default();
+            *pieces += 1;
+            if *pieces < PIECES {
+                return Ok(Removal::partial(1000));
+            }
+        }
+        Ok(Removal::Done(Removed::new(Fate::Removed, Fate::Removed)))
+    }
+}
+
+impl Heap {
+    fn new() -> Self {
+        Self { permits: Arc::new(Semaphore::new(0)), began: watch::channel(Vec::new()).0, ended: Arc::default() }
+    }
+
+    /// Lets this many pieces end, and waits until so many more have begun.
+    async fn go_on(&self, end: usize, begin: usize) -> Vec<String> {
+        let wanted = self.began.borrow().len() + begin;
+        self.permits.add_permits(end);
+        let begun = async { self.began.subscribe().wait_for(|began| began.len() >= wanted).await.unwrap().len() };
+        tokio::time::timeout(PATIENCE, begun).await.expect("further pieces begin");
+        self.began.borrow().clone()
+    }
+}
+
+async fn bind(world: &World, class: &str, name: &str) {
+    world.claim_with(name, json!({ "storageClassName": class, "generateBucketName": name })).await;
+    world.wait_bound(name).await;
+}
+
+#[tokio::test]
+async fn a_removal_whose_turn_has_not_come_reads_nothing_and_one_of_another_namespace_is_next() {
+    let (world, neighbour) = (World::new().await, World::new().await);
+    let class = world.unique("heap");
+    world.create_class(json!({ "metadata": { "name": class }, "provisioner": world.provisioner })).await;
+    let heap = Heap::new();
+    // Four workers for the store, of which two empty buckets.
+    let options = Options { concurrency: 4, ..Options::new(&world.provisioner) };
+    let client = Client::try_from(world.config()).unwrap();
+    tokio::spawn(controller::run(client, heap.clone(), options, std::future::pending()));
+    let crowd: Vec<_> = (0..10).map(|n| format!("large-{n}")).collect();
+    for name in &crowd {
+        bind(&world, &class, name).await;
+    }
+    bind(&neighbour, &class, "large-single").await;
+
+    for name in &crowd {
+        world.delete_claim(name).await;
+    }
+    // The first piece of each is like any removal; then two begin the next one, and the others wait.
+    let began = heap.go_on(0, crowd.len() + 2).await;
+    let begun_once = |name: &&String| began.iter().filter(|bucket| bucket.starts_with(name.as_str())).count() == 1;
+    let waiting: Vec<_> = crowd.iter().filter(begun_once).collect();
+    assert_eq!(waiting.len(), crowd.len() - 2, "{began:?}");
+    for name in &crowd {
+        world.wait_reason(name, "Purging").await;
+    }
+    world.kubernetes.clear();
+    for number in 0..10 {
+        bind(&world, &class, &format!("small-{number}")).await;
+    }
+    let is_waiting = |call: &&Call| {
+        waiting.iter().any(|name| call.target.contains(&format!("{name}-")) || call.target.ends_with(name.as_str()))
+    };
+    let calls = world.kubernetes.calls();
+    let reads: Vec<_> = calls.iter().filter(|call| !call.mutates).filter(is_waiting).collect();
+    assert!(reads.is_empty(), "{reads:?}");
+
+    neighbour.delete_claim("large-single").await;
+    heap.go_on(0, 1).await;
+    neighbour.wait_reason("large-single", "Purging").await;
+    let mut pieces = 0;
+    while !heap.go_on(1, 1).await.last().unwrap().starts_with("large-single") {
+        pieces += 1;
+        assert!(pieces < 4, "eight of the crowd do not go first: {:?}", heap.began.borrow());
+    }
+    heap.permits.add_permits(100);
+    neighbour.wait_gone("large-single").await;
+    for name in &crowd {
+        world.wait_gone(name).await;
+    }
+}

@@ -9,6 +9,7 @@ mod support;
 
 mod accounts;
 mod admin;
+mod admission;
 mod adopt_command;
 mod adoption;
 mod another_store;

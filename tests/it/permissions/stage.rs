@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::account::Account;
 use super::audit::Audit;
+use crate::support::admission::{Policy, Values};
 use crate::support::aws_proxy::Strictness;
 use crate::support::operator::Binary;
 use crate::support::owner_policy::{GROUPS, PolicedOwner};
@@ -39,11 +40,13 @@ pub(super) struct Stage {
     /// What the command `rbac` prints.
     pub(super) objects: Vec<Value>,
     pub(super) audit: Option<Audit>,
+    policies: Vec<Policy>,
     scope: Scope,
 }
 
 impl Stage {
-    /// The owner has this policy, and the one for users that somebody puts into groups.
+    /// The owner has this policy, and the one for users that somebody puts into groups. The API server enforces the
+    /// admission policies, and the tests' own user may remove finalizers.
     pub(super) async fn new(scope: Scope, policy: &str) -> Self {
         let (world, vault) = (World::new().await, World::new().await);
         let owner = PolicedOwner::new(&world, &[policy, GROUPS]).await;
@@ -60,7 +63,16 @@ impl Stage {
         let objects: Vec<Value> = documents.map(|document| serde_saphyr::from_str(document).unwrap()).collect();
         let audit = Audit::from_now_on();
         let account = Account::of(&world, &objects).await;
-        Self { world, vault, owner, account, objects, audit, scope }
+        let watched = if scope == Scope::OneNamespace { world.namespace.as_str() } else { "" };
+        let values = Values { operator: &account.user, watched, groups: &["system:masters"] };
+        let policies = vec![Policy::finalizers(&world, &values).await, Policy::outputs(&world, &values).await];
+        Self { world, vault, owner, account, objects, audit, policies, scope }
+    }
+
+    pub(super) async fn end(self) {
+        for policy in self.policies {
+            policy.remove(&self.world.client).await;
+        }
     }
 
     /// A class of the owner's, with these parameters on top.

@@ -2,6 +2,7 @@
 //! needs another one belongs here, too; until then its permission counts as one that nothing needs.
 
 use bucket_provisioner::api::ObjectBucket;
+use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
@@ -95,6 +96,10 @@ async fn repair_outputs(world: &World, photos: &Used) {
     world.wait_config_map(photos.name, |map| map["BUCKET_NAME"] == photos.bucket).await;
     world.config_maps().delete(photos.name, &DeleteParams::default()).await.unwrap();
     world.wait_config_map(photos.name, |map| map["BUCKET_NAME"] == photos.bucket).await;
+    let unlabel = Patch::Merge(json!({ "metadata": { "labels": { "bucket-provisioner": null } } }));
+    world.secrets().patch(photos.name, &PatchParams::default(), &unlabel).await.unwrap();
+    let is_labelled = |secret: Option<&Secret>| secret.is_some_and(|s| s.labels().contains_key("bucket-provisioner"));
+    seen(&world.secrets(), photos.name, is_labelled).await.expect("the label comes back");
     world.wait_reason(photos.name, "Bound").await;
 }
 

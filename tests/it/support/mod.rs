@@ -1,6 +1,7 @@
 //! The stack, and a world of its own for each test.
 
 pub(crate) mod account;
+pub(crate) mod admission;
 pub(crate) mod aws_backend;
 pub(crate) mod aws_proxy;
 pub(crate) mod footprint;

@@ -14,11 +14,15 @@ use super::api_of;
 
 /// The rules of a role that `deploy/operator.yaml` ships under the name of the program.
 pub(crate) fn rules(kind: &str) -> Vec<Value> {
+    rules_of(kind, "aws-s3-provisioner")
+}
+
+/// The rules of a role that `deploy/operator.yaml` ships.
+pub(crate) fn rules_of(kind: &str, name: &str) -> Vec<Value> {
     let text = include_str!("../../../deploy/operator.yaml");
     let documents = text.split("\n---\n").map(|document| serde_saphyr::from_str::<Value>(document).unwrap());
-    let mut roles =
-        documents.filter(|object| object["kind"] == kind && object["metadata"]["name"] == "aws-s3-provisioner");
-    let mut role = roles.next().unwrap_or_else(|| panic!("deploy/operator.yaml has no {kind}"));
+    let mut roles = documents.filter(|object| object["kind"] == kind && object["metadata"]["name"] == name);
+    let mut role = roles.next().unwrap_or_else(|| panic!("deploy/operator.yaml has no {kind} {name}"));
     serde_json::from_value(role["rules"].take()).unwrap()
 }
 

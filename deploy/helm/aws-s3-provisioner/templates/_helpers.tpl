@@ -53,6 +53,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- if $image.digest -}}@{{ $image.digest }}{{- else -}}:{{ default .Chart.AppVersion $image.tag }}{{- end -}}
 {{- end -}}
 
+{{/* The value of the label bucket-provisioner, as the operator derives it. */}}
+{{- define "provisioner.label" -}}
+{{- regexReplaceAll "[^A-Za-z0-9]+$" (.Values.provisionerName | replace "/" "-" | trunc 63) "" -}}
+{{- end -}}
+
 {{/* Name of the lease, as every operator derives it from its flags. It is said to the operator as well as to the Role, so
 that both always have the same. */}}
 {{- define "provisioner.lease" -}}

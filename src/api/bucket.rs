@@ -30,6 +30,7 @@ use super::status::{Condition, known_or_none};
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Orphaned", type_ = "string", json_path = ".status.conditions[?(@.type==\"Orphaned\")].status"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn(name = "Delete-At", type_ = "string", json_path = ".spec.additionalState.deleteAt", priority = 1),
     printcolumn(name = "User", type_ = "string", json_path = ".spec.additionalState.UserName", priority = 1),
     printcolumn(name = "Region", type_ = "string", json_path = ".spec.endpoint.region", priority = 1),
     printcolumn(name = "Host", type_ = "string", json_path = ".spec.endpoint.bucketHost", priority = 1),

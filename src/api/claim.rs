@@ -6,6 +6,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::name::OBJECT_NAME;
 use super::status::{Condition, known_or_none};
 
 /// What the user asks for.
@@ -37,9 +38,8 @@ use super::status::{Condition, known_or_none};
     )
 )]
 #[x_kube(
-    // Like the Go library, the operator writes the generated name into bucketName. So both can be set if one is
-    // generated from the other.
-    validation = ("!has(self.bucketName) || !has(self.generateBucketName) || self.bucketName.startsWith(self.generateBucketName.size() > 26 ? self.generateBucketName.substring(0, 26) : self.generateBucketName)", "set either spec.bucketName or spec.generateBucketName, not both"),
+    // Like the Go library, the operator writes the name of the bucket into bucketName: a generated one, or that of the class.
+    validation = ("!has(self.bucketName) || !has(self.generateBucketName) || has(self.objectBucketName) || self.bucketName.matches('-[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}$')", "set either spec.bucketName or spec.generateBucketName, not both"),
     validation = ("!has(oldSelf.objectBucketName) || self.storageClassName == oldSelf.storageClassName", "spec.storageClassName cannot be changed once the claim is bound; delete the claim and create a new one"),
     validation = ("!has(oldSelf.objectBucketName) || !has(oldSelf.bucketName) || !has(self.bucketName) || self.bucketName == oldSelf.bucketName", "spec.bucketName cannot be changed once the claim is bound; delete the claim and create a new one"),
     validation = ("!has(oldSelf.objectBucketName) || !has(oldSelf.generateBucketName) || !has(self.generateBucketName) || self.generateBucketName == oldSelf.generateBucketName", "spec.generateBucketName cannot be changed once the claim is bound; delete the claim and create a new one"),
@@ -48,7 +48,7 @@ use super::status::{Condition, known_or_none};
 #[serde(rename_all = "camelCase")]
 pub struct ObjectBucketClaimSpec {
     /// The StorageClass, which says which provisioner creates the bucket, and how.
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(length(min = 1, max = 253), extend("pattern" = OBJECT_NAME))]
     pub storage_class_name: String,
     /// Exact name of the new bucket. All AWS accounts share the names of buckets, so prefer generateBucketName. Not
     /// needed if the StorageClass names an existing bucket.
@@ -67,7 +67,7 @@ pub struct ObjectBucketClaimSpec {
     /// The ObjectBucket to which the claim is bound. Set by the operator.
     // Go libraries of 2019 wrote it with a capital O.
     #[serde(default, alias = "ObjectBucketName", skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 253))]
+    #[schemars(length(max = 253), extend("pattern" = format!("^$|{OBJECT_NAME}")))]
     pub object_bucket_name: Option<String>,
 }
 

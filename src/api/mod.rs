@@ -7,12 +7,14 @@
 mod bucket;
 mod claim;
 mod guard;
+mod name;
 mod status;
 pub mod wire;
 
 pub use bucket::{BucketEndpoint, BucketPhase, ClaimReference, ObjectBucket, ObjectBucketSpec, ObjectBucketStatus};
 pub use claim::{ClaimPhase, ObjectBucketClaim, ObjectBucketClaimSpec, ObjectBucketClaimStatus};
 pub(crate) use guard::{Guard, Unreadable};
+pub(crate) use name::object_name;
 pub use status::{Condition, ConditionStatus};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;

@@ -3,7 +3,7 @@
 
 use super::reasons;
 use super::refusal::Refusal;
-use crate::api::wire;
+use crate::api::{object_name, wire};
 use crate::kubernetes::answers::{describe, status_code};
 use crate::provisioner::{ClaimId, Failure, FailureClass, SecretRef};
 
@@ -11,7 +11,7 @@ use crate::provisioner::{ClaimId, Failure, FailureClass, SecretRef};
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error(
-        "StorageClass {class:?} does not exist; create it, or delete the claim and create one that names another class"
+        "StorageClass {class:?} does not exist{}: correct spec.storageClassName, or ask an admin for the class", no_such_name(.class)
     )]
     StorageClassNotFound { class: String },
 
@@ -140,6 +140,8 @@ pub(crate) enum RecordProblem {
     Former { record: String },
     /// It does not exist.
     Missing { record: String },
+    /// No object can have this name.
+    NoName { record: String },
     /// It belongs to somebody else.
     Foreign { record: String },
 }
@@ -158,6 +160,7 @@ impl RecordProblem {
                     "to continue with its bucket, an admin must restore that ObjectBucket, from a backup or with `aws-s3-provisioner record`, and annotate it with {adopt}; "
                 ),
             ),
+            Self::NoName { record } => (format!("{record:?}, which is not the name of an object"), String::new()),
             Self::Foreign { record } => {
                 (format!("ObjectBucket {record:?}, which does not belong to this claim"), String::new())
             }
@@ -187,6 +190,14 @@ fn cannot_undo(why: CannotUndo) -> &'static str {
         CannotUndo::TooLate => "the bucket of the deleted claim is deleted already, or its time has come",
         CannotUndo::OtherNamespace => "the deleted claim was in a former namespace of this name",
         CannotUndo::OtherClass => "the deleted claim named another StorageClass",
+    }
+}
+
+/// A blank at the end of a name is easily overlooked.
+fn no_such_name(name: &str) -> &'static str {
+    match object_name(name) {
+        Some(_) => "",
+        None => ", and no StorageClass can have this name",
     }
 }
 

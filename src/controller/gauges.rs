@@ -27,6 +27,9 @@ pub(super) fn set<P: Provisioner>(ctx: &Context<P>, gauges: &Gauges) {
     for (reason, number) in ctx.orphans.count(|record| orphans::is_suspect(ctx, record)) {
         gauges.orphans.with([reason]).set(number as f64);
     }
+    let (scheduled, next) = ctx.orphans.deletions();
+    gauges.scheduled_deletions.set(scheduled as f64);
+    gauges.next_scheduled_deletion.set(next.map_or(0.0, |at| at.as_second() as f64));
     let progress = ctx.memory.progress();
     gauges.purges.set(progress.purges as f64);
     gauges.purge_idle.set(progress.purge_idle.as_secs_f64());

@@ -42,6 +42,8 @@ pub(crate) struct Gauges {
     pub(crate) oldest_key: Labelled<Gauge, 1>,
     pub(crate) rotation: Labelled<Gauge, 1>,
     pub(crate) orphans: Labelled<Gauge, 1>,
+    pub(crate) scheduled_deletions: Gauge,
+    pub(crate) next_scheduled_deletion: Gauge,
     pub(crate) purges: Gauge,
     pub(crate) purge_idle: Gauge,
     pub(crate) check_overdue: Gauge,
@@ -175,6 +177,14 @@ impl Gauges {
                 ["class"],
             ),
             orphans: all.gauges("provisioner_orphans", "ObjectBuckets that wait for an admin, by their reason", ["reason"]),
+            scheduled_deletions: all.gauge(
+                "provisioner_scheduled_deletions",
+                "Buckets of deleted claims that are going to be deleted (`onDelete`), and those whose deletion is late",
+            ),
+            next_scheduled_deletion: all.gauge(
+                "provisioner_next_scheduled_deletion_timestamp_seconds",
+                "When the next of them is due, in seconds since 1970; in the past if its deletion is late and makes no progress; 0 if there is none",
+            ),
             purges: all.gauge("provisioner_purges", "Large buckets that are being emptied"),
             purge_idle: all.gauge(
                 "provisioner_purge_idle_seconds",
@@ -191,7 +201,14 @@ impl Gauges {
         claims.clear();
         [oldest_unbound, oldest_deleted].into_iter().for_each(Labelled::clear);
         [oldest_key, rotation, orphans].into_iter().for_each(Labelled::clear);
-        for gauge in [&self.purges, &self.purge_idle, &self.check_overdue, &self.workers] {
+        for gauge in [
+            &self.scheduled_deletions,
+            &self.next_scheduled_deletion,
+            &self.purges,
+            &self.purge_idle,
+            &self.check_overdue,
+            &self.workers,
+        ] {
             gauge.set(0.0);
         }
         let OfStores { busy, limit, waiting, oldest_waiting, parked, silent } = &self.of_stores;

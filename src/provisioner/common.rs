@@ -11,6 +11,7 @@ use super::names::NameRules;
 use super::on_delete::{ON_DELETE, OnDelete};
 use super::parameter::{Parameter, ParameterError, names_of, read, table_of, yes_or_no};
 use super::record::{Rotation, SecretRef};
+use crate::api::object_name;
 
 /// What an admin wrote.
 #[derive(Deserialize, JsonSchema)]
@@ -156,16 +157,13 @@ fn owner_secret(name: Option<String>, namespace: Option<String>) -> Result<Optio
     }
 }
 
-/// The name of a Kubernetes object, checked just enough that a lookup can succeed.
+/// The name of a Kubernetes object.
 fn dns_name(parameter: &'static str, value: String) -> Result<String, ParameterError> {
-    let fits = (1..=253).contains(&value.len())
-        && value.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.');
-    if fits {
-        Ok(value)
-    } else {
-        let remedy = "use lower-case letters, digits, '-' and '.'";
-        Err(ParameterError::bad(parameter, &value, "cannot be the name of a Kubernetes object", remedy))
+    if object_name(&value).is_some() {
+        return Ok(value);
     }
+    let remedy = "use lower-case letters and digits, and '-' and '.' between them";
+    Err(ParameterError::bad(parameter, &value, "cannot be the name of a Kubernetes object", remedy))
 }
 
 /// Namespaces by name or prefix: `allowedNamespaces`.

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::SignedDuration;
 
+use crate::api;
+
 /// A value that is not empty.
 pub(crate) fn given(text: &Option<String>) -> Option<String> {
     text.clone().filter(|text| !text.is_empty())
@@ -51,9 +53,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
 
 /// The name of an object: a DNS subdomain. An empty name counts as not set.
 pub(crate) fn object_name(name: &str) -> Result<String, String> {
-    let ends = |label: &str| label.starts_with('-') || label.ends_with('-') || label.is_empty();
-    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c);
-    if !name.is_empty() && (name.len() > 253 || !name.chars().all(allowed) || name.split('.').any(ends)) {
+    if !name.is_empty() && api::object_name(name).is_none() {
         return Err("must consist of lower-case letters, digits, '-' and '.', like the name of an object".to_owned());
     }
     Ok(name.to_owned())

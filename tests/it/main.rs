@@ -31,6 +31,7 @@ mod guides;
 mod leader;
 mod lifecycle;
 mod memory;
+mod names;
 mod namespaces;
 mod neighbours;
 mod orphans;

@@ -6,14 +6,13 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::orphan::{Kind, Orphan};
 use super::recorded::Recorded;
-use crate::api::{ObjectBucket, wire};
+use crate::api::{ObjectBucket, object_name, wire};
 use crate::controller::decide::action::Action;
 use crate::controller::decide::orphan::{self, Due, PresentClaim};
 use crate::controller::decide::record::{self, Stored};
 use crate::controller::decide::{codec, notice, teardown};
 use crate::controller::reasons::{self, orphaned as reason};
 use crate::provisioner::{ClaimId, Record, Stock, StockKind};
-use crate::runtime::values::object_name;
 
 /// The reason of something in the store that no ObjectBucket records.
 pub(crate) const RECORD_MISSING: &str = "RecordMissing";
@@ -94,8 +93,7 @@ pub(crate) fn of_record(
 /// Whether the marks name a claim that can exist. Who may tag a bucket can write anything there, and requests to Kubernetes
 /// contain these names.
 pub(crate) fn names_a_claim(stock: &Stock) -> bool {
-    let is_name = |name: &String| !name.is_empty() && object_name(name).is_ok();
-    is_name(&stock.claim.namespace) && is_name(&stock.claim.name)
+    object_name(&stock.claim.namespace).is_some() && object_name(&stock.claim.name).is_some()
 }
 
 /// What the store holds and no ObjectBucket records.

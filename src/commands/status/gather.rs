@@ -9,6 +9,7 @@ use kube::Api;
 use kube::core::{ApiResource, DynamicObject};
 
 use super::row::{RecordFacts, Row, is_shown, is_unclear};
+use super::scheduled::Scheduled;
 use crate::api::{Guard, ObjectBucket};
 use crate::commands::session::{self, Classes, Session};
 use crate::controller::decide::claim::Claim;
@@ -22,6 +23,7 @@ const UNCLEAR_MAX: usize = 100;
 /// All claims, and what could not be seen.
 pub(crate) struct Seen {
     pub(crate) rows: Vec<Row>,
+    pub(crate) scheduled: Vec<Scheduled>,
     pub(crate) unseen: Option<String>,
 }
 
@@ -33,7 +35,7 @@ pub(crate) async fn all<P: Provisioner>(session: &Session<P>) -> Result<Seen, Bo
     let label = session.label();
     let selector = format!("{}={label}", crate::api::wire::PROVISIONER_LABEL);
     let classes = session.classes().await?;
-    let records = records(session, &selector).await?;
+    let (records, scheduled) = records(session, &selector).await?;
     let (keys, unseen) = keys(session, &selector).await?;
     let now = Timestamp::now();
     let (mut rows, mut unclear) = (Vec::new(), Vec::new());
@@ -58,7 +60,7 @@ pub(crate) async fn all<P: Provisioner>(session: &Session<P>) -> Result<Seen, Bo
         see(&claim, class.as_deref(), &mut rows);
     }
     rows.sort_by(Row::before);
-    Ok(Seen { rows, unseen })
+    Ok(Seen { rows, scheduled, unseen })
 }
 
 /// One claim, with the class that it names.
@@ -82,12 +84,12 @@ pub(crate) fn shows<P>(session: &Session<P>, classes: &Classes, claim: &Claim, c
     is_shown(claim, classes.named(class).owner(&session.provisioner), own)
 }
 
-/// What is known of each ObjectBucket of ours, by the uid of its claim.
+/// What is known of each ObjectBucket of ours, by the uid of its claim; and which buckets are going to be deleted.
 async fn records<P: Provisioner>(
     session: &Session<P>,
     selector: &str,
-) -> Result<HashMap<String, RecordFacts>, Box<dyn Error>> {
-    let mut all = HashMap::new();
+) -> Result<(HashMap<String, RecordFacts>, Vec<Scheduled>), Box<dyn Error>> {
+    let (mut all, mut scheduled) = (HashMap::new(), Vec::new());
     session::each(&session.records(), Some(selector), "list ObjectBuckets", |guard: Guard<ObjectBucket>| {
         let Ok(object) = guard.0 else { return };
         if !record::is_ours(&object, &session.provisioner) {
@@ -96,9 +98,11 @@ async fn records<P: Provisioner>(
         if let Some(uid) = record::claim_uid(&object) {
             all.insert(uid.to_owned(), facts(&object));
         }
+        let is_chosen = |namespace: &String| session.namespace.as_ref().is_none_or(|chosen| chosen == namespace);
+        scheduled.extend(Scheduled::read(&object).filter(|one| one.namespace.as_ref().is_none_or(is_chosen)));
     })
     .await?;
-    Ok(all)
+    Ok((all, scheduled))
 }
 
 /// What a row says of an ObjectBucket.
@@ -106,6 +110,7 @@ pub(crate) fn facts(object: &ObjectBucket) -> RecordFacts {
     RecordFacts {
         name: record::name(object),
         bucket: object.spec.endpoint.as_ref().and_then(|endpoint| endpoint.bucket_name.clone()),
+        class: object.spec.storage_class_name.clone(),
         rotation: codec::read(object).map(|stored| stored.record.plan.rotation).unwrap_or_default(),
     }
 }

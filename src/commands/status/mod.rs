@@ -2,6 +2,7 @@
 
 mod gather;
 mod row;
+mod scheduled;
 mod story;
 mod table;
 mod tell;
@@ -17,6 +18,7 @@ use self::gather::Seen;
 use super::Session;
 use super::output::{self, Format};
 use super::session::Classes;
+use crate::api::object_name;
 use crate::controller::decide::claim::Claim;
 use crate::provisioner::Provisioner;
 use crate::runtime::program::print;
@@ -62,19 +64,21 @@ pub(crate) async fn run<P: Provisioner>(session: &Session<P>, args: &StatusArgs)
     if args.watch {
         return watch::watch(session, args.output, args.interval).await;
     }
-    let Seen { rows, unseen } = gather::all(session).await?;
+    let Seen { rows, scheduled, unseen } = gather::all(session).await?;
     if let Some(unseen) = unseen {
         eprintln!("{}", output::clean(&unseen));
     }
-    if let Some(text) = output::document(&json!({ "claims": rows }), args.output)? {
+    if let Some(text) = output::document(&json!({ "claims": rows, "scheduledDeletions": scheduled }), args.output)? {
         return print(&text);
     }
+    let now = Timestamp::now();
+    let scheduled = scheduled::summary(&scheduled, now).map(|text| text + "\n").unwrap_or_default();
     if rows.is_empty() {
         let where_ = session.namespace.as_deref().map_or("any namespace".to_owned(), |ns| format!("namespace {ns}"));
-        return print(&format!("no claims of provisioner {} in {where_}\n", session.provisioner));
+        return print(&format!("no claims of provisioner {} in {where_}\n{scheduled}", session.provisioner));
     }
-    let lines = table::lines(&rows, args.output == Format::Wide, output::has_colours(), Timestamp::now());
-    print(&format!("{}\n\n{}\n", lines.join("\n"), table::summary(&rows)))
+    let lines = table::lines(&rows, args.output == Format::Wide, output::has_colours(), now);
+    print(&format!("{}\n\n{}\n{scheduled}", lines.join("\n"), table::summary(&rows)))
 }
 
 /// Namespace and name of a claim; the namespace may be that of `--namespace`.
@@ -84,8 +88,7 @@ pub(crate) fn named<P>(session: &Session<P>, text: &str) -> Result<(String, Stri
         (None, Some(namespace)) => (namespace.as_str(), text),
         (None, None) => return Err(format!("write the claim's namespace, too: NAMESPACE/{text}, or --namespace")),
     };
-    let is_name = |name: &str| !name.is_empty() && crate::runtime::values::object_name(name).is_ok();
-    if !is_name(namespace) || !is_name(name) {
+    if object_name(namespace).is_none() || object_name(name).is_none() {
         return Err(format!("{text:?} is not a claim's namespace and name, such as shop/photos"));
     }
     Ok((namespace.to_owned(), name.to_owned()))

@@ -36,6 +36,7 @@ pub(crate) enum Attention {
 pub(crate) struct RecordFacts {
     pub(crate) name: String,
     pub(crate) bucket: Option<String>,
+    pub(crate) class: Option<String>,
     pub(crate) rotation: Rotation,
 }
 
@@ -85,7 +86,11 @@ impl Row {
             name: claim.id.name.clone(),
             uid: claim.id.uid.clone(),
             attention: attention(claim),
-            class: spec.map(|spec| spec.storage_class_name.clone()),
+            // An edit of a bound claim has no effect.
+            class: record
+                .filter(|_| claim.bound())
+                .and_then(|record| record.class.clone())
+                .or_else(|| spec.map(|spec| spec.storage_class_name.clone())),
             bucket: record
                 .and_then(|record| record.bucket.clone())
                 .or_else(|| spec.and_then(|spec| spec.bucket_name.clone())),
@@ -142,14 +147,20 @@ fn condition<'a>(claim: &'a Claim, type_: &str) -> Option<&'a Condition> {
     claim.status.conditions.iter().find(|condition| condition.type_ == type_)
 }
 
-/// The condition that says most: what is wrong, else what has no effect, else that the bucket can be used.
+/// The condition that says most: what is wrong, else what has no effect or could not be done to the keys, else that the
+/// bucket can be used.
 fn told(claim: &Claim) -> Option<&Condition> {
     let ready = condition(claim, reasons::READY);
-    let outdated = condition(claim, reasons::UP_TO_DATE).filter(|c| c.status == ConditionStatus::False);
     match ready {
-        Some(ready) if ready.status == ConditionStatus::True => outdated.or(Some(ready)),
+        Some(ready) if ready.status == ConditionStatus::True => warning(claim).or(Some(ready)),
         ready => ready,
     }
+}
+
+/// What is to be known of a claim whose bucket can be used.
+fn warning(claim: &Claim) -> Option<&Condition> {
+    let conditions = [reasons::UP_TO_DATE, reasons::KEYS_CURRENT].map(|type_| condition(claim, type_));
+    conditions.into_iter().flatten().find(|condition| condition.status == ConditionStatus::False)
 }
 
 fn attention(claim: &Claim) -> Attention {
@@ -160,8 +171,11 @@ fn attention(claim: &Claim) -> Attention {
         _ if claim.spec().is_err() && !claim.deleting => Attention::Needed,
         Some(ClaimPhase::Failed) => Attention::Needed,
         Some(ClaimPhase::Bound) if !claim.deleting && (is_ready || ready.is_none()) => {
-            let outdated = condition(claim, reasons::UP_TO_DATE).is_some_and(|c| c.status == ConditionStatus::False);
-            if outdated { Attention::Notice } else { Attention::None }
+            if warning(claim).is_some() {
+                Attention::Notice
+            } else {
+                Attention::None
+            }
         }
         // What it said before it was deleted.
         _ if claim.deleting && is_ready => Attention::Working,
@@ -226,6 +240,25 @@ mod tests {
         assert!((day("2026-01-29T00:00:00Z")..=day("2026-02-01T00:00:00Z")).contains(&due), "{due}");
         let forged = Row::new(&bound, Some(&record), Some(&issued("2036-01-02T00:00:00Z")), now);
         assert_eq!((forged.keys_issued_at, forged.rotation_due_at), (None, None));
+    }
+
+    #[test]
+    fn what_could_not_be_done_to_the_keys_is_shown_of_a_claim_that_is_fine() {
+        let keys = json!({ "type": "KeysCurrent", "status": "False", "reason": "RotationFailed", "message": "denied" });
+        let mut status = says("Bound", "True", "Bound", "2026-01-02T00:00:00Z");
+        status["conditions"].as_array_mut().unwrap().push(keys);
+        let row = row(&claim("a", status));
+        assert_eq!((row.reason.as_deref(), row.attention), (Some("RotationFailed"), Attention::Notice));
+    }
+
+    #[test]
+    fn the_class_of_a_bound_claim_is_the_one_that_it_was_bound_with() {
+        let record = RecordFacts { class: Some("slow".to_owned()), ..RecordFacts::default() };
+        let shown = |phase: &str| {
+            let claim = claim("a", says(phase, "True", "Bound", "2026-01-02T00:00:00Z"));
+            Row::new(&claim, Some(&record), None, Timestamp::UNIX_EPOCH).class.unwrap()
+        };
+        assert_eq!((shown("Bound"), shown("Pending")), ("slow".to_owned(), "fast".to_owned()));
     }
 
     #[test]

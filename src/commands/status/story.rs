@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use super::gather;
 use super::row::{Attention, Row};
+use super::scheduled::Scheduled;
 use crate::api::{Condition, Guard, ObjectBucket, wire};
 use crate::commands::fate::{Fate, on_deletion};
 use crate::commands::output::At;
@@ -106,6 +107,20 @@ pub(crate) struct Told {
     pub(crate) note: String,
 }
 
+/// What to say of a deleted claim whose bucket is going to be deleted.
+async fn deleted<P: Provisioner>(session: &Session<P>, namespace: &str, name: &str) -> Option<String> {
+    let mut found = None;
+    let records = session.records();
+    let each = session::each(&records, None, "list ObjectBuckets", |guard: Guard<ObjectBucket>| {
+        let ours = guard.0.ok().filter(|object| record::is_ours(object, &session.provisioner));
+        let scheduled = ours.as_ref().and_then(Scheduled::read);
+        let is_its = |one: &Scheduled| (one.namespace.as_deref(), one.name.as_deref()) == (Some(namespace), Some(name));
+        found = scheduled.filter(is_its).or(found.take());
+    });
+    each.await.ok()?;
+    Some(found?.of_missing())
+}
+
 /// Reads all about one claim.
 ///
 /// # Errors
@@ -115,7 +130,10 @@ pub(crate) async fn of<P: Provisioner>(
     namespace: &str,
     name: &str,
 ) -> Result<Story, Box<dyn Error>> {
-    let guarded = session.claim(namespace, name).await?;
+    let guarded = match session.claim(namespace, name).await {
+        Ok(guarded) => guarded,
+        Err(problem) => return Err(deleted(session, namespace, name).await.map_or(problem, Into::into)),
+    };
     let claim = Claim::read(&guarded, &session.label());
     let records = Records::read(session, &claim).await?;
     let class = gather::class_of(session, &claim).await;

@@ -64,7 +64,7 @@ pub(crate) fn summary(rows: &[Row]) -> String {
     let parts = [
         (count(Attention::Needed), "need attention"),
         (count(Attention::Working), "in progress"),
-        (count(Attention::Notice), "with a setting that has no effect"),
+        (count(Attention::Notice), "with a warning"),
         (count(Attention::None), "fine"),
     ];
     let parts: Vec<_> = parts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();

@@ -273,21 +273,23 @@ fn ignored_config(spec: &ObjectBucketClaimSpec) -> Option<String> {
 
 /// The edit of a bound claim that has no effect, if there is one.
 fn ignored_edit(spec: &ObjectBucketClaimSpec, record: &Record) -> Option<String> {
-    let kept = |field: &str, now: &str, bound: &str| {
+    let kept = |field: &str, now: &str, bound: &str, remedy: &str| {
         Some(format!(
-            "spec.{field} is {now:?}, but the ObjectBucket of the bound claim says {bound:?}, and that counts; if the \
-             claim was edited, change it back, or delete the claim and create a new one; if the ObjectBucket was \
-             edited, an admin must restore it"
+            "spec.{field} {now:?} has no effect: the claim is bound, and its ObjectBucket says {bound:?}; {remedy} (if the ObjectBucket was edited, an admin must restore it)"
         ))
     };
+    let create = "for another one, create a new claim and copy the data";
     if spec.storage_class_name != record.class_name {
-        return kept("storageClassName", &spec.storage_class_name, &record.class_name);
+        return kept("storageClassName", &spec.storage_class_name, &record.class_name, create);
     }
     let bucket = record.plan.bucket.as_str();
     match (spec.bucket_name.as_deref(), spec.generate_bucket_name.as_deref()) {
-        (Some(name), _) if !name.is_empty() => (name != bucket).then(|| kept("bucketName", name, bucket)).flatten(),
+        (Some(name), _) if !name.is_empty() => {
+            let remedy = format!("remove the field, and the operator writes it again; {create}");
+            (name != bucket).then(|| kept("bucketName", name, bucket, &remedy)).flatten()
+        }
         (_, Some(prefix)) if record.plan.mode == Mode::Created && !prefix.is_empty() => {
-            (!begins_with(bucket, prefix)).then(|| kept("generateBucketName", prefix, bucket)).flatten()
+            (!begins_with(bucket, prefix)).then(|| kept("generateBucketName", prefix, bucket, create)).flatten()
         }
         _ => None,
     }

@@ -8,7 +8,7 @@ use kube::api::ObjectMeta;
 use serde_json::{Value, json};
 
 use super::{record, release};
-use crate::api::{BucketEndpoint, ClaimReference, ObjectBucket, ObjectBucketSpec, wire};
+use crate::api::{BucketEndpoint, ClaimReference, ObjectBucket, ObjectBucketSpec, object_name, wire};
 use crate::controller::decide::action;
 use crate::controller::decide::record::{Author, Stored};
 use crate::controller::decide::release::Release;
@@ -241,6 +241,10 @@ impl State {
         }
     }
 
+    fn name(&mut self, key: &str) -> Result<String, String> {
+        name_in(&format!("spec.additionalState.{key}"), self.required(key)?)
+    }
+
     fn seconds(&mut self, key: &str) -> Result<Option<Duration>, String> {
         let Some(value) = self.take(key) else { return Ok(None) };
         match value.parse() {
@@ -250,12 +254,20 @@ impl State {
     }
 }
 
+/// The name of an object, as a field gives it.
+fn name_in(field: &str, value: String) -> Result<String, String> {
+    match object_name(&value) {
+        Some(_) => Ok(value),
+        None => Err(format!("{field} is {value:?}, which cannot be the name of an object")),
+    }
+}
+
 /// The claim of the record, and whether its bucket was created for it.
 fn claim_and_mode(object: &ObjectBucket, author: Author, state: &mut State) -> Result<(ClaimId, Mode), String> {
     if author == Author::Us {
         let claim = ClaimId {
-            namespace: state.required(wire::state::CLAIM_NAMESPACE)?,
-            name: state.required(wire::state::CLAIM_NAME)?,
+            namespace: state.name(wire::state::CLAIM_NAMESPACE)?,
+            name: state.name(wire::state::CLAIM_NAME)?,
             uid: state.required(wire::state::CLAIM_UID)?,
         };
         return match state.required(wire::state::MODE)?.as_str() {
@@ -269,8 +281,11 @@ fn claim_and_mode(object: &ObjectBucket, author: Author, state: &mut State) -> R
         state.take(key).or(referred).ok_or_else(|| missing(&format!("spec.claimRef.{field}")))
     };
     let claim = ClaimId {
-        namespace: either(wire::state::CLAIM_NAMESPACE, reference.namespace, "namespace")?,
-        name: either(wire::state::CLAIM_NAME, reference.name, "name")?,
+        namespace: name_in(
+            "spec.claimRef.namespace",
+            either(wire::state::CLAIM_NAMESPACE, reference.namespace, "namespace")?,
+        )?,
+        name: name_in("spec.claimRef.name", either(wire::state::CLAIM_NAME, reference.name, "name")?)?,
         uid: either(wire::state::CLAIM_UID, reference.uid, "uid")?,
     };
     Ok((claim, Mode::Granted))
@@ -281,7 +296,10 @@ fn plan(object: &ObjectBucket, mode: Mode, mut state: State) -> Result<Plan, Str
     let user = state.take(wire::state::USER_NAME);
     let url = state.take(wire::state::ENDPOINT_URL);
     let owner_secret = match (state.take(wire::state::SECRET_NAMESPACE), state.take(wire::state::SECRET_NAME)) {
-        (Some(namespace), Some(name)) => Some(SecretRef { namespace, name }),
+        (Some(namespace), Some(name)) => Some(SecretRef {
+            namespace: name_in("spec.additionalState.secretNamespace", namespace)?,
+            name: name_in("spec.additionalState.secretName", name)?,
+        }),
         (None, None) => None,
         _ => return Err("spec.additionalState has only one of secretName and secretNamespace".to_owned()),
     };
@@ -343,6 +361,7 @@ pub(crate) fn read(object: &ObjectBucket) -> Result<Stored, Error> {
         release,
         created: object.metadata.creation_timestamp.as_ref().map(|created| created.0),
         deleted: object.metadata.deletion_timestamp.is_some(),
+        claim_ref: record::has_claim_ref(object),
     })
 }
 
@@ -360,6 +379,7 @@ pub(crate) fn stored(object: &ObjectBucket, record: Record) -> Stored {
         release: None,
         created: object.metadata.creation_timestamp.as_ref().map(|created| created.0),
         deleted: object.metadata.deletion_timestamp.is_some(),
+        claim_ref: record::has_claim_ref(object),
     }
 }
 
@@ -384,9 +404,8 @@ pub(crate) fn change(stored: &Stored, record: &Record) -> Value {
         wire::state::ACCOUNT_ID: account,
         wire::state::HANDED_OVER: handed_over.then_some(HANDED_OVER),
     });
-    let mut spec = json!({});
+    let mut spec = json!({ "claimRef": reference(claim) });
     if *claim != stored.record.claim {
-        spec["claimRef"] = json!({ "namespace": claim.namespace, "name": claim.name, "uid": claim.uid });
         state[wire::state::CLAIM_NAMESPACE] = json!(claim.namespace);
         state[wire::state::CLAIM_NAME] = json!(claim.name);
         state[wire::state::CLAIM_UID] = json!(claim.uid);

@@ -99,6 +99,7 @@ pub(crate) fn reconstruct<P: Provisioner>(
         release: None,
         created: None,
         deleted: false,
+        claim_ref: true,
     })
 }
 

@@ -2,7 +2,7 @@
 
 use k8s_openapi::jiff::Timestamp;
 
-use crate::api::ObjectBucket;
+use crate::api::{ObjectBucket, object_name};
 use crate::controller::decide::action::Action;
 use crate::controller::decide::claim::Claim;
 use crate::controller::decide::record::{Author, Relation, Stored};
@@ -39,7 +39,7 @@ pub(crate) enum Found {
 /// write it: the uid in the record decides. `irregular`: other known records of a claim of this name.
 pub(crate) fn names(claim: &Claim, irregular: Vec<String>) -> Vec<String> {
     let (plain, unique) = record::names(&claim.id);
-    let hint = claim.spec().ok().and_then(|spec| spec.object_bucket_name.clone()).filter(|name| !name.is_empty());
+    let hint = claim.spec().ok().and_then(|spec| object_name(spec.object_bucket_name.as_deref()?)).map(str::to_owned);
     let mut names: Vec<_> = plain.into_iter().chain([unique]).chain(hint).chain(irregular).collect();
     let mut seen = std::collections::HashSet::new();
     names.retain(|name| seen.insert(name.clone()));
@@ -116,6 +116,9 @@ pub(crate) fn look_up(
             Relation::Former | Relation::Other => {}
         }
     }
+    // Nothing can have this name.
+    let nowhere = named.filter(|name| object_name(name).is_none());
+    restored = restored.or(nowhere.map(|record| RecordProblem::NoName { record }));
     match (to_adopt.or(to_undo), restored, free_name) {
         (Some(stored), ..) => Ok(Found::ToAdopt(stored)),
         (None, Some(problem), _) => Ok(Found::Restored(problem)),

@@ -4,7 +4,7 @@
 
 use k8s_openapi::jiff::Timestamp;
 
-use crate::api::{BucketPhase, ObjectBucket, wire};
+use crate::api::{BucketPhase, ObjectBucket, object_name, wire};
 use crate::controller::decide::action::Action;
 use crate::controller::decide::claim::{Claim, LabelOwner};
 use crate::controller::decide::release::Release;
@@ -55,6 +55,8 @@ pub(crate) struct Stored {
     pub(crate) created: Option<Timestamp>,
     /// Somebody has deleted the ObjectBucket, and its finalizer keeps it.
     pub(crate) deleted: bool,
+    /// Its `spec.claimRef` names a claim. Caches leave that out.
+    pub(crate) claim_ref: bool,
 }
 
 impl Stored {
@@ -123,6 +125,11 @@ pub(crate) fn says_bound(object: &ObjectBucket) -> bool {
     object.status.as_ref().and_then(|status| status.phase) == Some(BucketPhase::Bound)
 }
 
+/// Whether the claimRef of an ObjectBucket names a claim.
+pub(crate) fn has_claim_ref(object: &ObjectBucket) -> bool {
+    object.spec.claim_ref.as_ref().is_some_and(|reference| reference.name.is_some())
+}
+
 /// Whether an ObjectBucket names its claim not only in its claimRef, which some CRDs prune.
 pub(crate) fn names_its_claim(object: &ObjectBucket) -> bool {
     [wire::state::CLAIM_NAMESPACE, wire::state::CLAIM_NAME, wire::state::CLAIM_UID]
@@ -178,7 +185,7 @@ pub(crate) fn claim_name(object: &ObjectBucket) -> Option<(&str, &str)> {
     let reference = object.spec.claim_ref.as_ref();
     let namespace = state(object, wire::state::CLAIM_NAMESPACE).or_else(|| reference?.namespace.as_deref())?;
     let name = state(object, wire::state::CLAIM_NAME).or_else(|| reference?.name.as_deref())?;
-    Some((namespace, name))
+    Some((object_name(namespace)?, object_name(name)?))
 }
 
 fn state<'a>(object: &'a ObjectBucket, key: &str) -> Option<&'a str> {

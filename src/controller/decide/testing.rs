@@ -24,5 +24,6 @@ pub(crate) fn stored() -> Stored {
         release: None,
         created: None,
         deleted: false,
+        claim_ref: true,
     }
 }

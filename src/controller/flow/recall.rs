@@ -3,7 +3,7 @@
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::{Api, Client};
 
-use crate::api::{ObjectBucket, ObjectBucketClaim};
+use crate::api::{ObjectBucket, ObjectBucketClaim, object_name};
 use crate::controller::decide::claim::WantedBucket;
 use crate::controller::decide::class::Class;
 use crate::controller::decide::{codec, record, request};
@@ -92,7 +92,7 @@ pub(crate) async fn of_claim<P: Provisioner>(
         ClaimId { namespace: namespace.to_owned(), name: name.to_owned(), uid: claim.metadata.uid.unwrap_or_default() };
     let bucket = bucket.or(claim.spec.bucket_name).filter(|bucket| !bucket.is_empty());
     let record = of_tags(client, provisioner, &class, id, bucket).await?;
-    let name = claim.spec.object_bucket_name.filter(|name| !name.is_empty());
+    let name = claim.spec.object_bucket_name.filter(|name| object_name(name).is_some());
     let (plain, unique) = record::names(&record.claim);
     let name = name.or(plain).unwrap_or(unique);
     Ok(codec::to_object(&record, &name, provisioner_name))
@@ -148,7 +148,10 @@ pub(crate) fn would_be(class: &Class, plan: Plan, claim: ClaimId) -> Record {
 
 async fn class(client: &Client, name: &str, provisioner: &str) -> Result<Class, RecallError> {
     let classes: Api<StorageClass> = Api::all(client.clone());
-    let found = classes.get_opt(name).await.map_err(Error::kubernetes("read the StorageClass"))?;
+    let found = match object_name(name) {
+        Some(name) => classes.get_opt(name).await.map_err(Error::kubernetes("read the StorageClass"))?,
+        None => None,
+    };
     let class = found.as_ref().map(Class::read).filter(|class| class.provisioner == provisioner);
     class.ok_or_else(|| RecallError::NoClass { class: name.to_owned(), provisioner: provisioner.to_owned() })
 }

@@ -58,7 +58,7 @@ fn lacks_name<P>(ctx: &Context<P>, claim: &Claim, record: &Record) -> Result<boo
 }
 
 /// Writes `spec.objectBucketName`, which users and other tools read as the sign of binding; with it, the name of a bucket
-/// that existed before, unless the claim has a prefix, because some CRDs refuse both.
+/// that existed before.
 ///
 /// # Errors
 /// Kubernetes refused.
@@ -67,12 +67,17 @@ pub(crate) async fn link_record<P>(ctx: &Context<P>, claim: &mut Claim, stored: 
     if spec.object_bucket_name.as_deref() == Some(&stored.name) {
         return Ok(());
     }
-    let has_prefix = spec.generate_bucket_name.as_deref().is_some_and(|prefix| !prefix.is_empty());
-    let write_name = !has_prefix && lacks_name(ctx, claim, &stored.record)?;
-    let name = write_name.then_some(stored.record.plan.bucket.as_str());
+    let is_wrong = spec.object_bucket_name.as_deref().is_some_and(|name| !name.is_empty());
+    let name = lacks_name(ctx, claim, &stored.record)?.then_some(stored.record.plan.bucket.as_str());
     // The uid guards against a claim of the same name that was created since.
     let patch = json!({ "metadata": { "uid": claim.id.uid }, "spec": { "objectBucketName": stored.name } });
-    let answer = write_with_name(ctx, claim, patch, name).await;
+    let mut answer = write_with_name(ctx, claim, patch.clone(), name).await;
+    // Our CRD refuses another value, and accepts that it is removed.
+    if is_wrong && answer.as_ref().is_err_and(|error| status_code(error) == Some(422)) {
+        let none = json!({ "metadata": { "uid": claim.id.uid }, "spec": { "objectBucketName": null } });
+        write(ctx, claim, &none).await.map_err(Error::kubernetes("remove the claim's objectBucketName"))?;
+        answer = write_with_name(ctx, claim, patch, name).await;
+    }
     let written = answer.map_err(Error::kubernetes("write the claim's objectBucketName"))?;
     *claim = Claim::read(&written, &ctx.label);
     Ok(())

@@ -4,6 +4,7 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use kube::Api;
 use kube::core::{ApiResource, DynamicObject};
 
+use crate::api::object_name;
 use crate::controller::decide::claim::Claim;
 use crate::controller::decide::class::{Class, ClassLookup};
 use crate::controller::error::Error;
@@ -21,8 +22,11 @@ pub(crate) async fn of_claim<P>(ctx: &Context<P>, claim: &Claim) -> Result<Class
     named(ctx, name).await
 }
 
-/// Finds the class of this name.
+/// Finds the class of this name. What cannot be a name is none.
 pub(crate) async fn named<P>(ctx: &Context<P>, name: String) -> Result<ClassLookup, Error> {
+    if object_name(&name).is_none() {
+        return Ok(ClassLookup::Missing { name });
+    }
     if let found @ ClassLookup::Found(_) = ctx.caches.class(&name) {
         return Ok(found);
     }

@@ -13,7 +13,7 @@ use crate::controller::decide::claim::Claim;
 use crate::controller::decide::lookup::{Candidate, Found};
 use crate::controller::decide::metadata::FIELD_MANAGER;
 use crate::controller::decide::notice::Notice;
-use crate::controller::decide::record::{Author, Stored};
+use crate::controller::decide::record::{self, Author, Stored};
 use crate::controller::decide::release::{self, Release};
 use crate::controller::decide::report::Severity;
 use crate::controller::decide::{codec, lookup};
@@ -122,6 +122,9 @@ fn candidate(object: Guard<ObjectBucket>) -> Candidate {
 /// Kubernetes refused.
 pub(crate) async fn read_candidate<P>(ctx: &Context<P>, name: String) -> Result<Candidate, Error> {
     let object = ctx.records().get_opt(&name).await.map_err(Error::kubernetes("read the ObjectBucket"))?;
+    if let Some(Ok(object)) = object.as_ref().map(|object| object.0.as_ref()) {
+        ctx.caches.records.saw_claim_ref(record::has_claim_ref(object));
+    }
     Ok(object.map_or(Candidate { name, object: None }, candidate))
 }
 
@@ -135,6 +138,7 @@ pub(crate) async fn create<P>(ctx: &Context<P>, name: String, record: Record) ->
         ctx.record_writer().create(&params, &codec::to_object(&record, &name, &ctx.options.provisioner_name)).await;
     let created = created.map_err(Error::kubernetes("write the ObjectBucket"))?;
     ctx.caches.records.wrote(&created);
+    ctx.caches.records.saw_claim_ref(record::has_claim_ref(&created));
     let metadata = created.metadata;
     Ok(Stored {
         name,
@@ -148,6 +152,7 @@ pub(crate) async fn create<P>(ctx: &Context<P>, name: String, record: Record) ->
         release: None,
         created: metadata.creation_timestamp.map(|created| created.0),
         deleted: false,
+        claim_ref: true,
     })
 }
 

@@ -1,4 +1,4 @@
-//! The ObjectBuckets that wait for an admin, for metrics, and the claims that vanished.
+//! The ObjectBuckets that wait for an admin or for their deletion, for metrics, and the claims that vanished.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -38,6 +38,8 @@ struct Vanished {
 struct Found {
     /// By name, with the reason.
     records: HashMap<Box<str>, &'static str>,
+    /// By name, those whose bucket is deleted at this time. While its deletion makes progress, it is none of them.
+    scheduled: HashMap<Box<str>, Timestamp>,
     looked: Option<Instant>,
 }
 
@@ -51,6 +53,21 @@ impl Orphans {
         };
     }
 
+    /// The deletion of a record's bucket is scheduled for this time, or late since then; `None`: it is not, or goes on.
+    pub(crate) fn scheduled(&self, record: &str, at: Option<Timestamp>) {
+        let all = &mut self.lock().scheduled;
+        match at {
+            Some(at) => all.insert(record.into(), at),
+            None => all.remove(record),
+        };
+    }
+
+    /// How many deletions are scheduled, and when the next one is.
+    pub(crate) fn deletions(&self) -> (usize, Option<Timestamp>) {
+        let found = self.lock();
+        (found.scheduled.len(), found.scheduled.values().min().copied())
+    }
+
     /// How many there are, by reason. Those that are not `still` without a claim are forgotten, within a minute: nobody
     /// checks them again.
     pub(crate) fn count(&self, still: impl Fn(&str) -> bool) -> HashMap<&'static str, usize> {
@@ -60,6 +77,7 @@ impl Orphans {
         let (mut found, mut counts) = (self.lock(), HashMap::new());
         // Another look, because it may have lost its claim meanwhile.
         found.records.retain(|record, _| !over.contains(record) || still(record));
+        found.scheduled.retain(|record, _| !over.contains(record) || still(record));
         for reason in found.records.values() {
             *counts.entry(*reason).or_default() += 1;
         }
@@ -73,7 +91,8 @@ impl Orphans {
             return Vec::new();
         }
         found.looked = Some(Instant::now());
-        found.records.keys().cloned().collect()
+        let Found { records, scheduled, .. } = &*found;
+        records.keys().chain(scheduled.keys()).cloned().collect()
     }
 
     /// The watch has shown that a claim was deleted, and the operator has not removed its finalizer.
@@ -112,6 +131,20 @@ impl Orphans {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_next_deletion_is_known_until_it_goes_on_or_the_record_has_a_claim() {
+        let at = |second| Timestamp::from_second(second).ok();
+        let orphans = Orphans::default();
+        for (record, second) in [("a", 30), ("b", 10), ("undone", 5)] {
+            orphans.scheduled(record, at(second));
+        }
+        assert_eq!(orphans.deletions(), (3, at(5)));
+        assert!(orphans.count(|record| record != "undone").is_empty(), "none of them waits for an admin");
+        assert_eq!(orphans.deletions(), (2, at(10)));
+        orphans.scheduled("b", None);
+        assert_eq!(orphans.deletions(), (1, at(30)));
+    }
 
     #[tokio::test(start_paused = true)]
     async fn records_are_looked_at_once_a_minute_and_may_be_checked_meanwhile() {

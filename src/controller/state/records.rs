@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kube::ResourceExt as _;
@@ -79,6 +80,8 @@ pub(crate) struct Records {
     index: Mutex<Index>,
     /// That of a list that is being read.
     listed: Mutex<Index>,
+    /// Some CRDs prune the claimRef.
+    keeps_claim_ref: AtomicBool,
 }
 
 /// Look-ups by other things than the name of an ObjectBucket.
@@ -116,6 +119,16 @@ impl Records {
     /// use must see it.
     pub(crate) fn wrote(&self, object: &ObjectBucket) {
         self.apply(&Event::Apply(Guard(Ok(object.clone()))));
+    }
+
+    /// Takes note whether an ObjectBucket that was read or written has a claimRef.
+    pub(crate) fn saw_claim_ref(&self, present: bool) {
+        self.keeps_claim_ref.fetch_or(present, Ordering::Relaxed);
+    }
+
+    /// Whether the CRD is known to keep the claimRef of an ObjectBucket.
+    pub(crate) fn keeps_claim_ref(&self) -> bool {
+        self.keeps_claim_ref.load(Ordering::Relaxed)
     }
 
     /// The ObjectBucket of this name.

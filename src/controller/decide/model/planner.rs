@@ -60,6 +60,7 @@ pub(super) fn real_stored(setup: &Setup, claim: Claim, record: &Record) -> Store
         release: None,
         created: None,
         deleted: false,
+        claim_ref: true,
     }
 }
 

@@ -26,6 +26,7 @@ use crate::controller::decide::lookup::Found;
 use crate::controller::decide::notice::{self, Notice};
 use crate::controller::decide::orphan::{self, Due, PresentClaim};
 use crate::controller::decide::record;
+use crate::controller::decide::release::Release;
 use crate::controller::decide::{backoff, codec};
 use crate::controller::error::Error;
 use crate::controller::flow::next::{BUSY, Next};
@@ -203,6 +204,7 @@ impl<P: Provisioner> Keeper<'_, P> {
                 lock(&self.failed_checks).remove(name);
                 lock(&self.reported).remove(name);
                 self.ctx.orphans.found(name, None);
+                self.ctx.orphans.scheduled(name, None);
                 return Next::Done.into();
             }
             Err(problem) => return self.failed(name, 0, &problem).into(),
@@ -263,7 +265,14 @@ impl<P: Provisioner> Keeper<'_, P> {
             vanished: ctx.orphans.has_vanished(&claim.uid, stored.created),
             now,
         };
-        match orphan::due(&facts) {
+        let due = orphan::due(&facts);
+        let delete_at = match due {
+            Due::Wait { until, .. } => Some(until),
+            Due::DeleteBucket => stored.release.as_ref().and_then(Release::delete_at),
+            _ => None,
+        };
+        ctx.orphans.scheduled(&stored.name, delete_at);
+        match due {
             Due::Nothing => {
                 let refused = facts.refused.then_some(reasons::orphaned::ACTION_REFUSED);
                 ctx.orphans.found(&stored.name, refused);

@@ -102,7 +102,9 @@ impl<P: Provisioner> Keeper<'_, P> {
             Due::Remove | Due::DeleteBucket => way_back::undo_now(&stored.record),
             _ => Undo::Revoke,
         };
+        let name = stored.name.clone();
         let next = self.undo(object, stored, undo, vanished.then_some(Retained::ClaimVanished), again).await?;
+        ctx.orphans.scheduled(&name, None);
         if vanished && next == Next::Done {
             ctx.orphans.handled(&uid);
         }

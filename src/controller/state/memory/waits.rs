@@ -21,6 +21,7 @@ pub(crate) struct Inputs {
     pub(crate) retry: Option<String>,
     /// The annotation that requests new keys.
     pub(crate) rotation: Option<String>,
+    pub(crate) object_bucket_name: Option<String>,
     /// The annotation that asks for the bucket of a deleted claim.
     pub(crate) undo: Option<String>,
 }
@@ -34,6 +35,7 @@ impl Inputs {
             deleting: claim.deleting,
             retry: claim.retry_request.clone(),
             rotation: claim.rotation_request.clone(),
+            object_bucket_name: spec.and_then(|spec| spec.object_bucket_name.clone()),
             undo: claim.undo_request.clone(),
         }
     }
@@ -248,6 +250,7 @@ mod tests {
             deleting: false,
             retry: None,
             rotation: None,
+            object_bucket_name: None,
             undo: None,
         }
     }

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use bucket_provisioner::conformance::free_address;
+use k8s_openapi::jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::json;
@@ -200,6 +201,56 @@ async fn orphans_are_counted_until_an_admin_decides() {
     world.say(&record, "remove").await;
     world.wait_record_gone(&record).await;
     wait_for(address, "/metrics", |_, text| !text.contains("provisioner_orphans{")).await;
+}
+
+#[tokio::test]
+async fn scheduled_deletions_are_counted_and_the_next_one_is_told() {
+    let (world, address) = (World::new().await, free_address());
+    let class = world.class_with("later", "Delete", &[("onDelete", "after:7d")]).await;
+    let _operator = start(&world, address, &[]);
+    let next = "provisioner_next_scheduled_deletion_timestamp_seconds";
+    let shown = async |number: usize| {
+        let is_counted = |text: &str| value(text, "provisioner_scheduled_deletions") == Some(number as f64);
+        value(&wait_for(address, "/metrics", |_, text| is_counted(text)).await, next).unwrap()
+    };
+    assert_eq!(shown(0).await, 0.0);
+    for claim in ["first", "second"] {
+        world.claim(claim, &class).await;
+        world.wait_bound(claim).await;
+        world.delete_claim(claim).await;
+        world.wait_gone(claim).await;
+    }
+    shown(2).await;
+    let deletion = |claim: &str| {
+        let record = world.record_name(claim);
+        let world = &world;
+        async move {
+            let state = world.records().get(&record).await.unwrap().spec.additional_state.unwrap();
+            seconds(&state["deleteAt"])
+        }
+    };
+    assert_eq!(shown(2).await, deletion("first").await);
+    wait_for(address, "/metrics", |_, text| !text.contains("provisioner_orphans{")).await;
+
+    // The deletion of the next one is refused: it is late since its time.
+    world.aws.meddle(|call| match call.name.as_str() {
+        "DeleteBucket" => Verdict::Answer(403, "<Error><Code>AccessDenied</Code></Error>".to_owned()),
+        _ => Verdict::Pass,
+    });
+    let past = json!({ "spec": { "additionalState": { "deleteAt": "2026-01-01T00:00:00Z" } } });
+    world.records().patch(&world.record_name("first"), &PatchParams::default(), &Patch::Merge(past)).await.unwrap();
+    let is_late = |text: &str| value(text, next) == Some(seconds("2026-01-01T00:00:00Z"));
+    world.wait_condition(&world.record_name("first"), "DeletionScheduled", "RemovalFailed").await;
+    wait_for(address, "/metrics", |_, text| is_late(text)).await;
+    world.aws.leave_alone();
+    world.say(&world.record_name("first"), "remove").await;
+    world.wait_record_gone(&world.record_name("first")).await;
+    assert_eq!(shown(1).await, deletion("second").await);
+}
+
+/// Seconds since 1970.
+fn seconds(text: &str) -> f64 {
+    text.parse::<Timestamp>().unwrap().as_second() as f64
 }
 
 #[tokio::test]

@@ -6,10 +6,11 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use rstest::rstest;
 use serde_json::json;
 
-use bucket_provisioner::api::ClaimPhase;
+use bucket_provisioner::api::{ClaimPhase, ObjectBucket};
 
 use crate::support::aws_proxy::Strictness;
 use crate::support::operator::{Kind, Operator};
+use crate::support::other::{OtherCluster, fixture_crds};
 use crate::support::proxy::Verdict;
 use crate::support::{World, bucket_of, phase, seen};
 
@@ -90,6 +91,37 @@ async fn an_output_that_lost_its_label_or_an_entry_gets_it_back() {
         map.and_then(|m| m.data.as_ref()).is_some_and(|data| data.contains_key("BUCKET_HOST"))
     };
     seen(&world.config_maps(), "photos", whole).await.unwrap();
+}
+
+#[rstest]
+#[case::by_our_crd(None)]
+#[case::unless_the_crd_prunes_it(Some(include_str!("fixtures/crds/phase-only.yaml")))]
+#[tokio::test]
+async fn a_record_that_lost_its_claim_reference_gets_it_back(#[case] crds: Option<&str>) {
+    let other = OtherCluster::take().await;
+    if let Some(text) = crds {
+        other.install(&fixture_crds(text)).await;
+    }
+    let world = other.world().await;
+    let class = world.class("greenfield").await;
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim("photos", &class).await;
+    world.wait_bound("photos").await;
+    let record = world.record_name("photos");
+    world.kubernetes.clear();
+    let dropped = Patch::Merge(json!({ "spec": { "claimRef": null } }));
+    world.records().patch(&record, &PatchParams::default(), &dropped).await.unwrap();
+    if crds.is_none() {
+        let named = |object: Option<&ObjectBucket>| {
+            object.is_some_and(|object| object.spec.claim_ref.as_ref().is_some_and(|claim| claim.name.is_some()))
+        };
+        seen(&world.records(), &record, named).await.expect("the claimRef is written again");
+    }
+    world.claim("other", &class).await;
+    world.wait_bound("other").await;
+    let writes = world.kubernetes.calls().into_iter();
+    let writes = writes.filter(|call| call.mutates && call.target.contains(&format!("/objectbuckets/{record}")));
+    assert_eq!(writes.count(), usize::from(crds.is_none()));
 }
 
 #[tokio::test]

@@ -7,12 +7,12 @@ use kube::core::ApiResource;
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
-use crate::support::World;
 use crate::support::operator::{Kind, Operator};
 use crate::support::other::{OtherCluster, ours};
 use crate::support::proxy::Verdict;
 use crate::support::terminal::Terminal;
 use crate::support::tool::Tool;
+use crate::support::{World, bucket_of};
 
 /// Requires that nothing was written since the proxies were cleared.
 fn assert_only_read(world: &World) {
@@ -65,6 +65,32 @@ async fn all_claims_of_this_provisioner_are_shown_and_what_needs_somebody_comes_
     assert_only_read(&world);
     assert_eq!(world.aws.names(), [""; 0], "AWS is not asked");
     assert!(!world.kubernetes.names().iter().any(|name| name == "get secrets"), "only metadata of Secrets is read");
+}
+
+#[tokio::test]
+async fn buckets_that_are_going_to_be_deleted_are_told_with_the_way_back() {
+    let world = World::new().await;
+    let class = world.class_with("later", "Delete", &[("onDelete", "after:7d")]).await;
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    world.claim("photos", &class).await;
+    let bucket = bucket_of(&world.wait_bound("photos").await);
+    world.delete_claim("photos").await;
+    world.wait_gone("photos").await;
+
+    let shown = Tool::run(&world, &["status", "-o", "json"], "").await.json();
+    let deletion = &shown["scheduledDeletions"][0];
+    assert_eq!((&deletion["bucket"], &deletion["name"]), (&json!(bucket), &json!("photos")));
+    let text = Tool::run(&world, &["status"], "").await.out;
+    assert!(text.contains("1 bucket of a deleted claim is scheduled for deletion, the next one in 6d23h"), "{text}");
+    assert!(text.contains(&world.record_name("photos")), "{text}");
+    let other = Tool::run(&world, &["status", "--namespace", "elsewhere"], "").await.out;
+    assert!(!other.contains("scheduled"), "{other}");
+
+    let asked = Tool::run(&world, &["status", &format!("{}/photos", world.namespace)], "").await;
+    assert_ne!(asked.code, 0);
+    for part in [&bucket, "undo-delete: \"yes\"", deletion["deleteAt"].as_str().unwrap()] {
+        assert!(asked.err.contains(part), "{part}: {}", asked.err);
+    }
 }
 
 #[tokio::test]

@@ -204,8 +204,9 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
     fn is_complete(&self, stored: &Stored) -> bool {
         let Record { cluster, account, handed_over, .. } = &stored.record;
         let learnt_account = account.is_none() && self.seen_in_account.is_some();
-        let names_claim = stored.claim_ref || !self.ctx.caches.records.keeps_claim_ref();
-        stored.author == Author::GoProvisioner || *handed_over && cluster.is_some() && !learnt_account && names_claim
+        let lacks_claim_ref = self.ctx.caches.records.lacks_claim_ref(stored);
+        stored.author == Author::GoProvisioner
+            || *handed_over && cluster.is_some() && !learnt_account && !lacks_claim_ref
     }
 
     /// For how long the store may not show a change.

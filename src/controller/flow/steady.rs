@@ -25,6 +25,7 @@ pub(crate) fn due_while_steady<P>(ctx: &Context<P>, claim: &Claim) -> Option<(Up
     let is_steady = !claim.deleting
         && claim.finalizer
         && stored.says_bound
+        && !ctx.caches.records.lacks_claim_ref(&stored)
         && !stored.is_being_adopted()
         && spec.object_bucket_name.as_deref() == Some(&stored.name)
         && ctx.caches.outputs_are_up_to_date(&stored.record);

@@ -122,9 +122,6 @@ fn candidate(object: Guard<ObjectBucket>) -> Candidate {
 /// Kubernetes refused.
 pub(crate) async fn read_candidate<P>(ctx: &Context<P>, name: String) -> Result<Candidate, Error> {
     let object = ctx.records().get_opt(&name).await.map_err(Error::kubernetes("read the ObjectBucket"))?;
-    if let Some(Ok(object)) = object.as_ref().map(|object| object.0.as_ref()) {
-        ctx.caches.records.saw_claim_ref(record::has_claim_ref(object));
-    }
     Ok(object.map_or(Candidate { name, object: None }, candidate))
 }
 
@@ -138,7 +135,7 @@ pub(crate) async fn create<P>(ctx: &Context<P>, name: String, record: Record) ->
         ctx.record_writer().create(&params, &codec::to_object(&record, &name, &ctx.options.provisioner_name)).await;
     let created = created.map_err(Error::kubernetes("write the ObjectBucket"))?;
     ctx.caches.records.wrote(&created);
-    ctx.caches.records.saw_claim_ref(record::has_claim_ref(&created));
+    ctx.caches.records.wrote_claim_ref(record::has_claim_ref(&created));
     let metadata = created.metadata;
     Ok(Stored {
         name,
@@ -162,7 +159,7 @@ pub(crate) async fn create<P>(ctx: &Context<P>, name: String, record: Record) ->
 /// Kubernetes refused, also because another record has the name now.
 pub(crate) async fn change<P>(ctx: &Context<P>, stored: &mut Stored, record: Record) -> Result<(), Error> {
     let patch = codec::change(stored, &record);
-    stored.resource_version = write(ctx, stored, &patch).await?;
+    write(ctx, stored, &patch).await?;
     stored.record = record;
     Ok(())
 }
@@ -235,7 +232,7 @@ pub(crate) async fn release<P>(ctx: &Context<P>, stored: &mut Stored, release: R
         patch["metadata"]["annotations"] = json!({ wire::annotation::ORPHAN: null });
         stored.action = None;
     }
-    stored.resource_version = write(ctx, stored, &patch).await?;
+    write(ctx, stored, &patch).await?;
     stored.release = Some(release);
     Ok(())
 }
@@ -246,7 +243,7 @@ pub(crate) async fn release<P>(ctx: &Context<P>, stored: &mut Stored, release: R
 /// Kubernetes refused.
 pub(crate) async fn remove_annotation<P>(ctx: &Context<P>, stored: &mut Stored) -> Result<(), Error> {
     let patch = json!({ "metadata": { "uid": stored.uid, "annotations": { wire::annotation::ORPHAN: null } } });
-    stored.resource_version = write(ctx, stored, &patch).await?;
+    write(ctx, stored, &patch).await?;
     stored.action = None;
     Ok(())
 }
@@ -265,13 +262,16 @@ pub(crate) async fn hand_on<P>(ctx: &Context<P>, stored: &mut Stored, record: Re
         patch["metadata"]["annotations"] = json!({ wire::annotation::ORPHAN: wire::annotation::ORPHAN_ADOPT });
         stored.action = Some(Action::Adopt);
     }
-    stored.resource_version = write(ctx, stored, &patch).await?;
+    write(ctx, stored, &patch).await?;
     stored.record = record;
     Ok(())
 }
 
-async fn write<P>(ctx: &Context<P>, stored: &Stored, patch: &Value) -> Result<Option<String>, Error> {
-    Ok(merge(ctx, &stored.name, patch).await?.metadata.resource_version)
+async fn write<P>(ctx: &Context<P>, stored: &mut Stored, patch: &Value) -> Result<(), Error> {
+    let written = merge(ctx, &stored.name, patch).await?;
+    stored.claim_ref = record::has_claim_ref(&written);
+    stored.resource_version = written.metadata.resource_version;
+    Ok(())
 }
 
 async fn merge<P>(ctx: &Context<P>, name: &str, patch: &Value) -> Result<ObjectBucket, Error> {
@@ -279,6 +279,9 @@ async fn merge<P>(ctx: &Context<P>, name: &str, patch: &Value) -> Result<ObjectB
     let written = ctx.record_writer().patch(name, &params, &Patch::Merge(patch)).await;
     let written = written.map_err(Error::kubernetes("write the ObjectBucket"))?;
     ctx.caches.records.wrote(&written);
+    if patch.pointer("/spec/claimRef").is_some() {
+        ctx.caches.records.wrote_claim_ref(record::has_claim_ref(&written));
+    }
     Ok(written)
 }
 

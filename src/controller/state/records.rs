@@ -9,8 +9,8 @@ use kube::ResourceExt as _;
 use kube::api::ObjectMeta;
 use kube::runtime::watcher::Event;
 
-use crate::api::{Guard, ObjectBucket, Unreadable, wire};
-use crate::controller::decide::record;
+use crate::api::{ClaimReference, Guard, ObjectBucket, Unreadable, wire};
+use crate::controller::decide::record::{self, Author, Stored};
 use crate::controller::state::cache::Cache;
 use crate::provisioner::ClaimId;
 
@@ -43,8 +43,10 @@ impl RecordFacts {
             ..ObjectMeta::default()
         };
         let mut spec = object.spec.clone();
-        // Our own records contain it twice.
-        spec.claim_ref = spec.claim_ref.filter(|_| !record::names_its_claim(object));
+        // Our own records contain it twice. That it is there is enough.
+        if record::names_its_claim(object) && record::has_claim_ref(object) {
+            spec.claim_ref = Some(ClaimReference { name: Some(String::new()), ..ClaimReference::default() });
+        }
         let text = serde_json::to_vec(&(metadata, spec, &object.status));
         Self::Read(text.unwrap_or_default().into_boxed_slice())
     }
@@ -80,7 +82,7 @@ pub(crate) struct Records {
     index: Mutex<Index>,
     /// That of a list that is being read.
     listed: Mutex<Index>,
-    /// Some CRDs prune the claimRef.
+    /// The last ObjectBucket that was written has its claimRef. Some CRDs prune it.
     keeps_claim_ref: AtomicBool,
 }
 
@@ -121,14 +123,14 @@ impl Records {
         self.apply(&Event::Apply(Guard(Ok(object.clone()))));
     }
 
-    /// Takes note whether an ObjectBucket that was read or written has a claimRef.
-    pub(crate) fn saw_claim_ref(&self, present: bool) {
-        self.keeps_claim_ref.fetch_or(present, Ordering::Relaxed);
+    /// Takes note whether an ObjectBucket has the claimRef that was written into it.
+    pub(crate) fn wrote_claim_ref(&self, present: bool) {
+        self.keeps_claim_ref.store(present, Ordering::Relaxed);
     }
 
-    /// Whether the CRD is known to keep the claimRef of an ObjectBucket.
-    pub(crate) fn keeps_claim_ref(&self) -> bool {
-        self.keeps_claim_ref.load(Ordering::Relaxed)
+    /// Whether the claimRef of an ObjectBucket was removed by somebody, and can be written again.
+    pub(crate) fn lacks_claim_ref(&self, stored: &Stored) -> bool {
+        !stored.claim_ref && stored.author == Author::Us && self.keeps_claim_ref.load(Ordering::Relaxed)
     }
 
     /// The ObjectBucket of this name.

@@ -26,7 +26,7 @@ use crate::controller::decide::lookup::Found;
 use crate::controller::decide::notice::{self, Notice};
 use crate::controller::decide::orphan::{self, Due, PresentClaim};
 use crate::controller::decide::record;
-use crate::controller::decide::release::Release;
+use crate::controller::decide::release::{self, Release};
 use crate::controller::decide::{backoff, codec};
 use crate::controller::error::Error;
 use crate::controller::flow::next::{BUSY, Next};
@@ -102,7 +102,11 @@ fn requests<P>(
         let (from, now) = (Instant::now() + wait, Timestamp::now());
         let request = |message: String| {
             let object = ctx.caches.records.object(&message).filter(|_| is_suspect(ctx, &message))?;
-            let run_at = from + released::sleeps(&object, now).unwrap_or_default();
+            let sleeps = released::sleeps(&object, now);
+            if sleeps.is_some() {
+                ctx.orphans.scheduled(&message, release::delete_at(&object));
+            }
+            let run_at = from + sleeps.unwrap_or_default();
             Some(ScheduleRequest { message, run_at })
         };
         stream::iter(names.into_iter().filter_map(request).collect::<Vec<_>>())

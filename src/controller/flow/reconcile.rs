@@ -108,7 +108,10 @@ async fn work<P: Provisioner>(guarded: Arc<Guarded>, ctx: Arc<Context<P>>) -> Ac
     }
     match due_while_steady(&ctx, &claim) {
         None => {
-            rest(&ctx, &claim, go_upkeep_in(&ctx, &claim));
+            // Nothing is to be remembered of a claim that is gone.
+            if let Some(wait) = go_upkeep_in(&ctx, &claim) {
+                rest(&ctx, &claim, Some(wait));
+            }
             Action::await_change()
         }
         Some((Upkeep::Nothing, wait)) => {

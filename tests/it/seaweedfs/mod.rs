@@ -228,8 +228,10 @@ async fn a_user_of_another_claim_is_left_alone() {
     world.delete_claim("photos").await;
     world.wait_gone("photos").await;
     assert_eq!(world.account.keys(&stranger).await, [key]);
-    let (_, note) = world.wait_event("photos", "LeftInPlace").await;
-    assert!(note.contains(&stranger), "{note}");
+    let message = world.wait_orphaned(&world.record_name("photos"), "UserUnproven").await;
+    assert!(message.contains(&stranger), "{message}");
+    world.say(&world.record_name("photos"), "forget").await;
+    world.wait_record_gone(&world.record_name("photos")).await;
     end(world, operator).await;
 }
 

@@ -21,6 +21,8 @@ pub(super) enum Action {
     Operator(usize, OperatorAction),
     /// Reads of IAM show everything that was created, and processes grow older.
     TimePasses,
+    /// The time of a scheduled deletion comes.
+    TimeComes,
     /// Somebody does something.
     Other(OtherAction),
 }
@@ -29,6 +31,8 @@ pub(super) enum Action {
 pub(super) enum OperatorAction {
     Begin(Upkeep),
     Step(Outcome),
+    BeginOrphan,
+    StepOrphan(Outcome),
     Crash,
     /// The watch shows the present claim.
     Deliver,
@@ -48,11 +52,16 @@ pub(super) enum OtherAction {
     DeleteRecord,
     RequestAdoption,
     RestoreRecord,
+    FillBucket,
+    Rewind,
+    CreateAgainToUndo,
+    StripFinalizer,
 }
 
 impl OperatorAction {
-    /// `lag`: reads of IAM may miss what was just created. `rotates`: keys may be replaced in this story.
-    pub(super) fn possible(state: &State, operator: &Operator, lag: bool, rotates: bool) -> Vec<Self> {
+    /// `lag`: reads of IAM may miss what was just created. `rotates`: keys may be replaced in this story. `orphans`: records
+    /// may be left without their claims.
+    pub(super) fn possible(state: &State, operator: &Operator, lag: bool, rotates: bool, orphans: bool) -> Vec<Self> {
         let left = &state.left;
         let is_idle = operator.attempt.is_none();
         let all = [
@@ -65,6 +74,10 @@ impl OperatorAction {
             (!is_idle && operator.may_go_ahead(), Self::Step(Outcome::Ahead)),
             (!is_idle && left.losses > 0, Self::Step(Outcome::Lost)),
             (!is_idle && left.refusals > 0, Self::Step(Outcome::Refused)),
+            (operator.orphan.is_none() && orphans, Self::BeginOrphan),
+            (operator.orphan.is_some(), Self::StepOrphan(Outcome::Done)),
+            (operator.orphan.is_some() && left.losses > 0, Self::StepOrphan(Outcome::Lost)),
+            (operator.orphan.is_some() && left.refusals > 0, Self::StepOrphan(Outcome::Refused)),
             (left.crashes > 0, Self::Crash),
             (operator.cache != state.world.claim, Self::Deliver),
         ];
@@ -84,6 +97,12 @@ impl OperatorAction {
                 left.refusals -= u8::from(outcome == Outcome::Refused);
                 operator.step(setup, world, outcome);
             }
+            Self::BeginOrphan => drop(operator.begin_orphan(setup, world)),
+            Self::StepOrphan(outcome) => {
+                left.losses -= u8::from(outcome == Outcome::Lost);
+                left.refusals -= u8::from(outcome == Outcome::Refused);
+                operator.step_orphan(world, outcome);
+            }
             Self::Crash => {
                 left.crashes -= 1;
                 // The first list of a new process may be older than what the former process has seen.
@@ -92,6 +111,7 @@ impl OperatorAction {
             Self::Deliver => {
                 operator.earlier = operator.cache;
                 operator.cache = world.claim;
+                operator.sees_deletion(world);
             }
         }
     }
@@ -118,6 +138,10 @@ impl OtherAction {
                 left.deleted_records > 0 && handed_over && claim(|claim| claim.bound && !claim.deleting),
                 Self::DeleteRecord,
             ),
+            (left.contents > 0 && !world.buckets.is_empty() && world.full.is_empty(), Self::FillBucket),
+            (left.rewinds > 0 && handed_over && claim(|claim| !claim.deleting), Self::Rewind),
+            (left.undos > 0 && world.claim.is_none(), Self::CreateAgainToUndo),
+            (left.strips > 0 && claim(|claim| claim.finalizer && claim.bound), Self::StripFinalizer),
             (left.deleted_buckets > 0 && handed_over && mode == Mode::Created, Self::DeleteBucket),
         ];
         those_that_can(all)
@@ -150,6 +174,17 @@ impl OtherAction {
                 world.record = world.record.map(|record| Record { adopt_requested: true, ..record })
             }
             Self::RestoreRecord => world.record = Some(former_record(created.asks)),
+            Self::FillBucket => world.full = world.buckets.first().map(|(name, _)| *name).into_iter().collect(),
+            Self::Rewind => {
+                world.rewind();
+                // The API server ends all watches.
+                operators.iter_mut().for_each(|operator| *operator = Operator::new(world.claim));
+            }
+            Self::CreateAgainToUndo => world.create_again(Claim { undo: true, ..created }),
+            Self::StripFinalizer => {
+                world.stripped = true;
+                world.claim = None;
+            }
         }
         *self.budget(left) -= 1;
         if self.overtakes() {
@@ -170,6 +205,10 @@ impl OtherAction {
             Self::DeleteRecord => &mut left.deleted_records,
             Self::RequestAdoption => &mut left.adoption_requests,
             Self::RestoreRecord => &mut left.restored_records,
+            Self::FillBucket => &mut left.contents,
+            Self::Rewind => &mut left.rewinds,
+            Self::CreateAgainToUndo => &mut left.undos,
+            Self::StripFinalizer => &mut left.strips,
         }
     }
 

@@ -24,6 +24,14 @@ pub(super) struct Budget {
     pub(super) adoption_requests: u8,
     /// The record comes back from a backup.
     pub(super) restored_records: u8,
+    /// Something is put into a bucket.
+    pub(super) contents: u8,
+    /// A snapshot of etcd is restored that was taken before the claim was bound.
+    pub(super) rewinds: u8,
+    /// Claims of the same name after the first, that ask for its bucket.
+    pub(super) undos: u8,
+    /// Somebody removes the finalizer from a claim, and deletes it.
+    pub(super) strips: u8,
 }
 
 pub(super) const CALM: Budget = Budget {
@@ -41,6 +49,10 @@ pub(super) const CALM: Budget = Budget {
     deleted_records: 0,
     adoption_requests: 0,
     restored_records: 0,
+    contents: 0,
+    rewinds: 0,
+    undos: 0,
+    strips: 0,
 };
 
 impl std::ops::Add for Budget {
@@ -62,6 +74,10 @@ impl std::ops::Add for Budget {
             deleted_records: self.deleted_records + more.deleted_records,
             adoption_requests: self.adoption_requests + more.adoption_requests,
             restored_records: self.restored_records + more.restored_records,
+            contents: self.contents + more.contents,
+            rewinds: self.rewinds + more.rewinds,
+            undos: self.undos + more.undos,
+            strips: self.strips + more.strips,
         }
     }
 }

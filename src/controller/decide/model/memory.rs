@@ -16,6 +16,8 @@ pub(super) struct Memory {
     pub(super) successor: Option<Key>,
     /// How often keys were refused in a row: at 2 and 4, `backoff::are_doubtful` is true.
     pub(super) refused: u8,
+    /// The watch has shown that this claim was deleted without the operator.
+    pub(super) vanished: Option<Uid>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -141,6 +141,48 @@ fn a_restored_claim_waits_and_adopts_its_record_if_an_admin_requests_it() {
 }
 
 #[test]
+fn what_somebody_put_into_a_bucket_that_was_never_published_stays() {
+    let budget =
+        Budget { contents: 1, edits: 1, deletions: 1, ..CALM } + more(Budget { crashes: 1, losses: 1, ..CALM });
+    explore("content, never published", Story::new(Asks::Prefix, budget));
+}
+
+#[test]
+fn a_restored_snapshot_deletes_no_content() {
+    let budget =
+        Budget { contents: 1, rewinds: 1, deletions: 1, crashes: 1, ..CALM } + more(Budget { losses: 1, ..CALM });
+    explore("snapshot restored", Story { bound: true, ..Story::new(Asks::Prefix, budget) });
+}
+
+#[test]
+fn a_bucket_that_is_deleted_only_if_it_is_empty() {
+    let budget = Budget { contents: 1, deletions: 1, crashes: 1, losses: 1, refusals: 1, ..CALM };
+    let mut story = Story { bound: true, ..Story::new(Asks::Prefix, budget) };
+    story.setup.on_delete = Some("ifEmpty");
+    explore("ifEmpty", story);
+}
+
+#[test]
+fn a_bucket_that_is_deleted_later_unless_its_user_undoes_that() {
+    let begin = Budget { contents: 1, deletions: 1, ..CALM };
+    for (name, further) in [
+        ("deleted later", Budget { crashes: 1, losses: 1, refusals: 1, ..CALM }),
+        ("deleted later, undone", Budget { undos: 1, crashes: 1, ..CALM }),
+        ("deleted later, undone, with losses", Budget { undos: 1, losses: 1, ..CALM }),
+    ] {
+        let mut story = Story { bound: true, ..Story::new(Asks::Prefix, begin + further) };
+        story.setup.on_delete = Some("after:7d");
+        explore(name, story);
+    }
+}
+
+#[test]
+fn a_claim_whose_finalizer_somebody_removes_loses_its_access_and_not_its_bucket() {
+    let budget = Budget { contents: 1, strips: 1, crashes: 1, losses: 1, refusals: 1, ..CALM };
+    explore("vanished", Story { bound: true, ..Story::new(Asks::Prefix, budget) });
+}
+
+#[test]
 fn a_record_that_somebody_deletes_by_hand_is_recreated() {
     let budget = Budget { crashes: 1, losses: 1, deleted_records: 1, deletions: 1, ..CALM };
     for asks in [Asks::Prefix, Asks::Class] {

@@ -23,6 +23,8 @@ pub(super) struct Operator {
     pub(super) earlier: Option<Claim>,
     pub(super) memory: Memory,
     pub(super) attempt: Option<Attempt>,
+    /// What is removed for a record whose claim is gone, beside the attempt.
+    pub(super) orphan: Option<Box<Removal>>,
 }
 
 /// One attempt, as in `provide.rs` and `teardown.rs`.
@@ -34,14 +36,15 @@ pub(super) enum Attempt {
 
 impl Operator {
     pub(super) fn new(cache: Option<Claim>) -> Self {
-        Self { cache, earlier: cache, memory: Memory::default(), attempt: None }
+        Self { cache, earlier: cache, memory: Memory::default(), attempt: None, orphan: None }
     }
 
     /// Starts an attempt for the claim in the cache, if one is due.
     pub(super) fn begin(&mut self, setup: &Setup, world: &World, upkeep: Upkeep) -> bool {
         let Some(claim) = self.cache else { return false };
         if self.memory.about != claim.uid {
-            self.memory = Memory { about: claim.uid, settled: self.memory.settled, ..Memory::default() };
+            let Memory { settled, vanished, .. } = self.memory;
+            self.memory = Memory { about: claim.uid, settled, vanished, ..Memory::default() };
         }
         if claim.version < self.memory.written {
             return false;
@@ -61,6 +64,37 @@ impl Operator {
             Due::Removal => self.undo(setup, world, claim, mine, Purpose::Release),
         };
         self.attempt.is_some()
+    }
+
+    /// The watch shows a claim that somebody else has let go.
+    pub(super) fn sees_deletion(&mut self, world: &World) {
+        let before = self.earlier.filter(|_| world.stripped);
+        let gone = before.filter(|before| world.claim.is_none_or(|claim| claim.uid != before.uid));
+        self.memory.vanished = gone.map(|claim| claim.uid).or(self.memory.vanished);
+    }
+
+    /// Starts to remove what is due for the record, if its claim is gone.
+    pub(super) fn begin_orphan(&mut self, setup: &Setup, world: &World) -> bool {
+        let gone = world.record.filter(|record| world.claim.is_none_or(|claim| claim.uid != record.uid));
+        self.orphan = gone.and_then(|record| {
+            let vanished = self.memory.vanished == Some(record.uid);
+            Removal::of_orphan(setup, world, record, vanished).map(Box::new)
+        });
+        self.orphan.is_some()
+    }
+
+    /// Takes the next step of that: one call.
+    pub(super) fn step_orphan(&mut self, world: &mut World, outcome: Outcome) {
+        let Some(removal) = self.orphan.take() else { return };
+        let (mut changed, mut memory) = (world.clone(), self.memory.clone());
+        let next = teardown::advance(*removal, &mut changed, &mut memory, outcome);
+        match outcome {
+            Outcome::Done | Outcome::Blind | Outcome::Ahead => {
+                (*world, self.memory, self.orphan) = (changed, memory, next.map(Box::new));
+            }
+            Outcome::Lost => *world = changed,
+            Outcome::Refused => {}
+        }
     }
 
     fn provide(&self, setup: &Setup, world: &World, claim: Claim, upkeep: Upkeep) -> Option<Attempt> {

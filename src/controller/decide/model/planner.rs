@@ -1,15 +1,19 @@
 //! Calls of the real planner, and the conversion between the world's small objects and the real ones.
 
-use super::world::{Asks, Claim, Record};
+use k8s_openapi::jiff::Timestamp;
+
+use super::world::{Asks, Claim, NO_CLAIM, Record, Release, World};
 
 use crate::api::{Guard, ObjectBucketClaim, ObjectBucketClaimSpec, wire};
 use crate::controller::decide::action::Action;
 use crate::controller::decide::claim::Claim as RealClaim;
 use crate::controller::decide::class::{Class, ClassLookup};
 use crate::controller::decide::lookup::Found;
+use crate::controller::decide::orphan::{self, Due, Facts, PresentClaim};
 use crate::controller::decide::plan::{self, Intent, Surroundings};
 use crate::controller::decide::record::{Author, Stored};
-use crate::controller::error::RecordProblem;
+use crate::controller::decide::release::{Release as RealRelease, Retained, Schedule, UndoRequest};
+use crate::controller::error::{CannotUndo, RecordProblem};
 use crate::provisioner::{
     AppCredentials, ClaimId, Content, Endpoint, Failure, FailureClass, Mode, Plan, Provisioner, ReclaimPolicy,
     Removal as StoreRemoval, Request,
@@ -20,10 +24,44 @@ use crate::provisioner::{
 pub(super) struct Setup {
     pub(super) mode: Mode,
     pub(super) reclaim_policy: ReclaimPolicy,
+    /// The class parameter `onDelete`.
+    pub(super) on_delete: Option<&'static str>,
+}
+
+/// A time long before and a time long after that of a scheduled deletion.
+fn now(time_came: bool) -> Timestamp {
+    if time_came { Timestamp::MAX } else { Timestamp::MIN }
+}
+
+/// Uid of the claims' namespace.
+const NAMESPACE: &str = "namespace";
+
+/// What the real code decides for a record whose claim is gone.
+pub(super) fn real_due(setup: &Setup, world: &World, record: &Record, vanished: bool) -> Due {
+    let gone = Claim { uid: record.uid, ..world.claim.unwrap_or(NO_CLAIM) };
+    let stored = real_stored(setup, gone, record);
+    let action = Ok(stored.action);
+    let present = world.claim.map(|claim| PresentClaim {
+        uid: claim.uid.to_string(),
+        deleting: claim.deleting,
+        has_record: None,
+        names_it: claim.named,
+    });
+    let now = now(world.time_came);
+    let facts = Facts {
+        stored: &stored,
+        action: &action,
+        cluster: CLUSTER,
+        present: present.as_ref(),
+        refused: false,
+        vanished,
+        now,
+    };
+    orphan::due(&facts)
 }
 
 /// The answer of the real planner for a claim and its record.
-pub(super) fn real_intent(setup: &Setup, claim: Claim, record: Option<Record>) -> Option<Intent> {
+pub(super) fn real_intent(setup: &Setup, claim: Claim, record: Option<Record>, time_came: bool) -> Option<Intent> {
     let stored = |record: Record| {
         let stored = real_stored(setup, claim, &record);
         Box::new(Stored { claim_says_bound: claim.named || claim.bound, ..stored })
@@ -31,6 +69,16 @@ pub(super) fn real_intent(setup: &Setup, claim: Claim, record: Option<Record>) -
     let found = match record {
         Some(record) if record.uid == claim.uid => Found::Mine(stored(record)),
         Some(record) if record.adopt_requested => Found::ToAdopt(stored(record)),
+        Some(record) if claim.undo => {
+            let request = UndoRequest { namespace_uid: Some(NAMESPACE), class: CLASS, now: now(time_came) };
+            let stored = stored(record);
+            match stored.release.as_ref().map(|release| release.undo(&request, CLASS)) {
+                Some(Ok(())) => Found::ToAdopt(stored),
+                Some(Err(why)) => Found::NothingToUndo { why },
+                None => Found::NothingToUndo { why: CannotUndo::NotScheduled },
+            }
+        }
+        None if claim.undo => Found::NothingToUndo { why: CannotUndo::NotScheduled },
         Some(_) if claim.named => Found::Restored(RecordProblem::Former { record: NAME.into() }),
         None if claim.named => Found::Restored(RecordProblem::Missing { record: NAME.into() }),
         Some(_) | None => Found::None { free_name: NAME.into() },
@@ -46,6 +94,8 @@ const NAME: &str = "obc--claim";
 
 const CLUSTER: &str = "cluster";
 
+const CLASS: &str = "class";
+
 /// The record in the cluster.
 pub(super) fn real_stored(setup: &Setup, claim: Claim, record: &Record) -> Stored {
     Stored {
@@ -57,11 +107,20 @@ pub(super) fn real_stored(setup: &Setup, claim: Claim, record: &Record) -> Store
         says_bound: record.says_bound,
         claim_says_bound: false,
         action: record.adopt_requested.then_some(Action::Adopt),
-        release: None,
-        created: None,
+        release: record.release.map(real_release),
+        created: Some(Timestamp::MIN),
         deleted: false,
         claim_ref: true,
     }
+}
+
+fn real_release(release: Release) -> RealRelease {
+    let schedule = Schedule { at: Timestamp::UNIX_EPOCH, namespace_uid: Some(NAMESPACE.into()) };
+    let (why, deleting) = match release {
+        Release::Scheduled { deleting } => (Retained::Scheduled(schedule), deleting),
+        Release::Retained => (Retained::NotEmpty, false),
+    };
+    RealRelease { at: Timestamp::MIN, why, deleting }
 }
 
 pub(super) fn real_record(setup: &Setup, claim: Claim, record: &Record) -> crate::provisioner::Record {
@@ -78,17 +137,18 @@ pub(super) fn real_record(setup: &Setup, claim: Claim, record: &Record) -> crate
 fn real_class(setup: &Setup, asks: Asks) -> ClassLookup {
     let brownfield = (asks == Asks::Class).then(|| ("bucketName".to_owned(), "chosen".to_owned()));
     assert_eq!(brownfield.is_some(), setup.mode == Mode::Granted);
+    let on_delete = setup.on_delete.map(|on_delete| ("onDelete".to_owned(), on_delete.to_owned()));
     ClassLookup::Found(Class {
-        name: "class".into(),
+        name: CLASS.into(),
         provisioner: "model".into(),
-        parameters: brownfield.into_iter().collect(),
+        parameters: brownfield.into_iter().chain(on_delete).collect(),
         reclaim_policy: setup.reclaim_policy,
     })
 }
 
 fn real_claim(claim: Claim, asks: Asks) -> RealClaim {
     let spec = ObjectBucketClaimSpec {
-        storage_class_name: "class".into(),
+        storage_class_name: CLASS.into(),
         object_bucket_name: claim.named.then(|| NAME.into()),
         bucket_name: (asks == Asks::Name).then(|| "chosen".into()),
         generate_bucket_name: match asks {

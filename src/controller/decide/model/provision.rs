@@ -115,7 +115,10 @@ impl Work {
             return None;
         }
         let former = self.former.take()?;
-        world.record = Some(Record { uid: self.claim.uid, handed_over: true, ..former });
+        // As if an admin had requested it: any later attempt finishes the adoption.
+        let adopt_requested = former.adopt_requested || former.release.is_some();
+        world.record =
+            Some(Record { uid: self.claim.uid, handed_over: true, adopt_requested, release: None, ..former });
         self.record = world.record;
         self.continue_from_outputs(memory, Upkeep::Nothing);
         Some(())
@@ -155,6 +158,7 @@ impl Work {
             memory.refused = 3;
         }
         let review = if self.continues && issued { Review::Later } else { Review::No };
+        world.published.insert(self.record_so_far().names);
         world.secret = Some(Secret::Mine { uid, key, answers: self.claim.rotation, retiring, review });
         self.secret = world.secret;
         self.keys = self.keys.written();

@@ -13,6 +13,7 @@ pub(super) enum Kind {
     Check,
     Revoke,
     Delete,
+    DeleteIfEmpty,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -71,6 +72,8 @@ pub(super) struct Verb {
     pub(super) touched: bool,
     /// The user was not found.
     pub(super) missing: bool,
+    /// The bucket is kept because it is not empty.
+    pub(super) not_empty: bool,
 }
 
 /// The result of a call.
@@ -89,14 +92,17 @@ impl Verb {
             Kind::Provision => Call::CreateBucket,
             Kind::Grant | Kind::Check => Call::HeadBucket,
             Kind::Rotate => Call::ListKeys,
-            Kind::Revoke | Kind::Delete => Call::FindUser,
+            Kind::Revoke | Kind::Delete | Kind::DeleteIfEmpty => Call::FindUser,
         };
         Self {
             kind,
             record,
             kept,
             next,
-            beside: if kind == Kind::Delete { vec![Call::ReadTags] } else { Vec::new() },
+            beside: match kind {
+                Kind::Delete | Kind::DeleteIfEmpty => vec![Call::ReadTags],
+                _ => Vec::new(),
+            },
             issued: None,
             without_policy: false,
             listed: Vec::new(),
@@ -104,6 +110,7 @@ impl Verb {
             cleared: false,
             touched: false,
             missing: false,
+            not_empty: false,
         }
     }
 
@@ -119,7 +126,7 @@ impl Verb {
                 self.issued.is_none() && matches!(self.next, Call::CreateBucket | Call::PutPolicy)
             }
             Kind::Rotate | Kind::Check => false,
-            Kind::Revoke | Kind::Delete => match self.next {
+            Kind::Revoke | Kind::Delete | Kind::DeleteIfEmpty => match self.next {
                 Call::ListKeys | Call::DeleteKey => !self.without_policy,
                 Call::DeleteUser => !self.beside.is_empty(),
                 _ => false,
@@ -243,6 +250,15 @@ impl Verb {
                 if world.bucket(bucket) == Some(Whose::Foreign) {
                     world.harm = Some(FOREIGN_BUCKET_DELETED);
                 }
+                if world.full.contains(&bucket) {
+                    if self.kind == Kind::DeleteIfEmpty {
+                        self.not_empty = true;
+                        return Progress::Done;
+                    }
+                    if !world.may_empty(&record) {
+                        world.harm = Some("content was deleted that somebody may need");
+                    }
+                }
                 world.drop_bucket(bucket);
                 return Progress::Done;
             }
@@ -342,7 +358,9 @@ impl Verb {
                 if self.kind == Kind::Check && self.kept.first().is_none_or(|present| !shown.contains(present)) {
                     return Progress::KeysLost;
                 }
-                let kept = |key: &Key| self.kept.contains(key) && !matches!(self.kind, Kind::Revoke | Kind::Delete);
+                let kept = |key: &Key| {
+                    self.kept.contains(key) && !matches!(self.kind, Kind::Revoke | Kind::Delete | Kind::DeleteIfEmpty)
+                };
                 self.listed = shown.into_iter().filter(|key| !kept(key)).collect();
                 return self.after_keys();
             }
@@ -386,8 +404,8 @@ impl Verb {
             _ if !self.listed.is_empty() => Call::DeleteKey,
             Kind::Provision | Kind::Grant | Kind::Rotate => Call::CreateKey,
             Kind::Check => return Progress::Done,
-            Kind::Revoke | Kind::Delete if self.without_policy => Call::DeleteUser,
-            Kind::Revoke | Kind::Delete => Call::DeletePolicy,
+            Kind::Revoke | Kind::Delete | Kind::DeleteIfEmpty if self.without_policy => Call::DeleteUser,
+            Kind::Revoke | Kind::Delete | Kind::DeleteIfEmpty => Call::DeletePolicy,
         };
         Progress::GoesOn
     }

@@ -11,7 +11,9 @@ use super::planner::Setup;
 use super::provision::usable;
 use super::store::FOREIGN_BUCKET_DELETED;
 use super::store::Outcome;
-use super::world::{Asks, BucketName, Claim, FORMER, Issued, Key, Record, Secret, User, Whose, World, former_record};
+use super::world::{
+    Asks, BucketName, Claim, Content, FORMER, Issued, Key, Record, Release, Secret, User, Whose, World, former_record,
+};
 use stateright::{Checker, Expectation, HasDiscoveries, Model, Property};
 
 use crate::controller::decide::steps::Upkeep;
@@ -48,7 +50,7 @@ pub(super) struct Story {
 impl Story {
     pub(super) fn new(asks: Asks, budget: Budget) -> Self {
         let mode = if asks == Asks::Class { Mode::Granted } else { Mode::Created };
-        let setup = Setup { mode, reclaim_policy: ReclaimPolicy::Delete };
+        let setup = Setup { mode, reclaim_policy: ReclaimPolicy::Delete, on_delete: None };
         Self {
             setup,
             asks,
@@ -75,7 +77,13 @@ impl Story {
             bound: false,
             ready: false,
             rotation: 0,
+            undo: false,
         }
+    }
+
+    /// Whether records may be left without their claims.
+    fn has_orphans(&self) -> bool {
+        self.setup.on_delete.is_some() || self.budget.strips > 0
     }
 
     /// Explores everything; returns the number of states.
@@ -117,11 +125,20 @@ impl Story {
     fn calmed(&self, state: &State) -> State {
         let mut state = state.clone();
         state.operators.truncate(1);
+        self.settle(&mut state);
+        if state.world.record.is_some_and(|record| record.release.is_some()) {
+            state.world.time_came = true;
+            self.settle(&mut state);
+        }
+        state
+    }
+
+    fn settle(&self, state: &mut State) {
         for _ in 0..8 {
             let before = state.world.clone();
             state.world.time_passes();
             for upkeep in [Upkeep::Nothing, Upkeep::Rotate, Upkeep::Retire, Upkeep::Check] {
-                let State { world, operators, .. } = &mut state;
+                let State { world, operators, .. } = state;
                 for operator in operators {
                     operator.cache = world.claim;
                     operator.memory.time_passes();
@@ -134,13 +151,19 @@ impl Story {
                         operator.step(&self.setup, world, Outcome::Done);
                         steps += 1;
                     }
+                    if operator.orphan.is_none() && self.has_orphans() {
+                        operator.begin_orphan(&self.setup, world);
+                    }
+                    while operator.orphan.is_some() && steps < 200 {
+                        operator.step_orphan(world, Outcome::Done);
+                        steps += 1;
+                    }
                 }
             }
             if state.world == before {
                 break;
             }
         }
-        state
     }
 
     /// Whether this is a good end: the claim is bound and usable, or gone without a trace.
@@ -149,12 +172,22 @@ impl Story {
         let in_the_way = world.secret == Some(Secret::Foreign)
             || world.config_map == Some(Whose::Foreign)
             || self.asks == Asks::Name && world.bucket(BucketName::Chosen) == Some(Whose::Foreign)
-            || world.bucket_taken_away;
+            || world.bucket_taken_away
+            // A bucket that holds something is not deleted for another one.
+            || world.record.is_some_and(|record| !record.handed_over && world.full.contains(&record.bucket()));
         let Some(claim) = world.claim else {
-            // Bucket and user of a former claim stay, with or without their record.
-            let former = self.restored.is_some() && world.former_is_there();
+            if world.record.is_some_and(|record| matches!(record.release, Some(Release::Scheduled { .. }))) {
+                return false;
+            }
+            // Bucket and user of a former claim stay, with or without their record. So does all of a claim that went
+            // unseen: its record is reported.
+            let former = self.restored.is_some() && world.former_is_there() || world.stripped && world.record.is_some();
             return former || (0..world.born).all(|uid| world.leftover(uid).is_none());
         };
+        if claim.undo && world.record.is_none_or(|record| record.uid != claim.uid) {
+            // There was nothing to undo: nothing is created in its place, and it waits.
+            return !claim.deleting && !claim.bound && world.leftover(claim.uid).is_none();
+        }
         if self.restored.is_some() && world.record.is_none_or(|record| record.uid != claim.uid) {
             // It waits for an admin, and nothing was created or removed meanwhile.
             let requested = world.record.is_some_and(|record| record.adopt_requested);
@@ -191,6 +224,15 @@ impl Model for Story {
             bucket_taken_away: false,
             restored: None,
             kept: false,
+            full: BTreeSet::new(),
+            published: BTreeSet::new(),
+            content: match (self.setup.reclaim_policy, self.setup.on_delete) {
+                (ReclaimPolicy::Delete, None) => Content::Deleted,
+                (ReclaimPolicy::Delete, Some(on_delete)) if on_delete.starts_with("after:") => Content::DeletedLater,
+                _ => Content::Kept,
+            },
+            time_came: false,
+            stripped: false,
         };
         if let Some(backup) = self.restored {
             return vec![self.restore(world, claim, backup)];
@@ -206,10 +248,15 @@ impl Model for Story {
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
         for (which, operator) in state.operators.iter().enumerate() {
-            let possible = OperatorAction::possible(state, operator, self.lag, self.budget.rotations > 0);
+            let possible =
+                OperatorAction::possible(state, operator, self.lag, self.budget.rotations > 0, self.has_orphans());
             actions.extend(possible.into_iter().map(|action| Action::Operator(which, action)));
         }
         actions.push(Action::TimePasses);
+        let scheduled = |record: Record| matches!(record.release, Some(Release::Scheduled { .. }));
+        if !state.world.time_came && state.world.record.is_some_and(scheduled) {
+            actions.push(Action::TimeComes);
+        }
         actions.extend(OtherAction::possible(state, self.setup.mode).into_iter().map(Action::Other));
     }
 
@@ -222,6 +269,7 @@ impl Model for Story {
                 let idle = state.operators.iter_mut().filter(|operator| operator.attempt.is_none());
                 idle.for_each(|operator| operator.memory.time_passes());
             }
+            Action::TimeComes => state.world.time_came = true,
             Action::Other(action) => action.apply(&mut state, self.created()),
         }
         (state != *last).then_some(state)
@@ -266,7 +314,8 @@ impl Model for Story {
             Property::always(
                 "bound and usable, or gone without a trace, in the end",
                 |story: &Story, state: &State| {
-                    let between = state.operators.iter().all(|operator| operator.attempt.is_none());
+                    let is_idle = |operator: &Operator| operator.attempt.is_none() && operator.orphan.is_none();
+                    let between = state.operators.iter().all(is_idle);
                     !between || story.ends_well(state) || story.operators > 1 && state.world.claim.is_none()
                 },
             ),
@@ -277,10 +326,14 @@ impl Model for Story {
             }),
             Property::sometimes("a record is adopted", |story: &Story, state: &State| {
                 let adopted = |record: Record| record.uid != record.names && !record.adopt_requested;
-                story.budget.adoption_requests == 0 || state.world.record.is_some_and(adopted)
+                story.budget.adoption_requests + story.budget.undos == 0 || state.world.record.is_some_and(adopted)
             }),
             Property::sometimes("a claim is gone", |story: &Story, state: &State| {
                 story.budget.deletions == 0 || state.world.claim.is_none()
+            }),
+            Property::sometimes("a bucket outlives its claim with its content", |story: &Story, state: &State| {
+                let world = &state.world;
+                story.budget.contents == 0 || world.claim.is_none() && !world.full.is_empty() && world.record.is_some()
             }),
             Property::sometimes("a removal is under way", |story: &Story, state: &State| {
                 let teardown = |operator: &Operator| matches!(operator.attempt, Some(Attempt::Teardown(_)));

@@ -2,13 +2,18 @@
 
 use std::time::Duration;
 
+use k8s_openapi::jiff::Timestamp;
+
 use super::memory::{Memory, Removed};
-use super::planner::{Setup, real_stored};
+use super::planner::{self, Setup, real_stored};
 use super::store::{Kind, Outcome, Progress, Verb};
-use super::world::{Claim, Record, Secret, Whose, World};
+use super::world::{Claim, NO_CLAIM, Record, Release, Secret, Whose, World};
 
 use crate::controller::decide::backoff;
+use crate::controller::decide::orphan::Due;
+use crate::controller::decide::release::Retained;
 use crate::controller::decide::teardown::{self, Purpose, StoreProgress, TeardownState, TeardownStep, Undo};
+use crate::provisioner::{Fate, Removed as StoreRemoved};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Removal {
@@ -17,6 +22,10 @@ pub(super) struct Removal {
     pub(super) seen: TeardownState,
     pub(super) secret_gone: bool,
     pub(super) verb: Option<Verb>,
+    /// Why the record outlives its claim.
+    retain: Option<Release>,
+    /// The record does not say yet that the deletion of its bucket has begun.
+    marks: bool,
 }
 
 impl Removal {
@@ -52,11 +61,36 @@ impl Removal {
                 seen.recorded = Some(Undo::Revoke);
                 record = Some(lost);
             }
+            // An earlier attempt has undone it.
+            None if mine.is_some_and(|record| record.release.is_some()) => {}
             None => {
                 seen.recorded = mine.map(|record| teardown::undo(&real_stored(setup, claim, &record)));
             }
         }
-        Some(Self { claim, record, seen, secret_gone: false, verb: None })
+        Some(Self { claim, record, seen, secret_gone: false, verb: None, retain: None, marks: false })
+    }
+
+    /// What is due for a record whose claim is gone, if something is to be removed.
+    pub(super) fn of_orphan(setup: &Setup, world: &World, record: Record, vanished: bool) -> Option<Self> {
+        let (undo, retain) = match planner::real_due(setup, world, &record, vanished) {
+            Due::DeleteBucket => (Undo::Delete, None),
+            Due::RevokeVanished => (Undo::Revoke, Some(Release::Retained)),
+            Due::Remove | Due::Revoke => unreachable!("no admin requests that here"),
+            Due::Nothing | Due::Report(_) | Due::Wait { .. } | Due::Refuse(_) | Due::Forget | Due::Adopt => {
+                return None;
+            }
+        };
+        let seen = TeardownState {
+            recorded: Some(undo),
+            store: StoreProgress::NotAsked,
+            settled: false,
+            retained: false,
+            outputs_gone: false,
+            purpose: Purpose::Orphan,
+        };
+        let marks = record.release == Some(Release::Scheduled { deleting: false });
+        let claim = Claim { uid: record.uid, asks: record.asks, ..NO_CLAIM };
+        Some(Self { claim, record: Some(record), seen, secret_gone: false, verb: None, retain, marks })
     }
 }
 
@@ -74,14 +108,33 @@ pub(super) fn advance(
         removal.go_on(verb, world, memory, outcome)?;
         return Some(removal);
     }
+    if std::mem::take(&mut removal.marks) {
+        // Fails if the record was changed since it was read: a claim may have it now.
+        if world.record != removal.record {
+            return None;
+        }
+        removal.keep_record(world, Some(Release::Scheduled { deleting: true }));
+        return Some(removal);
+    }
     let uid = removal.claim.uid;
     match teardown::next_teardown_step(&removal.seen) {
         TeardownStep::Undo(undo) => removal.undo(undo, world)?,
         // A later attempt continues.
         TeardownStep::Yield | TeardownStep::Settle => return None,
         TeardownStep::DeleteOutputs => removal.delete_output(world),
-        TeardownStep::Retain | TeardownStep::DeleteRecord => {
-            world.record = world.record.filter(|record| record.uid != uid);
+        TeardownStep::Retain => {
+            if world.record != removal.record {
+                return None;
+            }
+            removal.keep_record(world, removal.retain);
+            removal.seen.recorded = None;
+        }
+        TeardownStep::DeleteRecord => {
+            let is_orphan = removal.seen.purpose == Purpose::Orphan;
+            if is_orphan && world.record.is_some_and(|record| record.uid != uid) {
+                world.harm = Some("a record was deleted that another claim has");
+            }
+            world.record = world.record.filter(|record| record.uid != uid && !is_orphan);
             removal.seen.recorded = None;
         }
         TeardownStep::Release => {
@@ -102,6 +155,20 @@ impl Removal {
                 self.seen.store = StoreProgress::Fully;
                 let quiet = if !memory.executed && memory.settled { Duration::MAX } else { Duration::ZERO };
                 self.seen.settled = backoff::settles_in(verb.missing, quiet, LAG).is_none();
+                if verb.not_empty && self.seen.purpose == Purpose::Replan {
+                    // It waits until somebody has looked at the bucket.
+                    return None;
+                }
+                let bucket = if verb.not_empty { Fate::NotEmpty } else { Fate::Removed };
+                let removed = StoreRemoved::new(Fate::Removed, bucket);
+                let undo = self.seen.recorded?;
+                let why = teardown::retained(undo, &removed, None, Timestamp::MIN);
+                let retained = |why| match why {
+                    Retained::Scheduled(_) => Release::Scheduled { deleting: false },
+                    _ => Release::Retained,
+                };
+                self.retain = why.map(retained).or(self.retain);
+                self.seen.retained = self.retain.is_some();
             }
             _ => self.verb = Some(verb),
         }
@@ -114,7 +181,9 @@ impl Removal {
                 world.kept = true;
                 Kind::Revoke
             }
-            Undo::Delete | Undo::DeleteIfEmpty | Undo::DeleteAfter(_) => Kind::Delete,
+            Undo::DeleteAfter(_) => Kind::Revoke,
+            Undo::Delete => Kind::Delete,
+            Undo::DeleteIfEmpty => Kind::DeleteIfEmpty,
         };
         let present = match world.secret {
             Some(Secret::Mine { uid, key, .. }) if uid == self.claim.uid => Some(key),
@@ -122,6 +191,12 @@ impl Removal {
         };
         self.verb = Some(Verb::new(kind, self.record?, present.into_iter().collect()));
         Some(())
+    }
+
+    /// Writes why the record outlives its claim.
+    fn keep_record(&mut self, world: &mut World, release: Option<Release>) {
+        world.record = world.record.map(|record| Record { release, ..record });
+        self.record = world.record;
     }
 
     /// The Secret, then the ConfigMap; each is the claim's or inherited.

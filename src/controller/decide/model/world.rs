@@ -61,6 +61,27 @@ pub(super) struct Claim {
     pub(super) ready: bool,
     /// How often its user has requested new keys.
     pub(super) rotation: u8,
+    /// Its user asks for the bucket of the claim of this name that was deleted before.
+    pub(super) undo: bool,
+}
+
+/// Why a record outlives its claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Release {
+    /// The bucket is deleted at a later time.
+    Scheduled { deleting: bool },
+    /// An admin decides about the bucket.
+    Retained,
+}
+
+/// When the content of a bucket may be deleted that its claim has used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Content {
+    /// With the claim.
+    Deleted,
+    /// When the time has come, unless a claim has the bucket by then.
+    DeletedLater,
+    Kept,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -75,13 +96,14 @@ pub(super) struct Record {
     pub(super) says_bound: bool,
     /// An admin requests that the present claim adopts it.
     pub(super) adopt_requested: bool,
+    pub(super) release: Option<Release>,
 }
 
 impl Record {
     /// What is planned for a claim.
     pub(super) fn new(claim: Claim) -> Self {
         let Claim { uid, asks, .. } = claim;
-        Self { uid, names: uid, asks, handed_over: false, says_bound: false, adopt_requested: false }
+        Self { uid, names: uid, asks, handed_over: false, says_bound: false, adopt_requested: false, release: None }
     }
 
     /// Whether `uid` is that of its claim, or of a former one.
@@ -162,6 +184,15 @@ pub(super) struct World {
     pub(super) restored: Option<Uid>,
     /// The bucket is kept when its claim goes.
     pub(super) kept: bool,
+    /// Buckets that are not empty.
+    pub(super) full: BTreeSet<BucketName>,
+    /// The claims whose keys were published in a Secret, as far as the cluster can know.
+    pub(super) published: BTreeSet<Uid>,
+    pub(super) content: Content,
+    /// The time of a scheduled deletion has come.
+    pub(super) time_came: bool,
+    /// Somebody removed the finalizer from a claim and deleted it.
+    pub(super) stripped: bool,
 }
 
 impl World {
@@ -189,6 +220,32 @@ impl World {
 
     pub(super) fn drop_bucket(&mut self, name: BucketName) {
         self.buckets.retain(|(known, _)| *known != name);
+        self.full.remove(&name);
+    }
+
+    /// Whether a bucket may be deleted with its content now.
+    pub(super) fn may_empty(&self, record: &Record) -> bool {
+        let is_its = self.record.is_none_or(|now| now.uid == record.uid);
+        let in_time = match self.content {
+            Content::Deleted => true,
+            Content::DeletedLater => self.time_came,
+            Content::Kept => false,
+        };
+        self.published.contains(&record.names) && is_its && in_time
+    }
+
+    /// An etcd snapshot is restored that was taken before the claim was bound. The store knows nothing of that.
+    pub(super) fn rewind(&mut self) {
+        let Some(record) = &mut self.record else { return };
+        (record.handed_over, record.says_bound) = (false, false);
+        self.published.clear();
+        (self.secret, self.config_map) = (None, None);
+        self.change_claim(|claim| (claim.named, claim.bound, claim.ready) = (false, false, false));
+    }
+
+    /// The record that outlives the claim with this uid.
+    fn released(&self, uid: Uid) -> Option<Release> {
+        self.record.filter(|record| record.uid == uid).and_then(|record| record.release)
     }
 
     pub(super) fn user(&mut self, uid: Uid) -> &mut Option<User> {
@@ -233,13 +290,14 @@ impl World {
     /// What is left of a claim with this uid, except a bucket to keep.
     pub(super) fn leftover(&self, uid: Uid) -> Option<&'static str> {
         let mine = |whose: &Whose| *whose == Whose::Claim(uid);
+        let is_released = self.released(uid).is_some();
         if self.users.iter().flatten().any(|user| user.tag == uid) {
             return Some("a user");
         }
-        if !self.kept && self.buckets.iter().any(|(_, whose)| mine(whose)) {
+        if !self.kept && !is_released && self.buckets.iter().any(|(_, whose)| mine(whose)) {
             return Some("a bucket");
         }
-        if self.record.is_some_and(|record| record.uid == uid) {
+        if !is_released && self.record.is_some_and(|record| record.uid == uid) {
             return Some("a record");
         }
         if matches!(self.secret, Some(Secret::Mine { uid: owner, .. }) if owner == uid) {
@@ -264,10 +322,32 @@ impl World {
     }
 }
 
+/// Stands for a claim that is gone.
+pub(super) const NO_CLAIM: Claim = Claim {
+    uid: 0,
+    version: 0,
+    asks: Asks::Prefix,
+    deleting: false,
+    finalizer: false,
+    named: false,
+    bound: false,
+    ready: false,
+    rotation: 0,
+    undo: false,
+};
+
 /// UID of the claim in the backup.
 pub(super) const FORMER: Uid = 0;
 
 /// The record of a bound claim in a backup, which leaves out its status.
 pub(super) fn former_record(asks: Asks) -> Record {
-    Record { uid: FORMER, names: FORMER, asks, handed_over: true, says_bound: false, adopt_requested: false }
+    Record {
+        uid: FORMER,
+        names: FORMER,
+        asks,
+        handed_over: true,
+        says_bound: false,
+        adopt_requested: false,
+        release: None,
+    }
 }

@@ -65,6 +65,7 @@ macro_rules! conformance_tests {
             lifecycle::keys_open_no_bucket_of_another_claim,
             lifecycle::claims_of_one_existing_bucket_have_keys_of_their_own_and_it_outlives_them,
             lifecycle::retain_takes_the_access_and_keeps_the_bucket,
+            lifecycle::a_bucket_that_is_not_empty_is_kept_if_its_class_says_so,
             lifecycle::a_claim_of_another_provisioner_is_left_alone,
             input::an_unknown_class_parameter_is_refused_by_name,
             input::a_name_against_the_rules_is_refused,
@@ -102,6 +103,12 @@ macro_rules! conformance_tests {
             crash::killed_while_a_restored_claim_is_adopted,
             crash::killed_while_a_restored_claim_without_its_secret_is_adopted,
             crash::killed_while_an_orphan_is_removed,
+            crash::killed_while_a_claim_of_a_full_bucket_is_deleted,
+            crash::killed_while_a_deletion_is_scheduled,
+            crash::killed_while_a_scheduled_deletion_is_done,
+            crash::killed_while_a_deletion_is_undone,
+            crash::killed_while_a_vanished_claim_loses_its_access,
+            crash::killed_while_a_claim_that_was_set_back_is_deleted,
             crash::killed_while_a_forgotten_claim_is_deleted,
         }
     };

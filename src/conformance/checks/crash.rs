@@ -92,6 +92,39 @@ pub fn killed_while_an_orphan_is_removed<B: Backend>(make: &impl AsyncFn() -> B)
     run(make, &[Ability::Greenfield, Ability::Inventory], Flow::of(Kind::Generated, Act::RemoveOrphan));
 }
 
+/// A deleted claim whose class keeps a bucket that is not empty goes, and the bucket stays with its record.
+pub fn killed_while_a_claim_of_a_full_bucket_is_deleted<B: Backend>(make: &impl AsyncFn() -> B) {
+    run(make, &KEPT, Flow::of(Kind::IfEmpty, Act::Remove));
+}
+
+/// A deleted claim whose bucket is deleted later goes, and the bucket stays with its record.
+pub fn killed_while_a_deletion_is_scheduled<B: Backend>(make: &impl AsyncFn() -> B) {
+    run(make, &KEPT, Flow::of(Kind::Later, Act::Remove));
+}
+
+/// When its time has come, the bucket of a deleted claim goes with its record.
+pub fn killed_while_a_scheduled_deletion_is_done<B: Backend>(make: &impl AsyncFn() -> B) {
+    run(make, &KEPT, Flow::of(Kind::Later, Act::DeleteLater));
+}
+
+/// A claim that is created again has its bucket back, with new keys.
+pub fn killed_while_a_deletion_is_undone<B: Backend>(make: &impl AsyncFn() -> B) {
+    run(make, &KEPT, Flow::of(Kind::Later, Act::Undo));
+}
+
+/// Of a claim that goes without the operator, bucket and record stay.
+pub fn killed_while_a_vanished_claim_loses_its_access<B: Backend>(make: &impl AsyncFn() -> B) {
+    run(make, &KEPT, Flow::of(Kind::Generated, Act::Vanish));
+}
+
+/// A claim that a snapshot has set back to before it was bound takes no content along when it is deleted.
+pub fn killed_while_a_claim_that_was_set_back_is_deleted<B: Backend>(make: &impl AsyncFn() -> B) {
+    run(make, &KEPT, Flow::of(Kind::Generated, Act::SetBack));
+}
+
+/// What has to be seen of a bucket that outlives its claim.
+const KEPT: [Ability; 3] = [Ability::Greenfield, Ability::Inventory, Ability::Apps];
+
 /// A claim whose record an admin has forgotten takes nothing along.
 pub fn killed_while_a_forgotten_claim_is_deleted<B: Backend>(make: &impl AsyncFn() -> B) {
     run(make, &[Ability::Greenfield, Ability::Inventory], Flow::of(Kind::Generated, Act::Forget));

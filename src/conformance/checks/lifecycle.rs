@@ -139,6 +139,32 @@ pub fn retain_takes_the_access_and_keeps_the_bucket<B: Backend>(make: &impl Asyn
     });
 }
 
+/// A bucket that holds something is kept where the operator asks for that ([`Content::Keep`](crate::Content::Keep)), and an
+/// empty one is deleted.
+pub fn a_bucket_that_is_not_empty_is_kept_if_its_class_says_so<B: Backend>(make: &impl AsyncFn() -> B) {
+    run(make, &[Ability::Greenfield, Ability::Inventory, Ability::Apps], async |stage: &Stage<B>| {
+        let world = &stage.world;
+        let class = stage.class("if-empty", "Delete", &[("onDelete", "ifEmpty")]).await;
+        let _operator = stage.start();
+        let (empty, full) = (stage.bind("empty", &class).await, stage.bind("full", &class).await);
+        stage.backend.put(&full, "precious").await.unwrap();
+        for claim in ["empty", "full"] {
+            world.delete_claim(claim).await;
+            world.wait_gone(claim).await;
+        }
+        stage.assert_useless(&full).await;
+        let record = world.record_name("full");
+        says(&world.wait_orphaned(&record, "BucketNotEmpty").await, &[&full["BUCKET_NAME"]]);
+        let left = stage.inventory().await;
+        assert!(left.users.is_empty(), "a user is left: {left:?}");
+        assert!(!left.buckets.contains_key(&empty["BUCKET_NAME"]), "the empty bucket is left");
+        assert_eq!(left.buckets[&full["BUCKET_NAME"]].objects, ["precious"]);
+        world.say(&record, "remove").await;
+        world.wait_record_gone(&record).await;
+        assert!(stage.inventory().await.is_empty(), "{:?}", stage.inventory().await);
+    });
+}
+
 /// Claims of other provisioners are not touched.
 pub fn a_claim_of_another_provisioner_is_left_alone<B: Backend>(make: &impl AsyncFn() -> B) {
     run(make, &[Ability::Greenfield], async |stage: &Stage<B>| {

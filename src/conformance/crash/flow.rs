@@ -15,6 +15,10 @@ pub enum Kind {
     Brownfield,
     /// A new bucket that outlives its claim.
     Retain,
+    /// A new bucket that outlives its claim if it is not empty.
+    IfEmpty,
+    /// A new bucket that is deleted a while after its claim.
+    Later,
 }
 
 /// What happens to the claim while the operator is killed.
@@ -43,6 +47,14 @@ pub enum Act {
     RemoveOrphan,
     /// It is bound, and is deleted, while its record says that all that was made is to stay.
     Forget,
+    /// It was deleted, and the time comes at which its bucket is deleted.
+    DeleteLater,
+    /// It was deleted, and is created again to have its bucket back.
+    Undo,
+    /// It is bound, and goes without the operator, because somebody removes its finalizer.
+    Vanish,
+    /// It was bound and used, a snapshot of etcd from before sets the cluster back, and it is deleted.
+    SetBack,
 }
 
 /// How the last call that makes something for a claim is done and answered as if it were refused for good.
@@ -97,7 +109,26 @@ impl Flow {
     pub(super) fn ends_bound(&self) -> bool {
         match self.act {
             Act::Abandon | Act::Remove | Act::Withdraw(_) | Act::RemoveOrphan | Act::Forget => false,
-            Act::Provide | Act::Recover | Act::Edit(_) | Act::Repair | Act::Rotate | Act::Adopt => true,
+            Act::DeleteLater | Act::Vanish | Act::SetBack => false,
+            Act::Provide | Act::Recover | Act::Edit(_) | Act::Repair | Act::Rotate | Act::Adopt | Act::Undo => true,
+        }
+    }
+
+    /// Whether the record outlives the claim.
+    pub(super) fn keeps_record(&self) -> bool {
+        match (self.act, self.kind) {
+            (Act::Vanish | Act::SetBack, _) => true,
+            (Act::DeleteLater, _) => false,
+            (_, kind) => matches!(kind, Kind::IfEmpty | Kind::Later),
+        }
+    }
+
+    /// The value of `onDelete` in its class.
+    pub(super) fn on_delete(&self) -> Option<&'static str> {
+        match self.kind {
+            Kind::IfEmpty => Some("ifEmpty"),
+            Kind::Later => Some("after:1h"),
+            Kind::Generated | Kind::Named | Kind::Brownfield | Kind::Retain => None,
         }
     }
 }

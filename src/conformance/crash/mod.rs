@@ -9,11 +9,13 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `flow` | a kind of claim, and what happens to it |
+//! | `later` | records and buckets that outlive their claims |
 //! | `matrix` | finds the crash points of a flow and runs them all |
 //! | `point` | one moment of one call |
 //! | `scene` | what a flow plays in, and what must be true of it |
 
 mod flow;
+mod later;
 mod matrix;
 mod point;
 mod scene;

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::flow::{Act, Flow, Kind, Spoil};
 use crate::conformance::backend::{Ability, Backend, Bucket, Inventory};
@@ -15,12 +15,12 @@ use crate::conformance::stage::{Footprint, Stage};
 use crate::conformance::world::seen;
 
 /// The claim of every flow.
-const CLAIM: &str = "photos";
+pub(super) const CLAIM: &str = "photos";
 
 /// A stage with a class, and with things of others on it.
 pub(super) struct Scene<B> {
     pub(super) stage: Stage<B>,
-    flow: Flow,
+    pub(super) flow: Flow,
     /// `None` while it is not set.
     class: Option<String>,
     bucket: String,
@@ -45,6 +45,7 @@ impl<B: Backend> Scene<B> {
         if matches!(flow.act, Act::Rotate) {
             parameters.push(("keyGracePeriod", "0s"));
         }
+        parameters.extend(flow.on_delete().map(|value| ("onDelete", value)));
         let policy = if flow.kind == Kind::Retain { "Retain" } else { "Delete" };
         if flow.kind == Kind::Brownfield {
             stage.backend.create_bucket(bucket).await;
@@ -67,7 +68,20 @@ impl<B: Backend> Scene<B> {
         let operator = stage.started().await;
         match self.flow.act {
             Act::Provide | Act::Abandon => {}
-            Act::Remove | Act::Repair | Act::Rotate => self.bind().await,
+            Act::Remove | Act::Repair | Act::Rotate | Act::Vanish => self.bind().await,
+            Act::DeleteLater | Act::Undo => {
+                self.bind().await;
+                world.delete_claim(CLAIM).await;
+                world.wait_gone(CLAIM).await;
+                world.wait_condition(&record, "DeletionScheduled", "Scheduled").await;
+            }
+            Act::SetBack => {
+                self.bind().await;
+                operator.kill().await;
+                self.set_back().await;
+                world.delete_claim(CLAIM).await;
+                return None;
+            }
             Act::Forget => {
                 self.bind().await;
                 world.say(&record, "forget").await;
@@ -153,7 +167,10 @@ impl<B: Backend> Scene<B> {
                 self.stage.world.claims().patch(CLAIM, &PatchParams::default(), &Patch::Merge(ask)).await.unwrap();
             }
             // It begins with the start of an operator.
-            Act::Recover => {}
+            Act::Recover | Act::SetBack => {}
+            Act::DeleteLater => self.delete_now().await,
+            Act::Undo => self.create_again().await,
+            Act::Vanish => self.stage.world.forget_object(&self.stage.world.claims(), CLAIM).await,
             Act::Adopt => self.stage.world.say(&self.stage.world.record_name(CLAIM), "adopt").await,
             Act::RemoveOrphan => self.stage.world.say(&self.stage.world.record_name(CLAIM), "remove").await,
             Act::Edit(_) => {
@@ -171,25 +188,40 @@ impl<B: Backend> Scene<B> {
     }
 
     async fn submit(&self) {
-        let spec = match self.flow.kind {
-            Kind::Generated | Kind::Retain => json!({ "generateBucketName": self.bucket }),
+        self.stage.world.claim_with(CLAIM, self.spec()).await;
+    }
+
+    /// That of the claim.
+    pub(super) fn spec(&self) -> Value {
+        let mut spec = match self.flow.kind {
+            Kind::Generated | Kind::Retain | Kind::IfEmpty | Kind::Later => {
+                json!({ "generateBucketName": self.bucket })
+            }
             Kind::Named => json!({ "bucketName": self.bucket }),
             Kind::Brownfield => json!({}),
         };
-        let mut spec = spec;
         spec["storageClassName"] = json!(self.class);
-        self.stage.world.claim_with(CLAIM, spec).await;
+        spec
     }
 
     /// Waits until the claim is where the act takes it.
     pub(super) async fn wait_for(&self) {
         match self.flow.act {
-            Act::Provide | Act::Recover | Act::Edit(_) => drop(self.stage.world.wait_bound(CLAIM).await),
+            Act::Provide | Act::Recover | Act::Edit(_) | Act::Undo => {
+                drop(self.stage.world.wait_bound(CLAIM).await);
+            }
+            Act::Vanish => self.wait_reported(&["ClaimVanished", "ClaimGone"]).await,
+            Act::SetBack => {
+                self.stage.world.wait_gone(CLAIM).await;
+                self.wait_reported(&["BucketNotEmpty"]).await;
+            }
             Act::Adopt => {
                 self.stage.world.wait_word_off(&self.stage.world.record_name(CLAIM)).await;
                 self.stage.world.wait_bound(CLAIM).await;
             }
-            Act::RemoveOrphan => self.stage.world.wait_record_gone(&self.stage.world.record_name(CLAIM)).await,
+            Act::RemoveOrphan | Act::DeleteLater => {
+                self.stage.world.wait_record_gone(&self.stage.world.record_name(CLAIM)).await
+            }
             Act::Forget => {
                 self.stage.world.wait_gone(CLAIM).await;
                 self.stage.world.wait_record_gone(&self.stage.world.record_name(CLAIM)).await;
@@ -214,11 +246,13 @@ impl<B: Backend> Scene<B> {
         self.wait_for().await;
         match self.flow.act {
             Act::Provide | Act::Recover | Act::Edit(_) => drop(self.stage.world.wait_event(CLAIM, "Bound").await),
-            Act::Abandon | Act::Remove | Act::Withdraw(_) | Act::Forget | Act::RemoveOrphan => {
+            Act::Vanish => self.wait_reported(&["ClaimVanished"]).await,
+            Act::DeleteLater => drop(self.stage.world.wait_event_with(CLAIM, "Removed", "was deleted before").await),
+            Act::Abandon | Act::Remove | Act::Withdraw(_) | Act::Forget | Act::RemoveOrphan | Act::SetBack => {
                 drop(self.stage.world.wait_event(CLAIM, "Removed").await);
             }
             Act::Rotate => drop(self.stage.world.wait_event(CLAIM, "KeysRetired").await),
-            Act::Adopt => drop(self.stage.world.wait_event(CLAIM, "Adopted").await),
+            Act::Adopt | Act::Undo => drop(self.stage.world.wait_event(CLAIM, "Adopted").await),
             // Nothing is told of a repair that works. What follows the Secret is made before the operator stops.
             Act::Repair => {}
         }
@@ -246,6 +280,7 @@ impl<B: Backend> Scene<B> {
         if stage.can(Ability::Inventory) {
             stage.backend.remove(&left.store).await;
         }
+        self.forget_records(&left).await;
         if self.flow.kind == Kind::Brownfield {
             stage.backend.create_bucket(bucket).await;
         }
@@ -304,11 +339,14 @@ impl<B: Backend> Scene<B> {
 
     /// Requires that nothing is left of the claim but a bucket that outlives it, with all that is in it.
     async fn assert_nothing_left(&self, left: &Footprint) {
-        assert!(left.objects.is_empty(), "{left:#?}");
+        self.assert_objects_left(left);
         let (sees, uses) = (self.stage.can(Ability::Inventory), self.stage.can(Ability::Apps));
         let (buckets, users) = match (self.flow.act, self.flow.kind) {
             (Act::Forget, _) if sees => (1, 1),
+            // Nobody saw that it went while the operator was away: an admin decides.
+            (Act::Vanish, _) if sees => (1, left.store.users.len().min(1)),
             (_, Kind::Retain) if sees => (1, 0),
+            _ if sees && self.flow.keeps_record() => (1, 0),
             _ => (0, 0),
         };
         assert_eq!((left.store.buckets.len(), left.store.users.len()), (buckets, users), "{left:#?}");

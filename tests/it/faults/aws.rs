@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use bucket_provisioner::api::{ObjectBucket, wire};
 use bucket_provisioner::controller::Options;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
@@ -13,7 +14,7 @@ use super::{Case, Nth, enumerate, run_all};
 use crate::support::aws_proxy::Aws;
 use crate::support::operator::Operator;
 use crate::support::proxy::{Call, Proxy, Verdict};
-use crate::support::{World, aws_url, ready};
+use crate::support::{World, aws_url, ready, seen};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Flow {
@@ -23,9 +24,32 @@ enum Flow {
     Adopt,
     Delete,
     Revoke,
+    /// A deleted claim's bucket is kept, because it is not empty.
+    Keep,
+    /// The time comes at which the bucket of a deleted claim is deleted.
+    DeleteLater,
+    /// A claim goes without the operator, because somebody removed its finalizer.
+    Vanish,
 }
 
-const FLOWS: [Flow; 6] = [Flow::Provision, Flow::Grant, Flow::Repair, Flow::Adopt, Flow::Delete, Flow::Revoke];
+const FLOWS: [Flow; 9] = [
+    Flow::Provision,
+    Flow::Grant,
+    Flow::Repair,
+    Flow::Adopt,
+    Flow::Delete,
+    Flow::Revoke,
+    Flow::Keep,
+    Flow::DeleteLater,
+    Flow::Vanish,
+];
+
+impl Flow {
+    /// The claim is gone while it runs, so the ObjectBucket says what is wrong.
+    fn is_without_claim(self) -> bool {
+        matches!(self, Self::DeleteLater | Self::Vanish)
+    }
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum AwsFault {
@@ -116,6 +140,11 @@ impl<'a> Cell<'a> {
             world.account.create_bucket(&archive).await;
             parameters.push(("bucketName", archive));
         }
+        match flow {
+            Flow::Keep => parameters.push(("onDelete", "ifEmpty".to_owned())),
+            Flow::DeleteLater => parameters.push(("onDelete", "after:1h".to_owned())),
+            _ => {}
+        }
         let parameters: Vec<_> = parameters.iter().map(|(key, value)| (*key, value.as_str())).collect();
         let class = world.class_with(&name, "Delete", &parameters).await;
         let cell = Self { world, aws, claim: name, class, flow };
@@ -127,6 +156,11 @@ impl<'a> Cell<'a> {
         }
         if flow == Flow::Adopt {
             cell.restore().await;
+        }
+        if flow == Flow::DeleteLater {
+            world.delete_claim(&cell.claim).await;
+            world.wait_gone(&cell.claim).await;
+            world.wait_condition(&world.record_name(&cell.claim), "DeletionScheduled", "Scheduled").await;
         }
         cell.aws.clear();
         cell
@@ -179,6 +213,34 @@ impl<'a> Cell<'a> {
                 world.wait_bound(claim).await;
                 world.wait_reason(claim, "Bound").await;
             }
+            Flow::DeleteLater => {
+                let record = world.record_name(claim);
+                let bucket = world.records().get(&record).await.unwrap().spec.endpoint.unwrap().bucket_name.unwrap();
+                self.set_state(wire::state::DELETE_AT, "2026-01-01T00:00:00Z").await;
+                meanwhile.await;
+                world.wait_record_gone(&record).await;
+                assert!(!world.account.bucket_exists(&bucket).await, "{bucket}");
+                return;
+            }
+            Flow::Vanish => {
+                let bucket = world.environment(claim).await["BUCKET_NAME"].clone();
+                world.forget_object(&world.claims(), claim).await;
+                meanwhile.await;
+                world.wait_orphaned(&world.record_name(claim), "ClaimVanished").await;
+                assert!(users().await.is_empty(), "a user is left");
+                assert_eq!(world.account.list(&bucket).await.unwrap(), ["a"]);
+                return;
+            }
+            Flow::Keep => {
+                let bucket = world.environment(claim).await["BUCKET_NAME"].clone();
+                world.delete_claim(claim).await;
+                meanwhile.await;
+                world.wait_gone(claim).await;
+                world.wait_orphaned(&world.record_name(claim), "BucketNotEmpty").await;
+                assert!(users().await.is_empty(), "a user is left");
+                assert_eq!(world.account.list(&bucket).await.unwrap(), ["a"]);
+                return;
+            }
             Flow::Delete | Flow::Revoke => {
                 let bucket = world.environment(claim).await["BUCKET_NAME"].clone();
                 world.delete_claim(claim).await;
@@ -197,11 +259,28 @@ impl<'a> Cell<'a> {
         assert_eq!(world.account.keys(&users[0]).await, [environment["AWS_ACCESS_KEY_ID"].clone()]);
     }
 
+    /// Writes an entry of the ObjectBucket's `additionalState`.
+    async fn set_state(&self, key: &str, value: &str) {
+        let patch = json!({ "spec": { "additionalState": { key: value } } });
+        let record = self.world.record_name(&self.claim);
+        self.world.records().patch(&record, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    }
+
     /// Waits until the claim says that something is in the way of this call; returns the reason, if it is in the way of
     /// the claim as well: one that adopts what was made goes on without tags that cannot be written now.
     async fn told_of(&self, call: &str) -> Option<String> {
         if self.flow == Flow::Adopt && !["ListObjectsV2", "GetObject"].contains(&call) {
             self.world.wait_event(&self.claim, "CheckFailed").await;
+            return None;
+        }
+        if self.flow.is_without_claim() {
+            let failed = |record: Option<&ObjectBucket>| {
+                let status = record.and_then(|record| record.status.as_ref());
+                status.is_some_and(|status| status.conditions.iter().any(|c| c.reason == "RemovalFailed"))
+            };
+            let record = self.world.record_name(&self.claim);
+            let told = seen(&self.world.records(), &record, failed).await;
+            assert!(told.is_ok(), "not told: {:#?}", self.world.records().get_opt(&record).await);
             return None;
         }
         Some(self.told().await)
@@ -253,6 +332,9 @@ impl<'a> Cell<'a> {
             if fault == AwsFault::Denied {
                 // Permissions are mended where nothing watches; touching the Secret has the claim tried at once.
                 let touch = Patch::Merge(json!({ "metadata": { "annotations": { "mended": "yes" } } }));
+                if self.flow.is_without_claim() {
+                    self.set_state("mended", "yes").await;
+                }
                 let owner = format!("{}-owner", self.claim);
                 self.world.secrets().patch(&owner, &PatchParams::default(), &touch).await.unwrap();
             }

@@ -1,0 +1,89 @@
+//! Records and buckets that outlive their claims.
+
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use serde_json::json;
+
+use super::flow::Act;
+use super::scene::{CLAIM, Scene};
+use crate::api::{ObjectBucket, wire};
+use crate::conformance::backend::Backend;
+use crate::conformance::stage::Footprint;
+use crate::conformance::world::seen;
+
+impl<B: Backend> Scene<B> {
+    /// Has the time come at which the bucket is deleted.
+    pub(super) async fn delete_now(&self) {
+        let world = &self.stage.world;
+        let past = json!({ "spec": { "additionalState": { wire::state::DELETE_AT: "2026-01-01T00:00:00Z" } } });
+        let record = world.record_name(CLAIM);
+        world.records().patch(&record, &PatchParams::default(), &Patch::Merge(past)).await.unwrap();
+    }
+
+    /// Creates a claim that asks for the bucket of the deleted one.
+    pub(super) async fn create_again(&self) {
+        let claim = json!({
+            "apiVersion": wire::API_VERSION, "kind": wire::CLAIM_KIND,
+            "metadata": { "name": CLAIM, "annotations": { wire::annotation::UNDO_DELETE: "yes" } },
+            "spec": self.spec(),
+        });
+        let claim = serde_json::from_value(claim).unwrap();
+        self.stage.world.claims().create(&PostParams::default(), &claim).await.unwrap();
+    }
+
+    /// What a snapshot of etcd brings back that was taken before the claim was bound. No operator may run.
+    pub(super) async fn set_back(&self) {
+        let world = &self.stage.world;
+        let (records, claims, params) = (world.records(), world.claims(), PatchParams::default());
+        let record = world.record_name(CLAIM);
+        let begun = json!({
+            "spec": { "additionalState": { wire::state::HANDED_OVER: null } },
+            "status": { "phase": null },
+        });
+        records.patch(&record, &params, &Patch::Merge(&begun)).await.unwrap();
+        records.patch_status(&record, &params, &Patch::Merge(&begun)).await.unwrap();
+        let unbound = json!({ "spec": { "objectBucketName": null } });
+        claims.patch(CLAIM, &params, &Patch::Merge(&unbound)).await.unwrap();
+        let pending = json!({ "status": { "phase": "Pending", "conditions": [] } });
+        claims.patch_status(CLAIM, &params, &Patch::Merge(&pending)).await.unwrap();
+        world.secrets().delete(CLAIM, &DeleteParams::default()).await.unwrap();
+        world.config_maps().delete(CLAIM, &DeleteParams::default()).await.unwrap();
+    }
+
+    /// Waits until the record says, for one of these reasons, that it has no claim.
+    pub(super) async fn wait_reported(&self, reasons: &[&str]) {
+        let records = self.stage.world.records();
+        let is_reported = |record: Option<&ObjectBucket>| {
+            let status = record.and_then(|record| record.status.as_ref());
+            let mut conditions = status.into_iter().flat_map(|status| &status.conditions);
+            conditions.any(|condition| reasons.contains(&condition.reason.as_str()))
+        };
+        let record = self.stage.world.record_name(CLAIM);
+        if seen(&records, &record, is_reported).await.is_err() {
+            panic!("none of {reasons:?}: {:#?}", records.get_opt(&record).await);
+        }
+    }
+
+    /// Requires that of the claim's objects only the record is left, if that outlives it.
+    pub(super) fn assert_objects_left(&self, left: &Footprint) {
+        let kinds: Vec<&str> = left.objects.keys().filter_map(|name| name.split(' ').next()).collect();
+        match self.flow.act {
+            // The garbage collector takes the outputs of a claim that went unseen.
+            Act::Vanish => assert!(kinds.contains(&"ObjectBucket"), "{left:#?}"),
+            _ if self.flow.keeps_record() => assert_eq!(kinds, ["ObjectBucket"], "{left:#?}"),
+            _ => assert!(kinds.is_empty(), "{left:#?}"),
+        }
+    }
+
+    /// Deletes what outlives the claim in the cluster. No operator may run.
+    pub(super) async fn forget_records(&self, left: &Footprint) {
+        let world = &self.stage.world;
+        for record in left.objects.keys().filter_map(|name| name.strip_prefix("ObjectBucket ")) {
+            world.forget_object(&world.records(), record).await;
+        }
+        let outputs = left.objects.keys().any(|name| name.starts_with("Secret ") || name.starts_with("ConfigMap "));
+        if outputs {
+            let _ = world.secrets().delete(CLAIM, &DeleteParams::default()).await;
+            let _ = world.config_maps().delete(CLAIM, &DeleteParams::default()).await;
+        }
+    }
+}

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The main job from end to end, for people who watch and for machines that check:
-# claims become buckets, an app uses them, and what is deleted is gone.
+# claims become buckets, an app uses them, a deletion is undone, and what is deleted is gone.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -10,8 +10,9 @@ usage: hack/demo.sh [--keep] [--programs FOLDER]
        hack/demo.sh --stop NAME
 
 Builds the operator, starts a Kubernetes API server and an emulated AWS on this
-machine, and shows how claims become buckets, how an app uses them, and how all of
-it goes again. Every step is checked: exit code 0 means that all of it is true.
+machine, and shows how claims become buckets, how an app uses them, how a deletion
+is undone, and how all of it goes again. Every step is checked: exit code 0 means
+that all of it is true.
 
   --keep      ends while the claims are bound and leaves everything running, to be
               tried out; says how to use it
@@ -76,17 +77,20 @@ user_claims() {
   show kubectl create --namespace "$namespace" -f examples/claim-greenfield.yaml -f examples/claim-brownfield.yaml
   show kubectl wait --namespace "$namespace" --for 'jsonpath={.status.phase}=Bound' --timeout "${patience}s" obc/photos obc/archive
   show kubectl get --namespace "$namespace" obc,ob,secret,configmap --selector bucket-provisioner
-  local claim
-  for claim in photos archive; do
-    # shellcheck disable=SC2016 # expanded by kubectl
-    environments[$claim]=$(kubectl get --namespace "$namespace" "secret/$claim" "configmap/$claim" --output go-template='
-      {{- range .items}}{{$secret := eq .kind "Secret"}}{{range $key, $value := .data -}}
-      {{$key}}={{if $secret}}{{base64decode $value}}{{else}}{{$value}}{{end}}{{"\n"}}{{end}}{{end}}')
-    buckets[$claim]=$(sed -n 's/^BUCKET_NAME=//p' <<<"${environments[$claim]}")
-    records[$claim]=$(kubectl get --namespace "$namespace" obc "$claim" --output 'jsonpath={.spec.objectBucketName}')
-    users[$claim]=$(kubectl get ob "${records[$claim]}" --output 'jsonpath={.spec.additionalState.UserName}')
-    [[ ${buckets[$claim]} && ${records[$claim]} && ${users[$claim]} ]] || fail "claim $claim is Bound without all of its outputs"
-  done
+  read_outputs photos
+  read_outputs archive
+}
+
+# What the app of claim $1 gets, and what stands for the claim in the cluster and in AWS.
+read_outputs() {
+  # shellcheck disable=SC2016 # expanded by kubectl
+  environments[$1]=$(kubectl get --namespace "$namespace" "secret/$1" "configmap/$1" --output go-template='
+    {{- range .items}}{{$secret := eq .kind "Secret"}}{{range $key, $value := .data -}}
+    {{$key}}={{if $secret}}{{base64decode $value}}{{else}}{{$value}}{{end}}{{"\n"}}{{end}}{{end}}')
+  buckets[$1]=$(sed -n 's/^BUCKET_NAME=//p' <<<"${environments[$1]}")
+  records[$1]=$(kubectl get --namespace "$namespace" obc "$1" --output 'jsonpath={.spec.objectBucketName}')
+  users[$1]=$(kubectl get ob "${records[$1]}" --output 'jsonpath={.spec.additionalState.UserName}')
+  [[ ${buckets[$1]} && ${records[$1]} && ${users[$1]} ]] || fail "claim $1 is Bound without all of its outputs"
 }
 
 # The app of claim $1, with nothing in its environment but what `envFrom` of the claim's Secret and ConfigMap gives.
@@ -111,6 +115,28 @@ user_deletes() {
   show kubectl delete --namespace "$namespace" obc photos archive --timeout "${patience}s"
   show kubectl get --namespace "$namespace" events --field-selector involvedObject.kind=ObjectBucketClaim --output \
     'custom-columns=CLAIM:.involvedObject.name,REASON:.reason,MESSAGE:.message'
+}
+
+user_undoes() {
+  heading "The user needs the photos after all: the same claim again, and it has its bucket"
+  local bucket=${buckets[photos]}
+  app photos --refused
+  show kubectl get ob "${records[photos]}" --output \
+    'custom-columns=OBJECTBUCKET:.metadata.name,PHASE:.status.phase,DELETE-AT:.spec.additionalState.deleteAt'
+  say "\$ kubectl annotate --local -f examples/claim-greenfield.yaml objectbucket.io/undo-delete=yes --output yaml | kubectl create --namespace $namespace -f -"
+  kubectl annotate --local -f examples/claim-greenfield.yaml objectbucket.io/undo-delete=yes --output yaml |
+    show kubectl create --namespace "$namespace" -f - >/dev/null
+  show kubectl wait --namespace "$namespace" --for 'jsonpath={.status.phase}=Bound' --timeout "${patience}s" obc/photos
+  read_outputs photos
+  [[ ${buckets[photos]} = "$bucket" ]] || fail "claim photos has another bucket than before"
+  app photos "${buckets[archive]}"
+}
+
+admin_deletes() {
+  heading "The user deletes it again, and the admin does not wait for 7 days"
+  show kubectl delete --namespace "$namespace" obc photos --timeout "${patience}s"
+  show kubectl annotate ob "${records[photos]}" objectbucket.io/orphan=remove
+  show kubectl wait --for delete --timeout "${patience}s" ob "${records[photos]}"
 }
 
 all_is_gone() {
@@ -197,4 +223,6 @@ user_claims
 apps_use_buckets
 if [[ $keep ]]; then how_to_use && exit; fi
 user_deletes
+user_undoes
+admin_deletes
 all_is_gone

@@ -38,13 +38,22 @@ clean_up() {
   remove_what_was_made || printf 'left behind: what has the label %s, or bucket %s\n' "$label" "$archive" >&2
 }
 
+# The ObjectBuckets of claims in the namespace, also of claims that are gone.
+records_of_claims() {
+  kubectl get ob --output "jsonpath={range .items[?(@.spec.claimRef.namespace=='$namespace')]}{.metadata.name}{'\n'}{end}"
+}
+
 remove_what_was_made() {
-  local kept='' ours claims=''
+  local kept='' ours record
   ours=$(kubectl get namespace --selector "$label" --output name)
-  [[ ! $ours ]] || claims=$(kubectl get obc --namespace "$namespace" --output name)
-  if [[ $claims ]]; then
+  if [[ $ours && $(kubectl get obc --namespace "$namespace" --output name && records_of_claims) ]]; then
     running operator || (operator_starts) || return
     kubectl delete obc --all --namespace "$namespace" --timeout "${patience}s" || return
+    # Those whose buckets would be deleted later.
+    for record in $(records_of_claims); do
+      kubectl annotate --overwrite ob "$record" objectbucket.io/orphan=remove || return
+      kubectl wait --for delete --timeout "${patience}s" ob "$record" || return
+    done
   fi
   kubectl delete secret,storageclass,namespace --all-namespaces --selector "$label" --timeout "${patience}s" || kept=yes
   kubectl delete crd --selector "$label" --timeout "${patience}s" || kept=yes

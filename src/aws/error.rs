@@ -112,7 +112,7 @@ pub enum Error {
     ObjectsKeepArriving { bucket: String, removed: u64 },
     /// S3 does not delete such a bucket.
     #[error(
-        "bucket {bucket:?} has {}: delete them, because S3 does not delete such a bucket; until then its content is kept", access_points(.names)
+        "bucket {bucket:?} has {}: delete them, because S3 does not delete such a bucket", access_points(.names)
     )]
     HasAccessPoints { bucket: String, names: Vec<String> },
     /// The store lists no object, but says that the bucket is not empty.

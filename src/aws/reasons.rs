@@ -32,7 +32,7 @@ reasons! {
         BUCKET_NOT_FOUND = "BucketNotFound": "AWS does not show the bucket, which may be new", "wait";
         OBJECTS_NOT_DELETED = "ObjectsNotDeleted": "objects of a deleted claim's bucket cannot be deleted; the message names the first", "look for an object lock or a bucket policy";
         OBJECTS_KEEP_ARRIVING = "ObjectsKeepArriving": "a deleted claim's bucket was emptied three times, and something writes to it still", "stop what writes to it: server access logs, a replication rule, an application with other keys";
-        HAS_ACCESS_POINTS = "BucketHasAccessPoints": "S3 does not delete a bucket with access points, so nothing in it was deleted", "delete the access points that the message names";
+        HAS_ACCESS_POINTS = "BucketHasAccessPoints": "S3 does not delete a bucket with access points. They are looked for before anything in it is deleted, if the owner may list them (`s3:ListAccessPoints`)", "delete the access points that the message names";
         ACCESS_STILL_WORKS = "AccessStillWorks": "the user of a deleted claim is not found, but the key in its Secret works: the user may be in another account", "wait; if it stays, check whose credentials the owner's Secret holds";
     }
     Operator {

@@ -227,8 +227,9 @@ async fn read<P: Provisioner>(session: &Session<P>, given: &Given) -> Result<Opt
 
 /// What the operator says on an ObjectBucket: it has refused if it has taken the word off.
 fn said(object: &ObjectBucket) -> Answer {
-    let orphaned = |condition: &&Condition| condition.type_ == reasons::ORPHANED;
-    let condition = object.status.iter().flat_map(|status| &status.conditions).find(orphaned);
+    let ours =
+        |condition: &&Condition| [reasons::ORPHANED, reasons::DELETION_SCHEDULED].contains(&condition.type_.as_str());
+    let condition = object.status.iter().flat_map(|status| &status.conditions).find(ours);
     let says = condition.map(|condition| format!("{}: {}", condition.reason, condition.message));
     match (action::action(object), says) {
         (Ok(None), Some(says)) => Answer::Refused(says),

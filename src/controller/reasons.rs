@@ -58,7 +58,7 @@ reasons! {
         LEFT_IN_PLACE = "LeftInPlace": "something was not removed, because nothing proves that it belongs to the claim", "delete it by hand if nobody needs it";
         OWNER_CREDENTIALS_SHARED = "OwnerCredentialsShared": "`createBucketUser` is `no`: the claim's Secret holds the owner's own keys", "";
         ROTATION_FAILED = "RotationFailed": "keys could not be rotated; the present keys still work, and the operator retries. Also the condition `KeysCurrent`", "as the message says";
-        ROTATION_PENDING = "RotationPending": "new keys were requested while the former key still exists, and a user has two keys at most; they are issued when the former key is deleted. Also the condition `KeysCurrent`", "wait; or restart the apps and have an admin delete the former key";
+        ROTATION_PENDING = "RotationPending": "new keys were requested while the former key still exists, and a user has two keys at most; they are issued when the former key is deleted. Also the condition `KeysCurrent`", "wait; if a key has leaked, delete the Secret, which replaces both keys at once";
         KEY_IN_USE = "FormerKeyInUse": "an app used the former key although its time is over; the key works a while longer, and the message says until when at the latest", "restart the apps that have it";
         REPAIRED = "Repaired": "something was changed by somebody else, and was repaired: a policy, tags, a key that the operator did not issue, an ObjectBucket that was deleted or damaged", "find out who changed it";
         CHECK_FAILED = "CheckFailed": "bucket and user could not be checked, mostly because a permission is missing; the operator retries with the next check (`--resync`)", "as the message says";
@@ -93,7 +93,7 @@ pub(crate) mod orphaned {
             SCHEDULED = "Scheduled": "the claim was deleted, and its bucket will be at the time that the message says (`onDelete` of the class)", "to undo it, create the claim again with the annotation `objectbucket.io/undo-delete: \"yes\"`, or annotate the ObjectBucket";
             BUCKET_NOT_EMPTY = "BucketNotEmpty": "the claim was deleted, and its bucket is kept because it is not empty: the class says `onDelete: ifEmpty`, or the claim was never Bound", "annotate it";
             CLAIM_VANISHED = "ClaimVanished": "somebody removed the claim's finalizer, and the claim was deleted without the operator. Its access is deleted; the bucket is kept", "annotate it; find out who removed the finalizer";
-            USER_UNPROVEN = "UserUnproven": "the claim was deleted, and nothing proves that the recorded user is the claim's. The user was left in place, with its keys deactivated", "check the user at the store, delete it by hand if it is the claim's; then annotate the ObjectBucket";
+            USER_UNPROVEN = "UserUnproven": "the claim was deleted, and nothing proves that the recorded user is the claim's. The user was left in place; if its name ends in the claim's uid, its keys were deactivated", "check the user at the store, delete it by hand if it is the claim's; then annotate the ObjectBucket";
             BUCKET_CONFLICT = "BucketConflict": "the claim was deleted, and named another bucket than its ObjectBucket, so no bucket was deleted", "delete the bucket by hand if nobody needs it, and annotate the ObjectBucket with `forget`";
             AWAITS_CLAIM = "AwaitsClaim": "the claim of the recorded namespace and name will adopt the ObjectBucket when it exists", "create the claim";
             PURGING = "Purging": "the bucket of a claim that is gone is being emptied before it is deleted; the message counts the objects", "wait";
@@ -101,6 +101,7 @@ pub(crate) mod orphaned {
             RECORD_DAMAGED = "RecordDamaged": "the ObjectBucket lost fields that the operator needs; the message says which", "restore it from a backup";
             UNKNOWN_ACTION = "UnknownAction": "the annotation has an unknown value; the message lists the known ones", "correct the annotation";
             ACTION_REFUSED = "ActionRefused": "the operator could not follow the annotation, and removed it; the message says why", "as the message says";
+            CRD_DELETING = "CRDDeleting": "a CustomResourceDefinition of ObjectBucketClaims or ObjectBuckets is being deleted, so nothing is deleted at the store", "an admin decides: annotate the CRD with `objectbucket.io/confirm-deletion=yes` to delete what the claims had, or the ObjectBuckets with `objectbucket.io/orphan=forget` to keep it";
             IN_PROGRESS = "InProgress": "the operator does what the annotation requests, or what is due", "wait";
             REMOVAL_FAILED = "RemovalFailed": "bucket or access could not be removed; the message says why; the operator retries", "as the message says";
             ADOPTED = "Adopted": "the claim of the recorded namespace and name adopted the ObjectBucket; the condition is False", "";

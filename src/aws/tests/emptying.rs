@@ -86,7 +86,7 @@ async fn access_points_are_found_before_anything_is_deleted() {
     let stage = full([("ListAccessPoints", access_points(&["reports", "audit"]))]);
     let error = delete(&stage).await.unwrap_err();
     assert_eq!((error.reason(), error.class()), ("BucketHasAccessPoints", FailureClass::Terminal));
-    insta::assert_snapshot!(error, @r#"bucket "photos-f30e0389-0689-48a2-bfaa-74d1bf1fd950" has the access points reports, audit: delete them, because S3 does not delete such a bucket; until then its content is kept"#);
+    insta::assert_snapshot!(error, @r#"bucket "photos-f30e0389-0689-48a2-bfaa-74d1bf1fd950" has the access points reports, audit: delete them, because S3 does not delete such a bucket"#);
     assert!(
         !stage.calls().iter().any(|call| call.starts_with("List") && call.contains("Object")),
         "{:?}",

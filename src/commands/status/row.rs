@@ -14,8 +14,13 @@ use crate::provisioner::{Failure as _, Rotation};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 /// Reasons with which a claim goes on by itself.
-const PROGRESS: [&str; 4] =
-    [reasons::WAITING_FOR_CREDENTIALS, reasons::SETTLING, reasons::PURGING, reasons::WAITING_FOR_STORE];
+const PROGRESS: [&str; 5] = [
+    reasons::WAITING_FOR_CREDENTIALS,
+    reasons::SETTLING,
+    reasons::REMOVING,
+    reasons::PURGING,
+    reasons::WAITING_FOR_STORE,
+];
 
 /// How much a claim needs somebody, most first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]

@@ -86,6 +86,7 @@ pub(crate) struct RecordStory {
 pub(crate) struct Keys {
     pub(crate) present_id: Option<String>,
     pub(crate) former_id: Option<String>,
+    pub(crate) is_former_inactive: bool,
 }
 
 /// How much is in the bucket.
@@ -248,7 +249,8 @@ async fn keys<P: Provisioner>(session: &Session<P>, claim: &Claim) -> (KeyNotes,
     let id = secret.data.as_ref().and_then(|data| data.get(wire::secret::ACCESS_KEY_ID));
     let present_id = id.map(|id| String::from_utf8_lossy(&id.0).into_owned());
     let former_id = notes.retiring.as_ref().map(|key| key.id.clone());
-    (notes, Known::Seen(Keys { present_id, former_id }))
+    let is_former_inactive = notes.retiring.as_ref().is_some_and(|key| key.inactive);
+    (notes, Known::Seen(Keys { present_id, former_id, is_former_inactive }))
 }
 
 async fn usage<P: Provisioner>(session: &Session<P>, record: &Record) -> Known<Usage> {

@@ -80,7 +80,8 @@ fn of_keys(page: &mut Page, story: &Story, now: Timestamp) {
             page.line("Keys", &format!("{}{age}{due}", keys.present_id.as_deref().unwrap_or("none")));
             if let Some(id) = &keys.former_id {
                 let end = until(row.former_key_deleted_at, now);
-                page.line("", &format!("{id}, the former one, works for {end}"));
+                let what = if keys.is_former_inactive { "is deactivated, and is deleted in" } else { "works for" };
+                page.line("", &format!("{id}, the former one, {what} {end}"));
             }
         }
     }

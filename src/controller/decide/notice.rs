@@ -9,6 +9,7 @@ use crate::controller::decide::record::Stored;
 use crate::controller::decide::release::{Retained, text};
 use crate::controller::decide::report::{REMOVED_SO_FAR, Severity};
 use crate::controller::decide::teardown::unproven_user;
+use crate::controller::error::Error;
 use crate::controller::reasons::orphaned as reason;
 use crate::controller::reasons::{DELETION_SCHEDULED, ORPHANED};
 use crate::provisioner::{ClaimId, Mode, ReclaimPolicy, Record};
@@ -144,7 +145,7 @@ pub(crate) fn retained(stored: &Stored, why: &Retained) -> Notice {
             "claim {claim} was deleted while somebody removed its finalizer; its access is deleted, and bucket {bucket:?} is kept"
         ),
         Retained::UserUnproven => format!(
-            "claim {claim} was deleted; nothing proves that the recorded user {} is this claim's, so the user was left in place; bucket {bucket:?} is kept",
+            "claim {claim} was deleted; nothing proves that the recorded user {} is this claim's, so the user was left in place; bucket {bucket:?} is kept; delete the user by hand if it is the claim's",
             unproven_user(&stored.record)
         ),
         Retained::BucketConflict => format!(
@@ -184,8 +185,11 @@ pub(crate) fn in_progress(stored: &Stored, deletes: bool) -> Notice {
 }
 
 /// What was due failed.
-pub(crate) fn failed(stored: &Stored, problem: &dyn std::fmt::Display) -> Notice {
-    Notice::problem(stored, reason::REMOVAL_FAILED, format!("the removal failed; retrying: {problem}"))
+pub(crate) fn failed(stored: &Stored, problem: &Error) -> Notice {
+    match problem {
+        Error::CrdDeleting { .. } => Notice::problem(stored, reason::CRD_DELETING, problem.to_string()),
+        _ => Notice::problem(stored, reason::REMOVAL_FAILED, format!("the removal failed; retrying: {problem}")),
+    }
 }
 
 /// The claim has adopted the ObjectBucket.
@@ -340,8 +344,11 @@ mod tests {
     fn problems_of_a_scheduled_deletion_are_reported_in_its_condition() {
         let schedule = Schedule { at: Timestamp::UNIX_EPOCH, namespace_uid: None };
         let release = Release { at: Timestamp::UNIX_EPOCH, why: Retained::Scheduled(schedule), deleting: false };
-        let of_deletion = failed(&Stored { release: Some(release), ..stored() }, &"no answer");
+        let late = Error::TimedOut(120);
+        let of_deletion = failed(&Stored { release: Some(release), ..stored() }, &late);
         assert!(!of_deletion.is_orphan() && of_deletion.severity == Severity::Warning);
-        assert!(failed(&stored(), &"no answer").is_orphan());
+        assert!(failed(&stored(), &late).is_orphan());
+        let crd = Error::CrdDeleting { crd: "objectbuckets.objectbucket.io" };
+        assert_eq!(failed(&stored(), &crd).reason, "CRDDeleting");
     }
 }

@@ -298,8 +298,13 @@ impl<'a> Cell<'a> {
     async fn run_with(&self, call: &Nth, fault: AwsFault) -> Outcome {
         let (hit, lifted) = (Arc::new(Notify::new()), Arc::new(AtomicBool::new(false)));
         let mut seen = 0;
-        // A bucket that existed before may be one to write to only.
-        let may_be_so = (self.flow, fault, call.name.as_str()) == (Flow::Grant, AwsFault::Denied, "GetObject");
+        let may_be_so = match (self.flow, call.name.as_str()) {
+            // A bucket that existed before may be one to write to only.
+            (Flow::Grant, "GetObject") => fault == AwsFault::Denied,
+            // Objects are enough to see that it is not empty.
+            (Flow::Keep, "ListMultipartUploads") => true,
+            _ => false,
+        };
         let lasts = fault.lasts(&call.name) && !may_be_so;
         let name = call.name.clone();
         let (rule_hit, rule_lifted, call) = (Arc::clone(&hit), Arc::clone(&lifted), call.clone());
@@ -364,8 +369,11 @@ async fn every_aws_call_of_every_flow_may_fail_in_every_way() {
     for flow in FLOWS {
         let cell = Cell::prepare(&world, format!("clean-{flow:?}").to_lowercase(), flow).await;
         cell.run(async {}).await;
-        let calls = enumerate(cell.aws.names());
+        let mut calls = enumerate(cell.aws.names());
         clean.insert(flow, calls.len());
+        // A process that is young looks once more whether what is missing appears.
+        let looks_again = |call: &Nth| call.nth > 0 && ["GetUser", "GetBucketTagging"].contains(&call.name.as_str());
+        calls.retain(|call| !(flow.is_without_claim() && looks_again(call)));
         println!("{flow:?}: {} AWS calls × {} faults", calls.len(), AWS_FAULTS.len());
         for fault in AWS_FAULTS {
             cases.extend(calls.iter().map(|call| Case { flow, calls: vec![call.clone()], fault }));

@@ -125,7 +125,7 @@ user_undoes() {
     'custom-columns=OBJECTBUCKET:.metadata.name,PHASE:.status.phase,DELETE-AT:.spec.additionalState.deleteAt'
   say "\$ kubectl annotate --local -f examples/claim-greenfield.yaml objectbucket.io/undo-delete=yes --output yaml | kubectl create --namespace $namespace -f -"
   kubectl annotate --local -f examples/claim-greenfield.yaml objectbucket.io/undo-delete=yes --output yaml |
-    show kubectl create --namespace "$namespace" -f - >/dev/null
+    kubectl create --namespace "$namespace" -f - | sed 's/^/  /'
   show kubectl wait --namespace "$namespace" --for 'jsonpath={.status.phase}=Bound' --timeout "${patience}s" obc/photos
   read_outputs photos
   [[ ${buckets[photos]} = "$bucket" ]] || fail "claim photos has another bucket than before"

@@ -153,7 +153,9 @@ impl TakenBy {
             Self::Unreadable => {
                 "exists, and its tags cannot be read: it belongs to another AWS account, or the owner lacks s3:GetBucketTagging; choose another name, or use spec.generateBucketName"
             }
-            Self::AnotherClaim => "has the tags of another claim: choose another name",
+            Self::AnotherClaim => {
+                "has the tags of another claim: choose another name; or, if it is the bucket of a deleted claim of this name, see the annotation objectbucket.io/undo-delete"
+            }
             Self::Older => {
                 "is older than this claim, so it was not created for it: choose another name, or ask an admin for a StorageClass with this bucketName"
             }

@@ -73,7 +73,7 @@ pub(crate) enum Error {
     #[error(
         "the claim has the annotation {}, but {}; remove the annotation for a new and empty bucket, or ask an admin",
         wire::annotation::UNDO_DELETE,
-        cannot_undo(*.why)
+        cannot_undo(.why)
     )]
     NothingToUndo { why: CannotUndo },
 
@@ -89,7 +89,7 @@ pub(crate) enum Error {
     BucketConflict { record: String, recorded: String, bucket: String },
 
     #[error(
-        "CustomResourceDefinition {crd} is being deleted, so nothing is deleted at the store: an admin must annotate it with {}=yes to delete what the claims had there, or the ObjectBuckets with {}={} to keep it",
+        "CustomResourceDefinition {crd} is being deleted, or does not exist, so nothing is deleted at the store: an admin must annotate it with {}=yes to delete what the claims had there, or the ObjectBuckets with {}={} to keep it",
         wire::annotation::CONFIRM_DELETION,
         wire::annotation::ORPHAN,
         wire::annotation::ORPHAN_FORGET
@@ -172,7 +172,7 @@ impl RecordProblem {
 }
 
 /// Why a claim with [`UNDO_DELETE`](wire::annotation::UNDO_DELETE) does not get a deleted bucket back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum CannotUndo {
     /// No deletion is scheduled.
     NotScheduled,
@@ -182,15 +182,29 @@ pub(crate) enum CannotUndo {
     OtherNamespace,
     /// The claim named another class.
     OtherClass,
+    /// There are several, and the claim names none of them.
+    Several { records: Vec<String> },
 }
 
-fn cannot_undo(why: CannotUndo) -> &'static str {
-    match why {
+/// How many ObjectBuckets a message names.
+const NAMED: usize = 5;
+
+fn cannot_undo(why: &CannotUndo) -> String {
+    let why = match why {
         CannotUndo::NotScheduled => "no deleted bucket of a claim of this namespace and name is kept",
         CannotUndo::TooLate => "the bucket of the deleted claim is deleted already, or its time has come",
         CannotUndo::OtherNamespace => "the deleted claim was in a former namespace of this name",
         CannotUndo::OtherClass => "the deleted claim named another StorageClass",
-    }
+        CannotUndo::Several { records } => {
+            let named: Vec<_> = records.iter().take(NAMED).map(String::as_str).collect();
+            let others = if records.len() > NAMED { " and others" } else { "" };
+            return format!(
+                "the buckets of several deleted claims of this name are kept: write the right one of these ObjectBuckets into spec.objectBucketName: {}{others}",
+                named.join(", ")
+            );
+        }
+    };
+    why.to_owned()
 }
 
 /// A blank at the end of a name is easily overlooked.

@@ -95,7 +95,7 @@ pub(crate) mod orphaned {
             CLAIM_VANISHED = "ClaimVanished": "somebody removed the claim's finalizer, and the claim was deleted without the operator. Its access is deleted; the bucket is kept", "annotate it; find out who removed the finalizer";
             USER_UNPROVEN = "UserUnproven": "the claim was deleted, and nothing proves that the recorded user is the claim's. The user was left in place; if its name ends in the claim's uid, its keys were deactivated", "check the user at the store, delete it by hand if it is the claim's; then annotate the ObjectBucket";
             BUCKET_CONFLICT = "BucketConflict": "the claim was deleted, and named another bucket than its ObjectBucket, so no bucket was deleted", "delete the bucket by hand if nobody needs it, and annotate the ObjectBucket with `forget`";
-            AWAITS_CLAIM = "AwaitsClaim": "the claim of the recorded namespace and name will adopt the ObjectBucket when it exists", "create the claim";
+            AWAITS_CLAIM = "AwaitsClaim": "the claim of the recorded namespace and name will adopt the ObjectBucket when it exists and nothing keeps it from that", "create the claim, or see its status";
             PURGING = "Purging": "the bucket of a claim that is gone is being emptied before it is deleted; the message counts the objects", "wait";
             OTHER_CLUSTER = "OtherCluster": "the ObjectBucket was created in another cluster", "annotate it";
             RECORD_DAMAGED = "RecordDamaged": "the ObjectBucket lost fields that the operator needs; the message says which", "restore it from a backup";

@@ -232,7 +232,7 @@ async fn scheduled_deletions_are_counted_and_the_next_one_is_told() {
     assert_eq!(shown(2).await, deletion("first").await);
     wait_for(address, "/metrics", |_, text| !text.contains("provisioner_orphans{")).await;
 
-    // The deletion of the next one is refused: it is late since its time.
+    // The deletion of the next one is refused: it is late since its time, which the operator knows.
     world.aws.meddle(|call| match call.name.as_str() {
         "DeleteBucket" => Verdict::Answer(403, "<Error><Code>AccessDenied</Code></Error>".to_owned()),
         _ => Verdict::Pass,

@@ -216,3 +216,24 @@ async fn while_a_crd_is_deleted_nothing_is_deleted_at_the_store(#[case] plural: 
     other.delete_crds().await;
     other.wait_crds_gone().await;
 }
+
+/// An admin wants everything to go: the ObjectBuckets that outlive their claims can be decided about to the last.
+#[tokio::test]
+async fn after_a_confirmed_deletion_of_the_crds_what_outlives_its_claim_can_be_removed() {
+    let other = OtherCluster::take().await;
+    let world = other.world().await;
+    let class = world.class_with("later", "Delete", &[("onDelete", "after:7d")]).await;
+    let mut operator = Binary::start(&world, &[], &[]);
+    world.claim("photos", &class).await;
+    let bucket = bucket_of(&world.wait_bound("photos").await);
+    let record = world.record_name("photos");
+    other.confirm_deletion().await;
+    other.delete_crds().await;
+    world.wait_condition(&record, "DeletionScheduled", "Scheduled").await;
+    assert!(world.account.bucket_exists(&bucket).await);
+    world.say(&record, "remove").await;
+    other.wait_crds_gone().await;
+    assert!(!world.account.bucket_exists(&bucket).await);
+    operator.terminate();
+    operator.ended(PATIENCE).await;
+}

@@ -89,6 +89,27 @@ async fn what_was_made_for_a_claim_that_went_while_no_operator_ran_stays_and_is_
     operator.stop().await;
 }
 
+#[tokio::test]
+async fn what_one_operator_has_seen_to_vanish_the_next_one_revokes() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let used = Used::claim(&world, &class).await;
+    world.aws.meddle(|call| match call.name.as_str() {
+        "DeleteUserPolicy" | "DeleteAccessKey" => Verdict::Answer(503, String::new()),
+        _ => Verdict::Pass,
+    });
+    force_out(&world, "photos").await;
+    world.wait_orphaned(&used.record, "RemovalFailed").await;
+    operator.stop().await;
+    world.aws.leave_alone();
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    world.wait_orphaned(&used.record, "ClaimVanished").await;
+    assert!(!world.account.user_exists(&used.user).await, "the user is left");
+    assert_eq!(world.account.list(&used.bucket).await.unwrap(), ["precious"]);
+    operator.stop().await;
+}
+
 /// Takes the finalizer off the claim and deletes it while the operator runs. The operator puts the finalizer back on
 /// what is there, so both go in one go.
 async fn force_out(world: &World, claim: &str) {

@@ -260,7 +260,8 @@ pub(crate) async fn present<P: Provisioner>(
         let has_record = recorded.of(&claim.id.uid).filter(|record| but != Some(record.as_str())).cloned();
         let named = claim.spec().ok().and_then(|spec| spec.object_bucket_name.clone());
         let names_it = named.is_some() && named.as_deref() == but;
-        PresentClaim { uid: claim.id.uid, deleting: claim.deleting, has_record, names_it }
+        // Whether it asks in time is said by the operator.
+        PresentClaim { uid: claim.id.uid, deleting: claim.deleting, has_record, names_it, undoes: false }
     }))
 }
 

@@ -48,11 +48,12 @@ pub(crate) fn of_record(
         // Only its annotation, or somebody who wants it deleted, brings it here.
         Ok(_) if present.is_some_and(|claim| claim.uid == uid) && is_here(&object, cluster) => return None,
         Ok(stored) => {
-            let (action, vanished, refused) = (&Ok(None), false, false);
-            let facts = orphan::Facts { stored, action, cluster, present, refused, vanished, now };
+            let (action, vanished, refused, awaited) = (&Ok(None), false, false, true);
+            let facts = orphan::Facts { stored, action, cluster, present, refused, vanished, awaited, now };
             match orphan::due(&facts) {
                 Due::Report(notice) | Due::Wait { notice: Some(notice), .. } => notice,
                 Due::DeleteBucket => notice::in_progress(stored, true),
+                Due::RevokeVanished => notice::in_progress(stored, false),
                 _ => return None,
             }
         }
@@ -262,7 +263,7 @@ mod tests {
     }
 
     fn present(uid: &str) -> PresentClaim {
-        PresentClaim { uid: uid.into(), deleting: false, has_record: None, names_it: false }
+        PresentClaim { uid: uid.into(), deleting: false, has_record: None, names_it: false, undoes: false }
     }
 
     #[test]

@@ -139,7 +139,7 @@ pub fn retain_takes_the_access_and_keeps_the_bucket<B: Backend>(make: &impl Asyn
     });
 }
 
-/// A bucket that holds something is kept where the operator asks for that ([`Content::Keep`](crate::Content::Keep)), and an
+/// A bucket that holds something is kept where the operator asks for that ([`Content::Keep`](crate::provisioner::Content::Keep)), and an
 /// empty one is deleted.
 pub fn a_bucket_that_is_not_empty_is_kept_if_its_class_says_so<B: Backend>(make: &impl AsyncFn() -> B) {
     run(make, &[Ability::Greenfield, Ability::Inventory, Ability::Apps], async |stage: &Stage<B>| {

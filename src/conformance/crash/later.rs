@@ -1,5 +1,6 @@
 //! Records and buckets that outlive their claims.
 
+use k8s_openapi::jiff::Timestamp;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 
@@ -14,7 +15,8 @@ impl<B: Backend> Scene<B> {
     /// Has the time come at which the bucket is deleted.
     pub(super) async fn delete_now(&self) {
         let world = &self.stage.world;
-        let past = json!({ "spec": { "additionalState": { wire::state::DELETE_AT: "2026-01-01T00:00:00Z" } } });
+        let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        let past = json!({ "spec": { "additionalState": { wire::state::DELETE_AT: now } } });
         let record = world.record_name(CLAIM);
         world.records().patch(&record, &PatchParams::default(), &Patch::Merge(past)).await.unwrap();
     }
@@ -60,6 +62,17 @@ impl<B: Backend> Scene<B> {
         let record = self.stage.world.record_name(CLAIM);
         if seen(&records, &record, is_reported).await.is_err() {
             panic!("none of {reasons:?}: {:#?}", records.get_opt(&record).await);
+        }
+    }
+
+    /// The users that may be left of a claim that vanished: none, if the operator saw it.
+    pub(super) async fn users_of_vanished(&self, left: &Footprint) -> usize {
+        let world = &self.stage.world;
+        let record = world.records().get(&world.record_name(CLAIM)).await.unwrap();
+        let state = record.spec.additional_state.unwrap_or_default();
+        match state.contains_key(wire::state::RELEASE_REASON) {
+            true => 0,
+            false => left.store.users.len().min(1),
         }
     }
 

@@ -344,7 +344,7 @@ impl<B: Backend> Scene<B> {
         let (buckets, users) = match (self.flow.act, self.flow.kind) {
             (Act::Forget, _) if sees => (1, 1),
             // Nobody saw that it went while the operator was away: an admin decides.
-            (Act::Vanish, _) if sees => (1, left.store.users.len().min(1)),
+            (Act::Vanish, _) if sees => (1, self.users_of_vanished(left).await),
             (_, Kind::Retain) if sees => (1, 0),
             _ if sees && self.flow.keeps_record() => (1, 0),
             _ => (0, 0),

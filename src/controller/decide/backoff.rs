@@ -46,6 +46,12 @@ pub(crate) fn delay(class: FailureClass, attempts: u32, dice: &mut impl Rng) -> 
     }
 }
 
+/// The wait until a claim is looked at again whose key somebody deactivated: a security tool may do that to all keys of an
+/// account, and nobody waits for these claims. A request of its user ends the wait.
+pub(crate) fn keys_inactive(dice: &mut impl Rng) -> Duration {
+    Duration::from_secs(60 * 60).mul_f64(dice.random_range(0.8..=1.2))
+}
+
 /// The wait before new keys are tried for the `probes + 1`th time.
 pub(crate) fn propagation(probes: u32, dice: &mut impl Rng) -> Duration {
     let whole = Duration::from_secs(1 << probes.saturating_sub(1).min(8)).min(PROPAGATION_MAX);

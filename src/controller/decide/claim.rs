@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
 use kube::Resource as _;
 use kube::core::ObjectMeta;
 
@@ -175,6 +176,11 @@ impl Claim {
         self.undo_request.as_deref().is_some_and(|value| value != "no")
     }
 
+    /// When it was created, which the API server says of every claim.
+    pub(crate) fn asked_at(&self) -> Timestamp {
+        self.created.as_ref().map_or(Timestamp::MAX, |created| created.0)
+    }
+
     /// Whether the claim has a sign of binding. Only a hint, because users can write it.
     pub(crate) fn was_bound(&self) -> bool {
         self.bound() || self.spec.as_ref().is_ok_and(|spec| spec.object_bucket_name.is_some())
@@ -256,8 +262,19 @@ pub(crate) struct Ignored {
 }
 
 /// What a bound claim asks for without effect.
-pub(crate) fn ignored(spec: &ObjectBucketClaimSpec, record: &Record) -> Ignored {
-    Ignored { edit: ignored_edit(spec, record), config: ignored_config(spec) }
+pub(crate) fn ignored(claim: &Claim, spec: &ObjectBucketClaimSpec, record: &Record) -> Ignored {
+    let edit = ignored_edit(spec, record).or_else(|| ignored_undo(claim, record));
+    Ignored { edit, config: ignored_config(spec) }
+}
+
+/// A claim that asks too late for the bucket of a deleted one: it has a bucket of its own.
+fn ignored_undo(claim: &Claim, record: &Record) -> Option<String> {
+    (claim.asks_to_undo() && record.former_uids.is_empty()).then(|| {
+        format!(
+            "the annotation {} has no effect: the claim was bound to a new bucket, {:?}; to get the bucket of a deleted claim, delete this claim and create it again with the annotation, and with the name of the bucket's ObjectBucket in spec.objectBucketName, which an admin can tell",
+            wire::annotation::UNDO_DELETE, record.plan.bucket
+        )
+    })
 }
 
 /// Otherwise users would believe that `maxSize: 2G` limits the bucket.

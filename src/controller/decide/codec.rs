@@ -92,7 +92,8 @@ fn additional_state(record: &Record, provisioner: &str) -> BTreeMap<String, Stri
     if let Some(at) = claim_created_at.and_then(|at| Timestamp::try_from(at).ok()) {
         set(wire::state::CLAIM_CREATED_AT, &release::text(at));
     }
-    if *on_delete != OnDelete::default() {
+    // Also the default: that it is missing must not mean that everything may be deleted.
+    if *mode == Mode::Created {
         set(wire::state::ON_DELETE, &on_delete.to_string());
     }
     if *handed_over {
@@ -196,6 +197,10 @@ fn same_bucket(object: &ObjectBucket, bucket: &str) -> Result<(), String> {
         }
         _ => Ok(()),
     }
+}
+
+fn has_claim_created_at(object: &ObjectBucket) -> bool {
+    object.spec.additional_state.as_ref().is_some_and(|state| state.contains_key(wire::state::CLAIM_CREATED_AT))
 }
 
 fn missing(field: &str) -> String {
@@ -308,6 +313,10 @@ fn plan(object: &ObjectBucket, mode: Mode, mut state: State) -> Result<Plan, Str
         grace: state.seconds(wire::state::KEY_GRACE_PERIOD)?.unwrap_or(Rotation::DEFAULT_GRACE),
     };
     let on_delete = match state.take(wire::state::ON_DELETE) {
+        // Earlier versions recorded neither.
+        None if mode == Mode::Created && has_claim_created_at(object) => {
+            return Err(missing(&format!("spec.additionalState.{}", wire::state::ON_DELETE)));
+        }
         None => OnDelete::default(),
         Some(value) => value.parse().map_err(|problem| {
             format!("spec.additionalState.{} is {value:?}, which {problem}", wire::state::ON_DELETE)
@@ -362,6 +371,7 @@ pub(crate) fn read(object: &ObjectBucket) -> Result<Stored, Error> {
         created: object.metadata.creation_timestamp.as_ref().map(|created| created.0),
         deleted: object.metadata.deletion_timestamp.is_some(),
         claim_ref: record::has_claim_ref(object),
+        labelled: record::has_bucket_label(object),
     })
 }
 
@@ -380,6 +390,7 @@ pub(crate) fn stored(object: &ObjectBucket, record: Record) -> Stored {
         created: object.metadata.creation_timestamp.as_ref().map(|created| created.0),
         deleted: object.metadata.deletion_timestamp.is_some(),
         claim_ref: record::has_claim_ref(object),
+        labelled: record::has_bucket_label(object),
     }
 }
 

@@ -100,6 +100,7 @@ pub(crate) fn reconstruct<P: Provisioner>(
         created: None,
         deleted: false,
         claim_ref: true,
+        labelled: true,
     })
 }
 

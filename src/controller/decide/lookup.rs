@@ -6,7 +6,7 @@ use crate::api::{ObjectBucket, object_name};
 use crate::controller::decide::action::Action;
 use crate::controller::decide::claim::Claim;
 use crate::controller::decide::record::{Author, Relation, Stored};
-use crate::controller::decide::release::UndoRequest;
+use crate::controller::decide::release::{Release, UndoRequest};
 use crate::controller::decide::{codec, record};
 use crate::controller::error::{CannotUndo, Error, RecordProblem};
 
@@ -56,7 +56,8 @@ pub(crate) struct Surroundings<'a, R> {
     pub(crate) has_rival: R,
     /// Uid of the claim's namespace, if the claim asks for the bucket of a deleted one.
     pub(crate) namespace_uid: Option<&'a str>,
-    pub(crate) now: Timestamp,
+    /// When the claim was created.
+    pub(crate) asked_at: Timestamp,
 }
 
 /// Finds the claim's record among the candidates.
@@ -74,9 +75,9 @@ pub(crate) fn look_up(
     let free_name = plain.filter(|name| is_free(name)).or_else(|| is_free(&unique).then(|| unique.clone()));
     let named = claim.spec().ok().and_then(|spec| spec.object_bucket_name.clone()).filter(|name| !name.is_empty());
     let class = claim.spec().map(|spec| spec.storage_class_name.as_str()).unwrap_or_default();
-    let request = UndoRequest { namespace_uid: surroundings.namespace_uid, class, now: surroundings.now };
+    let request = UndoRequest { namespace_uid: surroundings.namespace_uid, class, asked_at: surroundings.asked_at };
     let (mut to_adopt, mut restored) = (None, None);
-    let (mut to_undo, mut cannot_undo) = (None::<Box<Stored>>, CannotUndo::NotScheduled);
+    let (mut to_undo, mut cannot_undo) = (Vec::new(), CannotUndo::NotScheduled);
     for Candidate { name, object } in candidates {
         let is_named = named.as_ref() == Some(&name);
         let object = match object {
@@ -96,16 +97,12 @@ pub(crate) fn look_up(
             Relation::Fits => return Ok(mine(object, claim)),
             Relation::Former if ours => match codec::read(&object) {
                 // The one that the claim names has precedence.
-                Ok(stored) if stored.action == Some(Action::Adopt) && (is_named || to_adopt.is_none()) => {
+                Ok(stored) if may_adopt(&stored) && (is_named || to_adopt.is_none()) => {
                     to_adopt = Some(Box::new(stored));
                 }
                 Ok(stored) if claim.asks_to_undo() && stored.release.is_some() && !stored.is_restored() => {
                     match undo(&stored, &request) {
-                        // The claim that was deleted last.
-                        Ok(at) if to_undo.as_ref().and_then(|other| undo(other, &request).ok()) < Some(at) => {
-                            to_undo = Some(Box::new(stored));
-                        }
-                        Ok(_) => {}
+                        Ok(()) => to_undo.push((is_named, Box::new(stored))),
                         Err(why) => cannot_undo = why,
                     }
                 }
@@ -119,7 +116,10 @@ pub(crate) fn look_up(
     // Nothing can have this name.
     let nowhere = named.filter(|name| object_name(name).is_none());
     restored = restored.or(nowhere.map(|record| RecordProblem::NoName { record }));
-    match (to_adopt.or(to_undo), restored, free_name) {
+    if to_adopt.is_none() && !to_undo.is_empty() {
+        return Ok(one_of(to_undo));
+    }
+    match (to_adopt, restored, free_name) {
         (Some(stored), ..) => Ok(Found::ToAdopt(stored)),
         (None, Some(problem), _) => Ok(Found::Restored(problem)),
         (None, None, _) if claim.asks_to_undo() => Ok(Found::NothingToUndo { why: cannot_undo }),
@@ -128,10 +128,28 @@ pub(crate) fn look_up(
     }
 }
 
-/// When the claim of a record was deleted, if that can be undone.
-fn undo(stored: &Stored, request: &UndoRequest<'_>) -> Result<Timestamp, CannotUndo> {
+/// Whether an admin wants a claim to adopt the record, and it is not too late.
+fn may_adopt(stored: &Stored) -> bool {
+    stored.action == Some(Action::Adopt) && !stored.release.as_ref().is_some_and(Release::is_final)
+}
+
+fn undo(stored: &Stored, request: &UndoRequest<'_>) -> Result<(), CannotUndo> {
     let release = stored.release.as_ref().ok_or(CannotUndo::NotScheduled)?;
-    release.undo(request, &stored.record.class_name).map(|()| release.at)
+    release.undo(request, &stored.record.class_name)
+}
+
+/// Of several buckets of deleted claims the one that the claim names: nothing else says which of them is missed.
+fn one_of(mut deleted: Vec<(bool, Box<Stored>)>) -> Found {
+    if deleted.len() > 1 && deleted.iter().any(|(is_named, _)| *is_named) {
+        deleted.retain(|(is_named, _)| *is_named);
+    }
+    match <[_; 1]>::try_from(deleted) {
+        Ok([(_, stored)]) => Found::ToAdopt(stored),
+        Err(several) => {
+            let records = several.into_iter().map(|(_, stored)| stored.name).collect();
+            Found::NothingToUndo { why: CannotUndo::Several { records } }
+        }
+    }
 }
 
 fn mine(object: ObjectBucket, claim: &Claim) -> Found {
@@ -206,7 +224,7 @@ mod tests {
             provisioner: "ours",
             has_rival: |_: &ObjectBucket| false,
             namespace_uid: Some("ns"),
-            now: at(50),
+            asked_at: at(50),
         }
     }
 
@@ -305,17 +323,33 @@ mod tests {
     #[case::a_claim_that_exists(Some(object("old", HERE, None)), CannotUndo::NotScheduled)]
     fn a_claim_that_asks_in_vain_gets_no_new_bucket(#[case] at_plain: Option<ObjectBucket>, #[case] why: CannotUndo) {
         let found = find(&undoing("new"), at_plain).unwrap();
-        assert!(matches!(found, Found::NothingToUndo { why: found } if found == why), "{found:?}");
+        assert!(matches!(found, Found::NothingToUndo { why: ref found } if *found == why), "{found:?}");
     }
 
     #[test]
-    fn of_several_deleted_buckets_the_last_one_comes_back() {
+    fn of_several_deleted_buckets_the_claim_has_to_name_one() {
         let candidate = |name: &str, deleted_at| Candidate {
             name: name.into(),
             object: Some(Ok(scheduled(name, deleted_at, "ns"))),
         };
-        let candidates = vec![candidate("a", 1), candidate("b", 9), candidate("c", 5)];
-        let Ok(Found::ToAdopt(stored)) = look_up(&undoing("new"), candidates, &surroundings()) else { panic!() };
-        assert_eq!(stored.name, "b");
+        let candidates = || vec![candidate("obc-a", 1), candidate("obc-b", 9), candidate("obc-c", 5)];
+        let found = look_up(&undoing("new"), candidates(), &surroundings()).unwrap();
+        let Found::NothingToUndo { why: CannotUndo::Several { records } } = found else { panic!("{found:?}") };
+        assert_eq!(records, ["obc-a", "obc-b", "obc-c"]);
+        let mut named = claim("new", Some("obc-c"));
+        named.undo_request = Some("yes".into());
+        let Ok(Found::ToAdopt(stored)) = look_up(&named, candidates(), &surroundings()) else { panic!() };
+        assert_eq!(stored.name, "obc-c");
+    }
+
+    #[test]
+    fn nothing_is_adopted_whose_deletion_has_begun() {
+        let mut object = scheduled(PLAIN, 0, "ns");
+        object.metadata.annotations = Some([(wire::annotation::ORPHAN.to_owned(), "adopt".to_owned())].into());
+        assert!(matches!(find(&claim("new", None), Some(object.clone())), Ok(Found::ToAdopt(_))));
+        let entries = object.spec.additional_state.as_mut().unwrap();
+        entries.insert(wire::state::DELETION_STARTED.to_owned(), "true".to_owned());
+        let found = find(&claim("new", None), Some(object)).unwrap();
+        assert!(matches!(found, Found::None { .. }), "{found:?}");
     }
 }

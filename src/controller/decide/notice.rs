@@ -6,7 +6,7 @@ use crate::api::wire::annotation;
 use crate::api::{Condition, ConditionStatus, ObjectBucket};
 use crate::controller::decide::action::Action;
 use crate::controller::decide::record::Stored;
-use crate::controller::decide::release::{Retained, text};
+use crate::controller::decide::release::{self, Retained, text};
 use crate::controller::decide::report::{REMOVED_SO_FAR, Severity};
 use crate::controller::decide::teardown::unproven_user;
 use crate::controller::error::Error;
@@ -90,9 +90,16 @@ pub(crate) fn is_refused(object: &ObjectBucket) -> bool {
 
 /// Whether the ObjectBucket already says when its bucket will be deleted.
 pub(crate) fn says_scheduled(object: &ObjectBucket) -> bool {
+    let at = release::delete_at(object).map(text).unwrap_or_default();
     let mut conditions = object.status.iter().flat_map(|status| &status.conditions);
-    conditions
-        .any(|c| c.type_ == DELETION_SCHEDULED && [reason::SCHEDULED, reason::ACTION_REFUSED].contains(&&*c.reason))
+    conditions.any(|condition| {
+        let says = match condition.reason.as_str() {
+            reason::SCHEDULED => condition.message.contains(&at),
+            reason::ACTION_REFUSED => true,
+            _ => false,
+        };
+        says && condition.type_ == DELETION_SCHEDULED
+    })
 }
 
 /// The claim of the ObjectBucket does not exist, or not here. `present`: uid of the claim that has its name now.
@@ -249,6 +256,17 @@ pub(super) fn awaits_claim(stored: &Stored) -> Notice {
     let message = format!(
         "bucket {:?} is kept for claim {claim}, which does not exist yet: create it; it adopts this ObjectBucket, as the annotation requests",
         plan.bucket
+    );
+    Notice::orphaned(reason::AWAITS_CLAIM, message)
+}
+
+/// A claim asks for the bucket in time, and cannot have it yet.
+pub(super) fn is_asked_for(stored: &Stored) -> Notice {
+    let Record { claim, plan, .. } = &stored.record;
+    let message = format!(
+        "bucket {:?} is kept for claim {claim}, which was created again with the annotation {}: the status of the claim says what it waits for",
+        plan.bucket,
+        annotation::UNDO_DELETE
     );
     Notice::orphaned(reason::AWAITS_CLAIM, message)
 }

@@ -5,12 +5,13 @@
 //! only for a claim that is being deleted and has the finalizer, at the time that its class has set for that, or if an
 //! admin requests it with an annotation of the ObjectBucket.
 
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use crate::controller::decide::action::Action;
 use crate::controller::decide::notice::{self, Notice};
 use crate::controller::decide::record::Stored;
 use crate::controller::decide::release::{Release, Retained};
+use crate::provisioner::OnDelete;
 
 /// The claim that has the recorded namespace and name now.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +22,8 @@ pub(crate) struct PresentClaim {
     pub(crate) has_record: Option<String>,
     /// Its `spec.objectBucketName` is this ObjectBucket, so it was restored and waits for it.
     pub(crate) names_it: bool,
+    /// It asks in time for the bucket, whose deletion is scheduled.
+    pub(crate) undoes: bool,
 }
 
 /// What is known about an ObjectBucket.
@@ -37,8 +40,16 @@ pub(crate) struct Facts<'a> {
     pub(crate) refused: bool,
     /// The watch has shown that the claim was deleted, with its finalizer removed by somebody else.
     pub(crate) vanished: bool,
+    /// The process knew of the scheduled deletion before this look.
+    pub(crate) awaited: bool,
     pub(crate) now: Timestamp,
 }
+
+/// A deletion that is late by so much, and unknown until now, may come from a restored snapshot of the cluster, or from an
+/// operator that was stopped: somebody may have decided otherwise meanwhile, or may want to.
+const LATE: SignedDuration = SignedDuration::from_hours(1);
+/// The longest time by which it is postponed.
+const POSTPONED_MAX: SignedDuration = SignedDuration::from_hours(24);
 
 /// What is due for an ObjectBucket.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,6 +60,8 @@ pub(crate) enum Due {
     Report(Notice),
     /// Report this, unless `None`, and look again at this time.
     Wait { notice: Option<Notice>, until: Timestamp },
+    /// The deletion was due while no operator knew of it: set another time.
+    Postpone { until: Timestamp },
     /// The annotation cannot be followed: report why, and remove it. If it stayed, it might be followed much later, in a
     /// situation that the admin did not mean.
     Refuse(Notice),
@@ -97,11 +110,9 @@ pub(crate) fn due(facts: &Facts<'_>) -> Due {
 /// come later.
 fn adoption(stored: &Stored, present: Option<&PresentClaim>) -> Due {
     let claim = &stored.record.claim;
-    let awaits = stored.release.as_ref().is_some_and(|release| !release.deleting);
+    let awaits = stored.release.as_ref().is_some_and(|release| !release.is_final());
     match present {
-        _ if stored.release.as_ref().is_some_and(|release| release.deleting) => {
-            Due::Refuse(notice::deletion_began(stored))
-        }
+        _ if stored.release.as_ref().is_some_and(Release::is_final) => Due::Refuse(notice::deletion_began(stored)),
         None | Some(PresentClaim { deleting: true, .. }) if awaits => Due::Report(notice::awaits_claim(stored)),
         None => Due::Refuse(notice::no_claim(stored)),
         Some(PresentClaim { deleting: true, .. }) => Due::Refuse(notice::claim_is_leaving(stored)),
@@ -114,20 +125,35 @@ fn adoption(stored: &Stored, present: Option<&PresentClaim>) -> Due {
 
 /// What is due without an annotation.
 fn unless_told_otherwise(facts: &Facts<'_>, from_elsewhere: bool) -> Due {
-    let Facts { stored, present, refused, vanished, now, .. } = *facts;
-    let awaited = present.is_some_and(|claim| claim.names_it);
+    let Facts { stored, present, refused, vanished, awaited, now, .. } = *facts;
+    let is_claimed = present.is_some_and(|claim| claim.names_it);
     match &stored.release {
         Some(Release { why: Retained::Scheduled(schedule), deleting, .. })
-            if !from_elsewhere && !stored.is_restored() && !awaited =>
+            if !from_elsewhere && !stored.is_restored() && !is_claimed =>
         {
-            if *deleting || now >= schedule.at {
+            if *deleting {
                 return Due::DeleteBucket;
+            }
+            if present.is_some_and(|claim| claim.undoes) {
+                return Due::Report(notice::is_asked_for(stored));
+            }
+            if now >= schedule.at {
+                let is_unknown = !awaited && now.duration_since(schedule.at) > LATE;
+                return match is_unknown {
+                    true => Due::Postpone { until: postponed(stored.record.plan.on_delete, now) },
+                    false => Due::DeleteBucket,
+                };
             }
             let notice = (!refused).then(|| notice::scheduled(stored, schedule.at));
             Due::Wait { notice, until: schedule.at }
         }
+        Some(Release { why: Retained::ClaimVanished, deleting: true, .. })
+            if !from_elsewhere && !stored.is_restored() =>
+        {
+            Due::RevokeVanished
+        }
         _ if refused => Due::Nothing,
-        Some(release) if !from_elsewhere && !awaited && release.delete_at().is_none() => {
+        Some(release) if !from_elsewhere && !is_claimed && release.delete_at().is_none() => {
             Due::Report(notice::retained(stored, &release.why))
         }
         None if vanished && !from_elsewhere => Due::RevokeVanished,
@@ -138,6 +164,15 @@ fn unless_told_otherwise(facts: &Facts<'_>, from_elsewhere: bool) -> Due {
             from_elsewhere,
         )),
     }
+}
+
+/// When a bucket is deleted whose time was over unnoticed: after the time that its class gives again, or a day.
+fn postponed(on_delete: OnDelete, now: Timestamp) -> Timestamp {
+    let window = match on_delete {
+        OnDelete::After(time) => SignedDuration::try_from(time).unwrap_or(POSTPONED_MAX).min(POSTPONED_MAX),
+        OnDelete::Purge | OnDelete::IfEmpty => POSTPONED_MAX,
+    };
+    now.checked_add(window).unwrap_or(Timestamp::MAX)
 }
 
 #[cfg(test)]
@@ -165,7 +200,16 @@ mod tests {
     }
 
     fn facts<'a>(stored: &'a Stored, action: &'a Result<Option<Action>, String>) -> Facts<'a> {
-        Facts { stored, action, cluster: HERE, present: None, refused: false, vanished: false, now: at(50) }
+        Facts {
+            stored,
+            action,
+            cluster: HERE,
+            present: None,
+            refused: false,
+            vanished: false,
+            awaited: true,
+            now: at(50),
+        }
     }
 
     /// The ObjectBucket of a claim that was deleted at 0.
@@ -179,7 +223,7 @@ mod tests {
     }
 
     fn present(uid: &str) -> PresentClaim {
-        PresentClaim { uid: uid.into(), deleting: false, has_record: None, names_it: false }
+        PresentClaim { uid: uid.into(), deleting: false, has_record: None, names_it: false, undoes: false }
     }
 
     fn decide(stored: &Stored, action: Option<Action>, present: Option<&PresentClaim>) -> Due {
@@ -235,6 +279,40 @@ mod tests {
                 assert!(fits, "{action:?}: {due:?}");
             }
         }
+    }
+
+    #[test]
+    fn a_claim_that_asks_in_time_holds_the_deletion() {
+        let (silent, asks) = (present("new"), PresentClaim { undoes: true, ..present("new") });
+        let late = |stored: &Stored, claim| due(&Facts { present: claim, now: at(500), ..facts(stored, &Ok(None)) });
+        assert_eq!(late(&scheduled(), Some(&silent)), Due::DeleteBucket);
+        assert!(is_report(&late(&scheduled(), Some(&asks)), reason::AWAITS_CLAIM));
+        let mut begun = scheduled();
+        begun.release.as_mut().unwrap().deleting = true;
+        assert_eq!(late(&begun, Some(&asks)), Due::DeleteBucket);
+    }
+
+    #[test]
+    fn a_deletion_that_nobody_knew_of_when_it_was_due_is_postponed() {
+        let mut scheduled = scheduled();
+        scheduled.record.plan.on_delete = OnDelete::After(std::time::Duration::from_secs(100));
+        let look = |awaited, second| due(&Facts { awaited, now: at(second), ..facts(&scheduled, &Ok(None)) });
+        assert_eq!(look(false, 200), Due::DeleteBucket, "the operator was away for a moment");
+        assert_eq!(look(true, 9999), Due::DeleteBucket, "it fails since then");
+        assert_eq!(look(false, 9999), Due::Postpone { until: at(9999 + 100) });
+        let mut begun = scheduled;
+        begun.release.as_mut().unwrap().deleting = true;
+        assert_eq!(due(&Facts { awaited: false, now: at(9999), ..facts(&begun, &Ok(None)) }), Due::DeleteBucket);
+    }
+
+    #[test]
+    fn the_access_of_a_vanished_claim_is_removed_by_whoever_comes_later() {
+        let mut vanished = released(Retained::ClaimVanished);
+        assert!(is_report(&decide(&vanished, None, None), reason::CLAIM_VANISHED));
+        vanished.release.as_mut().unwrap().deleting = true;
+        assert_eq!(decide(&vanished, None, None), Due::RevokeVanished);
+        assert_eq!(decide(&vanished, Some(Action::Adopt), Some(&present("new"))), Due::Adopt);
+        assert!(matches!(decide(&of(Some(HERE)), None, None), Due::Report(_)));
     }
 
     #[test]

@@ -55,8 +55,10 @@ pub(crate) struct Stored {
     pub(crate) created: Option<Timestamp>,
     /// Somebody has deleted the ObjectBucket, and its finalizer keeps it.
     pub(crate) deleted: bool,
-    /// Its `spec.claimRef` names a claim. Caches leave that out.
+    /// Its `spec.claimRef` names a claim.
     pub(crate) claim_ref: bool,
+    /// It has the label with its bucket's name, which the operator wrote, so nobody has edited that name.
+    pub(crate) labelled: bool,
 }
 
 impl Stored {
@@ -123,6 +125,11 @@ pub(crate) fn cluster_uid(object: &ObjectBucket) -> Option<&str> {
 /// Whether the status of an ObjectBucket says that the claim's credentials were published.
 pub(crate) fn says_bound(object: &ObjectBucket) -> bool {
     object.status.as_ref().and_then(|status| status.phase) == Some(BucketPhase::Bound)
+}
+
+/// Whether an ObjectBucket has the label with its bucket's name.
+pub(crate) fn has_bucket_label(object: &ObjectBucket) -> bool {
+    object.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(wire::BUCKET_LABEL))
 }
 
 /// Whether the claimRef of an ObjectBucket names a claim.

@@ -18,7 +18,8 @@ pub(crate) struct Release {
     /// When the claim was deleted.
     pub(crate) at: Timestamp,
     pub(crate) why: Retained,
-    /// The deletion of the bucket has begun, so nothing brings it back.
+    /// The deletion of the bucket has begun, so nothing brings it back; or that of a vanished claim's access, which is not
+    /// over.
     pub(crate) deleting: bool,
 }
 
@@ -64,7 +65,8 @@ pub(crate) struct UndoRequest<'a> {
     /// Uid of its namespace; `None` if it is not known.
     pub(crate) namespace_uid: Option<&'a str>,
     pub(crate) class: &'a str,
-    pub(crate) now: Timestamp,
+    /// When it was created.
+    pub(crate) asked_at: Timestamp,
 }
 
 impl Release {
@@ -76,13 +78,27 @@ impl Release {
         }
     }
 
+    /// Whether the access was removed before.
+    pub(crate) fn access_is_gone(&self) -> bool {
+        match self.why {
+            Retained::Scheduled(_) | Retained::NotEmpty | Retained::BucketConflict => true,
+            Retained::ClaimVanished => !self.deleting,
+            Retained::UserUnproven => false,
+        }
+    }
+
+    /// Whether the deletion of the bucket has begun.
+    pub(crate) fn is_final(&self) -> bool {
+        self.deleting && self.delete_at().is_some()
+    }
+
     /// Whether a claim of the recorded namespace and name may undo the deletion. `class`: that of the deleted claim.
     ///
     /// # Errors
     /// Why not.
     pub(crate) fn undo(&self, request: &UndoRequest<'_>, class: &str) -> Result<(), CannotUndo> {
         let Retained::Scheduled(schedule) = &self.why else { return Err(CannotUndo::NotScheduled) };
-        if self.deleting || request.now >= schedule.at {
+        if self.deleting || request.asked_at >= schedule.at {
             return Err(CannotUndo::TooLate);
         }
         if schedule.namespace_uid.is_none() || schedule.namespace_uid.as_deref() != request.namespace_uid {
@@ -170,7 +186,7 @@ mod tests {
     }
 
     fn request(namespace_uid: Option<&str>, now: i64) -> UndoRequest<'_> {
-        UndoRequest { namespace_uid, class: "fast", now: at(now) }
+        UndoRequest { namespace_uid, class: "fast", asked_at: at(now) }
     }
 
     #[test]

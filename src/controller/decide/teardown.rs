@@ -164,7 +164,7 @@ pub(crate) fn shares_bucket(record: &Stored, other: &Stored, is_leaving: bool) -
     let known_to_differ = |a: &Option<String>, b: &Option<String>| a.is_some() && b.is_some() && a != b;
     let in_another_account =
         theirs.mode == Mode::Created && !by_go(other) && known_to_differ(&record.record.account, &other.record.account);
-    let leaves_with_it = is_leaving && undo_now(&other.record) == Undo::Delete;
+    let leaves_with_it = is_leaving && undo(other) == Undo::Delete;
     mine.bucket == theirs.bucket && same_store && !waits_for_it && !in_another_account && !leaves_with_it
 }
 

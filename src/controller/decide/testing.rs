@@ -25,5 +25,6 @@ pub(crate) fn stored() -> Stored {
         created: None,
         deleted: false,
         claim_ref: true,
+        labelled: true,
     }
 }

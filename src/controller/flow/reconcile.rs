@@ -15,6 +15,7 @@ use tracing::{Instrument as _, Span};
 use super::next::{BUSY, Next};
 use super::steady::{due_while_steady, go_upkeep_in};
 use super::{new_keys, problem, provide, step, teardown, turn};
+use crate::controller::decide::backoff;
 use crate::controller::decide::claim::{Claim, Guarded};
 use crate::controller::decide::gate::{self, Due};
 use crate::controller::decide::plan;
@@ -150,7 +151,10 @@ async fn run_guarded<P: Provisioner>(ctx: &Context<P>, claim: Claim, work: Work,
         Err(problem) => problem,
     };
     step::failed(traced, &problem);
-    let wait = ctx.memory.with(&claim.id, |m| m.waits.failed(problem.class()));
+    let wait = ctx.memory.with(&claim.id, |m| match problem {
+        Error::KeysInactive { .. } => m.waits.rests(backoff::keys_inactive(&mut rand::rng())),
+        _ => m.waits.failed(problem.class()),
+    });
     if problem.is_race() {
         tracing::debug!(%problem, ?wait, "somebody else wrote at the same time");
     } else {

@@ -58,7 +58,7 @@ pub(crate) fn beside<P>(
         let failure = ctx.memory.if_known(&claim.id, |m| m.upkeep.rotation_failure.clone());
         of_keys(failure.as_deref())
     });
-    Beside { ignored: ignored(spec, record), keys }
+    Beside { ignored: ignored(claim, spec, record), keys }
 }
 
 /// The time until upkeep is due for a claim of the Go provisioner, which is never steady, because its outputs differ from

@@ -30,7 +30,7 @@ use crate::controller::state::memory::RemovalProgress;
 use crate::observe::spans;
 use crate::provisioner::{FailureClass, Fate, Provisioner, Removed};
 
-const NOTHING_TO_UNDO: Error = Error::OutOfStep("there is no record to undo");
+pub(super) const NOTHING_TO_UNDO: Error = Error::OutOfStep("there is no record to undo");
 
 /// Removes everything that was created for a deleted claim, then its finalizer.
 ///
@@ -175,8 +175,9 @@ impl<'a, P: Provisioner> Teardown<'a, P> {
 
     fn of_record(ctx: &'a Context<P>, claim: &'a Claim, stored: Stored, purpose: Purpose) -> Self {
         let undo = teardown::undo(&stored);
-        // Of a claim and an ObjectBucket that differ, nothing says which bucket is the claim's. An empty one harms nobody.
-        let differs = stored.published() && claim::other_bucket(claim, &stored.record).is_some();
+        // Of a claim and an ObjectBucket that differ, nothing says which bucket is the claim's, unless the label does. An
+        // empty one harms nobody.
+        let differs = stored.published() && !stored.labelled && claim::other_bucket(claim, &stored.record).is_some();
         if differs && undo != Undo::Revoke {
             let mut teardown = Self::undoing(ctx, claim, stored, Undo::Revoke, purpose);
             teardown.retain = Some(Retained::BucketConflict);
@@ -260,8 +261,12 @@ impl<'a, P: Provisioner> Teardown<'a, P> {
                 self.seen.recorded = None;
             }
             TeardownStep::DeleteRecord => {
-                let Stored { name, uid, .. } = self.stored()?;
-                records::delete(&ctx.records(), name, uid.as_deref()).await?;
+                let stored = self.stored()?;
+                if self.seen.purpose != Purpose::Orphan {
+                    records::delete(&ctx.records(), &stored.name, stored.uid.as_deref()).await?;
+                } else if !records::delete_orphan(ctx, stored).await? {
+                    return Ok(Some(Next::Now));
+                }
                 self.seen.recorded = None;
             }
             TeardownStep::Release => return self.release().await.map(Some),

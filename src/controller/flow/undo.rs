@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use super::owner;
-use super::teardown::Teardown;
+use super::teardown::{NOTHING_TO_UNDO, Teardown};
 use crate::controller::decide::claim::Claim;
+use crate::controller::decide::release::Release;
 use crate::controller::decide::report::Report;
 use crate::controller::decide::teardown::{self, Purpose, StoreProgress, Undo, closing_message, shares_bucket};
 use crate::controller::decide::{codec, notice, output_data};
@@ -22,6 +23,9 @@ impl<P: Provisioner> Teardown<'_, P> {
         let (ctx, claim) = (self.ctx, self.claim);
         crds::may_remove(ctx).await?;
         let in_use = matches!(undo, Undo::Delete | Undo::DeleteIfEmpty) && self.is_in_use().await?;
+        if !in_use {
+            self.begin_deletion(undo).await?;
+        }
         let removal = self.ask_patiently(undo, in_use).await?;
         match removal {
             Removal::Partial { removed } => {
@@ -46,6 +50,17 @@ impl<P: Provisioner> Teardown<'_, P> {
             }
         }
         Ok(())
+    }
+
+    /// Writes into the record that the scheduled deletion of its bucket begins: no claim can take the bucket from now on. A
+    /// deletion that the store would refuse, because of the account, a permission or a wrong clock, has to be refused before.
+    async fn begin_deletion(&mut self, undo: Undo) -> Result<(), Error> {
+        let release = self.stored()?.release.clone().filter(|release| undo == Undo::Delete && !release.deleting);
+        let Some(release) = release.filter(|_| self.seen.purpose == Purpose::Orphan) else { return Ok(()) };
+        // The access is gone, so this changes nothing.
+        self.ask_patiently(Undo::Revoke, false).await?;
+        let stored = self.stored.as_mut().ok_or(NOTHING_TO_UNDO)?;
+        records::release(self.ctx, stored, Release { deleting: true, ..release }).await
     }
 
     /// Has the store undo the record, and reports it if that takes long: a claim that is being deleted is not Ready.
@@ -135,7 +150,9 @@ impl<P: Provisioner> Teardown<'_, P> {
         let ctx = self.ctx;
         let removed = ctx.memory.with(&self.claim.id, |m| m.removed_before(removed));
         self.seen.store = StoreProgress::Fully;
-        self.missing = removed.missed_something();
+        // An ObjectBucket outlives its claim only after the access was removed.
+        let is_known = self.stored()?.release.as_ref().is_some_and(Release::access_is_gone);
+        self.missing = removed.bucket == Fate::Missing || removed.access == Fate::Missing && !is_known;
         self.seen.settled = self.settles_in().is_none();
         if !self.seen.settled {
             return Ok(());

@@ -29,19 +29,21 @@ pub(crate) async fn may_remove<P>(ctx: &Context<P>) -> Result<(), Error> {
 
 async fn read<P>(ctx: &Context<P>) -> Result<Deleting, Error> {
     let crds: Api<CustomResourceDefinition> = Api::all(ctx.client.clone());
+    let (mut is_confirmed, mut are_claims_gone) = (false, false);
     for name in wire::CRDS {
         let found = crds.get_metadata_opt(name).await;
         let Some(crd) = found.map_err(Error::kubernetes("read the CustomResourceDefinition"))? else {
-            // Without ObjectBuckets nothing can be removed. Without claims nothing should be: they are not gone one by one.
-            match name {
-                wire::CLAIM_CRD => return Ok(Some(name)),
-                _ => continue,
-            }
+            are_claims_gone |= name == wire::CLAIM_CRD;
+            continue;
         };
         let confirmed = crd.metadata.annotations.as_ref().and_then(|all| all.get(annotation::CONFIRM_DELETION));
-        if crd.metadata.deletion_timestamp.is_some() && confirmed.map(String::as_str) != Some("yes") {
-            return Ok(Some(name));
+        match (crd.metadata.deletion_timestamp, confirmed.map(String::as_str)) {
+            (Some(_), Some("yes")) => is_confirmed = true,
+            (Some(_), _) => return Ok(Some(name)),
+            (None, _) => {}
         }
     }
-    Ok(None)
+    // Without the claims' CRD nothing should be removed: they are not gone one by one. Unless an admin wants all to go, and
+    // the ObjectBuckets are the last.
+    Ok((are_claims_gone && !is_confirmed).then_some(wire::CLAIM_CRD))
 }

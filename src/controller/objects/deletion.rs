@@ -20,7 +20,23 @@ pub(crate) async fn delete<K>(api: &Api<K>, name: &str, uid: &str) -> Result<(),
 where
     K: Resource + Clone + Debug + DeserializeOwned,
 {
-    let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
+    delete_version(api, name, uid, None).await
+}
+
+/// The same, only if nobody has changed the object since this version, if one is given.
+///
+/// # Errors
+/// As [`delete`].
+pub(crate) async fn delete_version<K>(
+    api: &Api<K>,
+    name: &str,
+    uid: &str,
+    version: Option<String>,
+) -> Result<(), kube::Error>
+where
+    K: Resource + Clone + Debug + DeserializeOwned,
+{
+    let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: version };
     let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
     // The answer is the object if a finalizer keeps it, else a Status.
     let held = match api.delete(name, &params).await {

@@ -1,6 +1,6 @@
 //! ObjectBuckets in the cluster: finding, writing and deleting the record of a claim.
 
-use futures::future::try_join_all;
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt as _};
@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 use tokio::try_join;
 
 use crate::api::{BucketPhase, Guard, ObjectBucket, wire};
-use crate::controller::decide::action::Action;
+use crate::controller::decide::action::{self, Action};
 use crate::controller::decide::claim::Claim;
 use crate::controller::decide::lookup::{Candidate, Found};
 use crate::controller::decide::metadata::FIELD_MANAGER;
 use crate::controller::decide::notice::Notice;
 use crate::controller::decide::record::{self, Author, Stored};
-use crate::controller::decide::release::{self, Release};
+use crate::controller::decide::release::{self, Release, Retained};
 use crate::controller::decide::report::Severity;
 use crate::controller::decide::{codec, lookup};
 use crate::controller::error::Error;
@@ -26,6 +26,8 @@ use crate::provisioner::Record;
 
 /// What the operator is about to do.
 const LIST: &str = "list the ObjectBuckets";
+/// How many are read at the same time.
+const AT_ONCE: usize = 8;
 /// Objects in one page of a list.
 const PAGE: u32 = 500;
 
@@ -34,8 +36,8 @@ const PAGE: u32 = 500;
 /// # Errors
 /// Kubernetes refused; and those of [`lookup::look_up`].
 pub(crate) async fn find<P>(ctx: &Context<P>, claim: &Claim) -> Result<Found, Error> {
-    let names = lookup::names(claim, ctx.caches.records.irregular(&claim.id));
-    let candidates = read_all(ctx, names);
+    let irregular = ctx.caches.records.irregular(&claim.id).into_iter().filter(|name| concerns(ctx, claim, name));
+    let candidates = read_all(ctx, lookup::names(claim, irregular.collect()));
     let (candidates, namespace) = try_join!(candidates, async {
         match claim.asks_to_undo() {
             true => namespaces::uid(ctx, &claim.id.namespace).await,
@@ -48,9 +50,18 @@ pub(crate) async fn find<P>(ctx: &Context<P>, claim: &Claim) -> Result<Found, Er
         provisioner: &ctx.options.provisioner_name,
         has_rival,
         namespace_uid: namespace.as_deref(),
-        now: Timestamp::now(),
+        asked_at: claim.asked_at(),
     };
     lookup::look_up(claim, candidates, &surroundings)
+}
+
+/// Whether an ObjectBucket of this claim's namespace and name may become the claim's. There can be thousands of former
+/// claims that do not matter; every change of an ObjectBucket wakes the claim.
+fn concerns<P>(ctx: &Context<P>, claim: &Claim, name: &str) -> bool {
+    let Some(object) = ctx.caches.records.object(name) else { return true };
+    record::claim_uid(&object).is_none_or(|uid| uid == claim.id.uid)
+        || action::action(&object) != Ok(None)
+        || claim.asks_to_undo() && release::is_released(&object)
 }
 
 /// Reads the ObjectBuckets of these names from the cluster, because everything that is created or removed depends on
@@ -59,7 +70,8 @@ pub(crate) async fn find<P>(ctx: &Context<P>, claim: &Claim) -> Result<Found, Er
 /// # Errors
 /// Kubernetes refused.
 pub(crate) async fn read_all<P>(ctx: &Context<P>, names: Vec<String>) -> Result<Vec<Candidate>, Error> {
-    try_join_all(names.into_iter().map(|name| read_candidate(ctx, name))).await
+    let reads = names.into_iter().map(|name| read_candidate(ctx, name));
+    stream::iter(reads).buffered(AT_ONCE).try_collect().await
 }
 
 /// The ObjectBuckets that name this bucket, but for one, listed now: the cache may be old, if its watch fails.
@@ -150,6 +162,7 @@ pub(crate) async fn create<P>(ctx: &Context<P>, name: String, record: Record) ->
         created: metadata.creation_timestamp.map(|created| created.0),
         deleted: false,
         claim_ref: true,
+        labelled: true,
     })
 }
 
@@ -237,6 +250,18 @@ pub(crate) async fn release<P>(ctx: &Context<P>, stored: &mut Stored, release: R
     Ok(())
 }
 
+/// Sets another time for the deletion of the bucket.
+///
+/// # Errors
+/// As [`release`].
+pub(crate) async fn postpone<P>(ctx: &Context<P>, stored: &mut Stored, until: Timestamp) -> Result<(), Error> {
+    let Some(mut postponed) = stored.release.clone() else { return Ok(()) };
+    if let Retained::Scheduled(schedule) = &mut postponed.why {
+        schedule.at = until;
+    }
+    release(ctx, stored, postponed).await
+}
+
 /// Removes the admin's annotation from a record, after it was followed or refused.
 ///
 /// # Errors
@@ -295,6 +320,23 @@ pub(crate) async fn mark_bound<P>(ctx: &Context<P>, stored: &mut Stored) -> Resu
     answer.map_err(Error::kubernetes("write the ObjectBucket's status"))?;
     stored.says_bound = true;
     Ok(())
+}
+
+/// Deletes the record of a claim that is gone, unless somebody has changed what it says since it was read: a claim may have
+/// adopted it. Succeeds if it is already gone. Returns whether it is.
+///
+/// # Errors
+/// Kubernetes refused; a conflict if it was changed at this moment.
+pub(crate) async fn delete_orphan<P>(ctx: &Context<P>, stored: &Stored) -> Result<bool, Error> {
+    let (api, name) = (ctx.records(), &stored.name);
+    let found = api.get_opt(name).await.map_err(Error::kubernetes("read the ObjectBucket"))?;
+    let Some(object) = found.and_then(|guard| guard.0.ok()) else { return Ok(true) };
+    let is_same = object.metadata.uid == stored.uid
+        && record::claim_uid(&object) == Some(&stored.record.claim.uid)
+        && action::action(&object).ok() == Some(stored.action);
+    let (true, Some(uid)) = (is_same, stored.uid.as_deref()) else { return Ok(false) };
+    let deleted = deletion::delete_version(&api, name, uid, object.metadata.resource_version).await;
+    deleted.map(|()| true).map_err(Error::kubernetes("delete the ObjectBucket"))
 }
 
 /// Deletes a record. Succeeds if it is already gone, or was reconstructed because there was none.

@@ -62,6 +62,17 @@ impl Orphans {
         };
     }
 
+    /// A record does not exist any more.
+    pub(crate) fn gone(&self, record: &str) {
+        self.found(record, None);
+        self.scheduled(record, None);
+    }
+
+    /// Whether it is known that a deletion is scheduled, or late.
+    pub(crate) fn is_scheduled(&self, record: &str) -> bool {
+        self.lock().scheduled.contains_key(record)
+    }
+
     /// How many deletions are scheduled, and when the next one is.
     pub(crate) fn deletions(&self) -> (usize, Option<Timestamp>) {
         let found = self.lock();

@@ -180,7 +180,7 @@ impl OtherAction {
                 // The API server ends all watches.
                 operators.iter_mut().for_each(|operator| *operator = Operator::new(world.claim));
             }
-            Self::CreateAgainToUndo => world.create_again(Claim { undo: true, ..created }),
+            Self::CreateAgainToUndo => world.create_again(Claim { undo: Some(!world.time_came), ..created }),
             Self::StripFinalizer => {
                 world.stripped = true;
                 world.claim = None;

@@ -33,6 +33,11 @@ fn now(time_came: bool) -> Timestamp {
     if time_came { Timestamp::MAX } else { Timestamp::MIN }
 }
 
+/// That of a claim that was created in time, or later.
+fn request(in_time: bool) -> UndoRequest<'static> {
+    UndoRequest { namespace_uid: Some(NAMESPACE), class: CLASS, asked_at: now(!in_time) }
+}
+
 /// Uid of the claims' namespace.
 const NAMESPACE: &str = "namespace";
 
@@ -46,6 +51,9 @@ pub(super) fn real_due(setup: &Setup, world: &World, record: &Record, vanished: 
         deleting: claim.deleting,
         has_record: None,
         names_it: claim.named,
+        undoes: claim.undo.is_some_and(|in_time| {
+            stored.release.as_ref().is_some_and(|release| release.undo(&request(in_time), CLASS).is_ok())
+        }),
     });
     let now = now(world.time_came);
     let facts = Facts {
@@ -55,13 +63,14 @@ pub(super) fn real_due(setup: &Setup, world: &World, record: &Record, vanished: 
         present: present.as_ref(),
         refused: false,
         vanished,
+        awaited: true,
         now,
     };
     orphan::due(&facts)
 }
 
 /// The answer of the real planner for a claim and its record.
-pub(super) fn real_intent(setup: &Setup, claim: Claim, record: Option<Record>, time_came: bool) -> Option<Intent> {
+pub(super) fn real_intent(setup: &Setup, claim: Claim, record: Option<Record>) -> Option<Intent> {
     let stored = |record: Record| {
         let stored = real_stored(setup, claim, &record);
         Box::new(Stored { claim_says_bound: claim.named || claim.bound, ..stored })
@@ -69,16 +78,16 @@ pub(super) fn real_intent(setup: &Setup, claim: Claim, record: Option<Record>, t
     let found = match record {
         Some(record) if record.uid == claim.uid => Found::Mine(stored(record)),
         Some(record) if record.adopt_requested => Found::ToAdopt(stored(record)),
-        Some(record) if claim.undo => {
-            let request = UndoRequest { namespace_uid: Some(NAMESPACE), class: CLASS, now: now(time_came) };
+        Some(record) if claim.undo.is_some() => {
             let stored = stored(record);
+            let request = request(claim.undo == Some(true));
             match stored.release.as_ref().map(|release| release.undo(&request, CLASS)) {
                 Some(Ok(())) => Found::ToAdopt(stored),
                 Some(Err(why)) => Found::NothingToUndo { why },
                 None => Found::NothingToUndo { why: CannotUndo::NotScheduled },
             }
         }
-        None if claim.undo => Found::NothingToUndo { why: CannotUndo::NotScheduled },
+        None if claim.undo.is_some() => Found::NothingToUndo { why: CannotUndo::NotScheduled },
         Some(_) if claim.named => Found::Restored(RecordProblem::Former { record: NAME.into() }),
         None if claim.named => Found::Restored(RecordProblem::Missing { record: NAME.into() }),
         Some(_) | None => Found::None { free_name: NAME.into() },
@@ -111,6 +120,7 @@ pub(super) fn real_stored(setup: &Setup, claim: Claim, record: &Record) -> Store
         created: Some(Timestamp::MIN),
         deleted: false,
         claim_ref: true,
+        labelled: true,
     }
 }
 
@@ -118,6 +128,7 @@ fn real_release(release: Release) -> RealRelease {
     let schedule = Schedule { at: Timestamp::UNIX_EPOCH, namespace_uid: Some(NAMESPACE.into()) };
     let (why, deleting) = match release {
         Release::Scheduled { deleting } => (Retained::Scheduled(schedule), deleting),
+        Release::Vanished => (Retained::ClaimVanished, true),
         Release::Retained => (Retained::NotEmpty, false),
     };
     RealRelease { at: Timestamp::MIN, why, deleting }

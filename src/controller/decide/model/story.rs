@@ -77,7 +77,7 @@ impl Story {
             bound: false,
             ready: false,
             rotation: 0,
-            undo: false,
+            undo: None,
         }
     }
 
@@ -176,7 +176,8 @@ impl Story {
             // A bucket that holds something is not deleted for another one.
             || world.record.is_some_and(|record| !record.handed_over && world.full.contains(&record.bucket()));
         let Some(claim) = world.claim else {
-            if world.record.is_some_and(|record| matches!(record.release, Some(Release::Scheduled { .. }))) {
+            let release = world.record.and_then(|record| record.release);
+            if matches!(release, Some(Release::Scheduled { .. } | Release::Vanished)) {
                 return false;
             }
             // Bucket and user of a former claim stay, with or without their record. So does all of a claim that went
@@ -184,7 +185,7 @@ impl Story {
             let former = self.restored.is_some() && world.former_is_there() || world.stripped && world.record.is_some();
             return former || (0..world.born).all(|uid| world.leftover(uid).is_none());
         };
-        if claim.undo && world.record.is_none_or(|record| record.uid != claim.uid) {
+        if claim.undo.is_some() && world.record.is_none_or(|record| record.uid != claim.uid) {
             // There was nothing to undo: nothing is created in its place, and it waits.
             return !claim.deleting && !claim.bound && world.leftover(claim.uid).is_none();
         }

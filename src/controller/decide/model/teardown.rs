@@ -24,8 +24,8 @@ pub(super) struct Removal {
     pub(super) verb: Option<Verb>,
     /// Why the record outlives its claim.
     retain: Option<Release>,
-    /// The record does not say yet that the deletion of its bucket has begun.
-    marks: bool,
+    /// What the record does not say yet: that the removal has begun.
+    mark: Option<Release>,
 }
 
 impl Removal {
@@ -67,7 +67,7 @@ impl Removal {
                 seen.recorded = mine.map(|record| teardown::undo(&real_stored(setup, claim, &record)));
             }
         }
-        Some(Self { claim, record, seen, secret_gone: false, verb: None, retain: None, marks: false })
+        Some(Self { claim, record, seen, secret_gone: false, verb: None, retain: None, mark: None })
     }
 
     /// What is due for a record whose claim is gone, if something is to be removed.
@@ -76,6 +76,7 @@ impl Removal {
             Due::DeleteBucket => (Undo::Delete, None),
             Due::RevokeVanished => (Undo::Revoke, Some(Release::Retained)),
             Due::Remove | Due::Revoke => unreachable!("no admin requests that here"),
+            Due::Postpone { .. } => unreachable!("the process knows of the time"),
             Due::Nothing | Due::Report(_) | Due::Wait { .. } | Due::Refuse(_) | Due::Forget | Due::Adopt => {
                 return None;
             }
@@ -88,9 +89,13 @@ impl Removal {
             outputs_gone: false,
             purpose: Purpose::Orphan,
         };
-        let marks = record.release == Some(Release::Scheduled { deleting: false });
+        let mark = match record.release {
+            None => Some(Release::Vanished),
+            Some(Release::Scheduled { deleting: false }) => Some(Release::Scheduled { deleting: true }),
+            Some(_) => None,
+        };
         let claim = Claim { uid: record.uid, asks: record.asks, ..NO_CLAIM };
-        Some(Self { claim, record: Some(record), seen, secret_gone: false, verb: None, retain, marks })
+        Some(Self { claim, record: Some(record), seen, secret_gone: false, verb: None, retain, mark })
     }
 }
 
@@ -108,12 +113,12 @@ pub(super) fn advance(
         removal.go_on(verb, world, memory, outcome)?;
         return Some(removal);
     }
-    if std::mem::take(&mut removal.marks) {
+    if let Some(mark) = removal.mark.take() {
         // Fails if the record was changed since it was read: a claim may have it now.
         if world.record != removal.record {
             return None;
         }
-        removal.keep_record(world, Some(Release::Scheduled { deleting: true }));
+        removal.keep_record(world, Some(mark));
         return Some(removal);
     }
     let uid = removal.claim.uid;

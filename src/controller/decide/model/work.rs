@@ -65,7 +65,7 @@ impl Work {
             forgets: false,
             overtaken: false,
         };
-        match real_intent(setup, claim, world.record, world.time_came)? {
+        match real_intent(setup, claim, world.record)? {
             Intent::Record { .. } => {}
             Intent::Proceed(_) => {
                 work.record = world.record;

@@ -61,8 +61,8 @@ pub(super) struct Claim {
     pub(super) ready: bool,
     /// How often its user has requested new keys.
     pub(super) rotation: u8,
-    /// Its user asks for the bucket of the claim of this name that was deleted before.
-    pub(super) undo: bool,
+    /// Its user asks for the bucket of the claim of this name that was deleted before; whether in time.
+    pub(super) undo: Option<bool>,
 }
 
 /// Why a record outlives its claim.
@@ -70,6 +70,8 @@ pub(super) struct Claim {
 pub(super) enum Release {
     /// The bucket is deleted at a later time.
     Scheduled { deleting: bool },
+    /// The access of a vanished claim is being removed.
+    Vanished,
     /// An admin decides about the bucket.
     Retained,
 }
@@ -333,7 +335,7 @@ pub(super) const NO_CLAIM: Claim = Claim {
     bound: false,
     ready: false,
     rotation: 0,
-    undo: false,
+    undo: None,
 };
 
 /// UID of the claim in the backup.

@@ -3,6 +3,7 @@
 //!
 //! The caches only show which ObjectBuckets may be orphans. Decisions rest on fresh reads of ObjectBucket and claim.
 
+mod present;
 mod removal;
 
 use std::collections::{HashMap, HashSet};
@@ -22,9 +23,8 @@ use self::removal::Queued;
 use crate::api::ObjectBucket;
 use crate::controller::decide::action::{self, Action};
 use crate::controller::decide::claim::Claim;
-use crate::controller::decide::lookup::Found;
 use crate::controller::decide::notice::{self, Notice};
-use crate::controller::decide::orphan::{self, Due, PresentClaim};
+use crate::controller::decide::orphan::{self, Due};
 use crate::controller::decide::record;
 use crate::controller::decide::release::{self, Release};
 use crate::controller::decide::{backoff, codec};
@@ -103,7 +103,8 @@ fn requests<P>(
         let request = |message: String| {
             let object = ctx.caches.records.object(&message).filter(|_| is_suspect(ctx, &message))?;
             let sleeps = released::sleeps(&object, now);
-            if sleeps.is_some() {
+            // One that is late is looked at first.
+            if sleeps.is_some_and(|wait| !wait.is_zero()) {
                 ctx.orphans.scheduled(&message, release::delete_at(&object));
             }
             let run_at = from + sleeps.unwrap_or_default();
@@ -207,8 +208,7 @@ impl<P: Provisioner> Keeper<'_, P> {
             Ok(None) => {
                 lock(&self.failed_checks).remove(name);
                 lock(&self.reported).remove(name);
-                self.ctx.orphans.found(name, None);
-                self.ctx.orphans.scheduled(name, None);
+                self.ctx.orphans.gone(name);
                 return Next::Done.into();
             }
             Err(problem) => return self.failed(name, 0, &problem).into(),
@@ -259,7 +259,7 @@ impl<P: Provisioner> Keeper<'_, P> {
             }
         };
         let (claim, now) = (stored.record.claim.clone(), Timestamp::now());
-        let present = self.present(&claim, &stored.name).await?;
+        let present = self.present(&stored, action == Ok(Some(Action::Adopt))).await?;
         let facts = orphan::Facts {
             stored: &stored,
             action: &action,
@@ -267,11 +267,12 @@ impl<P: Provisioner> Keeper<'_, P> {
             present: present.as_ref(),
             refused: notice::is_refused(object),
             vanished: ctx.orphans.has_vanished(&claim.uid, stored.created),
+            awaited: ctx.orphans.is_scheduled(&stored.name),
             now,
         };
         let due = orphan::due(&facts);
         let delete_at = match due {
-            Due::Wait { until, .. } => Some(until),
+            Due::Wait { until, .. } | Due::Postpone { until } => Some(until),
             Due::DeleteBucket => stored.release.as_ref().and_then(Release::delete_at),
             _ => None,
         };
@@ -295,6 +296,15 @@ impl<P: Provisioner> Keeper<'_, P> {
                     self.report(object, notice).await?;
                 }
                 return Ok(Next::After(released::left(until, now)).into());
+            }
+            Due::Postpone { until } => {
+                tracing::warn!(
+                    record = stored.name,
+                    bucket = stored.record.plan.bucket,
+                    "the deletion of the bucket was due while no operator knew of it; it is postponed to {until}"
+                );
+                records::postpone(ctx, &mut stored, until).await?;
+                return Ok(Next::Now.into());
             }
             Due::Refuse(notice) => {
                 self.report(object, notice).await?;
@@ -338,22 +348,6 @@ impl<P: Provisioner> Keeper<'_, P> {
             self.report(object, notice::damaged(&problem.to_string())).await?;
         }
         Ok(Next::Done)
-    }
-
-    /// The claim that has the recorded name now, read from the cluster.
-    async fn present(&self, recorded: &ClaimId, record: &str) -> Result<Option<PresentClaim>, Error> {
-        let found = self.ctx.claims_in(&recorded.namespace).get_opt(&recorded.name).await;
-        let Some(found) = found.map_err(Error::kubernetes("read the claim"))? else { return Ok(None) };
-        let claim = Claim::read(&found, &self.ctx.label);
-        let has_record = match claim.id.uid == recorded.uid {
-            true => None,
-            false => match records::find(self.ctx, &claim).await {
-                Ok(Found::Mine(stored)) => Some(stored.name).filter(|name| name != record),
-                _ => None,
-            },
-        };
-        let names_it = claim.spec().is_ok_and(|spec| spec.object_bucket_name.as_deref() == Some(record));
-        Ok(Some(PresentClaim { uid: claim.id.uid, deleting: claim.deleting, has_record, names_it }))
     }
 
     async fn report(&self, object: &ObjectBucket, notice: Notice) -> Result<(), Error> {

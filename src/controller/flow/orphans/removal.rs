@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
+use k8s_openapi::jiff::Timestamp;
 use tracing::Instrument as _;
 
 use super::{Keeper, Outcome, lock};
@@ -138,10 +139,10 @@ impl<P: Provisioner> Keeper<'_, P> {
         let before = stored.clone();
         let traced = step::attempt("remove orphan", &claim.id, "");
         let removal = Box::pin(async {
-            // The decisive write: no claim can take the bucket from now on.
-            if let Some(release) = stored.release.clone().filter(|release| deletes && !release.deleting) {
-                crds::may_remove(ctx).await?;
-                records::release(ctx, &mut stored, Release { deleting: true, ..release }).await?;
+            // What only this process has seen must not be forgotten with it.
+            if let (None, Some(why)) = (&stored.release, &retain) {
+                let release = Release { at: Timestamp::now(), why: why.clone(), deleting: true };
+                records::release(ctx, &mut stored, release).await?;
             }
             teardown::remove_orphan(ctx, &claim, stored, undo, retain).await
         });

@@ -56,6 +56,8 @@ pub(crate) struct ClaimMemory {
 impl ClaimMemory {
     /// The store is about to create something for the claim, or has just answered. Returns when it was asked before.
     pub(crate) fn executes(&mut self) -> Option<Instant> {
+        // What an earlier removal has seen to go may be there again.
+        (self.access_gone, self.bucket_gone) = (false, false);
         self.executed.replace(Instant::now())
     }
 
@@ -349,6 +351,17 @@ mod tests {
         assert!(guard.is_some() && memory.try_lock(&claim()).is_none() && memory.try_lock(&claim()).is_none());
         drop(guard);
         assert!(memory.try_lock(&claim()).is_some());
+    }
+
+    #[test]
+    fn what_was_seen_to_go_may_be_missing_only_until_it_is_created_again() {
+        let memory = Memory::default();
+        let gone = || Removed::new(Fate::Removed, Fate::Removed);
+        let missing = || Removed::new(Fate::Missing, Fate::Missing);
+        memory.with(&claim(), |m| m.removed_before(gone()));
+        assert!(!memory.with(&claim(), |m| m.removed_before(missing())).missed_something());
+        memory.with(&claim(), |m| m.executes());
+        assert!(memory.with(&claim(), |m| m.removed_before(missing())).missed_something());
     }
 
     #[test]

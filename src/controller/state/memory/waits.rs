@@ -121,6 +121,15 @@ impl Waits {
         delay
     }
 
+    /// The same, with a wait that does not grow.
+    pub(crate) fn rests(&mut self, wait: Duration) -> Duration {
+        if self.woken {
+            return Duration::ZERO;
+        }
+        self.defer(wait);
+        wait
+    }
+
     /// Progress resets the backoff.
     pub(super) fn progressed(&mut self) {
         self.failures = 0;
@@ -263,6 +272,16 @@ mod tests {
         let mut waits = Waits::default();
         waits.attempt(inputs("a"));
         waits
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_claim_that_rests_is_woken_by_its_user() {
+        let mut waits = started();
+        let hour = Duration::from_secs(3600);
+        assert_eq!(waits.rests(hour), hour);
+        assert!(waits.left(&inputs("a")).is_some());
+        let asks = Inputs { rotation: Some("now".into()), ..inputs("a") };
+        assert_eq!(waits.left(&asks), None);
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,5 +1,7 @@
 //! What `onDelete` of a class says: buckets that go later, or only if they are empty.
 
+mod in_time;
+
 use std::time::Duration;
 
 use bucket_provisioner::api::{BucketPhase, wire};

@@ -1,0 +1,102 @@
+//! Who asks in time gets the bucket, whatever happens meanwhile.
+
+use bucket_provisioner::api::wire;
+use kube::ResourceExt as _;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use serde_json::json;
+
+use super::{Used, create_again, delete, delete_in, state};
+use crate::support::World;
+use crate::support::operator::{Kind, Operator};
+
+/// Creates a claim that asks for the bucket of this ObjectBucket.
+async fn create_again_naming(world: &World, name: &str, class: &str, record: &str) {
+    let claim = json!({
+        "apiVersion": wire::API_VERSION, "kind": wire::CLAIM_KIND,
+        "metadata": { "name": name, "annotations": { wire::annotation::UNDO_DELETE: "yes" } },
+        "spec": { "storageClassName": class, "generateBucketName": name, "objectBucketName": record },
+    });
+    world.claims().create(&PostParams::default(), &serde_json::from_value(claim).unwrap()).await.unwrap();
+}
+
+#[tokio::test]
+async fn of_several_deleted_buckets_the_claim_gets_the_one_that_it_names() {
+    let world = World::new().await;
+    let class = world.class_with("later", "Delete", &[("onDelete", "after:7d")]).await;
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    let first = Used::claim(&world, "photos", &class).await;
+    delete(&world, "photos").await;
+    // GitOps creates the claim again, and gets a new and empty bucket for it.
+    let uid = world.claim("photos", &class).await.uid().unwrap();
+    let second = world.wait_bound("photos").await.spec.object_bucket_name.unwrap();
+    let late = json!({ "metadata": { "annotations": { wire::annotation::UNDO_DELETE: "yes" } } });
+    world.claims().patch("photos", &PatchParams::default(), &Patch::Merge(late)).await.unwrap();
+    let told =
+        |claim: &_| crate::support::condition(claim, "UpToDate").is_some_and(|c| c.message.contains("no effect"));
+    world.wait_claim("photos", "told that it has no effect", told).await;
+    delete(&world, "photos").await;
+
+    create_again(&world, "photos", &class).await;
+    let message = world.wait_reason("photos", "NothingToUndo").await;
+    assert!(message.contains(&first.record) && message.contains(&second), "{message}");
+    assert!(second.ends_with(&uid), "{second}");
+    delete(&world, "photos").await;
+    create_again_naming(&world, "photos", &class, &first.record).await;
+    world.wait_bound("photos").await;
+    assert_eq!(world.app("photos").await.list(&first.bucket).await.unwrap(), ["precious"]);
+}
+
+#[tokio::test]
+async fn a_claim_that_asks_in_time_and_cannot_have_its_bucket_yet_holds_the_deletion() {
+    let world = World::new().await;
+    let class = world.class_with("later", "Delete", &[("onDelete", "after:7d")]).await;
+    let operator = Operator::start(&world, Kind::Binary).await;
+    let used = Used::claim(&world, "photos", &class).await;
+    delete(&world, "photos").await;
+    world.wait_condition(&used.record, "DeletionScheduled", "Scheduled").await;
+    // A backup of the app brought back its Secret only.
+    let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "photos" } });
+    world.secrets().create(&PostParams::default(), &serde_json::from_value(secret).unwrap()).await.unwrap();
+    create_again(&world, "photos", &class).await;
+    world.wait_reason("photos", "OutputExists").await;
+    operator.stop().await;
+    // Until after the claim was created.
+    delete_in(&world, &used.record, 1).await;
+    let operator = Operator::start(&world, Kind::Binary).await;
+    let message = world.wait_orphaned(&used.record, "AwaitsClaim").await;
+    assert!(message.contains("undo-delete"), "{message}");
+    assert_eq!(world.account.list(&used.bucket).await.unwrap(), ["precious"]);
+
+    world.secrets().delete("photos", &DeleteParams::default()).await.unwrap();
+    let retry = json!({ "metadata": { "annotations": { "objectbucket.io/retry": "1" } } });
+    world.claims().patch("photos", &PatchParams::default(), &Patch::Merge(retry)).await.unwrap();
+    world.wait_bound("photos").await;
+    assert_eq!(world.app("photos").await.list(&used.bucket).await.unwrap(), ["precious"]);
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn a_deletion_that_was_due_while_no_operator_ran_is_postponed() {
+    let world = World::new().await;
+    let class = world.class_with("later", "Delete", &[("onDelete", "after:7d")]).await;
+    let operator = Operator::start(&world, Kind::Binary).await;
+    let used = Used::claim(&world, "photos", &class).await;
+    delete(&world, "photos").await;
+    world.wait_condition(&used.record, "DeletionScheduled", "Scheduled").await;
+    operator.stop().await;
+    delete_in(&world, &used.record, -4000).await;
+    let overdue = state(&world, &used.record, "deleteAt").await.unwrap();
+    let _operator = Operator::start(&world, Kind::Binary).await;
+    let postponed = |record: Option<&bucket_provisioner::api::ObjectBucket>| {
+        let state = record.and_then(|record| record.spec.additional_state.clone()).unwrap_or_default();
+        state.get("deleteAt").is_some_and(|at| *at > overdue)
+    };
+    crate::support::seen(&world.records(), &used.record, postponed).await.expect("it has another time");
+    let at = state(&world, &used.record, "deleteAt").await.unwrap();
+    let says = |record: Option<&bucket_provisioner::api::ObjectBucket>| {
+        let status = record.and_then(|record| record.status.clone()).unwrap_or_default();
+        status.conditions.iter().any(|condition| condition.message.contains(&at))
+    };
+    crate::support::seen(&world.records(), &used.record, says).await.expect("it says so");
+    assert_eq!(world.account.list(&used.bucket).await.unwrap(), ["precious"]);
+}

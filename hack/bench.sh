@@ -23,6 +23,8 @@ Measures the operator on a stack of its own, and beside it the floor. PARTs:
   purge    a claim is deleted whose bucket holds M objects (20000 by default) and
            M / 4 further versions; with at most 40000 objects the same in folders, with
            150 ms for each call to AWS, and where S3 asks to slow down for the first half
+  queue    the buckets of up to 500 claims of one tenant are due to be deleted, and then that
+           of another tenant: the time that one takes, beside them and alone
   volumes  N claims for volumes, from creation to all Bound and from deletion to all gone,
            and 50 one after another: the provisioner of directories of examples/, and
            one on the Go library; here the floor only creates and deletes volumes
@@ -52,7 +54,7 @@ while (($#)); do
     --only | --objects | --bound)
       (($# > 1)) || fail "$1 needs a value; see $0 --help"
       case $1=$2 in
-        --only=claims | --only=restart | --only=latency | --only=limits | --only=delay | --only=purge | --only=volumes | --only=many) parts+=("$2") ;;
+        --only=claims | --only=restart | --only=latency | --only=limits | --only=delay | --only=purge | --only=queue | --only=volumes | --only=many) parts+=("$2") ;;
         --objects=[1-9]*) objects=$2 ;;
         --bound=[1-9]*) bound=$2 ;;
         *) fail "$1 $2 cannot be used; see $0 --help" ;;
@@ -67,7 +69,7 @@ while (($#)); do
   esac
   shift
 done
-((${#parts[@]})) || parts=(claims restart latency limits delay purge volumes many)
+((${#parts[@]})) || parts=(claims restart latency limits delay purge queue volumes many)
 
 # Told to end, it stops the operator that it runs.
 clean_up() {

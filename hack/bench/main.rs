@@ -18,6 +18,7 @@ mod objects;
 mod operator;
 mod parts;
 mod purge;
+mod queue;
 mod store;
 mod table;
 mod volumes;
@@ -90,6 +91,9 @@ async fn run(n: usize, objects: usize, bound: usize, parts: &[&str]) -> Result<(
     }
     if wanted("purge") {
         bench.purge(objects).await?;
+    }
+    if wanted("queue") {
+        bench.queue(n.min(500)).await?;
     }
     if wanted("volumes") {
         bench.volumes(n).await?;

@@ -330,7 +330,8 @@ pub(crate) async fn mark_bound<P>(ctx: &Context<P>, stored: &mut Stored) -> Resu
 pub(crate) async fn delete_orphan<P>(ctx: &Context<P>, stored: &Stored) -> Result<bool, Error> {
     let (api, name) = (ctx.records(), &stored.name);
     let found = api.get_opt(name).await.map_err(Error::kubernetes("read the ObjectBucket"))?;
-    let Some(object) = found.and_then(|guard| guard.0.ok()) else { return Ok(true) };
+    let Some(found) = found else { return Ok(true) };
+    let Ok(object) = found.0 else { return Ok(false) };
     let is_same = object.metadata.uid == stored.uid
         && record::claim_uid(&object) == Some(&stored.record.claim.uid)
         && action::action(&object).ok() == Some(stored.action);

@@ -1,5 +1,8 @@
 //! Records and buckets that outlive their claims.
 
+use std::panic::AssertUnwindSafe;
+
+use futures::FutureExt as _;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::json;
@@ -8,10 +11,23 @@ use super::flow::Act;
 use super::scene::{CLAIM, Scene};
 use crate::api::{ObjectBucket, wire};
 use crate::conformance::backend::Backend;
+use crate::conformance::program::{Running, send_signal};
 use crate::conformance::stage::Footprint;
 use crate::conformance::world::seen;
 
 impl<B: Backend> Scene<B> {
+    /// Removes the claim's finalizer and deletes the claim. The operator stands still meanwhile, because it would put the
+    /// finalizer back on what is there.
+    pub(super) async fn force_out(&self, operator: &Running) {
+        send_signal("STOP", operator.pid());
+        let world = &self.stage.world;
+        let forced = AssertUnwindSafe(world.forget_object(&world.claims(), CLAIM)).catch_unwind().await;
+        send_signal("CONT", operator.pid());
+        if let Err(panic) = forced {
+            std::panic::resume_unwind(panic);
+        }
+    }
+
     /// Has the time come at which the bucket is deleted.
     pub(super) async fn delete_now(&self) {
         let world = &self.stage.world;

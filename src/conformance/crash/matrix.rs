@@ -47,6 +47,10 @@ pub async fn crash_everywhere<B: Backend>(flow: Flow, pace: Pace, make: &impl As
             "{flow}: no call came to the store through its proxy: do classes have the proxy's URL?"
         );
     }
+    if matches!(flow.act, Act::Vanish) {
+        // Whether the operator tries to put the finalizer back on a claim that goes is a matter of time.
+        points.retain(|point| !point.is_on("objectbucketclaims"));
+    }
     if flow.at_store_only {
         points.retain(Point::is_at_store);
         assert!(points.len() >= 2, "{flow}: the calls to the store were not seen: {points:#?}");
@@ -99,7 +103,7 @@ async fn crash_points<B: Backend>(flow: Flow, pace: Pace, backend: B) -> Vec<Poi
         scene.set().await;
         let operator = scene.prepare().await;
         forget_calls(&scene.stage);
-        scene.begin().await;
+        scene.begin(operator.as_ref()).await;
         let mut operator = operator.unwrap_or_else(|| scene.stage.start());
         scene.wait_for_end().await;
         operator.terminate();
@@ -125,7 +129,7 @@ async fn survive<B: Backend>(scene: &mut Scene<B>, point: &Point, turn: Semaphor
     let operator = scene.prepare().await;
     forget_calls(stage);
     let gate = point.arm(stage);
-    scene.begin().await;
+    scene.begin(operator.as_ref()).await;
     let operator = operator.unwrap_or_else(|| stage.start());
     story.follow("the operator that was killed", &operator);
     let came = gate.reached().await;

@@ -99,6 +99,11 @@ impl Point {
         self.server == Server::Store
     }
 
+    /// Whether it is a call on objects of this kind.
+    pub(super) fn is_on(&self, plural: &str) -> bool {
+        self.step.split(' ').nth(1) == Some(plural)
+    }
+
     /// Whether it comes after the call; each call that changes something has one such point.
     pub(super) fn is_after(&self) -> bool {
         self.moment == Moment::After

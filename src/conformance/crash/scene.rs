@@ -156,8 +156,8 @@ impl<B: Backend> Scene<B> {
         }
     }
 
-    /// Has it happen.
-    pub(super) async fn begin(&self) {
+    /// Has it happen. `operator`: the one that runs.
+    pub(super) async fn begin(&self, operator: Option<&Running>) {
         match self.flow.act {
             Act::Provide | Act::Abandon => self.submit().await,
             Act::Remove | Act::Withdraw(_) | Act::Forget => self.stage.world.delete_claim(CLAIM).await,
@@ -170,7 +170,7 @@ impl<B: Backend> Scene<B> {
             Act::Recover | Act::SetBack => {}
             Act::DeleteLater => self.delete_now().await,
             Act::Undo => self.create_again().await,
-            Act::Vanish => self.stage.world.forget_object(&self.stage.world.claims(), CLAIM).await,
+            Act::Vanish => self.force_out(operator.expect("one runs")).await,
             Act::Adopt => self.stage.world.say(&self.stage.world.record_name(CLAIM), "adopt").await,
             Act::RemoveOrphan => self.stage.world.say(&self.stage.world.record_name(CLAIM), "remove").await,
             Act::Edit(_) => {

@@ -25,7 +25,7 @@ pub(super) async fn report<P>(ctx: &Context<P>, stored: &Stored, release: &Relea
         None => notice::retained(stored, &release.why),
     };
     match records::read(ctx, &stored.name).await? {
-        Some(object) => records::report(ctx, &object, &notice).await,
+        Some(object) => records::report(ctx, &object, &notice).await.map(drop),
         None => Ok(()),
     }
 }

@@ -111,7 +111,7 @@ impl<P: Provisioner> Teardown<'_, P> {
                 .await;
         }
         match records::read(ctx, &stored.name).await? {
-            Some(object) => records::report(ctx, &object, &notice::purging(stored, removed)).await,
+            Some(object) => records::report(ctx, &object, &notice::purging(stored, removed)).await.map(drop),
             None => Ok(()),
         }
     }

@@ -204,13 +204,17 @@ pub(crate) async fn rewrite<P>(ctx: &Context<P>, object: &ObjectBucket, record: 
 }
 
 /// Reports something on an ObjectBucket, as a condition, an event and a log line, unless the condition already says it.
-/// `released`: its claim was deleted.
+/// Returns the version of the ObjectBucket, if it was written.
 ///
 /// # Errors
 /// Kubernetes refused the condition.
-pub(crate) async fn report<P>(ctx: &Context<P>, object: &ObjectBucket, notice: &Notice) -> Result<(), Error> {
+pub(crate) async fn report<P>(
+    ctx: &Context<P>,
+    object: &ObjectBucket,
+    notice: &Notice,
+) -> Result<Option<String>, Error> {
     let current = object.status.clone().unwrap_or_default();
-    let Some(conditions) = notice.added_to(&current.conditions, &status::now()) else { return Ok(()) };
+    let Some(conditions) = notice.added_to(&current.conditions, &status::now()) else { return Ok(None) };
     let name = object.metadata.name.clone().unwrap_or_default();
     let Notice { reason, message, severity, .. } = notice;
     if *severity == Severity::Warning {
@@ -225,12 +229,12 @@ pub(crate) async fn report<P>(ctx: &Context<P>, object: &ObjectBucket, notice: &
     }
     let patch = json!({ "metadata": { "uid": object.metadata.uid }, "status": status });
     let answer = patch_status(&ctx.records(), &name, &patch).await;
-    answer.map_err(Error::kubernetes("write the ObjectBucket's status"))?;
+    let written = answer.map_err(Error::kubernetes("write the ObjectBucket's status"))?;
     // Of progress only the beginning is an event.
     if *severity != Severity::Progress || !known {
         events::record_event(ctx, &name, object.metadata.uid.as_deref(), *severity, reason, message).await;
     }
-    Ok(())
+    Ok(written.resource_version())
 }
 
 /// Writes why an ObjectBucket outlives its claim, and removes an admin's annotation that was followed.

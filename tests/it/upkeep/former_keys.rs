@@ -2,10 +2,11 @@
 //! too long.
 
 use k8s_openapi::api::core::v1::Secret;
+use kube::ResourceExt as _;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-use super::{Bound, DENIED, date};
+use super::{Bound, DENIED, PAST, date};
 use crate::support::operator::{Kind, Operator};
 use crate::support::proxy::Verdict;
 use crate::support::{World, seen};
@@ -69,6 +70,11 @@ async fn a_former_key_can_be_activated_again_before_it_is_deleted() {
     assert!(rotated.former_key_works(&world).await);
     date(&world, RETIRE_AT).await;
     world.wait_active_keys(&rotated.before.user, &[&rotated.key]).await;
+    // What comes of it is noted later than IAM shows it.
+    let noted = |secret: Option<&Secret>| {
+        secret.is_some_and(|secret| secret.annotations().get(RETIRE_AT).is_none_or(|at| at != PAST))
+    };
+    seen(&world.secrets(), "photos", noted).await.expect("another time is noted");
     date(&world, RETIRE_AT).await;
     world.wait_keys(&rotated.before.user, &[&rotated.key]).await;
     world.wait_event("photos", "KeysRetired").await;

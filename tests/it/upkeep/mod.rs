@@ -34,8 +34,11 @@ impl Bound {
     }
 }
 
+/// A time that is over.
+const PAST: &str = "2020-01-01T00:00:00Z";
+
 /// Makes the keys look old: moves a time that their Secret notes into the past.
 async fn date(world: &World, annotation: &str) {
-    let patch = json!({ "metadata": { "annotations": { annotation: "2020-01-01T00:00:00Z" } } });
+    let patch = json!({ "metadata": { "annotations": { annotation: PAST } } });
     world.secrets().patch("photos", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
 }

@@ -289,7 +289,7 @@ impl<P: Provisioner> Keeper<'_, P> {
                     self.report(&object, notice).await?;
                 }
             }
-            Due::Report(notice) => self.report(object, notice).await?,
+            Due::Report(notice) => drop(self.report(object, notice).await?),
             Due::Wait { notice, until } => {
                 ctx.orphans.found(&stored.name, None);
                 if let Some(notice) = notice {
@@ -350,16 +350,17 @@ impl<P: Provisioner> Keeper<'_, P> {
         Ok(Next::Done)
     }
 
-    async fn report(&self, object: &ObjectBucket, notice: Notice) -> Result<(), Error> {
+    /// Returns the version of the ObjectBucket, if it was written.
+    async fn report(&self, object: &ObjectBucket, notice: Notice) -> Result<Option<String>, Error> {
         let reason = notice.is_orphan().then_some(notice.reason);
         self.ctx.orphans.found(&record::name(object), reason);
         let reported = (object.uid(), notice);
         if lock(&self.reported).get(&record::name(object)) == Some(&reported) {
-            return Ok(());
+            return Ok(None);
         }
-        records::report(self.ctx, object, &reported.1).await?;
+        let version = records::report(self.ctx, object, &reported.1).await?;
         lock(&self.reported).insert(record::name(object), reported);
-        Ok(())
+        Ok(version)
     }
 }
 

@@ -134,7 +134,8 @@ impl<P: Provisioner> Keeper<'_, P> {
         let Some(_busy) = ctx.memory.try_lock(&claim.id) else { return Ok(Next::After(BUSY)) };
         let deletes = undo == Undo::Delete;
         if !again && ctx.memory.with(&claim.id, |m| m.removed_objects(0)) == 0 {
-            self.report(object, notice::in_progress(&stored, deletes)).await?;
+            let version = self.report(object, notice::in_progress(&stored, deletes)).await?;
+            stored.resource_version = version.or(stored.resource_version);
         }
         let before = stored.clone();
         let traced = step::attempt("remove orphan", &claim.id, "");

@@ -386,7 +386,8 @@ async fn every_aws_call_of_every_flow_may_fail_in_every_way() {
         let cell = Cell::prepare(&world, format!("c{number}"), case.flow).await;
         let Outcome { reason, calls } = cell.run_with(&case.calls[0], case.fault).await;
         most.fetch_max(calls, Ordering::SeqCst);
-        assert!(calls <= 5 * clean[&case.flow], "{calls} calls: {:?}", cell.aws.names());
+        // A call is tried several times in one attempt, and two attempts may pass until what is told was seen.
+        assert!(calls <= 5 * clean[&case.flow].max(8), "{calls} calls: {:?}", cell.aws.names());
         reason
     })
     .await;

@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use bucket_provisioner::api::wire;
 use bucket_provisioner::aws::AwsProvisioner;
 use bucket_provisioner::controller;
 use bucket_provisioner::runtime;
 use hyper::Response;
+use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
-use kube::api::DeleteParams;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -110,8 +112,53 @@ async fn life(world: &World) -> Vec<String> {
     world.kubernetes.names()
 }
 
+/// The life of a claim whose bucket outlives it: its deletion is undone, and then done at its time.
+async fn second_life(world: &World) -> Vec<String> {
+    let class = world.class_with("later", "Delete", &[("onDelete", "after:1h")]).await;
+    world.claim("photos", &class).await;
+    let _operator = operator(world);
+    world.wait_bound("photos").await;
+    let bucket = world.environment("photos").await["BUCKET_NAME"].clone();
+    world.app("photos").await.put(&bucket, "a").await.unwrap();
+    let record = world.record_name("photos");
+    delete_for_later(world, &record).await;
+    let claim = json!({
+        "apiVersion": wire::API_VERSION, "kind": wire::CLAIM_KIND,
+        "metadata": { "name": "photos", "annotations": { wire::annotation::UNDO_DELETE: "yes" } },
+        "spec": { "storageClassName": class, "generateBucketName": "photos" },
+    });
+    let claim = serde_json::from_value(claim).unwrap();
+    world.claims().create(&PostParams::default(), &claim).await.unwrap();
+    world.wait_bound("photos").await;
+    world.wait_reason("photos", "Bound").await;
+    assert_eq!(world.app("photos").await.list(&bucket).await.unwrap(), ["a"]);
+    delete_for_later(world, &record).await;
+    let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let due = json!({ "spec": { "additionalState": { wire::state::DELETE_AT: now } } });
+    world.records().patch(&record, &PatchParams::default(), &Patch::Merge(due)).await.unwrap();
+    world.wait_record_gone(&record).await;
+    world.delete_class(&class).await;
+    assert!(!world.account.bucket_exists(&bucket).await, "the bucket is left");
+    let users = world.account.users_with(&format!("{}-photos-", world.namespace)).await;
+    assert!(users.is_empty(), "{users:?}");
+    world.kubernetes.names()
+}
+
+/// Deletes the claim, whose bucket stays for an hour.
+async fn delete_for_later(world: &World, record: &str) {
+    world.delete_claim("photos").await;
+    world.wait_gone("photos").await;
+    let state = world.records().get(record).await.unwrap().spec.additional_state.unwrap();
+    assert!(state.contains_key(wire::state::DELETE_AT), "{state:?}");
+}
+
 /// Has calls fail when they come for the nth time; returns how many of them came, and all calls.
-async fn life_with(world: &World, failing: &[Nth], fault: KubernetesFault) -> (usize, Vec<String>) {
+async fn life_with(
+    world: &World,
+    life: &impl AsyncFn(&World) -> Vec<String>,
+    failing: &[Nth],
+    fault: KubernetesFault,
+) -> (usize, Vec<String>) {
     let (hit, hits) = (Arc::new(Notify::new()), Arc::new(AtomicUsize::new(0)));
     let (rule_hit, rule_hits) = (Arc::clone(&hit), Arc::clone(&hits));
     let mut failing: Vec<_> = failing.iter().map(|call| (call.clone(), 0, fault.times())).collect();
@@ -158,6 +205,15 @@ const IN_ONE_LIFE: usize = 4;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_kubernetes_call_of_a_whole_life_may_fail_in_every_way() {
+    may_fail_in_every_way("a whole life", life).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_kubernetes_call_of_a_deletion_that_is_undone_and_done_may_fail_in_every_way() {
+    may_fail_in_every_way("undone, and deleted", second_life).await;
+}
+
+async fn may_fail_in_every_way(name: &'static str, life: impl AsyncFn(&World) -> Vec<String>) {
     // Each operator watches all classes and ObjectBuckets of its cluster: here it sees those of this test only.
     let other = OtherCluster::take().await;
     let calls = enumerate(life(&other.world().await).await);
@@ -170,14 +226,14 @@ async fn every_kubernetes_call_of_a_whole_life_may_fail_in_every_way() {
         let lives = if fault == KubernetesFault::Silent { failing.len() } else { failing.len().div_ceil(IN_ONE_LIFE) };
         cases.extend((0..lives).map(|first| {
             let calls = failing.iter().skip(first).step_by(lives).cloned().collect();
-            Case { flow: "a whole life", calls, fault }
+            Case { flow: name, calls, fault }
         }));
     }
-    println!("a whole life: {clean} Kubernetes calls × {} faults, more for watches", KubernetesFault::ANY.len());
+    println!("{name}: {clean} Kubernetes calls × {} faults, more for watches", KubernetesFault::ANY.len());
     let lives = cases.len();
     let outcomes = run_all(cases, 16, async |_, case| {
         let world = other.world().await;
-        let (met, calls) = life_with(&world, &case.calls, case.fault).await;
+        let (met, calls) = life_with(&world, &life, &case.calls, case.fault).await;
         assert!(calls.len() <= 6 * clean, "{} calls: {calls:?}", calls.len());
         (met, calls.len())
     })

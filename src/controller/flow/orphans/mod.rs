@@ -221,6 +221,8 @@ impl<P: Provisioner> Keeper<'_, P> {
         }
         // Boxed, because the futures of removals are large.
         match within_limit(worker, Box::pin(self.check(&object, failed.is_some(), worker))).await {
+            // Nothing was tried yet.
+            Ok(queued @ Outcome::Removal(_)) => queued,
             Ok(outcome) => {
                 lock(&self.failed_checks).remove(name);
                 outcome

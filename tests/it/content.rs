@@ -132,26 +132,6 @@ async fn a_class_that_is_made_again_empties_no_bucket_of_its_claims() {
     world.wait_claim("stuck", "planned again", |claim| ready(claim).is_none_or(|c| c.reason != "BucketNotEmpty")).await;
 }
 
-/// What a snapshot of etcd that was taken before binding brings back: the record as it was first written.
-async fn set_back_to_begun(world: &World, claim: &str) {
-    let record = world.record_name(claim);
-    let begun = json!({ "spec": { "additionalState": { "handedOver": null } }, "status": { "phase": null } });
-    let records = world.records();
-    records.patch(&record, &PatchParams::default(), &Patch::Merge(&begun)).await.unwrap();
-    records.patch_status(&record, &PatchParams::default(), &Patch::Merge(&begun)).await.unwrap();
-    let unbound = json!({ "spec": { "objectBucketName": null } });
-    world.claims().patch(claim, &PatchParams::default(), &Patch::Merge(&unbound)).await.unwrap();
-    let pending = json!({ "status": { "phase": "Pending", "conditions": [] } });
-    world.claims().patch_status(claim, &PatchParams::default(), &Patch::Merge(&pending)).await.unwrap();
-    for output in [true, false] {
-        let params = Default::default();
-        match output {
-            true => drop(world.secrets().delete(claim, &params).await.unwrap()),
-            false => drop(world.config_maps().delete(claim, &params).await.unwrap()),
-        }
-    }
-}
-
 #[tokio::test]
 async fn a_record_that_a_snapshot_set_back_empties_no_bucket() {
     let world = World::new().await;
@@ -163,7 +143,7 @@ async fn a_record_that_a_snapshot_set_back_empties_no_bucket() {
     world.app("photos").await.put(&bucket, "precious").await.unwrap();
     operator.stop().await;
 
-    set_back_to_begun(&world, "photos").await;
+    world.set_back("photos").await;
     world.delete_claim("photos").await;
     let _operator = Operator::start(&world, Kind::Binary).await;
     world.wait_gone("photos").await;

@@ -3,9 +3,7 @@
 use std::panic::AssertUnwindSafe;
 
 use futures::FutureExt as _;
-use k8s_openapi::jiff::Timestamp;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
-use serde_json::json;
+use kube::api::DeleteParams;
 
 use super::flow::Act;
 use super::scene::{CLAIM, Scene};
@@ -26,45 +24,6 @@ impl<B: Backend> Scene<B> {
         if let Err(panic) = forced {
             std::panic::resume_unwind(panic);
         }
-    }
-
-    /// Has the time come at which the bucket is deleted.
-    pub(super) async fn delete_now(&self) {
-        let world = &self.stage.world;
-        let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-        let past = json!({ "spec": { "additionalState": { wire::state::DELETE_AT: now } } });
-        let record = world.record_name(CLAIM);
-        world.records().patch(&record, &PatchParams::default(), &Patch::Merge(past)).await.unwrap();
-    }
-
-    /// Creates a claim that asks for the bucket of the deleted one.
-    pub(super) async fn create_again(&self) {
-        let claim = json!({
-            "apiVersion": wire::API_VERSION, "kind": wire::CLAIM_KIND,
-            "metadata": { "name": CLAIM, "annotations": { wire::annotation::UNDO_DELETE: "yes" } },
-            "spec": self.spec(),
-        });
-        let claim = serde_json::from_value(claim).unwrap();
-        self.stage.world.claims().create(&PostParams::default(), &claim).await.unwrap();
-    }
-
-    /// What a snapshot of etcd brings back that was taken before the claim was bound. No operator may run.
-    pub(super) async fn set_back(&self) {
-        let world = &self.stage.world;
-        let (records, claims, params) = (world.records(), world.claims(), PatchParams::default());
-        let record = world.record_name(CLAIM);
-        let begun = json!({
-            "spec": { "additionalState": { wire::state::HANDED_OVER: null } },
-            "status": { "phase": null },
-        });
-        records.patch(&record, &params, &Patch::Merge(&begun)).await.unwrap();
-        records.patch_status(&record, &params, &Patch::Merge(&begun)).await.unwrap();
-        let unbound = json!({ "spec": { "objectBucketName": null } });
-        claims.patch(CLAIM, &params, &Patch::Merge(&unbound)).await.unwrap();
-        let pending = json!({ "status": { "phase": "Pending", "conditions": [] } });
-        claims.patch_status(CLAIM, &params, &Patch::Merge(&pending)).await.unwrap();
-        world.secrets().delete(CLAIM, &DeleteParams::default()).await.unwrap();
-        world.config_maps().delete(CLAIM, &DeleteParams::default()).await.unwrap();
     }
 
     /// Waits until the record says, for one of these reasons, that it has no claim.

@@ -78,7 +78,7 @@ impl<B: Backend> Scene<B> {
             Act::SetBack => {
                 self.bind().await;
                 operator.kill().await;
-                self.set_back().await;
+                world.set_back(CLAIM).await;
                 world.delete_claim(CLAIM).await;
                 return None;
             }
@@ -168,8 +168,8 @@ impl<B: Backend> Scene<B> {
             }
             // It begins with the start of an operator.
             Act::Recover | Act::SetBack => {}
-            Act::DeleteLater => self.delete_now().await,
-            Act::Undo => self.create_again().await,
+            Act::DeleteLater => self.stage.world.delete_in(&self.stage.world.record_name(CLAIM), 0).await,
+            Act::Undo => self.stage.world.create_again(CLAIM, &self.spec()).await,
             Act::Vanish => self.force_out(operator.expect("one runs")).await,
             Act::Adopt => self.stage.world.say(&self.stage.world.record_name(CLAIM), "adopt").await,
             Act::RemoveOrphan => self.stage.world.say(&self.stage.world.record_name(CLAIM), "remove").await,
@@ -192,7 +192,7 @@ impl<B: Backend> Scene<B> {
     }
 
     /// That of the claim.
-    pub(super) fn spec(&self) -> Value {
+    fn spec(&self) -> Value {
         let mut spec = match self.flow.kind {
             Kind::Generated | Kind::Retain | Kind::IfEmpty | Kind::Later => {
                 json!({ "generateBucketName": self.bucket })

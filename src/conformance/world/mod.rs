@@ -1,6 +1,7 @@
 //! What one check works in: a namespace, a provisioner and a proxy in front of the API server, all its own.
 
 mod backup;
+mod deletion;
 mod objects;
 mod view;
 mod waits;

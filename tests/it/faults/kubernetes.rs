@@ -9,9 +9,8 @@ use bucket_provisioner::aws::AwsProvisioner;
 use bucket_provisioner::controller;
 use bucket_provisioner::runtime;
 use hyper::Response;
-use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::DeleteParams;
 use serde_json::json;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -122,20 +121,13 @@ async fn second_life(world: &World) -> Vec<String> {
     world.app("photos").await.put(&bucket, "a").await.unwrap();
     let record = world.record_name("photos");
     delete_for_later(world, &record).await;
-    let claim = json!({
-        "apiVersion": wire::API_VERSION, "kind": wire::CLAIM_KIND,
-        "metadata": { "name": "photos", "annotations": { wire::annotation::UNDO_DELETE: "yes" } },
-        "spec": { "storageClassName": class, "generateBucketName": "photos" },
-    });
-    let claim = serde_json::from_value(claim).unwrap();
-    world.claims().create(&PostParams::default(), &claim).await.unwrap();
+    let spec = json!({ "storageClassName": class, "generateBucketName": "photos" });
+    world.create_again("photos", &spec).await;
     world.wait_bound("photos").await;
     world.wait_reason("photos", "Bound").await;
     assert_eq!(world.app("photos").await.list(&bucket).await.unwrap(), ["a"]);
     delete_for_later(world, &record).await;
-    let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-    let due = json!({ "spec": { "additionalState": { wire::state::DELETE_AT: now } } });
-    world.records().patch(&record, &PatchParams::default(), &Patch::Merge(due)).await.unwrap();
+    world.delete_in(&record, 0).await;
     world.wait_record_gone(&record).await;
     world.delete_class(&class).await;
     assert!(!world.account.bucket_exists(&bucket).await, "the bucket is left");

@@ -5,19 +5,9 @@ use kube::ResourceExt as _;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 
-use super::{Used, create_again, delete, delete_in, state};
+use super::{Used, create_again, delete, state};
 use crate::support::World;
 use crate::support::operator::{Kind, Operator};
-
-/// Creates a claim that asks for the bucket of this ObjectBucket.
-async fn create_again_naming(world: &World, name: &str, class: &str, record: &str) {
-    let claim = json!({
-        "apiVersion": wire::API_VERSION, "kind": wire::CLAIM_KIND,
-        "metadata": { "name": name, "annotations": { wire::annotation::UNDO_DELETE: "yes" } },
-        "spec": { "storageClassName": class, "generateBucketName": name, "objectBucketName": record },
-    });
-    world.claims().create(&PostParams::default(), &serde_json::from_value(claim).unwrap()).await.unwrap();
-}
 
 #[tokio::test]
 async fn of_several_deleted_buckets_the_claim_gets_the_one_that_it_names() {
@@ -41,7 +31,8 @@ async fn of_several_deleted_buckets_the_claim_gets_the_one_that_it_names() {
     assert!(message.contains(&first.record) && message.contains(&second), "{message}");
     assert!(second.ends_with(&uid), "{second}");
     delete(&world, "photos").await;
-    create_again_naming(&world, "photos", &class, &first.record).await;
+    let spec = json!({ "storageClassName": class, "generateBucketName": "photos", "objectBucketName": first.record });
+    world.create_again("photos", &spec).await;
     world.wait_bound("photos").await;
     assert_eq!(world.app("photos").await.list(&first.bucket).await.unwrap(), ["precious"]);
 }
@@ -61,7 +52,7 @@ async fn a_claim_that_asks_in_time_and_cannot_have_its_bucket_yet_holds_the_dele
     world.wait_reason("photos", "OutputExists").await;
     operator.stop().await;
     // Until after the claim was created.
-    delete_in(&world, &used.record, 1).await;
+    world.delete_in(&used.record, 1).await;
     let operator = Operator::start(&world, Kind::Binary).await;
     let message = world.wait_orphaned(&used.record, "AwaitsClaim").await;
     assert!(message.contains("undo-delete"), "{message}");
@@ -84,7 +75,7 @@ async fn a_deletion_that_was_due_while_no_operator_ran_is_postponed() {
     delete(&world, "photos").await;
     world.wait_condition(&used.record, "DeletionScheduled", "Scheduled").await;
     operator.stop().await;
-    delete_in(&world, &used.record, -4000).await;
+    world.delete_in(&used.record, -4000).await;
     let overdue = state(&world, &used.record, "deleteAt").await.unwrap();
     let _operator = Operator::start(&world, Kind::Binary).await;
     let postponed = |record: Option<&bucket_provisioner::api::ObjectBucket>| {

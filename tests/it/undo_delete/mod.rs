@@ -51,23 +51,12 @@ async fn delete(world: &World, claim: &str) {
 
 /// Creates a claim that asks for the bucket of the deleted one.
 async fn create_again(world: &World, name: &str, class: &str) {
-    let claim = json!({
-        "apiVersion": wire::API_VERSION, "kind": wire::CLAIM_KIND,
-        "metadata": { "name": name, "annotations": { wire::annotation::UNDO_DELETE: "yes" } },
-        "spec": { "storageClassName": class, "generateBucketName": name },
-    });
-    world.claims().create(&PostParams::default(), &serde_json::from_value(claim).unwrap()).await.unwrap();
+    let spec = json!({ "storageClassName": class, "generateBucketName": name });
+    world.create_again(name, &spec).await;
 }
 
 async fn state(world: &World, record: &str, key: &str) -> Option<String> {
     world.records().get(record).await.unwrap().spec.additional_state.unwrap().get(key).cloned()
-}
-
-/// Moves the time at which a bucket is deleted.
-async fn delete_in(world: &World, record: &str, seconds: i64) {
-    let at = Timestamp::from_second(Timestamp::now().as_second() + seconds).unwrap();
-    let patch = json!({ "spec": { "additionalState": { "deleteAt": at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string() } } });
-    world.records().patch(record, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
 }
 
 #[tokio::test]
@@ -94,7 +83,7 @@ async fn a_bucket_stays_for_the_time_that_its_class_sets() {
 
     // The class may be gone when the time comes, and another process serves.
     world.delete_class(&class).await;
-    delete_in(&world, &used.record, 1).await;
+    world.delete_in(&used.record, 1).await;
     let _operator = Operator::start(&world, Kind::Binary).await;
     world.wait_record_gone(&used.record).await;
     assert!(!world.account.bucket_exists(&used.bucket).await);
@@ -212,7 +201,7 @@ async fn an_admin_decides_about_a_scheduled_deletion() {
     // The claim comes later, and not even the time takes its bucket away.
     world.say(&of_adopted.record, "adopt").await;
     world.wait_orphaned(&of_adopted.record, "AwaitsClaim").await;
-    delete_in(&world, &of_adopted.record, -60).await;
+    world.delete_in(&of_adopted.record, -60).await;
     world.claim("another", &class).await;
     world.wait_bound("another").await;
     world.claim(adopted, &class).await;
@@ -231,7 +220,7 @@ async fn nothing_is_deleted_in_another_account_or_while_a_claim_uses_the_bucket(
     world.claim("reader", &brownfield).await;
     world.wait_bound("reader").await;
     delete(&world, "photos").await;
-    delete_in(&world, &used.record, 1).await;
+    world.delete_in(&used.record, 1).await;
     let message = world.wait_condition(&used.record, "DeletionScheduled", "RemovalFailed").await;
     assert!(message.contains("another claim"), "{message}");
     assert_eq!(world.account.list(&used.bucket).await.unwrap(), ["precious"]);
@@ -263,7 +252,7 @@ async fn a_copy_in_another_cluster_deletes_nothing_when_the_time_comes() {
     operator.stop().await;
     let copy = serde_json::to_value(here.records().get(&used.record).await.unwrap()).unwrap();
     there.restore(&copy).await;
-    delete_in(&there, &used.record, -60).await;
+    there.delete_in(&used.record, -60).await;
     let _operator = Operator::start(&there, Kind::InProcess).await;
     there.wait_orphaned(&used.record, "OtherCluster").await;
     assert_eq!(here.account.list(&used.bucket).await.unwrap(), ["precious"]);
@@ -283,7 +272,7 @@ async fn an_object_bucket_from_a_backup_deletes_nothing_when_the_time_comes() {
     // Times are recorded in seconds.
     tokio::time::sleep(Duration::from_secs(1)).await;
     world.restore(&backup).await;
-    delete_in(&world, &used.record, -60).await;
+    world.delete_in(&used.record, -60).await;
     let _operator = Operator::start(&world, Kind::InProcess).await;
     world.wait_orphaned(&used.record, "ClaimGone").await;
     assert_eq!(world.account.list(&used.bucket).await.unwrap(), ["precious"]);

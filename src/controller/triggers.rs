@@ -61,7 +61,7 @@ pub(super) fn claims_after_lists<P>(
 pub(super) fn claims_of_record<P>(ctx: Arc<Context<P>>) -> impl Fn(Guard<ObjectBucket>) -> Vec<ObjectRef<Guarded>> {
     move |record| {
         let bucket = match &record.0 {
-            Ok(record) => record.spec.endpoint.as_ref().and_then(|endpoint| endpoint.bucket_name.as_deref()),
+            Ok(record) => record::bucket(record),
             Err(unreadable) => unreadable.bucket.as_deref(),
         };
         let mut woken = bucket.map(|bucket| ctx.memory.wake_for_bucket(bucket)).unwrap_or_default();

@@ -78,7 +78,7 @@ pub(crate) fn of_record(
         claim_namespace: namespace,
         claim_name: name,
         claim_uid: uid,
-        bucket: object.spec.endpoint.as_ref().and_then(|endpoint| endpoint.bucket_name.clone()),
+        bucket: record::bucket(&object).map(str::to_owned),
         user: record.as_ref().and_then(|record| record.plan.user.clone()),
         account: record.and_then(|record| record.account),
         reason: notice.reason.to_owned(),

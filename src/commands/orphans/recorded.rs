@@ -21,10 +21,10 @@ pub(crate) struct Recorded {
 
 impl Recorded {
     pub(crate) fn add(&mut self, object: &ObjectBucket) {
-        let state = |key: &str| object.spec.additional_state.as_ref().and_then(|state| state.get(key));
-        let bucket = object.spec.endpoint.as_ref().and_then(|endpoint| endpoint.bucket_name.clone());
+        let state = |key: &str| record::state(object, key);
+        let bucket = record::bucket(object).map(str::to_owned);
         self.buckets.extend(bucket);
-        self.users.extend(state(wire::state::USER_NAME).cloned());
+        self.users.extend(state(wire::state::USER_NAME).map(str::to_owned));
         let former = state(wire::state::FORMER_CLAIM_UIDS).into_iter().flat_map(|uids| uids.split(','));
         for uid in record::claim_uid(object).into_iter().chain(former) {
             self.uids.insert(uid.to_owned(), record::name(object));

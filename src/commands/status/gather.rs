@@ -109,7 +109,7 @@ async fn records<P: Provisioner>(
 pub(crate) fn facts(object: &ObjectBucket) -> RecordFacts {
     RecordFacts {
         name: record::name(object),
-        bucket: object.spec.endpoint.as_ref().and_then(|endpoint| endpoint.bucket_name.clone()),
+        bucket: record::bucket(object).map(str::to_owned),
         class: object.spec.storage_class_name.clone(),
         rotation: codec::read(object).map(|stored| stored.record.plan.rotation).unwrap_or_default(),
     }

@@ -27,7 +27,7 @@ impl Scheduled {
         Some(Self {
             delete_at,
             object_bucket: record::name(object),
-            bucket: object.spec.endpoint.as_ref().and_then(|endpoint| endpoint.bucket_name.clone()),
+            bucket: record::bucket(object).map(str::to_owned),
             namespace: claim.map(|(namespace, _)| namespace.to_owned()),
             name: claim.map(|(_, name)| name.to_owned()),
         })

@@ -181,7 +181,7 @@ impl Records {
         let named = claim.spec().ok().and_then(|spec| spec.bucket_name.clone());
         session::each(&session.records(), None, "list ObjectBuckets", |guard: Guard<ObjectBucket>| {
             let Ok(object) = guard.0 else { return };
-            let bucket = object.spec.endpoint.as_ref().and_then(|endpoint| endpoint.bucket_name.clone());
+            let bucket = record::bucket(&object).map(str::to_owned);
             let is_ours = record::is_ours(&object, &session.provisioner);
             if is_ours && record::claim_uid(&object) == Some(&claim.id.uid) {
                 mine = Some(object);

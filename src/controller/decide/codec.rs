@@ -130,7 +130,7 @@ fn reference(claim: &ClaimId) -> ClaimReference {
 
 /// Who wrote a record, by the fields that are there, never by missing ones. `None` if it is unknown.
 fn author(object: &ObjectBucket) -> Option<Author> {
-    let has = |key: &str| object.spec.additional_state.as_ref().is_some_and(|state| state.contains_key(key));
+    let has = |key: &str| record::state(object, key).is_some();
     let ours =
         [wire::state::CLAIM_UID, wire::state::CLAIM_NAMESPACE, wire::state::CLAIM_NAME, wire::state::CLUSTER_UID];
     match () {
@@ -190,17 +190,12 @@ pub(crate) fn from_object(object: &ObjectBucket) -> Result<Decoded, String> {
 /// The label names the bucket that the operator has recorded. If somebody has edited the name, nothing says which of both
 /// is the claim's.
 fn same_bucket(object: &ObjectBucket, bucket: &str) -> Result<(), String> {
-    let labels = object.metadata.labels.as_ref();
-    match labels.and_then(|labels| labels.get(wire::BUCKET_LABEL)) {
-        Some(label) if *label != wire::bucket_label(bucket) => {
+    match record::bucket_label(object) {
+        Some(label) if label != wire::bucket_label(bucket) => {
             Err(format!("spec.endpoint.bucketName is {bucket:?}, but label {} is {label:?}", wire::BUCKET_LABEL))
         }
         _ => Ok(()),
     }
-}
-
-fn has_claim_created_at(object: &ObjectBucket) -> bool {
-    object.spec.additional_state.as_ref().is_some_and(|state| state.contains_key(wire::state::CLAIM_CREATED_AT))
 }
 
 fn missing(field: &str) -> String {
@@ -314,7 +309,7 @@ fn plan(object: &ObjectBucket, mode: Mode, mut state: State) -> Result<Plan, Str
     };
     let on_delete = match state.take(wire::state::ON_DELETE) {
         // Earlier versions recorded neither.
-        None if mode == Mode::Created && has_claim_created_at(object) => {
+        None if mode == Mode::Created && record::state(object, wire::state::CLAIM_CREATED_AT).is_some() => {
             return Err(missing(&format!("spec.additionalState.{}", wire::state::ON_DELETE)));
         }
         None => OnDelete::default(),
@@ -371,7 +366,7 @@ pub(crate) fn read(object: &ObjectBucket) -> Result<Stored, Error> {
         created: object.metadata.creation_timestamp.as_ref().map(|created| created.0),
         deleted: object.metadata.deletion_timestamp.is_some(),
         claim_ref: record::has_claim_ref(object),
-        labelled: record::has_bucket_label(object),
+        labelled: record::bucket_label(object).is_some(),
     })
 }
 
@@ -390,7 +385,7 @@ pub(crate) fn stored(object: &ObjectBucket, record: Record) -> Stored {
         created: object.metadata.creation_timestamp.as_ref().map(|created| created.0),
         deleted: object.metadata.deletion_timestamp.is_some(),
         claim_ref: record::has_claim_ref(object),
-        labelled: record::has_bucket_label(object),
+        labelled: record::bucket_label(object).is_some(),
     }
 }
 

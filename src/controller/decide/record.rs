@@ -127,9 +127,14 @@ pub(crate) fn says_bound(object: &ObjectBucket) -> bool {
     object.status.as_ref().and_then(|status| status.phase) == Some(BucketPhase::Bound)
 }
 
-/// Whether an ObjectBucket has the label with its bucket's name.
-pub(crate) fn has_bucket_label(object: &ObjectBucket) -> bool {
-    object.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(wire::BUCKET_LABEL))
+/// The label with the name of an ObjectBucket's bucket.
+pub(crate) fn bucket_label(object: &ObjectBucket) -> Option<&str> {
+    object.metadata.labels.as_ref()?.get(wire::BUCKET_LABEL).map(String::as_str)
+}
+
+/// The bucket that an ObjectBucket records.
+pub(crate) fn bucket(object: &ObjectBucket) -> Option<&str> {
+    object.spec.endpoint.as_ref()?.bucket_name.as_deref()
 }
 
 /// Whether the claimRef of an ObjectBucket names a claim.
@@ -170,7 +175,7 @@ pub(crate) fn relation(object: &ObjectBucket, claim: &Claim, cluster: &str) -> R
 fn fits(object: &ObjectBucket, claim: &Claim) -> bool {
     let Ok(spec) = claim.spec() else { return false };
     let name = object.metadata.name.as_deref();
-    let bucket = object.spec.endpoint.as_ref().and_then(|endpoint| endpoint.bucket_name.as_deref());
+    let bucket = bucket(object);
     is_older(claim, object)
         && claim.label == LabelOwner::Ours
         && names(&claim.id).0.as_deref() == name
@@ -195,7 +200,8 @@ pub(crate) fn claim_name(object: &ObjectBucket) -> Option<(&str, &str)> {
     Some((object_name(namespace)?, object_name(name)?))
 }
 
-fn state<'a>(object: &'a ObjectBucket, key: &str) -> Option<&'a str> {
+/// An entry of its `spec.additionalState`.
+pub(crate) fn state<'a>(object: &'a ObjectBucket, key: &str) -> Option<&'a str> {
     object.spec.additional_state.as_ref()?.get(key).map(String::as_str)
 }
 

@@ -31,10 +31,6 @@ impl Next {
 
 impl From<Next> for Action {
     fn from(next: Next) -> Self {
-        match next {
-            Next::Done => Self::await_change(),
-            Next::Now => Self::requeue(Duration::ZERO),
-            Next::After(wait) => Self::requeue(wait),
-        }
+        next.wait().map_or_else(Self::await_change, Self::requeue)
     }
 }

@@ -152,7 +152,7 @@ impl<P: Provisioner> Teardown<'_, P> {
         self.seen.store = StoreProgress::Fully;
         // An ObjectBucket outlives its claim only after the access was removed.
         let is_known = self.stored()?.release.as_ref().is_some_and(Release::access_is_gone);
-        self.missing = removed.bucket == Fate::Missing || removed.access == Fate::Missing && !is_known;
+        self.missing = removed.missed_something() && (removed.bucket == Fate::Missing || !is_known);
         self.seen.settled = self.settles_in().is_none();
         if !self.seen.settled {
             return Ok(());

@@ -119,7 +119,7 @@ async fn unlabelled_with<P>(ctx: &Context<P>, bucket: &str) -> Result<Vec<String
 
 fn bucket_of(object: &Guard<ObjectBucket>) -> Option<&str> {
     match &object.0 {
-        Ok(object) => object.spec.endpoint.as_ref()?.bucket_name.as_deref(),
+        Ok(object) => record::bucket(object),
         Err(unreadable) => unreadable.bucket.as_deref(),
     }
 }

@@ -69,7 +69,9 @@ impl RecordFacts {
     /// Its name, if it names this bucket.
     fn naming(&self, wanted: &str) -> Option<String> {
         match self {
-            Self::Read(_) => self.object().filter(|o| bucket_of(o) == Some(wanted)).map(|object| object.name_any()),
+            Self::Read(_) => {
+                self.object().filter(|o| record::bucket(o) == Some(wanted)).map(|object| object.name_any())
+            }
             Self::Unreadable { name, bucket } => (bucket.as_deref() == Some(wanted)).then(|| name.to_string()),
         }
     }
@@ -217,7 +219,7 @@ struct Keys {
 
 impl Keys {
     fn of(object: &ObjectBucket) -> Self {
-        Self { bucket: bucket_of(object).map(hash), irregular: irregular(object) }
+        Self { bucket: record::bucket(object).map(hash), irregular: irregular(object) }
     }
 
     fn of_guarded(record: &Guard<ObjectBucket>) -> Self {
@@ -234,10 +236,6 @@ impl Keys {
     fn of_unreadable(bucket: Option<&str>) -> Self {
         Self { bucket: bucket.map(hash), irregular: None }
     }
-}
-
-fn bucket_of(object: &ObjectBucket) -> Option<&str> {
-    object.spec.endpoint.as_ref()?.bucket_name.as_deref()
 }
 
 /// The claim of a record that does not have its claim's default name, and the record's name.

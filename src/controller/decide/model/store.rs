@@ -16,6 +16,13 @@ pub(super) enum Kind {
     DeleteIfEmpty,
 }
 
+impl Kind {
+    /// Whether the access goes.
+    fn removes(self) -> bool {
+        matches!(self, Self::Revoke | Self::Delete | Self::DeleteIfEmpty)
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Call {
     CreateBucket,
@@ -358,9 +365,7 @@ impl Verb {
                 if self.kind == Kind::Check && self.kept.first().is_none_or(|present| !shown.contains(present)) {
                     return Progress::KeysLost;
                 }
-                let kept = |key: &Key| {
-                    self.kept.contains(key) && !matches!(self.kind, Kind::Revoke | Kind::Delete | Kind::DeleteIfEmpty)
-                };
+                let kept = |key: &Key| self.kept.contains(key) && !self.kind.removes();
                 self.listed = shown.into_iter().filter(|key| !kept(key)).collect();
                 return self.after_keys();
             }
@@ -404,8 +409,10 @@ impl Verb {
             _ if !self.listed.is_empty() => Call::DeleteKey,
             Kind::Provision | Kind::Grant | Kind::Rotate => Call::CreateKey,
             Kind::Check => return Progress::Done,
-            Kind::Revoke | Kind::Delete | Kind::DeleteIfEmpty if self.without_policy => Call::DeleteUser,
-            Kind::Revoke | Kind::Delete | Kind::DeleteIfEmpty => Call::DeletePolicy,
+            Kind::Revoke | Kind::Delete | Kind::DeleteIfEmpty => match self.without_policy {
+                true => Call::DeleteUser,
+                false => Call::DeletePolicy,
+            },
         };
         Progress::GoesOn
     }

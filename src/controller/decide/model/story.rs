@@ -12,7 +12,8 @@ use super::provision::usable;
 use super::store::FOREIGN_BUCKET_DELETED;
 use super::store::Outcome;
 use super::world::{
-    Asks, BucketName, Claim, Content, FORMER, Issued, Key, Record, Release, Secret, User, Whose, World, former_record,
+    Asks, BucketName, Claim, Content, FORMER, Issued, Key, NO_CLAIM, Record, Release, Secret, User, Whose, World,
+    former_record,
 };
 use stateright::{Checker, Expectation, HasDiscoveries, Model, Property};
 
@@ -67,18 +68,7 @@ impl Story {
 
     /// A new claim.
     fn created(&self) -> Claim {
-        Claim {
-            uid: 0,
-            version: 0,
-            asks: self.asks,
-            deleting: false,
-            finalizer: false,
-            named: false,
-            bound: false,
-            ready: false,
-            rotation: 0,
-            undo: None,
-        }
+        Claim { asks: self.asks, ..NO_CLAIM }
     }
 
     /// Whether records may be left without their claims.

@@ -116,9 +116,7 @@ impl Waits {
             FailureClass::InProgress => 0,
             FailureClass::Retryable | FailureClass::Terminal => self.failures.saturating_add(1),
         };
-        let delay = backoff::delay(class, self.failures, &mut rand::rng());
-        self.defer(delay);
-        delay
+        self.rests(backoff::delay(class, self.failures, &mut rand::rng()))
     }
 
     /// The same, with a wait that does not grow.

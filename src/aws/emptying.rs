@@ -1,5 +1,5 @@
 //! How far the emptying of each bucket came: one call of the verb removes a part, and the next one continues behind it.
-//! After a restart it begins anew.
+//! After a restart it begins again.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -21,7 +21,7 @@ const KEPT: Duration = Duration::from_secs(15 * 60);
 pub(super) struct Emptying {
     /// Where the next call continues; `None`: at the first key.
     from: Option<Cursor>,
-    /// Objects that cannot be deleted would hide others behind them if the listing began anew.
+    /// Objects that cannot be deleted would hide others behind them if the listing began again.
     in_a_row: bool,
     /// In this pass.
     removed: u64,

@@ -47,7 +47,7 @@ pub(crate) struct Facts<'a> {
 
 /// A deletion that is late by so much, and unknown until now, may come from a restored snapshot of the cluster, or from an
 /// operator that was stopped: somebody may have decided otherwise meanwhile, or may want to.
-const LATE: SignedDuration = SignedDuration::from_hours(1);
+const LATE: SignedDuration = SignedDuration::from_mins(10);
 /// The longest time by which it is postponed.
 const POSTPONED_MAX: SignedDuration = SignedDuration::from_hours(24);
 
@@ -60,8 +60,8 @@ pub(crate) enum Due {
     Report(Notice),
     /// Report this, unless `None`, and look again at this time.
     Wait { notice: Option<Notice>, until: Timestamp },
-    /// The deletion was due while no operator knew of it: set another time.
-    Postpone { until: Timestamp },
+    /// The bucket must not be deleted at its time: set another one.
+    Postpone { until: Timestamp, because: &'static str },
     /// The annotation cannot be followed: report why, and remove it. If it stayed, it might be followed much later, in a
     /// situation that the admin did not mean.
     Refuse(Notice),
@@ -129,22 +129,28 @@ fn unless_told_otherwise(facts: &Facts<'_>, from_elsewhere: bool) -> Due {
     let is_claimed = present.is_some_and(|claim| claim.names_it);
     match &stored.release {
         Some(Release { why: Retained::Scheduled(schedule), deleting, .. })
-            if !from_elsewhere && !stored.is_restored() && !is_claimed =>
+            if !from_elsewhere && !stored.is_restored() && (!is_claimed || !*deleting) =>
         {
             if *deleting {
                 return Due::DeleteBucket;
             }
-            if present.is_some_and(|claim| claim.undoes) {
-                return Due::Report(notice::is_asked_for(stored));
-            }
+            let undoes = present.is_some_and(|claim| claim.undoes);
             if now >= schedule.at {
                 let is_unknown = !awaited && now.duration_since(schedule.at) > LATE;
-                return match is_unknown {
-                    true => Due::Postpone { until: postponed(stored.record.plan.on_delete, now) },
-                    false => Due::DeleteBucket,
+                let because = match (undoes || is_claimed, is_unknown) {
+                    // If the claim were deleted later, its user would still have time to create it again.
+                    (true, _) => "a claim waits for the bucket",
+                    (false, true) => "no operator ran when it was due",
+                    (false, false) => return Due::DeleteBucket,
                 };
+                return Due::Postpone { until: postponed(stored.record.plan.on_delete, now), because };
             }
-            let notice = (!refused).then(|| notice::scheduled(stored, schedule.at));
+            let notice = match present {
+                _ if undoes => Some(notice::is_asked_for(stored)),
+                _ if refused => None,
+                Some(claim) if is_claimed => Some(notice::orphaned(stored, Some(&claim.uid), facts.cluster, false)),
+                _ => Some(notice::scheduled(stored, schedule.at)),
+            };
             Due::Wait { notice, until: schedule.at }
         }
         Some(Release { why: Retained::ClaimVanished, deleting: true, .. })
@@ -166,7 +172,7 @@ fn unless_told_otherwise(facts: &Facts<'_>, from_elsewhere: bool) -> Due {
     }
 }
 
-/// When a bucket is deleted whose time was over unnoticed: after the time that its class gives again, or a day.
+/// When a bucket is deleted that could not be deleted at its time: after the time that its class sets, or a day.
 fn postponed(on_delete: OnDelete, now: Timestamp) -> Timestamp {
     let window = match on_delete {
         OnDelete::After(time) => SignedDuration::try_from(time).unwrap_or(POSTPONED_MAX).min(POSTPONED_MAX),
@@ -286,7 +292,13 @@ mod tests {
         let (silent, asks) = (present("new"), PresentClaim { undoes: true, ..present("new") });
         let late = |stored: &Stored, claim| due(&Facts { present: claim, now: at(500), ..facts(stored, &Ok(None)) });
         assert_eq!(late(&scheduled(), Some(&silent)), Due::DeleteBucket);
-        assert!(is_report(&late(&scheduled(), Some(&asks)), reason::AWAITS_CLAIM));
+        let held = late(&scheduled(), Some(&asks));
+        assert!(matches!(held, Due::Postpone { until, .. } if until > at(500)), "{held:?}");
+        // Checked again at its time, also if nothing changes until then.
+        let Due::Wait { notice: Some(notice), until } = decide(&scheduled(), None, Some(&asks)) else {
+            panic!("no wait")
+        };
+        assert_eq!((notice.reason, until), (reason::AWAITS_CLAIM, at(100)));
         let mut begun = scheduled();
         begun.release.as_mut().unwrap().deleting = true;
         assert_eq!(late(&begun, Some(&asks)), Due::DeleteBucket);
@@ -299,7 +311,10 @@ mod tests {
         let look = |awaited, second| due(&Facts { awaited, now: at(second), ..facts(&scheduled, &Ok(None)) });
         assert_eq!(look(false, 200), Due::DeleteBucket, "the operator was away for a moment");
         assert_eq!(look(true, 9999), Due::DeleteBucket, "it fails since then");
-        assert_eq!(look(false, 9999), Due::Postpone { until: at(9999 + 100) });
+        assert_eq!(
+            look(false, 9999),
+            Due::Postpone { until: at(9999 + 100), because: "no operator ran when it was due" }
+        );
         let mut begun = scheduled;
         begun.release.as_mut().unwrap().deleting = true;
         assert_eq!(due(&Facts { awaited: false, now: at(9999), ..facts(&begun, &Ok(None)) }), Due::DeleteBucket);
@@ -375,8 +390,10 @@ mod tests {
         assert!(is_report(&decide_at(&restored, 200), reason::CLAIM_GONE));
         let waiting = PresentClaim { names_it: true, ..present("restored") };
         let (stored, action) = (scheduled(), Ok(None));
-        let due = due(&Facts { now: at(200), present: Some(&waiting), ..facts(&stored, &action) });
-        assert!(is_report(&due, reason::CLAIM_REPLACED), "{due:?}");
+        let decide = |now| due(&Facts { now: at(now), present: Some(&waiting), ..facts(&stored, &action) });
+        let Due::Wait { notice: Some(notice), .. } = decide(99) else { panic!("{:?}", decide(99)) };
+        assert_eq!(notice.reason, reason::CLAIM_REPLACED);
+        assert!(matches!(decide(200), Due::Postpone { .. }), "{:?}", decide(200));
     }
 
     #[test]

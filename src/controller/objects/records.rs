@@ -227,7 +227,11 @@ pub(crate) async fn report<P>(
     if release::is_released(object) {
         status["phase"] = json!(BucketPhase::Released);
     }
-    let patch = json!({ "metadata": { "uid": object.metadata.uid }, "status": status });
+    let mut patch = json!({ "metadata": { "uid": object.metadata.uid }, "status": status });
+    if *severity == Severity::Progress {
+        // What follows rests on the ObjectBucket as it was read: a claim may have got it since then.
+        patch["metadata"]["resourceVersion"] = json!(object.metadata.resource_version);
+    }
     let answer = patch_status(&ctx.records(), &name, &patch).await;
     let written = answer.map_err(Error::kubernetes("write the ObjectBucket's status"))?;
     // Of progress only the beginning is an event.

@@ -1,6 +1,7 @@
 //! Who asks in time gets the bucket, whatever happens meanwhile.
 
 use bucket_provisioner::api::wire;
+use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::json;
@@ -8,6 +9,7 @@ use serde_json::json;
 use super::{Used, create_again, delete, state};
 use crate::support::World;
 use crate::support::operator::{Kind, Operator};
+use crate::support::proxy::Verdict;
 
 #[tokio::test]
 async fn of_several_deleted_buckets_the_claim_gets_the_one_that_it_names() {
@@ -57,6 +59,9 @@ async fn a_claim_that_asks_in_time_and_cannot_have_its_bucket_yet_holds_the_dele
     let message = world.wait_orphaned(&used.record, "AwaitsClaim").await;
     assert!(message.contains("undo-delete"), "{message}");
     assert_eq!(world.account.list(&used.bucket).await.unwrap(), ["precious"]);
+    // If the claim is deleted now, its user can still create it once more.
+    let until: Timestamp = state(&world, &used.record, "deleteAt").await.unwrap().parse().unwrap();
+    assert!(until > Timestamp::now(), "{until}");
 
     world.secrets().delete("photos", &DeleteParams::default()).await.unwrap();
     let retry = json!({ "metadata": { "annotations": { "objectbucket.io/retry": "1" } } });
@@ -77,6 +82,14 @@ async fn a_deletion_that_was_due_while_no_operator_ran_is_postponed() {
     operator.stop().await;
     world.delete_in(&used.record, -4000).await;
     let overdue = state(&world, &used.record, "deleteAt").await.unwrap();
+    // It does not count as known before the other time is written.
+    let fails = std::sync::atomic::AtomicBool::new(true);
+    world.kubernetes.meddle(move |call| match call.name.as_str() {
+        "patch objectbuckets" if fails.swap(false, std::sync::atomic::Ordering::SeqCst) => {
+            Verdict::Answer(500, String::new())
+        }
+        _ => Verdict::Pass,
+    });
     let _operator = Operator::start(&world, Kind::Binary).await;
     let postponed = |record: Option<&bucket_provisioner::api::ObjectBucket>| {
         let state = record.and_then(|record| record.spec.additional_state.clone()).unwrap_or_default();

@@ -76,7 +76,8 @@ impl Removal {
             Due::DeleteBucket => (Undo::Delete, None),
             Due::RevokeVanished => (Undo::Revoke, Some(Release::Retained)),
             Due::Remove | Due::Revoke => unreachable!("no admin requests that here"),
-            Due::Postpone { .. } => unreachable!("the process knows of the time"),
+            // That the time comes later only leaves out what could happen at once.
+            Due::Postpone { .. } => return None,
             Due::Nothing | Due::Report(_) | Due::Wait { .. } | Due::Refuse(_) | Due::Forget | Due::Adopt => {
                 return None;
             }

@@ -274,7 +274,8 @@ impl<P: Provisioner> Keeper<'_, P> {
         };
         let due = orphan::due(&facts);
         let delete_at = match due {
-            Due::Wait { until, .. } | Due::Postpone { until } => Some(until),
+            Due::Wait { until, .. } => Some(until),
+            // One that is to be postponed counts as known only once that is written: until then it must not be deleted.
             Due::DeleteBucket => stored.release.as_ref().and_then(Release::delete_at),
             _ => None,
         };
@@ -299,13 +300,13 @@ impl<P: Provisioner> Keeper<'_, P> {
                 }
                 return Ok(Next::After(released::left(until, now)).into());
             }
-            Due::Postpone { until } => {
+            Due::Postpone { until, because } => {
+                records::postpone(ctx, &mut stored, until).await?;
                 tracing::warn!(
                     record = stored.name,
                     bucket = stored.record.plan.bucket,
-                    "the deletion of the bucket was due while no operator knew of it; it is postponed to {until}"
+                    "the deletion of the bucket is postponed to {until}, because {because}"
                 );
-                records::postpone(ctx, &mut stored, until).await?;
                 return Ok(Next::Now.into());
             }
             Due::Refuse(notice) => {

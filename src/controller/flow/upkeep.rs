@@ -17,7 +17,7 @@ use crate::controller::decide::report::Severity;
 use crate::controller::decide::steps::{self, Keys, Upkeep};
 use crate::controller::decide::{store_outputs, upkeep};
 use crate::controller::error::Error;
-use crate::controller::objects::events;
+use crate::controller::objects::{crds, events};
 use crate::controller::reasons;
 use crate::controller::state::memory::ClaimMemory;
 use crate::provisioner::{AppCredentials, Checkup, Failure as _, FailureClass, Provisioner};
@@ -68,6 +68,7 @@ impl<P: Provisioner> Attempt<'_, P> {
 
     async fn ask_to_rotate(&mut self, present: &str) -> Result<Option<AppCredentials>, Error> {
         let (ctx, record) = (self.ctx, self.stored()?.record.clone());
+        crds::may_remove(ctx).await?;
         self.try_secret().await?;
         let owner = self.owner().await?;
         // The store may not show the new keys for a while.
@@ -147,9 +148,16 @@ impl<P: Provisioner> Attempt<'_, P> {
         ctx.memory.with(&self.claim.id, |m| m.upkeep.retried(asked.as_deref()));
         let record = self.stored()?.record.clone();
         let present = self.credentials()?.access_key_id.clone();
-        let retiring = self.notes.retiring.as_ref().filter(|key| key.at > Timestamp::now()).map(|key| key.id.clone());
+        // Only `retire` has the former key deleted, after it was deactivated: the present one may not work.
+        let (is_retiring, now) = (self.upkeep == Upkeep::Retire, Timestamp::now());
+        let retiring =
+            self.notes.retiring.as_ref().filter(|key| !is_retiring || key.at > now).map(|key| key.id.clone());
         let kept: Vec<&str> = [Some(present.as_str()), retiring.as_deref()].into_iter().flatten().collect();
-        let answer = match self.owner().await {
+        let owner = match crds::may_remove(ctx).await {
+            Ok(()) => self.owner().await,
+            Err(error) => Err(error),
+        };
+        let answer = match owner {
             Ok(owner) => ctx.asking(&record, Box::pin(ctx.provisioner.check(&record, &owner.credentials, &kept))).await,
             Err(error) => Err(error),
         };

@@ -80,6 +80,30 @@ async fn a_former_key_can_be_activated_again_before_it_is_deleted() {
     world.wait_event("photos", "KeysRetired").await;
 }
 
+/// Somebody deactivates the present key; the former one may be all that apps have.
+#[tokio::test]
+async fn a_former_key_outlives_its_time_while_the_present_one_is_inactive() {
+    let world = World::new().await;
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    let rotated = Rotated::new(&world).await;
+    world.account.set_key_active(&rotated.before.user, &rotated.key, false).await;
+    let retry = async |value: &str| {
+        let ask = json!({ "metadata": { "annotations": { "objectbucket.io/retry": value } } });
+        world.claims().patch("photos", &PatchParams::default(), &Patch::Merge(ask)).await.unwrap();
+    };
+    retry("1").await;
+    world.wait_reason("photos", "KeysInactive").await;
+    date(&world, RETIRE_AT).await;
+    // The second check begins after the first has finished.
+    for value in ["2", "3"] {
+        world.aws.clear();
+        retry(value).await;
+        world.aws.wait_until("a check", |calls| calls.iter().any(|call| call.name == "ListAccessKeys")).await;
+    }
+    assert_eq!(world.account.keys(&rotated.before.user).await.len(), 2);
+    assert!(rotated.former_key_works(&world).await);
+}
+
 /// What IAM says about the use of a key.
 fn used_at(time: &str) -> String {
     format!(

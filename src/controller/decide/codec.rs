@@ -173,7 +173,7 @@ pub(crate) fn from_object(object: &ObjectBucket) -> Result<Decoded, String> {
         cluster: state.take(wire::state::CLUSTER_UID),
         account: state.take(wire::state::ACCOUNT_ID).or(go_account),
         claim_created_at: state.time(wire::state::CLAIM_CREATED_AT)?,
-        handed_over: state.take(wire::state::HANDED_OVER).is_some(),
+        handed_over: release::flag(wire::state::HANDED_OVER, state.take(wire::state::HANDED_OVER))?,
         class_name: spec.storage_class_name.clone().ok_or_else(|| missing("spec.storageClassName"))?,
         reclaim_policy: match spec.reclaim_policy.as_deref() {
             Some("Delete") => ReclaimPolicy::Delete,

@@ -172,7 +172,7 @@ fn restored(object: &ObjectBucket, planned: Record, provisioner: &str, error: &s
     let record = Record {
         account: state(wire::state::ACCOUNT_ID),
         // If nothing proves it, the bucket is not emptied.
-        handed_over: state(wire::state::HANDED_OVER).is_some() || record::says_bound(object),
+        handed_over: state(wire::state::HANDED_OVER).as_deref() == Some("true") || record::says_bound(object),
         ..planned
     };
     let whole = codec::to_object(&record, "", provisioner);

@@ -118,7 +118,7 @@ impl Release {
         let mut take = |key: &str| entries.remove(key);
         let (at, why) = (take(state::RELEASED_AT), take(state::RELEASE_REASON));
         let (delete_at, namespace_uid) = (take(state::DELETE_AT), take(state::NAMESPACE_UID));
-        let deleting = take(state::DELETION_STARTED).is_some();
+        let deleting = flag(state::DELETION_STARTED, take(state::DELETION_STARTED))?;
         let Some(why) = why else { return Ok(None) };
         let why = match why.as_str() {
             reason::SCHEDULED => {
@@ -166,6 +166,15 @@ pub(crate) fn text(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
+/// What is written once something was done. Whatever else somebody has written there does not say what is true.
+pub(super) fn flag(key: &str, value: Option<String>) -> Result<bool, String> {
+    match value.as_deref() {
+        None => Ok(false),
+        Some("true") => Ok(true),
+        Some(other) => Err(format!("spec.additionalState.{key} is {other:?}, which is not \"true\"")),
+    }
+}
+
 fn time(key: &str, value: Option<String>) -> Result<Timestamp, String> {
     let value = value.ok_or_else(|| format!("spec.additionalState.{key} is missing"))?;
     value.parse().map_err(|_| format!("spec.additionalState.{key} is {value:?}, which is not a time in RFC 3339"))
@@ -187,6 +196,24 @@ mod tests {
 
     fn request(namespace_uid: Option<&str>, now: i64) -> UndoRequest<'_> {
         UndoRequest { namespace_uid, class: "fast", asked_at: at(now) }
+    }
+
+    #[test]
+    fn only_what_the_operator_writes_says_that_the_deletion_began() {
+        let read = |value: &str| {
+            let written = Release::write(Some(&scheduled()));
+            let mut entries: BTreeMap<String, String> =
+                serde_json::from_value::<BTreeMap<String, Option<String>>>(written)
+                    .unwrap()
+                    .into_iter()
+                    .filter_map(|(key, value)| Some((key, value?)))
+                    .collect();
+            entries.insert(state::DELETION_STARTED.to_owned(), value.to_owned());
+            Release::read(&mut entries).map(|release| release.unwrap().deleting)
+        };
+        assert_eq!(read("true"), Ok(true));
+        let refused = read("false").unwrap_err();
+        assert_eq!(refused, r#"spec.additionalState.deletionStarted is "false", which is not "true""#);
     }
 
     #[test]

@@ -164,7 +164,12 @@ pub(crate) fn shares_bucket(record: &Stored, other: &Stored, is_leaving: bool) -
     let known_to_differ = |a: &Option<String>, b: &Option<String>| a.is_some() && b.is_some() && a != b;
     let in_another_account =
         theirs.mode == Mode::Created && !by_go(other) && known_to_differ(&record.record.account, &other.record.account);
-    let leaves_with_it = is_leaving && undo(other) == Undo::Delete;
+    // One whose bucket is kept if it has content may go with one that asks the same, not with one that empties it.
+    let leaves_with_it = match undo(other) {
+        Undo::Delete => is_leaving,
+        Undo::DeleteIfEmpty => is_leaving && undo(record) == Undo::DeleteIfEmpty,
+        Undo::Revoke | Undo::DeleteAfter(_) => false,
+    };
     mine.bucket == theirs.bucket && same_store && !waits_for_it && !in_another_account && !leaves_with_it
 }
 
@@ -297,6 +302,9 @@ mod tests {
         let (mine, other) = (with(|_| ()), with(|_| ()));
         assert!(shares_bucket(&mine, &other, false));
         assert!(!shares_bucket(&mine, &other, true));
+        let careful = || with(|r| r.plan.on_delete = OnDelete::IfEmpty);
+        assert!(!shares_bucket(&careful(), &careful(), true));
+        assert!(shares_bucket(&mine, &careful(), true), "its content is kept");
         let retained = with(|r| r.reclaim_policy = ReclaimPolicy::Retain);
         assert!(shares_bucket(&mine, &retained, true), "it keeps the bucket, and waits for nobody");
     }

@@ -8,7 +8,7 @@ use crate::commands::accounts::Accounts;
 use crate::controller::Options;
 use crate::controller::decide::class::Class;
 use crate::controller::decide::sample::Sample;
-use crate::provisioner::{Failure as _, Finding, Mode, Namespaces, Provisioner, ReclaimPolicy};
+use crate::provisioner::{Failure as _, Finding, Mode, Namespaces, OnDelete, Provisioner, ReclaimPolicy};
 
 /// The annotation of the class that PersistentVolumeClaims get that name none.
 const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
@@ -72,9 +72,15 @@ fn said(class: &StorageClass, sample: &Sample, seen: &Seen<'_>) -> Vec<Finding> 
     let place = format!("at {at} in region {:?}", plan.endpoint.region);
     let gets = match (plan.mode, policy) {
         (Mode::Granted, _) => format!("claims get access to bucket {:?} {place}, which is never deleted", plan.bucket),
-        (Mode::Created, ReclaimPolicy::Delete) => {
-            format!("claims get new buckets {place}, which are deleted with them")
-        }
+        (Mode::Created, ReclaimPolicy::Delete) => match plan.on_delete {
+            OnDelete::Purge => format!("claims get new buckets {place}, which are deleted with them"),
+            OnDelete::IfEmpty => {
+                format!("claims get new buckets {place}, which are deleted with them if they are empty")
+            }
+            after @ OnDelete::After(_) => {
+                format!("claims get new buckets {place}, which are deleted some time after them (onDelete: {after})")
+            }
+        },
         (Mode::Created, ReclaimPolicy::Retain) => {
             format!("claims get new buckets {place}, which stay when claims are deleted")
         }

@@ -279,6 +279,8 @@ impl<'a> Cell<'a> {
                 status.is_some_and(|status| status.conditions.iter().any(|c| c.reason == "RemovalFailed"))
             };
             let record = self.world.record_name(&self.claim);
+            // A call is repeated for half a minute that is refused for its rate, and the attempt waits for its turns.
+            let _ = seen(&self.world.records(), &record, failed).await;
             let told = seen(&self.world.records(), &record, failed).await;
             assert!(told.is_ok(), "not told: {:#?}", self.world.records().get_opt(&record).await);
             return None;

@@ -8,6 +8,7 @@ use crate::controller::decide::class::{Class, ClassLookup};
 use crate::controller::decide::codec;
 use crate::controller::decide::lookup::Found;
 use crate::controller::decide::record::{self, Stored};
+use crate::controller::decide::release;
 use crate::controller::decide::request;
 use crate::controller::error::{Error, RecordProblem};
 use crate::provisioner::{Mode, Provisioner, ReclaimPolicy, Record};
@@ -172,7 +173,8 @@ fn restored(object: &ObjectBucket, planned: Record, provisioner: &str, error: &s
     let record = Record {
         account: state(wire::state::ACCOUNT_ID),
         // If nothing proves it, the bucket is not emptied.
-        handed_over: state(wire::state::HANDED_OVER).as_deref() == Some("true") || record::says_bound(object),
+        handed_over: release::flag(wire::state::HANDED_OVER, state(wire::state::HANDED_OVER)) == Ok(true)
+            || record::says_bound(object),
         ..planned
     };
     let whole = codec::to_object(&record, "", provisioner);

@@ -199,24 +199,6 @@ mod tests {
     }
 
     #[test]
-    fn only_what_the_operator_writes_says_that_the_deletion_began() {
-        let read = |value: &str| {
-            let written = Release::write(Some(&scheduled()));
-            let mut entries: BTreeMap<String, String> =
-                serde_json::from_value::<BTreeMap<String, Option<String>>>(written)
-                    .unwrap()
-                    .into_iter()
-                    .filter_map(|(key, value)| Some((key, value?)))
-                    .collect();
-            entries.insert(state::DELETION_STARTED.to_owned(), value.to_owned());
-            Release::read(&mut entries).map(|release| release.unwrap().deleting)
-        };
-        assert_eq!(read("true"), Ok(true));
-        let refused = read("false").unwrap_err();
-        assert_eq!(refused, r#"spec.additionalState.deletionStarted is "false", which is not "true""#);
-    }
-
-    #[test]
     fn a_release_is_read_back_as_it_was_written() {
         for release in [
             scheduled(),
@@ -246,6 +228,17 @@ mod tests {
         let soon = [&scheduled[..], &[("deleteAt", "soon")]].concat();
         assert!(read(&soon).unwrap_err().contains("\"soon\""));
         assert!(read(&[("releaseReason", "Whim")]).unwrap_err().contains("\"Whim\""));
+    }
+
+    #[test]
+    fn only_what_the_operator_writes_says_that_the_deletion_began() {
+        let read = |key: &str, value: &str| flag(key, Some(value.to_owned()));
+        assert_eq!(read(state::DELETION_STARTED, "true"), Ok(true));
+        let refused = read(state::DELETION_STARTED, "false").unwrap_err();
+        assert_eq!(refused, r#"spec.additionalState.deletionStarted is "false", which is not "true""#);
+        let entries = [("releaseReason", "ClaimVanished"), ("deletionStarted", "false")];
+        let mut entries = entries.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+        assert_eq!(Release::read(&mut entries), Err(refused));
     }
 
     #[test]

@@ -9,9 +9,9 @@ use bucket_provisioner::conformance::PATIENCE;
 use crate::support::operator::{Kind, Operator};
 use crate::support::{World, bucket_of};
 
-async fn annotate(world: &World, annotation: &str, value: &str) {
+async fn annotate(world: &World, claim: &str, annotation: &str, value: &str) {
     let patch = json!({ "metadata": { "annotations": { annotation: value } } });
-    world.claims().patch("photos", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    world.claims().patch(claim, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
 }
 
 #[tokio::test]
@@ -28,7 +28,7 @@ async fn an_immutable_secret_is_replaced_with_its_keys_and_keeps_what_others_add
     });
     let before = world.secrets().patch("photos", &PatchParams::default(), &Patch::Merge(edit)).await.unwrap();
 
-    annotate(&world, "objectbucket.io/rotate-keys", "1").await;
+    annotate(&world, "photos", "objectbucket.io/rotate-keys", "1").await;
     world.wait_secret("photos", |keys| keys["AWS_ACCESS_KEY_ID"] != former["AWS_ACCESS_KEY_ID"]).await;
     let after = world.secrets().get("photos").await.unwrap();
     assert_ne!(after.uid(), before.uid());
@@ -69,7 +69,7 @@ impl Policy {
             }] },
             "matchConditions": [{
                 "name": "here",
-                "expression": format!("request.namespace == {:?} && request.name in ['photos', 'late']", world.namespace),
+                "expression": format!("request.namespace == {:?} && request.name in ['photos', 'fixed', 'late']", world.namespace),
             }],
             "validations": [{ "expression": "false", "message": "Secrets come from the vault" }],
         });
@@ -118,21 +118,28 @@ async fn no_keys_are_issued_that_cannot_be_handed_over() {
     world.claim("photos", &class).await;
     let bucket = bucket_of(&world.wait_bound("photos").await);
     let key = world.environment("photos").await["AWS_ACCESS_KEY_ID"].clone();
+    world.claim("fixed", &class).await;
+    world.wait_bound("fixed").await;
+    let immutable = Patch::Merge(json!({ "immutable": true }));
+    let fixed = world.secrets().patch("fixed", &PatchParams::default(), &immutable).await.unwrap();
     let policy = Policy::new(&world).await;
     world.aws.clear();
 
     world.claim("late", &class).await;
     let message = world.wait_reason("late", "KubernetesError").await;
     assert!(message.contains("Secrets come from the vault"), "{message}");
-    annotate(&world, "objectbucket.io/rotate-keys", "1").await;
-    let (_, note) = world.wait_event("photos", "RotationFailed").await;
-    assert!(note.contains("Secrets come from the vault") && note.contains("present keys still work"), "{note}");
+    for claim in ["photos", "fixed"] {
+        annotate(&world, claim, "objectbucket.io/rotate-keys", "1").await;
+        let (_, note) = world.wait_event(claim, "RotationFailed").await;
+        assert!(note.contains("Secrets come from the vault") && note.contains("present keys still work"), "{note}");
+    }
     let created: Vec<_> = world.aws.names().into_iter().filter(|name| name.starts_with("Create")).collect();
     assert!(created.is_empty(), "{created:?}");
     assert_eq!(world.environment("photos").await["AWS_ACCESS_KEY_ID"], key);
+    assert_eq!(world.secrets().get("fixed").await.unwrap().uid(), fixed.uid(), "it is not deleted before it can be replaced");
 
     policy.delete(&world).await;
-    annotate(&world, "objectbucket.io/retry", "1").await;
+    annotate(&world, "photos", "objectbucket.io/retry", "1").await;
     world.wait_secret("photos", |keys| keys["AWS_ACCESS_KEY_ID"] != key).await;
     world.app("photos").await.put(&bucket, "a").await.unwrap();
     world.retry("late", "1").await;

@@ -190,8 +190,8 @@ impl<P: Provisioner> Attempt<'_, P> {
             return Ok(None);
         }
         let wait = ctx.memory.with(&self.claim.id, |m| m.waits.keys_refused());
-        if matches!(self.keys, Keys::Successor { .. }) {
-            return self.successor_refused(refused, wait).await.map(Some);
+        if let Keys::Successor { keys, .. } = &self.keys {
+            return self.successor_refused(keys.clone(), refused, denied, wait).await.map(Some);
         }
         let (probes, refused_for) = ctx.memory.if_known(&self.claim.id, |m| (m.waits.probes(), m.waits.refused_for()));
         if probes > 2 * MAX_PROBES || denied && refused_for >= MAX_DENIED {

@@ -10,7 +10,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::attempt::Attempt;
 use super::next::Next;
 use super::steady;
-use crate::controller::decide::backoff::{self, MAX_PROBES};
+use crate::controller::decide::backoff::{self, MAX_DENIED, MAX_PROBES};
 use crate::controller::decide::keys::{self, Retiring};
 use crate::controller::decide::record::Author;
 use crate::controller::decide::report::Severity;
@@ -44,6 +44,10 @@ impl<P: Provisioner> Attempt<'_, P> {
         self.progress.status_written = false;
         // A request for another attempt is answered by this one, also if it fails: it would end every wait.
         self.ctx.memory.with(&self.claim.id, |m| m.upkeep.retried(self.claim.retry_request.as_deref()));
+        if let Some(keys) = self.ctx.memory.if_known(&self.claim.id, |m| m.upkeep.denied_successor()) {
+            self.keys = Keys::Successor { keys, proven: false };
+            return Ok(());
+        }
         let present = self.credentials()?.access_key_id.clone();
         match self.ask_to_rotate(&present).await {
             Ok(Some(keys)) => {
@@ -83,14 +87,35 @@ impl<P: Provisioner> Attempt<'_, P> {
         Ok(answer)
     }
 
-    /// The new keys do not work yet; after some time, the operator gives them up.
-    pub(super) async fn successor_refused(&mut self, answer: String, wait: Duration) -> Result<Next, Error> {
-        if self.ctx.memory.if_known(&self.claim.id, |m| m.waits.probes()) <= MAX_PROBES {
+    /// The new keys do not work yet. After some time, the operator gives them up, or keeps them for later if the store knows
+    /// them: others would be denied as well.
+    pub(super) async fn successor_refused(
+        &mut self,
+        keys: AppCredentials,
+        answer: String,
+        denied: bool,
+        wait: Duration,
+    ) -> Result<Next, Error> {
+        let (memory, id) = (&self.ctx.memory, &self.claim.id);
+        let known = memory.if_known(id, |m| (m.waits.probes(), m.waits.refused_for(), m.upkeep.denied_successor()));
+        let (probes, refused_for, denied_before) = known;
+        let note = if denied && (denied_before.is_some() || refused_for >= MAX_DENIED) {
+            let note = format!(
+                "the store denies the new key {} ({answer}); it is kept and tried again; the claim's Secret still holds the present key",
+                keys.access_key_id
+            );
+            memory.with(id, |m| m.keep_denied_successor(keys));
+            note
+        } else if probes > MAX_PROBES {
+            memory.with(id, |m| m.keep_successor(None));
+            format!("the store keeps refusing the new keys ({answer}); the present keys still work; retrying")
+        } else {
+            if denied_before.is_some() {
+                memory.with(id, |m| m.keep_successor(Some(keys)));
+            }
             return Ok(Next::After(wait));
-        }
-        self.ctx.memory.with(&self.claim.id, |m| m.keep_successor(None));
+        };
         self.rotation_ended("failed");
-        let note = format!("the store keeps refusing the new keys ({answer}); the present keys still work; retrying");
         self.upkeep_failed(reasons::ROTATION_FAILED, &note, FailureClass::Terminal).await;
         self.update_status().await?;
         Ok(Next::Done)
@@ -152,7 +177,9 @@ impl<P: Provisioner> Attempt<'_, P> {
         let (is_retiring, now) = (self.upkeep == Upkeep::Retire, Timestamp::now());
         let retiring =
             self.notes.retiring.as_ref().filter(|key| !is_retiring || key.at > now).map(|key| key.id.clone());
-        let kept: Vec<&str> = [Some(present.as_str()), retiring.as_deref()].into_iter().flatten().collect();
+        let denied = ctx.memory.if_known(&self.claim.id, |m| m.upkeep.denied_successor()).map(|keys| keys.access_key_id);
+        let kept = [Some(present.as_str()), retiring.as_deref(), denied.as_deref()];
+        let kept: Vec<&str> = kept.into_iter().flatten().collect();
         let owner = match crds::may_remove(ctx).await {
             Ok(()) => self.owner().await,
             Err(error) => Err(error),

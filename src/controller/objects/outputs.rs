@@ -104,9 +104,10 @@ pub(crate) async fn write<T: Output>(
     written.map(Some).map_err(Error::kubernetes(T::WRITE))
 }
 
-/// Puts another object in the place of an immutable output.
+/// Puts another object in the place of an immutable output. That it can be created is tried before that output is deleted.
 async fn replace<T: Output>(api: &Api<T>, found: &T, other: Result<T, serde_json::Error>) -> Result<T, Error> {
-    let other = other.map_err(|error| Error::kubernetes(T::WRITE)(kube::Error::SerdeError(error)))?;
+    let other = built(other)?;
+    try_create(api, &other).await?;
     if let (Some(name), Some(uid)) = (&found.meta().name, &found.meta().uid) {
         deletion::delete(api, name, uid).await.map_err(Error::kubernetes(T::WRITE))?;
     }
@@ -114,8 +115,13 @@ async fn replace<T: Output>(api: &Api<T>, found: &T, other: Result<T, serde_json
     api.create(&params, &other).await.map_err(Error::kubernetes(T::WRITE))
 }
 
+fn built<T: Output>(other: Result<T, serde_json::Error>) -> Result<T, Error> {
+    other.map_err(|error| Error::kubernetes(T::WRITE)(kube::Error::SerdeError(error)))
+}
+
 /// Whether an output can be written, as far as a dry run shows: quotas and admission policies may refuse it, and then keys
-/// must not be issued. Returns [`Current::Absent`] if there was none before.
+/// must not be issued. Returns [`Current::Absent`] if there was none before. That the name is taken is found last, after
+/// quotas and admission policies were asked.
 ///
 /// # Errors
 /// Kubernetes would refuse it.
@@ -135,8 +141,8 @@ pub(crate) async fn try_create<T: Output>(api: &Api<T>, wanted: &T) -> Result<Op
 /// Kubernetes would refuse it.
 pub(crate) async fn try_patch<T: Output>(api: &Api<T>, found: &T, wanted: &T) -> Result<(), Error> {
     let (Some(name), Some(patch)) = (&found.meta().name, difference(found, wanted)) else { return Ok(()) };
-    if found.is_immutable() {
-        return Ok(());
+    if let Some(other) = replacement(found, wanted, &patch) {
+        return try_create(api, &built(other)?).await.map(drop);
     }
     let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), dry_run: true, ..PatchParams::default() };
     match api.patch(name, &params, &Patch::Merge(&patch)).await {

@@ -7,7 +7,9 @@ use serde_json::json;
 use super::Bound;
 use crate::support::operator::{Kind, Operator};
 use crate::support::proxy::Verdict;
-use crate::support::{World, phase, ready, seen};
+use crate::support::{World, condition, phase, ready, seen};
+
+const ROTATE: &str = "objectbucket.io/rotate-keys";
 
 const DENIED: &str =
     "<Error><Code>AccessDenied</Code><Message>with an explicit deny in a service control policy</Message></Error>";
@@ -72,6 +74,41 @@ async fn a_new_key_that_a_policy_denies_is_told_after_a_minute_and_not_replaced(
     world.wait_bound("photos").await;
     let issued = world.aws.names().iter().filter(|name| *name == "CreateAccessKey").count();
     assert_eq!(issued, 1, "{:?}", world.aws.names());
+}
+
+#[tokio::test]
+async fn a_new_key_that_a_policy_denies_during_a_rotation_is_kept_until_it_works() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let _operator = Operator::start(&world, Kind::InProcess).await;
+    let bound = Bound::new(&world, &class).await;
+    world.aws.meddle(|call| match call.name.as_str() {
+        "ListObjectsV2" => Verdict::Answer(403, DENIED.to_owned()),
+        _ => Verdict::Pass,
+    });
+    annotate(&world, ROTATE, "1").await;
+    let told = |claim: &ObjectBucketClaim| condition(claim, "KeysCurrent").is_some_and(|c| c.reason == "RotationFailed");
+    // That takes longer than other waits.
+    let _ = seen(&world.claims(), "photos", |claim| claim.is_some_and(told)).await;
+    let claim = world.wait_claim("photos", "told", told).await;
+    let message = &condition(&claim, "KeysCurrent").unwrap().message;
+    assert!(message.contains("AccessDenied") && message.contains("is kept"), "{message}");
+    assert_eq!(ready(&claim).unwrap().reason, "Bound");
+    let keys = world.account.keys(&bound.user).await;
+    assert_eq!(keys.len(), 2, "{keys:?}");
+
+    // A check does not take it for somebody else's key.
+    world.aws.leave_alone();
+    world.aws.clear();
+    let patch = json!({ "metadata": { "annotations": { ROTATE: null, "objectbucket.io/retry": "1" } } });
+    world.claims().patch("photos", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    world.aws.wait_until("a check", |calls| calls.iter().any(|call| call.name == "GetBucketTagging")).await;
+    assert_eq!(world.account.keys(&bound.user).await, keys);
+
+    annotate(&world, ROTATE, "2").await;
+    world.wait_secret("photos", |secret| secret["AWS_ACCESS_KEY_ID"] != bound.key()).await;
+    assert!(keys.contains(&world.environment("photos").await["AWS_ACCESS_KEY_ID"]), "{keys:?}");
+    world.app("photos").await.put(&bound.bucket, "a").await.unwrap();
 }
 
 /// With the field manager of the operator, so that the edit does not show.

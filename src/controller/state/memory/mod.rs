@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 pub(crate) use self::last_status::{LastStatus, StatusChange, hash};
-use self::upkeep_times::UpkeepTimes;
+use self::upkeep_times::{Successor, UpkeepTimes};
 pub(crate) use self::waits::Inputs;
 use self::waits::Waits;
 use crate::controller::reasons;
@@ -80,7 +80,13 @@ impl ClaimMemory {
 
     /// Keeps new keys until they have been tried. If the process forgets them, the store issues others and deletes these.
     pub(crate) fn keep_successor(&mut self, keys: Option<AppCredentials>) {
-        self.upkeep.successor = keys.map(Box::new);
+        self.upkeep.successor = keys.map(|keys| Box::new(Successor { keys, denied: false }));
+        self.waits.keys_work();
+    }
+
+    /// Keeps new keys that the store knows, until it no longer denies them.
+    pub(crate) fn keep_denied_successor(&mut self, keys: AppCredentials) {
+        self.upkeep.successor = Some(Box::new(Successor { keys, denied: true }));
         self.waits.keys_work();
     }
 

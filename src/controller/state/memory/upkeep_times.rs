@@ -18,8 +18,7 @@ pub(crate) struct UpkeepTimes {
     recheck_at: Option<Instant>,
     /// When to check the store next.
     check_at: Option<Instant>,
-    /// New keys that have not been seen to work yet.
-    pub(super) successor: Option<Box<AppCredentials>>,
+    pub(super) successor: Option<Box<Successor>>,
     failures: u32,
     not_before: Option<Instant>,
     /// What the store is still working on.
@@ -32,6 +31,14 @@ pub(crate) struct UpkeepTimes {
     key_searches: Row,
     /// The last answered request for another attempt, as a hash.
     retried: Option<u64>,
+}
+
+/// New keys that have not been seen to work yet.
+#[derive(Debug)]
+pub(super) struct Successor {
+    pub(super) keys: AppCredentials,
+    /// The store knows them, and denies them: they are tried again only when a rotation is due.
+    pub(super) denied: bool,
 }
 
 /// A random part of a time; `None` on overflow.
@@ -138,9 +145,14 @@ impl UpkeepTimes {
         self.key_searches.wait()
     }
 
-    /// New keys that have not been seen to work yet.
+    /// New keys that are to be tried now, before anything else.
     pub(crate) fn successor(&self) -> Option<AppCredentials> {
-        self.successor.as_deref().cloned()
+        self.successor.as_ref().filter(|successor| !successor.denied).map(|successor| successor.keys.clone())
+    }
+
+    /// New keys that the store has denied.
+    pub(crate) fn denied_successor(&self) -> Option<AppCredentials> {
+        self.successor.as_ref().filter(|successor| successor.denied).map(|successor| successor.keys.clone())
     }
 
     /// Whether the user of a bound claim requests another attempt. The annotation's value at the first call counts as

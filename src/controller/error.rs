@@ -89,6 +89,11 @@ pub(crate) enum Error {
     BucketConflict { record: String, recorded: String, bucket: String },
 
     #[error(
+        "ObjectBucket {record:?} names bucket {recorded:?} and the claim names {bucket:?}, and nothing proves which of them is the claim's: an admin must find out which object was edited, and undo the edit. Tag neither bucket"
+    )]
+    BucketsDiffer { record: String, recorded: String, bucket: String },
+
+    #[error(
         "CustomResourceDefinition {crd} is being deleted, or does not exist, so nothing is deleted at the store: an admin must annotate it with {}=yes to delete what the claims had there, or the ObjectBuckets with {}={} to keep it",
         wire::annotation::CONFIRM_DELETION,
         wire::annotation::ORPHAN,
@@ -234,7 +239,7 @@ impl Error {
     pub(crate) fn damaged_record(&self) -> Option<&str> {
         match self {
             Self::RecordDamaged { name, .. } | Self::RecordUnreadable { name, .. } => Some(name),
-            Self::BucketConflict { record, .. } => Some(record),
+            Self::BucketConflict { record, .. } | Self::BucketsDiffer { record, .. } => Some(record),
             _ => None,
         }
     }
@@ -257,7 +262,7 @@ impl Failure for Error {
             Self::AdoptionNeeded(_) => reasons::ADOPTION_NEEDED,
             Self::NothingToUndo { .. } => reasons::NOTHING_TO_UNDO,
             Self::BucketNotEmpty { .. } => reasons::BUCKET_NOT_EMPTY,
-            Self::BucketConflict { .. } => reasons::BUCKET_CONFLICT,
+            Self::BucketConflict { .. } | Self::BucketsDiffer { .. } => reasons::BUCKET_CONFLICT,
             Self::CrdDeleting { .. } => reasons::CRD_DELETING,
             Self::AccountChanged { .. } => reasons::ACCOUNT_CHANGED,
             Self::BucketInUse { .. } => reasons::BUCKET_IN_USE,
@@ -287,6 +292,7 @@ impl Failure for Error {
             | Self::NothingToUndo { .. }
             | Self::BucketNotEmpty { .. }
             | Self::BucketConflict { .. }
+            | Self::BucketsDiffer { .. }
             | Self::CrdDeleting { .. }
             | Self::AccountChanged { .. }
             | Self::BucketInUse { .. } => FailureClass::Terminal,

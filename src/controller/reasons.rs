@@ -27,7 +27,7 @@ reasons! {
         ADOPTION_NEEDED = "AdoptionNeeded": "the claim was bound once (`spec.objectBucketName`), and its ObjectBucket belongs to a former claim of its name, or is gone: the claim was restored from a backup, moved or copied", "as the message says: an admin annotates the ObjectBucket with `objectbucket.io/orphan=adopt`, after restoring it if it is gone; for a new and empty bucket create the claim without that field";
         ACCOUNT_CHANGED = "AccountChanged": "the owner's credentials belong to another account than bucket and user; nothing is done for this claim", "put credentials of the former account back into the Secret that the message names";
         BUCKET_NOT_EMPTY = "BucketNotEmpty": "the claim or its class was edited, but the bucket of the plan before is not empty: its keys were never published, so what it holds is somebody else's, and it is not deleted", "undo the edit; or empty the bucket; or delete the claim, whose ObjectBucket then stays with the bucket until an admin decides";
-        BUCKET_CONFLICT = "BucketConflict": "the claim and its ObjectBucket name different buckets, and the ObjectBucket was edited", "an admin restores the name of the bucket in the ObjectBucket, as the message says. Do not tag the other bucket";
+        BUCKET_CONFLICT = "BucketConflict": "the claim and its ObjectBucket name different buckets, and one of them was edited", "as the message says. Do not tag the other bucket";
         NOTHING_TO_UNDO = "NothingToUndo": "the claim has the annotation `objectbucket.io/undo-delete`, but no deletion of a bucket of its namespace, name and class is scheduled", "as the message says; for a new and empty bucket remove the annotation";
         BUCKET_IN_USE = "BucketInUse": "another ObjectBucket names the bucket of a deleted claim; the bucket is deleted when no other claim uses it", "delete the other claims, or wait; if no other claim uses it, correct the ObjectBucket that the operator's log names";
     }
@@ -63,7 +63,7 @@ reasons! {
         REPAIRED = "Repaired": "something was changed by somebody else, and was repaired: a policy, tags, a key that the operator did not issue, an ObjectBucket that was deleted or damaged", "find out who changed it";
         CHECK_FAILED = "CheckFailed": "bucket and user could not be checked, mostly because a permission is missing; the operator retries with the next check (`--resync`)", "as the message says";
         CONFIG_IGNORED = "ConfigIgnored": "keys of `spec.additionalConfig` have no effect on this store; the bucket is created without them. Also the condition `UpToDate`", "remove them";
-        EDIT_IGNORED = "EditIgnored": "a bound claim was edited; the edit has no effect. Also the condition `UpToDate`", "undo the edit, or delete the claim and create a new one";
+        EDIT_IGNORED = "EditIgnored": "a bound claim was edited; the edit has no effect. Also the condition `UpToDate`", "as the message says; nothing has to be done for the claim to work on";
     }
 }
 

@@ -269,7 +269,7 @@ async fn claims_whose_class_is_gone_count_without_naming_it() {
         _ => Verdict::Pass,
     });
     world.delete_claim("photos").await;
-    let deleted = "provisioner_oldest_deleted_claim_seconds{class=\"\",reason=\"Bound\"}";
+    let deleted = "provisioner_oldest_deleted_claim_seconds{class=\"\",reason=\"Removing\"}";
     wait_for(address, "/metrics", |_, text| value(text, deleted) >= Some(1.0)).await;
     world.aws.leave_alone();
 }

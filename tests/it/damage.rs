@@ -2,6 +2,7 @@
 //! them is not guessed from what is missing.
 
 use bucket_provisioner::api::ObjectBucket;
+use bucket_provisioner::api::wire::BUCKET_LABEL;
 use kube::ResourceExt as _;
 use kube::api::{Patch, PatchParams};
 use rstest::rstest;
@@ -159,6 +160,60 @@ async fn what_a_damaged_record_says_against_claim_and_class_is_reported_and_noth
     assert_eq!(world.account.list(&theirs).await.unwrap(), ["precious"]);
     assert!(!world.account.bucket_exists(&bound.bucket).await);
     assert!(world.account.users_with(&bound.uid).await.is_empty());
+    operator.stop().await;
+}
+
+/// What else was edited in an ObjectBucket that names another bucket.
+#[derive(Debug, Clone, Copy)]
+enum Edited {
+    Nothing,
+    LabelRemoved,
+    /// And the ConfigMap was deleted, so that nothing shows the edit.
+    LabelAndConfigMap,
+}
+
+#[rstest]
+#[case(Edited::Nothing, "ObjectBucketDamaged")]
+#[case(Edited::LabelRemoved, "BucketConflict")]
+#[case(Edited::LabelAndConfigMap, "BucketConflict")]
+#[tokio::test]
+async fn an_object_bucket_that_names_the_bucket_of_others_leads_nowhere(#[case] edited: Edited, #[case] reason: &str) {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let theirs = world.unique("theirs");
+    world.account.create_bucket(&theirs).await;
+    world.account.put(&theirs, "precious").await.unwrap();
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let bound = bind(&world, &class).await;
+    operator.stop().await;
+    let label = match edited {
+        Edited::Nothing => json!({}),
+        Edited::LabelRemoved => json!({ BUCKET_LABEL: null }),
+        Edited::LabelAndConfigMap => json!({ BUCKET_LABEL: theirs }),
+    };
+    let edit = json!({ "metadata": { "labels": label }, "spec": { "endpoint": { "bucketName": theirs } } });
+    damage(&world, &bound, &edit).await;
+    if matches!(edited, Edited::LabelAndConfigMap) {
+        world.config_maps().delete("photos", &Default::default()).await.unwrap();
+    }
+    let operator = Operator::start(&world, Kind::InProcess).await;
+    let message = world.wait_reason("photos", reason).await;
+    assert!(message.contains(&bound.record) && !message.contains("claim-uid"), "{message}");
+    let published = world.config_maps().get_opt("photos").await.unwrap().and_then(|map| map.data);
+    assert!(published.is_none_or(|data| data["BUCKET_NAME"] != theirs), "it leads to no other bucket");
+
+    world.delete_claim("photos").await;
+    if matches!(edited, Edited::Nothing) {
+        let mended = json!({ "spec": { "endpoint": { "bucketName": bound.bucket } } });
+        damage(&world, &bound, &mended).await;
+    }
+    world.wait_gone("photos").await;
+    assert_eq!(world.account.list(&theirs).await.unwrap(), ["precious"]);
+    assert!(world.account.users_with(&bound.uid).await.is_empty(), "its access is gone");
+    // What became of the bucket that was the claim's is not forgotten either.
+    let stays = !matches!(edited, Edited::Nothing);
+    assert_eq!(world.records().get_opt(&bound.record).await.unwrap().is_some(), stays);
+    assert_eq!(world.account.bucket_exists(&bound.bucket).await, stays);
     operator.stop().await;
 }
 

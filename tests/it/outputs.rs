@@ -136,7 +136,11 @@ async fn no_keys_are_issued_that_cannot_be_handed_over() {
     let created: Vec<_> = world.aws.names().into_iter().filter(|name| name.starts_with("Create")).collect();
     assert!(created.is_empty(), "{created:?}");
     assert_eq!(world.environment("photos").await["AWS_ACCESS_KEY_ID"], key);
-    assert_eq!(world.secrets().get("fixed").await.unwrap().uid(), fixed.uid(), "it is not deleted before it can be replaced");
+    assert_eq!(
+        world.secrets().get("fixed").await.unwrap().uid(),
+        fixed.uid(),
+        "it is not deleted before it can be replaced"
+    );
 
     policy.delete(&world).await;
     annotate(&world, "photos", "objectbucket.io/retry", "1").await;

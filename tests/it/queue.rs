@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
+use bucket_provisioner::api::{ClaimPhase, ObjectBucketClaim};
 use bucket_provisioner::controller::{self, Options};
 use bucket_provisioner::provisioner::{
     AppCredentials, Content, Endpoint, Fate, Provisioner, Reason, Record, Removal, Removed, StoreError,
@@ -12,12 +13,13 @@ use serde_json::json;
 use tokio::sync::{Semaphore, watch};
 
 use crate::support::proxy::Call;
-use crate::support::{PATIENCE, World};
+use crate::support::{PATIENCE, World, phase, ready};
 
 /// Pieces of work in which a bucket is emptied.
 const PIECES: usize = 3;
 
-/// A store in which buckets whose names begin with "large" are emptied in pieces; all but the first need a permit to end.
+/// A store in which buckets whose names begin with "large" are emptied in pieces; all but the first need a permit to end, as
+/// does the deletion of a bucket whose name begins with "held".
 #[derive(Clone)]
 struct Heap {
     permits: Arc<Semaphore>,
@@ -57,6 +59,9 @@ impl Provisioner for Heap {
         _: Content,
     ) -> Result<Removal, StoreError> {
         let bucket = record.plan.bucket.clone();
+        if bucket.starts_with("held") {
+            self.permits.acquire().await.unwrap().forget();
+        }
         if bucket.starts_with("large") {
             self.began.send_modify(|began| began.push(bucket.clone()));
             if self.ended.lock().unwrap().contains_key(&bucket) {
@@ -93,16 +98,43 @@ async fn bind(world: &World, class: &str, name: &str) {
     world.wait_bound(name).await;
 }
 
-#[tokio::test]
-async fn a_removal_whose_turn_has_not_come_reads_nothing_and_one_of_another_namespace_is_next() {
-    let (world, neighbour) = (World::new().await, World::new().await);
-    let class = world.unique("heap");
+/// Serves the store with four workers, of which two empty buckets. Returns the store and the name of its class.
+async fn serve(world: &World) -> (Heap, String) {
+    let (heap, class) = (Heap::new(), world.unique("heap"));
     world.create_class(json!({ "metadata": { "name": class }, "provisioner": world.provisioner })).await;
-    let heap = Heap::new();
-    // Four workers for the store, of which two empty buckets.
     let options = Options { concurrency: 4, ..Options::new(&world.provisioner) };
     let client = Client::try_from(world.config()).unwrap();
     tokio::spawn(controller::run(client, heap.clone(), options, std::future::pending()));
+    (heap, class)
+}
+
+#[tokio::test]
+async fn a_deleted_claim_that_waits_for_a_worker_is_not_ready() {
+    let world = World::new().await;
+    let (heap, class) = serve(&world).await;
+    let crowd: Vec<_> = (0..7).map(|n| format!("held-{n}")).collect();
+    for name in &crowd {
+        bind(&world, &class, name).await;
+    }
+    for name in &crowd {
+        world.delete_claim(name).await;
+    }
+    for name in &crowd {
+        let removing = |claim: &ObjectBucketClaim| {
+            phase(claim) == Some(ClaimPhase::Released) && ready(claim).is_some_and(|ready| ready.reason == "Removing")
+        };
+        world.wait_claim(name, "being removed", removing).await;
+    }
+    heap.permits.add_permits(crowd.len());
+    for name in &crowd {
+        world.wait_gone(name).await;
+    }
+}
+
+#[tokio::test]
+async fn a_removal_whose_turn_has_not_come_reads_nothing_and_one_of_another_namespace_is_next() {
+    let (world, neighbour) = (World::new().await, World::new().await);
+    let (heap, class) = serve(&world).await;
     let crowd: Vec<_> = (0..10).map(|n| format!("large-{n}")).collect();
     for name in &crowd {
         bind(&world, &class, name).await;

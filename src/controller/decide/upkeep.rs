@@ -20,6 +20,8 @@ pub(crate) struct Facts {
     pub(crate) waits_for_keys: bool,
     /// They were refused so often that the store is to be asked about them.
     pub(crate) doubtful: bool,
+    /// Claim and record name different buckets, and what was published does not say which is right.
+    pub(crate) contradictory: bool,
 }
 
 /// What upkeep is due in an attempt; `usual` is what is due for a claim without problems.
@@ -27,6 +29,8 @@ pub(crate) fn due_now(facts: Facts, usual: impl FnOnce() -> Upkeep) -> Upkeep {
     match facts {
         Facts { by_us: true, doubtful: true, .. } => Upkeep::Check,
         Facts { bound: false, .. } => Upkeep::Nothing,
+        // Before a bucket is published that may be somebody else's.
+        Facts { by_us: true, contradictory: true, .. } => Upkeep::Check,
         // The check tags bucket and user for this claim, and compares the keys.
         Facts { by_us: true, adopting: true, .. } => Upkeep::Check,
         // The status may say that something is lost, until a check finds it again. While the claim waits for new keys, it
@@ -163,8 +167,15 @@ mod tests {
 
     #[test]
     fn a_claim_that_says_something_is_lost_is_checked_unless_it_waits_for_keys() {
-        let lost =
-            Facts { bound: true, by_us: true, adopting: false, ready: false, waits_for_keys: false, doubtful: false };
+        let lost = Facts {
+            bound: true,
+            by_us: true,
+            adopting: false,
+            ready: false,
+            waits_for_keys: false,
+            doubtful: false,
+            contradictory: false,
+        };
         let usual = || Upkeep::Rotate;
         assert_eq!(due_now(lost, usual), Upkeep::Check);
         assert_eq!(due_now(Facts { waits_for_keys: true, ..lost }, usual), Upkeep::Nothing);
@@ -178,6 +189,8 @@ mod tests {
         );
         assert_eq!(due_now(Facts { ready: true, ..lost }, usual), Upkeep::Rotate);
         assert_eq!(due_now(Facts { by_us: false, ..lost }, usual), Upkeep::Rotate);
+        let contradictory = Facts { ready: true, contradictory: true, ..lost };
+        assert_eq!(due_now(contradictory, usual), Upkeep::Check, "its bucket may be somebody else's");
         assert_eq!(due_now(Facts { bound: false, ..lost }, usual), Upkeep::Nothing);
     }
 }

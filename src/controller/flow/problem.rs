@@ -1,4 +1,4 @@
-//! Reporting a problem on a claim.
+//! Reporting a problem on a claim, or that its removal takes long.
 
 use std::time::Duration;
 
@@ -13,16 +13,29 @@ const TIME_LIMIT: Duration = Duration::from_secs(20);
 
 /// Reports a problem on the claim; best effort, because the next attempt reports it again.
 pub(crate) async fn report<P>(ctx: &Context<P>, claim: &Claim, problem: &Error) {
-    match tokio::time::timeout(TIME_LIMIT, update_status(ctx, claim, problem)).await {
+    write(ctx, claim, |claim| Report::problem(claim, problem)).await;
+}
+
+/// Reports that a deleted claim is being removed; best effort.
+pub(crate) async fn removing<P>(ctx: &Context<P>, claim: &Claim) {
+    write(ctx, claim, Report::removing).await;
+}
+
+async fn write<P>(ctx: &Context<P>, claim: &Claim, report: impl Fn(&Claim) -> Report) {
+    match tokio::time::timeout(TIME_LIMIT, update_status(ctx, claim, &report)).await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::warn!(%error, claim = %claim.id, "cannot report on the claim: {problem}"),
-        Err(_elapsed) => tracing::warn!(claim = %claim.id, "cannot report on the claim in time: {problem}"),
+        Ok(Err(error)) => {
+            tracing::warn!(%error, claim = %claim.id, "cannot report on the claim: {}", report(claim).message);
+        }
+        Err(_elapsed) => {
+            tracing::warn!(claim = %claim.id, "cannot report on the claim in time: {}", report(claim).message);
+        }
     }
 }
 
 /// Writes the status. After a conflict, reads the claim again and retries once.
-async fn update_status<P>(ctx: &Context<P>, claim: &Claim, problem: &Error) -> Result<(), Error> {
-    match status::update_status(ctx, claim, &Report::problem(claim, problem)).await {
+async fn update_status<P>(ctx: &Context<P>, claim: &Claim, report: &impl Fn(&Claim) -> Report) -> Result<(), Error> {
+    match status::update_status(ctx, claim, &report(claim)).await {
         Err(error) if error.is_race() => {}
         answer => return answer,
     }
@@ -31,7 +44,7 @@ async fn update_status<P>(ctx: &Context<P>, claim: &Claim, problem: &Error) -> R
     match found.map(|found| Claim::read(&found, &ctx.label)).filter(|found| found.id == claim.id) {
         Some(now) => {
             ctx.memory.wrote(&now.id, now.resource_version.as_deref());
-            status::update_status(ctx, &now, &Report::problem(&now, problem)).await
+            status::update_status(ctx, &now, &report(&now)).await
         }
         None => Ok(()),
     }

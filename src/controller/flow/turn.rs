@@ -23,6 +23,9 @@ use crate::provisioner::Provisioner;
 /// After this time, a waiting claim is read again, and may report what it waits for.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// The same of a deleted claim that still says that it is ready.
+const PATIENCE_IF_READY: Duration = Duration::from_secs(2);
+
 /// Waits for a worker, which may take long, and then reads the claim again. `None` if there is nothing left to do, or the
 /// operator ends.
 pub(crate) async fn worker<P: Provisioner>(
@@ -48,7 +51,8 @@ pub(crate) async fn worker<P: Provisioner>(
         let mut entering = std::pin::pin!(ctx.workers.enter(&lane));
         // The claim leaves its queue only if it now belongs to another lane.
         let worker = loop {
-            if let Ok(worker) = tokio::time::timeout(PATIENCE, entering.as_mut()).await {
+            let patience = if says_ready_though_deleted(&claim) { PATIENCE_IF_READY } else { PATIENCE };
+            if let Ok(worker) = tokio::time::timeout(patience, entering.as_mut()).await {
                 break Some(worker?);
             }
             claim = Claim::read(ctx.caches.claims.get(&key)?.as_ref(), &ctx.label);
@@ -94,16 +98,22 @@ pub(crate) fn facts<P>(ctx: &Context<P>, claim: &Claim, class: &ClassLookup) -> 
     }
 }
 
-/// Reports on a claim without a status that it waits for a store that does not answer, or limits calls.
+fn says_ready_though_deleted(claim: &Claim) -> bool {
+    claim.deleting && claim.bound() && report::says_ready(claim, Keeps::No)
+}
+
+/// Reports on a claim without a status that it waits for a store that does not answer, or limits calls; and on a deleted claim
+/// that it is being removed.
 async fn explain_wait<P>(ctx: &Context<P>, claim: &Claim, lane: &Lane) {
     let unreported = match claim.bound() {
-        true => claim.deleting && report::says_ready(claim, Keeps::No),
+        true => says_ready_though_deleted(claim),
         false => claim.status.conditions.is_empty() && !ctx.memory.if_known(&claim.id, |m| m.last_status.is_some()),
     };
     let store = || stores::host_of(&lane.store).to_owned();
     let problem = match ctx.workers.slowed(&lane.store) {
-        Some(Slowed::Silent) if unreported => Error::StoreSilent { store: store() },
-        Some(Slowed::Limited) if unreported => Error::StoreBusy { store: store() },
+        Some(Slowed::Silent) if unreported => Some(Error::StoreSilent { store: store() }),
+        Some(Slowed::Limited) if unreported => Some(Error::StoreBusy { store: store() }),
+        _ if says_ready_though_deleted(claim) => None,
         _ => return,
     };
     let Ok(spec) = claim.spec() else { return };
@@ -112,7 +122,10 @@ async fn explain_wait<P>(ctx: &Context<P>, claim: &Claim, lane: &Lane) {
         return;
     }
     let Ok(_turn) = ctx.wait_reports.acquire().await else { return };
-    problem::report(ctx, claim, &problem).await;
+    match problem {
+        Some(problem) => problem::report(ctx, claim, &problem).await,
+        None => problem::removing(ctx, claim).await,
+    }
 }
 
 /// The queue in which a claim waits, by its record, or by the record that it would get.

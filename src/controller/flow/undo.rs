@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::owner;
 use super::teardown::{NOTHING_TO_UNDO, Teardown};
-use crate::controller::decide::claim::Claim;
-use crate::controller::decide::release::Release;
+use crate::controller::decide::claim::{self, Claim};
+use crate::controller::decide::release::{Release, Retained};
 use crate::controller::decide::report::Report;
 use crate::controller::decide::teardown::{self, Purpose, StoreProgress, Undo, closing_message, shares_bucket};
 use crate::controller::decide::{codec, notice, output_data};
@@ -163,7 +163,11 @@ impl<P: Provisioner> Teardown<'_, P> {
             _ => None,
         };
         let now = k8s_openapi::jiff::Timestamp::now();
-        let retain = teardown::retained(undo, &removed, namespace_uid, now).or(self.retain.take());
+        let conflicts = matches!(removed.bucket, Fate::Left(_))
+            && claim::other_bucket(self.claim, &self.stored()?.record).is_some();
+        let retain = teardown::retained(undo, &removed, namespace_uid, now)
+            .or(self.retain.take())
+            .or(conflicts.then_some(Retained::BucketConflict));
         self.note = closing_message(self.stored()?, undo, &removed, retain.as_ref());
         self.seen.retained = retain.is_some();
         self.retain = retain;

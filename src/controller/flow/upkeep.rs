@@ -15,7 +15,7 @@ use crate::controller::decide::keys::{self, Retiring};
 use crate::controller::decide::record::Author;
 use crate::controller::decide::report::Severity;
 use crate::controller::decide::steps::{self, Keys, Upkeep};
-use crate::controller::decide::{store_outputs, upkeep};
+use crate::controller::decide::{claim, output_data, store_outputs, upkeep};
 use crate::controller::error::Error;
 use crate::controller::objects::{crds, events};
 use crate::controller::reasons;
@@ -33,6 +33,8 @@ impl<P: Provisioner> Attempt<'_, P> {
             ready: self.says_ready(stored),
             waits_for_keys: probes > 0,
             doubtful: backoff::are_doubtful(probes),
+            contradictory: output_data::bucket(self.config_map.existing()) != Some(&stored.record.plan.bucket)
+                && claim::other_bucket(&self.claim, &stored.record).is_some(),
         };
         Ok(upkeep::due_now(facts, || steady::usual_upkeep(self.ctx, &self.claim, stored, &self.notes).0))
     }
@@ -177,7 +179,8 @@ impl<P: Provisioner> Attempt<'_, P> {
         let (is_retiring, now) = (self.upkeep == Upkeep::Retire, Timestamp::now());
         let retiring =
             self.notes.retiring.as_ref().filter(|key| !is_retiring || key.at > now).map(|key| key.id.clone());
-        let denied = ctx.memory.if_known(&self.claim.id, |m| m.upkeep.denied_successor()).map(|keys| keys.access_key_id);
+        let denied =
+            ctx.memory.if_known(&self.claim.id, |m| m.upkeep.denied_successor()).map(|keys| keys.access_key_id);
         let kept = [Some(present.as_str()), retiring.as_deref(), denied.as_deref()];
         let kept: Vec<&str> = kept.into_iter().flatten().collect();
         let owner = match crds::may_remove(ctx).await {
@@ -192,10 +195,19 @@ impl<P: Provisioner> Attempt<'_, P> {
             Ok(checkup) => self.take_checkup(checkup).await.map(|()| None),
             Err(error) if error.lost() => {
                 ctx.options.observer.metrics().upkeep.checked("lost");
-                Err(error)
+                Err(self.contradiction()?.unwrap_or(error))
             }
             Err(error) => self.check_stopped(error).await,
         }
+    }
+
+    /// The error about a bucket that is lost, if it may never have been the claim's: whoever reads that a tag is missing may
+    /// tag it.
+    fn contradiction(&self) -> Result<Option<Error>, Error> {
+        let stored = self.stored()?;
+        let bucket = claim::other_bucket(&self.claim, &stored.record);
+        let (record, recorded) = (stored.name.clone(), stored.record.plan.bucket.clone());
+        Ok(bucket.map(|bucket| Error::BucketsDiffer { record, recorded, bucket }))
     }
 
     /// Reports what the store found, and notes what is to be done about it.

@@ -87,7 +87,8 @@ async fn a_new_key_that_a_policy_denies_during_a_rotation_is_kept_until_it_works
         _ => Verdict::Pass,
     });
     annotate(&world, ROTATE, "1").await;
-    let told = |claim: &ObjectBucketClaim| condition(claim, "KeysCurrent").is_some_and(|c| c.reason == "RotationFailed");
+    let told =
+        |claim: &ObjectBucketClaim| condition(claim, "KeysCurrent").is_some_and(|c| c.reason == "RotationFailed");
     // That takes longer than other waits.
     let _ = seen(&world.claims(), "photos", |claim| claim.is_some_and(told)).await;
     let claim = world.wait_claim("photos", "told", told).await;

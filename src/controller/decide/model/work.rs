@@ -134,6 +134,7 @@ impl Work {
             adopting: record.adopt_requested,
             ready: claim.ready,
             waits_for_keys: memory.refused > 0,
+            contradictory: false,
             doubtful: matches!(memory.refused, 2 | 4),
         };
         let due = upkeep::due_now(facts, || match upkeep {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bucket_provisioner::api::ClaimPhase;
 use kube::ResourceExt as _;
-use kube::api::DeleteParams;
+use kube::api::{DeleteParams, Patch, PatchParams};
 use rstest::rstest;
 use serde_json::json;
 
@@ -236,4 +236,67 @@ async fn after_a_confirmed_deletion_of_the_crds_what_outlives_its_claim_can_be_r
     assert!(!world.account.bucket_exists(&bucket).await);
     operator.terminate();
     operator.ended(PATIENCE).await;
+}
+
+/// Of claims that stay.
+#[tokio::test]
+async fn while_the_crd_of_object_buckets_is_deleted_no_key_is_replaced() {
+    let other = OtherCluster::take().await;
+    let world = other.world().await;
+    let class = world.class("greenfield").await;
+    let mut operator = Binary::start(&world, &[], &[]);
+    let uid = world.claim("photos", &class).await.uid().unwrap();
+    let bucket = bucket_of(&world.wait_bound("photos").await);
+    let app = world.app("photos").await;
+    other.delete_crd("objectbuckets").await;
+    world.aws.clear();
+
+    let rotate = json!({ "metadata": { "annotations": { "objectbucket.io/rotate-keys": "1" } } });
+    world.claims().patch("photos", &PatchParams::default(), &Patch::Merge(rotate)).await.unwrap();
+    let (_, note) = world.wait_event("photos", "RotationFailed").await;
+    assert!(note.contains("objectbuckets") && note.contains("is being deleted"), "{note}");
+    world.secrets().delete("photos", &DeleteParams::default()).await.unwrap();
+    let message = world.wait_reason("photos", "CRDDeleting").await;
+    assert!(message.contains("objectbucket.io/confirm-deletion"), "{message}");
+    assert_eq!(world.aws.writes(), [""; 0]);
+    app.put(&bucket, "a").await.expect("the key works");
+
+    other.confirm_deletion().await;
+    world.delete_claim("photos").await;
+    world.wait_gone("photos").await;
+    assert!(world.account.users_with(&uid).await.is_empty());
+    operator.terminate();
+    operator.ended(PATIENCE).await;
+    other.delete_crds().await;
+    other.wait_crds_gone().await;
+}
+
+#[tokio::test]
+async fn while_a_crd_is_deleted_no_bucket_is_deleted_whose_time_has_come() {
+    let other = OtherCluster::take().await;
+    let world = other.world().await;
+    let class = world.class_with("later", "Delete", &[("onDelete", "after:7d")]).await;
+    let mut operator = Binary::start(&world, &[], &[]);
+    world.claim("photos", &class).await;
+    let bucket = bucket_of(&world.wait_bound("photos").await);
+    world.app("photos").await.put(&bucket, "precious").await.unwrap();
+    let record = world.record_name("photos");
+    world.delete_claim("photos").await;
+    world.wait_gone("photos").await;
+    other.delete_crd("objectbuckets").await;
+    world.aws.clear();
+    // Longer than the operator takes an answer about the CRDs for true.
+    world.delete_in(&record, 8).await;
+    let message = world.wait_condition(&record, "DeletionScheduled", "CRDDeleting").await;
+    assert!(message.contains("objectbucket.io/confirm-deletion"), "{message}");
+    assert_eq!(world.account.list(&bucket).await.unwrap(), ["precious"]);
+    assert_eq!(world.aws.writes(), [""; 0]);
+
+    other.confirm_deletion().await;
+    world.wait_record_gone(&record).await;
+    assert!(!world.account.bucket_exists(&bucket).await);
+    operator.terminate();
+    operator.ended(PATIENCE).await;
+    other.delete_crds().await;
+    other.wait_crds_gone().await;
 }

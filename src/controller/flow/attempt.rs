@@ -14,8 +14,8 @@ use crate::controller::decide::record::{Author, Stored};
 use crate::controller::decide::steps::{self, Keys, KeysFound, Progress, ProvisionState, Recorded, Upkeep};
 use crate::controller::decide::{metadata, plan, report};
 use crate::controller::error::Error;
-use crate::controller::objects::claims;
 use crate::controller::objects::outputs::{self, Current};
+use crate::controller::objects::{claims, crds};
 use crate::controller::state::context::Context;
 use crate::provisioner::{AppCredentials, Provisioner, Record};
 
@@ -234,6 +234,12 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
             Keys::None => Err(Error::OutOfStep("there are no keys yet")),
             Keys::Issued(keys) | Keys::Successor { keys, .. } | Keys::InSecret { keys, .. } => Ok(keys),
         }
+    }
+
+    /// The same for what deletes something at the store, such as keys.
+    pub(super) async fn owner_for_removal(&mut self) -> Result<&Owner<P::Owner>, Error> {
+        crds::may_remove(self.ctx).await?;
+        self.owner().await
     }
 
     /// The owner's credentials, read when they are first needed.

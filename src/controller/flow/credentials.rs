@@ -20,7 +20,11 @@ use crate::provisioner::{AppCredentials, Failure as _, Probe, Provisioner};
 impl<P: Provisioner> Attempt<'_, P> {
     /// Has the store create what is recorded, and issue keys.
     pub(super) async fn execute(&mut self, verb: Verb) -> Result<(), Error> {
-        self.owner().await?;
+        // Keys that may still be in use are replaced.
+        match self.stored()?.bound() {
+            true => self.owner_for_removal().await?,
+            false => self.owner().await?,
+        };
         let Some(owner) = &self.owner else { return Err(Error::OutOfStep("the owner's credentials are not read yet")) };
         let (ctx, stored) = (self.ctx, self.stored()?);
         let record = &stored.record;

@@ -8,7 +8,7 @@ use crate::controller::decide::keys::{self, KeyNotes, text};
 use crate::controller::decide::report::Severity;
 use crate::controller::decide::steps::Upkeep;
 use crate::controller::error::Error;
-use crate::controller::objects::{crds, events};
+use crate::controller::objects::events;
 use crate::controller::reasons;
 use crate::provisioner::{Deactivation, Failure as _, FailureClass, Provisioner, Rotation};
 
@@ -54,8 +54,7 @@ impl<P: Provisioner> Attempt<'_, P> {
         let (ctx, record, now) = (self.ctx, self.stored()?.record.clone(), Timestamp::now());
         let since = now.checked_sub(keys::rest(rotation)).unwrap_or(Timestamp::MIN);
         let unless_used_since = (now < self.notes.limit(rotation, now)).then(|| since.into());
-        crds::may_remove(ctx).await?;
-        let owner = &self.owner().await?.credentials;
+        let owner = &self.owner_for_removal().await?.credentials;
         ctx.asking(&record, Box::pin(ctx.provisioner.deactivate(&record, owner, former, unless_used_since))).await
     }
 

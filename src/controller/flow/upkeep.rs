@@ -17,7 +17,7 @@ use crate::controller::decide::report::Severity;
 use crate::controller::decide::steps::{self, Keys, Upkeep};
 use crate::controller::decide::{claim, output_data, store_outputs, upkeep};
 use crate::controller::error::Error;
-use crate::controller::objects::{crds, events};
+use crate::controller::objects::events;
 use crate::controller::reasons;
 use crate::controller::state::memory::ClaimMemory;
 use crate::provisioner::{AppCredentials, Checkup, Failure as _, FailureClass, Provisioner};
@@ -74,9 +74,8 @@ impl<P: Provisioner> Attempt<'_, P> {
 
     async fn ask_to_rotate(&mut self, present: &str) -> Result<Option<AppCredentials>, Error> {
         let (ctx, record) = (self.ctx, self.stored()?.record.clone());
-        crds::may_remove(ctx).await?;
         self.try_secret().await?;
-        let owner = self.owner().await?;
+        let owner = self.owner_for_removal().await?;
         // The store may not show the new keys for a while.
         ctx.memory.with(&record.claim, ClaimMemory::executes);
         let mut answer =
@@ -183,11 +182,7 @@ impl<P: Provisioner> Attempt<'_, P> {
             ctx.memory.if_known(&self.claim.id, |m| m.upkeep.denied_successor()).map(|keys| keys.access_key_id);
         let kept = [Some(present.as_str()), retiring.as_deref(), denied.as_deref()];
         let kept: Vec<&str> = kept.into_iter().flatten().collect();
-        let owner = match crds::may_remove(ctx).await {
-            Ok(()) => self.owner().await,
-            Err(error) => Err(error),
-        };
-        let answer = match owner {
+        let answer = match self.owner_for_removal().await {
             Ok(owner) => ctx.asking(&record, Box::pin(ctx.provisioner.check(&record, &owner.credentials, &kept))).await,
             Err(error) => Err(error),
         };

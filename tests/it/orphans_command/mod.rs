@@ -1,6 +1,7 @@
 //! The command `orphans`: what no claim has, and what the operator does about it at an admin's word.
 
 mod forget;
+mod scheduled;
 mod unseen;
 
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -15,7 +15,7 @@ use serde_json::json;
 use crate::support::operator::{Binary, Kind, Operator};
 use crate::support::other::OtherCluster;
 use crate::support::proxy::Verdict;
-use crate::support::{World, bucket_of, seen};
+use crate::support::{PATIENCE, World, bucket_of, ready, seen};
 
 /// A claim that was bound, and that an app has used.
 struct Used {
@@ -99,6 +99,27 @@ async fn the_time_comes_while_the_operator_runs() {
     delete(&world, "photos").await;
     world.wait_record_gone(&used.record).await;
     assert!(!world.account.bucket_exists(&used.bucket).await);
+}
+
+#[tokio::test]
+async fn a_deletion_is_done_and_undone_under_the_next_leader() {
+    let world = World::new().await;
+    let class = world.class_with("later", "Delete", &[("onDelete", "after:7d")]).await;
+    let args = ["--leader-elect", "--lease-namespace", &world.namespace];
+    let mut first = Binary::start(&world, &args, &[]);
+    let (gone, undone) = (Used::claim(&world, "gone", &class).await, Used::claim(&world, "undone", &class).await);
+    for name in ["gone", "undone"] {
+        delete(&world, name).await;
+    }
+    let _second = Binary::start(&world, &args, &[]);
+    first.terminate();
+    first.ended(PATIENCE).await;
+    world.delete_in(&gone.record, 1).await;
+    world.wait_record_gone(&gone.record).await;
+    assert!(!world.account.bucket_exists(&gone.bucket).await);
+    create_again(&world, "undone", &class).await;
+    world.wait_bound("undone").await;
+    assert_eq!(world.app("undone").await.list(&undone.bucket).await.unwrap(), ["precious"]);
 }
 
 #[tokio::test]
@@ -340,14 +361,15 @@ async fn a_namespace_goes_at_once_and_its_buckets_later() {
     let name = world.unique("tenant");
     let namespaces: Api<Namespace> = Api::all(world.client.clone());
     let metadata = ObjectMeta { name: Some(name.clone()), ..ObjectMeta::default() };
-    namespaces.create(&PostParams::default(), &Namespace { metadata, ..Namespace::default() }).await.unwrap();
+    let namespace = Namespace { metadata, ..Namespace::default() };
+    namespaces.create(&PostParams::default(), &namespace).await.unwrap();
     let _operator = Binary::start_with(&world, &world.kubeconfig(), &[], &[]);
     let claims: Api<bucket_provisioner::api::ObjectBucketClaim> = Api::namespaced(world.client.clone(), &name);
-    let claim = json!({
+    let mut claim = json!({
         "apiVersion": wire::API_VERSION, "kind": wire::CLAIM_KIND, "metadata": { "name": "photos" },
         "spec": { "storageClassName": class, "generateBucketName": "photos" },
     });
-    claims.create(&PostParams::default(), &serde_json::from_value(claim).unwrap()).await.unwrap();
+    claims.create(&PostParams::default(), &serde_json::from_value(claim.clone()).unwrap()).await.unwrap();
     let bound = |claim: Option<&bucket_provisioner::api::ObjectBucketClaim>| {
         claim.is_some_and(|claim| crate::support::phase(claim) == Some(bucket_provisioner::api::ClaimPhase::Bound))
     };
@@ -357,6 +379,17 @@ async fn a_namespace_goes_at_once_and_its_buckets_later() {
     seen(&namespaces, &name, |found| found.is_none()).await.expect("the namespace goes");
     let record = format!("obc-{name}-photos");
     world.wait_condition(&record, "DeletionScheduled", "Scheduled").await;
+    assert_eq!(world.account.list(&bucket).await.unwrap(), ["precious"]);
+
+    // Whoever has a namespace of that name now may be somebody else.
+    namespaces.create(&PostParams::default(), &namespace).await.unwrap();
+    claim["metadata"]["annotations"] = json!({ wire::annotation::UNDO_DELETE: "yes" });
+    claims.create(&PostParams::default(), &serde_json::from_value(claim).unwrap()).await.unwrap();
+    let told = |claim: Option<&bucket_provisioner::api::ObjectBucketClaim>| {
+        claim.and_then(ready).is_some_and(|ready| ready.reason == "NothingToUndo")
+    };
+    let claim = seen(&claims, "photos", told).await.expect("it does not get the bucket").unwrap();
+    assert!(ready(&claim).unwrap().message.contains("former namespace"), "{claim:?}");
     assert_eq!(world.account.list(&bucket).await.unwrap(), ["precious"]);
 }
 

@@ -101,6 +101,8 @@ pub(crate) fn due(facts: &Facts<'_>) -> Due {
         Some(Action::Remove | Action::Revoke) if from_elsewhere => Due::Refuse(notice::not_here(stored)),
         Some(Action::Remove) => Due::Remove,
         Some(Action::Revoke) => Due::Revoke,
+        // Its access goes first; then the ObjectBucket waits for the next claim of the name.
+        Some(Action::Adopt) if present.is_none() && leaves_access(facts, from_elsewhere) => Due::RevokeVanished,
         Some(Action::Adopt) => adoption(stored, present),
         None => unless_told_otherwise(facts, from_elsewhere),
     }
@@ -123,9 +125,20 @@ fn adoption(stored: &Stored, present: Option<&PresentClaim>) -> Due {
     }
 }
 
+/// Whether the access of a claim works that went without the operator.
+fn leaves_access(facts: &Facts<'_>, from_elsewhere: bool) -> bool {
+    let Facts { stored, vanished, .. } = *facts;
+    !from_elsewhere
+        && match &stored.release {
+            None => vanished,
+            Some(Release { why: Retained::ClaimVanished, deleting: true, .. }) => !stored.is_restored(),
+            Some(_) => false,
+        }
+}
+
 /// What is due without an annotation.
 fn unless_told_otherwise(facts: &Facts<'_>, from_elsewhere: bool) -> Due {
-    let Facts { stored, present, refused, vanished, awaited, now, .. } = *facts;
+    let Facts { stored, present, refused, awaited, now, .. } = *facts;
     let is_claimed = present.is_some_and(|claim| claim.names_it);
     match &stored.release {
         Some(Release { why: Retained::Scheduled(schedule), deleting, .. })
@@ -153,16 +166,12 @@ fn unless_told_otherwise(facts: &Facts<'_>, from_elsewhere: bool) -> Due {
             };
             Due::Wait { notice, until: schedule.at }
         }
-        Some(Release { why: Retained::ClaimVanished, deleting: true, .. })
-            if !from_elsewhere && !stored.is_restored() =>
-        {
-            Due::RevokeVanished
-        }
+        // Also if an annotation was refused meanwhile: whoever has the keys could use them for ever.
+        _ if leaves_access(facts, from_elsewhere) => Due::RevokeVanished,
         _ if refused => Due::Nothing,
         Some(release) if !from_elsewhere && !is_claimed && release.delete_at().is_none() => {
             Due::Report(notice::retained(stored, &release.why))
         }
-        None if vanished && !from_elsewhere => Due::RevokeVanished,
         _ => Due::Report(notice::orphaned(
             stored,
             present.map(|claim| claim.uid.as_str()),
@@ -327,6 +336,7 @@ mod tests {
         vanished.release.as_mut().unwrap().deleting = true;
         assert_eq!(decide(&vanished, None, None), Due::RevokeVanished);
         assert_eq!(decide(&vanished, Some(Action::Adopt), Some(&present("new"))), Due::Adopt);
+        assert_eq!(decide(&vanished, Some(Action::Adopt), None), Due::RevokeVanished, "the next claim may never come");
         assert!(matches!(decide(&of(Some(HERE)), None, None), Due::Report(_)));
     }
 
@@ -446,6 +456,11 @@ mod tests {
         assert_eq!(vanished(&of(Some(HERE))), Due::RevokeVanished);
         assert_eq!(vanished(&of(None)), Due::RevokeVanished);
         assert!(is_report(&vanished(&of(Some("elsewhere"))), reason::OTHER_CLUSTER));
+        let (stored, adopt) = (of(Some(HERE)), Ok(Some(Action::Adopt)));
+        let adopting = due(&Facts { vanished: true, ..facts(&stored, &adopt) });
+        assert_eq!(adopting, Due::RevokeVanished, "it vanished while it adopted the ObjectBucket");
+        let refused = due(&Facts { vanished: true, refused: true, ..facts(&stored, &Ok(None)) });
+        assert_eq!(refused, Due::RevokeVanished, "what was refused before does not keep the access");
         assert!(is_report(&vanished(&released(Retained::ClaimVanished)), reason::CLAIM_VANISHED));
     }
 

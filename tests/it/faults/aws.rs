@@ -26,13 +26,19 @@ enum Flow {
     Revoke,
     /// A deleted claim's bucket is kept, because it is not empty.
     Keep,
+    /// The same of a claim whose keys were never published.
+    KeepUnpublished,
+    /// A claim is edited before it is bound, and gets another bucket.
+    Replan,
+    /// The claim is created again, and gets its bucket back.
+    UndoDelete,
     /// The time comes at which the bucket of a deleted claim is deleted.
     DeleteLater,
     /// A claim goes without the operator, because somebody removed its finalizer.
     Vanish,
 }
 
-const FLOWS: [Flow; 9] = [
+const FLOWS: [Flow; 12] = [
     Flow::Provision,
     Flow::Grant,
     Flow::Repair,
@@ -40,6 +46,9 @@ const FLOWS: [Flow; 9] = [
     Flow::Delete,
     Flow::Revoke,
     Flow::Keep,
+    Flow::KeepUnpublished,
+    Flow::Replan,
+    Flow::UndoDelete,
     Flow::DeleteLater,
     Flow::Vanish,
 ];
@@ -48,6 +57,16 @@ impl Flow {
     /// The claim is gone while it runs, so the ObjectBucket says what is wrong.
     fn is_without_claim(self) -> bool {
         matches!(self, Self::DeleteLater | Self::Vanish)
+    }
+
+    /// The class has buckets that outlive their claims.
+    fn deletes_later(self) -> bool {
+        matches!(self, Self::DeleteLater | Self::UndoDelete)
+    }
+
+    /// It begins with a claim whose bucket exists, and that has no keys.
+    fn begins_unpublished(self) -> bool {
+        matches!(self, Self::KeepUnpublished | Self::Replan)
     }
 }
 
@@ -142,13 +161,15 @@ impl<'a> Cell<'a> {
         }
         match flow {
             Flow::Keep => parameters.push(("onDelete", "ifEmpty".to_owned())),
-            Flow::DeleteLater => parameters.push(("onDelete", "after:1h".to_owned())),
+            flow if flow.deletes_later() => parameters.push(("onDelete", "after:1h".to_owned())),
             _ => {}
         }
         let parameters: Vec<_> = parameters.iter().map(|(key, value)| (*key, value.as_str())).collect();
         let class = world.class_with(&name, "Delete", &parameters).await;
         let cell = Self { world, aws, claim: name, class, flow };
-        if !matches!(flow, Flow::Provision | Flow::Grant) {
+        if flow.begins_unpublished() {
+            cell.begin_unpublished().await;
+        } else if !matches!(flow, Flow::Provision | Flow::Grant) {
             cell.submit().await;
             world.wait_bound(&cell.claim).await;
             let bucket = world.environment(&cell.claim).await["BUCKET_NAME"].clone();
@@ -157,7 +178,7 @@ impl<'a> Cell<'a> {
         if flow == Flow::Adopt {
             cell.restore().await;
         }
-        if flow == Flow::DeleteLater {
+        if flow.deletes_later() {
             world.delete_claim(&cell.claim).await;
             world.wait_gone(&cell.claim).await;
             world.wait_condition(&world.record_name(&cell.claim), "DeletionScheduled", "Scheduled").await;
@@ -179,6 +200,28 @@ impl<'a> Cell<'a> {
             world.restore(object).await;
         }
         world.wait_reason(claim, "AdoptionNeeded").await;
+    }
+
+    /// Creates a claim with a bucket and a user, and without keys: what AWS refuses differs from all that is tried later.
+    async fn begin_unpublished(&self) {
+        let Self { world, claim, .. } = self;
+        self.aws.meddle(|call| match call.name.as_str() {
+            "PutUserPolicy" => {
+                Verdict::Answer(400, "<ErrorResponse><Error><Code>Oddity</Code></Error></ErrorResponse>".to_owned())
+            }
+            _ => Verdict::Pass,
+        });
+        world.claim_with(claim, json!({ "storageClassName": self.class, "bucketName": self.bucket("first") })).await;
+        world.wait_reason(claim, "Rejected").await;
+        if self.flow == Flow::KeepUnpublished {
+            world.account.put(&self.bucket("first"), "a").await.unwrap();
+        }
+        self.aws.leave_alone();
+    }
+
+    /// The name of a bucket that the claim chooses.
+    fn bucket(&self, which: &str) -> String {
+        format!("{}-{}-{which}", self.world.namespace, self.claim)
     }
 
     async fn submit(&self) {
@@ -231,8 +274,26 @@ impl<'a> Cell<'a> {
                 assert_eq!(world.account.list(&bucket).await.unwrap(), ["a"]);
                 return;
             }
-            Flow::Keep => {
+            Flow::UndoDelete => {
+                world.create_again(claim, &json!({ "storageClassName": self.class, "generateBucketName": "b" })).await;
+                meanwhile.await;
+                world.wait_bound(claim).await;
                 let bucket = world.environment(claim).await["BUCKET_NAME"].clone();
+                assert_eq!(world.account.list(&bucket).await.unwrap(), ["a"]);
+            }
+            Flow::Replan => {
+                let edit = Patch::Merge(json!({ "spec": { "bucketName": self.bucket("second") } }));
+                world.claims().patch(claim, &PatchParams::default(), &edit).await.unwrap();
+                meanwhile.await;
+                world.wait_bound(claim).await;
+                assert_eq!(world.environment(claim).await["BUCKET_NAME"], self.bucket("second"));
+                assert!(!world.account.bucket_exists(&self.bucket("first")).await, "the first bucket is left");
+            }
+            Flow::Keep | Flow::KeepUnpublished => {
+                let bucket = match self.flow {
+                    Flow::Keep => world.environment(claim).await["BUCKET_NAME"].clone(),
+                    _ => self.bucket("first"),
+                };
                 world.delete_claim(claim).await;
                 meanwhile.await;
                 world.wait_gone(claim).await;
@@ -290,7 +351,7 @@ impl<'a> Cell<'a> {
 
     /// Waits until the claim says that something is in the way; returns the reason.
     async fn told(&self) -> String {
-        let in_order = |reason: &str| ["Bound", "AdoptionNeeded", "Removing"].contains(&reason);
+        let in_order = |reason: &str| ["Bound", "AdoptionNeeded", "Removing", "Rejected"].contains(&reason);
         let in_the_way = |claim: &_| ready(claim).is_some_and(|ready| !in_order(&ready.reason));
         let claim = self.world.wait_claim(&self.claim, "told why", in_the_way).await;
         ready(&claim).unwrap().reason.clone()
@@ -304,7 +365,7 @@ impl<'a> Cell<'a> {
             // A bucket that existed before may be one to write to only.
             (Flow::Grant, "GetObject") => fault == AwsFault::Denied,
             // Objects are enough to see that it is not empty.
-            (Flow::Keep, "ListMultipartUploads") => true,
+            (Flow::Keep | Flow::KeepUnpublished, "ListMultipartUploads") => true,
             _ => false,
         };
         let lasts = fault.lasts(&call.name) && !may_be_so;

@@ -169,7 +169,8 @@ async fn a_removal_whose_turn_has_not_come_reads_nothing_and_one_of_another_name
     let mut pieces = 0;
     while !heap.go_on(1, 1).await.last().unwrap().starts_with("large-single") {
         pieces += 1;
-        assert!(pieces < 4, "eight of the crowd do not go first: {:?}", heap.began.borrow());
+        // One that began before it was in the queue, and one whose turn it was.
+        assert!(pieces <= 2, "the crowd does not go first: {:?}", heap.began.borrow());
     }
     heap.permits.add_permits(100);
     neighbour.wait_gone("large-single").await;

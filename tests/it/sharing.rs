@@ -4,9 +4,11 @@
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::ApiResource;
 use kube::{Api, ResourceExt as _};
+use rstest::rstest;
 use serde_json::json;
 
 use bucket_provisioner::api::ObjectBucket;
+use bucket_provisioner::api::wire::BUCKET_LABEL;
 
 use crate::support::World;
 use crate::support::operator::{Kind, Operator};
@@ -195,8 +197,12 @@ async fn a_bucket_of_another_store_with_the_same_name_is_no_hindrance() {
     operator.stop().await;
 }
 
+#[rstest]
+#[case::as_written(true)]
+// As earlier versions wrote it.
+#[case::without_its_label(false)]
 #[tokio::test]
-async fn a_bucket_in_use_is_found_though_the_watch_of_object_buckets_fails() {
+async fn a_bucket_in_use_is_found_though_the_watch_of_object_buckets_fails(#[case] labelled: bool) {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let bucket = world.unique("shared");
@@ -228,10 +234,15 @@ async fn a_bucket_in_use_is_found_though_the_watch_of_object_buckets_fails() {
     other.claim_with("guest", json!({ "storageClassName": brownfield })).await;
     other.wait_bound("guest").await;
     other.app("guest").await.put(&bucket, "precious").await.unwrap();
+    // It would write the label again.
+    other_operator.stop().await;
+    if !labelled {
+        let unlabelled = Patch::Merge(json!({ "metadata": { "labels": { BUCKET_LABEL: null } } }));
+        other.records().patch(&other.record_name("guest"), &PatchParams::default(), &unlabelled).await.unwrap();
+    }
 
     world.delete_claim("creator").await;
     world.wait_reason("creator", "BucketInUse").await;
     assert_eq!(other.app("guest").await.list(&bucket).await.unwrap(), ["precious"]);
     operator.stop().await;
-    other_operator.stop().await;
 }

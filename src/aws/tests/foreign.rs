@@ -194,3 +194,12 @@ async fn at_aws_endpoints_a_generated_name_is_no_proof_while_the_account_is_not_
     assert!(matches!(removal, Removal::Done(Removed { bucket: Fate::Left(_), .. })), "{removal:?}");
     assert!(!stage.calls().contains(&"DeleteBucket".to_owned()));
 }
+
+/// What AWS does not show may appear within two minutes, and elsewhere at once.
+#[tokio::test]
+async fn what_is_missing_at_aws_may_appear_for_longer_than_elsewhere() {
+    let stage = Stage::answering(Vec::<(&'static str, Answer)>::new());
+    let lag = |record: &Record| stage.provisioner.consistency_lag(record).as_secs();
+    assert_eq!((lag(&record()), lag(&foreign())), (120, 10));
+    assert_eq!(lag(&elsewhere(record())), 120, "its users are AWS's");
+}

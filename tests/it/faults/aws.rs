@@ -129,10 +129,21 @@ impl AwsFault {
             Self::Failing => &["StoreFailing"],
             Self::Refused | Self::Reset | Self::Silent => &["StoreUnreachable"],
             // New keys are denied while they are not known everywhere.
-            Self::Denied => &["AccessDenied", "WaitingForCredentials"],
+            // A chosen bucket whose tags cannot be read may be anybody's.
+            Self::Denied => &["AccessDenied", "WaitingForCredentials", "BucketTaken"],
             Self::Garbled => &[],
         }
     }
+}
+
+/// The answer to a call for a policy that is not to be written, as long as nothing is removed.
+fn withheld(call: &Call, withholds_keys: &AtomicBool) -> Option<Verdict> {
+    if call.name.starts_with("Delete") {
+        withholds_keys.store(false, Ordering::SeqCst);
+    }
+    let refused = "<ErrorResponse><Error><Code>Oddity</Code></Error></ErrorResponse>";
+    let is_withheld = call.name == "PutUserPolicy" && withholds_keys.load(Ordering::SeqCst);
+    is_withheld.then(|| Verdict::Answer(400, refused.to_owned()))
 }
 
 /// A claim with a way to AWS of its own.
@@ -142,6 +153,8 @@ struct Cell<'a> {
     claim: String,
     class: String,
     flow: Flow,
+    /// The user gets no policy, so the claim no keys.
+    withholds_keys: Arc<AtomicBool>,
 }
 
 impl<'a> Cell<'a> {
@@ -166,7 +179,7 @@ impl<'a> Cell<'a> {
         }
         let parameters: Vec<_> = parameters.iter().map(|(key, value)| (*key, value.as_str())).collect();
         let class = world.class_with(&name, "Delete", &parameters).await;
-        let cell = Self { world, aws, claim: name, class, flow };
+        let cell = Self { world, aws, claim: name, class, flow, withholds_keys: Arc::default() };
         if flow.begins_unpublished() {
             cell.begin_unpublished().await;
         } else if !matches!(flow, Flow::Provision | Flow::Grant) {
@@ -204,19 +217,15 @@ impl<'a> Cell<'a> {
 
     /// Creates a claim with a bucket and a user, and without keys: what AWS refuses differs from all that is tried later.
     async fn begin_unpublished(&self) {
-        let Self { world, claim, .. } = self;
-        self.aws.meddle(|call| match call.name.as_str() {
-            "PutUserPolicy" => {
-                Verdict::Answer(400, "<ErrorResponse><Error><Code>Oddity</Code></Error></ErrorResponse>".to_owned())
-            }
-            _ => Verdict::Pass,
-        });
+        let Self { world, claim, withholds_keys, .. } = self;
+        withholds_keys.store(true, Ordering::SeqCst);
+        let withholds = Arc::clone(withholds_keys);
+        self.aws.meddle(move |call| withheld(call, &withholds).unwrap_or(Verdict::Pass));
         world.claim_with(claim, json!({ "storageClassName": self.class, "bucketName": self.bucket("first") })).await;
         world.wait_reason(claim, "Rejected").await;
         if self.flow == Flow::KeepUnpublished {
             world.account.put(&self.bucket("first"), "a").await.unwrap();
         }
-        self.aws.leave_alone();
     }
 
     /// The name of a bucket that the claim chooses.
@@ -366,12 +375,18 @@ impl<'a> Cell<'a> {
             (Flow::Grant, "GetObject") => fault == AwsFault::Denied,
             // Objects are enough to see that it is not empty.
             (Flow::Keep | Flow::KeepUnpublished, "ListMultipartUploads") => true,
+            // Tags prove whose it is, and its age would only disprove them.
+            (Flow::KeepUnpublished | Flow::Replan, "ListBuckets") => fault == AwsFault::Denied,
             _ => false,
         };
         let lasts = fault.lasts(&call.name) && !may_be_so;
         let name = call.name.clone();
         let (rule_hit, rule_lifted, call) = (Arc::clone(&hit), Arc::clone(&lifted), call.clone());
+        let withholds_keys = Arc::clone(&self.withholds_keys);
         self.aws.meddle(move |now| {
+            if let Some(refused) = withheld(now, &withholds_keys) {
+                return refused;
+            }
             if now.name != call.name {
                 return Verdict::Pass;
             }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use bucket_provisioner::api::ClaimPhase;
+use bucket_provisioner::api::{ClaimPhase, ConditionStatus, ObjectBucketClaim};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use super::{Bound, DENIED, date};
 use crate::support::aws_proxy::Strictness;
 use crate::support::operator::{Binary, Kind, Operator};
 use crate::support::proxy::Verdict;
-use crate::support::{World, phase, ready, seen};
+use crate::support::{World, condition, phase, ready, seen};
 
 const REFUSED: &str = "<Error><Code>InvalidAccessKeyId</Code><Message>no such key</Message></Error>";
 
@@ -48,6 +48,15 @@ async fn wait_unnoted(world: &World, annotation: &str) {
     seen(&world.secrets(), "photos", lacks_it).await.unwrap_or_else(|_| panic!("{annotation} is there still"));
 }
 
+/// Waits until the claim's condition says so; returns the message.
+async fn wait_keys_current(world: &World, reason: &str, status: ConditionStatus) -> String {
+    let says = |claim: &ObjectBucketClaim| {
+        condition(claim, "KeysCurrent").is_some_and(|c| c.reason == reason && c.status == status)
+    };
+    let claim = world.wait_claim("photos", reason, says).await;
+    condition(&claim, "KeysCurrent").unwrap().message.clone()
+}
+
 #[tokio::test]
 async fn keys_are_replaced_on_request_and_the_former_ones_work_until_their_grace_is_over() {
     let world = World::new().await;
@@ -67,10 +76,21 @@ async fn keys_are_replaced_on_request_and_the_former_ones_work_until_their_grace
     world.app("photos").await.put(&before.bucket, "by a pod that was restarted").await.unwrap();
     let (type_, note) = world.wait_event("photos", "KeysRotated").await;
     assert!(type_ == "Normal" && note.contains(before.key()), "{note}");
+    let message = wait_keys_current(&world, "KeysRotated", ConditionStatus::True).await;
+    assert!(message.contains(before.key()) && message.contains("restart pods"), "{message}");
+
+    // A user has two keys at most.
+    annotate_claim(&world, "second").await;
+    let message = wait_keys_current(&world, "RotationPending", ConditionStatus::False).await;
+    assert!(message.contains(before.key()), "{message}");
+    world.wait_event("photos", "RotationPending").await;
+    annotate_claim(&world, "first").await;
+    wait_keys_current(&world, "KeysRotated", ConditionStatus::True).await;
 
     retire(&world).await;
     assert_eq!(world.account.keys(&before.user).await, [after]);
     world.wait_event("photos", "KeysRetired").await;
+    wait_keys_current(&world, "KeysRetired", ConditionStatus::True).await;
     world.app("photos").await.put(&before.bucket, "still").await.unwrap();
     assert!(world.account_of(&before.environment).put(&before.bucket, "too late").await.is_err());
     let claim = world.claims().get("photos").await.unwrap();

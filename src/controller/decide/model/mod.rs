@@ -180,6 +180,9 @@ fn a_bucket_that_is_deleted_later_unless_its_user_undoes_that() {
 fn a_claim_whose_finalizer_somebody_removes_loses_its_access_and_not_its_bucket() {
     let budget = Budget { contents: 1, strips: 1, crashes: 1, losses: 1, refusals: 1, ..CALM };
     explore("vanished", Story { bound: true, ..Story::new(Asks::Prefix, budget) });
+    let budget = Budget { strips: 1, adoption_requests: 1, crashes: 1, ..CALM };
+    let restored = Some(Backup { record: true, secret: true });
+    explore("restored, vanished", Story { restored, ..Story::new(Asks::Prefix, budget) });
 }
 
 #[test]

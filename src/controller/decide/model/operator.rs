@@ -6,7 +6,7 @@ use super::provision;
 use super::store::{Outcome, Verb};
 use super::teardown::{self, Removal};
 use super::work::{Start, Work};
-use super::world::{Claim, Record, World};
+use super::world::{Claim, Record, Uid, World};
 
 use crate::controller::decide::claim::LabelOwner;
 use crate::controller::decide::class::ClassOwner;
@@ -34,6 +34,15 @@ pub(super) enum Attempt {
     Teardown(Box<Removal>),
 }
 
+impl Attempt {
+    fn uid(&self) -> Uid {
+        match self {
+            Self::Provision(work) => work.claim.uid,
+            Self::Teardown(removal) => removal.claim.uid,
+        }
+    }
+}
+
 impl Operator {
     pub(super) fn new(cache: Option<Claim>) -> Self {
         Self { cache, earlier: cache, memory: Memory::default(), attempt: None, orphan: None }
@@ -46,7 +55,8 @@ impl Operator {
             let Memory { settled, vanished, .. } = self.memory;
             self.memory = Memory { about: claim.uid, settled, vanished, ..Memory::default() };
         }
-        if claim.version < self.memory.written {
+        let is_busy = self.orphan.as_ref().is_some_and(|removal| removal.claim.uid == claim.uid);
+        if is_busy || claim.version < self.memory.written {
             return false;
         }
         let mine = world.record.filter(|record| record.uid == claim.uid);
@@ -76,6 +86,8 @@ impl Operator {
     /// Starts to remove what is due for the record, if its claim is gone.
     pub(super) fn begin_orphan(&mut self, setup: &Setup, world: &World) -> bool {
         let gone = world.record.filter(|record| world.claim.is_none_or(|claim| claim.uid != record.uid));
+        // What is one claim's is done by one at a time.
+        let gone = gone.filter(|record| self.attempt.as_ref().is_none_or(|attempt| attempt.uid() != record.uid));
         self.orphan = gone.and_then(|record| {
             let vanished = self.memory.vanished == Some(record.uid);
             Removal::of_orphan(setup, world, record, vanished).map(Box::new)

@@ -54,7 +54,7 @@ pub(crate) fn on_deletion(stored: &Stored, sharing: &[String]) -> Vec<Fate> {
 
 /// What happens to bucket and access if an admin has this record removed.
 pub(crate) fn on_removal(stored: &Stored) -> Vec<Fate> {
-    match teardown::undo_now(&stored.record) {
+    match teardown::undo_now(stored) {
         Undo::Delete if stored.author == Author::Us => {
             let what = format!("bucket {:?} with all its content", stored.record.plan.bucket);
             let why = "its reclaimPolicy is Delete".to_owned();
@@ -110,8 +110,12 @@ mod tests {
         assert!(if_empty[0].1.contains("ifEmpty"), "{if_empty:?}");
         let unpublished = fates(|record| record.handed_over = false, &[]);
         assert!(unpublished[0].1.contains("only if it is empty, because no app"), "{unpublished:?}");
-        let by_an_admin = on_removal(&Stored { record: Record { handed_over: false, ..record() }, ..stored() });
-        assert!(by_an_admin[0].what.contains("with all its content"), "{by_an_admin:?}");
+        let by_an_admin = |handed_over| {
+            let plan = Plan { on_delete: OnDelete::IfEmpty, ..record().plan };
+            on_removal(&Stored { record: Record { handed_over, plan, ..record() }, ..stored() }).swap_remove(0)
+        };
+        assert!(by_an_admin(true).what.contains("with all its content"));
+        assert!(by_an_admin(false).why.contains("only if it is empty, because no app"));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Buckets whose keys were never published: what they hold is somebody else's.
 
-use bucket_provisioner::api::{BucketPhase, ObjectBucket};
+use bucket_provisioner::api::{BucketPhase, ObjectBucket, wire};
 use kube::ResourceExt as _;
 use kube::api::{Patch, PatchParams};
 use rstest::rstest;
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::support::operator::{Kind, Operator};
 use crate::support::proxy::{Call, Verdict};
-use crate::support::{World, ready};
+use crate::support::{World, ready, seen};
 
 /// A claim whose user cannot be created, while others of the account write into its bucket.
 struct Stuck {
@@ -64,7 +64,17 @@ async fn an_unpublished_bucket_with_content_outlives_its_claim(#[case] policy: &
     let record = world.records().get(&stuck.record).await.unwrap();
     assert_eq!(record.status.unwrap().phase, Some(BucketPhase::Released));
 
-    // An admin decides.
+    // An admin decides, and nothing is emptied that is not the claim's.
+    if policy == "Delete" {
+        world.say(&stuck.record, "remove").await;
+        let answered = |record: Option<&ObjectBucket>| {
+            record.is_none_or(|record| !record.annotations().contains_key(wire::annotation::ORPHAN))
+        };
+        seen(&world.records(), &stuck.record, answered).await.expect("the annotation is answered");
+        let message = world.wait_orphaned(&stuck.record, "BucketNotEmpty").await;
+        assert!(message.contains("empty it by hand"), "{message}");
+        assert!(world.account.bucket_exists(&stuck.bucket).await, "the bucket is deleted");
+    }
     world.say(&stuck.record, "forget").await;
     world.wait_record_gone(&stuck.record).await;
     assert!(world.account.bucket_exists(&stuck.bucket).await);

@@ -58,7 +58,7 @@ pub(crate) fn of_record(
             }
         }
     };
-    let deletes = stored.as_ref().is_ok_and(|stored| teardown::undo_now(&stored.record) == teardown::Undo::Delete);
+    let deletes = stored.as_ref().is_ok_and(|stored| teardown::undo_now(stored) != teardown::Undo::Revoke);
     let remove = deletes.then_some(Action::Remove);
     let can_adopt = present.is_some_and(|claim| !claim.deleting && claim.has_record.is_none());
     let adopt = can_adopt.then_some(Action::Adopt);

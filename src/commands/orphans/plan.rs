@@ -107,7 +107,7 @@ pub(crate) async fn plan<P: Provisioner>(
 
 /// Whether `remove` may delete the bucket. What the Go provisioner created is known only when the operator asks the class.
 fn may_delete(stored: &Stored) -> bool {
-    stored.author == Author::GoProvisioner || teardown::undo_now(&stored.record) == teardown::Undo::Delete
+    stored.author == Author::GoProvisioner || teardown::undo_now(stored) == teardown::Undo::Delete
 }
 
 fn effects(stored: Option<&Stored>, action: Action, orphan: &Orphan) -> Vec<Fate> {

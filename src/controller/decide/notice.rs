@@ -145,6 +145,9 @@ pub(crate) fn retained(stored: &Stored, why: &Retained) -> Notice {
     let Record { claim, plan, .. } = &stored.record;
     let bucket = &plan.bucket;
     let problem = match why {
+        Retained::NotEmpty if !stored.published() => format!(
+            "claim {claim} was deleted; bucket {bucket:?} is kept, because it is not empty, and its keys were never published, so its content is somebody else's: before remove, empty it by hand"
+        ),
         Retained::NotEmpty => format!(
             "claim {claim} was deleted; bucket {bucket:?} is kept, because it is not empty and may be deleted only while it is empty"
         ),
@@ -355,7 +358,9 @@ mod tests {
     #[test]
     fn messages_name_the_bucket_and_the_remedy() {
         insta::assert_snapshot!(scheduled(&stored(), Timestamp::UNIX_EPOCH).message, @r#"claim shop/photos was deleted; bucket "photos-f30e0389" is deleted with all its content at 1970-01-01T00:00:00Z; until then the claim gets it back if it is created again with the annotation objectbucket.io/undo-delete=yes; annotate this ObjectBucket with objectbucket.io/orphan=VALUE; values: adopt (give bucket and user to the claim that has this namespace and name now), forget (delete only this record), remove (delete the access, and the bucket unless its reclaimPolicy is Retain)"#);
-        insta::assert_snapshot!(retained(&stored(), &Retained::NotEmpty).message, @r#"claim shop/photos was deleted; bucket "photos-f30e0389" is kept, because it is not empty and may be deleted only while it is empty; annotate this ObjectBucket with objectbucket.io/orphan=VALUE; values: adopt (give bucket and user to the claim that has this namespace and name now), forget (delete only this record), remove (delete the access, and the bucket unless its reclaimPolicy is Retain)"#);
+        let published = Stored { record: Record { handed_over: true, ..stored().record }, ..stored() };
+        insta::assert_snapshot!(retained(&published, &Retained::NotEmpty).message, @r#"claim shop/photos was deleted; bucket "photos-f30e0389" is kept, because it is not empty and may be deleted only while it is empty; annotate this ObjectBucket with objectbucket.io/orphan=VALUE; values: adopt (give bucket and user to the claim that has this namespace and name now), forget (delete only this record), remove (delete the access, and the bucket unless its reclaimPolicy is Retain)"#);
+        assert!(retained(&stored(), &Retained::NotEmpty).message.contains("before remove, empty it by hand"));
     }
 
     #[test]

@@ -43,9 +43,11 @@ pub(crate) fn undo(stored: &Stored) -> Undo {
     }
 }
 
-/// How an ObjectBucket without a claim is undone when an admin requests its removal, or its time has come.
-pub(crate) fn undo_now(record: &Record) -> Undo {
-    match (record.plan.mode, record.reclaim_policy) {
+/// How an ObjectBucket without a claim is undone when an admin requests its removal, or its time has come. What is not the
+/// claim's is not emptied then either.
+pub(crate) fn undo_now(stored: &Stored) -> Undo {
+    match (stored.record.plan.mode, stored.record.reclaim_policy) {
+        (Mode::Created, ReclaimPolicy::Delete) if !stored.published() => Undo::DeleteIfEmpty,
         (Mode::Created, ReclaimPolicy::Delete) => Undo::Delete,
         (Mode::Created, ReclaimPolicy::Retain) | (Mode::Granted, _) => Undo::Revoke,
     }
@@ -324,7 +326,7 @@ mod tests {
                 for on_delete in EVERY {
                     let stored = recorded(Mode::Granted, policy, on_delete, published);
                     assert_eq!(undo(&stored), Undo::Revoke);
-                    assert_eq!(undo_now(&stored.record), Undo::Revoke);
+                    assert_eq!(undo_now(&stored), Undo::Revoke);
                 }
             }
         }
@@ -340,6 +342,9 @@ mod tests {
         let claim_says =
             Stored { claim_says_bound: true, ..recorded(Mode::Created, ReclaimPolicy::Delete, OnDelete::Purge, false) };
         assert_eq!(undo(&claim_says), Undo::DeleteIfEmpty, "its user can write that");
+        assert_eq!(undo_now(&claim_says), Undo::DeleteIfEmpty, "an admin does not know whose it is either");
+        let published = recorded(Mode::Created, ReclaimPolicy::Delete, OnDelete::IfEmpty, true);
+        assert_eq!(undo_now(&published), Undo::Delete);
     }
 
     #[test]

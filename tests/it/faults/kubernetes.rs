@@ -187,6 +187,7 @@ async fn unpublished_life(world: &World) -> Vec<String> {
     world.wait_gone("photos").await;
     wait_record(world, &record, |record| says(record, "BucketNotEmpty")).await;
     assert_eq!(world.account.list(&bucket).await.unwrap(), ["theirs"]);
+    world.account.delete_object(&bucket, "theirs").await;
     remove(world, &record, &bucket).await;
     world.delete_class(&class).await;
     world.kubernetes.names()

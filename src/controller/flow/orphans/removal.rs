@@ -100,7 +100,7 @@ impl<P: Provisioner> Keeper<'_, P> {
         }
         let stored = self.completed(stored).await?;
         let undo = match due {
-            Due::Remove | Due::DeleteBucket => way_back::undo_now(&stored.record),
+            Due::Remove | Due::DeleteBucket => way_back::undo_now(&stored),
             _ => Undo::Revoke,
         };
         let name = stored.name.clone();
@@ -132,7 +132,7 @@ impl<P: Provisioner> Keeper<'_, P> {
         let ctx = self.ctx;
         let claim = Claim::gone(stored.record.claim.clone());
         let Some(_busy) = ctx.memory.try_lock(&claim.id) else { return Ok(Next::After(BUSY)) };
-        let deletes = undo == Undo::Delete;
+        let deletes = undo != Undo::Revoke;
         if !again && ctx.memory.with(&claim.id, |m| m.removed_objects(0)) == 0 {
             let version = self.report(object, notice::in_progress(&stored, deletes)).await?;
             stored.resource_version = version.or(stored.resource_version);

@@ -6,9 +6,9 @@ use kube::api::{Patch, PatchParams};
 use rstest::rstest;
 use serde_json::json;
 
-use crate::support::operator::{Kind, Operator};
+use crate::support::operator::{Binary, Kind, Operator};
 use crate::support::proxy::{Call, Verdict};
-use crate::support::{World, ready, seen};
+use crate::support::{World, bucket_of, ready, seen};
 
 /// A claim whose user cannot be created, while others of the account write into its bucket.
 struct Stuck {
@@ -118,6 +118,36 @@ async fn an_edit_before_binding_waits_for_a_bucket_with_content() {
     world.claims().patch("stuck", &PatchParams::default(), &back).await.unwrap();
     world.wait_bound("stuck").await;
     assert_eq!(world.account.list(&stuck.bucket).await.unwrap(), ["theirs"]);
+}
+
+/// After a crash the ObjectBucket says that the bucket may be the claim's.
+#[tokio::test]
+async fn an_edit_before_binding_leads_away_from_a_bucket_of_somebody_else() {
+    let world = World::new().await;
+    let class = world.class("greenfield").await;
+    let theirs = world.unique("theirs");
+    world.account.create_bucket(&theirs).await;
+    world.account.put(&theirs, "precious").await.unwrap();
+    world.aws.meddle(|call| match call.name.as_str() {
+        "GetBucketTagging" | "CreateBucket" => Verdict::Hang,
+        _ => Verdict::Pass,
+    });
+    let operator = Binary::start(&world, &[], &[]);
+    let uid =
+        world.claim_with("photos", json!({ "storageClassName": class, "bucketName": theirs })).await.uid().unwrap();
+    world.aws.wait_until("a look at the bucket", |calls| calls.iter().any(|call| call.target.contains("theirs"))).await;
+    operator.kill().await;
+    world.aws.leave_alone();
+    let _operator = Binary::start(&world, &[], &[]);
+    world.wait_reason("photos", "BucketTaken").await;
+    assert!(world.records().get_opt(&world.record_name("photos")).await.unwrap().is_some());
+
+    let own = world.unique("own");
+    let edit = Patch::Merge(json!({ "spec": { "bucketName": own } }));
+    world.claims().patch("photos", &PatchParams::default(), &edit).await.unwrap();
+    assert_eq!(bucket_of(&world.wait_bound("photos").await), own);
+    assert_eq!(world.account.list(&theirs).await.unwrap(), ["precious"]);
+    assert_eq!(world.account.users_with(&uid).await.len(), 1);
 }
 
 #[tokio::test]

@@ -5,12 +5,12 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Api, Resource, ResourceExt as _};
 use serde_json::json;
 
-use bucket_provisioner::api::ObjectBucketClaim;
+use bucket_provisioner::api::{ClaimPhase, ConditionStatus, ObjectBucketClaim};
 use bucket_provisioner::controller::Options;
 
 use crate::support::operator::{Kind, Operator};
 use crate::support::proxy::Verdict;
-use crate::support::{World, bucket_of, ready, seen};
+use crate::support::{World, bucket_of, phase, ready, seen};
 
 const FOREIGN: &str = "example.com/hold";
 
@@ -167,7 +167,11 @@ async fn finalizers_of_others_hold_the_namespace_and_nothing_of_ours() {
     }
     let released = |claim: &ObjectBucketClaim| claim.finalizers() == [FOREIGN];
     for claim in ["claim", "both"] {
-        world.wait_claim(claim, "let go by the operator alone", released).await;
+        let claim = world.wait_claim(claim, "let go by the operator alone", released).await;
+        let said = ready(&claim).unwrap();
+        assert!(said.reason == "Removed" && said.status == ConditionStatus::False, "{said:?}");
+        assert!(said.message.contains(FOREIGN), "{said:?}");
+        assert_eq!(phase(&claim), Some(ClaimPhase::Released));
     }
     for claim in ["secret", "record"] {
         world.wait_gone(claim).await;

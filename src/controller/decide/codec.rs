@@ -398,7 +398,12 @@ pub(crate) fn naming(object: &ObjectBucket, claim: &ClaimId) -> ObjectBucket {
 
 /// The merge patch that writes why an ObjectBucket outlives its claim; `None`: it has its claim again.
 pub(crate) fn release(stored: &Stored, release: Option<&Release>) -> Value {
-    json!({ "metadata": { "uid": stored.uid }, "spec": { "additionalState": Release::write(release) } })
+    let mut state = Release::write(release);
+    // The status changes with the release, and no longer says so.
+    if stored.author == Author::Us && stored.published() {
+        state[wire::state::HANDED_OVER] = json!(HANDED_OVER);
+    }
+    json!({ "metadata": { "uid": stored.uid }, "spec": { "additionalState": state } })
 }
 
 /// The merge patch from `stored` to `record`, which may differ only in what can change: the claim, the cluster, the

@@ -87,6 +87,7 @@ pub(crate) fn due(facts: &Facts<'_>) -> Due {
     let is_claims = !from_elsewhere && present.is_some_and(|claim| claim.uid == record.claim.uid);
     let action = match action {
         Ok(action) => *action,
+        Err(_) if present.is_none() && leaves_access(facts, from_elsewhere) => return Due::RevokeVanished,
         Err(unknown) => return Due::Report(notice::unknown_action(unknown, !is_claims)),
     };
     match action {
@@ -101,7 +102,7 @@ pub(crate) fn due(facts: &Facts<'_>) -> Due {
         Some(Action::Remove | Action::Revoke) if from_elsewhere => Due::Refuse(notice::not_here(stored)),
         Some(Action::Remove) => Due::Remove,
         Some(Action::Revoke) => Due::Revoke,
-        // Its access goes first; then the ObjectBucket waits for the next claim of the name.
+        // Its access goes first. Then an admin may give the bucket to the next claim of the name.
         Some(Action::Adopt) if present.is_none() && leaves_access(facts, from_elsewhere) => Due::RevokeVanished,
         Some(Action::Adopt) => adoption(stored, present),
         None => unless_told_otherwise(facts, from_elsewhere),
@@ -459,6 +460,8 @@ mod tests {
         let (stored, adopt) = (of(Some(HERE)), Ok(Some(Action::Adopt)));
         let adopting = due(&Facts { vanished: true, ..facts(&stored, &adopt) });
         assert_eq!(adopting, Due::RevokeVanished, "it vanished while it adopted the ObjectBucket");
+        let misspelt = Err("adpot".to_owned());
+        assert_eq!(due(&Facts { vanished: true, ..facts(&stored, &misspelt) }), Due::RevokeVanished);
         let refused = due(&Facts { vanished: true, refused: true, ..facts(&stored, &Ok(None)) });
         assert_eq!(refused, Due::RevokeVanished, "what was refused before does not keep the access");
         assert!(is_report(&vanished(&released(Retained::ClaimVanished)), reason::CLAIM_VANISHED));

@@ -70,6 +70,8 @@ pub(crate) fn usual(times: &Times) -> (Upkeep, Option<Duration>) {
     let (due, wait) = times.keys;
     match due {
         Upkeep::Nothing => {}
+        // What keeps new keys from working may be what a check repairs.
+        Upkeep::Rotate if times.check == Some(Duration::ZERO) => return (Upkeep::Check, None),
         Upkeep::Rotate if !times.replacement.is_zero() => return not_for(times.replacement),
         Upkeep::Retire if !times.key_search.is_zero() => return not_for(times.key_search),
         Upkeep::Rotate | Upkeep::Retire | Upkeep::Check => return (due, None),
@@ -142,6 +144,7 @@ mod tests {
     fn what_a_user_can_ask_for_again_and_again_is_rationed() {
         let rotate = Times { keys: (Upkeep::Rotate, None), ..WELL };
         assert_eq!(usual(&rotate), (Upkeep::Rotate, None));
+        assert_eq!(usual(&Times { check: Some(Duration::ZERO), ..rotate }), (Upkeep::Check, None), "before new keys");
         assert_eq!(usual(&Times { replacement: MINUTE, ..rotate }), (Upkeep::Nothing, Some(MINUTE)));
         let retire = Times { keys: (Upkeep::Retire, None), key_search: MINUTE, ..WELL };
         assert_eq!(usual(&retire), (Upkeep::Nothing, Some(MINUTE)));

@@ -8,7 +8,7 @@ use crate::controller::decide::report::Severity;
 use crate::controller::decide::{notice, output_data, record};
 use crate::controller::error::{Error, RecordProblem};
 use crate::controller::flow::owner;
-use crate::controller::objects::{events, outputs, records};
+use crate::controller::objects::{crds, events, outputs, records};
 use crate::controller::reasons;
 use crate::controller::state::context::Context;
 use crate::provisioner::{ClaimId, Failure as _, Mode, Provisioner, Record};
@@ -65,14 +65,17 @@ enum Proof {
 }
 
 async fn prove<P: Provisioner>(ctx: &Context<P>, claim: &Claim, record: Record) -> Result<Proof, Error> {
+    // `check` deletes keys that it does not know.
+    crds::may_remove(ctx).await?;
     let secrets = ctx.secrets_in(&claim.id.namespace);
     let (owner, secret) = tokio::try_join!(owner::of_record(ctx, &record), outputs::read_own(&secrets, &claim.id))?;
     let record = Record { account: owner.account, ..record };
     let keys = secret.as_ref().and_then(output_data::credentials);
-    // Also the retiring key, because `check` deletes all others.
     let notes = secret.map(|secret| KeyNotes::read(secret.metadata.annotations.as_ref())).unwrap_or_default();
     let present = keys.iter().map(|keys| keys.access_key_id.as_str());
-    let ids: Vec<_> = present.chain(notes.retiring.iter().map(|former| former.id.as_str())).collect();
+    let denied = ctx.memory.if_known(&claim.id, |m| m.upkeep.denied_successor());
+    let others = notes.retiring.iter().map(|former| former.id.as_str());
+    let ids: Vec<_> = present.chain(others).chain(denied.iter().map(|keys| keys.access_key_id.as_str())).collect();
     Ok(match ctx.asking(&record, Box::pin(ctx.provisioner.check(&record, &owner.credentials, &ids))).await {
         // Nothing but the user can prove a claim on a bucket that existed before.
         Ok(checkup) if record.plan.mode == Mode::Granted && checkup.keys_lost => {

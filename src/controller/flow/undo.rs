@@ -163,7 +163,9 @@ impl<P: Provisioner> Teardown<'_, P> {
             _ => None,
         };
         let now = k8s_openapi::jiff::Timestamp::now();
-        let conflicts = matches!(removed.bucket, Fate::Left(_))
+        // A claim that is planned again names another bucket on purpose.
+        let conflicts = self.seen.purpose == Purpose::Release
+            && matches!(removed.bucket, Fate::Left(_))
             && claim::other_bucket(self.claim, &self.stored()?.record).is_some();
         let retain = teardown::retained(undo, &removed, namespace_uid, now)
             .or(self.retain.take())

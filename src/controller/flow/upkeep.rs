@@ -12,7 +12,7 @@ use super::next::Next;
 use super::steady;
 use crate::controller::decide::backoff::{self, MAX_DENIED, MAX_PROBES};
 use crate::controller::decide::keys::{self, Retiring};
-use crate::controller::decide::record::Author;
+use crate::controller::decide::record::{Author, Stored};
 use crate::controller::decide::report::Severity;
 use crate::controller::decide::steps::{self, Keys, Upkeep};
 use crate::controller::decide::{claim, output_data, store_outputs, upkeep};
@@ -33,8 +33,7 @@ impl<P: Provisioner> Attempt<'_, P> {
             ready: self.says_ready(stored),
             waits_for_keys: probes > 0,
             doubtful: backoff::are_doubtful(probes),
-            contradictory: output_data::bucket(self.config_map.existing()) != Some(&stored.record.plan.bucket)
-                && claim::other_bucket(&self.claim, &stored.record).is_some(),
+            contradictory: self.is_contradictory(stored),
         };
         Ok(upkeep::due_now(facts, || steady::usual_upkeep(self.ctx, &self.claim, stored, &self.notes).0))
     }
@@ -46,14 +45,17 @@ impl<P: Provisioner> Attempt<'_, P> {
         self.progress.status_written = false;
         // A request for another attempt is answered by this one, also if it fails: it would end every wait.
         self.ctx.memory.with(&self.claim.id, |m| m.upkeep.retried(self.claim.retry_request.as_deref()));
-        if let Some(keys) = self.ctx.memory.if_known(&self.claim.id, |m| m.upkeep.denied_successor()) {
-            self.keys = Keys::Successor { keys, proven: false };
-            return Ok(());
-        }
-        let present = self.credentials()?.access_key_id.clone();
-        match self.ask_to_rotate(&present).await {
+        let denied = self.ctx.memory.if_known(&self.claim.id, |m| m.upkeep.denied_successor());
+        let is_new = denied.is_none();
+        let successor = match denied {
+            Some(keys) => self.try_secret().await.map(|()| Some(keys)),
+            None => self.ask_to_rotate().await,
+        };
+        match successor {
             Ok(Some(keys)) => {
-                self.ctx.memory.with(&self.claim.id, |m| m.keep_successor(Some(keys.clone())));
+                if is_new {
+                    self.ctx.memory.with(&self.claim.id, |m| m.keep_successor(Some(keys.clone())));
+                }
                 self.keys = Keys::Successor { keys, proven: false };
             }
             Ok(None) => {
@@ -72,14 +74,15 @@ impl<P: Provisioner> Attempt<'_, P> {
         Ok(())
     }
 
-    async fn ask_to_rotate(&mut self, present: &str) -> Result<Option<AppCredentials>, Error> {
+    async fn ask_to_rotate(&mut self) -> Result<Option<AppCredentials>, Error> {
         let (ctx, record) = (self.ctx, self.stored()?.record.clone());
+        let present = self.credentials()?.access_key_id.clone();
         self.try_secret().await?;
         let owner = self.owner_for_removal().await?;
         // The store may not show the new keys for a while.
         ctx.memory.with(&record.claim, ClaimMemory::executes);
         let mut answer =
-            ctx.asking(&record, Box::pin(ctx.provisioner.rotate(&record, &owner.credentials, present))).await?;
+            ctx.asking(&record, Box::pin(ctx.provisioner.rotate(&record, &owner.credentials, &present))).await?;
         ctx.memory.with(&record.claim, ClaimMemory::executes);
         let keys = answer.as_mut();
         if let Some(note) = keys.and_then(|keys| store_outputs::take_out_refused(&mut keys.outputs, &record.plan)) {
@@ -105,7 +108,13 @@ impl<P: Provisioner> Attempt<'_, P> {
                 "the store denies the new key {} ({answer}); it is kept and tried again; the claim's Secret still holds the present key",
                 keys.access_key_id
             );
-            memory.with(id, |m| m.keep_denied_successor(keys));
+            memory.with(id, |m| {
+                m.keep_denied_successor(keys);
+                if denied_before.is_none() {
+                    // Perhaps somebody deleted the policy of the claim's user.
+                    m.upkeep.check_after(Duration::ZERO);
+                }
+            });
             note
         } else if probes > MAX_PROBES {
             memory.with(id, |m| m.keep_successor(None));
@@ -192,8 +201,16 @@ impl<P: Provisioner> Attempt<'_, P> {
                 ctx.options.observer.metrics().upkeep.checked("lost");
                 Err(self.contradiction()?.unwrap_or(error))
             }
+            // Nothing is published that may be somebody else's.
+            Err(error) if self.is_contradictory(self.stored()?) => Err(error),
             Err(error) => self.check_stopped(error).await,
         }
+    }
+
+    /// Whether claim and record name different buckets, and what was published does not say which is right.
+    fn is_contradictory(&self, stored: &Stored) -> bool {
+        output_data::bucket(self.config_map.existing()) != Some(&stored.record.plan.bucket)
+            && claim::other_bucket(&self.claim, &stored.record).is_some()
     }
 
     /// The error about a bucket that is lost, if it may never have been the claim's: whoever reads that a tag is missing may

@@ -94,7 +94,8 @@ impl<P: Provisioner> Keeper<'_, P> {
         let uid = stored.record.claim.uid.clone();
         let vanished = *due == Due::RevokeVanished;
         // All claims go with their CRD, which says nothing about any of them.
-        if vanished && matches!(crds::may_remove(ctx).await, Err(Error::CrdDeleting { .. })) {
+        if vanished && stored.release.is_none() && matches!(crds::may_remove(ctx).await, Err(Error::CrdDeleting { .. }))
+        {
             ctx.orphans.handled(&uid);
             return Ok(Next::Now);
         }

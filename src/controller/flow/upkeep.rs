@@ -33,7 +33,7 @@ impl<P: Provisioner> Attempt<'_, P> {
             ready: self.says_ready(stored),
             waits_for_keys: probes > 0,
             doubtful: backoff::are_doubtful(probes),
-            contradictory: self.is_contradictory(stored),
+            contradictory: self.contradiction(stored).is_some(),
         };
         Ok(upkeep::due_now(facts, || steady::usual_upkeep(self.ctx, &self.claim, stored, &self.notes).0))
     }
@@ -199,27 +199,21 @@ impl<P: Provisioner> Attempt<'_, P> {
             Ok(checkup) => self.take_checkup(checkup).await.map(|()| None),
             Err(error) if error.lost() => {
                 ctx.options.observer.metrics().upkeep.checked("lost");
-                Err(self.contradiction()?.unwrap_or(error))
+                Err(self.contradiction(self.stored()?).unwrap_or(error))
             }
             // Nothing is published that may be somebody else's.
-            Err(error) if self.is_contradictory(self.stored()?) => Err(error),
+            Err(error) if self.contradiction(self.stored()?).is_some() => Err(error),
             Err(error) => self.check_stopped(error).await,
         }
     }
 
-    /// Whether claim and record name different buckets, and what was published does not say which is right.
-    fn is_contradictory(&self, stored: &Stored) -> bool {
-        output_data::bucket(self.config_map.existing()) != Some(&stored.record.plan.bucket)
-            && claim::other_bucket(&self.claim, &stored.record).is_some()
-    }
-
-    /// The error about a bucket that is lost, if it may never have been the claim's: whoever reads that a tag is missing may
-    /// tag it.
-    fn contradiction(&self) -> Result<Option<Error>, Error> {
-        let stored = self.stored()?;
-        let bucket = claim::other_bucket(&self.claim, &stored.record);
-        let (record, recorded) = (stored.name.clone(), stored.record.plan.bucket.clone());
-        Ok(bucket.map(|bucket| Error::BucketsDiffer { record, recorded, bucket }))
+    /// The error about a lost bucket that may never have been the claim's, because claim and record name different ones, and
+    /// what was published does not say which is right: whoever reads that a tag is missing may tag it.
+    fn contradiction(&self, stored: &Stored) -> Option<Error> {
+        let recorded = stored.record.plan.bucket.clone();
+        let bucket = claim::other_bucket(&self.claim, &stored.record)?;
+        let is_published = output_data::bucket(self.config_map.existing()) == Some(&recorded);
+        (!is_published).then(|| Error::BucketsDiffer { record: stored.name.clone(), recorded, bucket })
     }
 
     /// Reports what the store found, and notes what is to be done about it.

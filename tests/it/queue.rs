@@ -87,6 +87,11 @@ impl Heap {
     async fn go_on(&self, end: usize, begin: usize) -> Vec<String> {
         let wanted = self.began.borrow().len() + begin;
         self.permits.add_permits(end);
+        self.until_begun(wanted).await
+    }
+
+    /// Waits until so many pieces have begun in all.
+    async fn until_begun(&self, wanted: usize) -> Vec<String> {
         let begun = async { self.began.subscribe().wait_for(|began| began.len() >= wanted).await.unwrap().len() };
         tokio::time::timeout(PATIENCE, begun).await.expect("further pieces begin");
         self.began.borrow().clone()
@@ -145,7 +150,7 @@ async fn a_removal_whose_turn_has_not_come_reads_nothing_and_one_of_another_name
         world.delete_claim(name).await;
     }
     // The first piece of each is like any removal; then two begin the next one, and the others wait.
-    let began = heap.go_on(0, crowd.len() + 2).await;
+    let began = heap.until_begun(crowd.len() + 2).await;
     let begun_once = |name: &&String| began.iter().filter(|bucket| bucket.starts_with(name.as_str())).count() == 1;
     let waiting: Vec<_> = crowd.iter().filter(begun_once).collect();
     assert_eq!(waiting.len(), crowd.len() - 2, "{began:?}");
@@ -163,8 +168,9 @@ async fn a_removal_whose_turn_has_not_come_reads_nothing_and_one_of_another_name
     let reads: Vec<_> = calls.iter().filter(|call| !call.mutates).filter(is_waiting).collect();
     assert!(reads.is_empty(), "{reads:?}");
 
+    let begun = heap.began.borrow().len();
     neighbour.delete_claim("large-single").await;
-    heap.go_on(0, 1).await;
+    heap.until_begun(begun + 1).await;
     neighbour.wait_reason("large-single", "Purging").await;
     let mut pieces = 0;
     while !heap.go_on(1, 1).await.last().unwrap().starts_with("large-single") {

@@ -362,6 +362,8 @@ impl<'a> Cell<'a> {
     async fn told(&self) -> String {
         let in_order = |reason: &str| ["Bound", "AdoptionNeeded", "Removing", "Rejected"].contains(&reason);
         let in_the_way = |claim: &_| ready(claim).is_some_and(|ready| !in_order(&ready.reason));
+        // A call is repeated for half a minute that is refused for its rate.
+        let _ = seen(&self.world.claims(), &self.claim, |claim| claim.is_some_and(in_the_way)).await;
         let claim = self.world.wait_claim(&self.claim, "told why", in_the_way).await;
         ready(&claim).unwrap().reason.clone()
     }

@@ -164,6 +164,14 @@ async fn an_operator_outlives_its_crds_says_that_they_are_missing_and_serves_the
     operator.ended(PATIENCE).await;
 }
 
+/// Stops the operator and deletes the CRDs, so that the next test finds the cluster without them.
+async fn end(mut operator: Binary, other: &OtherCluster) {
+    operator.terminate();
+    operator.ended(PATIENCE).await;
+    other.delete_crds().await;
+    other.wait_crds_gone().await;
+}
+
 /// What is done by mistake: with a CRD go all claims.
 #[rstest]
 #[case::of_claims("objectbucketclaims")]
@@ -173,7 +181,7 @@ async fn while_a_crd_is_deleted_nothing_is_deleted_at_the_store(#[case] plural: 
     let other = OtherCluster::take().await;
     let world = other.world().await;
     let class = world.class("greenfield").await;
-    let mut operator = Binary::start(&world, &[], &[]);
+    let operator = Binary::start(&world, &[], &[]);
     let mut used = Vec::new();
     for claim in ["deleted", "kept"] {
         let uid = world.claim(claim, &class).await.uid().unwrap();
@@ -211,10 +219,7 @@ async fn while_a_crd_is_deleted_nothing_is_deleted_at_the_store(#[case] plural: 
     world.wait_gone(claim).await;
     assert!(!world.account.bucket_exists(bucket).await);
     assert!(world.account.users_with(uid).await.is_empty());
-    operator.terminate();
-    operator.ended(PATIENCE).await;
-    other.delete_crds().await;
-    other.wait_crds_gone().await;
+    end(operator, &other).await;
 }
 
 /// An admin wants everything to go: the ObjectBuckets that outlive their claims can be decided about to the last.
@@ -244,7 +249,7 @@ async fn while_the_crd_of_object_buckets_is_deleted_no_key_is_replaced() {
     let other = OtherCluster::take().await;
     let world = other.world().await;
     let class = world.class("greenfield").await;
-    let mut operator = Binary::start(&world, &[], &[]);
+    let operator = Binary::start(&world, &[], &[]);
     let uid = world.claim("photos", &class).await.uid().unwrap();
     let bucket = bucket_of(&world.wait_bound("photos").await);
     let app = world.app("photos").await;
@@ -265,10 +270,7 @@ async fn while_the_crd_of_object_buckets_is_deleted_no_key_is_replaced() {
     world.delete_claim("photos").await;
     world.wait_gone("photos").await;
     assert!(world.account.users_with(&uid).await.is_empty());
-    operator.terminate();
-    operator.ended(PATIENCE).await;
-    other.delete_crds().await;
-    other.wait_crds_gone().await;
+    end(operator, &other).await;
 }
 
 #[tokio::test]
@@ -276,7 +278,7 @@ async fn while_a_crd_is_deleted_no_bucket_is_deleted_whose_time_has_come() {
     let other = OtherCluster::take().await;
     let world = other.world().await;
     let class = world.class_with("later", "Delete", &[("onDelete", "after:7d")]).await;
-    let mut operator = Binary::start(&world, &[], &[]);
+    let operator = Binary::start(&world, &[], &[]);
     world.claim("photos", &class).await;
     let bucket = bucket_of(&world.wait_bound("photos").await);
     world.app("photos").await.put(&bucket, "precious").await.unwrap();
@@ -295,8 +297,5 @@ async fn while_a_crd_is_deleted_no_bucket_is_deleted_whose_time_has_come() {
     other.confirm_deletion().await;
     world.wait_record_gone(&record).await;
     assert!(!world.account.bucket_exists(&bucket).await);
-    operator.terminate();
-    operator.ended(PATIENCE).await;
-    other.delete_crds().await;
-    other.wait_crds_gone().await;
+    end(operator, &other).await;
 }

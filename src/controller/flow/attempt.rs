@@ -236,18 +236,18 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
         }
     }
 
-    /// The same for what deletes something at the store, such as keys.
-    pub(super) async fn owner_for_removal(&mut self) -> Result<&Owner<P::Owner>, Error> {
-        crds::may_remove(self.ctx).await?;
-        self.owner().await
-    }
-
     /// The owner's credentials, read when they are first needed.
     pub(super) async fn owner(&mut self) -> Result<&Owner<P::Owner>, Error> {
         if self.owner.is_none() {
             self.owner = Some(owner::of_record(self.ctx, self.log.record()).await?);
         }
         self.owner.as_ref().ok_or(Error::OutOfStep("the owner's credentials are not read yet"))
+    }
+
+    /// The same for what deletes something at the store, such as keys.
+    pub(super) async fn owner_for_removal(&mut self) -> Result<&Owner<P::Owner>, Error> {
+        crds::may_remove(self.ctx).await?;
+        self.owner().await
     }
 }
 

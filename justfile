@@ -11,7 +11,7 @@ default:
 demo *arguments:
     hack/demo.sh "$@"
 
-# All tests; arguments select those of tests/it.
+# The tests; --full for all cases. Other arguments select tests of tests/it.
 test *arguments:
     hack/test.sh "$@"
 
@@ -19,9 +19,13 @@ test *arguments:
 conformance *arguments:
     hack/conformance.sh "$@"
 
-# Everything that must pass before a change lands.
-ci:
-    .ci/run
+# What every change has to pass; arguments are lanes.
+ci *arguments:
+    .ci/run "$@"
+
+# Everything, as root.
+full:
+    .ci/full
 
 # The local cluster and the emulated AWS: up, down, env, status or build.
 stack *arguments:

@@ -332,7 +332,7 @@ async fn an_api_server_that_does_not_answer_is_told() {
 }
 
 #[tokio::test]
-async fn of_a_store_that_simulates_nothing_the_rest_is_said_to_be_open() {
+async fn of_seaweedfs_which_simulates_nothing_the_rest_is_said_to_be_open() {
     let world = World::at(Store::seaweedfs()).await;
     let class = world.class("good").await;
     let examined = Examined::json(&world, &[NO_LEASE]).await;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bucket_provisioner::api::{ObjectBucket, wire};
 use bucket_provisioner::aws::AwsProvisioner;
+use bucket_provisioner::conformance::sampled;
 use bucket_provisioner::controller;
 use bucket_provisioner::runtime;
 use hyper::Response;
@@ -297,20 +298,20 @@ async fn may_fail_in_every_way(name: &'static str, life: impl AsyncFn(&World) ->
     // Each operator watches all classes and ObjectBuckets of its cluster: here it sees those of this test only.
     let other = OtherCluster::take().await;
     let calls = enumerate(life(&other.world().await).await);
-    let (clean, mut total) = (calls.len(), 0);
+    let clean = calls.len();
     let mut cases = vec![];
     for fault in KubernetesFault::ANY.into_iter().chain(KubernetesFault::WATCH) {
         let fits = |call: &&Nth| KubernetesFault::ANY.contains(&fault) || call.name.starts_with("watch");
         let failing: Vec<_> = calls.iter().filter(fits).cloned().collect();
-        total += failing.len();
         let lives = if fault == KubernetesFault::Silent { failing.len() } else { failing.len().div_ceil(IN_ONE_LIFE) };
-        cases.extend((0..lives).map(|first| {
+        let lives = (0..lives).map(|first| {
             let calls = failing.iter().skip(first).step_by(lives).cloned().collect();
             Case { flow: name, calls, fault }
-        }));
+        });
+        cases.extend(sampled(&format!("{name}, {fault:?}"), lives.collect()));
     }
     println!("{name}: {clean} Kubernetes calls × {} faults, more for watches", KubernetesFault::ANY.len());
-    let lives = cases.len();
+    let (lives, total) = (cases.len(), cases.iter().map(|case| case.calls.len()).sum::<usize>());
     let outcomes = run_all(cases, 16, async |_, case| {
         let world = other.world().await;
         let (met, calls) = life_with(&world, &life, &case.calls, case.fault).await;

@@ -1,12 +1,12 @@
 //! What becomes of a claim and its volume.
 
-use bucket_provisioner::conformance::proxy::{Ending, Gate, Verdict, expired};
-use bucket_provisioner::provisioner::Permit;
-use bucket_provisioner::volume::{VolumeError, wire};
+use bucket_provisioner::store::Permit;
 use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::ResourceExt as _;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use provisioner_conformance::proxy::{Ending, Gate, Verdict, expired};
 use serde_json::json;
+use volume_provisioner::{VolumeError, wire};
 
 use super::shelf::{Fate, SHELF, Shelf};
 use super::stage::{CROWD, Stage, is_held, phase_of};
@@ -380,8 +380,9 @@ async fn what_is_being_undone_is_undone_before_the_claim_gets_its_volume() {
     stage.submit("data", &class, json!({})).await;
     stage.select_node("data", &node).await;
     shelf.wait_calls("begun", |calls| !calls.is_empty()).await;
-    shelf.meddle(move |verb| if verb == "delete" { slow() } else { Fate::Works });
+    // Before it is ready, or the claim would be bound.
     stage.unselect_node("data").await;
+    shelf.meddle(move |verb| if verb == "delete" { slow() } else { Fate::Works });
     shelf.wait_calls("undone", |calls| calls.iter().any(|call| call.starts_with("delete"))).await;
     stage.select_node("data", &node).await;
     // It is asked again and again, and does not provision meanwhile.

@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
+use aws_s3_provisioner::{AwsProvisioner, PROVISIONER_NAME};
 use bucket_provisioner::Operator;
-use bucket_provisioner::aws::{AwsProvisioner, PROVISIONER_NAME};
 
 fn main() -> ExitCode {
     Operator::new(PROVISIONER_NAME, AwsProvisioner::new())

@@ -90,7 +90,7 @@ build_with_stack "${arguments[@]}"
 target=$(realpath --canonicalize-missing "${CARGO_TARGET_DIR:-target}")/$profile
 if [[ " ${parts[*]} " = *' volumes '* ]]; then
   say "building the provisioners of volumes, one with cargo and one with go"
-  arguments=(--package aws-s3-provisioner --no-default-features --features volume --example hostpath-provisioner)
+  arguments=(--package hostpath-provisioner)
   [[ $profile = debug ]] || arguments+=(--release)
   cargo build --locked "${arguments[@]}"
   CGO_ENABLED=0 GOWORK=off GOFLAGS='' go build -C hack/bench/go-library -trimpath -ldflags '-s -w' \

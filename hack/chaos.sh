@@ -53,4 +53,4 @@ unset KUBECONFIG AWS_ENDPOINT_URL AWS_S3_PROVISIONER_STACK
 hack/stack.sh up --name "$stack"
 environment=$(hack/stack.sh env --name "$stack")
 eval "$environment"
-CHAOS_SEED=$seed CHAOS_ROUNDS=$rounds cargo test --locked --test it -- --nocapture chaos::
+CHAOS_SEED=$seed CHAOS_ROUNDS=$rounds cargo test --locked --package aws-s3-provisioner --test it -- --nocapture chaos::

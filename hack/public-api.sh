@@ -18,7 +18,6 @@ RUSTC_BOOTSTRAP=1 exec rustdoc "$@"
 END
 chmod +x "$scratch/rustdoc"
 
-# The example is there because with it cargo takes the dependencies as the lints of .ci/run have checked them.
 RUSTDOC=$scratch/rustdoc RUSTDOCFLAGS='-Z unstable-options --output-format json' \
-  cargo doc --quiet --locked --no-deps --package aws-s3-provisioner --lib --example directory-provisioner --all-features
+  cargo doc --quiet --locked --no-deps --package bucket-provisioner --lib
 cargo run --quiet --locked --package list-public-api -- "${CARGO_TARGET_DIR:-target}/doc/bucket_provisioner.json"

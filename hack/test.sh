@@ -38,7 +38,7 @@ eval "$environment"
 # More tests at a time than cargo would run: most of them wait most of the time.
 export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((5 * $(nproc)))}
 # `cargo test --test it` does not build what its tests start.
-cargo build --locked --example directory-provisioner --example hostpath-provisioner --test conformance
+cargo build --locked --bins --test conformance
 # An earlier run may have used the same cluster.
 [[ ! -f ${KUBERNETES_AUDIT_LOG:-} ]] || logged=$(wc -c <"$KUBERNETES_AUDIT_LOG")
 cargo test --locked --test it "${arguments[@]}"

@@ -1,59 +1,38 @@
-//! Write a provisioner for ObjectBucketClaims by implementing four verbs.
+//! The store for AWS: buckets in S3, users in IAM.
 //!
-//! A user of a Kubernetes cluster submits an ObjectBucketClaim ("a bucket, please"); an admin's
-//! StorageClass says where buckets come from. This crate does everything in between that is the same
-//! for every store, and leaves what differs to a [`Provisioner`]: provision, grant, revoke, delete.
+//! | module | what it holds |
+//! |---|---|
+//! | `verbs` | the verbs; read this first |
+//! | [`class`] | `params`, `values`, `environment`: what an admin configures; `plan`, `target`: what a claim gets, an ObjectBucket as the verbs read it; `region`: partitions and hosts; `names`: names that AWS reserves |
+//! | `s3` | `bucket`: creation; `tags`: what proves whose a bucket is; `purge`, `empty`, `emptying`, `listing`, `budget`, `access_points`: deletion |
+//! | `iam` | `user`: creation; `policy`: what an app may do; `probe`: its keys are tried; `upkeep`: keys are rotated, changes found and repaired; `revoke`: removal |
+//! | [`client`] | `clients`, `http`: clients and connections; [`client::owner`]: the credentials of a class; `account`, `sts`, `clock`: their account; `pace`, `quota`: how fast it may be called, what it has no room for; `fence`: calls are blocked when the lease is lost; [`client::call`], `codes`: a call, and what its error means; [`client::error`], `remedy`, `failure`: messages, remedies, whether a retry can help |
+//! | `progress` | how far a creation came |
+//! | `doctor` | whether claims of a class can work, for an admin who asks |
+//! | `inventory`, `recall` | what the account holds; what tags say about a claim whose ObjectBucket was lost |
+//! | `reasons` | what users read |
 //!
-//! - [`provisioner`]: the trait, and the words it uses. Start here to support another store.
-//! - [`api`]: what is on the wire: claims, bucket records, constants. The CRDs are generated from it.
-//! - [`controller`]: the reconciler. It knows Kubernetes and the trait, never a store.
-//! - `aws` (feature `aws`, on by default): buckets on S3, users in IAM. It never imports the controller.
-//! - `conformance` (feature `conformance`): the tests that an operator for another store has to pass, too.
-//! - `volume` (feature `volume`): the same for PersistentVolumes, with two verbs: provision and delete.
-//! - [`runtime`]: what any operator needs: election of a leader, logging, signals, probes and metrics.
-//! - [`Operator`]: all of it as a program, in one call, with the commands that an admin asks.
-//!
-//! The operator for AWS is the shortest example:
-//!
-//! ```no_run
-//! # #[cfg(feature = "aws")]
-//! fn main() -> std::process::ExitCode {
-//!     use bucket_provisioner::Operator;
-//!     use bucket_provisioner::aws::{AwsProvisioner, PROVISIONER_NAME};
-//!
-//!     Operator::new(PROVISIONER_NAME, AwsProvisioner::new()).run()
-//! }
-//! # #[cfg(not(feature = "aws"))]
-//! # fn main() {}
-//! ```
-//!
-//! # Feature flags
-//! | flag | what it adds | crates, as `cargo tree --edges normal` counts them |
-//! |---|---|---|
-//! | none (`--no-default-features`) | the trait, the controller and [`Operator`], for a store of your own; nothing of the AWS SDK is built | 195 |
-//! | `aws`, on by default | the module `aws`, and the binary of this package | 84 more: the SDK |
-//! | `otel`, on by default | traces for OpenTelemetry, and `--otlp-endpoint` | 15 more |
-//! | `volume` | the module `volume`, for provisioners of PersistentVolumes | none |
-//! | `conformance` | the module `conformance`; for `[dev-dependencies]`, since no operator needs it | none |
-//!
-//! The flags only add: what compiles without one compiles with it.
+//! Functions that decide (`plan`, `judge`, `may_delete`, `ownership`, the mapping of errors) are pure; functions that
+//! call AWS decide nothing.
 
-pub mod api;
-#[cfg(feature = "aws")]
-pub mod aws;
-mod commands;
-#[cfg(feature = "conformance")]
-pub mod conformance;
-pub mod controller;
-#[cfg(all(test, feature = "aws"))]
-mod documents;
-mod kubernetes;
-mod observe;
-mod operator;
-pub mod provisioner;
-pub mod runtime;
-#[cfg(feature = "volume")]
-pub mod volume;
+pub mod class;
+pub mod client;
+mod doctor;
+mod iam;
+mod inventory;
+mod progress;
+mod reasons;
+mod recall;
+mod s3;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+mod verbs;
 
-pub use operator::Operator;
-pub use provisioner::Provisioner;
+pub use self::client::error::Error;
+pub use self::client::owner::Owner;
+pub use self::verbs::AwsProvisioner;
+
+/// `StorageClass.provisioner` of the classes for AWS, by default.
+pub const PROVISIONER_NAME: &str = "aws-s3.io/bucket";

@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use bucket_provisioner::provisioner::AppCredentials;
+use bucket_provisioner::store::AppCredentials;
 use rand::RngExt as _;
 use serde::{Deserialize, Serialize};
 

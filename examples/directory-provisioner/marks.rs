@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
-use bucket_provisioner::provisioner::{ClaimId, Record};
+use bucket_provisioner::store::{ClaimId, Record};
 use serde::{Deserialize, Serialize};
 
 use super::keys::{create_if_missing, remove_if_there};

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bucket_provisioner::Provisioner;
-use bucket_provisioner::provisioner::{
+use bucket_provisioner::store::{
     AppCredentials, Checkup, Content, Endpoint, Fate, Mode, Probe, Reason, Recalled, Record, Removal, Removed, Start,
     StoreError, Topic,
 };

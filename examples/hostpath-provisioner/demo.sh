@@ -126,13 +126,13 @@ stack=volumes-$$ volume='' directory=''
 set_stage
 enter_stage
 unset KUBECONFIG AWS_ENDPOINT_URL AWS_S3_PROVISIONER_STACK
-readonly built=${programs:-${CARGO_TARGET_DIR:-$PWD/target}/debug/examples}
+readonly built=${programs:-${CARGO_TARGET_DIR:-$PWD/target}/debug}
 
 if [[ $programs ]]; then
   [[ -x $built/hostpath-provisioner ]] || fail "--programs: there is no program hostpath-provisioner in $programs"
 else
   heading "Building the provisioner and, unless you have it, a Kubernetes API server"
-  build_with_stack --package aws-s3-provisioner --example hostpath-provisioner --features volume
+  build_with_stack --package hostpath-provisioner
 fi
 heading "Starting a Kubernetes API server"
 begin_stack

@@ -8,7 +8,7 @@ mod provisioner;
 
 use std::process::ExitCode;
 
-use bucket_provisioner::volume::VolumeOperator;
+use volume_provisioner::VolumeOperator;
 
 use provisioner::HostPath;
 

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use bucket_provisioner::volume::{ProvisionedVolume, VolumeError, VolumeProvisioner, VolumeRequest, VolumeToDelete};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use volume_provisioner::{ProvisionedVolume, VolumeError, VolumeProvisioner, VolumeRequest, VolumeToDelete};
 
 use super::directories::{Directories, Problem, Removed};
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use bucket_provisioner::provisioner::{
+use bucket_provisioner::store::{
     AppCredentials, Content, Endpoint, Fate, Mode, Reason, Record, Removal, Removed, StoreError, Topic,
 };
 use bucket_provisioner::{Operator, Provisioner};

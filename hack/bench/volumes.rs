@@ -54,7 +54,7 @@ impl Library {
     async fn start(self) -> Result<Operator, Failure> {
         let beside = std::env::current_exe()?;
         let (program, serves) = match self {
-            Self::Ours => ("examples/hostpath-provisioner", "serving claims"),
+            Self::Ours => ("hostpath-provisioner", "serving claims"),
             Self::Go => ("hostpath-provisioner-go", "Started provisioner controller"),
         };
         let mut command = Command::new(beside.with_file_name(program));

@@ -2,10 +2,10 @@
 
 use std::net::SocketAddr;
 
-use bucket_provisioner::conformance::free_address;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
+use provisioner_conformance::free_address;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bucket_provisioner::api::ClaimPhase;
 use bucket_provisioner::controller::{self, Options};
-use bucket_provisioner::provisioner::{
+use bucket_provisioner::store::{
     AppCredentials, Checkup, Content, Endpoint, Fate, Plan, Provisioner, Reason, Record, Removal, Removed, Request,
     StoreError, Topic,
 };

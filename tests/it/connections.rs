@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bucket_provisioner::runtime::cluster;
 use http::{Request, Version};
 use kube::client::Body;
 use kube::{Client, Config};
+use operator_runtime::cluster;
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;

@@ -8,8 +8,8 @@ use rstest::rstest;
 use crate::support::Store;
 use crate::support::aws_backend::AwsBackend;
 use crate::support::aws_proxy::Strictness;
-use crate::support::conformance::crash::{Act, Flow, Kind, Pace, Spoil, crash_everywhere};
 use crate::support::proxy::Verdict;
+use provisioner_conformance::crash::{Act, Flow, Kind, Pace, Spoil, crash_everywhere};
 
 /// An AWS that is in no hurry, so that an operator that comes back at once finds it behind.
 const SLOW: Strictness = slow(2);

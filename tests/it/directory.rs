@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use crate::conformance::example;
 use crate::support::account::Account;
-use crate::support::conformance::{Running, TempDir, free_address};
 use crate::support::{World, phase};
+use provisioner_conformance::{Running, TempDir, free_address};
 
 /// An operator for directories, with a world and a root of its own.
 struct Stage {

@@ -4,7 +4,7 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
-use bucket_provisioner::conformance::PATIENCE;
+use provisioner_conformance::PATIENCE;
 
 use crate::support::operator::{Kind, Operator};
 use crate::support::{World, bucket_of};

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use bucket_provisioner::api::{ClaimPhase, ObjectBucketClaim};
 use bucket_provisioner::controller::{self, Options};
-use bucket_provisioner::provisioner::{
+use bucket_provisioner::store::{
     AppCredentials, Content, Endpoint, Fate, Provisioner, Reason, Record, Removal, Removed, StoreError,
 };
 use kube::Client;

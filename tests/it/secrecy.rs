@@ -1,8 +1,8 @@
 //! No secret in a log, an event, a status or an object other than the Secrets themselves.
 
 use crate::support::World;
-use crate::support::conformance::assert_hidden;
 use crate::support::operator::Binary;
+use provisioner_conformance::assert_hidden;
 
 #[tokio::test]
 async fn no_secret_key_shows_anywhere_but_in_its_secret() {

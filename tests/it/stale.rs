@@ -7,10 +7,10 @@ use kube::api::DeleteParams;
 use rstest::rstest;
 use serde_json::json;
 
-use crate::support::conformance::{View, Watched};
 use crate::support::operator::{Kind, Operator};
 use crate::support::proxy::{Call, Ending, Gate, Verdict};
 use crate::support::{World, bucket_of};
+use provisioner_conformance::{View, Watched};
 
 /// What is made in AWS for a claim.
 const MADE: [&str; 4] = ["CreateBucket", "CreateUser", "PutUserPolicy", "CreateAccessKey"];

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bucket_provisioner::conformance::proxy::{Described, Pending, Upstream, whole};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper::http::request::Parts;
@@ -15,11 +14,12 @@ use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1;
 use prost::Message as _;
+use provisioner_conformance::proxy::{Described, Pending, Upstream, whole};
 
 use crate::support::World;
-use crate::support::conformance::assert_hidden;
 use crate::support::operator::Binary;
 use crate::support::proxy::{Proxy, Verdict};
+use provisioner_conformance::assert_hidden;
 
 /// Spans are sent soon, because somebody waits for them.
 const SOON: (&str, &str) = ("OTEL_BSP_SCHEDULE_DELAY", "50");

@@ -9,10 +9,10 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use rstest::rstest;
 use serde_json::json;
 
-use crate::support::conformance::Backup;
 use crate::support::operator::{Kind, Operator};
 use crate::support::other::OtherCluster;
 use crate::support::{World, ready, seen};
+use provisioner_conformance::Backup;
 
 const CLAIM: &str = "photos";
 

@@ -3,4 +3,4 @@
 use crate::support::Store;
 use crate::support::aws_backend::AwsBackend;
 
-bucket_provisioner::conformance_tests!(AwsBackend::at(Store::aws(), None));
+provisioner_conformance::conformance_tests!(AwsBackend::at(Store::aws(), None));

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use bucket_provisioner::conformance::{Ability, Backend, Bucket, Inventory, Outputs, Program, TempDir, free_address};
+use provisioner_conformance::{Ability, Backend, Bucket, Inventory, Outputs, Program, TempDir, free_address};
 use serde_json::Value;
 
 use crate::support::account::Account;
@@ -114,4 +114,4 @@ impl Backend for Directories {
     }
 }
 
-bucket_provisioner::conformance_tests!(Directories::new());
+provisioner_conformance::conformance_tests!(Directories::new());

@@ -3,11 +3,11 @@
 mod accounts;
 mod shared_secrets;
 
-use bucket_provisioner::runtime::lease;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use operator_runtime::lease;
 use serde_json::{Value, json};
 
 use crate::support::operator::{Binary, Kind, Operator, operator};

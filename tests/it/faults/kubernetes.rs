@@ -4,14 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use aws_s3_provisioner::AwsProvisioner;
 use bucket_provisioner::api::{ObjectBucket, wire};
-use bucket_provisioner::aws::AwsProvisioner;
-use bucket_provisioner::conformance::sampled;
 use bucket_provisioner::controller;
-use bucket_provisioner::runtime;
 use hyper::Response;
 use kube::ResourceExt as _;
 use kube::api::DeleteParams;
+use provisioner_conformance::sampled;
 use serde_json::json;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -80,7 +79,7 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(8);
 /// An operator that runs until what is returned is dropped.
 fn operator(world: &World) -> JoinSet<()> {
     let config = world.config();
-    let client = runtime::cluster::client(config, ANSWER_LIMIT).unwrap();
+    let client = operator_runtime::cluster::client(config, ANSWER_LIMIT).unwrap();
     let options = Operator::options(world);
     let mut operator = JoinSet::new();
     operator.spawn(controller::run(client, AwsProvisioner::new(), options, std::future::pending()));

@@ -6,7 +6,6 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
-use bucket_provisioner::runtime::lease;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::Request;
@@ -15,6 +14,7 @@ use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::{Api, ResourceExt as _};
+use operator_runtime::lease;
 use serde_json::json;
 
 use crate::support::aws_proxy::Aws;

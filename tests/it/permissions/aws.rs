@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use bucket_provisioner::aws::call::Operation;
+use aws_s3_provisioner::client::call::Operation;
 use serde_json::Value;
 
 use super::stage::Stage;
@@ -43,7 +43,7 @@ fn needed<'a>(calls: impl Iterator<Item = &'a Sent>) -> BTreeSet<String> {
 
 fn operation(name: &str) -> Operation {
     let found = Operation::ALL.iter().find(|operation| operation.to_string() == name);
-    *found.unwrap_or_else(|| panic!("{name} is called, and is no Operation in src/aws/call.rs"))
+    *found.unwrap_or_else(|| panic!("{name} is called, and is no Operation in src/client/call.rs"))
 }
 
 /// Requires that the walk made every call that the operator knows, and that the owner's documents allow what its keys have

@@ -19,8 +19,8 @@ mod walk;
 
 use std::collections::BTreeSet;
 
-use bucket_provisioner::aws::PROVISIONER_NAME;
-use bucket_provisioner::runtime::lease;
+use aws_s3_provisioner::PROVISIONER_NAME;
+use operator_runtime::lease;
 use rstest::rstest;
 use serde_json::{Value, json};
 

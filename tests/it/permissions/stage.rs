@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use bucket_provisioner::runtime::lease;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
+use operator_runtime::lease;
 use serde_json::Value;
 
 use super::account::Account;

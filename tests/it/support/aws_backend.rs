@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bucket_provisioner::conformance::proxy::Upstream;
-use bucket_provisioner::conformance::{Ability, Backend, Bucket, Inventory, Outputs, Program, User};
+use provisioner_conformance::proxy::Upstream;
+use provisioner_conformance::{Ability, Backend, Bucket, Inventory, Outputs, Program, User};
 use serde_json::json;
 
 use super::account::Account;

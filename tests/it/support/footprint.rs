@@ -1,8 +1,8 @@
 //! All that a world has in the cluster and in AWS, to be compared with what it had.
 
-pub(crate) use bucket_provisioner::conformance::Footprint;
+pub(crate) use provisioner_conformance::Footprint;
 
-use super::{World, conformance};
+use super::World;
 
 impl World {
     /// Everything with the world's id in its name, and everything in its namespace.
@@ -16,7 +16,7 @@ impl World {
         self.account.create_bucket(&foreign).await;
         self.account.put(&foreign, "theirs").await.unwrap();
         self.account.plant(&foreign).await;
-        conformance::World::plant_bystanders(self).await;
+        provisioner_conformance::World::plant_bystanders(self).await;
     }
 
     /// Removes what other worlds see of this one: all operators list the classes and records of the cluster, and

@@ -17,14 +17,14 @@ use std::ops::Deref;
 use std::time::Duration;
 
 use bucket_provisioner::api;
-use bucket_provisioner::conformance::proxy::{ApiServer, Proxy};
-pub(crate) use bucket_provisioner::conformance::{
-    self, PATIENCE, bucket_of, condition, panic_text, phase, proxy, ready, says, seen,
-};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DynamicObject, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client, Config, ResourceExt as _};
+use provisioner_conformance::proxy::{ApiServer, Proxy};
+pub(crate) use provisioner_conformance::{
+    self, PATIENCE, bucket_of, condition, panic_text, phase, proxy, ready, says, seen,
+};
 use serde_json::json;
 use tokio::sync::OnceCell;
 
@@ -102,14 +102,14 @@ async fn install_our_crds(client: &Client) {
             for (_, crd) in api::crds() {
                 crds.patch(&crd.name_any(), &PatchParams::apply("tests").force(), &Patch::Apply(&crd)).await.unwrap();
             }
-            conformance::install_crds(client).await;
+            provisioner_conformance::install_crds(client).await;
         })
         .await;
 }
 
 /// What one test works in: a world of the conformance kit, and an AWS.
 pub(crate) struct World {
-    world: conformance::World,
+    world: provisioner_conformance::World,
     /// In front of AWS; operators go through it.
     pub(crate) aws: Proxy<Aws>,
     /// The owner's AWS account, past the proxy.
@@ -121,9 +121,9 @@ pub(crate) struct World {
 }
 
 impl Deref for World {
-    type Target = conformance::World;
+    type Target = provisioner_conformance::World;
 
-    fn deref(&self) -> &conformance::World {
+    fn deref(&self) -> &provisioner_conformance::World {
         &self.world
     }
 }
@@ -146,11 +146,11 @@ impl World {
         let cluster = admin_config().await;
         let client = Client::try_from(cluster.clone()).unwrap();
         install_our_crds(&client).await;
-        Self::in_cluster(cluster, client, &conformance::World::new_id(), store).await
+        Self::in_cluster(cluster, client, &provisioner_conformance::World::new_id(), store).await
     }
 
     async fn in_cluster(cluster: Config, client: Client, id: &str, store: Store) -> Self {
-        let world = Self::with_aws(conformance::World::in_cluster(client, id).await, cluster, store).await;
+        let world = Self::with_aws(provisioner_conformance::World::in_cluster(client, id).await, cluster, store).await;
         let Store { key, secret, .. } = &world.store;
         world.owner_secret("owner", &[("AWS_ACCESS_KEY_ID", key), ("AWS_SECRET_ACCESS_KEY", secret)]).await;
         world
@@ -158,13 +158,13 @@ impl World {
 
     /// Another provisioner, with classes and proxies of its own, beside this one in the same namespace.
     pub(crate) async fn neighbour(&self) -> Self {
-        let id = conformance::World::new_id();
-        let world = conformance::World::in_namespace(self.client.clone(), &self.namespace, &id).await;
+        let id = provisioner_conformance::World::new_id();
+        let world = provisioner_conformance::World::in_namespace(self.client.clone(), &self.namespace, &id).await;
         Self::with_aws(world, self.cluster.clone(), self.store.clone()).await
     }
 
     /// Operators get no further than with the permissions that are shipped.
-    async fn with_aws(mut world: conformance::World, cluster: Config, store: Store) -> Self {
+    async fn with_aws(mut world: provisioner_conformance::World, cluster: Config, store: Store) -> Self {
         let operators = shipped::client(&world.client, &cluster).await;
         let tokens = world.tokens().clone();
         let server = ApiServer::behind(operators, &tokens.operator).and(world.client.clone(), &tokens.admin);

@@ -2,11 +2,11 @@
 
 use std::ops::{Deref, DerefMut};
 
-use bucket_provisioner::aws::AwsProvisioner;
-pub(crate) use bucket_provisioner::conformance::{Log, send_signal};
-use bucket_provisioner::conformance::{Program, Running};
+use aws_s3_provisioner::AwsProvisioner;
 use bucket_provisioner::controller::{self, Options};
-use bucket_provisioner::runtime::{self, cluster::ANSWER_LIMIT};
+use operator_runtime::{self, cluster::ANSWER_LIMIT};
+pub(crate) use provisioner_conformance::{Log, send_signal};
+use provisioner_conformance::{Program, Running};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -42,7 +42,7 @@ impl Operator {
 
     /// Starts an operator in this process.
     pub(crate) fn with(world: &World, options: Options) -> Self {
-        let client = runtime::cluster::client(world.config(), ANSWER_LIMIT).unwrap();
+        let client = operator_runtime::cluster::client(world.config(), ANSWER_LIMIT).unwrap();
         let (stop, stopped) = oneshot::channel();
         let shutdown = async {
             let _ = stopped.await;

@@ -38,7 +38,7 @@ impl OtherCluster {
 
     /// A world in this cluster.
     pub(crate) async fn world(&self) -> World {
-        self.world_called(&super::conformance::World::new_id()).await
+        self.world_called(&provisioner_conformance::World::new_id()).await
     }
 
     /// A world in this cluster whose names are made from `id`.

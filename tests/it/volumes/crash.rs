@@ -1,9 +1,9 @@
 //! The operator is killed, the claim deleted, and each call failed, at every call of a whole life.
 
-use bucket_provisioner::conformance::proxy::{Call, Ending, Gate, Verdict};
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::ResourceExt as _;
+use provisioner_conformance::proxy::{Call, Ending, Gate, Verdict};
 use serde_json::json;
 
 use super::shelf::{Fate, Shelf};

@@ -9,8 +9,8 @@ use super::hostpath::path_of;
 use super::stage::Stage;
 use crate::conformance::example_path;
 use crate::guides::{blocks, printed, shell};
-use crate::support::conformance::TempDir;
 use crate::support::needed;
+use provisioner_conformance::TempDir;
 
 const GUIDE: &str = include_str!("../../../docs/writing-a-volume-provisioner.md");
 

@@ -3,17 +3,17 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use bucket_provisioner::conformance::free_address;
-use bucket_provisioner::volume::wire;
 use kube::ResourceExt as _;
 use kube::api::PostParams;
+use provisioner_conformance::free_address;
 use serde_json::json;
+use volume_provisioner::wire;
 
 use super::stage::{Stage, phase_of, seen_soon};
 use crate::admin::{value, wait_for, wait_serving};
 use crate::conformance::example;
-use crate::support::conformance::{Program, Running, TempDir};
 use crate::traces::{Collector, assert_child, trace_of};
+use provisioner_conformance::{Program, Running, TempDir};
 
 const IDENTITY: &str = "hostPathProvisionerIdentity";
 

@@ -1,4 +1,4 @@
-//! Volumes: the controller of [`bucket_provisioner::volume`] with the real volume binder of Kubernetes.
+//! Volumes: the controller of [`volume_provisioner`] with the real volume binder of Kubernetes.
 
 mod crash;
 mod guide;

@@ -1,10 +1,10 @@
 //! What a claim cannot have is told once, and had as soon as it can be.
 
-use bucket_provisioner::conformance::proxy::{Gate, Verdict};
-use bucket_provisioner::volume::VolumeError;
 use kube::ResourceExt as _;
 use kube::api::{Patch, PatchParams};
+use provisioner_conformance::proxy::{Gate, Verdict};
 use serde_json::json;
+use volume_provisioner::VolumeError;
 
 use super::shelf::{Fate, Shelf};
 use super::stage::{Stage, conflict, is_held, seen_soon};

@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
-use bucket_provisioner::volume::{
-    ProvisionedVolume, SelectedNode, VolumeError, VolumeProvisioner, VolumeRequest, VolumeToDelete,
-};
 use k8s_openapi::api::core::v1::{NFSVolumeSource, PersistentVolumeSpec, TopologySelectorTerm};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::sync::watch;
+use volume_provisioner::{
+    ProvisionedVolume, SelectedNode, VolumeError, VolumeProvisioner, VolumeRequest, VolumeToDelete,
+};
 
 /// On a PersistentVolume: the shelf that has the volume.
 pub(super) const SHELF: &str = "shelf";

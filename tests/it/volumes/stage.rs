@@ -3,30 +3,30 @@
 use std::ops::Deref;
 use std::time::Duration;
 
-use bucket_provisioner::conformance::proxy::Verdict;
-use bucket_provisioner::runtime::{self, cluster::ANSWER_LIMIT};
-use bucket_provisioner::volume::{self, Options, Retry, wire};
 use futures::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt as _};
+use operator_runtime::{self, cluster::ANSWER_LIMIT};
+use provisioner_conformance::proxy::Verdict;
 use serde_json::{Value, json};
 use tokio::sync::{RwLock, oneshot};
 use tokio::task::JoinHandle;
+use volume_provisioner::{Options, Retry, wire};
 
 use super::shelf::Shelf;
-use crate::support::{admin, conformance, seen};
+use crate::support::{admin, seen};
 
 /// A world with classes and claims for volumes.
 pub(super) struct Stage {
-    world: conformance::World,
+    world: provisioner_conformance::World,
 }
 
 impl Deref for Stage {
-    type Target = conformance::World;
+    type Target = provisioner_conformance::World;
 
-    fn deref(&self) -> &conformance::World {
+    fn deref(&self) -> &provisioner_conformance::World {
         &self.world
     }
 }
@@ -80,7 +80,8 @@ impl Drop for Operator {
 
 impl Stage {
     pub(super) async fn new() -> Self {
-        let world = conformance::World::in_cluster(admin().await, &conformance::World::new_id()).await;
+        let world =
+            provisioner_conformance::World::in_cluster(admin().await, &provisioner_conformance::World::new_id()).await;
         Self { world }
     }
 
@@ -97,12 +98,12 @@ impl Stage {
     }
 
     pub(super) fn start_with(&self, shelf: &Shelf, options: Options) -> Operator {
-        let client = runtime::cluster::client(self.config(), ANSWER_LIMIT).unwrap();
+        let client = operator_runtime::cluster::client(self.config(), ANSWER_LIMIT).unwrap();
         let (stop, stopped) = oneshot::channel();
         let shutdown = async {
             let _ = stopped.await;
         };
-        let task = tokio::spawn(volume::run(client, shelf.clone(), options, shutdown));
+        let task = tokio::spawn(volume_provisioner::run(client, shelf.clone(), options, shutdown));
         Operator { stop: Some(stop), task }
     }
 

@@ -1,7 +1,7 @@
 //! What a policy demands of the users that it lets somebody make, where the emulator does not know how to ask for it:
 //! a path, and a permissions boundary (`iam:PermissionsBoundary`, "IAM and AWS STS condition context keys").
 
-use bucket_provisioner::conformance::proxy::Answer;
+use provisioner_conformance::proxy::Answer;
 
 use super::AwsCall;
 use super::strict::refuse;

@@ -10,11 +10,11 @@ mod strict;
 
 use std::sync::{Arc, Mutex};
 
-use bucket_provisioner::conformance::proxy::{Described, HttpStore, Pending, Upstream};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper::Request;
 use hyper::http::request::Parts;
+use provisioner_conformance::proxy::{Described, HttpStore, Pending, Upstream};
 
 pub(crate) use demands::Demands;
 use strict::Strict;

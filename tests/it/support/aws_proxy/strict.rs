@@ -15,10 +15,10 @@ use std::future::Future;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use bucket_provisioner::conformance::proxy::{Answer, Fault, plain, whole};
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use hyper::Response;
+use provisioner_conformance::proxy::{Answer, Fault, plain, whole};
 
 use super::AwsCall;
 use crate::support::account::Account;

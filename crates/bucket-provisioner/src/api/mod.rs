@@ -1,0 +1,40 @@
+//! What is on the wire: ObjectBucketClaim, ObjectBucket, and every name that other software also uses.
+//!
+//! The CRDs in `crds/` are generated from these types (`aws-s3-provisioner crds`). Reading is tolerant, because
+//! clusters have CRDs and objects of several generations (Rook, NooBaa, lib-bucket-provisioner): every field that some
+//! of them leave out is optional, and unknown fields are ignored.
+
+mod bucket;
+mod claim;
+mod guard;
+#[cfg(test)]
+mod names;
+mod status;
+pub mod wire;
+
+pub use bucket::{BucketEndpoint, BucketPhase, ClaimReference, ObjectBucket, ObjectBucketSpec, ObjectBucketStatus};
+pub use claim::{ClaimPhase, ObjectBucketClaim, ObjectBucketClaimSpec, ObjectBucketClaimStatus};
+pub(crate) use guard::{Guard, Unreadable};
+pub(crate) use operator_runtime::name::object_name;
+pub use status::{Condition, ConditionStatus};
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::CustomResourceExt as _;
+
+/// With a CustomResourceDefinition all claims are deleted, so neither Argo CD nor Flux nor Helm may delete it because it is
+/// no longer among what they install.
+const KEPT: [(&str, &str); 3] = [
+    ("argocd.argoproj.io/sync-options", "Prune=false,Delete=false"),
+    ("helm.sh/resource-policy", "keep"),
+    ("kustomize.toolkit.fluxcd.io/prune", "disabled"),
+];
+
+/// The CustomResourceDefinitions that the operator needs, with their file names in `crds/`.
+pub fn crds() -> [(&'static str, CustomResourceDefinition); 2] {
+    let kept = |mut crd: CustomResourceDefinition| {
+        let annotations = crd.metadata.annotations.get_or_insert_default();
+        annotations.extend(KEPT.map(|(key, value)| (key.to_owned(), value.to_owned())));
+        crd
+    };
+    [("objectbucketclaims.yaml", kept(ObjectBucketClaim::crd())), ("objectbuckets.yaml", kept(ObjectBucket::crd()))]
+}

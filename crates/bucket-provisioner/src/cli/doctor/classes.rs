@@ -1,0 +1,163 @@
+//! The StorageClasses of this provisioner: what they say, and who may use them.
+
+use k8s_openapi::api::storage::v1::StorageClass;
+use kube::{Client, ResourceExt as _};
+
+use super::{listed, stores};
+use crate::cli::accounts::Accounts;
+use crate::controller::Options;
+use crate::decide::class::Class;
+use crate::decide::sample::Sample;
+use crate::store::{Failure as _, Finding, Mode, Namespaces, OnDelete, Provisioner, ReclaimPolicy};
+
+/// The annotation of the class that PersistentVolumeClaims get that name none.
+const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
+
+/// What was seen of the cluster before.
+#[derive(Debug)]
+pub(super) struct Seen<'a> {
+    /// Its uid.
+    pub(super) cluster: String,
+    /// All namespaces; `None` if they cannot be listed.
+    pub(super) namespaces: Option<Vec<String>>,
+    /// What ObjectBuckets record; `None` if they cannot be listed.
+    pub(super) accounts: Option<&'a Accounts>,
+}
+
+/// What is found about each class of this provisioner, by name.
+pub(super) async fn examine<P: Provisioner>(
+    client: &Client,
+    provisioner: &P,
+    options: &Options,
+    classes: &[StorageClass],
+    seen: &Seen<'_>,
+) -> Vec<(String, Vec<Finding>)> {
+    let ours: Vec<_> = classes.iter().filter(|class| class.provisioner == options.provisioner_name).collect();
+    if ours.is_empty() {
+        let message =
+            format!("no StorageClass has the provisioner {:?}, so nobody can submit a claim", options.provisioner_name);
+        let remedy = "create one (docs/parameters.md), or name the operator's provisioner with --provisioner-name";
+        return vec![(String::new(), vec![Finding::warning("classes", message, remedy)])];
+    }
+    let uid = random_uid();
+    let samples: Vec<_> =
+        ours.iter().map(|class| Sample::of(provisioner, &Class::read(class), &uid, &seen.cluster)).collect();
+    let named: Vec<_> =
+        ours.iter().map(|class| class.name_any()).zip(samples.iter().map(|it| it.as_ref().ok())).collect();
+    let stores = stores::examine(client, provisioner, &named, seen.accounts).await;
+    let found = ours.iter().zip(&samples).zip(stores);
+    found
+        .map(|((class, sample), store)| {
+            let mut findings = match sample {
+                Ok(sample) => said(class, sample, seen),
+                Err(error) => vec![Finding::failed("parameters", error, super::remedy::<P>(error.reason()))],
+            };
+            findings.extend(store);
+            (class.name_any(), findings)
+        })
+        .collect()
+}
+
+/// Nobody can have created anything for a claim with this uid.
+fn random_uid() -> String {
+    let digits = format!("{:032x}", rand::random::<u128>());
+    let part = |from, to| digits.get(from..to).unwrap_or_default();
+    [part(0, 8), part(8, 12), part(12, 16), part(16, 20), part(20, 32)].join("-")
+}
+
+/// What the class itself says.
+fn said(class: &StorageClass, sample: &Sample, seen: &Seen<'_>) -> Vec<Finding> {
+    let (plan, policy) = (&sample.record.plan, sample.record.reclaim_policy);
+    let at = plan.endpoint.url.as_deref().unwrap_or(&plan.endpoint.host);
+    let place = format!("at {at} in region {:?}", plan.endpoint.region);
+    let gets = match (plan.mode, policy) {
+        (Mode::Granted, _) => format!("claims get access to bucket {:?} {place}, which is never deleted", plan.bucket),
+        (Mode::Created, ReclaimPolicy::Delete) => match plan.on_delete {
+            OnDelete::Purge => format!("claims get new buckets {place}, which are deleted with them"),
+            OnDelete::IfEmpty => {
+                format!("claims get new buckets {place}, which are deleted with them if they are empty")
+            }
+            after @ OnDelete::After(_) => {
+                format!("claims get new buckets {place}, which are deleted some time after them (onDelete: {after})")
+            }
+        },
+        (Mode::Created, ReclaimPolicy::Retain) => {
+            format!("claims get new buckets {place}, which stay when claims are deleted")
+        }
+    };
+    let mut findings = vec![Finding::good("parameters", gets)];
+    if plan.user.is_none() {
+        findings.push(Finding::warning(
+            "credentials of claims",
+            "claims get the owner's own keys, with all that the owner may do",
+            "if the store can create users, recreate the class so that each claim gets its own",
+        ));
+    }
+    if class.annotations().get(DEFAULT_CLASS).is_some_and(|value| value == "true") {
+        let message =
+            "it is the cluster's default class, so PersistentVolumeClaims that name no class wait for it forever";
+        findings.push(Finding::warning("default class", message, format!("remove the annotation {DEFAULT_CLASS}")));
+    }
+    findings.extend(namespaces(sample.common.namespaces.as_ref(), seen.namespaces.as_deref()));
+    findings
+}
+
+/// Whose claims may use the class.
+fn namespaces(allowed: Option<&Namespaces>, existing: Option<&[String]>) -> Vec<Finding> {
+    const WHAT: &str = "namespaces";
+    let Some(allowed) = allowed else {
+        return vec![Finding::good(WHAT, "claims of every namespace may use it")];
+    };
+    let Some(existing) = existing else {
+        let message = format!("claims of these namespaces may use it: {allowed}; which of them exist cannot be seen");
+        return vec![Finding::unknown(WHAT, message, "run this as somebody who may list namespaces")];
+    };
+    let mut findings = Vec::new();
+    let matching: Vec<_> = existing.iter().filter(|namespace| allowed.contain(namespace)).cloned().collect();
+    if !matching.is_empty() {
+        let message = format!("claims of these namespaces may use it: {}", listed(&matching));
+        findings.push(Finding::good(WHAT, message));
+    }
+    let unused = allowed.patterns().filter(|pattern| !existing.iter().any(|namespace| pattern.contain(namespace)));
+    let unused: Vec<_> = unused.map(|pattern| format!("{:?}", pattern.to_string())).collect();
+    if !unused.is_empty() {
+        let message = format!("no namespace matches {} of allowedNamespaces", unused.join(", "));
+        let remedy = "create the namespace; if the name is wrong, recreate the class, because Kubernetes does not let parameters be edited";
+        findings.push(Finding::warning(WHAT, message, remedy));
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::store::{CommonParameters, NameRules, Verdict};
+
+    fn allowed(value: &str) -> Option<Namespaces> {
+        let written = [("allowedNamespaces".to_owned(), value.to_owned())].into();
+        CommonParameters::parse(&written, NameRules::S3, false).unwrap().namespaces
+    }
+
+    #[test]
+    fn namespaces_are_named_and_patterns_that_match_none_are_warned_of() {
+        let existing = ["shop", "team-a", "team-b"].map(str::to_owned);
+        let seen = |value: &str| namespaces(allowed(value).as_ref(), Some(&existing));
+        assert_eq!(
+            seen("shop,team-*"),
+            [Finding::good("namespaces", "claims of these namespaces may use it: shop, team-a, team-b")]
+        );
+        let findings = seen("shop,taem-*,ops");
+        assert_eq!(findings[0].message, "claims of these namespaces may use it: shop");
+        assert_eq!(findings[1].message, "no namespace matches \"taem-*\", \"ops\" of allowedNamespaces");
+        assert_eq!(findings[1].verdict, Verdict::Warning);
+        assert_eq!(namespaces(allowed("shop").as_ref(), None)[0].verdict, Verdict::Unknown);
+        assert_eq!(namespaces(None, None)[0].verdict, Verdict::Good);
+    }
+
+    #[test]
+    fn each_examination_has_a_uid_of_its_own() {
+        assert_eq!(crate::store::names::uid_in(&format!("a-{}", random_uid())).map(str::len), Some(36));
+        assert_ne!(random_uid(), random_uid());
+    }
+}

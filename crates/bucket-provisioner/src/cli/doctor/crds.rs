@@ -1,0 +1,291 @@
+//! The CustomResourceDefinitions: whether they are served, whose they are, and what those of others cost.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::{Api, Client, ResourceExt as _};
+use serde_json::Value;
+
+use crate::api::{self, wire};
+use crate::store::Finding;
+use operator_runtime::kubernetes::answers::describe;
+
+/// What is found about one.
+pub(super) struct Crd {
+    pub(super) name: String,
+    pub(super) findings: Vec<Finding>,
+    /// Whether there can be objects.
+    pub(super) is_served: bool,
+}
+
+/// The field of a schema with rules in CEL.
+const RULES: &str = "x-kubernetes-validations";
+
+pub(super) async fn examine(client: &Client, program: &str) -> Vec<Crd> {
+    let api: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let mut all = Vec::new();
+    for (_, ours) in api::crds() {
+        let name = ours.name_any();
+        let found = api.get_opt(&name).await;
+        let (findings, is_served) = match &found {
+            Ok(Some(found)) => (judge(found, &ours, program), is_served(found)),
+            Ok(None) => (vec![missing(program)], false),
+            Err(error) => {
+                let message = format!("it cannot be read: {}", describe(error));
+                let remedy = "run this as somebody who may read CustomResourceDefinitions";
+                // Nevertheless there may be claims.
+                (vec![Finding::unknown("served", message, remedy)], true)
+            }
+        };
+        all.push(Crd { name, findings, is_served });
+    }
+    all
+}
+
+fn missing(program: &str) -> Finding {
+    Finding::bad("served", "it does not exist, so there can be no claims", install(program))
+}
+
+fn install(program: &str) -> String {
+    format!("run `{program} crds | kubectl apply --server-side --filename -`")
+}
+
+fn condition<'a>(crd: &'a CustomResourceDefinition, wanted: &str) -> Option<&'a str> {
+    let conditions = crd.status.as_ref()?.conditions.as_ref()?;
+    conditions.iter().find(|condition| condition.type_ == wanted).map(|condition| condition.status.as_str())
+}
+
+fn is_served(crd: &CustomResourceDefinition) -> bool {
+    condition(crd, "Established") == Some("True") && version(crd).is_some()
+}
+
+/// The schema of our version, if that is served.
+fn version(crd: &CustomResourceDefinition) -> Option<Schema> {
+    let version = crd.spec.versions.iter().find(|version| version.name == wire::VERSION && version.served)?;
+    let schema = version.schema.as_ref()?.open_api_v3_schema.as_ref()?;
+    let has_status = version.subresources.as_ref().is_some_and(|subresources| subresources.status.is_some());
+    Some(Schema { schema: serde_json::to_value(schema).ok()?, has_status })
+}
+
+/// What a CRD says about its objects.
+#[derive(Debug, PartialEq)]
+struct Schema {
+    schema: Value,
+    /// Whether the status is a subresource.
+    has_status: bool,
+}
+
+impl Schema {
+    /// Whether the API server keeps a field.
+    fn keeps(&self, path: &[&str]) -> bool {
+        let mut at = &self.schema;
+        for field in path {
+            if at["x-kubernetes-preserve-unknown-fields"] == true
+                || at.get("additionalProperties").is_some_and(|it| *it != false)
+            {
+                return true;
+            }
+            match at["properties"].get(field) {
+                Some(next) => at = next,
+                None => return false,
+            }
+        }
+        true
+    }
+
+    /// Whether it has the checks of ours, in whatever version.
+    fn is_like(&self, ours: &Self) -> bool {
+        let described = |schema: &Self| schema.schema["description"].as_str().map(str::to_owned);
+        described(self).is_some() && described(self) == described(ours)
+    }
+}
+
+fn judge(found: &CustomResourceDefinition, ours: &CustomResourceDefinition, program: &str) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if found.metadata.deletion_timestamp.is_some() {
+        let remedy = format!(
+            "the operator deletes nothing at the store meanwhile; to keep buckets and data, go on as \
+             docs/admin-guide.md#crds-that-were-deleted-by-mistake says; to delete them, annotate the CRD with {}=yes, \
+             wait, and then {}",
+            wire::annotation::CONFIRM_DELETION,
+            install(program)
+        );
+        findings.push(Finding::bad("served", "it is being deleted, and all its objects with it", remedy));
+        return findings;
+    }
+    let Some(schema) = version(found) else {
+        let message = format!("it does not serve version {} with a schema", wire::VERSION);
+        findings.push(Finding::bad("served", message, install(program)));
+        return findings;
+    };
+    if condition(found, "Established") != Some("True") {
+        let problem = match condition(found, "NamesAccepted") {
+            Some("False") => "another CustomResourceDefinition has its names",
+            _ => "the API server has not established it",
+        };
+        let remedy = format!("see the conditions in `kubectl describe crd {}`", found.name_any());
+        findings.push(Finding::bad("served", problem, remedy));
+        return findings;
+    }
+    findings.push(Finding::good("served", format!("version {} is served", wire::VERSION)));
+    findings.push(match version(ours) {
+        Some(ours) => variant(&schema, &ours, program),
+        None => Finding::unknown("variant", "this program has no schema to compare with", ""),
+    });
+    if let Some(conversion) = found.spec.conversion.as_ref().filter(|conversion| conversion.strategy != "None") {
+        let message =
+            format!("its objects are converted by a {}: claims stop when that does not answer", conversion.strategy);
+        findings.push(Finding::warning(
+            "conversion",
+            message,
+            "make sure that it is available, or remove spec.conversion",
+        ));
+    }
+    findings
+}
+
+/// Whose the schema is, and what it costs.
+fn variant(found: &Schema, ours: &Schema, program: &str) -> Finding {
+    const WHAT: &str = "variant";
+    if !found.keeps(&["spec", "additionalState"]) && ours.keeps(&["spec", "additionalState"]) {
+        let message = "it drops spec.additionalState, in which ObjectBuckets say what was created";
+        return Finding::bad(WHAT, message, install(program));
+    }
+    if found == ours {
+        return Finding::good(WHAT, "it is the one of this version");
+    }
+    if found.is_like(ours) {
+        let message = "it is the operator's own, of another version, and may drop fields that this version writes";
+        return Finding::warning(WHAT, message, install(program));
+    }
+    let losses = losses(found, ours);
+    if losses.is_empty() {
+        return Finding::good(WHAT, "it is somebody else's, and keeps all that the operator writes");
+    }
+    let message = format!("it is somebody else's: {}", losses.join("; "));
+    let remedy = format!(
+        "nothing, if you can live with that; else, if no other software needs it as it is, {}",
+        install(program)
+    );
+    Finding::warning(WHAT, message, remedy)
+}
+
+/// What does not work with this schema.
+fn losses(found: &Schema, ours: &Schema) -> Vec<&'static str> {
+    let mut losses = Vec::new();
+    if !found.keeps(&["status", "conditions"]) {
+        losses.push("it drops conditions, so reasons are in events only");
+    }
+    if ours.keeps(&["spec", "claimRef"]) && !found.keeps(&["spec", "claimRef", "name"]) {
+        losses.push("it drops claimRef, so `kubectl get ob` does not show the claim");
+    }
+    if !found.has_status {
+        losses.push("the status is no subresource, so users can edit it");
+    }
+    if excludes_names(&found.schema) {
+        losses.push("bucketName and generateBucketName exclude each other, so claims do not show the generated name of their bucket");
+    }
+    losses
+}
+
+/// Whether a rule refuses claims that have both, whatever they are.
+fn excludes_names(schema: &Value) -> bool {
+    let rules = schema["properties"]["spec"][RULES].as_array();
+    rules.into_iter().flatten().filter_map(|rule| rule["rule"].as_str()).any(|rule| {
+        let rule: String = rule.chars().filter(|c| !c.is_whitespace()).collect();
+        rule.contains("!has(self.bucketName)||!has(self.generateBucketName)") && !rule.contains("startsWith")
+            || rule.contains("!(has(self.bucketName)&&has(self.generateBucketName))")
+            || rule.contains("!has(self.generateBucketName)||!has(self.bucketName)")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+    use crate::store::Verdict;
+
+    /// As the API server shows it.
+    fn established(mut crd: Value) -> CustomResourceDefinition {
+        crd["status"] = json!({
+            "acceptedNames": { "kind": "K", "plural": "ks" }, "storedVersions": ["v1alpha1"],
+            "conditions": [{ "type": "Established", "status": "True" }, { "type": "NamesAccepted", "status": "True" }],
+        });
+        serde_json::from_value(crd).unwrap()
+    }
+
+    fn verdicts(found: &[CustomResourceDefinition]) -> Vec<(Verdict, String)> {
+        let pairs = found.iter().zip(api::crds());
+        pairs
+            .map(|(found, (_, ours))| {
+                let finding = judge(found, &ours, "p").into_iter().find(|finding| finding.what == "variant").unwrap();
+                (finding.verdict, finding.message)
+            })
+            .collect()
+    }
+
+    fn fixture(text: &str) -> Vec<(Verdict, String)> {
+        let documents = text.split("\n---\n").map(|document| serde_saphyr::from_str::<Value>(document).unwrap());
+        verdicts(&documents.map(established).collect::<Vec<_>>())
+    }
+
+    fn ours() -> Vec<CustomResourceDefinition> {
+        api::crds().map(|(_, crd)| established(serde_json::to_value(crd).unwrap())).to_vec()
+    }
+
+    #[test]
+    fn our_own_is_known_and_an_older_one_is_told_from_it() {
+        assert!(verdicts(&ours()).iter().all(|(verdict, _)| *verdict == Verdict::Good));
+        let mut older = ours();
+        for crd in &mut older {
+            let schema = crd.spec.versions[0].schema.as_mut().unwrap().open_api_v3_schema.as_mut().unwrap();
+            schema.properties.as_mut().unwrap().get_mut("spec").unwrap().x_kubernetes_validations = None;
+            schema.properties.as_mut().unwrap().get_mut("status").unwrap().properties = None;
+        }
+        for (verdict, message) in verdicts(&older) {
+            assert!(verdict == Verdict::Warning && message.contains("of another version"), "{message}");
+        }
+    }
+
+    #[rstest]
+    #[case::keeps_unknown(include_str!("../../../../../tests/it/fixtures/crds/keeps-unknown.yaml"), ["keeps all", "keeps all"])]
+    #[case::phase_only(include_str!("../../../../../tests/it/fixtures/crds/phase-only.yaml"), ["drops conditions", "drops claimRef"])]
+    #[case::strict(include_str!("../../../../../tests/it/fixtures/crds/strict.yaml"), ["keeps all", "drops conditions"])]
+    #[case::exclusive(include_str!("../../../../../tests/it/fixtures/crds/exclusive.yaml"), ["exclude each other", "no subresource"])]
+    fn those_of_others_are_known_by_what_they_cost(#[case] text: &str, #[case] costs: [&str; 2]) {
+        for ((_, message), cost) in fixture(text).iter().zip(costs) {
+            assert!(message.contains("somebody else's") && message.contains(cost), "{message}");
+        }
+    }
+
+    #[test]
+    fn one_that_cannot_hold_records_is_bad() {
+        let mut found = ours();
+        let schema = found[1].spec.versions[0].schema.as_mut().unwrap().open_api_v3_schema.as_mut().unwrap();
+        let spec = schema.properties.as_mut().unwrap().get_mut("spec").unwrap();
+        spec.properties.as_mut().unwrap().remove("additionalState");
+        assert_eq!(verdicts(&found)[1].0, Verdict::Bad);
+    }
+
+    #[test]
+    fn one_that_is_not_served_is_bad_and_says_why() {
+        let [claims, _] = api::crds().map(|(_, crd)| crd);
+        let first = |crd: &CustomResourceDefinition| judge(crd, &claims, "p").swap_remove(0);
+        let mut refused = ours().swap_remove(0);
+        for condition in refused.status.as_mut().unwrap().conditions.as_mut().unwrap() {
+            condition.status = "False".to_owned();
+        }
+        assert!(first(&refused).message.contains("another CustomResourceDefinition has its names"));
+        let mut other = ours().swap_remove(0);
+        other.spec.versions[0].name = "v1".to_owned();
+        assert!(first(&other).message.contains("does not serve version v1alpha1") && !is_served(&other));
+        let mut going = ours().swap_remove(0);
+        going.metadata.deletion_timestamp =
+            Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(k8s_openapi::jiff::Timestamp::UNIX_EPOCH));
+        assert!(first(&going).message.contains("being deleted"));
+        let mut converted = ours().swap_remove(0);
+        converted.spec.conversion = serde_json::from_value(json!({ "strategy": "Webhook" })).unwrap();
+        assert!(judge(&converted, &claims, "p").iter().any(|finding| finding.message.contains("Webhook")));
+    }
+}

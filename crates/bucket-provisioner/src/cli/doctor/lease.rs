@@ -1,0 +1,236 @@
+//! Who leads, and in which version.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::ListParams;
+use kube::{Api, Client, ResourceExt as _};
+
+use super::{Installation, LeaseToFind};
+use crate::store::Finding;
+use operator_runtime::kubernetes::answers::{describe, status_code};
+use operator_runtime::lease::version_of_holder;
+
+/// Client-go's default, for a Lease that does not say how long it is valid.
+const DURATION: Duration = Duration::from_secs(15);
+/// How often and how long a Lease that looks stale is looked at again: the clock of its holder may be wrong.
+const LOOKS: u32 = 6;
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// The namespace of the Lease, as far as known, and what is found about each Lease of that name.
+pub(super) async fn examine(
+    client: &Client,
+    installation: &Installation,
+) -> (Option<String>, Vec<(String, Vec<Finding>)>) {
+    let Some(wanted) = &installation.lease else {
+        let finding = Finding::unknown(
+            "holder",
+            "without leader election nobody can see from here whether an operator runs",
+            "look at its pod",
+        );
+        return (None, vec![(String::new(), vec![finding])]);
+    };
+    let here = || wanted.namespace.clone().unwrap_or_else(|| installation.config.default_namespace.clone());
+    let found = match find(client, wanted, &here()).await {
+        Ok(found) => found,
+        Err(error) => {
+            let remedy = "run this as somebody who may read Leases, or name its namespace with --lease-namespace";
+            let message = format!("Lease {} cannot be read: {}", wanted.name, describe(&error));
+            return (Some(here()), vec![(wanted.name.clone(), vec![Finding::unknown("holder", message, remedy)])]);
+        }
+    };
+    if found.is_empty() {
+        return (Some(here()), vec![(wanted.name.clone(), vec![absent(wanted)])]);
+    }
+    // Side by side, because each is to be judged by the time at which it was read.
+    let leases: Vec<(Lease, Timestamp)> = join_all(found.into_iter().map(|lease| settled(client, lease))).await;
+    let leaders = leases.iter().filter(|(lease, read)| leads(lease, *read)).count();
+    let leader = leases.iter().find(|(lease, read)| leads(lease, *read)).or(leases.first());
+    let place = leader.and_then(|(lease, _)| lease.namespace());
+    let about = |(lease, read): &(Lease, Timestamp)| {
+        if leaders > 0 && !leads(lease, *read) {
+            return vec![left_behind(lease)];
+        }
+        let mut about = vec![holder(lease, *read)];
+        about.extend(version(lease, installation));
+        about.extend((leaders > 1).then(two_leaders));
+        about
+    };
+    let subject = |lease: &Lease| format!("{}/{}", lease.namespace().unwrap_or_default(), lease.name_any());
+    (place, leases.iter().map(|read| (subject(&read.0), about(read))).collect())
+}
+
+/// The Leases of this name, in one namespace or in all.
+async fn find(client: &Client, wanted: &LeaseToFind, here: &str) -> kube::Result<Vec<Lease>> {
+    if wanted.namespace.is_none() {
+        let everywhere: Api<Lease> = Api::all(client.clone());
+        let named = ListParams::default().fields(&format!("metadata.name={}", wanted.name));
+        match everywhere.list(&named).await {
+            Ok(list) => return Ok(list.items),
+            Err(error) if status_code(&error) == Some(403) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let leases: Api<Lease> = Api::namespaced(client.clone(), here);
+    Ok(leases.get_opt(&wanted.name).await?.into_iter().collect())
+}
+
+fn absent(wanted: &LeaseToFind) -> Finding {
+    let place = wanted.namespace.as_ref().map_or_else(String::new, |namespace| format!(" in namespace {namespace}"));
+    Finding::bad(
+        "holder",
+        format!("there is no Lease {}{place}: no operator has run, or it serves other claims", wanted.name),
+        "start the operator; if it runs, give this command the operator's --provisioner-name, --namespace, --lease-name and --lease-namespace, or --leader-elect=false",
+    )
+}
+
+/// A Lease that looks stale is looked at again: its holder may renew it by another clock. Also says when it was read.
+async fn settled(client: &Client, mut lease: Lease) -> (Lease, Timestamp) {
+    let mut read = Timestamp::now();
+    let api: Api<Lease> = Api::namespaced(client.clone(), &lease.namespace().unwrap_or_default());
+    let first = lease.metadata.resource_version.clone();
+    for _ in 0..LOOKS {
+        if age(&lease, read) <= valid(&lease) || !is_held(&lease) {
+            break;
+        }
+        tokio::time::sleep(PAUSE).await;
+        match api.get_opt(&lease.name_any()).await {
+            Ok(Some(now)) => (lease, read) = (now, Timestamp::now()),
+            Ok(None) | Err(_) => break,
+        }
+        if lease.metadata.resource_version != first {
+            // It is renewed. Only the clocks differ.
+            if let Some(spec) = &mut lease.spec {
+                spec.renew_time = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime(read));
+            }
+            break;
+        }
+    }
+    (lease, read)
+}
+
+fn holder_of(lease: &Lease) -> Option<&str> {
+    lease.spec.as_ref()?.holder_identity.as_deref().filter(|holder| !holder.is_empty())
+}
+
+fn is_held(lease: &Lease) -> bool {
+    holder_of(lease).is_some()
+}
+
+fn leads(lease: &Lease, now: Timestamp) -> bool {
+    is_held(lease) && age(lease, now) <= valid(lease)
+}
+
+/// How long ago it was renewed; nothing if that is in the future, by another clock.
+fn age(lease: &Lease, now: Timestamp) -> Duration {
+    let renewed = lease.spec.as_ref().and_then(|spec| spec.renew_time.as_ref());
+    renewed.map_or(Duration::MAX, |renewed| Duration::try_from(now.duration_since(renewed.0)).unwrap_or_default())
+}
+
+fn valid(lease: &Lease) -> Duration {
+    let seconds = lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds);
+    seconds.and_then(|seconds| u64::try_from(seconds).ok()).map_or(DURATION, Duration::from_secs)
+}
+
+fn holder(lease: &Lease, now: Timestamp) -> Finding {
+    const WHAT: &str = "holder";
+    const REMEDY: &str = "look at the operator's pods and their logs (`kubectl get pods`, `kubectl logs`)";
+    let Some(holder) = holder_of(lease) else {
+        let message = "nobody holds the lease: the last operator has stopped, and no other has begun";
+        return Finding::bad(WHAT, message, REMEDY);
+    };
+    let (age, valid) = (age(lease, now), valid(lease));
+    if age > valid {
+        let ago = match age {
+            Duration::MAX => "has never renewed it".to_owned(),
+            age => format!("renewed it {} s ago", age.as_secs()),
+        };
+        let message = format!(
+            "{holder} holds the lease, but {ago}, and it is valid for {} s: no operator works",
+            valid.as_secs()
+        );
+        return Finding::bad(WHAT, message, REMEDY);
+    }
+    Finding::good(WHAT, format!("{holder} leads, and renewed the lease {} s ago", age.as_secs()))
+}
+
+fn version(lease: &Lease, installation: &Installation) -> Option<Finding> {
+    const WHAT: &str = "version";
+    let (ours, program) = (installation.version.as_str(), installation.program.as_str());
+    let found = version_of_holder(lease);
+    if !is_held(lease) || ours.is_empty() {
+        return None;
+    }
+    Some(match found {
+        Some(version) if version == ours => {
+            Finding::good(WHAT, format!("the leader is version {version}, as this program is"))
+        }
+        Some(version) => Finding::warning(
+            WHAT,
+            format!(
+                "the leader is version {version}, and this program is {ours}: some of what is said here may be different there"
+            ),
+            format!("use the `{program}` of the leader's version, or upgrade the operator"),
+        ),
+        None => {
+            Finding::unknown(WHAT, "the leader does not say its version", "look at the image of the operator's pods")
+        }
+    })
+}
+
+/// An operator led here, perhaps on somebody's machine, and another one leads elsewhere.
+fn left_behind(lease: &Lease) -> Finding {
+    let (name, namespace) = (lease.name_any(), lease.namespace().unwrap_or_default());
+    Finding::warning(
+        "holder",
+        "an operator has led here, and leads no more; another one leads in another namespace",
+        format!("if it is not to come back: `kubectl delete lease {name} --namespace {namespace}`"),
+    )
+}
+
+fn two_leaders() -> Finding {
+    Finding::bad(
+        "leaders",
+        "Leases of this name are held in several namespaces: each holder believes that it leads, and serves the same claims",
+        "stop one of the operators, or give one another --provisioner-name",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::json;
+
+    use super::*;
+    use crate::store::Verdict;
+
+    fn now() -> Timestamp {
+        "2026-01-01T00:01:00Z".parse().unwrap()
+    }
+
+    fn lease(holder: &str, renewed: &str) -> Lease {
+        serde_json::from_value(json!({
+            "metadata": { "name": "l", "namespace": "ops" },
+            "spec": { "holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": renewed },
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_leader_that_is_silent_longer_than_its_lease_is_bad() {
+        let said = |lease: &Lease| holder(lease, now());
+        assert_eq!(said(&lease("pod-1", "2026-01-01T00:00:45.000000Z")).verdict, Verdict::Good);
+        // A clock that is ahead.
+        assert_eq!(said(&lease("pod-1", "2026-01-01T00:10:00.000000Z")).verdict, Verdict::Good);
+        let stale = said(&lease("pod-1", "2026-01-01T00:00:44.000000Z"));
+        assert_eq!(stale.verdict, Verdict::Bad);
+        assert!(stale.message.contains("pod-1") && stale.message.contains("16 s ago"), "{}", stale.message);
+        let free = said(&lease("", "2026-01-01T00:00:59.000000Z"));
+        assert!(free.verdict == Verdict::Bad && free.message.contains("nobody"), "{}", free.message);
+        let leading = |holder, renewed| leads(&lease(holder, renewed), now());
+        assert!(leading("pod-1", "2026-01-01T00:00:45.000000Z"));
+        assert!(!leading("pod-1", "2026-01-01T00:00:44.000000Z") && !leading("", "2026-01-01T00:00:59.000000Z"));
+    }
+}

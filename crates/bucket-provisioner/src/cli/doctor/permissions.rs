@@ -1,0 +1,256 @@
+//! What the operator may do in the cluster, as the API server's reviews say. A review changes nothing.
+
+use std::collections::BTreeMap;
+
+use futures::{StreamExt as _, stream};
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec, SubjectAccessReview,
+    SubjectAccessReviewSpec,
+};
+use k8s_openapi::api::rbac::v1::PolicyRule;
+use kube::api::PostParams;
+use kube::{Api, Client};
+
+use super::{Account, Installation};
+use crate::api::wire::CLUSTER_NAMESPACE;
+use crate::store::Finding;
+use operator_runtime::kubernetes::answers::describe;
+
+const WHAT: &str = "cluster";
+/// Reviews that run at the same time.
+const AT_ONCE: usize = 8;
+/// The resources of the rules that are in no namespace.
+const IN_NO_NAMESPACE: [&str; 4] = ["objectbuckets", "objectbuckets/status", "storageclasses", CRDS];
+const CRDS: &str = "customresourcedefinitions";
+const NAMESPACES: &str = "namespaces";
+
+/// Where the operator works.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place<'a> {
+    /// Namespace of the Lease, if there is one.
+    pub(super) lease: Option<&'a str>,
+    /// The only namespace that the operator serves.
+    pub(super) namespace: Option<&'a str>,
+}
+
+/// Whether the account has each permission that the operator needs.
+pub(super) async fn examine(
+    client: &Client,
+    installation: &Installation,
+    place: Place<'_>,
+    account: Option<&Account>,
+) -> Vec<Finding> {
+    let reviewed = stream::iter(needed(installation, place)).map(|asked| async {
+        let allowed = match account {
+            Some(account) => of_account(client, account, asked.clone()).await,
+            None => of_myself(client, asked.clone()).await,
+        };
+        (asked, allowed)
+    });
+    let answers: Vec<_> = reviewed.buffered(AT_ONCE).collect().await;
+    judge(answers, &remedy(installation, place, account), account)
+}
+
+/// How the operator gets what it lacks. What is applied replaces its roles, so it has to be made for this operator.
+fn remedy(installation: &Installation, place: Place<'_>, account: Option<&Account>) -> String {
+    let mut rbac =
+        format!("{} rbac --provisioner-name {}", installation.program, installation.options.provisioner_name);
+    let mut more = "";
+    if let Some(namespace) = place.namespace {
+        rbac.push_str(&format!(" --namespace {namespace}"));
+        more = ", with each --owner-secret and --owner-namespace with which it was installed";
+    }
+    if let (Some(lease), Some(namespace)) = (&installation.lease, place.lease) {
+        rbac.push_str(&format!(" --lease-name {} --lease-namespace {namespace}", lease.name));
+    }
+    match account {
+        Some(Account { namespace: of, name }) => format!(
+            "if Helm installed it, `helm upgrade`; if not, `{rbac} --operator-namespace {of} --service-account {name} | \
+             kubectl apply --filename -`{more}"
+        ),
+        None => format!("bind what `{rbac}` prints{more} to the account that runs the operator"),
+    }
+}
+
+/// Every permission, one by one.
+fn needed(installation: &Installation, place: Place<'_>) -> Vec<ResourceAttributes> {
+    let everywhere = expand(&installation.rules.everywhere, |resource| {
+        place.namespace.filter(|_| !IN_NO_NAMESPACE.contains(&resource))
+    });
+    let everywhere = everywhere.into_iter().flat_map(|asked| match (place.namespace, asked.resource.as_deref()) {
+        (Some(served), Some(NAMESPACES)) => {
+            [CLUSTER_NAMESPACE, served].map(|name| one_namespace(&asked, name)).to_vec()
+        }
+        _ => vec![asked],
+    });
+    let of_the_lease = place.lease.map(|lease| expand(&installation.rules.of_the_lease, |_| Some(lease)));
+    everywhere.chain(of_the_lease.into_iter().flatten()).collect()
+}
+
+/// A namespace counts as an object in itself.
+fn one_namespace(asked: &ResourceAttributes, name: &str) -> ResourceAttributes {
+    let name = Some(name.to_owned());
+    ResourceAttributes { namespace: name.clone(), name, ..asked.clone() }
+}
+
+fn expand<'a>(rules: &[PolicyRule], namespace: impl Fn(&str) -> Option<&'a str>) -> Vec<ResourceAttributes> {
+    let some = |list: &Option<Vec<String>>| list.clone().unwrap_or_default();
+    let mut asked = Vec::new();
+    for rule in rules {
+        let mut names: Vec<_> = some(&rule.resource_names).into_iter().map(Some).collect();
+        if names.is_empty() {
+            names.push(None);
+        }
+        for (group, full) in some(&rule.api_groups)
+            .iter()
+            .flat_map(|group| some(&rule.resources).into_iter().map(move |it| (group.clone(), it)))
+        {
+            let (resource, subresource) = match full.split_once('/') {
+                Some((resource, subresource)) => (resource.to_owned(), Some(subresource.to_owned())),
+                None => (full.clone(), None),
+            };
+            for (verb, name) in rule.verbs.iter().flat_map(|verb| names.iter().map(move |name| (verb, name))) {
+                asked.push(ResourceAttributes {
+                    group: Some(group.clone()),
+                    resource: Some(resource.clone()),
+                    subresource: subresource.clone(),
+                    verb: Some(verb.clone()),
+                    name: name.clone(),
+                    namespace: namespace(&full).map(str::to_owned),
+                    ..ResourceAttributes::default()
+                });
+            }
+        }
+    }
+    asked
+}
+
+async fn of_myself(client: &Client, asked: ResourceAttributes) -> kube::Result<bool> {
+    let review = SelfSubjectAccessReview {
+        spec: SelfSubjectAccessReviewSpec { resource_attributes: Some(asked), ..Default::default() },
+        ..Default::default()
+    };
+    let answer = Api::all(client.clone()).create(&PostParams::default(), &review).await?;
+    Ok(answer.status.is_some_and(|status| status.allowed))
+}
+
+async fn of_account(client: &Client, account: &Account, asked: ResourceAttributes) -> kube::Result<bool> {
+    let Account { namespace, name } = account;
+    // The groups that the API server gives every ServiceAccount ("Authenticating", Kubernetes documentation).
+    let groups = ["system:serviceaccounts", &format!("system:serviceaccounts:{namespace}"), "system:authenticated"];
+    let review = SubjectAccessReview {
+        spec: SubjectAccessReviewSpec {
+            user: Some(format!("system:serviceaccount:{namespace}:{name}")),
+            groups: Some(groups.map(str::to_owned).to_vec()),
+            resource_attributes: Some(asked),
+            ..Default::default()
+        },
+        ..Default::default()
+    };
+    let answer = Api::all(client.clone()).create(&PostParams::default(), &review).await?;
+    Ok(answer.status.is_some_and(|status| status.allowed))
+}
+
+fn judge(
+    answers: Vec<(ResourceAttributes, kube::Result<bool>)>,
+    remedy: &str,
+    account: Option<&Account>,
+) -> Vec<Finding> {
+    let number = answers.len();
+    let mut missing: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut unanswered = None;
+    for (asked, allowed) in answers {
+        match allowed {
+            Ok(true) => {}
+            Ok(false) => missing.entry(describe_object(&asked)).or_default().push(asked.verb.unwrap_or_default()),
+            Err(error) => unanswered = Some(describe(&error)),
+        }
+    }
+    let who = match account {
+        Some(account) => format!("ServiceAccount {account} may"),
+        None => "you may".to_owned(),
+    };
+    let mut findings: Vec<_> = missing
+        .iter()
+        .map(|(object, verbs)| Finding::bad(WHAT, format!("{who} not {} {object}", verbs.join(", ")), remedy))
+        .collect();
+    if let Some(problem) = unanswered {
+        let remedy = "run this as somebody who may create SubjectAccessReviews, such as a cluster admin";
+        findings.push(Finding::unknown(WHAT, format!("not every permission could be reviewed: {problem}"), remedy));
+    }
+    if findings.is_empty() {
+        let hint = match account {
+            Some(_) => String::new(),
+            None => "; to see what the operator may do, name its account with --service-account".to_owned(),
+        };
+        findings.push(Finding::good(WHAT, format!("{who} do all {number} things that the operator does{hint}")));
+    }
+    findings
+}
+
+/// Such as `secrets in namespace shop`.
+fn describe_object(asked: &ResourceAttributes) -> String {
+    let part = |text: &Option<String>, before: &str| match text.as_deref() {
+        None | Some("") => String::new(),
+        Some(text) => format!("{before}{text}"),
+    };
+    format!(
+        "{}{}{}{}{}",
+        part(&asked.resource, ""),
+        part(&asked.group, "."),
+        part(&asked.subresource, "/"),
+        part(&asked.name, " "),
+        part(&asked.namespace.clone().filter(|_| asked.resource.as_deref() != Some(NAMESPACES)), " in namespace "),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::json;
+
+    use super::*;
+
+    fn asked() -> Vec<ResourceAttributes> {
+        let rules: Vec<PolicyRule> = serde_json::from_value(json!([
+            { "apiGroups": [""], "resources": ["secrets", "namespaces"], "verbs": ["get", "list"] },
+            { "apiGroups": ["x.io"], "resources": ["leases/status"], "resourceNames": ["mine"], "verbs": ["update"] },
+        ]))
+        .unwrap();
+        expand(&rules, |resource| (!IN_NO_NAMESPACE.contains(&resource)).then_some("shop"))
+    }
+
+    #[test]
+    fn rules_are_asked_about_one_by_one() {
+        let shown: Vec<_> = asked()
+            .iter()
+            .map(|asked| format!("{} {}", asked.verb.as_deref().unwrap(), describe_object(asked)))
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                "get secrets in namespace shop",
+                "list secrets in namespace shop",
+                "get namespaces",
+                "list namespaces",
+                "update leases.x.io/status mine in namespace shop",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_missing_is_named_with_object_and_verbs() {
+        let answers = asked().into_iter().map(|asked| {
+            let allowed = asked.resource.as_deref() != Some("secrets");
+            (asked, Ok(allowed))
+        });
+        let account = Account { namespace: "ops".into(), name: "s3".into() };
+        let findings = judge(answers.collect(), "do it", Some(&account));
+        assert_eq!(
+            findings,
+            [Finding::bad(WHAT, "ServiceAccount ops/s3 may not get, list secrets in namespace shop", "do it",)]
+        );
+        let all = judge(asked().into_iter().map(|asked| (asked, Ok(true))).collect(), "", None);
+        assert!(all[0].message.starts_with("you may do all 5 things"), "{}", all[0].message);
+    }
+}

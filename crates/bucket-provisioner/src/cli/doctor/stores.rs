@@ -1,0 +1,235 @@
+//! Whether the stores would do what the classes say. Classes that use the same Secret and store share what is asked there,
+//! and what is wrong there is explained at the first of them.
+
+use std::any::TypeId;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures::{StreamExt as _, stream};
+use kube::Client;
+use tokio::sync::OnceCell;
+use tokio::time::{Instant, timeout_at};
+
+use super::ANSWER_LIMIT;
+use crate::cli::accounts::{Accounts, credentials};
+use crate::controller::read_owner;
+use crate::decide::sample::Sample;
+use crate::store::{Failure as _, Finding, Plan, Provisioner, Record, SecretRef, Verdict};
+
+/// Classes whose stores are examined at the same time.
+const AT_ONCE: usize = 8;
+/// Longest time for the store of one class.
+const LIMIT: Duration = ANSWER_LIMIT;
+/// What findings about the Secret, or the identity of the pod, are about.
+const OWNER: &str = "owner";
+const STORE: &str = "store";
+
+/// A class by name, and what a claim of it would get; `None` if the class cannot be used.
+pub(super) type Planned<'a> = (String, Option<&'a Sample>);
+
+/// What is found about the store of each class. `accounts`: what ObjectBuckets record, if they can be listed.
+pub(super) async fn examine<P: Provisioner>(
+    client: &Client,
+    provisioner: &P,
+    classes: &[Planned<'_>],
+    accounts: Option<&Accounts>,
+) -> Vec<Vec<Finding>> {
+    let accesses: Vec<_> = classes.iter().map(|_| OnceCell::new()).collect();
+    let examined = classes.iter().enumerate().map(|(at, (_, sample))| {
+        // Of classes that ask the same of the same store the first one is examined for all.
+        let sample = sample.filter(|_| first(classes, at, Sample::is_like) == at);
+        let access = accesses.get(first(classes, at, Sample::has_same_credentials));
+        async move {
+            let Some((sample, access)) = sample.zip(access) else { return Vec::new() };
+            let end = Instant::now() + LIMIT;
+            let access = access.get_or_init(|| access_to(client, provisioner, &sample.record, accounts, end)).await;
+            store(provisioner, &sample.record, access, end).await
+        }
+    });
+    let examined: Vec<_> = stream::iter(examined).buffered(AT_ONCE).collect().await;
+    let of = |at: usize| examined.get(first(classes, at, Sample::is_like)).map_or(&[][..], Vec::as_slice);
+    (0..classes.len()).map(|at| shortened::<P>(classes, at, of)).collect()
+}
+
+/// The first class of which this holds together with that one; that one itself if there is no other.
+fn first(classes: &[Planned<'_>], at: usize, holds: fn(&Sample, &Sample) -> bool) -> usize {
+    let Some((_, Some(sample))) = classes.get(at) else { return at };
+    classes.iter().position(|(_, other)| other.is_some_and(|other| holds(other, sample))).unwrap_or(at)
+}
+
+/// Credentials at a store.
+struct Access<O> {
+    /// With the account that they belong to. `None`: nothing else can be asked.
+    usable: Option<(O, Option<String>)>,
+    findings: Vec<Finding>,
+}
+
+/// Reads the credentials, and asks the store whether it accepts them. One that hangs does not hold up the report.
+async fn access_to<P: Provisioner>(
+    client: &Client,
+    provisioner: &P,
+    record: &Record,
+    accounts: Option<&Accounts>,
+    end: Instant,
+) -> Access<P::Owner> {
+    let owner: P::Owner = match read_owner(client, record).await {
+        Ok(owner) => owner,
+        Err(error) => {
+            let finding = Finding::failed(OWNER, &error, super::remedy::<P>(error.reason()));
+            return Access { usable: None, findings: vec![finding] };
+        }
+    };
+    let mut findings: Vec<_> = whose::<P>(record.plan.owner_secret.as_ref()).into_iter().collect();
+    let usable = match timeout_at(end, provisioner.account(record, &owner)).await {
+        Ok(Ok(account)) => {
+            if has_owner::<P>() {
+                let of = account.as_ref().map_or_else(String::new, |account| format!(", of account {account}"));
+                let message = format!("the store accepts the owner's credentials{of}");
+                findings.push(Finding::good("credentials", message));
+            }
+            let other = account.as_deref().zip(accounts).map(|(now, accounts)| of_others(accounts, record, now));
+            let other = other.unwrap_or_default();
+            let is_right = other.is_empty();
+            findings.extend(other);
+            // What is asked with credentials of another account has misleading answers.
+            is_right.then_some((owner, account))
+        }
+        Ok(Err(error)) => {
+            findings.push(Finding::failed("credentials", &error, super::remedy::<P>(error.reason())));
+            // The store is examined all the same: perhaps the clocks differ.
+            Some((owner, None))
+        }
+        Err(_elapsed) => {
+            findings.push(silent(record));
+            None
+        }
+    };
+    Access { usable, findings }
+}
+
+/// The ObjectBuckets that use these credentials and record another account than `now`.
+fn of_others(accounts: &Accounts, record: &Record, now: &str) -> Vec<Finding> {
+    let secret = record.plan.owner_secret.as_ref();
+    let (same, others): (Vec<_>, Vec<_>) = accounts.of(record).partition(|those| those.account == now);
+    let of_others = others.into_iter().map(|those| {
+        let same = same.first().map_or_else(String::new, |same| format!("; {same}"));
+        let message = format!("{}, but {those}: nothing is done for their claims{same}", credentials(secret, now));
+        let put = match secret {
+            Some(_) => format!("put a key of account {} into the Secret", those.account),
+            None => format!("give the operator an identity of account {}", those.account),
+        };
+        let remedy = format!(
+            "{put}, and run this again; the account of a class cannot be changed: to use account {now}, create a class with a new Secret"
+        );
+        Finding::bad("account", message, remedy)
+    });
+    of_others.collect()
+}
+
+/// Whether the store would do what a class says.
+async fn store<P: Provisioner>(
+    provisioner: &P,
+    planned: &Record,
+    access: &Access<P::Owner>,
+    end: Instant,
+) -> Vec<Finding> {
+    let mut findings = access.findings.clone();
+    if let Some((owner, account)) = &access.usable {
+        let record = Record { account: account.clone(), ..planned.clone() };
+        match timeout_at(end, provisioner.examine(&record, owner)).await {
+            Ok(found) => findings.extend(found),
+            Err(_elapsed) => findings.push(silent(&record)),
+        }
+    }
+    let is_of_pod = |finding: &Finding| finding.what == OWNER && finding.verdict == Verdict::Unknown;
+    if findings.iter().any(is_of_pod) {
+        // They are about somebody else.
+        for finding in findings.iter_mut().filter(|finding| finding.verdict == Verdict::Bad) {
+            finding.verdict = Verdict::Unknown;
+        }
+    }
+    findings
+}
+
+fn silent(record: &Record) -> Finding {
+    let place = format!("{}:{}", record.plan.endpoint.host, record.plan.endpoint.port);
+    let message = format!("the store at {place} did not answer within {} s", LIMIT.as_secs());
+    let remedy = "check the endpoint in the class, and whether a network policy, a proxy or a firewall keeps the store from answering";
+    Finding::bad(STORE, message, remedy)
+}
+
+/// Whose credentials are used; nothing if the store needs none.
+fn whose<P: Provisioner>(secret: Option<&SecretRef>) -> Option<Finding> {
+    match secret {
+        Some(secret) => Some(Finding::good(OWNER, format!("Secret {secret} has the owner's credentials"))),
+        None if !has_owner::<P>() => None,
+        None if in_pod() => Some(Finding::good(OWNER, "the owner is the operator's own identity")),
+        None => Some(Finding::unknown(
+            OWNER,
+            "the owner is the identity of the operator's pod, which cannot be seen from here: what follows is about the identity of this process",
+            "run this in the operator's pod, with `kubectl exec`",
+        )),
+    }
+}
+
+/// Whether the store needs credentials.
+fn has_owner<P: Provisioner>() -> bool {
+    TypeId::of::<P::Owner>() != TypeId::of::<()>()
+}
+
+/// Kubernetes sets the variable in every pod.
+fn in_pod() -> bool {
+    std::env::var_os("KUBERNETES_SERVICE_HOST").is_some()
+}
+
+/// The findings of a class without what an earlier class with the same Secret or store has explained.
+fn shortened<'f, P: Provisioner>(
+    classes: &[Planned<'_>],
+    at: usize,
+    of: impl Fn(usize) -> &'f [Finding],
+) -> Vec<Finding> {
+    let Some((_, Some(sample))) = classes.get(at) else { return Vec::new() };
+    let earlier = classes.iter().take(at).enumerate().filter_map(|(index, (name, other))| {
+        let shared = shared::<P>(&sample.record.plan, &(*other)?.record.plan)?;
+        Some(((name.as_str(), shared), of(index)))
+    });
+    let earlier: Vec<_> = earlier.collect();
+    let is_alike = first(classes, at, Sample::is_like) != at;
+    let mut left = Vec::new();
+    let mut known: BTreeMap<(&str, &str), Vec<&Finding>> = BTreeMap::new();
+    for finding in of(at) {
+        match earlier.iter().find(|(_, theirs)| theirs.contains(finding)) {
+            Some((there, _)) if finding.verdict != Verdict::Good => known.entry(*there).or_default().push(finding),
+            Some(_) if is_alike => {}
+            _ => left.push(finding.clone()),
+        }
+    }
+    left.extend(known.iter().map(|(there, findings)| reference(*there, findings)));
+    if let Some((name, _)) = classes.get(first(classes, at, Sample::is_like)).filter(|_| is_alike && left.is_empty()) {
+        left.push(Finding::good(STORE, format!("the same as of StorageClass {name}")));
+    }
+    left
+}
+
+/// What two classes use both; `None` if what is wrong with one says nothing about the other.
+fn shared<P: Provisioner>(one: &Plan, other: &Plan) -> Option<&'static str> {
+    let is_same_store = one.endpoint == other.endpoint;
+    match &one.owner_secret {
+        secret if *secret != other.owner_secret => None,
+        Some(_) if is_same_store => Some("Secret and store"),
+        Some(_) => Some("Secret"),
+        None if is_same_store && has_owner::<P>() => Some("identity and store"),
+        None => is_same_store.then_some("store"),
+    }
+}
+
+/// Findings that are explained at another class. Each class is counted, because each has claims that do not work.
+fn reference((class, shared): (&str, &str), findings: &[&Finding]) -> Finding {
+    let mut about: Vec<_> = findings.iter().map(|finding| finding.what.as_str()).collect();
+    about.dedup();
+    let message = format!("the same as of StorageClass {class}: {}", about.join(", "));
+    let remedy = format!("see StorageClass {class}, which uses the same {shared}");
+    let has = |verdict| findings.iter().any(|finding| finding.verdict == verdict);
+    let verdict = [Verdict::Bad, Verdict::Warning].into_iter().find(|verdict| has(*verdict));
+    Finding { verdict: verdict.unwrap_or(Verdict::Unknown), ..Finding::unknown(STORE, message, remedy) }
+}

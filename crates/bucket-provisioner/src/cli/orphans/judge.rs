@@ -1,0 +1,374 @@
+//! Which of what was found is an orphan, and what can be done about it. Pure.
+
+use std::collections::{HashMap, HashSet};
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::orphan::{Kind, Orphan};
+use super::recorded::Recorded;
+use crate::api::{ObjectBucket, object_name, wire};
+use crate::decide::action::Action;
+use crate::decide::orphan::{self, Due, PresentClaim};
+use crate::decide::record::{self, Stored};
+use crate::decide::{codec, notice, teardown};
+use crate::reasons::{self, orphaned as reason};
+use crate::store::{ClaimId, Record, Stock, StockKind};
+
+/// The reason of something in the store that no ObjectBucket records.
+pub(crate) const RECORD_MISSING: &str = "RecordMissing";
+
+/// Whether an ObjectBucket may be an orphan, as a list of claims shows it: uids by namespace and name.
+pub(crate) fn is_suspect(object: &ObjectBucket, cluster: &str, claims: &HashMap<(String, String), String>) -> bool {
+    let (Some(uid), Some((namespace, name))) = (record::claim_uid(object), record::claim_name(object)) else {
+        return false;
+    };
+    let here = is_here(object, cluster);
+    let is_claims = claims.get(&(namespace.to_owned(), name.to_owned())).is_some_and(|present| present == uid);
+    !(here && is_claims)
+}
+
+fn is_here(object: &ObjectBucket, cluster: &str) -> bool {
+    record::cluster_uid(object).is_none_or(|recorded| recorded == cluster)
+}
+
+/// Whether an ObjectBucket is an orphan; `present` is the claim of the recorded name, read after it.
+pub(crate) fn of_record(
+    object: ObjectBucket,
+    cluster: &str,
+    present: Option<&PresentClaim>,
+    now: Timestamp,
+) -> Option<Orphan> {
+    let uid = record::claim_uid(&object)?.to_owned();
+    let (namespace, name) = record::claim_name(&object).map(|(a, b)| (a.to_owned(), b.to_owned()))?;
+    let annotation = object.metadata.annotations.as_ref().and_then(|all| all.get(wire::annotation::ORPHAN)).cloned();
+    let stored = codec::read(&object);
+    let notice = match &stored {
+        Err(_) if present.is_some() => return None,
+        Err(problem) => notice::damaged(&problem.to_string()),
+        // Only its annotation, or somebody who wants it deleted, brings it here.
+        Ok(_) if present.is_some_and(|claim| claim.uid == uid) && is_here(&object, cluster) => return None,
+        Ok(stored) => {
+            let (action, vanished, refused, awaited) = (&Ok(None), false, false, true);
+            let facts = orphan::Facts { stored, action, cluster, present, refused, vanished, awaited, now };
+            match orphan::due(&facts) {
+                Due::Report(notice) | Due::Wait { notice: Some(notice), .. } => notice,
+                Due::DeleteBucket => notice::in_progress(stored, true),
+                Due::RevokeVanished => notice::in_progress(stored, false),
+                _ => return None,
+            }
+        }
+    };
+    let deletes = stored.as_ref().is_ok_and(|stored| teardown::undo_now(stored) != teardown::Undo::Revoke);
+    let remove = deletes.then_some(Action::Remove);
+    let can_adopt = present.is_some_and(|claim| !claim.deleting && claim.has_record.is_none());
+    let adopt = can_adopt.then_some(Action::Adopt);
+    let words: Vec<Action> = match notice.reason {
+        reason::RECORD_DAMAGED => vec![Action::Forget],
+        reason::OTHER_CLUSTER => adopt.into_iter().chain([Action::Forget]).collect(),
+        reason::IN_PROGRESS => vec![Action::Forget],
+        reason::SCHEDULED | reason::BUCKET_NOT_EMPTY | reason::CLAIM_VANISHED | reason::BUCKET_CONFLICT => {
+            remove.into_iter().chain([Action::Forget]).chain(adopt).collect()
+        }
+        _ => [Action::Remove, Action::Revoke, Action::Forget].into_iter().chain(adopt).collect(),
+    };
+    let record = stored.ok().map(|stored| stored.record);
+    Some(Orphan {
+        kind: Kind::ObjectBucket,
+        name: record::name(&object),
+        claim_namespace: namespace,
+        claim_name: name,
+        claim_uid: uid,
+        bucket: record::bucket(&object).map(str::to_owned),
+        user: record.as_ref().and_then(|record| record.plan.user.clone()),
+        account: record.and_then(|record| record.account),
+        reason: notice.reason.to_owned(),
+        message: notice.message,
+        actions: words.into_iter().map(Action::word).collect(),
+        annotation,
+        object: Some(Box::new(object)),
+        present_uid: present.map(|claim| claim.uid.clone()),
+        place: None,
+    })
+}
+
+/// Whether the marks name a claim that can exist. Who may tag a bucket can write anything there, and requests to Kubernetes
+/// contain these names.
+pub(crate) fn names_a_claim(stock: &Stock) -> bool {
+    object_name(&stock.claim.namespace).is_some() && object_name(&stock.claim.name).is_some()
+}
+
+/// What the store holds and no ObjectBucket records.
+#[derive(Debug, Default)]
+pub(crate) struct Unrecorded {
+    /// Of this cluster, with the index of the place in which it was found.
+    pub(crate) here: Vec<(usize, Stock)>,
+    /// Of another cluster, or of one that the marks do not name.
+    pub(crate) elsewhere: Vec<Stock>,
+}
+
+/// Sorts what the store holds: the same thing can be found in two places.
+pub(crate) fn unrecorded(
+    held: impl IntoIterator<Item = (usize, Stock)>,
+    recorded: &Recorded,
+    cluster: &str,
+) -> Unrecorded {
+    let (mut sorted, mut seen) = (Unrecorded::default(), HashSet::new());
+    for (place, stock) in held {
+        if recorded.names(&stock) || !seen.insert((stock.kind, stock.name.clone())) {
+            continue;
+        }
+        match stock.cluster.as_deref() {
+            Some(marked) if marked == cluster => sorted.here.push((place, stock)),
+            _ => sorted.elsewhere.push(stock),
+        }
+    }
+    sorted
+}
+
+/// Orphans of the store. `present`: the claim that has the marked name now. A bucket and the user of the same claim are
+/// one orphan, because one ObjectBucket can be rebuilt for both.
+pub(crate) fn of_stock(
+    stock: Vec<(usize, Stock)>,
+    recorded: &Recorded,
+    present: impl Fn(&ClaimId) -> Option<PresentClaim>,
+    account: impl Fn(usize) -> Option<String>,
+) -> Vec<Orphan> {
+    let buckets: HashSet<_> =
+        stock.iter().filter(|(_, s)| s.kind == StockKind::Bucket).map(|(_, s)| s.claim.uid.clone()).collect();
+    let users: HashMap<_, _> = stock
+        .iter()
+        .filter(|(_, s)| s.kind == StockKind::User)
+        .map(|(_, s)| (s.claim.uid.clone(), s.name.clone()))
+        .collect();
+    let is_second = |s: &Stock| s.kind == StockKind::User && buckets.contains(&s.claim.uid);
+    let orphans = stock.into_iter().filter(|(_, s)| !is_second(s)).map(|(place, stock)| {
+        let is_bucket = stock.kind == StockKind::Bucket;
+        let user = if is_bucket { users.get(&stock.claim.uid).cloned() } else { Some(stock.name.clone()) };
+        let claim = &stock.claim;
+        let present = present(claim);
+        let (message, words) = judged(&stock, recorded, present.as_ref(), user.is_some());
+        Orphan {
+            kind: if is_bucket { Kind::Bucket } else { Kind::User },
+            name: stock.name.clone(),
+            claim_namespace: claim.namespace.clone(),
+            claim_name: claim.name.clone(),
+            claim_uid: claim.uid.clone(),
+            bucket: is_bucket.then(|| stock.name.clone()),
+            user,
+            account: account(place),
+            reason: RECORD_MISSING.to_owned(),
+            message,
+            actions: words.into_iter().map(Action::word).collect(),
+            annotation: None,
+            object: None,
+            present_uid: present.map(|claim| claim.uid),
+            place: Some(place),
+        }
+    });
+    orphans.collect()
+}
+
+/// What is wrong with something in the store, and what can be done about it.
+fn judged(stock: &Stock, recorded: &Recorded, present: Option<&PresentClaim>, has_user: bool) -> (String, Vec<Action>) {
+    let Stock { kind, claim, .. } = stock;
+    let what = if *kind == StockKind::Bucket { "bucket" } else { "user" };
+    let lost = format!("the tags of this {what} name claim {claim} of this cluster (uid {})", claim.uid);
+    if !recorded.unreadable.is_empty() {
+        let names = recorded.unreadable.join(", ");
+        let message =
+            format!("{lost}, which one of the ObjectBuckets may record that cannot be read; mend them first: {names}");
+        return (message, Vec::new());
+    }
+    if let Some(record) = recorded.of(&claim.uid) {
+        let message =
+            format!("{lost}, whose ObjectBucket {record:?} names another {what}; delete it by hand if nobody needs it");
+        return (message, Vec::new());
+    }
+    match present {
+        Some(present) if present.uid == claim.uid => {
+            let message = format!("{lost}, which exists without an ObjectBucket: a serving operator writes it again");
+            (message, Vec::new())
+        }
+        Some(_) => {
+            let message = format!(
+                "{lost}, but another claim has that name now, and no ObjectBucket records it; if the claim was restored, the command `adopt` gives it back"
+            );
+            (message, words(*kind, has_user))
+        }
+        None => (format!("{lost}, which does not exist, and no ObjectBucket records it"), words(*kind, has_user)),
+    }
+}
+
+/// Without its bucket, a user can only be revoked: nothing says what the bucket was called.
+fn words(kind: StockKind, has_user: bool) -> Vec<Action> {
+    match kind {
+        StockKind::User => vec![Action::Revoke],
+        StockKind::Bucket if has_user => vec![Action::Remove, Action::Revoke],
+        StockKind::Bucket => vec![Action::Remove],
+    }
+}
+
+/// A claim that was bound and has no ObjectBucket.
+pub(crate) fn of_claim(claim: ClaimId, names: Option<&str>, bucket: Option<String>, program: &str) -> Orphan {
+    let record = names.map_or_else(
+        || "its ObjectBucket is gone".to_owned(),
+        |name| format!("it names ObjectBucket {name:?}, which is gone or belongs to a former claim"),
+    );
+    let message = format!("claim {claim} was bound, but {record}; `{program} adopt {claim}` gives it back what it had");
+    incomplete(claim, bucket, reasons::ADOPTION_NEEDED, message)
+}
+
+/// A bound claim whose bucket the store does not have; the message is the store's.
+pub(crate) fn of_lost_bucket(stored: &Stored, reason: &str, message: String) -> Orphan {
+    let Record { claim, plan, account, .. } = stored.record.clone();
+    Orphan { user: plan.user, account, ..incomplete(claim, Some(plan.bucket), reason, message) }
+}
+
+/// A claim that lacks something.
+fn incomplete(claim: ClaimId, bucket: Option<String>, reason: &str, message: String) -> Orphan {
+    Orphan {
+        kind: Kind::ObjectBucketClaim,
+        name: claim.to_string(),
+        claim_namespace: claim.namespace,
+        claim_name: claim.name,
+        claim_uid: claim.uid,
+        bucket,
+        user: None,
+        account: None,
+        reason: reason.to_owned(),
+        message,
+        actions: Vec::new(),
+        annotation: None,
+        object: None,
+        present_uid: None,
+        place: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::decide::testing::record;
+
+    const HERE: &str = "cluster-here";
+    const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+
+    fn object(cluster: &str) -> ObjectBucket {
+        codec::to_object(&Record { cluster: Some(cluster.into()), ..record() }, "obc-shop-photos", "ours")
+    }
+
+    fn stock(kind: StockKind, name: &str, uid: &str, cluster: Option<&str>) -> Stock {
+        Stock::new(kind, name, ClaimId::new("shop", "photos", uid), cluster.map(str::to_owned))
+    }
+
+    fn present(uid: &str) -> PresentClaim {
+        PresentClaim { uid: uid.into(), deleting: false, has_record: None, names_it: false, undoes: false }
+    }
+
+    #[test]
+    fn an_object_bucket_is_an_orphan_by_the_rules_of_the_operator() {
+        let judge = |cluster, present: Option<&PresentClaim>| of_record(object(cluster), HERE, present, NOW);
+        assert!(judge(HERE, Some(&present(&record().claim.uid))).is_none());
+        let gone = judge(HERE, None).unwrap();
+        assert_eq!((gone.reason.as_str(), &*gone.actions), ("ClaimGone", &["remove", "revoke", "forget"][..]));
+        let replaced = judge(HERE, Some(&present("new"))).unwrap();
+        assert!(replaced.reason == "ClaimReplaced" && replaced.allows(Action::Adopt));
+        let has_own = PresentClaim { has_record: Some("obc".into()), ..present("new") };
+        assert!(!judge(HERE, Some(&has_own)).unwrap().allows(Action::Adopt));
+        let foreign = judge("elsewhere", Some(&present("new"))).unwrap();
+        assert_eq!(foreign.actions, ["adopt", "forget"], "nothing is removed from here");
+    }
+
+    #[test]
+    fn what_an_object_bucket_names_or_another_cluster_made_is_no_orphan() {
+        let mut recorded = Recorded::default();
+        recorded.add(&object(HERE));
+        let plan = record().plan;
+        let held = [
+            stock(StockKind::Bucket, &plan.bucket, "any", Some(HERE)),
+            stock(StockKind::User, plan.user.as_deref().unwrap(), "any", Some(HERE)),
+            stock(StockKind::Bucket, "lost", "u1", Some(HERE)),
+            stock(StockKind::Bucket, "lost", "u1", Some(HERE)),
+            stock(StockKind::Bucket, "theirs", "u1", Some("elsewhere")),
+            stock(StockKind::Bucket, "unknown", "u1", None),
+        ];
+        let sorted = unrecorded(held.into_iter().map(|stock| (0, stock)), &recorded, HERE);
+        let names = |all: &[Stock]| all.iter().map(|stock| stock.name.clone()).collect::<Vec<_>>();
+        let here: Vec<_> = sorted.here.into_iter().map(|(_, stock)| stock).collect();
+        assert_eq!(
+            (names(&here), names(&sorted.elsewhere)),
+            (vec!["lost".into()], vec!["theirs".into(), "unknown".into()])
+        );
+    }
+
+    #[test]
+    fn a_bucket_and_its_user_are_one_orphan_and_a_living_claims_things_are_left_alone() {
+        let both = || {
+            let kinds = [(StockKind::Bucket, "b"), (StockKind::User, "u")];
+            kinds.map(|(kind, name)| (0, stock(kind, name, "u1", Some(HERE)))).to_vec()
+        };
+        let judge =
+            |stock, claim: Option<PresentClaim>| of_stock(stock, &Recorded::default(), |_| claim.clone(), |_| None);
+        let lost = judge(both(), None);
+        assert_eq!((lost.len(), lost[0].user.as_deref(), &*lost[0].actions), (1, Some("u"), &["remove", "revoke"][..]));
+        assert!(judge(both(), Some(present("u1")))[0].actions.is_empty());
+        let user = vec![(0, stock(StockKind::User, "u", "u1", Some(HERE)))];
+        assert_eq!(judge(user, None)[0].actions, ["revoke"]);
+    }
+
+    #[test]
+    fn tags_that_name_no_possible_claim_are_left_out() {
+        let named = |namespace: &str, name: &str| {
+            names_a_claim(&Stock::new(StockKind::Bucket, "b", ClaimId::new(namespace, name, "u1"), None))
+        };
+        assert!(named("shop", "photos"));
+        for (namespace, name) in
+            [("", "photos"), ("shop", ""), ("..", "photos"), ("shop", "a/../../x"), ("shop", "a?b")]
+        {
+            assert!(!named(namespace, name), "{namespace}/{name}");
+        }
+    }
+
+    #[test]
+    fn while_an_object_bucket_cannot_be_read_nothing_of_the_store_is_removed() {
+        let text = r#"{ "metadata": { "name": "obc-torn" }, "spec": "torn" }"#;
+        let mut recorded = Recorded::default();
+        assert!(recorded.add_guarded(serde_json::from_str(text).unwrap()).is_none());
+        let lost = vec![(0, stock(StockKind::Bucket, "b", "u1", Some(HERE)))];
+        let orphan = of_stock(lost, &recorded, |_| None, |_| None).remove(0);
+        assert!(orphan.actions.is_empty() && orphan.message.contains("obc-torn"), "{orphan:?}");
+        assert!(recorded.may_name(&orphan));
+    }
+
+    #[test]
+    fn an_object_bucket_that_was_written_meanwhile_names_the_orphan() {
+        let lost = |uid, bucket: &str| {
+            of_stock(
+                vec![(0, stock(StockKind::Bucket, bucket, uid, Some(HERE)))],
+                &Recorded::default(),
+                |_| None,
+                |_| None,
+            )
+            .remove(0)
+        };
+        let mut recorded = Recorded::default();
+        recorded.add(&object(HERE));
+        assert!(!recorded.may_name(&lost("u1", "b")));
+        assert!(recorded.may_name(&lost("u1", &record().plan.bucket)));
+        assert!(recorded.may_name(&lost(&record().claim.uid, "b")));
+    }
+
+    #[test]
+    fn what_a_clone_or_a_waiting_claim_may_use_is_a_risk_to_delete() {
+        let mut of_go = object(HERE);
+        of_go.spec.additional_state.as_mut().unwrap().remove(wire::state::CLUSTER_UID);
+        let of_go = of_record(of_go, HERE, None, NOW).unwrap();
+        let waited_for = of_record(object(HERE), HERE, Some(&present("new")), NOW).unwrap();
+        for orphan in [of_go, waited_for] {
+            assert!(orphan.risk(Action::Remove).is_some() && orphan.risk(Action::Revoke).is_some(), "{orphan:?}");
+            assert!(orphan.risk(Action::Forget).is_none() && orphan.risk(Action::Adopt).is_none());
+        }
+        assert_eq!(of_record(object(HERE), HERE, None, NOW).unwrap().risk(Action::Remove), None);
+    }
+}

@@ -1,0 +1,150 @@
+//! Bound claims whose bucket is gone: the store is asked about those on which the operator reported a problem of the store.
+
+use std::collections::HashSet;
+use std::error::Error;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::stream::{self, StreamExt as _};
+
+use super::orphan::Orphan;
+use super::recorded::Recorded;
+use super::{AT_ONCE, judge};
+use crate::api::ConditionStatus;
+use crate::cli::session::{Session, refused};
+use crate::cli::usage::usage;
+use crate::decide::claim::Claim;
+use crate::decide::record::Stored;
+use crate::decide::{codec, record};
+use crate::reasons;
+use crate::store::{ClaimId, Failure as _, Provisioner};
+
+/// How many problems are reported one by one.
+const REPORTED: usize = 10;
+/// Longest time in which a store says whether it has a bucket.
+const TIME_LIMIT: Duration = Duration::from_secs(20);
+
+/// Whether the operator has reported a problem of the store on a bound claim. The store is not asked about all others: the
+/// operator checks them regularly.
+pub(crate) fn is_suspect<P: Provisioner>(claim: &Claim) -> bool {
+    let ready = claim.status.conditions.iter().find(|condition| condition.type_ == reasons::READY);
+    let is_of_store = |name: &str| P::REASONS.iter().any(|reason| reason.name == name);
+    claim.bound()
+        && !claim.deleting
+        && ready.is_some_and(|ready| ready.status == ConditionStatus::False && is_of_store(&ready.reason))
+}
+
+/// Those of the claims whose bucket the store does not have. The problems say of which that is not known.
+///
+/// # Errors
+/// Kubernetes refused.
+pub(crate) async fn of_claims<P: Provisioner>(
+    session: &Session<P>,
+    suspects: &[ClaimId],
+    recorded: &Recorded,
+    problems: &mut Vec<String>,
+) -> Result<Vec<Orphan>, Box<dyn Error>> {
+    let unknown = Mutex::default();
+    let looks = suspects.iter().map(|claim| look(session, claim, recorded, &unknown));
+    let mut looks = stream::iter(looks).buffered(AT_ONCE);
+    let mut orphans = Vec::new();
+    while let Some(seen) = looks.next().await {
+        orphans.extend(seen?);
+    }
+    drop(looks);
+    problems.extend(unknown.into_inner().unwrap_or_else(PoisonError::into_inner).problems());
+    Ok(orphans)
+}
+
+/// Of which buckets it is not known whether they are gone.
+#[derive(Default)]
+struct Unknown {
+    /// Stores that are not asked any more, because they do not answer or refuse the owner.
+    silent: HashSet<String>,
+    /// What is said of the first ones.
+    reported: Vec<String>,
+    /// How many others there are.
+    more: u64,
+}
+
+impl Unknown {
+    /// Counts a bucket of a store that is not asked any more.
+    fn skips(&mut self, store: &str) -> bool {
+        let is_silent = self.silent.contains(store);
+        self.more += u64::from(is_silent);
+        is_silent
+    }
+
+    fn add(&mut self, stored: &Stored, problem: &str) {
+        let (claim, bucket) = (&stored.record.claim, &stored.record.plan.bucket);
+        if self.reported.len() < REPORTED {
+            self.reported.push(format!("whether bucket {bucket:?} of claim {claim} is gone is not known: {problem}"));
+        } else {
+            self.more += 1;
+        }
+    }
+
+    fn problems(mut self) -> Vec<String> {
+        if self.more > 0 {
+            self.reported
+                .push(format!("whether the buckets of {} more claims are gone is not known either", self.more));
+        }
+        self.reported
+    }
+}
+
+async fn look<P: Provisioner>(
+    session: &Session<P>,
+    claim: &ClaimId,
+    recorded: &Recorded,
+    unknown: &Mutex<Unknown>,
+) -> Result<Option<Orphan>, Box<dyn Error>> {
+    let Some(name) = recorded.of(&claim.uid) else { return Ok(None) };
+    let found = session.records().get_opt(name).await.map_err(|error| refused("read an ObjectBucket", &error))?;
+    // One that cannot be read is reported as such.
+    let Some(object) = found.and_then(|guard| guard.0.ok()) else { return Ok(None) };
+    let Ok(stored) = codec::read(&object) else { return Ok(None) };
+    if record::claim_uid(&object) != Some(&claim.uid) {
+        return Ok(None);
+    }
+    let lock = || unknown.lock().unwrap_or_else(PoisonError::into_inner);
+    let plan = &stored.record.plan;
+    let store = format!("{:?} {:?}", plan.owner_secret, plan.endpoint);
+    if lock().skips(&store) {
+        return Ok(None);
+    }
+    let (problem, is_silent) = match tokio::time::timeout(TIME_LIMIT, usage(session, &stored.record)).await {
+        Ok(Ok(_)) => return Ok(None),
+        Ok(Err(problem)) => {
+            if let Some(lost) = problem.lost() {
+                return Ok(Some(judge::of_lost_bucket(&stored, lost.reason(), lost.to_string())));
+            }
+            (problem.to_string(), problem.concerns_all())
+        }
+        Err(_elapsed) => ("the store does not answer from here".to_owned(), true),
+    };
+    let mut unknown = lock();
+    unknown.add(&stored, &problem);
+    if is_silent {
+        unknown.silent.insert(store);
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decide::testing::stored;
+
+    #[test]
+    fn each_bucket_of_which_nothing_is_known_is_named_or_counted() {
+        let mut unknown = Unknown::default();
+        (0..REPORTED + 2).for_each(|_| unknown.add(&stored(), "denied"));
+        unknown.silent.insert("silent".to_owned());
+        assert!(unknown.skips("silent") && !unknown.skips("another"));
+        let problems = unknown.problems();
+        assert_eq!(problems.len(), REPORTED + 1);
+        assert!(problems[0].ends_with("denied"), "{}", problems[0]);
+        assert!(problems[REPORTED].contains("3 more claims"), "{}", problems[REPORTED]);
+    }
+}

@@ -1,0 +1,108 @@
+//! Where to look: each account and store of the classes once, and those that only ObjectBuckets still name.
+
+use std::collections::{BTreeSet, HashSet};
+
+use crate::api::{Guard, ObjectBucket};
+use crate::cli::accounts::{Accounts, credentials};
+use crate::cli::session::{self, Classes, Session};
+use crate::controller::{read_owner, would_be};
+use crate::decide::claim::WantedBucket;
+use crate::decide::class::Class;
+use crate::decide::{codec, record, request};
+use crate::store::{ClaimId, Inventory, Provisioner, Record, Stock};
+
+/// The uid of no claim.
+const NOBODY: &str = "00000000-0000-0000-0000-000000000000";
+
+/// A place in which buckets and users of this provisioner may be.
+pub(crate) struct Place {
+    /// What would be planned for a claim there.
+    pub(crate) record: Record,
+    /// The class; `None` if only ObjectBuckets still name the place.
+    pub(crate) class: Option<Class>,
+    /// Its store has listed what it holds.
+    pub(crate) has_said: bool,
+}
+
+/// What distinguishes places: the owner, the endpoints, and the paths of users.
+fn key(record: &Record) -> String {
+    let plan = &record.plan;
+    format!("{:?} {:?} {:?} {}", plan.owner_secret, plan.endpoint, plan.state, plan.user.is_some())
+}
+
+/// Whether two records are of the same place.
+pub(crate) fn is_same(one: &Record, other: &Record) -> bool {
+    key(one) == key(other)
+}
+
+/// The plan that a class gives to a claim that asks for any bucket.
+///
+/// # Errors
+/// The class cannot be used; the sentence says why.
+pub(crate) fn planned<P: Provisioner>(store: &P, class: &Class, claim: ClaimId) -> Result<Record, String> {
+    let wanted = WantedBucket::Generated { prefix: "lost".to_owned() };
+    let plan = request::plan(store, class, &claim, &wanted, false);
+    Ok(would_be(class, plan.map_err(|problem| problem.to_string())?, claim))
+}
+
+/// All places, and the accounts that ObjectBuckets record; what is wrong with a class is added to `problems`.
+///
+/// # Errors
+/// Kubernetes refused.
+pub(crate) async fn all<P: Provisioner>(
+    session: &Session<P>,
+    classes: &Classes,
+    problems: &mut Vec<String>,
+) -> Result<(Vec<Place>, Accounts), Box<dyn std::error::Error>> {
+    let (mut places, mut seen, mut stores) = (Vec::new(), HashSet::new(), HashSet::new());
+    let mut accounts = Accounts::default();
+    for class in classes.of(&session.provisioner) {
+        match planned(&session.store, class, ClaimId::new("nobody", "nobody", NOBODY)) {
+            Err(problem) => problems.push(format!("StorageClass {:?} was not looked at: {problem}", class.name)),
+            Ok(record) => {
+                stores.insert(format!("{:?} {:?}", record.plan.owner_secret, record.plan.endpoint));
+                if seen.insert(key(&record)) {
+                    places.push(Place { record, class: Some(class.clone()), has_said: false });
+                }
+            }
+        }
+    }
+    session::each(&session.records(), None, "list ObjectBuckets", |guard: Guard<ObjectBucket>| {
+        let Ok(object) = guard.0 else { return };
+        let stored = record::is_ours(&object, &session.provisioner).then(|| codec::read(&object));
+        let Some(Ok(stored)) = stored else { return };
+        let record = stored.record;
+        accounts.add(&record, &stored.name);
+        if stores.insert(format!("{:?} {:?}", record.plan.owner_secret, record.plan.endpoint)) {
+            places.push(Place { record, class: None, has_said: false });
+        }
+    })
+    .await?;
+    Ok((places, accounts))
+}
+
+/// The accounts of ObjectBuckets that were not looked at, because the credentials are of another one now.
+pub(crate) fn unseen_accounts(places: &[Place], accounts: &Accounts) -> BTreeSet<String> {
+    let seen = places.iter().filter(|place| place.has_said);
+    let of_place = |Place { record, .. }: &Place| {
+        let Some(now) = record.account.as_deref() else { return Vec::new() };
+        let others = accounts.of(record).filter(|those| those.account != now);
+        let now = credentials(record.plan.owner_secret.as_ref(), now);
+        others.map(|those| format!("account {} was not looked at: {those}, but {now}", those.account)).collect()
+    };
+    seen.flat_map(of_place).collect()
+}
+
+/// What a place holds; `None` if its store cannot say.
+///
+/// # Errors
+/// Why it could not be looked at.
+pub(crate) async fn inventory<P: Provisioner>(
+    session: &Session<P>,
+    place: &mut Place,
+    again: Option<&[Stock]>,
+) -> Result<Option<Inventory>, String> {
+    let owner: P::Owner = read_owner(&session.client, &place.record).await.map_err(|problem| problem.to_string())?;
+    place.record.account = session.store.account(&place.record, &owner).await.map_err(|problem| problem.to_string())?;
+    session.store.inventory(&place.record, &owner, again).await.map_err(|problem| problem.to_string())
+}

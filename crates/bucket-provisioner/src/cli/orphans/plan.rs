@@ -1,0 +1,238 @@
+//! What is to be done about an orphan, as the admin says: the ObjectBucket that gets the word, and what the operator will do.
+
+use super::find::Found;
+use super::judge::RECORD_MISSING;
+use super::orphan::{Kind, Orphan};
+use super::places::{self, planned};
+use super::show;
+use crate::api::ObjectBucket;
+use crate::cli::fate::{Fate, on_removal};
+use crate::cli::output::bytes;
+use crate::cli::session::{Classes, Session, refused};
+use crate::cli::{usage, word};
+use crate::controller::of_tags;
+use crate::decide::action::Action;
+use crate::decide::class::Class;
+use crate::decide::record::{self, Author, Stored};
+use crate::decide::{codec, teardown};
+use crate::reasons::orphaned::OTHER_CLUSTER;
+use crate::store::{Mode, Provisioner, ReclaimPolicy, Record};
+
+/// One thing that is to be done.
+pub(crate) struct Planned {
+    pub(crate) orphan: Orphan,
+    pub(crate) action: Action,
+    pub(crate) object: ObjectBucket,
+    /// The ObjectBucket is lost, and has to be created.
+    pub(crate) is_new: bool,
+    pub(crate) effects: Vec<Fate>,
+    /// Of which the bucket may be deleted.
+    doomed: Option<Box<Record>>,
+    /// A bucket that will be deleted although it has objects, or may have some.
+    pub(crate) full_bucket: Option<FullBucket>,
+}
+
+/// A bucket with content.
+pub(crate) struct FullBucket {
+    pub(crate) name: String,
+    /// How much is in it.
+    pub(crate) content: String,
+}
+
+impl Planned {
+    /// The lines that the admin reads before anything is done.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let Self { orphan, action, object, is_new, effects, full_bucket, .. } = self;
+        let name = record::name(object);
+        let mut lines = vec![format!("{} {} {}", action.word(), show::kind(orphan.kind), orphan.name)];
+        if *is_new {
+            let class = object.spec.storage_class_name.as_deref().unwrap_or_default();
+            lines.push(format!("  writes the lost ObjectBucket {name:?} again, as StorageClass {class:?} says"));
+        }
+        for fate in effects {
+            let verb = if fate.is_deleted { "deletes" } else { "keeps" };
+            lines.push(format!("  {verb} {}: {}", fate.what, fate.why));
+        }
+        if let Some(full) = full_bucket {
+            lines.push(format!("  bucket {:?} has content: {}", full.name, full.content));
+        }
+        lines.extend(orphan.risk(*action).map(|risk| format!("  warning: {risk}")));
+        lines
+    }
+
+    /// Requires that a bucket that was empty when this was planned still is: the admin has agreed to nothing else.
+    ///
+    /// # Errors
+    /// It is not, or that is not known; a sentence for the admin.
+    pub(crate) async fn is_as_empty<P: Provisioner>(&self, session: &Session<P>) -> Result<(), String> {
+        let Some(record) = self.doomed.as_ref().filter(|_| self.full_bucket.is_none()) else { return Ok(()) };
+        match content(session, record).await {
+            None => Ok(()),
+            Some(FullBucket { name, content }) => {
+                Err(format!("bucket {name:?} was empty and has content now: {content}; {}", word::CHANGED))
+            }
+        }
+    }
+}
+
+/// Plans to say this word about an orphan.
+///
+/// # Errors
+/// It cannot be said; a sentence for the admin.
+pub(crate) async fn plan<P: Provisioner>(
+    session: &Session<P>,
+    found: &Found,
+    classes: &Classes,
+    (orphan, action): (Orphan, Action),
+    class: Option<&str>,
+) -> Result<Planned, String> {
+    if !orphan.allows(action) {
+        let possible = if orphan.actions.is_empty() { "nothing".to_owned() } else { orphan.actions.join(", ") };
+        return Err(format!("{} is not possible for it, but {possible}: {}", action.word(), orphan.message));
+    }
+    let (object, is_new) = match &orphan.object {
+        Some(object) => ((**object).clone(), false),
+        None => (lost(session, found, classes, &orphan, class).await?, true),
+    };
+    let stored = codec::read(&object);
+    let effects = effects(stored.as_ref().ok(), action, &orphan);
+    let doomed = stored.ok().filter(|stored| action == Action::Remove && may_delete(stored));
+    let doomed = doomed.map(|stored| Box::new(stored.record));
+    let full_bucket = match &doomed {
+        Some(record) => content(session, record).await,
+        None => None,
+    };
+    Ok(Planned { orphan, action, object, is_new, effects, doomed, full_bucket })
+}
+
+/// Whether `remove` may delete the bucket. What the Go provisioner created is known only when the operator asks the class.
+fn may_delete(stored: &Stored) -> bool {
+    stored.author == Author::GoProvisioner || teardown::undo_now(stored) == teardown::Undo::Delete
+}
+
+fn effects(stored: Option<&Stored>, action: Action, orphan: &Orphan) -> Vec<Fate> {
+    let kept = |what: String, why: &str| Fate { what, is_deleted: false, why: why.to_owned() };
+    let bucket = || orphan.bucket.as_ref().map(|bucket| format!("bucket {bucket:?}"));
+    match action {
+        Action::Remove => stored.map(on_removal).unwrap_or_default(),
+        Action::Revoke => {
+            let access = stored.map(on_removal).unwrap_or_default().split_off(1);
+            let bucket = bucket().map(|what| kept(what, "revoke deletes only the access"));
+            access.into_iter().chain(bucket).collect()
+        }
+        Action::Forget => {
+            let record = Fate { what: "the ObjectBucket".to_owned(), is_deleted: true, why: "nothing else".to_owned() };
+            std::iter::once(record).chain(forgotten(stored, orphan)).collect()
+        }
+        Action::Adopt => {
+            let claim = format!("claim {}/{} gets it", orphan.claim_namespace, orphan.claim_name);
+            bucket().into_iter().map(|what| kept(format!("{what} and the access to it"), &claim)).collect()
+        }
+    }
+}
+
+/// What `forget` keeps. What has tags of a claim of this cluster is an orphan again, without an ObjectBucket.
+fn forgotten(stored: Option<&Stored>, orphan: &Orphan) -> impl Iterator<Item = Fate> {
+    // The Go provisioner writes no tags.
+    let has_tags = orphan.reason != OTHER_CLUSTER && stored.is_none_or(|stored| stored.author == Author::Us);
+    let is_created = stored.is_none_or(|stored| stored.record.plan.mode == Mode::Created);
+    let kept = |what: String, is_listed: bool| {
+        let listed = format!(
+            "; from then on `orphans` lists it without an ObjectBucket ({RECORD_MISSING}), until it is deleted or its tags are removed"
+        );
+        let why = format!("it stays as it is{}", if is_listed { &listed } else { "" });
+        Fate { what, is_deleted: false, why }
+    };
+    let bucket = orphan.bucket.as_ref().map(|bucket| kept(format!("bucket {bucket:?}"), has_tags && is_created));
+    let user = orphan.user.as_ref().map(|user| kept(format!("user {user:?}"), has_tags));
+    bucket.into_iter().chain(user)
+}
+
+/// How much is in a bucket; `None` if it is certainly empty or gone.
+async fn content<P: Provisioner>(session: &Session<P>, record: &Record) -> Option<FullBucket> {
+    let full = |content: String| Some(FullBucket { name: record.plan.bucket.clone(), content });
+    match usage::usage(session, record).await {
+        Ok(Some(usage)) if usage.is_complete && usage.objects == 0 => None,
+        Ok(Some(usage)) => {
+            let at_least = if usage.is_complete { "" } else { "at least " };
+            full(format!("{at_least}{} objects and versions, {}", usage.objects, bytes(usage.bytes)))
+        }
+        Ok(None) => full("not known, because this store does not say".to_owned()),
+        Err(problem) => full(format!("not known ({problem})")),
+    }
+}
+
+/// The lost ObjectBucket of something in the store.
+async fn lost<P: Provisioner>(
+    session: &Session<P>,
+    found: &Found,
+    classes: &Classes,
+    orphan: &Orphan,
+    class: Option<&str>,
+) -> Result<ObjectBucket, String> {
+    let class = choose(session, found, classes, orphan, class)?;
+    let record = match (orphan.kind, &orphan.bucket) {
+        (Kind::Bucket, Some(bucket)) => {
+            let known = of_tags(&session.client, &session.store, &class, orphan.claim(), Some(bucket.clone())).await;
+            known.map_err(|problem| problem.to_string())?
+        }
+        _ => of_user(session, &class, orphan, &found.cluster)?,
+    };
+    if record.cluster.as_ref() != Some(&found.cluster) || record.claim.uid != orphan.claim_uid {
+        return Err("its tags have changed since; run the command again".to_owned());
+    }
+    let (plain, unique) = record::names(&record.claim);
+    let name = match plain {
+        Some(plain) => {
+            let taken = session.records().get_metadata_opt(&plain).await;
+            let taken = taken.map_err(|error| refused("read an ObjectBucket", &error))?;
+            if taken.is_none() { plain } else { unique }
+        }
+        None => unique,
+    };
+    Ok(codec::to_object(&record, &name, &session.provisioner))
+}
+
+/// The record of a user whose bucket is not known any more. It says that the bucket existed before, so the operator never
+/// deletes one for it; and only the user itself, if its tags name the claim.
+fn of_user<P: Provisioner>(
+    session: &Session<P>,
+    class: &Class,
+    orphan: &Orphan,
+    cluster: &str,
+) -> Result<Record, String> {
+    let mut record = planned(&session.store, class, orphan.claim())?;
+    (record.plan.mode, record.reclaim_policy) = (Mode::Granted, ReclaimPolicy::Retain);
+    record.plan.user.clone_from(&orphan.user);
+    (record.cluster, record.account) = (Some(cluster.to_owned()), orphan.account.clone());
+    Ok(record)
+}
+
+/// The class from which the lost ObjectBucket is written again: of the classes of that store, one that keeps buckets, if
+/// there is one and the admin names none.
+fn choose<P: Provisioner>(
+    session: &Session<P>,
+    found: &Found,
+    classes: &Classes,
+    orphan: &Orphan,
+    wanted: Option<&str>,
+) -> Result<Class, String> {
+    let place = orphan.place.and_then(|place| found.places.get(place)).ok_or("nobody knows where it is")?;
+    let fits = |class: &&Class| {
+        wanted.is_none_or(|wanted| wanted == class.name)
+            && planned(&session.store, class, orphan.claim()).is_ok_and(|record| {
+                places::is_same(&record, &place.record)
+                    && (orphan.kind == Kind::User || record.plan.mode == Mode::Created)
+            })
+    };
+    let mut fitting: Vec<_> = classes.of(&session.provisioner).into_iter().filter(fits).collect();
+    fitting.sort_by_key(|class| class.reclaim_policy != ReclaimPolicy::Retain);
+    match (fitting.first(), wanted) {
+        (Some(class), _) => Ok((*class).clone()),
+        (None, Some(wanted)) => Err(format!("StorageClass {wanted:?} is not one of that store, account and mode")),
+        (None, None) => Err(format!(
+            "no StorageClass of {} creates buckets in that store and account; create one, or delete it by hand",
+            session.provisioner
+        )),
+    }
+}

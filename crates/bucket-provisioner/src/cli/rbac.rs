@@ -1,0 +1,287 @@
+//! The permissions that an operator needs in a cluster, whatever its store is.
+
+use serde::Deserialize as _;
+use serde_json::{Value, json};
+
+use crate::api::wire::{CLUSTER_NAMESPACE, CRDS};
+use crate::cli::doctor::Rules;
+
+const API: &str = "rbac.authorization.k8s.io";
+
+/// For whom the permissions are.
+#[derive(Debug, Clone)]
+pub(crate) struct Subject {
+    /// Name of the ServiceAccount, and of the objects that give it permissions.
+    pub(crate) account: String,
+    /// Namespace in which the operator runs.
+    pub(crate) namespace: String,
+    /// Name of its lease.
+    pub(crate) lease: String,
+    /// Namespace of its lease.
+    pub(crate) lease_namespace: String,
+    /// Whose claims it serves.
+    pub(crate) serves: Serves,
+}
+
+/// Whose claims an operator serves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Serves {
+    /// Those of all namespaces, with owners' Secrets in any of them.
+    Everywhere,
+    /// Those of one namespace.
+    Namespace {
+        /// The namespace.
+        claims: String,
+        /// The owners' Secrets that its classes name. Those in the namespace itself need not be among them.
+        owners: Vec<OwnerSecrets>,
+    },
+}
+
+/// Secrets with the keys of owners.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct OwnerSecrets {
+    /// Where they are.
+    pub(crate) namespace: String,
+    /// Which one; all of the namespace if `None`.
+    pub(crate) name: Option<String>,
+}
+
+/// Rules of one namespace.
+type Local = (String, Vec<Value>);
+
+/// The namespace, the ServiceAccount, and the roles and bindings that it needs. Namespaces of others must exist.
+pub(crate) fn objects(subject: &Subject) -> Vec<Value> {
+    let Subject { account, namespace, lease, lease_namespace, serves } = subject;
+    let mut objects = vec![
+        json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace } }),
+        json!({
+            "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": account, "namespace": namespace },
+        }),
+    ];
+    let mut grant = |kind: &str, metadata: Value, rules: Vec<Value>| {
+        objects.push(json!({ "apiVersion": format!("{API}/v1"), "kind": kind, "metadata": metadata, "rules": rules }));
+        objects.push(json!({
+            "apiVersion": format!("{API}/v1"), "kind": format!("{kind}Binding"), "metadata": metadata,
+            "roleRef": { "apiGroup": API, "kind": kind, "name": account },
+            "subjects": [{ "kind": "ServiceAccount", "name": account, "namespace": namespace }],
+        }));
+    };
+    let mut roles = vec![(lease_namespace.clone(), of_the_lease(lease))];
+    let cluster_wide = match serves {
+        Serves::Everywhere => everywhere(),
+        Serves::Namespace { claims, owners } => {
+            add_roles(&mut roles, claims, owners);
+            of_no_namespace()
+        }
+    };
+    grant("ClusterRole", json!({ "name": account }), cluster_wide);
+    for (namespace, rules) in roles {
+        grant("Role", json!({ "name": account, "namespace": namespace }), rules);
+    }
+    objects
+}
+
+/// Where events about objects without a namespace, such as ObjectBuckets, are.
+const DEFAULT_NAMESPACE: &str = "default";
+
+fn add_roles(roles: &mut Vec<Local>, claims: &str, owners: &[OwnerSecrets]) {
+    add(roles, claims, of_the_claims(claims));
+    for owner in owners.iter().filter(|owner| owner.namespace != claims) {
+        let mut secrets = rule("", &["secrets"], &["get", "list", "watch"]);
+        if let Some(name) = &owner.name {
+            secrets["resourceNames"] = json!([name]);
+        }
+        add(roles, &owner.namespace, vec![secrets]);
+    }
+    if claims != DEFAULT_NAMESPACE {
+        add(roles, DEFAULT_NAMESPACE, vec![events()]);
+    }
+}
+
+/// Adds rules to the one Role that a namespace has.
+fn add(roles: &mut Vec<Local>, namespace: &str, rules: Vec<Value>) {
+    match roles.iter_mut().find(|(of, _)| of == namespace) {
+        Some((_, present)) => present.extend(rules),
+        None => roles.push((namespace.to_owned(), rules)),
+    }
+}
+
+/// All that an operator for all namespaces needs, besides its lease.
+fn everywhere() -> Vec<Value> {
+    vec![
+        claims(),
+        records(),
+        status(&["objectbucketclaims/status", "objectbuckets/status"]),
+        finalizers(),
+        classes(),
+        outputs(),
+        events(),
+        rule("", &["namespaces"], &["get"]),
+        crds(),
+    ]
+}
+
+/// What an operator for one namespace needs that is in no namespace.
+fn of_no_namespace() -> Vec<Value> {
+    vec![records(), status(&["objectbuckets/status"]), classes(), namespace(CLUSTER_NAMESPACE), crds()]
+}
+
+/// What it needs in the namespace of the claims.
+fn of_the_claims(name: &str) -> Vec<Value> {
+    vec![claims(), status(&["objectbucketclaims/status"]), finalizers(), outputs(), events(), namespace(name)]
+}
+
+/// Kubernetes cannot limit `create` to a name; `list` and `watch` are limited to requests for this one object.
+fn of_the_lease(name: &str) -> Vec<Value> {
+    let group = "coordination.k8s.io";
+    let mut mine = rule(group, &["leases"], &["get", "list", "watch", "update"]);
+    mine["resourceNames"] = json!([name]);
+    vec![rule(group, &["leases"], &["create"]), mine]
+}
+
+/// What an operator with a lease of this name needs.
+pub(crate) fn rules(lease: &str) -> serde_json::Result<Rules> {
+    let read = |rules: Vec<Value>| Vec::deserialize(Value::Array(rules));
+    Ok(Rules { everywhere: read(everywhere())?, of_the_lease: read(of_the_lease(lease))? })
+}
+
+fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Value {
+    json!({ "apiGroups": [group], "resources": resources, "verbs": verbs })
+}
+
+const BUCKETS: &str = "objectbucket.io";
+
+fn claims() -> Value {
+    rule(BUCKETS, &["objectbucketclaims"], &["get", "list", "watch", "patch"])
+}
+
+fn records() -> Value {
+    rule(BUCKETS, &["objectbuckets"], &["get", "list", "watch", "create", "patch", "delete"])
+}
+
+fn status(resources: &[&str]) -> Value {
+    rule(BUCKETS, resources, &["patch"])
+}
+
+/// Owner references that block the owner's deletion; checked on clusters with OwnerReferencesPermissionEnforcement, such
+/// as OpenShift.
+fn finalizers() -> Value {
+    rule(BUCKETS, &["objectbucketclaims/finalizers"], &["update"])
+}
+
+fn classes() -> Value {
+    rule("storage.k8s.io", &["storageclasses"], &["get", "list", "watch"])
+}
+
+/// The outputs of claims, and the Secrets that classes name.
+fn outputs() -> Value {
+    rule("", &["secrets", "configmaps"], &["get", "list", "watch", "create", "patch", "delete"])
+}
+
+fn events() -> Value {
+    rule("events.k8s.io", &["events"], &["create"])
+}
+
+/// The uid of `kube-system` identifies the cluster: records say where they were made. That of a claim's namespace says
+/// later whether a claim is in the same one.
+fn namespace(name: &str) -> Value {
+    let mut namespace = rule("", &["namespaces"], &["get"]);
+    namespace["resourceNames"] = json!([name]);
+    namespace
+}
+
+/// While one of them is being deleted, nothing is deleted at the store.
+fn crds() -> Value {
+    let mut crds = rule("apiextensions.k8s.io", &["customresourcedefinitions"], &["get"]);
+    crds["resourceNames"] = json!(CRDS);
+    crds
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use operator_runtime::lease;
+
+    /// Without labels, and with rules in any order: neither gives or takes a permission.
+    fn comparable(mut object: Value) -> Value {
+        let metadata = object["metadata"].as_object_mut().unwrap();
+        metadata.remove("labels");
+        metadata.remove("annotations");
+        if let Some(rules) = object.get_mut("rules").and_then(Value::as_array_mut) {
+            rules.sort_by_key(|rule| [&rule["resources"], &rule["verbs"]].map(Value::to_string));
+        }
+        object
+    }
+
+    fn subject(serves: Serves) -> Subject {
+        let name = "aws-s3-provisioner".to_owned();
+        Subject {
+            account: name.clone(),
+            namespace: name.clone(),
+            lease: lease::name("aws-s3.io/bucket", None),
+            lease_namespace: name,
+            serves,
+        }
+    }
+
+    #[test]
+    fn what_is_printed_is_what_the_manifest_has() {
+        let manifest = include_str!("../../../../deploy/operator.yaml");
+        let documents = manifest.split("\n---\n").map(|document| serde_saphyr::from_str(document).unwrap());
+        let shipped: Vec<Value> = documents.map(comparable).collect();
+        for object in objects(&subject(Serves::Everywhere)).into_iter().map(comparable) {
+            assert!(shipped.contains(&object), "deploy/operator.yaml has no such {}: {object:#}", object["kind"]);
+        }
+    }
+
+    /// The namespaces of the Roles, with the resources of each.
+    fn roles(claims: &str, owners: &[(&str, Option<&str>)]) -> Vec<(String, String)> {
+        let owners = owners.iter().map(|(namespace, name)| OwnerSecrets {
+            namespace: (*namespace).to_owned(),
+            name: name.map(str::to_owned),
+        });
+        let serves = Serves::Namespace { claims: claims.to_owned(), owners: owners.collect() };
+        let roles = objects(&subject(serves)).into_iter().filter(|object| object["kind"] == "Role");
+        roles
+            .map(|role| {
+                let resources = role["rules"].as_array().unwrap().iter().map(|rule| {
+                    let names = rule["resourceNames"].as_array().into_iter().flatten().map(|name| format!("={name}"));
+                    format!("{}{}", rule["resources"], names.collect::<String>())
+                });
+                (role["metadata"]["namespace"].as_str().unwrap().to_owned(), resources.collect::<Vec<_>>().join(" "))
+            })
+            .collect()
+    }
+
+    #[test]
+    fn an_operator_for_one_namespace_has_one_role_in_each_namespace_that_it_uses() {
+        let lease = r#"["leases"] ["leases"]="aws-s3.io.bucket""#;
+        let of_claims = |namespace: &str| {
+            format!(
+                r#"["objectbucketclaims"] ["objectbucketclaims/status"] ["objectbucketclaims/finalizers"] ["secrets","configmaps"] ["events"] ["namespaces"]={namespace:?}"#
+            )
+        };
+        let of = |namespace: &str, rules: &str| (namespace.to_owned(), rules.to_owned());
+        let apart = roles("team", &[("vault", Some("owner")), ("vault", Some("other")), ("safe", None)]);
+        assert_eq!(
+            apart,
+            [
+                of("aws-s3-provisioner", lease),
+                of("team", &of_claims("team")),
+                of("vault", r#"["secrets"]="owner" ["secrets"]="other""#),
+                of("safe", r#"["secrets"]"#),
+                of("default", r#"["events"]"#),
+            ]
+        );
+        let together = roles("aws-s3-provisioner", &[("aws-s3-provisioner", Some("owner")), ("default", None)]);
+        assert_eq!(
+            together,
+            [
+                of("aws-s3-provisioner", &format!("{lease} {}", of_claims("aws-s3-provisioner"))),
+                of("default", r#"["secrets"] ["events"]"#),
+            ]
+        );
+        assert_eq!(roles("default", &[]), [of("aws-s3-provisioner", lease), of("default", &of_claims("default"))]);
+    }
+}

@@ -1,0 +1,74 @@
+//! What the command `reasons` prints: a page about all that claims and ObjectBuckets say.
+
+use std::fmt::Write as _;
+
+use crate::store::{Provisioner, Reason, Topic};
+
+const HEAD: &str = "\
+<!-- Printed by the operator's command `reasons`. Do not edit. -->
+# What a claim says
+
+`kubectl get obc` shows phase and reason. `kubectl describe obc NAME` shows the message and the events, one for each
+change. The message names the field or the object, its value, and the remedy.
+
+| phase | meaning |
+|---|---|
+| none | no operator has processed the claim: the operator does not run, or the class belongs to another provisioner |
+| Pending | the operator is working on it, or retries with a growing wait of up to five minutes |
+| Bound | the bucket can be used: the claim's keys were seen to work |
+| Failed | somebody must change something. The operator retries when class, owner's Secret or claim change; after 10 s, 20 s and so on up to five minutes, because it cannot see that permissions change at the store; and at once when somebody annotates the claim with another value of `objectbucket.io/retry` |
+| Released | the claim is deleted, and its bucket and access are being removed |
+
+A bound claim stays Bound when something goes wrong later, because its bucket and its keys still work. The reason says
+what is wrong.
+";
+
+const TABLES: [(&[Topic], &str); 7] = [
+    (&[Topic::Progress], "## Reasons of the condition `Ready`"),
+    (&[Topic::Claim], "### The claim"),
+    (&[Topic::Class], "### The class and its Secret"),
+    (&[Topic::Store], "### The store"),
+    (&[Topic::Operator], "### The operator"),
+    (&[Topic::Event, Topic::Warning], "## Events without a condition"),
+    (
+        &[Topic::Orphaned],
+        "## What an ObjectBucket says
+
+Its condition `Orphaned` (column ORPHANED) says whether its claim still exists. An orphan is only reported: bucket and
+user do not change until an admin annotates the ObjectBucket with `objectbucket.io/orphan`: `adopt` gives it to the claim
+that now has its namespace and name, `remove` does what the deletion of its claim would have done, `revoke` removes the
+access and keeps the bucket, and `forget` deletes only the ObjectBucket. Its condition `DeletionScheduled` says that its
+claim was deleted, and when the bucket will be; the annotation can change that. Each change is an event of the same
+reason.",
+    ),
+];
+
+/// The page of a store: the library's reasons and its own.
+pub(crate) fn page<P: Provisioner>() -> String {
+    let mut text = HEAD.to_owned();
+    for (topics, heading) in TABLES {
+        // Writing to a String does not fail.
+        let _ = write!(text, "\n{heading}\n\n| reason | what it means | what to do |\n|---|---|---|\n");
+        let all = crate::reasons::all().chain(P::REASONS.iter().copied());
+        for Reason { name, topic, meaning, remedy } in all.filter(|reason| topics.contains(&reason.topic)) {
+            let note = if *topic == Topic::Warning { " (Warning)" } else { "" };
+            let _ = writeln!(text, "| `{name}`{note} | {meaning} | {remedy} |");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::testing::Shelf;
+
+    #[test]
+    fn the_page_has_every_reason_of_the_library_and_of_the_store_once() {
+        let page = page::<Shelf>();
+        for Reason { name, meaning, .. } in crate::reasons::all().chain(Shelf::REASONS.iter().copied()) {
+            let rows = page.lines().filter(|line| line.starts_with(&format!("| `{name}`")) && line.contains(meaning));
+            assert_eq!(rows.count(), 1, "{name}");
+        }
+    }
+}

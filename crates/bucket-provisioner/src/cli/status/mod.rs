@@ -1,0 +1,100 @@
+//! `status`: all claims of this provisioner, what needs somebody first; or one claim's whole story.
+
+mod gather;
+mod row;
+mod scheduled;
+mod story;
+mod table;
+mod tell;
+mod watch;
+
+use std::error::Error;
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+use serde_json::json;
+
+use self::gather::Seen;
+use super::Session;
+use super::output::{self, Format};
+use super::session::Classes;
+use crate::api::object_name;
+use crate::decide::claim::Claim;
+use crate::store::Provisioner;
+use operator_runtime::program::print;
+use operator_runtime::values::duration;
+
+/// What to show.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct StatusArgs {
+    /// Tell the whole story of this claim: what is recorded, its keys, the size of its bucket, its events, what it waits
+    /// for, and what its deletion would remove. NAME alone needs --namespace.
+    #[arg(value_name = "[NAMESPACE/]NAME")]
+    claim: Option<String>,
+    /// How to print.
+    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
+    output: Format,
+    /// Show changes until stopped: on a terminal the whole table and the progress of purges, else a line for each change.
+    #[arg(short, long, conflicts_with = "claim")]
+    watch: bool,
+    /// With --watch: how often to look.
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration)]
+    interval: Duration,
+}
+
+impl Default for StatusArgs {
+    fn default() -> Self {
+        Self { claim: None, output: Format::Table, watch: false, interval: Duration::from_secs(5) }
+    }
+}
+
+/// Shows claims.
+///
+/// # Errors
+/// Kubernetes refused, or there is no such claim.
+pub(crate) async fn run<P: Provisioner>(session: &Session<P>, args: &StatusArgs) -> Result<(), Box<dyn Error>> {
+    if let Some(claim) = &args.claim {
+        let (namespace, name) = named(session, claim)?;
+        let story = story::of(session, &namespace, &name).await?;
+        return print(&match output::document(&story, args.output)? {
+            Some(text) => text,
+            None => tell::told(&story, output::has_colours(), Timestamp::now()),
+        });
+    }
+    if args.watch {
+        return watch::watch(session, args.output, args.interval).await;
+    }
+    let Seen { rows, scheduled, unseen } = gather::all(session).await?;
+    if let Some(unseen) = unseen {
+        eprintln!("{}", output::clean(&unseen));
+    }
+    if let Some(text) = output::document(&json!({ "claims": rows, "scheduledDeletions": scheduled }), args.output)? {
+        return print(&text);
+    }
+    let now = Timestamp::now();
+    let scheduled = scheduled::summary(&scheduled, now).map(|text| text + "\n").unwrap_or_default();
+    if rows.is_empty() {
+        let where_ = session.namespace.as_deref().map_or("any namespace".to_owned(), |ns| format!("namespace {ns}"));
+        return print(&format!("no claims of provisioner {} in {where_}\n{scheduled}", session.provisioner));
+    }
+    let lines = table::lines(&rows, args.output == Format::Wide, output::has_colours(), now);
+    print(&format!("{}\n\n{}\n{scheduled}", lines.join("\n"), table::summary(&rows)))
+}
+
+/// Namespace and name of a claim; the namespace may be that of `--namespace`.
+pub(crate) fn named<P>(session: &Session<P>, text: &str) -> Result<(String, String), String> {
+    let (namespace, name) = match (text.split_once('/'), &session.namespace) {
+        (Some((namespace, name)), _) => (namespace, name),
+        (None, Some(namespace)) => (namespace.as_str(), text),
+        (None, None) => return Err(format!("write the claim's namespace, too: NAMESPACE/{text}, or --namespace")),
+    };
+    if object_name(namespace).is_none() || object_name(name).is_none() {
+        return Err(format!("{text:?} is not a claim's namespace and name, such as shop/photos"));
+    }
+    Ok((namespace.to_owned(), name.to_owned()))
+}
+
+/// Whether a claim is this provisioner's, as far as its class and its labels say.
+pub(crate) fn shows<P>(session: &Session<P>, classes: &Classes, claim: &Claim, class: Option<&str>) -> bool {
+    gather::shows(session, classes, claim, class, false)
+}

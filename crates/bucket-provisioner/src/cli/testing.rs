@@ -1,0 +1,70 @@
+//! Stores for tests. Their verbs are never called.
+
+use std::marker::PhantomData;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::store::{AppCredentials, Content, Endpoint, Provisioner, Reason, Record, Removal, StoreError, Topic};
+
+/// What differs between stores.
+pub(crate) trait Quirks: 'static {
+    type Parameters: crate::store::Parameters;
+    const USER_NAME_MAX: usize = 64;
+    const REASONS: &'static [&'static Reason] = &[];
+}
+
+/// A store with these.
+pub(crate) struct OtherShelf<Q>(PhantomData<fn() -> Q>);
+
+/// An ordinary store.
+pub(crate) type Shelf = OtherShelf<Ordinary>;
+
+pub(crate) struct Ordinary;
+
+#[derive(Deserialize, JsonSchema)]
+#[allow(dead_code, reason = "only its names matter")]
+pub(crate) struct Parameters {
+    /// The shelf.
+    shelf: String,
+}
+
+pub(crate) const FULL: Reason = Reason::new("ShelfFull", Topic::Store, "there is no room", "ask for another shelf");
+
+impl Quirks for Ordinary {
+    type Parameters = Parameters;
+    const REASONS: &'static [&'static Reason] = &[&FULL];
+}
+
+impl<Q: Quirks> Provisioner for OtherShelf<Q> {
+    type Parameters = Q::Parameters;
+    type Owner = ();
+    type Error = StoreError;
+
+    const USER_NAME_MAX: usize = Q::USER_NAME_MAX;
+    const REASONS: &'static [&'static Reason] = Q::REASONS;
+
+    fn endpoint(&self, _: &Q::Parameters) -> Endpoint {
+        Endpoint::new("shelf", 80, "here")
+    }
+
+    async fn provision(&self, _: &Record, (): &()) -> Result<AppCredentials, StoreError> {
+        Err(full())
+    }
+
+    async fn grant(&self, _: &Record, (): &()) -> Result<AppCredentials, StoreError> {
+        Err(full())
+    }
+
+    async fn revoke(&self, _: &Record, (): &(), _: Option<&AppCredentials>) -> Result<Removal, StoreError> {
+        Err(full())
+    }
+
+    async fn delete(&self, _: &Record, (): &(), _: Option<&AppCredentials>, _: Content) -> Result<Removal, StoreError> {
+        Err(full())
+    }
+}
+
+fn full() -> StoreError {
+    StoreError::terminal(&FULL, "there is no room")
+}

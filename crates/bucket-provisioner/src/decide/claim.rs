@@ -1,0 +1,313 @@
+//! A claim, parsed from the cache. Users can write almost all of it.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use kube::Resource as _;
+use kube::core::ObjectMeta;
+
+use crate::api::{ClaimPhase, Guard, ObjectBucketClaim, ObjectBucketClaimSpec, ObjectBucketClaimStatus, wire};
+use crate::decide::metadata::{NOTE_MAX, has_finalizer};
+use crate::error::Error;
+use crate::store::{ClaimId, Mode, Record};
+
+/// A claim, or the error if it does not parse.
+pub(crate) type Guarded = Guard<ObjectBucketClaim>;
+
+/// A claim, read.
+#[derive(Debug, Clone)]
+pub(crate) struct Claim {
+    pub(crate) id: ClaimId,
+    pub(crate) resource_version: Option<String>,
+    pub(crate) generation: Option<i64>,
+    pub(crate) created: Option<Time>,
+    pub(crate) deleting: bool,
+    pub(crate) finalizer: bool,
+    pub(crate) finalizers: Vec<String>,
+    pub(crate) label: LabelOwner,
+    /// The annotation that requests new keys.
+    pub(crate) rotation_request: Option<String>,
+    /// The annotation that requests another attempt at once.
+    pub(crate) retry_request: Option<String>,
+    /// The annotation that asks for the bucket of a deleted claim of this name.
+    pub(crate) undo_request: Option<String>,
+    spec: Result<ObjectBucketClaimSpec, String>,
+    pub(crate) status: ObjectBucketClaimStatus,
+}
+
+/// Whose claim it is, by its label `bucket-provisioner`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LabelOwner {
+    /// This provisioner's.
+    Ours,
+    /// Another provisioner's.
+    Foreign,
+    /// It has no label.
+    None,
+}
+
+/// How many keys of `additionalConfig` are reported, and how much of each. A tenant can write a megabyte of them.
+const CONFIG_KEYS: usize = 8;
+
+const CONFIG_KEY_LENGTH: usize = 64;
+
+/// The cached part of `additionalConfig`: the keys to report and one more, to know that there are others; no values.
+fn trimmed(config: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let cut = |key: &String| key.chars().take(CONFIG_KEY_LENGTH).collect();
+    config.keys().take(CONFIG_KEYS + 1).map(|key| (cut(key), String::new())).collect()
+}
+
+/// Reduces a claim to what is needed, before it is cached, because there are thousands.
+pub(crate) fn trim(guarded: &mut Guarded) {
+    if let Ok(claim) = &mut guarded.0 {
+        claim.spec.additional_config = claim.spec.additional_config.as_ref().map(trimmed);
+    }
+    let metadata = guarded.meta_mut();
+    let asked = [wire::annotation::ROTATE_KEYS, wire::annotation::RETRY, wire::annotation::UNDO_DELETE]
+        .into_iter()
+        .filter_map(|key| Some((key.to_owned(), request(metadata, key)?)))
+        .collect::<BTreeMap<_, _>>();
+    metadata.annotations = (!asked.is_empty()).then_some(asked);
+    // Kept in a field that API servers no longer use, because a map takes some 600 bytes.
+    metadata.self_link = metadata.labels.take().and_then(|mut all| all.remove(wire::PROVISIONER_LABEL));
+}
+
+/// A user's request in an annotation, cut to the length that is noted.
+fn request(metadata: &ObjectMeta, key: &str) -> Option<String> {
+    let asked = metadata.annotations.as_ref()?.get(key)?;
+    let end = asked.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|end| *end <= NOTE_MAX).last();
+    asked.get(..end.unwrap_or_default()).map(str::to_owned)
+}
+
+/// A copy of a spec without its large parts.
+fn spec_of(spec: &ObjectBucketClaimSpec) -> ObjectBucketClaimSpec {
+    // Without `..`, so that a new field cannot be forgotten here.
+    let ObjectBucketClaimSpec {
+        storage_class_name,
+        bucket_name,
+        generate_bucket_name,
+        additional_config,
+        object_bucket_name,
+    } = spec;
+    ObjectBucketClaimSpec {
+        storage_class_name: storage_class_name.clone(),
+        bucket_name: bucket_name.clone(),
+        generate_bucket_name: generate_bucket_name.clone(),
+        additional_config: additional_config.as_ref().map(trimmed),
+        object_bucket_name: object_bucket_name.clone(),
+    }
+}
+
+/// The value of our label, from the cluster or from the cache (see [`trim`]).
+pub(crate) fn provisioner_label(metadata: &ObjectMeta) -> Option<&String> {
+    let labelled = metadata.labels.as_ref().and_then(|labels| labels.get(wire::PROVISIONER_LABEL));
+    labelled.or(metadata.self_link.as_ref())
+}
+
+impl Claim {
+    /// Reads a claim from the cache; `our_label` is this provisioner's label value.
+    pub(crate) fn read(guarded: &Guarded, our_label: &str) -> Self {
+        let (metadata, spec, status) = match &guarded.0 {
+            Ok(claim) => (&claim.metadata, Ok(spec_of(&claim.spec)), claim.status.clone().unwrap_or_default()),
+            Err(invalid) => (&invalid.metadata, Err(invalid.error.clone()), ObjectBucketClaimStatus::default()),
+        };
+        let label = match provisioner_label(metadata) {
+            Some(label) if label == our_label => LabelOwner::Ours,
+            Some(_) => LabelOwner::Foreign,
+            None => LabelOwner::None,
+        };
+        Self {
+            id: ClaimId {
+                namespace: metadata.namespace.clone().unwrap_or_default(),
+                name: metadata.name.clone().unwrap_or_default(),
+                uid: metadata.uid.clone().unwrap_or_default(),
+            },
+            resource_version: metadata.resource_version.clone(),
+            generation: metadata.generation,
+            created: metadata.creation_timestamp.clone(),
+            deleting: metadata.deletion_timestamp.is_some(),
+            finalizer: has_finalizer(metadata),
+            finalizers: metadata.finalizers.clone().unwrap_or_default(),
+            label,
+            rotation_request: request(metadata, wire::annotation::ROTATE_KEYS),
+            retry_request: request(metadata, wire::annotation::RETRY),
+            undo_request: request(metadata, wire::annotation::UNDO_DELETE),
+            spec,
+            status,
+        }
+    }
+
+    /// A claim that is gone, and only its record is left.
+    pub(crate) fn gone(id: ClaimId) -> Self {
+        Self {
+            id,
+            resource_version: None,
+            generation: None,
+            created: None,
+            deleting: true,
+            finalizer: false,
+            finalizers: Vec::new(),
+            rotation_request: None,
+            retry_request: None,
+            undo_request: None,
+            label: LabelOwner::Ours,
+            spec: Err("the claim is gone".to_owned()),
+            status: ObjectBucketClaimStatus::default(),
+        }
+    }
+
+    /// Whether the claim is gone, so that nothing can be reported on it.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.resource_version.is_none()
+    }
+
+    /// The spec.
+    ///
+    /// # Errors
+    /// [`Error::ClaimUnreadable`] with the parser's message.
+    pub(crate) fn spec(&self) -> Result<&ObjectBucketClaimSpec, Error> {
+        self.spec.as_ref().map_err(|error| Error::ClaimUnreadable { error: error.clone() })
+    }
+
+    /// Whether the claim asks for the bucket of a deleted claim. Any value but `no` does: it must not get a new bucket
+    /// because of a misspelt one.
+    pub(crate) fn asks_to_undo(&self) -> bool {
+        self.undo_request.as_deref().is_some_and(|value| value != "no")
+    }
+
+    /// When it was created, which the API server says of every claim.
+    pub(crate) fn asked_at(&self) -> Timestamp {
+        self.created.as_ref().map_or(Timestamp::MAX, |created| created.0)
+    }
+
+    /// Whether the claim has a sign of binding. Only a hint, because users can write it.
+    pub(crate) fn was_bound(&self) -> bool {
+        self.bound() || self.spec.as_ref().is_ok_and(|spec| spec.object_bucket_name.is_some())
+    }
+
+    /// Whether `status.phase` is Bound.
+    pub(crate) fn bound(&self) -> bool {
+        self.status.phase == Some(ClaimPhase::Bound)
+    }
+}
+
+/// Which bucket a claim asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum WantedBucket {
+    /// `spec.generateBucketName`: a new name that starts with this prefix (as the user wrote it).
+    Generated {
+        /// Prefix of the name, not yet checked against the store's rules.
+        prefix: String,
+    },
+    /// `spec.bucketName`: exactly this name, not yet checked against the store's rules.
+    Named(String),
+    /// Neither; only possible with a class that names a bucket.
+    Unspecified,
+}
+
+/// Which bucket the spec asks for. Empty strings count as missing, because templates write them.
+///
+/// # Errors
+/// The spec has both a name and a prefix, and the operator did not generate the name.
+pub(crate) fn wanted(spec: &ObjectBucketClaimSpec, uid: &str) -> Result<WantedBucket, Error> {
+    let name = spec.bucket_name.as_deref().filter(|s| !s.is_empty());
+    let prefix = spec.generate_bucket_name.as_deref().filter(|s| !s.is_empty());
+    match (name, prefix) {
+        (Some(name), Some(prefix)) if name.ends_with(uid) => Ok(WantedBucket::Generated { prefix: prefix.to_owned() }),
+        (Some(name), Some(prefix)) => Err(Error::ClaimUnreadable {
+            error: format!(
+                "spec.bucketName is {name:?} and spec.generateBucketName is {prefix:?}, but only one of them may be set"
+            ),
+        }),
+        (Some(name), None) => Ok(WantedBucket::Named(name.to_owned())),
+        (None, Some(prefix)) => Ok(WantedBucket::Generated { prefix: prefix.to_owned() }),
+        (None, None) => Ok(WantedBucket::Unspecified),
+    }
+}
+
+/// The bucket that a claim names, if its record names another one. Of a claim and a record that differ, nothing says
+/// which was edited.
+pub(crate) fn other_bucket(claim: &Claim, record: &Record) -> Option<String> {
+    let spec = claim.spec.as_ref().ok().filter(|_| record.plan.mode == Mode::Created)?;
+    let bucket = record.plan.bucket.as_str();
+    let set = |name: &Option<String>| name.clone().filter(|name| !name.is_empty());
+    match (set(&spec.bucket_name), set(&spec.generate_bucket_name)) {
+        (Some(name), _) => (name != bucket).then_some(name),
+        (None, Some(prefix)) => (!begins_with(bucket, &prefix)).then(|| format!("{prefix}-…")),
+        (None, None) => None,
+    }
+}
+
+/// The bucket of a claim whose record was edited: the claim's ConfigMap, which the operator wrote, names the claim's bucket
+/// and not the recorded one.
+pub(crate) fn edited_record(claim: &Claim, record: &Record, published: Option<&str>) -> Option<String> {
+    let other = other_bucket(claim, record)?;
+    published.filter(|bucket| *bucket == other && *bucket != record.plan.bucket).map(str::to_owned)
+}
+
+/// Whether a bucket's name can have been generated from this prefix.
+fn begins_with(bucket: &str, prefix: &str) -> bool {
+    let cut: String = prefix.chars().take(26).collect();
+    bucket.starts_with(cut.trim_end_matches(['-', '.']))
+}
+
+/// What a claim asks for and has no effect.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Ignored {
+    /// A message about an edit after binding.
+    pub(crate) edit: Option<String>,
+    /// A message about unknown keys of `additionalConfig`.
+    pub(crate) config: Option<String>,
+}
+
+/// What a bound claim asks for without effect.
+pub(crate) fn ignored(claim: &Claim, spec: &ObjectBucketClaimSpec, record: &Record) -> Ignored {
+    let edit = ignored_edit(spec, record).or_else(|| ignored_undo(claim, record));
+    Ignored { edit, config: ignored_config(spec) }
+}
+
+/// A claim that asks too late for the bucket of a deleted one: it has a bucket of its own.
+fn ignored_undo(claim: &Claim, record: &Record) -> Option<String> {
+    (claim.asks_to_undo() && record.former_uids.is_empty()).then(|| {
+        format!(
+            "the annotation {} has no effect: the claim was bound to a new bucket, {:?}; to get the bucket of a deleted claim, delete this claim and create it again with the annotation, and with the name of the bucket's ObjectBucket in spec.objectBucketName, which an admin can tell",
+            wire::annotation::UNDO_DELETE, record.plan.bucket
+        )
+    })
+}
+
+/// Otherwise users would believe that `maxSize: 2G` limits the bucket.
+fn ignored_config(spec: &ObjectBucketClaimSpec) -> Option<String> {
+    let keys = spec.additional_config.as_ref().filter(|config| !config.is_empty())?;
+    let named: Vec<_> = keys.keys().take(CONFIG_KEYS).map(|key| format!("{key:?}")).collect();
+    let others = if keys.len() > CONFIG_KEYS { " and others" } else { "" };
+    Some(format!(
+        "spec.additionalConfig has no effect, because this provisioner does not know the settings {}{others}; remove them",
+        named.join(", ")
+    ))
+}
+
+/// The edit of a bound claim that has no effect, if there is one.
+fn ignored_edit(spec: &ObjectBucketClaimSpec, record: &Record) -> Option<String> {
+    let kept = |field: &str, now: &str, bound: &str, remedy: &str| {
+        Some(format!(
+            "spec.{field} {now:?} has no effect: the claim is bound, and its ObjectBucket says {bound:?}; {remedy} (if the ObjectBucket was edited, an admin must restore it)"
+        ))
+    };
+    let create = "for another one, create a new claim and copy the data";
+    if spec.storage_class_name != record.class_name {
+        return kept("storageClassName", &spec.storage_class_name, &record.class_name, create);
+    }
+    let bucket = record.plan.bucket.as_str();
+    match (spec.bucket_name.as_deref(), spec.generate_bucket_name.as_deref()) {
+        (Some(name), _) if !name.is_empty() => {
+            let remedy = format!("remove the field, and the operator writes it again; {create}");
+            (name != bucket).then(|| kept("bucketName", name, bucket, &remedy)).flatten()
+        }
+        (_, Some(prefix)) if record.plan.mode == Mode::Created && !prefix.is_empty() => {
+            (!begins_with(bucket, prefix)).then(|| kept("generateBucketName", prefix, bucket, create)).flatten()
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,96 @@
+//! What the condition KeysCurrent of a bound claim says about its keys. Pure.
+
+use crate::api::ConditionStatus::{False, True};
+use crate::decide::keys::{self, KeyNotes, Retiring, text};
+use crate::decide::report::KeysSaid;
+use crate::reasons;
+
+/// What is known about the keys of a bound claim.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Facts<'a> {
+    pub(crate) notes: &'a KeyNotes,
+    /// The claim's annotation that requests new keys.
+    pub(crate) request: Option<&'a str>,
+    /// Why the last rotation failed.
+    pub(crate) failure: Option<&'a str>,
+    /// The claim has the condition already.
+    pub(crate) said: bool,
+}
+
+/// What the condition says; `None` as long as nothing was ever due, so that most claims do not have it.
+pub(crate) fn said(facts: &Facts<'_>) -> Option<KeysSaid> {
+    let Facts { notes, request, failure, said } = *facts;
+    let condition = |status, reason, message| Some(KeysSaid { status, reason, message });
+    if let Some(failure) = failure {
+        return condition(False, reasons::ROTATION_FAILED, failure.to_owned());
+    }
+    let issued = notes
+        .issued_at
+        .map_or_else(String::new, |at| format!("the key in the claim's Secret was issued at {}", text(at)));
+    match &notes.retiring {
+        Some(Retiring { id, at, .. }) if keys::is_requested(notes, request) => {
+            let message = format!(
+                "new keys were requested, and a user has two keys at most: they are issued when the former key {id} is deleted, after {}",
+                text(*at)
+            );
+            condition(False, reasons::ROTATION_PENDING, message)
+        }
+        Some(Retiring { id, at, inactive: true }) => condition(
+            True,
+            reasons::KEY_DEACTIVATED,
+            format!("{issued}; the former key {id} is deactivated, and is deleted at {}", text(*at)),
+        ),
+        Some(Retiring { id, at, .. }) => condition(
+            True,
+            reasons::KEYS_ROTATED,
+            format!("{issued}; the former key {id} works until {}: restart pods that still have it before", text(*at)),
+        ),
+        None if said => condition(True, reasons::KEYS_RETIRED, format!("{issued}; there is no former key")),
+        None => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::time::Duration;
+
+    use k8s_openapi::jiff::Timestamp;
+
+    use super::*;
+
+    fn notes() -> KeyNotes {
+        let now = Timestamp::from_second(1_800_000_000).unwrap();
+        keys::succeed("AKIA1".into(), Duration::from_secs(86_400), now, Some("first"))
+    }
+
+    fn say(notes: &KeyNotes, request: Option<&str>) -> KeysSaid {
+        said(&Facts { notes, request, failure: None, said: false }).unwrap()
+    }
+
+    #[test]
+    fn the_end_of_the_former_key_is_named() {
+        insta::assert_snapshot!(say(&notes(), Some("first")).message, @"the key in the claim's Secret was issued at 2027-01-15T08:00:00Z; the former key AKIA1 works until 2027-01-16T08:00:00Z: restart pods that still have it before");
+        let mut inactive = notes();
+        inactive.retiring.as_mut().unwrap().inactive = true;
+        let said = say(&inactive, None);
+        assert_eq!((said.status, said.reason), (True, "FormerKeyDeactivated"));
+        assert!(said.message.contains("is deleted at 2027-01-16"), "{}", said.message);
+    }
+
+    #[test]
+    fn a_request_within_the_grace_period_is_told() {
+        let said = say(&notes(), Some("second"));
+        assert_eq!((said.status, said.reason), (False, "RotationPending"));
+        assert!(said.message.contains("AKIA1") && said.message.contains("2027-01-16"), "{}", said.message);
+    }
+
+    #[test]
+    fn a_failure_is_told_and_most_claims_say_nothing() {
+        let none = KeyNotes::default();
+        let facts = Facts { notes: &none, request: None, failure: None, said: false };
+        assert_eq!(said(&facts), None);
+        assert_eq!(said(&Facts { failure: Some("denied"), ..facts }).unwrap().reason, "RotationFailed");
+        assert_eq!(said(&Facts { said: true, ..facts }).unwrap().status, True);
+    }
+}

@@ -1,0 +1,194 @@
+//! The decisions, explored exhaustively: every interleaving of steps with crashes, lost and refused calls, reads that
+//! lag, a second operator, and users who edit, delete and create at any moment, within the budget of a test.
+//!
+//! The decisions are the real ones: `gate`, `plan::intent`, `steps`, `upkeep`, `teardown`, `backoff::settles_in`. The
+//! steps have a second interpreter, with effects on a small world (`world.rs`): steps towards a bucket in `provision.rs`,
+//! steps of a removal in `teardown.rs`, calls to the store in `store.rs`. docs/model.md says what is covered and what is
+//! not. This file has the stories.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod actions;
+mod budget;
+mod memory;
+mod operator;
+pub(super) mod planner;
+mod provision;
+mod store;
+mod story;
+mod teardown;
+mod work;
+mod world;
+
+use std::time::Instant;
+
+use self::budget::{Budget, CALM, explores_more, more};
+use self::story::{Backup, Story};
+use self::world::Asks;
+
+use crate::store::ReclaimPolicy;
+
+fn explore(name: &str, story: Story) {
+    let began = Instant::now();
+    let states = story.explore();
+    println!("{name}: {states} states in {:.1} s", began.elapsed().as_secs_f64());
+    assert!(states > 1000, "{name}: almost nothing was explored");
+}
+
+#[test]
+fn a_claim_that_is_edited_and_deleted_while_answers_are_lost() {
+    let budget = Budget { losses: 1, edits: 1, deletions: 1, ..CALM } + more(Budget { crashes: 1, ..CALM });
+    explore("generated name, edited", Story::new(Asks::Prefix, budget));
+}
+
+#[test]
+fn a_claim_that_is_deleted_under_crashes() {
+    let budget = Budget { crashes: 1, refusals: 1, deletions: 1, ..CALM } + more(Budget { crashes: 1, ..CALM });
+    explore("generated name, crashes", Story::new(Asks::Prefix, budget));
+}
+
+#[test]
+fn a_chosen_name_with_a_rival_for_it() {
+    let budget = Budget { crashes: 1, deletions: 1, rivals: 1, ..CALM } + more(Budget { losses: 1, rivals: 1, ..CALM });
+    explore("chosen name, rival", Story::new(Asks::Name, budget));
+}
+
+#[test]
+fn a_bucket_that_existed_before() {
+    let budget = Budget { crashes: 1, deletions: 1, ..CALM } + more(Budget { refusals: 1, deleted_secrets: 1, ..CALM });
+    explore("brownfield", Story::new(Asks::Class, budget));
+}
+
+#[test]
+fn a_bucket_that_is_retained() {
+    let budget = Budget { losses: 1, deletions: 1, ..CALM } + more(Budget { crashes: 1, edits: 1, ..CALM });
+    let mut story = Story::new(Asks::Prefix, budget);
+    story.setup.reclaim_policy = ReclaimPolicy::Retain;
+    explore("Retain", story);
+}
+
+#[test]
+fn keys_that_are_replaced_and_secrets_that_are_deleted() {
+    let budget = Budget { crashes: 1, rotations: 1, checks: 1, ..CALM } + more(Budget { deleted_secrets: 1, ..CALM });
+    explore("rotation", Story { bound: true, ..Story::new(Asks::Prefix, budget) });
+}
+
+#[test]
+fn secrets_that_are_deleted_while_the_claim_is_checked() {
+    let begin = Budget { deleted_secrets: 1, checks: 1, ..CALM };
+    let stories = [
+        ("Secret deleted, crashes", Budget { crashes: 1, losses: 1, ..CALM }),
+        ("Secret deleted, refusals", Budget { losses: 1, refusals: 1, ..CALM }),
+        ("Secret deleted, rotation", Budget { rotations: 1, ..CALM }),
+    ];
+    for (name, further) in stories {
+        let budget = begin + further + more(Budget { crashes: 1, ..CALM });
+        explore(name, Story { bound: true, ..Story::new(Asks::Prefix, budget) });
+    }
+}
+
+#[test]
+fn a_claim_of_the_same_name_after_the_first() {
+    let budget = Budget { crashes: 1, deletions: 2, successors: 1, ..CALM };
+    explore("same name again", Story { bound: true, ..Story::new(Asks::Name, budget) });
+}
+
+#[test]
+fn a_bucket_that_somebody_deletes_by_hand() {
+    let budget = Budget { crashes: 1, losses: 1, deleted_buckets: 1, checks: 1, deletions: 1, ..CALM }
+        + more(Budget { deleted_secrets: 1, ..CALM });
+    explore("bucket deleted by hand", Story { bound: true, ..Story::new(Asks::Prefix, budget) });
+}
+
+#[test]
+fn two_operators_at_once_harm_no_others_and_the_last_one_repairs_everything() {
+    let mut story = Story::new(Asks::Name, more(Budget { crashes: 1, ..CALM }));
+    // Neither knows what the other one created.
+    (story.operators, story.lag, story.hours_pass) = (2, false, true);
+    story.depth = if explores_more() { 30 } else { 26 };
+    explore("two operators", story);
+}
+
+#[test]
+fn a_restored_claim_waits_and_adopts_its_record_if_an_admin_requests_it() {
+    let stories = [
+        ("restored, adopted", Asks::Prefix, true, Budget { crashes: 1, losses: 1, adoption_requests: 1, ..CALM }),
+        (
+            "restored without its Secret",
+            Asks::Name,
+            false,
+            Budget { crashes: 1, refusals: 1, adoption_requests: 1, ..CALM },
+        ),
+        ("restored, brownfield", Asks::Class, true, Budget { crashes: 1, losses: 1, adoption_requests: 1, ..CALM }),
+        (
+            "restored, adopted, deleted",
+            Asks::Prefix,
+            true,
+            Budget { crashes: 1, deletions: 1, adoption_requests: 1, ..CALM },
+        ),
+        (
+            "restored, record lost",
+            Asks::Name,
+            true,
+            Budget { crashes: 1, deletions: 1, adoption_requests: 1, restored_records: 1, ..CALM },
+        ),
+    ];
+    for (name, asks, secret, budget) in stories {
+        let budget = budget + more(Budget { crashes: 1, deleted_secrets: 1, ..CALM });
+        let restored = Some(Backup { record: budget.restored_records == 0, secret });
+        explore(name, Story { restored, ..Story::new(asks, budget) });
+    }
+}
+
+#[test]
+fn what_somebody_put_into_a_bucket_that_was_never_published_stays() {
+    let budget =
+        Budget { contents: 1, edits: 1, deletions: 1, ..CALM } + more(Budget { crashes: 1, losses: 1, ..CALM });
+    explore("content, never published", Story::new(Asks::Prefix, budget));
+}
+
+#[test]
+fn a_restored_snapshot_deletes_no_content() {
+    let budget =
+        Budget { contents: 1, rewinds: 1, deletions: 1, crashes: 1, ..CALM } + more(Budget { losses: 1, ..CALM });
+    explore("snapshot restored", Story { bound: true, ..Story::new(Asks::Prefix, budget) });
+}
+
+#[test]
+fn a_bucket_that_is_deleted_only_if_it_is_empty() {
+    let budget = Budget { contents: 1, deletions: 1, crashes: 1, losses: 1, refusals: 1, ..CALM };
+    let mut story = Story { bound: true, ..Story::new(Asks::Prefix, budget) };
+    story.setup.on_delete = Some("ifEmpty");
+    explore("ifEmpty", story);
+}
+
+#[test]
+fn a_bucket_that_is_deleted_later_unless_its_user_undoes_that() {
+    let begin = Budget { contents: 1, deletions: 1, ..CALM };
+    for (name, further) in [
+        ("deleted later", Budget { crashes: 1, losses: 1, refusals: 1, ..CALM }),
+        ("deleted later, undone", Budget { undos: 1, crashes: 1, ..CALM }),
+        ("deleted later, undone, with losses", Budget { undos: 1, losses: 1, ..CALM }),
+    ] {
+        let mut story = Story { bound: true, ..Story::new(Asks::Prefix, begin + further) };
+        story.setup.on_delete = Some("after:7d");
+        explore(name, story);
+    }
+}
+
+#[test]
+fn a_claim_whose_finalizer_somebody_removes_loses_its_access_and_not_its_bucket() {
+    let budget = Budget { contents: 1, strips: 1, crashes: 1, losses: 1, refusals: 1, ..CALM };
+    explore("vanished", Story { bound: true, ..Story::new(Asks::Prefix, budget) });
+    let budget = Budget { strips: 1, adoption_requests: 1, crashes: 1, ..CALM };
+    let restored = Some(Backup { record: true, secret: true });
+    explore("restored, vanished", Story { restored, ..Story::new(Asks::Prefix, budget) });
+}
+
+#[test]
+fn a_record_that_somebody_deletes_by_hand_is_recreated() {
+    let budget = Budget { crashes: 1, losses: 1, deleted_records: 1, deletions: 1, ..CALM };
+    for asks in [Asks::Prefix, Asks::Class] {
+        explore("record deleted by hand", Story { bound: true, ..Story::new(asks, budget) });
+    }
+}

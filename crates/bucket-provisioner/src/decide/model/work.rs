@@ -1,0 +1,196 @@
+//! The state of an attempt in the model, as in `reconcile/attempt.rs`.
+
+use super::memory::Memory;
+use super::planner::{Setup, real_intent};
+use super::store::Verb;
+use super::world::{BucketName, Claim, Key, Record, Review, Secret, Whose, World};
+
+use crate::decide::plan::Intent;
+use crate::decide::steps::{self, Keys, KeysFound, Progress as Steps, ProvisionState, Recorded, Upkeep};
+use crate::decide::upkeep;
+use crate::store::Mode;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Work {
+    pub(super) claim: Claim,
+    pub(super) record: Option<Record>,
+    /// The record of a former claim, which this one adopts.
+    pub(super) former: Option<Record>,
+    /// The record was lost, and the store has what it recorded.
+    pub(super) recovers: bool,
+    pub(super) is_new: bool,
+    pub(super) secret: Option<Secret>,
+    pub(super) keys: Keys<Key>,
+    pub(super) steps: Steps,
+    pub(super) upkeep: Upkeep,
+    pub(super) doubted: bool,
+    /// An earlier attempt may have created something.
+    pub(super) continues: bool,
+    /// Keys were issued in this attempt.
+    pub(super) issued: bool,
+    pub(super) verb: Option<Verb>,
+    /// The next step deletes the record, because the store has created nothing.
+    pub(super) withdraws: bool,
+    /// The next step removes the notes on unused keys, because they are deleted.
+    pub(super) forgets: bool,
+    /// A user has changed something that the attempt had read.
+    pub(super) overtaken: bool,
+}
+
+/// How an attempt starts.
+pub(super) enum Start {
+    Work(Box<Work>),
+    /// What an outdated plan created must be removed first.
+    UndoFirst,
+}
+
+impl Work {
+    /// Reads everything once.
+    pub(super) fn begin(setup: &Setup, world: &World, memory: &Memory, claim: Claim, upkeep: Upkeep) -> Option<Start> {
+        let mut work = Self {
+            claim,
+            record: None,
+            former: None,
+            recovers: false,
+            is_new: false,
+            secret: world.secret,
+            keys: Keys::None,
+            steps: Steps::default(),
+            upkeep: Upkeep::Nothing,
+            doubted: false,
+            continues: false,
+            issued: false,
+            verb: None,
+            withdraws: false,
+            forgets: false,
+            overtaken: false,
+        };
+        match real_intent(setup, claim, world.record)? {
+            Intent::Record { .. } => {}
+            Intent::Proceed(_) => {
+                work.record = world.record;
+                work.continue_from_outputs(memory, upkeep);
+            }
+            Intent::UndoFirst(_) => return Some(Start::UndoFirst),
+            Intent::Adopt(_) => work.former = world.record,
+            // The store is asked whether it has what the lost record recorded.
+            Intent::Recover { .. } => {
+                let bucket = BucketName::of(claim.asks, claim.uid);
+                let has_bucket = world.bucket(bucket) == Some(Whose::Claim(claim.uid));
+                let has_user = world.users[usize::from(claim.uid)].as_ref().is_some_and(|user| !user.keys.is_empty());
+                let proven = if setup.mode == Mode::Created { has_bucket } else { has_user };
+                if !proven {
+                    return None;
+                }
+                work.recovers = true;
+            }
+            Intent::Restore { .. } => unreachable!("nothing is damaged here"),
+        }
+        // Foreign outputs are found before anything is written. Restored ones are inherited with a record.
+        let heir = work.former.is_some() || work.record.is_some_and(|record| record.names != record.uid);
+        match world.secret {
+            Some(Secret::Foreign) => return None,
+            Some(Secret::Restored { .. }) if !heir => return None,
+            // A Secret of the former claim: the garbage collector will delete it.
+            Some(Secret::Mine { uid, .. }) if uid != claim.uid => return None,
+            _ => {}
+        }
+        match world.config_map {
+            Some(Whose::Foreign) => return None,
+            Some(Whose::Nobody) if !heir => return None,
+            _ => {}
+        }
+        Some(Start::Work(Box::new(work)))
+    }
+
+    /// Derives from record and outputs how far an earlier attempt came.
+    pub(super) fn continue_from_outputs(&mut self, memory: &Memory, upkeep: Upkeep) {
+        let (claim, Some(record)) = (self.claim, self.record) else { return };
+        self.continues = true;
+        let inherits = record.adopt_requested || record.names != record.uid;
+        let key = match self.secret {
+            Some(Secret::Mine { uid, key, .. }) if uid == claim.uid => Some(key),
+            Some(Secret::Restored { key }) if inherits => Some(key),
+            _ => None,
+        };
+        let bound = record.handed_over || record.says_bound;
+        self.keys = steps::keys_so_far(KeysFound {
+            in_secret: key,
+            up_to_date: !matches!(self.secret, Some(Secret::Restored { .. })),
+            outdated: false,
+            successor: memory.successor,
+            bound,
+            ready: claim.ready,
+        });
+        let (asked, retiring, review) = match self.secret {
+            Some(Secret::Mine { answers, retiring, review, .. }) => {
+                (answers < claim.rotation, retiring.is_some(), review)
+            }
+            _ => (false, false, Review::No),
+        };
+        let facts = upkeep::Facts {
+            bound,
+            by_us: true,
+            adopting: record.adopt_requested,
+            ready: claim.ready,
+            waits_for_keys: memory.refused > 0,
+            contradictory: false,
+            doubtful: matches!(memory.refused, 2 | 4),
+        };
+        let due = upkeep::due_now(facts, || match upkeep {
+            Upkeep::Rotate if asked && !retiring && review == Review::No => Upkeep::Rotate,
+            Upkeep::Retire if retiring || review == Review::Due => Upkeep::Retire,
+            Upkeep::Check => Upkeep::Check,
+            _ => Upkeep::Nothing,
+        });
+        self.upkeep = steps::upkeep_left(due, &self.keys);
+    }
+
+    /// Writes the claim's status, if nobody else has changed the claim.
+    pub(super) fn update_status(
+        &self,
+        world: &mut World,
+        memory: &mut Memory,
+        change: impl FnOnce(&mut Claim),
+    ) -> Option<()> {
+        let known = self.claim.version.max(memory.written);
+        world.claim.filter(|claim| claim.uid == self.claim.uid && claim.version == known)?;
+        world.change_claim(change);
+        memory.written = world.claim?.version;
+        Some(())
+    }
+
+    /// The record, or the one that will be written.
+    pub(super) fn record_so_far(&self) -> Record {
+        self.record.unwrap_or(Record { handed_over: self.recovers, ..Record::new(self.claim) })
+    }
+
+    /// The key in the claim's Secret.
+    pub(super) fn present(&self) -> Option<Key> {
+        match self.secret {
+            Some(Secret::Mine { key, .. } | Secret::Restored { key }) => Some(key),
+            _ => None,
+        }
+    }
+
+    /// The input for the next decision.
+    pub(super) fn state(&self, mode: Mode) -> ProvisionState {
+        let record = self.record_so_far();
+        ProvisionState {
+            finalizer_cached: self.claim.finalizer,
+            recorded: match self.record {
+                None if self.former.is_some() => Recorded::Former,
+                None => Recorded::No,
+                Some(record) if record.handed_over || record.says_bound => Recorded::HandedOver,
+                Some(_) => Recorded::Begun,
+            },
+            record_complete: record.handed_over,
+            record_says_bound: record.says_bound,
+            adopting: record.adopt_requested,
+            mode,
+            keys: self.keys.location(),
+            progress: self.steps,
+            upkeep: self.upkeep,
+        }
+    }
+}

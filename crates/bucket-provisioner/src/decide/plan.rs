@@ -1,0 +1,238 @@
+//! What a claim gets: from the claim, its class and the provisioner's plan to a record. Pure.
+
+use serde_json::Value;
+
+use crate::api::{ObjectBucket, wire};
+use crate::decide::claim::{Claim, wanted};
+use crate::decide::class::{Class, ClassLookup};
+use crate::decide::codec;
+use crate::decide::lookup::Found;
+use crate::decide::record::{self, Stored};
+use crate::decide::release;
+use crate::decide::request;
+use crate::error::{Error, RecordProblem};
+use crate::store::{Mode, Provisioner, ReclaimPolicy, Record};
+
+/// The record that the claim would get now from its class, in the cluster with this uid. `is_new`: for the first time, so
+/// restrictions of the class apply.
+///
+/// # Errors
+/// A claim that cannot be read, or that asks for what its class cannot give.
+pub(crate) fn record<P: Provisioner>(
+    provisioner: &P,
+    claim: &Claim,
+    class: &Class,
+    cluster: &str,
+    is_new: bool,
+) -> Result<Record, Error> {
+    let wanted = wanted(claim.spec()?, &claim.id.uid)?;
+    let plan = request::plan(provisioner, class, &claim.id, &wanted, is_new)?;
+    // A bucket that existed before is retained; the class's reclaimPolicy is about created ones.
+    let reclaim_policy = match plan.mode {
+        Mode::Created => class.reclaim_policy,
+        Mode::Granted => ReclaimPolicy::Retain,
+    };
+    Ok(Record {
+        claim: claim.id.clone(),
+        former_uids: Vec::new(),
+        cluster: Some(cluster.to_owned()),
+        account: None,
+        claim_created_at: claim.created.as_ref().map(|created| created.0.into()),
+        class_name: class.name.clone(),
+        reclaim_policy,
+        handed_over: false,
+        plan,
+    })
+}
+
+/// The record after the claim has adopted it from a former claim, or from another cluster.
+///
+/// The plan stays, with names that contain the former claim.
+pub(crate) fn adopted(former: &Record, claim: &Claim, cluster: &str) -> Record {
+    let mut former_uids: Vec<_> = former.uids().map(str::to_owned).collect();
+    // Oldest first, so the claim that had it until now is last.
+    former_uids.rotate_left(1);
+    former_uids.retain(|uid| *uid != claim.id.uid);
+    Record { claim: claim.id.clone(), former_uids, cluster: Some(cluster.to_owned()), ..former.clone() }
+}
+
+/// How to start with a claim that should have a bucket.
+#[derive(Debug)]
+pub(crate) enum Intent {
+    /// There is no record: write this one, under this name.
+    Record { name: String, record: Box<Record> },
+    /// The record is as planned, or already handed over: continue from there.
+    Proceed(Box<Stored>),
+    /// The record is outdated, because claim or class were edited before binding: undo it.
+    UndoFirst(Box<Stored>),
+    /// An admin gives it the record of a former claim.
+    Adopt(Box<Stored>),
+    /// Its record is damaged. `record` is what it contained.
+    Restore { object: Box<ObjectBucket>, record: Box<Record>, error: String },
+    /// It names a record that does not exist. If the store has what `record` says, somebody deleted the record by hand,
+    /// and it is recreated; else the claim was restored or copied, and waits.
+    Recover { name: String, record: Box<Record>, problem: RecordProblem },
+}
+
+/// What decides, besides the claim itself.
+pub(crate) struct Surroundings<'a, P> {
+    pub(crate) provisioner: &'a P,
+    pub(crate) provisioner_name: &'a str,
+    /// UID of this cluster.
+    pub(crate) cluster: &'a str,
+    pub(crate) class: &'a ClassLookup,
+}
+
+/// Compares the record with claim and class. A bound claim keeps its bucket, even if its class has changed.
+///
+/// # Errors
+/// There is no usable class; those of [`record`] and [`whole`]; a claim that must adopt a record first.
+pub(crate) fn intent<P: Provisioner>(
+    surroundings: &Surroundings<'_, P>,
+    claim: &Claim,
+    found: Found,
+) -> Result<Intent, Error> {
+    let planned = |is_new| planned(surroundings, claim, is_new);
+    Ok(match found {
+        // Its claim was deleted once, and exists again: it was restored with the whole cluster.
+        Found::Mine(stored) if stored.release.is_some() => Intent::Adopt(stored),
+        Found::Mine(stored) if stored.bound() => Intent::Proceed(stored),
+        Found::Mine(stored) if is_same(&stored.record, &planned(true)?) => Intent::Proceed(stored),
+        Found::Mine(stored) => Intent::UndoFirst(stored),
+        Found::ToAdopt(stored) => Intent::Adopt(stored),
+        Found::Damaged { object, error } => {
+            let record = Box::new(whole(surroundings, claim, &object, &error)?);
+            Intent::Restore { object, record, error }
+        }
+        Found::Restored(problem @ RecordProblem::Missing { .. }) => match (planned(false), problem.clone()) {
+            (Ok(record), RecordProblem::Missing { record: name }) => {
+                let record = Box::new(Record { handed_over: true, ..record });
+                Intent::Recover { name, record, problem }
+            }
+            _ => return Err(Error::AdoptionNeeded(problem)),
+        },
+        Found::Restored(problem) => return Err(Error::AdoptionNeeded(problem)),
+        Found::NothingToUndo { why } => return Err(Error::NothingToUndo { why }),
+        Found::None { free_name } => Intent::Record { name: free_name, record: Box::new(planned(true)?) },
+    })
+}
+
+/// The record that claim and class give now.
+fn planned<P: Provisioner>(surroundings: &Surroundings<'_, P>, claim: &Claim, is_new: bool) -> Result<Record, Error> {
+    let Surroundings { provisioner, provisioner_name, cluster, class } = *surroundings;
+    match class {
+        ClassLookup::Found(class) if class.provisioner == provisioner_name => {
+            record(provisioner, claim, class, cluster, is_new)
+        }
+        other => Err(no_class(other, claim)),
+    }
+}
+
+/// What a damaged ObjectBucket of this claim contained before.
+///
+/// # Errors
+/// [`Error::RecordDamaged`] if it cannot be planned from claim and class, or contradicts what is left.
+pub(crate) fn whole<P: Provisioner>(
+    surroundings: &Surroundings<'_, P>,
+    claim: &Claim,
+    object: &ObjectBucket,
+    error: &str,
+) -> Result<Record, Error> {
+    let restored = |planned| restored(object, planned, surroundings.provisioner_name, error);
+    match planned(surroundings, claim, false).and_then(restored) {
+        Err(problem) if !matches!(problem, Error::RecordDamaged { .. }) => {
+            Err(damaged(object, error, problem.to_string()))
+        }
+        answer => answer,
+    }
+}
+
+/// Whether a record is what would be planned now. Account, cluster and former claims are not part of a plan.
+fn is_same(recorded: &Record, planned: &Record) -> bool {
+    // Without `..`, so that a new field cannot be forgotten here.
+    let Record {
+        claim,
+        former_uids: _,
+        cluster: _,
+        account: _,
+        claim_created_at: _,
+        class_name,
+        reclaim_policy,
+        handed_over: _,
+        plan,
+    } = recorded;
+    *claim == planned.claim
+        && *class_name == planned.class_name
+        && *reclaim_policy == planned.reclaim_policy
+        && *plan == planned.plan
+}
+
+/// The record that a damaged ObjectBucket contained before: the present plan, unless it contradicts what is left.
+fn restored(object: &ObjectBucket, planned: Record, provisioner: &str, error: &str) -> Result<Record, Error> {
+    let state = |key: &str| object.spec.additional_state.as_ref()?.get(key).filter(|value| !value.is_empty()).cloned();
+    let record = Record {
+        account: state(wire::state::ACCOUNT_ID),
+        // If nothing proves it, the bucket is not emptied.
+        handed_over: release::flag(wire::state::HANDED_OVER, state(wire::state::HANDED_OVER)) == Ok(true)
+            || record::says_bound(object),
+        ..planned
+    };
+    let whole = codec::to_object(&record, "", provisioner);
+    let json = |object: &ObjectBucket| serde_json::to_value(&object.spec).unwrap_or_default();
+    match contradiction(&json(object), &json(&whole), "spec") {
+        None => Ok(record),
+        Some(why) => Err(damaged(object, error, why)),
+    }
+}
+
+/// The first value of `is` that differs in `should`.
+fn contradiction(is: &Value, should: &Value, field: &str) -> Option<String> {
+    // The Go library writes missing values as empty strings.
+    let says_nothing = |value: &Value| value.is_null() || value.as_str() == Some("");
+    match (is, should) {
+        (is, _) if says_nothing(is) => None,
+        (Value::Object(is), Value::Object(should)) => is.iter().find_map(|(key, is)| {
+            contradiction(is, should.get(key).unwrap_or(&Value::Null), &format!("{field}.{key}"))
+        }),
+        (Value::Object(is), Value::Null) if is.values().all(says_nothing) => None,
+        (is, should) if is == should => None,
+        (is, _) => Some(format!("{field} is {is}, but claim and StorageClass now give another value")),
+    }
+}
+
+fn damaged(object: &ObjectBucket, error: &str, why: String) -> Error {
+    let name = object.metadata.name.clone().unwrap_or_default();
+    Error::RecordDamaged { name, error: error.to_owned(), why }
+}
+
+/// The error for a claim without a usable class. If the claim cannot be read, that is the error.
+pub(crate) fn no_class(class: &ClassLookup, claim: &Claim) -> Error {
+    let class = match class {
+        ClassLookup::Found(Class { name, .. }) | ClassLookup::Missing { name } => name.clone(),
+        ClassLookup::Unnamed => String::new(),
+    };
+    claim.spec().err().unwrap_or(Error::StorageClassNotFound { class })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decide::testing::record;
+    use crate::store::Plan;
+
+    #[test]
+    fn a_record_that_lost_its_state_is_restored_unless_the_rest_contradicts() {
+        let mut object = codec::to_object(&record(), "obc-shop-photos", "ours");
+        object.spec.additional_state = None;
+        let whole = restored(&object, record(), "ours", "lost").map_err(|error| error.to_string());
+        assert_eq!(whole, Ok(record()));
+
+        let another = Record { plan: Plan { bucket: "another".into(), ..record().plan }, ..record() };
+        let refused = restored(&object, another, "ours", "lost").map_err(|error| error.to_string());
+        assert!(refused.as_ref().is_err_and(|why| why.contains("spec.endpoint.bucketName")), "{refused:?}");
+
+        object.spec.additional_state = Some([("UserName".to_owned(), "another".to_owned())].into());
+        let refused = restored(&object, record(), "ours", "lost").map_err(|error| error.to_string());
+        assert!(refused.as_ref().is_err_and(|why| why.contains("UserName")), "{refused:?}");
+    }
+}

@@ -1,0 +1,326 @@
+//! Reports on claims and records: phase, conditions, and what is new. Pure.
+
+use crate::api::{ClaimPhase, Condition, ConditionStatus, ObjectBucketClaimStatus, wire};
+use crate::decide::claim::{Claim, Ignored};
+use crate::error::Error;
+use crate::reasons;
+use crate::store::{Failure as _, FailureClass};
+
+/// A report on a claim.
+#[derive(Debug, Clone)]
+pub(crate) struct Report {
+    phase: ClaimPhase,
+    ready: ConditionStatus,
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
+    /// `None`: the other conditions stay as they are.
+    pub(crate) beside: Option<Beside>,
+    pub(crate) severity: Severity,
+    /// Name of the ObjectBucket that an admin must correct. The report is also made there.
+    pub(crate) damaged_record: Option<String>,
+}
+
+/// What a bound claim says beside the condition Ready.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Beside {
+    /// What it asks for without effect.
+    pub(crate) ignored: Ignored,
+    /// What is due for its keys; `None` if nothing ever was.
+    pub(crate) keys: Option<KeysSaid>,
+}
+
+/// What the condition KeysCurrent says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct KeysSaid {
+    pub(crate) status: ConditionStatus,
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
+}
+
+impl KeysSaid {
+    fn is(&self, condition: &Condition) -> bool {
+        (self.status, self.reason, &self.message) == (condition.status, condition.reason.as_str(), &condition.message)
+    }
+}
+
+/// How important a report is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Severity {
+    /// No problem.
+    Normal,
+    /// Somebody should look at it.
+    Warning,
+    /// Progress: only the first report is an event.
+    Progress,
+}
+
+impl Report {
+    /// The bucket can be used.
+    pub(crate) fn bound(bucket: &str, beside: Beside) -> Self {
+        Self {
+            phase: ClaimPhase::Bound,
+            ready: ConditionStatus::True,
+            reason: reasons::BOUND,
+            message: format!(
+                "bucket {bucket:?} is ready; apps find its keys and address in the Secret and the ConfigMap of the claim's name"
+            ),
+            beside: Some(beside),
+            severity: Severity::Normal,
+            damaged_record: None,
+        }
+    }
+
+    /// The store does not accept the new keys yet.
+    pub(crate) fn waiting_for_credentials(claim: &Claim, answer: &str) -> Self {
+        Self {
+            phase: if claim.bound() { ClaimPhase::Bound } else { ClaimPhase::Pending },
+            ready: ConditionStatus::False,
+            reason: reasons::WAITING_FOR_CREDENTIALS,
+            message: format!(
+                "the store does not accept the new keys yet ({answer}); retrying (on AWS this takes some seconds)"
+            ),
+            beside: None,
+            severity: Severity::Progress,
+            damaged_record: None,
+        }
+    }
+
+    /// A large bucket is being emptied.
+    pub(crate) fn purging(claim: &Claim, bucket: &str, removed: u64) -> Self {
+        Self {
+            // An edit of an unbound claim also removes a bucket.
+            phase: if claim.deleting { ClaimPhase::Released } else { ClaimPhase::Pending },
+            ready: ConditionStatus::False,
+            reason: reasons::PURGING,
+            message: format!("emptying bucket {bucket:?} before it is deleted; {REMOVED_SO_FAR}{removed}"),
+            beside: None,
+            severity: Severity::Progress,
+            damaged_record: None,
+        }
+    }
+
+    /// The claim is deleted, and its removal takes longer than usual.
+    pub(crate) fn removing(claim: &Claim) -> Self {
+        let message = "the claim is deleted; its bucket and the access to it are being removed".to_owned();
+        Self::of_deleted(claim, reasons::REMOVING, message)
+    }
+
+    /// The claim is deleted, and only finalizers of others keep it. `note`: what became of bucket and access.
+    pub(crate) fn removed(claim: &Claim, note: &str) -> Self {
+        let others: Vec<_> = claim.finalizers.iter().filter(|finalizer| *finalizer != wire::FINALIZER).collect();
+        let message = format!("the claim is deleted: {note}; it is kept by the finalizers {others:?}");
+        Self::of_deleted(claim, reasons::REMOVED, message)
+    }
+
+    fn of_deleted(claim: &Claim, reason: &'static str, message: String) -> Self {
+        Self {
+            phase: if claim.deleting { ClaimPhase::Released } else { ClaimPhase::Pending },
+            ready: ConditionStatus::False,
+            reason,
+            message,
+            beside: None,
+            severity: Severity::Progress,
+            damaged_record: None,
+        }
+    }
+
+    /// What was found is removed, and the operator looks for the rest once more.
+    pub(crate) fn settling(claim: &Claim) -> Self {
+        Self {
+            phase: if claim.deleting { ClaimPhase::Released } else { ClaimPhase::Pending },
+            ready: ConditionStatus::False,
+            reason: reasons::SETTLING,
+            message: "not everything that may have been created for this claim was found; what was found is removed, and the operator looks once more when the store shows all recent changes (on AWS within two minutes)".to_owned(),
+            beside: None,
+            severity: Severity::Progress,
+            damaged_record: None,
+        }
+    }
+
+    /// There is a problem. A bound claim stays Bound, because it still has its bucket and keys.
+    pub(crate) fn problem(claim: &Claim, problem: &Error) -> Self {
+        let phase = match (claim.deleting, claim.bound(), problem.class()) {
+            (true, ..) => ClaimPhase::Released,
+            (_, true, _) => ClaimPhase::Bound,
+            (.., FailureClass::Terminal) => ClaimPhase::Failed,
+            (.., FailureClass::Retryable | FailureClass::InProgress) => ClaimPhase::Pending,
+        };
+        Self {
+            phase,
+            ready: ConditionStatus::False,
+            reason: problem.reason(),
+            message: problem.to_string(),
+            beside: None,
+            severity: match problem.class() {
+                FailureClass::InProgress => Severity::Progress,
+                FailureClass::Retryable | FailureClass::Terminal => Severity::Warning,
+            },
+            damaged_record: problem.damaged_record().map(str::to_owned),
+        }
+    }
+
+    /// The new status, from the current one. Conditions of other types are kept.
+    pub(crate) fn status(
+        &self,
+        current: &ObjectBucketClaimStatus,
+        generation: Option<i64>,
+        now: &str,
+    ) -> ObjectBucketClaimStatus {
+        let was = |type_: &str| current.conditions.iter().find(|c| c.type_ == type_);
+        let condition = |type_: &str, status, reason: &str, message: &str| {
+            let since = was(type_).filter(|c| c.status == status).and_then(|c| c.last_transition_time.clone());
+            Condition {
+                type_: type_.to_owned(),
+                status,
+                reason: reason.to_owned(),
+                message: message.to_owned(),
+                observed_generation: generation,
+                last_transition_time: Some(since.unwrap_or_else(|| now.to_owned())),
+            }
+        };
+        let mut conditions = vec![condition(reasons::READY, self.ready, self.reason, &self.message)];
+        let mut said = vec![reasons::READY];
+        if let Some(Beside { ignored, keys }) = &self.beside {
+            said.extend([reasons::UP_TO_DATE, reasons::KEYS_CURRENT]);
+            match outdated(ignored) {
+                Some((reason, message)) => {
+                    conditions.push(condition(reasons::UP_TO_DATE, ConditionStatus::False, reason, &message));
+                }
+                None if was(reasons::UP_TO_DATE).is_some() => {
+                    conditions.push(condition(reasons::UP_TO_DATE, ConditionStatus::True, reasons::BOUND, ""));
+                }
+                None => {}
+            }
+            if let Some(KeysSaid { status, reason, message }) = keys {
+                conditions.push(condition(reasons::KEYS_CURRENT, *status, reason, message));
+            }
+        }
+        conditions.extend(current.conditions.iter().filter(|c| !said.contains(&c.type_.as_str())).cloned());
+        ObjectBucketClaimStatus { phase: Some(self.phase), conditions }
+    }
+}
+
+/// What precedes the count in a message about a purge.
+pub(crate) const REMOVED_SO_FAR: &str = "objects, versions and uploads removed so far: ";
+
+/// How much a purge has removed, as the message of its condition says.
+pub(crate) fn removed_so_far(message: &str) -> Option<u64> {
+    message.rsplit_once(REMOVED_SO_FAR)?.1.parse().ok()
+}
+
+/// Whether two statuses are the same, except for the generation: for CRDs without a status subresource, every write of a
+/// status raises it, so there would be no end of writes.
+pub(crate) fn same(a: &ObjectBucketClaimStatus, b: &ObjectBucketClaimStatus) -> bool {
+    let said = |c: &Condition| (c.type_.clone(), c.status, c.reason.clone(), c.message.clone());
+    a.phase == b.phase && a.conditions.iter().map(said).eq(b.conditions.iter().map(said))
+}
+
+/// Whether the CRD keeps conditions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keeps {
+    Unknown,
+    Yes,
+    No,
+}
+
+/// Whether the claim's status says that it can be used: by its condition Ready if the CRD keeps it, else only by the
+/// phase.
+pub(crate) fn says_ready(claim: &Claim, keeps: Keeps) -> bool {
+    let ready = claim.status.conditions.iter().find(|c| c.type_ == reasons::READY);
+    claim.bound() && ready.map_or(keeps != Keeps::Yes, |c| c.status == ConditionStatus::True)
+}
+
+/// Reason and message of the condition about what has no effect in a claim.
+pub(crate) fn outdated(ignored: &Ignored) -> Option<(&'static str, String)> {
+    let Ignored { edit, config } = ignored;
+    let reason = if edit.is_some() { reasons::EDIT_IGNORED } else { reasons::CONFIG_IGNORED };
+    let said: Vec<&str> = [edit, config].into_iter().flatten().map(String::as_str).collect();
+    (!said.is_empty()).then(|| (reason, said.join("; ")))
+}
+
+/// Whether the claim's status already says that it is bound, and all the rest.
+pub(crate) fn says_bound(claim: &Claim, beside: &Beside, keeps: Keeps) -> bool {
+    let Beside { ignored, keys } = beside;
+    let condition = |type_: &str| claim.status.conditions.iter().find(|c| c.type_ == type_);
+    let said = condition(reasons::UP_TO_DATE).filter(|c| c.status == ConditionStatus::False);
+    let of_keys = condition(reasons::KEYS_CURRENT);
+    let says_keys = keeps != Keeps::Yes
+        || match keys {
+            Some(keys) => of_keys.is_some_and(|condition| keys.is(condition)),
+            None => of_keys.is_none(),
+        };
+    let says = |ignored: &Ignored| said.map(|c| &c.message) == outdated(ignored).map(|(_, message)| message).as_ref();
+    // If the CRD may prune conditions, ignored settings are reported once, when the claim is bound.
+    let in_part = || keeps != Keeps::Yes && says(&Ignored { edit: ignored.edit.clone(), config: None });
+    says_ready(claim, keeps) && says_keys && (says(ignored) || in_part())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn current() -> ObjectBucketClaimStatus {
+        Report::bound("b", Beside::default()).status(
+            &ObjectBucketClaimStatus::default(),
+            Some(1),
+            "2026-01-01T00:00:00Z",
+        )
+    }
+
+    fn edited() -> Beside {
+        Beside { ignored: Ignored { edit: Some("spec.x".into()), config: None }, keys: None }
+    }
+
+    #[test]
+    fn the_transition_time_moves_only_with_the_status() {
+        let again = Report::bound("b", Beside::default()).status(&current(), Some(2), "2026-02-02T00:00:00Z");
+        assert_eq!(again.conditions[0].last_transition_time.as_deref(), Some("2026-01-01T00:00:00Z"));
+        assert!(same(&current(), &again), "a new generation alone changes nothing");
+    }
+
+    #[test]
+    fn an_ignored_edit_is_a_condition_of_its_own_and_goes_when_the_edit_is_undone() {
+        let edited = Report::bound("b", edited()).status(&current(), Some(2), "t");
+        assert_eq!(edited.phase, Some(ClaimPhase::Bound));
+        assert_eq!(edited.conditions[1].status, ConditionStatus::False);
+        let undone = Report::bound("b", Beside::default()).status(&edited, Some(3), "t");
+        assert_eq!(undone.conditions[1].status, ConditionStatus::True);
+        let claim = Claim::gone(crate::store::ClaimId::new("shop", "photos", "uid"));
+        let meanwhile = Report::purging(&claim, "b", 1).status(&edited, Some(2), "t");
+        assert_eq!(meanwhile.conditions[1], edited.conditions[1], "a problem does not undo the edit");
+    }
+
+    #[test]
+    fn what_is_due_for_keys_is_a_condition_of_its_own() {
+        let said = KeysSaid { status: ConditionStatus::False, reason: "RotationPending", message: "later".into() };
+        let beside = Beside { ignored: Ignored::default(), keys: Some(said) };
+        let status = Report::bound("b", beside.clone()).status(&current(), Some(2), "t");
+        assert_eq!(
+            (status.conditions[1].type_.as_str(), status.conditions[1].reason.as_str()),
+            ("KeysCurrent", "RotationPending")
+        );
+        let mut claim = Claim::gone(crate::store::ClaimId::new("shop", "photos", "uid"));
+        claim.status = status;
+        assert!(says_bound(&claim, &beside, Keeps::Yes));
+        assert!(
+            !says_bound(&claim, &Beside::default(), Keeps::Yes) && says_bound(&claim, &Beside::default(), Keeps::No)
+        );
+    }
+
+    #[test]
+    fn the_progress_of_a_purge_is_read_from_what_the_claim_says() {
+        let claim = Claim::gone(crate::store::ClaimId::new("shop", "photos", "uid"));
+        let purging = Report::purging(&claim, "objects, versions and uploads removed so far: 7", 12_000);
+        assert_eq!(removed_so_far(&purging.message), Some(12_000));
+        assert_eq!(removed_so_far(&Report::settling(&claim).message), None);
+    }
+
+    #[test]
+    fn conditions_of_others_are_kept() {
+        let mut status = current();
+        let foreign = Condition { type_: "Audited".into(), ..status.conditions[0].clone() };
+        status.conditions.push(foreign.clone());
+        let next = Report::bound("b", Beside::default()).status(&status, Some(1), "t");
+        assert!(next.conditions.contains(&foreign));
+    }
+}

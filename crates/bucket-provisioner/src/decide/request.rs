@@ -1,0 +1,206 @@
+//! What a class gives a claim: the class's parameters, the name of the bucket, and the store's plan. Pure.
+
+use std::collections::BTreeMap;
+
+use crate::decide::claim::WantedBucket;
+use crate::decide::class::Class;
+use crate::decide::store_outputs;
+use crate::error::Error;
+use crate::refusal::Refusal;
+use crate::store::common::bad_bucket;
+use crate::store::names;
+use crate::store::{
+    ClaimId, CommonParameters, Mode, ON_DELETE, ParameterError, Parameters as _, Plan, Provisioner, ReclaimPolicy,
+    Request, Written,
+};
+
+/// Fields of a claim.
+const NAME: &str = "spec.bucketName";
+const PREFIX: &str = "spec.generateBucketName";
+
+/// The plan for a claim. `is_new`: restrictions of the class on what a claim can ask for apply to new claims, and not when
+/// an existing one is planned again.
+///
+/// # Errors
+/// A class parameter or a name that cannot be used, and those of the store.
+pub(crate) fn plan<P: Provisioner>(
+    provisioner: &P,
+    class: &Class,
+    claim: &ClaimId,
+    wanted: &WantedBucket,
+    is_new: bool,
+) -> Result<Plan, Error> {
+    let invalid = |problem| Refusal::InvalidClassParameter { class: class.name.clone(), problem };
+    let (common, own) = split::<P>(&class.parameters).map_err(invalid)?;
+    let parameters = P::Parameters::parse(&Written::new(&own, &common)).map_err(invalid)?;
+    if is_new && common.namespaces.as_ref().is_some_and(|allowed| !allowed.contain(&claim.namespace)) {
+        let (class, namespace) = (class.name.clone(), claim.namespace.clone());
+        return Err(Refusal::NamespaceNotAllowed { class, namespace }.into());
+    }
+    if let Some(on_delete) = common.on_delete.filter(|_| class.reclaim_policy == ReclaimPolicy::Retain) {
+        let problem = "has no effect, because the reclaimPolicy of the class is Retain";
+        let remedy = "remove it, or create the class with reclaimPolicy Delete";
+        return Err(invalid(ParameterError::bad(ON_DELETE, &on_delete.to_string(), problem, remedy)).into());
+    }
+    let (bucket, mode) = bucket::<P>(class, &common, claim, wanted, is_new)?;
+    let request = Request {
+        claim,
+        class_name: &class.name,
+        bucket,
+        mode,
+        user: names::user(claim, P::USER_NAME_MAX),
+        parameters: &parameters,
+        written: &own,
+        common: &common,
+    };
+    let plan = provisioner.plan(&request).map_err(Error::store)?;
+    store_outputs::check_config_map(&plan)?;
+    store_outputs::check_state(&plan)?;
+    Ok(plan)
+}
+
+/// The common parameters, parsed, and the store's own, as they were written.
+fn split<P: Provisioner>(
+    written: &BTreeMap<String, String>,
+) -> Result<(CommonParameters, BTreeMap<String, String>), ParameterError> {
+    let known = || CommonParameters::names(P::CAN_ROTATE).chain(P::Parameters::names().iter().copied());
+    if let Some(name) = written.keys().find(|name| known().all(|known| known != **name)) {
+        let mut known: Vec<_> = known().collect();
+        known.sort_unstable();
+        return Err(ParameterError::Unknown { name: name.clone(), known: known.join(", ") });
+    }
+    CommonParameters::split(written, P::BUCKET_NAMES, P::CAN_ROTATE)
+}
+
+fn bucket<P: Provisioner>(
+    class: &Class,
+    common: &CommonParameters,
+    claim: &ClaimId,
+    wanted: &WantedBucket,
+    is_new: bool,
+) -> Result<(String, Mode), Refusal> {
+    let not_allowed = |field, name: &str, remedy: String| Refusal::BucketNameNotAllowed {
+        class: class.name.clone(),
+        field,
+        name: name.to_owned(),
+        remedy,
+    };
+    if let Some(bucket) = &common.bucket {
+        return match wanted {
+            WantedBucket::Named(asked) if asked != bucket => Err(Refusal::BucketNotOfClass {
+                class: class.name.clone(),
+                bucket: bucket.clone(),
+                asked: asked.clone(),
+            }),
+            _ => match P::check_bucket_name(bucket, Mode::Granted) {
+                Ok(()) => Ok((bucket.clone(), Mode::Granted)),
+                Err(rule) => Err(Refusal::InvalidClassParameter {
+                    class: class.name.clone(),
+                    problem: bad_bucket(bucket, &rule),
+                }),
+            },
+        };
+    }
+    let (field, asked, bucket) = match wanted {
+        WantedBucket::Unspecified => return Err(Refusal::BucketNameMissing { class: class.name.clone() }),
+        WantedBucket::Named(name) if is_new && !common.naming.explicit => {
+            let remedy = "set spec.generateBucketName instead (explicitNames is \"no\")".to_owned();
+            return Err(not_allowed(NAME, name, remedy));
+        }
+        WantedBucket::Named(name) => (NAME, name, P::BUCKET_NAMES.check(name).map(|()| name.clone())),
+        WantedBucket::Generated { prefix } => (PREFIX, prefix, P::BUCKET_NAMES.generate(prefix, claim)),
+    };
+    let bucket = bucket.and_then(|bucket| match P::check_bucket_name(&bucket, Mode::Created) {
+        Ok(()) => Ok(bucket),
+        Err(rule) => Err(names::NameError { name: asked.clone(), rule }),
+    });
+    let bucket = bucket.map_err(|problem| Refusal::InvalidBucketName { field, problem })?;
+    // The bucket's name is checked, because a long generateBucketName is cut.
+    if is_new && !bucket.starts_with(&common.naming.prefix) {
+        let remedy = format!("start it with {:?} (bucketNamePrefix)", common.naming.prefix);
+        return Err(not_allowed(field, asked, remedy));
+    }
+    Ok((bucket, Mode::Created))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::decide::model::planner::Planner;
+    use crate::store::{Failure as _, FailureClass, ReclaimPolicy};
+
+    const UID: &str = "f30e0389-0689-48a2-bfaa-74d1bf1fd950";
+
+    fn planned(parameters: &[(&str, &str)], wanted: &WantedBucket) -> Result<Plan, Error> {
+        planned_by("fast", parameters, wanted)
+    }
+
+    fn planned_by(class: &str, parameters: &[(&str, &str)], wanted: &WantedBucket) -> Result<Plan, Error> {
+        let claim = ClaimId::new("shop", "photos", UID);
+        let class = Class {
+            name: class.into(),
+            provisioner: "example.com/bucket".into(),
+            parameters: parameters.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
+            reclaim_policy: ReclaimPolicy::Delete,
+        };
+        plan(&Planner, &class, &claim, wanted, true)
+    }
+
+    fn generated() -> WantedBucket {
+        WantedBucket::Generated { prefix: "photos".into() }
+    }
+
+    #[test]
+    fn the_generated_name_may_also_be_asked_for_by_name() {
+        let named = planned(&[], &WantedBucket::Named(format!("photos-{UID}"))).unwrap();
+        assert_eq!(named, planned(&[], &generated()).unwrap());
+        assert_eq!(named.user.as_deref(), Some(&*format!("shop-photos-{UID}")));
+    }
+
+    #[test]
+    fn a_class_that_names_a_bucket_grants_access_to_it() {
+        let class = [("bucketName", "shared")];
+        for wanted in [WantedBucket::Unspecified, generated(), WantedBucket::Named("shared".into())] {
+            let plan = planned(&class, &wanted).unwrap();
+            assert_eq!((plan.bucket.as_str(), plan.mode), ("shared", Mode::Granted));
+        }
+        let error = planned(&class, &WantedBucket::Named("mine".into())).unwrap_err();
+        insta::assert_snapshot!(error, @r#"spec.bucketName is "mine", but StorageClass fast gives access to bucket "shared" only: remove spec.bucketName, or use another class"#);
+        assert_eq!((error.class(), error.store_untouched()), (FailureClass::Terminal, true));
+    }
+
+    #[test]
+    fn the_error_of_a_claim_without_a_name_says_what_to_set() {
+        insta::assert_snapshot!(planned(&[], &WantedBucket::Unspecified).unwrap_err(), @"the claim names no bucket: set spec.generateBucketName or spec.bucketName, or use a StorageClass with the parameter bucketName (fast has none)");
+    }
+
+    #[test]
+    fn a_bad_prefix_names_field_value_character_and_remedy() {
+        insta::assert_snapshot!(planned(&[], &WantedBucket::Generated { prefix: "Photos".into() }).unwrap_err(), @r#"spec.generateBucketName: "Photos" cannot be used: 'P' is not allowed; use lower-case letters, digits, '.' and '-'"#);
+    }
+
+    #[test]
+    fn what_becomes_of_a_prefix_has_to_begin_as_the_class_says() {
+        let prefix = "acme-production-analytics-team-";
+        let asked = WantedBucket::Generated { prefix: prefix.to_owned() };
+        let error = planned(&[("bucketNamePrefix", prefix)], &asked).unwrap_err();
+        assert!(error.to_string().contains("bucketNamePrefix"), "{error}");
+    }
+
+    #[test]
+    fn what_the_store_plans_for_the_config_map_and_the_record_is_checked() {
+        assert_eq!(planned(&[], &generated()).unwrap().outputs["fast"], "model");
+        let error = planned_by("AWS_REGION", &[], &generated()).unwrap_err();
+        assert!(matches!(error, Error::Refused(Refusal::InvalidConfigMapOutput { .. })), "{error}");
+        assert!(error.store_untouched());
+        let error = planned_by("mode", &[], &generated()).unwrap_err();
+        assert!(matches!(error, Error::Refused(Refusal::InvalidState { .. })), "{error}");
+        assert!(error.store_untouched());
+    }
+
+    #[test]
+    fn an_unknown_parameter_names_the_class_and_what_is_known() {
+        insta::assert_snapshot!(planned(&[("tier", "gold")], &generated()).unwrap_err(), @r#"StorageClass fast: unknown parameter "tier"; remove it, or use one of: allowedNamespaces, bucketName, bucketNamePrefix, explicitNames, onDelete, secretName, secretNamespace"#);
+    }
+}

@@ -1,0 +1,260 @@
+//! The next step for a claim that should have a bucket. Pure.
+//!
+//! An attempt reads everything once, then asks for the next step, takes it, and asks again. The order of the steps
+//! guarantees that a crash between any two of them loses and leaks nothing, and it is defined only here. Two interpreters
+//! take the steps: `reconcile/provide.rs` with clients, and `model/provision.rs` in the world of the model. Both match all
+//! steps, so that a new one cannot be forgotten in one of them.
+
+use crate::store::Mode;
+
+/// What is known about a claim that should have a bucket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct ProvisionState {
+    /// The cache shows our finalizer on the claim and, if its CRD accepts it, the generated name.
+    pub(crate) finalizer_cached: bool,
+    pub(crate) recorded: Recorded,
+    pub(crate) mode: Mode,
+    pub(crate) keys: Keys,
+    /// The record's spec has everything that is learnt only after it was first written.
+    pub(crate) record_complete: bool,
+    /// The record's status says that it is bound.
+    pub(crate) record_says_bound: bool,
+    /// The adoption of the record is not finished.
+    pub(crate) adopting: bool,
+    pub(crate) progress: Progress,
+    pub(crate) upkeep: Upkeep,
+}
+
+/// The steps of this attempt that are not visible elsewhere in its state.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Progress {
+    /// The API server has confirmed our finalizer on the claim.
+    pub(crate) finalizer_confirmed: bool,
+    /// The ConfigMap is up to date.
+    pub(crate) config_map_written: bool,
+    /// The claim names its record.
+    pub(crate) record_linked: bool,
+    /// The claim's status says that it is bound.
+    pub(crate) status_written: bool,
+}
+
+impl Progress {
+    /// Notes a step that was taken.
+    pub(crate) fn note(&mut self, step: ProvisionStep) {
+        match step {
+            ProvisionStep::AddFinalizer => self.finalizer_confirmed = true,
+            ProvisionStep::WriteConfigMap => self.config_map_written = true,
+            ProvisionStep::LinkRecord => self.record_linked = true,
+            ProvisionStep::UpdateStatus => self.status_written = true,
+            _ => {}
+        }
+    }
+
+    /// Skips the steps for ConfigMap, claim and status.
+    pub(crate) fn leave_as_adopted(&mut self) {
+        *self = Self { config_map_written: true, record_linked: true, status_written: true, ..*self };
+    }
+}
+
+/// The state of the record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Recorded {
+    /// There is none.
+    No,
+    /// It belongs to a former claim, and an admin gives it to this one.
+    Former,
+    /// It is written; the store may have created something.
+    Begun,
+    /// Bucket and keys were handed over.
+    HandedOver,
+}
+
+/// Where the claim's keys are, and whether they were seen to work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Keys<C = ()> {
+    /// None that can be used.
+    None,
+    /// Just issued, and only in memory.
+    Issued(C),
+    /// Issued to replace keys that work, and only in memory.
+    Successor { keys: C, proven: bool },
+    /// In the claim's Secret. `up_to_date`: nothing else in the Secret must be changed.
+    InSecret { keys: C, up_to_date: bool, proven: bool },
+}
+
+impl<C> Keys<C> {
+    /// The same without the keys themselves.
+    pub(crate) fn location(&self) -> Keys {
+        match *self {
+            Self::None => Keys::None,
+            Self::Issued(_) => Keys::Issued(()),
+            Self::Successor { proven, .. } => Keys::Successor { keys: (), proven },
+            Self::InSecret { up_to_date, proven, .. } => Keys::InSecret { keys: (), up_to_date, proven },
+        }
+    }
+
+    /// The same, after they were written into the claim's Secret.
+    pub(crate) fn written(self) -> Self {
+        match self {
+            Self::None => Self::None,
+            Self::Issued(keys) => Self::InSecret { keys, up_to_date: true, proven: false },
+            Self::Successor { keys, .. } => Self::InSecret { keys, up_to_date: true, proven: true },
+            Self::InSecret { keys, proven, .. } => Self::InSecret { keys, up_to_date: true, proven },
+        }
+    }
+
+    /// Notes whether they were seen to work. [`Keys::Issued`] are not tried before they are written.
+    pub(crate) fn set_proven(&mut self, now: bool) {
+        if let Self::Successor { proven, .. } | Self::InSecret { proven, .. } = self {
+            *proven = now;
+        }
+    }
+}
+
+/// What is known about keys at the start of an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct KeysFound<C> {
+    /// The keys in the claim's Secret, if the operator wrote them.
+    pub(crate) in_secret: Option<C>,
+    /// Nothing else in the Secret must be changed.
+    pub(crate) up_to_date: bool,
+    /// They are shared keys, and the owner has others now.
+    pub(crate) outdated: bool,
+    /// Successors that were issued and have not been tried yet.
+    pub(crate) successor: Option<C>,
+    pub(crate) bound: bool,
+    /// The claim's status says that it can be used, so the keys were seen to work.
+    pub(crate) ready: bool,
+}
+
+/// Where the keys are at the start of an attempt. Keys in the claim's Secret prove that the store has created everything
+/// that is recorded, because they are written last.
+pub(crate) fn keys_so_far<C>(found: KeysFound<C>) -> Keys<C> {
+    match found {
+        KeysFound { in_secret: None, .. } => Keys::None,
+        // If keys were refused, it was this successor, not the keys in use.
+        KeysFound { bound: true, successor: Some(keys), .. } => Keys::Successor { keys, proven: false },
+        KeysFound { outdated: true, .. } => Keys::None,
+        // A bound claim may be not ready because it got new keys.
+        KeysFound { in_secret: Some(keys), up_to_date, bound, ready, .. } => {
+            Keys::InSecret { keys, up_to_date, proven: bound && ready }
+        }
+    }
+}
+
+/// The upkeep of a bound claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Upkeep {
+    /// Nothing.
+    Nothing,
+    /// Replace its keys.
+    Rotate,
+    /// Delete former and lost keys.
+    Retire,
+    /// Check and repair bucket and user.
+    Check,
+}
+
+/// What upkeep is left for an attempt that starts with these keys.
+///
+/// If keys are missing, new ones are issued, which replaces all others; the store would not show them yet. A successor
+/// that waits is the rotation that is due; a second rotation would delete the former keys within their grace period.
+pub(crate) fn upkeep_left<C>(due: Upkeep, keys: &Keys<C>) -> Upkeep {
+    match (due, keys) {
+        (_, Keys::None) | (Upkeep::Rotate, Keys::Successor { .. }) => Upkeep::Nothing,
+        (due, _) => due,
+    }
+}
+
+/// The verb that creates what is recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Verb {
+    Provision,
+    Grant,
+}
+
+/// A step towards a bucket that can be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum ProvisionStep {
+    /// Add finalizer, label and name to the claim.
+    AddFinalizer,
+    /// Write the record.
+    Record,
+    /// Write this claim into the record of a former one.
+    Adopt,
+    /// Have the store create what is recorded, and issue keys.
+    Execute(Verb),
+    /// Write the keys into the claim's Secret.
+    WriteSecret,
+    /// Try the keys once.
+    Probe,
+    /// Write into the record that the bucket may be in use from now on, and in which account it is.
+    MarkHandedOver,
+    /// Write the ConfigMap, without which no app starts.
+    WriteConfigMap,
+    /// Write into the record's status that it is bound.
+    MarkBound,
+    /// Write the record's name into the claim.
+    LinkRecord,
+    /// Report on the claim that it is bound.
+    UpdateStatus,
+    /// Remove the admin's annotation from the record.
+    FinishAdoption,
+    /// Have the store issue new keys in addition to the present ones.
+    Rotate,
+    /// Have the store delete former and lost keys.
+    Retire,
+    /// Have the store check and repair bucket and user.
+    Check,
+    /// Nothing is left to do.
+    Done,
+}
+
+/// The next step towards a bucket that can be used.
+///
+/// The order:
+/// - The finalizer is on the claim before the record is written, and the record is written before the store creates
+///   anything.
+/// - Keys are in the Secret before they are tried, so that a crash does not lose them. A successor is tried first, because
+///   apps read the Secret meanwhile.
+/// - That the bucket may be in use is recorded before an app can start, because it decides whether the bucket outlives its
+///   claim.
+/// - Signs of binding come last, in the order in which others rely on them.
+/// - An adopted record names its new claim before anything in the store does, because the record names the former one,
+///   too.
+pub(crate) fn next_provision_step(state: &ProvisionState) -> ProvisionStep {
+    use ProvisionStep as Step;
+
+    match (state.recorded, state.progress.finalizer_confirmed) {
+        // The cache may show a claim that is gone, so the finalizer must be confirmed.
+        (Recorded::No | Recorded::Former, false) => return Step::AddFinalizer,
+        (Recorded::No, true) => return Step::Record,
+        (Recorded::Former, true) => return Step::Adopt,
+        (_, false) if !state.finalizer_cached => return Step::AddFinalizer,
+        _ => {}
+    }
+    match state.keys {
+        // Grant, not provision: a bound bucket that somebody deleted must not be silently recreated, empty.
+        Keys::None if state.recorded == Recorded::Begun && state.mode == Mode::Created => {
+            Step::Execute(Verb::Provision)
+        }
+        Keys::None => Step::Execute(Verb::Grant),
+        Keys::Issued(()) | Keys::Successor { proven: true, .. } | Keys::InSecret { up_to_date: false, .. } => {
+            Step::WriteSecret
+        }
+        // Before all others, so that a lost bucket is not reported as bound.
+        Keys::InSecret { .. } if state.upkeep == Upkeep::Check => Step::Check,
+        Keys::Successor { .. } | Keys::InSecret { proven: false, .. } => Step::Probe,
+        Keys::InSecret { .. } if !state.record_complete => Step::MarkHandedOver,
+        Keys::InSecret { .. } if !state.progress.config_map_written => Step::WriteConfigMap,
+        Keys::InSecret { .. } if !state.record_says_bound => Step::MarkBound,
+        Keys::InSecret { .. } if !state.progress.record_linked => Step::LinkRecord,
+        Keys::InSecret { .. } if !state.progress.status_written => Step::UpdateStatus,
+        Keys::InSecret { .. } if state.adopting => Step::FinishAdoption,
+        Keys::InSecret { .. } => match state.upkeep {
+            Upkeep::Nothing | Upkeep::Check => Step::Done,
+            Upkeep::Rotate => Step::Rotate,
+            Upkeep::Retire => Step::Retire,
+        },
+    }
+}

@@ -1,0 +1,326 @@
+//! Why a reconcile stopped: one variant for each reason that a user reads. Those of claims that are refused before the store
+//! is called are in `refusal.rs`.
+
+use super::reasons;
+use super::refusal::Refusal;
+use crate::api::{object_name, wire};
+use crate::store::{ClaimId, Failure, FailureClass, SecretRef};
+use operator_runtime::kubernetes::answers::{describe, status_code};
+
+/// Why a reconcile stopped. `Display` is the message on the claim: what is wrong, then the remedy.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error(
+        "StorageClass {class:?} does not exist{}: correct spec.storageClassName, or ask an admin for the class", no_such_name(.class)
+    )]
+    StorageClassNotFound { class: String },
+
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+
+    #[error("the claim cannot be read: {error}; correct spec, or delete the claim and create it again")]
+    ClaimUnreadable { error: String },
+
+    #[error(
+        "Secret {0} with the owner's credentials does not exist; create it, or correct secretName and secretNamespace in the StorageClass"
+    )]
+    OwnerSecretNotFound(SecretRef),
+
+    #[error(
+        "Secret {secret} with the owner's credentials does not exist; restore it, because bucket {bucket:?} and its user cannot be removed without it"
+    )]
+    OwnerSecretNeeded { secret: SecretRef, bucket: String },
+
+    #[error(
+        "the store keeps refusing the claim's keys ({answer}); check whether a permissions boundary, a service control policy or the bucket's policy denies s3:ListBucket or s3:GetObject to the claim's user"
+    )]
+    CredentialsUnusable { answer: String },
+
+    #[error(
+        "access key {key} of the claim's user is inactive: somebody deactivated it at the store, and the operator does not activate it. To get a new key, change the claim's annotation {}; or an admin activates the key",
+        wire::annotation::ROTATE_KEYS
+    )]
+    KeysInactive { key: String },
+
+    #[error(
+        "{kind} {name:?} in namespace {namespace:?} already exists and does not belong to this claim, so it is not changed; rename or delete it, or create the claim under another name"
+    )]
+    OutputExists { kind: &'static str, namespace: String, name: String },
+
+    #[error(
+        "ObjectBucket {name:?} cannot be read: {error}; correct the field, or restore the ObjectBucket from a backup"
+    )]
+    RecordUnreadable { name: String, error: String },
+
+    #[error(
+        "ObjectBucket {name:?} already exists and belongs to another claim, so it is not changed; delete it if nobody needs it, or create the claim under another name"
+    )]
+    RecordTaken { name: String },
+
+    #[error(
+        "ObjectBucket {name:?} does not say to which claim it belongs, and more than one claim is possible; an admin must write the uid of the right claim into its spec.additionalState.claimUID"
+    )]
+    RecordAmbiguous { name: String },
+
+    #[error(
+        "ObjectBucket {name:?} of this claim is damaged ({error}) and cannot be repaired: {why}; an admin must correct the field or restore the ObjectBucket from a backup"
+    )]
+    RecordDamaged { name: String, error: String, why: String },
+
+    #[error("{}", .0.sentence())]
+    AdoptionNeeded(RecordProblem),
+
+    #[error(
+        "the claim has the annotation {}, but {}; remove the annotation for a new and empty bucket, or ask an admin",
+        wire::annotation::UNDO_DELETE,
+        cannot_undo(.why)
+    )]
+    NothingToUndo { why: CannotUndo },
+
+    #[error(
+        "bucket {bucket:?}, which was created for this claim before it was edited, is not empty, and its keys were never published, so it is not deleted: undo the edit of the claim or of its StorageClass, empty the bucket, or delete the claim (the bucket then stays until an admin decides)"
+    )]
+    BucketNotEmpty { bucket: String },
+
+    #[error(
+        "ObjectBucket {record:?} names bucket {recorded:?}, but this claim's bucket is {bucket:?}: an admin must restore spec.endpoint.bucketName of the ObjectBucket, and its label {} if it has one. Do not tag bucket {recorded:?}",
+        wire::BUCKET_LABEL
+    )]
+    BucketConflict { record: String, recorded: String, bucket: String },
+
+    #[error(
+        "ObjectBucket {record:?} names bucket {recorded:?} and the claim names {bucket:?}, and nothing proves which of them is the claim's: an admin must find out which object was edited, and undo the edit. Tag neither bucket"
+    )]
+    BucketsDiffer { record: String, recorded: String, bucket: String },
+
+    #[error(
+        "CustomResourceDefinition {crd} is being deleted, or does not exist, so nothing is deleted at the store: an admin must annotate it with {}=yes to delete what the claims had there, or the ObjectBuckets with {}={} to keep it",
+        wire::annotation::CONFIRM_DELETION,
+        wire::annotation::ORPHAN,
+        wire::annotation::ORPHAN_FORGET
+    )]
+    CrdDeleting { crd: &'static str },
+
+    #[error(
+        "the owner's credentials belong to another account than this claim's bucket and user, so nothing is done for this claim; an admin must change {place} back to the former account, whose id is in the ObjectBucket"
+    )]
+    AccountChanged { place: String },
+
+    #[error(
+        "another claim also uses bucket {bucket:?}; the bucket and its content are deleted when no other claim uses it any more"
+    )]
+    BucketInUse { bucket: String },
+
+    #[error(
+        "the store at {store} did not answer, or refused the owner's credentials, several times in a row; only one claim at a time calls it now, and this claim waits for its turn; see other claims of the class and the operator's log"
+    )]
+    StoreSilent { store: String },
+
+    #[error(
+        "the store at {store} limits how fast this account may call it: claims take turns, and this one continues by itself"
+    )]
+    StoreBusy { store: String },
+
+    #[error("{0}")]
+    Store(Box<dyn Failure>),
+
+    #[error("the operator cannot {step}: {}", describe(.source))]
+    Kubernetes { step: &'static str, source: Box<kube::Error> },
+
+    #[error("Kubernetes or the store did not finish within {0} s; retrying")]
+    TimedOut(u64),
+
+    #[error("internal error while reconciling claim {0}; this is a bug, please report it with the operator's log")]
+    Panicked(ClaimId),
+
+    #[error("internal error ({0}); this is a bug, please report it with the operator's log")]
+    OutOfStep(&'static str),
+}
+
+/// Why the ObjectBucket that a claim names in `spec.objectBucketName` is not its own. Only bound claims carry the
+/// field, so the claim was restored from a backup, moved from another cluster, or copied.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum RecordProblem {
+    /// It belongs to a former claim of this namespace and name.
+    Former { record: String },
+    /// It does not exist.
+    Missing { record: String },
+    /// No object can have this name.
+    NoName { record: String },
+    /// It belongs to somebody else.
+    Foreign { record: String },
+}
+
+impl RecordProblem {
+    fn sentence(&self) -> String {
+        let adopt = format!("{}={}", wire::annotation::ORPHAN, wire::annotation::ORPHAN_ADOPT);
+        let (problem, remedy) = match self {
+            Self::Former { record } => (
+                format!("ObjectBucket {record:?}, which belongs to a former claim of this name"),
+                format!("to continue with its bucket, an admin must annotate that ObjectBucket with {adopt}; "),
+            ),
+            Self::Missing { record } => (
+                format!("ObjectBucket {record:?}, which does not exist"),
+                format!(
+                    "to continue with its bucket, an admin must restore that ObjectBucket, from a backup or with `aws-s3-provisioner record`, and annotate it with {adopt}; "
+                ),
+            ),
+            Self::NoName { record } => (format!("{record:?}, which is not the name of an object"), String::new()),
+            Self::Foreign { record } => {
+                (format!("ObjectBucket {record:?}, which does not belong to this claim"), String::new())
+            }
+        };
+        format!(
+            "spec.objectBucketName names {problem}; {remedy}for a new and empty bucket, create the claim without spec.objectBucketName and spec.bucketName"
+        )
+    }
+}
+
+/// Why a claim with [`UNDO_DELETE`](wire::annotation::UNDO_DELETE) does not get a deleted bucket back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum CannotUndo {
+    /// No deletion is scheduled.
+    NotScheduled,
+    /// The bucket was deleted, or its time has come.
+    TooLate,
+    /// The claim was in another namespace of that name.
+    OtherNamespace,
+    /// The claim named another class.
+    OtherClass,
+    /// There are several, and the claim names none of them.
+    Several { records: Vec<String> },
+}
+
+/// How many ObjectBuckets a message names.
+const NAMED: usize = 5;
+
+fn cannot_undo(why: &CannotUndo) -> String {
+    let why = match why {
+        CannotUndo::NotScheduled => "no deleted bucket of a claim of this namespace and name is kept",
+        CannotUndo::TooLate => "the bucket of the deleted claim is deleted already, or its time has come",
+        CannotUndo::OtherNamespace => "the deleted claim was in a former namespace of this name",
+        CannotUndo::OtherClass => "the deleted claim named another StorageClass",
+        CannotUndo::Several { records } => {
+            let named: Vec<_> = records.iter().take(NAMED).map(String::as_str).collect();
+            let others = if records.len() > NAMED { " and others" } else { "" };
+            return format!(
+                "the buckets of several deleted claims of this name are kept: write the right one of these ObjectBuckets into spec.objectBucketName: {}{others}",
+                named.join(", ")
+            );
+        }
+    };
+    why.to_owned()
+}
+
+/// A blank at the end of a name is easily overlooked.
+fn no_such_name(name: &str) -> &'static str {
+    match object_name(name) {
+        Some(_) => "",
+        None => ", and no StorageClass can have this name",
+    }
+}
+
+impl Error {
+    /// For `map_err`: what the operator was about to do, as in "the operator cannot {step}".
+    pub(crate) fn kubernetes(step: &'static str) -> impl FnOnce(kube::Error) -> Self {
+        move |source| Self::Kubernetes { step, source: Box::new(source) }
+    }
+
+    pub(crate) fn store(failure: impl Failure) -> Self {
+        Self::Store(Box::new(failure))
+    }
+
+    /// Another writer was faster, or the object is gone. This is not reported: the watch shows the change.
+    pub(crate) fn is_race(&self) -> bool {
+        matches!(self, Self::Kubernetes { source, .. } if matches!(status_code(source), Some(404 | 409)))
+    }
+
+    /// Name of the ObjectBucket that cannot be read or is damaged, if that is the problem.
+    pub(crate) fn damaged_record(&self) -> Option<&str> {
+        match self {
+            Self::RecordDamaged { name, .. } | Self::RecordUnreadable { name, .. } => Some(name),
+            Self::BucketConflict { record, .. } | Self::BucketsDiffer { record, .. } => Some(record),
+            _ => None,
+        }
+    }
+}
+
+impl Failure for Error {
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::StorageClassNotFound { .. } => reasons::STORAGE_CLASS_NOT_FOUND,
+            Self::Refused(refusal) => refusal.reason(),
+            Self::ClaimUnreadable { .. } => reasons::CLAIM_UNREADABLE,
+            Self::OwnerSecretNotFound(_) | Self::OwnerSecretNeeded { .. } => reasons::OWNER_SECRET_NOT_FOUND,
+            Self::CredentialsUnusable { .. } => reasons::CREDENTIALS_UNUSABLE,
+            Self::KeysInactive { .. } => reasons::KEYS_INACTIVE,
+            Self::OutputExists { .. } => reasons::OUTPUT_EXISTS,
+            Self::RecordUnreadable { .. } => reasons::OBJECT_BUCKET_UNREADABLE,
+            Self::RecordTaken { .. } => reasons::OBJECT_BUCKET_TAKEN,
+            Self::RecordAmbiguous { .. } => reasons::OBJECT_BUCKET_AMBIGUOUS,
+            Self::RecordDamaged { .. } => reasons::OBJECT_BUCKET_DAMAGED,
+            Self::AdoptionNeeded(_) => reasons::ADOPTION_NEEDED,
+            Self::NothingToUndo { .. } => reasons::NOTHING_TO_UNDO,
+            Self::BucketNotEmpty { .. } => reasons::BUCKET_NOT_EMPTY,
+            Self::BucketConflict { .. } | Self::BucketsDiffer { .. } => reasons::BUCKET_CONFLICT,
+            Self::CrdDeleting { .. } => reasons::CRD_DELETING,
+            Self::AccountChanged { .. } => reasons::ACCOUNT_CHANGED,
+            Self::BucketInUse { .. } => reasons::BUCKET_IN_USE,
+            Self::StoreSilent { .. } | Self::StoreBusy { .. } => reasons::WAITING_FOR_STORE,
+            Self::Store(failure) => failure.reason(),
+            Self::Kubernetes { .. } => reasons::KUBERNETES_ERROR,
+            Self::TimedOut(_) => reasons::TIMED_OUT,
+            Self::Panicked(_) | Self::OutOfStep(_) => reasons::INTERNAL_ERROR,
+        }
+    }
+
+    fn class(&self) -> FailureClass {
+        match self {
+            Self::Store(failure) => failure.class(),
+            // Somebody must act; a watch wakes the claim when the object appears.
+            Self::StorageClassNotFound { .. }
+            | Self::Refused(_)
+            | Self::ClaimUnreadable { .. }
+            | Self::OwnerSecretNotFound(_)
+            | Self::OwnerSecretNeeded { .. }
+            | Self::CredentialsUnusable { .. }
+            | Self::KeysInactive { .. }
+            | Self::RecordUnreadable { .. }
+            | Self::RecordAmbiguous { .. }
+            | Self::RecordDamaged { .. }
+            | Self::AdoptionNeeded(_)
+            | Self::NothingToUndo { .. }
+            | Self::BucketNotEmpty { .. }
+            | Self::BucketConflict { .. }
+            | Self::BucketsDiffer { .. }
+            | Self::CrdDeleting { .. }
+            | Self::AccountChanged { .. }
+            | Self::BucketInUse { .. } => FailureClass::Terminal,
+            // Nothing watches foreign objects, so these are checked again with backoff.
+            Self::OutputExists { .. }
+            | Self::RecordTaken { .. }
+            | Self::StoreSilent { .. }
+            | Self::StoreBusy { .. }
+            | Self::Kubernetes { .. }
+            | Self::TimedOut(_)
+            | Self::Panicked(_)
+            | Self::OutOfStep(_) => FailureClass::Retryable,
+        }
+    }
+
+    fn store_untouched(&self) -> bool {
+        match self {
+            Self::Store(failure) => failure.store_untouched(),
+            Self::Refused(_) => true,
+            _ => false,
+        }
+    }
+
+    fn concerns_all(&self) -> bool {
+        matches!(self, Self::Store(failure) if failure.concerns_all())
+    }
+
+    fn lost(&self) -> bool {
+        matches!(self, Self::Store(failure) if failure.lost())
+    }
+}

@@ -1,0 +1,206 @@
+//! The claim's Secret and ConfigMap: what apps consume with `envFrom`.
+//!
+//! A foreign object of the same name is never changed, and an output is written only if it differs from what it should
+//! be. Entries that others add are kept.
+
+use kube::Api;
+use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
+use serde_json::json;
+
+use crate::decide::metadata::{FIELD_MANAGER, controller};
+use crate::decide::output_data::{Heir, Output, difference, is_of, owner, replacement};
+use crate::error::Error;
+use crate::objects::deletion;
+use crate::store::ClaimId;
+
+/// An output in the cluster. Not Debug, because a Secret would print its data.
+pub(crate) enum Current<T> {
+    /// Nothing of that name exists.
+    Absent,
+    /// It belongs to this claim.
+    Mine(T),
+    /// It was restored for a former claim, and this claim adopts that claim's record.
+    Inherited(T),
+}
+
+impl<T> Current<T> {
+    /// The output that is the claim's, or will be.
+    pub(crate) fn existing(&self) -> Option<&T> {
+        match self {
+            Self::Absent => None,
+            Self::Mine(found) | Self::Inherited(found) => Some(found),
+        }
+    }
+}
+
+/// Reads an output from the cluster.
+///
+/// # Errors
+/// [`Error::OutputExists`] if it is neither this claim's nor inherited.
+pub(crate) async fn read<T: Output>(
+    api: &Api<T>,
+    claim: &ClaimId,
+    heir: Option<Heir<'_>>,
+) -> Result<Current<T>, Error> {
+    match api.get_opt(&claim.name).await.map_err(Error::kubernetes(T::READ))? {
+        None => Ok(Current::Absent),
+        Some(found) if is_of(found.meta(), claim) => Ok(Current::Mine(found)),
+        Some(found) if heir.is_some_and(|heir| heir.inherits(found.meta())) => Ok(Current::Inherited(found)),
+        Some(_) => Err(taken::<T>(claim)),
+    }
+}
+
+/// Reads an output that belongs to this claim; `None` if there is none, or a foreign one.
+///
+/// # Errors
+/// Kubernetes refused.
+pub(crate) async fn read_own<T: Output>(api: &Api<T>, claim: &ClaimId) -> Result<Option<T>, Error> {
+    match read(api, claim, None).await {
+        Ok(Current::Mine(found)) => Ok(Some(found)),
+        Ok(Current::Absent | Current::Inherited(_)) | Err(Error::OutputExists { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn taken<T: Output>(claim: &ClaimId) -> Error {
+    Error::OutputExists { kind: T::KIND, namespace: claim.namespace.clone(), name: claim.name.clone() }
+}
+
+/// Writes an output if it differs from `wanted`: at most one write, or two for an inherited output that still has
+/// another controller. Returns the output, if it was written.
+///
+/// # Errors
+/// Kubernetes refused, also because somebody else created an object of that name meanwhile.
+pub(crate) async fn write<T: Output>(
+    api: &Api<T>,
+    current: &Current<T>,
+    wanted: &T,
+    claim: &ClaimId,
+) -> Result<Option<T>, Error> {
+    let written = match current {
+        Current::Absent => {
+            let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+            match api.create(&params, wanted).await {
+                Err(kube::Error::Api(status)) if status.is_already_exists() => return Err(taken::<T>(claim)),
+                answer => answer,
+            }
+        }
+        Current::Mine(found) => {
+            let Some(patch) = difference(found, wanted) else { return Ok(None) };
+            if let Some(other) = replacement(found, wanted, &patch) {
+                return replace(api, found, other).await.map(Some);
+            }
+            let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+            api.patch(&claim.name, &params, &Patch::Merge(&patch)).await
+        }
+        Current::Inherited(found) => {
+            let patch = difference(found, wanted).unwrap_or_default();
+            if let Some(other) = replacement(found, wanted, &patch) {
+                return replace(api, found, other).await.map(Some);
+            }
+            take_over(api, found, wanted, claim).await
+        }
+    };
+    written.map(Some).map_err(Error::kubernetes(T::WRITE))
+}
+
+/// Puts another object in the place of an immutable output. That it can be created is tried before that output is deleted.
+async fn replace<T: Output>(api: &Api<T>, found: &T, other: Result<T, serde_json::Error>) -> Result<T, Error> {
+    let other = built(other)?;
+    try_create(api, &other).await?;
+    if let (Some(name), Some(uid)) = (&found.meta().name, &found.meta().uid) {
+        deletion::delete(api, name, uid).await.map_err(Error::kubernetes(T::WRITE))?;
+    }
+    let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+    api.create(&params, &other).await.map_err(Error::kubernetes(T::WRITE))
+}
+
+fn built<T: Output>(other: Result<T, serde_json::Error>) -> Result<T, Error> {
+    other.map_err(|error| Error::kubernetes(T::WRITE)(kube::Error::SerdeError(error)))
+}
+
+/// Whether an output can be written, as far as a dry run shows: quotas and admission policies may refuse it, and then keys
+/// must not be issued. Returns [`Current::Absent`] if there was none before. That the name is taken is found last, after
+/// quotas and admission policies were asked.
+///
+/// # Errors
+/// Kubernetes would refuse it.
+pub(crate) async fn try_create<T: Output>(api: &Api<T>, wanted: &T) -> Result<Option<Current<T>>, Error> {
+    let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), dry_run: true };
+    match api.create(&params, wanted).await {
+        Ok(_) => Ok(Some(Current::Absent)),
+        Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(None),
+        Err(error) if knows_no_dry_run(&error) => Ok(None),
+        Err(error) => Err(Error::kubernetes(T::WRITE)(error)),
+    }
+}
+
+/// The same of an output that exists.
+///
+/// # Errors
+/// Kubernetes would refuse it.
+pub(crate) async fn try_patch<T: Output>(api: &Api<T>, found: &T, wanted: &T) -> Result<(), Error> {
+    let (Some(name), Some(patch)) = (&found.meta().name, difference(found, wanted)) else { return Ok(()) };
+    if let Some(other) = replacement(found, wanted, &patch) {
+        return try_create(api, &built(other)?).await.map(drop);
+    }
+    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), dry_run: true, ..PatchParams::default() };
+    match api.patch(name, &params, &Patch::Merge(&patch)).await {
+        Err(error) if !knows_no_dry_run(&error) => Err(Error::kubernetes(T::WRITE)(error)),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a dry run is refused because of an admission webhook that has side effects ("Make dry-run requests",
+/// Kubernetes documentation).
+fn knows_no_dry_run(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 400 && status.message.contains("does not support dry run"))
+}
+
+/// Makes an inherited output the claim's. Its entries are applied, not merged: `managedFields` names whoever restored
+/// them, and a merge that does not change an entry would not change its manager.
+async fn take_over<T: Output>(api: &Api<T>, found: &T, wanted: &T, claim: &ClaimId) -> Result<T, kube::Error> {
+    let uid = &found.meta().uid;
+    if controller(found.meta()).is_some() {
+        // A merge patch replaces the whole list.
+        let patch = json!({ "metadata": {
+            "uid": uid,
+            "resourceVersion": found.meta().resource_version,
+            "ownerReferences": [owner(claim)],
+        }});
+        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        api.patch(&claim.name, &params, &Patch::Merge(&patch)).await?;
+    }
+    let mut wanted = wanted.clone();
+    // Without it, the object would be created if it was deleted meanwhile.
+    wanted.meta_mut().uid.clone_from(uid);
+    let params = PatchParams::apply(FIELD_MANAGER).force();
+    api.patch(&claim.name, &params, &Patch::Apply(&wanted)).await
+}
+
+/// Deletes an output if it is the claim's or inherited; succeeds if it is already gone. `seen`: its uid, if a cache shows
+/// that it is the claim's; else it is read from the cluster.
+///
+/// # Errors
+/// Kubernetes refused, also because another object has the name now.
+pub(crate) async fn delete<T: Output>(
+    api: &Api<T>,
+    claim: &ClaimId,
+    seen: Option<String>,
+    heir: Option<Heir<'_>>,
+) -> Result<(), Error> {
+    let uid = match seen {
+        Some(uid) => Some(uid),
+        None => {
+            let found = api.get_metadata_opt(&claim.name).await.map_err(Error::kubernetes(T::DELETE))?;
+            let is_mine =
+                |metadata: &ObjectMeta| is_of(metadata, claim) || heir.is_some_and(|heir| heir.inherits(metadata));
+            found.filter(|found| is_mine(&found.metadata)).and_then(|found| found.metadata.uid)
+        }
+    };
+    // Outputs of the Go library have a finalizer; ours have none.
+    match uid {
+        Some(uid) => deletion::delete(api, &claim.name, &uid).await.map_err(Error::kubernetes(T::DELETE)),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,142 @@
+//! Writing the status of claims and ObjectBuckets.
+
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Resource as _};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::api::ObjectBucketClaimStatus;
+use crate::decide::claim::Claim;
+use crate::decide::class::ClassOwner;
+use crate::decide::metadata::FIELD_MANAGER;
+use crate::decide::report::{Beside, Keeps, Report, Severity, outdated, same};
+use crate::error::Error;
+use crate::objects::events::{event, record_event};
+use crate::reasons;
+use crate::state::context::Context;
+use crate::state::memory::{LastStatus, StatusChange};
+use operator_runtime::kubernetes::answers::status_code;
+
+/// Reports on a claim, as status, event and log line, each only if it says something new.
+///
+/// # Errors
+/// Kubernetes refused the status; a conflict if somebody else has changed the claim. A failed event is only logged.
+pub(crate) async fn update_status<P>(ctx: &Context<P>, claim: &Claim, report: &Report) -> Result<(), Error> {
+    if claim.is_gone() {
+        return Ok(());
+    }
+    let next = report.status(&claim.status, claim.generation, &now());
+    let ignored = report.beside.as_ref().and_then(|beside| outdated(&beside.ignored)).unwrap_or_default().1;
+    let keys = report.beside.as_ref().and_then(|beside| beside.keys.as_ref()).map_or("", |keys| &keys.message);
+    let new = LastStatus::new(report.reason, &format!("{}{ignored}{keys}", report.message));
+    let change = ctx.memory.if_known(&claim.id, |m| new.change_from(m.last_status.as_ref()));
+    // If conditions are missing that were written, the CRD prunes them; all CRDs keep the phase. The status of an
+    // unreadable claim is unknown.
+    let has_phase = claim.status.phase == next.phase || claim.spec().is_err();
+    // If the CRD keeps conditions, somebody removed the missing ones.
+    let dropped = ctx.conditions.keeps() == Keeps::Yes && claim.status.conditions.is_empty();
+    let says_so = change == StatusChange::None && !dropped && has_phase || same(&claim.status, &next);
+    if !says_so {
+        if report.severity == Severity::Warning {
+            tracing::warn!(reason = report.reason, "{}", report.message);
+        } else {
+            tracing::info!(reason = report.reason, "{}", report.message);
+        }
+        if !write(ctx, claim, &next).await? {
+            return Ok(());
+        }
+        count(ctx, claim, report);
+        publish_events(ctx, claim, report, change).await;
+    }
+    ctx.memory.with(&claim.id, |m| m.last_status = Some(new));
+    Ok(())
+}
+
+/// Writes a claim's status. False if the claim is gone.
+async fn write<P>(ctx: &Context<P>, claim: &Claim, next: &ObjectBucketClaimStatus) -> Result<bool, Error> {
+    // The cache may be outdated, and another claim may have the name now. The resource version guards against both; the
+    // API server does not compare the uid in a write of the status.
+    let version = ctx.memory.if_known(&claim.id, |m| m.version()).or_else(|| claim.resource_version.clone());
+    let patch = json!({ "metadata": { "uid": claim.id.uid, "resourceVersion": version }, "status": next });
+    match patch_status(&ctx.claims_in(&claim.id.namespace), &claim.id.name, &patch).await {
+        Ok(written) => {
+            ctx.memory.wrote(&claim.id, written.meta().resource_version.as_deref());
+            if let Ok(written) = &written.0 {
+                ctx.conditions.written(written.status.as_ref().is_some_and(|status| !status.conditions.is_empty()));
+            }
+            Ok(true)
+        }
+        Err(error) if status_code(&error) == Some(404) => Ok(false),
+        Err(error) => Err(Error::kubernetes("write the claim's status")(error)),
+    }
+}
+
+/// Counts how long a claim took to become Bound for the first time.
+fn count<P>(ctx: &Context<P>, claim: &Claim, report: &Report) {
+    let Some(created) = claim.created.as_ref().filter(|_| report.reason == reasons::BOUND && !claim.bound()) else {
+        return;
+    };
+    // Users can write any class until the claim is bound.
+    let is_ours = |class: &&str| ctx.caches.class(class).owner(&ctx.options.provisioner_name) == ClassOwner::Ours;
+    let class = claim.spec().ok().map(|spec| spec.storage_class_name.as_str()).filter(is_ours).unwrap_or_default();
+    let took = Timestamp::now().duration_since(created.0).as_secs_f64();
+    ctx.options.observer.metrics().to_bound.with([class]).observe(took.max(0.0));
+}
+
+async fn publish_events<P>(ctx: &Context<P>, claim: &Claim, report: &Report, change: StatusChange) {
+    let Report { severity, reason, message, beside, .. } = report;
+    // A bound claim that only reports an ignored edit does not become bound again.
+    let bound_before = claim.bound() && *reason == reasons::BOUND;
+    let further_progress = *severity == Severity::Progress && change == StatusChange::Message;
+    if !bound_before && !further_progress {
+        event(ctx, &claim.id, *severity, reason, message).await;
+    }
+    if let Some(name) = &report.damaged_record {
+        let uid = ctx.caches.records.object(name).and_then(|object| object.metadata.uid);
+        record_event(ctx, name, uid.as_deref(), *severity, reason, message).await;
+    }
+    let Some(Beside { ignored, keys }) = beside else { return };
+    let pending =
+        keys.as_ref().filter(|keys| keys.reason == reasons::ROTATION_PENDING).map(|keys| keys.message.clone());
+    for (reason, said) in [
+        (reasons::EDIT_IGNORED, &ignored.edit),
+        (reasons::CONFIG_IGNORED, &ignored.config),
+        (reasons::ROTATION_PENDING, &pending),
+    ] {
+        if let Some(said) = said {
+            event(ctx, &claim.id, Severity::Warning, reason, said).await;
+        }
+    }
+}
+
+/// Writes a status, and returns the new object. For CRDs without a status subresource the API server answers with 404:
+/// then the status is written as an ordinary field.
+pub(crate) async fn patch_status<K>(api: &Api<K>, name: &str, patch: &Value) -> Result<K, kube::Error>
+where
+    K: kube::Resource + Clone + DeserializeOwned + std::fmt::Debug,
+{
+    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    patch_status_with(api, name, &params, patch).await
+}
+
+/// As [`patch_status`], with other parameters.
+pub(crate) async fn patch_status_with<K>(
+    api: &Api<K>,
+    name: &str,
+    params: &PatchParams,
+    patch: &Value,
+) -> Result<K, kube::Error>
+where
+    K: kube::Resource + Clone + DeserializeOwned + std::fmt::Debug,
+{
+    match api.patch_status(name, params, &Patch::Merge(patch)).await {
+        Err(error) if status_code(&error) == Some(404) => api.patch(name, params, &Patch::Merge(patch)).await,
+        answer => answer,
+    }
+}
+
+/// The time, in the format of conditions.
+pub(crate) fn now() -> String {
+    Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}

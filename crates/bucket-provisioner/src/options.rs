@@ -1,0 +1,54 @@
+//! The settings of a controller.
+
+use std::time::Duration;
+
+use crate::store::Observer;
+use crate::store::{Permit, Start};
+
+/// The settings of a controller.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// `StorageClass.provisioner` of the classes to serve.
+    pub provisioner_name: String,
+    /// The only namespace whose claims are served; all if `None`.
+    pub namespace: Option<String>,
+    /// How many claims of one store and owner are processed at the same time, at least 1; the limit for all stores
+    /// together is four times as high. Waiting claims do not count.
+    pub concurrency: u16,
+    /// How often the store of a bound claim is checked, plus or minus a tenth; never if `None`. The first check of a
+    /// claim is at a random time within the interval, so that a restart does not check all claims at once.
+    pub resync: Option<Duration>,
+    /// Whether the store may be called. The client of the controller has a fence of its own
+    /// ([`Term::fence`](operator_runtime::lease::Term::fence)).
+    pub permit: Permit,
+    /// Whether the number of claims is shown for each namespace.
+    pub shows_namespaces: bool,
+    /// What shows how the work goes.
+    pub observer: Observer,
+}
+
+impl Options {
+    /// [`Options::concurrency`] by default.
+    pub const DEFAULT_CONCURRENCY: u16 = 32;
+    /// [`Options::resync`] by default.
+    pub const DEFAULT_RESYNC: Duration = Duration::from_secs(10 * 60 * 60);
+
+    /// The default settings, for all namespaces.
+    pub fn new(provisioner_name: impl Into<String>) -> Self {
+        Self {
+            provisioner_name: provisioner_name.into(),
+            namespace: None,
+            concurrency: Self::DEFAULT_CONCURRENCY,
+            resync: Some(Self::DEFAULT_RESYNC),
+            permit: Permit::always(),
+            shows_namespaces: false,
+            observer: Observer::default(),
+        }
+    }
+
+    /// What the store is told.
+    pub(crate) fn start(&self, serves: bool) -> Start {
+        let (permit, observer) = (self.permit.clone(), self.observer.clone());
+        Start { provisioner_name: self.provisioner_name.clone(), permit, serves, observer }
+    }
+}

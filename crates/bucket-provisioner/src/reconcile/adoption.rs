@@ -1,0 +1,126 @@
+//! Records that were lost, damaged, or adopted from a former claim.
+
+use crate::api::ObjectBucket;
+use crate::decide::claim::Claim;
+use crate::decide::keys::KeyNotes;
+use crate::decide::record::Stored;
+use crate::decide::report::Severity;
+use crate::decide::{notice, output_data, record};
+use crate::error::{Error, RecordProblem};
+use crate::objects::{crds, events, outputs, records};
+use crate::reasons;
+use crate::reconcile::owner;
+use crate::state::context::Context;
+use crate::store::{ClaimId, Failure as _, Mode, Provisioner, Record};
+
+/// Repairs an ObjectBucket that lost something, if the store has what it recorded, and reports this on both objects.
+///
+/// # Errors
+/// [`Error::RecordDamaged`] if the store has something else; any refusal of the store or of Kubernetes; a conflict if
+/// the ObjectBucket was changed since it was read.
+pub(crate) async fn restore<P: Provisioner>(
+    ctx: &Context<P>,
+    claim: &Claim,
+    object: &ObjectBucket,
+    restored: Record,
+    error: String,
+) -> Result<Stored, Error> {
+    let proven = match prove(ctx, claim, restored).await? {
+        Proof::Seen(record) => *record,
+        Proof::Lost(why) => return Err(Error::RecordDamaged { name: record::name(object), error, why }),
+    };
+    let stored = records::rewrite(ctx, object, &proven).await?;
+    let note = format!(
+        "ObjectBucket {:?} was damaged ({error}); it is repaired from the claim and its StorageClass",
+        stored.name
+    );
+    repaired(ctx, claim, &stored, &note).await;
+    Ok(stored)
+}
+
+/// The lost record of a claim, if the store still has what it recorded: then somebody deleted the record by hand, and it
+/// can be recreated.
+///
+/// # Errors
+/// [`Error::AdoptionNeeded`] if the store has nothing of this claim: then the claim was restored or copied, and must not
+/// get a new and empty bucket. Any refusal of the store or of Kubernetes.
+pub(crate) async fn recover<P: Provisioner>(
+    ctx: &Context<P>,
+    claim: &Claim,
+    lost: Record,
+    problem: RecordProblem,
+) -> Result<Record, Error> {
+    match prove(ctx, claim, lost).await? {
+        Proof::Seen(record) => Ok(*record),
+        Proof::Lost(_) => Err(Error::AdoptionNeeded(problem)),
+    }
+}
+
+/// Whether the store has what a lost record recorded.
+enum Proof {
+    /// It has everything, in this account.
+    Seen(Box<Record>),
+    /// It has not; the text says what is missing or different.
+    Lost(String),
+}
+
+async fn prove<P: Provisioner>(ctx: &Context<P>, claim: &Claim, record: Record) -> Result<Proof, Error> {
+    // `check` deletes keys that it does not know.
+    crds::may_remove(ctx).await?;
+    let secrets = ctx.secrets_in(&claim.id.namespace);
+    let (owner, secret) = tokio::try_join!(owner::of_record(ctx, &record), outputs::read_own(&secrets, &claim.id))?;
+    let record = Record { account: owner.account, ..record };
+    let keys = secret.as_ref().and_then(output_data::credentials);
+    let notes = secret.map(|secret| KeyNotes::read(secret.metadata.annotations.as_ref())).unwrap_or_default();
+    let present = keys.iter().map(|keys| keys.access_key_id.as_str());
+    let denied = ctx.memory.if_known(&claim.id, |m| m.upkeep.denied_successor());
+    let others = notes.retiring.iter().map(|former| former.id.as_str());
+    let ids: Vec<_> = present.chain(others).chain(denied.iter().map(|keys| keys.access_key_id.as_str())).collect();
+    Ok(match ctx.asking(&record, Box::pin(ctx.provisioner.check(&record, &owner.credentials, &ids))).await {
+        // Nothing but the user can prove a claim on a bucket that existed before.
+        Ok(checkup) if record.plan.mode == Mode::Granted && checkup.keys_lost => {
+            Proof::Lost("the claim's user does not exist, or does not have the key in the claim's Secret".to_owned())
+        }
+        Ok(_) => Proof::Seen(record.into()),
+        Err(failure) if failure.lost() => Proof::Lost(failure.to_string()),
+        Err(failure) => return Err(Error::store(failure)),
+    })
+}
+
+/// Reports that a record was recreated.
+pub(crate) async fn recovered<P>(ctx: &Context<P>, claim: &Claim, stored: &Stored) {
+    let note = format!(
+        "ObjectBucket {:?} of this claim was gone; it is recreated from the claim and its StorageClass, because bucket and user still exist",
+        stored.name
+    );
+    repaired(ctx, claim, stored, &note).await;
+}
+
+async fn repaired<P>(ctx: &Context<P>, claim: &Claim, stored: &Stored, note: &str) {
+    tracing::warn!(reason = reasons::REPAIRED, "{note}");
+    ctx.options.observer.metrics().upkeep.repairs.with(["record"]).inc();
+    events::record_event(ctx, &stored.name, stored.uid.as_deref(), Severity::Warning, reasons::REPAIRED, note).await;
+    events::event(ctx, &claim.id, Severity::Warning, reasons::REPAIRED, note).await;
+}
+
+/// Reports the adoption on record and claim, and removes the admin's annotation.
+///
+/// # Errors
+/// Kubernetes refused.
+pub(crate) async fn finish<P>(ctx: &Context<P>, claim: &ClaimId, stored: &mut Stored) -> Result<(), Error> {
+    // Admins may annotate all records at once, also those that belong to their claims already.
+    if stored.record.former_uids.is_empty() {
+        return records::remove_annotation(ctx, stored).await;
+    }
+    if let Some(object) = records::read(ctx, &stored.name).await? {
+        records::report(ctx, &object, &notice::adopted(claim)).await?;
+    }
+    records::remove_annotation(ctx, stored).await?;
+    let note = format!(
+        "the claim has adopted ObjectBucket {:?} and bucket {:?}, which were created for a former claim",
+        stored.name, stored.record.plan.bucket
+    );
+    tracing::info!(reason = reasons::ADOPTED, "{note}");
+    events::event(ctx, claim, Severity::Normal, reasons::ADOPTED, &note).await;
+    Ok(())
+}

@@ -1,0 +1,272 @@
+//! The state of one attempt to provide a claim's bucket. The steps are in `provide`, `credentials` and `upkeep`.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::jiff::Timestamp;
+
+use super::owner::{self, Owner};
+use crate::api::wire;
+use crate::decide::claim::{self, Claim};
+use crate::decide::keys::KeyNotes;
+use crate::decide::output_data::{self, Heir};
+use crate::decide::record::{Author, Stored};
+use crate::decide::steps::{self, Keys, KeysFound, Progress, ProvisionState, Recorded, Upkeep};
+use crate::decide::{metadata, plan, report};
+use crate::error::Error;
+use crate::objects::outputs::{self, Current};
+use crate::objects::{claims, crds};
+use crate::state::context::Context;
+use crate::store::{AppCredentials, Provisioner, Record};
+
+/// One attempt.
+pub(super) struct Attempt<'a, P: Provisioner> {
+    pub(super) ctx: &'a Context<P>,
+    pub(super) claim: Claim,
+    pub(super) log: Log,
+    pub(super) owner: Option<Owner<P::Owner>>,
+    pub(super) secret: Current<Secret>,
+    pub(super) config_map: Current<ConfigMap>,
+    pub(super) notes: KeyNotes,
+    pub(super) keys: Keys<AppCredentials>,
+    pub(super) progress: Progress,
+    pub(super) upkeep: Upkeep,
+    /// The store does not show keys that worked before: if it refuses them now, they are replaced.
+    pub(super) doubted: bool,
+    /// An earlier attempt may have created something, perhaps a key that is lost and that IAM does not show yet.
+    pub(super) continues: bool,
+    /// A dry run has shown that the claim's Secret can be written.
+    pub(super) writable: bool,
+    /// The account in which the recorded bucket and user were seen.
+    pub(super) seen_in_account: Option<String>,
+}
+
+/// The record, the write-ahead log of the claim.
+pub(super) enum Log {
+    /// To be written, under this name.
+    Planned { name: String, record: Box<Record> },
+    /// Stored for a former claim, and what it will be for this one.
+    Former { stored: Box<Stored>, record: Box<Record> },
+    /// Stored. `is_new`: written in this attempt, so nothing can have been created for it before.
+    Stored { stored: Box<Stored>, is_new: bool },
+}
+
+impl Log {
+    pub(super) fn record(&self) -> &Record {
+        match self {
+            Self::Planned { record, .. } | Self::Former { record, .. } => record,
+            Self::Stored { stored, .. } => &stored.record,
+        }
+    }
+}
+
+impl<'a, P: Provisioner> Attempt<'a, P> {
+    /// Reads everything before the first write, so that nothing is started that cannot be finished: foreign outputs of
+    /// the claim's name and unusable credentials are found now.
+    pub(super) async fn begin(
+        ctx: &'a Context<P>,
+        claim: Claim,
+        name: String,
+        record: Box<Record>,
+    ) -> Result<Self, Error> {
+        let config_maps = ctx.config_maps_in(&claim.id.namespace);
+        let (owner, (secret, writable), config_map) = tokio::try_join!(
+            owner::of_record(ctx, &record),
+            try_new_secret(ctx, &claim),
+            outputs::read(&config_maps, &claim.id, None),
+        )?;
+        let record = Box::new(Record { account: owner.account.clone(), ..*record });
+        let log = Log::Planned { name, record };
+        Ok(Self { writable, ..Self::new(ctx, claim, log, (secret, config_map), Some(owner)) })
+    }
+
+    /// The same for a claim that adopts the record of a former one.
+    pub(super) async fn adopt(ctx: &'a Context<P>, claim: Claim, stored: Box<Stored>) -> Result<Self, Error> {
+        let record = Box::new(plan::adopted(&stored.record, &claim, &ctx.cluster));
+        let heir = Heir::of(&record, true, &ctx.label);
+        let (owner, outputs) = tokio::try_join!(owner::of_record(ctx, &record), read_outputs(ctx, &claim, heir))?;
+        Ok(Self::new(ctx, claim, Log::Former { stored, record }, outputs, Some(owner)))
+    }
+
+    /// Reads how far an earlier attempt came.
+    pub(super) async fn resume(ctx: &'a Context<P>, claim: Claim, stored: Stored) -> Result<Self, Error> {
+        let heir = Heir::of(&stored.record, stored.is_being_adopted(), &ctx.label);
+        let outputs = read_outputs(ctx, &claim, heir).await?;
+        if let Some(bucket) = claim::edited_record(&claim, &stored.record, output_data::bucket(outputs.1.existing())) {
+            let recorded = stored.record.plan.bucket;
+            return Err(Error::BucketConflict { record: stored.name, recorded, bucket });
+        }
+        let log = Log::Stored { stored: Box::new(stored), is_new: false };
+        Ok(Self::new(ctx, claim, log, outputs, None))
+    }
+
+    fn new(
+        ctx: &'a Context<P>,
+        claim: Claim,
+        log: Log,
+        (secret, config_map): (Current<Secret>, Current<ConfigMap>),
+        owner: Option<Owner<P::Owner>>,
+    ) -> Self {
+        let notes = secret.existing().map(|secret| KeyNotes::read(secret.metadata.annotations.as_ref()));
+        let notes = notes.unwrap_or_default().believed(&log.record().plan.rotation, Timestamp::now());
+        Self {
+            ctx,
+            claim,
+            log,
+            owner,
+            secret,
+            config_map,
+            notes,
+            keys: Keys::None,
+            progress: Progress::default(),
+            upkeep: Upkeep::Nothing,
+            doubted: false,
+            continues: false,
+            writable: false,
+            seen_in_account: None,
+        }
+    }
+
+    /// Derives from record and outputs how far an earlier attempt came.
+    pub(super) fn continue_from_outputs(&mut self) -> Result<(), Error> {
+        self.continues = true;
+        self.keys = self.keys_so_far()?;
+        if let Ok(AppCredentials { access_key_id, .. }) = self.credentials() {
+            // While the claim waited for that.
+            if self.ctx.memory.if_known(&self.claim.id, |m| m.waits.takes_as_working(access_key_id)) {
+                self.keys.set_proven(true);
+            }
+        }
+        let stored = self.stored()?;
+        // What the Go provisioner handed over is not changed.
+        let leave_as_adopted = stored.author == Author::GoProvisioner
+            && !stored.is_being_adopted()
+            && self.says_ready(stored)
+            && matches!(self.config_map, Current::Mine(_));
+        if leave_as_adopted {
+            self.progress.leave_as_adopted();
+        }
+        Ok(())
+    }
+
+    fn keys_so_far(&self) -> Result<Keys<AppCredentials>, Error> {
+        let (ctx, stored) = (self.ctx, self.stored()?);
+        let Some(secret) = self.secret.existing() else { return Ok(Keys::None) };
+        let present = output_data::credentials(secret);
+        let inherited = matches!(self.secret, Current::Inherited(_));
+        // Keys that somebody else wrote into the Secret were not issued by the store. Restored ones are tried.
+        let written = inherited
+            || stored.author == Author::GoProvisioner
+            || metadata::wrote(&secret.metadata, &wire::secret::ALL);
+        // Shared keys are copied from the owner's Secret until they work, and whenever that Secret changes.
+        let own = stored.record.plan.user.is_some();
+        let shared = own || stored.bound() && ctx.shares_present_keys(&stored.record, &self.notes);
+        let wanted = present.as_ref().map(|keys| output_data::secret(&self.claim.id, &ctx.label, keys, &self.notes));
+        Ok(steps::keys_so_far(KeysFound {
+            in_secret: present.filter(|_| written),
+            up_to_date: !inherited && wanted.is_some_and(|wanted| output_data::difference(secret, &wanted).is_none()),
+            outdated: !shared,
+            successor: ctx.memory.if_known(&self.claim.id, |m| m.upkeep.successor()),
+            bound: stored.bound(),
+            ready: self.says_ready(stored),
+        }))
+    }
+
+    /// Whether the claim says that it can be used.
+    pub(super) fn says_ready(&self, stored: &Stored) -> bool {
+        report::says_ready(&self.claim, self.ctx.keeps(stored.author))
+    }
+
+    /// The input for the next decision.
+    pub(super) fn state(&self) -> ProvisionState {
+        let (recorded, record_complete, record_says_bound, adopting) = match &self.log {
+            Log::Planned { .. } => (Recorded::No, false, false, false),
+            Log::Former { .. } => (Recorded::Former, false, false, true),
+            Log::Stored { stored, .. } => {
+                let recorded = if stored.bound() { Recorded::HandedOver } else { Recorded::Begun };
+                (recorded, self.is_complete(stored), stored.says_bound, stored.is_being_adopted())
+            }
+        };
+        ProvisionState {
+            finalizer_cached: claims::has_finalizer_and_name(self.ctx, &self.claim, self.log.record()),
+            recorded,
+            record_complete,
+            record_says_bound,
+            adopting,
+            mode: self.log.record().plan.mode,
+            keys: self.keys.location(),
+            progress: self.progress,
+            upkeep: self.upkeep,
+        }
+    }
+
+    /// Whether the record holds everything that is known. Records of the Go provisioner are not changed.
+    fn is_complete(&self, stored: &Stored) -> bool {
+        let Record { cluster, account, handed_over, .. } = &stored.record;
+        let learnt_account = account.is_none() && self.seen_in_account.is_some();
+        let lacks_claim_ref = self.ctx.caches.records.lacks_claim_ref(stored);
+        stored.author == Author::GoProvisioner
+            || *handed_over && cluster.is_some() && !learnt_account && !lacks_claim_ref
+    }
+
+    /// For how long the store may not show a change.
+    pub(super) fn lag(&self) -> Duration {
+        self.ctx.provisioner.consistency_lag(self.log.record())
+    }
+
+    pub(super) fn stored(&self) -> Result<&Stored, Error> {
+        match &self.log {
+            Log::Stored { stored, .. } => Ok(stored),
+            Log::Planned { .. } | Log::Former { .. } => Err(NOT_WRITTEN),
+        }
+    }
+
+    pub(super) fn stored_mut(&mut self) -> Result<&mut Stored, Error> {
+        match &mut self.log {
+            Log::Stored { stored, .. } => Ok(stored),
+            Log::Planned { .. } | Log::Former { .. } => Err(NOT_WRITTEN),
+        }
+    }
+
+    /// The keys that the claim's apps have, or will have.
+    pub(super) fn credentials(&self) -> Result<&AppCredentials, Error> {
+        match &self.keys {
+            Keys::None => Err(Error::OutOfStep("there are no keys yet")),
+            Keys::Issued(keys) | Keys::Successor { keys, .. } | Keys::InSecret { keys, .. } => Ok(keys),
+        }
+    }
+
+    /// The owner's credentials, read when they are first needed.
+    pub(super) async fn owner(&mut self) -> Result<&Owner<P::Owner>, Error> {
+        if self.owner.is_none() {
+            self.owner = Some(owner::of_record(self.ctx, self.log.record()).await?);
+        }
+        self.owner.as_ref().ok_or(Error::OutOfStep("the owner's credentials are not read yet"))
+    }
+
+    /// The same for what deletes something at the store, such as keys.
+    pub(super) async fn owner_for_removal(&mut self) -> Result<&Owner<P::Owner>, Error> {
+        crds::may_remove(self.ctx).await?;
+        self.owner().await
+    }
+}
+
+/// The Secret of a new claim, and whether a dry run has shown that it can be written: that costs no more than a look.
+async fn try_new_secret<P>(ctx: &Context<P>, claim: &Claim) -> Result<(Current<Secret>, bool), Error> {
+    let secrets = ctx.secrets_in(&claim.id.namespace);
+    match outputs::try_create(&secrets, &output_data::sample_secret(&claim.id, &ctx.label)).await? {
+        Some(absent) => Ok((absent, true)),
+        None => Ok((outputs::read(&secrets, &claim.id, None).await?, false)),
+    }
+}
+
+const NOT_WRITTEN: Error = Error::OutOfStep("the record is not written yet");
+
+async fn read_outputs<P>(
+    ctx: &Context<P>,
+    claim: &Claim,
+    heir: Option<Heir<'_>>,
+) -> Result<(Current<Secret>, Current<ConfigMap>), Error> {
+    let (secrets, config_maps) = (ctx.secrets_in(&claim.id.namespace), ctx.config_maps_in(&claim.id.namespace));
+    tokio::try_join!(outputs::read(&secrets, &claim.id, heir), outputs::read(&config_maps, &claim.id, heir))
+}

@@ -1,0 +1,208 @@
+//! The claim's keys: having the store issue them, writing them into the claim's Secret, and trying them.
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::attempt::{Attempt, Log};
+use super::next::Next;
+use crate::decide::backoff::{MAX_DENIED, MAX_PROBES};
+use crate::decide::keys::{self, KeyNotes};
+use crate::decide::report::{Report, Severity};
+use crate::decide::steps::{Keys, Verb};
+use crate::decide::{output_data, store_outputs};
+use crate::error::Error;
+use crate::objects::outputs::{self, Current};
+use crate::objects::{events, records, status};
+use crate::reasons;
+use crate::state::memory::ClaimMemory;
+use crate::state::stores;
+use crate::store::{AppCredentials, Failure as _, Probe, Provisioner};
+
+impl<P: Provisioner> Attempt<'_, P> {
+    /// Has the store create what is recorded, and issue keys.
+    pub(super) async fn execute(&mut self, verb: Verb) -> Result<(), Error> {
+        // Keys that may still be in use are replaced.
+        match self.stored()?.bound() {
+            true => self.owner_for_removal().await?,
+            false => self.owner().await?,
+        };
+        let Some(owner) = &self.owner else { return Err(Error::OutOfStep("the owner's credentials are not read yet")) };
+        let (ctx, stored) = (self.ctx, self.stored()?);
+        let record = &stored.record;
+        if record.plan.user.is_some() {
+            self.try_secret().await?;
+        }
+        let before = ctx.memory.with(&record.claim, ClaimMemory::executes);
+        let answer = match verb {
+            Verb::Provision => {
+                ctx.asking(record, Box::pin(ctx.provisioner.provision(record, &owner.credentials))).await
+            }
+            Verb::Grant => ctx.asking(record, Box::pin(ctx.provisioner.grant(record, &owner.credentials))).await,
+        };
+        // What was not created need not be looked for when the claim is deleted.
+        ctx.memory.with(&record.claim, |m| match &answer {
+            Err(failure) if failure.store_untouched() => m.executed_only(before),
+            _ => drop(m.executes()),
+        });
+        let mut credentials = match answer {
+            Ok(credentials) => credentials,
+            Err(failure) => {
+                if matches!(self.log, Log::Stored { is_new: true, .. }) && failure.store_untouched() {
+                    // Nothing was created. Without a record, the claim can be deleted without a call to a store that
+                    // may never answer.
+                    records::delete(&ctx.records(), &stored.name, stored.uid.as_deref()).await?;
+                }
+                return Err(failure);
+            }
+        };
+        if stored.bound() {
+            ctx.memory.with(&record.claim, |m| m.upkeep.keys_replaced());
+        }
+        // The store has deleted all other keys, and with them a successor.
+        ctx.memory.with(&record.claim, |m| m.keep_successor(None));
+        // Some stores name the account only in answers about what they created. A failure is ignored, so that the new
+        // keys are not lost.
+        let account = ctx.provisioner.account(record, &owner.credentials).await.ok().flatten();
+        let refused = store_outputs::take_out_refused(&mut credentials.outputs, &record.plan);
+        // Shared keys are handed over with every attempt, until they work.
+        if let Some(note) = refused.filter(|_| !self.holds_shared_keys()) {
+            self.report_refused_outputs(&note).await;
+        }
+        self.seen_in_account = account;
+        self.keys = Keys::Issued(credentials);
+        Ok(())
+    }
+
+    /// Requires that the claim's Secret can be written, as far as a dry run shows: keys that cannot be handed over must not be
+    /// issued, and must not replace others.
+    pub(super) async fn try_secret(&self) -> Result<(), Error> {
+        let (ctx, id) = (self.ctx, &self.claim.id);
+        let (secrets, sample) = (ctx.secrets_in(&id.namespace), output_data::sample_secret(id, &ctx.label));
+        match &self.secret {
+            _ if self.writable => Ok(()),
+            Current::Absent => outputs::try_create(&secrets, &sample).await.map(drop),
+            Current::Mine(found) | Current::Inherited(found) => outputs::try_patch(&secrets, found, &sample).await,
+        }
+    }
+
+    /// Whether the claim's Secret holds the owner's present keys already.
+    fn holds_shared_keys(&self) -> bool {
+        let version = self.owner.as_ref().and_then(|owner| owner.version.as_ref());
+        self.secret.existing().is_some() && version.is_some() && self.notes.shared_from.as_ref() == version
+    }
+
+    /// Says what the claim's Secret lacks of what came with new keys.
+    pub(super) async fn report_refused_outputs(&self, note: &str) {
+        tracing::warn!(reason = reasons::INVALID_OUTPUT, "{note}");
+        events::event(self.ctx, &self.claim.id, Severity::Warning, reasons::INVALID_OUTPUT, note).await;
+    }
+
+    /// Writes the keys into the claim's Secret, with the notes on them.
+    pub(super) async fn write_secret(&mut self) -> Result<(), Error> {
+        let (ctx, id) = (self.ctx, self.claim.id.clone());
+        let shares = self.stored()?.record.plan.user.is_none();
+        let notes = self.notes_on_keys(shares)?;
+        let secret = output_data::secret(&id, &ctx.label, self.credentials()?, &notes);
+        let written = outputs::write(&ctx.secrets_in(&id.namespace), &self.secret, &secret, &id).await?;
+        match &self.keys {
+            Keys::Successor { .. } => ctx.memory.with(&id, |m| m.upkeep.keys_replaced()),
+            Keys::Issued(_) => ctx.memory.with(&id, |m| m.waits.keys_replaced()),
+            Keys::InSecret { .. } | Keys::None => {}
+        }
+        // Only once, because shared keys are written with every attempt.
+        if shares && matches!(self.secret, Current::Absent) {
+            let note = "createBucketUser of the StorageClass is \"no\", so the claim's Secret holds the owner's own credentials";
+            events::event(ctx, &id, Severity::Warning, reasons::OWNER_CREDENTIALS_SHARED, note).await;
+        }
+        match (&self.keys, &notes.retiring) {
+            (Keys::Successor { .. }, Some(former)) => self.report_rotation(former).await,
+            // An app may have the former keys, which the store has deleted.
+            (Keys::Issued(_), _) if !shares && self.stored()?.bound() => self.report_replacement().await,
+            _ => {}
+        }
+        self.notes = notes;
+        self.keys = std::mem::replace(&mut self.keys, Keys::None).written();
+        if let Some(written) = written {
+            self.secret = Current::Mine(written);
+        }
+        Ok(())
+    }
+
+    /// The keys of a bound claim were replaced without a grace period.
+    async fn report_replacement(&self) {
+        let note = "the claim's former keys were lost or did not work, and are deleted; its Secret holds new ones; when the \
+                    claim is Ready, restart apps that read their keys only once";
+        tracing::info!(reason = reasons::KEYS_ROTATED, "{note}");
+        events::event(self.ctx, &self.claim.id, Severity::Normal, reasons::KEYS_ROTATED, note).await;
+    }
+
+    /// The notes on the keys that are about to be written.
+    fn notes_on_keys(&self, shares: bool) -> Result<KeyNotes, Error> {
+        let (now, request) = (Timestamp::now(), self.claim.rotation_request.as_deref());
+        Ok(match &self.keys {
+            Keys::Successor { .. } => {
+                let former = self.present_keys().ok_or(Error::OutOfStep("there are no keys to rotate"))?;
+                let grace = self.stored()?.record.plan.rotation.grace;
+                keys::succeed(former.access_key_id, grace, now, request)
+            }
+            Keys::Issued(_) => {
+                let version = self.owner.as_ref().and_then(|owner| owner.version.clone()).filter(|_| shares);
+                let notes = KeyNotes::new(now, request, version);
+                match self.continues && !shares {
+                    true => notes.with_review(now, self.lag(), &mut rand::rng()),
+                    false => notes,
+                }
+            }
+            Keys::InSecret { .. } | Keys::None => self.notes.clone(),
+        })
+    }
+
+    /// The keys in the claim's Secret as it was read.
+    fn present_keys(&self) -> Option<AppCredentials> {
+        self.secret.existing().and_then(output_data::credentials)
+    }
+
+    /// Writes other notes, and keeps the keys in the Secret.
+    pub(super) async fn write_notes(&mut self, notes: KeyNotes) -> Result<(), Error> {
+        let id = &self.claim.id;
+        let secret = output_data::secret(id, &self.ctx.label, self.credentials()?, &notes);
+        if let Some(written) = outputs::write(&self.ctx.secrets_in(&id.namespace), &self.secret, &secret, id).await? {
+            self.secret = Current::Mine(written);
+        }
+        self.notes = notes;
+        self.progress.status_written = false;
+        Ok(())
+    }
+
+    /// Tries the keys once, because bound means usable. `Some`: try them again later.
+    pub(super) async fn probe(&mut self) -> Result<Option<Next>, Error> {
+        let (ctx, record) = (self.ctx, &self.stored()?.record);
+        let answer = ctx.asking(record, Box::pin(ctx.provisioner.probe(record, self.credentials()?))).await?;
+        let (refused, denied) = match answer {
+            Probe::Usable => {
+                let refused_for = ctx.memory.with(&self.claim.id, |m| m.waits.keys_work());
+                if !refused_for.is_zero() {
+                    ctx.propagation.learn(&stores::store_of(record), refused_for);
+                }
+                self.keys.set_proven(true);
+                return Ok(None);
+            }
+            Probe::NotYet(refused) => (refused, false),
+            Probe::Denied(refused) => (refused, true),
+        };
+        if std::mem::take(&mut self.doubted) {
+            self.keys = Keys::None;
+            return Ok(None);
+        }
+        let wait = ctx.memory.with(&self.claim.id, |m| m.waits.keys_refused());
+        if let Keys::Successor { keys, .. } = &self.keys {
+            return self.successor_refused(keys.clone(), refused, denied, wait).await.map(Some);
+        }
+        let (probes, refused_for) = ctx.memory.if_known(&self.claim.id, |m| (m.waits.probes(), m.waits.refused_for()));
+        if probes > 2 * MAX_PROBES || denied && refused_for >= MAX_DENIED {
+            return Err(Error::CredentialsUnusable { answer: refused });
+        }
+        let report = Report::waiting_for_credentials(&self.claim, &refused);
+        status::update_status(ctx, &self.claim, &report).await?;
+        Ok(Some(Next::After(wait)))
+    }
+}

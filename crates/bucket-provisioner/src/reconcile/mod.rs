@@ -1,0 +1,21 @@
+//! The work on a claim or a record, step by step: read, decide, write.
+
+pub(crate) mod adoption;
+pub(crate) mod attempt;
+pub(crate) mod claim;
+pub(crate) mod credentials;
+pub(crate) mod new_keys;
+pub(crate) mod next;
+pub(crate) mod orphans;
+pub(crate) mod owner;
+pub(crate) mod problem;
+pub(crate) mod provide;
+pub(crate) mod recall;
+pub(crate) mod released;
+mod retire;
+pub(crate) mod steady;
+pub(crate) mod step;
+pub(crate) mod teardown;
+pub(crate) mod turn;
+pub(crate) mod undo;
+pub(crate) mod upkeep;

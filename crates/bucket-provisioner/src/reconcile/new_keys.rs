@@ -1,0 +1,89 @@
+//! The wait for new keys, which a store may know only after seconds. Between the attempts of a claim its keys are tried
+//! often, without a worker: many claims wait for that at once, and others need the workers.
+
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use kube::runtime::reflector::ObjectRef;
+use tokio::time::{Instant, sleep_until, timeout};
+use tracing::Instrument as _;
+
+use super::next::Next;
+use super::step;
+use crate::decide::claim::{Claim, Guarded};
+use crate::decide::output_data;
+use crate::state::context::Context;
+use crate::state::memory::Inputs;
+use crate::state::stores;
+use crate::store::{AppCredentials, Probe, Provisioner, Record};
+
+/// The time between two tries.
+const INTERVAL: Duration = Duration::from_millis(400);
+/// How long the store may take to answer one.
+const LONGEST_TRY: Duration = Duration::from_secs(10);
+
+/// If the claim waits for new keys, tries them until they work, or the wait is over. Returns when to continue.
+pub(crate) async fn wait<P: Provisioner>(ctx: &Context<P>, claim: &Claim, guarded: &Guarded, next: Next) -> Next {
+    if !matches!(next, Next::After(_)) {
+        return next;
+    }
+    let Some(refused_for) = ctx.memory.if_known(&claim.id, |m| m.waits.tries_often()) else { return next };
+    let Ok(_permit) = ctx.key_waits.try_acquire() else { return next };
+    let Some((record, keys)) = Box::pin(keys_of(ctx, claim)).await else { return next };
+    let traced = step::attempt("wait for keys", &claim.id, &record.class_name);
+    try_often(ctx, claim, guarded, &record, &keys, refused_for).instrument(traced).await
+}
+
+/// Tries the keys until they work, or the wait is over. Returns when to continue. `refused_for`: so far.
+async fn try_often<P: Provisioner>(
+    ctx: &Context<P>,
+    claim: &Claim,
+    guarded: &Guarded,
+    record: &Record,
+    keys: &AppCredentials,
+    refused_for: Duration,
+) -> Next {
+    let store = stores::store_of(record);
+    let first = Instant::now() + ctx.propagation.first_look(&store).saturating_sub(refused_for);
+    let key = ObjectRef::from_obj(guarded);
+    loop {
+        let shown = ctx.caches.claims.get(&key).map(|guarded| Inputs::of(&Claim::read(&guarded, &ctx.label)));
+        let left = shown.and_then(|inputs| ctx.memory.if_known(&claim.id, |m| m.waits.left(&inputs)));
+        let Some(left) = left.filter(|_| !ctx.workers.are_closed()) else { return Next::Now };
+        let now = Instant::now();
+        sleep_until(now + INTERVAL.min(left)).await;
+        if left <= INTERVAL || now + INTERVAL < first {
+            continue;
+        }
+        match try_once(ctx, record, keys).await {
+            Some(true) => {
+                let refused_for = ctx.memory.if_known(&claim.id, |m| m.waits.seen_to_work(&keys.access_key_id));
+                ctx.propagation.learn(&store, refused_for);
+                return Next::Now;
+            }
+            Some(false) => {}
+            // The next attempt tells what is wrong.
+            None => return Next::After(left.saturating_sub(now.elapsed())),
+        }
+    }
+}
+
+/// The record and the keys that the claim waits for; `None` if they cannot be read now, or are not in its Secret yet.
+async fn keys_of<P>(ctx: &Context<P>, claim: &Claim) -> Option<(Record, AppCredentials)> {
+    if ctx.memory.if_known(&claim.id, |m| m.upkeep.successor()).is_some() {
+        return None;
+    }
+    let stored = ctx.caches.record(claim, &ctx.options.provisioner_name, &ctx.cluster)?;
+    let secret = ctx.secrets_in(&claim.id.namespace).get_opt(&claim.id.name).await.ok()??;
+    Some((stored.record, output_data::credentials(&secret)?))
+}
+
+/// Whether the keys work; `None` if the store gives no answer to that. It is not noted whether the store answers: attempts
+/// do that, and give it more time.
+async fn try_once<P: Provisioner>(ctx: &Context<P>, record: &Record, keys: &AppCredentials) -> Option<bool> {
+    // As in an attempt, a panic must not end the operator.
+    let answer = AssertUnwindSafe(Box::pin(ctx.provisioner.probe(record, keys))).catch_unwind();
+    let answer = timeout(LONGEST_TRY, answer).await.ok()?.ok()?.ok()?;
+    Some(matches!(answer, Probe::Usable))
+}

@@ -1,0 +1,383 @@
+//! ObjectBuckets whose claims are gone, and those of other clusters: they are reported, and wait for an admin's annotation
+//! or for the time at which their bucket is deleted.
+//!
+//! The caches only show which ObjectBuckets may be orphans. Decisions rest on fresh reads of ObjectBucket and claim.
+
+mod present;
+mod removal;
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::{FutureExt as _, Stream, StreamExt as _, stream};
+use k8s_openapi::jiff::Timestamp;
+use kube::runtime::reflector::ObjectRef;
+use kube::runtime::scheduler::{ScheduleRequest, scheduler};
+use kube::{Resource as _, ResourceExt as _};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::Instant;
+
+use self::removal::Queued;
+use crate::api::ObjectBucket;
+use crate::decide::action::{self, Action};
+use crate::decide::claim::Claim;
+use crate::decide::notice::{self, Notice};
+use crate::decide::orphan::{self, Due};
+use crate::decide::record;
+use crate::decide::release::{self, Release};
+use crate::decide::{backoff, codec};
+use crate::error::Error;
+use crate::objects::{claims, records};
+use crate::reasons;
+use crate::reconcile::next::{BUSY, Next};
+use crate::reconcile::released;
+use crate::state::context::Context;
+use crate::store::turn::Work;
+use crate::store::{ClaimId, Failure as _, Provisioner};
+use operator_runtime::kubernetes::workers::Worker;
+
+/// Longest time that one check may take.
+const TIME_LIMIT: Duration = Duration::from_secs(120);
+
+/// How many records are checked at the same time.
+const AT_ONCE: usize = 4;
+
+/// Which records may be orphans.
+#[derive(Debug)]
+pub(crate) enum OrphanCheck {
+    /// All: the claims were listed again, and no event shows which are gone.
+    Everywhere,
+    /// The record of this name, to be checked after a while.
+    At { name: String, wait: Duration },
+}
+
+impl OrphanCheck {
+    pub(crate) fn now(name: String) -> Self {
+        Self::At { name, wait: Duration::ZERO }
+    }
+}
+
+/// Processes `checks`, and puts later ones into `again`.
+pub(crate) async fn run<P: Provisioner>(
+    ctx: &Context<P>,
+    checks: UnboundedReceiver<OrphanCheck>,
+    again: UnboundedSender<OrphanCheck>,
+) {
+    // Without the claims every record looks orphaned.
+    ctx.caches.filled().await;
+    let keeper = Keeper::new(ctx, again);
+    let (queue, queued) = unbounded_channel::<Queued>();
+    let due = scheduler(requests(ctx, checks).boxed());
+    let checked = async {
+        // When there are no more checks, there are no more removals.
+        let queue = queue;
+        due.for_each_concurrent(AT_ONCE, async |name: String| match keeper.process(&name, None).await {
+            Outcome::Next(next) => keeper.check_again(name, next.wait()),
+            // The receiver lives as long as this.
+            Outcome::Removal(removal) => drop(queue.send(removal)),
+        })
+        .await;
+    };
+    let removed = removals(queued).for_each_concurrent(None, |removal| keeper.remove(removal)).boxed();
+    tokio::join!(checked, removed);
+}
+
+/// Any number of them may wait for a worker: they need little memory then.
+fn removals(queued: UnboundedReceiver<Queued>) -> impl Stream<Item = Queued> {
+    stream::unfold(queued, |mut queued| async { Some((queued.recv().await?, queued)) })
+}
+
+fn requests<P>(
+    ctx: &Context<P>,
+    checks: UnboundedReceiver<OrphanCheck>,
+) -> impl Stream<Item = ScheduleRequest<String>> {
+    let checks = stream::unfold(checks, |mut checks| async { Some((checks.recv().await?, checks)) });
+    checks.flat_map(|check| {
+        let (names, wait) = match check {
+            OrphanCheck::Everywhere => (ctx.caches.records.names(), Duration::ZERO),
+            OrphanCheck::At { name, wait } => (vec![name], wait),
+        };
+        let (from, now) = (Instant::now() + wait, Timestamp::now());
+        let request = |message: String| {
+            let object = ctx.caches.records.object(&message).filter(|_| is_suspect(ctx, &message))?;
+            let sleeps = released::sleeps(&object, now);
+            // One that is late is looked at first.
+            if sleeps.is_some_and(|wait| !wait.is_zero()) {
+                ctx.orphans.scheduled(&message, release::delete_at(&object));
+            }
+            let run_at = from + sleeps.unwrap_or_default();
+            Some(ScheduleRequest { message, run_at })
+        };
+        stream::iter(names.into_iter().filter_map(request).collect::<Vec<_>>())
+    })
+}
+
+/// Whether the caches show a record of ours without its claim, with an admin's annotation, or deleted by somebody.
+pub(crate) fn is_suspect<P>(ctx: &Context<P>, name: &str) -> bool {
+    let Some(object) = ctx.caches.records.object(name) else { return false };
+    let (Some(uid), Some((namespace, claim))) = (record::claim_uid(&object), record::claim_name(&object)) else {
+        return false;
+    };
+    let shown = ctx.caches.claims.get(&ObjectRef::new(claim).within(namespace));
+    let here = record::cluster_uid(&object).is_none_or(|cluster| cluster == ctx.cluster);
+    let is_claims = here && shown.is_some_and(|shown| shown.meta().uid.as_deref() == Some(uid));
+    record::is_ours(&object, &ctx.options.provisioner_name)
+        && ctx.options.namespace.as_deref().is_none_or(|ours| ours == namespace)
+        && (!is_claims || action::action(&object) != Ok(None) || object.metadata.deletion_timestamp.is_some())
+}
+
+/// Checks records. The maps are by name of the record.
+struct Keeper<'a, P> {
+    ctx: &'a Context<P>,
+    /// The last report, with the record's uid. A CRD may prune the condition that contains it.
+    reported: Mutex<HashMap<String, (Option<String>, Notice)>>,
+    failed_checks: Mutex<HashMap<String, FailedCheck>>,
+    /// The records that are being checked: two concurrent checks would report twice.
+    busy: Mutex<HashSet<String>>,
+    /// The records whose removal waits for a worker, or has one.
+    queued: Mutex<HashSet<String>>,
+    /// For later checks.
+    again: UnboundedSender<OrphanCheck>,
+}
+
+/// What becomes of a check.
+enum Outcome {
+    Next(Next),
+    /// What is recorded is to be removed, which needs a worker.
+    Removal(Queued),
+}
+
+impl From<Next> for Outcome {
+    fn from(next: Next) -> Self {
+        Self::Next(next)
+    }
+}
+
+/// A failed check. It is retried after a wait, or when the record changes. Our own reports on the record do not count as
+/// changes.
+#[derive(Debug, Clone, Copy)]
+struct FailedCheck {
+    /// Failures in a row.
+    failures: u32,
+    not_before: Instant,
+    /// See [`state_of`].
+    state: u64,
+}
+
+/// Hash of everything in a record that a check depends on, so without its status.
+fn state_of(object: &ObjectBucket) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    object.metadata.uid.hash(&mut hasher);
+    format!("{:?}", action::action(object)).hash(&mut hasher);
+    serde_json::to_string(&object.spec).unwrap_or_default().hash(&mut hasher);
+    hasher.finish()
+}
+
+impl<P: Provisioner> Keeper<'_, P> {
+    fn new(ctx: &Context<P>, again: UnboundedSender<OrphanCheck>) -> Keeper<'_, P> {
+        let (reported, failed_checks) = (Mutex::default(), Mutex::default());
+        Keeper { ctx, reported, failed_checks, busy: Mutex::default(), queued: Mutex::default(), again }
+    }
+
+    fn check_again(&self, name: String, wait: Option<Duration>) {
+        if let Some(wait) = wait {
+            // The receiver is dropped only when the operator ends.
+            let _ = self.again.send(OrphanCheck::At { name, wait });
+        }
+    }
+
+    /// Does what is due for a record. Only with a worker is anything removed.
+    async fn process(&self, name: &str, worker: Option<&Worker>) -> Outcome {
+        if !lock(&self.busy).insert(name.to_owned()) {
+            return Next::After(BUSY).into();
+        }
+        let outcome = self.process_locked(name, worker).await;
+        lock(&self.busy).remove(name);
+        match outcome {
+            // It is in the queue already.
+            Outcome::Removal(removal) if !lock(&self.queued).insert(removal.name.clone()) => Next::Done.into(),
+            outcome => outcome,
+        }
+    }
+
+    async fn process_locked(&self, name: &str, worker: Option<&Worker>) -> Outcome {
+        let object = match within_limit(None, records::read(self.ctx, name)).await {
+            Ok(Some(object)) => object,
+            Ok(None) => {
+                lock(&self.failed_checks).remove(name);
+                lock(&self.reported).remove(name);
+                self.ctx.orphans.gone(name);
+                return Next::Done.into();
+            }
+            Err(problem) => return self.failed(name, 0, &problem).into(),
+        };
+        let state = state_of(&object);
+        let failed = lock(&self.failed_checks).get(name).copied().filter(|failed| failed.state == state);
+        let left = failed.map(|failed| failed.not_before.saturating_duration_since(Instant::now()));
+        if let Some(left) = left.filter(|left| !left.is_zero()) {
+            return Next::After(left).into();
+        }
+        // Boxed, because the futures of removals are large.
+        match within_limit(worker, Box::pin(self.check(&object, failed.is_some(), worker))).await {
+            // Nothing was tried yet.
+            Ok(queued @ Outcome::Removal(_)) => queued,
+            Ok(outcome) => {
+                lock(&self.failed_checks).remove(name);
+                outcome
+            }
+            Err(problem) => self.failed(name, state, &problem).into(),
+        }
+    }
+
+    fn failed(&self, name: &str, state: u64, problem: &Error) -> Next {
+        if problem.is_race() {
+            tracing::debug!(record = name, %problem, "somebody else wrote at the same time");
+            return Next::After(BUSY);
+        }
+        let mut all = lock(&self.failed_checks);
+        let before = all.get(name).filter(|failed| failed.state == state).map_or(0, |failed| failed.failures);
+        let failures = before.saturating_add(1);
+        tracing::warn!(
+            reason = problem.reason(),
+            record = name,
+            failures,
+            "checking the ObjectBucket failed; retrying: {problem}"
+        );
+        let wait = backoff::delay(problem.class(), failures, &mut rand::rng());
+        all.insert(name.to_owned(), FailedCheck { failures, not_before: Instant::now() + wait, state });
+        Next::After(wait)
+    }
+
+    async fn check(&self, object: &ObjectBucket, again: bool, worker: Option<&Worker>) -> Result<Outcome, Error> {
+        let ctx = self.ctx;
+        let action = action::action(object);
+        let mut stored = match codec::read(object) {
+            Ok(stored) => stored,
+            Err(problem) => {
+                let forget = action == Ok(Some(Action::Forget));
+                return self.check_damaged(object, &problem, forget).await.map(Outcome::from);
+            }
+        };
+        let (claim, now) = (stored.record.claim.clone(), Timestamp::now());
+        let present = self.present(&stored, action == Ok(Some(Action::Adopt))).await?;
+        let facts = orphan::Facts {
+            stored: &stored,
+            action: &action,
+            cluster: &ctx.cluster,
+            present: present.as_ref(),
+            refused: notice::is_refused(object),
+            vanished: ctx.orphans.has_vanished(&claim.uid, stored.created),
+            awaited: ctx.orphans.is_scheduled(&stored.name),
+            now,
+        };
+        let due = orphan::due(&facts);
+        let delete_at = match due {
+            Due::Wait { until, .. } => Some(until),
+            // One that is to be postponed counts as known only once that is written: until then it must not be deleted.
+            Due::DeleteBucket => stored.release.as_ref().and_then(Release::delete_at),
+            _ => None,
+        };
+        ctx.orphans.scheduled(&stored.name, delete_at);
+        match due {
+            Due::Nothing => {
+                let refused = facts.refused.then_some(reasons::orphaned::ACTION_REFUSED);
+                ctx.orphans.found(&stored.name, refused);
+            }
+            Due::Report(notice) if stored.deleted => {
+                // The claim's own attempt may be deleting it.
+                let Some(_busy) = ctx.memory.try_lock(&claim) else { return Ok(Next::After(BUSY).into()) };
+                if let Some(object) = records::read(ctx, &stored.name).await? {
+                    self.report(&object, notice).await?;
+                }
+            }
+            Due::Report(notice) => drop(self.report(object, notice).await?),
+            Due::Wait { notice, until } => {
+                ctx.orphans.found(&stored.name, None);
+                if let Some(notice) = notice {
+                    self.report(object, notice).await?;
+                }
+                return Ok(Next::After(released::left(until, now)).into());
+            }
+            Due::Postpone { until, because } => {
+                records::postpone(ctx, &mut stored, until).await?;
+                tracing::warn!(
+                    record = stored.name,
+                    bucket = stored.record.plan.bucket,
+                    "the deletion of the bucket is postponed to {until}, because {because}"
+                );
+                return Ok(Next::Now.into());
+            }
+            Due::Refuse(notice) => {
+                self.report(object, notice).await?;
+                records::remove_annotation(ctx, &mut stored).await?;
+            }
+            // The claim does that; every change of the record wakes it.
+            Due::Adopt => {}
+            Due::Forget => {
+                records::delete(&ctx.records(), &stored.name, stored.uid.as_deref()).await?;
+                tracing::info!(
+                    record = stored.name,
+                    bucket = stored.record.plan.bucket,
+                    "deleted only this record, as its annotation requests; bucket and user are kept"
+                );
+            }
+            due @ (Due::Remove | Due::DeleteBucket | Due::Revoke | Due::RevokeVanished) => match worker {
+                Some(_) => return self.take_away(object, stored, &due, again).await.map(Outcome::from),
+                None => return Ok(Outcome::Removal(Queued::of(&stored, &due))),
+            },
+        }
+        Ok(Next::Done.into())
+    }
+
+    /// The same for a damaged record. If its claim exists, the claim reports it.
+    async fn check_damaged(&self, object: &ObjectBucket, problem: &Error, forget: bool) -> Result<Next, Error> {
+        let (Some(uid), Some((namespace, name))) = (record::claim_uid(object), record::claim_name(object)) else {
+            return Ok(Next::Done);
+        };
+        let id = ClaimId { namespace: namespace.to_owned(), name: name.to_owned(), uid: uid.to_owned() };
+        if !claims::is_gone(self.ctx, &Claim::gone(id)).await? {
+            return Ok(Next::Done);
+        }
+        if forget {
+            let metadata = &object.metadata;
+            records::delete(&self.ctx.records(), &record::name(object), metadata.uid.as_deref()).await?;
+            tracing::info!(
+                record = record::name(object),
+                "deleted only this damaged record, as its annotation requests"
+            );
+        } else {
+            self.report(object, notice::damaged(&problem.to_string())).await?;
+        }
+        Ok(Next::Done)
+    }
+
+    /// Returns the version of the ObjectBucket, if it was written.
+    async fn report(&self, object: &ObjectBucket, notice: Notice) -> Result<Option<String>, Error> {
+        let reason = notice.is_orphan().then_some(notice.reason);
+        self.ctx.orphans.found(&record::name(object), reason);
+        let reported = (object.uid(), notice);
+        if lock(&self.reported).get(&record::name(object)) == Some(&reported) {
+            return Ok(None);
+        }
+        let version = records::report(self.ctx, object, &reported.1).await?;
+        lock(&self.reported).insert(record::name(object), reported);
+        Ok(version)
+    }
+}
+
+/// While a call waits for its turn at the store, other stores have the worker.
+async fn within_limit<T>(worker: Option<&Worker>, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    let limited = match worker {
+        Some(worker) => Work::new(false, worker.parking()),
+        None => Work::new(false, |_| {}),
+    };
+    let outcome = limited.within(TIME_LIMIT, work).await;
+    outcome.unwrap_or_else(|_late| Err(Error::TimedOut(TIME_LIMIT.as_secs())))
+}
+
+// Every critical section is one look-up or assignment.
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

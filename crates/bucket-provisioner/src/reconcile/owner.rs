@@ -1,0 +1,104 @@
+//! The owner's credentials: read from their Secret, and compared with the account that a record names.
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, Client};
+
+use crate::error::Error;
+use crate::refusal::Refusal;
+use crate::state::context::Context;
+use crate::store::{self, OwnerSource, Provisioner, Record, SecretRef};
+
+/// The owner's credentials.
+pub(crate) struct Owner<O> {
+    pub(crate) credentials: O,
+    /// Resource version of the Secret that they were read from.
+    pub(crate) version: Option<String>,
+    /// The account that they belong to, if the store says.
+    pub(crate) account: Option<String>,
+}
+
+/// Reads the owner's credentials that a record refers to. They are not cached, so an edited Secret is used at once.
+///
+/// # Errors
+/// [`Error::OwnerSecretNotFound`], those of [`parse`], and
+/// [`Error::AccountChanged`] if they belong to another account than the recorded one: what is missing in another account
+/// is not gone.
+pub(crate) async fn of_record<P: Provisioner>(ctx: &Context<P>, record: &Record) -> Result<Owner<P::Owner>, Error> {
+    let mut version = None;
+    let source = match &record.plan.owner_secret {
+        None => OwnerSource::Ambient,
+        Some(reference) => {
+            ctx.memory.with(&record.claim, |m| m.waits.depends_on(reference));
+            ctx.owner_secrets.watch(&ctx.client, reference);
+            let api = ctx.secrets_in(&reference.namespace);
+            let found = api.get_opt(&reference.name).await;
+            let found = found.map_err(Error::kubernetes("read the owner's Secret"))?;
+            version = found.as_ref().and_then(|secret| secret.metadata.resource_version.clone());
+            ctx.memory.with(&record.claim, |m| m.waits.has_read(version.clone()));
+            ctx.owner_secrets.saw(reference, version.as_deref());
+            source(reference, found)?
+        }
+    };
+    let credentials = parse(record, &source)?;
+    let account = ctx.asking_once(record, Box::pin(ctx.provisioner.account(record, &credentials))).await?;
+    same_account(record, account.as_deref())?;
+    Ok(Owner { credentials, version, account })
+}
+
+/// The owner's credentials that a record refers to, read once, for a command.
+///
+/// # Errors
+/// [`Error::OwnerSecretNotFound`], those of [`parse`], and that the Secret cannot be read.
+pub(crate) async fn read<O: store::Owner>(client: &Client, record: &Record) -> Result<O, Error> {
+    let source = match &record.plan.owner_secret {
+        None => OwnerSource::Ambient,
+        Some(reference) => {
+            let secrets: Api<Secret> = Api::namespaced(client.clone(), &reference.namespace);
+            let found = secrets.get_opt(&reference.name).await;
+            source(reference, found.map_err(Error::kubernetes("read the owner's Secret"))?)?
+        }
+    };
+    Ok(parse(record, &source)?)
+}
+
+/// The content of an owner's Secret.
+///
+/// # Errors
+/// [`Error::OwnerSecretNotFound`].
+pub(crate) fn source(reference: &SecretRef, found: Option<Secret>) -> Result<OwnerSource, Error> {
+    let secret = found.ok_or_else(|| Error::OwnerSecretNotFound(reference.clone()))?;
+    let data = secret.data.unwrap_or_default().into_iter().map(|(key, value)| (key, value.0)).collect();
+    Ok(OwnerSource::Secret { reference: reference.clone(), data })
+}
+
+/// The owner's credentials.
+///
+/// # Errors
+/// [`Refusal::InvalidOwnerSecret`], or that the class names no Secret although the store needs one.
+pub(crate) fn parse<O: store::Owner>(record: &Record, source: &OwnerSource) -> Result<O, Refusal> {
+    if let (OwnerSource::Ambient, Some(secret)) = (source, &record.plan.owner_secret) {
+        // The operator's own permissions are often wider: there is no silent fallback to them.
+        return Err(Refusal::InvalidOwnerSecret {
+            secret: secret.clone(),
+            problem: "was not read, and the operator's own identity does not replace it".to_owned(),
+        });
+    }
+    O::parse(source).map_err(|problem| match source {
+        OwnerSource::Secret { reference, .. } => Refusal::InvalidOwnerSecret { secret: reference.clone(), problem },
+        OwnerSource::Ambient => Refusal::OwnerSecretMissing,
+    })
+}
+
+/// Fails if the owner's credentials belong to another account than the recorded one, as far as the store says.
+fn same_account(record: &Record, now: Option<&str>) -> Result<(), Error> {
+    let (Some(recorded), Some(now)) = (record.account.as_deref(), now) else { return Ok(()) };
+    if recorded == now {
+        return Ok(());
+    }
+    tracing::warn!(recorded, now, bucket = record.plan.bucket, "the owner's credentials belong to another account");
+    let place = match &record.plan.owner_secret {
+        Some(secret) => format!("Secret {secret}"),
+        None => "the operator's own identity".to_owned(),
+    };
+    Err(Error::AccountChanged { place })
+}

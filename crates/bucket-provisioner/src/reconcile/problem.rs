@@ -1,0 +1,51 @@
+//! Reporting a problem on a claim, or that its removal takes long.
+
+use std::time::Duration;
+
+use crate::decide::claim::Claim;
+use crate::decide::report::Report;
+use crate::error::Error;
+use crate::objects::status;
+use crate::state::context::Context;
+
+/// Longest time that a report may take.
+const TIME_LIMIT: Duration = Duration::from_secs(20);
+
+/// Reports a problem on the claim; best effort, because the next attempt reports it again.
+pub(crate) async fn report<P>(ctx: &Context<P>, claim: &Claim, problem: &Error) {
+    write(ctx, claim, |claim| Report::problem(claim, problem)).await;
+}
+
+/// Reports that a deleted claim is being removed; best effort.
+pub(crate) async fn removing<P>(ctx: &Context<P>, claim: &Claim) {
+    write(ctx, claim, Report::removing).await;
+}
+
+async fn write<P>(ctx: &Context<P>, claim: &Claim, report: impl Fn(&Claim) -> Report) {
+    match tokio::time::timeout(TIME_LIMIT, update_status(ctx, claim, &report)).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => {
+            tracing::warn!(%error, claim = %claim.id, "cannot report on the claim: {}", report(claim).message);
+        }
+        Err(_elapsed) => {
+            tracing::warn!(claim = %claim.id, "cannot report on the claim in time: {}", report(claim).message);
+        }
+    }
+}
+
+/// Writes the status. After a conflict, reads the claim again and retries once.
+async fn update_status<P>(ctx: &Context<P>, claim: &Claim, report: &impl Fn(&Claim) -> Report) -> Result<(), Error> {
+    match status::update_status(ctx, claim, &report(claim)).await {
+        Err(error) if error.is_race() => {}
+        answer => return answer,
+    }
+    let found = ctx.claims_in(&claim.id.namespace).get_opt(&claim.id.name).await;
+    let found = found.map_err(Error::kubernetes("read the claim"))?;
+    match found.map(|found| Claim::read(&found, &ctx.label)).filter(|found| found.id == claim.id) {
+        Some(now) => {
+            ctx.memory.wrote(&now.id, now.resource_version.as_deref());
+            status::update_status(ctx, &now, &report(&now)).await
+        }
+        None => Ok(()),
+    }
+}

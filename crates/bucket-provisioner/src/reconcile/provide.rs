@@ -1,0 +1,221 @@
+//! From a claim to a usable bucket: reads, then takes the steps that `decide/steps.rs` gives, one after the other. Steps
+//! with keys are in `credentials.rs`, the upkeep of bound claims is in `upkeep.rs`.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use super::adoption;
+use super::attempt::{Attempt, Log};
+use super::next::Next;
+use super::{steady, step, teardown};
+use crate::decide::claim::Claim;
+use crate::decide::class::ClassLookup;
+use crate::decide::plan::{self, Intent, Surroundings};
+use crate::decide::record::Stored;
+use crate::decide::report::Report;
+use crate::decide::steps::{self, ProvisionStep};
+use crate::decide::{legacy, output_data};
+use crate::error::Error;
+use crate::objects::outputs::{self, Current};
+use crate::objects::{claims, events, records, status};
+use crate::state::context::Context;
+use crate::state::memory::ClaimMemory;
+use crate::store::{Provisioner, Record};
+use operator_runtime::observe::spans;
+
+/// Creates the bucket and hands it over, restores what is missing, or does the upkeep that is due.
+///
+/// # Errors
+/// Any problem; the next attempt continues where this one stopped.
+pub(crate) async fn provide<P: Provisioner>(
+    ctx: &Context<P>,
+    claim: Claim,
+    class: &ClassLookup,
+) -> Result<Next, Error> {
+    let mut attempt = match step::traced(spans::step(&step::Look), pin!(begin(ctx, claim, class))).await? {
+        Start::Attempt(attempt) => *attempt,
+        Start::Undone(next) => return Ok(next),
+    };
+    loop {
+        let step = steps::next_provision_step(&attempt.state());
+        if let Some(next) = step::traced(spans::step(&step), pin!(attempt.take(step))).await? {
+            return Ok(next);
+        }
+        attempt.progress.note(step);
+    }
+}
+
+/// How an attempt starts.
+enum Start<'a, P: Provisioner> {
+    /// With its first step.
+    Attempt(Box<Attempt<'a, P>>),
+    /// Not yet: what an earlier plan created had to be removed first.
+    Undone(Next),
+}
+
+/// Finds the claim's record (reads), compares it with claim and class (decides), and reads how far an earlier attempt
+/// came.
+async fn begin<'a, P: Provisioner>(
+    ctx: &'a Context<P>,
+    claim: Claim,
+    class: &ClassLookup,
+) -> Result<Start<'a, P>, Error> {
+    let complete = |stored| legacy::complete(&ctx.provisioner, &ctx.options.provisioner_name, class, &claim, stored);
+    let surroundings = Surroundings {
+        provisioner: &ctx.provisioner,
+        provisioner_name: &ctx.options.provisioner_name,
+        cluster: &ctx.cluster,
+        class,
+    };
+    let found = records::find(ctx, &claim).await?;
+    let stored = match plan::intent(&surroundings, &claim, found)? {
+        Intent::Record { name, record } => {
+            return Ok(Start::Attempt(Box::new(Attempt::begin(ctx, claim, name, record).await?)));
+        }
+        Intent::Adopt(stored) => return Ok(Start::Attempt(Box::new(Attempt::adopt(ctx, claim, stored).await?))),
+        Intent::Recover { name, record, problem } => {
+            let record = adoption::recover(ctx, &claim, *record, problem).await?;
+            return Ok(Start::Attempt(Box::new(Attempt::begin(ctx, claim, name, Box::new(record)).await?)));
+        }
+        Intent::UndoFirst(stored) => {
+            return teardown::undo_first(ctx, &claim, complete(*stored)?).await.map(Start::Undone);
+        }
+        Intent::Proceed(stored) => complete(*stored)?,
+        Intent::Restore { object, record, error } => adoption::restore(ctx, &claim, &object, *record, error).await?,
+    };
+    let mut attempt = Attempt::resume(ctx, claim, stored).await?;
+    attempt.continue_with_upkeep()?;
+    Ok(Start::Attempt(Box::new(attempt)))
+}
+
+impl<P: Provisioner> Attempt<'_, P> {
+    /// Takes one step. `Some`: the attempt is over for now.
+    async fn take(&mut self, step: ProvisionStep) -> Result<Option<Next>, Error> {
+        match step {
+            ProvisionStep::AddFinalizer => {
+                claims::add_finalizer(self.ctx, &mut self.claim, self.log.record()).await?;
+            }
+            ProvisionStep::Record => self.write_record().await?,
+            ProvisionStep::Adopt => self.take_record_over().await?,
+            ProvisionStep::Execute(verb) => {
+                if let Some(wait) = self.put_off_replacement() {
+                    return Ok(Some(Next::After(wait)));
+                }
+                self.execute(verb).await?;
+            }
+            ProvisionStep::WriteSecret => self.write_secret().await?,
+            ProvisionStep::Probe => return self.probe().await,
+            ProvisionStep::MarkHandedOver => self.mark_handed_over().await?,
+            ProvisionStep::WriteConfigMap => self.write_config_map().await?,
+            ProvisionStep::MarkBound => records::mark_bound(self.ctx, self.stored_mut()?).await?,
+            ProvisionStep::LinkRecord => self.link_record().await?,
+            ProvisionStep::UpdateStatus => self.update_status().await?,
+            ProvisionStep::FinishAdoption => {
+                adoption::finish(self.ctx, &self.claim.id.clone(), self.stored_mut()?).await?;
+            }
+            ProvisionStep::Rotate => self.rotate().await?,
+            ProvisionStep::Retire => self.retire().await?,
+            ProvisionStep::Check => return self.check().await,
+            ProvisionStep::Done => return Ok(Some(self.succeeded())),
+        }
+        Ok(None)
+    }
+
+    /// Continues from the record and the outputs that were found, with the upkeep that is due.
+    fn continue_with_upkeep(&mut self) -> Result<(), Error> {
+        self.continue_from_outputs()?;
+        self.upkeep = steps::upkeep_left(self.upkeep_due()?, &self.keys);
+        Ok(())
+    }
+
+    async fn write_record(&mut self) -> Result<(), Error> {
+        let Log::Planned { name, record } = &self.log else {
+            return Err(Error::OutOfStep("the record is already written"));
+        };
+        let (name, record) = (name.clone(), Record::clone(record));
+        let stored = records::create(self.ctx, name, record).await?;
+        // If the record was lost, bucket and user were handed over before.
+        let is_new = !stored.record.handed_over;
+        if !is_new {
+            adoption::recovered(self.ctx, &self.claim, &stored).await;
+        }
+        self.log = Log::Stored { stored: Box::new(stored), is_new };
+        if is_new { Ok(()) } else { self.continue_with_upkeep() }
+    }
+
+    /// From here on the record belongs to the claim; any later attempt can finish the adoption.
+    async fn take_record_over(&mut self) -> Result<(), Error> {
+        let Log::Former { stored, record } = &self.log else {
+            return Err(Error::OutOfStep("there is no record to adopt"));
+        };
+        let (mut stored, record) = (Stored::clone(stored), Record::clone(record));
+        tracing::info!(
+            record = stored.name,
+            former_uid = stored.record.claim.uid,
+            former_cluster = stored.record.cluster,
+            "adopting the ObjectBucket, as its annotation requests"
+        );
+        records::hand_on(self.ctx, &mut stored, record).await?;
+        self.log = Log::Stored { stored: Box::new(stored), is_new: false };
+        self.continue_with_upkeep()
+    }
+
+    /// A bound claim that lost its keys several times in a row waits before it gets new ones.
+    fn put_off_replacement(&self) -> Option<Duration> {
+        let (ctx, id) = (self.ctx, &self.claim.id);
+        let wait = ctx.memory.if_known(id, |m| m.upkeep.replacement_in());
+        let puts_off = self.stored().is_ok_and(Stored::bound) && !wait.is_zero();
+        puts_off.then(|| {
+            ctx.memory.with(id, |m| m.waits.defer(wait));
+            wait
+        })
+    }
+
+    async fn mark_handed_over(&mut self) -> Result<(), Error> {
+        let (ctx, seen_in_account) = (self.ctx, self.seen_in_account.clone());
+        let stored = self.stored_mut()?;
+        let record = Record {
+            handed_over: true,
+            cluster: Some(ctx.cluster.clone()),
+            account: stored.record.account.clone().or(seen_in_account),
+            ..stored.record.clone()
+        };
+        records::change(ctx, stored, record).await
+    }
+
+    async fn write_config_map(&mut self) -> Result<(), Error> {
+        let id = &self.claim.id;
+        let record = &self.stored()?.record;
+        let config_map = output_data::config_map(&self.ctx.label, record);
+        outputs::write(&self.ctx.config_maps_in(&id.namespace), &self.config_map, &config_map, id).await?;
+        // The ConfigMap that was just overwritten was the last trace of that bucket.
+        let unfinished = match &self.config_map {
+            Current::Mine(config_map) => legacy::unfinished_bucket(config_map),
+            Current::Absent | Current::Inherited(_) => None,
+        };
+        if let Some(bucket) = unfinished.filter(|bucket| *bucket != record.plan.bucket) {
+            events::left_in_place(self.ctx, id, &legacy::unfinished_note(bucket)).await;
+        }
+        Ok(())
+    }
+
+    async fn link_record(&mut self) -> Result<(), Error> {
+        let stored = self.stored()?.clone();
+        claims::link_record(self.ctx, &mut self.claim, &stored).await
+    }
+
+    /// Reports that the claim is bound.
+    pub(super) async fn update_status(&mut self) -> Result<(), Error> {
+        let record = &self.stored()?.record;
+        let beside = steady::beside(self.ctx, &self.claim, self.claim.spec()?, record, &self.notes);
+        status::update_status(self.ctx, &self.claim, &Report::bound(&record.plan.bucket, beside)).await
+    }
+
+    fn succeeded(&self) -> Next {
+        let memory = &self.ctx.memory;
+        memory.if_known(&self.claim.id, ClaimMemory::succeeded);
+        // From now on, only another value of the annotation is a new request.
+        memory.with(&self.claim.id, |m| m.upkeep.asks_again(self.claim.retry_request.as_deref()));
+        Next::Done
+    }
+}

@@ -1,0 +1,173 @@
+//! The lost record of a claim, reconstructed from the store, for an admin who applies it and has the claim adopt it.
+
+use k8s_openapi::api::storage::v1::StorageClass;
+use kube::{Api, Client};
+
+use crate::api::{ObjectBucket, ObjectBucketClaim, object_name};
+use crate::decide::claim::WantedBucket;
+use crate::decide::class::Class;
+use crate::decide::{codec, record, request};
+use crate::error::Error;
+use crate::options::Options;
+use crate::reconcile::owner;
+use crate::store::{ClaimId, Mode, Plan, Provisioner, Recalled, ReclaimPolicy, Record};
+
+/// Why a record cannot be reconstructed.
+#[derive(Debug, thiserror::Error)]
+pub enum RecallError {
+    /// There is no such claim.
+    #[error("ObjectBucketClaim {0} does not exist; restore it first")]
+    NoClaim(String),
+    /// The claim's class does not exist, or belongs to another provisioner.
+    #[error("StorageClass {class:?} does not exist or does not name provisioner {provisioner:?}; restore it first")]
+    NoClass {
+        /// Name of the class.
+        class: String,
+        /// Name of the provisioner that was asked.
+        provisioner: String,
+    },
+    /// Neither claim nor class says which bucket it is.
+    #[error("the claim does not say which bucket it had; name the bucket with --bucket")]
+    NoBucket,
+    /// Nothing shows for which claim the bucket was created.
+    #[error(
+        "nothing shows for which claim bucket {bucket:?} was created: its tags are missing, or it existed before the claim and the claim's user does not exist; restore the ObjectBucket from a backup"
+    )]
+    NothingKnown {
+        /// Name of the bucket.
+        bucket: String,
+    },
+    /// The bucket was created for a claim of another name.
+    #[error("bucket {bucket:?} was created for claim {found}, not for {wanted}")]
+    AnotherClaim {
+        /// Name of the bucket.
+        bucket: String,
+        /// The claim that it belongs to.
+        found: String,
+        /// The claim that was asked for.
+        wanted: String,
+    },
+    /// The store or Kubernetes refused; the sentence says what.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl From<Error> for RecallError {
+    fn from(error: Error) -> Self {
+        Self::Refused(error.to_string())
+    }
+}
+
+/// The ObjectBucket of the claim `namespace/name`, reconstructed from the store. Only reads.
+///
+/// `bucket`: the bucket that the claim had; needed only if neither the claim nor its class names it.
+///
+/// # Errors
+/// See [`RecallError`].
+pub async fn recall<P: Provisioner>(
+    client: Client,
+    mut provisioner: P,
+    options: &Options,
+    (namespace, name): (&str, &str),
+    bucket: Option<String>,
+) -> Result<ObjectBucket, RecallError> {
+    provisioner.start(options.start(false));
+    of_claim(&client, &provisioner, &options.provisioner_name, (namespace, name), bucket).await
+}
+
+/// As [`recall`], with a store that was started.
+pub(crate) async fn of_claim<P: Provisioner>(
+    client: &Client,
+    provisioner: &P,
+    provisioner_name: &str,
+    (namespace, name): (&str, &str),
+    bucket: Option<String>,
+) -> Result<ObjectBucket, RecallError> {
+    let claims: Api<ObjectBucketClaim> = Api::namespaced(client.clone(), namespace);
+    let found = claims.get_opt(name).await.map_err(Error::kubernetes("read the claim"))?;
+    let claim = found.ok_or_else(|| RecallError::NoClaim(format!("{namespace}/{name}")))?;
+    let class = class(client, &claim.spec.storage_class_name, provisioner_name).await?;
+
+    let id =
+        ClaimId { namespace: namespace.to_owned(), name: name.to_owned(), uid: claim.metadata.uid.unwrap_or_default() };
+    let bucket = bucket.or(claim.spec.bucket_name).filter(|bucket| !bucket.is_empty());
+    let record = of_tags(client, provisioner, &class, id, bucket).await?;
+    let name = claim.spec.object_bucket_name.filter(|name| object_name(name).is_some());
+    let (plain, unique) = record::names(&record.claim);
+    let name = name.or(plain).unwrap_or(unique);
+    Ok(codec::to_object(&record, &name, provisioner_name))
+}
+
+/// The record of a claim with the namespace and name of `claim`, from the tags of its bucket or user. `claim` itself need
+/// not exist any more.
+///
+/// # Errors
+/// See [`RecallError`].
+pub(crate) async fn of_tags<P: Provisioner>(
+    client: &Client,
+    provisioner: &P,
+    class: &Class,
+    claim: ClaimId,
+    bucket: Option<String>,
+) -> Result<Record, RecallError> {
+    let wanted = claim.clone();
+    let mut record = would_be(class, plan(provisioner, class, &claim, bucket)?, claim);
+    let bucket = record.plan.bucket.clone();
+    let owner: P::Owner = owner::read(client, &record).await?;
+    record.account = provisioner.account(&record, &owner).await.map_err(Error::store)?;
+    let recalled = provisioner.recall(&record, &owner).await.map_err(Error::store)?;
+    let Recalled { claim: former, cluster, former_uids, user } =
+        recalled.ok_or_else(|| RecallError::NothingKnown { bucket: bucket.clone() })?;
+    if (&former.namespace, &former.name) != (&wanted.namespace, &wanted.name) {
+        return Err(RecallError::AnotherClaim { bucket, found: former.to_string(), wanted: wanted.to_string() });
+    }
+    // A record without a user would mean that the claim has the owner's own keys. A missing user is recreated.
+    let planned = plan(provisioner, class, &former, Some(bucket))?;
+    record.plan.user = planned.user.map(|planned| user.unwrap_or(planned));
+    (record.claim, record.cluster, record.former_uids) = (former, cluster, former_uids);
+    Ok(record)
+}
+
+/// The record of a claim that was bound with this plan.
+pub(crate) fn would_be(class: &Class, plan: Plan, claim: ClaimId) -> Record {
+    Record {
+        claim,
+        former_uids: Vec::new(),
+        cluster: None,
+        account: None,
+        claim_created_at: None,
+        class_name: class.name.clone(),
+        reclaim_policy: match plan.mode {
+            Mode::Created => class.reclaim_policy,
+            Mode::Granted => ReclaimPolicy::Retain,
+        },
+        handed_over: true,
+        plan,
+    }
+}
+
+async fn class(client: &Client, name: &str, provisioner: &str) -> Result<Class, RecallError> {
+    let classes: Api<StorageClass> = Api::all(client.clone());
+    let found = match object_name(name) {
+        Some(name) => classes.get_opt(name).await.map_err(Error::kubernetes("read the StorageClass"))?,
+        None => None,
+    };
+    let class = found.as_ref().map(Class::read).filter(|class| class.provisioner == provisioner);
+    class.ok_or_else(|| RecallError::NoClass { class: name.to_owned(), provisioner: provisioner.to_owned() })
+}
+
+/// The plan that the class gives now for the bucket that the claim had.
+fn plan<P: Provisioner>(
+    provisioner: &P,
+    class: &Class,
+    claim: &ClaimId,
+    bucket: Option<String>,
+) -> Result<Plan, RecallError> {
+    let is_unknown = bucket.is_none();
+    let wanted = bucket.map_or(WantedBucket::Unspecified, WantedBucket::Named);
+    match request::plan(provisioner, class, claim, &wanted, false) {
+        Ok(plan) => Ok(plan),
+        Err(_) if is_unknown => Err(RecallError::NoBucket),
+        Err(error) => Err(error.into()),
+    }
+}

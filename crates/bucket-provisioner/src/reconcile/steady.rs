@@ -1,0 +1,110 @@
+//! Bound claims that have not changed, and the upkeep that is due for them. Answered from caches and memory, without a
+//! call.
+
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+
+use crate::api::ObjectBucketClaimSpec;
+use crate::decide::claim::{Claim, ignored};
+use crate::decide::key_condition;
+use crate::decide::keys::{self, KeyNotes};
+use crate::decide::record::{Author, Stored};
+use crate::decide::report::{self, Beside};
+use crate::decide::steps::Upkeep;
+use crate::decide::upkeep::{self, Times};
+use crate::reasons;
+use crate::state::context::Context;
+use crate::store::{Record, Rotation};
+
+/// The upkeep that is due for a bound claim that has not changed, or the time until some is due; `None` for any other
+/// claim.
+pub(crate) fn due_while_steady<P>(ctx: &Context<P>, claim: &Claim) -> Option<(Upkeep, Option<Duration>)> {
+    let stored = ctx.caches.record(claim, &ctx.options.provisioner_name, &ctx.cluster)?;
+    let spec = claim.spec().ok()?;
+    let is_steady = !claim.deleting
+        && claim.finalizer
+        && stored.says_bound
+        && !ctx.caches.records.lacks_claim_ref(&stored)
+        && !stored.is_being_adopted()
+        && spec.object_bucket_name.as_deref() == Some(&stored.name)
+        && ctx.caches.outputs_are_up_to_date(&stored.record);
+    if !is_steady {
+        return None;
+    }
+    let notes = ctx.caches.key_notes(&claim.id).believed(&stored.record.plan.rotation, Timestamp::now());
+    let beside = beside(ctx, claim, spec, &stored.record, &notes);
+    if !report::says_bound(claim, &beside, ctx.keeps(stored.author)) {
+        return None;
+    }
+    ctx.shares_present_keys(&stored.record, &notes).then(|| usual_upkeep(ctx, claim, &stored, &notes))
+}
+
+/// What a bound claim says beside the condition Ready.
+pub(crate) fn beside<P>(
+    ctx: &Context<P>,
+    claim: &Claim,
+    spec: &ObjectBucketClaimSpec,
+    record: &Record,
+    notes: &KeyNotes,
+) -> Beside {
+    let of_keys = |failure: Option<&str>| {
+        let request = claim.rotation_request.as_deref();
+        let said = claim.status.conditions.iter().any(|condition| condition.type_ == reasons::KEYS_CURRENT);
+        key_condition::said(&key_condition::Facts { notes, request, failure, said })
+    };
+    // Keys that are the owner's are not rotated.
+    let keys = record.plan.user.as_ref().and_then(|_| {
+        let failure = ctx.memory.if_known(&claim.id, |m| m.upkeep.rotation_failure.clone());
+        of_keys(failure.as_deref())
+    });
+    Beside { ignored: ignored(claim, spec, record), keys }
+}
+
+/// The time until upkeep is due for a claim of the Go provisioner, which is never steady, because its outputs differ from
+/// those of this operator.
+pub(crate) fn go_upkeep_in<P>(ctx: &Context<P>, claim: &Claim) -> Option<Duration> {
+    let stored = ctx.caches.record(claim, &ctx.options.provisioner_name, &ctx.cluster)?;
+    if claim.deleting || !claim.bound() || stored.author != Author::GoProvisioner {
+        return None;
+    }
+    let notes = ctx.caches.key_notes(&claim.id).believed(&stored.record.plan.rotation, Timestamp::now());
+    // Not at once, because the caches may be older than the attempt.
+    match usual_upkeep(ctx, claim, &stored, &notes) {
+        (Upkeep::Nothing, wait) => wait,
+        _ => Some(Duration::from_secs(1)),
+    }
+}
+
+/// What is due by the notes on keys.
+pub(crate) fn keys_due(claim: &Claim, notes: &KeyNotes, rotation: &Rotation) -> (Upkeep, Option<Duration>) {
+    let every = rotation.every.map(|every| keys::period(every, &claim.id.uid));
+    keys::due(notes, claim.rotation_request.as_deref(), &Rotation { every, ..*rotation }, Timestamp::now())
+}
+
+/// The upkeep that is due for a bound claim without problems, or the time until some is due, if known.
+pub(crate) fn usual_upkeep<P>(
+    ctx: &Context<P>,
+    claim: &Claim,
+    stored: &Stored,
+    notes: &KeyNotes,
+) -> (Upkeep, Option<Duration>) {
+    let plan = &stored.record.plan;
+    let by_us = stored.author == Author::Us;
+    let keys = match plan.user {
+        Some(_) => keys_due(claim, notes, &plan.rotation),
+        None => (Upkeep::Nothing, None),
+    };
+    // In one look-up, because every reconcile of a bound claim comes here.
+    let times = ctx.memory.with(&claim.id, |m| Times {
+        keys,
+        failed: m.upkeep.failed_in(),
+        unfinished: m.upkeep.is_unfinished(),
+        replacement: m.upkeep.replacement_in(),
+        key_search: m.upkeep.key_search_in(),
+        // What the Go provisioner created looks different, and is not changed.
+        check: m.upkeep.check_in(ctx.options.resync.filter(|_| by_us)),
+        asked: m.upkeep.asks_again(claim.retry_request.as_deref()) && by_us,
+    });
+    upkeep::usual(&times)
+}

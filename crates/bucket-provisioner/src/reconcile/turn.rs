@@ -1,0 +1,157 @@
+//! Waiting for a worker. Claims take turns by store and namespace, so that none of them blocks the others.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::runtime::reflector::ObjectRef;
+
+use super::problem;
+use super::steady::due_while_steady;
+use crate::decide::claim::{Claim, Guarded};
+use crate::decide::class::ClassLookup;
+use crate::decide::gate::{self, Due, Facts};
+use crate::decide::keys;
+use crate::decide::plan;
+use crate::decide::report::{self, Keeps};
+use crate::decide::steps::Upkeep;
+use crate::error::Error;
+use crate::state::context::Context;
+use crate::state::stores;
+use crate::store::Provisioner;
+use operator_runtime::kubernetes::workers::{Lane, Slowed, Urgency, Worker};
+
+/// After this time, a waiting claim is read again, and may report what it waits for.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The same of a deleted claim that still says that it is ready.
+const PATIENCE_IF_READY: Duration = Duration::from_secs(2);
+
+/// Waits for a worker, which may take long, and then reads the claim again. `None` if there is nothing left to do, or the
+/// operator ends.
+pub(crate) async fn worker<P: Provisioner>(
+    ctx: &Context<P>,
+    claim: Claim,
+    guarded: &Guarded,
+) -> Option<(Claim, Worker)> {
+    let key = ObjectRef::from_obj(guarded);
+    let mut claim = claim;
+    let urgency = |claim: &Claim| {
+        if ctx.memory.if_known(&claim.id, |m| m.is_purging()) {
+            return Urgency::Purge;
+        }
+        let due = due_while_steady(ctx, claim).map(|(due, _)| due);
+        urgency(due, || keys::is_requested(&ctx.caches.key_notes(&claim.id), claim.rotation_request.as_deref()))
+    };
+    loop {
+        let lane = lane(ctx, &claim, urgency(&claim));
+        let purges = lane.urgency == Urgency::Purge;
+        if purges {
+            ctx.memory.with(&claim.id, |m| m.purge_waits(true));
+        }
+        let mut entering = std::pin::pin!(ctx.workers.enter(&lane));
+        // The claim leaves its queue only if it now belongs to another lane.
+        let worker = loop {
+            let patience = if says_ready_though_deleted(&claim) { PATIENCE_IF_READY } else { PATIENCE };
+            if let Ok(worker) = tokio::time::timeout(patience, entering.as_mut()).await {
+                break Some(worker?);
+            }
+            claim = Claim::read(ctx.caches.claims.get(&key)?.as_ref(), &ctx.label);
+            if self::lane(ctx, &claim, urgency(&claim)) != lane {
+                break None;
+            }
+            // `entering` is polled meanwhile: a worker that was handed to this claim must not be left unused.
+            tokio::select! {
+                biased;
+                worker = entering.as_mut() => break Some(worker?),
+                () = Box::pin(explain_wait(ctx, &claim, &lane)) => {}
+            }
+        };
+        if purges {
+            ctx.memory.if_known(&claim.id, |m| m.purge_waits(false));
+        }
+        if let Some(worker) = worker {
+            let claim = Claim::read(ctx.caches.claims.get(&key)?.as_ref(), &ctx.label);
+            return (!ctx.memory.is_stale(&claim.id, claim.resource_version.as_deref())).then_some((claim, worker));
+        }
+    }
+}
+
+/// How urgent the work on a claim is. What is due for a bound claim without problems yields to claims whose users wait, unless
+/// its user asks for it.
+fn urgency(due_while_steady: Option<Upkeep>, requested: impl FnOnce() -> bool) -> Urgency {
+    match due_while_steady {
+        Some(Upkeep::Rotate) if requested() => Urgency::Wanted,
+        Some(Upkeep::Check | Upkeep::Retire | Upkeep::Rotate) => Urgency::Check,
+        Some(Upkeep::Nothing) | None => Urgency::Wanted,
+    }
+}
+
+/// What is known about a claim before any work on it.
+pub(crate) fn facts<P>(ctx: &Context<P>, claim: &Claim, class: &ClassLookup) -> Facts {
+    Facts {
+        class: class.owner(&ctx.options.provisioner_name),
+        label: claim.label,
+        recorded: ctx.caches.record(claim, &ctx.options.provisioner_name, &ctx.cluster).is_some(),
+        finalizer: claim.finalizer,
+        deleting: claim.deleting,
+        bound: claim.bound(),
+    }
+}
+
+fn says_ready_though_deleted(claim: &Claim) -> bool {
+    claim.deleting && claim.bound() && report::says_ready(claim, Keeps::No)
+}
+
+/// Reports on a claim without a status that it waits for a store that does not answer, or limits calls; and on a deleted claim
+/// that it is being removed.
+async fn explain_wait<P>(ctx: &Context<P>, claim: &Claim, lane: &Lane) {
+    let unreported = match claim.bound() {
+        true => says_ready_though_deleted(claim),
+        false => claim.status.conditions.is_empty() && !ctx.memory.if_known(&claim.id, |m| m.last_status.is_some()),
+    };
+    let store = || stores::host_of(&lane.store).to_owned();
+    let problem = match ctx.workers.slowed(&lane.store) {
+        Some(Slowed::Silent) if unreported => Some(Error::StoreSilent { store: store() }),
+        Some(Slowed::Limited) if unreported => Some(Error::StoreBusy { store: store() }),
+        _ if says_ready_though_deleted(claim) => None,
+        _ => return,
+    };
+    let Ok(spec) = claim.spec() else { return };
+    let class = ctx.caches.class(&spec.storage_class_name);
+    if matches!(gate::due(facts(ctx, claim, &class)), Due::Nothing | Due::ReportMissingClass) {
+        return;
+    }
+    let Ok(_turn) = ctx.wait_reports.acquire().await else { return };
+    match problem {
+        Some(problem) => problem::report(ctx, claim, &problem).await,
+        None => problem::removing(ctx, claim).await,
+    }
+}
+
+/// The queue in which a claim waits, by its record, or by the record that it would get.
+fn lane<P: Provisioner>(ctx: &Context<P>, claim: &Claim, urgency: Urgency) -> Lane {
+    let name = &ctx.options.provisioner_name;
+    let recorded = ctx.caches.record(claim, name, &ctx.cluster).map(|stored| stored.record);
+    let planned = || match ctx.caches.class(&claim.spec().ok()?.storage_class_name) {
+        ClassLookup::Found(class) if class.provisioner == *name => {
+            plan::record(&ctx.provisioner, claim, &class, &ctx.cluster, false).ok()
+        }
+        _ => None,
+    };
+    let store = recorded.or_else(planned).map_or_else(|| Arc::from(""), |record| stores::store_of(&record));
+    Lane { store, namespace: claim.id.namespace.as_str().into(), urgency }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn upkeep_yields_to_claims_whose_users_wait() {
+        for due in [Upkeep::Check, Upkeep::Retire, Upkeep::Rotate] {
+            assert_eq!(urgency(Some(due), || false), Urgency::Check);
+        }
+        assert_eq!(urgency(Some(Upkeep::Rotate), || true), Urgency::Wanted, "its user asks for it");
+        assert_eq!(urgency(None, || false), Urgency::Wanted);
+    }
+}

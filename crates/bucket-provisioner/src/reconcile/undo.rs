@@ -1,0 +1,190 @@
+//! Having the store undo what an ObjectBucket records, unless something forbids it.
+
+use std::time::Duration;
+
+use super::owner;
+use super::teardown::{NOTHING_TO_UNDO, Teardown};
+use crate::decide::claim::{self, Claim};
+use crate::decide::release::{Release, Retained};
+use crate::decide::report::Report;
+use crate::decide::teardown::{self, Purpose, StoreProgress, Undo, closing_message, shares_bucket};
+use crate::decide::{codec, notice, output_data};
+use crate::error::Error;
+use crate::objects::{claims, crds, events, namespaces, outputs, records, status};
+use crate::state::context::Context;
+use crate::store::{AppCredentials, Content, Fate, Provisioner, Removal, Removed};
+
+/// After this time, a removal that goes on is reported.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+impl<P: Provisioner> Teardown<'_, P> {
+    /// Has the store undo the record.
+    pub(super) async fn undo(&mut self, undo: Undo) -> Result<(), Error> {
+        let (ctx, claim) = (self.ctx, self.claim);
+        crds::may_remove(ctx).await?;
+        let in_use = matches!(undo, Undo::Delete | Undo::DeleteIfEmpty) && self.is_in_use().await?;
+        if !in_use {
+            self.begin_deletion(undo).await?;
+        }
+        let removal = self.ask_patiently(undo, in_use).await?;
+        match removal {
+            Removal::Partial { removed } => {
+                // The store removes the access before the bucket.
+                ctx.memory.with(&claim.id, |m| m.access_gone = true);
+                let so_far = ctx.memory.with(&claim.id, |m| m.purges(removed));
+                self.report_purge(so_far).await?;
+                self.seen.store = StoreProgress::Partly;
+            }
+            Removal::Done(removed) => {
+                let bucket = || self.stored().map(|stored| stored.record.plan.bucket.clone());
+                if in_use {
+                    if removed.access == Fate::Removed {
+                        ctx.memory.with(&claim.id, |m| m.access_gone = true);
+                    }
+                    return Err(Error::BucketInUse { bucket: bucket()? });
+                }
+                if self.seen.purpose == Purpose::Replan && removed.bucket == Fate::NotEmpty {
+                    return Err(Error::BucketNotEmpty { bucket: bucket()? });
+                }
+                self.conclude(undo, removed).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes into the record that the scheduled deletion of its bucket begins: no claim can take the bucket from now on. A
+    /// deletion that the store would refuse, because of the account, a permission or a wrong clock, has to be refused before.
+    async fn begin_deletion(&mut self, undo: Undo) -> Result<(), Error> {
+        let release = self.stored()?.release.clone().filter(|release| undo == Undo::Delete && !release.deleting);
+        let Some(release) = release.filter(|_| self.seen.purpose == Purpose::Orphan) else { return Ok(()) };
+        // The access is gone, so this changes nothing.
+        self.ask_patiently(Undo::Revoke, false).await?;
+        let stored = self.stored.as_mut().ok_or(NOTHING_TO_UNDO)?;
+        records::release(self.ctx, stored, Release { deleting: true, ..release }).await
+    }
+
+    /// Has the store undo the record, and reports it if that takes long: a claim that is being deleted is not Ready.
+    async fn ask_patiently(&self, undo: Undo, in_use: bool) -> Result<Removal, Error> {
+        let mut removing = std::pin::pin!(self.ask_store(undo, in_use));
+        if let Ok(removal) = tokio::time::timeout(PATIENCE, removing.as_mut()).await {
+            return removal;
+        }
+        if self.claim.deleting && self.claim.bound() {
+            // The removal goes on meanwhile, and says itself what is wrong.
+            let report = Report::removing(self.claim);
+            let (removal, reported) = tokio::join!(removing, status::update_status(self.ctx, self.claim, &report));
+            return reported.and(removal);
+        }
+        removing.await
+    }
+
+    async fn ask_store(&self, undo: Undo, in_use: bool) -> Result<Removal, Error> {
+        let (ctx, record) = (self.ctx, &self.stored()?.record);
+        let (owner, present) = tokio::try_join!(owner::of_record(ctx, record), present_keys(ctx, self.claim)).map_err(
+            |error| match error {
+                Error::OwnerSecretNotFound(secret) => {
+                    Error::OwnerSecretNeeded { secret, bucket: record.plan.bucket.clone() }
+                }
+                error => error,
+            },
+        )?;
+        let (owner, present) = (&owner.credentials, present.as_ref());
+        let content = match undo {
+            Undo::Delete => Some(Content::Delete),
+            Undo::DeleteIfEmpty => Some(Content::Keep),
+            Undo::Revoke | Undo::DeleteAfter(_) => None,
+        };
+        // The access is removed even if the bucket is in use.
+        match content.filter(|_| !in_use) {
+            Some(content) => {
+                ctx.asking(record, Box::pin(ctx.provisioner.delete(record, owner, present, content))).await
+            }
+            None => ctx.asking(record, Box::pin(ctx.provisioner.revoke(record, owner, present))).await,
+        }
+    }
+
+    /// Reports how far a large removal came, on the claim or, if it is gone, on the ObjectBucket.
+    async fn report_purge(&self, removed: u64) -> Result<(), Error> {
+        let (ctx, claim, stored) = (self.ctx, self.claim, self.stored()?);
+        if !claim.is_gone() {
+            return status::update_status(ctx, claim, &Report::purging(claim, &stored.record.plan.bucket, removed))
+                .await;
+        }
+        match records::read(ctx, &stored.name).await? {
+            Some(object) => records::report(ctx, &object, &notice::purging(stored, removed)).await.map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether another record names the bucket, which may then be in use.
+    async fn is_in_use(&self) -> Result<bool, Error> {
+        let (ctx, stored) = (self.ctx, self.stored()?);
+        let bucket = &stored.record.plan.bucket;
+        // Before they are listed, so that a record that goes from now on wakes the claim.
+        ctx.memory.wait_for_bucket(&self.claim.id, Some(bucket));
+        for candidate in records::with_bucket(ctx, bucket, &stored.name).await? {
+            let name = candidate.name;
+            let Some(object) = candidate.object else { continue };
+            match object.and_then(|object| codec::read(&object).map_err(|problem| problem.to_string())) {
+                Ok(other) if shares_bucket(stored, &other, false) => {
+                    let claim = &other.record.claim;
+                    if !shares_bucket(stored, &other, claims::is_leaving(ctx, claim).await) {
+                        continue;
+                    }
+                    tracing::warn!(record = name, %claim, "another record names the same bucket");
+                }
+                Ok(_) => continue,
+                // It does not say which store it means.
+                Err(problem) => {
+                    tracing::warn!(record = name, "another record names a bucket of the same name: {problem}")
+                }
+            }
+            return Ok(true);
+        }
+        ctx.memory.wait_for_bucket(&self.claim.id, None);
+        Ok(false)
+    }
+
+    /// The store has finished. If it did not show everything yet, it is asked once more.
+    async fn conclude(&mut self, undo: Undo, removed: Removed) -> Result<(), Error> {
+        let ctx = self.ctx;
+        let removed = ctx.memory.with(&self.claim.id, |m| m.removed_before(removed));
+        self.seen.store = StoreProgress::Fully;
+        // An ObjectBucket outlives its claim only after the access was removed.
+        let is_known = self.stored()?.release.as_ref().is_some_and(Release::access_is_gone);
+        self.missing = removed.missed_something() && (removed.bucket == Fate::Missing || !is_known);
+        self.seen.settled = self.settles_in().is_none();
+        if !self.seen.settled {
+            return Ok(());
+        }
+        let namespace_uid = match undo {
+            // The claim exists, and so does its namespace.
+            Undo::DeleteAfter(_) => namespaces::uid(ctx, &self.claim.id.namespace).await?,
+            _ => None,
+        };
+        let now = k8s_openapi::jiff::Timestamp::now();
+        // A claim that is planned again names another bucket on purpose.
+        let conflicts = self.seen.purpose == Purpose::Release
+            && matches!(removed.bucket, Fate::Left(_))
+            && claim::other_bucket(self.claim, &self.stored()?.record).is_some();
+        let retain = teardown::retained(undo, &removed, namespace_uid, now)
+            .or(self.retain.take())
+            .or(conflicts.then_some(Retained::BucketConflict));
+        self.note = closing_message(self.stored()?, undo, &removed, retain.as_ref());
+        self.seen.retained = retain.is_some();
+        self.retain = retain;
+        for note in removed.left().chain(self.left.iter().map(String::as_str)) {
+            events::left_in_place(ctx, &self.claim.id, note).await;
+        }
+        Ok(())
+    }
+}
+
+/// The keys in the claim's Secret, as long as they may still work.
+async fn present_keys<P>(ctx: &Context<P>, claim: &Claim) -> Result<Option<AppCredentials>, Error> {
+    if ctx.memory.if_known(&claim.id, |m| m.access_gone) {
+        return Ok(None);
+    }
+    let secret = outputs::read_own(&ctx.secrets_in(&claim.id.namespace), &claim.id).await?;
+    Ok(secret.as_ref().and_then(output_data::credentials))
+}

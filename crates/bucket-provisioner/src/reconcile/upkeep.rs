@@ -1,0 +1,333 @@
+//! Upkeep of bound claims: rotation of keys, and checks of bucket and user.
+//!
+//! If upkeep fails, bucket and keys still work: an event reports the problem, and the operator retries. Only a lost bucket
+//! or lost access is reported in the claim's condition.
+
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::attempt::Attempt;
+use super::next::Next;
+use super::steady;
+use crate::decide::backoff::{self, MAX_DENIED, MAX_PROBES};
+use crate::decide::keys::{self, Retiring};
+use crate::decide::record::{Author, Stored};
+use crate::decide::report::Severity;
+use crate::decide::steps::{self, Keys, Upkeep};
+use crate::decide::{claim, output_data, store_outputs, upkeep};
+use crate::error::Error;
+use crate::objects::events;
+use crate::reasons;
+use crate::state::memory::ClaimMemory;
+use crate::store::{AppCredentials, Checkup, Failure as _, FailureClass, Provisioner};
+
+impl<P: Provisioner> Attempt<'_, P> {
+    /// The upkeep that is due in this attempt.
+    pub(super) fn upkeep_due(&self) -> Result<Upkeep, Error> {
+        let (stored, probes) = (self.stored()?, self.ctx.memory.if_known(&self.claim.id, |m| m.waits.probes()));
+        let facts = upkeep::Facts {
+            bound: stored.bound(),
+            by_us: stored.author == Author::Us,
+            adopting: stored.is_being_adopted(),
+            ready: self.says_ready(stored),
+            waits_for_keys: probes > 0,
+            doubtful: backoff::are_doubtful(probes),
+            contradictory: self.contradiction(stored).is_some(),
+        };
+        Ok(upkeep::due_now(facts, || steady::usual_upkeep(self.ctx, &self.claim, stored, &self.notes).0))
+    }
+
+    /// Has the store issue keys in addition to the present ones. They are tried before they are handed over.
+    pub(super) async fn rotate(&mut self) -> Result<(), Error> {
+        self.upkeep = Upkeep::Nothing;
+        // The claim says what became of it.
+        self.progress.status_written = false;
+        // A request for another attempt is answered by this one, also if it fails: it would end every wait.
+        self.ctx.memory.with(&self.claim.id, |m| m.upkeep.retried(self.claim.retry_request.as_deref()));
+        let denied = self.ctx.memory.if_known(&self.claim.id, |m| m.upkeep.denied_successor());
+        let is_new = denied.is_none();
+        let successor = match denied {
+            Some(keys) => self.try_secret().await.map(|()| Some(keys)),
+            None => self.ask_to_rotate().await,
+        };
+        match successor {
+            Ok(Some(keys)) => {
+                if is_new {
+                    self.ctx.memory.with(&self.claim.id, |m| m.keep_successor(Some(keys.clone())));
+                }
+                self.keys = Keys::Successor { keys, proven: false };
+            }
+            Ok(None) => {
+                let note =
+                    "this store cannot rotate keys while they are in use; to get new keys, delete the claim's Secret";
+                self.rotation_ended("failed");
+                self.upkeep_failed(reasons::ROTATION_FAILED, note, FailureClass::Terminal).await;
+            }
+            Err(error) => {
+                let what = "the keys could not be rotated; the present keys still work";
+                if self.upkeep_stopped(Upkeep::Rotate, reasons::ROTATION_FAILED, what, &error).await {
+                    self.rotation_ended("failed");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn ask_to_rotate(&mut self) -> Result<Option<AppCredentials>, Error> {
+        let (ctx, record) = (self.ctx, self.stored()?.record.clone());
+        let present = self.credentials()?.access_key_id.clone();
+        self.try_secret().await?;
+        let owner = self.owner_for_removal().await?;
+        // The store may not show the new keys for a while.
+        ctx.memory.with(&record.claim, ClaimMemory::executes);
+        let mut answer =
+            ctx.asking(&record, Box::pin(ctx.provisioner.rotate(&record, &owner.credentials, &present))).await?;
+        ctx.memory.with(&record.claim, ClaimMemory::executes);
+        let keys = answer.as_mut();
+        if let Some(note) = keys.and_then(|keys| store_outputs::take_out_refused(&mut keys.outputs, &record.plan)) {
+            self.report_refused_outputs(&note).await;
+        }
+        Ok(answer)
+    }
+
+    /// The new keys do not work yet. After some time, the operator gives them up, or keeps them for later if the store knows
+    /// them: others would be denied as well.
+    pub(super) async fn successor_refused(
+        &mut self,
+        keys: AppCredentials,
+        answer: String,
+        denied: bool,
+        wait: Duration,
+    ) -> Result<Next, Error> {
+        let (memory, id) = (&self.ctx.memory, &self.claim.id);
+        let known = memory.if_known(id, |m| (m.waits.probes(), m.waits.refused_for(), m.upkeep.denied_successor()));
+        let (probes, refused_for, denied_before) = known;
+        let note = if denied && (denied_before.is_some() || refused_for >= MAX_DENIED) {
+            let note = format!(
+                "the store denies the new key {} ({answer}); it is kept and tried again; the claim's Secret still holds the present key",
+                keys.access_key_id
+            );
+            memory.with(id, |m| {
+                m.keep_denied_successor(keys);
+                if denied_before.is_none() {
+                    // Perhaps somebody deleted the policy of the claim's user.
+                    m.upkeep.check_after(Duration::ZERO);
+                }
+            });
+            note
+        } else if probes > MAX_PROBES {
+            memory.with(id, |m| m.keep_successor(None));
+            format!("the store keeps refusing the new keys ({answer}); the present keys still work; retrying")
+        } else {
+            if denied_before.is_some() {
+                memory.with(id, |m| m.keep_successor(Some(keys)));
+            }
+            return Ok(Next::After(wait));
+        };
+        self.rotation_ended("failed");
+        self.upkeep_failed(reasons::ROTATION_FAILED, &note, FailureClass::Terminal).await;
+        self.update_status().await?;
+        Ok(Next::Done)
+    }
+
+    pub(super) async fn report_rotation(&self, former: &Retiring) {
+        self.rotation_ended("done");
+        self.ctx.memory.with(&self.claim.id, |m| m.keep_successor(None));
+        self.ctx.memory.with(&self.claim.id, |m| m.upkeep.succeeded());
+        self.ctx.memory.with(&self.claim.id, |m| m.upkeep.rotation_failure = None);
+        let Retiring { id, at, .. } = former;
+        let note = format!(
+            "the claim's Secret holds new keys; the former key {id} works until {}; restart apps that read their keys only once",
+            at.strftime("%Y-%m-%dT%H:%M:%SZ")
+        );
+        tracing::info!(reason = reasons::KEYS_ROTATED, "{note}");
+        events::event(self.ctx, &self.claim.id, Severity::Normal, reasons::KEYS_ROTATED, &note).await;
+    }
+
+    /// To be called while the notes are those on the former keys.
+    fn rotation_ended(&self, result: &str) {
+        let trigger = match keys::is_requested(&self.notes, self.claim.rotation_request.as_deref()) {
+            true => "request",
+            false => "age",
+        };
+        self.ctx.options.observer.metrics().upkeep.rotations.with([trigger, result]).inc();
+    }
+
+    /// Has the store check and repair bucket and user. `Some`: ask it again later.
+    pub(super) async fn check(&mut self) -> Result<Option<Next>, Error> {
+        let noted = self.notes.issued_at;
+        if let Some(wait) = self.ask_to_check().await? {
+            return Ok(Some(Next::After(wait)));
+        }
+        self.upkeep = Upkeep::Nothing;
+        if self.notes.issued_at != noted {
+            // At once, because somebody may edit the note again before the next attempt.
+            let (ctx, now) = (self.ctx, Timestamp::now());
+            let rotation = self.stored()?.record.plan.rotation;
+            self.notes = self.notes.clone().believed(&rotation, now);
+            let (due, _) = steady::keys_due(&self.claim, &self.notes, &rotation);
+            if due != Upkeep::Rotate || ctx.memory.if_known(&self.claim.id, |m| m.upkeep.replacement_in()).is_zero() {
+                self.upkeep = steps::upkeep_left(due, &self.keys);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Does not change `upkeep` if there is no problem. `Some`: the attempt is over for this time.
+    pub(super) async fn ask_to_check(&mut self) -> Result<Option<Duration>, Error> {
+        let (ctx, asked) = (self.ctx, self.claim.retry_request.clone());
+        if self.upkeep == Upkeep::Retire || ctx.memory.with(&self.claim.id, |m| m.upkeep.asks_again(asked.as_deref())) {
+            ctx.memory.with(&self.claim.id, |m| m.upkeep.searches_for_keys());
+        }
+        ctx.memory.with(&self.claim.id, |m| m.upkeep.retried(asked.as_deref()));
+        let record = self.stored()?.record.clone();
+        let present = self.credentials()?.access_key_id.clone();
+        // Only `retire` has the former key deleted, after it was deactivated: the present one may not work.
+        let (is_retiring, now) = (self.upkeep == Upkeep::Retire, Timestamp::now());
+        let retiring =
+            self.notes.retiring.as_ref().filter(|key| !is_retiring || key.at > now).map(|key| key.id.clone());
+        let denied =
+            ctx.memory.if_known(&self.claim.id, |m| m.upkeep.denied_successor()).map(|keys| keys.access_key_id);
+        let kept = [Some(present.as_str()), retiring.as_deref(), denied.as_deref()];
+        let kept: Vec<&str> = kept.into_iter().flatten().collect();
+        let answer = match self.owner_for_removal().await {
+            Ok(owner) => ctx.asking(&record, Box::pin(ctx.provisioner.check(&record, &owner.credentials, &kept))).await,
+            Err(error) => Err(error),
+        };
+        match answer {
+            Ok(checkup) => self.take_checkup(checkup).await.map(|()| None),
+            Err(error) if error.lost() => {
+                ctx.options.observer.metrics().upkeep.checked("lost");
+                Err(self.contradiction(self.stored()?).unwrap_or(error))
+            }
+            // Nothing is published that may be somebody else's.
+            Err(error) if self.contradiction(self.stored()?).is_some() => Err(error),
+            Err(error) => self.check_stopped(error).await,
+        }
+    }
+
+    /// The error about a lost bucket that may never have been the claim's, because claim and record name different ones, and
+    /// what was published does not say which is right: whoever reads that a tag is missing may tag it.
+    fn contradiction(&self, stored: &Stored) -> Option<Error> {
+        let recorded = stored.record.plan.bucket.clone();
+        let bucket = claim::other_bucket(&self.claim, &stored.record)?;
+        let is_published = output_data::bucket(self.config_map.existing()) == Some(&recorded);
+        (!is_published).then(|| Error::BucketsDiffer { record: stored.name.clone(), recorded, bucket })
+    }
+
+    /// Reports what the store found, and notes what is to be done about it.
+    async fn take_checkup(&mut self, checkup: Checkup) -> Result<(), Error> {
+        let (ctx, id) = (self.ctx, self.claim.id.clone());
+        self.seen_in_account = self.owner().await?.account.clone().filter(|_| !checkup.keys_lost);
+        ctx.memory.with(&id, |m| m.upkeep.succeeded());
+        ctx.memory.with(&id, |m| m.upkeep.checked(ctx.options.resync));
+        let metrics = &ctx.options.observer.metrics().upkeep;
+        metrics.checked("done");
+        let retired = self.notes.retiring.as_ref().map(|key| key.id.as_str());
+        let (expected, foreign): (Vec<_>, Vec<_>) =
+            checkup.deleted_keys.iter().partition(|id| Some(id.as_str()) == retired);
+        for key in expected {
+            let note = format!("the former key {key} is deleted");
+            events::event(ctx, &id, Severity::Normal, reasons::KEYS_RETIRED, &note).await;
+        }
+        metrics.repairs.with(["store"]).inc_by(checkup.repaired.len() as u64);
+        metrics.repairs.with(["key"]).inc_by(foreign.len() as u64);
+        let foreign = foreign.into_iter().map(|key| {
+            format!(
+                "access key {key} of the claim's user is deleted, because it is neither the key in the claim's Secret nor the former one"
+            )
+        });
+        for note in checkup.repaired.into_iter().chain(foreign) {
+            tracing::warn!(reason = reasons::REPAIRED, "{note}");
+            events::event(ctx, &id, Severity::Warning, reasons::REPAIRED, &note).await;
+        }
+        if checkup.keys_lost {
+            self.upkeep = Upkeep::Nothing;
+            self.doubt_keys();
+        }
+        if checkup.keys_inactive {
+            self.upkeep = Upkeep::Nothing;
+            if !keys::is_requested(&self.notes, self.claim.rotation_request.as_deref()) {
+                return Err(Error::KeysInactive { key: self.credentials()?.access_key_id.clone() });
+            }
+            self.keys = Keys::None;
+            return Ok(());
+        }
+        let issued_at = checkup.issued_at.and_then(|at| Timestamp::try_from(at).ok());
+        match issued_at.and_then(|at| self.notes.corrected(at)) {
+            Some(corrected) => self.write_notes(corrected).await,
+            None => Ok(()),
+        }
+    }
+
+    /// The check failed, or the store is still working on it.
+    async fn check_stopped(&mut self, error: Error) -> Result<Option<Duration>, Error> {
+        let (ctx, id) = (self.ctx, &self.claim.id);
+        let what = "bucket and user could not be checked";
+        let failed = self.upkeep_stopped(self.upkeep, reasons::CHECK_FAILED, what, &error).await;
+        if failed {
+            ctx.options.observer.metrics().upkeep.checked("failed");
+        }
+        if failed && self.upkeep == Upkeep::Check && !self.stored()?.is_being_adopted() {
+            // If the owner lacks a permission, all its claims fail: they report it once, not every five minutes.
+            ctx.memory.with(id, |m| m.upkeep.wait_for_next());
+            ctx.memory.with(id, |m| m.upkeep.checked(ctx.options.resync));
+        }
+        self.upkeep = Upkeep::Nothing;
+        let stored = self.stored()?;
+        match upkeep::awaits_check(self.says_ready(stored), &error) {
+            // Its status still asks for the adoption.
+            true if stored.is_being_adopted() => Err(error),
+            true => Ok(Some(ctx.memory.with(id, |m| {
+                let wait = m.upkeep.failed_in();
+                m.waits.defer(wait);
+                wait
+            }))),
+            false => Ok(None),
+        }
+    }
+
+    /// The store does not show the present keys. If nothing was created lately, it does not have them, whether they work or
+    /// not: somebody else's keys do not keep the claim's from being replaced. Otherwise they are tried before they are
+    /// replaced; if very new keys are refused, the operator waits, because they may not work yet either.
+    fn doubt_keys(&mut self) {
+        if !matches!(self.keys, Keys::InSecret { .. }) {
+            return;
+        }
+        let (lag, quiet) = (self.lag(), self.ctx.memory.quiet(&self.claim.id));
+        if quiet >= lag {
+            self.keys = Keys::None;
+            return;
+        }
+        self.keys.set_proven(false);
+        self.doubted = !self.notes.is_new(Timestamp::now(), lag);
+        // If they work nevertheless, the store is asked again.
+        self.ctx.memory.with(&self.claim.id, |m| m.upkeep.check_after(lag.saturating_sub(quiet)));
+    }
+
+    /// Reports an error of upkeep, unless the store is still working. Returns whether it failed.
+    pub(super) async fn upkeep_stopped(&self, upkeep: Upkeep, reason: &'static str, what: &str, error: &Error) -> bool {
+        match upkeep::failure_note(what, error) {
+            Some(note) => {
+                self.upkeep_failed(reason, &note, error.class()).await;
+                true
+            }
+            None => {
+                tracing::info!(?upkeep, "the store is still working: {error}");
+                self.ctx.memory.with(&self.claim.id, |m| m.upkeep.in_progress(upkeep));
+                false
+            }
+        }
+    }
+
+    pub(super) async fn upkeep_failed(&self, reason: &'static str, note: &str, class: FailureClass) {
+        tracing::warn!(reason, "{note}");
+        if reason == reasons::ROTATION_FAILED {
+            self.ctx.memory.with(&self.claim.id, |m| m.upkeep.rotation_failure = Some(note.into()));
+        }
+        if self.ctx.memory.with(&self.claim.id, |m| m.upkeep.failed(class, note)) {
+            events::event(self.ctx, &self.claim.id, Severity::Warning, reason, note).await;
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! What is refused before the store is called.
+
+use super::reasons;
+use crate::store::{NameError, ParameterError, SecretRef};
+
+/// Why a claim is refused before the store is called, so that nothing has changed there. Somebody must change the claim, its
+/// class or the owner's Secret. `Display` is the message on the claim: what is wrong, then the remedy.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Refusal {
+    #[error("StorageClass {class}: {problem}")]
+    InvalidClassParameter { class: String, problem: ParameterError },
+
+    #[error("{field}: {problem}")]
+    InvalidBucketName { field: &'static str, problem: NameError },
+
+    #[error(
+        "the claim names no bucket: set spec.generateBucketName or spec.bucketName, or use a StorageClass with the parameter bucketName ({class} has none)"
+    )]
+    BucketNameMissing { class: String },
+
+    #[error(
+        "spec.bucketName is {asked:?}, but StorageClass {class} gives access to bucket {bucket:?} only: remove spec.bucketName, or use another class"
+    )]
+    BucketNotOfClass { class: String, bucket: String, asked: String },
+
+    #[error(
+        "StorageClass {class} does not serve namespace {namespace}: use another class, or ask an admin to add the namespace to allowedNamespaces"
+    )]
+    NamespaceNotAllowed { class: String, namespace: String },
+
+    /// `name` can be a prefix.
+    #[error("{field}: StorageClass {class} does not allow the name {name:?}: {remedy}")]
+    BucketNameNotAllowed { class: String, field: &'static str, name: String, remedy: String },
+
+    /// `problem` includes the remedy, and never a value.
+    #[error("Secret {secret} {problem}")]
+    InvalidOwnerSecret { secret: SecretRef, problem: String },
+
+    #[error(
+        "the StorageClass names no Secret, and the store needs the owner's credentials: create a class with secretName and secretNamespace"
+    )]
+    OwnerSecretMissing,
+
+    /// What the plan adds. `problem` includes the remedy, and never a value.
+    #[error("the entries that the store adds to the claim's ConfigMap cannot be written: {problem}")]
+    InvalidConfigMapOutput { problem: String },
+
+    /// `problem` includes the remedy, and never a value.
+    #[error("the state that the store plans cannot be recorded: {problem}")]
+    InvalidState { problem: String },
+}
+
+impl Refusal {
+    /// The reason that a user reads.
+    pub(crate) fn reason(&self) -> &'static str {
+        match self {
+            Self::InvalidClassParameter { .. } => reasons::INVALID_CLASS_PARAMETER,
+            Self::InvalidBucketName { .. } => reasons::INVALID_BUCKET_NAME,
+            Self::BucketNameMissing { .. } => reasons::BUCKET_NAME_MISSING,
+            Self::BucketNotOfClass { .. } => reasons::BUCKET_NOT_OF_CLASS,
+            Self::NamespaceNotAllowed { .. } => reasons::NAMESPACE_NOT_ALLOWED,
+            Self::BucketNameNotAllowed { .. } => reasons::BUCKET_NAME_NOT_ALLOWED,
+            Self::InvalidOwnerSecret { .. } | Self::OwnerSecretMissing => reasons::INVALID_OWNER_SECRET,
+            Self::InvalidConfigMapOutput { .. } | Self::InvalidState { .. } => reasons::INVALID_OUTPUT,
+        }
+    }
+}

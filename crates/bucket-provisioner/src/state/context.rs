@@ -1,0 +1,168 @@
+//! What every reconcile shares: the client, the provisioner, the caches, the memory.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::runtime::reflector::Store;
+use kube::{Api, Client};
+use tokio::sync::Semaphore;
+
+use super::caches::Caches;
+use super::conditions::Conditions;
+use super::crds::Crds;
+use super::memory::Memory;
+use super::orphans::Orphans;
+use super::owner_secrets::OwnerSecrets;
+use super::propagation::Propagation;
+use super::stores;
+use super::unlabelled::Unlabelled;
+use crate::api::{Guard, ObjectBucket, wire};
+use crate::decide::claim::Guarded;
+use crate::decide::keys::KeyNotes;
+use crate::decide::record::Author;
+use crate::decide::report::Keeps;
+use crate::error::Error;
+use crate::options::Options;
+use crate::store::{Failure, Record};
+use operator_runtime::kubernetes::workers::Workers;
+
+/// How many stores can have all their workers at the same time.
+const STORES_AT_ONCE: usize = 4;
+/// How many claims try new keys often at the same time.
+const KEY_WAITS: usize = 64;
+/// How many claims report at the same time what they wait for.
+const WAIT_REPORTS: usize = 8;
+
+/// Shared by all reconciles.
+pub(crate) struct Context<P> {
+    pub(crate) client: Client,
+    pub(crate) provisioner: P,
+    pub(crate) options: Options,
+    /// The value of our label.
+    pub(crate) label: String,
+    /// UID of the namespace `kube-system`, which identifies the cluster.
+    pub(crate) cluster: String,
+    pub(crate) caches: Caches,
+    pub(crate) memory: Memory,
+    pub(crate) conditions: Conditions,
+    pub(crate) workers: Arc<Workers>,
+    /// How long new keys take to work.
+    pub(crate) propagation: Propagation,
+    /// Limits how many claims try new keys often at the same time, without a worker.
+    pub(crate) key_waits: Semaphore,
+    /// Limits how many claims report at the same time what they wait for.
+    pub(crate) wait_reports: Semaphore,
+    pub(crate) owner_secrets: OwnerSecrets,
+    /// Records without a claim.
+    pub(crate) orphans: Orphans,
+    /// Whether a CRD is being deleted.
+    pub(crate) crds: Crds,
+    /// ObjectBuckets that no label finds by their bucket.
+    pub(crate) unlabelled: Unlabelled,
+}
+
+impl<P> Context<P> {
+    pub(crate) fn new(
+        client: Client,
+        provisioner: P,
+        options: Options,
+        cluster: String,
+        claims: Store<Guarded>,
+        owner_secrets: OwnerSecrets,
+    ) -> Self {
+        let concurrency = usize::from(options.concurrency.max(1));
+        Self {
+            client,
+            provisioner,
+            label: wire::provisioner_label(&options.provisioner_name),
+            cluster,
+            caches: Caches::of(claims, options.namespace.clone()),
+            memory: Memory::default(),
+            conditions: Conditions::default(),
+            workers: Workers::new(STORES_AT_ONCE * concurrency),
+            propagation: Propagation::default(),
+            key_waits: Semaphore::new(KEY_WAITS),
+            wait_reports: Semaphore::new(WAIT_REPORTS),
+            owner_secrets,
+            orphans: Orphans::default(),
+            crds: Crds::default(),
+            unlabelled: Unlabelled::default(),
+            options,
+        }
+    }
+
+    /// Whether a claim should have conditions. Claims of the Go provisioner have none, and are not changed.
+    pub(crate) fn keeps(&self, author: Author) -> Keeps {
+        match author {
+            Author::Us => self.conditions.keeps(),
+            Author::GoProvisioner => Keeps::No,
+        }
+    }
+
+    /// Awaits a call to the store of a record, and notes whether the store answers.
+    pub(crate) async fn asking<T, E: Failure>(
+        &self,
+        record: &Record,
+        // Boxed, because the futures of the SDK are large; and of no type, because theirs are so deep that the compiler
+        // may give up on programs that spawn the controller.
+        call: BoxFuture<'_, Result<T, E>>,
+    ) -> Result<T, Error> {
+        self.counting(record, call, |answer| answer.as_ref().err().is_some_and(Failure::store_untouched)).await
+    }
+
+    /// The same for a call whose success proves nothing, because its answer may be cached.
+    pub(crate) async fn asking_once<T, E: Failure>(
+        &self,
+        record: &Record,
+        call: BoxFuture<'_, Result<T, E>>,
+    ) -> Result<T, Error> {
+        self.counting(record, call, |_| true).await
+    }
+
+    async fn counting<T, E: Failure>(
+        &self,
+        record: &Record,
+        call: BoxFuture<'_, Result<T, E>>,
+        proves_nothing: impl FnOnce(&Result<T, E>) -> bool,
+    ) -> Result<T, Error> {
+        let asked = self.workers.ask(stores::store_of(record));
+        let answer = call.await;
+        match &answer {
+            Err(failure) if failure.concerns_all() => asked.struck(),
+            answer if proves_nothing(answer) => asked.never_mind(),
+            Ok(_) | Err(_) => asked.answered(),
+        }
+        answer.map_err(Error::store)
+    }
+
+    /// Whether a claim that shares the owner's keys has the keys that the owner's Secret holds now, as far as its watch
+    /// shows.
+    pub(crate) fn shares_present_keys(&self, record: &Record, notes: &KeyNotes) -> bool {
+        let Some(secret) = record.plan.owner_secret.as_ref().filter(|_| record.plan.user.is_none()) else {
+            return true;
+        };
+        self.owner_secrets.watch(&self.client, secret);
+        self.owner_secrets.version(secret).is_none_or(|version| notes.shared_from.as_ref() == Some(&version))
+    }
+
+    pub(crate) fn claims_in(&self, namespace: &str) -> Api<Guarded> {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+
+    pub(crate) fn secrets_in(&self, namespace: &str) -> Api<Secret> {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+
+    pub(crate) fn config_maps_in(&self, namespace: &str) -> Api<ConfigMap> {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+
+    pub(crate) fn record_writer(&self) -> Api<ObjectBucket> {
+        Api::all(self.client.clone())
+    }
+
+    pub(crate) fn records(&self) -> Api<Guard<ObjectBucket>> {
+        Api::all(self.client.clone())
+    }
+}

@@ -1,0 +1,470 @@
+//! What the operator remembers about claims between reconciles. All of it may be lost: it only saves calls, events and
+//! waits.
+
+mod last_status;
+mod row;
+mod upkeep_times;
+mod waits;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+pub(crate) use self::last_status::{LastStatus, StatusChange, hash};
+use self::upkeep_times::{Successor, UpkeepTimes};
+pub(crate) use self::waits::Inputs;
+use self::waits::Waits;
+use crate::reasons;
+use crate::store::{AppCredentials, ClaimId, Fate, Removed, SecretRef};
+
+/// How far a removal came, because the cache may not show it yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum RemovalProgress {
+    /// Only the claim's finalizer is left. The text is the closing message.
+    AllButFinalizer(String),
+    /// Nothing is left.
+    Everything,
+}
+
+/// What is remembered about one claim. Fields that most claims do not need are boxed.
+#[derive(Debug, Default)]
+pub(crate) struct ClaimMemory {
+    pub(crate) waits: Waits,
+    pub(crate) upkeep: UpkeepTimes,
+    pub(crate) last_status: Option<LastStatus>,
+    /// Resource version of the claim after our last write of it.
+    written: Option<u64>,
+    /// When the store was last asked to create something.
+    executed: Option<Instant>,
+    /// Objects that were removed from the claim's bucket.
+    removed_objects: u64,
+    /// Until when emptying it came on.
+    purge_moved: Option<Instant>,
+    /// Since when the next part waits for its turn.
+    purge_waits: Option<Instant>,
+    pub(crate) removal: Option<Box<RemovalProgress>>,
+    /// The claim's access is removed; this need not be done again.
+    pub(crate) access_gone: bool,
+    /// The claim's bucket is removed.
+    bucket_gone: bool,
+    /// The API server refuses the generated name in this claim's spec.
+    pub(crate) name_refused: bool,
+}
+
+impl ClaimMemory {
+    /// The store is about to create something for the claim, or has just answered. Returns when it was asked before.
+    pub(crate) fn executes(&mut self) -> Option<Instant> {
+        // What an earlier removal has seen to go may be there again.
+        (self.access_gone, self.bucket_gone) = (false, false);
+        self.executed.replace(Instant::now())
+    }
+
+    /// It has created nothing since then.
+    pub(crate) fn executed_only(&mut self, before: Option<Instant>) {
+        self.executed = before;
+    }
+
+    /// An attempt succeeded: after the next failure, the wait is the shortest again.
+    pub(crate) fn succeeded(&mut self) {
+        *self = Self {
+            written: self.written,
+            last_status: self.last_status.take(),
+            name_refused: self.name_refused,
+            executed: self.executed,
+            upkeep: std::mem::take(&mut self.upkeep),
+            ..Self::default()
+        };
+    }
+
+    /// Keeps new keys until they have been tried. If the process forgets them, the store issues others and deletes these.
+    pub(crate) fn keep_successor(&mut self, keys: Option<AppCredentials>) {
+        self.upkeep.successor = keys.map(|keys| Box::new(Successor { keys, denied: false }));
+        self.waits.keys_work();
+    }
+
+    /// Keeps new keys that the store knows, until it no longer denies them.
+    pub(crate) fn keep_denied_successor(&mut self, keys: AppCredentials) {
+        self.upkeep.successor = Some(Box::new(Successor { keys, denied: true }));
+        self.waits.keys_work();
+    }
+
+    /// The bucket is not empty yet, and so many objects more are gone; returns how many are gone in all.
+    pub(crate) fn purges(&mut self, removed: u64) -> u64 {
+        if removed > 0 || self.purge_moved.is_none() {
+            self.purge_moved = Some(Instant::now());
+        }
+        self.removed_objects(removed)
+    }
+
+    /// Whether the claim's bucket is being emptied, a part with each attempt.
+    pub(crate) fn is_purging(&self) -> bool {
+        self.purge_moved.is_some() && self.removal.is_none()
+    }
+
+    /// To be called with true when the next part waits for its turn, and with false when it begins.
+    pub(crate) fn purge_waits(&mut self, waits: bool) {
+        let now = Instant::now();
+        if waits {
+            self.purge_waits.get_or_insert(now);
+        } else if let (Some(since), Some(moved)) = (self.purge_waits.take(), &mut self.purge_moved) {
+            // That it waited does not count.
+            *moved += now.saturating_duration_since(since);
+        }
+    }
+
+    /// What a removal has removed, together with what earlier attempts at it have: only what none of them found is missing.
+    pub(crate) fn removed_before(&mut self, removed: Removed) -> Removed {
+        self.access_gone |= removed.access == Fate::Removed;
+        self.bucket_gone |= removed.bucket == Fate::Removed;
+        let with = |fate, gone| if gone && fate == Fate::Missing { Fate::Removed } else { fate };
+        Removed::new(with(removed.access, self.access_gone), with(removed.bucket, self.bucket_gone))
+    }
+
+    /// Adds to the number of objects removed from the claim's bucket, and returns it. Progress resets the backoff.
+    pub(crate) fn removed_objects(&mut self, more: u64) -> u64 {
+        self.removed_objects += more;
+        if more > 0 {
+            self.waits.progressed();
+        }
+        self.removed_objects
+    }
+
+    /// For how long the bucket gets no emptier, if it is being emptied. If it cannot be removed for another reason, the
+    /// status says that one. A record without its claim has no status.
+    fn purge_idle(&self, now: Instant) -> Option<Duration> {
+        let is_stopped = self.last_status.is_some_and(|last| last.reason != reasons::PURGING);
+        let moved = self.purge_moved.filter(|_| !is_stopped && self.removal.is_none())?;
+        Some(self.purge_waits.unwrap_or(now).saturating_duration_since(moved))
+    }
+
+    /// Resource version of the claim after our last write, until the cache shows it.
+    pub(crate) fn version(&self) -> Option<String> {
+        self.written.map(|version| version.to_string())
+    }
+}
+
+/// What was known of a claim that is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Forgotten {
+    /// Nothing.
+    Unknown,
+    /// The operator has removed what was created for it.
+    Removed,
+    /// The operator has not.
+    Unfinished,
+}
+
+/// Per-claim memory, by uid.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    since: Instant,
+    claims: Mutex<Claims>,
+    /// The claims that are being processed.
+    busy: Mutex<HashSet<String>>,
+    /// Those that may wait for a bucket: few, while every change of a record asks for them.
+    wait_for_buckets: Mutex<HashSet<String>>,
+}
+
+/// How the work on all claims goes on.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Progress {
+    /// How many buckets are being emptied.
+    pub(crate) purges: usize,
+    /// For how long the one of them gets no emptier that is stuck longest.
+    pub(crate) purge_idle: Duration,
+    /// How late the check is that is the latest.
+    pub(crate) check_late: Duration,
+}
+
+type Claims = HashMap<Box<str>, Box<ClaimMemory>>;
+
+/// The right to process a claim, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct ClaimGuard<'a> {
+    all: &'a Mutex<HashSet<String>>,
+    uid: String,
+}
+
+impl Drop for ClaimGuard<'_> {
+    fn drop(&mut self) {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.uid);
+    }
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        let (busy, wait_for_buckets) = (Mutex::default(), Mutex::default());
+        Self { since: Instant::now(), claims: Mutex::default(), busy, wait_for_buckets }
+    }
+}
+
+impl Memory {
+    fn lock(&self) -> MutexGuard<'_, Claims> {
+        // A panic elsewhere leaves the map consistent.
+        self.claims.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads or changes the memory of a claim, and creates it if there is none. `f` must not use the memory itself.
+    pub(crate) fn with<T>(&self, claim: &ClaimId, f: impl FnOnce(&mut ClaimMemory) -> T) -> T {
+        f(self.lock().entry(claim.uid.as_str().into()).or_default())
+    }
+
+    /// The same, but if there is no memory, returns the default.
+    pub(crate) fn if_known<T: Default>(&self, claim: &ClaimId, f: impl FnOnce(&mut ClaimMemory) -> T) -> T {
+        self.lock().get_mut(claim.uid.as_str()).map(|known| f(known)).unwrap_or_default()
+    }
+
+    /// The right to process a claim, for one at a time: a claim and its orphaned record may be processed by two loops.
+    pub(crate) fn try_lock(&self, claim: &ClaimId) -> Option<ClaimGuard<'_>> {
+        let all = &self.busy;
+        let is_free = all.lock().unwrap_or_else(PoisonError::into_inner).insert(claim.uid.clone());
+        // Not created if the claim is busy, because dropping it would end the right.
+        is_free.then(|| ClaimGuard { all, uid: claim.uid.clone() })
+    }
+
+    /// The number of claims in memory.
+    pub(crate) fn claims(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// Forgets a claim that is gone.
+    pub(crate) fn forget(&self, uid: &str) -> Forgotten {
+        match self.lock().remove(uid) {
+            None => Forgotten::Unknown,
+            Some(known) if known.removal.is_some() => Forgotten::Removed,
+            Some(_) => Forgotten::Unfinished,
+        }
+    }
+
+    /// Forgets all other claims, because they may have gone while nothing was watched.
+    pub(crate) fn keep_only(&self, uids: &HashSet<String>) {
+        let busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.lock().retain(|uid, _| uids.contains(&**uid) || busy.contains(&**uid));
+    }
+
+    /// Whether the cache shows the claim as it was before our last write. Then there is nothing to do until the watch
+    /// shows the newer version.
+    pub(crate) fn is_stale(&self, claim: &ClaimId, resource_version: Option<&str>) -> bool {
+        self.if_known(claim, |m| match (m.written, resource_version.and_then(|v| v.parse::<u64>().ok())) {
+            (Some(written), Some(cached)) if cached < written => true,
+            _ => {
+                m.written = None;
+                false
+            }
+        })
+    }
+
+    /// Remembers that we wrote the claim.
+    pub(crate) fn wrote(&self, claim: &ClaimId, resource_version: Option<&str>) {
+        if let Some(version) = resource_version.and_then(|v| v.parse().ok()) {
+            self.with(claim, |m| m.written = Some(version));
+        }
+    }
+
+    /// The time since the store may have been asked to create something for the claim, by this process or an earlier one.
+    pub(crate) fn quiet(&self, claim: &ClaimId) -> Duration {
+        self.if_known(claim, |m| m.executed).unwrap_or(self.since).elapsed()
+    }
+
+    /// How the work on all claims goes on.
+    pub(crate) fn progress(&self) -> Progress {
+        let (claims, now, mut progress) = (self.lock(), Instant::now(), Progress::default());
+        for known in claims.values() {
+            if let Some(idle) = known.purge_idle(now) {
+                progress.purges += 1;
+                progress.purge_idle = progress.purge_idle.max(idle);
+            }
+            progress.check_late = progress.check_late.max(known.upkeep.check_late_by(now));
+        }
+        progress
+    }
+
+    /// The reason that was reported last on a claim.
+    pub(crate) fn reason(&self, uid: &str) -> Option<&'static str> {
+        self.lock().get(uid)?.last_status.map(|last| last.reason)
+    }
+
+    /// The uids of the claims whose upkeep is due, each once.
+    pub(crate) fn take_due(&self) -> HashSet<String> {
+        let now = Instant::now();
+        self.uids(|m| m.upkeep.take_due(now))
+    }
+
+    /// Ends the wait of one claim.
+    pub(crate) fn wake(&self, uid: &str) {
+        if let Some(known) = self.lock().get_mut(uid) {
+            known.waits.wake();
+        }
+    }
+
+    /// Ends the wait of a claim whose status says one of these reasons.
+    pub(crate) fn wake_if_reported(&self, uid: &str, reasons: &[&str]) {
+        if let Some(known) = self.lock().get_mut(uid)
+            && known.last_status.as_ref().is_some_and(|last| reasons.contains(&last.reason))
+        {
+            known.waits.wake();
+        }
+    }
+
+    /// Ends the wait of every claim that depends on `secret` and has not read this version; returns their uids.
+    pub(crate) fn wake_dependants(&self, secret: &SecretRef, version: Option<&str>) -> HashSet<String> {
+        self.uids(|m| m.waits.wake_for_secret(secret, version))
+    }
+
+    /// Remembers which bucket the claim's removal waits for.
+    pub(crate) fn wait_for_bucket(&self, claim: &ClaimId, bucket: Option<&str>) {
+        self.with(claim, |m| m.waits.for_bucket(bucket));
+        let mut waiting = self.wait_for_buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        match bucket {
+            Some(_) => waiting.insert(claim.uid.clone()),
+            None => waiting.remove(&claim.uid),
+        };
+    }
+
+    /// Ends the wait of every claim that waits for this bucket; returns their uids.
+    pub(crate) fn wake_for_bucket(&self, bucket: &str) -> HashSet<String> {
+        let mut waiting = self.wait_for_buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        if waiting.is_empty() {
+            return HashSet::new();
+        }
+        let mut claims = self.lock();
+        waiting.retain(|uid| claims.get(uid.as_str()).is_some_and(|known| known.waits.is_for_a_bucket()));
+        let mut wake = |uid: &&String| claims.get_mut(uid.as_str()).is_some_and(|m| m.waits.wake_for_bucket(bucket));
+        waiting.iter().filter(|uid| wake(uid)).cloned().collect()
+    }
+
+    fn uids(&self, mut which: impl FnMut(&mut ClaimMemory) -> bool) -> HashSet<String> {
+        let mut claims = self.lock();
+        claims.iter_mut().filter_map(|(uid, known)| which(known).then(|| uid.to_string())).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::FailureClass;
+
+    fn claim() -> ClaimId {
+        ClaimId { namespace: "ns".into(), name: "c".into(), uid: "u".into() }
+    }
+
+    #[test]
+    fn a_claim_is_worked_on_by_one_at_a_time() {
+        let memory = Memory::default();
+        let guard = memory.try_lock(&claim());
+        assert!(guard.is_some() && memory.try_lock(&claim()).is_none() && memory.try_lock(&claim()).is_none());
+        drop(guard);
+        assert!(memory.try_lock(&claim()).is_some());
+    }
+
+    #[test]
+    fn what_was_seen_to_go_may_be_missing_only_until_it_is_created_again() {
+        let memory = Memory::default();
+        let gone = || Removed::new(Fate::Removed, Fate::Removed);
+        let missing = || Removed::new(Fate::Missing, Fate::Missing);
+        memory.with(&claim(), |m| m.removed_before(gone()));
+        assert!(!memory.with(&claim(), |m| m.removed_before(missing())).missed_something());
+        memory.with(&claim(), |m| m.executes());
+        assert!(memory.with(&claim(), |m| m.removed_before(missing())).missed_something());
+    }
+
+    #[test]
+    fn a_claim_is_stale_until_the_cache_shows_our_write() {
+        let memory = Memory::default();
+        memory.wrote(&claim(), Some("12"));
+        assert!(memory.is_stale(&claim(), Some("9")));
+        assert!(!memory.is_stale(&claim(), Some("12")));
+        assert!(!memory.is_stale(&claim(), Some("9")), "seen once, it is not asked for again");
+    }
+
+    #[test]
+    fn a_secret_wakes_the_claims_that_depend_on_it() {
+        let memory = Memory::default();
+        let secret = SecretRef { namespace: "ns".into(), name: "owner".into() };
+        memory.with(&claim(), |m| m.waits.depends_on(&secret));
+        memory.with(&ClaimId { uid: "other".into(), ..claim() }, |_| ());
+        assert_eq!(memory.wake_dependants(&secret, Some("8")), HashSet::from(["u".to_owned()]));
+    }
+
+    #[test]
+    fn a_bucket_that_is_free_wakes_the_claims_that_wait_for_it() {
+        let memory = Memory::default();
+        let waits = |memory: &Memory| !memory.wait_for_buckets.lock().is_ok_and(|waiting| waiting.is_empty());
+        memory.wait_for_bucket(&claim(), Some("photos"));
+        assert!(memory.wake_for_bucket("other").is_empty());
+        assert_eq!(memory.wake_for_bucket("photos"), HashSet::from(["u".to_owned()]));
+        memory.wait_for_bucket(&claim(), None);
+        assert!(memory.wake_for_bucket("photos").is_empty() && !waits(&memory));
+        memory.wait_for_bucket(&claim(), Some("photos"));
+        memory.forget("u");
+        assert!(memory.wake_for_bucket("photos").is_empty() && !waits(&memory));
+    }
+
+    #[test]
+    fn a_removal_that_the_store_keeps_refusing_is_tried_less_and_less() {
+        let memory = Memory::default();
+        memory.with(&claim(), |m| {
+            assert_eq!(m.removed_objects(5), 5);
+            let waits: Vec<_> = (0..8)
+                .map(|_| {
+                    assert_eq!(m.removed_objects(0), 5);
+                    m.waits.failed(FailureClass::Retryable)
+                })
+                .collect();
+            assert!(waits[7] >= Duration::from_secs(60), "{waits:?}");
+            m.removed_objects(1);
+            assert!(m.waits.failed(FailureClass::Retryable) <= Duration::from_secs(1), "it went on");
+        });
+    }
+
+    #[test]
+    fn what_is_known_of_claims_that_went_unseen_is_forgotten() {
+        let memory = Memory::default();
+        memory.with(&claim(), ClaimMemory::executes);
+        memory.keep_only(&HashSet::from([claim().uid]));
+        assert_eq!(memory.claims(), 1);
+        let guard = memory.try_lock(&claim());
+        memory.keep_only(&HashSet::new());
+        assert_eq!(memory.claims(), 1, "it is being worked on");
+        drop(guard);
+        memory.keep_only(&HashSet::new());
+        assert_eq!(memory.claims(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_purge_that_comes_no_further_shows_behind_one_that_does() {
+        let (memory, minute) = (Memory::default(), Duration::from_secs(60));
+        let (stuck, moving) = (claim(), ClaimId { uid: "moving".into(), ..claim() });
+        let says = |id: &ClaimId, reason| {
+            memory.with(id, |m| m.last_status = Some(LastStatus::new(reason, "")));
+            assert_eq!(memory.reason(&id.uid), Some(reason));
+        };
+        let shows = || (memory.progress().purges, memory.progress().purge_idle);
+        for id in [&stuck, &moving] {
+            memory.with(id, |m| m.purges(1000));
+            says(id, reasons::PURGING);
+        }
+        tokio::time::advance(minute).await;
+        memory.with(&stuck, |m| m.purges(0));
+        memory.with(&moving, |m| m.purges(1000));
+        assert_eq!(shows(), (2, minute));
+        memory.with(&stuck, |m| m.purge_waits(true));
+        tokio::time::advance(minute).await;
+        memory.with(&moving, |m| m.purges(1000));
+        assert_eq!(shows(), (2, minute), "others have the turns");
+        memory.with(&stuck, |m| m.purge_waits(false));
+        assert_eq!(shows(), (2, minute));
+        says(&stuck, reasons::BUCKET_IN_USE);
+        memory.with(&moving, |m| m.removal = Some(Box::new(RemovalProgress::Everything)));
+        assert_eq!(shows(), (0, Duration::ZERO), "one is stopped by something else, and one is done");
+    }
+
+    #[test]
+    fn asking_what_is_remembered_leaves_nothing() {
+        let memory = Memory::default();
+        assert_eq!(memory.if_known(&claim(), |m| m.waits.probes()), 0);
+        assert_eq!(memory.claims(), 0);
+    }
+}

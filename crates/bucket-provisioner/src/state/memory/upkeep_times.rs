@@ -1,0 +1,256 @@
+//! When the upkeep of a bound claim is due.
+
+use std::time::Duration;
+
+use rand::RngExt as _;
+use tokio::time::Instant;
+
+use super::last_status::hash;
+use super::row::Row;
+use crate::decide::backoff;
+use crate::decide::steps::Upkeep;
+use crate::store::{AppCredentials, FailureClass};
+
+/// What is remembered about the upkeep of a bound claim.
+#[derive(Debug, Default)]
+pub(crate) struct UpkeepTimes {
+    /// When to reconcile the claim even if nothing has changed.
+    recheck_at: Option<Instant>,
+    /// When to check the store next.
+    check_at: Option<Instant>,
+    pub(super) successor: Option<Box<Successor>>,
+    failures: u32,
+    not_before: Option<Instant>,
+    /// What the store is still working on.
+    unfinished: Option<Upkeep>,
+    /// Why the last rotation failed.
+    pub(crate) rotation_failure: Option<Box<str>>,
+    /// The last reported failure, as a hash, so that it is not reported twice in a row.
+    last_note: Option<u64>,
+    replacements: Row,
+    key_searches: Row,
+    /// The last answered request for another attempt, as a hash.
+    retried: Option<u64>,
+}
+
+/// New keys that have not been seen to work yet.
+#[derive(Debug)]
+pub(super) struct Successor {
+    pub(super) keys: AppCredentials,
+    /// The store knows them, and denies them: they are tried again only when a rotation is due.
+    pub(super) denied: bool,
+}
+
+/// A random part of a time; `None` on overflow.
+fn part_of(whole: Duration, parts: std::ops::RangeInclusive<f64>) -> Option<Duration> {
+    Duration::try_from_secs_f64(whole.as_secs_f64() * rand::rng().random_range(parts)).ok()
+}
+
+impl UpkeepTimes {
+    /// Sets when to reconcile the claim even if nothing has changed; `None` for never.
+    pub(crate) fn recheck_in(&mut self, wait: Option<Duration>) {
+        self.recheck_at = wait.and_then(|wait| Instant::now().checked_add(wait));
+    }
+
+    /// Whether that time has come. True only once.
+    pub(super) fn take_due(&mut self, now: Instant) -> bool {
+        self.recheck_at.take_if(|at| *at <= now).is_some()
+    }
+
+    /// The time until the next check; zero if it is due, `None` if there are no checks.
+    ///
+    /// The first check is at a random time within the interval, so that a restart does not check all claims at once; the
+    /// later ones vary by a tenth.
+    pub(crate) fn check_in(&mut self, every: Option<Duration>) -> Option<Duration> {
+        // Perhaps somebody asked for it, and nothing else would make it due again.
+        if self.unfinished == Some(Upkeep::Check) {
+            return Some(Duration::ZERO);
+        }
+        let (now, every) = (Instant::now(), every?);
+        // An interval that is too long for the clock means never.
+        let first = now.checked_add(part_of(every, 0.0..=1.0)?)?;
+        Some(self.check_at.get_or_insert(first).saturating_duration_since(now))
+    }
+
+    /// How late the check is; zero if it is not due.
+    pub(super) fn check_late_by(&self, now: Instant) -> Duration {
+        self.check_at.map_or(Duration::ZERO, |at| now.saturating_duration_since(at))
+    }
+
+    /// The store was checked.
+    pub(crate) fn checked(&mut self, every: Option<Duration>) {
+        self.check_at = every.and_then(|every| Instant::now().checked_add(part_of(every, 0.9..=1.1)?));
+    }
+
+    /// The store is to be checked again after this time.
+    pub(crate) fn check_after(&mut self, wait: Duration) {
+        self.check_at = Some(Instant::now() + wait);
+    }
+
+    /// How much longer failed or unfinished upkeep has to wait.
+    pub(crate) fn failed_in(&self) -> Duration {
+        self.not_before.map_or(Duration::ZERO, |at| at.saturating_duration_since(Instant::now()))
+    }
+
+    /// Whether the store is still working on upkeep.
+    pub(crate) fn is_unfinished(&self) -> bool {
+        self.unfinished.is_some()
+    }
+
+    /// Upkeep failed, and is retried later. Returns whether the note is new.
+    pub(crate) fn failed(&mut self, class: FailureClass, note: &str) -> bool {
+        self.unfinished = None;
+        self.failures = self.failures.saturating_add(1);
+        self.not_before = Some(Instant::now() + backoff::delay(class, self.failures, &mut rand::rng()));
+        let note = Some(hash(note));
+        std::mem::replace(&mut self.last_note, note) != note
+    }
+
+    /// The store is still working on this upkeep, and is asked again soon. Nothing has failed.
+    pub(crate) fn in_progress(&mut self, upkeep: Upkeep) {
+        self.wait_for_next();
+        self.unfinished = Some(upkeep);
+        self.not_before = Some(Instant::now() + backoff::delay(FailureClass::InProgress, 1, &mut rand::rng()));
+    }
+
+    /// Failed upkeep is not retried before its next regular time.
+    pub(crate) fn wait_for_next(&mut self) {
+        (self.failures, self.not_before, self.unfinished) = (0, None, None);
+    }
+
+    pub(crate) fn succeeded(&mut self) {
+        self.wait_for_next();
+        self.last_note = None;
+    }
+
+    /// Keys were replaced.
+    pub(crate) fn keys_replaced(&mut self) {
+        self.replacements.note();
+    }
+
+    /// How long keys must not be replaced.
+    pub(crate) fn replacement_in(&self) -> Duration {
+        self.replacements.wait()
+    }
+
+    /// The store is asked to delete unused keys. That it is asked again while it works does not count.
+    pub(crate) fn searches_for_keys(&mut self) {
+        if self.unfinished.is_none() {
+            self.key_searches.note();
+        }
+    }
+
+    /// How long unused keys must not be searched for.
+    pub(crate) fn key_search_in(&self) -> Duration {
+        self.key_searches.wait()
+    }
+
+    /// New keys that are to be tried now, before anything else.
+    pub(crate) fn successor(&self) -> Option<AppCredentials> {
+        self.successor.as_ref().filter(|successor| !successor.denied).map(|successor| successor.keys.clone())
+    }
+
+    /// New keys that the store has denied.
+    pub(crate) fn denied_successor(&self) -> Option<AppCredentials> {
+        self.successor.as_ref().filter(|successor| successor.denied).map(|successor| successor.keys.clone())
+    }
+
+    /// Whether the user of a bound claim requests another attempt. The annotation's value at the first call counts as
+    /// answered, so that a restart is not a request.
+    pub(crate) fn asks_again(&mut self, retry: Option<&str>) -> bool {
+        let asked = hash(retry.unwrap_or_default());
+        match self.retried {
+            Some(answered) if retry.is_some() => answered != asked,
+            _ => {
+                self.retried = Some(asked);
+                false
+            }
+        }
+    }
+
+    /// The request was answered.
+    pub(crate) fn retried(&mut self, retry: Option<&str>) {
+        self.retried = Some(hash(retry.unwrap_or_default()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn after_a_restart_bound_claims_are_checked_over_the_whole_interval_and_not_at_once() {
+        let hour = Duration::from_secs(3600);
+        let first: Vec<_> = (0..1000).filter_map(|_| UpkeepTimes::default().check_in(Some(hour))).collect();
+        assert_eq!(first.len(), 1000);
+        for quarter in 0..4 {
+            let within = |wait: &&Duration| (hour * quarter / 4..hour * (quarter + 1) / 4).contains(*wait);
+            let count = first.iter().filter(within).count();
+            assert!((150..=350).contains(&count), "{count} of 1000 in quarter {quarter}");
+        }
+        let mut times = UpkeepTimes::default();
+        times.checked(Some(hour));
+        let next = times.check_in(Some(hour)).unwrap();
+        assert!(next >= hour * 9 / 10 && next <= hour * 11 / 10, "{next:?}");
+        assert_eq!(UpkeepTimes::default().check_in(None), None, "never, if it is turned off");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_claim_is_rechecked_once_when_its_time_has_come() {
+        let mut times = UpkeepTimes::default();
+        times.recheck_in(Some(Duration::from_secs(5)));
+        tokio::time::advance(Duration::from_secs(4)).await;
+        assert!(!times.take_due(Instant::now()));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert!(times.take_due(Instant::now()) && !times.take_due(Instant::now()));
+        times.recheck_in(Some(Duration::from_secs(5)));
+        times.recheck_in(None);
+        tokio::time::advance(Duration::from_secs(5)).await;
+        assert!(!times.take_due(Instant::now()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_the_store_is_still_working_on_is_due_again_soon_and_only_until_it_is_done() {
+        let hour = Some(Duration::from_secs(3600));
+        let mut times = UpkeepTimes::default();
+        for every in [hour, None] {
+            times.checked(hour);
+            for _ in 0..20 {
+                times.searches_for_keys();
+                times.in_progress(Upkeep::Check);
+                assert!(times.is_unfinished());
+                let wait = times.failed_in();
+                assert!((4..=6).contains(&wait.as_secs()), "{wait:?}");
+                assert_eq!(times.check_in(every), Some(Duration::ZERO));
+            }
+            assert_eq!(times.key_search_in(), Duration::ZERO, "asked once");
+            times.succeeded();
+            assert_eq!(times.failed_in(), Duration::ZERO);
+            assert_ne!(times.check_in(every), Some(Duration::ZERO));
+        }
+        times.in_progress(Upkeep::Rotate);
+        assert_ne!(times.check_in(hour), Some(Duration::ZERO), "the notes on keys say that it is due");
+        assert!(times.failed(FailureClass::Retryable, "note") && times.failed_in() <= Duration::from_secs(1));
+        assert!(!times.is_unfinished());
+    }
+
+    #[test]
+    fn an_interval_that_is_too_long_for_the_clock_means_never() {
+        for every in [Duration::MAX, Duration::from_secs(u64::MAX / 2)] {
+            let mut times = UpkeepTimes::default();
+            times.checked(Some(every));
+            let _ = times.check_in(Some(every));
+        }
+    }
+
+    #[test]
+    fn a_bound_claim_asks_again_until_it_is_answered() {
+        let mut times = UpkeepTimes::default();
+        assert!(!times.asks_again(Some("1")), "it was there before");
+        assert!(times.asks_again(Some("2")) && times.asks_again(Some("2")));
+        times.retried(Some("2"));
+        assert!(!times.asks_again(Some("2")) && !times.asks_again(None));
+        assert!(times.asks_again(Some("2")), "it was removed in between");
+    }
+}

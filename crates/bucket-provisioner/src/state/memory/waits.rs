@@ -1,0 +1,356 @@
+//! How long a claim waits before its next attempt, and what ends the wait.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::decide::backoff;
+use crate::decide::claim::{self, Claim, WantedBucket};
+use crate::store::{FailureClass, SecretRef};
+
+/// Shortest time between two attempts that somebody requests.
+const RETRY_GAP: Duration = Duration::from_secs(5);
+
+/// The inputs of an attempt. While they do not change, a waiting claim continues to wait.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Inputs {
+    pub(crate) class_name: Option<String>,
+    pub(crate) bucket: Option<WantedBucket>,
+    pub(crate) deleting: bool,
+    /// The annotation that requests another attempt at once.
+    pub(crate) retry: Option<String>,
+    /// The annotation that requests new keys.
+    pub(crate) rotation: Option<String>,
+    pub(crate) object_bucket_name: Option<String>,
+    /// The annotation that asks for the bucket of a deleted claim.
+    pub(crate) undo: Option<String>,
+}
+
+impl Inputs {
+    pub(crate) fn of(claim: &Claim) -> Self {
+        let spec = claim.spec().ok();
+        Self {
+            class_name: spec.map(|spec| spec.storage_class_name.clone()),
+            bucket: spec.and_then(|spec| claim::wanted(spec, &claim.id.uid).ok()),
+            deleting: claim.deleting,
+            retry: claim.retry_request.clone(),
+            rotation: claim.rotation_request.clone(),
+            object_bucket_name: spec.and_then(|spec| spec.object_bucket_name.clone()),
+            undo: claim.undo_request.clone(),
+        }
+    }
+}
+
+/// The owner's Secret that an attempt depends on.
+#[derive(Debug)]
+struct OwnerSecret {
+    reference: SecretRef,
+    /// Resource version that the attempt has read; `None` if it has not read it yet, or there was no Secret.
+    read: Option<String>,
+    /// Resource version of the last change since then.
+    changed: Option<String>,
+}
+
+/// What a claim waits for.
+#[derive(Debug, Default)]
+pub(crate) struct Waits {
+    /// Failures in a row.
+    failures: u32,
+    /// Something that the claim waits for has changed since the attempt started.
+    woken: bool,
+    inputs: Option<Box<Inputs>>,
+    not_before: Option<Instant>,
+    /// When somebody last requested another attempt.
+    asked_at: Option<Instant>,
+    /// How often the present keys were refused in a row.
+    probes: u32,
+    /// When that began.
+    refused_since: Option<Instant>,
+    /// The claim waits only because its keys were refused.
+    waits_for_keys: bool,
+    /// The id of a key that was refused before, and works now.
+    working_key: Option<Box<str>>,
+    owner_secret: Option<Box<OwnerSecret>>,
+    /// The bucket that the removal waits for, until no other record names it.
+    bucket: Option<Box<str>>,
+}
+
+impl Waits {
+    /// How much longer the claim has to wait. Changed inputs end the wait and reset the backoff.
+    pub(crate) fn left(&mut self, inputs: &Inputs) -> Option<Duration> {
+        let now = Instant::now();
+        let asks_only = |known: &Inputs| {
+            Inputs { retry: inputs.retry.clone(), rotation: inputs.rotation.clone(), ..known.clone() } == *inputs
+        };
+        if self.inputs.as_deref() != Some(inputs) && self.inputs.as_deref().is_some_and(asks_only) {
+            let left = self.asked_at.map(|at| RETRY_GAP.saturating_sub(now.saturating_duration_since(at)));
+            if let Some(left) = left.filter(|left| !left.is_zero()) {
+                return Some(left);
+            }
+            self.asked_at = Some(now);
+        }
+        if self.inputs.as_deref() != Some(inputs) {
+            self.inputs = Some(Box::new(inputs.clone()));
+            self.not_before = None;
+            self.failures = 0;
+            self.keys_work();
+        }
+        let left = self.not_before?.saturating_duration_since(now);
+        (!left.is_zero()).then_some(left)
+    }
+
+    /// The number of the attempt that starts now, from 1.
+    pub(crate) fn attempt(&mut self, inputs: Inputs) -> u32 {
+        self.inputs = Some(Box::new(inputs));
+        self.woken = false;
+        self.waits_for_keys = false;
+        self.failures.saturating_add(1)
+    }
+
+    /// An attempt failed: returns the wait before the next one; zero if something changed while it ran.
+    pub(crate) fn failed(&mut self, class: FailureClass) -> Duration {
+        if self.woken {
+            return Duration::ZERO;
+        }
+        self.failures = match class {
+            FailureClass::InProgress => 0,
+            FailureClass::Retryable | FailureClass::Terminal => self.failures.saturating_add(1),
+        };
+        self.rests(backoff::delay(class, self.failures, &mut rand::rng()))
+    }
+
+    /// The same, with a wait that does not grow.
+    pub(crate) fn rests(&mut self, wait: Duration) -> Duration {
+        if self.woken {
+            return Duration::ZERO;
+        }
+        self.defer(wait);
+        wait
+    }
+
+    /// Progress resets the backoff.
+    pub(super) fn progressed(&mut self) {
+        self.failures = 0;
+    }
+
+    /// The claim waits for a while, unless something that it waits for changes.
+    pub(crate) fn defer(&mut self, wait: Duration) {
+        self.not_before = Some(Instant::now() + wait);
+    }
+
+    /// Ends the wait.
+    pub(super) fn wake(&mut self) {
+        self.woken = true;
+        self.not_before = None;
+        self.failures = 0;
+    }
+
+    /// The keys do not work yet: returns the wait before the next try.
+    pub(crate) fn keys_refused(&mut self) -> Duration {
+        self.probes = self.probes.saturating_add(1);
+        self.refused_since.get_or_insert_with(Instant::now);
+        self.working_key = None;
+        self.waits_for_keys = true;
+        let delay = backoff::propagation(self.probes, &mut rand::rng());
+        self.defer(delay);
+        delay
+    }
+
+    /// The keys were replaced, perhaps because they were refused too often: this must not replace them twice.
+    pub(crate) fn keys_replaced(&mut self) {
+        self.probes += u32::from(backoff::are_doubtful(self.probes));
+    }
+
+    /// The keys work, or others are tried now. Returns how long they were refused.
+    pub(crate) fn keys_work(&mut self) -> Duration {
+        self.probes = 0;
+        self.refused_since.take().map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    /// The time since the keys were first refused, if the last attempt waits for nothing else, and while they are tried
+    /// often.
+    pub(crate) fn tries_often(&self) -> Option<Duration> {
+        let since =
+            self.refused_since.filter(|_| self.waits_for_keys && (1..=backoff::OFTEN).contains(&self.probes))?;
+        Some(since.elapsed())
+    }
+
+    /// A key was seen to work while the claim waited for that: the wait is over, and the next attempt need not try it.
+    /// Returns how long it was refused.
+    pub(crate) fn seen_to_work(&mut self, key: &str) -> Duration {
+        self.working_key = Some(key.into());
+        self.waits_for_keys = false;
+        self.not_before = None;
+        self.keys_work()
+    }
+
+    /// Whether this key was seen to work just before this attempt.
+    pub(crate) fn takes_as_working(&mut self, key: &str) -> bool {
+        self.working_key.take().as_deref() == Some(key)
+    }
+
+    /// Since when the keys are refused.
+    pub(crate) fn refused_for(&self) -> Duration {
+        self.refused_since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    /// How often keys of the claim were refused in a row.
+    pub(crate) fn probes(&self) -> u32 {
+        self.probes
+    }
+
+    /// Remembers which Secret an attempt depends on. Must be called before the Secret is read, so that no later change is
+    /// missed.
+    pub(crate) fn depends_on(&mut self, secret: &SecretRef) {
+        self.owner_secret = Some(Box::new(OwnerSecret { reference: secret.clone(), read: None, changed: None }));
+    }
+
+    /// Remembers which version of that Secret the attempt has read: when the watch shows the same version, this must not
+    /// cause another attempt.
+    pub(crate) fn has_read(&mut self, version: Option<String>) {
+        let Some(secret) = &mut self.owner_secret else { return };
+        if secret.changed.is_some() && secret.changed == version {
+            self.woken = false;
+        }
+        secret.read = version;
+    }
+
+    /// Ends the wait if the claim depends on this Secret and has not read this version of it.
+    pub(super) fn wake_for_secret(&mut self, secret: &SecretRef, version: Option<&str>) -> bool {
+        let Some(depends) = self.owner_secret.as_mut().filter(|s| s.reference == *secret) else { return false };
+        if version.is_some() && depends.read.as_deref() == version {
+            return false;
+        }
+        depends.changed = version.map(str::to_owned);
+        self.wake();
+        true
+    }
+
+    /// Remembers which bucket the claim's removal waits for.
+    pub(super) fn for_bucket(&mut self, bucket: Option<&str>) {
+        self.bucket = bucket.map(Box::from);
+    }
+
+    pub(super) fn is_for_a_bucket(&self) -> bool {
+        self.bucket.is_some()
+    }
+
+    /// Ends the wait if it is for this bucket.
+    pub(super) fn wake_for_bucket(&mut self, bucket: &str) -> bool {
+        let waits = self.bucket.as_deref() == Some(bucket);
+        if waits {
+            self.wake();
+        }
+        waits
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn inputs(class: &str) -> Inputs {
+        Inputs {
+            class_name: Some(class.into()),
+            bucket: None,
+            deleting: false,
+            retry: None,
+            rotation: None,
+            object_bucket_name: None,
+            undo: None,
+        }
+    }
+
+    fn secret() -> SecretRef {
+        SecretRef { namespace: "ns".into(), name: "owner".into() }
+    }
+
+    fn started() -> Waits {
+        let mut waits = Waits::default();
+        waits.attempt(inputs("a"));
+        waits
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_claim_that_rests_is_woken_by_its_user() {
+        let mut waits = started();
+        let hour = Duration::from_secs(3600);
+        assert_eq!(waits.rests(hour), hour);
+        assert!(waits.left(&inputs("a")).is_some());
+        let asks = Inputs { rotation: Some("now".into()), ..inputs("a") };
+        assert_eq!(waits.left(&asks), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failed_claim_waits_until_its_inputs_change() {
+        let mut waits = started();
+        waits.failed(FailureClass::Terminal);
+        assert!(waits.left(&inputs("a")).unwrap() > Duration::from_secs(5));
+        assert_eq!(waits.left(&inputs("b")), None);
+        assert_eq!(waits.attempt(inputs("b")), 1, "an edit resets the backoff");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_wait_ends_with_time() {
+        let mut waits = started();
+        let delay = waits.failed(FailureClass::Retryable);
+        assert!(waits.left(&inputs("a")).is_some());
+        tokio::time::advance(delay).await;
+        assert_eq!(waits.left(&inputs("a")), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_corrected_secret_ends_the_wait_for_it_and_no_other() {
+        let mut waits = started();
+        waits.failed(FailureClass::Terminal);
+        assert!(!waits.wake_for_secret(&secret(), Some("8")), "it depends on none");
+        waits.depends_on(&secret());
+        waits.has_read(Some("7".into()));
+        assert!(!waits.wake_for_secret(&secret(), Some("7")), "that is what it read");
+        assert!(waits.left(&inputs("a")).is_some());
+        assert!(waits.wake_for_secret(&secret(), Some("8")));
+        assert_eq!(waits.left(&inputs("a")), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_that_is_seen_to_work_ends_the_wait_for_it_unless_it_is_refused_again() {
+        let mut waits = started();
+        assert_eq!(waits.tries_often(), None);
+        waits.keys_refused();
+        tokio::time::advance(Duration::from_millis(200)).await;
+        assert_eq!(waits.tries_often(), Some(Duration::from_millis(200)));
+        assert_eq!(waits.seen_to_work("a"), Duration::from_millis(200));
+        assert!(waits.left(&inputs("a")).is_none());
+        assert!(waits.takes_as_working("a") && !waits.takes_as_working("a"), "the attempt after that tries it");
+        // An attempt that fails otherwise waits as long as others.
+        waits.failed(FailureClass::Terminal);
+        assert!(waits.left(&inputs("a")).is_some() && waits.tries_often().is_none());
+
+        waits.keys_refused();
+        assert!(waits.tries_often().is_some() && !waits.takes_as_working("a"));
+        waits.attempt(inputs("a"));
+        waits.failed(FailureClass::Retryable);
+        assert_eq!(waits.tries_often(), None, "it waits for something else");
+        assert_eq!((waits.keys_work(), waits.keys_work()), (Duration::ZERO, Duration::ZERO));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_correction_while_an_attempt_runs_is_not_missed() {
+        let mut waits = started();
+        waits.wake();
+        assert_eq!(waits.failed(FailureClass::Terminal), Duration::ZERO);
+        assert_eq!(waits.left(&inputs("a")), None);
+        waits.attempt(inputs("a"));
+        assert!(waits.failed(FailureClass::Terminal) > Duration::from_secs(5));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_version_that_was_read_causes_no_further_attempt() {
+        let mut waits = started();
+        waits.depends_on(&secret());
+        waits.wake_for_secret(&secret(), Some("7"));
+        waits.has_read(Some("7".into()));
+        assert!(waits.failed(FailureClass::Terminal) > Duration::from_secs(5));
+    }
+}

@@ -1,0 +1,71 @@
+//! What shows how the work for buckets goes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use operator_runtime::observe::{Health, Observer as Runtime};
+
+use crate::metrics::{Gauges, Metrics};
+
+/// Shows whether an operator works, and its metrics. Clones are the same.
+///
+/// The default one shows them to nobody: [`Operator`](crate::Operator) serves its own by HTTP.
+#[derive(Debug, Clone)]
+pub struct Observer {
+    runtime: Runtime,
+    metrics: Arc<Metrics>,
+}
+
+impl Default for Observer {
+    fn default() -> Self {
+        Self::new("", "")
+    }
+}
+
+impl Observer {
+    /// Of this program, in this version.
+    pub(crate) fn new(program: &str, version: &str) -> Self {
+        let runtime = Runtime::new(program, version);
+        let metrics = Arc::new(runtime.define(Metrics::define));
+        Self { runtime, metrics }
+    }
+
+    /// What all operators show.
+    pub(crate) fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+
+    pub(crate) fn health(&self) -> &Health {
+        self.runtime.health()
+    }
+
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// Has gauges set before they are read.
+    pub(crate) fn set_gauges(&self, source: impl Fn(&Gauges) + Send + Sync + 'static) {
+        let metrics = Arc::clone(&self.metrics);
+        self.runtime.before_each_scrape(move || {
+            metrics.gauges.clear();
+            source(&metrics.gauges);
+        });
+    }
+
+    /// A call to a store was answered, or not. `service` and `operation` have few values, such as names of an API;
+    /// `outcome` is `ok`, or what kind of failure it was.
+    pub fn called(&self, service: &str, operation: &str, outcome: &str, took: Duration) {
+        self.metrics.called(service, operation, outcome, took);
+    }
+
+    /// A call to a store is repeated, because the store refused it for its rate, failed, or did not answer.
+    pub fn retried(&self, service: &str) {
+        self.metrics.retried(service);
+    }
+
+    /// So many objects were deleted of a bucket that is to be deleted itself. An alert watches whether a large bucket gets
+    /// any emptier, so a store should report this while it empties one, with every call.
+    pub fn purged(&self, objects: u64) {
+        self.metrics.purged(objects);
+    }
+}

@@ -1,0 +1,316 @@
+//! What a claim gets, and whose it is: what an ObjectBucket records.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+use serde::de::DeserializeOwned;
+
+use super::on_delete::OnDelete;
+use operator_runtime::ReclaimPolicy;
+use operator_runtime::parameters::{ParameterError, read};
+
+/// The identity of an ObjectBucketClaim.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub struct ClaimId {
+    /// Namespace of the claim.
+    pub namespace: String,
+    /// Name of the claim, unique in its namespace at any one time.
+    pub name: String,
+    /// `metadata.uid` of the claim: a UUID of 36 characters, never used twice.
+    pub uid: String,
+}
+
+impl ClaimId {
+    /// The claim of this namespace, name and uid.
+    pub fn new(namespace: impl Into<String>, name: impl Into<String>, uid: impl Into<String>) -> Self {
+        Self { namespace: namespace.into(), name: name.into(), uid: uid.into() }
+    }
+}
+
+impl fmt::Display for ClaimId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// A Secret by name.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SecretRef {
+    /// Namespace of the Secret.
+    pub namespace: String,
+    /// Name of the Secret.
+    pub name: String,
+}
+
+impl fmt::Display for SecretRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// Where the bucket comes from, and so what the operator may do to it. Who matches on it has to know each mode, because a
+/// wrong guess can delete data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// Greenfield: the operator creates the bucket ([`Provisioner::provision`](super::Provisioner::provision)).
+    Created,
+    /// Brownfield: the bucket existed and only access is given ([`Provisioner::grant`](super::Provisioner::grant)).
+    Granted,
+}
+
+impl Mode {
+    /// The word recorded in the ObjectBucket.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Created => "created",
+            Self::Granted => "granted",
+        }
+    }
+}
+
+/// The endpoint of the bucket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Endpoint {
+    /// DNS name or address, without scheme and port.
+    pub host: String,
+    /// TCP port.
+    pub port: u16,
+    /// Region, as the store names it.
+    pub region: String,
+    /// Full URL for a store whose endpoint an SDK cannot derive from the region.
+    pub url: Option<String>,
+}
+
+impl Endpoint {
+    /// An endpoint that an SDK derives from the region, or that is found by host and port.
+    pub fn new(host: impl Into<String>, port: u16, region: impl Into<String>) -> Self {
+        Self { host: host.into(), port, region: region.into(), url: None }
+    }
+
+    /// With a full URL, such as `https://s3.example.com:9000`.
+    pub fn with_url(self, url: impl Into<String>) -> Self {
+        Self { url: Some(url.into()), ..self }
+    }
+}
+
+/// What a claim gets: decided by [`Provisioner::plan`](super::Provisioner::plan), recorded in the ObjectBucket, and all that the verbs know about
+/// the claim's class. Contains no secret. [`Request::plan`](super::Request::plan) makes the usual one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Plan {
+    /// Name of the bucket.
+    pub bucket: String,
+    /// Whether the operator creates it.
+    pub mode: Mode,
+    /// Its endpoint.
+    pub endpoint: Endpoint,
+    /// The Secret with the owner's credentials; `None` is the operator's own (ambient) identity.
+    pub owner_secret: Option<SecretRef>,
+    /// The user issued to the claim; `None` if the claim shares the owner's credentials.
+    pub user: Option<String>,
+    /// When its keys are rotated.
+    pub rotation: Rotation,
+    /// What happens to the bucket when the claim is deleted, if it was created and its reclaimPolicy is Delete.
+    pub on_delete: OnDelete,
+    /// Whatever else the verbs need, in the store's own keys. It is recorded in `spec.additionalState`, beside the keys
+    /// of [`wire::state`](crate::api::wire::state), which are refused; so are keys that begin with `output.`, and empty
+    /// values.
+    pub state: BTreeMap<String, String>,
+    /// Further entries of the claim's ConfigMap, beside the standard ones: key and value. A key has 1 to 253 letters,
+    /// digits, `-`, `_` and `.`; no value is empty. There are up to 32 entries, and together they have up to 512 KiB. They
+    /// should have far less: the operator keeps the records of all claims in memory.
+    pub outputs: BTreeMap<String, String>,
+}
+
+impl Plan {
+    /// A bucket without a user, for which the operator's own identity is used.
+    pub fn new(bucket: impl Into<String>, mode: Mode, endpoint: Endpoint) -> Self {
+        Self {
+            bucket: bucket.into(),
+            mode,
+            endpoint,
+            owner_secret: None,
+            user: None,
+            rotation: Rotation::default(),
+            on_delete: OnDelete::default(),
+            state: BTreeMap::new(),
+            outputs: BTreeMap::new(),
+        }
+    }
+
+    /// With the Secret that has the owner's credentials.
+    pub fn with_owner_secret(self, secret: SecretRef) -> Self {
+        Self { owner_secret: Some(secret), ..self }
+    }
+
+    /// With a user for the claim.
+    pub fn with_user(self, name: impl Into<String>) -> Self {
+        Self { user: Some(name.into()), ..self }
+    }
+
+    /// With times for the rotation of keys.
+    pub fn with_rotation(self, rotation: Rotation) -> Self {
+        Self { rotation, ..self }
+    }
+
+    /// With what happens to the bucket when the claim is deleted.
+    pub fn with_on_delete(self, on_delete: OnDelete) -> Self {
+        Self { on_delete, ..self }
+    }
+
+    /// With an entry of the store's own.
+    pub fn with_state(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.state.insert(key.into(), value.into());
+        self
+    }
+
+    /// With a further entry of the claim's ConfigMap; see [`outputs`](Self::outputs).
+    pub fn with_output(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.outputs.insert(key.into(), value.into());
+        self
+    }
+
+    /// With a class parameter, as an admin wrote it: [`Record::parameters`] reads it.
+    pub fn with_parameter(self, name: &str, value: impl Into<String>) -> Self {
+        self.with_state(format!("{PARAMETER}{name}"), value)
+    }
+}
+
+/// When the keys of a claim are rotated, and how long the former ones still work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Rotation {
+    /// The age at which keys are rotated; `None`: only when somebody asks for it.
+    pub every: Option<Duration>,
+    /// How long the former keys are kept, for apps that have not read the new ones yet.
+    pub grace: Duration,
+}
+
+impl Rotation {
+    /// The default grace period: there is a day to restart apps that read their keys only once.
+    pub const DEFAULT_GRACE: Duration = Duration::from_secs(24 * 60 * 60);
+
+    /// With the age at which keys are rotated.
+    pub fn with_every(self, age: Duration) -> Self {
+        Self { every: Some(age), ..self }
+    }
+
+    /// With the time for which the former keys are kept.
+    pub fn with_grace(self, grace: Duration) -> Self {
+        Self { grace, ..self }
+    }
+}
+
+/// Only when somebody asks for it.
+impl Default for Rotation {
+    fn default() -> Self {
+        Self { every: None, grace: Self::DEFAULT_GRACE }
+    }
+}
+
+/// A [`Plan`] and its claim. This is the content of an ObjectBucket, and all that [`Provisioner::revoke`](super::Provisioner::revoke) and
+/// [`Provisioner::delete`](super::Provisioner::delete) need. The library makes it; tests of a store can make one, too:
+///
+/// ```
+/// use bucket_provisioner::store::{ClaimId, Endpoint, Mode, Plan, ReclaimPolicy, Record};
+///
+/// let claim = ClaimId::new("shop", "photos", "f30e0389-0689-48a2-bfaa-74d1bf1fd950");
+/// let plan = Plan::new("photos", Mode::Created, Endpoint::new("store.example.com", 443, "here"))
+///     .with_user("shop-photos")
+///     .with_parameter("shelf", "left");
+/// let record = Record::new(claim, "shelves", ReclaimPolicy::Delete, plan);
+/// assert!(!record.handed_over);
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Record {
+    /// The claim.
+    pub claim: ClaimId,
+    /// UIDs of the claims that had this record before, oldest first: it was adopted from a backup or from another
+    /// cluster. Tags, and the names in the plan, may still contain one of them.
+    pub former_uids: Vec<String>,
+    /// UID of the cluster in which it was created or adopted; `None` in records of earlier versions.
+    pub cluster: Option<String>,
+    /// Account of the owner's credentials at that time; `None` if the store has no accounts, or did not say.
+    pub account: Option<String>,
+    /// When the claim was created for which the record was made first; `None` in records of earlier versions. A bucket
+    /// that is older was not created for it.
+    pub claim_created_at: Option<SystemTime>,
+    /// The claim's credentials have worked and were published, so an app may have used the bucket.
+    pub handed_over: bool,
+    /// Name of the StorageClass from which the plan was made. The class may no longer exist.
+    pub class_name: String,
+    /// What happens to a created bucket when the claim is deleted.
+    pub reclaim_policy: ReclaimPolicy,
+    /// The plan.
+    pub plan: Plan,
+}
+
+/// Begins the keys of [`Plan::state`] that hold class parameters.
+pub(crate) const PARAMETER: &str = "parameter.";
+
+impl Record {
+    /// The record of a claim that was planned just now, from the StorageClass `class_name`.
+    pub fn new(claim: ClaimId, class_name: impl Into<String>, reclaim_policy: ReclaimPolicy, plan: Plan) -> Self {
+        Self {
+            claim,
+            former_uids: Vec::new(),
+            cluster: None,
+            account: None,
+            claim_created_at: None,
+            handed_over: false,
+            class_name: class_name.into(),
+            reclaim_policy,
+            plan,
+        }
+    }
+
+    /// With the uids of the claims that had the record before, oldest first.
+    pub fn with_former_uids(self, uids: impl IntoIterator<Item = String>) -> Self {
+        Self { former_uids: uids.into_iter().collect(), ..self }
+    }
+
+    /// With the uid of the cluster.
+    pub fn with_cluster(self, uid: impl Into<String>) -> Self {
+        Self { cluster: Some(uid.into()), ..self }
+    }
+
+    /// With the account of the owner's credentials.
+    pub fn with_account(self, account: impl Into<String>) -> Self {
+        Self { account: Some(account.into()), ..self }
+    }
+
+    /// With the time at which the claim was created.
+    pub fn with_claim_created_at(self, at: SystemTime) -> Self {
+        Self { claim_created_at: Some(at), ..self }
+    }
+
+    /// As handed over: an app may have used the bucket.
+    pub fn with_handed_over(self) -> Self {
+        Self { handed_over: true, ..self }
+    }
+
+    /// The parameters of the class, as they were when the plan was made, if the plan is the
+    /// [usual one](super::Request::plan).
+    ///
+    /// # Errors
+    /// A parameter that the type does not accept: the record was made by a version with other parameters.
+    pub fn parameters<T: DeserializeOwned>(&self) -> Result<T, ParameterError> {
+        let parameter =
+            |(key, value): (&String, &String)| Some((key.strip_prefix(PARAMETER)?.to_owned(), value.clone()));
+        read(&self.plan.state.iter().filter_map(parameter).collect())
+    }
+
+    /// Whether `uid` is that of the claim, or of a claim that had the record before.
+    pub fn names_uid(&self, uid: &str) -> bool {
+        self.uids().any(|known| known == uid)
+    }
+
+    /// The uids of the claim, and of the claims that had the record before.
+    pub fn uids(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(self.claim.uid.as_str()).chain(self.former_uids.iter().map(String::as_str))
+    }
+}

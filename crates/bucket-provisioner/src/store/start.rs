@@ -1,0 +1,19 @@
+//! What a store is told about its operator.
+
+use operator_runtime::Permit;
+
+use super::observer::Observer;
+
+/// What a store is told before it has to work; see [`Provisioner::start`](super::Provisioner::start).
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Start {
+    /// `StorageClass.provisioner` of the classes that are served: to mark what is created.
+    pub provisioner_name: String,
+    /// Whether this process may call the store.
+    pub permit: Permit,
+    /// Whether claims are served. Otherwise a command only reads, perhaps beside an operator that serves.
+    pub serves: bool,
+    /// What shows how the work goes: a store can count its calls there.
+    pub observer: Observer,
+}

@@ -1,0 +1,251 @@
+//! Waiting for a turn, at a store that limits how fast it is called.
+//!
+//! A verb that waits for its turn occupies nobody: [`wait`] says so to the controller, which lets other stores have the
+//! worker meanwhile, and does not count the time.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+tokio::task_local! {
+    static WORK: Work;
+}
+
+/// Which of several verbs that wait goes first: the smaller one.
+///
+/// The checks of bound claims go last. Otherwise who began first goes first, whether something is created or deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    can_wait: bool,
+    began: Instant,
+}
+
+impl Place {
+    /// The place of the verb that asks; of other callers, as if they began now.
+    pub fn present() -> Self {
+        WORK.try_with(|work| work.place).unwrap_or_else(|_| Self { can_wait: false, began: Instant::now() })
+    }
+
+    /// The same behind all that wait now.
+    #[must_use]
+    pub fn again(self) -> Self {
+        Self { began: Instant::now(), ..self }
+    }
+}
+
+/// Awaits a turn. Meanwhile the verb occupies no worker, and the time counts against none of its limits.
+///
+/// A verb that has waited for three minutes in all is dropped, and called again later.
+///
+/// This is for waits of which the store does not know, such as those of a rate limiter; an answer of the store is awaited
+/// as usual.
+pub async fn wait<T>(turn: impl Future<Output = T>) -> T {
+    let _waiting = WORK.try_with(Work::clone).ok().map(Waiting::begin);
+    turn.await
+}
+
+/// What the controller knows about a verb.
+#[doc(hidden)]
+#[derive(Clone)]
+pub struct Work {
+    place: Place,
+    waits: Arc<Mutex<Waits>>,
+    /// Called with true when the work begins to wait, and with false when it goes on.
+    told: Arc<dyn Fn(bool) + Send + Sync>,
+}
+
+/// How long all waits of one work for turns may take, and those of a check: longer than a call is repeated that the store
+/// refuses for its rate, so that the check can say which.
+const LONGEST_WAITS: Duration = Duration::from_secs(180);
+const CHECK_WAITS: Duration = Duration::from_secs(45);
+
+/// Why work was given up.
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Late {
+    /// It took too long.
+    Working,
+    /// It waited too long for its turns at the store.
+    Waiting,
+}
+
+#[derive(Debug, Default)]
+struct Waits {
+    /// How many calls of this work wait now.
+    now: usize,
+    /// Since when.
+    since: Option<Instant>,
+    /// Earlier waits together.
+    before: Duration,
+}
+
+impl Waits {
+    fn all(&self) -> Duration {
+        self.before + self.since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+}
+
+impl Work {
+    /// `can_wait`: others go first.
+    pub fn new(can_wait: bool, told: impl Fn(bool) + Send + Sync + 'static) -> Self {
+        let place = Place { can_wait, began: Instant::now() };
+        Self { place, waits: Arc::default(), told: Arc::new(told) }
+    }
+
+    /// Does the work within `limit`. Its waits for turns do not count, but together they have a limit, too: what was read
+    /// before must not be too old, and the claim may have changed.
+    ///
+    /// # Errors
+    /// Which of the limits it has reached.
+    pub async fn within<T>(self, limit: Duration, work: impl Future<Output = T>) -> Result<T, Late> {
+        let (began, waits) = (Instant::now(), Arc::clone(&self.waits));
+        let longest = if self.place.can_wait { CHECK_WAITS } else { LONGEST_WAITS };
+        let mut work = pin!(WORK.scope(self, work));
+        loop {
+            // Either may come later, when it waits.
+            let (waited, now) = (lock(&waits).all(), Instant::now());
+            let end = (began + limit + waited).min(now + longest.saturating_sub(waited));
+            if let Ok(done) = tokio::time::timeout_at(end, work.as_mut()).await {
+                return Ok(done);
+            }
+            let waited = lock(&waits).all();
+            if waited >= longest {
+                return Err(Late::Waiting);
+            }
+            if began.elapsed() >= limit + waited {
+                return Err(Late::Working);
+            }
+        }
+    }
+}
+
+/// A wait, until this is dropped.
+struct Waiting(Work);
+
+impl Waiting {
+    fn begin(work: Work) -> Self {
+        let first = {
+            let mut waits = lock(&work.waits);
+            waits.now += 1;
+            if waits.now == 1 {
+                waits.since = Some(Instant::now());
+            }
+            waits.now == 1
+        };
+        if first {
+            (work.told)(true);
+        }
+        Self(work)
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let last = {
+            let mut waits = lock(&self.0.waits);
+            waits.now -= 1;
+            if waits.now == 0 {
+                waits.before = waits.all();
+                waits.since = None;
+            }
+            waits.now == 0
+        };
+        if last {
+            (self.0.told)(false);
+        }
+    }
+}
+
+// Every critical section leaves it consistent.
+fn lock(waits: &Mutex<Waits>) -> std::sync::MutexGuard<'_, Waits> {
+    waits.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tokio::time::sleep;
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn work() -> Work {
+        Work::new(false, |_| {})
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn waits_for_a_turn_count_against_no_limit() {
+        let slow = async {
+            sleep(SECOND).await;
+            wait(sleep(100 * SECOND)).await;
+            tokio::join!(wait(sleep(5 * SECOND)), wait(sleep(20 * SECOND)));
+            sleep(SECOND).await;
+        };
+        assert_eq!(work().within(3 * SECOND, slow).await, Ok(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_takes_longer_is_dropped_also_after_a_wait() {
+        let began = Instant::now();
+        let slow = async {
+            wait(sleep(10 * SECOND)).await;
+            sleep(100 * SECOND).await;
+        };
+        assert_eq!(work().within(3 * SECOND, slow).await, Err(Late::Working));
+        assert_eq!(began.elapsed().as_secs(), 13);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_waits_for_ever_and_checks_wait_shortest() {
+        for (can_wait, longest) in [(false, LONGEST_WAITS), (true, CHECK_WAITS)] {
+            let began = Instant::now();
+            let waits = async {
+                wait(sleep(20 * SECOND)).await;
+                sleep(SECOND).await;
+                wait(std::future::pending::<()>()).await;
+            };
+            assert_eq!(Work::new(can_wait, |_| {}).within(3 * SECOND, waits).await, Err(Late::Waiting));
+            assert_eq!(began.elapsed(), longest + SECOND);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_controller_is_told_when_work_begins_and_ends_to_wait() {
+        let (parked, seen) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (count, now) = (Arc::clone(&parked), Arc::clone(&parked));
+        let work = Work::new(false, move |waits| {
+            if waits {
+                count.fetch_add(1, Ordering::SeqCst)
+            } else {
+                count.fetch_sub(1, Ordering::SeqCst)
+            };
+        });
+        let look = async {
+            sleep(SECOND).await;
+            seen.store(now.load(Ordering::SeqCst), Ordering::SeqCst);
+            sleep(SECOND).await;
+        };
+        let both = async { tokio::join!(wait(look), wait(sleep(SECOND))) };
+        assert!(work.within(SECOND, both).await.is_ok());
+        assert_eq!((seen.load(Ordering::SeqCst), parked.load(Ordering::SeqCst)), (1, 0));
+        let dropped = Work::new(false, |_| {}).within(SECOND, async { sleep(5 * SECOND).await }).await;
+        assert_eq!(dropped, Err(Late::Working));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn checks_go_last_and_otherwise_who_began_first_goes_first() {
+        let place = async |can_wait| {
+            sleep(SECOND).await;
+            Work::new(can_wait, |_| {}).within(SECOND, async { Place::present() }).await.ok()
+        };
+        let (check, first, second) = (place(true).await, place(false).await, place(false).await);
+        assert!(first < second && second < check);
+        sleep(SECOND).await;
+        assert!(second < Some(Place::present()), "outside of any work");
+    }
+}

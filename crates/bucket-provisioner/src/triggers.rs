@@ -1,0 +1,156 @@
+//! Which change wakes which claim.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{Stream, StreamExt as _, stream};
+use k8s_openapi::api::storage::v1::StorageClass;
+use kube::runtime::reflector::{ObjectRef, Store};
+use kube::{Resource as _, ResourceExt as _};
+use tokio::sync::Notify;
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use super::decide::claim::{Claim, Guarded};
+use super::decide::record;
+use super::reasons;
+use super::reconcile::claim as reconcile;
+use super::state::context::Context;
+use super::state::owner_secrets;
+use super::streams::from_channel;
+use crate::api::{Guard, ObjectBucket};
+
+/// Claims that are looked at before others have their turn at the processor.
+const CLAIMS_AT_ONCE: usize = 100;
+/// How often due upkeep is looked for.
+const UPKEEP_TICK: Duration = Duration::from_secs(1);
+
+/// After a list, the claims that are not steady, once all lists are complete. Most claims are steady, and kube's scheduler
+/// would need more memory for each than its record.
+pub(super) fn claims_after_lists<P>(
+    listed: Arc<Notify>,
+    ctx: Arc<Context<P>>,
+) -> impl Stream<Item = ObjectRef<Guarded>> {
+    let waiting = Arc::clone(&ctx);
+    let lists = stream::unfold((listed, waiting), |(listed, ctx)| async {
+        // Several lists at once are one reason to look.
+        listed.notified().await;
+        ctx.caches.filled().await;
+        Some(((), (listed, ctx)))
+    });
+    lists.flat_map(move |()| {
+        let ctx = Arc::clone(&ctx);
+        let shown: Vec<_> = ctx.caches.claims.state().chunks(CLAIMS_AT_ONCE).map(<[_]>::to_vec).collect();
+        stream::iter(shown)
+            .then(async |some| {
+                // So many claims take long.
+                tokio::task::yield_now().await;
+                some
+            })
+            .flat_map(move |some| {
+                let needs_work =
+                    |claim: &Arc<Guarded>| !reconcile::is_steady(&ctx, &Claim::read(claim, &ctx.label), true);
+                let found: Vec<_> = some.into_iter().filter(needs_work).collect();
+                stream::iter(found.into_iter().map(|claim| ObjectRef::from_obj(claim.as_ref())))
+            })
+    })
+}
+
+/// The claim of a record, and the claims that wait for its bucket. The wait of the claim ends if the record has another
+/// uid, because the claim may adopt the record now, and if the claim reported the record as damaged.
+pub(super) fn claims_of_record<P>(ctx: Arc<Context<P>>) -> impl Fn(Guard<ObjectBucket>) -> Vec<ObjectRef<Guarded>> {
+    move |record| {
+        let bucket = match &record.0 {
+            Ok(record) => record::bucket(record),
+            Err(unreadable) => unreadable.bucket.as_deref(),
+        };
+        let mut woken = bucket.map(|bucket| ctx.memory.wake_for_bucket(bucket)).unwrap_or_default();
+        let Ok(record) = record.0 else { return with_uids(&ctx.caches.claims, &woken) };
+        if let (None, Some(uid)) = (record::claim_name(&record), record::claim_uid(&record)) {
+            // Some CRDs prune the name; an admin may have written the uid.
+            ctx.memory.wake(uid);
+            woken.insert(uid.to_owned());
+        }
+        let mut claims = with_uids(&ctx.caches.claims, &woken);
+        if let Some((namespace, name)) = record::claim_name(&record) {
+            let claim = ObjectRef::new(name).within(namespace);
+            let uid = ctx.caches.claims.get(&claim).and_then(|shown| shown.uid());
+            match uid {
+                Some(uid) if record::claim_uid(&record) == Some(&uid) => {
+                    ctx.memory.wake_if_reported(&uid, &reasons::MENDED_IN_THE_RECORD);
+                }
+                Some(uid) => ctx.memory.wake(&uid),
+                None => {}
+            }
+            claims.push(claim);
+        }
+        claims
+    }
+}
+
+/// A class that appears or changes ends the wait of its claims.
+pub(super) fn claims_of_class<P>(ctx: Arc<Context<P>>) -> impl Fn(StorageClass) -> Vec<ObjectRef<Guarded>> {
+    move |class| {
+        // Until all lists are complete, no claim waits for anything.
+        if !ctx.caches.are_filled() {
+            return Vec::new();
+        }
+        let name = class.name_any();
+        let names_class = |claim: &Guarded| match &claim.0 {
+            Ok(claim) => claim.spec.storage_class_name == name,
+            Err(_unreadable) => false,
+        };
+        let waits =
+            |claim: &Guarded| names_class(claim) && !reconcile::is_steady(&ctx, &Claim::read(claim, &ctx.label), true);
+        refs(&ctx.caches.claims, waits)
+            .map(|(uid, claim)| {
+                ctx.memory.wake(&uid);
+                claim
+            })
+            .collect()
+    }
+}
+
+/// An owner's Secret that appears or changes ends the wait of the claims that need it.
+pub(super) fn claims_of_secret<P>(
+    changes: UnboundedReceiver<owner_secrets::Change>,
+    ctx: Arc<Context<P>>,
+) -> impl Stream<Item = ObjectRef<Guarded>> {
+    from_channel(changes).flat_map(move |(secret, version)| {
+        let mut woken = ctx.memory.wake_dependants(&secret, version.as_deref());
+        woken.extend(ctx.caches.sharing(&secret));
+        stream::iter(with_uids(&ctx.caches.claims, &woken))
+    })
+}
+
+/// Claims whose upkeep is due, each once. Watches that none of them needs end.
+pub(super) fn claims_with_due_upkeep<P>(ctx: Arc<Context<P>>) -> impl Stream<Item = ObjectRef<Guarded>> {
+    let ticks = stream::unfold(tokio::time::interval(UPKEEP_TICK), |mut interval| async {
+        interval.tick().await;
+        Some(((), interval))
+    });
+    ticks.flat_map(move |()| {
+        // Without the records, all watches would look as if nobody needed them.
+        if ctx.caches.are_filled() {
+            ctx.owner_secrets.end_unused(|secret| !ctx.caches.sharing(secret).is_empty());
+        }
+        stream::iter(with_uids(&ctx.caches.claims, &ctx.memory.take_due()))
+    })
+}
+
+fn with_uids(claims: &Store<Guarded>, uids: &HashSet<String>) -> Vec<ObjectRef<Guarded>> {
+    // Mostly there are none, and a search through all claims takes time.
+    if uids.is_empty() {
+        return Vec::new();
+    }
+    let wanted = |claim: &Guarded| claim.meta().uid.as_ref().is_some_and(|uid| uids.contains(uid));
+    refs(claims, wanted).map(|(_, claim)| claim).collect()
+}
+
+fn refs(
+    claims: &Store<Guarded>,
+    wanted: impl Fn(&Guarded) -> bool,
+) -> impl Iterator<Item = (String, ObjectRef<Guarded>)> {
+    let found: Vec<_> = claims.state().into_iter().filter(|claim| wanted(claim)).collect();
+    found.into_iter().map(|claim| (claim.uid().unwrap_or_default(), ObjectRef::from_obj(claim.as_ref())))
+}

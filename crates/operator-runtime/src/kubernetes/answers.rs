@@ -1,0 +1,19 @@
+//! What the API server answered to a call that failed.
+
+/// HTTP status of the API server's answer, if it answered.
+pub fn status_code(error: &kube::Error) -> Option<u16> {
+    match error {
+        kube::Error::Api(status) => Some(status.code),
+        _ => None,
+    }
+}
+
+/// The API server's own sentence, if it answered. Transport errors contain addresses and ports that differ between
+/// attempts, and a message must be the same for the same cause.
+pub fn describe(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => format!("{} ({})", status.message, status.code),
+        kube::Error::SerdeError(error) => format!("the answer cannot be read: {error}"),
+        _ => "the API server does not answer".to_owned(),
+    }
+}

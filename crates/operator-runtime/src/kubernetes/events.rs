@@ -1,0 +1,121 @@
+//! Events on objects of any kind, as `kubectl describe` shows them.
+//!
+//! kube's Recorder is not used, because it merges events of one reason and keeps the text of the first. An admin needs to
+//! see when the cause changes and the reason does not ("access denied", first to this, then to that).
+
+use std::hash::{DefaultHasher, Hash, Hasher as _};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{ObjectMeta, PostParams};
+use kube::{Api, Client};
+
+use super::answers::status_code;
+
+/// Longest note of an event, in bytes (events.k8s.io/v1).
+const MAX_NOTE: usize = 1024;
+
+/// How long the work waits for an event to be written.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What an event says.
+#[derive(Debug, Clone, Copy)]
+pub struct Said<'a> {
+    /// Whether its type is Warning, else Normal.
+    pub is_warning: bool,
+    /// One word, for machines.
+    pub reason: &'a str,
+    /// A sentence, for people; what exceeds 1,024 bytes is cut off.
+    pub note: &'a str,
+    /// Whether several instances say it at the same time. Then there is one event of it in an hour, which is how long the
+    /// API server keeps events.
+    pub by_several: bool,
+}
+
+/// Publishes one event. Best effort: nothing depends on events.
+pub async fn publish(client: &Client, about: ObjectReference, said: Said<'_>, reporter: &str) {
+    let event = event_about(about, said, reporter);
+    let namespace = event.metadata.namespace.clone().unwrap_or_default();
+    let api: Api<Event> = Api::namespaced(client.clone(), &namespace);
+    let params = PostParams::default();
+    let Ok(written) = tokio::time::timeout(PATIENCE, api.create(&params, &event)).await else {
+        return tracing::debug!(reason = said.reason, "the event was not written in time");
+    };
+    match written {
+        Err(error) if said.by_several && status_code(&error) == Some(409) => {}
+        Err(error) => tracing::debug!(%error, reason = said.reason, "the event could not be written"),
+        Ok(_) => {}
+    }
+}
+
+/// Events on objects without a namespace are in `default`, where `kubectl describe` looks for them.
+fn event_about(about: ObjectReference, said: Said<'_>, reporter: &str) -> Event {
+    let time = Timestamp::now();
+    let (namespace, name) = (about.namespace.clone(), about.name.clone().unwrap_or_default());
+    let number = match said.by_several {
+        false => time.as_nanosecond(),
+        true => i128::from(hash(&(&about.uid, said.reason, said.note, time.as_second() / 3600))),
+    };
+    Event {
+        metadata: ObjectMeta {
+            namespace: Some(namespace.unwrap_or_else(|| "default".to_owned())),
+            name: Some(format!("{name:.230}.{number:x}")),
+            ..ObjectMeta::default()
+        },
+        event_time: Some(MicroTime(time)),
+        type_: Some(if said.is_warning { "Warning" } else { "Normal" }.to_owned()),
+        reason: Some(said.reason.to_owned()),
+        note: Some(shorten(said.note, MAX_NOTE)),
+        action: Some("Reconcile".to_owned()),
+        regarding: Some(about),
+        reporting_controller: Some(reporter.to_owned()),
+        reporting_instance: Some(reporter.to_owned()),
+        ..Event::default()
+    }
+}
+
+/// The same in each process of one build.
+fn hash(what: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    what.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Cuts text to at most `max` bytes, between two characters.
+fn shorten(text: &str, max: usize) -> String {
+    if text.len() <= max {
+        return text.to_owned();
+    }
+    let end = (0..=max - 3).rev().find(|i| text.is_char_boundary(*i)).unwrap_or(0);
+    format!("{}...", text.get(..end).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_several_say_has_one_name_and_anything_else_has_another() {
+        let name = |uid: &str, note: &str, by_several| {
+            let about = ObjectReference { uid: Some(uid.to_owned()), ..ObjectReference::default() };
+            let said = Said { is_warning: true, reason: "Failed", note, by_several };
+            let event = event_about(about, said, "example.com/disk");
+            (event.metadata.name, event.event_time.map(|time| time.0.as_second() / 3600))
+        };
+        let (first, hour) = name("1", "no class", true);
+        let (second, then) = name("1", "no class", true);
+        assert!(first == second || hour != then);
+        assert_ne!(first, name("2", "no class", true).0);
+        assert_ne!(first, name("1", "no node", true).0);
+        assert_ne!(name("1", "no class", false).0, name("1", "no class", false).0);
+    }
+
+    #[test]
+    fn a_long_note_is_cut_at_a_character() {
+        let note = shorten(&"ä".repeat(1000), MAX_NOTE);
+        assert!(note.len() <= MAX_NOTE && note.ends_with("..."), "{}", note.len());
+    }
+}

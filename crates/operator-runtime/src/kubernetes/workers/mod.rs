@@ -1,0 +1,316 @@
+//! Which claim is processed next. There are few workers, and neither a store that does not answer nor the claims of one
+//! namespace may occupy them all.
+//!
+//! A store has at most a quarter of the workers. After several calls in a row that the store did not answer, or in which
+//! it refused the owner, only one claim at a time calls it, until it answers again: a circuit breaker. Namespaces take
+//! turns; a namespace that has more than half of the workers counts as having half, so that others need not wait for it.
+//! Buckets that are being emptied go after claims whose users wait, and the upkeep of bound claims goes last; each has at
+//! most half of a store's workers.
+//!
+//! A claim that waits for its turn at a store that limits its calls keeps its place among the store's, and occupies none
+//! of all workers: other stores have that one.
+
+mod queue;
+mod store;
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use self::queue::{Queue, Share};
+use self::store::Store;
+
+/// A queue of claims.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Lane {
+    /// What the claims that are called for share, and what can be slow or silent.
+    pub store: Arc<str>,
+    /// The namespace of the claims.
+    pub namespace: Arc<str>,
+    /// What others need more goes first.
+    pub urgency: Urgency,
+}
+
+/// How urgent the work on a claim is: what is more urgent goes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Urgency {
+    /// Somebody needs a bucket, or wants it to be gone.
+    Wanted,
+    /// A bucket is being emptied, which takes many pieces of work.
+    Purge,
+    /// A bound claim is checked, or its keys are rotated.
+    Check,
+}
+
+impl Urgency {
+    const ALL: [Self; 3] = [Self::Wanted, Self::Purge, Self::Check];
+}
+
+/// All workers.
+#[derive(Debug)]
+pub struct Workers {
+    /// How many there are.
+    all: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    busy: Share,
+    stores: HashMap<Arc<str>, Store>,
+    /// The stores for which claims wait, in the order of their turns.
+    turns: VecDeque<Arc<str>>,
+    closed: bool,
+}
+
+/// Why claims wait longer for a store than for others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Slowed {
+    /// It does not answer, so only one claim at a time calls it.
+    Silent,
+    /// It limits how fast it is called.
+    Limited,
+}
+
+/// How much is done for a store.
+#[derive(Debug)]
+pub struct Load {
+    /// As in [`Lane::store`].
+    pub store: Arc<str>,
+    /// Claims that have a worker.
+    pub busy: usize,
+    /// How many can have one at the same time.
+    pub limit: usize,
+    /// Claims that wait for one.
+    pub waiting: usize,
+    /// Since when the first of them waits.
+    pub waits_since: Option<Instant>,
+    /// Those of the busy ones that wait for a turn at the store.
+    pub parked: usize,
+    /// Whether only one claim at a time calls it.
+    pub is_silent: bool,
+}
+
+/// The right to process a claim, until this is dropped.
+#[derive(Debug)]
+pub struct Worker {
+    workers: Arc<Workers>,
+    lane: Lane,
+}
+
+impl Worker {
+    /// The store that the claim is for.
+    #[must_use]
+    pub fn store(&self) -> &Arc<str> {
+        &self.lane.store
+    }
+
+    /// How urgent the work is.
+    #[must_use]
+    pub fn urgency(&self) -> Urgency {
+        self.lane.urgency
+    }
+
+    /// To be called with true when the claim begins to wait for its turn at the store, and with false when it goes on.
+    pub fn parking(&self) -> impl Fn(bool) + Send + Sync + 'static {
+        let (workers, lane) = (Arc::clone(&self.workers), self.lane.clone());
+        move |parks| {
+            workers.lock().park(&lane, parks);
+            if parks {
+                workers.hand_out();
+            }
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.workers.lock().leave(&self.lane);
+        self.workers.hand_out();
+    }
+}
+
+/// A call to a store that is not answered yet. If it is dropped, because it took too long, that is a strike.
+#[derive(Debug)]
+pub struct Asked<'a> {
+    workers: &'a Workers,
+    store: Arc<str>,
+    is_over: bool,
+}
+
+impl Asked<'_> {
+    /// The store answered: its strikes are reset.
+    pub fn answered(mut self) {
+        self.is_over = true;
+        if let Some(store) = self.workers.lock().stores.get_mut(&self.store) {
+            store.strikes = 0;
+        }
+    }
+
+    /// The store did not answer, or refused the owner, so every claim would fail.
+    pub fn struck(self) {}
+
+    /// The call says nothing about the store.
+    pub fn never_mind(mut self) {
+        self.is_over = true;
+    }
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            let mut state = self.workers.lock();
+            let store = state.stores.entry(Arc::clone(&self.store)).or_default();
+            store.strikes = store.strikes.saturating_add(1);
+            store.struck = Some(Instant::now());
+        }
+    }
+}
+
+impl Workers {
+    /// This many workers, but at least one.
+    pub fn new(all: usize) -> Arc<Self> {
+        Arc::new(Self { all: all.max(1), state: Mutex::default() })
+    }
+
+    /// Waits for a worker; `None` after [`close`](Self::close).
+    pub async fn enter(self: &Arc<Self>, lane: &Lane) -> Option<Worker> {
+        let (sender, granted) = oneshot::channel();
+        if !self.lock().wait(lane, sender) {
+            return None;
+        }
+        self.hand_out();
+        granted.await.ok()
+    }
+
+    /// Starts to count a call to a store.
+    pub fn ask(&self, store: Arc<str>) -> Asked<'_> {
+        Asked { workers: self, store, is_over: false }
+    }
+
+    /// Why the claims of a store wait longer than for others.
+    pub fn slowed(&self, store: &Arc<str>) -> Option<Slowed> {
+        let state = self.lock();
+        let store = state.stores.get(store)?;
+        match store.is_struck() {
+            true => Some(Slowed::Silent),
+            false => (store.parked > 0).then_some(Slowed::Limited),
+        }
+    }
+
+    /// How much is done for each store, and waits for it. A silent store that nobody uses any more is forgotten.
+    pub fn loads(&self) -> Vec<Load> {
+        let load = |(name, store): (&Arc<str>, &Store)| Load {
+            store: Arc::clone(name),
+            busy: store.busy.namespaces.values().sum(),
+            limit: store.limit(self.all),
+            waiting: store.queues.iter().map(Queue::len).sum(),
+            waits_since: store.queues.iter().filter_map(Queue::since).min(),
+            parked: store.parked,
+            is_silent: store.is_struck(),
+        };
+        let mut state = self.lock();
+        state.stores.retain(|_, store| !store.is_abandoned());
+        state.stores.iter().map(load).collect()
+    }
+
+    /// How many claims can have a worker at the same time.
+    pub fn limit(&self) -> usize {
+        self.all
+    }
+
+    /// Ends all waits.
+    pub fn close(&self) {
+        let mut state = self.lock();
+        state.closed = true;
+        state.turns.clear();
+        for store in state.stores.values_mut() {
+            store.queues = Default::default();
+        }
+    }
+
+    /// Whether all waits have ended.
+    pub fn are_closed(&self) -> bool {
+        self.lock().closed
+    }
+
+    fn hand_out(self: &Arc<Self>) {
+        loop {
+            let Some((lane, sender)) = self.lock().next(self.all) else { return };
+            // If the claim no longer waits, the worker is dropped here, outside of the lock, and so returned.
+            let _ = sender.send(Worker { workers: Arc::clone(self), lane });
+        }
+    }
+
+    // A panic elsewhere leaves the counts consistent.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Adds a claim to its queue; false after [`close`](Workers::close).
+    fn wait(&mut self, lane: &Lane, sender: oneshot::Sender<Worker>) -> bool {
+        if self.closed {
+            return false;
+        }
+        let store = self.stores.entry(Arc::clone(&lane.store)).or_default();
+        if !store.is_waited_for() {
+            self.turns.push_back(Arc::clone(&lane.store));
+        }
+        store.queues[lane.urgency as usize].push(&lane.namespace, sender);
+        true
+    }
+
+    /// The next claim, if there is a free worker, which then counts as busy.
+    fn next(&mut self, all: usize) -> Option<(Lane, oneshot::Sender<Worker>)> {
+        if self.busy.is_full(all) {
+            return None;
+        }
+        for _ in 0..self.turns.len() {
+            let name = self.turns.pop_front()?;
+            let Some(store) = self.stores.get_mut(&name) else { continue };
+            let next = store.next(&self.busy, all);
+            if store.is_waited_for() {
+                self.turns.push_back(Arc::clone(&name));
+            } else if next.is_none() && store.is_idle() {
+                // All waiting claims gave up.
+                self.stores.remove(&name);
+            }
+            if let Some((namespace, urgency, sender)) = next {
+                self.busy.take(&namespace);
+                return Some((Lane { store: name, namespace, urgency }, sender));
+            }
+        }
+        None
+    }
+
+    /// A claim with a worker begins to wait for its turn at the store, or goes on.
+    fn park(&mut self, lane: &Lane, parks: bool) {
+        let parked = self.stores.get_mut(&lane.store).map(|store| &mut store.parked);
+        if parks {
+            self.busy.give_back(&lane.namespace);
+            parked.into_iter().for_each(|parked| *parked += 1);
+        } else {
+            self.busy.take(&lane.namespace);
+            parked.into_iter().for_each(|parked| *parked = parked.saturating_sub(1));
+        }
+    }
+
+    fn leave(&mut self, lane: &Lane) {
+        self.busy.give_back(&lane.namespace);
+        if let Some(store) = self.stores.get_mut(&lane.store) {
+            store.busy.give_back(&lane.namespace);
+            let working = &mut store.working[lane.urgency as usize];
+            *working = working.saturating_sub(1);
+            if store.is_idle() {
+                self.stores.remove(&lane.store);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,138 @@
+//! Whether the operator works: for the probes of a kubelet.
+
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// How long the work may stand still. Nothing that it does takes the thread for long.
+const STILL: Duration = Duration::from_secs(30);
+/// How often it says that it moves.
+pub const BEAT: Duration = Duration::from_secs(1);
+
+/// What an operator is doing.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Phase {
+    /// It has not found out who holds the lease.
+    #[default]
+    Starting,
+    /// Another one works.
+    StandingBy {
+        /// The identity of the process that holds the lease.
+        leader: String,
+    },
+    /// It works as soon as it has read what there is in the cluster.
+    Reading,
+    /// It works.
+    Serving,
+    /// It was told to stop.
+    Stopping,
+}
+
+/// Whether it can do its part, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ready {
+    /// What the probe answers.
+    pub is_ready: bool,
+    /// A sentence, for people.
+    pub why: String,
+}
+
+/// Whether the operator works.
+#[derive(Debug)]
+pub struct Health(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    phase: Phase,
+    /// When the work has moved.
+    moved: Instant,
+}
+
+impl Default for Health {
+    fn default() -> Self {
+        Self(Mutex::new(State { phase: Phase::default(), moved: Instant::now() }))
+    }
+}
+
+impl Health {
+    /// What it is doing from now on; returns what it did before. Once it stops, it does nothing else.
+    pub fn is(&self, phase: Phase) -> Phase {
+        let mut state = self.lock();
+        let before = state.phase.clone();
+        if before != Phase::Stopping {
+            state.phase = phase;
+        }
+        before
+    }
+
+    /// The work moves.
+    pub fn moves(&self) {
+        self.lock().moved = Instant::now();
+    }
+
+    /// For how long the work has not moved, if that is too long.
+    pub fn stands_still(&self) -> Option<Duration> {
+        Some(self.lock().moved.elapsed()).filter(|still| *still > STILL)
+    }
+
+    /// Whether it works, and does not only hold the lease.
+    pub fn serves(&self) -> bool {
+        self.lock().phase == Phase::Serving
+    }
+
+    /// For the readiness probe: who stands by is ready, too.
+    #[must_use]
+    pub fn ready(&self) -> Ready {
+        let phase = self.lock().phase.clone();
+        let is_ready = matches!(phase, Phase::StandingBy { .. } | Phase::Serving);
+        Ready { is_ready, why: phase.to_string() }
+    }
+
+    // A panic elsewhere leaves the state consistent.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Starting => f.write_str("starting: it is not known yet who holds the lease"),
+            Self::StandingBy { leader } => write!(f, "standing by: {leader} holds the lease"),
+            Self::Reading => f.write_str("starting: what there is in the cluster is being read"),
+            Self::Serving => f.write_str("serving claims"),
+            Self::Stopping => f.write_str("stopping"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn work_that_does_not_move_is_noticed() {
+        let health = Health::default();
+        tokio::time::advance(STILL).await;
+        assert_eq!(health.stands_still(), None);
+        tokio::time::advance(BEAT).await;
+        assert_eq!(health.stands_still(), Some(STILL + BEAT));
+        health.moves();
+        assert_eq!(health.stands_still(), None);
+    }
+
+    #[test]
+    fn who_stands_by_is_ready_and_who_starts_or_stops_is_not() {
+        let health = Health::default();
+        let leader = "another".to_owned();
+        let phases = [Phase::StandingBy { leader }, Phase::Reading, Phase::Serving, Phase::Stopping, Phase::Serving];
+        let mut ready = vec![health.ready().is_ready];
+        for phase in phases {
+            health.is(phase);
+            ready.push(health.ready().is_ready);
+        }
+        assert_eq!(ready, [false, true, false, true, false, false], "who stops does not serve again");
+    }
+}

@@ -1,0 +1,206 @@
+//! What an operator shows of itself to those who run it: whether it works, and its metrics. It knows nothing of what it
+//! shows; whoever works tells it.
+
+mod health;
+pub mod metrics;
+mod process;
+pub mod spans;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+pub use self::health::{BEAT, Health, Phase, Ready};
+use self::metrics::{Counter, Definitions, Gauge, Labelled};
+use self::process::Process;
+pub use self::process::since_1970;
+
+/// Shows whether an operator works, and its metrics. Clones are the same.
+///
+/// The default one shows them to nobody: a program serves its own by HTTP.
+#[derive(Clone)]
+pub struct Observer(Arc<Shared>);
+
+struct Shared {
+    version: String,
+    health: Health,
+    metrics: Metrics,
+    definitions: Mutex<Definitions>,
+    sources: Mutex<Vec<Source>>,
+    shown: Mutex<Option<(Instant, Arc<str>)>>,
+}
+
+/// The metrics that each operator has.
+#[derive(Debug)]
+struct Metrics {
+    leading: Gauge,
+    serving: Gauge,
+    leader_changes: Counter,
+    watch_failures: Labelled<Counter, 1>,
+    process: Process,
+}
+
+/// How long a text is shown. To look at ten thousand claims takes time, and anybody in the cluster can ask again and again.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// Sets gauges to what is so now.
+type Source = Box<dyn Fn() + Send + Sync>;
+
+impl Default for Observer {
+    fn default() -> Self {
+        Self::new("", "")
+    }
+}
+
+impl Observer {
+    /// Of this program, in this version.
+    #[must_use]
+    pub fn new(program: &str, version: &str) -> Self {
+        let mut definitions = Definitions::default();
+        let labels = [("program", program.to_owned()), ("version", version.to_owned())];
+        definitions.info("provisioner_build", "Which program, in which version", labels);
+        let metrics = Metrics::define(&mut definitions);
+        Self(Arc::new(Shared {
+            version: version.to_owned(),
+            health: Health::default(),
+            metrics,
+            definitions: Mutex::new(definitions),
+            sources: Mutex::default(),
+            shown: Mutex::default(),
+        }))
+    }
+
+    /// Adds metrics to those that are scraped.
+    pub fn define<M>(&self, define: impl FnOnce(&mut Definitions) -> M) -> M {
+        define(&mut locked(&self.0.definitions))
+    }
+
+    /// The version of the program; empty if it has none.
+    #[must_use]
+    pub fn version(&self) -> &str {
+        &self.0.version
+    }
+
+    /// Whether the operator works.
+    #[must_use]
+    pub fn health(&self) -> &Health {
+        &self.0.health
+    }
+
+    /// The failures of a watch; `resource` is what it watches.
+    pub(crate) fn watch_failures(&self, resource: &str) -> Counter {
+        self.0.metrics.watch_failures.with([resource])
+    }
+
+    /// Another process works, and this one stands by.
+    pub fn stands_by(&self, leader: &str) {
+        self.health().is(Phase::StandingBy { leader: leader.to_owned() });
+    }
+
+    /// This process works from now on, or no longer.
+    pub fn leads(&self, leads: bool) {
+        self.0.metrics.leading.set(f64::from(u8::from(leads)));
+        // Only who takes over counts it: of three replicas, two would see the same change.
+        if leads && matches!(self.health().is(Phase::Reading), Phase::StandingBy { .. }) {
+            self.0.metrics.leader_changes.inc();
+        }
+    }
+
+    /// Has gauges set before they are read.
+    pub fn before_each_scrape(&self, source: impl Fn() + Send + Sync + 'static) {
+        locked(&self.0.sources).push(Box::new(source));
+    }
+
+    /// All metrics, in the text format of OpenMetrics, as they were at most a second ago.
+    #[must_use]
+    pub fn text(&self) -> Arc<str> {
+        // Under the lock, or of two readers one would see what the other has just cleared.
+        let mut shown = locked(&self.0.shown);
+        if let Some((_, text)) = shown.as_ref().filter(|(when, _)| when.elapsed() < FRESH) {
+            return Arc::clone(text);
+        }
+        let metrics = &self.0.metrics;
+        metrics.serving.set(f64::from(u8::from(self.health().serves())));
+        for source in &*locked(&self.0.sources) {
+            source();
+        }
+        metrics.process.update();
+        let text: Arc<str> = locked(&self.0.definitions).text().into();
+        *shown = Some((Instant::now(), Arc::clone(&text)));
+        text
+    }
+
+    /// All metrics, as a table in Markdown.
+    #[must_use]
+    pub fn table(&self) -> String {
+        locked(&self.0.definitions).table()
+    }
+}
+
+impl Metrics {
+    fn define(all: &mut Definitions) -> Self {
+        Self {
+            leading: all.gauge(
+                "provisioner_leading",
+                "1 while this process holds the lease, or needs none; 0 while it stands by",
+            ),
+            serving: all.gauge(
+                "provisioner_serving",
+                "1 while this process serves claims; 0 while it stands by, or reads what there is in the cluster",
+            ),
+            leader_changes: all.counter(
+                "provisioner_leader_changes",
+                "How often this process has become the leader after it had stood by",
+            ),
+            watch_failures: all.counters(
+                "provisioner_watch_failures",
+                "How often the API server refused or broke a watch; it is retried at least every 10 seconds",
+                ["resource"],
+            ),
+            process: Process::define(all),
+        }
+    }
+}
+
+/// A panic elsewhere leaves what is locked as it was.
+fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl fmt::Debug for Observer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Observer").field(&self.health().ready()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shows(observer: &Observer, sample: &str) -> bool {
+        *observer.0.shown.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        observer.text().lines().any(|line| line == sample)
+    }
+
+    #[test]
+    fn a_leader_that_has_not_read_the_cluster_does_not_serve() {
+        let observer = Observer::default();
+        observer.leads(true);
+        assert!(shows(&observer, "provisioner_leading 1.0") && shows(&observer, "provisioner_serving 0.0"));
+        observer.health().is(Phase::Serving);
+        assert!(shows(&observer, "provisioner_serving 1.0"));
+    }
+
+    #[test]
+    fn who_takes_over_from_another_counts_a_change_of_the_leader() {
+        let (first, second, third) = (Observer::default(), Observer::default(), Observer::default());
+        first.leads(true);
+        second.stands_by("first");
+        third.stands_by("first");
+        second.leads(true);
+        third.stands_by("second");
+        for (observer, changes) in [(&first, 0), (&second, 1), (&third, 0)] {
+            assert!(shows(observer, &format!("provisioner_leader_changes_total {changes}")));
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! What the main function of a program needs.
+
+use std::error::Error;
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use futures::FutureExt as _;
+use futures::future::{BoxFuture, Shared};
+use kube::{Client, Config};
+
+use super::lease::{self, Term};
+use super::{cluster, signals};
+use crate::observe::{BEAT, Observer, Phase};
+
+/// What differs between the command lines of two operators.
+#[derive(Debug, Clone)]
+pub struct Identity {
+    /// Default of `--provisioner-name`.
+    pub provisioner_name: String,
+    /// Name of the program, for help and version.
+    pub program: String,
+    /// Its version, for `--version`; empty if it has none.
+    pub version: String,
+    /// What it does, in one sentence.
+    pub about: String,
+}
+
+/// The name of the program that runs.
+pub fn running_program() -> String {
+    let path = std::env::args_os().next().map(PathBuf::from).unwrap_or_default();
+    path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// Does not wait for tasks that still run, because they must not go on.
+pub fn block_on<T>(work: impl Future<Output = Result<T, Box<dyn Error>>>) -> Result<T, Box<dyn Error>> {
+    let runtime = tokio::runtime::Runtime::new()?;
+    let done = runtime.block_on(work);
+    runtime.shutdown_background();
+    done
+}
+
+/// Does `work` until SIGTERM or SIGINT, which is its last argument. With a lease only while this process holds it: then
+/// the client passes its fence, and the term tells `work` whether it may go on.
+///
+/// # Errors
+/// The cluster's configuration cannot be used, or the lease was lost.
+pub async fn serve<W: Future<Output = ()>>(
+    config: Config,
+    lease: Option<lease::Options>,
+    observer: &Observer,
+    work: impl FnOnce(Client, Option<Term>, Shared<BoxFuture<'static, ()>>) -> W,
+) -> Result<(), Box<dyn Error>> {
+    // In the same task, so that it stands still when the work does.
+    let beats = async {
+        let mut tick = tokio::time::interval(BEAT);
+        loop {
+            tick.tick().await;
+            observer.health().moves();
+        }
+    };
+    tokio::select! {
+        done = serve_still(config, lease, observer, work) => done,
+        never = beats => never,
+    }
+}
+
+async fn serve_still<W: Future<Output = ()>>(
+    mut config: Config,
+    lease: Option<lease::Options>,
+    observer: &Observer,
+    work: impl FnOnce(Client, Option<Term>, Shared<BoxFuture<'static, ()>>) -> W,
+) -> Result<(), Box<dyn Error>> {
+    let stopped = observer.clone();
+    let stop = signals::shutdown().map(move |()| drop(stopped.health().is(Phase::Stopping))).boxed().shared();
+    let lease_client = lease::client(&config)?;
+    // Retries behind the fence of the lease would pass it.
+    config.default_retry = lease.is_none();
+    let client = cluster::client(config, cluster::ANSWER_LIMIT)?;
+    let Some(lease) = lease else {
+        observer.leads(true);
+        work(client, None, stop).await;
+        return Ok(());
+    };
+    let lead = |term: Term| work(term.fence(client), Some(term), stop.clone());
+    lease::lead_observed(lease_client, lease, observer, stop.clone(), lead).await?;
+    Ok(())
+}
+
+/// Prints to standard output. Who reads it may have seen enough, as `head` has.
+pub fn print(text: &str) -> Result<(), Box<dyn Error>> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// An error with all its causes, in one line.
+pub fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        source = cause.source();
+    }
+    text
+}

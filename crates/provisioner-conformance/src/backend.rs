@@ -1,0 +1,165 @@
+//! What the kit has to know of a store, and what it does to it past the operator.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+
+use super::program::Program;
+use super::proxy::Upstream;
+
+/// Something that a store can do, or that can be seen of it. A check that needs what a backend has not is skipped, and
+/// says so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Ability {
+    /// It creates buckets ([`provision`](bucket_provisioner::Provisioner::provision) and [`delete`](bucket_provisioner::Provisioner::delete)).
+    Greenfield,
+    /// It gives access to buckets that exist ([`grant`](bucket_provisioner::Provisioner::grant) and
+    /// [`revoke`](bucket_provisioner::Provisioner::revoke)). Needs [`Ability::Inventory`] as well.
+    Brownfield,
+    /// It remembers for which claim a bucket was created, so that one that exists already is told apart from it.
+    Tags,
+    /// It issues new keys while the former ones work ([`rotate`](bucket_provisioner::Provisioner::rotate)).
+    Rotation,
+    /// What it holds outlives the operator's process.
+    Persistence,
+    /// What it holds can be seen and changed: [`Backend::inventory`], [`Backend::remove`] and [`Backend::create_bucket`].
+    Inventory,
+    /// Apps can be played: [`Backend::put`] and [`Backend::list`].
+    Apps,
+    /// Operators reach it over HTTP: [`Backend::upstream`].
+    Http,
+    /// The owner has a Secret: [`Backend::owner`].
+    Owner,
+}
+
+impl fmt::Display for Ability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Greenfield => "Greenfield (it creates no buckets)",
+            Self::Brownfield => "Brownfield (it gives no access to buckets that exist)",
+            Self::Tags => "Tags (its buckets do not say for which claim they were created)",
+            Self::Rotation => "Rotation (it does not rotate keys)",
+            Self::Persistence => "Persistence (it is gone with the operator's process)",
+            Self::Inventory => "Inventory (what it holds cannot be seen)",
+            Self::Apps => "Apps (keys cannot be tried)",
+            Self::Http => "Http (operators do not reach it over HTTP)",
+            Self::Owner => "Owner (the owner has no Secret)",
+        })
+    }
+}
+
+/// What there is in a store.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Inventory {
+    /// Buckets by their names.
+    pub buckets: BTreeMap<String, Bucket>,
+    /// Users by their names.
+    pub users: BTreeMap<String, User>,
+}
+
+/// A bucket as its owner sees it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Bucket {
+    /// The names of its objects, in their order.
+    pub objects: Vec<String>,
+    /// All else that an operator could change about it, such as its tags; no times.
+    pub settings: String,
+}
+
+/// A user as the owner sees it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct User {
+    /// The ids of its keys, in their order.
+    pub keys: Vec<String>,
+    /// All else that an operator could change about it, such as its policies; no times.
+    pub settings: String,
+}
+
+impl Inventory {
+    /// Whether there is nothing.
+    pub fn is_empty(&self) -> bool {
+        self.buckets.is_empty() && self.users.is_empty()
+    }
+}
+
+/// What a claim's Secret and ConfigMap put into an app's environment.
+pub type Outputs = BTreeMap<String, String>;
+
+/// A store and its operator. One value serves one check; checks run at the same time, so two values do not disturb each
+/// other, be it because each has a store of its own or because all names in a check contain its world's id.
+///
+/// A function that belongs to an [`Ability`] is only called if the backend has that. All of them act past the operator and
+/// past the proxies; a failure that is the kit's own is a panic.
+pub trait Backend: Send + Sync + 'static {
+    /// What the store can.
+    fn abilities(&self) -> Vec<Ability>;
+
+    /// The operator.
+    fn program(&self) -> Program;
+
+    /// What stands behind the proxy through which operators reach the store: mostly an
+    /// [`HttpStore`](super::proxy::HttpStore).
+    fn upstream(&self) -> Option<Arc<dyn Upstream>> {
+        None
+    }
+
+    /// The parameters of the store's classes, without the common ones. `url` is that of the proxy, if there is one.
+    fn parameters(&self, url: Option<&str>) -> BTreeMap<String, String> {
+        let _ = url;
+        BTreeMap::new()
+    }
+
+    /// The entries of the owner's Secret.
+    fn owner(&self) -> BTreeMap<String, String> {
+        BTreeMap::new()
+    }
+
+    /// Everything in the store that has `id` in its name, and nothing else: what is shown here, the kit may remove.
+    fn inventory(&self, id: &str) -> impl Future<Output = Inventory> + Send {
+        let _ = id;
+        async { missing("inventory") }
+    }
+
+    /// Removes buckets with their objects, and users with their keys. What is missing already does not matter.
+    fn remove(&self, what: &Inventory) -> impl Future<Output = ()> + Send {
+        let _ = what;
+        async { missing("remove") }
+    }
+
+    /// Creates a bucket of somebody else, with one object called `theirs`.
+    fn create_bucket(&self, name: &str) -> impl Future<Output = ()> + Send {
+        let _ = name;
+        async { missing("create_bucket") }
+    }
+
+    /// Creates more of somebody else that an operator could take for its own, such as a user of that name. Nothing by
+    /// default.
+    fn plant(&self, name: &str) -> impl Future<Output = ()> + Send {
+        let _ = name;
+        async {}
+    }
+
+    /// Writes an object into the bucket of these outputs, as an app that has them.
+    ///
+    /// # Errors
+    /// The store's refusal.
+    fn put(&self, app: &Outputs, object: &str) -> impl Future<Output = Result<(), String>> + Send {
+        let _ = (app, object);
+        async { missing("put") }
+    }
+
+    /// The names of the objects in the bucket of these outputs, as an app that has them.
+    ///
+    /// # Errors
+    /// The store's refusal.
+    fn list(&self, app: &Outputs) -> impl Future<Output = Result<Vec<String>, String>> + Send {
+        let _ = app;
+        async { missing("list") }
+    }
+}
+
+fn missing(function: &str) -> ! {
+    panic!("the backend has the ability that needs `{function}`, and does not implement that function")
+}

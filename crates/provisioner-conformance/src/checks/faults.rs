@@ -1,0 +1,151 @@
+//! Calls that fail, once each and in every way; and a store that is away.
+
+use std::collections::BTreeSet;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures::FutureExt as _;
+use serde_json::json;
+
+use super::{block_on, run, run_on_stage};
+use crate::backend::{Ability, Backend};
+use crate::proxy::{Call, Proxy, Upstream, Verdict};
+use crate::stage::Stage;
+use crate::world::{phase, ready};
+use bucket_provisioner::api::{ClaimPhase, ConditionStatus, ObjectBucketClaim};
+
+/// How a call fails.
+#[derive(Debug, Clone, Copy)]
+enum Fault {
+    /// It never arrives.
+    Reset,
+    /// It is done, and nobody learns of it.
+    LoseAnswer,
+    /// The server says so.
+    Status(u16),
+}
+
+impl Fault {
+    fn verdict(self) -> Verdict {
+        match self {
+            Self::Reset => Verdict::Reset,
+            Self::LoseAnswer => Verdict::LoseAnswer,
+            Self::Status(code) => {
+                let status = json!({
+                    "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": code,
+                    "message": "so it is",
+                });
+                Verdict::Answer(code, status.to_string())
+            }
+        }
+    }
+}
+
+/// In how many lives the calls fail: each failure in a row doubles the wait for the next attempt.
+const LIVES: usize = 3;
+
+/// Has every third call that changes something fail when it comes for the first time.
+fn fail_some_once(proxy: &Proxy<impl Upstream>, fault: Fault, life: usize, failed: &Arc<AtomicUsize>) {
+    let (mut seen, failed) = (BTreeSet::new(), Arc::clone(failed));
+    proxy.meddle(move |call: &Call| {
+        let is_new = call.mutates && !call.name.ends_with(" events") && seen.insert(call.name.clone());
+        if !is_new || seen.len() % LIVES != life {
+            return Verdict::Pass;
+        }
+        failed.fetch_add(1, Ordering::SeqCst);
+        fault.verdict()
+    });
+}
+
+/// For each fault, lives on a stage of its own in which calls fail.
+fn live_with<B: Backend>(
+    make: &impl AsyncFn() -> B,
+    needs: &[Ability],
+    faults: &[Fault],
+    fail: impl Fn(&Stage<B>, Fault, usize, &Arc<AtomicUsize>),
+) {
+    let fail = &fail;
+    let lives = |fault: Fault| async move {
+        let failed = Arc::new(AtomicUsize::new(0));
+        run_on_stage(make, needs, async |stage: &Stage<B>| {
+            let class = stage.greenfield().await;
+            let _operator = stage.start();
+            for life in 0..LIVES {
+                fail(stage, fault, life, &failed);
+                live(stage, &class, &format!("claim-{life}")).await;
+            }
+            assert!(failed.load(Ordering::SeqCst) > 0, "no call came that could fail: do operators use the proxy?");
+        })
+        .await;
+    };
+    // Each to its end, so that each clears away what it made.
+    let lives = faults.iter().map(|fault| AssertUnwindSafe(lives(*fault)).catch_unwind());
+    block_on(async {
+        let outcomes = futures::future::join_all(lives).await;
+        if let Some(panic) = outcomes.into_iter().find_map(Result::err) {
+            std::panic::resume_unwind(panic);
+        }
+    });
+}
+
+/// A claim's whole life.
+async fn live<B: Backend>(stage: &Stage<B>, class: &str, claim: &str) {
+    let world = &stage.world;
+    let app = stage.bind(claim, class).await;
+    world.wait_reason(claim, "Bound").await;
+    stage.assert_usable(&app).await;
+    if stage.can(Ability::Inventory) {
+        let held = stage.inventory().await;
+        assert!(held.buckets.keys().eq([&app["BUCKET_NAME"]]), "one bucket, not {held:?}");
+        let keys: Vec<_> = held.users.values().flat_map(|user| &user.keys).collect();
+        assert_eq!(keys, [&app["AWS_ACCESS_KEY_ID"]], "one key: {held:?}");
+    }
+    stage.unbind(claim).await;
+    assert!(stage.inventory().await.is_empty(), "{:?}", stage.inventory().await);
+}
+
+/// Each call to Kubernetes that changes something fails once, in every way; the claim arrives, and nothing is doubled or
+/// left.
+pub fn calls_to_kubernetes_may_fail<B: Backend>(make: &impl AsyncFn() -> B) {
+    let faults = [Fault::Reset, Fault::LoseAnswer, Fault::Status(409), Fault::Status(429), Fault::Status(500)];
+    live_with(make, &[Ability::Greenfield], &faults, |stage, fault, life, failed| {
+        fail_some_once(&stage.world.kubernetes, fault, life, failed);
+    });
+}
+
+/// The same with the calls to the store.
+pub fn calls_to_the_store_may_fail<B: Backend>(make: &impl AsyncFn() -> B) {
+    let faults = [Fault::Reset, Fault::LoseAnswer, Fault::Status(429), Fault::Status(500), Fault::Status(503)];
+    live_with(make, &[Ability::Greenfield, Ability::Http], &faults, |stage, fault, life, failed| {
+        fail_some_once(stage.store(), fault, life, failed);
+    });
+}
+
+/// A store that cannot be reached is told on the claim and waited for.
+pub fn a_store_that_is_away_is_told_and_waited_for<B: Backend>(make: &impl AsyncFn() -> B) {
+    run(make, &[Ability::Greenfield, Ability::Http], async |stage: &Stage<B>| {
+        let (world, class) = (&stage.world, stage.greenfield().await);
+        let store = stage.store();
+        store.down().await;
+        let _operator = stage.start();
+        stage.claim("photos", &class).await;
+        let claim = world.wait_claim("photos", "told why", |claim| ready(claim).is_some()).await;
+        assert_eq!(phase(&claim), Some(ClaimPhase::Pending), "it will pass: {claim:?}");
+        let reason = ready(&claim).map(|ready| ready.reason.clone()).expect("a Ready condition");
+        store.up();
+        world.wait_bound("photos").await;
+        stage.assert_usable(&world.environment("photos").await).await;
+        store.down().await;
+        world.delete_claim("photos").await;
+        let told = |claim: &ObjectBucketClaim| {
+            claim.metadata.deletion_timestamp.is_some()
+                && ready(claim).is_some_and(|ready| ready.reason == reason && ready.status == ConditionStatus::False)
+        };
+        world.wait_claim("photos", "told why it stays", told).await;
+        assert!(world.records().get_opt(&world.record_name("photos")).await.unwrap().is_some(), "it is not gone");
+        store.up();
+        world.wait_gone("photos").await;
+        assert!(stage.inventory().await.is_empty(), "{:?}", stage.inventory().await);
+    });
+}

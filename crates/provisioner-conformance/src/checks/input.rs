@@ -1,0 +1,63 @@
+//! Mistakes, and what the claim says of them: the field, the value and the remedy.
+
+use serde_json::json;
+
+use super::run;
+use crate::backend::{Ability, Backend};
+use crate::stage::Stage;
+use crate::world::{phase, says};
+use bucket_provisioner::api::ClaimPhase;
+
+/// A parameter that nobody knows fails the claim with its name; nothing is made.
+pub fn an_unknown_class_parameter_is_refused_by_name<B: Backend>(make: &impl AsyncFn() -> B) {
+    run(make, &[], async |stage: &Stage<B>| {
+        let world = &stage.world;
+        let class = stage.class("wrong", "Delete", &[("no-such-parameter", "1")]).await;
+        let _operator = stage.start();
+        stage.claim("photos", &class).await;
+        let message = world.wait_reason("photos", "InvalidClassParameter").await;
+        says(&message, &["no-such-parameter", &class]);
+        assert_eq!(phase(&world.claims().get("photos").await.unwrap()), Some(ClaimPhase::Failed));
+        assert_eq!(world.wait_event("photos", "InvalidClassParameter").await, ("Warning".to_owned(), message));
+        assert_store_untouched(stage).await;
+        stage.unbind("photos").await;
+    });
+}
+
+/// A name that no store can have fails the claim with the field.
+pub fn a_name_against_the_rules_is_refused<B: Backend>(make: &impl AsyncFn() -> B) {
+    run(make, &[Ability::Greenfield], async |stage: &Stage<B>| {
+        let (world, class) = (&stage.world, stage.greenfield().await);
+        let _operator = stage.start();
+        for (claim, field) in [("named", "bucketName"), ("generated", "generateBucketName")] {
+            world.claim_with(claim, json!({ "storageClassName": class, field: "no/name" })).await;
+            says(&world.wait_reason(claim, "InvalidBucketName").await, &[&format!("spec.{field}"), "no/name"]);
+            stage.unbind(claim).await;
+        }
+        world.claim_with("nameless", json!({ "storageClassName": class })).await;
+        says(&world.wait_reason("nameless", "BucketNameMissing").await, &["spec.generateBucketName", &class]);
+        assert_store_untouched(stage).await;
+    });
+}
+
+/// An owner's Secret that does not exist, or is empty, is named; once it is there, the claim goes on.
+pub fn an_owner_secret_that_is_missing_or_empty_is_named<B: Backend>(make: &impl AsyncFn() -> B) {
+    run(make, &[Ability::Owner, Ability::Greenfield], async |stage: &Stage<B>| {
+        let world = &stage.world;
+        let class = stage.class("later", "Delete", &[("secretName", "later")]).await;
+        let _operator = stage.start();
+        let secret = format!("{}/later", world.namespace);
+        stage.claim("photos", &class).await;
+        says(&world.wait_reason("photos", "OwnerSecretNotFound").await, &[&secret]);
+        world.write_secret("later", [("no-such-key", "1")]).await;
+        says(&world.wait_reason("photos", "InvalidOwnerSecret").await, &[&secret]);
+        assert_store_untouched(stage).await;
+        world.write_secret("later", stage.backend.owner()).await;
+        world.wait_bound("photos").await;
+    });
+}
+
+async fn assert_store_untouched<B: Backend>(stage: &Stage<B>) {
+    assert!(stage.store_writes().is_empty(), "the store is changed for it: {:?}", stage.store_writes());
+    assert!(stage.inventory().await.is_empty(), "{:?}", stage.inventory().await);
+}

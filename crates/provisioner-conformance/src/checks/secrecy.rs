@@ -1,0 +1,37 @@
+//! No secret in a log, an event, a status or an object other than the Secrets themselves.
+
+use super::run;
+use crate::backend::{Ability, Backend};
+use crate::stage::Stage;
+use crate::world::assert_hidden;
+
+/// Shorter values of the owner's Secret are words rather than secrets, such as a user's name.
+const SECRETS_FROM: usize = 8;
+
+/// Neither issued keys nor the owner's credentials show anywhere but in their Secrets, though the log be at its most
+/// talkative.
+pub fn no_secret_shows_anywhere_but_in_secrets<B: Backend>(make: &impl AsyncFn() -> B) {
+    run(make, &[Ability::Greenfield], async |stage: &Stage<B>| {
+        let (world, class) = (&stage.world, stage.greenfield().await);
+        let program = stage.backend.program().args(["-v=9", "--log-format=json"]).env("RUST_LOG", "trace");
+        let mut operator = program.start(world);
+        stage.bind("photos", &class).await;
+        let issued = world.secret_entries("photos").await;
+        let mut places = world.in_plain_sight().await;
+        stage.unbind("photos").await;
+        places.push(("Event".to_owned(), format!("{:?}", world.events("photos").await)));
+        operator.terminate();
+        operator.ended(crate::base::PATIENCE).await;
+        places.push(("the log".to_owned(), operator.log()));
+        // It would print the log with what is found there.
+        drop(operator);
+        assert!(places.iter().any(|(_, text)| text.contains("serving claims")), "there is a log to look at");
+
+        let owner = stage.backend.owner();
+        let words =
+            owner.values().chain(issued.iter().filter(|(key, _)| *key != "AWS_ACCESS_KEY_ID").map(|(_, value)| value));
+        for secret in words.filter(|value| value.len() >= SECRETS_FROM) {
+            assert_hidden(secret, &places);
+        }
+    });
+}

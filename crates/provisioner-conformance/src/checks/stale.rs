@@ -1,0 +1,85 @@
+//! What the operator is shown lags behind.
+
+use super::run;
+use crate::backend::{Ability, Backend};
+use crate::base::PATIENCE;
+use crate::proxy::Call;
+use crate::stage::Stage;
+use crate::world::{View, Watched};
+
+/// The views of a claim that lag: each kind on its own, and all of them.
+const VIEWS: [&[Watched]; 5] = [
+    &[Watched::Claims],
+    &[Watched::Records],
+    &[Watched::Secrets],
+    &[Watched::ConfigMaps],
+    &[Watched::Claims, Watched::Records, Watched::Secrets, Watched::ConfigMaps],
+];
+
+/// A bound claim, or what was made for it, that is shown as it was before stays as it is, and nothing is made twice.
+pub fn a_bound_claim_that_is_shown_as_it_was_before_is_left_as_it_is<B: Backend>(make: &impl AsyncFn() -> B) {
+    run(make, &[Ability::Greenfield, Ability::Persistence], async |stage: &Stage<B>| {
+        let (world, class) = (&stage.world, stage.greenfield().await);
+        stage.claim("photos", &class).await;
+        let mut views = Vec::new();
+        for kinds in VIEWS {
+            views.push(View::of(world, kinds).await);
+        }
+        let operator = stage.start();
+        world.wait_bound("photos").await;
+        world.wait_event("photos", "Bound").await;
+        operator.kill().await;
+        let told = world.events("photos").await;
+        let (app, bound, held) =
+            (world.environment("photos").await, world.versions("photos").await, stage.inventory().await);
+        for view in views {
+            settle(stage, view, &class).await;
+            assert_eq!(world.versions("photos").await, bound);
+            assert!(world.environment("photos").await == app, "its outputs are others");
+            assert_eq!(world.events("photos").await, told);
+            assert_eq!(stage.inventory().await, held);
+        }
+    });
+}
+
+/// Nothing is made for a claim that is gone and shown as if it were not.
+pub fn nothing_is_made_for_a_claim_that_is_gone<B: Backend>(make: &impl AsyncFn() -> B) {
+    run(make, &[Ability::Greenfield, Ability::Persistence], async |stage: &Stage<B>| {
+        let (world, class) = (&stage.world, stage.greenfield().await);
+        let operator = stage.start();
+        stage.bind("photos", &class).await;
+        let mut views = Vec::new();
+        let outputs = [Watched::Claims, Watched::Secrets, Watched::ConfigMaps];
+        for kinds in [&[Watched::Claims][..], &[Watched::Claims, Watched::Records], &outputs] {
+            views.push(View::of(world, kinds).await);
+        }
+        stage.unbind("photos").await;
+        world.wait_event("photos", "Removed").await;
+        operator.kill().await;
+        let told = world.events("photos").await;
+        for view in views {
+            settle(stage, view, &class).await;
+            world.assert_no_objects("photos").await;
+            assert_eq!(world.events("photos").await, told);
+            assert!(stage.inventory().await.is_empty(), "{:?}", stage.inventory().await);
+        }
+    });
+}
+
+/// Starts an operator with this view, waits until it has acted on it, and then lets it see what is, and serve another
+/// claim.
+async fn settle<B: Backend>(stage: &Stage<B>, view: View, class: &str) {
+    let world = &stage.world;
+    let gate = view.show(world);
+    world.kubernetes.clear();
+    let mut operator = stage.start();
+    let record = format!("/{}", world.record_name("photos"));
+    let looks_up = |call: &Call| call.name == "get objectbuckets" && call.target.ends_with(&record);
+    world.kubernetes.wait_until("a look at the record", |calls| calls.iter().any(looks_up)).await;
+    gate.open();
+    stage.bind("later", class).await;
+    stage.unbind("later").await;
+    operator.terminate();
+    operator.ended(PATIENCE).await;
+    world.kubernetes.leave_alone();
+}

@@ -1,0 +1,142 @@
+//! The conformance kit: whether an operator made with this library keeps the library's promises with its store.
+//!
+//! The kit starts the real program, in a cluster that may be any (`KUBECONFIG`), and looks at what it does there and in the
+//! store: from claim to bucket and back, mistakes, things of others, repair, rotation, restarts, backups, views that lag,
+//! calls that fail, and a kill at every call that changes something. It stands between the operator and its servers with
+//! [proxies](proxy).
+//!
+//! An author says with a [`Backend`] what the store can, and how to look at it past the operator;
+//! [`conformance_tests!`](crate::conformance_tests) makes a test of each [check](checks). What the backend cannot is
+//! skipped, and each test says on standard error what it skipped. With `TEST_SAMPLE=8` in the environment the operator is
+//! killed at every eighth of these calls only, which takes less than half of the time:
+//!
+//! ```no_run
+//! // tests/conformance.rs
+//! use provisioner_conformance::{Ability, Backend, Program};
+//!
+//! struct Shelves;
+//!
+//! impl Backend for Shelves {
+//!     fn abilities(&self) -> Vec<Ability> {
+//!         vec![Ability::Greenfield]
+//!     }
+//!
+//!     fn program(&self) -> Program {
+//!         // In a test of your own: env!("CARGO_BIN_EXE_my-provisioner")
+//!         Program::new("target/debug/my-provisioner")
+//!     }
+//! }
+//!
+//! provisioner_conformance::conformance_tests!(Shelves);
+//! # fn main() {}
+//! ```
+//!
+//! Everything that a check makes has its world's id in its name, and is removed when the check passes or fails; CRDs that
+//! were missing stay. If the tests are killed, what they made stays: namespaces, classes and ObjectBuckets with `t-` and 8
+//! hexadecimal digits in their names, and the like in the store. Operators run with the rights of `KUBECONFIG`. What a test of your own needs is here as well: a [`Stage`], with its [`World`] and its proxies.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a check fails by a panic, as a test does")]
+
+mod backend;
+mod base;
+pub mod checks;
+pub mod crash;
+mod program;
+pub mod proxy;
+mod sample;
+mod stage;
+mod world;
+
+pub use self::backend::{Ability, Backend, Bucket, Inventory, Outputs, User};
+pub use self::base::PATIENCE;
+pub use self::program::{Log, Program, Running, TempDir, free_address, send_signal};
+pub use self::sample::sampled;
+pub use self::stage::{Footprint, Stage};
+pub use self::world::{
+    Backup, Tokens, View, Watched, World, assert_hidden, bucket_of, condition, install_crds, panic_text, phase, ready,
+    says, seen,
+};
+
+/// Makes a test of each [check](crate::checks) with a backend. The expression makes a
+/// [`Backend`](crate::Backend) for each, and may `.await`.
+#[macro_export]
+macro_rules! conformance_tests {
+    ($backend:expr) => {
+        $crate::conformance_tests! { @each $backend;
+            lifecycle::a_bucket_is_usable_when_its_claim_is_bound_and_goes_with_it,
+            lifecycle::a_bucket_has_exactly_the_name_that_its_claim_chose,
+            lifecycle::keys_open_no_bucket_of_another_claim,
+            lifecycle::claims_of_one_existing_bucket_have_keys_of_their_own_and_it_outlives_them,
+            lifecycle::retain_takes_the_access_and_keeps_the_bucket,
+            lifecycle::a_bucket_that_is_not_empty_is_kept_if_its_class_says_so,
+            lifecycle::a_claim_of_another_provisioner_is_left_alone,
+            input::an_unknown_class_parameter_is_refused_by_name,
+            input::a_name_against_the_rules_is_refused,
+            input::an_owner_secret_that_is_missing_or_empty_is_named,
+            foreign::a_bucket_of_somebody_else_is_neither_taken_nor_deleted,
+            foreign::a_bucket_of_another_claim_is_neither_taken_nor_deleted,
+            foreign::outputs_of_somebody_else_are_neither_overwritten_nor_deleted,
+            repair::a_deleted_secret_comes_back_and_its_former_keys_are_revoked,
+            repair::an_edited_config_map_is_restored,
+            repair::watches_that_end_are_begun_anew,
+            repair::keys_are_rotated_and_the_former_ones_retired,
+            restart::a_restart_costs_bound_claims_nothing,
+            secrecy::no_secret_shows_anywhere_but_in_secrets,
+            doctor::doctor_finds_a_good_class_good_and_changes_nothing,
+            adoption::a_restored_claim_waits_for_a_word_and_goes_on_with_what_it_had,
+            adoption::a_new_claim_of_the_name_inherits_nothing,
+            stale::a_bound_claim_that_is_shown_as_it_was_before_is_left_as_it_is,
+            stale::nothing_is_made_for_a_claim_that_is_gone,
+            faults::calls_to_kubernetes_may_fail,
+            faults::calls_to_the_store_may_fail,
+            faults::a_store_that_is_away_is_told_and_waited_for,
+            crash::killed_while_a_bucket_is_created,
+            crash::killed_while_a_retained_bucket_is_created,
+            crash::killed_while_a_named_bucket_is_created,
+            crash::killed_while_access_is_given,
+            crash::killed_before_its_claim_was_deleted,
+            crash::killed_before_its_claim_of_an_existing_bucket_was_deleted,
+            crash::killed_while_a_bucket_is_deleted,
+            crash::killed_while_a_named_bucket_is_deleted,
+            crash::killed_while_access_is_taken,
+            crash::killed_while_a_retained_claim_is_deleted,
+            crash::killed_while_a_secret_is_restored,
+            crash::killed_while_keys_are_rotated,
+            crash::killed_for_the_second_time,
+            crash::killed_while_a_restored_claim_is_adopted,
+            crash::killed_while_a_restored_claim_without_its_secret_is_adopted,
+            crash::killed_while_an_orphan_is_removed,
+            crash::killed_while_a_claim_of_a_full_bucket_is_deleted,
+            crash::killed_while_a_deletion_is_scheduled,
+            crash::killed_while_a_scheduled_deletion_is_done,
+            crash::killed_while_a_deletion_is_undone,
+            crash::killed_while_a_vanished_claim_loses_its_access,
+            crash::killed_while_a_claim_that_was_set_back_is_deleted,
+            crash::killed_while_a_forgotten_claim_is_deleted,
+        }
+    };
+    (@each $backend:expr; $($module:ident::$check:ident,)*) => {
+        $(
+            #[test]
+            fn $check() {
+                $crate::checks::$module::$check(&async || $backend)
+            }
+        )*
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn no_check_is_missing_in_the_macro() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/checks");
+        for file in std::fs::read_dir(folder).unwrap() {
+            let path = file.unwrap().path();
+            let (module, text) = (path.file_stem().unwrap().to_str().unwrap(), std::fs::read_to_string(&path).unwrap());
+            for line in text.lines().filter_map(|line| line.strip_prefix("pub fn ")) {
+                let check = line.split(['<', '(']).next().unwrap();
+                assert!(include_str!("lib.rs").contains(&format!("{module}::{check},")), "{module}::{check}");
+            }
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! One attempt at what is due, and what follows from its failure.
+
+use std::panic::AssertUnwindSafe;
+use std::time::{Duration, Instant};
+
+use futures::FutureExt as _;
+use kube::runtime::controller::Action;
+use tracing::{Instrument as _, Span};
+
+use crate::decide::retry::Retry;
+use crate::error::{VolumeError, VolumeErrorKind};
+use crate::provisioner::VolumeProvisioner;
+use crate::state::Context;
+use crate::volume::VolumeToDelete;
+use crate::wire;
+use operator_runtime::kubernetes::answers::{describe, status_code};
+use operator_runtime::observe::spans;
+
+/// Longest time a verb may take.
+const TIME_LIMIT: Duration = Duration::from_secs(120);
+/// After a write at the same time, which wakes the claim anyway.
+const RACE: Duration = Duration::from_secs(1);
+
+/// Why an attempt ended.
+#[derive(Debug)]
+pub(crate) enum Failed {
+    /// By a verb, or because of what the claim asks for.
+    Verb(VolumeError),
+    /// By Kubernetes: what was to be done there.
+    Kubernetes(&'static str, kube::Error),
+}
+
+impl Failed {
+    pub(crate) fn kubernetes(what: &'static str) -> impl FnOnce(kube::Error) -> Self {
+        move |error| Self::Kubernetes(what, error)
+    }
+
+    /// What users read.
+    pub(crate) fn message(&self) -> String {
+        match self {
+            Self::Verb(error) => error.to_string(),
+            Self::Kubernetes(what, error) => format!("cannot {what}: {}", describe(error)),
+        }
+    }
+
+    /// Somebody else may have written, so that this is seen again with what they wrote.
+    fn may_be_race(&self) -> bool {
+        matches!(self, Self::Kubernetes(_, error) if matches!(status_code(error), Some(404 | 409)))
+    }
+
+    /// Its kind, for traces.
+    fn word(&self) -> &'static str {
+        match self {
+            Self::Kubernetes(..) => "Kubernetes",
+            Self::Verb(error) => match error.kind() {
+                VolumeErrorKind::InBackground => "InBackground",
+                VolumeErrorKind::Ignored => "Ignored",
+                VolumeErrorKind::Terminal => "Terminal",
+                VolumeErrorKind::WrongNode => "WrongNode",
+                VolumeErrorKind::Retryable => "Retryable",
+                VolumeErrorKind::NotBegun => "NotBegun",
+            },
+        }
+    }
+
+    pub(crate) fn kind(&self) -> VolumeErrorKind {
+        match self {
+            Self::Verb(error) => error.kind(),
+            Self::Kubernetes(..) => VolumeErrorKind::Retryable,
+        }
+    }
+}
+
+/// Whether a PersistentVolume is this instance's: by its annotation, and then as the provisioner says.
+///
+/// # Errors
+/// Ignored if it is another instance's; any other error if that cannot be told.
+pub(crate) fn check_owner<P: VolumeProvisioner>(ctx: &Context<P>, volume: &VolumeToDelete) -> Result<(), VolumeError> {
+    match volume.annotation(wire::IDENTITY) {
+        Some(identity) if identity != ctx.who.identity => {
+            Err(VolumeError::ignored(format!("the volume is that of instance {identity:?}")))
+        }
+        _ => ctx.provisioner.check_owner(volume),
+    }
+}
+
+/// Does an attempt. A panic in it, such as in code of the provisioner, must not end the others. `traced`: its span.
+///
+/// # Errors
+/// Its own, or a retryable one.
+pub(crate) async fn guarded<T>(traced: Span, work: impl Future<Output = Result<T, Failed>>) -> Result<T, Failed> {
+    let done = AssertUnwindSafe(work.instrument(traced.clone())).catch_unwind().await;
+    let panicked = || Failed::Verb(VolumeError::retryable("the provisioner panicked; see its log"));
+    let done = done.unwrap_or_else(|_panic| Err(panicked()));
+    if let Err(failed) = &done
+        && failed.kind() != VolumeErrorKind::Ignored
+        && !failed.may_be_race()
+    {
+        spans::failed(&traced, failed.word(), &failed.message());
+    }
+    done
+}
+
+/// Awaits a verb for a volume of this class: at most for two minutes, and whatever it does. If none of a class returns in
+/// time, its claims get few workers, until one does.
+///
+/// # Errors
+/// The verb's own, or a retryable one.
+pub(crate) async fn verb<P, T>(
+    ctx: &Context<P>,
+    class: &str,
+    name: &str,
+    verb: impl Future<Output = Result<T, VolumeError>>,
+) -> Result<T, Failed> {
+    if !ctx.options.permit.holds() {
+        return Err(Failed::Verb(VolumeError::retryable("this process no longer holds the lease")));
+    }
+    // Boxed, because a verb can be large.
+    let verb = AssertUnwindSafe(Box::pin(verb).instrument(spans::step(&format_args!("{name}")))).catch_unwind();
+    let (asked, began) = (ctx.workers.ask(class.into()), Instant::now());
+    let answer = match tokio::time::timeout(TIME_LIMIT, verb).await {
+        Ok(answered) => {
+            asked.answered();
+            let panicked = || VolumeError::retryable(format!("{name} panicked; see the provisioner's log"));
+            answered.unwrap_or_else(|_panic| Err(panicked()))
+        }
+        Err(_elapsed) => {
+            asked.struck();
+            Err(VolumeError::retryable(format!("{name} took longer than {} s", TIME_LIMIT.as_secs())))
+        }
+    };
+    let (metrics, took) = (&ctx.metrics, began.elapsed());
+    let is_over =
+        |error: &VolumeError| !matches!(error.kind(), VolumeErrorKind::InBackground | VolumeErrorKind::Ignored);
+    if answer.as_ref().err().is_none_or(is_over) {
+        match name {
+            "delete" => metrics.deleted(class, answer.is_ok(), took),
+            _ => metrics.provisioned(class, answer.is_ok(), took),
+        }
+    }
+    answer.map_err(Failed::Verb)
+}
+
+/// When to try again after a failure, and what is to be said about it, if anything. `namespace` is that of the claim.
+pub(crate) fn after<P>(
+    ctx: &Context<P>,
+    uid: &str,
+    namespace: &str,
+    failed: &Failed,
+    retry: &Retry,
+) -> (Action, Option<String>) {
+    if failed.may_be_race() && ctx.memory.raced(uid) {
+        return (Action::requeue(RACE), None);
+    }
+    let (message, resync) = (failed.message(), ctx.options.resync_period);
+    match failed.kind() {
+        VolumeErrorKind::Ignored => {
+            ctx.memory.rests(uid, resync);
+            (Action::requeue(resync), None)
+        }
+        VolumeErrorKind::InBackground => {
+            let (wait, is_first) = ctx.memory.polled(uid, retry);
+            // What it says may change each time.
+            (Action::requeue(wait), Some(message).filter(|_| is_first))
+        }
+        VolumeErrorKind::Terminal | VolumeErrorKind::WrongNode => {
+            ctx.memory.rests(uid, resync);
+            (Action::requeue(resync), Some(message))
+        }
+        VolumeErrorKind::Retryable | VolumeErrorKind::NotBegun => {
+            let (wait, given_up) = ctx.memory.failed(uid, namespace, retry, resync);
+            let message = match given_up {
+                true => format!("{message}; giving up after {} attempts", retry.threshold.unwrap_or_default()),
+                false => message,
+            };
+            (Action::requeue(wait), Some(message))
+        }
+    }
+}

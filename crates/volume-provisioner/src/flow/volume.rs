@@ -1,0 +1,210 @@
+//! One PersistentVolume: find out what is due, and do it.
+
+use std::convert::Infallible;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::PersistentVolume;
+use kube::ResourceExt as _;
+use kube::runtime::controller::Action;
+use kube::runtime::reflector::ObjectRef;
+use tracing::Instrument as _;
+
+use super::attempt::{self, Failed};
+use crate::decide::claim::volume_of;
+use crate::decide::reclaim::{self, Doubt, Due};
+use crate::error::{VolumeError, VolumeErrorKind};
+use crate::objects::events::{self, on_volume};
+use crate::objects::{claims, volumes};
+use crate::provisioner::VolumeProvisioner;
+use crate::state::{Context, inputs};
+use crate::volume::VolumeToDelete;
+use crate::wire;
+use operator_runtime::kubernetes::workers::{Lane, Urgency};
+use operator_runtime::observe::spans::{self, Whom};
+
+/// Until an attempt that still runs has ended.
+const BUSY: Duration = Duration::from_secs(1);
+/// A deletion that takes longer is reported by an event. A shorter one has ended before anybody reads the event.
+const SLOW: Duration = Duration::from_secs(1);
+/// How long Kubernetes may take to remove its finalizer first.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Does what is due for one PersistentVolume.
+pub(crate) async fn reconcile<P: VolumeProvisioner>(
+    volume: Arc<PersistentVolume>,
+    ctx: Arc<Context<P>>,
+) -> Result<Action, Infallible> {
+    if reclaim::due(&volume, &ctx.who.provisioner, None) == Due::Nothing {
+        return Ok(Action::await_change());
+    }
+    // Boxed, because thousands of them come here at once, and most of them rest.
+    let action = Box::pin(work(&ctx, Arc::clone(&volume))).await;
+    ctx.tidy(&ctx.volumes, &*volume);
+    Ok(action)
+}
+
+async fn work<P: VolumeProvisioner>(ctx: &Context<P>, volume: Arc<PersistentVolume>) -> Action {
+    // 1. The caches, a worker, and the PersistentVolume as it is by then. (reads)
+    ctx.filled().await;
+    let uid = volume.uid().unwrap_or_default();
+    let spec = volume.spec.clone().unwrap_or_default();
+    let claim = spec.claim_ref.unwrap_or_default();
+    let namespace = claim.namespace.unwrap_or_default();
+    let class = spec.storage_class_name.unwrap_or_default();
+    let lane = Lane { store: class.as_str().into(), namespace: namespace.clone().into(), urgency: Urgency::Wanted };
+    let seen = |volume: &PersistentVolume| inputs(&(&volume.spec, &volume.metadata.annotations, &volume.status));
+    if let Some(left) = ctx.memory.left(&uid, seen(&volume)) {
+        return Action::requeue(left);
+    }
+    let Some(_worker) = ctx.workers.enter(&lane).await else { return Action::await_change() };
+    let shown = ctx.volumes.get(&ObjectRef::from_obj(&*volume)).filter(|shown| shown.uid().as_ref() == Some(&uid));
+    let Some(volume) = shown.filter(|shown| !ctx.memory.is_stale(&**shown)) else { return Action::await_change() };
+    if let Some(left) = ctx.memory.left(&uid, seen(&volume)) {
+        return Action::requeue(left);
+    }
+    let Some(_busy) = ctx.memory.begin(&uid, seen(&volume)) else { return Action::requeue(BUSY) };
+    // 2. What is due, and that. (writes)
+    let span = tracing::info_span!("volume", volume = volume.name_any());
+    let (name, claim_uid) = (claim.name.unwrap_or_default(), claim.uid.unwrap_or_default());
+    let whom = Whom { namespace: &namespace, name: &name, uid: &claim_uid, class: &class };
+    let traced = spans::attempt("attempt at volume", whom);
+    let done = attempt::guarded(traced, Box::pin(dispatch(ctx, &volume))).instrument(span).await;
+    // 3. A failure is reported, and retried. (writes)
+    let failed = match done {
+        Ok(action) => return action,
+        Err(failed) => failed,
+    };
+    let (action, said) = attempt::after(ctx, &uid, &namespace, &failed, &ctx.options.delete_retry);
+    if let Some(message) = said {
+        tracing::debug!(volume = volume.name_any(), "{message}");
+        let is_error = failed.kind() != VolumeErrorKind::InBackground;
+        let reason = if is_error { events::VOLUME_FAILED_DELETE } else { events::VOLUME_DELETE };
+        on_volume(ctx, &volume, reason, &message).await;
+    }
+    action
+}
+
+async fn dispatch<P: VolumeProvisioner>(ctx: &Context<P>, volume: &Arc<PersistentVolume>) -> Result<Action, Failed> {
+    if let Some(since) = ctx.memory.since_deleted(volume.metadata.uid.as_deref().unwrap_or_default()) {
+        return let_go(ctx, volume, since).await;
+    }
+    // Those of other instances are none of ours, whatever is due for them.
+    let owner = attempt::check_owner(ctx, &VolumeToDelete::new(Arc::clone(volume)));
+    if let Err(error) = &owner
+        && error.kind() == VolumeErrorKind::Ignored
+    {
+        return Err(Failed::Verb(error.clone()));
+    }
+    match reclaim::due(volume, &ctx.who.provisioner, named_by(ctx, volume).await?.as_deref()) {
+        Due::Nothing => {}
+        // By its owner alone, once it is known who that is.
+        Due::Protect if owner.is_err() => {}
+        Due::Protect => protect(ctx, volume).await?,
+        Due::RemoveFinalizer => set_finalizer(ctx, volume, false).await?,
+        Due::Keep(doubt) => {
+            return Err(Failed::Verb(match doubt {
+                Doubt::Copied => VolumeError::terminal(doubt.to_string()),
+                // The claim may go.
+                Doubt::Named(_) => VolumeError::retryable(doubt.to_string()),
+            }));
+        }
+        Due::Delete => {
+            owner.map_err(Failed::Verb)?;
+            return delete(ctx, volume).await;
+        }
+    }
+    Ok(Action::await_change())
+}
+
+/// The claim that the PersistentVolume is released from, if there is one of that name now that names it, too.
+async fn named_by<P>(ctx: &Context<P>, volume: &PersistentVolume) -> Result<Option<String>, Failed> {
+    let is_released = volume.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Released"));
+    if !is_released {
+        return Ok(None);
+    }
+    let name = volume.name_any();
+    let reference = volume.spec.as_ref().and_then(|spec| spec.claim_ref.clone()).unwrap_or_default();
+    let (Some(namespace), Some(claim)) = (reference.namespace, reference.name) else { return Ok(None) };
+    let found = claims::get(ctx, &namespace, &claim).await.map_err(Failed::kubernetes("read the claim"))?;
+    let names = |found: &_| volume_of(found) == Some(name.as_str());
+    Ok(found.filter(names).map(|_| format!("{namespace}/{claim}")))
+}
+
+async fn delete<P: VolumeProvisioner>(ctx: &Context<P>, volume: &Arc<PersistentVolume>) -> Result<Action, Failed> {
+    // 1. The finalizer, which keeps it until its volume is deleted. (writes)
+    if volume.metadata.deletion_timestamp.is_none() && !has(volume, wire::VOLUME_FINALIZER) {
+        set_finalizer(ctx, volume, true).await?;
+        return Ok(Action::await_change());
+    }
+    // 2. From now on no claim can be bound to it. If it has changed since it was read, it is looked at again. (writes)
+    let live = match volume.metadata.deletion_timestamp {
+        None => volumes::delete(ctx, volume).await.map_err(Failed::kubernetes("delete the PersistentVolume"))?,
+        Some(_) => {
+            let found = volumes::get(ctx, &volume.name_any()).await;
+            found.map_err(Failed::kubernetes("read the PersistentVolume"))?
+        }
+    };
+    let is_it = |live: &PersistentVolume| {
+        live.uid() == volume.uid() && reclaim::due(live, &ctx.who.provisioner, None) == Due::Delete
+    };
+    let Some(live) = live.filter(is_it).map(Arc::new) else { return Ok(Action::await_change()) };
+    // 3. The volume. (writes)
+    let uid = volume.metadata.uid.as_deref().unwrap_or_default();
+    let said = async {
+        tokio::time::sleep(SLOW).await;
+        if ctx.memory.is_new(uid) {
+            let note = format!("External provisioner is deleting volume {}", volume.name_any());
+            on_volume(ctx, volume, events::VOLUME_DELETE, &note).await;
+        }
+    };
+    let asked = VolumeToDelete::new(Arc::clone(&live));
+    let class = live.spec.as_ref().and_then(|spec| spec.storage_class_name.as_deref()).unwrap_or_default();
+    let mut verb = pin!(attempt::verb(ctx, class, "delete", ctx.provisioner.delete(&asked)));
+    tokio::select! {
+        deleted = &mut verb => deleted,
+        () = said => verb.await,
+    }?;
+    tracing::info!("deleted");
+    ctx.memory.deleted(uid);
+    // 4. The PersistentVolume. (writes)
+    let_go(ctx, &live, Duration::ZERO).await
+}
+
+/// Ends what keeps a PersistentVolume whose volume was deleted.
+///
+/// Kubernetes removes its own finalizer at the same time. It writes the whole object as it saw it, so our write would make
+/// it lose, and try again later: ours goes when the other one has gone.
+async fn let_go<P>(ctx: &Context<P>, volume: &PersistentVolume, since_deleted: Duration) -> Result<Action, Failed> {
+    let left = PATIENCE.saturating_sub(since_deleted);
+    if has(volume, wire::PROTECTION_FINALIZER) && !left.is_zero() {
+        return Ok(Action::requeue(left));
+    }
+    set_finalizer(ctx, volume, false).await?;
+    Ok(Action::await_change())
+}
+
+/// What was just created is marked for its claim, which is held until then.
+async fn protect<P>(ctx: &Context<P>, volume: &PersistentVolume) -> Result<(), Failed> {
+    let claim = volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref()?.uid.as_deref()).unwrap_or_default();
+    if has(volume, wire::VOLUME_FINALIZER) && ctx.memory.has_just_created(claim).is_some() {
+        return Ok(());
+    }
+    let live = volumes::get(ctx, &volume.name_any()).await.map_err(Failed::kubernetes("read the PersistentVolume"))?;
+    let needs_it = |live: &PersistentVolume| {
+        live.uid() == volume.uid() && reclaim::due(live, &ctx.who.provisioner, None) == Due::Protect
+    };
+    let Some(live) = live.filter(needs_it) else { return Ok(()) };
+    volumes::mark(ctx, &live).await.map_err(Failed::kubernetes("write into the PersistentVolume"))?;
+    if has(&live, wire::VOLUME_FINALIZER) { Ok(()) } else { set_finalizer(ctx, &live, true).await }
+}
+
+fn has(volume: &PersistentVolume, finalizer: &str) -> bool {
+    volume.finalizers().iter().any(|name| name == finalizer)
+}
+
+async fn set_finalizer<P>(ctx: &Context<P>, volume: &PersistentVolume, wanted: bool) -> Result<(), Failed> {
+    let written = volumes::set_finalizer(ctx, volume, wanted).await;
+    written.map_err(Failed::kubernetes("write the finalizer of the PersistentVolume"))
+}

@@ -1,0 +1,131 @@
+//! Write a provisioner of volumes by implementing two verbs: provision and delete.
+//!
+//! A user of a Kubernetes cluster submits a PersistentVolumeClaim whose StorageClass names a provisioner outside of
+//! Kubernetes. This module does everything in between that is the same for every store, and leaves what differs to a
+//! [`VolumeProvisioner`]. [`VolumeOperator`] makes a program of it, in one call.
+//!
+//! ```text
+//! claim ─► due ─► hold ─► provision ─► PersistentVolume ─► (Kubernetes binds the claim) ─► let go
+//! PersistentVolume, released ─► due ─► delete it, held by a finalizer ─► delete ─► let go
+//! ```
+//!
+//! # Guarantees
+//! - A volume is neither provisioned twice nor lost, wherever the process ends. Before the first call to the store, the
+//!   claim gets a finalizer and an annotation that says who provisions for it. They go when the claim is bound. A
+//!   claim that is deleted meanwhile waits until what was begun is undone.
+//! - A volume is deleted only if its claim has released it, its reclaim policy is Delete, no new claim of that name names it,
+//!   and the PersistentVolume is the one that was created for it: a copy that comes from a backup, or is in another cluster,
+//!   has another uid. Before the volume, the PersistentVolume is deleted, which the finalizer holds: no claim can get it then.
+//! - Of several instances, those with the same [identity](VolumeProvisioner::identity) share one lease. Those with
+//!   different ones work side by side, and the annotation on the claim says which of them has it.
+//!
+//! The folders are those of the controller of buckets: `flow` does what `decide`, which is pure, says is due, with the
+//! writes in `objects`, and `state` is what all share.
+
+mod decide;
+mod error;
+mod flow;
+mod metrics;
+mod objects;
+mod options;
+mod program;
+mod provisioner;
+mod quantity;
+mod request;
+mod state;
+mod streams;
+#[allow(clippy::module_inception, reason = "the file is about volumes, as the module is")]
+mod volume;
+pub mod wire;
+
+use std::convert::Infallible;
+use std::future::{Future, pending};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{FutureExt as _, StreamExt as _};
+use kube::Client;
+use kube::runtime::controller::{self as kube_controller, Action, Controller};
+use kube::runtime::reflector;
+
+pub use self::decide::retry::Retry;
+pub use self::error::{VolumeError, VolumeErrorKind};
+use self::flow::{claim, volume as flow_volume};
+pub use self::options::Options;
+pub use self::program::{NoFlags, VolumeOperator};
+pub use self::provisioner::VolumeProvisioner;
+pub use self::request::{SelectedNode, VolumeMode, VolumeRequest};
+use self::state::Context;
+use self::streams::{Streams, claims_after_lists, volumes_after_lists};
+pub use self::volume::{ProvisionedVolume, VolumeToDelete};
+pub use operator_runtime::ReclaimPolicy;
+use operator_runtime::kubernetes::pages;
+use operator_runtime::observe::Phase;
+
+/// How long running work may continue after a shutdown was requested.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(8);
+
+/// Serves claims and PersistentVolumes until `shutdown` completes, then ends within 10 s. The next run finishes what is not
+/// finished by then. If the cluster does not answer, or permissions are missing, this is logged and retried.
+pub async fn run<P: VolumeProvisioner>(
+    client: Client,
+    provisioner: P,
+    options: Options,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) {
+    let identity = provisioner.identity().to_owned();
+    tracing::info!(provisioner = options.provisioner_name, identity, "serving claims");
+    let (claims, claim_writer) = reflector::store();
+    let (volumes, volume_writer) = reflector::store();
+    let (classes, class_writer) = reflector::store();
+    let client = pages::bounded(client);
+    let ctx = Context::new(client, provisioner, &identity, options, claims.clone(), volumes.clone(), classes);
+    let ctx = Arc::new(ctx);
+    let observer = ctx.options.observer.clone();
+    let (streams, listed) = Streams::new(Arc::clone(&ctx));
+
+    let ending = Arc::clone(&ctx);
+    let shutdown = shutdown.map(move |()| {
+        tracing::info!("shutting down: running work is finished now or by the next run");
+        ending.workers.close();
+    });
+    let shutdown = shutdown.boxed().shared();
+    // Not bounded here: `Workers` decides which claim is next.
+    let config = || kube_controller::Config::default().concurrency(0);
+    let changed_classes = streams.classes(class_writer);
+    let claim_work = Controller::for_stream(streams.claims(claim_writer), claims)
+        .with_config(config())
+        .reconcile_on(changed_classes)
+        .reconcile_on(claims_after_lists(listed.claims, Arc::clone(&ctx)))
+        .graceful_shutdown_on(shutdown.clone())
+        .run(claim::reconcile, never, Arc::clone(&ctx))
+        .for_each(async |outcome| log(&outcome));
+    let volume_work = Controller::for_stream(streams.volumes(volume_writer), volumes)
+        .with_config(config())
+        .reconcile_on(volumes_after_lists(listed.volumes, Arc::clone(&ctx)))
+        .graceful_shutdown_on(shutdown.clone())
+        .run(flow_volume::reconcile, never, Arc::clone(&ctx))
+        .for_each(async |outcome| log(&outcome));
+    let work = futures::future::join(claim_work, volume_work);
+    let deadline = shutdown.then(|()| tokio::time::sleep(SHUTDOWN_GRACE));
+    let serving = ctx.filled().map(|()| drop(observer.health().is(Phase::Serving)));
+    tokio::select! {
+        _ = work => {}
+        () = deadline => {}
+        // Never completes: only its beginning is reported.
+        never = serving.then(|()| pending()) => never,
+    }
+    tracing::info!(remembered = ctx.memory.len(), "stopped");
+}
+
+/// Logs errors of kube's controller; the reconcile itself never fails.
+fn log<T, E: std::error::Error>(outcome: &Result<T, kube_controller::Error<Infallible, E>>) {
+    match outcome {
+        Ok(_) | Err(kube_controller::Error::ObjectNotFound(_)) => {}
+        Err(error) => tracing::warn!(%error, "controller"),
+    }
+}
+
+fn never<K, C>(_: Arc<K>, error: &Infallible, _: Arc<C>) -> Action {
+    match *error {}
+}

@@ -1,0 +1,246 @@
+//! A whole provisioner of volumes in one call: [`VolumeOperator`].
+
+use std::error::Error;
+use std::fmt::Display;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::builder::BoolishValueParser;
+use clap::error::ErrorKind;
+use clap::{ArgAction, CommandFactory as _, FromArgMatches as _, Parser};
+
+use super::decide::retry::Retry;
+use super::options::Options;
+use super::provisioner::VolumeProvisioner;
+use operator_runtime::flags::{AdminArgs, ClusterArgs, LeaseArgs, LogArgs};
+use operator_runtime::lease::{self, Term};
+use operator_runtime::observe::Observer;
+use operator_runtime::program::{self, Identity, block_on, chain, running_program};
+use operator_runtime::values::{duration, go_style, provisioner_name};
+use operator_runtime::{Permit, parameters};
+
+/// The program around a [`VolumeProvisioner`]: command line, logging, signals, leader election, and the controller.
+///
+/// `--help` lists all flags. Most of them can be given as environment variables, too.
+#[derive(Debug)]
+#[must_use = "an operator does nothing until it runs"]
+pub struct VolumeOperator {
+    identity: Identity,
+}
+
+/// For a provisioner without flags of its own.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub struct NoFlags {}
+
+impl VolumeOperator {
+    /// An operator for the StorageClasses whose `provisioner` is `name`, such as `example.com/disk`.
+    pub fn new(name: impl Into<String>) -> Self {
+        let identity = Identity {
+            provisioner_name: name.into(),
+            program: running_program(),
+            version: String::new(),
+            about: "Provisions volumes for PersistentVolumeClaims.".to_owned(),
+        };
+        Self { identity }
+    }
+
+    /// Sets what `--help` says about the operator, in a sentence.
+    pub fn about(mut self, about: impl Into<String>) -> Self {
+        self.identity.about = about.into();
+        self
+    }
+
+    /// Sets the version that `--version` shows, mostly `env!("CARGO_PKG_VERSION")`.
+    pub fn version(mut self, version: impl Into<String>) -> Self {
+        self.identity.version = version.into();
+        self
+    }
+
+    /// Does what the command line says, and returns what `main` has to return. `F` has the flags of the provisioner itself
+    /// ([`NoFlags`] if there are none), and `make` makes it of them. Serving ends with SIGTERM or SIGINT, or when the lease
+    /// is lost.
+    ///
+    /// If the arguments are wrong, exits with a message and a usage hint. Other errors are logged to standard error.
+    pub fn run<F, P, E>(self, make: impl FnOnce(F) -> Result<P, E>) -> ExitCode
+    where
+        F: clap::Args,
+        P: VolumeProvisioner,
+        E: Display,
+    {
+        if let Err(problem) = parameters::check::<P::Parameters>() {
+            eprintln!("{} cannot work: {problem}", self.identity.program);
+            return ExitCode::FAILURE;
+        }
+        let args: Args<F> = Args::read(&self.identity);
+        let observer = Observer::new(&self.identity.program, &self.identity.version);
+        let Args { cluster, run, lease, admin, own, log } = args;
+        let telemetry = log.log_and_trace(&self.identity);
+        let done = match make(own) {
+            Ok(provisioner) => block_on(serve(provisioner, &cluster, &run, &lease, &admin, observer)),
+            Err(problem) => Err(problem.to_string().into()),
+        };
+        telemetry.stop();
+        match done {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                tracing::error!("{}", chain(error.as_ref()));
+                ExitCode::FAILURE
+            }
+        }
+    }
+}
+
+async fn serve<P: VolumeProvisioner>(
+    provisioner: P,
+    flags: &ClusterArgs,
+    run: &RunArgs,
+    lease: &LeaseArgs,
+    admin: &AdminArgs,
+    observer: Observer,
+) -> Result<(), Box<dyn Error>> {
+    let config = flags.config().await?;
+    admin.start(&observer).await?;
+    let mut options = run.options();
+    options.observer = observer.clone();
+    // Instances with different identities work at the same time, so each has a lease of its own.
+    let identity = Some(provisioner.identity()).filter(|identity| !identity.is_empty());
+    let name = lease.name().unwrap_or_else(|| lease::name(&options.provisioner_name, identity));
+    let lease = lease.options(name, &config.default_namespace)?;
+    let work = |client, term: Option<Term>, stop| {
+        if let Some(term) = term {
+            options.permit = Permit::new(move || !term.is_over());
+        }
+        super::run(client, provisioner, options, stop)
+    };
+    program::serve(config, lease, &observer, work).await
+}
+
+#[derive(Debug, Parser)]
+struct Args<F: clap::Args> {
+    #[command(flatten)]
+    own: F,
+    #[command(flatten)]
+    cluster: ClusterArgs,
+    #[command(flatten)]
+    run: RunArgs,
+    #[command(flatten)]
+    lease: LeaseArgs,
+    #[command(flatten)]
+    admin: AdminArgs,
+    #[command(flatten)]
+    log: LogArgs,
+}
+
+/// What to serve, and how.
+#[derive(Debug, clap::Args)]
+struct RunArgs {
+    /// Serve the StorageClasses with this provisioner name.
+    #[arg(long, value_name = "NAME", env = "PROVISIONER_NAME", required = false, value_parser = provisioner_name)]
+    provisioner_name: String,
+    /// Work on up to N volumes of one StorageClass at the same time, and on 4 x N in total.
+    #[arg(long, value_name = "N", env = "PROVISIONER_WORKER_THREADS", default_value = "32", value_parser = clap::value_parser!(u16).range(1..))]
+    worker_threads: u16,
+    /// How often to try again what was refused or given up.
+    #[arg(long, value_name = "DURATION", env = "PROVISIONER_RESYNC_PERIOD", default_value = "15m", value_parser = duration)]
+    resync_period: Duration,
+    /// Double the pause after each failure. Otherwise all pauses are as long as the first one.
+    #[arg(long, env = "PROVISIONER_EXPONENTIAL_BACK_OFF_ON_ERROR", default_value = "true", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set, value_parser = BoolishValueParser::new())]
+    exponential_back_off_on_error: bool,
+    /// The pause after the first failure.
+    #[arg(long, value_name = "DURATION", env = "PROVISIONER_RETRY_INTERVAL_START", default_value = "1s", value_parser = duration)]
+    retry_interval_start: Duration,
+    /// The longest pause after a failure.
+    #[arg(long, value_name = "DURATION", env = "PROVISIONER_RETRY_INTERVAL_MAX", default_value = "5m", value_parser = duration)]
+    retry_interval_max: Duration,
+    /// After N failures to provision a volume, try only when the claim or its class changes, and every --resync-period;
+    /// 0 for never.
+    #[arg(long, value_name = "N", env = "PROVISIONER_FAILED_PROVISION_THRESHOLD", default_value_t = 0)]
+    failed_provision_threshold: u32,
+    /// After N failures to delete a volume, try only when the PersistentVolume changes, and every --resync-period; 0 for
+    /// never.
+    #[arg(long, value_name = "N", env = "PROVISIONER_FAILED_DELETE_THRESHOLD", default_value_t = 0)]
+    failed_delete_threshold: u32,
+    /// How many failures of a namespace to retry in a second. The first 100 come without a pause.
+    #[arg(long, value_name = "N", env = "PROVISIONER_RETRIES_PER_SECOND", default_value = "10", value_parser = clap::value_parser!(u32).range(1..))]
+    retries_per_second: u32,
+}
+
+impl<F: clap::Args> Args<F> {
+    fn read(identity: &Identity) -> Self {
+        Self::try_read(identity, std::env::args_os()).unwrap_or_else(|error| error.exit())
+    }
+
+    fn try_read(identity: &Identity, args: impl Iterator<Item = std::ffi::OsString>) -> Result<Self, clap::Error> {
+        let Identity { provisioner_name, program, version, about } = identity.clone();
+        let command = Self::command().name(program).about(about);
+        let command = command.mut_arg("provisioner_name", |arg| arg.default_value(provisioner_name));
+        let mut command = if version.is_empty() { command } else { command.version(version) };
+        let matches = command.try_get_matches_from_mut(args.map(go_style))?;
+        let args = Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
+        args.lease.timing().map_err(|problem| command.error(ErrorKind::ValueValidation, problem))?;
+        Ok(args)
+    }
+}
+
+impl RunArgs {
+    fn options(&self) -> Options {
+        let retry = |threshold: u32| Retry {
+            initial: self.retry_interval_start,
+            max: self.retry_interval_max.max(self.retry_interval_start),
+            exponential: self.exponential_back_off_on_error,
+            threshold: Some(threshold).filter(|threshold| *threshold > 0),
+        };
+        Options {
+            worker_threads: self.worker_threads,
+            resync_period: self.resync_period,
+            provision_retry: retry(self.failed_provision_threshold),
+            delete_retry: retry(self.failed_delete_threshold),
+            retries_per_second: self.retries_per_second,
+            ..Options::new(&self.provisioner_name)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn parse(args: &[&str]) -> Result<Args<NoFlags>, clap::Error> {
+        let identity = Identity {
+            provisioner_name: "example.com/disk".into(),
+            program: "a-provisioner".into(),
+            version: "1.2.3".into(),
+            about: "Provisions disks.".into(),
+        };
+        Args::try_read(&identity, ["a-provisioner"].iter().chain(args).map(Into::into))
+    }
+
+    #[test]
+    fn the_options_of_the_guide_are_flags() {
+        let options = parse(&[]).unwrap().run.options();
+        assert_eq!(options.provisioner_name, "example.com/disk");
+        assert_eq!((options.provision_retry, options.delete_retry), (Retry::default(), Retry::default()));
+        let set = [
+            "--resync-period=15s",
+            "--exponential-back-off-on-error=false",
+            "--failed-provision-threshold=5",
+            "--failed-delete-threshold=6",
+            "-worker-threads=4",
+        ];
+        let options = parse(&set).unwrap().run.options();
+        assert_eq!((options.resync_period, options.worker_threads), (Duration::from_secs(15), 4));
+        assert_eq!((options.provision_retry.threshold, options.delete_retry.threshold), (Some(5), Some(6)));
+        assert!(!options.provision_retry.exponential);
+    }
+
+    #[test]
+    fn help_and_errors_are_those_of_the_provisioner() {
+        let shown = |flag| parse(&[flag]).unwrap_err().to_string();
+        assert_eq!(shown("--version"), "a-provisioner 1.2.3\n");
+        let help = shown("--help");
+        assert!(help.starts_with("Provisions disks.\n\nUsage: a-provisioner"), "{help}");
+        assert!(help.contains("[default: example.com/disk]") && help.contains("--master"), "{help}");
+        assert!(shown("--lease-duration=1s").contains("raise --lease-duration"));
+    }
+}

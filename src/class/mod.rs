@@ -1,0 +1,9 @@
+//! What an admin configures: the parameters of a class, the environment; and what follows from them for a claim.
+
+pub(crate) mod environment;
+pub(crate) mod names;
+pub mod params;
+pub(crate) mod plan;
+pub(crate) mod region;
+pub(crate) mod target;
+pub mod values;

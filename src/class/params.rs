@@ -1,0 +1,225 @@
+//! The parameters of a StorageClass, parsed once into [`ClassParameters`].
+//!
+//! Through them admins decide what users get, so nothing is guessed: an unknown parameter or an invalid value is
+//! refused. The error names the parameter and the remedy.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::class::values::{Addressing, ClaimedBucket, CredentialsMode, EndpointUrl, IamPath, PolicyArn, Region};
+use bucket_provisioner::store::parameter::{check, names_of, read, table_of, yes_or_no};
+use bucket_provisioner::store::{Parameter, ParameterError, Parameters, SecretRef, Written};
+
+/// Region of a class without one; the Go provisioner has the same default.
+pub const DEFAULT_REGION: &str = "us-west-1";
+/// IAM path of users of a class without one. The owner's IAM policy can be limited to it.
+pub const DEFAULT_IAM_PATH: &str = "/aws-s3-provisioner/";
+
+/// What an admin wrote.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Raw {
+    /// Region of the buckets. With `s3Endpoint`, whatever that store calls its region.
+    #[schemars(extend("default" = "`us-west-1`"))]
+    region: Option<String>,
+    /// `yes`: an IAM user for each claim. `no`: the claim gets the owner's own keys, and a Warning event says so. Needs
+    /// `secretName`, and does not go with `rotateKeysEvery`.
+    #[schemars(extend("default" = "`yes`"))]
+    create_bucket_user: Option<String>,
+    /// URL of S3 of [another store](#stores-other-than-aws). It takes precedence over the operator's `AWS_ENDPOINT_URL…`
+    /// variables.
+    #[schemars(extend("default" = "AWS's own"))]
+    s3_endpoint: Option<String>,
+    /// URL of IAM of [another store](#stores-other-than-aws). It takes precedence over the operator's
+    /// `AWS_ENDPOINT_URL…` variables.
+    #[schemars(extend("default" = "AWS's own"))]
+    iam_endpoint: Option<String>,
+    /// `true`: `s3.example/bucket` instead of `bucket.s3.example`.
+    #[schemars(extend("default" = "`false`"))]
+    force_path_style: Option<String>,
+    /// Path of the users. The owner's policy can be limited to it. It begins and ends with `/`.
+    #[schemars(extend("default" = "`/aws-s3-provisioner/`"))]
+    iam_path: Option<String>,
+    /// ARN of the policy that limits what the users may do. The recommended owner's policy [demands
+    /// it](security.md#the-owners-policy).
+    #[schemars(extend("default" = "none"))]
+    permissions_boundary: Option<String>,
+    /// `yes`: the bucket that `bucketName` names may have been created for another claim. Otherwise the operator refuses
+    /// such a bucket, because anybody who can submit claims could create it before you do. Needs `bucketName`.
+    #[schemars(extend("default" = "`no`"))]
+    allow_claimed_bucket: Option<String>,
+}
+
+/// The parameters of a class, checked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClassParameters {
+    /// Region of the buckets.
+    pub region: Region,
+    /// Whose keys a claim's app gets.
+    pub credentials: CredentialsMode,
+    /// The S3 endpoint, if it is not the default one of AWS.
+    pub s3_endpoint: Option<EndpointUrl>,
+    /// The IAM endpoint, if it is not the default one of AWS.
+    pub iam_endpoint: Option<EndpointUrl>,
+    /// How buckets are addressed.
+    pub addressing: Addressing,
+    /// Path of the users.
+    pub iam_path: IamPath,
+    /// Permissions boundary of the users.
+    pub permissions_boundary: Option<PolicyArn>,
+    /// Whether the bucket that the class names can be one that was created for another claim.
+    pub claimed_bucket: ClaimedBucket,
+}
+
+impl Parameters for ClassParameters {
+    fn names() -> &'static [&'static str] {
+        names_of::<Raw>()
+    }
+
+    fn table() -> Vec<Parameter> {
+        table_of::<Raw>()
+    }
+
+    fn check() -> Result<(), String> {
+        check::<Raw>()
+    }
+
+    fn parse(written: &Written<'_>) -> Result<Self, ParameterError> {
+        let raw: Raw = read(written.own)?;
+        let common = written.common;
+        let s3_endpoint = raw.s3_endpoint.map(|url| EndpointUrl::parse("s3Endpoint", &url)).transpose()?;
+        let region = raw.region.as_deref().unwrap_or(DEFAULT_REGION);
+        let credentials = credentials(raw.create_bucket_user.as_deref(), common.owner_secret.as_ref())?;
+        if credentials == CredentialsMode::ShareOwner && common.rotation.every.is_some() {
+            let problem = "leaves claims without users, but rotateKeysEvery rotates the keys of users";
+            return Err(ParameterError::bad("createBucketUser", "no", problem, "remove one of them"));
+        }
+        Ok(Self {
+            region: Region::parse(region, s3_endpoint.as_ref())?,
+            credentials,
+            iam_endpoint: raw.iam_endpoint.map(|url| EndpointUrl::parse("iamEndpoint", &url)).transpose()?,
+            s3_endpoint,
+            addressing: addressing(raw.force_path_style.as_deref())?,
+            iam_path: IamPath::parse(raw.iam_path.as_deref().unwrap_or(DEFAULT_IAM_PATH))?,
+            permissions_boundary: raw.permissions_boundary.as_deref().map(PolicyArn::parse).transpose()?,
+            claimed_bucket: claimed_bucket(raw.allow_claimed_bucket.as_deref(), common.bucket.is_some())?,
+        })
+    }
+}
+
+fn credentials(value: Option<&str>, owner: Option<&SecretRef>) -> Result<CredentialsMode, ParameterError> {
+    match (yes_or_no("createBucketUser", value, true)?, owner) {
+        (true, _) => Ok(CredentialsMode::OwnUser),
+        (false, Some(_)) => Ok(CredentialsMode::ShareOwner),
+        (false, None) => Err(ParameterError::missing(
+            "secretName",
+            "createBucketUser is \"no\", and the operator's own AWS identity cannot be shared with apps, \
+             because its credentials are temporary",
+        )),
+    }
+}
+
+fn claimed_bucket(value: Option<&str>, names_bucket: bool) -> Result<ClaimedBucket, ParameterError> {
+    const NAME: &str = "allowClaimedBucket";
+    if value.is_some() && !names_bucket {
+        return Err(ParameterError::missing(
+            "bucketName",
+            "allowClaimedBucket applies only to an existing bucket that the class names",
+        ));
+    }
+    Ok(if yes_or_no(NAME, value, false)? { ClaimedBucket::Allowed } else { ClaimedBucket::Refused })
+}
+
+fn addressing(value: Option<&str>) -> Result<Addressing, ParameterError> {
+    match value {
+        None | Some("false") => Ok(Addressing::Host),
+        Some("true") => Ok(Addressing::Path),
+        Some(other) => {
+            let remedy = "write \"true\" or \"false\"";
+            Err(ParameterError::bad("forcePathStyle", other, "is neither true nor false", remedy))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use bucket_provisioner::store::{CommonParameters, NameRules};
+
+    fn parse(entries: &[(&str, &str)]) -> Result<ClassParameters, ParameterError> {
+        let written = entries.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let (common, own) = CommonParameters::split(&written, NameRules::S3, true)?;
+        ClassParameters::parse(&Written::new(&own, &common))
+    }
+
+    fn message(entries: &[(&str, &str)]) -> String {
+        parse(entries).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_class_without_parameters_gets_the_defaults() {
+        let parameters = parse(&[]).unwrap();
+        assert_eq!(parameters.region.as_str(), "us-west-1");
+        assert_eq!(parameters.credentials, CredentialsMode::OwnUser);
+        assert_eq!(parameters.iam_path.as_str(), "/aws-s3-provisioner/");
+        assert_eq!(parameters.addressing, Addressing::Host);
+    }
+
+    #[test]
+    fn sharing_the_owners_keys_needs_a_secret() {
+        assert!(message(&[("createBucketUser", "no")]).contains("cannot be shared"));
+        let shared = [("createBucketUser", "no"), ("secretName", "s"), ("secretNamespace", "n")];
+        assert_eq!(parse(&shared).unwrap().credentials, CredentialsMode::ShareOwner);
+    }
+
+    #[test]
+    fn a_claimed_bucket_is_refused_unless_the_class_says_otherwise() {
+        let claimed = |entries: &[(&str, &str)]| parse(entries).map(|parameters| parameters.claimed_bucket);
+        let named = ("bucketName", "photos");
+        assert_eq!(claimed(&[named]), Ok(ClaimedBucket::Refused));
+        assert_eq!(claimed(&[named, ("allowClaimedBucket", "no")]), Ok(ClaimedBucket::Refused));
+        assert_eq!(claimed(&[named, ("allowClaimedBucket", "yes")]), Ok(ClaimedBucket::Allowed));
+        assert!(message(&[named, ("allowClaimedBucket", "true")]).contains("write \"yes\" or \"no\""));
+        assert!(message(&[("allowClaimedBucket", "yes")]).starts_with("parameter bucketName is missing"));
+    }
+
+    #[test]
+    fn a_bad_value_names_parameter_value_and_remedy() {
+        for (name, value, remedy) in [
+            ("createBucketUser", "No", "write \"yes\" or \"no\""),
+            ("region", "Frankfurt", "eu-central-1"),
+            ("region", "", "eu-central-1"),
+            ("region", "garage", "eu-central-1"),
+            ("forcePathStyle", "yes", "\"true\" or \"false\""),
+            ("s3Endpoint", "minio:9000", "https://s3.example.com:9000"),
+            ("s3Endpoint", "minio", "https://s3.example.com:9000"),
+            ("iamEndpoint", "https://iam.example?x=1", "https://s3.example.com:9000"),
+            ("iamPath", "team", "/aws-s3-provisioner/"),
+            ("iamPath", "/te am/", "/aws-s3-provisioner/"),
+        ] {
+            let message = message(&[(name, value)]);
+            assert!(message.starts_with(&format!("parameter {name}: {value:?} ")), "{message}");
+            assert!(message.contains(remedy), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_value_that_may_name_an_account_is_not_repeated() {
+        for boundary in ["admins-only", "arn:aws:iam::210987654321:role/x", "arn:aws:iam::210987654321:policy/"] {
+            assert_eq!(
+                message(&[("permissionsBoundary", boundary)]),
+                "parameter permissionsBoundary is not the ARN of an IAM policy; write an ARN such as arn:aws:iam::123456789012:policy/bucket-users"
+            );
+        }
+    }
+
+    #[test]
+    fn regions_of_every_partition_are_known_and_another_store_names_its_own() {
+        for region in ["us-east-1", "us-gov-west-1", "cn-north-1", "ap-southeast-5", "us-isob-east-1", "eusc-de-east-1"]
+        {
+            assert!(parse(&[("region", region)]).is_ok(), "{region}");
+        }
+        assert!(parse(&[("region", "garage"), ("s3Endpoint", "http://garage:3900")]).is_ok());
+    }
+}

@@ -1,0 +1,122 @@
+//! Planning: what a claim gets. Pure.
+//!
+//! The plan includes what it takes from the class and from the operator's environment, so that a deletion needs
+//! neither.
+
+use crate::class::environment::Environment;
+use crate::class::params::ClassParameters;
+use crate::class::region::s3_host;
+use crate::class::target::state;
+use crate::class::values::{Addressing, ClaimedBucket, CredentialsMode, EndpointUrl};
+use bucket_provisioner::store::{Endpoint, Plan, Request};
+
+/// Decides what the claim of a request gets.
+pub(crate) fn plan(request: &Request<'_, ClassParameters>, environment: &Environment) -> Plan {
+    let class = request.parameters;
+    let mut plan = request.plan(endpoint(class, environment));
+    plan.state.clear();
+    let mut note = |key: &str, value: Option<&str>| {
+        if let Some(value) = value {
+            plan.state.insert(key.to_owned(), value.to_owned());
+        }
+    };
+    match class.credentials {
+        CredentialsMode::OwnUser => {
+            let iam_endpoint = class.iam_endpoint.as_ref().or(environment.iam.as_ref());
+            note(state::IAM_PATH, Some(class.iam_path.as_str()));
+            note(state::PERMISSIONS_BOUNDARY, class.permissions_boundary.as_ref().map(|arn| arn.as_str()));
+            note(state::IAM_ENDPOINT, iam_endpoint.map(EndpointUrl::as_str));
+        }
+        CredentialsMode::ShareOwner => plan.user = None,
+    }
+    note(state::FORCE_PATH_STYLE, (class.addressing == Addressing::Path).then_some("true"));
+    note(state::ALLOW_CLAIMED_BUCKET, (class.claimed_bucket == ClaimedBucket::Allowed).then_some("true"));
+    plan
+}
+
+/// Where the buckets of a class are.
+pub(crate) fn endpoint(class: &ClassParameters, environment: &Environment) -> Endpoint {
+    let url = class.s3_endpoint.as_ref().or(environment.s3.as_ref());
+    let region = class.region.as_str();
+    match url {
+        Some(url) => Endpoint::new(url.host(), url.port(), region).with_url(url.as_str()),
+        None => Endpoint::new(s3_host(region), 443, region),
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use bucket_provisioner::store::{ClaimId, CommonParameters, Mode, NameRules, Parameters as _, Written};
+
+    const UID: &str = "f30e0389-0689-48a2-bfaa-74d1bf1fd950";
+
+    /// The plan of a new bucket, for a class with these parameters.
+    pub(crate) fn planned(parameters: &[(&str, &str)], environment: &Environment) -> Plan {
+        let claim = ClaimId::new("shop", "photos", UID);
+        let written = parameters.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let (common, own) = CommonParameters::split(&written, NameRules::S3, true).unwrap();
+        let parameters = ClassParameters::parse(&Written::new(&own, &common)).unwrap();
+        let (bucket, user) = (format!("photos-{UID}"), format!("shop-photos-{UID}"));
+        let parameters = (&parameters, &own, &common);
+        plan(&Request::new(&claim, "fast", bucket, Mode::Created, user, parameters), environment)
+    }
+
+    pub(crate) fn ordinary(parameters: &[(&str, &str)]) -> Plan {
+        planned(parameters, &Environment::default())
+    }
+
+    #[test]
+    fn an_ordinary_claim_gets_a_bucket_and_a_user_of_its_own() {
+        insta::assert_debug_snapshot!(ordinary(&[]), @r#"
+        Plan {
+            bucket: "photos-f30e0389-0689-48a2-bfaa-74d1bf1fd950",
+            mode: Created,
+            endpoint: Endpoint {
+                host: "s3.us-west-1.amazonaws.com",
+                port: 443,
+                region: "us-west-1",
+                url: None,
+            },
+            owner_secret: None,
+            user: Some(
+                "shop-photos-f30e0389-0689-48a2-bfaa-74d1bf1fd950",
+            ),
+            rotation: Rotation {
+                every: None,
+                grace: 86400s,
+            },
+            on_delete: Purge,
+            state: {
+                "iamPath": "/aws-s3-provisioner/",
+            },
+            outputs: {},
+        }
+        "#);
+    }
+
+    #[test]
+    fn sharing_the_owners_keys_plans_no_user() {
+        let plan = ordinary(&[("createBucketUser", "no"), ("secretName", "s"), ("secretNamespace", "n")]);
+        assert_eq!((plan.user, plan.state.len()), (None, 0));
+    }
+
+    #[test]
+    fn endpoints_of_the_class_come_before_those_of_the_environment_and_are_recorded() {
+        let environment = Environment::read(|name| match name {
+            "AWS_ENDPOINT_URL" => Some("http://127.0.0.1:5810".into()),
+            _ => None,
+        })
+        .unwrap();
+        let plan = planned(&[], &environment);
+        assert_eq!((plan.endpoint.host.as_str(), plan.endpoint.port), ("127.0.0.1", 5810));
+        assert_eq!(plan.endpoint.url.as_deref(), Some("http://127.0.0.1:5810"));
+        assert_eq!(plan.state[state::IAM_ENDPOINT], "http://127.0.0.1:5810");
+
+        let plan = planned(&[("s3Endpoint", "https://s3.example"), ("forcePathStyle", "true")], &environment);
+        assert_eq!(plan.endpoint.url.as_deref(), Some("https://s3.example"));
+        assert_eq!(plan.state[state::IAM_ENDPOINT], "http://127.0.0.1:5810");
+        assert_eq!(plan.state[state::FORCE_PATH_STYLE], "true");
+    }
+}

@@ -1,0 +1,235 @@
+//! [`Target`]: a record as the verbs read it, with the endpoints that its calls go to.
+
+use crate::class::environment::Environment;
+use crate::class::params::{DEFAULT_IAM_PATH, DEFAULT_REGION};
+use crate::class::region::is_host_of_aws;
+use crate::class::values::{Addressing, ClaimedBucket, EndpointUrl};
+use bucket_provisioner::store::{Mode, Plan, Record};
+
+/// Keys of [`Plan::state`].
+pub(crate) mod state {
+    pub(crate) use bucket_provisioner::api::wire::state::GO_POLICY_ARN;
+    pub(crate) const IAM_PATH: &str = "iamPath";
+    pub(crate) const PERMISSIONS_BOUNDARY: &str = "permissionsBoundary";
+    pub(crate) const IAM_ENDPOINT: &str = "iamEndpoint";
+    pub(crate) const FORCE_PATH_STYLE: &str = "forcePathStyle";
+    pub(crate) const ALLOW_CLAIMED_BUCKET: &str = "allowClaimedBucket";
+}
+
+/// Where calls go. `None` stands for AWS's own endpoint in the region.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Endpoints {
+    pub(crate) region: String,
+    pub(crate) s3: Option<String>,
+    pub(crate) iam: Option<String>,
+    pub(crate) sts: Sts,
+    pub(crate) addressing: Addressing,
+}
+
+impl Endpoints {
+    /// Whether S3 is a store other than AWS.
+    pub(crate) fn s3_is_foreign(&self) -> bool {
+        self.s3.as_deref().is_some_and(is_foreign)
+    }
+
+    /// Whether IAM is a store other than AWS. Such stores know fewer actions and conditions of policies, and may drop
+    /// the tags of users.
+    pub(crate) fn iam_is_foreign(&self) -> bool {
+        self.iam.as_deref().is_some_and(is_foreign)
+    }
+}
+
+fn is_foreign(url: &str) -> bool {
+    let url = url::Url::parse(url).ok();
+    !url.as_ref().and_then(url::Url::host_str).is_some_and(is_host_of_aws)
+}
+
+/// Where GetCallerIdentity is sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Sts {
+    /// To AWS, in the region.
+    Aws,
+    /// To this URL.
+    At(String),
+    /// Nowhere: only the store's S3 is known.
+    Unknown,
+}
+
+/// A bucket, and the account that must own it: AWS refuses calls about a bucket of another account ("Verifying bucket
+/// ownership with bucket owner condition", Amazon S3 user guide).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct BucketRef<'a> {
+    pub(crate) name: &'a str,
+    /// `None`: not known, or any account.
+    pub(crate) account: Option<&'a str>,
+}
+
+impl BucketRef<'_> {
+    pub(crate) fn account(&self) -> Option<String> {
+        self.account.map(str::to_owned)
+    }
+}
+
+/// The user of a claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct UserSpec<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) path: &'a str,
+    pub(crate) permissions_boundary: Option<&'a str>,
+}
+
+/// All that the verbs need of a record.
+///
+/// Records of the Go provisioner have neither endpoints nor an IAM path; the operator's environment and the defaults
+/// replace them.
+#[derive(Debug)]
+pub(crate) struct Target<'a> {
+    pub(crate) record: &'a Record,
+    pub(crate) endpoints: Endpoints,
+    /// `None`: the claim shares the owner's keys.
+    pub(crate) user: Option<UserSpec<'a>>,
+    /// ARN of the managed policy that the Go provisioner created for the user.
+    pub(crate) go_policy: Option<&'a str>,
+    /// Whether access may be given to a bucket that another claim created.
+    pub(crate) claimed_bucket: ClaimedBucket,
+}
+
+impl<'a> Target<'a> {
+    pub(crate) fn of(record: &'a Record, environment: &Environment) -> Self {
+        let Plan { endpoint, user, state, .. } = &record.plan;
+        let noted = |key: &str| state.get(key).map(String::as_str).filter(|value| !value.is_empty());
+        let url = |noted: Option<&str>, environment: &Option<EndpointUrl>| {
+            noted.or(environment.as_ref().map(EndpointUrl::as_str)).map(str::to_owned)
+        };
+        let s3 = url(endpoint.url.as_deref(), &environment.s3);
+        let iam = url(noted(state::IAM_ENDPOINT), &environment.iam);
+        let is_of_environment =
+            |url: &Option<String>, ours: &Option<EndpointUrl>| url.as_deref() == ours.as_ref().map(EndpointUrl::as_str);
+        let sts = match &iam {
+            // No other endpoint knows the keys of a store whose S3 alone is configured.
+            _ if user.is_none() && !is_of_environment(&s3, &environment.s3) => Sts::Unknown,
+            Some(iam_of_store) if !is_of_environment(&iam, &environment.iam) => Sts::At(iam_of_store.clone()),
+            _ => environment.sts.as_ref().map_or(Sts::Aws, |url| Sts::At(url.as_str().to_owned())),
+        };
+        Self {
+            record,
+            endpoints: Endpoints {
+                region: Some(endpoint.region.as_str()).filter(|r| !r.is_empty()).unwrap_or(DEFAULT_REGION).to_owned(),
+                s3,
+                iam,
+                sts,
+                addressing: match noted(state::FORCE_PATH_STYLE) {
+                    Some("true") => Addressing::Path,
+                    _ => Addressing::Host,
+                },
+            },
+            user: user.as_deref().map(|name| UserSpec {
+                name,
+                path: noted(state::IAM_PATH).unwrap_or(DEFAULT_IAM_PATH),
+                permissions_boundary: noted(state::PERMISSIONS_BOUNDARY),
+            }),
+            go_policy: noted(state::GO_POLICY_ARN),
+            claimed_bucket: match noted(state::ALLOW_CLAIMED_BUCKET) {
+                Some("true") => ClaimedBucket::Allowed,
+                _ => ClaimedBucket::Refused,
+            },
+        }
+    }
+
+    /// Name of the bucket.
+    pub(crate) fn bucket(&self) -> &'a str {
+        &self.record.plan.bucket
+    }
+
+    /// The account that must own the bucket. `None` for a bucket that existed before: it may be in any account.
+    pub(crate) fn bucket_account(&self) -> Option<&'a str> {
+        self.record.account.as_deref().filter(|_| self.record.plan.mode == Mode::Created)
+    }
+
+    /// The bucket as calls name it.
+    pub(crate) fn bucket_ref(&self) -> BucketRef<'a> {
+        BucketRef { name: self.bucket(), account: self.bucket_account() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::class::plan::tests::{ordinary, planned};
+    use crate::testing::{planned_as, record};
+
+    #[test]
+    fn the_identity_of_credentials_is_asked_where_they_are_used() {
+        let aws = Environment::default();
+        let proxied = Environment::read(|name| (name == "AWS_ENDPOINT_URL").then(|| "http://proxy".into())).unwrap();
+        let sts = |parameters: &[(&str, &str)], environment: &Environment| {
+            let record = planned_as(record(), planned(parameters, environment));
+            Target::of(&record, environment).endpoints.sts
+        };
+        let both = [("s3Endpoint", "https://s3.example"), ("iamEndpoint", "https://iam.example")];
+        assert_eq!(sts(&[], &aws), Sts::Aws);
+        assert_eq!(sts(&[], &proxied), Sts::At("http://proxy".into()));
+        for environment in [&aws, &proxied] {
+            assert_eq!(sts(&both, environment), Sts::At("https://iam.example".into()));
+        }
+        let shared = [both[0], ("createBucketUser", "no"), ("secretName", "s"), ("secretNamespace", "n")];
+        for environment in [&aws, &proxied] {
+            assert_eq!(sts(&shared, environment), Sts::Unknown);
+        }
+    }
+
+    #[test]
+    fn a_store_is_foreign_unless_its_host_is_one_of_aws() {
+        let foreign = |parameters: &[(&str, &str)]| {
+            let record = planned_as(record(), ordinary(parameters));
+            let endpoints = Target::of(&record, &Environment::default()).endpoints;
+            (endpoints.s3_is_foreign(), endpoints.iam_is_foreign())
+        };
+        assert_eq!(foreign(&[]), (false, false));
+        assert_eq!(foreign(&[("s3Endpoint", "https://s3.example:8333")]), (true, false));
+        assert_eq!(foreign(&[("iamEndpoint", "http://[::1]:8333")]), (false, true));
+        let private = "https://vpce-0a1b-2c3d.iam.us-east-1.vpce.amazonaws.com";
+        assert_eq!(foreign(&[("iamEndpoint", private)]), (false, false));
+    }
+
+    #[test]
+    fn a_record_says_all_that_its_plan_said() {
+        let class = [
+            ("region", "eu-central-1"),
+            ("s3Endpoint", "https://s3.example"),
+            ("iamEndpoint", "https://iam.example"),
+            ("forcePathStyle", "true"),
+            ("iamPath", "/team/"),
+            ("permissionsBoundary", "arn:aws:iam::123456789012:policy/bound"),
+        ];
+        let record = planned_as(record(), ordinary(&class));
+        let target = Target::of(&record, &Environment::default());
+        insta::assert_debug_snapshot!((&target.endpoints, target.user), @r#"
+        (
+            Endpoints {
+                region: "eu-central-1",
+                s3: Some(
+                    "https://s3.example",
+                ),
+                iam: Some(
+                    "https://iam.example",
+                ),
+                sts: At(
+                    "https://iam.example",
+                ),
+                addressing: Path,
+            },
+            Some(
+                UserSpec {
+                    name: "shop-photos-f30e0389-0689-48a2-bfaa-74d1bf1fd950",
+                    path: "/team/",
+                    permissions_boundary: Some(
+                        "arn:aws:iam::123456789012:policy/bound",
+                    ),
+                },
+            ),
+        )
+        "#);
+    }
+}

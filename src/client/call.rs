@@ -1,0 +1,435 @@
+//! One call to AWS: its operation, its resource, and its outcome.
+//!
+//! `CallError` keeps the answer unchanged, so that a step can look for a code that it expects (`EntityAlreadyExists`).
+//! Other errors become an [`Error`](crate::client::error::Error) through `From`, in `codes`.
+
+use std::fmt;
+use std::future::Future;
+use std::time::Instant;
+
+use aws_credential_types::provider::error::CredentialsError;
+use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
+use aws_smithy_runtime_api::client::result::SdkError;
+use aws_smithy_types::error::metadata::{ErrorMetadata, ProvideErrorMetadata};
+use http_body_util::LengthLimitError;
+use hyper_util::client::legacy::Error as HttpError;
+use tracing::{Instrument as _, Span};
+
+use bucket_provisioner::store::Observer;
+use bucket_provisioner::store::SecretRef;
+use operator_runtime::observe::spans;
+
+macro_rules! operations {
+    ($($name:ident => $actions:literal,)*) => {
+        /// The operations that the operator calls, with the IAM actions that allow them (Service Authorization
+        /// Reference).
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[allow(missing_docs, reason = "each is an operation of the S3 or IAM API reference, by its name there")]
+        pub enum Operation { $($name,)* }
+
+        impl Operation {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
+
+            /// The actions that a policy must allow.
+            pub fn actions(self) -> &'static str {
+                match self { $(Self::$name => $actions,)* }
+            }
+        }
+    };
+}
+
+operations! {
+    CreateBucket => "s3:CreateBucket and s3:TagResource",
+    GetBucketTagging => "s3:GetBucketTagging",
+    PutBucketTagging => "s3:PutBucketTagging",
+    DeleteBucket => "s3:DeleteBucket",
+    ListObjectsV2 => "s3:ListBucket",
+    GetObject => "s3:GetObject",
+    ListObjectVersions => "s3:ListBucketVersions",
+    DeleteObjects => "s3:DeleteObject and s3:DeleteObjectVersion",
+    ListMultipartUploads => "s3:ListBucketMultipartUploads",
+    DeleteObject => "s3:DeleteObject and s3:DeleteObjectVersion",
+    AbortMultipartUpload => "s3:AbortMultipartUpload",
+    ListAccessPoints => "s3:ListAccessPoints",
+    CreateUser => "iam:CreateUser and iam:TagUser",
+    GetUser => "iam:GetUser",
+    TagUser => "iam:TagUser",
+    GetUserPolicy => "iam:GetUserPolicy",
+    PutUserPolicy => "iam:PutUserPolicy",
+    CreateAccessKey => "iam:CreateAccessKey",
+    ListAccessKeys => "iam:ListAccessKeys",
+    UpdateAccessKey => "iam:UpdateAccessKey",
+    GetAccessKeyLastUsed => "iam:GetAccessKeyLastUsed",
+    DeleteAccessKey => "iam:DeleteAccessKey",
+    ListUserPolicies => "iam:ListUserPolicies",
+    DeleteUserPolicy => "iam:DeleteUserPolicy",
+    ListAttachedUserPolicies => "iam:ListAttachedUserPolicies",
+    DetachUserPolicy => "iam:DetachUserPolicy",
+    ListGroupsForUser => "iam:ListGroupsForUser",
+    RemoveUserFromGroup => "iam:RemoveUserFromGroup",
+    DeleteLoginProfile => "iam:DeleteLoginProfile",
+    ListPolicyVersions => "iam:ListPolicyVersions",
+    DeletePolicyVersion => "iam:DeletePolicyVersion",
+    DeletePolicy => "iam:DeletePolicy",
+    DeleteUser => "iam:DeleteUser",
+    ListBuckets => "s3:ListAllMyBuckets",
+    ListUsers => "iam:ListUsers",
+    GetCallerIdentity => "sts:GetCallerIdentity",
+    // Only for an admin who examines an installation: claims do not need them.
+    SimulatePrincipalPolicy => "iam:SimulatePrincipalPolicy",
+    GetRole => "iam:GetRole",
+    GetPolicy => "iam:GetPolicy",
+    GetAccountSummary => "iam:GetAccountSummary",
+    HeadBucket => "s3:ListBucket",
+}
+
+/// What limits the rate of calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Service {
+    /// S3, for calls about buckets.
+    Buckets,
+    /// S3, for calls about what is in a bucket.
+    Objects,
+    Iam,
+    Sts,
+}
+
+impl Service {
+    /// The service's name, for metrics.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Buckets | Self::Objects => "s3",
+            Self::Iam => "iam",
+            Self::Sts => "sts",
+        }
+    }
+
+    /// The service's name, for people.
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::Buckets | Self::Objects => "S3",
+            Self::Iam => "IAM",
+            Self::Sts => "STS",
+        }
+    }
+}
+
+impl Operation {
+    pub(crate) fn service(self) -> Service {
+        use Operation as O;
+
+        match self {
+            O::CreateBucket | O::GetBucketTagging | O::PutBucketTagging => Service::Buckets,
+            O::DeleteBucket | O::ListBuckets | O::HeadBucket | O::ListAccessPoints => Service::Buckets,
+            O::ListObjectsV2 | O::GetObject | O::ListObjectVersions | O::ListMultipartUploads => Service::Objects,
+            O::DeleteObjects | O::DeleteObject | O::AbortMultipartUpload => Service::Objects,
+            O::GetCallerIdentity => Service::Sts,
+            _ => Service::Iam,
+        }
+    }
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+/// What a call is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Resource {
+    /// A bucket, by name.
+    Bucket(String),
+    /// An IAM user, by name.
+    User(String),
+    /// An IAM policy, by ARN.
+    Policy(String),
+    /// The account of the credentials.
+    Account,
+}
+
+impl Resource {
+    pub(crate) fn bucket(name: &str) -> Self {
+        Self::Bucket(name.to_owned())
+    }
+
+    pub(crate) fn user(name: &str) -> Self {
+        Self::User(name.to_owned())
+    }
+
+    pub(crate) fn policy(arn: &str) -> Self {
+        Self::Policy(arn.to_owned())
+    }
+}
+
+impl fmt::Display for Resource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bucket(name) => write!(f, "bucket {name:?}"),
+            Self::User(name) => write!(f, "user {name:?}"),
+            // Without the account in the ARN.
+            Self::Policy(arn) => write!(f, "policy {:?}", arn.rsplit('/').next().unwrap_or(arn)),
+            Self::Account => f.write_str("the account"),
+        }
+    }
+}
+
+/// Whose credentials sign a call; for messages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Identity {
+    /// The operator's own: environment, IRSA, Pod Identity, instance role.
+    Ambient,
+    /// The keys in the Secret that the class names.
+    Secret(SecretRef),
+    /// The keys issued to the claim.
+    App,
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ambient => f.write_str("the operator's own AWS identity"),
+            Self::Secret(reference) => write!(f, "the owner credentials in Secret {reference}"),
+            Self::App => f.write_str("the claim's own credentials"),
+        }
+    }
+}
+
+/// A call: who does what to which resource.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Call {
+    /// What is done.
+    pub operation: Operation,
+    /// To which resource.
+    pub resource: Resource,
+    /// Who signs.
+    pub identity: Identity,
+    /// Whether the credentials have a session token.
+    pub session: bool,
+}
+
+/// Why a call failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// The store answered with an error.
+    Answer {
+        /// HTTP status.
+        status: u16,
+        /// The error code. An answer without a body (HEAD, a proxy) has none.
+        code: Option<String>,
+        /// The store's own words.
+        message: Option<String>,
+        /// The region of the bucket, if the store says so.
+        region: Option<String>,
+    },
+    /// The answer cannot be read.
+    Unreadable,
+    /// There was no answer; the call may have taken effect.
+    NoAnswer(String),
+    /// There was no connection; nothing was sent.
+    NotReached(String),
+    /// There were no credentials; nothing was sent.
+    NoCredentials(String),
+    /// The call could not be built; nothing was sent.
+    NotSent(String),
+}
+
+/// A call that failed.
+#[derive(Debug)]
+pub(crate) struct CallError {
+    pub(crate) call: Box<Call>,
+    pub(crate) cause: Cause,
+}
+
+impl CallError {
+    /// The store's error code, or "" if there is none.
+    pub(crate) fn code(&self) -> &str {
+        match &self.cause {
+            Cause::Answer { code: Some(code), .. } => code,
+            _ => "",
+        }
+    }
+
+    /// The store's own words.
+    pub(crate) fn message(&self) -> Option<&str> {
+        match &self.cause {
+            Cause::Answer { message, .. } => message.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// Whether the store does not support the operation.
+    pub(crate) fn lacks_operation(&self) -> bool {
+        matches!(self.code(), "NotImplemented" | "MethodNotAllowed") || matches!(self.status(), 405 | 501)
+    }
+
+    /// HTTP status of the answer, or 0 if there is none.
+    pub(crate) fn status(&self) -> u16 {
+        match self.cause {
+            Cause::Answer { status, .. } => status,
+            _ => 0,
+        }
+    }
+
+    /// Its outcome, for metrics.
+    fn outcome(&self) -> &'static str {
+        match self.cause {
+            _ if self.is_throttled() => "throttled",
+            Cause::Answer { status: 403, .. } => "denied",
+            Cause::Answer { status: 404, .. } => "not_found",
+            Cause::Answer { status: 500.., .. } | Cause::Unreadable => "store_failed",
+            Cause::Answer { .. } => "refused",
+            Cause::NoAnswer(_) => "no_answer",
+            Cause::NotReached(_) => "not_reached",
+            Cause::NoCredentials(_) | Cause::NotSent(_) => "not_sent",
+        }
+    }
+
+    /// Logs what claims do not show: accounts, ARNs and the store's own words. The admin sees refusals of the owner
+    /// without a higher verbosity.
+    fn log(&self) {
+        let Call { operation, resource, identity, .. } = &*self.call;
+        let (status, code, message) = (self.status(), self.code(), self.message().unwrap_or_default());
+        if status == 403 && *identity != Identity::App {
+            tracing::info!(%operation, %resource, %identity, status, code, message, "AWS refused a call");
+        } else {
+            tracing::debug!(%operation, %resource, status, code, message, "AWS call failed");
+        }
+    }
+
+    /// Tells the call's span. It is a good answer, too, that something is not there.
+    fn trace(&self, span: &Span) {
+        if self.status() > 0 {
+            span.record("http.response.status_code", self.status());
+        }
+        if self.status() != 404 {
+            spans::failed(span, self.outcome(), &self.words());
+        }
+    }
+
+    /// Why it failed: the store's own words, or those of the library.
+    fn words(&self) -> String {
+        match &self.cause {
+            Cause::Answer { code, message, .. } => {
+                [code, message].into_iter().flatten().map(String::as_str).collect::<Vec<_>>().join(": ")
+            }
+            Cause::Unreadable => "the answer cannot be read".to_owned(),
+            Cause::NoAnswer(why) | Cause::NotReached(why) | Cause::NoCredentials(why) | Cause::NotSent(why) => {
+                why.clone()
+            }
+        }
+    }
+}
+
+/// Awaits a call, counts it, logs and traces its outcome; never what was sent, and of an answer only the error.
+pub(crate) async fn observe<T, E>(
+    observer: &Observer,
+    call: Call,
+    sent: impl Future<Output = Result<T, SdkError<E, HttpResponse>>>,
+) -> Result<T, CallError>
+where
+    E: ProvideErrorMetadata + std::error::Error + 'static,
+{
+    let Call { operation, resource, .. } = &call;
+    let (operation, began) = (*operation, Instant::now());
+    let span = spans::call(operation.service().name(), &operation, resource);
+    let answer = match sent.instrument(span.clone()).await {
+        Ok(answer) => {
+            tracing::debug!(%operation, %resource, "AWS call succeeded");
+            Ok(answer)
+        }
+        Err(error) => {
+            let failed = CallError { cause: cause(&error), call: Box::new(call) };
+            failed.log();
+            failed.trace(&span);
+            Err(failed)
+        }
+    };
+    let outcome = answer.as_ref().err().map_or("ok", CallError::outcome);
+    observer.called(operation.service().name(), &operation.to_string(), outcome, began.elapsed());
+    answer
+}
+
+fn cause<E>(error: &SdkError<E, HttpResponse>) -> Cause
+where
+    E: ProvideErrorMetadata + std::error::Error + 'static,
+{
+    if sources(error).any(|source| source.is::<CredentialsError>()) {
+        return Cause::NoCredentials(root(error));
+    }
+    if sources(error).filter_map(|source| source.downcast_ref::<HttpError>()).any(HttpError::is_connect) {
+        return Cause::NotReached(root(error));
+    }
+    match error {
+        // Not the answer of a store, but a web page, for example.
+        SdkError::ServiceError(answer) if answer.raw().status().is_success() && answer.err().code().is_none() => {
+            Cause::Unreadable
+        }
+        SdkError::ServiceError(answer) => {
+            let raw = answer.raw();
+            // Some stores nest an error differently than the SDK expects.
+            let body = raw.body().bytes().and_then(|body| std::str::from_utf8(body).ok()).unwrap_or_default();
+            let text = |found: Option<&str>, name| found.or_else(|| element(body, name)).map(str::to_owned);
+            Cause::Answer {
+                status: raw.status().as_u16(),
+                code: text(answer.err().code(), "Code"),
+                message: text(answer.err().message(), "Message"),
+                region: raw.headers().get("x-amz-bucket-region").map(str::to_owned),
+            }
+        }
+        SdkError::ResponseError(_) if sources(error).any(|source| source.is::<LengthLimitError>()) => Cause::Unreadable,
+        // The connection broke in the middle of the answer.
+        SdkError::ResponseError(_) => Cause::NoAnswer(root(error)),
+        SdkError::ConstructionFailure(_) => Cause::NotSent(root(error)),
+        SdkError::TimeoutError(_) => Cause::NoAnswer("timed out".to_owned()),
+        SdkError::DispatchFailure(failure) if failure.is_timeout() => Cause::NoAnswer("timed out".to_owned()),
+        _ => Cause::NoAnswer(root(error)),
+    }
+}
+
+/// The text of the first element with this name.
+fn element<'a>(xml: &'a str, name: &str) -> Option<&'a str> {
+    let (_, rest) = xml.split_once(&format!("<{name}>"))?;
+    let (text, _) = rest.split_once("</")?;
+    Some(text.trim()).filter(|text| !text.is_empty())
+}
+
+fn sources<'a>(
+    error: &'a (dyn std::error::Error + 'static),
+) -> impl Iterator<Item = &'a (dyn std::error::Error + 'static)> {
+    std::iter::successors(Some(error), |error| error.source())
+}
+
+/// The innermost cause, without what differs between attempts: rustls adds the time at which it checked a certificate.
+fn root(error: &(dyn std::error::Error + 'static)) -> String {
+    let Some(innermost) = sources(error).last() else { return String::new() };
+    // The answer of a service contains the id of the request, too.
+    if let Some(answer) = innermost.downcast_ref::<ErrorMetadata>() {
+        let said = [answer.code(), answer.message()].into_iter().flatten();
+        return said.collect::<Vec<_>>().join(": ");
+    }
+    let text = innermost.to_string();
+    text.split(": verification time").next().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_answer_of_a_service_is_repeated_without_what_differs_each_time() {
+        let answer =
+            ErrorMetadata::builder().code("AccessDenied").message("Not authorized").custom("aws_request_id", "1");
+        assert_eq!(root(&answer.build()), "AccessDenied: Not authorized");
+    }
+
+    #[test]
+    fn a_code_is_found_wherever_a_store_puts_it() {
+        let nested = "<ErrorResponse><Errors><Error><Code>NoSuchEntity</Code><Message>gone</Message></Error></Errors></ErrorResponse>";
+        assert_eq!(element(nested, "Code"), Some("NoSuchEntity"));
+        assert_eq!(element("<Error><Code> AccessDenied </Code></Error>", "Code"), Some("AccessDenied"));
+        assert_eq!(element("<html>502</html>", "Code"), None);
+        assert_eq!(element("<Code></Code>", "Code"), None);
+    }
+}

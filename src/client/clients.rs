@@ -1,0 +1,592 @@
+//! SDK clients: one connection pool for all, and a few clients kept for the owners in use.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use aws_config::{BehaviorVersion, Region, SdkConfig};
+use aws_credential_types::Credentials;
+use aws_credential_types::provider::SharedCredentialsProvider;
+use aws_sdk_iam as iam;
+use aws_sdk_s3 as s3;
+use aws_sdk_s3control as s3control;
+use aws_sdk_sts as sts;
+use aws_smithy_runtime_api::box_error::BoxError;
+use aws_smithy_runtime_api::client::identity::SharedIdentityCache;
+use aws_smithy_runtime_api::client::interceptors::context::{BeforeTransmitInterceptorContextRef, InterceptorContext};
+use aws_smithy_runtime_api::client::interceptors::{Intercept, dyn_dispatch_hint};
+use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
+use aws_smithy_runtime_api::client::result::SdkError;
+use aws_smithy_runtime_api::client::retries::RequestAttempts;
+use aws_smithy_runtime_api::client::retries::classifiers::{
+    ClassifyRetry, RetryAction, RetryClassifierPriority, RetryReason,
+};
+use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
+use aws_smithy_types::config_bag::ConfigBag;
+use aws_smithy_types::error::metadata::ProvideErrorMetadata;
+use aws_smithy_types::retry::{ErrorKind, RetryConfig};
+use aws_smithy_types::timeout::TimeoutConfig;
+use secrecy::ExposeSecret;
+use tokio::sync::OnceCell;
+use tokio::time::Instant;
+
+use crate::class::region::partition;
+use crate::class::target::{Endpoints, Sts, Target};
+use crate::class::values::Addressing;
+use crate::client::account::Account;
+use crate::client::call::{Call, CallError, Cause, Identity, Operation, Resource, Service, observe};
+use crate::client::error::Error;
+use crate::client::http::Http;
+use crate::client::owner::{Owner, StaticKeys};
+use crate::client::pace::{Pacers, Scope};
+use crate::client::quota::Quotas;
+use crate::s3::budget::MemoryBudget;
+use bucket_provisioner::store::Observer;
+use bucket_provisioner::store::turn::Place;
+
+/// How many clients are kept: one for each owner and region in use. Others are recreated when needed.
+const KEPT: usize = 32;
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+const CALL_TIMEOUT: Duration = Duration::from_secs(20);
+/// A call is given up that was refused for its rate so often, and for so long.
+const REFUSALS: u32 = 3;
+const REFUSED_TIME: Duration = Duration::from_secs(30);
+/// For calls that the SDK retries by itself, all attempts together.
+const RETRIED_CALL_TIMEOUT: Duration = Duration::from_secs(45);
+
+/// How long a call is repeated that is refused for its rate.
+#[derive(Debug, Default)]
+pub(crate) struct Patience {
+    refusals: u32,
+    since: Option<Instant>,
+}
+
+impl Patience {
+    /// Notes a refusal; returns whether the call is given up.
+    pub(crate) fn is_over(&mut self) -> bool {
+        self.refusals += 1;
+        let since = *self.since.get_or_insert_with(Instant::now);
+        self.refusals >= REFUSALS && since.elapsed() > REFUSED_TIME
+    }
+}
+
+/// Creates and keeps clients.
+pub(crate) struct Clients {
+    http: Http,
+    observer: Observer,
+    budget: MemoryBudget,
+    pacers: Arc<Pacers>,
+    quotas: Arc<Quotas>,
+    /// Loaded once, when the first class needs it.
+    ambient: OnceCell<SharedCredentialsProvider>,
+    /// The most recently used comes first. Never shown or logged, because it contains the keys.
+    kept: Mutex<VecDeque<(Key, Arc<Store>)>>,
+}
+
+#[derive(Clone, PartialEq)]
+struct Key {
+    /// `None` is the ambient identity.
+    keys: Option<StaticKeys>,
+    identity: Identity,
+    endpoints: Endpoints,
+}
+
+/// The clients of one identity.
+pub(crate) struct Store {
+    pub(crate) s3: s3::Client,
+    /// S3 with the SDK's own retries, for calls that can be repeated blindly.
+    pub(crate) retrying_s3: s3::Client,
+    pub(crate) iam: iam::Client,
+    /// The part of S3 for access points; `None` if its endpoint is not known.
+    pub(crate) control: Option<s3control::Client>,
+    /// `None` if the endpoint is not known.
+    pub(crate) sts: Option<sts::Client>,
+    /// Shared by the listings of all stores.
+    pub(crate) budget: MemoryBudget,
+    /// The account that the identity belongs to.
+    pub(crate) account: Account,
+    pub(crate) endpoints: Endpoints,
+    quotas: Arc<Quotas>,
+    /// Whether CreateBucket was accepted when it was last called.
+    creates_buckets: AtomicBool,
+    pacers: Arc<Pacers>,
+    observer: Observer,
+    identity: Identity,
+    /// The id of the owner's key; `None` for the ambient identity.
+    key_id: Option<String>,
+    /// Whether the Secret has a session token.
+    session: bool,
+}
+
+/// The clients of an app.
+pub(crate) struct AppClients {
+    pub(crate) observer: Observer,
+    pub(crate) s3: s3::Client,
+    pub(crate) sts: Option<sts::Client>,
+}
+
+impl Store {
+    /// Makes a call that this identity signs, when it has its turn. One that AWS refuses for its rate is repeated.
+    /// Boxed, because the futures of the SDK are large, and several calls may run side by side.
+    ///
+    /// # Errors
+    /// Why it failed; a refusal for its rate only if it was refused again and again.
+    pub(crate) async fn call<T, E, F>(
+        &self,
+        operation: Operation,
+        resource: Resource,
+        send: impl Fn() -> F,
+    ) -> Result<T, CallError>
+    where
+        E: ProvideErrorMetadata + std::error::Error + 'static,
+        F: Future<Output = Result<T, SdkError<E, HttpResponse>>>,
+    {
+        self.call_unless(operation, resource, send, |_| false).await
+    }
+
+    /// The same for a call whose answer can say that a part of it was `refused` for its rate. The caller repeats that part.
+    ///
+    /// # Errors
+    /// As [`call`](Self::call).
+    pub(crate) async fn call_unless<T, E, F>(
+        &self,
+        operation: Operation,
+        resource: Resource,
+        send: impl Fn() -> F,
+        refused: impl Fn(&T) -> bool,
+    ) -> Result<T, CallError>
+    where
+        E: ProvideErrorMetadata + std::error::Error + 'static,
+        F: Future<Output = Result<T, SdkError<E, HttpResponse>>>,
+    {
+        let Some(scope) = self.scope(operation, &resource) else {
+            return self.call_once(operation, resource, Box::pin(send())).await;
+        };
+        let pacer = self.pacers.of(scope);
+        let mut patience = Patience::default();
+        let place = Place::present();
+        loop {
+            // What is refused again, perhaps for its own reasons, does not hold up the others.
+            let place = if patience.refusals > 1 { place.again() } else { place };
+            let turn = pacer.turn(place).await;
+            match self.call_once(operation, resource.clone(), Box::pin(send())).await {
+                Err(error) if error.is_throttled() => {
+                    turn.refused();
+                    if patience.is_over() {
+                        return Err(error);
+                    }
+                    self.observer.retried(operation.service().name());
+                }
+                answer => {
+                    match &answer {
+                        Ok(answer) if refused(answer) => {
+                            turn.refused();
+                            self.observer.retried(operation.service().name());
+                        }
+                        Err(error) if error.status() == 0 => {}
+                        _ => turn.accepted(),
+                    }
+                    return answer;
+                }
+            }
+        }
+    }
+
+    /// Makes a call that this identity signs, at once and once.
+    ///
+    /// # Errors
+    /// Why it failed.
+    pub(crate) async fn call_once<T, E>(
+        &self,
+        operation: Operation,
+        resource: Resource,
+        sent: impl Future<Output = Result<T, SdkError<E, HttpResponse>>>,
+    ) -> Result<T, CallError>
+    where
+        E: ProvideErrorMetadata + std::error::Error + 'static,
+    {
+        observe(&self.observer, self.call_to(operation, resource), sent).await
+    }
+
+    /// Counts objects that were deleted with their bucket.
+    pub(crate) fn purged(&self, objects: u64) {
+        self.observer.purged(objects);
+    }
+
+    /// Whether the next bucket will most likely be created.
+    pub(crate) fn creates_buckets(&self) -> bool {
+        self.creates_buckets.load(Ordering::Relaxed)
+    }
+
+    /// Notes whether a bucket was created.
+    pub(crate) fn note_creation(&self, accepted: bool) {
+        self.creates_buckets.store(accepted, Ordering::Relaxed);
+    }
+
+    /// What shares a limit with a call.
+    fn scope(&self, operation: Operation, resource: &Resource) -> Option<Scope> {
+        let account = || self.account.known().or_else(|| self.key_id.clone()).unwrap_or_default();
+        let Endpoints { s3, region, iam, .. } = &self.endpoints;
+        match (operation.service(), resource) {
+            (Service::Iam, _) => Some(Scope::Iam { endpoint: iam.clone(), account: account() }),
+            (Service::Buckets, _) => {
+                Some(Scope::S3 { endpoint: s3.clone(), region: region.clone(), account: account() })
+            }
+            (Service::Objects, Resource::Bucket(bucket)) => {
+                let deletes = matches!(operation, Operation::DeleteObjects | Operation::DeleteObject);
+                Some(Scope::Objects { endpoint: s3.clone(), bucket: bucket.clone(), deletes })
+            }
+            (Service::Objects | Service::Sts, _) => None,
+        }
+    }
+
+    /// Fails without a call if the account is known to have no room for what the operation creates.
+    ///
+    /// # Errors
+    /// What the store said when it last refused.
+    pub(crate) fn check_quota(&self, operation: Operation, resource: Resource) -> Result<(), Error> {
+        self.scope(operation, &resource).map_or(Ok(()), |scope| self.quotas.check(&scope, operation, resource))
+    }
+
+    /// Notes how a call ended that creates something.
+    pub(crate) fn note_quota(&self, operation: Operation, error: Option<&CallError>) {
+        if let Some(scope) = self.scope(operation, &Resource::Account) {
+            self.quotas.note(&scope, operation, error);
+        }
+    }
+
+    /// This operation has deleted something, so there may be room.
+    pub(crate) fn freed(&self, operation: Operation) {
+        if let Some(scope) = self.scope(operation, &Resource::Account) {
+            self.quotas.freed(&scope);
+        }
+    }
+
+    /// The error for an answer without a required value.
+    pub(crate) fn unreadable(&self, operation: Operation, resource: Resource) -> CallError {
+        CallError { call: Box::new(self.call_to(operation, resource)), cause: Cause::Unreadable }
+    }
+
+    fn call_to(&self, operation: Operation, resource: Resource) -> Call {
+        Call { operation, resource, identity: self.identity.clone(), session: self.session }
+    }
+}
+
+impl Clients {
+    pub(crate) fn new(http: Http) -> Self {
+        Self {
+            http,
+            observer: Observer::default(),
+            budget: MemoryBudget::default(),
+            pacers: Arc::default(),
+            quotas: Arc::default(),
+            ambient: OnceCell::new(),
+            kept: Mutex::new(VecDeque::new()),
+        }
+    }
+
+    /// The same, and each of their calls is counted.
+    pub(crate) fn observed(self, observer: Observer) -> Self {
+        Self { observer, ..self }
+    }
+
+    /// The clients of a record's owner.
+    pub(crate) async fn store(&self, owner: &Owner, target: &Target<'_>) -> Arc<Store> {
+        let Owner { identity, keys } = owner;
+        let key = Key { keys: keys.clone(), identity: identity.clone(), endpoints: target.endpoints.clone() };
+        if let Some(store) = self.find(&key) {
+            return store;
+        }
+        let mut store = match keys {
+            Some(keys) => self.build(credentials(keys), Caching::Never, identity.clone(), &target.endpoints),
+            None => {
+                let ambient = self.ambient(&target.endpoints.region).await;
+                self.build(ambient, Caching::UntilExpiry, identity.clone(), &target.endpoints)
+            }
+        };
+        store.key_id = keys.as_ref().map(|keys| keys.id.clone());
+        store.session = keys.as_ref().is_some_and(|keys| keys.token.is_some());
+        let store = Arc::new(store);
+        self.keep(key, Arc::clone(&store));
+        store
+    }
+
+    /// Clients with an app's keys. They are used once, so they are not kept. Each call to S3 has its own connection.
+    pub(crate) fn app(&self, keys: &StaticKeys, target: &Target<'_>) -> AppClients {
+        let (keys, endpoints) = (credentials(keys), &target.endpoints);
+        let s3 = self.s3(keys.clone(), Caching::Never, endpoints).to_builder();
+        AppClients {
+            observer: self.observer.clone(),
+            s3: s3::Client::from_conf(s3.http_client(self.http.fresh.clone()).build()),
+            sts: self.sts(keys, Caching::Never, endpoints),
+        }
+    }
+
+    fn find(&self, key: &Key) -> Option<Arc<Store>> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = kept.iter().position(|(known, _)| known == key)?;
+        let entry = kept.remove(at)?;
+        let store = Arc::clone(&entry.1);
+        kept.push_front(entry);
+        Some(store)
+    }
+
+    fn keep(&self, key: Key, store: Arc<Store>) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.push_front((key, store));
+        kept.truncate(KEPT);
+    }
+
+    /// The SDK's default chain: environment, IRSA, Pod Identity, instance role.
+    async fn ambient(&self, region: &str) -> SharedCredentialsProvider {
+        let load = async {
+            // The region of the STS that is called. Pods with an IAM role have it in their environment.
+            let region = ["AWS_REGION", "AWS_DEFAULT_REGION"]
+                .into_iter()
+                .find_map(|name| std::env::var(name).ok())
+                .unwrap_or_else(|| region.to_owned());
+            let chain = aws_config::default_provider::credentials::DefaultCredentialsChain::builder()
+                .region(Region::new(region))
+                .configure(
+                    aws_config::provider_config::ProviderConfig::default().with_http_client(self.http.pooled.clone()),
+                )
+                .build()
+                .await;
+            SharedCredentialsProvider::new(chain)
+        };
+        self.ambient.get_or_init(|| load).await.clone()
+    }
+
+    fn build(
+        &self,
+        credentials: SharedCredentialsProvider,
+        caching: Caching,
+        identity: Identity,
+        endpoints: &Endpoints,
+    ) -> Store {
+        let s3 = self.s3(credentials.clone(), caching, endpoints);
+        let retrying_s3 = s3
+            .to_builder()
+            .http_client(self.http.lists.clone())
+            .retry_config(RetryConfig::standard().with_max_attempts(3))
+            .retry_classifier(NoThrottles)
+            .interceptor(CountRetries(self.observer.clone()))
+            .timeout_config(timeouts(RETRIED_CALL_TIMEOUT))
+            .build();
+        Store {
+            s3: s3::Client::from_conf(s3),
+            retrying_s3: s3::Client::from_conf(retrying_s3),
+            control: self.control(credentials.clone(), caching, endpoints),
+            iam: iam::Client::new(&self.global(credentials.clone(), caching, endpoints, endpoints.iam.as_deref())),
+            sts: self.sts(credentials, caching, endpoints),
+            budget: self.budget.clone(),
+            account: Account::default(),
+            endpoints: endpoints.clone(),
+            quotas: Arc::clone(&self.quotas),
+            creates_buckets: AtomicBool::new(false),
+            pacers: Arc::clone(&self.pacers),
+            observer: self.observer.clone(),
+            identity,
+            key_id: None,
+            session: false,
+        }
+    }
+
+    fn s3(&self, credentials: SharedCredentialsProvider, caching: Caching, endpoints: &Endpoints) -> s3::Config {
+        let config = self.config(credentials, caching, &endpoints.region, endpoints.s3.as_deref());
+        s3::config::Builder::from(&config).force_path_style(endpoints.addressing == Addressing::Path).build()
+    }
+
+    /// Its hosts are not those of S3, so it is known only where no endpoint is configured.
+    fn control(
+        &self,
+        credentials: SharedCredentialsProvider,
+        caching: Caching,
+        endpoints: &Endpoints,
+    ) -> Option<s3control::Client> {
+        let config = || self.config(credentials, caching, &endpoints.region, None);
+        endpoints.s3.is_none().then(|| s3control::Client::new(&config()))
+    }
+
+    fn sts(
+        &self,
+        credentials: SharedCredentialsProvider,
+        caching: Caching,
+        endpoints: &Endpoints,
+    ) -> Option<sts::Client> {
+        let url = match &endpoints.sts {
+            Sts::Aws => None,
+            Sts::At(url) => Some(url.as_str()),
+            Sts::Unknown => return None,
+        };
+        Some(sts::Client::new(&self.global(credentials, caching, endpoints, url)))
+    }
+
+    /// For IAM and STS. Behind a custom endpoint they expect signatures for the one region of IAM.
+    fn global(
+        &self,
+        credentials: SharedCredentialsProvider,
+        caching: Caching,
+        endpoints: &Endpoints,
+        url: Option<&str>,
+    ) -> SdkConfig {
+        let region = if url.is_some() { partition(&endpoints.region).iam_region } else { &endpoints.region };
+        self.config(credentials, caching, region, url)
+    }
+
+    fn config(
+        &self,
+        credentials: SharedCredentialsProvider,
+        caching: Caching,
+        region: &str,
+        url: Option<&str>,
+    ) -> SdkConfig {
+        let mut config = SdkConfig::builder()
+            .behavior_version(BehaviorVersion::latest())
+            .http_client(self.http.pooled.clone())
+            .identity_cache(caching.identities())
+            .credentials_provider(credentials)
+            .region(Region::new(region.to_owned()))
+            // Other stores do not support the checksums that the SDK adds by default.
+            .request_checksum_calculation(s3::config::RequestChecksumCalculation::WhenRequired)
+            .response_checksum_validation(s3::config::ResponseChecksumValidation::WhenRequired)
+            // The controller retries a verb as a whole, with a backoff for each claim.
+            .retry_config(RetryConfig::disabled())
+            .timeout_config(timeouts(CALL_TIMEOUT));
+        config.set_endpoint_url(url.map(str::to_owned)).set_app_name(app_name());
+        config.build()
+    }
+}
+
+/// `whole` limits a call with all its attempts.
+fn timeouts(whole: Duration) -> TimeoutConfig {
+    TimeoutConfig::builder()
+        .connect_timeout(CONNECT_TIMEOUT)
+        .operation_attempt_timeout(CALL_TIMEOUT)
+        .operation_timeout(whole)
+        .build()
+}
+
+/// Counts what the SDK repeats by itself.
+#[derive(Debug)]
+struct CountRetries(Observer);
+
+#[dyn_dispatch_hint]
+impl Intercept for CountRetries {
+    fn name(&self) -> &'static str {
+        "CountRetries"
+    }
+
+    fn read_before_attempt(
+        &self,
+        _: &BeforeTransmitInterceptorContextRef<'_>,
+        _: &RuntimeComponents,
+        config: &mut ConfigBag,
+    ) -> Result<(), BoxError> {
+        if config.load::<RequestAttempts>().is_some_and(|made| made.attempts() > 1) {
+            self.0.retried(Service::Objects.name());
+        }
+        Ok(())
+    }
+}
+
+/// Leaves calls that were refused for their rate to the pacer.
+#[derive(Debug)]
+struct NoThrottles;
+
+impl ClassifyRetry for NoThrottles {
+    fn classify_retry(&self, _: &InterceptorContext) -> RetryAction {
+        RetryAction::NoActionIndicated
+    }
+
+    fn classify_retry_v2(&self, _: &InterceptorContext, others: &RetryAction) -> RetryAction {
+        match others {
+            RetryAction::RetryIndicated(RetryReason::RetryableError { kind: ErrorKind::ThrottlingError, .. }) => {
+                RetryAction::RetryForbidden
+            }
+            _ => RetryAction::NoActionIndicated,
+        }
+    }
+
+    fn priority(&self) -> RetryClassifierPriority {
+        // After all that come with the SDK.
+        RetryClassifierPriority::run_after(RetryClassifierPriority::transient_error_classifier())
+    }
+
+    fn name(&self) -> &'static str {
+        "refused for its rate"
+    }
+}
+
+/// Whether a client remembers what its credentials provider answered.
+#[derive(Clone, Copy)]
+enum Caching {
+    /// For keys that do not change.
+    Never,
+    /// For temporary credentials, which are kept until shortly before they expire.
+    UntilExpiry,
+}
+
+impl Caching {
+    fn identities(self) -> SharedIdentityCache {
+        match self {
+            Self::Never => s3::config::IdentityCache::no_cache(),
+            Self::UntilExpiry => s3::config::IdentityCache::lazy().build(),
+        }
+    }
+}
+
+fn credentials(keys: &StaticKeys) -> SharedCredentialsProvider {
+    let StaticKeys { id, secret, token } = keys;
+    let token = token.as_ref().map(|token| token.expose_secret().to_owned());
+    SharedCredentialsProvider::new(Credentials::new(id, secret.expose_secret(), token, None, "aws-s3-provisioner"))
+}
+
+fn app_name() -> Option<aws_config::AppName> {
+    aws_config::AppName::new("aws-s3-provisioner").ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::class::environment::Environment;
+    use crate::testing::record;
+
+    fn owner(secret: &str) -> Owner {
+        let keys = StaticKeys { id: "AKIA1".to_owned(), secret: secret.to_owned().into(), token: None };
+        Owner { identity: Identity::App, keys: Some(keys) }
+    }
+
+    #[tokio::test]
+    async fn an_owner_keeps_its_clients_until_its_key_changes() {
+        let clients = Clients::new(Http::new());
+        let record = record();
+        let target = Target::of(&record, &Environment::default());
+        let first = clients.store(&owner("a"), &target).await;
+        assert!(Arc::ptr_eq(&first, &clients.store(&owner("a"), &target).await));
+        assert!(!Arc::ptr_eq(&first, &clients.store(&owner("b"), &target).await));
+    }
+
+    #[tokio::test]
+    async fn another_region_has_clients_of_its_own() {
+        let clients = Clients::new(Http::new());
+        let (here, mut there) = (record(), record());
+        there.plan.endpoint.region = "eu-central-1".into();
+        let environment = Environment::default();
+        let here = clients.store(&owner("a"), &Target::of(&here, &environment)).await;
+        assert!(!Arc::ptr_eq(&here, &clients.store(&owner("a"), &Target::of(&there, &environment)).await));
+    }
+
+    #[tokio::test]
+    async fn the_number_of_kept_clients_is_limited() {
+        let clients = Clients::new(Http::new());
+        let record = record();
+        let target = Target::of(&record, &Environment::default());
+        for n in 0..2 * KEPT {
+            clients.store(&owner(&n.to_string()), &target).await;
+        }
+        assert_eq!(clients.kept.lock().map(|kept| kept.len()).ok(), Some(KEPT));
+    }
+}

@@ -1,0 +1,161 @@
+//! What AWS's error codes mean: from the answer to a call to an [`Error`], here and nowhere else.
+//!
+//! Sources: "Error responses" in the Amazon S3 API reference, "Common errors" in the IAM API reference. The
+//! HTTP status decides where there is no code.
+
+use crate::client::call::{Call, CallError, Cause, Operation, Resource};
+use crate::client::error::{Error, Sent, TakenBy};
+
+/// The code of a store that is busy, or down.
+const UNAVAILABLE: &str = "ServiceUnavailable";
+
+/// The problem of StoreFailing for an answer that makes no sense.
+const UNREADABLE: &str = "unreadable answer";
+
+impl From<CallError> for Error {
+    fn from(CallError { call, cause }: CallError) -> Self {
+        let (operation, resource) = (call.operation, call.resource.clone());
+        match cause {
+            Cause::Answer { status, code, message, region } => {
+                // A proxy's answer may have a status only.
+                let code = code.unwrap_or_else(|| status.to_string());
+                of_answer(call, status, code, message, region)
+            }
+            Cause::NoCredentials(problem) => Self::CredentialsUnavailable { problem },
+            Cause::NoAnswer(problem) => Self::StoreUnreachable { operation, resource, problem, sent: Sent::Perhaps },
+            Cause::NotReached(problem) => Self::StoreUnreachable { operation, resource, problem, sent: Sent::No },
+            Cause::Unreadable => Self::StoreFailing { operation, resource, problem: UNREADABLE.to_owned() },
+            Cause::NotSent(problem) => {
+                Self::Rejected { operation, resource, code: "not sent".to_owned(), message: Some(problem) }
+            }
+        }
+    }
+}
+
+fn of_answer(call: Box<Call>, status: u16, code: String, message: Option<String>, region: Option<String>) -> Error {
+    if code == "AccessDenied" || status == 403 && !is_about_credentials(&code) && !is_throttling(&code) {
+        return Error::AccessDenied { call, message };
+    }
+    let Call { operation, resource, identity, session } = *call;
+    let bucket = || match &resource {
+        Resource::Bucket(name) | Resource::User(name) | Resource::Policy(name) => name.clone(),
+        Resource::Account => String::new(),
+    };
+    match (code.as_str(), status) {
+        (code, _) if is_expired(code) => Error::CredentialsExpired { identity },
+        (code, _) if is_about_credentials(code) => {
+            Error::CredentialsRefused { identity, operation, code: code.to_owned(), session }
+        }
+        (code, _) if is_throttling(code) => Error::Throttled { operation },
+        (_, 429 | 503) => Error::Throttled { operation },
+        (code, _) if is_conflict(code) => Error::StoreBusy { operation, resource, code: code.to_owned(), message },
+        (limit, _) if is_about_quota(limit) => Error::QuotaExceeded { operation, resource, code, message },
+        ("BucketAlreadyExists", _) => Error::BucketTaken { bucket: bucket(), by: TakenBy::AnotherAccount },
+        ("BucketAlreadyOwnedByYou", _) => Error::BucketTaken { bucket: bucket(), by: TakenBy::Unknown },
+        ("BucketHasAccessPointsAttached", _) => Error::HasAccessPoints { bucket: bucket(), names: Vec::new() },
+        ("NoSuchBucket", _) if matches!(resource, Resource::Bucket(_)) => {
+            Error::BucketNotFound { bucket: bucket(), operation }
+        }
+        // For CreateUser it is the permissions boundary that does not exist.
+        ("NoSuchEntity", _) if operation != Operation::CreateUser => Error::NotVisibleYet { operation, resource },
+        (code, _) if is_about_region(code) => Error::WrongRegion { bucket: bucket(), region },
+        (_, 301 | 307) => Error::WrongRegion { bucket: bucket(), region },
+        // Signed for the wrong region: some answers have no body, but the right region in a header.
+        ("400", 400) if region.is_some() => Error::WrongRegion { bucket: bucket(), region },
+        ("NotImplemented" | "MethodNotAllowed", _) | (_, 405 | 501) => {
+            Error::NotSupported { operation, resource, code, message }
+        }
+        ("RequestTimeout" | "InternalError" | "InternalFailure" | "ServiceFailure", _) | (_, 408 | 500..) => {
+            Error::StoreFailing { operation, resource, problem: code }
+        }
+        // Without a code these statuses say nothing.
+        ("404", _) if matches!(resource, Resource::Bucket(_)) => {
+            Error::StoreFailing { operation, resource, problem: UNREADABLE.to_owned() }
+        }
+        ("400" | "409", _) => Error::StoreFailing { operation, resource, problem: UNREADABLE.to_owned() },
+        _ => Error::Rejected { operation, resource, code, message },
+    }
+}
+
+impl CallError {
+    /// Whether the call was refused for its rate: then it was not executed. A store that is down answers 503, too; then
+    /// nothing is certain.
+    pub(crate) fn is_throttled(&self) -> bool {
+        match &self.cause {
+            Cause::Answer { code: Some(code), .. } => is_throttling(code) && code != UNAVAILABLE,
+            Cause::Answer { status, .. } => *status == 429,
+            _ => false,
+        }
+    }
+
+    /// Whether the account has no room for more of this kind.
+    pub(crate) fn is_about_quota(&self) -> bool {
+        is_about_quota(self.code())
+    }
+}
+
+fn is_about_quota(code: &str) -> bool {
+    matches!(code, "LimitExceeded" | "LimitExceededException" | "TooManyBuckets" | "ServiceQuotaExceededException")
+}
+
+fn is_expired(code: &str) -> bool {
+    matches!(code, "ExpiredToken" | "ExpiredTokenException" | "TokenRefreshRequired")
+}
+
+/// Whether a code says that another change to the same resource is under way.
+fn is_conflict(code: &str) -> bool {
+    matches!(
+        code,
+        "OperationAborted"
+            | "ConcurrentModification"
+            | "EntityTemporarilyUnmodifiable"
+            | "ConditionalRequestConflict"
+            | "DeleteConflict"
+    )
+}
+
+/// Whether a code says that the bucket is in another region.
+fn is_about_region(code: &str) -> bool {
+    matches!(
+        code,
+        "PermanentRedirect"
+            | "TemporaryRedirect"
+            | "AuthorizationHeaderMalformed"
+            | "IllegalLocationConstraintException"
+    )
+}
+
+/// Whether a code says that there were too many calls.
+pub(crate) fn is_throttling(code: &str) -> bool {
+    matches!(
+        code,
+        "Throttling"
+            | "ThrottlingException"
+            | "ThrottledException"
+            | "RequestThrottled"
+            | "RequestThrottledException"
+            | "SlowDown"
+            | "RequestLimitExceeded"
+            | "TooManyRequests"
+            | "TooManyRequestsException"
+            | "BandwidthLimitExceeded"
+            | UNAVAILABLE
+    )
+}
+
+/// Whether a code says that the credentials are invalid, and not only that they lack a permission.
+pub(crate) fn is_about_credentials(code: &str) -> bool {
+    matches!(
+        code,
+        "InvalidAccessKeyId"
+            | "InvalidClientTokenId"
+            | "SignatureDoesNotMatch"
+            | "UnrecognizedClientException"
+            | "InvalidToken"
+            | "InvalidSecurity"
+            | "IncompleteSignature"
+            | "AuthFailure"
+            | "RequestTimeTooSkewed"
+            | "RequestExpired"
+    ) || is_expired(code)
+}

@@ -1,0 +1,178 @@
+//! Why a step failed: one [`Error`], whose variants are reasons that a user can read.
+//!
+//! `Display` is the whole sentence: what is wrong with which value, then the remedy. There is no source chain to add.
+//! The message is the same for the same cause, so it contains no request id and no time. `codes` turns AWS's answers
+//! into these errors, `remedy` has the remedies, and `failure` says what each error means to the controller.
+
+use crate::client::call::{Call, Identity, Operation, Resource};
+use crate::client::remedy::{
+    abac, access_points, allow, aws_says, expired, in_region, object_lock, refused, without_accounts,
+};
+use bucket_provisioner::store::ParameterError;
+
+/// Why a step failed.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
+pub enum Error {
+    /// An environment variable of the operator cannot be used.
+    #[error("the operator's environment: {0}")]
+    InvalidEnvironment(ParameterError),
+    /// The claim should share the owner's keys, but these are the operator's own.
+    #[error(
+        "createBucketUser is \"no\", but the operator's own AWS identity cannot be shared: name a Secret in the class"
+    )]
+    NothingToShare,
+    /// AWS does not accept these credentials. `session`: they have a session token.
+    #[error("AWS refused {identity} ({code}) in {operation}: {}", refused(.identity, *.operation, *.session))]
+    CredentialsRefused { identity: Identity, operation: Operation, code: String, session: bool },
+    /// The credentials were temporary, and their time is over.
+    #[error("the session of {identity} has expired: {}", expired(.identity))]
+    CredentialsExpired { identity: Identity },
+    /// The operator has no AWS identity, or cannot load its credentials.
+    #[error(
+        "the operator has no AWS credentials of its own ({}): give its pod an AWS identity, or name a Secret in the class", without_accounts(.problem)
+    )]
+    CredentialsUnavailable { problem: String },
+    /// The credentials are valid, but lack a permission.
+    #[error("AWS denied {} on {} to {}: allow {}{}", call.operation, call.resource, call.identity, allow(.call), aws_says(.message))]
+    AccessDenied { call: Box<Call>, message: Option<String> },
+    /// Too many calls.
+    #[error("AWS is throttling {operation}; retrying")]
+    Throttled { operation: Operation },
+    /// No answer.
+    #[error("no answer from {} to {operation} on {resource}: {problem}; retrying", .operation.service().title())]
+    StoreUnreachable { operation: Operation, resource: Resource, problem: String, sent: Sent },
+    /// The store itself failed. `problem` is an HTTP status or an error code.
+    #[error("the store failed in {operation} on {resource} ({problem}); retrying")]
+    StoreFailing { operation: Operation, resource: Resource, problem: String },
+    /// Something else is changing the same resource.
+    #[error("{resource} cannot be changed now ({code} in {operation}); retrying{}", aws_says(.message))]
+    StoreBusy { operation: Operation, resource: Resource, code: String, message: Option<String> },
+    /// IAM does not show a recent write yet.
+    #[error("IAM does not show {resource} yet ({operation}); retrying")]
+    NotVisibleYet { operation: Operation, resource: Resource },
+    /// The account has reached a quota.
+    #[error("the AWS account has reached a quota ({code} in {operation} on {resource}): raise the quota, or delete what is not needed{}", aws_says(.message))]
+    QuotaExceeded { operation: Operation, resource: Resource, code: String, message: Option<String> },
+    /// The bucket exists and is not the claim's.
+    #[error("bucket {bucket:?} {}", .by.sentence())]
+    BucketTaken { bucket: String, by: TakenBy },
+    /// The bucket is in another region than the class says. `region` is `None` if the store does not say which.
+    #[error("bucket {bucket:?} is in {}: use a StorageClass for that region", in_region(.region.as_deref()))]
+    WrongRegion { bucket: String, region: Option<String> },
+    /// The bucket that the class names does not exist.
+    #[error(
+        "bucket {bucket:?}, which the StorageClass names, does not exist: create it, or correct bucketName in the class"
+    )]
+    BucketMissing { bucket: String },
+    /// The bucket that the class names was created for another claim.
+    #[error(
+        "bucket {bucket:?}, which the StorageClass names, was created for another claim: the user of that claim can read it, and the bucket may be deleted with that claim. Name another bucket in the class, or set allowClaimedBucket to \"yes\" if this is intended"
+    )]
+    BucketClaimed { bucket: String },
+    /// IAM shows no user, but the key of that user works.
+    #[error(
+        "IAM user {user:?} was not found, but access key {key} in the claim's Secret still works: the user is in another account, or was deleted just now; retrying"
+    )]
+    AccessStillWorks { user: String, key: String },
+    /// The bucket that was created for the claim was deleted.
+    #[error(
+        "bucket {bucket:?}, which was created for this claim, no longer exists. It is not recreated, because its content is lost: delete the claim and create a new one"
+    )]
+    BucketGone { bucket: String },
+    /// Nothing proves any longer that the bucket is the claim's.
+    #[error(
+        "bucket {bucket:?}, which was created for this claim, no longer has the tag objectbucket.io/claim-uid={uid} of this claim: an admin may restore the tag if the bucket is still the one that was created for this claim; without it, the bucket stays when the claim is deleted"
+    )]
+    OwnershipLost { bucket: String, uid: String },
+    /// The record names a bucket that was not created for the claim.
+    #[error(
+        "bucket {bucket:?} is older than this claim, so it was not created for it: an admin must correct spec.endpoint.bucketName of the claim's ObjectBucket"
+    )]
+    NotTheClaims { bucket: String },
+    /// A bucket that existed before was deleted, or is not visible yet.
+    #[error("bucket {bucket:?} was not found ({operation}); retrying")]
+    BucketNotFound { bucket: String, operation: Operation },
+    /// The store cannot mark the bucket as the claim's.
+    #[error(
+        "the store does not keep the tags of bucket {bucket:?}, so nothing proves that the bucket belongs to this claim: use spec.generateBucketName, and delete this bucket by hand if nobody needs it"
+    )]
+    TagsNotKept { bucket: String },
+    /// The user exists and is not the claim's.
+    #[error(
+        "IAM user {user:?} already exists, without the tags of this claim: delete the user, or tag it with objectbucket.io/claim-uid and the claim's uid if it belongs to this claim"
+    )]
+    UserTaken { user: String },
+    /// Some objects cannot be deleted. `count` is their number among the objects listed so far, `key` the first of
+    /// them.
+    #[error("bucket {bucket:?} cannot be emptied: {count} of its objects cannot be deleted, first {key:?} ({code}){}", object_lock(.code))]
+    ObjectsNotDeleted { bucket: String, key: String, code: String, count: u64 },
+    /// After all objects were deleted, others were there again.
+    #[error(
+        "bucket {bucket:?} is not empty, although everything in it was deleted several times ({removed} objects the last time): stop what writes to it, such as server access logging or a replication rule; retrying"
+    )]
+    ObjectsKeepArriving { bucket: String, removed: u64 },
+    /// S3 does not delete such a bucket.
+    #[error(
+        "bucket {bucket:?} has {}: delete them, because S3 does not delete such a bucket", access_points(.names)
+    )]
+    HasAccessPoints { bucket: String, names: Vec<String> },
+    /// The store lists no object, but says that the bucket is not empty.
+    #[error("bucket {bucket:?} is not empty, but lists nothing that can be deleted; retrying")]
+    BucketNotEmpty { bucket: String },
+    /// The store does not know an operation.
+    #[error("the store does not support {operation} on {resource} ({code}): use a store that does{}{}", abac(*.operation), aws_says(.message))]
+    NotSupported { operation: Operation, resource: Resource, code: String, message: Option<String> },
+    /// Any other refusal.
+    #[error("the store refused {operation} on {resource} ({code}){}{}", abac(*.operation), aws_says(.message))]
+    Rejected { operation: Operation, resource: Resource, code: String, message: Option<String> },
+    /// An error of a verb that has changed nothing at the store.
+    #[error(transparent)]
+    Untouched(Box<Error>),
+}
+
+/// Who owns a bucket that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TakenBy {
+    /// Another AWS account.
+    AnotherAccount,
+    /// Another claim.
+    AnotherClaim,
+    /// Somebody who created it before the claim, whatever its tags say.
+    Older,
+    /// Another AWS account, or this one if the owner is not allowed to read tags.
+    Unreadable,
+    /// Somebody in the owner's account.
+    Unknown,
+}
+
+impl TakenBy {
+    fn sentence(&self) -> &'static str {
+        match self {
+            Self::AnotherAccount => {
+                "is taken by another AWS account: choose another name, or use spec.generateBucketName"
+            }
+            Self::Unreadable => {
+                "exists, and its tags cannot be read: it belongs to another AWS account, or the owner lacks s3:GetBucketTagging; choose another name, or use spec.generateBucketName"
+            }
+            Self::AnotherClaim => {
+                "has the tags of another claim: choose another name; or, if it is the bucket of a deleted claim of this name, see the annotation objectbucket.io/undo-delete"
+            }
+            Self::Older => {
+                "is older than this claim, so it was not created for it: choose another name, or ask an admin for a StorageClass with this bucketName"
+            }
+            Self::Unknown => {
+                "already exists and does not belong to this claim: choose another name, or ask an admin for a StorageClass with this bucketName"
+            }
+        }
+    }
+}
+
+/// Whether a call without an answer can have taken effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sent {
+    /// There was a connection, so the call may have been sent.
+    Perhaps,
+    /// There was no connection.
+    No,
+}

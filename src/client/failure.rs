@@ -1,0 +1,119 @@
+//! What an [`Error`] means to the controller: its reason, whether a retry can help, and whether the store has changed.
+
+use crate::client::call::{Identity, Resource};
+use crate::client::error::{Error, Sent};
+use crate::reasons;
+use bucket_provisioner::store::Failure;
+use bucket_provisioner::store::FailureClass::{self, Retryable, Terminal};
+
+impl Error {
+    /// Marks an error of a step that only read: the store has not changed.
+    pub(crate) fn untouched(self) -> Self {
+        match self {
+            Self::Untouched(_) => self,
+            error => Self::Untouched(Box::new(error)),
+        }
+    }
+
+    /// Marks an error of the first change of a verb: the store has not changed if it refused for good. A store that is
+    /// busy or silent may have done what it was asked for; one that was never reached has not.
+    pub(crate) fn of_first_change(self) -> Self {
+        let never_sent =
+            matches!(self, Self::CredentialsUnavailable { .. } | Self::StoreUnreachable { sent: Sent::No, .. });
+        if never_sent || self.class() == Terminal { self.untouched() } else { self }
+    }
+
+    /// Removes the mark, in a verb that has changed something before.
+    pub(crate) fn after_a_change(self) -> Self {
+        match self {
+            Self::Untouched(error) => *error,
+            error => error,
+        }
+    }
+
+    /// The error without the mark.
+    fn cause(&self) -> &Self {
+        match self {
+            Self::Untouched(error) => error,
+            error => error,
+        }
+    }
+
+    pub(crate) fn is_denied(&self) -> bool {
+        matches!(self.cause(), Self::AccessDenied { .. })
+    }
+
+    fn reason_and_class(&self) -> (&'static str, FailureClass) {
+        match self {
+            Self::InvalidEnvironment(_) => (reasons::INVALID_ENVIRONMENT, Terminal),
+            Self::NothingToShare => (reasons::NOTHING_TO_SHARE, Terminal),
+            Self::CredentialsRefused { .. } => (reasons::CREDENTIALS_REFUSED, Terminal),
+            // The operator's own identity renews itself; a Secret waits for its admin.
+            Self::CredentialsExpired { identity: Identity::Secret(_) } => (reasons::CREDENTIALS_EXPIRED, Terminal),
+            Self::CredentialsExpired { .. } => (reasons::CREDENTIALS_EXPIRED, Retryable),
+            Self::CredentialsUnavailable { .. } => (reasons::CREDENTIALS_UNAVAILABLE, Retryable),
+            Self::AccessDenied { .. } => (reasons::ACCESS_DENIED, Terminal),
+            Self::Throttled { .. } => (reasons::THROTTLED, Retryable),
+            Self::StoreUnreachable { .. } => (reasons::STORE_UNREACHABLE, Retryable),
+            Self::StoreFailing { .. } => (reasons::STORE_FAILING, Retryable),
+            Self::StoreBusy { .. } => (reasons::STORE_BUSY, Retryable),
+            Self::NotVisibleYet { .. } => (reasons::NOT_VISIBLE_YET, Retryable),
+            Self::QuotaExceeded { .. } => (reasons::QUOTA_EXCEEDED, Terminal),
+            Self::BucketTaken { .. } => (reasons::BUCKET_TAKEN, Terminal),
+            Self::WrongRegion { .. } => (reasons::WRONG_REGION, Terminal),
+            Self::BucketMissing { .. } => (reasons::BUCKET_MISSING, Terminal),
+            Self::BucketClaimed { .. } => (reasons::BUCKET_CLAIMED, Terminal),
+            Self::AccessStillWorks { .. } => (reasons::ACCESS_STILL_WORKS, Retryable),
+            Self::BucketGone { .. } => (reasons::BUCKET_GONE, Terminal),
+            Self::OwnershipLost { .. } | Self::NotTheClaims { .. } => (reasons::OWNERSHIP_LOST, Terminal),
+            Self::BucketNotFound { .. } => (reasons::BUCKET_NOT_FOUND, Retryable),
+            Self::TagsNotKept { .. } => (reasons::TAGS_NOT_KEPT, Terminal),
+            Self::UserTaken { .. } => (reasons::USER_TAKEN, Terminal),
+            Self::ObjectsNotDeleted { .. } => (reasons::OBJECTS_NOT_DELETED, Terminal),
+            Self::ObjectsKeepArriving { .. } => (reasons::OBJECTS_KEEP_ARRIVING, Terminal),
+            Self::HasAccessPoints { .. } => (reasons::HAS_ACCESS_POINTS, Terminal),
+            Self::BucketNotEmpty { .. } => (reasons::NOT_VISIBLE_YET, Retryable),
+            Self::NotSupported { .. } => (reasons::NOT_SUPPORTED, Terminal),
+            Self::Rejected { .. } => (reasons::REJECTED, Terminal),
+            Self::Untouched(error) => error.reason_and_class(),
+        }
+    }
+}
+
+impl Failure for Error {
+    fn reason(&self) -> &'static str {
+        self.reason_and_class().0
+    }
+
+    fn class(&self) -> FailureClass {
+        self.reason_and_class().1
+    }
+
+    fn lost(&self) -> bool {
+        matches!(
+            self.cause(),
+            Self::BucketMissing { .. }
+                | Self::BucketGone { .. }
+                | Self::OwnershipLost { .. }
+                | Self::NotTheClaims { .. }
+        )
+    }
+
+    fn concerns_all(&self) -> bool {
+        match self.cause() {
+            // A bucket can have a policy that denies the call, and the keys of a claim concern that claim only.
+            Self::AccessDenied { call, .. } => {
+                call.identity != Identity::App && !matches!(call.resource, Resource::Bucket(_))
+            }
+            Self::CredentialsRefused { identity, .. } => *identity != Identity::App,
+            error => matches!(
+                error,
+                Self::StoreUnreachable { .. } | Self::CredentialsExpired { .. } | Self::CredentialsUnavailable { .. }
+            ),
+        }
+    }
+
+    fn store_untouched(&self) -> bool {
+        matches!(self, Self::Untouched(_) | Self::InvalidEnvironment(_))
+    }
+}

@@ -1,0 +1,16 @@
+//! Calls to AWS: clients, connections, credentials, how fast an account may be called, and what an answer means.
+
+pub(crate) mod account;
+pub mod call;
+pub(crate) mod clients;
+pub(crate) mod clock;
+pub(crate) mod codes;
+pub mod error;
+pub(crate) mod failure;
+pub(crate) mod fence;
+pub(crate) mod http;
+pub mod owner;
+pub(crate) mod pace;
+pub(crate) mod quota;
+pub(crate) mod remedy;
+pub(crate) mod sts;

@@ -1,0 +1,77 @@
+//! Quotas of an account: 5,000 users, 10,000 buckets. When one is reached, every new claim would be refused. So one of
+//! them asks now and then, and the others are refused without a call, until something was deleted.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::client::call::{CallError, Operation, Resource};
+use crate::client::error::Error;
+use crate::client::pace::Scope;
+
+/// How long nobody asks after a refusal, at first and at most.
+const FIRST: Duration = Duration::from_secs(30);
+const LONGEST: Duration = Duration::from_secs(120);
+
+/// The refusals of all accounts.
+#[derive(Debug, Default)]
+pub(crate) struct Quotas(Mutex<Vec<Refusal>>);
+
+#[derive(Debug)]
+struct Refusal {
+    scope: Scope,
+    operation: Operation,
+    code: String,
+    message: Option<String>,
+    wait: Duration,
+    ask_at: Instant,
+}
+
+impl Quotas {
+    /// Fails if the quota of an operation was reached, unless it is time to ask again.
+    ///
+    /// # Errors
+    /// What the store said.
+    pub(crate) fn check(&self, scope: &Scope, operation: Operation, resource: Resource) -> Result<(), Error> {
+        let mut refusals = self.lock();
+        let mut of_call = refusals.iter_mut().filter(|refusal| refusal.scope == *scope);
+        let Some(refusal) = of_call.find(|refusal| refusal.operation == operation) else { return Ok(()) };
+        if refusal.ask_at <= Instant::now() {
+            refusal.ask_at = Instant::now() + refusal.wait;
+            return Ok(());
+        }
+        let (code, message) = (refusal.code.clone(), refusal.message.clone());
+        Err(Error::QuotaExceeded { operation, resource, code, message }.untouched())
+    }
+
+    /// Notes how a call ended that creates something.
+    pub(crate) fn note(&self, scope: &Scope, operation: Operation, error: Option<&CallError>) {
+        let mut refusals = self.lock();
+        let at = refusals.iter().position(|refusal| refusal.scope == *scope && refusal.operation == operation);
+        let before = at.map(|at| refusals.remove(at));
+        match (error, before) {
+            (Some(error), before) if error.is_about_quota() => {
+                let wait = before.map_or(FIRST, |before| (before.wait * 2).min(LONGEST));
+                let (code, message) = (error.code().to_owned(), error.message().map(str::to_owned));
+                let ask_at = Instant::now() + wait;
+                refusals.push(Refusal { scope: scope.clone(), operation, code, message, wait, ask_at });
+            }
+            // It failed for another reason, which says nothing about the quota: another claim asks.
+            (Some(_), Some(before)) => refusals.push(Refusal { ask_at: Instant::now(), ..before }),
+            (Some(_), None) | (None, _) => {}
+        }
+    }
+
+    /// Something was deleted, so there may be room.
+    pub(crate) fn freed(&self, scope: &Scope) {
+        let mut refusals = self.lock();
+        let of_scope = refusals.iter_mut().filter(|refusal| refusal.scope == *scope);
+        of_scope.for_each(|refusal| refusal.ask_at = Instant::now());
+    }
+
+    // A panic elsewhere leaves the list consistent.
+    fn lock(&self) -> MutexGuard<'_, Vec<Refusal>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,131 @@
+//! What a message about a refusal adds: the remedy, and the store's own words.
+
+use crate::client::call::{Call, Identity, Operation};
+
+/// What to do about credentials that AWS does not accept.
+pub(crate) fn refused(identity: &Identity, operation: Operation, session: bool) -> &'static str {
+    // "Request temporary security credentials", IAM user guide.
+    if session && operation.actions().starts_with("iam:") {
+        return "IAM accepts a session token only from a role, or from a session with MFA; use keys without a session token, or the keys of an assumed role, and check that they have not expired";
+    }
+    match identity {
+        Identity::Ambient => "check the AWS identity of the operator's pod, and the node's clock",
+        Identity::Secret(_) => "put a valid, active key there, and check the node's clock",
+        Identity::App => "check whether the key was deleted or deactivated, and the node's clock",
+    }
+}
+
+/// What to do about a session that has expired. The operator's own identity renews itself.
+pub(crate) fn expired(identity: &Identity) -> &'static str {
+    match identity {
+        Identity::Ambient | Identity::App => "retrying",
+        Identity::Secret(_) => "put new keys there, or keys without a session token",
+    }
+}
+
+/// Why tagging a bucket may be refused: with ABAC a bucket accepts tags only through TagResource ("Enabling ABAC in
+/// general purpose buckets", S3 user guide).
+pub(crate) fn abac(operation: Operation) -> &'static str {
+    match operation {
+        Operation::PutBucketTagging => {
+            "; if ABAC is enabled for the bucket, S3 accepts tags only through s3:TagResource: turn ABAC off until the operator has set the tags"
+        }
+        _ => "",
+    }
+}
+
+/// The permissions to allow, and what else a denial may mean.
+pub(crate) fn allow(call: &Call) -> String {
+    let more = match call.operation {
+        Operation::GetBucketTagging | Operation::ListObjectsV2 | Operation::GetObject => {
+            " (or the bucket belongs to another AWS account)"
+        }
+        Operation::CreateUser => {
+            "; if the owner's policy requires a permissions boundary, set permissionsBoundary in the StorageClass, and in spec.additionalState of the ObjectBucket if the claim was bound before"
+        }
+        Operation::PutUserPolicy => {
+            "; if the owner's policy requires a permissions boundary, this user has none, and an admin must set it"
+        }
+        Operation::RemoveUserFromGroup => {
+            ", or remove the user from its groups by hand; its access keys are already deleted"
+        }
+        operation => abac(operation),
+    };
+    format!("{}{more}", call.operation.actions())
+}
+
+/// Where a bucket is, as far as the store says.
+pub(crate) fn in_region(region: Option<&str>) -> String {
+    region.map_or_else(|| "another region".to_owned(), |region| format!("region {region}"))
+}
+
+/// Why objects cannot be deleted.
+pub(crate) fn object_lock(code: &str) -> &'static str {
+    match code {
+        "AccessDenied" => ": object lock or a bucket policy protects them, or the owner lacks s3:DeleteObjectVersion",
+        _ => "",
+    }
+}
+
+/// The store's own words, if it says more than "Access Denied".
+pub(crate) fn aws_says(message: &Option<String>) -> String {
+    match message.as_deref() {
+        None | Some("" | "Access Denied") => String::new(),
+        Some(message) => format!("; AWS says: {}", without_accounts(message)),
+    }
+}
+
+/// Longest part of a store's message that is repeated.
+const MESSAGE_MAX: usize = 500;
+
+/// A store's message without ARNs and account ids, which the user of a claim must not see; the log has them.
+pub(crate) fn without_accounts(message: &str) -> String {
+    const ACCOUNT: usize = 12;
+    let ends_arn = |c: char| c.is_whitespace() || "\"'(),;<>[]{}".contains(c);
+    let mut said = String::new();
+    let mut rest = message;
+    while let Some(first) = rest.chars().next().filter(|_| said.len() < MESSAGE_MAX) {
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        let taken = if rest.starts_with("arn:") {
+            said.push_str("(an ARN)");
+            rest.find(ends_arn).unwrap_or(rest.len())
+        } else if digits == ACCOUNT {
+            said.push_str("(an account)");
+            ACCOUNT
+        } else {
+            let taken = digits.max(first.len_utf8());
+            said.push_str(rest.get(..taken).unwrap_or_default());
+            taken
+        };
+        rest = rest.get(taken..).unwrap_or_default();
+    }
+    if !rest.is_empty() {
+        said.push_str(" ...");
+    }
+    said
+}
+
+/// The access points of a bucket, as far as they are known.
+pub(crate) fn access_points(names: &[String]) -> String {
+    match names {
+        [] => "access points".to_owned(),
+        names => format!("the access points {}", names.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accounts_are_removed_wherever_they_appear() {
+        assert_eq!(
+            without_accounts(
+                "User: arn:aws:iam::123456789012:user/x, account=123456789012\narn:aws:s3:::b (id 1234567890123)"
+            ),
+            "User: (an ARN), account=(an account)\n(an ARN) (id 1234567890123)"
+        );
+        let long = without_accounts(&"ä".repeat(2 * MESSAGE_MAX));
+        assert!(long.len() <= MESSAGE_MAX + 8 && long.ends_with(" ..."), "{}", long.len());
+    }
+}

@@ -1,0 +1,92 @@
+//! Whether claims of a class can work, for an admin who asks. Every call here reads.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `asked` | what was asked before, for classes that share it |
+//! | `caller` | who the owner is, and how far the clocks are apart |
+//! | `needs` | which permissions the operator needs, and on what. Pure |
+//! | `simulate` | asks IAM whether the owner has them |
+//! | `reads` | tries those that can be tried by reading, where IAM cannot be asked |
+//! | `bucket` | the bucket that a class names |
+//! | `boundary` | the permissions boundary that a class names |
+//! | `quotas` | how much room the account has |
+
+mod asked;
+mod boundary;
+mod bucket;
+mod caller;
+mod needs;
+mod quotas;
+mod reads;
+mod simulate;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use self::asked::Answers;
+pub(crate) use self::asked::Asked;
+use self::caller::Caller;
+use super::reasons;
+use crate::class::target::{Sts, Target};
+use crate::client::call::CallError;
+use crate::client::clients::Store;
+use crate::client::error::Error;
+use bucket_provisioner::store::{Failure as _, Finding, Mode};
+
+/// What is known about the owner, and what is asked with its credentials.
+struct Examined<'a> {
+    store: &'a Store,
+    asked: Arc<Answers>,
+    target: &'a Target<'a>,
+    caller: Caller,
+    /// Whether IAM knows the owner's credentials: not if only the S3 of another store is configured.
+    has_iam: bool,
+}
+
+/// Looks at everything that claims of the class need.
+pub(crate) async fn examine(asked: &Asked, store: &Arc<Store>, target: &Target<'_>) -> Vec<Finding> {
+    let has_iam = target.user.is_some() || target.endpoints.sts != Sts::Unknown;
+    let asked = asked.with(store, &target.record.claim.uid);
+    let (caller, mut findings) = asked.caller.get_or_init(|| caller::ask(store, has_iam)).await.clone();
+    let Some(caller) = caller else { return findings };
+    let examined = Examined { store, asked, target, caller, has_iam };
+    let permissions = async {
+        match simulate::permissions(&examined).await {
+            Ok(findings) => findings,
+            Err(why) => reads::permissions(&examined, &why).await,
+        }
+    };
+    // Boxed, because the futures of the SDK are large.
+    let (permissions, bucket, boundary, quotas) = tokio::join!(
+        Box::pin(permissions),
+        Box::pin(async {
+            match target.record.plan.mode {
+                Mode::Granted => bucket::examine(&examined).await,
+                Mode::Created => Vec::new(),
+            }
+        }),
+        Box::pin(boundary::examine(&examined)),
+        Box::pin(quotas::examine(&examined)),
+    );
+    findings.extend([permissions, bucket, boundary, quotas].into_iter().flatten());
+    findings
+}
+
+/// A call failed that should not.
+fn failed(what: &str, error: CallError) -> Finding {
+    let error = Error::from(error);
+    let reason = reasons::TABLE.iter().find(|reason| reason.name == error.reason());
+    Finding::failed(what, &error, reason.map_or("", |reason| reason.remedy))
+}
+
+/// The remedy where the owner lacks a permission that only this examination needs.
+fn allow_doctor(action: &str) -> String {
+    format!("allow the owner {action}, as docs/owner-iam-policy-doctor.json does, and run this again")
+}
+
+/// The actions that claims of a class need.
+#[cfg(test)]
+pub(crate) fn needed(target: &Target<'_>) -> std::collections::BTreeSet<String> {
+    needs::actions(&needs::of(target)).into_iter().map(str::to_owned).collect()
+}

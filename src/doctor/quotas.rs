@@ -1,0 +1,106 @@
+//! How much room the account has.
+
+use aws_sdk_iam::types::SummaryKeyType;
+
+use super::Examined;
+use crate::client::call::{CallError, Operation, Resource};
+use bucket_provisioner::store::{Finding, Mode};
+
+/// A quota is near when this part of it is used, in percent.
+const NEAR: u64 = 80;
+/// The default quota of an account ("Amazon S3 endpoints and quotas", AWS General Reference). AWS raises it on request, and
+/// S3 does not say what it is.
+const BUCKETS: u64 = 10_000;
+
+pub(crate) async fn examine(examined: &Examined<'_>) -> Vec<Finding> {
+    let Examined { asked, target, has_iam, .. } = examined;
+    let users = async {
+        match target.user.filter(|_| *has_iam) {
+            Some(_) => asked.users.get_or_init(|| users(examined)).await.clone(),
+            None => None,
+        }
+    };
+    let buckets = async {
+        match target.record.plan.mode {
+            Mode::Created => Some(asked.buckets.get_or_init(|| buckets(examined)).await.clone()),
+            Mode::Granted => None,
+        }
+    };
+    let (users, buckets) = tokio::join!(users, buckets);
+    users.into_iter().chain(buckets).collect()
+}
+
+async fn users(Examined { store, target, .. }: &Examined<'_>) -> Option<Finding> {
+    const WHAT: &str = "quota of users";
+    let send = || store.iam.get_account_summary().send();
+    match store.call(Operation::GetAccountSummary, Resource::Account, send).await {
+        Ok(answer) => {
+            let summary = answer.summary_map()?;
+            let number = |key| summary.get(&key).and_then(|number| u64::try_from(*number).ok());
+            let (used, quota) = (number(SummaryKeyType::Users)?, number(SummaryKeyType::UsersQuota)?);
+            Some(room(WHAT, "IAM users", used, quota, "the account's quota"))
+        }
+        // Only AWS is known to have such a quota.
+        Err(_) if target.endpoints.iam_is_foreign() => None,
+        Err(error) if error.status() == 403 => Some(Finding::unknown(
+            WHAT,
+            "how many IAM users the account has cannot be seen: the owner may not call iam:GetAccountSummary",
+            super::allow_doctor("iam:GetAccountSummary"),
+        )),
+        Err(error) => Some(super::failed(WHAT, error)),
+    }
+}
+
+async fn buckets(examined: &Examined<'_>) -> Finding {
+    const WHAT: &str = "quota of buckets";
+    match count(examined).await {
+        Ok(used) if examined.target.endpoints.s3_is_foreign() => {
+            Finding::good("buckets", format!("the owner has {used} buckets at this store"))
+        }
+        Ok(used) => room(WHAT, "buckets", used, BUCKETS, "the default quota"),
+        Err(error) if error.status() == 403 && error.code() == "AccessDenied" => Finding::unknown(
+            WHAT,
+            "how many buckets the account has cannot be seen: the owner may not call s3:ListAllMyBuckets",
+            "allow it, as the owner's policy in docs/security.md does",
+        ),
+        Err(error) => super::failed("S3", error),
+    }
+}
+
+/// Far above the default quota nobody needs the exact number.
+async fn count(Examined { store, .. }: &Examined<'_>) -> Result<u64, CallError> {
+    let list = || async {
+        let mut pages = store.retrying_s3.list_buckets().into_paginator().send();
+        let mut number = 0;
+        while number <= 2 * BUCKETS
+            && let Some(page) = pages.next().await
+        {
+            number += u64::try_from(page?.buckets().len()).unwrap_or(u64::MAX);
+        }
+        Ok(number)
+    };
+    store.call(Operation::ListBuckets, Resource::Account, list).await
+}
+
+fn room(what: &str, things: &str, used: u64, quota: u64, whose: &str) -> Finding {
+    let message = format!("{used} {things}, of {quota} that {whose} allows");
+    if used * 100 >= quota * NEAR {
+        let remedy = "ask AWS to raise the quota (Service Quotas), or delete what is not needed; a raised quota of buckets cannot be seen here";
+        return Finding::warning(what, message, remedy);
+    }
+    Finding::good(what, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bucket_provisioner::store::Verdict;
+
+    #[test]
+    fn a_quota_is_near_at_four_fifths() {
+        for (used, verdict) in [(0, Verdict::Good), (3_999, Verdict::Good), (4_000, Verdict::Warning)] {
+            assert_eq!(room("q", "users", used, 5_000, "the quota").verdict, verdict, "{used}");
+        }
+        assert_eq!(room("q", "users", 0, 0, "the quota").verdict, Verdict::Warning);
+    }
+}

@@ -1,0 +1,365 @@
+//! What an examination of AWS finds, from canned answers.
+#![allow(clippy::unwrap_used)]
+
+use rstest::rstest;
+
+use super::needs::{self, Scope};
+use crate::class::environment::Environment;
+use crate::class::target::Target;
+use crate::testing::{
+    ACCOUNT, Answer, FOREIGN, OTHERS, Stage, bare, bucket_tags, granted, iam_error, in_region, ok, record, s3_error,
+};
+use bucket_provisioner::store::{Finding, Provisioner as _, Record, Verdict};
+
+const BOUNDARY: &str = "arn:aws:iam::123456789012:policy/bound";
+
+/// What is called although nothing may change.
+const READS: [&str; 14] = [
+    "GetCallerIdentity",
+    "SimulatePrincipalPolicy",
+    "GetRole",
+    "GetPolicy",
+    "GetAccountSummary",
+    "GetUser",
+    "ListUsers",
+    "ListAccessKeys",
+    "GetUserPolicy",
+    "ListAttachedUserPolicies",
+    "ListGroupsForUser",
+    "ListBuckets",
+    "GetBucketTagging",
+    "HeadBucket",
+];
+
+type Answers = Vec<(&'static str, Answer)>;
+
+fn caller(resource: &str) -> (&'static str, Answer) {
+    let service = if resource.starts_with("assumed-role") { "sts" } else { "iam" };
+    let arn = format!("arn:aws:{service}::{ACCOUNT}:{resource}");
+    let body = format!(
+        "<GetCallerIdentityResponse><GetCallerIdentityResult><Arn>{arn}</Arn><UserId>A</UserId>\
+         <Account>{ACCOUNT}</Account></GetCallerIdentityResult></GetCallerIdentityResponse>"
+    );
+    ("GetCallerIdentity", ok(body))
+}
+
+/// What IAM says to each simulation: the decision about an action, and more XML about it.
+fn simulated(record: &Record, decide: impl Fn(Scope, &str) -> (&'static str, &'static str)) -> Answers {
+    let environment = Environment::default();
+    let needs = needs::of(&Target::of(record, &environment));
+    let answers = needs.iter().map(|(scope, actions)| {
+        let results = actions.iter().map(|action| {
+            let (decision, more) = decide(*scope, action);
+            format!(
+                "<member><EvalActionName>{action}</EvalActionName><EvalDecision>{decision}</EvalDecision>{more}</member>"
+            )
+        });
+        (
+            "SimulatePrincipalPolicy",
+            ok(format!(
+                "<SimulatePrincipalPolicyResponse><SimulatePrincipalPolicyResult><EvaluationResults>{}\
+                 </EvaluationResults><IsTruncated>false</IsTruncated></SimulatePrincipalPolicyResult>\
+                 </SimulatePrincipalPolicyResponse>",
+                results.collect::<String>()
+            )),
+        )
+    });
+    answers.collect()
+}
+
+fn all_allowed(record: &Record) -> Answers {
+    simulated(record, |_, _| ("allowed", ""))
+}
+
+fn room(users: u32) -> Answers {
+    let entry = |key: &str, value: u32| format!("<entry><key>{key}</key><value>{value}</value></entry>");
+    let summary = format!(
+        "<GetAccountSummaryResponse><GetAccountSummaryResult><SummaryMap>{}{}</SummaryMap></GetAccountSummaryResult>\
+         </GetAccountSummaryResponse>",
+        entry("Users", users),
+        entry("UsersQuota", 5000)
+    );
+    let buckets = "<ListAllMyBucketsResult><Buckets><Bucket><Name>a</Name></Bucket></Buckets></ListAllMyBucketsResult>";
+    vec![("GetAccountSummary", ok(summary)), ("ListBuckets", ok(buckets))]
+}
+
+async fn examine(record: &Record, answers: impl IntoIterator<Item = Answers>) -> Vec<Finding> {
+    examine_on(&Stage::answering(answers.into_iter().flatten()), record).await
+}
+
+async fn examine_on(stage: &Stage, record: &Record) -> Vec<Finding> {
+    let findings = stage.provisioner.examine(record, &stage.owner).await;
+    for call in stage.calls() {
+        assert!(READS.contains(&call.as_str()) || call == "ListObjectsV2", "{call} could change something");
+    }
+    findings
+}
+
+fn about<'a>(findings: &'a [Finding], what: &str) -> Vec<&'a Finding> {
+    findings.iter().filter(|finding| finding.what == what).collect()
+}
+
+#[track_caller]
+fn one<'a>(findings: &'a [Finding], what: &str) -> &'a Finding {
+    let [finding] = about(findings, what)[..] else { panic!("not one about {what}: {findings:#?}") };
+    finding
+}
+
+#[tokio::test]
+async fn an_owner_with_the_policy_has_nothing_but_good_findings() {
+    let record = record();
+    let findings = examine(&record, [vec![caller("user/ops/owner")], all_allowed(&record), room(10)]).await;
+    assert!(findings.iter().all(|finding| finding.verdict == Verdict::Good), "{findings:#?}");
+    let number = needs::actions(&needs::of(&Target::of(&record, &Environment::default()))).len();
+    let allowed = format!("IAM allows the owner all {number} actions that claims need");
+    assert_eq!(one(&findings, "permissions").message, allowed);
+    assert_eq!(one(&findings, "quota of users").message, "10 IAM users, of 5000 that the account's quota allows");
+    assert_eq!(one(&findings, "quota of buckets").message, "1 buckets, of 10000 that the default quota allows");
+}
+
+#[tokio::test]
+async fn what_classes_share_is_asked_once() {
+    let (created, granted) = (record(), granted());
+    let of_bucket = vec![("HeadBucket", in_region(200, "us-west-1")), ("HeadBucket", in_region(200, "us-west-1"))];
+    let answers = [vec![caller("user/owner")], all_allowed(&created), all_allowed(&granted), room(10), of_bucket];
+    let stage = Stage::answering(answers.into_iter().flatten());
+    stage.provisioner.account(&created, &stage.owner).await.unwrap();
+    let first = examine_on(&stage, &created).await;
+    let second = examine_on(&stage, &granted).await;
+    for what in ["identity", "permissions", "quota of users"] {
+        assert_eq!((one(&first, what).verdict, one(&second, what).verdict), (Verdict::Good, Verdict::Good), "{what}");
+    }
+    for operation in ["GetCallerIdentity", "GetAccountSummary", "ListBuckets"] {
+        assert_eq!(stage.all_sent(operation).len(), 1, "{operation}");
+    }
+    let simulations = stage.all_sent("SimulatePrincipalPolicy");
+    let different: std::collections::BTreeSet<_> = simulations.iter().collect();
+    assert_eq!(different.len(), simulations.len());
+}
+
+#[tokio::test]
+async fn what_is_denied_is_named_with_who_denies_it_and_the_remedy() {
+    let record = record();
+    let answers = simulated(&record, |_, action| match action {
+        "s3:DeleteBucket" => ("implicitDeny", ""),
+        "iam:CreateUser" => {
+            ("implicitDeny", "<MissingContextValues><member>iam:PermissionsBoundary</member></MissingContextValues>")
+        }
+        "iam:CreateAccessKey" => ("explicitDeny", ""),
+        "iam:DeleteUser" => (
+            "implicitDeny",
+            "<OrganizationsDecisionDetail><AllowedByOrganizations>false</AllowedByOrganizations></OrganizationsDecisionDetail>",
+        ),
+        "iam:GetUser" => (
+            "implicitDeny",
+            "<PermissionsBoundaryDecisionDetail><AllowedByPermissionsBoundary>false</AllowedByPermissionsBoundary></PermissionsBoundaryDecisionDetail>",
+        ),
+        "iam:ListUsers" => {
+            ("implicitDeny", "<MissingContextValues><member>aws:SourceIp</member></MissingContextValues>")
+        }
+        _ => ("allowed", ""),
+    });
+    let findings = examine(&record, [vec![caller("user/owner")], answers, room(10)]).await;
+    let said: Vec<_> = about(&findings, "permissions").iter().map(|it| (it.verdict, it.message.clone())).collect();
+    insta::assert_debug_snapshot!(said, @r#"
+    [
+        (
+            Bad,
+            "nothing allows the owner s3:DeleteBucket on arn:aws:s3:::*",
+        ),
+        (
+            Unknown,
+            "whether the owner is allowed iam:ListUsers on * depends on aws:SourceIp",
+        ),
+        (
+            Bad,
+            "a Deny statement of the owner's policies denies iam:CreateAccessKey on arn:aws:iam::*:user/aws-s3-provisioner/*",
+        ),
+        (
+            Bad,
+            "a policy of the AWS organization denies the owner iam:DeleteUser on arn:aws:iam::*:user/aws-s3-provisioner/*",
+        ),
+        (
+            Bad,
+            "nothing allows the owner iam:CreateUser on arn:aws:iam::*:user/aws-s3-provisioner/*",
+        ),
+        (
+            Bad,
+            "the owner's own permissions boundary does not allow iam:GetUser on arn:aws:iam::*:user/*",
+        ),
+    ]
+    "#);
+    let remedies: Vec<_> = about(&findings, "permissions").iter().map(|it| it.remedy.as_str()).collect();
+    assert!(remedies.iter().all(|remedy| !remedy.is_empty()));
+    assert!(remedies[4].contains("set permissionsBoundary in the class"), "{}", remedies[4]);
+}
+
+#[tokio::test]
+async fn the_role_of_a_session_is_simulated_with_its_path() {
+    let record = record();
+    let role = format!("arn:aws:iam::{ACCOUNT}:role/team/buckets");
+    let found = format!(
+        "<GetRoleResponse><GetRoleResult><Role><Path>/team/</Path><RoleName>buckets</RoleName><RoleId>A</RoleId>\
+         <Arn>{role}</Arn><CreateDate>2026-01-01T00:00:00Z</CreateDate></Role></GetRoleResult></GetRoleResponse>"
+    );
+    let answers = [vec![caller("assumed-role/buckets/pod"), ("GetRole", ok(found))], all_allowed(&record), room(10)];
+    let stage = Stage::answering(answers.into_iter().flatten());
+    let findings = examine_on(&stage, &record).await;
+    assert_eq!(one(&findings, "permissions").verdict, Verdict::Good);
+    let sent = stage.sent("SimulatePrincipalPolicy");
+    assert!(sent.contains("PolicySourceArn=arn%3Aaws%3Aiam%3A%3A123456789012%3Arole%2Fteam%2Fbuckets"), "{sent}");
+}
+
+#[tokio::test]
+async fn where_nothing_can_be_simulated_reading_shows_what_it_can_and_the_rest_is_said_to_be_open() {
+    let user = "<ListUsersResponse><ListUsersResult><Users><member><Path>/aws-s3-provisioner/</Path><UserName>u</UserName>\
+        <UserId>A</UserId><Arn>arn:aws:iam::123456789012:user/u</Arn><CreateDate>2026-01-01T00:00:00Z</CreateDate></member>\
+        </Users><IsTruncated>false</IsTruncated></ListUsersResult></ListUsersResponse>";
+    let keys = "<ListAccessKeysResponse><ListAccessKeysResult><AccessKeyMetadata></AccessKeyMetadata>\
+        <IsTruncated>false</IsTruncated></ListAccessKeysResult></ListAccessKeysResponse>";
+    let answers = [
+        vec![
+            caller("user/owner"),
+            ("SimulatePrincipalPolicy", iam_error(403, "AccessDenied")),
+            ("GetUser", iam_error(404, "NoSuchEntity")),
+            ("ListUsers", ok(user)),
+            ("ListAccessKeys", ok(keys)),
+            ("GetUserPolicy", iam_error(403, "AccessDenied")),
+            ("GetBucketTagging", s3_error(404, "NoSuchBucket")),
+        ],
+        room(10),
+        room(10),
+    ];
+    let findings = examine(&record(), answers).await;
+    let permissions = about(&findings, "permissions");
+    let [denied, allowed, open] = permissions[..] else { panic!("{permissions:#?}") };
+    assert_eq!((denied.verdict, allowed.verdict, open.verdict), (Verdict::Bad, Verdict::Good, Verdict::Unknown));
+    assert_eq!(denied.message, "AWS denied the owner iam:GetUserPolicy");
+    for action in ["s3:ListAllMyBuckets", "iam:GetUser", "iam:ListUsers", "iam:ListAccessKeys"] {
+        assert!(allowed.message.contains(action), "{}", allowed.message);
+    }
+    for action in ["s3:CreateBucket", "s3:GetBucketTagging", "iam:CreateAccessKey"] {
+        assert!(open.message.contains(action) && !allowed.message.contains(action), "{}", open.message);
+    }
+    assert!(open.message.starts_with("the owner may not call iam:SimulatePrincipalPolicy"), "{}", open.message);
+    assert!(open.remedy.contains("docs/owner-iam-policy-doctor.json"), "{}", open.remedy);
+}
+
+#[rstest]
+#[case::in_its_region(in_region(200, "us-west-1"), Verdict::Good, "can be reached")]
+#[case::redirected(in_region(301, "eu-west-1"), Verdict::Bad, "is in region eu-west-1, but the class says us-west-1")]
+#[case::signed_for_another_region(in_region(400, "eu-west-1"), Verdict::Bad, "is in region eu-west-1")]
+#[case::missing(bare(404), Verdict::Bad, "does not exist")]
+#[case::forbidden(bare(403), Verdict::Bad, "the owner may not use it")]
+#[tokio::test]
+async fn the_bucket_that_a_class_names_is_looked_at(
+    #[case] answer: Answer,
+    #[case] verdict: Verdict,
+    #[case] message: &str,
+) {
+    let record = granted();
+    let answers = vec![
+        caller("user/owner"),
+        ("HeadBucket", answer),
+        ("HeadBucket", in_region(200, "us-west-1")),
+        ("GetBucketTagging", bucket_tags(FOREIGN)),
+    ];
+    let findings = examine(&record, [answers, all_allowed(&record), room(10)]).await;
+    let found = one(&findings, "bucket");
+    assert!(found.verdict == verdict && found.message.contains(message), "{found:?}");
+    assert_eq!(found.remedy.is_empty(), verdict == Verdict::Good);
+}
+
+#[tokio::test]
+async fn a_bucket_of_another_account_and_one_that_was_made_for_a_claim_are_told() {
+    let record = granted();
+    let answers = vec![
+        caller("user/owner"),
+        ("HeadBucket", in_region(200, "us-west-1")),
+        ("HeadBucket", bare(403)),
+        ("GetBucketTagging", bucket_tags(OTHERS)),
+    ];
+    let findings = examine(&record, [answers, all_allowed(&record), room(10)]).await;
+    assert!(one(&findings, "bucket").message.contains("belongs to another account"));
+    let claimed = one(&findings, "bucket's claim");
+    assert!(claimed.verdict == Verdict::Bad && claimed.remedy.contains("allowClaimedBucket"), "{claimed:?}");
+}
+
+fn bounded(arn: &str) -> Record {
+    let mut record = record();
+    record.plan.state.insert("permissionsBoundary".into(), arn.into());
+    record
+}
+
+fn create_user(decision: &str) -> (&'static str, Answer) {
+    let body = format!(
+        "<SimulatePrincipalPolicyResponse><SimulatePrincipalPolicyResult><EvaluationResults><member>\
+         <EvalActionName>iam:CreateUser</EvalActionName><EvalDecision>{decision}</EvalDecision></member>\
+         </EvaluationResults><IsTruncated>false</IsTruncated></SimulatePrincipalPolicyResult>\
+         </SimulatePrincipalPolicyResponse>"
+    );
+    ("SimulatePrincipalPolicy", ok(body))
+}
+
+#[tokio::test]
+async fn a_boundary_has_to_exist_and_to_be_demanded() {
+    let record = bounded(BOUNDARY);
+    let policy = ok(format!(
+        "<GetPolicyResponse><GetPolicyResult><Policy><Arn>{BOUNDARY}</Arn></Policy></GetPolicyResult></GetPolicyResponse>"
+    ));
+    let missing = iam_error(404, "NoSuchEntity");
+    let unseen = iam_error(403, "AccessDenied");
+    for (answer, decision, exists, demanded) in [
+        (policy, "implicitDeny", Verdict::Good, Verdict::Good),
+        (missing, "allowed", Verdict::Bad, Verdict::Warning),
+        (unseen, "explicitDeny", Verdict::Unknown, Verdict::Good),
+    ] {
+        let first = vec![caller("user/owner"), ("GetPolicy", answer)];
+        let answers = [first, all_allowed(&record), vec![create_user(decision)], room(10)];
+        let stage = Stage::answering(answers.into_iter().flatten());
+        let findings = examine_on(&stage, &record).await;
+        assert_eq!(one(&findings, "boundary").verdict, exists);
+        assert_eq!(one(&findings, "boundary demanded").verdict, demanded);
+        let with_boundary =
+            stage.all_sent("SimulatePrincipalPolicy").into_iter().filter(|sent| sent.contains("policy%2Fbound"));
+        assert!(
+            with_boundary.clone().count() == 1
+                && with_boundary.into_iter().all(|sent| sent.contains("iam%3APutUserPolicy"))
+        );
+    }
+}
+
+#[rstest]
+#[case::of_another_account("arn:aws:iam::210987654321:policy/bound", "in account 210987654321")]
+#[case::of_another_partition("arn:aws-cn:iam::123456789012:policy/bound", "in partition aws-cn")]
+#[tokio::test]
+async fn a_boundary_of_another_place_is_bad(#[case] arn: &str, #[case] problem: &str) {
+    let record = bounded(arn);
+    let answers = [vec![caller("user/owner")], all_allowed(&record), vec![create_user("implicitDeny")], room(10)];
+    let findings = examine(&record, answers).await;
+    let found = one(&findings, "boundary");
+    assert!(found.verdict == Verdict::Bad && found.message.contains(problem), "{found:?}");
+}
+
+#[tokio::test]
+async fn a_full_account_a_wrong_clock_and_the_root_user_are_reported() {
+    let record = record();
+    let (_, Answer::Status { body, .. }) = caller("root") else { panic!("an answer") };
+    let header = Some(("date", "Thu, 01 Jan 2026 00:00:00 GMT"));
+    let root = vec![("GetCallerIdentity", Answer::Status { status: 200, header, body })];
+    let findings = examine(&record, [root, room(4_900)]).await;
+    assert_eq!(one(&findings, "identity").verdict, Verdict::Warning);
+    assert_eq!(one(&findings, "clock").verdict, Verdict::Bad);
+    assert_eq!(one(&findings, "quota of users").verdict, Verdict::Warning);
+    assert!(one(&findings, "permissions").message.contains("root user"));
+}
+
+#[tokio::test]
+async fn where_the_owner_is_refused_only_the_clock_is_looked_at() {
+    let header = Some(("date", "Thu, 01 Jan 2026 00:00:00 GMT"));
+    let Answer::Status { body, .. } = iam_error(403, "RequestTimeTooSkewed") else { panic!("an answer") };
+    let refused = vec![("GetCallerIdentity", Answer::Status { status: 403, header, body })];
+    let findings = examine(&record(), [refused]).await;
+    let [clock] = &findings[..] else { panic!("{findings:#?}") };
+    assert_eq!((clock.what.as_str(), clock.verdict), ("clock", Verdict::Bad));
+}

@@ -1,0 +1,7 @@
+//! Users in IAM: created, limited by a policy, given keys, removed.
+
+pub(crate) mod policy;
+pub(crate) mod probe;
+pub(crate) mod revoke;
+pub(crate) mod upkeep;
+pub(crate) mod user;

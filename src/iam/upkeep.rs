@@ -1,0 +1,126 @@
+//! Upkeep of a bound claim: rotating its keys, and repairing what others have changed.
+//!
+//! A user whose tags somebody removed is still proven to be the claim's if it has the key that the operator issued.
+
+use std::time::SystemTime;
+
+use crate::class::target::{Target, UserSpec};
+use crate::client::call::{CallError, Operation, Resource};
+use crate::client::clients::Store;
+use crate::client::error::Error;
+use crate::iam::policy::{self, Found, POLICY_NAME};
+use crate::iam::user;
+use crate::s3::bucket;
+use crate::s3::tags::{self, Ownership, Tags};
+use bucket_provisioner::store::{AppCredentials, Checkup, Deactivation};
+
+/// Issues a second key beside `present`. Other keys of the user are deleted first.
+pub(crate) async fn rotate(store: &Store, user: UserSpec<'_>, present: &str) -> Result<AppCredentials, Error> {
+    user::delete_access_keys(store, user.name, &[present]).await?;
+    user::create_only_key(store, user.name, &[present]).await
+}
+
+/// Deactivates a former key, unless it was used since then.
+pub(crate) async fn deactivate(
+    store: &Store,
+    user: UserSpec<'_>,
+    key: &str,
+    unless_used_since: Option<SystemTime>,
+) -> Result<Deactivation, Error> {
+    let held = user::access_keys(store, user.name).await?;
+    if held.iter().all(|held| held.id != key || held.inactive) {
+        return Ok(Deactivation::NotNeeded);
+    }
+    if let Some(since) = unless_used_since {
+        match user::last_used(store, user.name, key).await {
+            Ok(Some(used)) if used >= since => return Ok(Deactivation::InUse(Some(used))),
+            Err(error) if !error.lacks_operation() => return Err(error.into()),
+            Ok(_) | Err(_) => {}
+        }
+    }
+    match user::deactivate_access_key(store, user.name, key).await {
+        Ok(()) => Ok(Deactivation::Done),
+        // Such a store can only delete keys.
+        Err(error) if error.lacks_operation() => Ok(Deactivation::NotNeeded),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Compares bucket, user, policy and keys with what was created, and repairs what it can.
+pub(crate) async fn check(store: &Store, target: &Target<'_>, tags: &Tags, keys: &[&str]) -> Result<Checkup, Error> {
+    let mut checkup = Checkup::default();
+    checkup.repaired.extend(bucket::check(store, target, tags).await?);
+    if let Some(user) = target.user {
+        check_user(store, target, user, tags, keys, &mut checkup).await?;
+    }
+    Ok(checkup)
+}
+
+async fn check_user(
+    store: &Store,
+    target: &Target<'_>,
+    user: UserSpec<'_>,
+    tags: &Tags,
+    keys: &[&str],
+    checkup: &mut Checkup,
+) -> Result<(), Error> {
+    let name = user.name;
+    let Some(found) = user::ignore_not_found(user::tags_of(store, name).await)? else {
+        checkup.keys_lost = true;
+        return Ok(());
+    };
+    let held = user::access_keys(store, name).await?;
+    let Some(present) = keys.first().and_then(|present| held.iter().find(|key| key.id == *present)) else {
+        checkup.keys_lost = true;
+        return Ok(());
+    };
+    checkup.issued_at = present.issued_at;
+    checkup.keys_inactive = present.inactive;
+    if target.go_policy.is_none() {
+        checkup.repaired.extend(repair_tags(store, target, name, &found, tags).await?);
+        checkup.repaired.extend(repair_policy(store, target, name).await?);
+    }
+    for id in held.into_iter().map(|key| key.id).filter(|id| !keys.contains(&id.as_str())) {
+        user::delete_access_key(store, name, &id).await?;
+        checkup.deleted_keys.push(id);
+    }
+    Ok(())
+}
+
+async fn repair_tags(
+    store: &Store,
+    target: &Target<'_>,
+    user: &str,
+    found: &Tags,
+    wanted: &Tags,
+) -> Result<Option<String>, CallError> {
+    let ownership = user::ownership(target, user, found);
+    if ownership == Ownership::OtherClaim {
+        tracing::warn!(user, "the user has the claim's key, but its tags name another claim");
+    }
+    // A store that keeps no tags would not show what is written.
+    let is_known_by_name = found.is_empty() && ownership.is_proven();
+    if is_known_by_name || tags::completed(found, wanted).is_none() {
+        return Ok(None);
+    }
+    user::put_tags(store, user, wanted).await?;
+    Ok((!ownership.is_proven()).then(|| format!("user {user:?} had lost the tags of this claim; they were restored")))
+}
+
+async fn repair_policy(store: &Store, target: &Target<'_>, user: &str) -> Result<Option<String>, CallError> {
+    let send = || store.iam.get_user_policy().user_name(user).policy_name(POLICY_NAME).send();
+    let answer = user::ignore_not_found(store.call(Operation::GetUserPolicy, Resource::user(user), send).await)?;
+    let found = answer.map_or(Found::Other, |answer| policy::compare(&answer.policy_document, target));
+    if found != Found::Wanted {
+        user::put_policy(store, target, user).await?;
+    }
+    Ok(match found {
+        Found::Wanted | Found::Earlier => None,
+        Found::Wider => Some(format!(
+            "policy {POLICY_NAME:?} of user {user:?} was updated: object versions can no longer be deleted, because the bucket existed before the claim"
+        )),
+        Found::Other => {
+            Some(format!("policy {POLICY_NAME:?} of user {user:?} was missing or had been changed; it was restored"))
+        }
+    })
+}

@@ -1,0 +1,272 @@
+//! What an account holds that was created for claims, and how much is in a bucket. Only reads.
+//!
+//! Neither S3 nor IAM can list by tags, so each bucket of the account and each user under the class's path is looked at.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use futures::stream::{self, StreamExt as _};
+use tokio::time::Instant;
+
+use super::recall::claimant;
+use crate::class::target::{BucketRef, Target};
+use crate::client::call::{CallError, Operation, Resource};
+use crate::client::clients::Store;
+use crate::client::error::Error;
+use crate::iam::user;
+use crate::s3::bucket;
+use crate::s3::tags::{self, Tags};
+use bucket_provisioner::store::{Inventory, Stock, StockKind, Usage};
+
+/// How many are looked at side by side.
+const AT_ONCE: usize = 8;
+/// How much of a bucket is counted: pages of 1,000 versions.
+const PAGES: usize = 20;
+/// For how long it is counted.
+const TIME: Duration = Duration::from_secs(10);
+
+/// How much is in a bucket. Versions count one by one, because each of them is stored; stores without versions list
+/// their objects.
+pub(crate) async fn usage(store: &Store, bucket: BucketRef<'_>) -> Result<Usage, Error> {
+    let end = Instant::now() + TIME;
+    let (mut found, mut next) = (Usage::new(0, 0), Some((None, None)));
+    for _ in 0..PAGES {
+        let Some((key, version)) = next.take().filter(|_| Instant::now() < end) else { break };
+        let first = key.is_none();
+        let call = store.retrying_s3.list_object_versions().bucket(bucket.name).set_key_marker(key);
+        let call = call.set_version_id_marker(version).set_expected_bucket_owner(bucket.account());
+        let resource = Resource::bucket(bucket.name);
+        let page = match store.call(Operation::ListObjectVersions, resource, || call.clone().send()).await {
+            Err(error) if first && error.lacks_operation() => return Ok(usage_of_objects(store, bucket).await?),
+            page => page?,
+        };
+        let sizes = page.versions().iter().map(|version| version.size().unwrap_or_default());
+        add(&mut found, sizes);
+        // Delete markers are stored, too, and have to go before the bucket can.
+        found.objects += u64::try_from(page.delete_markers().len()).unwrap_or_default();
+        let more = page.is_truncated.unwrap_or_default();
+        next = page.next_key_marker.filter(|_| more).map(|key| (Some(key), page.next_version_id_marker));
+    }
+    Ok(if next.is_some() { found.and_more() } else { found })
+}
+
+async fn usage_of_objects(store: &Store, bucket: BucketRef<'_>) -> Result<Usage, CallError> {
+    let end = Instant::now() + TIME;
+    let (mut found, mut next) = (Usage::new(0, 0), Some(None));
+    for _ in 0..PAGES {
+        let Some(token) = next.take().filter(|_| Instant::now() < end) else { break };
+        let call = store.retrying_s3.list_objects_v2().bucket(bucket.name).set_continuation_token(token);
+        let call = call.set_expected_bucket_owner(bucket.account());
+        let page = store.call(Operation::ListObjectsV2, Resource::bucket(bucket.name), || call.clone().send()).await?;
+        add(&mut found, page.contents().iter().map(|object| object.size().unwrap_or_default()));
+        next = page.next_continuation_token.map(Some);
+    }
+    Ok(if next.is_some() { found.and_more() } else { found })
+}
+
+fn add(usage: &mut Usage, sizes: impl Iterator<Item = i64>) {
+    for size in sizes {
+        usage.objects += 1;
+        usage.bytes += u64::try_from(size).unwrap_or_default();
+    }
+}
+
+/// What carries the marks of this provisioner; of `again`, what still does.
+pub(crate) async fn inventory(
+    store: &Store,
+    target: &Target<'_>,
+    provisioner: &str,
+    again: Option<&[Stock]>,
+) -> Result<Inventory, Error> {
+    let names = |kind| again.map(|all| all.iter().filter(|one| one.kind == kind).map(|one| one.name.clone()).collect());
+    let buckets: Vec<String> = match names(StockKind::Bucket) {
+        Some(buckets) => buckets,
+        None => list_buckets(store).await?,
+    };
+    let users: Vec<String> = match (names(StockKind::User), target.user) {
+        (_, None) => Vec::new(),
+        (Some(users), _) => users,
+        (None, Some(user)) => user::list(store, user.path).await?.into_iter().map(|user| user.user_name).collect(),
+    };
+    let account = target.record.account.as_deref();
+    let mut sorted = Sorted { provisioner, ..Sorted::default() };
+    let looks = buckets.into_iter().map(async |name| {
+        let tags = bucket::tags_of(store, BucketRef { name: &name, account }).await;
+        (name, unless_gone(tags))
+    });
+    let mut answers = pin!(stream::iter(looks).buffer_unordered(AT_ONCE));
+    while let Some((name, answer)) = answers.next().await {
+        sorted.add(StockKind::Bucket, name, answer)?;
+    }
+    let looks = users.into_iter().map(async |name| {
+        let tags = user::tags_of(store, &name).await;
+        (name, unless_gone(tags))
+    });
+    let mut answers = pin!(stream::iter(looks).buffer_unordered(AT_ONCE));
+    while let Some((name, answer)) = answers.next().await {
+        sorted.add(StockKind::User, name, answer)?;
+    }
+    Ok(sorted.end())
+}
+
+/// The tags; `None` if what had them is gone.
+fn unless_gone(answer: Result<Tags, CallError>) -> Result<Option<Tags>, Error> {
+    match answer {
+        Ok(tags) => Ok(Some(tags)),
+        Err(error) if matches!(error.code(), "NoSuchBucket" | "NoSuchEntity") => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// So many looks may fail one after the other; then the store is given up.
+const FAILURES: u32 = 20;
+const OTHER_REGION: &str = "are in another region than the class, and were not looked at";
+const DENIED: &str = "the owner's credentials may not look at (s3:GetBucketTagging)";
+
+/// What was looked at, and how that went.
+#[derive(Default)]
+struct Sorted<'a> {
+    provisioner: &'a str,
+    stock: Vec<Stock>,
+    buckets_read: u64,
+    in_other_regions: u64,
+    denied: u64,
+    first_denied: Option<Error>,
+    failed: u64,
+    first_failed: Option<Error>,
+    failed_in_a_row: u32,
+}
+
+impl Sorted<'_> {
+    /// Takes an answer: a failed look loses only this one.
+    ///
+    /// # Errors
+    /// It makes no sense to look any further.
+    fn add(&mut self, kind: StockKind, name: String, answer: Result<Option<Tags>, Error>) -> Result<(), Error> {
+        let error = match answer {
+            Ok(tags) => {
+                self.failed_in_a_row = 0;
+                self.buckets_read += u64::from(kind == StockKind::Bucket);
+                self.stock.extend(tags.and_then(|tags| marked(kind, name, &tags, self.provisioner)));
+                return Ok(());
+            }
+            Err(error) => error,
+        };
+        match error {
+            Error::WrongRegion { .. } => self.in_other_regions += 1,
+            Error::AccessDenied { .. } if kind == StockKind::Bucket => {
+                self.denied += 1;
+                self.first_denied.get_or_insert(error);
+            }
+            Error::CredentialsRefused { .. }
+            | Error::CredentialsExpired { .. }
+            | Error::CredentialsUnavailable { .. } => {
+                return Err(error);
+            }
+            error => {
+                (self.failed, self.failed_in_a_row) = (self.failed + 1, self.failed_in_a_row + 1);
+                if self.failed_in_a_row >= FAILURES {
+                    return Err(error);
+                }
+                self.first_failed.get_or_insert(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Who may look at some buckets but not at others sees their own; who may look at none sees nothing.
+    fn end(self) -> Inventory {
+        let mut found = Inventory::new(self.stock);
+        found.stock.sort();
+        for (why, count) in [(OTHER_REGION, self.in_other_regions), (DENIED, self.denied)] {
+            if count > 0 {
+                found = found.with_unread(format!("buckets that {why}: {count}"));
+            }
+        }
+        if let Some(denied) = self.first_denied.filter(|_| self.buckets_read == 0) {
+            found = found.with_problem(format!("no bucket could be looked at: {denied}"));
+        }
+        if let Some(first) = self.first_failed {
+            found = found
+                .with_problem(format!("{} buckets or users could not be looked at, the first: {first}", self.failed));
+        }
+        found
+    }
+}
+
+/// What the tags say, if this provisioner wrote them.
+fn marked(kind: StockKind, name: String, tags: &Tags, provisioner: &str) -> Option<Stock> {
+    if tags::value(tags, tags::MANAGED_BY) != Some(provisioner) {
+        return None;
+    }
+    let (claim, cluster) = claimant(tags)?;
+    Some(Stock::new(kind, name, claim, cluster))
+}
+
+async fn list_buckets(store: &Store) -> Result<Vec<String>, Error> {
+    let list = || store.retrying_s3.list_buckets().into_paginator().items().send().collect::<Result<Vec<_>, _>>();
+    let buckets = store.call(Operation::ListBuckets, Resource::Account, list).await?;
+    Ok(buckets.into_iter().filter_map(|bucket| bucket.name).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::client::call::{Call, Identity};
+    use crate::testing::record;
+
+    fn unreachable() -> Error {
+        let resource = Resource::bucket("b");
+        Error::StoreFailing { operation: Operation::GetBucketTagging, resource, problem: "503".into() }
+    }
+
+    #[test]
+    fn a_failed_look_loses_only_what_was_looked_at_and_many_in_a_row_end_the_look() {
+        let tags = tags::of_record("ours", &record());
+        let mut sorted = Sorted { provisioner: "ours", ..Sorted::default() };
+        for _ in 0..2 {
+            for _ in 1..FAILURES {
+                assert!(sorted.add(StockKind::User, "u".into(), Err(unreachable())).is_ok());
+            }
+            assert!(sorted.add(StockKind::Bucket, "b".into(), Ok(Some(tags.clone()))).is_ok());
+        }
+        for _ in 1..FAILURES {
+            assert!(sorted.add(StockKind::User, "u".into(), Err(unreachable())).is_ok());
+        }
+        assert!(sorted.add(StockKind::User, "u".into(), Err(unreachable())).is_err());
+        let found = sorted.end();
+        assert_eq!((found.stock.len(), found.problems.len()), (2, 1), "{found:?}");
+        let expired = Error::CredentialsExpired { identity: Identity::Ambient };
+        assert!(Sorted::default().add(StockKind::Bucket, "b".into(), Err(expired)).is_err());
+    }
+
+    #[test]
+    fn denied_buckets_are_a_note_unless_no_bucket_could_be_read() {
+        let denied = || {
+            let resource = Resource::bucket("b");
+            let call =
+                Call { operation: Operation::GetBucketTagging, resource, identity: Identity::Ambient, session: false };
+            Err(Error::AccessDenied { call: Box::new(call), message: None })
+        };
+        let mut sorted = Sorted::default();
+        sorted.add(StockKind::Bucket, "theirs".into(), denied()).unwrap();
+        sorted.add(StockKind::Bucket, "plain".into(), Ok(Some(Vec::new()))).unwrap();
+        let some = sorted.end();
+        assert_eq!((some.unread.len(), some.problems.len()), (1, 0), "{some:?}");
+        let mut sorted = Sorted::default();
+        sorted.add(StockKind::Bucket, "theirs".into(), denied()).unwrap();
+        let none = sorted.end();
+        assert!(none.problems.iter().any(|problem| problem.contains("no bucket could be looked at")), "{none:?}");
+    }
+
+    #[test]
+    fn only_what_this_provisioner_has_marked_is_counted() {
+        let tags = tags::of_record("aws-s3.io/bucket", &record());
+        let found = |provisioner| marked(StockKind::Bucket, "b".into(), &tags, provisioner);
+        assert_eq!(found("aws-s3.io/bucket").map(|stock| stock.claim), Some(record().claim));
+        assert_eq!(found("example.com/bucket"), None, "another provisioner's");
+        let unmarked: Tags = tags.iter().filter(|(key, _)| key != tags::MANAGED_BY).cloned().collect();
+        assert_eq!(marked(StockKind::Bucket, "b".into(), &unmarked, "aws-s3.io/bucket"), None);
+    }
+}

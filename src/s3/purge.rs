@@ -1,0 +1,172 @@
+//! Deleting a bucket that is proven to be the claim's, with all its content.
+
+use super::{access_points, listing};
+use crate::class::target::{BucketRef, Target};
+use crate::client::call::{CallError, Operation, Resource};
+use crate::client::clients::Store;
+use crate::client::error::Error;
+use crate::client::remedy::in_region;
+use crate::s3::bucket::{Age, NameKind, age_of, is_in_account, tags_of};
+use crate::s3::empty::{Undeleted, abort_uploads, remove_objects};
+use crate::s3::emptying::{Emptyings, Pass};
+use crate::s3::tags::{Ownership, ownership};
+
+/// How far a deletion got.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Purged {
+    /// The bucket was deleted.
+    Gone,
+    /// There was no bucket.
+    Missing,
+    /// The bucket is not the claim's. A sentence that says why.
+    Left(String),
+    /// The bucket is not empty, and its content is to be kept.
+    NotEmpty,
+    /// This many objects were removed, and there are more.
+    Partly(u64),
+}
+
+/// Decides whether the bucket of a record may be deleted: `Err` says why not.
+///
+/// A generated name is proof, even if somebody replaced the tags. The Go provisioner tagged nothing, so its record is
+/// proof for a bucket without tags.
+fn may_delete(target: &Target<'_>, ownership: Ownership) -> Result<(), String> {
+    let left = |why| Err(format!("bucket {:?} was left in place: {why}", target.bucket()));
+    match ownership {
+        Ownership::Ours | Ownership::Inherited => Ok(()),
+        Ownership::OtherClaim => left("its tags name another claim"),
+        Ownership::Untagged if target.go_policy.is_some() => Ok(()),
+        _ if target.go_policy.is_none() && NameKind::of(target) == NameKind::Generated => Ok(()),
+        Ownership::Untagged | Ownership::Foreign => left("it does not have the tags of this claim"),
+    }
+}
+
+/// Looks whether the bucket of a record may be deleted. `Some`: how the deletion ended, without one.
+pub(crate) async fn find(store: &Store, target: &Target<'_>) -> Result<Option<Purged>, Error> {
+    let (bucket, name) = (target.bucket_ref(), target.bucket());
+    let tags = match tags_of(store, bucket).await {
+        Err(error) if error.code() == "NoSuchBucket" => return Ok(Some(Purged::Missing)),
+        Err(error) => match Error::from(error) {
+            // The claim's own bucket is in the region of the record.
+            Error::WrongRegion { region, .. } => {
+                return Ok(Some(Purged::Left(format!(
+                    "bucket {name:?} was left in place: it is in {}, and this claim's bucket was created in region {}",
+                    in_region(region.as_deref()),
+                    target.endpoints.region
+                ))));
+            }
+            // Either the owner lacks a permission, or the bucket is in another account.
+            error if error.is_denied() && is_in_account(store, name).await? == Some(false) => {
+                return Ok(Some(Purged::Left(format!(
+                    "bucket {name:?} was left in place: it is not in the owner's account; this claim's bucket no longer exists, and somebody else has taken its name"
+                ))));
+            }
+            error => return Err(error),
+        },
+        Ok(tags) => tags,
+    };
+    let ownership = ownership(&tags, target.record);
+    if let Err(left) = may_delete(target, ownership.clone()) {
+        return Ok(Some(Purged::Left(left)));
+    }
+    // Tags can be copied, and an admin can write any name into a record.
+    let is_older = ownership.is_proven()
+        && NameKind::of(target) == NameKind::Chosen
+        && target.go_policy.is_none()
+        && matches!(known_age(store, target).await?, Age::Older);
+    Ok(is_older.then(|| {
+        Purged::Left(format!(
+            "bucket {name:?} was left in place: it is older than this claim, so it was not created for it"
+        ))
+    }))
+}
+
+/// The age of the bucket; unknown if the owner may not list its buckets.
+async fn known_age(store: &Store, target: &Target<'_>) -> Result<Age, Error> {
+    match age_of(store, target).await {
+        Err(error) if error.is_denied() => Ok(Age::Unknown),
+        age => age,
+    }
+}
+
+/// Deletes the bucket of a record if it is empty; returns whether it was.
+pub(crate) async fn delete_empty(store: &Store, target: &Target<'_>) -> Result<bool, Error> {
+    Ok(delete_bucket(store, target.bucket_ref()).await? == Deleted::Gone)
+}
+
+/// The same, and an unfinished upload counts as content. DeleteBucket does not look at uploads, and in some stores not
+/// even at objects.
+pub(crate) async fn delete_if_empty(store: &Store, target: &Target<'_>) -> Result<bool, Error> {
+    if listing::holds_anything(store, target.bucket_ref()).await? {
+        return Ok(false);
+    }
+    delete_empty(store, target).await
+}
+
+/// Deletes the bucket of a record with its content, or a part of the content.
+pub(crate) async fn delete(store: &Store, target: &Target<'_>, emptyings: &Emptyings) -> Result<Purged, Error> {
+    let (bucket, record) = (target.bucket_ref(), target.record);
+    let mut emptying = emptyings.of(record);
+    if emptying.is_new() {
+        access_points::require_none(store, bucket).await?;
+    }
+    let progress = remove_objects(store, bucket, emptying.from(), emptying.in_a_row()).await?;
+    let removed = progress.removed;
+    let Some(pass) = emptying.add(progress) else {
+        emptyings.keep(record, emptying);
+        return Ok(Purged::Partly(removed));
+    };
+    match after_pass(store, bucket, pass).await {
+        Ok(false) => {
+            emptyings.keep(record, emptying);
+            Ok(Purged::Partly(removed))
+        }
+        ended => {
+            emptyings.forget(record);
+            ended.map(|_| Purged::Gone)
+        }
+    }
+}
+
+/// Deletes the bucket, of which nothing should be left; returns whether it is gone. If not, another pass may help.
+async fn after_pass(store: &Store, bucket: BucketRef<'_>, pass: Pass) -> Result<bool, Error> {
+    let Pass { removed, undeleted, is_last } = pass;
+    if let Some(undeleted) = undeleted {
+        return if removed > 0 && !is_last { Ok(false) } else { Err(not_deleted(bucket, undeleted)) };
+    }
+    let removed = removed + abort_uploads(store, bucket).await?;
+    match delete_bucket(store, bucket).await? {
+        Deleted::Gone => Ok(true),
+        Deleted::NotEmpty if removed == 0 => Err(Error::BucketNotEmpty { bucket: bucket.name.to_owned() }),
+        Deleted::NotEmpty if is_last => Err(Error::ObjectsKeepArriving { bucket: bucket.name.to_owned(), removed }),
+        Deleted::NotEmpty => Ok(false),
+    }
+}
+
+fn not_deleted(bucket: BucketRef<'_>, Undeleted { key, code, count }: Undeleted) -> Error {
+    // A retry can help.
+    if matches!(code.as_str(), "InternalError" | "SlowDown" | "ServiceUnavailable") {
+        let resource = Resource::bucket(bucket.name);
+        return Error::StoreFailing { operation: Operation::DeleteObjects, resource, problem: code };
+    }
+    Error::ObjectsNotDeleted { bucket: bucket.name.to_owned(), key, code, count }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Deleted {
+    Gone,
+    NotEmpty,
+}
+
+async fn delete_bucket(store: &Store, bucket: BucketRef<'_>) -> Result<Deleted, CallError> {
+    let send = || store.s3.delete_bucket().bucket(bucket.name).set_expected_bucket_owner(bucket.account()).send();
+    match store.call(Operation::DeleteBucket, Resource::bucket(bucket.name), send).await {
+        Ok(_) => {
+            store.freed(Operation::DeleteBucket);
+            Ok(Deleted::Gone)
+        }
+        Err(error) if error.code() == "NoSuchBucket" || error.status() == 404 => Ok(Deleted::Gone),
+        Err(error) if error.code() == "BucketNotEmpty" => Ok(Deleted::NotEmpty),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,134 @@
+//! The tags that mark a bucket or a user as a claim's, and what they prove.
+
+use bucket_provisioner::store::{ClaimId, Record};
+
+/// Name of the provisioner that created the bucket or user.
+pub(crate) const MANAGED_BY: &str = "objectbucket.io/managed-by";
+/// Namespace of the claim for which it was created.
+pub(crate) const CLAIM_NAMESPACE: &str = "objectbucket.io/claim-namespace";
+/// Name of that claim.
+pub(crate) const CLAIM_NAME: &str = "objectbucket.io/claim-name";
+/// Uid of that claim: the tag that proves ownership.
+pub(crate) const CLAIM_UID: &str = "objectbucket.io/claim-uid";
+/// Uid of that claim's cluster (of the namespace `kube-system`).
+pub(crate) const CLUSTER_UID: &str = "objectbucket.io/cluster-uid";
+
+/// Pairs of key and value.
+pub(crate) type Tags = Vec<(String, String)>;
+
+/// The tags of what is created for a claim.
+pub(crate) fn of_record(provisioner: &str, record: &Record) -> Tags {
+    let ClaimId { namespace, name, uid, .. } = &record.claim;
+    [
+        (MANAGED_BY, Some(provisioner)),
+        (CLAIM_NAMESPACE, Some(namespace)),
+        (CLAIM_NAME, Some(name)),
+        (CLAIM_UID, Some(uid)),
+        (CLUSTER_UID, record.cluster.as_deref()),
+    ]
+    .into_iter()
+    .filter_map(|(key, value)| Some((key.to_owned(), value?.to_owned())))
+    .collect()
+}
+
+/// Who owns a bucket or a user, as its tags say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Ownership {
+    /// This claim.
+    Ours,
+    /// A former claim whose record this claim adopted, so it is this claim's.
+    Inherited,
+    /// Another claim, perhaps one that had the same name.
+    OtherClaim,
+    /// Not known: it has no tags, except those that AWS itself sets.
+    Untagged,
+    /// Somebody else: it has tags, but none of a claim.
+    Foreign,
+}
+
+impl Ownership {
+    /// Whether the tags prove that it is the claim's.
+    pub(crate) fn is_proven(&self) -> bool {
+        matches!(self, Self::Ours | Self::Inherited)
+    }
+}
+
+/// Reads the owner from the tags. Only the uid counts, because names can be reused.
+pub(crate) fn ownership(tags: &[(String, String)], record: &Record) -> Ownership {
+    match value(tags, CLAIM_UID) {
+        Some(uid) if uid == record.claim.uid => Ownership::Ours,
+        Some(uid) if record.names_uid(uid) => Ownership::Inherited,
+        Some(uid) => {
+            // For the log only: the user of this claim must not see the names of another one.
+            let (namespace, name) = (value(tags, CLAIM_NAMESPACE), value(tags, CLAIM_NAME));
+            tracing::info!(bucket = record.plan.bucket, namespace, name, uid, "the tags name another claim");
+            Ownership::OtherClaim
+        }
+        None if tags.iter().all(|(key, _)| key.starts_with("aws:")) => Ownership::Untagged,
+        None => Ownership::Foreign,
+    }
+}
+
+/// The value of a tag.
+pub(crate) fn value<'a>(tags: &'a [(String, String)], wanted: &str) -> Option<&'a str> {
+    tags.iter().find(|(key, _)| key == wanted).map(|(_, value)| value.as_str())
+}
+
+/// The tags to write, so that all wanted ones are there and those of others stay; `None` if nothing is missing.
+pub(crate) fn completed(found: &Tags, wanted: &Tags) -> Option<Tags> {
+    if wanted.iter().all(|tag| found.contains(tag)) {
+        return None;
+    }
+    // AWS keeps its own tags, and refuses to write them.
+    let others = found.iter().filter(|(key, _)| !key.starts_with("aws:") && value(wanted, key).is_none());
+    Some(others.chain(wanted).cloned().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::record;
+
+    fn of(uid: &str) -> Record {
+        let mut record = record();
+        record.claim.uid = uid.into();
+        record
+    }
+
+    fn tags(uid: &str) -> Tags {
+        of_record("aws-s3.io/bucket", &of(uid))
+    }
+
+    #[test]
+    fn what_is_created_for_a_claim_is_recognized_and_names_its_cluster() {
+        assert_eq!(ownership(&tags("u1"), &of("u1")), Ownership::Ours);
+        let here = of("u1").with_cluster("c1");
+        assert!(of_record("p", &here).contains(&(CLUSTER_UID.to_owned(), "c1".to_owned())));
+    }
+
+    #[test]
+    fn a_claim_of_the_same_name_but_another_uid_is_another_claim_unless_its_record_was_adopted() {
+        assert_eq!(ownership(&tags("u1"), &of("u2")), Ownership::OtherClaim);
+        let heir = of("u2").with_former_uids(["u0".into(), "u1".into()]);
+        assert_eq!(ownership(&tags("u1"), &heir), Ownership::Inherited);
+    }
+
+    #[test]
+    fn tags_of_aws_itself_prove_nothing_and_those_of_others_mean_another_owner() {
+        let tag = |key: &str| vec![(key.to_owned(), "x".to_owned())];
+        assert_eq!(ownership(&[], &of("u")), Ownership::Untagged);
+        assert_eq!(ownership(&tag("aws:cloudformation:stack-name"), &of("u")), Ownership::Untagged);
+        assert_eq!(ownership(&tag("cost-center"), &of("u")), Ownership::Foreign);
+    }
+
+    #[test]
+    fn tags_are_completed_and_those_of_others_kept() {
+        let tag = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        assert_eq!(completed(&tags("u1"), &tags("u1")), None);
+        let found = [tags("u1"), vec![tag("team", "a"), tag("aws:x", "y")]].concat();
+        let Some(written) = completed(&found, &tags("u2")) else { panic!("they are to be written") };
+        assert!(written.contains(&tag("team", "a")) && tags("u2").iter().all(|tag| written.contains(tag)));
+        assert!(!written.contains(&tag("aws:x", "y")), "AWS refuses its own tags");
+        assert_eq!(written.iter().filter(|(key, _)| key == CLAIM_UID).count(), 1);
+    }
+}

@@ -1,0 +1,320 @@
+//! Fixtures for tests: records, and a store that gives canned answers and records the calls.
+#![allow(clippy::unwrap_used)]
+
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use aws_smithy_runtime_api::client::http::{
+    HttpClient, HttpConnector, HttpConnectorFuture, HttpConnectorSettings, SharedHttpClient, SharedHttpConnector,
+};
+use aws_smithy_runtime_api::client::orchestrator::{HttpRequest, HttpResponse};
+use aws_smithy_runtime_api::client::result::ConnectorError;
+use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
+use aws_smithy_types::body::SdkBody;
+use bytes::Bytes;
+use http_body_util::StreamBody;
+use hyper::body::Frame;
+
+use crate::class::environment::Environment;
+use crate::client::clients::Clients;
+use crate::iam::probe;
+use crate::{AwsProvisioner, Owner};
+use bucket_provisioner::store::{
+    ClaimId, Endpoint, Mode, Owner as _, OwnerSource, Plan, ReclaimPolicy, Record, SecretRef,
+};
+
+pub(crate) const UID: &str = "f30e0389-0689-48a2-bfaa-74d1bf1fd950";
+
+pub(crate) const CLUSTER: &str = "22222222-0689-48a2-bfaa-74d1bf1fd950";
+pub(crate) const ACCOUNT: &str = "123456789012";
+
+/// An ordinary claim, with a generated name in us-west-1.
+pub(crate) fn record() -> Record {
+    let endpoint = Endpoint::new("s3.us-west-1.amazonaws.com", 443, "us-west-1");
+    let plan = Plan::new(format!("photos-{UID}"), Mode::Created, endpoint).with_user(format!("shop-photos-{UID}"));
+    Record::new(ClaimId::new("shop", "photos", UID), "fast", ReclaimPolicy::Delete, plan)
+        .with_cluster(CLUSTER)
+        .with_account(ACCOUNT)
+}
+
+/// The record without the account that it had.
+pub(crate) fn without_account(mut record: Record) -> Record {
+    record.account = None;
+    record
+}
+
+/// The record with another plan.
+pub(crate) fn planned_as(mut record: Record, plan: Plan) -> Record {
+    record.plan = plan;
+    record
+}
+
+/// A claim whose user chose the name of the bucket.
+pub(crate) fn named(region: &str) -> Record {
+    let mut record = record();
+    record.plan.bucket = "photos".into();
+    record.plan.endpoint.region = region.into();
+    record
+}
+
+/// A claim that was created in 2026, and whose user chose the name of the bucket.
+pub(crate) fn named_in_2026() -> Record {
+    named("us-west-1").with_claim_created_at(SystemTime::UNIX_EPOCH + Duration::from_secs(1_780_000_000))
+}
+
+/// The buckets of the account: one of a chosen name, created then.
+pub(crate) fn buckets_created_at(date: &str) -> Answer {
+    let bucket = |name: &str| format!("<Bucket><Name>{name}</Name><CreationDate>{date}</CreationDate></Bucket>");
+    let buckets = bucket("photos") + &bucket("photos-of-others");
+    ok(format!("<ListAllMyBucketsResult><Buckets>{buckets}</Buckets></ListAllMyBucketsResult>"))
+}
+
+/// The same claim at another store than AWS.
+pub(crate) fn elsewhere(mut record: Record) -> Record {
+    record.plan.endpoint.url = Some("https://s3.example".into());
+    record
+}
+
+/// The same claim with its user in the IAM of another store than AWS.
+pub(crate) fn at_foreign_iam(mut record: Record) -> Record {
+    record.plan.state.insert("iamEndpoint".into(), "https://iam.example".into());
+    record
+}
+
+/// A claim on the bucket that its class names.
+pub(crate) fn granted() -> Record {
+    let mut record = named("us-west-1");
+    record.plan.mode = Mode::Granted;
+    record
+}
+
+/// What the store answers.
+#[derive(Debug, Clone)]
+pub(crate) enum Answer {
+    Status {
+        status: u16,
+        header: Option<(&'static str, &'static str)>,
+        body: String,
+    },
+    /// The connection breaks without an answer.
+    Reset,
+    /// It breaks in the middle of the answer.
+    Cut,
+}
+
+/// 200 with a body.
+pub(crate) fn ok(body: impl Into<String>) -> Answer {
+    Answer::Status { status: 200, header: None, body: body.into() }
+}
+
+/// An error as S3 words it ("Error responses", Amazon S3 API reference).
+pub(crate) fn s3_error(status: u16, code: &str) -> Answer {
+    let body = format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?><Error><Code>{code}</Code><Message>About {code}</Message>\
+         <RequestId>4442587FB7D0A2F9</RequestId></Error>"
+    );
+    Answer::Status { status, header: None, body }
+}
+
+/// An error as IAM words it ("Common errors", IAM API reference).
+pub(crate) fn iam_error(status: u16, code: &str) -> Answer {
+    let body = format!(
+        "<ErrorResponse xmlns=\"https://iam.amazonaws.com/doc/2010-05-08/\"><Error><Type>Sender</Type>\
+         <Code>{code}</Code><Message>About {code}</Message></Error><RequestId>4442587FB7D0A2F9</RequestId></ErrorResponse>"
+    );
+    Answer::Status { status, header: None, body }
+}
+
+/// An answer without a body, as to every HEAD.
+pub(crate) fn bare(status: u16) -> Answer {
+    Answer::Status { status, header: None, body: String::new() }
+}
+
+/// An answer without a body, but with the region of the bucket.
+pub(crate) fn in_region(status: u16, region: &'static str) -> Answer {
+    Answer::Status { status, header: Some(("x-amz-bucket-region", region)), body: String::new() }
+}
+
+pub(crate) fn bucket_tags(tags: &[(&str, &str)]) -> Answer {
+    let tags: String =
+        tags.iter().map(|(key, value)| format!("<Tag><Key>{key}</Key><Value>{value}</Value></Tag>")).collect();
+    ok(format!("<Tagging><TagSet>{tags}</TagSet></Tagging>"))
+}
+
+pub(crate) fn user_with_tags(tags: &[(&str, &str)]) -> Answer {
+    user_made_at("2026-01-01T00:00:00Z", tags)
+}
+
+pub(crate) fn user_made_at(date: &str, tags: &[(&str, &str)]) -> Answer {
+    let tags: String =
+        tags.iter().map(|(key, value)| format!("<member><Key>{key}</Key><Value>{value}</Value></member>")).collect();
+    ok(format!(
+        "<GetUserResponse><GetUserResult><User><Path>/</Path><UserName>u</UserName><UserId>AIDA1</UserId>\
+         <Arn>arn:aws:iam::123456789012:user/u</Arn><CreateDate>{date}</CreateDate>\
+         <Tags>{tags}</Tags></User></GetUserResult></GetUserResponse>"
+    ))
+}
+
+/// A user without tags, at a path.
+pub(crate) fn user_at(path: &str) -> Answer {
+    ok(format!(
+        "<GetUserResponse><GetUserResult><User><Path>{path}</Path><UserName>u</UserName><UserId>AIDA1</UserId>\
+         <Arn>arn:aws:iam::{ACCOUNT}:user{path}u</Arn><CreateDate>2026-01-01T00:00:00Z</CreateDate></User>\
+         </GetUserResult></GetUserResponse>"
+    ))
+}
+
+/// All tags of the bucket of this record.
+pub(crate) fn bucket_tags_of(record: &Record) -> Answer {
+    let tags = crate::s3::tags::of_record("aws-s3.io/bucket", record);
+    bucket_tags(&tags.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect::<Vec<_>>())
+}
+
+pub(crate) const OURS: &[(&str, &str)] = &[("objectbucket.io/claim-uid", UID)];
+pub(crate) const OTHERS: &[(&str, &str)] = &[
+    ("objectbucket.io/claim-uid", "another"),
+    ("objectbucket.io/claim-namespace", "shop"),
+    ("objectbucket.io/claim-name", "other"),
+];
+pub(crate) const FOREIGN: &[(&str, &str)] = &[("cost-center", "42")];
+
+pub(crate) fn access_key() -> Answer {
+    ok("<CreateAccessKeyResponse><CreateAccessKeyResult><AccessKey><UserName>u</UserName>\
+        <AccessKeyId>AKIANEW</AccessKeyId><Status>Active</Status><SecretAccessKey>hunter2</SecretAccessKey>\
+        </AccessKey></CreateAccessKeyResult></CreateAccessKeyResponse>")
+}
+
+pub(crate) fn access_keys(ids: &[&str]) -> Answer {
+    let keys: String = ids
+        .iter()
+        .map(|id| format!("<member><UserName>u</UserName><AccessKeyId>{id}</AccessKeyId></member>"))
+        .collect();
+    ok(format!(
+        "<ListAccessKeysResponse><ListAccessKeysResult><AccessKeyMetadata>{keys}</AccessKeyMetadata>\
+         <IsTruncated>false</IsTruncated></ListAccessKeysResult></ListAccessKeysResponse>"
+    ))
+}
+
+/// A provisioner in front of a store with canned answers.
+pub(crate) struct Stage {
+    pub(crate) provisioner: AwsProvisioner,
+    pub(crate) owner: Owner,
+    store: CannedStore,
+}
+
+impl Stage {
+    /// Answers each operation with the first of its remaining answers.
+    pub(crate) fn answering(answers: impl IntoIterator<Item = (&'static str, Answer)>) -> Self {
+        let answers = Arc::new(Mutex::new(answers.into_iter().collect()));
+        let store = CannedStore { answers, calls: Arc::default(), owners: Arc::default() };
+        let clients = Clients::new(SharedHttpClient::new(store.clone()).into());
+        let provisioner = AwsProvisioner::with(Ok(Environment::default()), clients);
+        let data = [("AWS_ACCESS_KEY_ID", "AKIAOWNER"), ("AWS_SECRET_ACCESS_KEY", "0wn3r")]
+            .map(|(key, value)| (key.to_owned(), value.as_bytes().to_vec()))
+            .into();
+        let reference = SecretRef { namespace: "ops".into(), name: "keys".into() };
+        let owner = Owner::parse(&OwnerSource::Secret { reference, data }).unwrap();
+        Self { provisioner, owner, store }
+    }
+
+    /// The called operations, in order.
+    pub(crate) fn calls(&self) -> Vec<String> {
+        self.store.calls.lock().unwrap().iter().map(|(operation, _)| operation.clone()).collect()
+    }
+
+    /// The body of the first call of an operation, or its query.
+    pub(crate) fn sent(&self, operation: &str) -> String {
+        let calls = self.store.calls.lock().unwrap();
+        calls.iter().find(|(called, _)| called == operation).map(|(_, body)| body.clone()).unwrap()
+    }
+
+    /// The bodies of all calls of an operation, or their queries, in order.
+    pub(crate) fn all_sent(&self, operation: &str) -> Vec<String> {
+        let calls = self.store.calls.lock().unwrap();
+        calls.iter().filter(|(called, _)| called == operation).map(|(_, body)| body.clone()).collect()
+    }
+
+    /// For each call about a bucket, the operation and the account that it named as the owner.
+    pub(crate) fn expected_owners(&self) -> ExpectedOwners {
+        self.store.owners.lock().unwrap().clone()
+    }
+}
+
+type ExpectedOwners = Vec<(String, Option<String>)>;
+
+#[derive(Debug, Clone)]
+struct CannedStore {
+    answers: Arc<Mutex<Vec<(&'static str, Answer)>>>,
+    calls: Arc<Mutex<Vec<(String, String)>>>,
+    owners: Arc<Mutex<ExpectedOwners>>,
+}
+
+impl HttpConnector for CannedStore {
+    fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
+        let body = String::from_utf8_lossy(request.body().bytes().unwrap_or_default()).into_owned();
+        let operation = operation(&request, &body);
+        let mut answers = self.answers.lock().unwrap();
+        let answer = answers.iter().position(|(asked, _)| *asked == operation).map(|at| answers.remove(at).1);
+        if !body.starts_with("Action=") {
+            let headers = ["x-amz-expected-bucket-owner", "x-amz-account-id"];
+            let owner = headers.iter().find_map(|header| request.headers().get(header)).map(str::to_owned);
+            self.owners.lock().unwrap().push((operation.clone(), owner));
+        }
+        let sent = if body.is_empty() {
+            request.uri().split_once('?').map_or("", |(_, query)| query).to_owned()
+        } else {
+            body
+        };
+        self.calls.lock().unwrap().push((operation, sent));
+        HttpConnectorFuture::ready(match answer {
+            Some(Answer::Status { status, header, body }) => {
+                let mut response = HttpResponse::new(status.try_into().unwrap(), SdkBody::from(body));
+                if let Some((name, value)) = header {
+                    response.headers_mut().insert(name, value);
+                }
+                Ok(response)
+            }
+            Some(Answer::Reset) => Err(ConnectorError::io("connection reset".into())),
+            Some(Answer::Cut) => {
+                let parts = [Ok(Frame::data(Bytes::from_static(b"<"))), Err(io::Error::other("connection reset"))];
+                let body = StreamBody::new(futures::stream::iter(parts));
+                Ok(HttpResponse::new(200.try_into().unwrap(), SdkBody::from_body_1_x(body)))
+            }
+            None => Ok(HttpResponse::new(418.try_into().unwrap(), SdkBody::empty())),
+        })
+    }
+}
+
+impl HttpClient for CannedStore {
+    fn http_connector(&self, _: &HttpConnectorSettings, _: &RuntimeComponents) -> SharedHttpConnector {
+        SharedHttpConnector::new(self.clone())
+    }
+}
+
+/// The name of the operation that a request asks for.
+fn operation(request: &HttpRequest, body: &str) -> String {
+    if let Some(action) = body.strip_prefix("Action=") {
+        return action.split('&').next().unwrap_or_default().to_owned();
+    }
+    let (path, query) = request.uri().split_once('?').unwrap_or((request.uri(), ""));
+    let asks = |name: &str| query.split('&').any(|part| part.split('=').next() == Some(name));
+    let name = match request.method() {
+        "PUT" if asks("tagging") => "PutBucketTagging",
+        "PUT" => "CreateBucket",
+        "POST" => "DeleteObjects",
+        "DELETE" if asks("uploadId") => "AbortMultipartUpload",
+        "DELETE" if asks("versionId") => "DeleteObject",
+        "DELETE" => "DeleteBucket",
+        "HEAD" => "HeadBucket",
+        _ if path.ends_with("/accesspoint") => "ListAccessPoints",
+        _ if asks("tagging") => "GetBucketTagging",
+        _ if asks("versions") => "ListObjectVersions",
+        _ if asks("uploads") => "ListMultipartUploads",
+        _ if asks("prefix") && path.ends_with("amazonaws.com/") && !path.contains("photos") => "ListBuckets",
+        _ if query.contains("x-id=ListBuckets") => "ListBuckets",
+        _ if path.contains(probe::NO_SUCH_KEY) => "GetObject",
+        _ => "ListObjectsV2",
+    };
+    name.to_owned()
+}

@@ -1,0 +1,120 @@
+//! The policies in `docs/`: they allow what is called, and nothing else.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::client::call::Operation;
+
+const PLAIN: &str = include_str!("../../docs/owner-iam-policy.json");
+const BOUNDED: &str = include_str!("../../docs/owner-iam-policy-with-boundary.json");
+const GROUPS: &str = include_str!("../../docs/owner-iam-policy-groups.json");
+const GO_PROVISIONER: &str = include_str!("../../docs/owner-iam-policy-go-provisioner.json");
+const DOCTOR: &str = include_str!("../../docs/owner-iam-policy-doctor.json");
+const BOUNDARY: &str = include_str!("../../docs/permissions-boundary.json");
+
+/// Only needed for records of the Go provisioner; see docs/migrating.md.
+const OF_GO_PROVISIONER: [Operation; 3] =
+    [Operation::ListPolicyVersions, Operation::DeletePolicyVersion, Operation::DeletePolicy];
+
+/// Only needed by an admin who asks `doctor`.
+const OF_DOCTOR: [Operation; 4] =
+    [Operation::SimulatePrincipalPolicy, Operation::GetRole, Operation::GetPolicy, Operation::GetAccountSummary];
+
+fn statements(policy: &str) -> Vec<Value> {
+    let policy: Value = serde_json::from_str(policy).unwrap();
+    policy["Statement"].as_array().unwrap().clone()
+}
+
+fn actions(statement: &Value) -> Vec<String> {
+    match &statement["Action"] {
+        Value::String(action) => vec![action.clone()],
+        Value::Array(actions) => actions.iter().map(|action| action.as_str().unwrap().to_owned()).collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn with_effect(policy: &str, effect: &str) -> BTreeSet<String> {
+    statements(policy).iter().filter(|statement| statement["Effect"] == effect).flat_map(actions).collect()
+}
+
+fn called(wanted: impl Fn(Operation) -> bool) -> BTreeSet<String> {
+    let operations = Operation::ALL.iter().filter(|operation| wanted(**operation));
+    operations.flat_map(|operation| operation.actions().split(" and ")).map(str::to_owned).collect()
+}
+
+#[test]
+fn the_owners_policies_allow_what_is_called_and_nothing_else() {
+    // GetCallerIdentity needs no permission, and objects are read with the keys of apps.
+    let needs_none = |operation| {
+        matches!(operation, Operation::GetCallerIdentity | Operation::GetObject)
+            || OF_GO_PROVISIONER.contains(&operation)
+            || OF_DOCTOR.contains(&operation)
+    };
+    let optional = |operation| operation == Operation::RemoveUserFromGroup;
+    for policy in [PLAIN, BOUNDED] {
+        assert_eq!(with_effect(policy, "Allow"), called(|operation| !needs_none(operation) && !optional(operation)));
+    }
+    assert_eq!(with_effect(GROUPS, "Allow"), called(optional));
+    // What it allows for the Go provisioner's users is in its other documents, too, but not for these users.
+    let own = called(|operation| OF_GO_PROVISIONER.contains(&operation));
+    let of_users: BTreeSet<_> = with_effect(GO_PROVISIONER, "Allow").difference(&own).cloned().collect();
+    assert!(own.is_subset(&with_effect(GO_PROVISIONER, "Allow")));
+    assert!(of_users.is_subset(&with_effect(PLAIN, "Allow")), "{of_users:?}");
+    assert!(of_users.iter().all(|action| action.starts_with("iam:")), "{of_users:?}");
+    assert_eq!(with_effect(DOCTOR, "Allow"), called(|operation| OF_DOCTOR.contains(&operation)));
+}
+
+/// What `doctor` looks for in an owner's permissions is what the policy gives, no less and no more.
+#[test]
+fn the_owners_policy_allows_what_doctor_asks_for() {
+    let record = crate::testing::record();
+    let environment = crate::class::environment::Environment::default();
+    let needed = crate::doctor::needed(&crate::class::target::Target::of(&record, &environment));
+    assert_eq!(with_effect(PLAIN, "Allow"), needed);
+}
+
+/// Of the called actions, those that can give rights to a user: they create or change users or their policies, and
+/// support the condition key `iam:PermissionsBoundary` (Service Authorization Reference). Removing policies supports
+/// the key, too, but is allowed without it, because of users that were created before.
+#[test]
+fn what_gives_a_user_rights_demands_the_boundary_and_nothing_changes_it() {
+    let giving = ["iam:CreateUser", "iam:PutUserPolicy", "iam:AttachUserPolicy"];
+    for statement in statements(BOUNDED) {
+        let gives = actions(&statement).iter().any(|action| giving.contains(&action.as_str()));
+        let boundary = &statement["Condition"]["StringEquals"]["iam:PermissionsBoundary"];
+        assert_eq!(boundary.is_string(), gives, "{statement}");
+        assert!(!gives || boundary.as_str().unwrap().ends_with(":policy/aws-s3-provisioner-boundary"));
+    }
+    let denied = with_effect(BOUNDED, "Deny");
+    for action in ["iam:PutUserPermissionsBoundary", "iam:DeleteUserPermissionsBoundary", "iam:CreatePolicyVersion"] {
+        assert!(denied.contains(action), "{action}");
+    }
+}
+
+#[test]
+fn the_boundary_lets_an_app_do_what_its_policy_gives() {
+    let allowed = with_effect(BOUNDARY, "Allow");
+    for (target, account) in [(crate::testing::record(), true), (crate::testing::granted(), false)] {
+        let environment = crate::class::environment::Environment::default();
+        let document = crate::iam::policy::of(&crate::class::target::Target::of(&target, &environment));
+        for statement in statements(&document) {
+            for action in actions(&statement) {
+                assert!(allowed.contains(&action), "{action}");
+            }
+            assert_eq!(statement.to_string().contains("aws:ResourceAccount"), account);
+        }
+    }
+    let denials: Vec<_> = statements(BOUNDARY).into_iter().filter(|statement| statement["Effect"] == "Deny").collect();
+    assert!(matches!(&denials[..], [denial] if denial["NotAction"][0] == "s3:*"), "{denials:?}");
+}
+
+/// "IAM and AWS STS quotas": 6,144 characters without white space for a managed policy.
+#[test]
+fn each_policy_fits_into_a_managed_one() {
+    for policy in [PLAIN, BOUNDED, GROUPS, GO_PROVISIONER, DOCTOR, BOUNDARY] {
+        // In the partition with the longest name.
+        let policy = policy.replace("arn:aws:", "arn:aws-us-gov:");
+        assert!(policy.chars().filter(|c| !c.is_whitespace()).count() <= 6144);
+    }
+}

@@ -1,0 +1,308 @@
+//! What AWS's error codes mean: reason, class, and whether the record can be withdrawn.
+
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+
+use crate::testing::*;
+use bucket_provisioner::store::FailureClass::{Retryable, Terminal};
+use bucket_provisioner::store::{Content, Failure, Provisioner};
+
+#[tokio::test]
+async fn every_refusal_of_the_first_call_has_its_reason() {
+    for (answer, reason, class, untouched) in [
+        (s3_error(403, "AccessDenied"), "AccessDenied", Terminal, true),
+        (bare(403), "AccessDenied", Terminal, true),
+        (s3_error(403, "InvalidAccessKeyId"), "CredentialsRefused", Terminal, true),
+        (s3_error(403, "SignatureDoesNotMatch"), "CredentialsRefused", Terminal, true),
+        (s3_error(403, "RequestTimeTooSkewed"), "CredentialsRefused", Terminal, true),
+        (s3_error(400, "ExpiredToken"), "CredentialsExpired", Terminal, true),
+        (s3_error(409, "BucketAlreadyExists"), "BucketTaken", Terminal, true),
+        (s3_error(400, "TooManyBuckets"), "QuotaExceeded", Terminal, true),
+        (s3_error(400, "InvalidBucketName"), "Rejected", Terminal, true),
+        (s3_error(400, "IllegalLocationConstraintException"), "WrongRegion", Terminal, true),
+        (in_region(301, "eu-central-1"), "WrongRegion", Terminal, true),
+        (s3_error(501, "NotImplemented"), "NotSupported", Terminal, true),
+        // The store may have created the bucket: an earlier attempt may still be running.
+        (s3_error(409, "OperationAborted"), "StoreBusy", Retryable, false),
+        (s3_error(503, "ServiceUnavailable"), "Throttled", Retryable, false),
+        (bare(503), "Throttled", Retryable, false),
+        (s3_error(500, "InternalError"), "StoreFailing", Retryable, false),
+        (bare(502), "StoreFailing", Retryable, false),
+        (Answer::Reset, "StoreUnreachable", Retryable, false),
+        (Answer::Cut, "StoreUnreachable", Retryable, false),
+    ] {
+        let shown = format!("{answer:?}");
+        let stage = Stage::answering([("CreateBucket", answer)]);
+        let error = stage.provisioner.provision(&record(), &stage.owner).await.unwrap_err();
+        assert_eq!(
+            (error.reason(), error.class(), error.store_untouched()),
+            (reason, class, untouched),
+            "{shown}: {error}"
+        );
+        assert_eq!(stage.calls(), ["CreateBucket"], "nothing is retried");
+        assert!(!error.to_string().contains("4442587FB7D0A2F9"), "{error}");
+        assert!(!format!("{error} {error:?}").contains("0wn3r"), "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn iam_refusals_have_their_reasons_too() {
+    for (answer, reason, class) in [
+        (iam_error(403, "AccessDenied"), "AccessDenied", Terminal),
+        (iam_error(403, "InvalidClientTokenId"), "CredentialsRefused", Terminal),
+        (iam_error(403, "ExpiredToken"), "CredentialsExpired", Terminal),
+        (iam_error(409, "LimitExceeded"), "QuotaExceeded", Terminal),
+        (iam_error(409, "ConcurrentModification"), "StoreBusy", Retryable),
+        (iam_error(409, "EntityTemporarilyUnmodifiable"), "StoreBusy", Retryable),
+        // The permissions boundary does not exist.
+        (iam_error(404, "NoSuchEntity"), "Rejected", Terminal),
+        (iam_error(500, "ServiceFailure"), "StoreFailing", Retryable),
+        // Perhaps it is down, and has done it.
+        (iam_error(503, "ServiceUnavailable"), "Throttled", Retryable),
+        (ok("<html>"), "StoreFailing", Retryable),
+        (bare(404), "Rejected", Terminal),
+    ] {
+        let shown = format!("{answer:?}");
+        let stage = Stage::answering([("CreateBucket", ok("")), ("CreateUser", answer)]);
+        let error = stage.provisioner.provision(&record(), &stage.owner).await.unwrap_err();
+        assert_eq!((error.reason(), error.class()), (reason, class), "{shown}: {error}");
+        assert!(!error.store_untouched(), "the bucket was created");
+    }
+}
+
+/// A refusal for the rate says that nothing was done.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_refused_for_its_rate_is_repeated_alone_and_given_up_only_after_half_a_minute() {
+    for (call, answer) in [
+        ("CreateBucket", s3_error(503, "SlowDown")),
+        ("CreateBucket", s3_error(400, "RequestLimitExceeded")),
+        ("CreateBucket", bare(429)),
+        ("CreateUser", iam_error(400, "Throttling")),
+        ("CreateUser", iam_error(400, "ThrottlingException")),
+        ("PutUserPolicy", iam_error(400, "TooManyRequestsException")),
+        ("CreateAccessKey", iam_error(400, "RequestLimitExceeded")),
+    ] {
+        let made = || {
+            let created = ok("<CreateUserResponse><CreateUserResult/></CreateUserResponse>");
+            [
+                ("CreateBucket", ok("")),
+                ("CreateUser", created),
+                ("PutUserPolicy", ok("")),
+                ("CreateAccessKey", access_key()),
+            ]
+        };
+        let stage = Stage::answering([(call, answer.clone()), (call, answer.clone())].into_iter().chain(made()));
+        stage.provisioner.provision(&record(), &stage.owner).await.unwrap();
+        let mut calls = stage.calls();
+        assert_eq!(calls.iter().filter(|called| *called == call).count(), 3, "{calls:?}");
+        calls.dedup();
+        assert_eq!(calls, made().map(|(call, _)| call), "all others once");
+
+        let stage = Stage::answering(std::iter::repeat_n((call, answer), 100).chain(made()));
+        let began = tokio::time::Instant::now();
+        let error = stage.provisioner.provision(&record(), &stage.owner).await.unwrap_err();
+        assert_eq!((error.reason(), error.class(), error.store_untouched()), ("Throttled", Retryable, false));
+        assert!((30..60).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
+        assert!(stage.calls().len() < 30, "{:?}", stage.calls());
+    }
+}
+
+/// What has succeeded is neither repeated nor looked at, but after a minute.
+#[tokio::test(start_paused = true)]
+async fn the_next_attempt_goes_on_where_the_last_one_failed() {
+    let created = || ok("<CreateUserResponse><CreateUserResult/></CreateUserResponse>");
+    let failures = [
+        ("CreateBucket", s3_error(500, "InternalError")),
+        ("CreateBucket", ok("")),
+        ("CreateUser", iam_error(500, "ServiceFailure")),
+        ("CreateUser", created()),
+        ("PutUserPolicy", iam_error(500, "ServiceFailure")),
+        ("CreateAccessKey", access_key()),
+        ("PutUserPolicy", ok("")),
+    ];
+    let needed = [
+        "CreateBucket",
+        "CreateBucket",
+        "CreateUser",
+        "CreateUser",
+        "PutUserPolicy",
+        "CreateAccessKey",
+        "PutUserPolicy",
+    ];
+    let stage = Stage::answering(failures.clone());
+    for _ in 0..3 {
+        stage.provisioner.provision(&record(), &stage.owner).await.unwrap_err();
+    }
+    let keys = stage.provisioner.provision(&record(), &stage.owner).await.unwrap();
+    assert_eq!((keys.access_key_id.as_str(), stage.calls()), ("AKIANEW", needed.map(str::to_owned).to_vec()));
+
+    let stage = Stage::answering(failures);
+    for _ in 0..3 {
+        stage.provisioner.provision(&record(), &stage.owner).await.unwrap_err();
+    }
+    tokio::time::advance(Duration::from_secs(61)).await;
+    stage.provisioner.provision(&record(), &stage.owner).await.unwrap_err();
+    assert!(stage.calls()[6..].contains(&"CreateBucket".to_owned()), "it looks whether the bucket is there");
+}
+
+/// A key whose answer was lost may exist.
+#[tokio::test]
+async fn the_next_attempt_looks_for_keys_only_if_one_may_exist() {
+    let created = ok("<CreateUserResponse><CreateUserResult/></CreateUserResponse>");
+    let stage = Stage::answering([
+        ("CreateBucket", ok("")),
+        ("CreateUser", created),
+        ("PutUserPolicy", ok("")),
+        ("CreateAccessKey", Answer::Reset),
+        ("ListAccessKeys", access_keys(&["AKIALOST"])),
+        ("DeleteAccessKey", ok("")),
+        ("CreateAccessKey", access_key()),
+    ]);
+    stage.provisioner.provision(&record(), &stage.owner).await.unwrap_err();
+    stage.provisioner.provision(&record(), &stage.owner).await.unwrap();
+    assert_eq!(stage.calls()[4..], ["ListAccessKeys", "DeleteAccessKey", "CreateAccessKey"]);
+}
+
+/// The users of an account are used up: one claim asks now and then.
+#[tokio::test(start_paused = true)]
+async fn a_quota_that_was_reached_costs_no_more_calls_until_something_is_deleted() {
+    let refused = || ("CreateBucket", s3_error(400, "TooManyBuckets"));
+    let another = || {
+        let mut record = record();
+        record.claim.uid = "0e0e0389-0689-48a2-bfaa-74d1bf1fd950".into();
+        record.plan.bucket = "other-0e0e0389-0689-48a2-bfaa-74d1bf1fd950".into();
+        record
+    };
+    let gone = [
+        ("GetUser", iam_error(404, "NoSuchEntity")),
+        ("GetBucketTagging", bucket_tags_of(&record())),
+        ("DeleteBucket", bare(204)),
+    ];
+    let stage = Stage::answering([refused(), refused()].into_iter().chain(gone));
+    let first = stage.provisioner.provision(&record(), &stage.owner).await.unwrap_err();
+    for _ in 0..10 {
+        let error = stage.provisioner.provision(&another(), &stage.owner).await.unwrap_err();
+        assert_eq!((error.reason(), error.class(), error.store_untouched()), ("QuotaExceeded", Terminal, true));
+        assert_eq!(error.to_string().replace(&another().plan.bucket, &record().plan.bucket), first.to_string());
+    }
+    assert_eq!(stage.calls(), ["CreateBucket"]);
+    tokio::time::advance(Duration::from_secs(31)).await;
+    for _ in 0..10 {
+        stage.provisioner.provision(&another(), &stage.owner).await.unwrap_err();
+    }
+    assert_eq!(stage.calls(), ["CreateBucket", "CreateBucket"]);
+    stage.provisioner.delete(&record(), &stage.owner, None, Content::Delete).await.unwrap();
+    stage.provisioner.provision(&another(), &stage.owner).await.unwrap_err();
+    assert_eq!(stage.calls().last().unwrap(), "CreateBucket");
+}
+
+async fn refusal(answer: Answer) -> String {
+    let stage = Stage::answering([("CreateBucket", answer)]);
+    stage.provisioner.provision(&record(), &stage.owner).await.unwrap_err().to_string()
+}
+
+#[tokio::test]
+async fn a_denial_names_operation_resource_identity_and_the_actions_to_allow() {
+    insta::assert_snapshot!(refusal(s3_error(403, "AccessDenied")).await, @r#"AWS denied CreateBucket on bucket "photos-f30e0389-0689-48a2-bfaa-74d1bf1fd950" to the owner credentials in Secret ops/keys: allow s3:CreateBucket and s3:TagResource; AWS says: About AccessDenied"#);
+}
+
+#[tokio::test]
+async fn a_denial_that_a_boundary_may_explain_says_what_to_do_about_it() {
+    let denied = || iam_error(403, "AccessDenied");
+    for (answers, remedy) in [
+        (vec![("CreateUser", denied())], "set permissionsBoundary in the StorageClass"),
+        (
+            vec![
+                ("CreateUser", iam_error(409, "EntityAlreadyExists")),
+                ("GetUser", user_with_tags(OURS)),
+                ("PutUserPolicy", denied()),
+            ],
+            "this user has none, and an admin must set it",
+        ),
+    ] {
+        let stage = Stage::answering([("CreateBucket", ok(""))].into_iter().chain(answers));
+        let error = stage.provisioner.provision(&record(), &stage.owner).await.unwrap_err();
+        assert_eq!(error.reason(), "AccessDenied");
+        assert!(error.to_string().contains(remedy), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_denial_about_a_new_user_is_retried() {
+    const CREATED: &str = "<CreateUserResponse><CreateUserResult/></CreateUserResponse>";
+    let denied = || iam_error(403, "AccessDenied");
+    let date = |ago: u64| Timestamp::now().checked_sub(Duration::from_secs(ago)).unwrap().to_string();
+    let exists = || ("CreateUser", iam_error(409, "EntityAlreadyExists"));
+    for (answers, reason) in [
+        (vec![("CreateUser", ok(CREATED)), ("PutUserPolicy", denied())], "NotVisibleYet"),
+        (vec![("CreateUser", ok(CREATED)), ("PutUserPolicy", ok("")), ("CreateAccessKey", denied())], "NotVisibleYet"),
+        (vec![exists(), ("GetUser", user_made_at(&date(100), OURS)), ("PutUserPolicy", denied())], "NotVisibleYet"),
+        (vec![exists(), ("GetUser", user_made_at(&date(140), OURS)), ("PutUserPolicy", denied())], "AccessDenied"),
+    ] {
+        let stage = Stage::answering([("CreateBucket", ok(""))].into_iter().chain(answers));
+        let error = stage.provisioner.provision(&record(), &stage.owner).await.unwrap_err();
+        assert_eq!(error.reason(), reason, "{error}");
+    }
+    for (ago, reason) in [(100, "NotVisibleYet"), (140, "AccessDenied")] {
+        let stage = Stage::answering([("GetUser", user_made_at(&date(ago), OURS)), ("ListAccessKeys", denied())]);
+        let error = stage.provisioner.revoke(&record(), &stage.owner, None).await.unwrap_err();
+        assert_eq!(error.reason(), reason, "{error}");
+    }
+    // Only AWS has such hosts.
+    let foreign = at_foreign_iam(elsewhere(record()));
+    let stage = Stage::answering([("CreateBucket", ok("")), ("CreateUser", ok(CREATED)), ("PutUserPolicy", denied())]);
+    let error = stage.provisioner.provision(&foreign, &stage.owner).await.unwrap_err();
+    assert_eq!(error.reason(), "AccessDenied");
+}
+
+#[tokio::test]
+async fn a_bucket_with_abac_that_refuses_its_tags_says_what_to_do() {
+    // Only the refusal itself shows it.
+    for refused in [s3_error(400, "InvalidRequest"), s3_error(405, "MethodNotAllowed"), s3_error(403, "AccessDenied")] {
+        let stage = Stage::answering([
+            ("CreateBucket", s3_error(409, "BucketAlreadyOwnedByYou")),
+            ("GetBucketTagging", s3_error(404, "NoSuchTagSet")),
+            ("PutBucketTagging", refused),
+        ]);
+        let error = stage.provisioner.provision(&record(), &stage.owner).await.unwrap_err();
+        assert!(error.to_string().contains("turn ABAC off until"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_session_that_iam_does_not_take_is_named_as_such() {
+    let mut stage =
+        Stage::answering([("CreateBucket", ok("")), ("CreateUser", iam_error(403, "InvalidClientTokenId"))]);
+    let plain = stage.provisioner.provision(&record(), &stage.owner).await.unwrap_err().to_string();
+    assert!(plain.contains("put a valid, active key there"), "{plain}");
+    stage = Stage::answering([("CreateBucket", ok("")), ("CreateUser", iam_error(403, "InvalidClientTokenId"))]);
+    stage.owner.keys.as_mut().unwrap().token = Some("token".to_owned().into());
+    let session = stage.provisioner.provision(&record(), &stage.owner).await.unwrap_err().to_string();
+    assert!(session.contains("a session with MFA") && session.contains("Secret ops/keys"), "{session}");
+}
+
+#[tokio::test]
+async fn refused_keys_name_the_secret_to_correct() {
+    insta::assert_snapshot!(refusal(s3_error(403, "InvalidAccessKeyId")).await, @r#"AWS refused the owner credentials in Secret ops/keys (InvalidAccessKeyId) in CreateBucket: put a valid, active key there, and check the node's clock"#);
+}
+
+#[tokio::test]
+async fn a_name_of_another_account_says_so() {
+    insta::assert_snapshot!(refusal(s3_error(409, "BucketAlreadyExists")).await, @r#"bucket "photos-f30e0389-0689-48a2-bfaa-74d1bf1fd950" is taken by another AWS account: choose another name, or use spec.generateBucketName"#);
+}
+
+#[tokio::test]
+async fn a_broken_connection_says_so() {
+    insta::assert_snapshot!(refusal(Answer::Reset).await, @r#"no answer from S3 to CreateBucket on bucket "photos-f30e0389-0689-48a2-bfaa-74d1bf1fd950": connection reset; retrying"#);
+}
+
+#[tokio::test]
+async fn arns_and_accounts_are_not_shown_on_a_claim() {
+    let body = "<Error><Code>AccessDenied</Code><Message>User: arn:aws:sts::123456789012:assumed-role/operator/web-identity-token-1767225600000 is not authorized to perform: s3:CreateBucket</Message></Error>";
+    let answer = Answer::Status { status: 403, header: None, body: body.into() };
+    let message = refusal(answer).await;
+    assert!(message.contains("User: (an ARN) is not authorized to perform: s3:CreateBucket"), "{message}");
+    // The name of the session changes, too.
+    assert!(!message.contains("123456789012") && !message.contains("1767225600000"), "{message}");
+}

@@ -1,0 +1,304 @@
+//! Revoke: the user of a claim is removed.
+
+use crate::testing::*;
+use bucket_provisioner::store::{
+    AppCredentials, Content, Failure, FailureClass, Fate, Provisioner, Record, Removal, Removed,
+};
+
+pub(super) const FAST: [&str; 5] = ["GetUser", "ListAccessKeys", "DeleteAccessKey", "DeleteUserPolicy", "DeleteUser"];
+
+pub(super) fn user_goes() -> Vec<(&'static str, Answer)> {
+    vec![
+        ("GetUser", user_with_tags(OURS)),
+        ("ListAccessKeys", access_keys(&["AKIA1"])),
+        ("DeleteAccessKey", ok("")),
+        ("DeleteUserPolicy", ok("")),
+        ("DeleteUser", ok("")),
+    ]
+}
+
+pub(super) fn done(access: Fate, bucket: Fate) -> Removal {
+    Removal::Done(Removed::new(access, bucket))
+}
+
+/// The user was removed, and the bucket stays.
+pub(super) fn revoked() -> Removal {
+    done(Fate::Removed, Fate::Kept)
+}
+
+/// The keys in the claim's Secret.
+fn present(id: &str) -> AppCredentials {
+    AppCredentials::new(id, "hunter2")
+}
+
+/// Why access and bucket were left in place.
+pub(super) fn left(removal: Removal) -> Vec<String> {
+    match removal {
+        Removal::Done(removed) => removed.left().map(str::to_owned).collect(),
+        _ => panic!("{removal:?}"),
+    }
+}
+
+pub(super) fn without_user(answers: impl IntoIterator<Item = (&'static str, Answer)>) -> Stage {
+    Stage::answering([("GetUser", iam_error(404, "NoSuchEntity"))].into_iter().chain(answers))
+}
+
+#[tokio::test]
+async fn an_ordinary_user_goes_in_five_calls_keys_first() {
+    let stage = Stage::answering(user_goes());
+    assert_eq!(stage.provisioner.revoke(&record(), &stage.owner, None).await.unwrap(), revoked());
+    assert_eq!(stage.calls(), FAST);
+}
+
+#[tokio::test]
+async fn a_user_that_is_gone_counts_as_removed() {
+    let stage = without_user([]);
+    assert_eq!(stage.provisioner.revoke(&record(), &stage.owner, None).await.unwrap(), done(Fate::Missing, Fate::Kept));
+    assert_eq!(stage.calls(), ["GetUser"]);
+}
+
+#[tokio::test]
+async fn a_user_that_is_not_proven_ours_stays_and_is_reported() {
+    let stage = Stage::answering([("GetUser", user_with_tags(OTHERS))]);
+    let left = left(stage.provisioner.revoke(&record(), &stage.owner, None).await.unwrap());
+    assert!(left[0].contains("was left in place"), "{left:?}");
+    assert_eq!(stage.calls(), ["GetUser"]);
+    // Somebody has to decide; until then its keys do not work.
+    for tags in [FOREIGN, &[]] {
+        let answers = [
+            ("GetUser", user_with_tags(tags)),
+            ("ListAccessKeys", access_keys(&["AKIA1"])),
+            ("UpdateAccessKey", ok("")),
+        ];
+        let stage = Stage::answering(answers.clone());
+        unproven(stage.provisioner.revoke(&record(), &stage.owner, None).await.unwrap());
+        assert_eq!(stage.calls(), ["GetUser", "ListAccessKeys", "UpdateAccessKey"]);
+        // Not even its name has to do with the claim.
+        let mut other = record();
+        other.plan.user = Some("ci-deployer".into());
+        let stage = Stage::answering(answers);
+        unproven(stage.provisioner.revoke(&other, &stage.owner, None).await.unwrap());
+        assert_eq!(stage.calls(), ["GetUser", "ListAccessKeys"]);
+    }
+}
+
+fn unproven(removal: Removal) {
+    let Removal::Done(Removed { access: Fate::Unproven(why), bucket: Fate::Kept, .. }) = removal else {
+        panic!("{removal:?}")
+    };
+    assert!(why.contains("was left in place"), "{why}");
+}
+
+#[tokio::test]
+async fn a_user_without_tags_goes_if_path_name_and_account_prove_it() {
+    let at = |path: &str| {
+        let mut answers = user_goes();
+        answers[0] = ("GetUser", user_at(path));
+        answers
+    };
+    let stage = Stage::answering(at("/aws-s3-provisioner/"));
+    assert_eq!(stage.provisioner.revoke(&record(), &stage.owner, None).await.unwrap(), revoked());
+    let unknown_account = without_account(record());
+    let mut other_name = record();
+    other_name.plan.user = Some("photos".into());
+    for (record, path) in
+        [(record(), "/"), (unknown_account, "/aws-s3-provisioner/"), (other_name, "/aws-s3-provisioner/")]
+    {
+        let stage = Stage::answering(at(path));
+        let removal = stage.provisioner.delete(&record, &stage.owner, None, Content::Delete).await;
+        assert!(
+            !stage.calls().iter().any(|call| call.starts_with("Delete")),
+            "{path}: {:?} {removal:?}",
+            stage.calls()
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_user_that_lost_its_tags_goes_if_it_has_the_claims_key() {
+    for tags in [FOREIGN, &[]] {
+        let answers = || {
+            let mut answers = user_goes();
+            answers[0] = ("GetUser", user_with_tags(tags));
+            answers.insert(1, ("ListAccessKeys", access_keys(&["AKIA1"])));
+            answers.push(("UpdateAccessKey", ok("")));
+            answers
+        };
+        let stage = Stage::answering(answers());
+        let removed = stage.provisioner.revoke(&record(), &stage.owner, Some(&present("AKIA1"))).await.unwrap();
+        assert_eq!(removed, revoked());
+
+        let stage = Stage::answering(answers());
+        let removed = stage.provisioner.revoke(&record(), &stage.owner, Some(&present("AKIA2"))).await.unwrap();
+        unproven(removed);
+        assert_eq!(stage.calls(), ["GetUser", "ListAccessKeys", "UpdateAccessKey"]);
+    }
+    // Tags that name another claim count more than a key.
+    let stage = Stage::answering([("GetUser", user_with_tags(OTHERS))]);
+    let removed = stage.provisioner.revoke(&record(), &stage.owner, Some(&present("AKIA1"))).await.unwrap();
+    assert!(left(removed)[0].contains("its tags name another claim"));
+}
+
+#[tokio::test]
+async fn a_user_of_a_former_claim_goes_with_the_claim_that_adopted_its_record() {
+    let mut answers = user_goes();
+    answers[0] = ("GetUser", user_with_tags(OTHERS));
+    let stage = Stage::answering(answers);
+    let heir = record().with_former_uids(["another".into()]);
+    assert_eq!(stage.provisioner.revoke(&heir, &stage.owner, None).await.unwrap(), revoked());
+}
+
+#[tokio::test]
+async fn access_that_still_works_is_not_gone_though_its_user_is_not_found() {
+    let handed_over = record().with_handed_over();
+    let caller = "<GetCallerIdentityResponse><GetCallerIdentityResult><Account>210987654321</Account></GetCallerIdentityResult></GetCallerIdentityResponse>";
+    let keys = present("AKIA1");
+    let stage = without_user([("GetCallerIdentity", ok(caller))]);
+    let error = stage.provisioner.delete(&handed_over, &stage.owner, Some(&keys), Content::Delete).await.unwrap_err();
+    assert_eq!((error.reason(), error.class()), ("AccessStillWorks", FailureClass::Retryable));
+    let looks = ["GetUser", "ListAccessKeys", "GetBucketTagging", "GetCallerIdentity"];
+    assert_eq!(stage.calls(), looks, "nothing is changed");
+
+    let stage = without_user([("GetCallerIdentity", iam_error(403, "InvalidClientTokenId"))]);
+    let removed = stage.provisioner.revoke(&handed_over, &stage.owner, Some(&keys)).await.unwrap();
+    assert_eq!(removed, done(Fate::Missing, Fate::Kept));
+
+    let stage = without_user([("GetCallerIdentity", Answer::Reset)]);
+    assert!(stage.provisioner.revoke(&handed_over, &stage.owner, Some(&keys)).await.is_err(), "it is not known");
+}
+
+const IN_A_GROUP: &str = "<ListGroupsForUserResponse><ListGroupsForUserResult><Groups><member><Path>/</Path><GroupName>g</GroupName><GroupId>G</GroupId><Arn>a</Arn><CreateDate>2026-01-01T00:00:00Z</CreateDate></member></Groups></ListGroupsForUserResult></ListGroupsForUserResponse>";
+
+#[tokio::test]
+async fn what_others_added_to_a_user_is_cleared_only_if_aws_objects() {
+    let stage = Stage::answering([
+        ("GetUser", user_with_tags(OURS)),
+        ("ListAccessKeys", access_keys(&[])),
+        ("DeleteUserPolicy", ok("")),
+        ("DeleteUser", iam_error(409, "DeleteConflict")),
+        ("ListAccessKeys", access_keys(&[])),
+        ("DeleteLoginProfile", iam_error(404, "NoSuchEntity")),
+        (
+            "ListUserPolicies",
+            ok(
+                "<ListUserPoliciesResponse><ListUserPoliciesResult><PolicyNames><member>extra</member></PolicyNames></ListUserPoliciesResult></ListUserPoliciesResponse>",
+            ),
+        ),
+        ("DeleteUserPolicy", ok("")),
+        (
+            "ListAttachedUserPolicies",
+            ok(
+                "<ListAttachedUserPoliciesResponse><ListAttachedUserPoliciesResult><AttachedPolicies><member><PolicyName>p</PolicyName><PolicyArn>arn:aws:iam::aws:policy/ReadOnlyAccess</PolicyArn></member></AttachedPolicies></ListAttachedUserPoliciesResult></ListAttachedUserPoliciesResponse>",
+            ),
+        ),
+        ("DetachUserPolicy", ok("")),
+        ("ListGroupsForUser", ok(IN_A_GROUP)),
+        ("RemoveUserFromGroup", ok("")),
+        ("DeleteUser", ok("")),
+    ]);
+    assert_eq!(stage.provisioner.revoke(&record(), &stage.owner, None).await.unwrap(), revoked());
+    assert_eq!(
+        stage.calls()[4..],
+        [
+            "ListAccessKeys",
+            "DeleteLoginProfile",
+            "ListUserPolicies",
+            "DeleteUserPolicy",
+            "ListAttachedUserPolicies",
+            "DetachUserPolicy",
+            "ListGroupsForUser",
+            "RemoveUserFromGroup",
+            "DeleteUser"
+        ]
+    );
+}
+
+/// By then its keys, its password and its policies are deleted.
+#[tokio::test]
+async fn a_user_that_may_not_be_taken_out_of_its_groups_is_reported_with_the_remedy() {
+    for denied in ["ListGroupsForUser", "RemoveUserFromGroup"] {
+        let mut answers = user_goes();
+        answers[4] = ("DeleteUser", iam_error(409, "DeleteConflict"));
+        answers.extend([
+            ("ListAccessKeys", access_keys(&[])),
+            ("DeleteLoginProfile", ok("")),
+            ("ListUserPolicies", ok("<ListUserPoliciesResponse><ListUserPoliciesResult/></ListUserPoliciesResponse>")),
+            ("ListAttachedUserPolicies", ok("<ListAttachedUserPoliciesResponse><ListAttachedUserPoliciesResult/></ListAttachedUserPoliciesResponse>")),
+        ]);
+        if denied == "RemoveUserFromGroup" {
+            answers.push(("ListGroupsForUser", ok(IN_A_GROUP)));
+        }
+        answers.push((denied, iam_error(403, "AccessDenied")));
+        let stage = Stage::answering(answers);
+        let error = stage.provisioner.revoke(&record(), &stage.owner, None).await.unwrap_err();
+        assert_eq!((error.reason(), error.class()), ("AccessDenied", FailureClass::Terminal));
+        assert!(error.to_string().contains(&format!("allow iam:{denied}")), "{error}");
+        assert_eq!(error.to_string().contains("by hand"), denied == "RemoveUserFromGroup", "{error}");
+        assert!(!error.to_string().contains("\"g\""), "the claim does not show its groups: {error}");
+        assert!(stage.calls().contains(&"DeleteLoginProfile".to_owned()));
+        assert_eq!(stage.calls().last().unwrap(), denied);
+    }
+}
+
+pub(super) fn go_record() -> Record {
+    let mut record = record();
+    record.plan.bucket = "b2-ff67fdea-a308-4ac0-973e-c511e96cabe8".into();
+    record.plan.user = Some("b2-ff67-wb4Vy".into());
+    record.plan.state = [("ARN".into(), "arn:aws:iam::000000000000:policy/b2-ff67-wb4Vy".into())].into();
+    record
+}
+
+pub(super) fn go_user_goes() -> Vec<(&'static str, Answer)> {
+    vec![
+        ("GetUser", user_with_tags(&[])),
+        ("DetachUserPolicy", ok("")),
+        ("ListAccessKeys", access_keys(&["AKIA1"])),
+        ("DeleteAccessKey", ok("")),
+        ("DeleteUserPolicy", iam_error(404, "NoSuchEntity")),
+        ("DeleteUser", ok("")),
+        (
+            "ListPolicyVersions",
+            ok(
+                "<ListPolicyVersionsResponse><ListPolicyVersionsResult><Versions><member><VersionId>v1</VersionId><IsDefaultVersion>false</IsDefaultVersion></member><member><VersionId>v2</VersionId><IsDefaultVersion>true</IsDefaultVersion></member></Versions></ListPolicyVersionsResult></ListPolicyVersionsResponse>",
+            ),
+        ),
+        ("DeletePolicyVersion", ok("")),
+        ("DeletePolicy", ok("")),
+    ]
+}
+
+#[tokio::test]
+async fn the_user_and_the_policy_of_the_go_provisioner_go_together() {
+    let stage = Stage::answering(go_user_goes());
+    assert_eq!(stage.provisioner.revoke(&go_record(), &stage.owner, None).await.unwrap(), revoked());
+    assert_eq!(
+        stage.calls(),
+        [
+            "GetUser",
+            "ListAccessKeys",
+            "DetachUserPolicy",
+            "DeleteAccessKey",
+            "DeleteUserPolicy",
+            "DeleteUser",
+            "ListPolicyVersions",
+            "DeletePolicyVersion",
+            "DeletePolicy"
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_policy_of_another_name_is_detached_but_not_deleted() {
+    let mut record = go_record();
+    record.plan.state.insert("ARN".into(), "arn:aws:iam::000000000000:policy/everyone".into());
+    let stage = Stage::answering(go_user_goes());
+    stage.provisioner.revoke(&record, &stage.owner, None).await.unwrap();
+    assert_eq!(stage.calls().last().unwrap(), "DeleteUser");
+}
+
+#[tokio::test]
+async fn a_tagged_user_is_not_the_go_provisioners() {
+    let stage = Stage::answering([("GetUser", user_with_tags(FOREIGN)), ("ListAccessKeys", access_keys(&["AKIA1"]))]);
+    unproven(stage.provisioner.revoke(&go_record(), &stage.owner, None).await.unwrap());
+    assert_eq!(stage.calls(), ["GetUser", "ListAccessKeys"]);
+}

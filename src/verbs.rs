@@ -1,6 +1,7 @@
 //! The verbs of the store: provision, grant, revoke, delete, and what is done for bound claims. Read this first.
 
 use std::collections::HashSet;
+use std::convert::Infallible;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -28,6 +29,7 @@ use crate::s3::emptying::Emptyings;
 use crate::s3::purge::Purged;
 use crate::s3::{bucket, purge, tags};
 use crate::{Error, Owner, PROVISIONER_NAME};
+use bucket_provisioner::NoFlags;
 use bucket_provisioner::store::{
     AppCredentials, Checkup, Content, Deactivation, Endpoint, Failure as _, Fate, Finding, Inventory, Mode,
     ParameterError, Plan, Probe, Provisioner, Reason, Recalled, Record, Removal, Removed, Request, Start, Stock, Usage,
@@ -61,20 +63,25 @@ impl fmt::Debug for AwsProvisioner {
     }
 }
 
-impl Default for AwsProvisioner {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl AwsProvisioner {
-    /// A backend for AWS, and for stores with the same interface.
+    /// The store for [`Operator::run`](bucket_provisioner::Operator::run); see [`new`](Self::new).
+    ///
+    /// # Errors
+    /// None.
+    pub async fn start(_: NoFlags, start: Start) -> Result<Self, Infallible> {
+        Ok(Self::new(start))
+    }
+
+    /// The store for AWS, and for stores with the same interface.
     ///
     /// Reads the endpoints in the environment (AWS_ENDPOINT_URL and those of S3, IAM and STS) once, now. Makes no call:
-    /// ambient credentials are loaded when a class first needs them.
-    pub fn new() -> Self {
+    /// ambient credentials are loaded when a class first needs them. Requests to AWS that begin while the process may not
+    /// call the store are blocked, also the SDK's own.
+    #[must_use]
+    pub fn new(start: Start) -> Self {
         let environment = Environment::read(|name| std::env::var(name).ok());
-        Self::with(environment, Clients::new(Http::new()))
+        let clients = Clients::new(Http::new().only_while(start.permit)).observed(start.observer);
+        Self { name: start.provisioner_name, ..Self::with(environment, clients) }
     }
 
     pub(crate) fn with(environment: Result<Environment, ParameterError>, clients: Clients) -> Self {
@@ -237,12 +244,6 @@ impl Provisioner for AwsProvisioner {
 
     fn check_bucket_name(name: &str, mode: Mode) -> Result<(), String> {
         names::check(name, mode)
-    }
-
-    /// Blocks requests to AWS that start while the process may not work, also the SDK's own.
-    fn start(&mut self, start: Start) {
-        self.name = start.provisioner_name;
-        self.clients = Clients::new(Http::new().only_while(start.permit)).observed(start.observer);
     }
 
     fn endpoint(&self, parameters: &ClassParameters) -> Endpoint {

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use bucket_provisioner::Provisioner;
@@ -47,8 +47,21 @@ const FAILED: Reason = Reason::new("StoreFailing", Topic::Store, "the file syste
 #[derive(Debug)]
 pub(crate) struct Directories {
     root: PathBuf,
-    address: String,
     url: String,
+}
+
+/// Its flags.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Flags {
+    /// Keep everything in this directory, which must exist.
+    #[arg(long, value_name = "DIR", env = "DIRECTORY_ROOT", default_value = "directory-provisioner")]
+    root: PathBuf,
+    /// Serve the buckets at this address.
+    #[arg(long, value_name = "ADDRESS", env = "DIRECTORY_ADDRESS", default_value = "127.0.0.1:9444")]
+    address: String,
+    /// URL of the buckets for apps [default: http:// and the address].
+    #[arg(long, value_name = "URL", env = "DIRECTORY_URL")]
+    url: Option<String>,
 }
 
 /// What is in the root.
@@ -59,8 +72,23 @@ struct Store {
 }
 
 impl Directories {
-    pub(crate) fn new(root: &Path, address: String, url: String) -> Self {
-        Self { root: root.to_owned(), address, url }
+    /// The store. To serve claims, the server listens first: an app of a bound claim may connect as soon as this process
+    /// works.
+    pub(crate) async fn start(flags: Flags, start: Start) -> Result<Self, String> {
+        let url = flags.url.unwrap_or_else(|| format!("http://{}", flags.address));
+        let directories = Self { root: flags.root, url };
+        if start.serves {
+            let store = directories.open().map_err(|error| error.to_string())?;
+            let listener = server::listen(&flags.address);
+            let listener = listener.map_err(|error| format!("cannot listen at {}: {error}", flags.address))?;
+            tokio::spawn(async move {
+                if let Err(error) = server::serve(&store.buckets, store.keys, listener).await {
+                    tracing::error!(%error, "cannot serve buckets");
+                    std::process::exit(1);
+                }
+            });
+        }
+        Ok(directories)
     }
 
     fn open(&self) -> Result<Store, StoreError> {
@@ -192,25 +220,6 @@ impl Provisioner for Directories {
     const REASONS: &'static [&'static Reason] = &[&TAKEN, &CLAIMED, &MISSING, &GONE, &NOT_PREPARED, &FAILED];
 
     /// The server runs while this process works.
-    fn start(&mut self, start: Start) {
-        if !start.serves {
-            return;
-        }
-        let (root, address) = (self.root.clone(), self.address.clone());
-        // Before any claim is served: an app of a bound one may connect as soon as this process works.
-        let ready = self.open().map_err(io::Error::other).and_then(|store| Ok((store, server::listen(&address)?)));
-        tokio::spawn(async move {
-            let served = match ready {
-                Ok((store, listener)) => server::serve(&store.buckets, store.keys, listener).await,
-                Err(error) => Err(error),
-            };
-            if let Err(error) = served {
-                tracing::error!(%error, ?root, address, "cannot serve buckets");
-                std::process::exit(1);
-            }
-        });
-    }
-
     fn endpoint(&self, (): &()) -> Endpoint {
         let at = self.url.parse::<http::Uri>().unwrap_or_default();
         let port = at.port_u16().unwrap_or(if at.scheme_str() == Some("https") { 443 } else { 80 });

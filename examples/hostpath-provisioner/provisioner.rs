@@ -59,7 +59,7 @@ pub struct HostPath {
 }
 
 impl HostPath {
-    pub fn new(flags: Flags) -> Result<Self, String> {
+    pub async fn new(flags: Flags) -> Result<Self, String> {
         if flags.node_name.is_empty() {
             return Err("NODE_NAME is not set: without the name of its node this provisioner cannot tell its volumes from those of other nodes; set it, in a pod from spec.nodeName".to_owned());
         }

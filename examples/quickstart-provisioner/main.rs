@@ -110,5 +110,8 @@ impl Provisioner for Shelves {
 }
 
 fn main() -> ExitCode {
-    Operator::new("example.com/shelf", Shelves::default()).about("Provisions buckets in memory.").run()
+    Operator::new("example.com/shelf")
+        .about("Provisions buckets in memory.")
+        .version(env!("CARGO_PKG_VERSION"))
+        .run_with(Shelves::default())
 }

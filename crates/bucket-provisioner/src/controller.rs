@@ -38,7 +38,7 @@ const SHUTDOWN_GRACE: Duration = Duration::from_secs(8);
 /// If the cluster does not answer, or CRDs or permissions are missing, this is logged and retried.
 pub async fn run<P: Provisioner>(
     client: Client,
-    mut provisioner: P,
+    provisioner: P,
     options: Options,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) {
@@ -48,7 +48,6 @@ pub async fn run<P: Provisioner>(
         concurrency = options.concurrency,
         "serving claims"
     );
-    provisioner.start(options.start(true));
     let shutdown = shutdown.boxed().shared();
     let client = pages::bounded(client);
     let Some(cluster) = cluster::uid(&client, shutdown.clone()).await else { return };

@@ -162,7 +162,7 @@ impl RecordProblem {
             Self::Missing { record } => (
                 format!("ObjectBucket {record:?}, which does not exist"),
                 format!(
-                    "to continue with its bucket, an admin must restore that ObjectBucket, from a backup or with `aws-s3-provisioner record`, and annotate it with {adopt}; "
+                    "to continue with its bucket, an admin must restore that ObjectBucket, from a backup or with the command `record`, and annotate it with {adopt}; "
                 ),
             ),
             Self::NoName { record } => (format!("{record:?}, which is not the name of an object"), String::new()),

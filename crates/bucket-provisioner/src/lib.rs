@@ -13,7 +13,7 @@
 //!
 //! ```text
 //! fn main() -> std::process::ExitCode {
-//!     Operator::new(PROVISIONER_NAME, AwsProvisioner::new()).run()
+//!     Operator::new("aws-s3.io/bucket").run(AwsProvisioner::start)
 //! }
 //! ```
 //!
@@ -48,4 +48,5 @@ mod streams;
 mod triggers;
 
 pub use cli::Operator;
+pub use operator_runtime::flags::NoFlags;
 pub use store::Provisioner;

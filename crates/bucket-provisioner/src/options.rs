@@ -2,14 +2,16 @@
 
 use std::time::Duration;
 
-use crate::store::Observer;
-use crate::store::{Permit, Start};
+use crate::store::{Observer, Permit, Start};
 
 /// The settings of a controller.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// `StorageClass.provisioner` of the classes to serve.
     pub provisioner_name: String,
+    /// The name with which the operator writes, in `managedFields`. It may never change: by it, an operator knows which
+    /// entries of a Secret or ConfigMap somebody else has changed.
+    pub field_manager: String,
     /// The only namespace whose claims are served; all if `None`.
     pub namespace: Option<String>,
     /// How many claims of one store and owner are processed at the same time, at least 1; the limit for all stores
@@ -33,10 +35,14 @@ impl Options {
     /// [`Options::resync`] by default.
     pub const DEFAULT_RESYNC: Duration = Duration::from_secs(10 * 60 * 60);
 
+    /// [`Options::field_manager`] by default.
+    pub const DEFAULT_FIELD_MANAGER: &str = "bucket-provisioner";
+
     /// The default settings, for all namespaces.
     pub fn new(provisioner_name: impl Into<String>) -> Self {
         Self {
             provisioner_name: provisioner_name.into(),
+            field_manager: Self::DEFAULT_FIELD_MANAGER.to_owned(),
             namespace: None,
             concurrency: Self::DEFAULT_CONCURRENCY,
             resync: Some(Self::DEFAULT_RESYNC),
@@ -46,8 +52,9 @@ impl Options {
         }
     }
 
-    /// What the store is told.
-    pub(crate) fn start(&self, serves: bool) -> Start {
+    /// What a store has to know that is used with these settings. `serves`: whether claims are served.
+    #[must_use]
+    pub fn start(&self, serves: bool) -> Start {
         let (permit, observer) = (self.permit.clone(), self.observer.clone());
         Start { provisioner_name: self.provisioner_name.clone(), permit, serves, observer }
     }

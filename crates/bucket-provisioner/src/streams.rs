@@ -20,6 +20,7 @@ use super::state::caches::{Caches, OutputFacts};
 use super::state::context::Context;
 use super::state::memory::Forgotten;
 use crate::api::{Guard, ObjectBucket, wire};
+use crate::decide::metadata::FieldManager;
 use operator_runtime::kubernetes::watch::{in_a_task, watch};
 use operator_runtime::observe::Observer;
 
@@ -83,7 +84,7 @@ impl<P: Send + Sync + 'static> Streams<P> {
     /// The StorageClasses that are listed, created, changed or deleted.
     pub(super) fn classes(&self) -> impl Stream<Item = watcher::Result<StorageClass>> + use<P> {
         watch("StorageClasses", Api::<StorageClass>::all(self.ctx.client.clone()), all(), self.observer())
-            .inspect_ok(self.cached(|caches| &caches.classes, |class: &StorageClass| Some(class.clone())))
+            .inspect_ok(self.cached(|caches| &caches.classes, |_, class: &StorageClass| Some(class.clone())))
             .touched_objects()
     }
 
@@ -129,10 +130,10 @@ impl<P: Send + Sync + 'static> Streams<P> {
     ) -> impl FnMut(&watcher::Event<K>) + use<P, K, F, Of, Facts>
     where
         Of: Fn(&Caches) -> &Cache<F>,
-        Facts: Fn(&K) -> Option<F>,
+        Facts: Fn(&FieldManager, &K) -> Option<F>,
     {
         let ctx = Arc::clone(&self.ctx);
-        move |event| of(&ctx.caches).apply(event, &facts)
+        move |event| of(&ctx.caches).apply(event, |object: &K| facts(&ctx.field_manager, object))
     }
 
     /// Reports when a list was read. No event shows which objects were deleted since the last one, so all claims are looked

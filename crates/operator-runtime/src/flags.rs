@@ -17,6 +17,18 @@ use super::traces::{TraceArgs, Traces};
 use super::values::{duration, given, object_name};
 use crate::observe::Observer;
 
+/// For a provisioner without flags of its own.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub struct NoFlags {}
+
+/// A provisioner's own flags, as its commands have them: before and after the command, and required only where the
+/// provisioner is made, which `F::from_arg_matches` sees to.
+#[must_use]
+pub fn own<F: clap::Args>() -> Vec<clap::Arg> {
+    let own = F::augment_args(clap::Command::new(""));
+    own.get_arguments().map(|arg| arg.clone().required(false).global(true)).collect()
+}
+
 /// Which cluster.
 #[derive(Debug, clap::Args)]
 pub struct ClusterArgs {

@@ -8,6 +8,7 @@
 //! | [`observe`] | whether the operator works, its metrics, and the spans of its traces |
 //! | [`admin`] | the HTTP server of probes and metrics |
 //! | [`parameters`], [`class`] | the parameters of a StorageClass as a typed struct, with their documentation |
+//! | [`rbac`] | the objects that give an operator its permissions |
 //! | [`program`], [`flags`], [`values`], [`telemetry`], [`signals`] | the program around it: flags, logs, signals |
 //!
 //! It knows neither buckets nor volumes: `bucket-provisioner` and `volume-provisioner` build on it.
@@ -24,6 +25,7 @@ pub mod observe;
 pub mod parameters;
 mod permit;
 pub mod program;
+pub mod rbac;
 pub mod signals;
 pub mod telemetry;
 #[cfg(feature = "otel")]

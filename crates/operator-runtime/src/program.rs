@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, Shared};
 use kube::{Client, Config};
+use serde::Serialize;
 
 use super::lease::{self, Term};
 use super::{cluster, signals};
@@ -106,4 +107,17 @@ pub fn chain(error: &dyn Error) -> String {
         source = cause.source();
     }
     text
+}
+
+/// Objects as documents of YAML.
+///
+/// # Errors
+/// One of them has no YAML.
+pub fn documents(objects: &[impl Serialize]) -> Result<String, Box<dyn Error>> {
+    let mut text = String::new();
+    for object in objects {
+        text += "---\n";
+        text += &serde_saphyr::to_string(object)?;
+    }
+    Ok(text)
 }

@@ -1,36 +1,35 @@
 //! A whole provisioner of volumes in one call: [`VolumeOperator`].
 
 use std::error::Error;
+use std::ffi::OsString;
 use std::fmt::Display;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::builder::BoolishValueParser;
 use clap::error::ErrorKind;
-use clap::{ArgAction, CommandFactory as _, FromArgMatches as _, Parser};
+use clap::{Arg, ArgAction, ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use super::decide::retry::Retry;
 use super::options::Options;
+use super::permissions;
 use super::provisioner::VolumeProvisioner;
-use operator_runtime::flags::{AdminArgs, ClusterArgs, LeaseArgs, LogArgs};
+use operator_runtime::flags::{self, AdminArgs, ClusterArgs, LeaseArgs, LogArgs};
 use operator_runtime::lease::{self, Term};
 use operator_runtime::observe::Observer;
-use operator_runtime::program::{self, Identity, block_on, chain, running_program};
-use operator_runtime::values::{duration, go_style, provisioner_name};
-use operator_runtime::{Permit, parameters};
+use operator_runtime::program::{self, Identity, block_on, chain, documents, print, running_program};
+use operator_runtime::values::{duration, go_style, object_name, provisioner_name};
+use operator_runtime::{Permit, parameters, rbac};
 
 /// The program around a [`VolumeProvisioner`]: command line, logging, signals, leader election, and the controller.
 ///
-/// `--help` lists all flags. Most of them can be given as environment variables, too.
+/// Its commands: `run`, the default, serves claims; `rbac` prints the permissions that it needs, `parameters` the parameters
+/// of StorageClasses. `--help` lists all flags. Most of them can be given as environment variables, too.
 #[derive(Debug)]
 #[must_use = "an operator does nothing until it runs"]
 pub struct VolumeOperator {
     identity: Identity,
 }
-
-/// For a provisioner without flags of its own.
-#[derive(Debug, Clone, Copy, clap::Args)]
-pub struct NoFlags {}
 
 impl VolumeOperator {
     /// An operator for the StorageClasses whose `provisioner` is `name`, such as `example.com/disk`.
@@ -50,18 +49,26 @@ impl VolumeOperator {
         self
     }
 
+    /// Sets the name that help and version show.
+    pub fn program(mut self, program: impl Into<String>) -> Self {
+        self.identity.program = program.into();
+        self
+    }
+
     /// Sets the version that `--version` shows, mostly `env!("CARGO_PKG_VERSION")`.
     pub fn version(mut self, version: impl Into<String>) -> Self {
         self.identity.version = version.into();
         self
     }
 
-    /// Does what the command line says, and returns what `main` has to return. `F` has the flags of the provisioner itself
-    /// ([`NoFlags`] if there are none), and `make` makes it of them. Serving ends with SIGTERM or SIGINT, or when the lease
-    /// is lost.
+    /// Does what the command line says, and returns what `main` has to return. Serving ends with SIGTERM or SIGINT, or when
+    /// the lease is lost.
+    ///
+    /// `make` makes the provisioner, from its own flags: `F`, a struct that derives `clap::Args`, or [`NoFlags`](crate::NoFlags). It is called
+    /// once, to serve claims. If it fails, the program logs the error and fails.
     ///
     /// If the arguments are wrong, exits with a message and a usage hint. Other errors are logged to standard error.
-    pub fn run<F, P, E>(self, make: impl FnOnce(F) -> Result<P, E>) -> ExitCode
+    pub fn run<F, P, E>(self, make: impl AsyncFnOnce(F) -> Result<P, E>) -> ExitCode
     where
         F: clap::Args,
         P: VolumeProvisioner,
@@ -71,15 +78,29 @@ impl VolumeOperator {
             eprintln!("{} cannot work: {problem}", self.identity.program);
             return ExitCode::FAILURE;
         }
-        let args: Args<F> = Args::read(&self.identity);
-        let observer = Observer::new(&self.identity.program, &self.identity.version);
-        let Args { cluster, run, lease, admin, own, log } = args;
-        let telemetry = log.log_and_trace(&self.identity);
-        let done = match make(own) {
-            Ok(provisioner) => block_on(serve(provisioner, &cluster, &run, &lease, &admin, observer)),
-            Err(problem) => Err(problem.to_string().into()),
+        let (args, matches) = Args::read(&self.identity, &flags::own::<F>());
+        if !matches!(args.command, Some(Command::Run) | None) {
+            args.log.log(&self.identity);
+        }
+        let done = match &args.command {
+            Some(Command::Rbac { operator_namespace, service_account }) => {
+                let name = rbac::name_of_program(&self.identity.program);
+                let namespace = operator_namespace.as_ref().unwrap_or(&name);
+                let objects = permissions::objects(service_account.as_ref().unwrap_or(&name), namespace);
+                documents(&objects).and_then(|text| print(&text))
+            }
+            Some(Command::Parameters) => print(&parameters::markdown(&parameters::table_of::<P::Parameters>())),
+            Some(Command::Run) | None => {
+                let observer = Observer::new(&self.identity.program, &self.identity.version);
+                let telemetry = args.log.log_and_trace(&self.identity);
+                let make = async || -> Result<P, Box<dyn Error>> {
+                    make(F::from_arg_matches(&matches)?).await.map_err(|error| error.to_string().into())
+                };
+                let done = block_on(async { serve(make().await?, &args, observer).await });
+                telemetry.stop();
+                done
+            }
         };
-        telemetry.stop();
         match done {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
@@ -90,22 +111,15 @@ impl VolumeOperator {
     }
 }
 
-async fn serve<P: VolumeProvisioner>(
-    provisioner: P,
-    flags: &ClusterArgs,
-    run: &RunArgs,
-    lease: &LeaseArgs,
-    admin: &AdminArgs,
-    observer: Observer,
-) -> Result<(), Box<dyn Error>> {
-    let config = flags.config().await?;
-    admin.start(&observer).await?;
-    let mut options = run.options();
+async fn serve<P: VolumeProvisioner>(provisioner: P, args: &Args, observer: Observer) -> Result<(), Box<dyn Error>> {
+    let config = args.cluster.config().await?;
+    args.admin.start(&observer).await?;
+    let mut options = args.run.options();
     options.observer = observer.clone();
     // Instances with different identities work at the same time, so each has a lease of its own.
     let identity = Some(provisioner.identity()).filter(|identity| !identity.is_empty());
-    let name = lease.name().unwrap_or_else(|| lease::name(&options.provisioner_name, identity));
-    let lease = lease.options(name, &config.default_namespace)?;
+    let name = args.lease.name().unwrap_or_else(|| lease::name(&options.provisioner_name, identity));
+    let lease = args.lease.options(name, &config.default_namespace)?;
     let work = |client, term: Option<Term>, stop| {
         if let Some(term) = term {
             options.permit = Permit::new(move || !term.is_over());
@@ -116,9 +130,9 @@ async fn serve<P: VolumeProvisioner>(
 }
 
 #[derive(Debug, Parser)]
-struct Args<F: clap::Args> {
-    #[command(flatten)]
-    own: F,
+struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
     #[command(flatten)]
     cluster: ClusterArgs,
     #[command(flatten)]
@@ -131,54 +145,78 @@ struct Args<F: clap::Args> {
     log: LogArgs,
 }
 
+/// What to do.
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve claims until stopped (the default).
+    Run,
+    /// Print the permissions that the provisioner needs, as YAML: its namespace, and a ServiceAccount with roles and
+    /// bindings.
+    Rbac {
+        /// Namespace in which the provisioner runs [default: the name of the program].
+        #[arg(long, value_name = "NAMESPACE", value_parser = object_name)]
+        operator_namespace: Option<String>,
+        /// Name of the ServiceAccount, and of roles and bindings [default: the name of the program].
+        #[arg(long, value_name = "NAME", value_parser = object_name)]
+        service_account: Option<String>,
+    },
+    /// Print the parameters of StorageClasses, as a table in Markdown.
+    Parameters,
+}
+
 /// What to serve, and how.
 #[derive(Debug, clap::Args)]
 struct RunArgs {
     /// Serve the StorageClasses with this provisioner name.
-    #[arg(long, value_name = "NAME", env = "PROVISIONER_NAME", required = false, value_parser = provisioner_name)]
+    #[arg(long, global = true, value_name = "NAME", env = "PROVISIONER_NAME", required = false, value_parser = provisioner_name)]
     provisioner_name: String,
     /// Work on up to N volumes of one StorageClass at the same time, and on 4 x N in total.
-    #[arg(long, value_name = "N", env = "PROVISIONER_WORKER_THREADS", default_value = "32", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, global = true, value_name = "N", env = "PROVISIONER_WORKER_THREADS", default_value = "32", value_parser = clap::value_parser!(u16).range(1..))]
     worker_threads: u16,
     /// How often to try again what was refused or given up.
-    #[arg(long, value_name = "DURATION", env = "PROVISIONER_RESYNC_PERIOD", default_value = "15m", value_parser = duration)]
+    #[arg(long, global = true, value_name = "DURATION", env = "PROVISIONER_RESYNC_PERIOD", default_value = "15m", value_parser = duration)]
     resync_period: Duration,
     /// Double the pause after each failure. Otherwise all pauses are as long as the first one.
-    #[arg(long, env = "PROVISIONER_EXPONENTIAL_BACK_OFF_ON_ERROR", default_value = "true", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set, value_parser = BoolishValueParser::new())]
+    #[arg(long, global = true, env = "PROVISIONER_EXPONENTIAL_BACK_OFF_ON_ERROR", default_value = "true", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set, value_parser = BoolishValueParser::new())]
     exponential_back_off_on_error: bool,
     /// The pause after the first failure.
-    #[arg(long, value_name = "DURATION", env = "PROVISIONER_RETRY_INTERVAL_START", default_value = "1s", value_parser = duration)]
+    #[arg(long, global = true, value_name = "DURATION", env = "PROVISIONER_RETRY_INTERVAL_START", default_value = "1s", value_parser = duration)]
     retry_interval_start: Duration,
     /// The longest pause after a failure.
-    #[arg(long, value_name = "DURATION", env = "PROVISIONER_RETRY_INTERVAL_MAX", default_value = "5m", value_parser = duration)]
+    #[arg(long, global = true, value_name = "DURATION", env = "PROVISIONER_RETRY_INTERVAL_MAX", default_value = "5m", value_parser = duration)]
     retry_interval_max: Duration,
     /// After N failures to provision a volume, try only when the claim or its class changes, and every --resync-period;
     /// 0 for never.
-    #[arg(long, value_name = "N", env = "PROVISIONER_FAILED_PROVISION_THRESHOLD", default_value_t = 0)]
+    #[arg(long, global = true, value_name = "N", env = "PROVISIONER_FAILED_PROVISION_THRESHOLD", default_value_t = 0)]
     failed_provision_threshold: u32,
     /// After N failures to delete a volume, try only when the PersistentVolume changes, and every --resync-period; 0 for
     /// never.
-    #[arg(long, value_name = "N", env = "PROVISIONER_FAILED_DELETE_THRESHOLD", default_value_t = 0)]
+    #[arg(long, global = true, value_name = "N", env = "PROVISIONER_FAILED_DELETE_THRESHOLD", default_value_t = 0)]
     failed_delete_threshold: u32,
     /// How many failures of a namespace to retry in a second. The first 100 come without a pause.
-    #[arg(long, value_name = "N", env = "PROVISIONER_RETRIES_PER_SECOND", default_value = "10", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, global = true, value_name = "N", env = "PROVISIONER_RETRIES_PER_SECOND", default_value = "10", value_parser = clap::value_parser!(u32).range(1..))]
     retries_per_second: u32,
 }
 
-impl<F: clap::Args> Args<F> {
-    fn read(identity: &Identity) -> Self {
-        Self::try_read(identity, std::env::args_os()).unwrap_or_else(|error| error.exit())
+impl Args {
+    /// `own`: the flags of the provisioner. What was given for them is in the matches.
+    fn read(identity: &Identity, own: &[Arg]) -> (Self, ArgMatches) {
+        Self::try_read(identity, own, std::env::args_os()).unwrap_or_else(|error| error.exit())
     }
 
-    fn try_read(identity: &Identity, args: impl Iterator<Item = std::ffi::OsString>) -> Result<Self, clap::Error> {
+    fn try_read(
+        identity: &Identity,
+        own: &[Arg],
+        args: impl Iterator<Item = OsString>,
+    ) -> Result<(Self, ArgMatches), clap::Error> {
         let Identity { provisioner_name, program, version, about } = identity.clone();
-        let command = Self::command().name(program).about(about);
+        let command = Self::command().name(program).about(about).args(own);
         let command = command.mut_arg("provisioner_name", |arg| arg.default_value(provisioner_name));
         let mut command = if version.is_empty() { command } else { command.version(version) };
         let matches = command.try_get_matches_from_mut(args.map(go_style))?;
         let args = Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
         args.lease.timing().map_err(|problem| command.error(ErrorKind::ValueValidation, problem))?;
-        Ok(args)
+        Ok((args, matches))
     }
 }
 
@@ -206,14 +244,14 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn parse(args: &[&str]) -> Result<Args<NoFlags>, clap::Error> {
+    fn parse(args: &[&str]) -> Result<Args, clap::Error> {
         let identity = Identity {
             provisioner_name: "example.com/disk".into(),
             program: "a-provisioner".into(),
             version: "1.2.3".into(),
             about: "Provisions disks.".into(),
         };
-        Args::try_read(&identity, ["a-provisioner"].iter().chain(args).map(Into::into))
+        Args::try_read(&identity, &[], ["a-provisioner"].iter().chain(args).map(Into::into)).map(|(args, _)| args)
     }
 
     #[test]

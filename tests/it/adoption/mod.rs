@@ -92,10 +92,7 @@ impl Lost {
             Order::ClaimsFirst => {
                 world.restore(&self.backup.claim).await;
                 let message = world.wait_reason(CLAIM, "AdoptionNeeded").await;
-                assert!(
-                    message.contains("does not exist") && message.contains("aws-s3-provisioner record"),
-                    "{message}"
-                );
+                assert!(message.contains("does not exist") && message.contains("the command `record`"), "{message}");
                 world.restore(&self.backup.record).await;
             }
         }

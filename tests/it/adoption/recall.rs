@@ -55,7 +55,7 @@ async fn a_record_that_is_in_no_backup_is_told_by_the_tags_of_its_bucket(#[case]
     world.restore(&claim).await;
     let operator = Operator::start(&world, Kind::InProcess).await;
     let message = world.wait_reason(CLAIM, "AdoptionNeeded").await;
-    assert!(message.contains("`aws-s3-provisioner record`"), "{message}");
+    assert!(message.contains("the command `record`"), "{message}");
 
     let name = format!("{}/{CLAIM}", world.namespace);
     let mut args = vec!["record", &name];

@@ -82,7 +82,8 @@ fn operator(world: &World) -> JoinSet<()> {
     let client = operator_runtime::cluster::client(config, ANSWER_LIMIT).unwrap();
     let options = Operator::options(world);
     let mut operator = JoinSet::new();
-    operator.spawn(controller::run(client, AwsProvisioner::new(), options, std::future::pending()));
+    let store = AwsProvisioner::new(options.start(true));
+    operator.spawn(controller::run(client, store, options, std::future::pending()));
     operator
 }
 

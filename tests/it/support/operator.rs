@@ -37,7 +37,11 @@ impl Operator {
 
     /// What an operator for the claims of the world is told.
     pub(crate) fn options(world: &World) -> Options {
-        Options { namespace: Some(world.namespace.clone()), ..Options::new(&world.provisioner) }
+        Options {
+            namespace: Some(world.namespace.clone()),
+            field_manager: "aws-s3-provisioner".to_owned(),
+            ..Options::new(&world.provisioner)
+        }
     }
 
     /// Starts an operator in this process.
@@ -47,7 +51,8 @@ impl Operator {
         let shutdown = async {
             let _ = stopped.await;
         };
-        let task = tokio::spawn(controller::run(client, AwsProvisioner::new(), options, shutdown));
+        let store = AwsProvisioner::new(options.start(true));
+        let task = tokio::spawn(controller::run(client, store, options, shutdown));
         Self::InProcess { stop, task }
     }
 

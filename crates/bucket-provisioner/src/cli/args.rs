@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::builder::BoolishValueParser;
 use clap::error::ErrorKind;
-use clap::{ArgAction, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use clap::{Arg, ArgAction, ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use super::front;
 use super::rbac::{OwnerSecrets, Serves};
@@ -115,11 +115,11 @@ struct RunArgs {
     #[arg(short, long, global = true, value_name = "NAMESPACE", env = "PROVISIONER_NAMESPACE")]
     namespace: Option<String>,
     /// Work on up to N claims of one store at the same time, and on 4 x N in total. If other namespaces have to wait,
-    /// half as many more. Claims that only wait do not count. Without this flag, LIB_BUCKET_PROVISIONER_THREADS of the
-    /// Go binary is used [default: 32].
+    /// half as many more. Claims that only wait do not count. Without this flag, LIB_BUCKET_PROVISIONER_THREADS of
+    /// lib-bucket-provisioner is used [default: 32].
     #[arg(long, global = true, value_name = "N", env = "PROVISIONER_CONCURRENCY", value_parser = clap::value_parser!(u16).range(1..))]
     concurrency: Option<u16>,
-    /// How often to check the bucket, user and policy of each bound claim in the store, and repair them; 0 for never.
+    /// How often to check bucket and access of each bound claim in the store, and repair them; 0 for never.
     #[arg(long, global = true, value_name = "DURATION", env = "PROVISIONER_RESYNC", default_value = "10h", value_parser = humantime::parse_duration)]
     resync: Duration,
     /// Count claims by their namespaces, too: the metric provisioner_claims gets the label namespace. Everybody who may
@@ -147,19 +147,25 @@ struct IgnoredArgs {
 
 impl Args {
     /// Reads the process's arguments. If they are wrong, exits with a message and a usage hint.
-    pub(crate) fn read(identity: &Identity) -> Self {
-        Self::try_read(identity, std::env::args_os()).unwrap_or_else(|error| error.exit())
+    ///
+    /// `own`: the flags of the store. What was given for them is in the matches.
+    pub(crate) fn read(identity: &Identity, own: &[Arg]) -> (Self, ArgMatches) {
+        Self::try_read(identity, own, std::env::args_os()).unwrap_or_else(|error| error.exit())
     }
 
-    fn try_read(identity: &Identity, args: impl Iterator<Item = OsString>) -> Result<Self, clap::Error> {
+    fn try_read(
+        identity: &Identity,
+        own: &[Arg],
+        args: impl Iterator<Item = OsString>,
+    ) -> Result<(Self, ArgMatches), clap::Error> {
         let args: Vec<_> = args.map(go_style).collect();
         let plugin = front::plugin(args.first());
-        let read = Self::parse(identity, &args);
+        let read = Self::parse(identity, own, &args);
         // A plugin of kubectl is for looking: without a command it shows claims.
         let is_unknown =
             |error: &clap::Error| matches!(error.kind(), ErrorKind::UnknownArgument | ErrorKind::InvalidSubcommand);
         let in_doubt = match &read {
-            Ok(read) => read.command.is_none(),
+            Ok((read, _)) => read.command.is_none(),
             Err(error) => is_unknown(error),
         };
         if plugin.is_none() || !in_doubt {
@@ -167,26 +173,27 @@ impl Args {
         }
         let mut with_status = args;
         with_status.insert(1.min(with_status.len()), OsString::from("status"));
-        match (read, Self::parse(identity, &with_status)) {
+        match (read, Self::parse(identity, own, &with_status)) {
             (Err(error), Err(of_status)) if is_unknown(&of_status) => Err(error),
             (_, with_status) => with_status,
         }
     }
 
-    fn parse(identity: &Identity, args: &[OsString]) -> Result<Self, clap::Error> {
-        let mut command = Self::described(identity, args.first());
+    fn parse(identity: &Identity, own: &[Arg], args: &[OsString]) -> Result<(Self, ArgMatches), clap::Error> {
+        let mut command = Self::described(identity, own, args.first());
         let matches = command.try_get_matches_from_mut(args)?;
         let args = Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
         args.lease.timing().map_err(|problem| command.error(ErrorKind::ValueValidation, problem))?;
-        Ok(args)
+        Ok((args, matches))
     }
 
     /// The command line of an operator that was started by this name.
-    pub(crate) fn described(identity: &Identity, started_as: Option<&OsString>) -> clap::Command {
+    pub(crate) fn described(identity: &Identity, own: &[Arg], started_as: Option<&OsString>) -> clap::Command {
         let Identity { provisioner_name, program, version, about } = identity.clone();
         let command = Self::command()
             .name(program)
             .about(about)
+            .args(own)
             .mut_arg("provisioner_name", |arg| arg.default_value(provisioner_name));
         let command = match front::plugin(started_as) {
             Some(plugin) => command.bin_name(plugin),
@@ -267,12 +274,12 @@ mod tests {
     }
 
     fn parse(args: &[&str]) -> Result<Args, clap::Error> {
-        Args::try_read(&identity(), ["a-provisioner"].iter().chain(args).map(OsString::from))
+        Args::try_read(&identity(), &[], ["a-provisioner"].iter().chain(args).map(OsString::from)).map(|(args, _)| args)
     }
 
     #[test]
     fn the_command_line_is_consistent() {
-        Args::described(&identity(), None).debug_assert();
+        Args::described(&identity(), &[], None).debug_assert();
     }
 
     #[test]
@@ -331,17 +338,18 @@ mod tests {
 
     #[test]
     fn a_plugin_of_kubectl_shows_claims_unless_it_is_told_otherwise() {
-        let plugin =
-            |args: &[&str]| Args::try_read(&identity(), ["/bin/kubectl-obc"].iter().chain(args).map(OsString::from));
+        let plugin = |args: &[&str]| {
+            Args::try_read(&identity(), &[], ["/bin/kubectl-obc"].iter().chain(args).map(OsString::from))
+        };
         for args in
             [&[][..], &["-n", "shop"], &["-ojson"], &["-o", "wide", "-n", "shop"], &["shop/photos"], &["status"]]
         {
-            assert!(matches!(plugin(args).unwrap().command, Some(Command::Status(_))), "{args:?}");
+            assert!(matches!(plugin(args).unwrap().0.command, Some(Command::Status(_))), "{args:?}");
         }
         let conflict = plugin(&["shop/photos", "--watch"]).unwrap_err();
         assert!(conflict.to_string().contains("cannot be used with"), "{conflict}");
-        assert!(matches!(plugin(&["run"]).unwrap().command, Some(Command::Run)));
-        assert!(matches!(plugin(&["orphans"]).unwrap().command, Some(Command::Orphans(_))));
+        assert!(matches!(plugin(&["run"]).unwrap().0.command, Some(Command::Run)));
+        assert!(matches!(plugin(&["orphans"]).unwrap().0.command, Some(Command::Orphans(_))));
         let help = plugin(&["--help"]).unwrap_err().to_string();
         assert!(help.contains("Usage: kubectl obc"), "{help}");
         assert!(plugin(&["status", "--help"]).unwrap_err().to_string().contains("Usage: kubectl obc status"));

@@ -39,23 +39,25 @@ mod testing;
 mod usage;
 mod word;
 
+use std::convert::Infallible;
 use std::error::Error;
-use std::fmt::Write as _;
+use std::fmt::Display;
 use std::path::Path;
 use std::process::ExitCode;
-
-use serde::Serialize;
 
 use self::args::{Args, Command};
 use self::doctor::{DoctorArgs, Installation};
 use self::output::clean;
 use self::rbac::{Serves, Subject};
 use self::session::Session;
-use crate::store::{CommonParameters, Observer, Parameter, Parameters as _, Permit, Provisioner};
-use crate::{api, controller};
-use operator_runtime as runtime;
+use crate::api;
+use crate::controller::{self, Options};
+use crate::store::{CommonParameters, Observer, Parameters as _, Permit, Provisioner, Start};
+use operator_runtime::cluster;
+use operator_runtime::flags::{self, NoFlags};
 use operator_runtime::lease::Term;
-use operator_runtime::program::{self, Identity, block_on, chain, print, running_program};
+use operator_runtime::parameters;
+use operator_runtime::program::{self, Identity, block_on, chain, documents, print, running_program};
 
 /// The program around a store: command line, logging, signals, leader election, and the controller.
 ///
@@ -65,24 +67,24 @@ use operator_runtime::program::{self, Identity, block_on, chain, print, running_
 /// `record` rebuilds a lost ObjectBucket. `--help` lists all flags. Most of them can be given as environment variables too.
 #[derive(Debug)]
 #[must_use = "an operator does nothing until it runs"]
-pub struct Operator<P> {
+pub struct Operator {
     identity: Identity,
-    store: P,
+    field_manager: String,
 }
 
-impl<P: Provisioner> Operator<P> {
+impl Operator {
     /// An operator for the StorageClasses whose `provisioner` is `name`, such as `example.com/bucket`. Admins can choose
     /// another name with `--provisioner-name`, to run several operators in one cluster.
     ///
     /// In its help it has the name of the running program, unless [`program`](Self::program) sets another.
-    pub fn new(name: impl Into<String>, store: P) -> Self {
+    pub fn new(name: impl Into<String>) -> Self {
         let identity = Identity {
             provisioner_name: name.into(),
             program: running_program(),
             version: String::new(),
             about: "Provisions buckets for ObjectBucketClaims.".to_owned(),
         };
-        Self { identity, store }
+        Self { identity, field_manager: Options::DEFAULT_FIELD_MANAGER.to_owned() }
     }
 
     /// Sets what `--help` says about the operator, in a sentence.
@@ -103,18 +105,35 @@ impl<P: Provisioner> Operator<P> {
         self
     }
 
+    /// Sets the name with which the operator writes, as `managedFields` shows it; see
+    /// [`Options::field_manager`](controller::Options::field_manager).
+    pub fn field_manager(mut self, name: impl Into<String>) -> Self {
+        self.field_manager = name.into();
+        self
+    }
+
     /// Does what the command line says, and returns what `main` has to return. Serving claims ends with SIGTERM or
     /// SIGINT, or when the lease is lost.
+    ///
+    /// `make` makes the store, from its own flags (`F`, a struct that derives `clap::Args`, or [`NoFlags`]) and from what it
+    /// has to know of the operator. It is called once, by the commands that call the store; to serve claims, when this
+    /// process has the lease or needs none. If it fails, the program logs the error and fails.
     ///
     /// If the arguments are wrong, exits with a message and a usage hint. Errors are logged to standard error. A store that
     /// is not what [`Provisioner`] demands is refused with a message before anything else: names of parameters and
     /// reasons, and the longest name of a user.
-    pub fn run(self) -> ExitCode {
+    pub fn run<F, P, E>(self, make: impl AsyncFnOnce(F, Start) -> Result<P, E>) -> ExitCode
+    where
+        F: clap::Args,
+        P: Provisioner,
+        E: Display,
+    {
         if let Err(problem) = check::store::<P>() {
             eprintln!("{} cannot work: {problem}", self.identity.program);
             return ExitCode::FAILURE;
         }
-        let args = Args::read(&self.identity);
+        let own = flags::own::<F>();
+        let (args, matches) = Args::read(&self.identity, &own);
         if args.command.is_none() && front::is_typed() {
             let program = front::called(&self.identity.program);
             eprintln!(
@@ -126,6 +145,12 @@ impl<P: Provisioner> Operator<P> {
         if !matches!(args.command, Some(Command::Run) | None) {
             args.log.log(&self.identity);
         }
+        let make = async |start: Start| -> Result<P, Box<dyn Error>> {
+            let flags = F::from_arg_matches(&matches)?;
+            make(flags, start).await.map_err(|error| error.to_string().into())
+        };
+        let options =
+            |threads: Option<&str>| Options { field_manager: self.field_manager.clone(), ..args.options(threads) };
         let done = match &args.command {
             Some(Command::Crds { output_dir }) => crds(output_dir.as_deref()),
             Some(Command::Rbac { operator_namespace, service_account, owner_secret, owner_namespace }) => {
@@ -137,30 +162,36 @@ impl<P: Provisioner> Operator<P> {
             Some(Command::Parameters) => print(&parameters_table::<P>()),
             Some(Command::Reasons) => print(&reasons::page::<P>()),
             Some(Command::Metrics) => print(&Observer::default().runtime().table()),
-            Some(Command::Doctor(asked)) => match block_on(doctor(self.store, &self.identity, &args, asked.clone())) {
-                Ok(true) => Ok(()),
-                Ok(false) => return ExitCode::FAILURE,
-                Err(error) => Err(error),
-            },
+            Some(Command::Doctor(asked)) => {
+                let examined = doctor(make, &self.identity, &args, options(None), asked.clone());
+                match block_on(examined) {
+                    Ok(true) => Ok(()),
+                    Ok(false) => return ExitCode::FAILURE,
+                    Err(error) => Err(error),
+                }
+            }
             Some(tool @ (Command::Status(_) | Command::Orphans(_) | Command::Adopt(_))) => {
                 let program = front::called(&self.identity.program);
-                return block_on(ask(self.store, &args, tool, &program)).unwrap_or_else(|error| {
+                return block_on(ask(make, &args, options(None), tool, &program)).unwrap_or_else(|error| {
                     eprintln!("error: {}", clean(&chain(error.as_ref())));
                     ExitCode::FAILURE
                 });
             }
             Some(Command::Completions { shell }) => {
                 let started_as = std::env::args_os().next();
-                print(&front::completions(*shell, Args::described(&self.identity, started_as.as_ref())))
+                print(&front::completions(*shell, Args::described(&self.identity, &own, started_as.as_ref())))
             }
             Some(Command::Man { output_dir }) => {
-                front::manual(Args::described(&self.identity, None), output_dir.as_deref())
+                front::manual(Args::described(&self.identity, &own, None), output_dir.as_deref())
             }
-            Some(Command::Record { claim, bucket }) => block_on(record(self.store, &args, claim, bucket.clone())),
+            Some(Command::Record { claim, bucket }) => {
+                block_on(record(make, &args, options(None), claim, bucket.clone()))
+            }
             Some(Command::Run) | None => {
                 let observer = Observer::new(&self.identity.program, &self.identity.version);
                 let telemetry = args.log.log_and_trace(&self.identity);
-                let done = block_on(serve(self.store, &args, observer));
+                let threads = std::env::var("LIB_BUCKET_PROVISIONER_THREADS").ok();
+                let done = block_on(serve(make, &args, Options { observer, ..options(threads.as_deref()) }));
                 telemetry.stop();
                 done
             }
@@ -173,6 +204,11 @@ impl<P: Provisioner> Operator<P> {
             }
         }
     }
+
+    /// [`run`](Self::run) with a store that has no flags and needs to know nothing of the operator.
+    pub fn run_with<P: Provisioner>(self, store: P) -> ExitCode {
+        self.run(async |NoFlags {}, _| Ok::<_, Infallible>(store))
+    }
 }
 
 /// Who gets the permissions.
@@ -183,8 +219,7 @@ fn subject(
     service_account: Option<String>,
     serves: Serves,
 ) -> Subject {
-    // The name of a program can have characters that names of objects do not have.
-    let program = program.to_lowercase().replace(|c: char| !c.is_ascii_alphanumeric(), "-");
+    let program = operator_runtime::rbac::name_of_program(program);
     let namespace = operator_namespace.unwrap_or_else(|| program.clone());
     Subject {
         account: service_account.unwrap_or(program),
@@ -195,30 +230,41 @@ fn subject(
     }
 }
 
-async fn serve<P: Provisioner>(store: P, args: &Args, observer: Observer) -> Result<(), Box<dyn Error>> {
+/// Makes the store.
+trait Make<P>: AsyncFnOnce(Start) -> Result<P, Box<dyn Error>> {}
+impl<P, M: AsyncFnOnce(Start) -> Result<P, Box<dyn Error>>> Make<P> for M {}
+
+async fn serve<P: Provisioner>(make: impl Make<P>, args: &Args, mut options: Options) -> Result<(), Box<dyn Error>> {
     let config = args.cluster.config().await?;
+    let observer = options.observer.clone();
     args.admin.start(observer.runtime()).await?;
-    let mut options = args.options(std::env::var("LIB_BUCKET_PROVISIONER_THREADS").ok().as_deref());
-    options.observer = observer.clone();
     let lease = args.lease(&config.default_namespace)?;
-    let work = |client, term: Option<Term>, stop| {
+    let mut made = Ok(());
+    let outcome = &mut made;
+    let work = |client, term: Option<Term>, stop| async move {
         if let Some(term) = term {
             options.permit = Permit::new(move || !term.is_over());
         }
-        controller::run(client, store, options, stop)
+        match make(options.start(true)).await {
+            Ok(store) => controller::run(client, store, options, stop).await,
+            Err(error) => *outcome = Err(error),
+        }
     };
-    program::serve(config, lease, observer.runtime(), work).await
+    program::serve(config, lease, observer.runtime(), work).await?;
+    made
 }
 
 async fn doctor<P: Provisioner>(
-    store: P,
+    make: impl Make<P>,
     identity: &Identity,
     args: &Args,
+    options: Options,
     asked: DoctorArgs,
 ) -> Result<bool, Box<dyn Error>> {
+    let store = make(options.start(false)).await?;
     let installation = Installation {
         config: args.cluster.config().await?,
-        options: args.options(None),
+        options,
         lease: args.lease_to_find()?,
         rules: rbac::rules(&args.lease_name())?,
         program: identity.program.clone(),
@@ -228,9 +274,16 @@ async fn doctor<P: Provisioner>(
 }
 
 /// Does what an admin asks with a tool.
-async fn ask<P: Provisioner>(store: P, args: &Args, tool: &Command, program: &str) -> Result<ExitCode, Box<dyn Error>> {
-    let client = runtime::cluster::client(args.cluster.config().await?, runtime::cluster::ANSWER_LIMIT)?;
-    let session = Session::new(client, store, &args.options(None), args.leases_to_find(), program);
+async fn ask<P: Provisioner>(
+    make: impl Make<P>,
+    args: &Args,
+    options: Options,
+    tool: &Command,
+    program: &str,
+) -> Result<ExitCode, Box<dyn Error>> {
+    let client = cluster::client(args.cluster.config().await?, cluster::ANSWER_LIMIT)?;
+    let store = make(options.start(false)).await?;
+    let session = Session::new(client, store, &options, args.leases_to_find(), program);
     match tool {
         Command::Status(asked) => status::run(&session, asked).await.map(|()| ExitCode::SUCCESS),
         Command::Orphans(asked) => orphans::run(&session, asked).await,
@@ -240,13 +293,15 @@ async fn ask<P: Provisioner>(store: P, args: &Args, tool: &Command, program: &st
 }
 
 async fn record<P: Provisioner>(
-    store: P,
+    make: impl Make<P>,
     args: &Args,
+    options: Options,
     (namespace, name): &(String, String),
     bucket: Option<String>,
 ) -> Result<(), Box<dyn Error>> {
-    let client = runtime::cluster::client(args.cluster.config().await?, runtime::cluster::ANSWER_LIMIT)?;
-    let record = controller::recall(client, store, &args.options(None), (namespace, name), bucket).await?;
+    let client = cluster::client(args.cluster.config().await?, cluster::ANSWER_LIMIT)?;
+    let store = make(options.start(false)).await?;
+    let record = controller::recall(client, store, &options, (namespace, name), bucket).await?;
     print(&serde_saphyr::to_string(&record)?)
 }
 
@@ -261,24 +316,9 @@ fn crds(output_dir: Option<&Path>) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Objects as documents of YAML.
-fn documents(objects: &[impl Serialize]) -> Result<String, Box<dyn Error>> {
-    let mut text = String::new();
-    for object in objects {
-        write!(text, "---\n{}", serde_saphyr::to_string(object)?)?;
-    }
-    Ok(text)
-}
-
 /// The class parameters of a store, and those that all stores share, as a table in Markdown.
-pub(crate) fn parameters_table<P: Provisioner>() -> String {
-    let mut text = "| parameter | default | meaning |\n|---|---|---|\n".to_owned();
-    for Parameter { name, default, meaning, is_required, .. } in
-        P::Parameters::table().iter().chain(&CommonParameters::table(P::CAN_ROTATE))
-    {
-        let default = if *is_required { "(required)" } else { default };
-        // Writing to a String does not fail.
-        let _ = writeln!(text, "| `{name}` | {default} | {meaning} |");
-    }
-    text
+fn parameters_table<P: Provisioner>() -> String {
+    let mut all = P::Parameters::table();
+    all.extend(CommonParameters::table(P::CAN_ROTATE));
+    parameters::markdown(&all)
 }

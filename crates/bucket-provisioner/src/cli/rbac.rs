@@ -5,8 +5,7 @@ use serde_json::{Value, json};
 
 use crate::api::wire::{CLUSTER_NAMESPACE, CRDS};
 use crate::cli::doctor::Rules;
-
-const API: &str = "rbac.authorization.k8s.io";
+use operator_runtime::rbac::{Local, rule};
 
 /// For whom the permissions are.
 #[derive(Debug, Clone)]
@@ -46,26 +45,9 @@ pub(crate) struct OwnerSecrets {
     pub(crate) name: Option<String>,
 }
 
-/// Rules of one namespace.
-type Local = (String, Vec<Value>);
-
 /// The namespace, the ServiceAccount, and the roles and bindings that it needs. Namespaces of others must exist.
 pub(crate) fn objects(subject: &Subject) -> Vec<Value> {
     let Subject { account, namespace, lease, lease_namespace, serves } = subject;
-    let mut objects = vec![
-        json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace } }),
-        json!({
-            "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": account, "namespace": namespace },
-        }),
-    ];
-    let mut grant = |kind: &str, metadata: Value, rules: Vec<Value>| {
-        objects.push(json!({ "apiVersion": format!("{API}/v1"), "kind": kind, "metadata": metadata, "rules": rules }));
-        objects.push(json!({
-            "apiVersion": format!("{API}/v1"), "kind": format!("{kind}Binding"), "metadata": metadata,
-            "roleRef": { "apiGroup": API, "kind": kind, "name": account },
-            "subjects": [{ "kind": "ServiceAccount", "name": account, "namespace": namespace }],
-        }));
-    };
     let mut roles = vec![(lease_namespace.clone(), of_the_lease(lease))];
     let cluster_wide = match serves {
         Serves::Everywhere => everywhere(),
@@ -74,11 +56,7 @@ pub(crate) fn objects(subject: &Subject) -> Vec<Value> {
             of_no_namespace()
         }
     };
-    grant("ClusterRole", json!({ "name": account }), cluster_wide);
-    for (namespace, rules) in roles {
-        grant("Role", json!({ "name": account, "namespace": namespace }), rules);
-    }
-    objects
+    operator_runtime::rbac::objects(account, namespace, &cluster_wide, &roles)
 }
 
 /// Where events about objects without a namespace, such as ObjectBuckets, are.
@@ -143,10 +121,6 @@ fn of_the_lease(name: &str) -> Vec<Value> {
 pub(crate) fn rules(lease: &str) -> serde_json::Result<Rules> {
     let read = |rules: Vec<Value>| Vec::deserialize(Value::Array(rules));
     Ok(Rules { everywhere: read(everywhere())?, of_the_lease: read(of_the_lease(lease))? })
-}
-
-fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Value {
-    json!({ "apiGroups": [group], "resources": resources, "verbs": verbs })
 }
 
 const BUCKETS: &str = "objectbucket.io";

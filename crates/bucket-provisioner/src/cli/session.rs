@@ -14,6 +14,7 @@ use crate::api::{Guard, ObjectBucket, wire};
 use crate::controller::Options;
 use crate::decide::claim::Guarded;
 use crate::decide::class::{Class, ClassLookup};
+use crate::decide::metadata::FieldManager;
 use crate::store::Provisioner;
 use operator_runtime::kubernetes::{answers, pages};
 use operator_runtime::program::chain;
@@ -25,6 +26,7 @@ const PAGE: u32 = 200;
 pub(crate) struct Session<P> {
     pub(crate) client: Client,
     pub(crate) store: P,
+    pub(crate) field_manager: FieldManager,
     /// `StorageClass.provisioner` of the classes.
     pub(crate) provisioner: String,
     /// The only namespace whose claims count; all if `None`.
@@ -37,11 +39,11 @@ pub(crate) struct Session<P> {
 
 impl<P: Provisioner> Session<P> {
     /// The session of an admin with this client.
-    pub(crate) fn new(client: Client, mut store: P, options: &Options, leases: Vec<String>, program: &str) -> Self {
-        store.start(options.start(false));
+    pub(crate) fn new(client: Client, store: P, options: &Options, leases: Vec<String>, program: &str) -> Self {
         Self {
             client: pages::bounded(client),
             store,
+            field_manager: FieldManager::new(&options.field_manager),
             provisioner: options.provisioner_name.clone(),
             namespace: options.namespace.clone(),
             leases,
@@ -203,7 +205,7 @@ fn params(labels: Option<&str>) -> ListParams {
 /// Says what could not be done, and what helps.
 pub(crate) fn refused(what: &str, error: &kube::Error) -> String {
     let remedy = match answers::status_code(error) {
-        Some(403) => "; ask for the permissions in docs/tools.md#permissions",
+        Some(403) => "; ask for the permission",
         Some(404) => "; install the CustomResourceDefinitions first",
         Some(410) => "; the list took too long: run the command again",
         _ => "",

@@ -9,7 +9,7 @@ use futures::stream::{self, StreamExt as _};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::Api;
-use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::api::{ListParams, Patch};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
@@ -18,7 +18,6 @@ use super::session::refused;
 use crate::api::{Condition, ConditionStatus, ObjectBucket, wire};
 use crate::decide::action::{self, Action};
 use crate::decide::claim::Claim;
-use crate::decide::metadata::FIELD_MANAGER;
 use crate::decide::record;
 use crate::reasons;
 use crate::store::{ClaimId, Provisioner};
@@ -119,7 +118,7 @@ pub(crate) async fn say<P: Provisioner>(
         "resourceVersion": metadata.resource_version,
         "annotations": { wire::annotation::ORPHAN: action.word() },
     }});
-    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    let params = session.field_manager.merges();
     match api.patch(&record::name(object), &params, &Patch::Merge(&patch)).await {
         Ok(_) => Ok(()),
         Err(error) if matches!(status_code(&error), Some(404 | 409)) => Err(CHANGED.to_owned()),
@@ -139,7 +138,7 @@ pub(crate) async fn create<P: Provisioner>(
     let api: Api<ObjectBucket> = Api::all(session.client.clone());
     let word = (wire::annotation::ORPHAN.to_owned(), action.word().to_owned());
     object.metadata.annotations.get_or_insert_default().extend([word]);
-    let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+    let params = session.field_manager.creates();
     match api.create(&params, &object).await {
         Ok(created) => Ok(created.metadata.uid),
         Err(error) if status_code(&error) == Some(409) => {

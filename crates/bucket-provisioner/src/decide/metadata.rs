@@ -1,11 +1,14 @@
 //! The metadata of Kubernetes objects: finalizers, controllers, and who wrote what.
 
-use kube::api::ObjectMeta;
+use std::sync::Arc;
+
+use kube::api::{ObjectMeta, PatchParams, PostParams};
 
 use crate::api::wire;
 
-/// Our name in `managedFields`.
-pub(crate) const FIELD_MANAGER: &str = "aws-s3-provisioner";
+/// The operator's name in `managedFields`.
+#[derive(Debug, Clone)]
+pub(crate) struct FieldManager(Arc<str>);
 
 /// Longest annotation that is read. A user can write a hundred kilobytes.
 pub(crate) const NOTE_MAX: usize = 253;
@@ -21,20 +24,41 @@ pub(crate) fn controller(metadata: &ObjectMeta) -> Option<&str> {
     owners.iter().find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.as_str())
 }
 
-/// The entries of an output's data that nobody else has changed since the operator wrote them.
-///
-/// `managedFields` shows this: the API server removes an entry from its writer when somebody else changes or removes it.
-pub(crate) fn written(metadata: &ObjectMeta) -> impl Iterator<Item = &str> {
-    metadata
-        .managed_fields
-        .iter()
-        .flatten()
-        .filter(|writer| writer.manager.as_deref() == Some(FIELD_MANAGER))
-        .filter_map(|writer| writer.fields_v1.as_ref()?.0.get("f:data")?.as_object())
-        .flat_map(|data| data.keys().filter_map(|key| key.strip_prefix("f:")))
-}
+impl FieldManager {
+    pub(crate) fn new(name: &str) -> Self {
+        Self(name.into())
+    }
 
-/// Whether these entries are all among them.
-pub(crate) fn wrote(metadata: &ObjectMeta, keys: &[&str]) -> bool {
-    keys.iter().all(|key| written(metadata).any(|written| written == *key))
+    /// For an object that is created.
+    pub(crate) fn creates(&self) -> PostParams {
+        PostParams { field_manager: Some(self.0.as_ref().to_owned()), ..PostParams::default() }
+    }
+
+    /// For an object that is merged.
+    pub(crate) fn merges(&self) -> PatchParams {
+        PatchParams { field_manager: Some(self.0.as_ref().to_owned()), ..PatchParams::default() }
+    }
+
+    /// For an object that is applied, whoever else has its fields.
+    pub(crate) fn applies(&self) -> PatchParams {
+        PatchParams::apply(&self.0).force()
+    }
+
+    /// The entries of an output's data that nobody else has changed since the operator wrote them.
+    ///
+    /// `managedFields` shows this: the API server removes an entry from its writer when somebody else changes or removes it.
+    pub(crate) fn written<'a>(&'a self, metadata: &'a ObjectMeta) -> impl Iterator<Item = &'a str> {
+        metadata
+            .managed_fields
+            .iter()
+            .flatten()
+            .filter(|writer| writer.manager.as_deref() == Some(&self.0))
+            .filter_map(|writer| writer.fields_v1.as_ref()?.0.get("f:data")?.as_object())
+            .flat_map(|data| data.keys().filter_map(|key| key.strip_prefix("f:")))
+    }
+
+    /// Whether these entries are all among them.
+    pub(crate) fn wrote(&self, metadata: &ObjectMeta, keys: &[&str]) -> bool {
+        keys.iter().all(|key| self.written(metadata).any(|written| written == *key))
+    }
 }

@@ -77,7 +77,7 @@ impl Report {
             ready: ConditionStatus::False,
             reason: reasons::WAITING_FOR_CREDENTIALS,
             message: format!(
-                "the store does not accept the new keys yet ({answer}); retrying (on AWS this takes some seconds)"
+                "the store does not accept the new keys yet ({answer}); retrying, for it can take some seconds"
             ),
             beside: None,
             severity: Severity::Progress,
@@ -130,7 +130,7 @@ impl Report {
             phase: if claim.deleting { ClaimPhase::Released } else { ClaimPhase::Pending },
             ready: ConditionStatus::False,
             reason: reasons::SETTLING,
-            message: "not everything that may have been created for this claim was found; what was found is removed, and the operator looks once more when the store shows all recent changes (on AWS within two minutes)".to_owned(),
+            message: "not everything that may have been created for this claim was found; what was found is removed, and the operator looks once more when the store shows all recent changes, mostly within two minutes".to_owned(),
             beside: None,
             severity: Severity::Progress,
             damaged_record: None,

@@ -1,11 +1,10 @@
 //! Claims: whether one exists, and all writes except its status.
 
-use kube::api::{Patch, PatchParams};
+use kube::api::Patch;
 use serde_json::{Value, json};
 
 use crate::api::wire;
 use crate::decide::claim::{Claim, Guarded};
-use crate::decide::metadata::FIELD_MANAGER;
 use crate::decide::record::Stored;
 use crate::error::Error;
 use crate::objects::deletion::ignore_not_found;
@@ -115,7 +114,7 @@ pub(crate) async fn remove_finalizer<P>(ctx: &Context<P>, claim: &Claim) -> Resu
 }
 
 async fn write<P>(ctx: &Context<P>, claim: &Claim, patch: &Value) -> Result<Guarded, kube::Error> {
-    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    let params = ctx.field_manager.merges();
     let api = ctx.claims_in(&claim.id.namespace);
     let written = api.patch(&claim.id.name, &params, &Patch::Merge(patch)).await?;
     ctx.memory.wrote(&claim.id, kube::ResourceExt::resource_version(&written).as_deref());

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::decide::claim::Claim;
 use crate::decide::report::Keeps;
-use crate::objects::status::patch_status_with;
+use crate::objects::status::patch_status;
 use crate::reasons;
 use crate::state::context::Context;
 
@@ -26,7 +26,7 @@ pub(crate) async fn learn<P>(ctx: &Context<P>, claim: &Claim) {
     let condition = json!({ "type": reasons::READY, "status": "Unknown", "reason": "Unknown", "message": "" });
     let patch = json!({ "metadata": { "uid": claim.id.uid }, "status": { "conditions": [condition] } });
     let params = PatchParams { dry_run: true, ..PatchParams::default() };
-    match patch_status_with(&ctx.claims_in(&claim.id.namespace), &claim.id.name, &params, &patch).await {
+    match patch_status(&ctx.claims_in(&claim.id.namespace), &claim.id.name, &params, &patch).await {
         Ok(would_be) => {
             let kept = would_be.0.is_ok_and(|claim| claim.status.is_some_and(|status| !status.conditions.is_empty()));
             ctx.conditions.written(kept);

@@ -7,7 +7,7 @@ use kube::Api;
 use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
 use serde_json::json;
 
-use crate::decide::metadata::{FIELD_MANAGER, controller};
+use crate::decide::metadata::{FieldManager, controller};
 use crate::decide::output_data::{Heir, Output, difference, is_of, owner, replacement};
 use crate::error::Error;
 use crate::objects::deletion;
@@ -73,13 +73,14 @@ fn taken<T: Output>(claim: &ClaimId) -> Error {
 /// Kubernetes refused, also because somebody else created an object of that name meanwhile.
 pub(crate) async fn write<T: Output>(
     api: &Api<T>,
+    manager: &FieldManager,
     current: &Current<T>,
     wanted: &T,
     claim: &ClaimId,
 ) -> Result<Option<T>, Error> {
     let written = match current {
         Current::Absent => {
-            let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+            let params = manager.creates();
             match api.create(&params, wanted).await {
                 Err(kube::Error::Api(status)) if status.is_already_exists() => return Err(taken::<T>(claim)),
                 answer => answer,
@@ -88,30 +89,35 @@ pub(crate) async fn write<T: Output>(
         Current::Mine(found) => {
             let Some(patch) = difference(found, wanted) else { return Ok(None) };
             if let Some(other) = replacement(found, wanted, &patch) {
-                return replace(api, found, other).await.map(Some);
+                return replace(api, manager, found, other).await.map(Some);
             }
-            let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+            let params = manager.merges();
             api.patch(&claim.name, &params, &Patch::Merge(&patch)).await
         }
         Current::Inherited(found) => {
             let patch = difference(found, wanted).unwrap_or_default();
             if let Some(other) = replacement(found, wanted, &patch) {
-                return replace(api, found, other).await.map(Some);
+                return replace(api, manager, found, other).await.map(Some);
             }
-            take_over(api, found, wanted, claim).await
+            take_over(api, manager, found, wanted, claim).await
         }
     };
     written.map(Some).map_err(Error::kubernetes(T::WRITE))
 }
 
 /// Puts another object in the place of an immutable output. That it can be created is tried before that output is deleted.
-async fn replace<T: Output>(api: &Api<T>, found: &T, other: Result<T, serde_json::Error>) -> Result<T, Error> {
+async fn replace<T: Output>(
+    api: &Api<T>,
+    manager: &FieldManager,
+    found: &T,
+    other: Result<T, serde_json::Error>,
+) -> Result<T, Error> {
     let other = built(other)?;
-    try_create(api, &other).await?;
+    try_create(api, manager, &other).await?;
     if let (Some(name), Some(uid)) = (&found.meta().name, &found.meta().uid) {
         deletion::delete(api, name, uid).await.map_err(Error::kubernetes(T::WRITE))?;
     }
-    let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+    let params = manager.creates();
     api.create(&params, &other).await.map_err(Error::kubernetes(T::WRITE))
 }
 
@@ -125,8 +131,12 @@ fn built<T: Output>(other: Result<T, serde_json::Error>) -> Result<T, Error> {
 ///
 /// # Errors
 /// Kubernetes would refuse it.
-pub(crate) async fn try_create<T: Output>(api: &Api<T>, wanted: &T) -> Result<Option<Current<T>>, Error> {
-    let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), dry_run: true };
+pub(crate) async fn try_create<T: Output>(
+    api: &Api<T>,
+    manager: &FieldManager,
+    wanted: &T,
+) -> Result<Option<Current<T>>, Error> {
+    let params = PostParams { dry_run: true, ..manager.creates() };
     match api.create(&params, wanted).await {
         Ok(_) => Ok(Some(Current::Absent)),
         Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(None),
@@ -139,12 +149,17 @@ pub(crate) async fn try_create<T: Output>(api: &Api<T>, wanted: &T) -> Result<Op
 ///
 /// # Errors
 /// Kubernetes would refuse it.
-pub(crate) async fn try_patch<T: Output>(api: &Api<T>, found: &T, wanted: &T) -> Result<(), Error> {
+pub(crate) async fn try_patch<T: Output>(
+    api: &Api<T>,
+    manager: &FieldManager,
+    found: &T,
+    wanted: &T,
+) -> Result<(), Error> {
     let (Some(name), Some(patch)) = (&found.meta().name, difference(found, wanted)) else { return Ok(()) };
     if let Some(other) = replacement(found, wanted, &patch) {
-        return try_create(api, &built(other)?).await.map(drop);
+        return try_create(api, manager, &built(other)?).await.map(drop);
     }
-    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), dry_run: true, ..PatchParams::default() };
+    let params = PatchParams { dry_run: true, ..manager.merges() };
     match api.patch(name, &params, &Patch::Merge(&patch)).await {
         Err(error) if !knows_no_dry_run(&error) => Err(Error::kubernetes(T::WRITE)(error)),
         _ => Ok(()),
@@ -159,7 +174,13 @@ fn knows_no_dry_run(error: &kube::Error) -> bool {
 
 /// Makes an inherited output the claim's. Its entries are applied, not merged: `managedFields` names whoever restored
 /// them, and a merge that does not change an entry would not change its manager.
-async fn take_over<T: Output>(api: &Api<T>, found: &T, wanted: &T, claim: &ClaimId) -> Result<T, kube::Error> {
+async fn take_over<T: Output>(
+    api: &Api<T>,
+    manager: &FieldManager,
+    found: &T,
+    wanted: &T,
+    claim: &ClaimId,
+) -> Result<T, kube::Error> {
     let uid = &found.meta().uid;
     if controller(found.meta()).is_some() {
         // A merge patch replaces the whole list.
@@ -168,13 +189,13 @@ async fn take_over<T: Output>(api: &Api<T>, found: &T, wanted: &T, claim: &Claim
             "resourceVersion": found.meta().resource_version,
             "ownerReferences": [owner(claim)],
         }});
-        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let params = manager.merges();
         api.patch(&claim.name, &params, &Patch::Merge(&patch)).await?;
     }
     let mut wanted = wanted.clone();
     // Without it, the object would be created if it was deleted meanwhile.
     wanted.meta_mut().uid.clone_from(uid);
-    let params = PatchParams::apply(FIELD_MANAGER).force();
+    let params = manager.applies();
     api.patch(&claim.name, &params, &Patch::Apply(&wanted)).await
 }
 

@@ -2,7 +2,7 @@
 
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::api::{ListParams, Patch};
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 use tokio::try_join;
@@ -11,7 +11,6 @@ use crate::api::{BucketPhase, Guard, ObjectBucket, wire};
 use crate::decide::action::{self, Action};
 use crate::decide::claim::Claim;
 use crate::decide::lookup::{Candidate, Found};
-use crate::decide::metadata::FIELD_MANAGER;
 use crate::decide::notice::Notice;
 use crate::decide::record::{self, Author, Stored};
 use crate::decide::release::{self, Release, Retained};
@@ -142,7 +141,7 @@ pub(crate) async fn read_candidate<P>(ctx: &Context<P>, name: String) -> Result<
 /// # Errors
 /// Kubernetes refused.
 pub(crate) async fn create<P>(ctx: &Context<P>, name: String, record: Record) -> Result<Stored, Error> {
-    let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+    let params = ctx.field_manager.creates();
     let created =
         ctx.record_writer().create(&params, &codec::to_object(&record, &name, &ctx.options.provisioner_name)).await;
     let created = created.map_err(Error::kubernetes("write the ObjectBucket"))?;
@@ -232,7 +231,7 @@ pub(crate) async fn report<P>(
         // What follows rests on the ObjectBucket as it was read: a claim may have got it since then.
         patch["metadata"]["resourceVersion"] = json!(object.metadata.resource_version);
     }
-    let answer = patch_status(&ctx.records(), &name, &patch).await;
+    let answer = patch_status(&ctx.records(), &name, &ctx.field_manager.merges(), &patch).await;
     let written = answer.map_err(Error::kubernetes("write the ObjectBucket's status"))?;
     // Of progress only the beginning is an event.
     if *severity != Severity::Progress || !known {
@@ -308,7 +307,7 @@ async fn write<P>(ctx: &Context<P>, stored: &mut Stored, patch: &Value) -> Resul
 }
 
 async fn merge<P>(ctx: &Context<P>, name: &str, patch: &Value) -> Result<ObjectBucket, Error> {
-    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    let params = ctx.field_manager.merges();
     let written = ctx.record_writer().patch(name, &params, &Patch::Merge(patch)).await;
     let written = written.map_err(Error::kubernetes("write the ObjectBucket"))?;
     ctx.caches.records.wrote(&written);
@@ -324,7 +323,7 @@ async fn merge<P>(ctx: &Context<P>, name: &str, patch: &Value) -> Result<ObjectB
 /// Kubernetes refused.
 pub(crate) async fn mark_bound<P>(ctx: &Context<P>, stored: &mut Stored) -> Result<(), Error> {
     let patch = json!({ "metadata": { "uid": stored.uid }, "status": { "phase": BucketPhase::Bound } });
-    let answer = patch_status(&ctx.records(), &stored.name, &patch).await;
+    let answer = patch_status(&ctx.records(), &stored.name, &ctx.field_manager.merges(), &patch).await;
     answer.map_err(Error::kubernetes("write the ObjectBucket's status"))?;
     stored.says_bound = true;
     Ok(())

@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 use crate::api::ObjectBucketClaimStatus;
 use crate::decide::claim::Claim;
 use crate::decide::class::ClassOwner;
-use crate::decide::metadata::FIELD_MANAGER;
 use crate::decide::report::{Beside, Keeps, Report, Severity, outdated, same};
 use crate::error::Error;
 use crate::objects::events::{event, record_event};
@@ -59,7 +58,7 @@ async fn write<P>(ctx: &Context<P>, claim: &Claim, next: &ObjectBucketClaimStatu
     // API server does not compare the uid in a write of the status.
     let version = ctx.memory.if_known(&claim.id, |m| m.version()).or_else(|| claim.resource_version.clone());
     let patch = json!({ "metadata": { "uid": claim.id.uid, "resourceVersion": version }, "status": next });
-    match patch_status(&ctx.claims_in(&claim.id.namespace), &claim.id.name, &patch).await {
+    match patch_status(&ctx.claims_in(&claim.id.namespace), &claim.id.name, &ctx.field_manager.merges(), &patch).await {
         Ok(written) => {
             ctx.memory.wrote(&claim.id, written.meta().resource_version.as_deref());
             if let Ok(written) = &written.0 {
@@ -112,16 +111,7 @@ async fn publish_events<P>(ctx: &Context<P>, claim: &Claim, report: &Report, cha
 
 /// Writes a status, and returns the new object. For CRDs without a status subresource the API server answers with 404:
 /// then the status is written as an ordinary field.
-pub(crate) async fn patch_status<K>(api: &Api<K>, name: &str, patch: &Value) -> Result<K, kube::Error>
-where
-    K: kube::Resource + Clone + DeserializeOwned + std::fmt::Debug,
-{
-    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-    patch_status_with(api, name, &params, patch).await
-}
-
-/// As [`patch_status`], with other parameters.
-pub(crate) async fn patch_status_with<K>(
+pub(crate) async fn patch_status<K>(
     api: &Api<K>,
     name: &str,
     params: &PatchParams,

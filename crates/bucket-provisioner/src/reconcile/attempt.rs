@@ -12,7 +12,7 @@ use crate::decide::keys::KeyNotes;
 use crate::decide::output_data::{self, Heir};
 use crate::decide::record::{Author, Stored};
 use crate::decide::steps::{self, Keys, KeysFound, Progress, ProvisionState, Recorded, Upkeep};
-use crate::decide::{metadata, plan, report};
+use crate::decide::{plan, report};
 use crate::error::Error;
 use crate::objects::outputs::{self, Current};
 use crate::objects::{claims, crds};
@@ -157,7 +157,7 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
         // Keys that somebody else wrote into the Secret were not issued by the store. Restored ones are tried.
         let written = inherited
             || stored.author == Author::GoProvisioner
-            || metadata::wrote(&secret.metadata, &wire::secret::ALL);
+            || ctx.field_manager.wrote(&secret.metadata, &wire::secret::ALL);
         // Shared keys are copied from the owner's Secret until they work, and whenever that Secret changes.
         let own = stored.record.plan.user.is_some();
         let shared = own || stored.bound() && ctx.shares_present_keys(&stored.record, &self.notes);
@@ -254,7 +254,7 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
 /// The Secret of a new claim, and whether a dry run has shown that it can be written: that costs no more than a look.
 async fn try_new_secret<P>(ctx: &Context<P>, claim: &Claim) -> Result<(Current<Secret>, bool), Error> {
     let secrets = ctx.secrets_in(&claim.id.namespace);
-    match outputs::try_create(&secrets, &output_data::sample_secret(&claim.id, &ctx.label)).await? {
+    match outputs::try_create(&secrets, &ctx.field_manager, &output_data::sample_secret(&claim.id, &ctx.label)).await? {
         Some(absent) => Ok((absent, true)),
         None => Ok((outputs::read(&secrets, &claim.id, None).await?, false)),
     }

@@ -79,8 +79,10 @@ impl<P: Provisioner> Attempt<'_, P> {
         let (secrets, sample) = (ctx.secrets_in(&id.namespace), output_data::sample_secret(id, &ctx.label));
         match &self.secret {
             _ if self.writable => Ok(()),
-            Current::Absent => outputs::try_create(&secrets, &sample).await.map(drop),
-            Current::Mine(found) | Current::Inherited(found) => outputs::try_patch(&secrets, found, &sample).await,
+            Current::Absent => outputs::try_create(&secrets, &ctx.field_manager, &sample).await.map(drop),
+            Current::Mine(found) | Current::Inherited(found) => {
+                outputs::try_patch(&secrets, &ctx.field_manager, found, &sample).await
+            }
         }
     }
 
@@ -102,7 +104,8 @@ impl<P: Provisioner> Attempt<'_, P> {
         let shares = self.stored()?.record.plan.user.is_none();
         let notes = self.notes_on_keys(shares)?;
         let secret = output_data::secret(&id, &ctx.label, self.credentials()?, &notes);
-        let written = outputs::write(&ctx.secrets_in(&id.namespace), &self.secret, &secret, &id).await?;
+        let written =
+            outputs::write(&ctx.secrets_in(&id.namespace), &ctx.field_manager, &self.secret, &secret, &id).await?;
         match &self.keys {
             Keys::Successor { .. } => ctx.memory.with(&id, |m| m.upkeep.keys_replaced()),
             Keys::Issued(_) => ctx.memory.with(&id, |m| m.waits.keys_replaced()),
@@ -165,7 +168,10 @@ impl<P: Provisioner> Attempt<'_, P> {
     pub(super) async fn write_notes(&mut self, notes: KeyNotes) -> Result<(), Error> {
         let id = &self.claim.id;
         let secret = output_data::secret(id, &self.ctx.label, self.credentials()?, &notes);
-        if let Some(written) = outputs::write(&self.ctx.secrets_in(&id.namespace), &self.secret, &secret, id).await? {
+        if let Some(written) =
+            outputs::write(&self.ctx.secrets_in(&id.namespace), &self.ctx.field_manager, &self.secret, &secret, id)
+                .await?
+        {
             self.secret = Current::Mine(written);
         }
         self.notes = notes;

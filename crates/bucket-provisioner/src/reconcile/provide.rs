@@ -187,7 +187,14 @@ impl<P: Provisioner> Attempt<'_, P> {
         let id = &self.claim.id;
         let record = &self.stored()?.record;
         let config_map = output_data::config_map(&self.ctx.label, record);
-        outputs::write(&self.ctx.config_maps_in(&id.namespace), &self.config_map, &config_map, id).await?;
+        outputs::write(
+            &self.ctx.config_maps_in(&id.namespace),
+            &self.ctx.field_manager,
+            &self.config_map,
+            &config_map,
+            id,
+        )
+        .await?;
         // The ConfigMap that was just overwritten was the last trace of that bucket.
         let unfinished = match &self.config_map {
             Current::Mine(config_map) => legacy::unfinished_bucket(config_map),

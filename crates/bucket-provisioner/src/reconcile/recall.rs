@@ -66,16 +66,15 @@ impl From<Error> for RecallError {
 /// See [`RecallError`].
 pub async fn recall<P: Provisioner>(
     client: Client,
-    mut provisioner: P,
+    provisioner: P,
     options: &Options,
     (namespace, name): (&str, &str),
     bucket: Option<String>,
 ) -> Result<ObjectBucket, RecallError> {
-    provisioner.start(options.start(false));
     of_claim(&client, &provisioner, &options.provisioner_name, (namespace, name), bucket).await
 }
 
-/// As [`recall`], with a store that was started.
+/// As [`recall`], with a client and a store that are still needed.
 pub(crate) async fn of_claim<P: Provisioner>(
     client: &Client,
     provisioner: &P,

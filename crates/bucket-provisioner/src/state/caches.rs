@@ -15,7 +15,7 @@ use crate::api::{ObjectBucket, wire};
 use crate::decide::claim::{Claim, Guarded};
 use crate::decide::class::{Class, ClassLookup};
 use crate::decide::keys::KeyNotes;
-use crate::decide::metadata::{written, wrote};
+use crate::decide::metadata::FieldManager;
 use crate::decide::record::{Relation, Stored};
 use crate::decide::{codec, lookup, record, store_outputs};
 use crate::state::cache::Cache;
@@ -180,25 +180,25 @@ pub(crate) struct OutputFacts {
 
 impl OutputFacts {
     /// `None` if no claim controls it, because anybody can create thousands of Secrets with our label.
-    pub(crate) fn of_secret(secret: &PartialObjectMeta<Secret>) -> Option<Self> {
-        let facts = Self::of(&secret.metadata, &wire::secret::ALL)?;
+    pub(crate) fn of_secret(manager: &FieldManager, secret: &PartialObjectMeta<Secret>) -> Option<Self> {
+        let facts = Self::of(manager, &secret.metadata, &wire::secret::ALL)?;
         let notes = KeyNotes::read(secret.metadata.annotations.as_ref());
         Some(Self { notes: Some(Box::new(notes)), ..facts })
     }
 
     /// `None` if no claim controls it.
-    pub(crate) fn of_config_map(config_map: &PartialObjectMeta<ConfigMap>) -> Option<Self> {
-        let facts = Self::of(&config_map.metadata, &wire::config::ALL)?;
-        let more = written(&config_map.metadata).filter(|key| !wire::config::ALL.contains(key)).map(hash);
+    pub(crate) fn of_config_map(manager: &FieldManager, config_map: &PartialObjectMeta<ConfigMap>) -> Option<Self> {
+        let facts = Self::of(manager, &config_map.metadata, &wire::config::ALL)?;
+        let more = manager.written(&config_map.metadata).filter(|key| !wire::config::ALL.contains(key)).map(hash);
         let more: BTreeSet<_> = more.collect();
         Some(Self { more: (more.len() <= MORE_MAX).then(|| more.into_iter().collect()), ..facts })
     }
 
-    fn of(metadata: &ObjectMeta, keys: &[&str]) -> Option<Self> {
+    fn of(manager: &FieldManager, metadata: &ObjectMeta, keys: &[&str]) -> Option<Self> {
         Some(Self {
             uid: metadata.uid.as_deref().map(Box::from),
             controller: Box::from(controlling_claim(metadata)?),
-            up_to_date: wrote(metadata, keys),
+            up_to_date: manager.wrote(metadata, keys),
             more: None,
             notes: None,
         })
@@ -240,12 +240,12 @@ mod tests {
                 { "apiVersion": "a", "kind": "ObjectBucketClaim", "name": "photos", "uid": "1", "controller": true },
             ],
             "managedFields": [
-                { "manager": "aws-s3-provisioner", "operation": "Apply", "fieldsV1": { "f:data": data } },
-                { "manager": "aws-s3-provisioner", "operation": "Update", "fieldsV1": { "f:data": data } },
+                { "manager": "a-provisioner", "operation": "Apply", "fieldsV1": { "f:data": data } },
+                { "manager": "a-provisioner", "operation": "Update", "fieldsV1": { "f:data": data } },
                 { "manager": "somebody", "fieldsV1": { "f:data": { "f:FORMAT": {} } } },
             ],
         }}));
-        OutputFacts::of_config_map(&config_map.unwrap()).unwrap()
+        OutputFacts::of_config_map(&FieldManager::new("a-provisioner"), &config_map.unwrap()).unwrap()
     }
 
     #[test]

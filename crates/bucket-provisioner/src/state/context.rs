@@ -20,6 +20,7 @@ use super::unlabelled::Unlabelled;
 use crate::api::{Guard, ObjectBucket, wire};
 use crate::decide::claim::Guarded;
 use crate::decide::keys::KeyNotes;
+use crate::decide::metadata::FieldManager;
 use crate::decide::record::Author;
 use crate::decide::report::Keeps;
 use crate::error::Error;
@@ -39,6 +40,7 @@ pub(crate) struct Context<P> {
     pub(crate) client: Client,
     pub(crate) provisioner: P,
     pub(crate) options: Options,
+    pub(crate) field_manager: FieldManager,
     /// The value of our label.
     pub(crate) label: String,
     /// UID of the namespace `kube-system`, which identifies the cluster.
@@ -75,6 +77,7 @@ impl<P> Context<P> {
         Self {
             client,
             provisioner,
+            field_manager: FieldManager::new(&options.field_manager),
             label: wire::provisioner_label(&options.provisioner_name),
             cluster,
             caches: Caches::of(claims, options.namespace.clone()),

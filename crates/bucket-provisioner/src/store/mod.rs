@@ -302,12 +302,6 @@ pub trait Provisioner: Send + Sync + 'static {
         Duration::from_secs(10)
     }
 
-    /// Tells the store about its operator, once and before any other call; in a Tokio runtime, and in an operator that has
-    /// the lease or needs none. Ignored by default.
-    fn start(&mut self, start: Start) {
-        let _ = start;
-    }
-
     /// Rules for names of buckets beyond [`BUCKET_NAMES`](Self::BUCKET_NAMES): such as names that the store reserves. None
     /// by default.
     ///

@@ -1,10 +1,11 @@
-//! What a store is told about its operator.
+//! What a store has to know of its operator.
 
 use operator_runtime::Permit;
 
 use super::observer::Observer;
 
-/// What a store is told before it has to work; see [`Provisioner::start`](super::Provisioner::start).
+/// What a store has to know when it is made; see [`Operator::run`](crate::Operator::run). For stores that are used without
+/// an `Operator`, [`Options::start`](crate::controller::Options::start) makes it.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Start {

@@ -52,6 +52,17 @@ pub fn table_of<T: DeserializeOwned + JsonSchema>() -> Vec<Parameter> {
     names_of::<T>().iter().map(parameter).collect()
 }
 
+/// Parameters as a table in Markdown.
+#[must_use]
+pub fn markdown(parameters: &[Parameter]) -> String {
+    let mut text = "| parameter | default | meaning |\n|---|---|---|\n".to_owned();
+    for Parameter { name, default, meaning, is_required } in parameters {
+        let default = if *is_required { "(required)" } else { default };
+        text += &format!("| `{name}` | {default} | {meaning} |\n");
+    }
+    text
+}
+
 /// Checks that the parameters of a struct are known by the names of its fields.
 ///
 /// # Errors

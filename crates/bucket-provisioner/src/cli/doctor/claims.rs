@@ -87,7 +87,7 @@ impl Count {
             Finding::warning(
                 "phases",
                 message,
-                "the command `status` shows them, and docs/reasons.md says what each reason means",
+                "the command `status` shows them, and the command `reasons` says what each reason means",
             )
         }];
         if *lost > 0 {

@@ -36,7 +36,7 @@ pub(super) async fn examine<P: Provisioner>(
     if ours.is_empty() {
         let message =
             format!("no StorageClass has the provisioner {:?}, so nobody can submit a claim", options.provisioner_name);
-        let remedy = "create one (docs/parameters.md), or name the operator's provisioner with --provisioner-name";
+        let remedy = "create one (the command `parameters` lists its parameters), or name the operator's provisioner with --provisioner-name";
         return vec![(String::new(), vec![Finding::warning("classes", message, remedy)])];
     }
     let uid = random_uid();

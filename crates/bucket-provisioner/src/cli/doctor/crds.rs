@@ -102,8 +102,8 @@ fn judge(found: &CustomResourceDefinition, ours: &CustomResourceDefinition, prog
     let mut findings = Vec::new();
     if found.metadata.deletion_timestamp.is_some() {
         let remedy = format!(
-            "the operator deletes nothing at the store meanwhile; to keep buckets and data, go on as \
-             docs/admin-guide.md#crds-that-were-deleted-by-mistake says; to delete them, annotate the CRD with {}=yes, \
+            "the operator deletes nothing at the store meanwhile; to keep buckets and data, follow the \
+             operator's documentation (CRDs that were deleted by mistake); to delete them, annotate the CRD with {}=yes, \
              wait, and then {}",
             wire::annotation::CONFIRM_DELETION,
             install(program)

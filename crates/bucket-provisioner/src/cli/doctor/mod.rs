@@ -112,12 +112,11 @@ pub(crate) struct Rules {
 /// # Errors
 /// The report cannot be printed, or the cluster's configuration cannot be used.
 pub(crate) async fn run<P: Provisioner>(
-    mut provisioner: P,
+    provisioner: P,
     installation: Installation,
     args: DoctorArgs,
 ) -> Result<bool, Box<dyn Error>> {
     let client = pages::bounded(cluster::client(installation.config.clone(), ANSWER_LIMIT)?);
-    provisioner.start(installation.options.start(false));
     let report = examine(&client, &provisioner, &installation, args.service_account.as_ref()).await;
     program::print(&report.print(args.output))?;
     Ok(report.is_good())

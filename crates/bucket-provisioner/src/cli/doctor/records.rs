@@ -131,7 +131,7 @@ impl Seen {
                 "these cannot be read, so their claims wait, and no bucket that they may name is deleted: {}",
                 listed(&self.unreadable)
             );
-            let remedy = "correct the fields, or restore the objects from a backup (docs/troubleshooting.md#objectbucketunreadable)";
+            let remedy = "correct the fields, or restore the objects from a backup";
             findings.push(Finding::bad(WHAT, message, remedy));
         }
         if !self.elsewhere.is_empty() {
@@ -139,7 +139,7 @@ impl Seen {
                 "these were written in another cluster, so nothing is done with them: {}",
                 listed(&self.elsewhere)
             );
-            let remedy = "the command `orphans` shows what can become of them (docs/disaster-recovery.md)";
+            let remedy = "the command `orphans` shows what can become of them";
             findings.push(Finding::warning(WHAT, message, remedy));
         }
         if findings.is_empty() {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::conformance::example;
 use crate::support::account::Account;
 use crate::support::{World, phase};
-use provisioner_conformance::{Running, TempDir, free_address};
+use provisioner_conformance::{PATIENCE, Running, TempDir, free_address};
 
 /// An operator for directories, with a world and a root of its own.
 struct Stage {
@@ -148,4 +148,20 @@ async fn a_root_whose_volume_is_not_mounted_is_not_taken_for_one_where_all_is_go
     stage.start();
     stage.world.wait_gone("photos").await;
     assert!(stage.files("buckets").is_empty() && stage.files("keys").is_empty());
+}
+
+#[tokio::test]
+async fn a_store_that_cannot_be_made_ends_the_operator_with_its_message() {
+    let world = World::new().await;
+    let root = TempDir::new();
+    let missing = root.path().join("missing/root");
+    // A flag of the store, behind the command.
+    let program = example("directory-provisioner").args(["run", "--root", missing.to_str().unwrap()]);
+    let mut operator = program.start(&world);
+    let status = operator.exit_status(PATIENCE).await;
+    assert_eq!(status.code(), Some(1), "{}", operator.log());
+    assert!(operator.log().contains(&format!("directory {missing:?} cannot be used")), "{}", operator.log());
+    // What does not call the store does not make it.
+    let crds = example("directory-provisioner").args(["crds", "--root", missing.to_str().unwrap()]).run(&world).await;
+    assert!(crds.unwrap().contains("objectbucketclaims.objectbucket.io"));
 }

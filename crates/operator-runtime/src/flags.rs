@@ -235,3 +235,31 @@ impl Telemetry {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use clap::FromArgMatches as _;
+
+    use super::own;
+
+    #[derive(Debug, clap::Args)]
+    struct Flags {
+        #[arg(long)]
+        root: String,
+    }
+
+    #[test]
+    fn own_flags_are_required_only_where_they_are_read() {
+        let read = |args: &[&str]| {
+            let command =
+                clap::Command::new("a-provisioner").args(own::<Flags>()).subcommand(clap::Command::new("run"));
+            command.try_get_matches_from(args).unwrap()
+        };
+        for args in [["a-provisioner", "--root", "a", "run"], ["a-provisioner", "run", "--root", "a"]] {
+            assert_eq!(Flags::from_arg_matches(&read(&args)).unwrap().root, "a");
+        }
+        let missing = Flags::from_arg_matches(&read(&["a-provisioner", "run"])).unwrap_err();
+        assert!(missing.to_string().contains("required"), "{missing}");
+    }
+}

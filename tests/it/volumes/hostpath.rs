@@ -6,7 +6,7 @@ use std::time::Duration;
 use kube::ResourceExt as _;
 use kube::api::PostParams;
 use provisioner_conformance::free_address;
-use serde_json::json;
+use serde_json::{Value, json};
 use volume_provisioner::wire;
 
 use super::stage::{Stage, phase_of, seen_soon};
@@ -40,11 +40,16 @@ pub(super) fn path_of(volume: &k8s_openapi::api::core::v1::PersistentVolume) -> 
     volume.spec.as_ref().unwrap().host_path.as_ref().unwrap().path.clone().into()
 }
 
+/// A class whose directories have a group that also somebody else than root can give them.
+fn of_own_group() -> Value {
+    json!({ "parameters": { "gid": rustix::process::getegid().as_raw().to_string() } })
+}
+
 #[tokio::test]
 async fn a_directory_lives_and_goes_with_its_claim() {
     let (stage, root) = (Stage::new().await, TempDir::new());
     let _operator = start(&stage, &program(&root, "node-1"));
-    let class = stage.class("hostpath", json!({})).await;
+    let class = stage.class("hostpath", of_own_group()).await;
     stage.submit("data", &class, json!({ "accessModes": ["ReadWriteMany"] })).await;
     let volume = stage.wait_volume("data").await;
     let path = path_of(&volume);
@@ -62,7 +67,7 @@ async fn what_is_provisioned_and_deleted_is_counted_by_the_fields_names() {
     let (stage, root, address) = (Stage::new().await, TempDir::new(), free_address());
     let _operator = start(&stage, &program(&root, "node-1").args(["--admin-address", &address.to_string()]));
     wait_serving(address).await;
-    let class = stage.class("hostpath", json!({})).await;
+    let class = stage.class("hostpath", of_own_group()).await;
     stage.submit("data", &class, json!({})).await;
     let name = stage.wait_volume("data").await.name_any();
     stage.delete_claim("data").await;
@@ -88,7 +93,7 @@ async fn what_is_provisioned_and_deleted_is_counted_by_the_fields_names() {
 async fn a_volume_comes_and_goes_in_the_trace_of_its_claim() {
     let (stage, root, collector) = (Stage::new().await, TempDir::new(), Collector::start().await);
     let mut operator = start(&stage, &program(&root, "node-1").args(["--otlp-endpoint", &collector.url]));
-    let class = stage.class("hostpath", json!({})).await;
+    let class = stage.class("hostpath", of_own_group()).await;
     let uid = stage.submit("data", &class, json!({})).await.uid().unwrap();
     let name = stage.wait_volume("data").await.name_any();
     stage.delete_claim("data").await;
@@ -118,7 +123,9 @@ async fn each_node_serves_its_own_volumes() {
     let nodes = [stage.node("one").await, stage.node("two").await];
     let of_node = |number: usize| start(&stage, &program(&roots[number], &nodes[number]).args(["--per-node"]));
     let _operators = [of_node(0), of_node(1)];
-    let class = stage.class("local", json!({ "volumeBindingMode": "WaitForFirstConsumer" })).await;
+    let mut class = of_own_group();
+    class["volumeBindingMode"] = json!("WaitForFirstConsumer");
+    let class = stage.class("local", class).await;
     for (number, claim) in ["a", "b"].into_iter().enumerate() {
         stage.submit(claim, &class, json!({})).await;
         stage.select_node(claim, &nodes[number]).await;
@@ -138,7 +145,7 @@ async fn each_node_serves_its_own_volumes() {
 async fn where_each_node_has_its_own_a_class_that_selects_none_is_refused() {
     let (stage, root) = (Stage::new().await, TempDir::new());
     let _operator = start(&stage, &program(&root, "node-1").args(["--per-node"]));
-    let class = stage.class("immediate", json!({})).await;
+    let class = stage.class("immediate", of_own_group()).await;
     stage.submit("data", &class, json!({})).await;
     stage.wait_event("data", "ProvisioningFailed", "needs volumeBindingMode WaitForFirstConsumer").await;
     assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 0);
@@ -147,7 +154,7 @@ async fn where_each_node_has_its_own_a_class_that_selects_none_is_refused() {
 #[tokio::test]
 async fn of_two_for_the_same_node_one_stands_by_until_the_other_is_killed() {
     let (stage, root) = (Stage::new().await, TempDir::new());
-    let class = stage.class("hostpath", json!({})).await;
+    let class = stage.class("hostpath", of_own_group()).await;
     let elected = program(&root, "node-1").args(["--leader-elect=true", "--lease-namespace", &stage.namespace]);
     let one = start(&stage, &elected);
     stage.submit("first", &class, json!({})).await;
@@ -187,7 +194,7 @@ async fn made_by_go(stage: &Stage, root: &TempDir, class: &str, claim: &str, ann
 #[tokio::test]
 async fn volumes_of_the_go_provisioner_are_taken_over() {
     let (stage, root) = (Stage::new().await, TempDir::new());
-    let class = stage.class("hostpath", json!({})).await;
+    let class = stage.class("hostpath", of_own_group()).await;
     let mine = made_by_go(&stage, &root, &class, "mine", json!({ IDENTITY: "node-1" })).await;
     let foreign = made_by_go(&stage, &root, &class, "foreign", json!({ IDENTITY: "node-2" })).await;
     let unknown = made_by_go(&stage, &root, &class, "unknown", json!({})).await;

@@ -15,7 +15,7 @@ use crate::counters::Process;
 
 /// As the operator logs without flags, and each AWS call.
 const LOG: &str = "info,kube_runtime=warn,kube_client::client::builder=off,aws_config=error,\
-                   aws_s3_provisioner::call=debug";
+                   aws_s3_provisioner::client::call=debug";
 /// How long a start may take, and how long it may take until nothing is done any more.
 const PATIENCE: Duration = Duration::from_secs(60);
 const AWS_CALL: &str = "AWS call";

@@ -98,10 +98,7 @@ async fn a_deletion_that_was_due_while_no_operator_ran_is_postponed() {
         _ => Verdict::Pass,
     });
     let _operator = Operator::start(&world, Kind::Binary).await;
-    let postponed = |record: Option<&bucket_provisioner::api::ObjectBucket>| {
-        let state = record.and_then(|record| record.spec.additional_state.clone()).unwrap_or_default();
-        state.get("deleteAt").is_some_and(|at| *at > overdue)
-    };
+    let postponed = |record: Option<&ObjectBucket>| record.and_then(delete_at).is_some_and(|at| at > overdue);
     crate::support::seen(&world.records(), &used.record, postponed).await.expect("it has another time");
     let at = state(&world, &used.record, "deleteAt").await.unwrap();
     let says = |record: Option<&bucket_provisioner::api::ObjectBucket>| {

@@ -16,7 +16,7 @@ use crate::client::error::Error;
 use crate::iam::user;
 use crate::s3::bucket;
 use crate::s3::tags::{self, Tags};
-use bucket_provisioner::store::{Inventory, Stock, StockKind, Usage};
+use bucket_provisioner::store::{Inventory, ResourceKind, TaggedResource, Usage};
 
 /// How many are looked at side by side.
 const AT_ONCE: usize = 8;
@@ -29,7 +29,7 @@ const TIME: Duration = Duration::from_secs(10);
 /// their objects.
 pub(crate) async fn usage(store: &Store, bucket: BucketRef<'_>) -> Result<Usage, Error> {
     let end = Instant::now() + TIME;
-    let (mut found, mut next) = (Usage::new(0, 0), Some((None, None)));
+    let (mut found, mut next) = (Usage::none(), Some((None, None)));
     for _ in 0..PAGES {
         let Some((key, version)) = next.take().filter(|_| Instant::now() < end) else { break };
         let first = key.is_none();
@@ -52,7 +52,7 @@ pub(crate) async fn usage(store: &Store, bucket: BucketRef<'_>) -> Result<Usage,
 
 async fn usage_of_objects(store: &Store, bucket: BucketRef<'_>) -> Result<Usage, CallError> {
     let end = Instant::now() + TIME;
-    let (mut found, mut next) = (Usage::new(0, 0), Some(None));
+    let (mut found, mut next) = (Usage::none(), Some(None));
     for _ in 0..PAGES {
         let Some(token) = next.take().filter(|_| Instant::now() < end) else { break };
         let call = store.retrying_s3.list_objects_v2().bucket(bucket.name).set_continuation_token(token);
@@ -76,14 +76,14 @@ pub(crate) async fn inventory(
     store: &Store,
     target: &Target<'_>,
     provisioner: &str,
-    again: Option<&[Stock]>,
+    again: Option<&[TaggedResource]>,
 ) -> Result<Inventory, Error> {
     let names = |kind| again.map(|all| all.iter().filter(|one| one.kind == kind).map(|one| one.name.clone()).collect());
-    let buckets: Vec<String> = match names(StockKind::Bucket) {
+    let buckets: Vec<String> = match names(ResourceKind::Bucket) {
         Some(buckets) => buckets,
         None => list_buckets(store).await?,
     };
-    let users: Vec<String> = match (names(StockKind::User), target.user) {
+    let users: Vec<String> = match (names(ResourceKind::User), target.user) {
         (_, None) => Vec::new(),
         (Some(users), _) => users,
         (None, Some(user)) => user::list(store, user.path).await?.into_iter().map(|user| user.user_name).collect(),
@@ -96,7 +96,7 @@ pub(crate) async fn inventory(
     });
     let mut answers = pin!(stream::iter(looks).buffer_unordered(AT_ONCE));
     while let Some((name, answer)) = answers.next().await {
-        sorted.add(StockKind::Bucket, name, answer)?;
+        sorted.add(ResourceKind::Bucket, name, answer)?;
     }
     let looks = users.into_iter().map(async |name| {
         let tags = user::tags_of(store, &name).await;
@@ -104,7 +104,7 @@ pub(crate) async fn inventory(
     });
     let mut answers = pin!(stream::iter(looks).buffer_unordered(AT_ONCE));
     while let Some((name, answer)) = answers.next().await {
-        sorted.add(StockKind::User, name, answer)?;
+        sorted.add(ResourceKind::User, name, answer)?;
     }
     Ok(sorted.end())
 }
@@ -127,7 +127,7 @@ const DENIED: &str = "the owner's credentials may not look at (s3:GetBucketTaggi
 #[derive(Default)]
 struct Sorted<'a> {
     provisioner: &'a str,
-    stock: Vec<Stock>,
+    stock: Vec<TaggedResource>,
     buckets_read: u64,
     in_other_regions: u64,
     denied: u64,
@@ -142,11 +142,11 @@ impl Sorted<'_> {
     ///
     /// # Errors
     /// It makes no sense to look any further.
-    fn add(&mut self, kind: StockKind, name: String, answer: Result<Option<Tags>, Error>) -> Result<(), Error> {
+    fn add(&mut self, kind: ResourceKind, name: String, answer: Result<Option<Tags>, Error>) -> Result<(), Error> {
         let error = match answer {
             Ok(tags) => {
                 self.failed_in_a_row = 0;
-                self.buckets_read += u64::from(kind == StockKind::Bucket);
+                self.buckets_read += u64::from(kind == ResourceKind::Bucket);
                 self.stock.extend(tags.and_then(|tags| marked(kind, name, &tags, self.provisioner)));
                 return Ok(());
             }
@@ -154,7 +154,7 @@ impl Sorted<'_> {
         };
         match error {
             Error::WrongRegion { .. } => self.in_other_regions += 1,
-            Error::AccessDenied { .. } if kind == StockKind::Bucket => {
+            Error::AccessDenied { .. } if kind == ResourceKind::Bucket => {
                 self.denied += 1;
                 self.first_denied.get_or_insert(error);
             }
@@ -195,12 +195,12 @@ impl Sorted<'_> {
 }
 
 /// What the tags say, if this provisioner wrote them.
-fn marked(kind: StockKind, name: String, tags: &Tags, provisioner: &str) -> Option<Stock> {
+fn marked(kind: ResourceKind, name: String, tags: &Tags, provisioner: &str) -> Option<TaggedResource> {
     if tags::value(tags, tags::MANAGED_BY) != Some(provisioner) {
         return None;
     }
     let (claim, cluster) = claimant(tags)?;
-    Some(Stock::new(kind, name, claim, cluster))
+    Some(TaggedResource::new(kind, name, claim, cluster))
 }
 
 async fn list_buckets(store: &Store) -> Result<Vec<String>, Error> {
@@ -227,18 +227,18 @@ mod tests {
         let mut sorted = Sorted { provisioner: "ours", ..Sorted::default() };
         for _ in 0..2 {
             for _ in 1..FAILURES {
-                assert!(sorted.add(StockKind::User, "u".into(), Err(unreachable())).is_ok());
+                assert!(sorted.add(ResourceKind::User, "u".into(), Err(unreachable())).is_ok());
             }
-            assert!(sorted.add(StockKind::Bucket, "b".into(), Ok(Some(tags.clone()))).is_ok());
+            assert!(sorted.add(ResourceKind::Bucket, "b".into(), Ok(Some(tags.clone()))).is_ok());
         }
         for _ in 1..FAILURES {
-            assert!(sorted.add(StockKind::User, "u".into(), Err(unreachable())).is_ok());
+            assert!(sorted.add(ResourceKind::User, "u".into(), Err(unreachable())).is_ok());
         }
-        assert!(sorted.add(StockKind::User, "u".into(), Err(unreachable())).is_err());
+        assert!(sorted.add(ResourceKind::User, "u".into(), Err(unreachable())).is_err());
         let found = sorted.end();
         assert_eq!((found.stock.len(), found.problems.len()), (2, 1), "{found:?}");
         let expired = Error::CredentialsExpired { identity: Identity::Ambient };
-        assert!(Sorted::default().add(StockKind::Bucket, "b".into(), Err(expired)).is_err());
+        assert!(Sorted::default().add(ResourceKind::Bucket, "b".into(), Err(expired)).is_err());
     }
 
     #[test]
@@ -250,12 +250,12 @@ mod tests {
             Err(Error::AccessDenied { call: Box::new(call), message: None })
         };
         let mut sorted = Sorted::default();
-        sorted.add(StockKind::Bucket, "theirs".into(), denied()).unwrap();
-        sorted.add(StockKind::Bucket, "plain".into(), Ok(Some(Vec::new()))).unwrap();
+        sorted.add(ResourceKind::Bucket, "theirs".into(), denied()).unwrap();
+        sorted.add(ResourceKind::Bucket, "plain".into(), Ok(Some(Vec::new()))).unwrap();
         let some = sorted.end();
         assert_eq!((some.unread.len(), some.problems.len()), (1, 0), "{some:?}");
         let mut sorted = Sorted::default();
-        sorted.add(StockKind::Bucket, "theirs".into(), denied()).unwrap();
+        sorted.add(ResourceKind::Bucket, "theirs".into(), denied()).unwrap();
         let none = sorted.end();
         assert!(none.problems.iter().any(|problem| problem.contains("no bucket could be looked at")), "{none:?}");
     }
@@ -263,10 +263,10 @@ mod tests {
     #[test]
     fn only_what_this_provisioner_has_marked_is_counted() {
         let tags = tags::of_record("aws-s3.io/bucket", &record());
-        let found = |provisioner| marked(StockKind::Bucket, "b".into(), &tags, provisioner);
+        let found = |provisioner| marked(ResourceKind::Bucket, "b".into(), &tags, provisioner);
         assert_eq!(found("aws-s3.io/bucket").map(|stock| stock.claim), Some(record().claim));
         assert_eq!(found("example.com/bucket"), None, "another provisioner's");
         let unmarked: Tags = tags.iter().filter(|(key, _)| key != tags::MANAGED_BY).cloned().collect();
-        assert_eq!(marked(StockKind::Bucket, "b".into(), &unmarked, "aws-s3.io/bucket"), None);
+        assert_eq!(marked(ResourceKind::Bucket, "b".into(), &unmarked, "aws-s3.io/bucket"), None);
     }
 }

@@ -1,4 +1,4 @@
-//! How far the creation for a claim came, so that its next attempt in this process goes on there, without calls that only
+//! How far a creation for a claim came, so that its next attempt in this process goes on there, without calls that only
 //! look. It is forgotten a minute after it failed, because somebody may change what was created; then, and after a
 //! restart, an attempt looks at what exists.
 
@@ -9,95 +9,87 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::client::clients::Store;
-use crate::client::error::Error;
-use crate::iam::user::UserSteps;
-use bucket_provisioner::store::{Failure as _, FailureClass, Plan, Record};
+use bucket_provisioner::store::{Plan, Record};
 
 /// How long it is kept after a failure, and after the first attempt.
 const KEPT: Duration = Duration::from_secs(60);
 const LONGEST: Duration = Duration::from_secs(300);
 
-/// What has succeeded.
-#[derive(Debug, Default)]
-pub(crate) struct Steps {
-    /// The bucket exists, and is the claim's.
-    pub(crate) bucket: bool,
-    pub(crate) user: UserSteps,
-}
-
-/// The creations that failed on their way, by the uids of their claims.
+/// The creations that are not finished, by the uids of their claims. `S`: which steps have succeeded.
 #[derive(Default)]
-pub(crate) struct Unfinished(Mutex<HashMap<String, Entry>>);
+pub(crate) struct Unfinished<S>(Mutex<HashMap<String, Entry<S>>>);
 
 /// A creation: what is to be created, by whom, and how far it came.
-struct Entry {
+struct Entry<S> {
     plan: Plan,
     store: Arc<Store>,
     began: Instant,
-    failed: Instant,
-    steps: Steps,
+    left: Instant,
+    steps: S,
 }
 
-impl Entry {
+impl<S> Entry<S> {
     fn is_kept(&self) -> bool {
-        self.failed.elapsed() < KEPT && self.began.elapsed() < LONGEST
+        self.left.elapsed() < KEPT && self.began.elapsed() < LONGEST
     }
 }
 
-/// An attempt. If it is dropped on its way, what has succeeded is remembered, too.
-pub(crate) struct Running<'a> {
-    unfinished: &'a Unfinished,
+/// An attempt. What has succeeded is remembered when it is dropped, also on its way, unless it has [ended](Self::end).
+pub(crate) struct Attempt<'a, S: Default> {
+    unfinished: &'a Unfinished<S>,
     uid: &'a str,
-    entry: Option<Entry>,
+    plan: &'a Plan,
+    store: Arc<Store>,
+    began: Instant,
+    steps: S,
+    has_ended: bool,
 }
 
-impl Unfinished {
+impl<S: Default> Unfinished<S> {
     /// Goes on with what is remembered of a record, or begins.
-    pub(crate) fn begin<'a>(&'a self, record: &'a Record, store: &Arc<Store>) -> Running<'a> {
-        let uid = &record.claim.uid;
+    pub(crate) fn begin<'a>(&'a self, record: &'a Record, store: &Arc<Store>) -> Attempt<'a, S> {
+        let (uid, plan, store) = (record.claim.uid.as_str(), &record.plan, Arc::clone(store));
         let mut entries = self.lock();
         entries.retain(|_, entry| entry.is_kept());
-        let found = entries.remove(uid).filter(|entry| entry.plan == record.plan && Arc::ptr_eq(&entry.store, store));
-        let now = Instant::now();
-        let new = || Entry {
-            plan: record.plan.clone(),
-            store: Arc::clone(store),
-            began: now,
-            failed: now,
-            steps: Steps::default(),
-        };
-        Running { unfinished: self, uid, entry: Some(found.unwrap_or_else(new)) }
+        let found = entries.remove(uid).filter(|entry| entry.plan == *plan && Arc::ptr_eq(&entry.store, &store));
+        let (began, steps) = found.map_or_else(|| (Instant::now(), S::default()), |entry| (entry.began, entry.steps));
+        Attempt { unfinished: self, uid, plan, store, began, steps, has_ended: false }
     }
+}
 
+impl<S> Unfinished<S> {
     pub(crate) fn forget(&self, record: &Record) {
         self.lock().remove(&record.claim.uid);
     }
 
     // A panic elsewhere leaves the entries consistent.
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Entry>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Entry<S>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Running<'_> {
-    /// Makes an attempt, which notes what has succeeded.
-    pub(crate) async fn attempt<T>(
-        mut self,
-        work: impl AsyncFnOnce(&mut Steps) -> Result<T, Error>,
-    ) -> Result<T, Error> {
-        let Some(entry) = &mut self.entry else { return work(&mut Steps::default()).await };
-        let outcome = Box::pin(work(&mut entry.steps)).await;
-        if outcome.as_ref().err().is_none_or(|error| error.class() != FailureClass::Retryable) {
-            self.entry = None;
-        }
-        outcome
+impl<S: Default> Attempt<'_, S> {
+    /// What has succeeded so far, to be noted here.
+    pub(crate) fn steps(&mut self) -> &mut S {
+        &mut self.steps
+    }
+
+    /// Nothing is to be remembered.
+    pub(crate) fn end(&mut self) {
+        self.has_ended = true;
     }
 }
 
-impl Drop for Running<'_> {
+impl<S: Default> Drop for Attempt<'_, S> {
     fn drop(&mut self) {
-        if let Some(entry) = self.entry.take() {
-            let entry = Entry { failed: Instant::now(), ..entry };
+        if !self.has_ended {
+            let entry = Entry {
+                plan: self.plan.clone(),
+                store: Arc::clone(&self.store),
+                began: self.began,
+                left: Instant::now(),
+                steps: std::mem::take(&mut self.steps),
+            };
             self.unfinished.lock().insert(self.uid.to_owned(), entry);
         }
     }

@@ -49,7 +49,11 @@ pub(crate) type Claimant = (ClaimId, Option<String>);
 
 pub(crate) fn claimant(tags: &Tags) -> Option<Claimant> {
     let tag = |key| tags::value(tags, key).map(str::to_owned);
-    let claim = ClaimId::new(tag(tags::CLAIM_NAMESPACE)?, tag(tags::CLAIM_NAME)?, tag(tags::CLAIM_UID)?);
+    let claim = ClaimId {
+        namespace: tag(tags::CLAIM_NAMESPACE)?.into(),
+        name: tag(tags::CLAIM_NAME)?.into(),
+        uid: tag(tags::CLAIM_UID)?.into(),
+    };
     Some((claim, tag(tags::CLUSTER_UID)))
 }
 
@@ -62,7 +66,10 @@ async fn user_by_name(
 ) -> Result<Option<(String, Claimant)>, Error> {
     let first = names::uid_in(target.bucket()).filter(|uid| *uid != claim.uid);
     for uid in std::iter::once(claim.uid.as_str()).chain(first) {
-        let name = names::user(&ClaimId::new(&*claim.namespace, &*claim.name, uid), USER_MAX);
+        let name = names::user(
+            &ClaimId { namespace: claim.namespace.clone(), name: claim.name.clone(), uid: uid.to_owned() },
+            USER_MAX,
+        );
         let tags = match user::ignore_not_found(user::tags_of(store, &name).await).map_err(Error::from) {
             // Of a user that does not exist, IAM does not know the path that the owner's policy names.
             Err(error) if error.is_denied() => None,

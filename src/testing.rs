@@ -1,7 +1,9 @@
 //! Fixtures for tests: records, and a store that gives canned answers and records the calls.
 #![allow(clippy::unwrap_used)]
 
+use std::fmt;
 use std::io;
+use std::ops::Deref;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
@@ -19,9 +21,10 @@ use hyper::body::Frame;
 use crate::class::environment::Environment;
 use crate::client::clients::Clients;
 use crate::iam::probe;
-use crate::{AwsProvisioner, Owner};
+use crate::{AwsProvisioner, Error, Owner};
 use bucket_provisioner::store::{
-    ClaimId, Endpoint, Mode, Owner as _, OwnerSource, Plan, ReclaimPolicy, Record, SecretRef,
+    self, AccessRemoval, AppCredentials, BucketRemoval, Call, Checkup, ClaimId, Content, CreateError, Endpoint,
+    Finding, Mode, Owner as _, OwnerSource, Plan, Probe, ProbeCall, Provisioner as _, ReclaimPolicy, Record, SecretRef,
 };
 
 pub(crate) const UID: &str = "f30e0389-0689-48a2-bfaa-74d1bf1fd950";
@@ -31,11 +34,16 @@ pub(crate) const ACCOUNT: &str = "123456789012";
 
 /// An ordinary claim, with a generated name in us-west-1.
 pub(crate) fn record() -> Record {
-    let endpoint = Endpoint::new("s3.us-west-1.amazonaws.com", 443, "us-west-1");
+    let endpoint = Endpoint::new("s3.us-west-1.amazonaws.com", 443).with_region("us-west-1");
     let plan = Plan::new(format!("photos-{UID}"), Mode::Created, endpoint).with_user(format!("shop-photos-{UID}"));
-    Record::new(ClaimId::new("shop", "photos", UID), "fast", ReclaimPolicy::Delete, plan)
-        .with_cluster(CLUSTER)
-        .with_account(ACCOUNT)
+    Record::new(
+        ClaimId { namespace: "shop".into(), name: "photos".into(), uid: UID.into() },
+        "fast",
+        ReclaimPolicy::Delete,
+        plan,
+    )
+    .with_cluster(CLUSTER)
+    .with_account(ACCOUNT)
 }
 
 /// The record without the account that it had.
@@ -218,6 +226,50 @@ impl Stage {
         Self { provisioner, owner, store }
     }
 
+    fn call<'a>(&'a self, record: &'a Record) -> Call<'a, AwsProvisioner> {
+        Call::new(record, &(), &self.owner)
+    }
+
+    pub(crate) async fn provision(&self, record: &Record) -> Result<AppCredentials, Refusal> {
+        Ok(store::provision(&self.provisioner, &self.call(record)).await?)
+    }
+
+    pub(crate) async fn grant(&self, record: &Record) -> Result<AppCredentials, Refusal> {
+        Ok(self.provisioner.grant(&self.call(record)).await?)
+    }
+
+    pub(crate) async fn probe(&self, record: &Record, credentials: &AppCredentials) -> Result<Probe, Error> {
+        self.provisioner.probe(&ProbeCall::new(record, &(), credentials)).await
+    }
+
+    pub(crate) async fn check(&self, record: &Record, keys: &[&str]) -> Result<Checkup, Error> {
+        self.provisioner.check(&self.call(record), keys).await
+    }
+
+    pub(crate) async fn account(&self, record: &Record) -> Result<Option<String>, Error> {
+        self.provisioner.account(&self.call(record)).await
+    }
+
+    pub(crate) async fn examine(&self, record: &Record) -> Vec<Finding> {
+        self.provisioner.examine(&self.call(record)).await
+    }
+
+    pub(crate) async fn revoke(&self, record: &Record, present: Option<&AppCredentials>) -> Result<Removed, Error> {
+        let access = self.provisioner.revoke(&self.call(record).with_present(present)).await?;
+        Ok((access, BucketRemoval::Kept))
+    }
+
+    pub(crate) async fn delete(
+        &self,
+        record: &Record,
+        present: Option<&AppCredentials>,
+        content: Content,
+    ) -> Result<Removed, Error> {
+        let call = self.call(record).with_present(present);
+        let removal = store::delete(&self.provisioner, &call, content).await?;
+        Ok((removal.access, removal.bucket))
+    }
+
     /// The called operations, in order.
     pub(crate) fn calls(&self) -> Vec<String> {
         self.store.calls.lock().unwrap().iter().map(|(operation, _)| operation.clone()).collect()
@@ -238,6 +290,38 @@ impl Stage {
     /// For each call about a bucket, the operation and the account that it named as the owner.
     pub(crate) fn expected_owners(&self) -> ExpectedOwners {
         self.store.owners.lock().unwrap().clone()
+    }
+}
+
+/// What became of user and bucket.
+pub(crate) type Removed = (AccessRemoval, BucketRemoval);
+
+/// Why nothing was created.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    error: Error,
+    /// Whether the store has certainly not changed.
+    pub(crate) changed_nothing: bool,
+}
+
+impl From<CreateError<Error>> for Refusal {
+    fn from(error: CreateError<Error>) -> Self {
+        let changed_nothing = matches!(error, CreateError::Refused(_));
+        Self { error: error.into_inner(), changed_nothing }
+    }
+}
+
+impl Deref for Refusal {
+    type Target = Error;
+
+    fn deref(&self) -> &Error {
+        &self.error
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
     }
 }
 

@@ -1,9 +1,9 @@
-//! The verbs of the store: provision, grant, revoke, delete, and what is done for bound claims. Read this first.
+//! The verbs of the store: what is created, granted, revoked and deleted, and what is done for bound claims. Read this first.
 
 use std::collections::HashSet;
 use std::convert::Infallible;
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
@@ -20,19 +20,20 @@ use crate::client::sts;
 use crate::doctor;
 use crate::doctor::Asked;
 use crate::iam::revoke::Ended;
+use crate::iam::user::UserSteps;
 use crate::iam::{probe, revoke, upkeep, user};
 use crate::inventory;
-use crate::progress::{Steps, Unfinished};
+use crate::progress::Unfinished;
 use crate::reasons;
 use crate::recall;
 use crate::s3::emptying::Emptyings;
-use crate::s3::purge::Purged;
 use crate::s3::{bucket, purge, tags};
 use crate::{Error, Owner, PROVISIONER_NAME};
 use bucket_provisioner::NoFlags;
 use bucket_provisioner::store::{
-    AppCredentials, Checkup, Content, Deactivation, Endpoint, Failure as _, Fate, Finding, Inventory, Mode,
-    ParameterError, Plan, Probe, Provisioner, Reason, Recalled, Record, Removal, Removed, Request, Start, Stock, Usage,
+    AccessRemoval, AppCredentials, BucketRemoval, Call, Checkup, Content, CreateError, Deactivation, Endpoint,
+    Failure as _, FailureClass, Finding, Inventory, Mode, ParameterError, Plan, Probe, ProbeCall, Provisioner, Reason,
+    Recalled, Record, Request, Start, TaggedResource, Usage,
 };
 
 /// How long AWS may not show what was created.
@@ -50,7 +51,9 @@ pub struct AwsProvisioner {
     /// The endpoints that the operator's environment sets, or why they cannot be used.
     environment: Result<Environment, ParameterError>,
     clients: Clients,
-    unfinished: Unfinished,
+    /// The buckets that were created, of claims whose users were not, and how far these came.
+    buckets: Unfinished<bool>,
+    users: Unfinished<UserSteps>,
     emptyings: Emptyings,
     /// Buckets with chosen names that are being created now; see [`Self::lock_name`].
     being_created: Mutex<HashSet<NameInStore>>,
@@ -89,7 +92,8 @@ impl AwsProvisioner {
             name: PROVISIONER_NAME.to_owned(),
             environment,
             clients,
-            unfinished: Unfinished::default(),
+            buckets: Unfinished::default(),
+            users: Unfinished::default(),
             emptyings: Emptyings::default(),
             being_created: Mutex::default(),
             asked: Asked::default(),
@@ -125,6 +129,12 @@ impl AwsProvisioner {
         .untouched())
     }
 
+    /// The store of a call, and what its verb needs of the record.
+    async fn reach<'a>(&self, call: &Call<'a, Self>) -> Result<(Arc<Store>, Target<'a>), Error> {
+        let target = self.target(call.record)?;
+        Ok((self.clients.store(call.owner, &target).await, target))
+    }
+
     /// Looks at the user of a record. If there is no such user, checks that the app's keys do not work either.
     async fn find_access(
         &self,
@@ -144,68 +154,10 @@ impl AwsProvisioner {
         Ok(Access::Missing)
     }
 
-    /// Removes the access that was found; `beside` runs when nobody has access any more, beside the rest. It does not run if
-    /// nothing proves whose the access is.
-    async fn remove_access<T>(
-        store: &Store,
-        target: &Target<'_>,
-        found: Access,
-        present: Option<&AppCredentials>,
-        beside: impl Future<Output = T>,
-    ) -> Result<(Fate, Option<T>), Error> {
-        let (fate, beside) = match (found, target.user) {
-            (Access::Found(found), Some(user)) => {
-                match revoke::end_access(store, target, user, found, present).await? {
-                    Ended::Unproven(why) => return Ok((Fate::Unproven(why), None)),
-                    ended => tokio::join!(revoke::delete(store, target, user, ended), beside),
-                }
-            }
-            (Access::Missing, _) => (Ok(Fate::Missing), beside.await),
-            (Access::Found(_), None) | (Access::Shared, _) => (Ok(Fate::Kept), beside.await),
-        };
-        Ok((fate?, Some(beside)))
-    }
-
-    /// Creates what a record names: bucket and user side by side, if nothing speaks against the bucket.
-    async fn create(
-        &self,
-        store: &Store,
-        owner: &Owner,
-        target: &Target<'_>,
-        Steps { bucket: has_bucket, user: steps }: &mut Steps,
-    ) -> Result<AppCredentials, Error> {
-        let tags = tags::of_record(&self.name, target.record);
-        let side_by_side = store.creates_buckets() && bucket::NameKind::of(target) == bucket::NameKind::Generated;
-        let bucket = async {
-            if *has_bucket {
-                return Ok(());
-            }
-            let _guard = self.lock_name(target)?;
-            let created = bucket::create(store, target, &tags).await;
-            store.note_creation(created.is_ok());
-            *has_bucket = created.is_ok();
-            created
-        };
-        match target.user {
-            // A refused bucket would leave a user behind, until the claim is deleted.
-            Some(user) if side_by_side => {
-                let (bucket, keys) =
-                    tokio::join!(Box::pin(bucket), Box::pin(user::issue(store, target, user, &tags, steps)));
-                match (bucket, keys) {
-                    (Ok(()), keys) => keys.map_err(Error::after_a_change),
-                    (Err(error), Err(other)) if other.store_untouched() && !steps.begun() => Err(error),
-                    (Err(error), _) => Err(error.after_a_change()),
-                }
-            }
-            user => {
-                bucket.await?;
-                let keys = match user {
-                    Some(user) => user::issue(store, target, user, &tags, steps).await,
-                    None => owner.share(),
-                };
-                keys.map_err(Error::after_a_change)
-            }
-        }
+    /// Another attempt begins anew.
+    fn forget_progress(&self, record: &Record) {
+        self.buckets.forget(record);
+        self.users.forget(record);
     }
 }
 
@@ -266,147 +218,164 @@ impl Provisioner for AwsProvisioner {
         if self.target(record).is_ok_and(is_elsewhere) { LAG_ELSEWHERE } else { LAG }
     }
 
-    async fn account(&self, record: &Record, owner: &Owner) -> Result<Option<String>, Error> {
-        let target = self.target(record)?;
-        sts::account(&*self.clients.store(owner, &target).await).await
+    async fn account(&self, call: &Call<'_, Self>) -> Result<Option<String>, Error> {
+        let (store, _) = self.reach(call).await?;
+        sts::account(&store).await
     }
 
-    async fn recall(&self, record: &Record, owner: &Owner) -> Result<Option<Recalled>, Error> {
-        let target = self.target(record)?;
-        recall::recall(&*self.clients.store(owner, &target).await, &target).await
+    async fn recall(&self, call: &Call<'_, Self>) -> Result<Option<Recalled>, Error> {
+        let (store, target) = self.reach(call).await?;
+        recall::recall(&store, &target).await
     }
 
-    async fn examine(&self, record: &Record, owner: &Owner) -> Vec<Finding> {
+    async fn examine(&self, call: &Call<'_, Self>) -> Vec<Finding> {
         // An environment that cannot be used was reported when the class was planned.
-        let Ok(target) = self.target(record) else { return Vec::new() };
-        doctor::examine(&self.asked, &self.clients.store(owner, &target).await, &target).await
+        let Ok((store, target)) = self.reach(call).await else { return Vec::new() };
+        doctor::examine(&self.asked, &store, &target).await
     }
 
-    async fn usage(&self, record: &Record, owner: &Owner) -> Result<Option<Usage>, Error> {
-        let target = self.target(record)?;
-        let store = self.clients.store(owner, &target).await;
+    async fn usage(&self, call: &Call<'_, Self>) -> Result<Option<Usage>, Error> {
+        let (store, target) = self.reach(call).await?;
         let usage = inventory::usage(&store, target.bucket_ref()).await;
         usage.map(Some).map_err(|error| bucket::not_usable(&target, error))
     }
 
     async fn inventory(
         &self,
-        record: &Record,
-        owner: &Owner,
-        again: Option<&[Stock]>,
+        call: &Call<'_, Self>,
+        again: Option<&[TaggedResource]>,
     ) -> Result<Option<Inventory>, Error> {
-        let target = self.target(record)?;
-        let store = self.clients.store(owner, &target).await;
+        let (store, target) = self.reach(call).await?;
         inventory::inventory(&store, &target, &self.name, again).await.map(Some)
     }
 
-    async fn provision(&self, record: &Record, owner: &Owner) -> Result<AppCredentials, Error> {
-        let target = self.target(record)?;
-        let store = self.clients.store(owner, &target).await;
-        let running = self.unfinished.begin(record, &store);
-        running.attempt(async |steps: &mut Steps| self.create(&store, owner, &target, steps).await).await
+    /// If nothing speaks against the bucket: a refused one would leave a user behind, until the claim is deleted.
+    async fn creates_in_parallel(&self, call: &Call<'_, Self>) -> bool {
+        let Ok((store, target)) = self.reach(call).await else { return false };
+        let is_generated = bucket::NameKind::of(&target) == bucket::NameKind::Generated;
+        target.user.is_some() && is_generated && store.creates_buckets()
     }
 
-    async fn grant(&self, record: &Record, owner: &Owner) -> Result<AppCredentials, Error> {
-        let target = self.target(record)?;
-        let tags = tags::of_record(&self.name, record);
-        let store = self.clients.store(owner, &target).await;
-        bucket::check(&store, &target, &tags).await?;
-        let Some(user) = target.user else { return owner.share() };
-        let running = self.unfinished.begin(record, &store);
-        let issue = async |steps: &mut Steps| user::issue(&store, &target, user, &tags, &mut steps.user).await;
-        running.attempt(issue).await
+    fn deletes_in_parallel(&self, _: &Call<'_, Self>) -> bool {
+        true
     }
 
-    async fn probe(&self, record: &Record, credentials: &AppCredentials) -> Result<Probe, Error> {
-        let target = self.target(record)?;
-        let app = self.clients.app(&StaticKeys::from(credentials), &target);
+    async fn create_bucket(&self, call: &Call<'_, Self>) -> Result<(), CreateError<Error>> {
+        let (store, target) = self.reach(call).await.map_err(CreateError::Refused)?;
+        let mut created = self.buckets.begin(call.record, &store);
+        if *created.steps() {
+            return Ok(());
+        }
+        let _guard = self.lock_name(&target).map_err(create_error)?;
+        let tags = tags::of_record(&self.name, call.record);
+        let answer = Box::pin(bucket::create(&store, &target, &tags)).await;
+        store.note_creation(answer.is_ok());
+        *created.steps() = answer.is_ok();
+        answer.map_err(create_error)
+    }
+
+    async fn grant(&self, call: &Call<'_, Self>) -> Result<AppCredentials, CreateError<Error>> {
+        let (store, target) = self.reach(call).await.map_err(CreateError::Refused)?;
+        let tags = tags::of_record(&self.name, call.record);
+        if !call.creates_bucket() {
+            bucket::check(&store, &target, &tags).await.map_err(create_error)?;
+        }
+        let Some(user) = target.user else { return call.owner.share().map_err(create_error) };
+        let mut attempt = self.users.begin(call.record, &store);
+        let issued = Box::pin(user::issue(&store, &target, user, &tags, attempt.steps())).await;
+        let has_user = attempt.steps().begun();
+        if issued.as_ref().err().is_none_or(|error| error.class() != FailureClass::Retryable) {
+            attempt.end();
+        }
+        if issued.is_ok() {
+            self.buckets.forget(call.record);
+        }
+        issued.map_err(|error| if has_user { CreateError::Failed(error) } else { create_error(error) })
+    }
+
+    async fn probe(&self, call: &ProbeCall<'_, Self>) -> Result<Probe, Error> {
+        let target = self.target(call.record)?;
+        let app = self.clients.app(&StaticKeys::from(call.credentials), &target);
         probe::probe(&app, &target).await
     }
 
-    async fn rotate(&self, record: &Record, owner: &Owner, present: &str) -> Result<Option<AppCredentials>, Error> {
-        let target = self.target(record)?;
+    async fn rotate(&self, call: &Call<'_, Self>, present: &str) -> Result<Option<AppCredentials>, Error> {
+        let (store, target) = self.reach(call).await?;
         let Some(user) = target.user else { return Ok(None) };
-        self.unfinished.forget(record);
-        let store = self.clients.store(owner, &target).await;
+        self.forget_progress(call.record);
         upkeep::rotate(&store, user, present).await.map(Some)
     }
 
     async fn deactivate(
         &self,
-        record: &Record,
-        owner: &Owner,
+        call: &Call<'_, Self>,
         key: &str,
         unless_used_since: Option<SystemTime>,
     ) -> Result<Deactivation, Error> {
-        let target = self.target(record)?;
+        let (store, target) = self.reach(call).await?;
         let Some(user) = target.user else { return Ok(Deactivation::NotNeeded) };
-        let store = self.clients.store(owner, &target).await;
         upkeep::deactivate(&store, user, key, unless_used_since).await
     }
 
-    async fn check(&self, record: &Record, owner: &Owner, keys: &[&str]) -> Result<Checkup, Error> {
-        let target = self.target(record)?;
-        let tags = tags::of_record(&self.name, record);
-        self.unfinished.forget(record);
-        let store = self.clients.store(owner, &target).await;
-        upkeep::check(&store, &target, &tags, keys).await
+    async fn check(&self, call: &Call<'_, Self>, keys: &[&str]) -> Result<Checkup, Error> {
+        let (store, target) = self.reach(call).await?;
+        self.forget_progress(call.record);
+        upkeep::check(&store, &target, &tags::of_record(&self.name, call.record), keys).await
     }
 
-    async fn revoke(&self, record: &Record, owner: &Owner, present: Option<&AppCredentials>) -> Result<Removal, Error> {
-        let target = self.target(record)?;
-        let store = self.clients.store(owner, &target).await;
-        self.unfinished.forget(record);
-        let found = self.find_access(&store, &target, present).await?;
-        let (access, _) = Self::remove_access(&store, &target, found, present, async {}).await?;
-        Ok(Removal::Done(Removed::new(access, Fate::Kept)))
-    }
-
-    async fn delete(
-        &self,
-        record: &Record,
-        owner: &Owner,
-        present: Option<&AppCredentials>,
-        content: Content,
-    ) -> Result<Removal, Error> {
-        let target = self.target(record)?;
-        // A bucket that existed before is never deleted, whatever the caller asks for.
-        if record.plan.mode == Mode::Granted {
-            return self.revoke(record, owner, present).await;
-        }
-        let store = self.clients.store(owner, &target).await;
-        self.unfinished.forget(record);
-        // Nothing is deleted where the access cannot be found: that would be another account.
-        let (user, bucket) = tokio::join!(self.find_access(&store, &target, present), purge::find(&store, &target));
-        let (looked, is_ours) = (Instant::now(), matches!(bucket, Ok(None)));
-        let delete = async {
-            match content {
-                _ if !is_ours => Ok(false),
-                Content::Delete => purge::delete_empty(&store, &target).await,
-                Content::Keep => purge::delete_if_empty(&store, &target).await,
+    async fn revoke(&self, call: &Call<'_, Self>) -> Result<AccessRemoval, Error> {
+        let (store, target) = self.reach(call).await?;
+        self.forget_progress(call.record);
+        match (self.find_access(&store, &target, call.present).await?, target.user) {
+            (Access::Found(found), Some(user)) => {
+                let ended = revoke::end_access(&store, &target, user, found, call.present).await?;
+                if !matches!(ended, Ended::Unproven(_)) {
+                    call.end_access();
+                }
+                revoke::delete(&store, &target, user, ended).await
             }
+            (Access::Missing, _) => Ok(AccessRemoval::NotFound),
+            (Access::Found(_), None) | (Access::Shared, _) => Ok(AccessRemoval::NotIssued),
+        }
+    }
+
+    /// Where the access cannot be found, this never gets beyond its first read: that would be another account.
+    async fn delete_bucket(&self, call: &Call<'_, Self>, content: Content) -> Result<BucketRemoval, Error> {
+        let (store, target) = self.reach(call).await?;
+        self.forget_progress(call.record);
+        let (found, looked) = (purge::find(&store, &target).await, Instant::now());
+        call.access_ended().await;
+        if let Some(ended) = found? {
+            return Ok(ended);
+        }
+        // Calls may have waited for their turns, and somebody may have taken the bucket over.
+        let taken_meanwhile = async || match looked.elapsed() > PROOF_AGE {
+            true => purge::find(&store, &target).await,
+            false => Ok(None),
         };
-        let (access, deleted) = Self::remove_access(&store, &target, user?, present, delete).await?;
-        // Somebody has to decide.
-        let Some(deleted) = deleted else { return Ok(Removal::Done(Removed::new(access, Fate::Kept))) };
-        let purged = match (bucket?, deleted?) {
-            (Some(ended), _) => ended,
-            (None, true) => Purged::Gone,
-            (None, false) if content == Content::Keep => Purged::NotEmpty,
-            // The calls in between may have waited for their turns, and somebody may have taken the bucket over.
-            (None, false) if looked.elapsed() > PROOF_AGE => match purge::find(&store, &target).await? {
-                Some(ended) => ended,
-                None => purge::delete(&store, &target, &self.emptyings).await?,
-            },
-            (None, false) => purge::delete(&store, &target, &self.emptyings).await?,
+        if let Some(ended) = taken_meanwhile().await? {
+            return Ok(ended);
+        }
+        let deleted = match content {
+            Content::Delete => purge::delete_empty(&store, &target).await?,
+            Content::Keep => purge::delete_if_empty(&store, &target).await?,
         };
-        let bucket = match purged {
-            Purged::Gone => Fate::Removed,
-            Purged::Missing => Fate::Missing,
-            Purged::Left(why) => Fate::Left(why),
-            Purged::NotEmpty => Fate::NotEmpty,
-            Purged::Partly(removed) => return Ok(Removal::partial(removed)),
-        };
-        Ok(Removal::Done(Removed::new(access, bucket)))
+        match content {
+            _ if deleted => return Ok(BucketRemoval::Deleted),
+            Content::Keep => return Ok(BucketRemoval::NotEmpty),
+            Content::Delete => {}
+        }
+        if let Some(ended) = taken_meanwhile().await? {
+            return Ok(ended);
+        }
+        purge::delete(&store, &target, &self.emptyings).await
+    }
+}
+
+/// Only a step that has changed nothing marks its error.
+fn create_error(error: Error) -> CreateError<Error> {
+    match error.changed_nothing() {
+        Ok(refused) => CreateError::Refused(refused),
+        Err(failed) => CreateError::Failed(failed),
     }
 }

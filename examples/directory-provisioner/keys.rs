@@ -50,7 +50,7 @@ impl Keys {
         file.write_all(&serde_json::to_vec(&key)?)?;
         file.sync_all()?;
         fs::rename(draft, self.0.join(&id))?;
-        Ok(AppCredentials::new(id, secret))
+        Ok(AppCredentials::new(id, secret.into()))
     }
 
     /// Ids of the keys of a user.

@@ -25,7 +25,7 @@ impl Mark {
     }
 
     pub(crate) fn claim(&self) -> ClaimId {
-        ClaimId::new(&self.namespace, &self.name, &self.uid)
+        ClaimId { namespace: self.namespace.clone(), name: self.name.clone(), uid: self.uid.clone() }
     }
 
     pub(crate) fn names(&self, record: &Record) -> bool {

@@ -7,41 +7,31 @@ use std::time::Duration;
 
 use bucket_provisioner::Provisioner;
 use bucket_provisioner::store::{
-    AppCredentials, Checkup, Content, Endpoint, Fate, Mode, Probe, Reason, Recalled, Record, Removal, Removed, Start,
-    StoreError, Topic,
+    AccessRemoval, AppCredentials, BucketRemoval, Call, Checkup, Content, CreateError, Endpoint, Mode, Probe,
+    ProbeCall, Reason, Recalled, Record, Start, StoreError, Topic,
 };
 
 use super::keys::{Keys, create_if_missing, random, remove_if_there};
 use super::marks::Marks;
 use super::server;
 
-const TAKEN: Reason = Reason::new(
-    "BucketTaken",
-    Topic::Claim,
-    "a directory of that name exists, and is not this claim's",
-    "choose another",
-);
-const CLAIMED: Reason = Reason::new(
-    "BucketClaimed",
-    Topic::Class,
-    "the directory that the class names was created for another claim",
-    "name another one, or delete its mark if this is meant",
-);
-const MISSING: Reason =
-    Reason::new("BucketMissing", Topic::Class, "the directory that the class names does not exist", "create it");
-const GONE: Reason = Reason::new(
-    "BucketGone",
-    Topic::Class,
-    "the directory that was created for the claim does not exist any more",
-    "restore it, or delete the claim and create a new one",
-);
-const NOT_PREPARED: Reason = Reason::new(
-    "StoreNotPrepared",
-    Topic::Store,
-    "the directory of the store is not there or cannot be used: its volume may not be mounted",
-    "mount it, or create the directory",
-);
-const FAILED: Reason = Reason::new("StoreFailing", Topic::Store, "the file system refused", "see the message");
+const TAKEN: Reason = Reason::new("BucketTaken", Topic::Claim)
+    .meaning("a directory of that name exists, and is not this claim's")
+    .remedy("choose another");
+const CLAIMED: Reason = Reason::new("BucketClaimed", Topic::Class)
+    .meaning("the directory that the class names was created for another claim")
+    .remedy("name another one, or delete its mark if this is meant");
+const MISSING: Reason = Reason::new("BucketMissing", Topic::Class)
+    .meaning("the directory that the class names does not exist")
+    .remedy("create it");
+const GONE: Reason = Reason::new("BucketGone", Topic::Class)
+    .meaning("the directory that was created for the claim does not exist any more")
+    .remedy("restore it, or delete the claim and create a new one");
+const NOT_PREPARED: Reason = Reason::new("StoreNotPrepared", Topic::Store)
+    .meaning("the directory of the store is not there or cannot be used: its volume may not be mounted")
+    .remedy("mount it, or create the directory");
+const FAILED: Reason =
+    Reason::new("StoreFailing", Topic::Store).meaning("the file system refused").remedy("see the message");
 
 /// Directories as buckets.
 #[derive(Debug)]
@@ -100,17 +90,13 @@ impl Directories {
         };
         open().map_err(|error: io::Error| {
             let message = format!("directory {:?} cannot be used: {error}", self.root);
-            StoreError::retryable(&NOT_PREPARED, message).untouched().concerns_all()
+            StoreError::retryable(&NOT_PREPARED, message).for_all_claims().with_source(error)
         })
     }
 }
 
 fn failed(error: io::Error) -> StoreError {
-    StoreError::retryable(&FAILED, format!("the file system refused: {error}"))
-}
-
-fn user(record: &Record) -> &str {
-    record.plan.user.as_deref().unwrap_or_default()
+    StoreError::retryable(&FAILED, format!("the file system refused: {error}")).with_source(error)
 }
 
 impl Store {
@@ -119,33 +105,33 @@ impl Store {
     }
 
     /// Creates the directory. The mark comes first, so what has none was not created here.
-    fn create(&self, record: &Record) -> Result<(), StoreError> {
+    fn create(&self, record: &Record) -> Result<(), CreateError<StoreError>> {
         let name = &record.plan.bucket;
         let taken = || {
             let message = format!("directory {name:?} exists and is not this claim's: choose another name");
-            StoreError::terminal(&TAKEN, message).untouched()
+            Err(CreateError::Refused(StoreError::terminal(&TAKEN, message)))
         };
         let directory = self.directory(record);
         match self.marks.find(name).map_err(failed)? {
             Some(mark) if mark.names(record) => {}
-            Some(_) => return Err(taken()),
-            None if directory.try_exists().map_err(failed)? => return Err(taken()),
+            Some(_) => return taken(),
+            None if directory.try_exists().map_err(failed)? => return taken(),
             None => match self.marks.put(record) {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(taken()),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return taken(),
                 put => {
                     put.map_err(failed)?;
                     // It appeared in the meantime.
                     return match fs::create_dir(&directory) {
                         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                             self.marks.remove(name).map_err(failed)?;
-                            Err(taken())
+                            taken()
                         }
-                        created => created.map_err(failed),
+                        created => Ok(created.map_err(failed)?),
                     };
                 }
             },
         }
-        create_if_missing(&directory).map_err(failed)
+        Ok(create_if_missing(&directory).map_err(failed)?)
     }
 
     /// Fails if the directory of a claim is not there, or somebody else's.
@@ -154,14 +140,13 @@ impl Store {
         let mark = self.marks.find(name).map_err(failed)?;
         let is_mine = mark.as_ref().is_some_and(|mark| mark.names(record));
         let is_there = self.directory(record).try_exists().map_err(failed)?;
-        let lost =
-            |reason, problem: &str| StoreError::lost(reason, format!("directory {name:?}, {problem}")).untouched();
+        let lost = |reason, problem: &str| StoreError::lost(reason, format!("directory {name:?}, {problem}"));
         match record.plan.mode {
             Mode::Granted if mark.is_some() && !is_mine => {
                 let message = format!(
                     "directory {name:?}, which the StorageClass names, was created for another claim: name another one, or delete its mark if this is meant"
                 );
-                Err(StoreError::terminal(&CLAIMED, message).untouched())
+                Err(StoreError::terminal(&CLAIMED, message))
             }
             Mode::Granted if !is_there => {
                 Err(lost(&MISSING, "which the StorageClass names, does not exist: create it"))
@@ -180,8 +165,8 @@ impl Store {
 
     /// Replaces what an earlier call may have issued, because its secret is lost.
     fn issue(&self, record: &Record) -> Result<AppCredentials, StoreError> {
-        self.keys.delete(user(record), &[]).map_err(failed)?;
-        self.keys.issue(user(record), &record.plan.bucket).map_err(failed)
+        self.keys.delete(record.user(), &[]).map_err(failed)?;
+        self.keys.issue(record.user(), &record.plan.bucket).map_err(failed)
     }
 
     /// Removes what the server keeps about the objects of a bucket: files beside its directory, with the bucket's name in
@@ -199,15 +184,15 @@ impl Store {
     }
 
     /// Deletes the keys of the claim's user, and those in its Secret.
-    fn revoke(&self, record: &Record, present: Option<&AppCredentials>) -> Result<Fate, StoreError> {
-        let mut deleted = self.keys.delete(user(record), &[]).map_err(failed)?;
+    fn revoke(&self, record: &Record, present: Option<&AppCredentials>) -> Result<AccessRemoval, StoreError> {
+        let mut deleted = self.keys.delete(record.user(), &[]).map_err(failed)?;
         if let Some(present) = present {
             let left = self.keys.find(&present.access_key_id).map_err(failed)?;
             if let Some(key) = left.filter(|key| key.bucket == record.plan.bucket) {
                 deleted.extend(self.keys.delete(&key.user, &[]).map_err(failed)?);
             }
         }
-        Ok(if deleted.is_empty() { Fate::Missing } else { Fate::Removed })
+        Ok(if deleted.is_empty() { AccessRemoval::NotFound } else { AccessRemoval::Deleted })
     }
 }
 
@@ -223,12 +208,12 @@ impl Provisioner for Directories {
     fn endpoint(&self, (): &()) -> Endpoint {
         let at = self.url.parse::<http::Uri>().unwrap_or_default();
         let port = at.port_u16().unwrap_or(if at.scheme_str() == Some("https") { 443 } else { 80 });
-        Endpoint::new(at.host().unwrap_or_default(), port, "local").with_url(&self.url)
+        Endpoint::new(at.host().unwrap_or_default(), port).with_region("local").with_url(&self.url)
     }
 
     /// The id of the root, so that an empty directory where a volume should be mounted is not taken for a store in which
     /// everything is gone.
-    async fn account(&self, _: &Record, (): &()) -> Result<Option<String>, StoreError> {
+    async fn account(&self, _: &Call<'_, Self>) -> Result<Option<String>, StoreError> {
         self.open()?;
         let file = self.root.join("id");
         if !file.try_exists().map_err(failed)? {
@@ -245,48 +230,45 @@ impl Provisioner for Directories {
         fs::read_to_string(file).map(Some).map_err(failed)
     }
 
-    async fn provision(&self, record: &Record, (): &()) -> Result<AppCredentials, StoreError> {
-        let store = self.open()?;
-        store.create(record)?;
-        store.issue(record)
+    async fn create_bucket(&self, call: &Call<'_, Self>) -> Result<(), CreateError<StoreError>> {
+        self.open().map_err(CreateError::Refused)?.create(call.record)
     }
 
-    async fn grant(&self, record: &Record, (): &()) -> Result<AppCredentials, StoreError> {
-        let store = self.open()?;
-        store.check(record)?;
-        store.issue(record)
+    async fn grant(&self, call: &Call<'_, Self>) -> Result<AppCredentials, CreateError<StoreError>> {
+        let store = self.open().map_err(CreateError::Refused)?;
+        store.check(call.record).map_err(CreateError::Refused)?;
+        Ok(store.issue(call.record)?)
     }
 
-    async fn probe(&self, record: &Record, credentials: &AppCredentials) -> Result<Probe, StoreError> {
-        let key = self.open()?.keys.find(&credentials.access_key_id).map_err(failed)?;
+    async fn probe(&self, call: &ProbeCall<'_, Self>) -> Result<Probe, StoreError> {
+        let key = self.open()?.keys.find(&call.credentials.access_key_id).map_err(failed)?;
         Ok(match key {
-            Some(key) if key.bucket == record.plan.bucket => Probe::Usable,
+            Some(key) if key.bucket == call.record.plan.bucket => Probe::Usable,
             _ => Probe::NotYet("there is no such key".to_owned()),
         })
     }
 
-    async fn rotate(&self, record: &Record, (): &(), present: &str) -> Result<Option<AppCredentials>, StoreError> {
+    async fn rotate(&self, call: &Call<'_, Self>, present: &str) -> Result<Option<AppCredentials>, StoreError> {
         let store = self.open()?;
-        store.keys.delete(user(record), &[present]).map_err(failed)?;
-        store.keys.issue(user(record), &record.plan.bucket).map(Some).map_err(failed)
+        store.keys.delete(call.user(), &[present]).map_err(failed)?;
+        store.keys.issue(call.user(), call.bucket()).map(Some).map_err(failed)
     }
 
-    async fn check(&self, record: &Record, (): &(), keys: &[&str]) -> Result<Checkup, StoreError> {
+    async fn check(&self, call: &Call<'_, Self>, keys: &[&str]) -> Result<Checkup, StoreError> {
         let store = self.open()?;
-        store.check(record)?;
+        store.check(call.record)?;
         let keys_lost = keys.first().is_some_and(|id| matches!(store.keys.find(id), Ok(None)));
-        let deleted = store.keys.delete(user(record), keys).map_err(failed)?;
+        let deleted = store.keys.delete(call.user(), keys).map_err(failed)?;
         Ok(Checkup::default().with_keys_lost(keys_lost).with_deleted_keys(deleted))
     }
 
-    async fn recall(&self, record: &Record, (): &()) -> Result<Option<Recalled>, StoreError> {
-        let mark = self.open()?.marks.find(&record.plan.bucket).map_err(failed)?;
+    async fn recall(&self, call: &Call<'_, Self>) -> Result<Option<Recalled>, StoreError> {
+        let mark = self.open()?.marks.find(call.bucket()).map_err(failed)?;
         Ok(mark.map(|mark| Recalled::new(mark.claim()).with_cluster(mark.cluster)))
     }
 
-    async fn revoke(&self, record: &Record, (): &(), present: Option<&AppCredentials>) -> Result<Removal, StoreError> {
-        let access = self.open()?.revoke(record, present)?;
-        Ok(Removal::Done(Removed::new(access, Fate::Kept)))
+    async fn revoke(&self, call: &Call<'_, Self>) -> Result<AccessRemoval, StoreError> {
+        self.open()?.revoke(call.record, call.present)
     }
 
     /// What a file system shows is so.
@@ -294,42 +276,31 @@ impl Provisioner for Directories {
         Duration::ZERO
     }
 
-    async fn delete(
-        &self,
-        record: &Record,
-        (): &(),
-        present: Option<&AppCredentials>,
-        content: Content,
-    ) -> Result<Removal, StoreError> {
+    async fn delete_bucket(&self, call: &Call<'_, Self>, content: Content) -> Result<BucketRemoval, StoreError> {
         let store = self.open()?;
-        let access = store.revoke(record, present)?;
-        let mark = store.marks.find(&record.plan.bucket).map_err(failed)?;
-        let directory = store.directory(record);
-        let bucket = match mark {
-            _ if record.plan.mode == Mode::Granted => Fate::Kept,
-            Some(mark) if mark.names(record) => {
-                let was_there = directory.try_exists().map_err(failed)?;
-                let removed = match content {
-                    _ if !was_there => Ok(()),
-                    Content::Delete => tokio::fs::remove_dir_all(&directory).await,
-                    Content::Keep => tokio::fs::remove_dir(&directory).await,
-                };
-                match removed {
-                    Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
-                        return Ok(Removal::Done(Removed::new(access, Fate::NotEmpty)));
-                    }
-                    result => result.map_err(failed)?,
-                }
-                store.remove_metadata(&record.plan.bucket).map_err(failed)?;
-                store.marks.remove(&record.plan.bucket).map_err(failed)?;
-                if was_there { Fate::Removed } else { Fate::Missing }
+        let bucket = call.bucket();
+        let directory = store.directory(call.record);
+        match store.marks.find(bucket).map_err(failed)? {
+            Some(mark) if mark.names(call.record) => {}
+            _ if directory.try_exists().map_err(failed)? => {
+                return Ok(BucketRemoval::LeftInPlace(format!(
+                    "directory {bucket:?} was left in place, because it has no mark of this claim"
+                )));
             }
-            _ if directory.try_exists().map_err(failed)? => Fate::Left(format!(
-                "directory {:?} was left in place, because it has no mark of this claim",
-                record.plan.bucket
-            )),
-            _ => Fate::Missing,
+            _ => return Ok(BucketRemoval::NotFound),
+        }
+        let was_there = directory.try_exists().map_err(failed)?;
+        let deleted = match content {
+            _ if !was_there => Ok(()),
+            Content::Delete => tokio::fs::remove_dir_all(&directory).await,
+            Content::Keep => tokio::fs::remove_dir(&directory).await,
         };
-        Ok(Removal::Done(Removed::new(access, bucket)))
+        match deleted {
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => return Ok(BucketRemoval::NotEmpty),
+            result => result.map_err(failed)?,
+        }
+        store.remove_metadata(bucket).map_err(failed)?;
+        store.marks.remove(bucket).map_err(failed)?;
+        Ok(if was_there { BucketRemoval::Deleted } else { BucketRemoval::NotFound })
     }
 }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bucket_provisioner::store::{
-    AppCredentials, Content, Endpoint, Fate, Mode, Reason, Record, Removal, Removed, StoreError, Topic,
+    AccessRemoval, AppCredentials, BucketRemoval, Call, Content, CreateError, Endpoint, Reason, StoreError, Topic,
 };
 use bucket_provisioner::{Operator, Provisioner};
 use schemars::JsonSchema;
@@ -20,14 +20,12 @@ struct Parameters {
 }
 
 /// Why a claim can fail.
-const TAKEN: Reason =
-    Reason::new("BucketTaken", Topic::Claim, "a bucket of that name stands there already", "choose another name");
-const MISSING: Reason = Reason::new(
-    "BucketMissing",
-    Topic::Class,
-    "the claim's bucket does not exist, or is another claim's",
-    "see the message",
-);
+const TAKEN: Reason = Reason::new("BucketTaken", Topic::Claim)
+    .meaning("a bucket of that name stands there already")
+    .remedy("choose another name");
+const MISSING: Reason = Reason::new("BucketMissing", Topic::Class)
+    .meaning("the claim's bucket does not exist, or is another claim's")
+    .remedy("see the message");
 
 /// A store: the claim's uid for each bucket, and the bucket for each user.
 #[derive(Default)]
@@ -41,9 +39,8 @@ fn lock<T>(things: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shelves {
-    fn remove_user(&self, record: &Record) -> Fate {
-        let user = record.plan.user.clone().unwrap_or_default();
-        if lock(&self.users).remove(&user).is_some() { Fate::Removed } else { Fate::Missing }
+    fn owner(&self, bucket: &str) -> Option<String> {
+        lock(&self.buckets).get(bucket).cloned()
     }
 }
 
@@ -55,57 +52,48 @@ impl Provisioner for Shelves {
     const REASONS: &'static [&'static Reason] = &[&TAKEN, &MISSING];
 
     fn endpoint(&self, parameters: &Parameters) -> Endpoint {
-        Endpoint::new(&parameters.shelf, 80, "memory")
+        Endpoint::new(&parameters.shelf, 80).with_region("memory")
     }
 
-    async fn provision(&self, record: &Record, owner: &()) -> Result<AppCredentials, StoreError> {
-        let (bucket, uid) = (&record.plan.bucket, &record.claim.uid);
-        let existing = lock(&self.buckets).entry(bucket.clone()).or_insert_with(|| uid.clone()).clone();
-        if !record.names_uid(&existing) {
-            let message = format!("bucket {bucket:?} exists already; choose another name");
-            return Err(StoreError::terminal(&TAKEN, message).untouched());
+    async fn create_bucket(&self, call: &Call<'_, Self>) -> Result<(), CreateError<StoreError>> {
+        let uid = &call.record.claim.uid;
+        let existing = lock(&self.buckets).entry(call.bucket().to_owned()).or_insert_with(|| uid.clone()).clone();
+        if !call.record.names_uid(&existing) {
+            let message = format!("bucket {:?} exists already; choose another name", call.bucket());
+            return Err(CreateError::Refused(StoreError::terminal(&TAKEN, message)));
         }
-        // From here on the store has changed.
-        self.grant(record, owner).await.map_err(StoreError::after_a_change)
+        Ok(())
     }
 
-    async fn grant(&self, record: &Record, (): &()) -> Result<AppCredentials, StoreError> {
-        let bucket = &record.plan.bucket;
-        let is_mine = lock(&self.buckets).get(bucket).is_some_and(|uid| record.names_uid(uid));
-        if !is_mine {
-            let message = format!("bucket {bucket:?} does not exist, or belongs to another claim");
-            return Err(StoreError::lost(&MISSING, message).untouched());
+    async fn grant(&self, call: &Call<'_, Self>) -> Result<AppCredentials, CreateError<StoreError>> {
+        if !self.owner(call.bucket()).is_some_and(|uid| call.record.names_uid(&uid)) {
+            let message = format!("bucket {:?} does not exist, or belongs to another claim", call.bucket());
+            return Err(CreateError::Refused(StoreError::lost(&MISSING, message)));
         }
-        let user = record.plan.user.clone().unwrap_or_default();
-        lock(&self.users).insert(user.clone(), bucket.clone());
+        lock(&self.users).insert(call.user().to_owned(), call.bucket().to_owned());
         // Nobody asks this store for its keys; another has to remember it.
-        Ok(AppCredentials::new(user, format!("{:032x}", rand::random::<u128>())))
+        Ok(AppCredentials::new(call.user(), format!("{:032x}", rand::random::<u128>()).into()))
     }
 
-    async fn revoke(&self, record: &Record, (): &(), _: Option<&AppCredentials>) -> Result<Removal, StoreError> {
-        Ok(Removal::Done(Removed::new(self.remove_user(record), Fate::Kept)))
+    async fn revoke(&self, call: &Call<'_, Self>) -> Result<AccessRemoval, StoreError> {
+        Ok(match lock(&self.users).remove(call.user()) {
+            Some(_) => AccessRemoval::Deleted,
+            None => AccessRemoval::NotFound,
+        })
     }
 
     // These buckets never hold anything, so it does not matter what is to happen to their content.
-    async fn delete(
-        &self,
-        record: &Record,
-        (): &(),
-        _: Option<&AppCredentials>,
-        _: Content,
-    ) -> Result<Removal, StoreError> {
-        let access = self.remove_user(record);
-        let mut buckets = lock(&self.buckets);
-        let bucket = match buckets.get(&record.plan.bucket) {
-            _ if record.plan.mode == Mode::Granted => Fate::Kept,
-            Some(uid) if record.names_uid(uid) => {
-                buckets.remove(&record.plan.bucket);
-                Fate::Removed
+    async fn delete_bucket(&self, call: &Call<'_, Self>, _: Content) -> Result<BucketRemoval, StoreError> {
+        Ok(match self.owner(call.bucket()) {
+            Some(uid) if call.record.names_uid(&uid) => {
+                lock(&self.buckets).remove(call.bucket());
+                BucketRemoval::Deleted
             }
-            Some(_) => Fate::Left("the bucket was left in place, because it belongs to another claim".to_owned()),
-            None => Fate::Missing,
-        };
-        Ok(Removal::Done(Removed::new(access, bucket)))
+            Some(_) => {
+                BucketRemoval::LeftInPlace("the bucket is left in place: it belongs to another claim".to_owned())
+            }
+            None => BucketRemoval::NotFound,
+        })
     }
 }
 

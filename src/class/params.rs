@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use crate::class::values::{Addressing, ClaimedBucket, CredentialsMode, EndpointUrl, IamPath, PolicyArn, Region};
 use bucket_provisioner::store::parameter::{check, names_of, read, table_of, yes_or_no};
-use bucket_provisioner::store::{Parameter, ParameterError, Parameters, SecretRef, Written};
+use bucket_provisioner::store::{Parameter, ParameterError, Parameters, Record, SecretRef, Written};
 
 /// Region of a class without one; the Go provisioner has the same default.
 pub const DEFAULT_REGION: &str = "us-west-1";
@@ -72,6 +72,9 @@ pub struct ClassParameters {
 }
 
 impl Parameters for ClassParameters {
+    /// The verbs read what was planned from the record itself, where earlier versions have it as well.
+    type Recorded = ();
+
     fn names() -> &'static [&'static str] {
         names_of::<Raw>()
     }
@@ -82,6 +85,10 @@ impl Parameters for ClassParameters {
 
     fn check() -> Result<(), String> {
         check::<Raw>()
+    }
+
+    fn recorded(_: &Record) -> Result<(), ParameterError> {
+        Ok(())
     }
 
     fn parse(written: &Written<'_>) -> Result<Self, ParameterError> {

@@ -39,8 +39,8 @@ pub(crate) fn endpoint(class: &ClassParameters, environment: &Environment) -> En
     let url = class.s3_endpoint.as_ref().or(environment.s3.as_ref());
     let region = class.region.as_str();
     match url {
-        Some(url) => Endpoint::new(url.host(), url.port(), region).with_url(url.as_str()),
-        None => Endpoint::new(s3_host(region), 443, region),
+        Some(url) => Endpoint::new(url.host(), url.port()).with_region(region).with_url(url.as_str()),
+        None => Endpoint::new(s3_host(region), 443).with_region(region),
     }
 }
 
@@ -54,7 +54,7 @@ pub(crate) mod tests {
 
     /// The plan of a new bucket, for a class with these parameters.
     pub(crate) fn planned(parameters: &[(&str, &str)], environment: &Environment) -> Plan {
-        let claim = ClaimId::new("shop", "photos", UID);
+        let claim = ClaimId { namespace: "shop".into(), name: "photos".into(), uid: UID.into() };
         let written = parameters.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let (common, own) = CommonParameters::split(&written, NameRules::S3, true).unwrap();
         let parameters = ClassParameters::parse(&Written::new(&own, &common)).unwrap();

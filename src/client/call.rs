@@ -15,8 +15,8 @@ use http_body_util::LengthLimitError;
 use hyper_util::client::legacy::Error as HttpError;
 use tracing::{Instrument as _, Span};
 
-use bucket_provisioner::store::Observer;
 use bucket_provisioner::store::SecretRef;
+use bucket_provisioner::store::{Observer, StoreCall};
 use operator_runtime::observe::spans;
 
 macro_rules! operations {
@@ -347,7 +347,8 @@ where
         }
     };
     let outcome = answer.as_ref().err().map_or("ok", CallError::outcome);
-    observer.called(operation.service().name(), &operation.to_string(), outcome, began.elapsed());
+    let (service, operation) = (operation.service().name(), operation.to_string());
+    observer.called(&StoreCall { service, operation: &operation, outcome, took: began.elapsed() });
     answer
 }
 

@@ -23,11 +23,12 @@ impl Error {
         if never_sent || self.class() == Terminal { self.untouched() } else { self }
     }
 
-    /// Removes the mark, in a verb that has changed something before.
-    pub(crate) fn after_a_change(self) -> Self {
+    /// `Ok`, without the mark, if the store has not changed.
+    pub(crate) fn changed_nothing(self) -> Result<Self, Self> {
         match self {
-            Self::Untouched(error) => *error,
-            error => error,
+            Self::Untouched(error) => Ok(*error),
+            error @ Self::InvalidEnvironment(_) => Ok(error),
+            error => Err(error),
         }
     }
 
@@ -89,7 +90,7 @@ impl Failure for Error {
         self.reason_and_class().1
     }
 
-    fn lost(&self) -> bool {
+    fn is_lost(&self) -> bool {
         matches!(
             self.cause(),
             Self::BucketMissing { .. }
@@ -99,7 +100,7 @@ impl Failure for Error {
         )
     }
 
-    fn concerns_all(&self) -> bool {
+    fn affects_all_claims(&self) -> bool {
         match self.cause() {
             // A bucket can have a policy that denies the call, and the keys of a claim concern that claim only.
             Self::AccessDenied { call, .. } => {
@@ -111,9 +112,5 @@ impl Failure for Error {
                 Self::StoreUnreachable { .. } | Self::CredentialsExpired { .. } | Self::CredentialsUnavailable { .. }
             ),
         }
-    }
-
-    fn store_untouched(&self) -> bool {
-        matches!(self, Self::Untouched(_) | Self::InvalidEnvironment(_))
     }
 }

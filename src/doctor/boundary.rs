@@ -12,28 +12,18 @@ pub(crate) async fn examine(Examined { store, target, caller, .. }: &Examined<'_
     let Some(boundary) = target.user.and_then(|user| user.permissions_boundary) else { return Vec::new() };
     if let Some(problem) = misplaced(boundary, caller) {
         let remedy = "recreate the class with the ARN of a policy in the owner's account; docs/permissions-boundary.json is such a policy";
-        return vec![Finding::bad(WHAT, format!("the permissions boundary {boundary} is {problem}"), remedy)];
+        return vec![
+            Finding::about(WHAT).bad(format!("the permissions boundary {boundary} is {problem}")).with_remedy(remedy),
+        ];
     }
     let send = || store.iam.get_policy().policy_arn(boundary).send();
     vec![match store.call(Operation::GetPolicy, Resource::policy(boundary), send).await {
-        Ok(_) => Finding::good(WHAT, format!("the permissions boundary {boundary} exists")),
-        Err(error) if error.code() == "NoSuchEntity" => Finding::bad(
-            WHAT,
-            format!("the permissions boundary {boundary} does not exist"),
-            "create the policy from docs/permissions-boundary.json, or recreate the class with the ARN of another one",
-        ),
-        Err(error) if error.status() == 403 => Finding::unknown(
-            WHAT,
-            format!(
+        Ok(_) => Finding::about(WHAT).good(format!("the permissions boundary {boundary} exists")),
+        Err(error) if error.code() == "NoSuchEntity" => Finding::about(WHAT).bad(format!("the permissions boundary {boundary} does not exist")).with_remedy("create the policy from docs/permissions-boundary.json, or recreate the class with the ARN of another one"),
+        Err(error) if error.status() == 403 => Finding::about(WHAT).unknown(format!(
                 "whether the permissions boundary {boundary} exists cannot be seen: the owner may not call iam:GetPolicy"
-            ),
-            super::allow_doctor("iam:GetPolicy"),
-        ),
-        Err(error) if target.endpoints.iam_is_foreign() && error.status() != 0 => Finding::unknown(
-            WHAT,
-            format!("the store does not say whether the permissions boundary {boundary} exists ({})", error.status()),
-            "submit a claim to see whether it works",
-        ),
+            )).with_remedy(super::allow_doctor("iam:GetPolicy")),
+        Err(error) if target.endpoints.iam_is_foreign() && error.status() != 0 => Finding::about(WHAT).unknown(format!("the store does not say whether the permissions boundary {boundary} exists ({})", error.status())).with_remedy("submit a claim to see whether it works"),
         Err(error) => super::failed(WHAT, error),
     }]
 }

@@ -35,14 +35,16 @@ pub(crate) async fn examine(examined: &Examined<'_>) -> Vec<Finding> {
         ""
     };
     let mut findings =
-        vec![Finding::good(WHAT, format!("bucket {name:?} is in region {region} and can be reached{whose}"))];
+        vec![Finding::about(WHAT).good(format!("bucket {name:?} is in region {region} and can be reached{whose}"))];
     findings.extend(claimed(examined).await);
     findings
 }
 
 fn elsewhere(name: &str, region: &str, there: &str) -> Finding {
     let remedy = format!("recreate the class with the parameter region: {there}");
-    Finding::bad(WHAT, format!("bucket {name:?} is in region {there}, but the class says {region}"), remedy)
+    Finding::about(WHAT)
+        .bad(format!("bucket {name:?} is in region {there}, but the class says {region}"))
+        .with_remedy(remedy)
 }
 
 /// HEAD has no body: status and headers say all.
@@ -52,15 +54,19 @@ fn unusable(name: &str, region: &str, error: CallError) -> Finding {
             (301 | 307 | 400 | 403, Some(there)) if there != region => return elsewhere(name, region, there),
             (404, _) => {
                 let remedy = "create the bucket, or recreate the class with another bucketName";
-                return Finding::bad(WHAT, format!("bucket {name:?} does not exist"), remedy);
+                return Finding::about(WHAT).bad(format!("bucket {name:?} does not exist")).with_remedy(remedy);
             }
             (403, _) => {
                 let remedy = "allow the owner s3:ListBucket on the bucket; if the bucket belongs to another account, its bucket policy has to allow it, too";
-                return Finding::bad(WHAT, format!("bucket {name:?} exists, but the owner may not use it"), remedy);
+                return Finding::about(WHAT)
+                    .bad(format!("bucket {name:?} exists, but the owner may not use it"))
+                    .with_remedy(remedy);
             }
             (301 | 307, None) => {
                 let remedy = "recreate the class with the right region";
-                return Finding::bad(WHAT, format!("bucket {name:?} is in another region than {region}"), remedy);
+                return Finding::about(WHAT)
+                    .bad(format!("bucket {name:?} is in another region than {region}"))
+                    .with_remedy(remedy);
             }
             _ => {}
         }
@@ -76,15 +82,13 @@ async fn claimed(Examined { store, target, .. }: &Examined<'_>) -> Option<Findin
     let name = target.bucket();
     let message = format!("bucket {name:?} was created for a claim, and may be deleted with that claim");
     Some(match target.claimed_bucket {
-        ClaimedBucket::Refused => Finding::bad(
-            WHAT,
-            format!("{message}; claims of this class are refused (BucketClaimed)"),
-            "name another bucket; if this one is intended, recreate the class with allowClaimedBucket: \"yes\"",
-        ),
-        ClaimedBucket::Allowed => Finding::warning(
-            WHAT,
-            message,
-            "make sure that the claim stays, or that its class has reclaimPolicy Retain",
-        ),
+        ClaimedBucket::Refused => Finding::about(WHAT)
+            .bad(format!("{message}; claims of this class are refused (BucketClaimed)"))
+            .with_remedy(
+                "name another bucket; if this one is intended, recreate the class with allowClaimedBucket: \"yes\"",
+            ),
+        ClaimedBucket::Allowed => Finding::about(WHAT)
+            .warning(message)
+            .with_remedy("make sure that the claim stays, or that its class has reclaimPolicy Retain"),
     })
 }

@@ -103,12 +103,8 @@ fn identity(caller: &Caller) -> Option<Finding> {
     const WHAT: &str = "identity";
     let arn = caller.arn()?;
     Some(match caller.principal() {
-        Principal::Root => Finding::warning(
-            WHAT,
-            format!("the owner is {arn}: its keys can do everything in the account, and no policy limits them"),
-            "create an IAM user or role with the owner's policy (docs/security.md), and put its keys into the Secret",
-        ),
-        _ => Finding::good(WHAT, format!("the owner is {arn}")),
+        Principal::Root => Finding::about(WHAT).warning(format!("the owner is {arn}: its keys can do everything in the account, and no policy limits them")).with_remedy("create an IAM user or role with the owner's policy (docs/security.md), and put its keys into the Secret"),
+        _ => Finding::about(WHAT).good(format!("the owner is {arn}")),
     })
 }
 
@@ -120,11 +116,15 @@ fn skew(ahead: f64) -> Finding {
     let which = if ahead > 0.0 { "ahead of" } else { "behind" };
     let message = format!("the clock here is {apart:.0} s {which} the store's");
     if apart >= REFUSED.as_secs_f64() {
-        Finding::bad(WHAT, format!("{message}: AWS refuses signatures that are 5 minutes off"), REMEDY)
+        Finding::about(WHAT)
+            .bad(format!("{message}: AWS refuses signatures that are 5 minutes off"))
+            .with_remedy(REMEDY)
     } else if apart >= SUSPICIOUS.as_secs_f64() {
-        Finding::warning(WHAT, format!("{message}: AWS refuses signatures that are 5 minutes off"), REMEDY)
+        Finding::about(WHAT)
+            .warning(format!("{message}: AWS refuses signatures that are 5 minutes off"))
+            .with_remedy(REMEDY)
     } else {
-        Finding::good(WHAT, "the clock here agrees with the store's")
+        Finding::about(WHAT).good("the clock here agrees with the store's")
     }
 }
 

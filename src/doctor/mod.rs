@@ -77,7 +77,7 @@ pub(crate) async fn examine(asked: &Asked, store: &Arc<Store>, target: &Target<'
 fn failed(what: &str, error: CallError) -> Finding {
     let error = Error::from(error);
     let reason = reasons::TABLE.iter().find(|reason| reason.name == error.reason());
-    Finding::failed(what, &error, reason.map_or("", |reason| reason.remedy))
+    Finding::about(what).failed(&error).with_remedy(reason.map_or("", |reason| reason.remedy))
 }
 
 /// The remedy where the owner lacks a permission that only this examination needs.

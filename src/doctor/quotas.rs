@@ -42,11 +42,13 @@ async fn users(Examined { store, target, .. }: &Examined<'_>) -> Option<Finding>
         }
         // Only AWS is known to have such a quota.
         Err(_) if target.endpoints.iam_is_foreign() => None,
-        Err(error) if error.status() == 403 => Some(Finding::unknown(
-            WHAT,
-            "how many IAM users the account has cannot be seen: the owner may not call iam:GetAccountSummary",
-            super::allow_doctor("iam:GetAccountSummary"),
-        )),
+        Err(error) if error.status() == 403 => Some(
+            Finding::about(WHAT)
+                .unknown(
+                    "how many IAM users the account has cannot be seen: the owner may not call iam:GetAccountSummary",
+                )
+                .with_remedy(super::allow_doctor("iam:GetAccountSummary")),
+        ),
         Err(error) => Some(super::failed(WHAT, error)),
     }
 }
@@ -55,14 +57,12 @@ async fn buckets(examined: &Examined<'_>) -> Finding {
     const WHAT: &str = "quota of buckets";
     match count(examined).await {
         Ok(used) if examined.target.endpoints.s3_is_foreign() => {
-            Finding::good("buckets", format!("the owner has {used} buckets at this store"))
+            Finding::about("buckets").good(format!("the owner has {used} buckets at this store"))
         }
         Ok(used) => room(WHAT, "buckets", used, BUCKETS, "the default quota"),
-        Err(error) if error.status() == 403 && error.code() == "AccessDenied" => Finding::unknown(
-            WHAT,
-            "how many buckets the account has cannot be seen: the owner may not call s3:ListAllMyBuckets",
-            "allow it, as the owner's policy in docs/security.md does",
-        ),
+        Err(error) if error.status() == 403 && error.code() == "AccessDenied" => Finding::about(WHAT)
+            .unknown("how many buckets the account has cannot be seen: the owner may not call s3:ListAllMyBuckets")
+            .with_remedy("allow it, as the owner's policy in docs/security.md does"),
         Err(error) => super::failed("S3", error),
     }
 }
@@ -86,9 +86,9 @@ fn room(what: &str, things: &str, used: u64, quota: u64, whose: &str) -> Finding
     let message = format!("{used} {things}, of {quota} that {whose} allows");
     if used * 100 >= quota * NEAR {
         let remedy = "ask AWS to raise the quota (Service Quotas), or delete what is not needed; a raised quota of buckets cannot be seen here";
-        return Finding::warning(what, message, remedy);
+        return Finding::about(what).warning(message).with_remedy(remedy);
     }
-    Finding::good(what, message)
+    Finding::about(what).good(message)
 }
 
 #[cfg(test)]

@@ -35,21 +35,21 @@ pub(crate) async fn permissions(examined: &Examined<'_>, NotSimulated { why, rem
     let mut findings = Vec::new();
     if !denied.is_empty() {
         let message = format!("AWS denied the owner {}", list(denied.iter().copied().collect()));
-        findings.push(Finding::bad(
-            WHAT,
-            message,
-            "allow the actions; the owner's policy in docs/security.md allows all that claims need",
-        ));
+        findings.push(
+            Finding::about(WHAT)
+                .bad(message)
+                .with_remedy("allow the actions; the owner's policy in docs/security.md allows all that claims need"),
+        );
     }
     if !allowed.is_empty() {
         let message = format!("reading showed that the owner may {}", list(allowed.iter().copied().collect()));
-        findings.push(Finding::good(WHAT, message));
+        findings.push(Finding::about(WHAT).good(message));
     }
     let open: Vec<_> =
         needed.iter().filter(|action| !allowed.contains(*action) && !denied.contains(*action)).copied().collect();
     if !open.is_empty() {
         let message = format!("{why}; these cannot be seen without trying: {}", list(open));
-        findings.push(Finding::unknown(WHAT, message, remedy));
+        findings.push(Finding::about(WHAT).unknown(message).with_remedy(remedy));
     }
     findings
 }

@@ -52,7 +52,7 @@ pub(crate) async fn permissions(examined: &Examined<'_>) -> Result<Vec<Finding>,
     let principal = match caller.principal() {
         Principal::Arn(arn) if *has_iam => arn,
         Principal::Root => {
-            return Ok(vec![Finding::good(WHAT, "the owner is the root user, whom no policy of IAM limits")]);
+            return Ok(vec![Finding::about(WHAT).good("the owner is the root user, whom no policy of IAM limits")]);
         }
         Principal::Session => {
             return Err(NotSimulated {
@@ -84,7 +84,7 @@ pub(crate) async fn permissions(examined: &Examined<'_>) -> Result<Vec<Finding>,
     }
     if findings.is_empty() {
         let number = needs::actions(&needs).len();
-        findings.push(Finding::good(WHAT, format!("IAM allows the owner all {number} actions that claims need")));
+        findings.push(Finding::about(WHAT).good(format!("IAM allows the owner all {number} actions that claims need")));
     }
     if boundary.is_some()
         && let Some(finding) = demands_boundary(examined, &principal, partition).await
@@ -217,7 +217,7 @@ fn denied(results: &[(String, Answer)], on: &str, scope: Scope, has_boundary: bo
                 "ask those who manage the organization to allow the actions to the owner".to_owned(),
             ),
         };
-        findings.push(Finding::bad(WHAT, format!("{who} {names} on {on}"), remedy));
+        findings.push(Finding::about(WHAT).bad(format!("{who} {names} on {on}")).with_remedy(remedy));
     }
     findings
 }
@@ -233,7 +233,7 @@ fn undecided(results: &[(String, Answer)], on: &str) -> Option<Finding> {
     let keys = keys.into_iter().collect::<Vec<_>>().join(", ");
     (!actions.is_empty()).then(|| {
         let message = format!("whether the owner is allowed {} on {on} depends on {keys}", actions.join(", "));
-        Finding::unknown(WHAT, message, "submit a claim to see whether it works")
+        Finding::about(WHAT).unknown(message).with_remedy("submit a claim to see whether it works")
     })
 }
 
@@ -245,13 +245,9 @@ async fn demands_boundary(examined: &Examined<'_>, principal: &str, partition: &
     let results = ask(examined, principal, &BTreeSet::from(["iam:CreateUser"]), &arn, None).await.ok()?;
     let (_, answer) = results.first()?;
     Some(match answer {
-        Answer::Allowed => Finding::warning(
-            WHAT,
-            "the owner may also create users without the permissions boundary, so whoever has its keys is not limited by it",
-            "use docs/owner-iam-policy-with-boundary.json, which demands the boundary",
-        ),
+        Answer::Allowed => Finding::about(WHAT).warning("the owner may also create users without the permissions boundary, so whoever has its keys is not limited by it").with_remedy("use docs/owner-iam-policy-with-boundary.json, which demands the boundary"),
         Answer::Denied(_) | Answer::Depends(_) => {
-            Finding::good(WHAT, "the owner cannot create users without the permissions boundary")
+            Finding::about(WHAT).good("the owner cannot create users without the permissions boundary")
         }
     })
 }

@@ -9,7 +9,7 @@ use crate::class::target::Target;
 use crate::testing::{
     ACCOUNT, Answer, FOREIGN, OTHERS, Stage, bare, bucket_tags, granted, iam_error, in_region, ok, record, s3_error,
 };
-use bucket_provisioner::store::{Finding, Provisioner as _, Record, Verdict};
+use bucket_provisioner::store::{Finding, Record, Verdict};
 
 const BOUNDARY: &str = "arn:aws:iam::123456789012:policy/bound";
 
@@ -88,7 +88,7 @@ async fn examine(record: &Record, answers: impl IntoIterator<Item = Answers>) ->
 }
 
 async fn examine_on(stage: &Stage, record: &Record) -> Vec<Finding> {
-    let findings = stage.provisioner.examine(record, &stage.owner).await;
+    let findings = stage.examine(record).await;
     for call in stage.calls() {
         assert!(READS.contains(&call.as_str()) || call == "ListObjectsV2", "{call} could change something");
     }
@@ -123,7 +123,7 @@ async fn what_classes_share_is_asked_once() {
     let of_bucket = vec![("HeadBucket", in_region(200, "us-west-1")), ("HeadBucket", in_region(200, "us-west-1"))];
     let answers = [vec![caller("user/owner")], all_allowed(&created), all_allowed(&granted), room(10), of_bucket];
     let stage = Stage::answering(answers.into_iter().flatten());
-    stage.provisioner.account(&created, &stage.owner).await.unwrap();
+    stage.account(&created).await.unwrap();
     let first = examine_on(&stage, &created).await;
     let second = examine_on(&stage, &granted).await;
     for what in ["identity", "permissions", "quota of users"] {

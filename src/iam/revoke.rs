@@ -20,7 +20,7 @@ use crate::iam::user::{
     is_at_its_place, is_named_for, key_ids, made_by_go_provisioner, or_not_visible_yet, ownership,
 };
 use crate::s3::tags::Ownership;
-use bucket_provisioner::store::{AppCredentials, Fate};
+use bucket_provisioner::store::{AccessRemoval, AppCredentials};
 
 /// What to do with the user that a record names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -123,10 +123,10 @@ pub(crate) async fn delete(
     target: &Target<'_>,
     user: UserSpec<'_>,
     ended: Ended,
-) -> Result<Fate, Error> {
+) -> Result<AccessRemoval, Error> {
     let (created_at, by_go_provisioner) = match ended {
-        Ended::Left(why) => return Ok(Fate::Left(why)),
-        Ended::Unproven(why) => return Ok(Fate::Unproven(why)),
+        Ended::Left(why) => return Ok(AccessRemoval::LeftInPlace(why)),
+        Ended::Unproven(why) => return Ok(AccessRemoval::Unproven(why)),
         Ended::Ours { created_at, by_go_provisioner } => (created_at, by_go_provisioner),
     };
     let deleted = async {
@@ -135,7 +135,7 @@ pub(crate) async fn delete(
         if by_go_provisioner {
             delete_go_policy(store, target, user.name).await?;
         }
-        Ok::<_, CallError>(Fate::Removed)
+        Ok::<_, CallError>(AccessRemoval::Deleted)
     };
     deleted.await.map_err(|error| or_not_visible_yet(target, created_at, error.into()))
 }

@@ -228,7 +228,7 @@ async fn create_access_key(store: &Store, user: &str) -> Result<AppCredentials, 
     let answer = store.call(Operation::CreateAccessKey, Resource::user(user), send).await?;
     // The SDK accepts an answer without a key.
     let key = answer.access_key.ok_or_else(|| store.unreadable(Operation::CreateAccessKey, Resource::user(user)))?;
-    Ok(AppCredentials::new(key.access_key_id, key.secret_access_key))
+    Ok(AppCredentials::new(key.access_key_id, key.secret_access_key.into()))
 }
 
 /// An access key of a user.

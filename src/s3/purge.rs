@@ -10,21 +10,7 @@ use crate::s3::bucket::{Age, NameKind, age_of, is_in_account, tags_of};
 use crate::s3::empty::{Undeleted, abort_uploads, remove_objects};
 use crate::s3::emptying::{Emptyings, Pass};
 use crate::s3::tags::{Ownership, ownership};
-
-/// How far a deletion got.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Purged {
-    /// The bucket was deleted.
-    Gone,
-    /// There was no bucket.
-    Missing,
-    /// The bucket is not the claim's. A sentence that says why.
-    Left(String),
-    /// The bucket is not empty, and its content is to be kept.
-    NotEmpty,
-    /// This many objects were removed, and there are more.
-    Partly(u64),
-}
+use bucket_provisioner::store::BucketRemoval;
 
 /// Decides whether the bucket of a record may be deleted: `Err` says why not.
 ///
@@ -42,14 +28,14 @@ fn may_delete(target: &Target<'_>, ownership: Ownership) -> Result<(), String> {
 }
 
 /// Looks whether the bucket of a record may be deleted. `Some`: how the deletion ended, without one.
-pub(crate) async fn find(store: &Store, target: &Target<'_>) -> Result<Option<Purged>, Error> {
+pub(crate) async fn find(store: &Store, target: &Target<'_>) -> Result<Option<BucketRemoval>, Error> {
     let (bucket, name) = (target.bucket_ref(), target.bucket());
     let tags = match tags_of(store, bucket).await {
-        Err(error) if error.code() == "NoSuchBucket" => return Ok(Some(Purged::Missing)),
+        Err(error) if error.code() == "NoSuchBucket" => return Ok(Some(BucketRemoval::NotFound)),
         Err(error) => match Error::from(error) {
             // The claim's own bucket is in the region of the record.
             Error::WrongRegion { region, .. } => {
-                return Ok(Some(Purged::Left(format!(
+                return Ok(Some(BucketRemoval::LeftInPlace(format!(
                     "bucket {name:?} was left in place: it is in {}, and this claim's bucket was created in region {}",
                     in_region(region.as_deref()),
                     target.endpoints.region
@@ -57,7 +43,7 @@ pub(crate) async fn find(store: &Store, target: &Target<'_>) -> Result<Option<Pu
             }
             // Either the owner lacks a permission, or the bucket is in another account.
             error if error.is_denied() && is_in_account(store, name).await? == Some(false) => {
-                return Ok(Some(Purged::Left(format!(
+                return Ok(Some(BucketRemoval::LeftInPlace(format!(
                     "bucket {name:?} was left in place: it is not in the owner's account; this claim's bucket no longer exists, and somebody else has taken its name"
                 ))));
             }
@@ -67,7 +53,7 @@ pub(crate) async fn find(store: &Store, target: &Target<'_>) -> Result<Option<Pu
     };
     let ownership = ownership(&tags, target.record);
     if let Err(left) = may_delete(target, ownership.clone()) {
-        return Ok(Some(Purged::Left(left)));
+        return Ok(Some(BucketRemoval::LeftInPlace(left)));
     }
     // Tags can be copied, and an admin can write any name into a record.
     let is_older = ownership.is_proven()
@@ -75,7 +61,7 @@ pub(crate) async fn find(store: &Store, target: &Target<'_>) -> Result<Option<Pu
         && target.go_policy.is_none()
         && matches!(known_age(store, target).await?, Age::Older);
     Ok(is_older.then(|| {
-        Purged::Left(format!(
+        BucketRemoval::LeftInPlace(format!(
             "bucket {name:?} was left in place: it is older than this claim, so it was not created for it"
         ))
     }))
@@ -104,7 +90,7 @@ pub(crate) async fn delete_if_empty(store: &Store, target: &Target<'_>) -> Resul
 }
 
 /// Deletes the bucket of a record with its content, or a part of the content.
-pub(crate) async fn delete(store: &Store, target: &Target<'_>, emptyings: &Emptyings) -> Result<Purged, Error> {
+pub(crate) async fn delete(store: &Store, target: &Target<'_>, emptyings: &Emptyings) -> Result<BucketRemoval, Error> {
     let (bucket, record) = (target.bucket_ref(), target.record);
     let mut emptying = emptyings.of(record);
     if emptying.is_new() {
@@ -114,16 +100,16 @@ pub(crate) async fn delete(store: &Store, target: &Target<'_>, emptyings: &Empty
     let removed = progress.removed;
     let Some(pass) = emptying.add(progress) else {
         emptyings.keep(record, emptying);
-        return Ok(Purged::Partly(removed));
+        return Ok(BucketRemoval::partial(removed));
     };
     match after_pass(store, bucket, pass).await {
         Ok(false) => {
             emptyings.keep(record, emptying);
-            Ok(Purged::Partly(removed))
+            Ok(BucketRemoval::partial(removed))
         }
         ended => {
             emptyings.forget(record);
-            ended.map(|_| Purged::Gone)
+            ended.map(|_| BucketRemoval::Deleted)
         }
     }
 }

@@ -1,33 +1,30 @@
 //! Delete: the bucket of a claim is emptied and deleted.
 
-use super::revoke::{FAST, done, go_record, go_user_goes, left, revoked, user_goes, without_user};
+use super::revoke::{FAST, go_record, go_user_goes, left, revoked, user_goes, without_user};
 use crate::testing::*;
-use bucket_provisioner::store::{Content, Failure, FailureClass, Fate, Mode, Provisioner, Removal, Removed};
+use bucket_provisioner::store::{AccessRemoval, BucketRemoval, Content, Failure, FailureClass, Mode};
 
 /// User and bucket were removed.
-fn deleted() -> Removal {
-    done(Fate::Removed, Fate::Removed)
+fn deleted() -> Removed {
+    (AccessRemoval::Deleted, BucketRemoval::Deleted)
 }
 
 /// The same, but IAM showed no user.
-fn deleted_without_user() -> Removal {
-    done(Fate::Missing, Fate::Removed)
+fn deleted_without_user() -> Removed {
+    (AccessRemoval::NotFound, BucketRemoval::Deleted)
 }
 
 #[tokio::test]
 async fn an_untagged_bucket_of_the_go_provisioner_is_deleted() {
     let more = [("GetBucketTagging", s3_error(404, "NoSuchTagSet")), ("DeleteBucket", bare(204))];
     let stage = Stage::answering(go_user_goes().into_iter().chain(more));
-    assert_eq!(stage.provisioner.delete(&go_record(), &stage.owner, None, Content::Delete).await.unwrap(), deleted());
+    assert_eq!(stage.delete(&go_record(), None, Content::Delete).await.unwrap(), deleted());
 }
 
 #[tokio::test]
 async fn an_empty_bucket_goes_at_once() {
     let stage = without_user([("GetBucketTagging", bucket_tags(OURS)), ("DeleteBucket", bare(204))]);
-    assert_eq!(
-        stage.provisioner.delete(&record(), &stage.owner, None, Content::Delete).await.unwrap(),
-        deleted_without_user()
-    );
+    assert_eq!(stage.delete(&record(), None, Content::Delete).await.unwrap(), deleted_without_user());
     assert_eq!(stage.calls(), ["GetUser", "GetBucketTagging", "DeleteBucket"]);
 }
 
@@ -35,14 +32,11 @@ async fn an_empty_bucket_goes_at_once() {
 async fn a_bucket_that_is_gone_counts_as_removed() {
     let gone = without_user([("GetBucketTagging", s3_error(404, "NoSuchBucket"))]);
     assert_eq!(
-        gone.provisioner.delete(&record(), &gone.owner, None, Content::Delete).await.unwrap(),
-        done(Fate::Missing, Fate::Missing)
+        gone.delete(&record(), None, Content::Delete).await.unwrap(),
+        (AccessRemoval::NotFound, BucketRemoval::NotFound)
     );
     let goes = without_user([("GetBucketTagging", bucket_tags(OURS)), ("DeleteBucket", s3_error(404, "NoSuchBucket"))]);
-    assert_eq!(
-        goes.provisioner.delete(&record(), &goes.owner, None, Content::Delete).await.unwrap(),
-        deleted_without_user()
-    );
+    assert_eq!(goes.delete(&record(), None, Content::Delete).await.unwrap(), deleted_without_user());
 }
 
 #[tokio::test]
@@ -61,7 +55,7 @@ async fn a_bucket_that_is_not_proven_ours_stays_and_is_reported() {
         let gone = || iam_error(404, "NoSuchEntity");
         let policy = [("ListPolicyVersions", gone()), ("DeletePolicy", gone())];
         let stage = without_user(policy.into_iter().chain([("GetBucketTagging", bucket_tags(tags))]));
-        let left = left(stage.provisioner.delete(&record, &stage.owner, None, Content::Delete).await.unwrap());
+        let left = left(stage.delete(&record, None, Content::Delete).await.unwrap());
         assert!(left[0].contains("was left in place"), "{left:?}");
         assert!(!stage.calls().contains(&"DeleteBucket".to_owned()));
     }
@@ -70,20 +64,14 @@ async fn a_bucket_that_is_not_proven_ours_stays_and_is_reported() {
 #[tokio::test]
 async fn a_generated_name_is_proof_even_if_somebody_replaced_the_tags() {
     let stage = without_user([("GetBucketTagging", bucket_tags(FOREIGN)), ("DeleteBucket", bare(204))]);
-    assert_eq!(
-        stage.provisioner.delete(&record(), &stage.owner, None, Content::Delete).await.unwrap(),
-        deleted_without_user()
-    );
+    assert_eq!(stage.delete(&record(), None, Content::Delete).await.unwrap(), deleted_without_user());
 }
 
 #[tokio::test]
 async fn a_bucket_of_a_former_claim_goes_with_the_claim_that_adopted_its_record() {
     let heir = named("us-west-1").with_former_uids(["another".into()]);
     let stage = without_user([("GetBucketTagging", bucket_tags(OTHERS)), ("DeleteBucket", bare(204))]);
-    assert_eq!(
-        stage.provisioner.delete(&heir, &stage.owner, None, Content::Delete).await.unwrap(),
-        deleted_without_user()
-    );
+    assert_eq!(stage.delete(&heir, None, Content::Delete).await.unwrap(), deleted_without_user());
 }
 
 #[tokio::test]
@@ -91,12 +79,12 @@ async fn an_older_bucket_is_left_in_place_whatever_its_tags_say() {
     let answers =
         |buckets| [("GetBucketTagging", bucket_tags(OURS)), ("ListBuckets", buckets), ("DeleteBucket", bare(204))];
     let stage = without_user(answers(buckets_created_at("2025-01-01T00:00:00.000Z")));
-    let removal = stage.provisioner.delete(&named_in_2026(), &stage.owner, None, Content::Delete).await.unwrap();
+    let removal = stage.delete(&named_in_2026(), None, Content::Delete).await.unwrap();
     assert!(left(removal)[0].contains("older than this claim"));
     assert!(!stage.calls().contains(&"DeleteBucket".to_owned()));
     for buckets in [buckets_created_at("2026-06-01T00:00:00.000Z"), s3_error(403, "AccessDenied")] {
         let stage = without_user(answers(buckets));
-        let removal = stage.provisioner.delete(&named_in_2026(), &stage.owner, None, Content::Delete).await.unwrap();
+        let removal = stage.delete(&named_in_2026(), None, Content::Delete).await.unwrap();
         assert_eq!(removal, deleted_without_user());
     }
 }
@@ -113,12 +101,12 @@ async fn a_bucket_is_deleted_only_if_it_holds_nothing() {
             ("ListMultipartUploads", ok(format!("<ListMultipartUploadsResult>{uploads}</ListMultipartUploadsResult>"))),
             ("DeleteBucket", bare(204)),
         ]);
-        let removal = stage.provisioner.delete(&record(), &stage.owner, None, Content::Keep).await.unwrap();
+        let removal = stage.delete(&record(), None, Content::Keep).await.unwrap();
         (removal, stage.calls())
     };
     for (versions, uploads) in [(VERSION, ""), (MARKER, ""), ("", UPLOAD)] {
         let (removal, calls) = delete(versions, uploads).await;
-        assert_eq!(removal, Removal::Done(Removed::new(Fate::Missing, Fate::NotEmpty)));
+        assert_eq!(removal, (AccessRemoval::NotFound, BucketRemoval::NotEmpty));
         assert!(!calls.iter().any(|call| call.starts_with("Delete") && call != "DeleteUser"), "{calls:?}");
     }
     assert_eq!(delete("", "").await.0, deleted_without_user());
@@ -130,12 +118,12 @@ const BUCKETS: &str = "<ListAllMyBucketsResult><Buckets><Bucket><Name>photos-f30
 async fn a_name_that_a_stranger_has_taken_since_is_left_in_place_and_a_missing_permission_is_reported() {
     let denied = || ("GetBucketTagging", s3_error(403, "AccessDenied"));
     let strangers = without_user([denied(), ("ListBuckets", ok("<ListAllMyBucketsResult/>"))]);
-    let removed = strangers.provisioner.delete(&record(), &strangers.owner, None, Content::Delete).await.unwrap();
+    let removed = strangers.delete(&record(), None, Content::Delete).await.unwrap();
     assert!(left(removed)[0].contains("somebody else has taken its name"));
 
     for buckets in [ok(BUCKETS), s3_error(403, "AccessDenied")] {
         let ours = without_user([denied(), ("ListBuckets", buckets)]);
-        let error = ours.provisioner.delete(&record(), &ours.owner, None, Content::Delete).await.unwrap_err();
+        let error = ours.delete(&record(), None, Content::Delete).await.unwrap_err();
         assert_eq!(error.reason(), "AccessDenied");
     }
 }
@@ -156,7 +144,7 @@ async fn every_call_about_a_created_bucket_names_the_account_that_it_has_to_be_i
         ("AbortMultipartUpload", bare(204)),
         ("DeleteBucket", bare(204)),
     ]);
-    stage.provisioner.delete(&record(), &stage.owner, None, Content::Delete).await.unwrap();
+    stage.delete(&record(), None, Content::Delete).await.unwrap();
     let owners = stage.expected_owners();
     assert!(owners.len() >= 9 && owners.iter().all(|(_, owner)| owner.as_deref() == Some(ACCOUNT)), "{owners:?}");
 }
@@ -165,7 +153,7 @@ async fn every_call_about_a_created_bucket_names_the_account_that_it_has_to_be_i
 async fn a_brownfield_bucket_is_not_touched_whoever_asks() {
     assert_eq!(granted().plan.mode, Mode::Granted);
     let stage = Stage::answering(user_goes());
-    assert_eq!(stage.provisioner.delete(&granted(), &stage.owner, None, Content::Delete).await.unwrap(), revoked());
+    assert_eq!(stage.delete(&granted(), None, Content::Delete).await.unwrap(), revoked());
     assert_eq!(stage.calls(), FAST);
 }
 
@@ -211,10 +199,7 @@ async fn a_full_bucket_is_emptied_of_versions_markers_and_uploads() {
         ("AbortMultipartUpload", s3_error(404, "NoSuchUpload")),
         ("DeleteBucket", bare(204)),
     ]);
-    assert_eq!(
-        stage.provisioner.delete(&record(), &stage.owner, None, Content::Delete).await.unwrap(),
-        deleted_without_user()
-    );
+    assert_eq!(stage.delete(&record(), None, Content::Delete).await.unwrap(), deleted_without_user());
     let body = stage.sent("DeleteObjects");
     assert!(body.contains("<Key>a</Key><VersionId>v1</VersionId>") && body.contains("<Quiet>true</Quiet>"), "{body}");
     assert!(body.contains("<VersionId>v2</VersionId>"), "delete markers go too: {body}");
@@ -236,10 +221,7 @@ async fn a_bucket_whose_folders_may_not_be_listed_is_listed_in_a_row() {
         ("ListMultipartUploads", no_uploads()),
         ("DeleteBucket", bare(204)),
     ]);
-    assert_eq!(
-        stage.provisioner.delete(&record(), &stage.owner, None, Content::Delete).await.unwrap(),
-        deleted_without_user()
-    );
+    assert_eq!(stage.delete(&record(), None, Content::Delete).await.unwrap(), deleted_without_user());
     assert!(stage.all_sent("DeleteObjects").iter().any(|body| body.contains("<Key>b/b</Key>")));
 }
 
@@ -253,8 +235,8 @@ async fn the_folder_in_which_the_listing_stands_is_not_left_out() {
         ("DeleteObjects", ok(DELETED)),
         ("DeleteObjects", ok(DELETED)),
     ]);
-    let removal = stage.provisioner.delete(&record(), &stage.owner, None, Content::Delete).await.unwrap();
-    assert_eq!(removal, Removal::partial(4));
+    let removal = stage.delete(&record(), None, Content::Delete).await.unwrap();
+    assert_eq!(removal.1, BucketRemoval::partial(4));
 }
 
 /// What was listed by folder does not prove that nothing is left.
@@ -270,8 +252,8 @@ async fn only_a_listing_of_the_whole_bucket_says_that_it_is_empty() {
         ("DeleteObjects", ok(DELETED)),
         ("DeleteObjects", ok(DELETED)),
     ]);
-    let removal = stage.provisioner.delete(&record(), &stage.owner, None, Content::Delete).await.unwrap();
-    assert_eq!(removal, Removal::partial(4));
+    let removal = stage.delete(&record(), None, Content::Delete).await.unwrap();
+    assert_eq!(removal.1, BucketRemoval::partial(4));
 }
 
 /// A call can be refused as a whole, or for some of its objects.
@@ -287,21 +269,18 @@ async fn objects_that_are_refused_for_the_rate_are_deleted_later_and_alone() {
         ("ListMultipartUploads", no_uploads()),
         ("DeleteBucket", bare(204)),
     ]);
-    assert_eq!(
-        stage.provisioner.delete(&record(), &stage.owner, None, Content::Delete).await.unwrap(),
-        deleted_without_user()
-    );
+    assert_eq!(stage.delete(&record(), None, Content::Delete).await.unwrap(), deleted_without_user());
     let bodies = stage.all_sent("DeleteObjects");
     assert_eq!(bodies.iter().map(|body| body.matches("<Key>").count()).collect::<Vec<_>>(), [3, 3, 1, 1]);
     assert!(bodies[2..].iter().all(|body| body.contains("<Key>b</Key>")), "{bodies:?}");
 
-    let removed = Ok(Removal::partial(1));
+    let removed = Ok(BucketRemoval::partial(1));
     for (answer, outcome) in [(not_deleted("a", "SlowDown"), removed), (s3_error(503, "SlowDown"), Err("Throttled"))] {
         let listed = [("ListObjectVersions", versions(&["a"], None))];
         let stage = full(listed.into_iter().chain(std::iter::repeat_n(("DeleteObjects", answer), 1000)));
         let began = tokio::time::Instant::now();
-        let removal = stage.provisioner.delete(&record(), &stage.owner, None, Content::Delete).await;
-        assert_eq!(removal.map_err(|error| error.reason()), outcome);
+        let removal = stage.delete(&record(), None, Content::Delete).await;
+        assert_eq!(removal.map(|(_, bucket)| bucket).map_err(|error| error.reason()), outcome);
         assert!((30..60).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
         // Each at its turn: the SDK repeats none.
         assert!(stage.calls().len() < 20, "{}", stage.calls().len());
@@ -317,10 +296,7 @@ async fn a_store_without_versions_is_emptied_object_by_object() {
         ("ListMultipartUploads", no_uploads()),
         ("DeleteBucket", bare(204)),
     ]);
-    assert_eq!(
-        stage.provisioner.delete(&record(), &stage.owner, None, Content::Delete).await.unwrap(),
-        deleted_without_user()
-    );
+    assert_eq!(stage.delete(&record(), None, Content::Delete).await.unwrap(), deleted_without_user());
 }
 
 #[tokio::test]
@@ -332,7 +308,7 @@ async fn objects_that_the_store_keeps_are_named_although_it_answers_200() {
         ),
         ("DeleteObjects", not_deleted("a", "AccessDenied")),
     ]);
-    let error = stage.provisioner.delete(&record(), &stage.owner, None, Content::Delete).await.unwrap_err();
+    let error = stage.delete(&record(), None, Content::Delete).await.unwrap_err();
     assert_eq!((error.reason(), error.class()), ("ObjectsNotDeleted", FailureClass::Terminal));
     insta::assert_snapshot!(error, @r#"bucket "photos-f30e0389-0689-48a2-bfaa-74d1bf1fd950" cannot be emptied: 1 of its objects cannot be deleted, first "a" (AccessDenied): object lock or a bucket policy protects them, or the owner lacks s3:DeleteObjectVersion"#);
 }
@@ -341,10 +317,7 @@ async fn objects_that_the_store_keeps_are_named_although_it_answers_200() {
 async fn what_can_be_deleted_goes_before_the_rest_is_reported() {
     let stage =
         full([("ListObjectVersions", versions(&["a"], None)), ("DeleteObjects", not_deleted("a", "AccessDenied"))]);
-    assert_eq!(
-        stage.provisioner.delete(&record(), &stage.owner, None, Content::Delete).await.unwrap(),
-        Removal::partial(1)
-    );
+    assert_eq!(stage.delete(&record(), None, Content::Delete).await.unwrap().1, BucketRemoval::partial(1));
 }
 
 #[tokio::test]
@@ -355,10 +328,7 @@ async fn keys_that_are_gone_meanwhile_count_as_removed() {
         ("ListMultipartUploads", no_uploads()),
         ("DeleteBucket", bare(204)),
     ]);
-    assert_eq!(
-        stage.provisioner.delete(&record(), &stage.owner, None, Content::Delete).await.unwrap(),
-        deleted_without_user()
-    );
+    assert_eq!(stage.delete(&record(), None, Content::Delete).await.unwrap(), deleted_without_user());
 }
 
 #[tokio::test]
@@ -368,7 +338,7 @@ async fn a_bucket_that_lists_nothing_and_yet_is_not_empty_does_not_loop_forever(
         ("ListMultipartUploads", no_uploads()),
         ("DeleteBucket", s3_error(409, "BucketNotEmpty")),
     ]);
-    let error = stage.provisioner.delete(&record(), &stage.owner, None, Content::Delete).await.unwrap_err();
+    let error = stage.delete(&record(), None, Content::Delete).await.unwrap_err();
     assert_eq!((error.reason(), error.class()), ("NotVisibleYet", FailureClass::Retryable));
 }
 
@@ -379,10 +349,7 @@ async fn a_call_ends_after_fifty_pages_so_that_others_get_their_turn() {
     let pages =
         (0..51).flat_map(|_| [("ListObjectVersions", versions(&keys, Some("k"))), ("DeleteObjects", ok(DELETED))]);
     let stage = full(pages);
-    assert_eq!(
-        stage.provisioner.delete(&record(), &stage.owner, None, Content::Delete).await.unwrap(),
-        Removal::partial(50_000)
-    );
+    assert_eq!(stage.delete(&record(), None, Content::Delete).await.unwrap().1, BucketRemoval::partial(50_000));
 }
 
 #[tokio::test]
@@ -395,40 +362,31 @@ async fn keys_that_xml_cannot_carry_are_deleted_one_by_one() {
         ("ListMultipartUploads", no_uploads()),
         ("DeleteBucket", bare(204)),
     ]);
-    assert_eq!(
-        stage.provisioner.delete(&record(), &stage.owner, None, Content::Delete).await.unwrap(),
-        deleted_without_user()
-    );
+    assert_eq!(stage.delete(&record(), None, Content::Delete).await.unwrap(), deleted_without_user());
 }
 
 /// Somebody may take the bucket over while calls wait for their turns.
 #[tokio::test(start_paused = true)]
 async fn a_bucket_that_was_looked_at_long_ago_is_looked_at_again_before_its_content_goes() {
     let deletion = |refusals: usize| {
-        let user = [
-            ("GetUser", user_with_tags(OURS)),
-            ("ListAccessKeys", access_keys(&["AKIA1"])),
-            ("DeleteAccessKey", ok("")),
-            ("DeleteUserPolicy", ok("")),
-        ];
-        let refused = std::iter::repeat_n(("DeleteUser", iam_error(400, "Throttling")), refusals);
+        let user = [("GetUser", user_with_tags(OURS)), ("ListAccessKeys", access_keys(&["AKIA1"]))];
+        let refused = std::iter::repeat_n(("DeleteAccessKey", iam_error(400, "Throttling")), refusals);
+        let ended = [("DeleteAccessKey", ok("")), ("DeleteUserPolicy", ok("")), ("DeleteUser", ok(""))];
         let bucket = [
             ("GetBucketTagging", bucket_tags(OURS)),
             ("DeleteBucket", s3_error(409, "BucketNotEmpty")),
             ("GetBucketTagging", bucket_tags(OTHERS)),
         ];
-        Stage::answering(user.into_iter().chain(refused).chain([("DeleteUser", ok(""))]).chain(bucket))
+        Stage::answering(user.into_iter().chain(refused).chain(ended).chain(bucket))
     };
     let late = deletion(7);
-    let removal = late.provisioner.delete(&record(), &late.owner, None, Content::Delete).await.unwrap();
-    let Removal::Done(Removed { access: Fate::Removed, bucket: Fate::Left(why), .. }) = removal else {
-        panic!("{removal:?}")
-    };
+    let removal = late.delete(&record(), None, Content::Delete).await.unwrap();
+    let (AccessRemoval::Deleted, BucketRemoval::LeftInPlace(why)) = removal else { panic!("{removal:?}") };
     assert!(why.contains("another claim"), "{why}");
-    assert!(!late.calls().contains(&"ListObjectVersions".to_owned()));
+    assert!(!late.calls().contains(&"DeleteBucket".to_owned()));
 
     let soon = deletion(0);
-    soon.provisioner.delete(&record(), &soon.owner, None, Content::Delete).await.unwrap_err();
+    soon.delete(&record(), None, Content::Delete).await.unwrap_err();
     assert_eq!(soon.calls().iter().filter(|call| *call == "GetBucketTagging").count(), 1);
     assert!(soon.calls().contains(&"ListObjectVersions".to_owned()));
 }
@@ -446,7 +404,7 @@ async fn a_bucket_stays_until_nobody_has_access_to_it() {
             ("DeleteUserPolicy", ok("")),
         ];
         let stage = Stage::answering(answers);
-        let error = stage.provisioner.delete(&record(), &stage.owner, None, Content::Delete).await.unwrap_err();
+        let error = stage.delete(&record(), None, Content::Delete).await.unwrap_err();
         assert_eq!(error.reason(), "AccessDenied");
         assert!(!stage.calls().contains(&"DeleteBucket".to_owned()), "{:?}", stage.calls());
     }

@@ -1,7 +1,9 @@
 //! Other stores than AWS: what they leave out, and what is proof there.
 
 use crate::testing::*;
-use bucket_provisioner::store::{AppCredentials, Content, Failure, Fate, Provisioner, Record, Removal, Removed};
+use bucket_provisioner::store::{
+    AccessRemoval, AppCredentials, BucketRemoval, Content, Failure, Provisioner as _, Record,
+};
 
 const NO_TAGS: &[(&str, &str)] = &[];
 
@@ -10,7 +12,7 @@ fn foreign() -> Record {
 }
 
 fn keys(id: &str) -> AppCredentials {
-    AppCredentials::new(id, "hunter2")
+    AppCredentials::new(id, "hunter2".into())
 }
 
 fn user_exists(tags: &[(&str, &str)]) -> [(&'static str, Answer); 5] {
@@ -31,7 +33,7 @@ async fn a_user_of_an_earlier_run_whose_tags_were_dropped_is_used_again() {
             (record.claim.uid, record.former_uids) = ("11111111-0689-48a2-bfaa-74d1bf1fd950".into(), former);
         }
         let stage = Stage::answering([("CreateBucket", ok(""))].into_iter().chain(user_exists(NO_TAGS)));
-        stage.provisioner.provision(&record, &stage.owner).await.unwrap();
+        stage.provision(&record).await.unwrap();
         let calls = stage.calls();
         assert_eq!(calls[1..], ["CreateUser", "GetUser", "PutUserPolicy", "ListAccessKeys", "CreateAccessKey"]);
     }
@@ -43,7 +45,7 @@ async fn a_user_that_has_other_tags_or_another_name_is_not_used() {
     renamed.plan.user = Some("shop-photos".into());
     for (record, tags) in [(foreign(), OTHERS), (foreign(), FOREIGN), (renamed, NO_TAGS)] {
         let stage = Stage::answering([("CreateBucket", ok(""))].into_iter().chain(user_exists(tags)));
-        let error = stage.provisioner.provision(&record, &stage.owner).await.unwrap_err();
+        let error = stage.provision(&record).await.unwrap_err();
         assert_eq!(error.reason(), "UserTaken");
     }
 }
@@ -60,14 +62,14 @@ async fn a_user_without_tags_goes_with_the_claim_that_it_is_named_for() {
             ("UpdateAccessKey", iam_error(501, "NotImplemented")),
         ]
     };
-    let removed = Removal::Done(Removed::new(Fate::Removed, Fate::Kept));
+    let removed = (AccessRemoval::Deleted, BucketRemoval::Kept);
     let stage = Stage::answering(answers(NO_TAGS));
-    assert_eq!(stage.provisioner.revoke(&foreign(), &stage.owner, None).await.unwrap(), removed);
+    assert_eq!(stage.revoke(&foreign(), None).await.unwrap(), removed);
     let mut others = foreign();
     others.plan.user = Some("shop-photos-11111111-0689-48a2-bfaa-74d1bf1fd950".into());
     for (record, tags) in [(others, NO_TAGS), (foreign(), OTHERS), (foreign(), FOREIGN)] {
         let stage = Stage::answering(answers(tags));
-        assert_ne!(stage.provisioner.revoke(&record, &stage.owner, None).await.unwrap(), removed);
+        assert_ne!(stage.revoke(&record, None).await.unwrap(), removed);
         assert!(!stage.calls().iter().any(|call| call.starts_with("Delete")), "{:?}", stage.calls());
     }
 }
@@ -84,7 +86,7 @@ async fn a_user_of_the_go_provisioner_goes_with_its_policy_whatever_its_name() {
         ("DetachUserPolicy", ok("")),
     ];
     let stage = Stage::answering(answers);
-    assert!(stage.provisioner.revoke(&record, &stage.owner, None).await.is_err(), "the rest is not answered");
+    assert!(stage.revoke(&record, None).await.is_err(), "the rest is not answered");
     assert_eq!(stage.calls()[2], "DetachUserPolicy");
 }
 
@@ -102,13 +104,13 @@ async fn tags_that_a_store_drops_are_written_once_to_the_bucket_and_never_to_the
     };
     let first = [("GetBucketTagging", bucket_tags(NO_TAGS)), ("PutBucketTagging", bare(204))];
     let stage = Stage::answering(first.into_iter().chain(rest()));
-    let checkup = stage.provisioner.check(&record, &stage.owner, &["AKIA1"]).await.unwrap();
+    let checkup = stage.check(&record, &["AKIA1"]).await.unwrap();
     assert!(checkup.repaired.iter().all(|note| !note.contains("tags")), "{:?}", checkup.repaired);
     assert_eq!(stage.calls()[..2], ["GetBucketTagging", "PutBucketTagging"]);
     assert!(!stage.calls().contains(&"TagUser".to_owned()));
 
     let stage = Stage::answering([("GetBucketTagging", bucket_tags_of(&record))].into_iter().chain(rest()));
-    stage.provisioner.check(&record, &stage.owner, &["AKIA1"]).await.unwrap();
+    stage.check(&record, &["AKIA1"]).await.unwrap();
     assert!(!stage.calls().contains(&"PutBucketTagging".to_owned()));
     // At AWS somebody has removed them.
     let home = self::record();
@@ -117,7 +119,7 @@ async fn tags_that_a_store_drops_are_written_once_to_the_bucket_and_never_to_the
             .into_iter()
             .chain(rest()),
     );
-    let checkup = stage.provisioner.check(&home, &stage.owner, &["AKIA1"]).await.unwrap();
+    let checkup = stage.check(&home, &["AKIA1"]).await.unwrap();
     assert_eq!(checkup.repaired.iter().filter(|note| note.contains("tags")).count(), 2, "{:?}", checkup.repaired);
 }
 
@@ -126,7 +128,7 @@ async fn a_store_whose_sts_is_unavailable_while_its_iam_answers_has_none() {
     let unavailable = || ("GetCallerIdentity", s3_error(503, "ServiceUnavailable"));
     let asked = async |answers: [(&'static str, Answer); 2], record: Record| {
         let stage = Stage::answering(answers);
-        stage.provisioner.account(&record, &stage.owner).await.map_err(|error| error.reason())
+        stage.account(&record).await.map_err(|error| error.reason())
     };
     let known = Ok(Some("123456789012".to_owned()));
     assert_eq!(asked([unavailable(), ("GetUser", user_with_tags(NO_TAGS))], foreign()).await, known);
@@ -152,10 +154,10 @@ async fn whether_keys_live_is_asked_of_the_bucket_where_sts_is_unavailable() {
     };
     let revoke = async |listed| {
         let stage = Stage::answering(answers(listed));
-        stage.provisioner.revoke(&handed_over, &stage.owner, Some(&keys("AKIA1"))).await.map_err(|e| e.reason())
+        stage.revoke(&handed_over, Some(&keys("AKIA1"))).await.map_err(|e| e.reason())
     };
     assert_eq!(revoke(ok("<ListBucketResult/>")).await, Err("AccessStillWorks"));
-    let gone = Removal::Done(Removed::new(Fate::Missing, Fate::Kept));
+    let gone = (AccessRemoval::NotFound, BucketRemoval::Kept);
     assert_eq!(revoke(s3_error(403, "InvalidAccessKeyId")).await, Ok(gone));
     assert_eq!(revoke(s3_error(503, "SlowDown")).await, Err("Throttled"));
 }
@@ -176,8 +178,8 @@ async fn aws_behind_its_own_endpoint_is_not_a_store_that_drops_tags() {
         ("PutBucketTagging", bare(204)),
     ]);
     let record = at_aws_endpoint(named("us-east-1"));
-    let error = stage.provisioner.provision(&record, &stage.owner).await.unwrap_err();
-    assert_eq!((error.reason(), error.store_untouched()), ("BucketTaken", false));
+    let error = stage.provision(&record).await.unwrap_err();
+    assert_eq!((error.reason(), error.changed_nothing), ("BucketTaken", false));
     assert_eq!(stage.calls(), ["GetBucketTagging", "CreateBucket", "GetBucketTagging", "GetBucketTagging"]);
 }
 
@@ -190,8 +192,8 @@ async fn at_aws_endpoints_a_generated_name_is_no_proof_while_the_account_is_not_
         ("GetBucketTagging", s3_error(404, "NoSuchTagSet")),
         ("DeleteBucket", bare(204)),
     ]);
-    let removal = stage.provisioner.delete(&record, &stage.owner, None, Content::Delete).await.unwrap();
-    assert!(matches!(removal, Removal::Done(Removed { bucket: Fate::Left(_), .. })), "{removal:?}");
+    let removal = stage.delete(&record, None, Content::Delete).await.unwrap();
+    assert!(matches!(removal, (_, BucketRemoval::LeftInPlace(_))), "{removal:?}");
     assert!(!stage.calls().contains(&"DeleteBucket".to_owned()));
 }
 

@@ -1,10 +1,10 @@
 //! Probe: the keys of a claim are tried.
 
 use crate::testing::*;
-use bucket_provisioner::store::{AppCredentials, Failure, FailureClass, Probe, Provisioner, SecretRef};
+use bucket_provisioner::store::{AppCredentials, Failure, FailureClass, Probe, SecretRef};
 
 fn issued() -> AppCredentials {
-    AppCredentials::new("AKIANEW", "hunter2")
+    AppCredentials::new("AKIANEW", "hunter2".into())
 }
 
 pub(super) fn no_such_key() -> (&'static str, Answer) {
@@ -26,7 +26,7 @@ async fn new_keys_that_are_not_known_yet_are_waited_for() {
             [("ListObjectsV2", s3_error(403, "AccessDenied")), ("GetObject", refused())],
         ] {
             let stage = Stage::answering(answers);
-            assert_eq!(stage.provisioner.probe(&record(), &issued()).await.unwrap(), Probe::NotYet(code.into()));
+            assert_eq!(stage.probe(&record(), &issued()).await.unwrap(), Probe::NotYet(code.into()));
         }
     }
 }
@@ -36,7 +36,7 @@ async fn new_keys_that_are_denied_are_known() {
     let denied = || s3_error(403, "AccessDenied");
     for answers in [[("ListObjectsV2", denied()), no_such_key()], [listed(), ("GetObject", denied())]] {
         let stage = Stage::answering(answers);
-        let probe = stage.provisioner.probe(&record(), &issued()).await.unwrap();
+        let probe = stage.probe(&record(), &issued()).await.unwrap();
         assert_eq!(probe, Probe::Denied("AccessDenied".into()));
     }
 }
@@ -46,7 +46,7 @@ async fn keys_that_list_the_bucket_and_read_what_is_not_there_are_usable() {
     let empty = ("GetObject", ok(""));
     for read in [no_such_key(), empty] {
         let stage = Stage::answering([listed(), read]);
-        assert_eq!(stage.provisioner.probe(&record(), &issued()).await.unwrap(), Probe::Usable);
+        assert_eq!(stage.probe(&record(), &issued()).await.unwrap(), Probe::Usable);
     }
 }
 
@@ -54,11 +54,11 @@ async fn keys_that_list_the_bucket_and_read_what_is_not_there_are_usable() {
 async fn a_bucket_that_existed_before_may_be_one_to_write_to_only() {
     let denied = || [listed(), ("GetObject", s3_error(403, "AccessDenied"))];
     let stage = Stage::answering(denied());
-    assert_eq!(stage.provisioner.probe(&granted(), &issued()).await.unwrap(), Probe::Usable);
+    assert_eq!(stage.probe(&granted(), &issued()).await.unwrap(), Probe::Usable);
     let stage = Stage::answering(denied());
-    assert_ne!(stage.provisioner.probe(&record(), &issued()).await.unwrap(), Probe::Usable);
+    assert_ne!(stage.probe(&record(), &issued()).await.unwrap(), Probe::Usable);
     let stage = Stage::answering([listed(), ("GetObject", s3_error(403, "InvalidAccessKeyId"))]);
-    assert_ne!(stage.provisioner.probe(&granted(), &issued()).await.unwrap(), Probe::Usable);
+    assert_ne!(stage.probe(&granted(), &issued()).await.unwrap(), Probe::Usable);
 }
 
 #[tokio::test]
@@ -67,7 +67,7 @@ async fn a_claim_that_shares_the_owners_keys_says_what_the_owner_lacks() {
     record.plan.user = None;
     record.plan.owner_secret = Some(SecretRef { namespace: "admin".into(), name: "owner".into() });
     let stage = Stage::answering([listed(), ("GetObject", s3_error(403, "AccessDenied"))]);
-    let error = stage.provisioner.probe(&record, &issued()).await.unwrap_err();
+    let error = stage.probe(&record, &issued()).await.unwrap_err();
     assert_eq!(error.reason(), "AccessDenied");
     let said = error.to_string();
     assert!(said.contains("owner credentials in Secret admin/owner") && said.contains("allow s3:GetObject"), "{said}");
@@ -78,7 +78,7 @@ async fn a_refusal_of_shared_keys_is_final() {
     let mut record = record();
     record.plan.user = None;
     let stage = Stage::answering([("ListObjectsV2", s3_error(403, "InvalidAccessKeyId")), no_such_key()]);
-    let error = stage.provisioner.probe(&record, &issued()).await.unwrap_err();
+    let error = stage.probe(&record, &issued()).await.unwrap_err();
     assert_eq!(error.reason(), "CredentialsRefused");
 }
 
@@ -88,7 +88,7 @@ async fn a_bucket_that_vanished_and_a_throttled_probe_are_errors_that_may_pass()
         [(s3_error(404, "NoSuchBucket"), "BucketNotFound"), (s3_error(503, "SlowDown"), "Throttled")]
     {
         let stage = Stage::answering([("ListObjectsV2", answer), no_such_key()]);
-        let error = stage.provisioner.probe(&record(), &issued()).await.unwrap_err();
+        let error = stage.probe(&record(), &issued()).await.unwrap_err();
         assert_eq!((error.reason(), error.class()), (reason, FailureClass::Retryable));
     }
 }

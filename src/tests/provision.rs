@@ -4,7 +4,7 @@ use secrecy::ExposeSecret;
 
 use super::probe::{listed, no_such_key};
 use crate::testing::*;
-use bucket_provisioner::store::{Failure, FailureClass, Probe, Provisioner, Record};
+use bucket_provisioner::store::{Failure, FailureClass, Probe, Record};
 
 const USER: [&str; 3] = ["CreateUser", "PutUserPolicy", "CreateAccessKey"];
 
@@ -25,9 +25,9 @@ fn and_user(first: &[&str]) -> Vec<String> {
 #[tokio::test]
 async fn the_ordinary_claim_costs_four_calls_and_two_attempts_with_its_keys() {
     let stage = stage([("CreateBucket", ok("")), listed(), no_such_key()]);
-    let credentials = stage.provisioner.provision(&record(), &stage.owner).await.unwrap();
+    let credentials = stage.provision(&record()).await.unwrap();
     assert_eq!(credentials.secret_access_key.expose_secret(), "hunter2");
-    assert_eq!(stage.provisioner.probe(&record(), &credentials).await.unwrap(), Probe::Usable);
+    assert_eq!(stage.probe(&record(), &credentials).await.unwrap(), Probe::Usable);
     assert_eq!(
         stage.calls(),
         ["CreateBucket", "CreateUser", "PutUserPolicy", "CreateAccessKey", "ListObjectsV2", "GetObject"]
@@ -52,14 +52,14 @@ async fn a_user_is_created_beside_its_bucket_where_the_last_bucket_was_created()
     let stage = Stage::answering(
         std::iter::once(refused()).chain(made).chain([refused()]).chain(user_is_made()).chain([refused()]),
     );
-    let refusal = async |record: &Record| stage.provisioner.provision(record, &stage.owner).await.unwrap_err();
-    assert!(refusal(&claim(1)).await.store_untouched());
+    let refusal = async |record: &Record| stage.provision(record).await.unwrap_err();
+    assert!(refusal(&claim(1)).await.changed_nothing);
     assert_eq!(stage.calls(), ["CreateBucket"]);
-    stage.provisioner.provision(&claim(2), &stage.owner).await.unwrap();
+    stage.provision(&claim(2)).await.unwrap();
     let error = refusal(&claim(3)).await;
-    assert_eq!((error.reason(), error.store_untouched()), ("Rejected", false), "the record names the user");
+    assert_eq!((error.reason(), error.changed_nothing), ("Rejected", false), "the record names the user");
     assert_eq!(stage.calls()[5..], and_user(&["CreateBucket"]));
-    assert!(refusal(&claim(4)).await.store_untouched());
+    assert!(refusal(&claim(4)).await.changed_nothing);
     assert_eq!(stage.calls()[9..], ["CreateBucket"]);
 }
 
@@ -68,7 +68,7 @@ async fn us_east_1_has_no_location_constraint() {
     let mut record = record();
     record.plan.endpoint.region = "us-east-1".into();
     let stage = stage([("CreateBucket", ok(""))]);
-    stage.provisioner.provision(&record, &stage.owner).await.unwrap();
+    stage.provision(&record).await.unwrap();
     assert!(!stage.sent("CreateBucket").contains("LocationConstraint"));
 }
 
@@ -76,7 +76,7 @@ async fn us_east_1_has_no_location_constraint() {
 async fn a_bucket_of_an_earlier_run_is_used_again() {
     let stage =
         stage([("CreateBucket", s3_error(409, "BucketAlreadyOwnedByYou")), ("GetBucketTagging", bucket_tags(OURS))]);
-    stage.provisioner.provision(&record(), &stage.owner).await.unwrap();
+    stage.provision(&record()).await.unwrap();
     assert_eq!(stage.calls(), and_user(&["CreateBucket", "GetBucketTagging"]));
 }
 
@@ -87,14 +87,14 @@ async fn a_generated_name_without_tags_is_ours_and_gets_them() {
         ("GetBucketTagging", s3_error(404, "NoSuchTagSet")),
         ("PutBucketTagging", bare(204)),
     ]);
-    stage.provisioner.provision(&record(), &stage.owner).await.unwrap();
+    stage.provision(&record()).await.unwrap();
     assert_eq!(stage.calls(), and_user(&["CreateBucket", "GetBucketTagging", "PutBucketTagging"]));
 }
 
 #[tokio::test]
 async fn a_chosen_name_costs_no_more_where_the_answer_is_clear() {
     let stage = stage([("CreateBucket", ok(""))]);
-    stage.provisioner.provision(&named("us-west-1"), &stage.owner).await.unwrap();
+    stage.provision(&named("us-west-1")).await.unwrap();
     assert_eq!(stage.calls(), and_user(&["CreateBucket"]));
 }
 
@@ -105,9 +105,9 @@ async fn a_chosen_name_that_exists_is_refused_unless_its_tags_name_this_claim() 
             ("CreateBucket", s3_error(409, "BucketAlreadyOwnedByYou")),
             ("GetBucketTagging", bucket_tags(tags)),
         ]);
-        let error = stage.provisioner.provision(&named("us-west-1"), &stage.owner).await.unwrap_err();
+        let error = stage.provision(&named("us-west-1")).await.unwrap_err();
         assert_eq!((error.reason(), error.class()), ("BucketTaken", FailureClass::Terminal));
-        assert!(error.store_untouched());
+        assert!(error.changed_nothing);
         assert_eq!(stage.calls(), ["CreateBucket", "GetBucketTagging"]);
     }
 }
@@ -120,11 +120,11 @@ async fn an_older_bucket_is_refused_whatever_its_tags_say() {
             ("GetBucketTagging", bucket_tags(OURS)),
             ("ListBuckets", buckets),
         ]);
-        (stage.provisioner.provision(&named_in_2026(), &stage.owner).await.map(drop), stage)
+        (stage.provision(&named_in_2026()).await.map(drop), stage)
     };
     let (older, stage) = provision(buckets_created_at("2025-01-01T00:00:00.000Z")).await;
     let error = older.unwrap_err();
-    assert_eq!((error.reason(), error.store_untouched()), ("BucketTaken", true));
+    assert_eq!((error.reason(), error.changed_nothing), ("BucketTaken", true));
     assert!(error.to_string().contains("older than this claim"), "{error}");
     assert_eq!(stage.calls(), ["CreateBucket", "GetBucketTagging", "ListBuckets"]);
     // Half a minute before the claim: clocks differ.
@@ -135,14 +135,14 @@ async fn an_older_bucket_is_refused_whatever_its_tags_say() {
     // Without the permission nothing proves whose it is.
     let (denied, _) = provision(s3_error(403, "AccessDenied")).await;
     let error = denied.unwrap_err();
-    assert!(error.to_string().contains("s3:ListAllMyBuckets") && !error.store_untouched(), "{error}");
+    assert!(error.to_string().contains("s3:ListAllMyBuckets") && !error.changed_nothing, "{error}");
 }
 
 #[tokio::test]
 async fn in_us_east_1_a_chosen_name_is_looked_up_before_a_200_could_hide_that_it_exists() {
     let stage = stage([("GetBucketTagging", bucket_tags(&[]))]);
-    let error = stage.provisioner.provision(&named("us-east-1"), &stage.owner).await.unwrap_err();
-    assert_eq!((error.reason(), error.store_untouched()), ("BucketTaken", true));
+    let error = stage.provision(&named("us-east-1")).await.unwrap_err();
+    assert_eq!((error.reason(), error.changed_nothing), ("BucketTaken", true));
     assert_eq!(stage.calls(), ["GetBucketTagging"]);
 }
 
@@ -153,7 +153,7 @@ async fn in_us_east_1_a_free_name_is_created_and_read_back() {
         ("CreateBucket", ok("")),
         ("GetBucketTagging", bucket_tags(OURS)),
     ]);
-    stage.provisioner.provision(&named("us-east-1"), &stage.owner).await.unwrap();
+    stage.provision(&named("us-east-1")).await.unwrap();
     assert_eq!(stage.calls(), and_user(&["GetBucketTagging", "CreateBucket", "GetBucketTagging"]));
 }
 
@@ -164,9 +164,9 @@ async fn whoever_loses_the_race_for_a_name_in_us_east_1_sees_the_winners_tags() 
         ("CreateBucket", ok("")),
         ("GetBucketTagging", bucket_tags(OTHERS)),
     ]);
-    let error = stage.provisioner.provision(&named("us-east-1"), &stage.owner).await.unwrap_err();
+    let error = stage.provision(&named("us-east-1")).await.unwrap_err();
     assert!(error.to_string().contains("has the tags of another claim"), "{error}");
-    assert!(!error.store_untouched());
+    assert!(!error.changed_nothing);
 }
 
 #[tokio::test]
@@ -178,7 +178,7 @@ async fn a_store_that_drops_tags_gets_them_again() {
         ("PutBucketTagging", bare(204)),
         ("GetBucketTagging", bucket_tags(OURS)),
     ]);
-    stage.provisioner.provision(&elsewhere(named("us-west-1")), &stage.owner).await.unwrap();
+    stage.provision(&elsewhere(named("us-west-1"))).await.unwrap();
     let tagged = ["GetBucketTagging", "CreateBucket", "GetBucketTagging", "PutBucketTagging", "GetBucketTagging"];
     assert_eq!(stage.calls(), and_user(&tagged));
 }
@@ -190,7 +190,7 @@ async fn a_store_that_refuses_tags_in_create_bucket_gets_them_after_it() {
         ("CreateBucket", ok("")),
         ("PutBucketTagging", bare(204)),
     ]);
-    stage.provisioner.provision(&elsewhere(record()), &stage.owner).await.unwrap();
+    stage.provision(&elsewhere(record())).await.unwrap();
     assert_eq!(stage.calls(), and_user(&["CreateBucket", "CreateBucket", "PutBucketTagging"]));
 }
 
@@ -204,19 +204,19 @@ async fn a_store_without_tags_can_only_serve_generated_names() {
         ]
     };
     let generated = stage(no_tags());
-    generated.provisioner.provision(&elsewhere(record()), &generated.owner).await.unwrap();
+    generated.provision(&elsewhere(record())).await.unwrap();
 
     let look = ("GetBucketTagging", s3_error(404, "NoSuchBucket"));
     let chosen =
         stage(std::iter::once(look).chain([("GetBucketTagging", s3_error(501, "NotImplemented"))]).chain(no_tags()));
-    let error = chosen.provisioner.provision(&elsewhere(named("us-west-1")), &chosen.owner).await.unwrap_err();
-    assert_eq!((error.reason(), error.store_untouched()), ("TagsNotKept", false));
+    let error = chosen.provision(&elsewhere(named("us-west-1"))).await.unwrap_err();
+    assert_eq!((error.reason(), error.changed_nothing), ("TagsNotKept", false));
 }
 
 #[tokio::test]
 async fn aws_itself_is_never_asked_again_without_tags() {
     let stage = stage([("CreateBucket", s3_error(400, "MalformedXML"))]);
-    assert!(stage.provisioner.provision(&record(), &stage.owner).await.is_err());
+    assert!(stage.provision(&record()).await.is_err());
     assert_eq!(stage.calls(), ["CreateBucket"]);
 }
 
@@ -232,7 +232,7 @@ async fn the_keys_of_an_earlier_run_are_lost_and_replaced() {
         ("DeleteAccessKey", iam_error(404, "NoSuchEntity")),
         ("CreateAccessKey", access_key()),
     ]);
-    stage.provisioner.provision(&record(), &stage.owner).await.unwrap();
+    stage.provision(&record()).await.unwrap();
     assert_eq!(
         stage.calls()[2..],
         ["GetUser", "PutUserPolicy", "ListAccessKeys", "DeleteAccessKey", "DeleteAccessKey", "CreateAccessKey"]
@@ -247,11 +247,8 @@ async fn a_user_that_is_not_tagged_as_the_claims_is_not_used() {
             ("CreateUser", iam_error(409, "EntityAlreadyExists")),
             ("GetUser", user_with_tags(tags)),
         ]);
-        let error = stage.provisioner.grant(&granted(), &stage.owner).await.unwrap_err();
-        assert_eq!(
-            (error.reason(), error.class(), error.store_untouched()),
-            ("UserTaken", FailureClass::Terminal, true)
-        );
+        let error = stage.grant(&granted()).await.unwrap_err();
+        assert_eq!((error.reason(), error.class(), error.changed_nothing), ("UserTaken", FailureClass::Terminal, true));
         assert_eq!(stage.calls(), ["GetBucketTagging", "CreateUser", "GetUser"]);
     }
 }
@@ -263,9 +260,9 @@ async fn a_user_that_exists_but_is_not_seen_yet_is_waited_for() {
         ("CreateUser", iam_error(409, "EntityAlreadyExists")),
         ("GetUser", iam_error(404, "NoSuchEntity")),
     ]);
-    let error = stage.provisioner.provision(&record(), &stage.owner).await.unwrap_err();
+    let error = stage.provision(&record()).await.unwrap_err();
     assert_eq!((error.reason(), error.class()), ("NotVisibleYet", FailureClass::Retryable));
-    assert!(!error.store_untouched(), "the bucket was created");
+    assert!(!error.changed_nothing, "the bucket was created");
 }
 
 #[tokio::test]
@@ -280,7 +277,7 @@ async fn a_full_set_of_keys_is_replaced_once() {
         ("DeleteAccessKey", ok("")),
         ("CreateAccessKey", iam_error(409, "LimitExceeded")),
     ]);
-    let error = stage.provisioner.provision(&record(), &stage.owner).await.unwrap_err();
+    let error = stage.provision(&record()).await.unwrap_err();
     assert_eq!(error.reason(), "NotVisibleYet");
     assert_eq!(stage.calls().iter().filter(|call| *call == "CreateAccessKey").count(), 2);
 }
@@ -293,7 +290,7 @@ async fn a_lost_answer_to_create_access_key_is_never_repeated_blindly() {
         ("PutUserPolicy", ok("")),
         ("CreateAccessKey", Answer::Reset),
     ]);
-    let error = stage.provisioner.provision(&record(), &stage.owner).await.unwrap_err();
+    let error = stage.provision(&record()).await.unwrap_err();
     assert_eq!((error.reason(), error.class()), ("StoreUnreachable", FailureClass::Retryable));
     assert_eq!(stage.calls().len(), 4);
 }
@@ -303,7 +300,7 @@ async fn sharing_the_owners_keys_calls_no_iam() {
     let mut record = record();
     record.plan.user = None;
     let stage = Stage::answering([("CreateBucket", ok(""))]);
-    let credentials = stage.provisioner.provision(&record, &stage.owner).await.unwrap();
+    let credentials = stage.provision(&record).await.unwrap();
     assert_eq!(credentials.access_key_id, "AKIAOWNER");
     assert_eq!(stage.calls(), ["CreateBucket"]);
 }
@@ -312,7 +309,7 @@ async fn sharing_the_owners_keys_calls_no_iam() {
 async fn access_to_an_existing_bucket_costs_one_read_and_a_user() {
     for tags in [FOREIGN, &[]] {
         let stage = stage([("GetBucketTagging", bucket_tags(tags))]);
-        stage.provisioner.grant(&granted(), &stage.owner).await.unwrap();
+        stage.grant(&granted()).await.unwrap();
         assert_eq!(stage.calls(), and_user(&["GetBucketTagging"]));
         assert_eq!(stage.expected_owners(), [("GetBucketTagging".to_owned(), None)], "it may be in any account");
     }
@@ -321,11 +318,8 @@ async fn access_to_an_existing_bucket_costs_one_read_and_a_user() {
 #[tokio::test]
 async fn a_bucket_that_another_claim_created_is_granted_only_if_the_class_allows_it() {
     let refused = stage([("GetBucketTagging", bucket_tags(OTHERS))]);
-    let error = refused.provisioner.grant(&granted(), &refused.owner).await.unwrap_err();
-    assert_eq!(
-        (error.reason(), error.class(), error.store_untouched()),
-        ("BucketClaimed", FailureClass::Terminal, true)
-    );
+    let error = refused.grant(&granted()).await.unwrap_err();
+    assert_eq!((error.reason(), error.class(), error.changed_nothing), ("BucketClaimed", FailureClass::Terminal, true));
     assert_eq!(refused.calls(), ["GetBucketTagging"]);
 
     let mut allowed = granted();
@@ -333,7 +327,7 @@ async fn a_bucket_that_another_claim_created_is_granted_only_if_the_class_allows
     // Access that was granted before stays.
     for record in [allowed, granted().with_handed_over()] {
         let stage = stage([("ListObjectsV2", ok("<ListBucketResult></ListBucketResult>"))]);
-        stage.provisioner.grant(&record, &stage.owner).await.unwrap();
+        stage.grant(&record).await.unwrap();
         assert_eq!(stage.calls(), and_user(&["ListObjectsV2"]));
     }
 }
@@ -352,11 +346,8 @@ async fn a_brownfield_bucket_that_is_missing_forbidden_or_elsewhere_is_reported_
             (in_region(400, "eu-central-1"), "WrongRegion", "region eu-central-1"),
         ] {
             let stage = stage([(operation, answer)]);
-            let error = stage.provisioner.grant(&record, &stage.owner).await.unwrap_err();
-            assert_eq!(
-                (error.reason(), error.class(), error.store_untouched()),
-                (reason, FailureClass::Terminal, true)
-            );
+            let error = stage.grant(&record).await.unwrap_err();
+            assert_eq!((error.reason(), error.class(), error.changed_nothing), (reason, FailureClass::Terminal, true));
             assert!(error.to_string().contains(words), "{error}");
             assert_eq!(stage.calls(), [operation]);
         }
@@ -368,18 +359,18 @@ async fn new_keys_are_issued_only_to_the_bucket_that_was_created_and_to_no_other
     let handed_over = |record: Record| record.with_handed_over();
     for tags in [OTHERS, FOREIGN, &[]] {
         let stage = stage([("GetBucketTagging", bucket_tags(tags))]);
-        let error = stage.provisioner.grant(&handed_over(named("us-west-1")), &stage.owner).await.unwrap_err();
-        assert!(error.lost(), "{error}");
+        let error = stage.grant(&handed_over(named("us-west-1"))).await.unwrap_err();
+        assert!(error.is_lost(), "{error}");
         assert_eq!((error.reason(), stage.calls().len()), ("OwnershipLost", 1));
     }
     let tagged = stage([("GetBucketTagging", bucket_tags_of(&record()))]);
-    tagged.provisioner.grant(&handed_over(record()), &tagged.owner).await.unwrap();
+    tagged.grant(&handed_over(record())).await.unwrap();
     assert_eq!(tagged.calls(), and_user(&["GetBucketTagging"]));
     assert_eq!(tagged.expected_owners(), [("GetBucketTagging".to_owned(), Some(ACCOUNT.to_owned()))]);
 
     let strangers =
         stage([("GetBucketTagging", s3_error(403, "AccessDenied")), ("ListBuckets", ok("<ListAllMyBucketsResult/>"))]);
-    let error = strangers.provisioner.grant(&handed_over(record()), &strangers.owner).await.unwrap_err();
+    let error = strangers.grant(&handed_over(record())).await.unwrap_err();
     assert_eq!(error.reason(), "BucketGone");
 }
 
@@ -397,7 +388,7 @@ async fn an_adopted_bucket_and_user_get_the_tags_of_their_new_claim_with_the_nex
         ("DeleteAccessKey", ok("")),
         ("CreateAccessKey", access_key()),
     ]);
-    stage.provisioner.grant(&heir, &stage.owner).await.unwrap();
+    stage.grant(&heir).await.unwrap();
     let tags = stage.sent("PutBucketTagging");
     assert!(tags.contains(UID) && tags.contains("cost-center") && !tags.contains("another"), "{tags}");
     assert!(stage.sent("TagUser").contains(UID), "{}", stage.sent("TagUser"));
@@ -409,8 +400,8 @@ async fn two_claims_that_ask_for_one_name_at_the_same_time_do_not_both_get_it() 
     let record = named("us-east-1");
     let target = crate::class::target::Target::of(&record, &Default::default());
     let first = stage.provisioner.lock_name(&target).unwrap();
-    let error = stage.provisioner.provision(&record, &stage.owner).await.unwrap_err();
-    assert_eq!((error.reason(), error.class(), error.store_untouched()), ("StoreBusy", FailureClass::Retryable, true));
+    let error = stage.provision(&record).await.unwrap_err();
+    assert_eq!((error.reason(), error.class(), error.changed_nothing), ("StoreBusy", FailureClass::Retryable, true));
     drop(first);
     assert!(stage.provisioner.lock_name(&target).is_ok());
 }

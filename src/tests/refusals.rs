@@ -6,7 +6,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::testing::*;
 use bucket_provisioner::store::FailureClass::{Retryable, Terminal};
-use bucket_provisioner::store::{Content, Failure, Provisioner};
+use bucket_provisioner::store::{Content, Failure};
 
 #[tokio::test]
 async fn every_refusal_of_the_first_call_has_its_reason() {
@@ -34,9 +34,9 @@ async fn every_refusal_of_the_first_call_has_its_reason() {
     ] {
         let shown = format!("{answer:?}");
         let stage = Stage::answering([("CreateBucket", answer)]);
-        let error = stage.provisioner.provision(&record(), &stage.owner).await.unwrap_err();
+        let error = stage.provision(&record()).await.unwrap_err();
         assert_eq!(
-            (error.reason(), error.class(), error.store_untouched()),
+            (error.reason(), error.class(), error.changed_nothing),
             (reason, class, untouched),
             "{shown}: {error}"
         );
@@ -65,9 +65,9 @@ async fn iam_refusals_have_their_reasons_too() {
     ] {
         let shown = format!("{answer:?}");
         let stage = Stage::answering([("CreateBucket", ok("")), ("CreateUser", answer)]);
-        let error = stage.provisioner.provision(&record(), &stage.owner).await.unwrap_err();
+        let error = stage.provision(&record()).await.unwrap_err();
         assert_eq!((error.reason(), error.class()), (reason, class), "{shown}: {error}");
-        assert!(!error.store_untouched(), "the bucket was created");
+        assert!(!error.changed_nothing, "the bucket was created");
     }
 }
 
@@ -93,7 +93,7 @@ async fn a_call_that_is_refused_for_its_rate_is_repeated_alone_and_given_up_only
             ]
         };
         let stage = Stage::answering([(call, answer.clone()), (call, answer.clone())].into_iter().chain(made()));
-        stage.provisioner.provision(&record(), &stage.owner).await.unwrap();
+        stage.provision(&record()).await.unwrap();
         let mut calls = stage.calls();
         assert_eq!(calls.iter().filter(|called| *called == call).count(), 3, "{calls:?}");
         calls.dedup();
@@ -101,8 +101,8 @@ async fn a_call_that_is_refused_for_its_rate_is_repeated_alone_and_given_up_only
 
         let stage = Stage::answering(std::iter::repeat_n((call, answer), 100).chain(made()));
         let began = tokio::time::Instant::now();
-        let error = stage.provisioner.provision(&record(), &stage.owner).await.unwrap_err();
-        assert_eq!((error.reason(), error.class(), error.store_untouched()), ("Throttled", Retryable, false));
+        let error = stage.provision(&record()).await.unwrap_err();
+        assert_eq!((error.reason(), error.class(), error.changed_nothing), ("Throttled", Retryable, false));
         assert!((30..60).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
         assert!(stage.calls().len() < 30, "{:?}", stage.calls());
     }
@@ -132,17 +132,17 @@ async fn the_next_attempt_goes_on_where_the_last_one_failed() {
     ];
     let stage = Stage::answering(failures.clone());
     for _ in 0..3 {
-        stage.provisioner.provision(&record(), &stage.owner).await.unwrap_err();
+        stage.provision(&record()).await.unwrap_err();
     }
-    let keys = stage.provisioner.provision(&record(), &stage.owner).await.unwrap();
+    let keys = stage.provision(&record()).await.unwrap();
     assert_eq!((keys.access_key_id.as_str(), stage.calls()), ("AKIANEW", needed.map(str::to_owned).to_vec()));
 
     let stage = Stage::answering(failures);
     for _ in 0..3 {
-        stage.provisioner.provision(&record(), &stage.owner).await.unwrap_err();
+        stage.provision(&record()).await.unwrap_err();
     }
     tokio::time::advance(Duration::from_secs(61)).await;
-    stage.provisioner.provision(&record(), &stage.owner).await.unwrap_err();
+    stage.provision(&record()).await.unwrap_err();
     assert!(stage.calls()[6..].contains(&"CreateBucket".to_owned()), "it looks whether the bucket is there");
 }
 
@@ -159,8 +159,8 @@ async fn the_next_attempt_looks_for_keys_only_if_one_may_exist() {
         ("DeleteAccessKey", ok("")),
         ("CreateAccessKey", access_key()),
     ]);
-    stage.provisioner.provision(&record(), &stage.owner).await.unwrap_err();
-    stage.provisioner.provision(&record(), &stage.owner).await.unwrap();
+    stage.provision(&record()).await.unwrap_err();
+    stage.provision(&record()).await.unwrap();
     assert_eq!(stage.calls()[4..], ["ListAccessKeys", "DeleteAccessKey", "CreateAccessKey"]);
 }
 
@@ -180,26 +180,26 @@ async fn a_quota_that_was_reached_costs_no_more_calls_until_something_is_deleted
         ("DeleteBucket", bare(204)),
     ];
     let stage = Stage::answering([refused(), refused()].into_iter().chain(gone));
-    let first = stage.provisioner.provision(&record(), &stage.owner).await.unwrap_err();
+    let first = stage.provision(&record()).await.unwrap_err();
     for _ in 0..10 {
-        let error = stage.provisioner.provision(&another(), &stage.owner).await.unwrap_err();
-        assert_eq!((error.reason(), error.class(), error.store_untouched()), ("QuotaExceeded", Terminal, true));
+        let error = stage.provision(&another()).await.unwrap_err();
+        assert_eq!((error.reason(), error.class(), error.changed_nothing), ("QuotaExceeded", Terminal, true));
         assert_eq!(error.to_string().replace(&another().plan.bucket, &record().plan.bucket), first.to_string());
     }
     assert_eq!(stage.calls(), ["CreateBucket"]);
     tokio::time::advance(Duration::from_secs(31)).await;
     for _ in 0..10 {
-        stage.provisioner.provision(&another(), &stage.owner).await.unwrap_err();
+        stage.provision(&another()).await.unwrap_err();
     }
     assert_eq!(stage.calls(), ["CreateBucket", "CreateBucket"]);
-    stage.provisioner.delete(&record(), &stage.owner, None, Content::Delete).await.unwrap();
-    stage.provisioner.provision(&another(), &stage.owner).await.unwrap_err();
+    stage.delete(&record(), None, Content::Delete).await.unwrap();
+    stage.provision(&another()).await.unwrap_err();
     assert_eq!(stage.calls().last().unwrap(), "CreateBucket");
 }
 
 async fn refusal(answer: Answer) -> String {
     let stage = Stage::answering([("CreateBucket", answer)]);
-    stage.provisioner.provision(&record(), &stage.owner).await.unwrap_err().to_string()
+    stage.provision(&record()).await.unwrap_err().to_string()
 }
 
 #[tokio::test]
@@ -222,7 +222,7 @@ async fn a_denial_that_a_boundary_may_explain_says_what_to_do_about_it() {
         ),
     ] {
         let stage = Stage::answering([("CreateBucket", ok(""))].into_iter().chain(answers));
-        let error = stage.provisioner.provision(&record(), &stage.owner).await.unwrap_err();
+        let error = stage.provision(&record()).await.unwrap_err();
         assert_eq!(error.reason(), "AccessDenied");
         assert!(error.to_string().contains(remedy), "{error}");
     }
@@ -241,18 +241,18 @@ async fn a_denial_about_a_new_user_is_retried() {
         (vec![exists(), ("GetUser", user_made_at(&date(140), OURS)), ("PutUserPolicy", denied())], "AccessDenied"),
     ] {
         let stage = Stage::answering([("CreateBucket", ok(""))].into_iter().chain(answers));
-        let error = stage.provisioner.provision(&record(), &stage.owner).await.unwrap_err();
+        let error = stage.provision(&record()).await.unwrap_err();
         assert_eq!(error.reason(), reason, "{error}");
     }
     for (ago, reason) in [(100, "NotVisibleYet"), (140, "AccessDenied")] {
         let stage = Stage::answering([("GetUser", user_made_at(&date(ago), OURS)), ("ListAccessKeys", denied())]);
-        let error = stage.provisioner.revoke(&record(), &stage.owner, None).await.unwrap_err();
+        let error = stage.revoke(&record(), None).await.unwrap_err();
         assert_eq!(error.reason(), reason, "{error}");
     }
     // Only AWS has such hosts.
     let foreign = at_foreign_iam(elsewhere(record()));
     let stage = Stage::answering([("CreateBucket", ok("")), ("CreateUser", ok(CREATED)), ("PutUserPolicy", denied())]);
-    let error = stage.provisioner.provision(&foreign, &stage.owner).await.unwrap_err();
+    let error = stage.provision(&foreign).await.unwrap_err();
     assert_eq!(error.reason(), "AccessDenied");
 }
 
@@ -265,7 +265,7 @@ async fn a_bucket_with_abac_that_refuses_its_tags_says_what_to_do() {
             ("GetBucketTagging", s3_error(404, "NoSuchTagSet")),
             ("PutBucketTagging", refused),
         ]);
-        let error = stage.provisioner.provision(&record(), &stage.owner).await.unwrap_err();
+        let error = stage.provision(&record()).await.unwrap_err();
         assert!(error.to_string().contains("turn ABAC off until"), "{error}");
     }
 }
@@ -274,11 +274,11 @@ async fn a_bucket_with_abac_that_refuses_its_tags_says_what_to_do() {
 async fn a_session_that_iam_does_not_take_is_named_as_such() {
     let mut stage =
         Stage::answering([("CreateBucket", ok("")), ("CreateUser", iam_error(403, "InvalidClientTokenId"))]);
-    let plain = stage.provisioner.provision(&record(), &stage.owner).await.unwrap_err().to_string();
+    let plain = stage.provision(&record()).await.unwrap_err().to_string();
     assert!(plain.contains("put a valid, active key there"), "{plain}");
     stage = Stage::answering([("CreateBucket", ok("")), ("CreateUser", iam_error(403, "InvalidClientTokenId"))]);
     stage.owner.keys.as_mut().unwrap().token = Some("token".to_owned().into());
-    let session = stage.provisioner.provision(&record(), &stage.owner).await.unwrap_err().to_string();
+    let session = stage.provision(&record()).await.unwrap_err().to_string();
     assert!(session.contains("a session with MFA") && session.contains("Secret ops/keys"), "{session}");
 }
 

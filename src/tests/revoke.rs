@@ -1,9 +1,7 @@
 //! Revoke: the user of a claim is removed.
 
 use crate::testing::*;
-use bucket_provisioner::store::{
-    AppCredentials, Content, Failure, FailureClass, Fate, Provisioner, Record, Removal, Removed,
-};
+use bucket_provisioner::store::{AccessRemoval, AppCredentials, BucketRemoval, Content, Failure, FailureClass, Record};
 
 pub(super) const FAST: [&str; 5] = ["GetUser", "ListAccessKeys", "DeleteAccessKey", "DeleteUserPolicy", "DeleteUser"];
 
@@ -17,26 +15,21 @@ pub(super) fn user_goes() -> Vec<(&'static str, Answer)> {
     ]
 }
 
-pub(super) fn done(access: Fate, bucket: Fate) -> Removal {
-    Removal::Done(Removed::new(access, bucket))
-}
-
 /// The user was removed, and the bucket stays.
-pub(super) fn revoked() -> Removal {
-    done(Fate::Removed, Fate::Kept)
+pub(super) fn revoked() -> Removed {
+    (AccessRemoval::Deleted, BucketRemoval::Kept)
 }
 
 /// The keys in the claim's Secret.
 fn present(id: &str) -> AppCredentials {
-    AppCredentials::new(id, "hunter2")
+    AppCredentials::new(id, "hunter2".into())
 }
 
 /// Why access and bucket were left in place.
-pub(super) fn left(removal: Removal) -> Vec<String> {
-    match removal {
-        Removal::Done(removed) => removed.left().map(str::to_owned).collect(),
-        _ => panic!("{removal:?}"),
-    }
+pub(super) fn left((access, bucket): Removed) -> Vec<String> {
+    let access = if let AccessRemoval::LeftInPlace(why) = access { Some(why) } else { None };
+    let bucket = if let BucketRemoval::LeftInPlace(why) = bucket { Some(why) } else { None };
+    [access, bucket].into_iter().flatten().collect()
 }
 
 pub(super) fn without_user(answers: impl IntoIterator<Item = (&'static str, Answer)>) -> Stage {
@@ -46,21 +39,21 @@ pub(super) fn without_user(answers: impl IntoIterator<Item = (&'static str, Answ
 #[tokio::test]
 async fn an_ordinary_user_goes_in_five_calls_keys_first() {
     let stage = Stage::answering(user_goes());
-    assert_eq!(stage.provisioner.revoke(&record(), &stage.owner, None).await.unwrap(), revoked());
+    assert_eq!(stage.revoke(&record(), None).await.unwrap(), revoked());
     assert_eq!(stage.calls(), FAST);
 }
 
 #[tokio::test]
 async fn a_user_that_is_gone_counts_as_removed() {
     let stage = without_user([]);
-    assert_eq!(stage.provisioner.revoke(&record(), &stage.owner, None).await.unwrap(), done(Fate::Missing, Fate::Kept));
+    assert_eq!(stage.revoke(&record(), None).await.unwrap(), (AccessRemoval::NotFound, BucketRemoval::Kept));
     assert_eq!(stage.calls(), ["GetUser"]);
 }
 
 #[tokio::test]
 async fn a_user_that_is_not_proven_ours_stays_and_is_reported() {
     let stage = Stage::answering([("GetUser", user_with_tags(OTHERS))]);
-    let left = left(stage.provisioner.revoke(&record(), &stage.owner, None).await.unwrap());
+    let left = left(stage.revoke(&record(), None).await.unwrap());
     assert!(left[0].contains("was left in place"), "{left:?}");
     assert_eq!(stage.calls(), ["GetUser"]);
     // Somebody has to decide; until then its keys do not work.
@@ -71,21 +64,19 @@ async fn a_user_that_is_not_proven_ours_stays_and_is_reported() {
             ("UpdateAccessKey", ok("")),
         ];
         let stage = Stage::answering(answers.clone());
-        unproven(stage.provisioner.revoke(&record(), &stage.owner, None).await.unwrap());
+        unproven(stage.revoke(&record(), None).await.unwrap());
         assert_eq!(stage.calls(), ["GetUser", "ListAccessKeys", "UpdateAccessKey"]);
         // Not even its name has to do with the claim.
         let mut other = record();
         other.plan.user = Some("ci-deployer".into());
         let stage = Stage::answering(answers);
-        unproven(stage.provisioner.revoke(&other, &stage.owner, None).await.unwrap());
+        unproven(stage.revoke(&other, None).await.unwrap());
         assert_eq!(stage.calls(), ["GetUser", "ListAccessKeys"]);
     }
 }
 
-fn unproven(removal: Removal) {
-    let Removal::Done(Removed { access: Fate::Unproven(why), bucket: Fate::Kept, .. }) = removal else {
-        panic!("{removal:?}")
-    };
+fn unproven(removal: Removed) {
+    let (AccessRemoval::Unproven(why), BucketRemoval::Kept) = removal else { panic!("{removal:?}") };
     assert!(why.contains("was left in place"), "{why}");
 }
 
@@ -97,7 +88,7 @@ async fn a_user_without_tags_goes_if_path_name_and_account_prove_it() {
         answers
     };
     let stage = Stage::answering(at("/aws-s3-provisioner/"));
-    assert_eq!(stage.provisioner.revoke(&record(), &stage.owner, None).await.unwrap(), revoked());
+    assert_eq!(stage.revoke(&record(), None).await.unwrap(), revoked());
     let unknown_account = without_account(record());
     let mut other_name = record();
     other_name.plan.user = Some("photos".into());
@@ -105,7 +96,7 @@ async fn a_user_without_tags_goes_if_path_name_and_account_prove_it() {
         [(record(), "/"), (unknown_account, "/aws-s3-provisioner/"), (other_name, "/aws-s3-provisioner/")]
     {
         let stage = Stage::answering(at(path));
-        let removal = stage.provisioner.delete(&record, &stage.owner, None, Content::Delete).await;
+        let removal = stage.delete(&record, None, Content::Delete).await;
         assert!(
             !stage.calls().iter().any(|call| call.starts_with("Delete")),
             "{path}: {:?} {removal:?}",
@@ -125,17 +116,17 @@ async fn a_user_that_lost_its_tags_goes_if_it_has_the_claims_key() {
             answers
         };
         let stage = Stage::answering(answers());
-        let removed = stage.provisioner.revoke(&record(), &stage.owner, Some(&present("AKIA1"))).await.unwrap();
+        let removed = stage.revoke(&record(), Some(&present("AKIA1"))).await.unwrap();
         assert_eq!(removed, revoked());
 
         let stage = Stage::answering(answers());
-        let removed = stage.provisioner.revoke(&record(), &stage.owner, Some(&present("AKIA2"))).await.unwrap();
+        let removed = stage.revoke(&record(), Some(&present("AKIA2"))).await.unwrap();
         unproven(removed);
         assert_eq!(stage.calls(), ["GetUser", "ListAccessKeys", "UpdateAccessKey"]);
     }
     // Tags that name another claim count more than a key.
     let stage = Stage::answering([("GetUser", user_with_tags(OTHERS))]);
-    let removed = stage.provisioner.revoke(&record(), &stage.owner, Some(&present("AKIA1"))).await.unwrap();
+    let removed = stage.revoke(&record(), Some(&present("AKIA1"))).await.unwrap();
     assert!(left(removed)[0].contains("its tags name another claim"));
 }
 
@@ -145,7 +136,7 @@ async fn a_user_of_a_former_claim_goes_with_the_claim_that_adopted_its_record() 
     answers[0] = ("GetUser", user_with_tags(OTHERS));
     let stage = Stage::answering(answers);
     let heir = record().with_former_uids(["another".into()]);
-    assert_eq!(stage.provisioner.revoke(&heir, &stage.owner, None).await.unwrap(), revoked());
+    assert_eq!(stage.revoke(&heir, None).await.unwrap(), revoked());
 }
 
 #[tokio::test]
@@ -154,17 +145,17 @@ async fn access_that_still_works_is_not_gone_though_its_user_is_not_found() {
     let caller = "<GetCallerIdentityResponse><GetCallerIdentityResult><Account>210987654321</Account></GetCallerIdentityResult></GetCallerIdentityResponse>";
     let keys = present("AKIA1");
     let stage = without_user([("GetCallerIdentity", ok(caller))]);
-    let error = stage.provisioner.delete(&handed_over, &stage.owner, Some(&keys), Content::Delete).await.unwrap_err();
+    let error = stage.delete(&handed_over, Some(&keys), Content::Delete).await.unwrap_err();
     assert_eq!((error.reason(), error.class()), ("AccessStillWorks", FailureClass::Retryable));
     let looks = ["GetUser", "ListAccessKeys", "GetBucketTagging", "GetCallerIdentity"];
     assert_eq!(stage.calls(), looks, "nothing is changed");
 
     let stage = without_user([("GetCallerIdentity", iam_error(403, "InvalidClientTokenId"))]);
-    let removed = stage.provisioner.revoke(&handed_over, &stage.owner, Some(&keys)).await.unwrap();
-    assert_eq!(removed, done(Fate::Missing, Fate::Kept));
+    let removed = stage.revoke(&handed_over, Some(&keys)).await.unwrap();
+    assert_eq!(removed, (AccessRemoval::NotFound, BucketRemoval::Kept));
 
     let stage = without_user([("GetCallerIdentity", Answer::Reset)]);
-    assert!(stage.provisioner.revoke(&handed_over, &stage.owner, Some(&keys)).await.is_err(), "it is not known");
+    assert!(stage.revoke(&handed_over, Some(&keys)).await.is_err(), "it is not known");
 }
 
 const IN_A_GROUP: &str = "<ListGroupsForUserResponse><ListGroupsForUserResult><Groups><member><Path>/</Path><GroupName>g</GroupName><GroupId>G</GroupId><Arn>a</Arn><CreateDate>2026-01-01T00:00:00Z</CreateDate></member></Groups></ListGroupsForUserResult></ListGroupsForUserResponse>";
@@ -196,7 +187,7 @@ async fn what_others_added_to_a_user_is_cleared_only_if_aws_objects() {
         ("RemoveUserFromGroup", ok("")),
         ("DeleteUser", ok("")),
     ]);
-    assert_eq!(stage.provisioner.revoke(&record(), &stage.owner, None).await.unwrap(), revoked());
+    assert_eq!(stage.revoke(&record(), None).await.unwrap(), revoked());
     assert_eq!(
         stage.calls()[4..],
         [
@@ -230,7 +221,7 @@ async fn a_user_that_may_not_be_taken_out_of_its_groups_is_reported_with_the_rem
         }
         answers.push((denied, iam_error(403, "AccessDenied")));
         let stage = Stage::answering(answers);
-        let error = stage.provisioner.revoke(&record(), &stage.owner, None).await.unwrap_err();
+        let error = stage.revoke(&record(), None).await.unwrap_err();
         assert_eq!((error.reason(), error.class()), ("AccessDenied", FailureClass::Terminal));
         assert!(error.to_string().contains(&format!("allow iam:{denied}")), "{error}");
         assert_eq!(error.to_string().contains("by hand"), denied == "RemoveUserFromGroup", "{error}");
@@ -270,7 +261,7 @@ pub(super) fn go_user_goes() -> Vec<(&'static str, Answer)> {
 #[tokio::test]
 async fn the_user_and_the_policy_of_the_go_provisioner_go_together() {
     let stage = Stage::answering(go_user_goes());
-    assert_eq!(stage.provisioner.revoke(&go_record(), &stage.owner, None).await.unwrap(), revoked());
+    assert_eq!(stage.revoke(&go_record(), None).await.unwrap(), revoked());
     assert_eq!(
         stage.calls(),
         [
@@ -292,13 +283,13 @@ async fn a_policy_of_another_name_is_detached_but_not_deleted() {
     let mut record = go_record();
     record.plan.state.insert("ARN".into(), "arn:aws:iam::000000000000:policy/everyone".into());
     let stage = Stage::answering(go_user_goes());
-    stage.provisioner.revoke(&record, &stage.owner, None).await.unwrap();
+    stage.revoke(&record, None).await.unwrap();
     assert_eq!(stage.calls().last().unwrap(), "DeleteUser");
 }
 
 #[tokio::test]
 async fn a_tagged_user_is_not_the_go_provisioners() {
     let stage = Stage::answering([("GetUser", user_with_tags(FOREIGN)), ("ListAccessKeys", access_keys(&["AKIA1"]))]);
-    unproven(stage.provisioner.revoke(&go_record(), &stage.owner, None).await.unwrap());
+    unproven(stage.revoke(&go_record(), None).await.unwrap());
     assert_eq!(stage.calls(), ["GetUser", "ListAccessKeys"]);
 }

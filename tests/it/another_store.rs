@@ -8,8 +8,8 @@ use std::time::Duration;
 use bucket_provisioner::api::ClaimPhase;
 use bucket_provisioner::controller::{self, Options};
 use bucket_provisioner::store::{
-    AppCredentials, Checkup, Content, Endpoint, Fate, Plan, Provisioner, Reason, Record, Removal, Removed, Request,
-    StoreError, Topic,
+    AccessRemoval, AppCredentials, BucketRemoval, Call, Checkup, Content, CreateError, Endpoint, Plan, Provisioner,
+    Reason, Request, StoreError, Topic,
 };
 use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
@@ -28,10 +28,12 @@ struct Shelf {
     checks: Arc<AtomicUsize>,
 }
 
-const TAKEN: Reason = Reason::new("Taken", Topic::Claim, "the name is on the shelf already", "choose another");
-const JAMMED: Reason = Reason::new("Jammed", Topic::Store, "the shelf is jammed", "repair it");
-const GONE: Reason = Reason::new("Gone", Topic::Store, "the bucket is gone from the shelf", "look for it");
-const BUILDING: Reason = Reason::new("Building", Topic::Progress, "the shelf is being built", "wait");
+const TAKEN: Reason =
+    Reason::new("Taken", Topic::Claim).meaning("the name is on the shelf already").remedy("choose another");
+const JAMMED: Reason = Reason::new("Jammed", Topic::Store).meaning("the shelf is jammed").remedy("repair it");
+const GONE: Reason =
+    Reason::new("Gone", Topic::Store).meaning("the bucket is gone from the shelf").remedy("look for it");
+const BUILDING: Reason = Reason::new("Building", Topic::Progress).meaning("the shelf is being built").remedy("wait");
 
 impl Shelf {
     fn has(&self, thing: &str) -> bool {
@@ -47,10 +49,6 @@ impl Shelf {
     }
 }
 
-fn user(record: &Record) -> &str {
-    record.plan.user.as_deref().unwrap()
-}
-
 impl Provisioner for Shelf {
     type Parameters = ();
     type Owner = ();
@@ -60,7 +58,7 @@ impl Provisioner for Shelf {
     const CAN_ROTATE: bool = true;
 
     fn endpoint(&self, (): &()) -> Endpoint {
-        Endpoint::new("shelf", 80, "here")
+        Endpoint::new("shelf", 80).with_region("here")
     }
 
     fn plan(&self, request: &Request<'_, ()>) -> Result<Plan, StoreError> {
@@ -68,34 +66,33 @@ impl Provisioner for Shelf {
         Ok(request.plan(self.endpoint(request.parameters)).with_output(key, "parquet"))
     }
 
-    async fn provision(&self, record: &Record, owner: &()) -> Result<AppCredentials, StoreError> {
-        let bucket = &record.plan.bucket;
+    async fn create_bucket(&self, call: &Call<'_, Self>) -> Result<(), CreateError<StoreError>> {
+        let bucket = call.bucket();
         if bucket.starts_with("slow") && self.put(&format!("{bucket}, half")) {
-            return Err(StoreError::in_progress(&BUILDING, "half of the shelf is built"));
+            return Err(StoreError::in_progress(&BUILDING, "half of the shelf is built").into());
         }
         self.take(&format!("{bucket}, half"));
-        if !self.put(&record.plan.bucket) {
-            let name = &record.plan.bucket;
-            let message = format!("spec.bucketName {name:?} is on the shelf already; choose another");
-            return Err(StoreError::terminal(&TAKEN, message).untouched());
+        if !self.put(bucket) {
+            let message = format!("spec.bucketName {bucket:?} is on the shelf already; choose another");
+            return Err(CreateError::Refused(StoreError::terminal(&TAKEN, message)));
         }
-        self.grant(record, owner).await
+        Ok(())
     }
 
-    async fn grant(&self, record: &Record, _: &()) -> Result<AppCredentials, StoreError> {
-        self.put(user(record));
-        let key = if record.plan.bucket.starts_with("twice") { "FORMAT" } else { "PASSPHRASE" };
-        Ok(AppCredentials::new(user(record), "s").with_output(key, "sesame"))
+    async fn grant(&self, call: &Call<'_, Self>) -> Result<AppCredentials, CreateError<StoreError>> {
+        self.put(call.user());
+        let key = if call.bucket().starts_with("twice") { "FORMAT" } else { "PASSPHRASE" };
+        Ok(AppCredentials::new(call.user(), "s".into()).with_output(key, "sesame".into()))
     }
 
-    async fn rotate(&self, _: &Record, (): &(), _: &str) -> Result<Option<AppCredentials>, StoreError> {
+    async fn rotate(&self, _: &Call<'_, Self>, _: &str) -> Result<Option<AppCredentials>, StoreError> {
         self.rotations.fetch_add(1, Ordering::SeqCst);
         Err(StoreError::terminal(&JAMMED, "the shelf is jammed; repair it"))
     }
 
-    async fn check(&self, record: &Record, (): &(), _: &[&str]) -> Result<Checkup, StoreError> {
+    async fn check(&self, call: &Call<'_, Self>, _: &[&str]) -> Result<Checkup, StoreError> {
         self.checks.fetch_add(1, Ordering::SeqCst);
-        let (bucket, looking) = (&record.plan.bucket, format!("{}, looking", record.plan.bucket));
+        let (bucket, looking) = (call.bucket(), format!("{}, looking", call.bucket()));
         if self.put(&looking) {
             return Err(StoreError::in_progress(&BUILDING, "half of the shelf is searched"));
         }
@@ -106,21 +103,14 @@ impl Provisioner for Shelf {
         }
     }
 
-    async fn revoke(&self, record: &Record, _: &(), _: Option<&AppCredentials>) -> Result<Removal, StoreError> {
-        self.take(user(record));
-        Ok(Removal::Done(Removed::new(Fate::Removed, Fate::Kept)))
+    async fn revoke(&self, call: &Call<'_, Self>) -> Result<AccessRemoval, StoreError> {
+        self.take(call.user());
+        Ok(AccessRemoval::Deleted)
     }
 
-    async fn delete(
-        &self,
-        record: &Record,
-        _: &(),
-        _: Option<&AppCredentials>,
-        _: Content,
-    ) -> Result<Removal, StoreError> {
-        self.take(user(record));
-        self.take(&record.plan.bucket);
-        Ok(Removal::Done(Removed::new(Fate::Removed, Fate::Removed)))
+    async fn delete_bucket(&self, call: &Call<'_, Self>, _: Content) -> Result<BucketRemoval, StoreError> {
+        self.take(call.bucket());
+        Ok(BucketRemoval::Deleted)
     }
 }
 

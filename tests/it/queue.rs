@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use bucket_provisioner::api::{ClaimPhase, ObjectBucketClaim};
 use bucket_provisioner::controller::{self, Options};
 use bucket_provisioner::store::{
-    AppCredentials, Content, Endpoint, Fate, Provisioner, Reason, Record, Removal, Removed, StoreError,
+    self, AccessRemoval, AppCredentials, BucketRemoval, Content, CreateError, Endpoint, Provisioner, Reason, StoreError,
 };
 use kube::Client;
 use serde_json::json;
@@ -36,29 +36,23 @@ impl Provisioner for Heap {
     const REASONS: &'static [&'static Reason] = &[];
 
     fn endpoint(&self, (): &()) -> Endpoint {
-        Endpoint::new("heap", 80, "here")
+        Endpoint::new("heap", 80).with_region("here")
     }
 
-    async fn provision(&self, record: &Record, owner: &()) -> Result<AppCredentials, StoreError> {
-        self.grant(record, owner).await
+    async fn create_bucket(&self, _: &store::Call<'_, Self>) -> Result<(), CreateError<StoreError>> {
+        Ok(())
     }
 
-    async fn grant(&self, record: &Record, _: &()) -> Result<AppCredentials, StoreError> {
-        Ok(AppCredentials::new(record.plan.bucket.as_str(), "s"))
+    async fn grant(&self, call: &store::Call<'_, Self>) -> Result<AppCredentials, CreateError<StoreError>> {
+        Ok(AppCredentials::new(call.bucket(), "s".into()))
     }
 
-    async fn revoke(&self, _: &Record, _: &(), _: Option<&AppCredentials>) -> Result<Removal, StoreError> {
-        Ok(Removal::Done(Removed::new(Fate::Removed, Fate::Kept)))
+    async fn revoke(&self, _: &store::Call<'_, Self>) -> Result<AccessRemoval, StoreError> {
+        Ok(AccessRemoval::Deleted)
     }
 
-    async fn delete(
-        &self,
-        record: &Record,
-        _: &(),
-        _: Option<&AppCredentials>,
-        _: Content,
-    ) -> Result<Removal, StoreError> {
-        let bucket = record.plan.bucket.clone();
+    async fn delete_bucket(&self, call: &store::Call<'_, Self>, _: Content) -> Result<BucketRemoval, StoreError> {
+        let bucket = call.bucket().to_owned();
         if bucket.starts_with("held") {
             self.permits.acquire().await.unwrap().forget();
         }
@@ -71,10 +65,10 @@ impl Provisioner for Heap {
             let pieces = ended.entry(bucket).or_default();
             *pieces += 1;
             if *pieces < PIECES {
-                return Ok(Removal::partial(1000));
+                return Ok(BucketRemoval::partial(1000));
             }
         }
-        Ok(Removal::Done(Removed::new(Fate::Removed, Fate::Removed)))
+        Ok(BucketRemoval::Deleted)
     }
 }
 

@@ -308,19 +308,11 @@ impl Failure for Error {
         }
     }
 
-    fn store_untouched(&self) -> bool {
-        match self {
-            Self::Store(failure) => failure.store_untouched(),
-            Self::Refused(_) => true,
-            _ => false,
-        }
+    fn affects_all_claims(&self) -> bool {
+        matches!(self, Self::Store(failure) if failure.affects_all_claims())
     }
 
-    fn concerns_all(&self) -> bool {
-        matches!(self, Self::Store(failure) if failure.concerns_all())
-    }
-
-    fn lost(&self) -> bool {
-        matches!(self, Self::Store(failure) if failure.lost())
+    fn is_lost(&self) -> bool {
+        matches!(self, Self::Store(failure) if failure.is_lost())
     }
 }

@@ -1,12 +1,13 @@
 //! The metrics of claims, buckets and stores. The tables of docs/metrics.md are generated from here.
 
 use std::fmt;
-use std::time::Duration;
 
 use prometheus_client::metrics::histogram::Histogram;
 
 use operator_runtime::observe::metrics::{CALL, Counter, Definitions, Gauge, Labelled, Times};
 use operator_runtime::observe::since_1970;
+
+use crate::store::StoreCall;
 
 /// From a claim that waits for nothing to one that waits for a person.
 const TO_BOUND: &[f64] = &[0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3600.0];
@@ -89,7 +90,7 @@ impl Metrics {
         }
     }
 
-    pub(crate) fn called(&self, service: &str, operation: &str, outcome: &str, took: Duration) {
+    pub(crate) fn called(&self, &StoreCall { service, operation, outcome, took }: &StoreCall<'_>) {
         self.calls.all.with([service, operation, outcome]).inc();
         self.calls.times.with([service]).observe(took.as_secs_f64());
     }

@@ -1,10 +1,10 @@
 //! The reasons on claims and ObjectBuckets that do not depend on the store. The command `reasons` prints them.
 
-use crate::store::{Reason, UNREADABLE_PARAMETERS};
+use crate::store::Reason;
 
 /// The reasons that do not depend on the store.
 pub(crate) fn all() -> impl Iterator<Item = &'static Reason> {
-    TABLE.iter().chain(orphaned::TABLE).copied().chain([&UNREADABLE_PARAMETERS])
+    TABLE.iter().chain(orphaned::TABLE).copied()
 }
 
 crate::reasons! {
@@ -43,6 +43,7 @@ crate::reasons! {
         OWNER_SECRET_NOT_FOUND = "OwnerSecretNotFound": "the Secret with the owner's credentials does not exist: the class names it, or the ObjectBucket of a deleted claim", "create it";
     }
     Store {
+        RECORDED_PARAMETERS_UNREADABLE = "RecordedParametersUnreadable": "the parameters that were recorded for the claim are not those of this version", "go back to the version that recorded them, or correct `spec.additionalState` of the ObjectBucket";
         WAITING_FOR_STORE = "WaitingForStore": "claims take turns at the store, and this one waits for its own: the store limits how fast an account may call it; or it did not answer, or refused the owner's credentials, several times in a row, and only one claim at a time calls it. The message says which", "wait, or see other claims of the class; this one continues by itself";
     }
     Operator {

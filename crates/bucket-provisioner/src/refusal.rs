@@ -41,6 +41,14 @@ pub(crate) enum Refusal {
     )]
     OwnerSecretMissing,
 
+    #[error("what is recorded cannot be used: {0}")]
+    RecordedParametersUnreadable(ParameterError),
+
+    #[error(
+        "the store's plan does not record the parameters of the class ({0}): begin it with Request::plan, and report this to the operator's developers"
+    )]
+    ParametersNotRecorded(ParameterError),
+
     /// What the plan adds. `problem` includes the remedy, and never a value.
     #[error("the entries that the store adds to the claim's ConfigMap cannot be written: {problem}")]
     InvalidConfigMapOutput { problem: String },
@@ -61,6 +69,8 @@ impl Refusal {
             Self::NamespaceNotAllowed { .. } => reasons::NAMESPACE_NOT_ALLOWED,
             Self::BucketNameNotAllowed { .. } => reasons::BUCKET_NAME_NOT_ALLOWED,
             Self::InvalidOwnerSecret { .. } | Self::OwnerSecretMissing => reasons::INVALID_OWNER_SECRET,
+            Self::RecordedParametersUnreadable(_) => reasons::RECORDED_PARAMETERS_UNREADABLE,
+            Self::ParametersNotRecorded(_) => reasons::INVALID_OUTPUT,
             Self::InvalidConfigMapOutput { .. } | Self::InvalidState { .. } => reasons::INVALID_OUTPUT,
         }
     }

@@ -174,8 +174,8 @@ mod tests {
 
     #[test]
     fn a_reason_that_cannot_be_told_apart_or_is_no_word_is_refused() {
-        const NO_WORD: Reason = Reason::new("shelf-full", Topic::Store, "", "");
-        const TAKEN: Reason = Reason::new("TimedOut", Topic::Store, "", "");
+        const NO_WORD: Reason = Reason::new("shelf-full", Topic::Store).meaning("").remedy("");
+        const TAKEN: Reason = Reason::new("TimedOut", Topic::Store).meaning("").remedy("");
         struct NoWord;
         impl Quirks for NoWord {
             type Parameters = ();

@@ -5,7 +5,10 @@ use std::marker::PhantomData;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::store::{AppCredentials, Content, Endpoint, Provisioner, Reason, Record, Removal, StoreError, Topic};
+use crate::store::{
+    AccessRemoval, AppCredentials, BucketRemoval, Call, Content, CreateError, Endpoint, Provisioner, Reason,
+    StoreError, Topic,
+};
 
 /// What differs between stores.
 pub(crate) trait Quirks: 'static {
@@ -29,7 +32,8 @@ pub(crate) struct Parameters {
     shelf: String,
 }
 
-pub(crate) const FULL: Reason = Reason::new("ShelfFull", Topic::Store, "there is no room", "ask for another shelf");
+pub(crate) const FULL: Reason =
+    Reason::new("ShelfFull", Topic::Store).meaning("there is no room").remedy("ask for another shelf");
 
 impl Quirks for Ordinary {
     type Parameters = Parameters;
@@ -45,22 +49,22 @@ impl<Q: Quirks> Provisioner for OtherShelf<Q> {
     const REASONS: &'static [&'static Reason] = Q::REASONS;
 
     fn endpoint(&self, _: &Q::Parameters) -> Endpoint {
-        Endpoint::new("shelf", 80, "here")
+        Endpoint::new("shelf", 80).with_region("here")
     }
 
-    async fn provision(&self, _: &Record, (): &()) -> Result<AppCredentials, StoreError> {
+    async fn create_bucket(&self, _: &Call<'_, Self>) -> Result<(), CreateError<StoreError>> {
+        Err(full().into())
+    }
+
+    async fn grant(&self, _: &Call<'_, Self>) -> Result<AppCredentials, CreateError<StoreError>> {
+        Err(full().into())
+    }
+
+    async fn revoke(&self, _: &Call<'_, Self>) -> Result<AccessRemoval, StoreError> {
         Err(full())
     }
 
-    async fn grant(&self, _: &Record, (): &()) -> Result<AppCredentials, StoreError> {
-        Err(full())
-    }
-
-    async fn revoke(&self, _: &Record, (): &(), _: Option<&AppCredentials>) -> Result<Removal, StoreError> {
-        Err(full())
-    }
-
-    async fn delete(&self, _: &Record, (): &(), _: Option<&AppCredentials>, _: Content) -> Result<Removal, StoreError> {
+    async fn delete_bucket(&self, _: &Call<'_, Self>, _: Content) -> Result<BucketRemoval, StoreError> {
         Err(full())
     }
 }

@@ -19,16 +19,16 @@ impl<E: Failure> Unknown<E> {
     /// Whether the store says that the bucket is gone.
     pub(super) fn lost(&self) -> Option<&E> {
         match self {
-            Self::Store(failure) if failure.lost() => Some(failure),
+            Self::Store(failure) if failure.is_lost() => Some(failure),
             Self::Store(_) | Self::Owner(_) => None,
         }
     }
 
     /// Whether it would be the same for all buckets of this owner and store.
-    pub(super) fn concerns_all(&self) -> bool {
+    pub(super) fn affects_all_claims(&self) -> bool {
         match self {
             Self::Owner(_) => true,
-            Self::Store(failure) => failure.concerns_all(),
+            Self::Store(failure) => failure.affects_all_claims(),
         }
     }
 }
@@ -50,9 +50,10 @@ pub(super) async fn usage<P: Provisioner>(
     session: &Session<P>,
     record: &Record,
 ) -> Result<Option<Usage>, Unknown<P::Error>> {
-    let owner: P::Owner =
-        read_owner(&session.client, record).await.map_err(|problem| Unknown::Owner(problem.to_string()))?;
-    let account = session.store.account(record, &owner).await.map_err(Unknown::Store)?;
+    let owner =
+        read_owner::<P>(&session.client, record).await.map_err(|problem| Unknown::Owner(problem.to_string()))?;
+    let call = owner.call(record);
+    let account = session.store.account(&call).await.map_err(Unknown::Store)?;
     // What is missing in another account is not gone.
     if let (Some(now), Some(recorded)) = (&account, &record.account)
         && now != recorded
@@ -60,5 +61,5 @@ pub(super) async fn usage<P: Provisioner>(
         let now = credentials(record.plan.owner_secret.as_ref(), now);
         return Err(Unknown::Owner(format!("{now}, but the ObjectBucket records account {recorded}")));
     }
-    session.store.usage(record, &owner).await.map_err(Unknown::Store)
+    session.store.usage(&call).await.map_err(Unknown::Store)
 }

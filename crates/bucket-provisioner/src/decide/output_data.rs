@@ -151,7 +151,7 @@ pub(crate) fn secret(claim: &ClaimId, label: &str, credentials: &AppCredentials,
 
 /// What a claim's Secret will look like, without keys.
 pub(crate) fn sample_secret(claim: &ClaimId, label: &str) -> Secret {
-    secret(claim, label, &AppCredentials::new("-", "-"), &KeyNotes::default())
+    secret(claim, label, &AppCredentials::new("-", "-".into()), &KeyNotes::default())
 }
 
 /// The credentials in a Secret of ours, without what the store added; `None` if a part is missing or empty.
@@ -160,7 +160,7 @@ pub(crate) fn credentials(secret: &Secret) -> Option<AppCredentials> {
         let bytes = &secret.data.as_ref()?.get(key)?.0;
         std::str::from_utf8(bytes).ok().filter(|text| !text.is_empty())
     };
-    let keys = AppCredentials::new(text(wire::secret::ACCESS_KEY_ID)?, text(wire::secret::SECRET_ACCESS_KEY)?);
+    let keys = AppCredentials::new(text(wire::secret::ACCESS_KEY_ID)?, text(wire::secret::SECRET_ACCESS_KEY)?.into());
     Some(AppCredentials { session_token: text(wire::secret::SESSION_TOKEN).map(SecretString::from), ..keys })
 }
 
@@ -245,8 +245,10 @@ mod tests {
 
     fn handing_out(token: Option<&str>) -> Secret {
         let claim = ClaimId { namespace: "ns".into(), name: "c".into(), uid: "u".into() };
-        let credentials =
-            AppCredentials { session_token: token.map(SecretString::from), ..AppCredentials::new("AKIA1", "one") };
+        let credentials = AppCredentials {
+            session_token: token.map(SecretString::from),
+            ..AppCredentials::new("AKIA1", "one".into())
+        };
         secret(&claim, "label", &credentials, &KeyNotes::default())
     }
 
@@ -271,8 +273,8 @@ mod tests {
 
     #[test]
     fn what_the_store_adds_to_the_secret_is_written_with_the_keys_and_stays_afterwards() {
-        let claim = ClaimId::new("ns", "c", "u");
-        let issued = AppCredentials::new("AKIA1", "one").with_output("CA_BUNDLE", "-----BEGIN");
+        let claim = ClaimId { namespace: "ns".into(), name: "c".into(), uid: "u".into() };
+        let issued = AppCredentials::new("AKIA1", "one".into()).with_output("CA_BUNDLE", "-----BEGIN".into());
         let written = secret(&claim, "label", &issued, &KeyNotes::default());
         assert_eq!(written.data.as_ref().unwrap()["CA_BUNDLE"].0, b"-----BEGIN");
         assert_eq!(handing_out(None).differing(&written).unwrap()["CA_BUNDLE"], json!("LS0tLS1CRUdJTg=="));

@@ -285,7 +285,8 @@ mod tests {
         assert_eq!(edited.conditions[1].status, ConditionStatus::False);
         let undone = Report::bound("b", Beside::default()).status(&edited, Some(3), "t");
         assert_eq!(undone.conditions[1].status, ConditionStatus::True);
-        let claim = Claim::gone(crate::store::ClaimId::new("shop", "photos", "uid"));
+        let claim =
+            Claim::gone(crate::store::ClaimId { namespace: "shop".into(), name: "photos".into(), uid: "uid".into() });
         let meanwhile = Report::purging(&claim, "b", 1).status(&edited, Some(2), "t");
         assert_eq!(meanwhile.conditions[1], edited.conditions[1], "a problem does not undo the edit");
     }
@@ -299,7 +300,8 @@ mod tests {
             (status.conditions[1].type_.as_str(), status.conditions[1].reason.as_str()),
             ("KeysCurrent", "RotationPending")
         );
-        let mut claim = Claim::gone(crate::store::ClaimId::new("shop", "photos", "uid"));
+        let mut claim =
+            Claim::gone(crate::store::ClaimId { namespace: "shop".into(), name: "photos".into(), uid: "uid".into() });
         claim.status = status;
         assert!(says_bound(&claim, &beside, Keeps::Yes));
         assert!(
@@ -309,7 +311,8 @@ mod tests {
 
     #[test]
     fn the_progress_of_a_purge_is_read_from_what_the_claim_says() {
-        let claim = Claim::gone(crate::store::ClaimId::new("shop", "photos", "uid"));
+        let claim =
+            Claim::gone(crate::store::ClaimId { namespace: "shop".into(), name: "photos".into(), uid: "uid".into() });
         let purging = Report::purging(&claim, "objects, versions and uploads removed so far: 7", 12_000);
         assert_eq!(removed_so_far(&purging.message), Some(12_000));
         assert_eq!(removed_so_far(&Report::settling(&claim).message), None);

@@ -11,7 +11,7 @@ use crate::store::common::bad_bucket;
 use crate::store::names;
 use crate::store::{
     ClaimId, CommonParameters, Mode, ON_DELETE, ParameterError, Parameters as _, Plan, Provisioner, ReclaimPolicy,
-    Request, Written,
+    Record, Request, Written,
 };
 
 /// Fields of a claim.
@@ -54,9 +54,16 @@ pub(crate) fn plan<P: Provisioner>(
         common: &common,
     };
     let plan = provisioner.plan(&request).map_err(Error::store)?;
+    check_parameters::<P>(&plan, claim)?;
     store_outputs::check_config_map(&plan)?;
     store_outputs::check_state(&plan)?;
     Ok(plan)
+}
+
+/// The verbs get the parameters from the record.
+fn check_parameters<P: Provisioner>(plan: &Plan, claim: &ClaimId) -> Result<(), Refusal> {
+    let record = Record::new(claim.clone(), "", ReclaimPolicy::Retain, plan.clone());
+    P::Parameters::recorded(&record).map(drop).map_err(Refusal::ParametersNotRecorded)
 }
 
 /// The common parameters, parsed, and the store's own, as they were written.
@@ -137,7 +144,7 @@ mod tests {
     }
 
     fn planned_by(class: &str, parameters: &[(&str, &str)], wanted: &WantedBucket) -> Result<Plan, Error> {
-        let claim = ClaimId::new("shop", "photos", UID);
+        let claim = ClaimId { namespace: "shop".into(), name: "photos".into(), uid: UID.into() };
         let class = Class {
             name: class.into(),
             provisioner: "example.com/bucket".into(),
@@ -167,7 +174,8 @@ mod tests {
         }
         let error = planned(&class, &WantedBucket::Named("mine".into())).unwrap_err();
         insta::assert_snapshot!(error, @r#"spec.bucketName is "mine", but StorageClass fast gives access to bucket "shared" only: remove spec.bucketName, or use another class"#);
-        assert_eq!((error.class(), error.store_untouched()), (FailureClass::Terminal, true));
+        assert_eq!(error.class(), FailureClass::Terminal);
+        assert!(matches!(error, Error::Refused(_)));
     }
 
     #[test]
@@ -193,10 +201,10 @@ mod tests {
         assert_eq!(planned(&[], &generated()).unwrap().outputs["fast"], "model");
         let error = planned_by("AWS_REGION", &[], &generated()).unwrap_err();
         assert!(matches!(error, Error::Refused(Refusal::InvalidConfigMapOutput { .. })), "{error}");
-        assert!(error.store_untouched());
+        assert!(matches!(error, Error::Refused(_)));
         let error = planned_by("mode", &[], &generated()).unwrap_err();
         assert!(matches!(error, Error::Refused(Refusal::InvalidState { .. })), "{error}");
-        assert!(error.store_untouched());
+        assert!(matches!(error, Error::Refused(_)));
     }
 
     #[test]

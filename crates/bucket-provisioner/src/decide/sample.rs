@@ -23,7 +23,7 @@ impl Sample {
     /// # Errors
     /// What every claim of the class would say.
     pub(crate) fn of<P: Provisioner>(provisioner: &P, class: &Class, uid: &str, cluster: &str) -> Result<Self, Error> {
-        let claim = ClaimId::new(NAME, NAME, uid);
+        let claim = ClaimId { namespace: NAME.into(), name: NAME.into(), uid: uid.into() };
         let wanted = |common: Option<&CommonParameters>| match common {
             // The class says which one.
             Some(CommonParameters { bucket: Some(_), .. }) => WantedBucket::Unspecified,

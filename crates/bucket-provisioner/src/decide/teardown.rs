@@ -8,7 +8,7 @@ use crate::api::wire::annotation;
 use crate::decide::record::{Author, Stored};
 use crate::decide::release::{Retained, Schedule, text};
 use crate::store::names::is_generated_for;
-use crate::store::{Fate, Mode, OnDelete, ReclaimPolicy, Record, Removed};
+use crate::store::{AccessRemoval, BucketRemoval, Mode, OnDelete, ReclaimPolicy, Record, Removal};
 
 /// How a claim is undone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -57,17 +57,17 @@ pub(crate) fn undo_now(stored: &Stored) -> Undo {
 /// claim. `now`: when the claim was undone.
 pub(crate) fn retained(
     undo: Undo,
-    removed: &Removed,
+    removed: &Removal,
     namespace_uid: Option<String>,
     now: Timestamp,
 ) -> Option<Retained> {
     match (undo, removed) {
-        (_, Removed { access: Fate::Unproven(_), .. }) => Some(Retained::UserUnproven),
+        (_, Removal { access: AccessRemoval::Unproven(_), .. }) => Some(Retained::UserUnproven),
         (Undo::DeleteAfter(time), _) => {
             let at = SignedDuration::try_from(time).ok().and_then(|time| now.checked_add(time).ok());
             Some(Retained::Scheduled(Schedule { at: at.unwrap_or(Timestamp::MAX), namespace_uid }))
         }
-        (_, Removed { bucket: Fate::NotEmpty, .. }) => Some(Retained::NotEmpty),
+        (_, Removal { bucket: BucketRemoval::NotEmpty, .. }) => Some(Retained::NotEmpty),
         (Undo::Revoke | Undo::Delete | Undo::DeleteIfEmpty, _) => None,
     }
 }
@@ -176,7 +176,7 @@ pub(crate) fn shares_bucket(record: &Stored, other: &Stored, is_leaving: bool) -
 }
 
 /// The closing message: what was removed, and what was kept.
-pub(crate) fn closing_message(stored: &Stored, undo: Undo, removed: &Removed, retained: Option<&Retained>) -> String {
+pub(crate) fn closing_message(stored: &Stored, undo: Undo, removed: &Removal, retained: Option<&Retained>) -> String {
     let record = &stored.record;
     let name = &record.plan.bucket;
     let scheduled = match retained {
@@ -188,40 +188,43 @@ pub(crate) fn closing_message(stored: &Stored, undo: Undo, removed: &Removed, re
         _ => None,
     };
     let bucket = scheduled.unwrap_or_else(|| match (undo, &removed.bucket) {
-        (_, Fate::NotEmpty) => format!("bucket {name:?} is kept, because it is not empty"),
-        (_, Fate::Kept) if retained == Some(&Retained::BucketConflict) => {
+        (_, BucketRemoval::NotEmpty) => format!("bucket {name:?} is kept, because it is not empty"),
+        (_, BucketRemoval::Kept) if retained == Some(&Retained::BucketConflict) => {
             format!(
                 "bucket {name:?} of ObjectBucket {:?} is left in place, because the claim names another one",
                 stored.name
             )
         }
         // Without its ObjectBucket, nothing is known about the bucket.
-        (_, Fate::Kept) if record.plan.mode == Mode::Created && stored.is_reconstructed() => {
+        (_, BucketRemoval::Kept) if record.plan.mode == Mode::Created && stored.is_reconstructed() => {
             format!("bucket {name:?}, if it still exists, is left in place")
         }
-        (_, Fate::Removed) => format!("bucket {name:?} is deleted with all its content"),
-        (_, Fate::Missing) => format!("bucket {name:?} no longer existed"),
-        (_, Fate::Left(_)) => format!("bucket {name:?} is left in place"),
-        (_, Fate::Kept) if record.plan.mode == Mode::Granted => {
+        (_, BucketRemoval::Deleted) => format!("bucket {name:?} is deleted with all its content"),
+        (_, BucketRemoval::NotFound) => format!("bucket {name:?} no longer existed"),
+        (_, BucketRemoval::LeftInPlace(_)) => format!("bucket {name:?} is left in place"),
+        (_, BucketRemoval::Kept) if record.plan.mode == Mode::Granted => {
             format!("bucket {name:?}, which existed before the claim, is kept")
         }
-        (Undo::Revoke, Fate::Kept) if record.reclaim_policy == ReclaimPolicy::Retain => {
+        (Undo::Revoke, BucketRemoval::Kept) if record.reclaim_policy == ReclaimPolicy::Retain => {
             format!("bucket {name:?} is kept, because its reclaimPolicy is Retain")
         }
-        (Undo::Revoke | Undo::DeleteAfter(_), Fate::Kept) => format!("bucket {name:?} is kept"),
-        (Undo::Delete | Undo::DeleteIfEmpty, Fate::Kept) => format!("bucket {name:?} is left in place"),
-        (_, Fate::Unproven(_)) => format!("bucket {name:?} is left in place"),
+        (Undo::Revoke | Undo::DeleteAfter(_), BucketRemoval::Kept) => format!("bucket {name:?} is kept"),
+        (Undo::Delete | Undo::DeleteIfEmpty, BucketRemoval::Kept) => format!("bucket {name:?} is left in place"),
+        // The last attempt deletes the rest.
+        (_, BucketRemoval::Partial { .. }) => format!("bucket {name:?} is not deleted yet"),
     });
     let access = match (&record.plan.user, &removed.access) {
         (None, _) => "the claim had the owner's own keys, which still work".to_owned(),
-        (Some(_), Fate::Removed) => "the claim's access is deleted".to_owned(),
+        (Some(_), AccessRemoval::Deleted) => "the claim's access is deleted".to_owned(),
         // It was deleted with the claim.
-        (Some(_), Fate::Missing) if stored.release.is_some() => "the claim's access was deleted before".to_owned(),
-        (Some(user), Fate::Missing) => format!("the claim's user {user:?} no longer existed"),
-        (Some(user), Fate::Left(_) | Fate::Kept | Fate::NotEmpty) => {
+        (Some(_), AccessRemoval::NotFound) if stored.release.is_some() => {
+            "the claim's access was deleted before".to_owned()
+        }
+        (Some(user), AccessRemoval::NotFound) => format!("the claim's user {user:?} no longer existed"),
+        (Some(user), AccessRemoval::LeftInPlace(_) | AccessRemoval::NotIssued) => {
             format!("the claim's user {user:?} is left in place, and its keys still work")
         }
-        (Some(_), Fate::Unproven(_)) => {
+        (Some(_), AccessRemoval::Unproven(_)) => {
             format!("user {} is left in place, because nothing proves that it is the claim's", unproven_user(record))
         }
     };
@@ -284,16 +287,16 @@ mod tests {
     #[test]
     fn the_closing_message_says_what_was_seen() {
         let ours = with(|_| ());
-        let say = |access, bucket| closing_message(&ours, Undo::Delete, &Removed { access, bucket }, None);
-        insta::assert_snapshot!(say(Fate::Removed, Fate::Removed), @r#"the claim's access is deleted; bucket "photos-f30e0389" is deleted with all its content"#);
-        insta::assert_snapshot!(say(Fate::Missing, Fate::Missing), @r#"the claim's user "shop-photos-f30e0389" no longer existed; bucket "photos-f30e0389" no longer existed"#);
-        insta::assert_snapshot!(say(Fate::Left("why".into()), Fate::Left("why".into())), @r#"the claim's user "shop-photos-f30e0389" is left in place, and its keys still work; bucket "photos-f30e0389" is left in place"#);
-        let revoked = Removed { access: Fate::Removed, bucket: Fate::Kept };
+        let say = |access, bucket| closing_message(&ours, Undo::Delete, &Removal { access, bucket }, None);
+        insta::assert_snapshot!(say(AccessRemoval::Deleted, BucketRemoval::Deleted), @r#"the claim's access is deleted; bucket "photos-f30e0389" is deleted with all its content"#);
+        insta::assert_snapshot!(say(AccessRemoval::NotFound, BucketRemoval::NotFound), @r#"the claim's user "shop-photos-f30e0389" no longer existed; bucket "photos-f30e0389" no longer existed"#);
+        insta::assert_snapshot!(say(AccessRemoval::LeftInPlace("why".into()), BucketRemoval::LeftInPlace("why".into())), @r#"the claim's user "shop-photos-f30e0389" is left in place, and its keys still work; bucket "photos-f30e0389" is left in place"#);
+        let revoked = Removal::of_access(AccessRemoval::Deleted);
         insta::assert_snapshot!(closing_message(&ours, Undo::Revoke, &revoked, None), @r#"the claim's access is deleted; bucket "photos-f30e0389" is kept"#);
         let granted = with(|r| r.plan.mode = Mode::Granted);
         insta::assert_snapshot!(closing_message(&granted, Undo::Revoke, &revoked, None), @r#"the claim's access is deleted; bucket "photos-f30e0389", which existed before the claim, is kept"#);
         let shared = with(|r| r.plan.user = None);
-        let kept = Removed { access: Fate::Kept, bucket: Fate::Removed };
+        let kept = Removal { access: AccessRemoval::NotIssued, bucket: BucketRemoval::Deleted };
         insta::assert_snapshot!(closing_message(&shared, Undo::Delete, &kept, None), @r#"the claim had the owner's own keys, which still work; bucket "photos-f30e0389" is deleted with all its content"#);
         let lost = Stored { uid: None, ..ours };
         insta::assert_snapshot!(closing_message(&lost, Undo::Revoke, &revoked, None), @r#"the claim's access is deleted; bucket "photos-f30e0389", if it still exists, is left in place"#);
@@ -363,19 +366,21 @@ mod tests {
     #[test]
     fn an_object_bucket_outlives_its_claim_if_something_is_left_to_decide() {
         let now = Timestamp::from_second(1_800_000_000).unwrap_or_default();
-        let why = |undo, access, bucket| retained(undo, &Removed { access, bucket }, Some("ns".into()), now);
-        assert_eq!(why(Undo::Delete, Fate::Removed, Fate::Removed), None);
-        assert_eq!(why(Undo::Revoke, Fate::Removed, Fate::Kept), None);
-        assert_eq!(why(Undo::DeleteIfEmpty, Fate::Removed, Fate::Removed), None);
-        assert_eq!(why(Undo::DeleteIfEmpty, Fate::Removed, Fate::NotEmpty), Some(Retained::NotEmpty));
-        let Some(Retained::Scheduled(schedule)) = why(Undo::DeleteAfter(WEEK), Fate::Removed, Fate::Kept) else {
+        let why = |undo, access, bucket| retained(undo, &Removal { access, bucket }, Some("ns".into()), now);
+        assert_eq!(why(Undo::Delete, AccessRemoval::Deleted, BucketRemoval::Deleted), None);
+        assert_eq!(why(Undo::Revoke, AccessRemoval::Deleted, BucketRemoval::Kept), None);
+        assert_eq!(why(Undo::DeleteIfEmpty, AccessRemoval::Deleted, BucketRemoval::Deleted), None);
+        assert_eq!(why(Undo::DeleteIfEmpty, AccessRemoval::Deleted, BucketRemoval::NotEmpty), Some(Retained::NotEmpty));
+        let Some(Retained::Scheduled(schedule)) =
+            why(Undo::DeleteAfter(WEEK), AccessRemoval::Deleted, BucketRemoval::Kept)
+        else {
             panic!("it is not scheduled");
         };
         assert_eq!(
             (text(schedule.at).as_str(), schedule.namespace_uid.as_deref()),
             ("2027-01-22T08:00:00Z", Some("ns"))
         );
-        let unproven = why(Undo::DeleteAfter(WEEK), Fate::Unproven("why".into()), Fate::Kept);
+        let unproven = why(Undo::DeleteAfter(WEEK), AccessRemoval::Unproven("why".into()), BucketRemoval::Kept);
         assert_eq!(unproven, Some(Retained::UserUnproven), "nothing goes by itself while somebody has to decide");
     }
 }

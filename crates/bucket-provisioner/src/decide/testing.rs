@@ -5,9 +5,14 @@ use crate::store::{ClaimId, Endpoint, Mode, Plan, ReclaimPolicy, Record};
 
 /// The record of an ordinary claim `shop/photos`, as first written.
 pub(crate) fn record() -> Record {
-    let endpoint = Endpoint::new("store.example.com", 9000, "here");
+    let endpoint = Endpoint::new("store.example.com", 9000).with_region("here");
     let plan = Plan::new("photos-f30e0389", Mode::Created, endpoint).with_user("shop-photos-f30e0389");
-    Record::new(ClaimId::new("shop", "photos", "f30e0389"), "s3-buckets", ReclaimPolicy::Delete, plan)
+    Record::new(
+        ClaimId { namespace: "shop".into(), name: "photos".into(), uid: "f30e0389".into() },
+        "s3-buckets",
+        ReclaimPolicy::Delete,
+        plan,
+    )
 }
 
 /// That record in the cluster.

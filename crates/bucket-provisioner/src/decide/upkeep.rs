@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn a_store_that_is_still_working_has_not_failed() {
-        const BUSY: Reason = Reason::new("ShelfBusy", Topic::Store, "", "");
+        const BUSY: Reason = Reason::new("ShelfBusy", Topic::Store).meaning("").remedy("");
         let note = |error| failure_note("the keys could not be rotated", &Error::store(error));
         assert_eq!(note(StoreError::in_progress(&BUSY, "half is done")), None);
         for error in [StoreError::retryable(&BUSY, "no answer"), StoreError::terminal(&BUSY, "no answer")] {
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_claim_that_says_something_is_lost_says_so_until_a_check_is_finished() {
-        const BUSY: Reason = Reason::new("ShelfBusy", Topic::Store, "", "");
+        const BUSY: Reason = Reason::new("ShelfBusy", Topic::Store).meaning("").remedy("");
         let working = Error::store(StoreError::in_progress(&BUSY, "half is done"));
         assert!(awaits_check(false, &working) && !awaits_check(true, &working));
         assert!(!awaits_check(false, &Error::store(StoreError::retryable(&BUSY, "no answer"))));

@@ -69,20 +69,20 @@ async fn prove<P: Provisioner>(ctx: &Context<P>, claim: &Claim, record: Record) 
     crds::may_remove(ctx).await?;
     let secrets = ctx.secrets_in(&claim.id.namespace);
     let (owner, secret) = tokio::try_join!(owner::of_record(ctx, &record), outputs::read_own(&secrets, &claim.id))?;
-    let record = Record { account: owner.account, ..record };
+    let record = Record { account: owner.account.clone(), ..record };
     let keys = secret.as_ref().and_then(output_data::credentials);
     let notes = secret.map(|secret| KeyNotes::read(secret.metadata.annotations.as_ref())).unwrap_or_default();
     let present = keys.iter().map(|keys| keys.access_key_id.as_str());
     let denied = ctx.memory.if_known(&claim.id, |m| m.upkeep.denied_successor());
     let others = notes.retiring.iter().map(|former| former.id.as_str());
     let ids: Vec<_> = present.chain(others).chain(denied.iter().map(|keys| keys.access_key_id.as_str())).collect();
-    Ok(match ctx.asking(&record, Box::pin(ctx.provisioner.check(&record, &owner.credentials, &ids))).await {
+    Ok(match ctx.asking(&record, Box::pin(ctx.provisioner.check(&owner.call(&record), &ids))).await {
         // Nothing but the user can prove a claim on a bucket that existed before.
         Ok(checkup) if record.plan.mode == Mode::Granted && checkup.keys_lost => {
             Proof::Lost("the claim's user does not exist, or does not have the key in the claim's Secret".to_owned())
         }
         Ok(_) => Proof::Seen(record.into()),
-        Err(failure) if failure.lost() => Proof::Lost(failure.to_string()),
+        Err(failure) if failure.is_lost() => Proof::Lost(failure.to_string()),
         Err(failure) => return Err(Error::store(failure)),
     })
 }

@@ -24,7 +24,7 @@ pub(super) struct Attempt<'a, P: Provisioner> {
     pub(super) ctx: &'a Context<P>,
     pub(super) claim: Claim,
     pub(super) log: Log,
-    pub(super) owner: Option<Owner<P::Owner>>,
+    pub(super) owner: Option<Owner<P>>,
     pub(super) secret: Current<Secret>,
     pub(super) config_map: Current<ConfigMap>,
     pub(super) notes: KeyNotes,
@@ -105,7 +105,7 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
         claim: Claim,
         log: Log,
         (secret, config_map): (Current<Secret>, Current<ConfigMap>),
-        owner: Option<Owner<P::Owner>>,
+        owner: Option<Owner<P>>,
     ) -> Self {
         let notes = secret.existing().map(|secret| KeyNotes::read(secret.metadata.annotations.as_ref()));
         let notes = notes.unwrap_or_default().believed(&log.record().plan.rotation, Timestamp::now());
@@ -237,7 +237,7 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
     }
 
     /// The owner's credentials, read when they are first needed.
-    pub(super) async fn owner(&mut self) -> Result<&Owner<P::Owner>, Error> {
+    pub(super) async fn owner(&mut self) -> Result<&Owner<P>, Error> {
         if self.owner.is_none() {
             self.owner = Some(owner::of_record(self.ctx, self.log.record()).await?);
         }
@@ -245,7 +245,7 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
     }
 
     /// The same for what deletes something at the store, such as keys.
-    pub(super) async fn owner_for_removal(&mut self) -> Result<&Owner<P::Owner>, Error> {
+    pub(super) async fn owner_for_removal(&mut self) -> Result<&Owner<P>, Error> {
         crds::may_remove(self.ctx).await?;
         self.owner().await
     }

@@ -4,6 +4,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::attempt::{Attempt, Log};
 use super::next::Next;
+use super::owner;
 use crate::decide::backoff::{MAX_DENIED, MAX_PROBES};
 use crate::decide::keys::{self, KeyNotes};
 use crate::decide::report::{Report, Severity};
@@ -15,7 +16,7 @@ use crate::objects::{events, records, status};
 use crate::reasons;
 use crate::state::memory::ClaimMemory;
 use crate::state::stores;
-use crate::store::{AppCredentials, Failure as _, Probe, Provisioner};
+use crate::store::{self, AppCredentials, CreateError, Probe, ProbeCall, Provisioner};
 
 impl<P: Provisioner> Attempt<'_, P> {
     /// Has the store create what is recorded, and issue keys.
@@ -32,27 +33,27 @@ impl<P: Provisioner> Attempt<'_, P> {
             self.try_secret().await?;
         }
         let before = ctx.memory.with(&record.claim, ClaimMemory::executes);
+        let call = owner.call(record);
         let answer = match verb {
-            Verb::Provision => {
-                ctx.asking(record, Box::pin(ctx.provisioner.provision(record, &owner.credentials))).await
-            }
-            Verb::Grant => ctx.asking(record, Box::pin(ctx.provisioner.grant(record, &owner.credentials))).await,
+            Verb::Provision => ctx.asking_to_create(record, Box::pin(store::provision(&ctx.provisioner, &call))).await,
+            Verb::Grant => ctx.asking_to_create(record, Box::pin(ctx.provisioner.grant(&call))).await,
         };
         // What was not created need not be looked for when the claim is deleted.
         ctx.memory.with(&record.claim, |m| match &answer {
-            Err(failure) if failure.store_untouched() => m.executed_only(before),
-            _ => drop(m.executes()),
+            Err(CreateError::Refused(_)) => m.executed_only(before),
+            Err(CreateError::Failed(_)) | Ok(_) => drop(m.executes()),
         });
         let mut credentials = match answer {
             Ok(credentials) => credentials,
-            Err(failure) => {
-                if matches!(self.log, Log::Stored { is_new: true, .. }) && failure.store_untouched() {
+            Err(CreateError::Refused(failure)) => {
+                if matches!(self.log, Log::Stored { is_new: true, .. }) {
                     // Nothing was created. Without a record, the claim can be deleted without a call to a store that
                     // may never answer.
                     records::delete(&ctx.records(), &stored.name, stored.uid.as_deref()).await?;
                 }
                 return Err(failure);
             }
+            Err(CreateError::Failed(failure)) => return Err(failure),
         };
         if stored.bound() {
             ctx.memory.with(&record.claim, |m| m.upkeep.keys_replaced());
@@ -61,7 +62,7 @@ impl<P: Provisioner> Attempt<'_, P> {
         ctx.memory.with(&record.claim, |m| m.keep_successor(None));
         // Some stores name the account only in answers about what they created. A failure is ignored, so that the new
         // keys are not lost.
-        let account = ctx.provisioner.account(record, &owner.credentials).await.ok().flatten();
+        let account = ctx.provisioner.account(&call).await.ok().flatten();
         let refused = store_outputs::take_out_refused(&mut credentials.outputs, &record.plan);
         // Shared keys are handed over with every attempt, until they work.
         if let Some(note) = refused.filter(|_| !self.holds_shared_keys()) {
@@ -182,7 +183,9 @@ impl<P: Provisioner> Attempt<'_, P> {
     /// Tries the keys once, because bound means usable. `Some`: try them again later.
     pub(super) async fn probe(&mut self) -> Result<Option<Next>, Error> {
         let (ctx, record) = (self.ctx, &self.stored()?.record);
-        let answer = ctx.asking(record, Box::pin(ctx.provisioner.probe(record, self.credentials()?))).await?;
+        let parameters = owner::parameters::<P>(record)?;
+        let call = ProbeCall::new(record, &parameters, self.credentials()?);
+        let answer = ctx.asking(record, Box::pin(ctx.provisioner.probe(&call))).await?;
         let (refused, denied) = match answer {
             Probe::Usable => {
                 let refused_for = ctx.memory.with(&self.claim.id, |m| m.waits.keys_work());

@@ -10,13 +10,13 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tracing::Instrument as _;
 
 use super::next::Next;
-use super::step;
+use super::{owner, step};
 use crate::decide::claim::{Claim, Guarded};
 use crate::decide::output_data;
 use crate::state::context::Context;
 use crate::state::memory::Inputs;
 use crate::state::stores;
-use crate::store::{AppCredentials, Probe, Provisioner, Record};
+use crate::store::{AppCredentials, Probe, ProbeCall, Provisioner, Record};
 
 /// The time between two tries.
 const INTERVAL: Duration = Duration::from_millis(400);
@@ -83,7 +83,9 @@ async fn keys_of<P>(ctx: &Context<P>, claim: &Claim) -> Option<(Record, AppCrede
 /// do that, and give it more time.
 async fn try_once<P: Provisioner>(ctx: &Context<P>, record: &Record, keys: &AppCredentials) -> Option<bool> {
     // As in an attempt, a panic must not end the operator.
-    let answer = AssertUnwindSafe(Box::pin(ctx.provisioner.probe(record, keys))).catch_unwind();
+    let parameters = owner::parameters::<P>(record).ok()?;
+    let call = ProbeCall::new(record, &parameters, keys);
+    let answer = AssertUnwindSafe(Box::pin(ctx.provisioner.probe(&call))).catch_unwind();
     let answer = timeout(LONGEST_TRY, answer).await.ok()?.ok()?.ok()?;
     Some(matches!(answer, Probe::Usable))
 }

@@ -6,15 +6,32 @@ use kube::{Api, Client};
 use crate::error::Error;
 use crate::refusal::Refusal;
 use crate::state::context::Context;
-use crate::store::{self, OwnerSource, Provisioner, Record, SecretRef};
+use crate::store::{self, Call, OwnerSource, Parameters as _, Provisioner, Record, Recorded, SecretRef};
 
 /// The owner's credentials.
-pub(crate) struct Owner<O> {
-    pub(crate) credentials: O,
+pub(crate) struct Owner<P: Provisioner> {
+    pub(crate) credentials: P::Owner,
+    /// What the record keeps of the parameters of its class, which every verb gets together with the credentials.
+    parameters: Recorded<P>,
     /// Resource version of the Secret that they were read from.
     pub(crate) version: Option<String>,
     /// The account that they belong to, if the store says.
     pub(crate) account: Option<String>,
+}
+
+impl<P: Provisioner> Owner<P> {
+    /// A call of a verb for the record.
+    pub(crate) fn call<'a>(&'a self, record: &'a Record) -> Call<'a, P> {
+        Call::new(record, &self.parameters, &self.credentials)
+    }
+}
+
+/// What a record keeps of the parameters of its class.
+///
+/// # Errors
+/// [`Refusal::RecordedParametersUnreadable`].
+pub(crate) fn parameters<P: Provisioner>(record: &Record) -> Result<Recorded<P>, Refusal> {
+    P::Parameters::recorded(record).map_err(Refusal::RecordedParametersUnreadable)
 }
 
 /// Reads the owner's credentials that a record refers to. They are not cached, so an edited Secret is used at once.
@@ -23,7 +40,7 @@ pub(crate) struct Owner<O> {
 /// [`Error::OwnerSecretNotFound`], those of [`parse`], and
 /// [`Error::AccountChanged`] if they belong to another account than the recorded one: what is missing in another account
 /// is not gone.
-pub(crate) async fn of_record<P: Provisioner>(ctx: &Context<P>, record: &Record) -> Result<Owner<P::Owner>, Error> {
+pub(crate) async fn of_record<P: Provisioner>(ctx: &Context<P>, record: &Record) -> Result<Owner<P>, Error> {
     let mut version = None;
     let source = match &record.plan.owner_secret {
         None => OwnerSource::Ambient,
@@ -40,16 +57,17 @@ pub(crate) async fn of_record<P: Provisioner>(ctx: &Context<P>, record: &Record)
         }
     };
     let credentials = parse(record, &source)?;
-    let account = ctx.asking_once(record, Box::pin(ctx.provisioner.account(record, &credentials))).await?;
+    let owner = Owner { credentials, parameters: parameters::<P>(record)?, version, account: None };
+    let account = ctx.asking_once(record, Box::pin(ctx.provisioner.account(&owner.call(record)))).await?;
     same_account(record, account.as_deref())?;
-    Ok(Owner { credentials, version, account })
+    Ok(Owner { account, ..owner })
 }
 
 /// The owner's credentials that a record refers to, read once, for a command.
 ///
 /// # Errors
 /// [`Error::OwnerSecretNotFound`], those of [`parse`], and that the Secret cannot be read.
-pub(crate) async fn read<O: store::Owner>(client: &Client, record: &Record) -> Result<O, Error> {
+pub(crate) async fn read<P: Provisioner>(client: &Client, record: &Record) -> Result<Owner<P>, Error> {
     let source = match &record.plan.owner_secret {
         None => OwnerSource::Ambient,
         Some(reference) => {
@@ -58,7 +76,8 @@ pub(crate) async fn read<O: store::Owner>(client: &Client, record: &Record) -> R
             source(reference, found.map_err(Error::kubernetes("read the owner's Secret"))?)?
         }
     };
-    Ok(parse(record, &source)?)
+    let credentials = parse(record, &source)?;
+    Ok(Owner { credentials, parameters: parameters::<P>(record)?, version: None, account: None })
 }
 
 /// The content of an owner's Secret.

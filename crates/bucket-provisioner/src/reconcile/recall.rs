@@ -112,9 +112,9 @@ pub(crate) async fn of_tags<P: Provisioner>(
     let wanted = claim.clone();
     let mut record = would_be(class, plan(provisioner, class, &claim, bucket)?, claim);
     let bucket = record.plan.bucket.clone();
-    let owner: P::Owner = owner::read(client, &record).await?;
-    record.account = provisioner.account(&record, &owner).await.map_err(Error::store)?;
-    let recalled = provisioner.recall(&record, &owner).await.map_err(Error::store)?;
+    let owner = owner::read::<P>(client, &record).await?;
+    record.account = provisioner.account(&owner.call(&record)).await.map_err(Error::store)?;
+    let recalled = provisioner.recall(&owner.call(&record)).await.map_err(Error::store)?;
     let Recalled { claim: former, cluster, former_uids, user } =
         recalled.ok_or_else(|| RecallError::NothingKnown { bucket: bucket.clone() })?;
     if (&former.namespace, &former.name) != (&wanted.namespace, &wanted.name) {

@@ -54,8 +54,9 @@ impl<P: Provisioner> Attempt<'_, P> {
         let (ctx, record, now) = (self.ctx, self.stored()?.record.clone(), Timestamp::now());
         let since = now.checked_sub(keys::rest(rotation)).unwrap_or(Timestamp::MIN);
         let unless_used_since = (now < self.notes.limit(rotation, now)).then(|| since.into());
-        let owner = &self.owner_for_removal().await?.credentials;
-        ctx.asking(&record, Box::pin(ctx.provisioner.deactivate(&record, owner, former, unless_used_since))).await
+        let owner = self.owner_for_removal().await?;
+        let call = owner.call(&record);
+        ctx.asking(&record, Box::pin(ctx.provisioner.deactivate(&call, former, unless_used_since))).await
     }
 
     /// `notes`: what is written now. `limit`: when the key stops working whatever its use.

@@ -25,7 +25,7 @@ use crate::objects::{claims, crds, events, outputs, records, status};
 use crate::reasons;
 use crate::state::context::Context;
 use crate::state::memory::RemovalProgress;
-use crate::store::{FailureClass, Fate, Provisioner, Removed};
+use crate::store::{AccessRemoval, BucketRemoval, FailureClass, Provisioner, Removal};
 use operator_runtime::observe::spans;
 
 pub(super) const NOTHING_TO_UNDO: Error = Error::OutOfStep("there is no record to undo");
@@ -186,8 +186,8 @@ impl<'a, P: Provisioner> Teardown<'a, P> {
 
     /// Everything is undone, and the ObjectBucket stays.
     fn released(ctx: &'a Context<P>, claim: &'a Claim, stored: &Stored, release: &Release) -> Self {
-        let bucket = if release.why == Retained::NotEmpty { Fate::NotEmpty } else { Fate::Kept };
-        let removed = Removed::new(Fate::Removed, bucket);
+        let bucket = if release.why == Retained::NotEmpty { BucketRemoval::NotEmpty } else { BucketRemoval::Kept };
+        let removed = Removal { access: AccessRemoval::Deleted, bucket };
         let note = closing_message(stored, teardown::undo(stored), &removed, Some(&release.why));
         Self::new(ctx, claim, note)
     }

@@ -12,7 +12,7 @@ use crate::decide::{codec, notice, output_data};
 use crate::error::Error;
 use crate::objects::{claims, crds, events, namespaces, outputs, records, status};
 use crate::state::context::Context;
-use crate::store::{AppCredentials, Content, Fate, Provisioner, Removal, Removed};
+use crate::store::{AccessRemoval, AppCredentials, BucketRemoval, Content, Provisioner, Removal, compose};
 
 /// After this time, a removal that goes on is reported.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -28,22 +28,22 @@ impl<P: Provisioner> Teardown<'_, P> {
         }
         let removal = self.ask_patiently(undo, in_use).await?;
         match removal {
-            Removal::Partial { removed } => {
-                // The store removes the access before the bucket.
+            Removal { bucket: BucketRemoval::Partial { deleted }, .. } => {
+                // The access is removed before the bucket.
                 ctx.memory.with(&claim.id, |m| m.access_gone = true);
-                let so_far = ctx.memory.with(&claim.id, |m| m.purges(removed));
+                let so_far = ctx.memory.with(&claim.id, |m| m.purges(deleted));
                 self.report_purge(so_far).await?;
                 self.seen.store = StoreProgress::Partly;
             }
-            Removal::Done(removed) => {
+            removed => {
                 let bucket = || self.stored().map(|stored| stored.record.plan.bucket.clone());
                 if in_use {
-                    if removed.access == Fate::Removed {
+                    if removed.access == AccessRemoval::Deleted {
                         ctx.memory.with(&claim.id, |m| m.access_gone = true);
                     }
                     return Err(Error::BucketInUse { bucket: bucket()? });
                 }
-                if self.seen.purpose == Purpose::Replan && removed.bucket == Fate::NotEmpty {
+                if self.seen.purpose == Purpose::Replan && removed.bucket == BucketRemoval::NotEmpty {
                     return Err(Error::BucketNotEmpty { bucket: bucket()? });
                 }
                 self.conclude(undo, removed).await?;
@@ -88,7 +88,7 @@ impl<P: Provisioner> Teardown<'_, P> {
                 error => error,
             },
         )?;
-        let (owner, present) = (&owner.credentials, present.as_ref());
+        let call = owner.call(record).with_present(present.as_ref());
         let content = match undo {
             Undo::Delete => Some(Content::Delete),
             Undo::DeleteIfEmpty => Some(Content::Keep),
@@ -96,10 +96,8 @@ impl<P: Provisioner> Teardown<'_, P> {
         };
         // The access is removed even if the bucket is in use.
         match content.filter(|_| !in_use) {
-            Some(content) => {
-                ctx.asking(record, Box::pin(ctx.provisioner.delete(record, owner, present, content))).await
-            }
-            None => ctx.asking(record, Box::pin(ctx.provisioner.revoke(record, owner, present))).await,
+            Some(content) => ctx.asking(record, Box::pin(compose::delete(&ctx.provisioner, &call, content))).await,
+            None => ctx.asking(record, Box::pin(compose::revoke(&ctx.provisioner, &call))).await,
         }
     }
 
@@ -146,13 +144,13 @@ impl<P: Provisioner> Teardown<'_, P> {
     }
 
     /// The store has finished. If it did not show everything yet, it is asked once more.
-    async fn conclude(&mut self, undo: Undo, removed: Removed) -> Result<(), Error> {
+    async fn conclude(&mut self, undo: Undo, removed: Removal) -> Result<(), Error> {
         let ctx = self.ctx;
         let removed = ctx.memory.with(&self.claim.id, |m| m.removed_before(removed));
         self.seen.store = StoreProgress::Fully;
         // An ObjectBucket outlives its claim only after the access was removed.
         let is_known = self.stored()?.release.as_ref().is_some_and(Release::access_is_gone);
-        self.missing = removed.missed_something() && (removed.bucket == Fate::Missing || !is_known);
+        self.missing = removed.missed_something() && (removed.bucket == BucketRemoval::NotFound || !is_known);
         self.seen.settled = self.settles_in().is_none();
         if !self.seen.settled {
             return Ok(());
@@ -165,7 +163,7 @@ impl<P: Provisioner> Teardown<'_, P> {
         let now = k8s_openapi::jiff::Timestamp::now();
         // A claim that is planned again names another bucket on purpose.
         let conflicts = self.seen.purpose == Purpose::Release
-            && matches!(removed.bucket, Fate::Left(_))
+            && matches!(removed.bucket, BucketRemoval::LeftInPlace(_))
             && claim::other_bucket(self.claim, &self.stored()?.record).is_some();
         let retain = teardown::retained(undo, &removed, namespace_uid, now)
             .or(self.retain.take())

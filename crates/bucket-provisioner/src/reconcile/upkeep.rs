@@ -81,8 +81,7 @@ impl<P: Provisioner> Attempt<'_, P> {
         let owner = self.owner_for_removal().await?;
         // The store may not show the new keys for a while.
         ctx.memory.with(&record.claim, ClaimMemory::executes);
-        let mut answer =
-            ctx.asking(&record, Box::pin(ctx.provisioner.rotate(&record, &owner.credentials, &present))).await?;
+        let mut answer = ctx.asking(&record, Box::pin(ctx.provisioner.rotate(&owner.call(&record), &present))).await?;
         ctx.memory.with(&record.claim, ClaimMemory::executes);
         let keys = answer.as_mut();
         if let Some(note) = keys.and_then(|keys| store_outputs::take_out_refused(&mut keys.outputs, &record.plan)) {
@@ -192,12 +191,12 @@ impl<P: Provisioner> Attempt<'_, P> {
         let kept = [Some(present.as_str()), retiring.as_deref(), denied.as_deref()];
         let kept: Vec<&str> = kept.into_iter().flatten().collect();
         let answer = match self.owner_for_removal().await {
-            Ok(owner) => ctx.asking(&record, Box::pin(ctx.provisioner.check(&record, &owner.credentials, &kept))).await,
+            Ok(owner) => ctx.asking(&record, Box::pin(ctx.provisioner.check(&owner.call(&record), &kept))).await,
             Err(error) => Err(error),
         };
         match answer {
             Ok(checkup) => self.take_checkup(checkup).await.map(|()| None),
-            Err(error) if error.lost() => {
+            Err(error) if error.is_lost() => {
                 ctx.options.observer.metrics().upkeep.checked("lost");
                 Err(self.contradiction(self.stored()?).unwrap_or(error))
             }

@@ -25,7 +25,7 @@ use crate::decide::record::Author;
 use crate::decide::report::Keeps;
 use crate::error::Error;
 use crate::options::Options;
-use crate::store::{Failure, Record};
+use crate::store::{CreateError, Failure, Record};
 use operator_runtime::kubernetes::workers::Workers;
 
 /// How many stores can have all their workers at the same time.
@@ -34,6 +34,12 @@ const STORES_AT_ONCE: usize = 4;
 const KEY_WAITS: usize = 64;
 /// How many claims report at the same time what they wait for.
 const WAIT_REPORTS: usize = 8;
+
+/// What an answer of a verb proves.
+enum Proves {
+    TheStoreAnswers,
+    Nothing,
+}
 
 /// Shared by all reconciles.
 pub(crate) struct Context<P> {
@@ -111,7 +117,29 @@ impl<P> Context<P> {
         // may give up on programs that spawn the controller.
         call: BoxFuture<'_, Result<T, E>>,
     ) -> Result<T, Error> {
-        self.counting(record, call, |answer| answer.as_ref().err().is_some_and(Failure::store_untouched)).await
+        self.counting(record, call, Proves::TheStoreAnswers).await
+    }
+
+    /// The same for a verb that creates something.
+    pub(crate) async fn asking_to_create<T, E: Failure>(
+        &self,
+        record: &Record,
+        call: BoxFuture<'_, Result<T, CreateError<E>>>,
+    ) -> Result<T, CreateError<Error>> {
+        let asked = self.workers.ask(stores::store_of(record));
+        let answer = call.await;
+        match &answer {
+            Err(CreateError::Refused(failure) | CreateError::Failed(failure)) if failure.affects_all_claims() => {
+                asked.struck();
+            }
+            // Perhaps no call was made.
+            Err(CreateError::Refused(_)) => asked.never_mind(),
+            Ok(_) | Err(CreateError::Failed(_)) => asked.answered(),
+        }
+        answer.map_err(|error| match error {
+            CreateError::Refused(failure) => CreateError::Refused(Error::store(failure)),
+            CreateError::Failed(failure) => CreateError::Failed(Error::store(failure)),
+        })
     }
 
     /// The same for a call whose success proves nothing, because its answer may be cached.
@@ -120,21 +148,23 @@ impl<P> Context<P> {
         record: &Record,
         call: BoxFuture<'_, Result<T, E>>,
     ) -> Result<T, Error> {
-        self.counting(record, call, |_| true).await
+        self.counting(record, call, Proves::Nothing).await
     }
 
     async fn counting<T, E: Failure>(
         &self,
         record: &Record,
         call: BoxFuture<'_, Result<T, E>>,
-        proves_nothing: impl FnOnce(&Result<T, E>) -> bool,
+        proves: Proves,
     ) -> Result<T, Error> {
         let asked = self.workers.ask(stores::store_of(record));
         let answer = call.await;
         match &answer {
-            Err(failure) if failure.concerns_all() => asked.struck(),
-            answer if proves_nothing(answer) => asked.never_mind(),
-            Ok(_) | Err(_) => asked.answered(),
+            Err(failure) if failure.affects_all_claims() => asked.struck(),
+            Ok(_) | Err(_) => match proves {
+                Proves::TheStoreAnswers => asked.answered(),
+                Proves::Nothing => asked.never_mind(),
+            },
         }
         answer.map_err(Error::store)
     }

@@ -2,8 +2,7 @@
 
 use std::fmt;
 
-use super::parameter::ParameterError;
-use super::reason::{Reason, Topic};
+use super::reason::Reason;
 
 /// Whether a retry can help.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,20 +26,41 @@ pub trait Failure: std::error::Error + Send + Sync + 'static {
     fn reason(&self) -> &'static str;
     /// Whether a retry can help.
     fn class(&self) -> FailureClass;
-    /// True if the failed call has certainly changed nothing at the store. A record that was written just before such a
-    /// call is withdrawn.
-    fn store_untouched(&self) -> bool {
-        false
-    }
-    /// True if all claims with this store and owner would fail in the same way, because the store does not answer or
+    /// Whether all claims with this store and owner would fail in the same way, because the store does not answer or
     /// refuses the owner. After several such errors in a row, only one claim at a time calls that store.
-    fn concerns_all(&self) -> bool {
+    fn affects_all_claims(&self) -> bool {
         false
     }
-    /// True if the claim has lost its bucket or its access, and not only a call has failed. This is reported on a bound
+    /// Whether the claim has lost its bucket or its access, and not only a call has failed. This is reported on a bound
     /// claim, too.
-    fn lost(&self) -> bool {
+    fn is_lost(&self) -> bool {
         false
+    }
+}
+
+/// Why a bucket or an access was not created. `?` makes [`Failed`](Self::Failed) of every other error, which is always safe.
+#[derive(Debug, thiserror::Error)]
+pub enum CreateError<E> {
+    /// The store has refused, or was never reached: **this call has certainly changed nothing**. An ObjectBucket that was written just before is deleted again, so that the claim can be deleted
+    /// without the store. Whether that holds for both verbs of a creation, the library knows.
+    #[error(transparent)]
+    Refused(E),
+    /// Something may have been created. The ObjectBucket stays; the next call finds what there is, or a deletion does.
+    #[error(transparent)]
+    Failed(#[from] E),
+}
+
+impl<E> CreateError<E> {
+    /// The error of the store.
+    pub fn into_inner(self) -> E {
+        match self {
+            Self::Refused(error) | Self::Failed(error) => error,
+        }
+    }
+
+    /// The same after another verb has changed something.
+    pub(super) fn after_a_change(self) -> Self {
+        Self::Failed(self.into_inner())
     }
 }
 
@@ -51,10 +71,10 @@ pub trait Failure: std::error::Error + Send + Sync + 'static {
 /// use bucket_provisioner::store::{Reason, StoreError, Topic};
 ///
 /// const SHELF_FULL: Reason =
-///     Reason::new("ShelfFull", Topic::Store, "there is no room for another bucket", "ask an admin for another shelf");
+///     Reason::new("ShelfFull", Topic::Store).meaning("there is no room for another bucket").remedy("ask an admin for another shelf");
 ///
 /// fn full(shelf: &str) -> StoreError {
-///     StoreError::terminal(&SHELF_FULL, format!("shelf {shelf:?} is full; ask an admin for another one")).untouched()
+///     StoreError::terminal(&SHELF_FULL, format!("shelf {shelf:?} is full; ask an admin for another one"))
 /// }
 ///
 /// assert_eq!(full("left").to_string(), "shelf \"left\" is full; ask an admin for another one");
@@ -64,14 +84,14 @@ pub struct StoreError {
     reason: &'static Reason,
     class: FailureClass,
     message: String,
-    lost: bool,
-    untouched: bool,
-    concerns_all: bool,
+    is_lost: bool,
+    affects_all_claims: bool,
+    source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
 impl StoreError {
     fn new(reason: &'static Reason, class: FailureClass, message: impl Into<String>) -> Self {
-        Self { reason, class, message: message.into(), lost: false, untouched: false, concerns_all: false }
+        Self { reason, class, message: message.into(), is_lost: false, affects_all_claims: false, source: None }
     }
 
     /// It may pass by itself: retried with backoff.
@@ -86,7 +106,7 @@ impl StoreError {
 
     /// The bucket or the access that the claim had is gone, and cannot be repaired.
     pub fn lost(reason: &'static Reason, message: impl Into<String>) -> Self {
-        Self { lost: true, ..Self::new(reason, FailureClass::Terminal, message) }
+        Self { is_lost: true, ..Self::new(reason, FailureClass::Terminal, message) }
     }
 
     /// The store is still working; the message says how far it is.
@@ -94,19 +114,15 @@ impl StoreError {
         Self::new(reason, FailureClass::InProgress, message)
     }
 
-    /// Marks an error of a verb that has certainly changed nothing; see [`Failure::store_untouched`].
-    pub fn untouched(self) -> Self {
-        Self { untouched: true, ..self }
+    /// Marks an error that all claims with this store and owner would meet; see [`Failure::affects_all_claims`].
+    pub fn for_all_claims(self) -> Self {
+        Self { affects_all_claims: true, ..self }
     }
 
-    /// Takes [`untouched`](Self::untouched) back, in a verb that has changed something before.
-    pub fn after_a_change(self) -> Self {
-        Self { untouched: false, ..self }
-    }
-
-    /// Marks an error that all claims with this store and owner would meet; see [`Failure::concerns_all`].
-    pub fn concerns_all(self) -> Self {
-        Self { concerns_all: true, ..self }
+    /// With the error that caused it. It is logged at DEBUG, and never written on a claim, because it may differ between
+    /// attempts.
+    pub fn with_source(self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self { source: Some(source.into()), ..self }
     }
 }
 
@@ -116,7 +132,11 @@ impl fmt::Display for StoreError {
     }
 }
 
-impl std::error::Error for StoreError {}
+impl std::error::Error for StoreError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_deref().map(|source| source as _)
+    }
+}
 
 impl Failure for StoreError {
     fn reason(&self) -> &'static str {
@@ -127,29 +147,11 @@ impl Failure for StoreError {
         self.class
     }
 
-    fn store_untouched(&self) -> bool {
-        self.untouched
+    fn affects_all_claims(&self) -> bool {
+        self.affects_all_claims
     }
 
-    fn concerns_all(&self) -> bool {
-        self.concerns_all
-    }
-
-    fn lost(&self) -> bool {
-        self.lost
-    }
-}
-
-pub(crate) const UNREADABLE_PARAMETERS: Reason = Reason::new(
-    "RecordedParametersUnreadable",
-    Topic::Store,
-    "the parameters that were recorded for the claim are not those of this version",
-    "go back to the version that recorded them, or correct `spec.additionalState` of the ObjectBucket",
-);
-
-/// For verbs that read [the recorded parameters](super::Record::parameters).
-impl From<ParameterError> for StoreError {
-    fn from(error: ParameterError) -> Self {
-        Self::terminal(&UNREADABLE_PARAMETERS, format!("what is recorded cannot be used: {error}"))
+    fn is_lost(&self) -> bool {
+        self.is_lost
     }
 }

@@ -30,34 +30,51 @@ pub struct Finding {
     pub remedy: String,
 }
 
-impl Finding {
+/// What a [`Finding`] is about: see [`Finding::about`].
+#[derive(Debug, Clone)]
+pub struct About(String);
+
+impl About {
     /// As it should be.
-    pub fn good(what: impl Into<String>, message: impl Into<String>) -> Self {
-        Self::new(Verdict::Good, what, message, "")
+    pub fn good(self, message: impl Into<String>) -> Finding {
+        self.found(Verdict::Good, message)
     }
 
     /// Claims work, but somebody should look at it.
-    pub fn warning(what: impl Into<String>, message: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self::new(Verdict::Warning, what, message, remedy)
+    pub fn warning(self, message: impl Into<String>) -> Finding {
+        self.found(Verdict::Warning, message)
     }
 
     /// Claims do not work, or will not.
-    pub fn bad(what: impl Into<String>, message: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self::new(Verdict::Bad, what, message, remedy)
+    pub fn bad(self, message: impl Into<String>) -> Finding {
+        self.found(Verdict::Bad, message)
     }
 
     /// It cannot be seen.
-    pub fn unknown(what: impl Into<String>, message: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self::new(Verdict::Unknown, what, message, remedy)
+    pub fn unknown(self, message: impl Into<String>) -> Finding {
+        self.found(Verdict::Unknown, message)
     }
 
     /// A call failed. Its error is worded for claims, which are retried.
-    pub fn failed(what: impl Into<String>, error: &dyn std::error::Error, remedy: impl Into<String>) -> Self {
+    pub fn failed(self, error: &dyn std::error::Error) -> Finding {
         let message = error.to_string();
-        Self::bad(what, message.strip_suffix("; retrying").unwrap_or(&message), remedy)
+        self.bad(message.strip_suffix("; retrying").unwrap_or(&message))
     }
 
-    fn new(verdict: Verdict, what: impl Into<String>, message: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self { what: what.into(), verdict, message: message.into(), remedy: remedy.into() }
+    fn found(self, verdict: Verdict, message: impl Into<String>) -> Finding {
+        Finding { what: self.0, verdict, message: message.into(), remedy: String::new() }
+    }
+}
+
+impl Finding {
+    /// A finding about this, in a few words:
+    /// `Finding::about("quota").bad("the owner has no room").with_remedy("ask for more")`.
+    pub fn about(what: impl Into<String>) -> About {
+        About(what.into())
+    }
+
+    /// With what to do.
+    pub fn with_remedy(self, remedy: impl Into<String>) -> Self {
+        Self { remedy: remedy.into(), ..self }
     }
 }

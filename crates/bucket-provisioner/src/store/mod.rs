@@ -6,24 +6,30 @@
 //! # Flow
 //! 1. [`plan`](Provisioner::plan) decides, without any I/O, what a claim gets. The controller writes the decision into
 //!    the claim's ObjectBucket *before* it calls the store.
-//! 2. [`provision`](Provisioner::provision) or [`grant`](Provisioner::grant) creates what was planned and returns the
-//!    app's credentials, which go into the claim's Secret.
+//! 2. [`create_bucket`](Provisioner::create_bucket) and [`grant`](Provisioner::grant) create what was planned. The app's
+//!    credentials go into the claim's Secret. For a bucket that existed before there is only `grant`.
 //! 3. [`probe`](Provisioner::probe) tries these credentials. Only when they work does the claim become Bound.
 //! 4. While the claim is bound, [`check`](Provisioner::check) compares the store with the record from time to time, and
 //!    [`rotate`](Provisioner::rotate) issues new keys.
-//! 5. [`revoke`](Provisioner::revoke) or [`delete`](Provisioner::delete) removes everything, from the record alone.
+//! 5. [`revoke`](Provisioner::revoke) and [`delete_bucket`](Provisioner::delete_bucket) remove everything, from the record
+//!    alone. A bucket that is kept is only revoked.
+//!
+//! lib-bucket-provisioner has four verbs as well. Its Provision is `create_bucket`, then `grant`; its Delete is `revoke`, then
+//! `delete_bucket`. Here the library joins them ([`provision`], [`delete`]), because the mistakes that lose or leak something
+//! are made where they are joined.
 //!
 //! # Guarantees to an implementation
-//! - Verbs for one claim never run concurrently in one process; those for different claims do. Of several processes
-//!   only the one that holds the lease changes the store ([`Permit`]).
-//! - [`provision`](Provisioner::provision) and [`grant`](Provisioner::grant) get a [`Record`] that has been stored.
-//!   They are called with the same record until they succeed, or until `revoke` or `delete` has undone what they may
-//!   have begun. Forgotten without that is only a new record whose call failed [untouched](#untouched), and what an
-//!   admin tells the operator to forget.
-//! - [`revoke`](Provisioner::revoke) and [`delete`](Provisioner::delete) are called until they return
-//!   [`Removal::Done`], and once more later if something was [missing](Fate::Missing) that may have been created less
-//!   than the [consistency lag](Provisioner::consistency_lag) ago. A record of a bucket that existed before
-//!   ([`Mode::Granted`]) never gets to `delete`.
+//! - Verbs for one claim never run concurrently in one process, unless the store [asks for
+//!   that](Provisioner::creates_in_parallel); those for different claims do. Of several processes only the one that holds
+//!   the lease changes the store ([`Permit`]).
+//! - [`create_bucket`](Provisioner::create_bucket) and [`grant`](Provisioner::grant) get a [`Record`] that has been stored.
+//!   They are called with the same record until they succeed, or until `revoke` and `delete_bucket` have undone what they may
+//!   have begun. A record is forgotten without that only if it is new and the store has [refused](CreateError::Refused) it,
+//!   or if an admin requests it.
+//! - [`revoke`](Provisioner::revoke) and [`delete_bucket`](Provisioner::delete_bucket) are called until they succeed, and
+//!   once more later if something was [not found](AccessRemoval::NotFound) that may have been created less than the
+//!   [consistency lag](Provisioner::consistency_lag) ago. A record of a bucket that existed before ([`Mode::Granted`]) never
+//!   gets to `delete_bucket`, and no bucket is deleted before its access has ended.
 //! - A bucket may be emptied ([`Content::Delete`]) only if its credentials were published, or an admin has requested it.
 //! - Before a verb gets the owner's credentials, they are parsed, and their [`account`](Provisioner::account) is
 //!   compared with the recorded one.
@@ -37,28 +43,25 @@
 //!   call may follow one that succeeded, because the operator can stop before it has written down the answer.
 //! - **What is foreign is neither used nor removed.** A name that a user chose proves nothing. Mark what you create with
 //!   the uid of the claim, if possible in the call that creates it, and compare with [`Record::names_uid`]. What exists
-//!   without proof is an error of `provision` and `grant`, except the bucket that a class names ([`Mode::Granted`]);
-//!   `revoke` and `delete` leave it ([`Fate::Left`]).
-//! - **Only what is certainly missing counts as removed.** An error is not "missing".
-//! - **`revoke` and `delete` work from the record alone.** The class may be gone by then, or say something else.
+//!   without proof is an error of `create_bucket` and `grant`, except the bucket that a class names ([`Mode::Granted`]), as
+//!   long as no other claim's mark is on it; `revoke` and `delete_bucket` [leave it in place](BucketRemoval::LeftInPlace).
+//! - **Only what is certainly missing counts as removed.** An error is not "not found".
+//! - **`revoke` and `delete_bucket` work from the call alone.** The class may be gone by then, or say something else.
+//! - **[`CreateError::Refused`] is certain.** The store has refused the very first call of the verb that changes something, or
+//!   was never reached. After a timeout nothing is certain.
+//! - **Messages are the same for the same cause**: without ids of requests, and without times. Reasons are in
+//!   [`REASONS`](Provisioner::REASONS).
 //! - **No secret** is in an error, a Debug output or a log; nor in a [`Plan`], because all of it can be read in the
-//!   cluster. Secrets are in [`AppCredentials`] only.
+//!   cluster. Secrets are in [`AppCredentials`] only. That holds for the owner's as well.
 //! - [`endpoint`](Provisioner::endpoint), [`plan`](Provisioner::plan) and
 //!   [`check_bucket_name`](Provisioner::check_bucket_name) are pure: no I/O, and always the same answer.
-//! - What takes long ends early, so that other claims have their turn: `delete` with [`Removal::Partial`], the four
-//!   verbs, `rotate` and `check` with [`FailureClass::InProgress`].
+//! - What takes long ends early, so that other claims have their turn: `delete_bucket` with [`BucketRemoval::Partial`], the
+//!   other verbs with [`FailureClass::InProgress`].
 //!
 //! # Present
-//! `present` is what the claim's apps use now: for `revoke` and `delete` the credentials in the claim's Secret, for
-//! `rotate` the id of the keys in it. A user with these credentials is the claim's own, even if it has lost its marks.
-//! If `revoke` or `delete` does not find the user, but the credentials still work, the access is not removed, and the
-//! verb fails. They get `None` if the claim has no Secret with keys, or its access was removed before.
-//!
-//! # Untouched
-//! An error is [untouched](Failure::store_untouched) if the verb has certainly changed nothing at the store: it
-//! refused before the first call that changes something, or that call was refused. A new record is then withdrawn, and
-//! the store is not asked again for what it names. After a timeout nothing is certain: without the mark the record
-//! stays, and what may have been created is found or removed later.
+//! [`Call::present`] is what the claim's apps use now: the credentials in the claim's Secret. A user with these credentials
+//! is the claim's own, even if it has lost its marks. If `revoke` does not find the user, but the credentials still work,
+//! the access is not removed, and the verb fails.
 //!
 //! # Example
 //! A store in memory, and its verbs called as the library calls them:
@@ -68,12 +71,12 @@
 //! # use std::sync::{Mutex, MutexGuard, PoisonError};
 //! use bucket_provisioner::Provisioner;
 //! use bucket_provisioner::store::{
-//!     AppCredentials, ClaimId, Content, Endpoint, Failure, Fate, Mode, Plan, Reason, ReclaimPolicy, Record, Removal,
-//!     Removed, StoreError, Topic,
+//!     self, AccessRemoval, AppCredentials, BucketRemoval, Call, ClaimId, Content, CreateError, Endpoint, Mode, Plan,
+//!     Reason, ReclaimPolicy, Record, StoreError, Topic,
 //! };
 //!
 //! const NOT_YOURS: Reason =
-//!     Reason::new("BucketNotYours", Topic::Claim, "the bucket is not the claim's", "choose another name");
+//!     Reason::new("BucketNotYours", Topic::Claim).meaning("the bucket is not the claim's").remedy("choose another name");
 //!
 //! #[derive(Default)]
 //! struct Shelf {
@@ -85,12 +88,19 @@
 //! # fn lock<T>(things: &Mutex<T>) -> MutexGuard<'_, T> {
 //! #     things.lock().unwrap_or_else(PoisonError::into_inner)
 //! # }
-//! # fn user(record: &Record) -> String {
-//! #     record.plan.user.clone().unwrap_or_default()
-//! # }
 //! # fn new_key() -> String {
 //! #     format!("{:032x}", rand::random::<u128>())
 //! # }
+//!
+//! impl Shelf {
+//!     fn check(&self, call: &Call<'_, Self>) -> Result<(), StoreError> {
+//!         if lock(&self.buckets).get(call.bucket()).is_some_and(|uid| call.record.names_uid(uid)) {
+//!             return Ok(());
+//!         }
+//!         let message = format!("bucket {:?} is not this claim's; choose another name", call.bucket());
+//!         Err(StoreError::terminal(&NOT_YOURS, message))
+//!     }
+//! }
 //!
 //! impl Provisioner for Shelf {
 //!     type Parameters = ();
@@ -100,84 +110,79 @@
 //!     const REASONS: &'static [&'static Reason] = &[&NOT_YOURS];
 //!
 //!     fn endpoint(&self, (): &()) -> Endpoint {
-//!         Endpoint::new("shelf.example.com", 443, "here")
+//!         Endpoint::new("shelf.example.com", 443)
 //!     }
 //!
-//!     async fn provision(&self, record: &Record, owner: &()) -> Result<AppCredentials, StoreError> {
+//!     async fn create_bucket(&self, call: &Call<'_, Self>) -> Result<(), CreateError<StoreError>> {
 //!         // What an earlier call has created stays as it is; so does what is foreign.
-//!         lock(&self.buckets).entry(record.plan.bucket.clone()).or_insert_with(|| record.claim.uid.clone());
-//!         self.grant(record, owner).await
+//!         lock(&self.buckets).entry(call.bucket().to_owned()).or_insert_with(|| call.record.claim.uid.clone());
+//!         self.check(call).map_err(CreateError::Refused)
 //!     }
 //!
-//!     async fn grant(&self, record: &Record, (): &()) -> Result<AppCredentials, StoreError> {
-//!         let bucket = &record.plan.bucket;
-//!         if !lock(&self.buckets).get(bucket).is_some_and(|uid| record.names_uid(uid)) {
-//!             let message = format!("bucket {bucket:?} is not this claim's; choose another name");
-//!             return Err(StoreError::terminal(&NOT_YOURS, message).untouched());
-//!         }
+//!     async fn grant(&self, call: &Call<'_, Self>) -> Result<AppCredentials, CreateError<StoreError>> {
+//!         self.check(call).map_err(CreateError::Refused)?;
 //!         // Nobody may have seen the key of an earlier call: it is replaced.
-//!         let (user, key) = (user(record), new_key());
-//!         lock(&self.users).insert(user.clone(), key.clone());
-//!         Ok(AppCredentials::new(user, key))
+//!         let key = new_key();
+//!         lock(&self.users).insert(call.user().to_owned(), key.clone());
+//!         Ok(AppCredentials::new(call.user(), key.into()))
 //!     }
 //!
-//!     async fn revoke(&self, record: &Record, (): &(), _: Option<&AppCredentials>) -> Result<Removal, StoreError> {
-//!         let access = lock(&self.users).remove(&user(record)).map_or(Fate::Missing, |_| Fate::Removed);
-//!         Ok(Removal::Done(Removed::new(access, Fate::Kept)))
+//!     async fn revoke(&self, call: &Call<'_, Self>) -> Result<AccessRemoval, StoreError> {
+//!         Ok(match lock(&self.users).remove(call.user()) {
+//!             Some(_) => AccessRemoval::Deleted,
+//!             None => AccessRemoval::NotFound,
+//!         })
 //!     }
 //!
 //!     // The buckets of this store never hold anything, so their content does not matter.
-//!     async fn delete(
-//!         &self,
-//!         record: &Record,
-//!         (): &(),
-//!         _: Option<&AppCredentials>,
-//!         _: Content,
-//!     ) -> Result<Removal, StoreError> {
-//!         let access = lock(&self.users).remove(&user(record)).map_or(Fate::Missing, |_| Fate::Removed);
+//!     async fn delete_bucket(&self, call: &Call<'_, Self>, _: Content) -> Result<BucketRemoval, StoreError> {
 //!         let mut buckets = lock(&self.buckets);
-//!         let bucket = match buckets.get(&record.plan.bucket) {
-//!             Some(uid) if record.names_uid(uid) => {
-//!                 buckets.remove(&record.plan.bucket);
-//!                 Fate::Removed
+//!         Ok(match buckets.get(call.bucket()) {
+//!             Some(uid) if call.record.names_uid(uid) => {
+//!                 buckets.remove(call.bucket());
+//!                 BucketRemoval::Deleted
 //!             }
-//!             Some(_) => Fate::Left("the bucket was left in place, because it is another claim's".to_owned()),
-//!             None => Fate::Missing,
-//!         };
-//!         Ok(Removal::Done(Removed::new(access, bucket)))
+//!             Some(_) => BucketRemoval::LeftInPlace("the bucket was left in place: it is another claim's".to_owned()),
+//!             None => BucketRemoval::NotFound,
+//!         })
 //!     }
 //! }
 //!
 //! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), StoreError> {
+//! # async fn main() -> Result<(), CreateError<StoreError>> {
 //! let shelf = Shelf::default();
 //! let record = |claim: &str, uid: &str| {
 //!     let plan = Plan::new("photos", Mode::Created, shelf.endpoint(&())).with_user(format!("shop-{claim}"));
-//!     Record::new(ClaimId::new("shop", claim, uid), "shelves", ReclaimPolicy::Delete, plan)
+//!     let claim = ClaimId { namespace: "shop".to_owned(), name: claim.to_owned(), uid: uid.to_owned() };
+//!     Record::new(claim, "shelves", ReclaimPolicy::Delete, plan)
 //! };
 //! let mine = record("photos", "f30e0389-0689-48a2-bfaa-74d1bf1fd950");
 //! let foreign = record("pictures", "0e5f3a52-1f0c-4a43-9b8e-6d3c1a7f2b10");
 //!
 //! // Called again, as after a crash: still one bucket and one user, with a new key.
-//! shelf.provision(&mine, &()).await?;
-//! let keys = shelf.provision(&mine, &()).await?;
+//! let call = Call::new(&mine, &(), &());
+//! store::provision(&shelf, &call).await?;
+//! let keys = store::provision(&shelf, &call).await?;
 //! assert_eq!(keys.access_key_id, "shop-photos");
 //! assert_eq!((lock(&shelf.buckets).len(), lock(&shelf.users).len()), (1, 1));
 //!
 //! // Another claim gets nothing of it, and takes nothing away.
-//! assert!(shelf.provision(&foreign, &()).await.is_err_and(|error| error.store_untouched()));
-//! let Removal::Done(left) = shelf.delete(&foreign, &(), None, Content::Delete).await? else { panic!("in one call") };
-//! assert!(matches!(left.bucket, Fate::Left(_)));
+//! let theirs = Call::new(&foreign, &(), &());
+//! assert!(matches!(store::provision(&shelf, &theirs).await, Err(CreateError::Refused(_))));
+//! let left = store::delete(&shelf, &theirs, Content::Delete).await?;
+//! assert!(matches!(left.bucket, BucketRemoval::LeftInPlace(_)));
 //!
-//! let gone = Removal::Done(Removed::new(Fate::Removed, Fate::Removed));
-//! assert_eq!(shelf.delete(&mine, &(), Some(&keys), Content::Delete).await?, gone);
-//! let missing = Removal::Done(Removed::new(Fate::Missing, Fate::Missing));
-//! assert_eq!(shelf.delete(&mine, &(), None, Content::Delete).await?, missing);
+//! let removal = store::delete(&shelf, &call.clone().with_present(&keys), Content::Delete).await?;
+//! assert_eq!((removal.access, removal.bucket), (AccessRemoval::Deleted, BucketRemoval::Deleted));
+//! let again = store::delete(&shelf, &call, Content::Delete).await?;
+//! assert_eq!((again.access, again.bucket), (AccessRemoval::NotFound, BucketRemoval::NotFound));
 //! # Ok(())
 //! # }
 //! ```
 
+pub(crate) mod call;
 pub(crate) mod common;
+pub(crate) mod compose;
 mod failure;
 mod finding;
 pub mod names;
@@ -190,21 +195,24 @@ mod reason;
 mod record;
 mod request;
 mod start;
-mod stock;
+mod tagged;
 pub mod turn;
 
 use std::future::Future;
 use std::time::{Duration, SystemTime};
 
+pub use self::call::{Call, ProbeCall};
 pub use self::common::{CommonParameters, Namespaces, Naming};
-pub(crate) use self::failure::UNREADABLE_PARAMETERS;
-pub use self::failure::{Failure, FailureClass, StoreError};
-pub use self::finding::{Finding, Verdict};
+pub use self::compose::{delete, provision};
+pub use self::failure::{CreateError, Failure, FailureClass, StoreError};
+pub use self::finding::{About, Finding, Verdict};
 pub use self::names::{NameError, NameRules};
-pub use self::observer::Observer;
+pub use self::observer::{Observer, StoreCall};
 pub(crate) use self::on_delete::ON_DELETE;
 pub use self::on_delete::{InvalidOnDelete, OnDelete};
-pub use self::outcome::{AppCredentials, Checkup, Content, Deactivation, Fate, Probe, Recalled, Removal, Removed};
+pub use self::outcome::{
+    AccessRemoval, AppCredentials, BucketRemoval, Checkup, Content, Deactivation, Probe, Recalled, Removal,
+};
 pub use self::owner::{Owner, OwnerSource};
 pub use self::parameters::{Parameters, Written};
 pub use self::reason::{Reason, Topic};
@@ -212,11 +220,14 @@ pub(crate) use self::record::PARAMETER;
 pub use self::record::{ClaimId, Endpoint, Mode, Plan, Record, Rotation, SecretRef};
 pub use self::request::Request;
 pub use self::start::Start;
-pub use self::stock::{Inventory, Stock, StockKind, Usage};
+pub use self::tagged::{Inventory, ResourceKind, TaggedResource, Usage};
 pub use operator_runtime::parameters as parameter;
 pub use operator_runtime::{Parameter, ParameterError, Permit, ReclaimPolicy};
 /// A text that no log shows, and the trait with which its text is read: `expose_secret()`.
 pub use secrecy::{ExposeSecret, SecretString};
+
+/// What [`Provisioner::Parameters`] keeps in a record.
+pub type Recorded<P> = <<P as Provisioner>::Parameters as Parameters>::Recorded;
 
 /// A store that can create buckets and give access to them. See the [module](self) for the contract.
 pub trait Provisioner: Send + Sync + 'static {
@@ -230,57 +241,49 @@ pub trait Provisioner: Send + Sync + 'static {
     /// Where the buckets of a class are. Pure.
     fn endpoint(&self, parameters: &Self::Parameters) -> Endpoint;
 
-    /// Creates the bucket, and a user limited to it.
-    ///
-    /// Credentials that an earlier call may have issued are replaced, because their secret is lost.
+    /// Creates the bucket, marked as the claim's, or finds that an earlier call has. Not called for a bucket that existed
+    /// before, nor once a claim was bound.
     ///
     /// # Errors
-    /// Any refusal of the store, and a name that somebody else has taken.
-    fn provision(
-        &self,
-        record: &Record,
-        owner: &Self::Owner,
-    ) -> impl Future<Output = Result<AppCredentials, Self::Error>> + Send;
+    /// Any refusal of the store, and a name that somebody else has taken. [`CreateError::Refused`] if nothing was created.
+    fn create_bucket(&self, call: &Call<'_, Self>)
+    -> impl Future<Output = Result<(), CreateError<Self::Error>>> + Send;
 
-    /// Creates a user limited to an existing bucket. If the record says that the bucket was created, it must still be
-    /// the claim's, because somebody else may have taken its name.
+    /// Issues credentials to the claim's user, which is created if it is missing and limited to the bucket. Credentials that
+    /// an earlier call may have issued are replaced, because their secret is lost.
+    ///
+    /// Unless the [call creates the bucket](Call::creates_bucket), it is checked first: a bucket that was created for the
+    /// claim ([`Mode::Created`]) must still be the claim's, because somebody else may have taken its name; one that existed
+    /// before ([`Mode::Granted`]) must exist, and must not be what another claim has created.
     ///
     /// # Errors
-    /// As [`provision`](Self::provision), and a bucket that is missing, forbidden or in another region.
+    /// As [`create_bucket`](Self::create_bucket), and a bucket that is missing, forbidden or in another region.
     fn grant(
         &self,
-        record: &Record,
-        owner: &Self::Owner,
-    ) -> impl Future<Output = Result<AppCredentials, Self::Error>> + Send;
+        call: &Call<'_, Self>,
+    ) -> impl Future<Output = Result<AppCredentials, CreateError<Self::Error>>> + Send;
 
     /// Removes the access and keeps the bucket. What no longer exists counts as removed.
     ///
-    /// `present` are the credentials in the claim's Secret, if it has any. A user with these credentials is the claim's
-    /// own, even if it has lost its tags. If the store knows no such user although the record was [handed
-    /// over](Record::handed_over), the credentials are tried: access that still works is not removed.
+    /// A user with the [present](Call::present) credentials is the claim's own, even if it has lost its tags. If the store
+    /// knows no such user although the record was [handed over](Record::handed_over), the credentials are tried: access that
+    /// still works is not removed.
     ///
     /// # Errors
     /// Any refusal of the store.
-    fn revoke(
-        &self,
-        record: &Record,
-        owner: &Self::Owner,
-        present: Option<&AppCredentials>,
-    ) -> impl Future<Output = Result<Removal, Self::Error>> + Send;
+    fn revoke(&self, call: &Call<'_, Self>) -> impl Future<Output = Result<AccessRemoval, Self::Error>> + Send;
 
-    /// Removes the access like [`revoke`](Self::revoke), then deletes the bucket: with [`Content::Delete`] together with
-    /// all its content, a limited part with each call; with [`Content::Keep`] only if it is empty, else the bucket is left
-    /// as it is ([`Fate::NotEmpty`]).
+    /// Deletes the bucket, whose access has ended: with [`Content::Delete`] together with all its content, a limited part
+    /// with each call; with [`Content::Keep`] only if it is empty, else the bucket is left as it is
+    /// ([`BucketRemoval::NotEmpty`]).
     ///
     /// # Errors
     /// Any refusal of the store, also for a single object.
-    fn delete(
+    fn delete_bucket(
         &self,
-        record: &Record,
-        owner: &Self::Owner,
-        present: Option<&AppCredentials>,
+        call: &Call<'_, Self>,
         content: Content,
-    ) -> impl Future<Output = Result<Removal, Self::Error>> + Send;
+    ) -> impl Future<Output = Result<BucketRemoval, Self::Error>> + Send;
 
     // From here on everything has a default, which is right for a simple store.
 
@@ -302,6 +305,21 @@ pub trait Provisioner: Send + Sync + 'static {
         Duration::from_secs(10)
     }
 
+    /// Whether [`create_bucket`](Self::create_bucket) and [`grant`](Self::grant) of this call may run at the same time, to
+    /// save round trips. `grant` must then work without the bucket. `false` by default.
+    fn creates_in_parallel(&self, call: &Call<'_, Self>) -> impl Future<Output = bool> + Send {
+        let _ = call;
+        std::future::ready(false)
+    }
+
+    /// Whether [`revoke`](Self::revoke) and [`delete_bucket`](Self::delete_bucket) of this call may run at the same time, to
+    /// save round trips. `delete_bucket` must then await [`Call::access_ended`] before it deletes anything. `false` by
+    /// default.
+    fn deletes_in_parallel(&self, call: &Call<'_, Self>) -> bool {
+        let _ = call;
+        false
+    }
+
     /// Rules for names of buckets beyond [`BUCKET_NAMES`](Self::BUCKET_NAMES): such as names that the store reserves. None
     /// by default.
     ///
@@ -315,7 +333,7 @@ pub trait Provisioner: Send + Sync + 'static {
     /// Decides what the claim gets. Pure: the same request always gives the same plan.
     ///
     /// By default what was asked for: a bucket at the [`endpoint`](Self::endpoint) and a user of its own. The class
-    /// parameters are recorded, for [`Record::parameters`].
+    /// parameters are recorded, for [`Call::parameters`]: a plan of a store's own begins with [`Request::plan`].
     ///
     /// # Errors
     /// A class parameter that cannot be used; the message has the value and the remedy.
@@ -330,12 +348,8 @@ pub trait Provisioner: Send + Sync + 'static {
     ///
     /// # Errors
     /// The store does not answer, or refuses the credentials.
-    fn account(
-        &self,
-        record: &Record,
-        owner: &Self::Owner,
-    ) -> impl Future<Output = Result<Option<String>, Self::Error>> + Send {
-        let _ = (record, owner);
+    fn account(&self, call: &Call<'_, Self>) -> impl Future<Output = Result<Option<String>, Self::Error>> + Send {
+        let _ = call;
         std::future::ready(Ok(None))
     }
 
@@ -345,12 +359,8 @@ pub trait Provisioner: Send + Sync + 'static {
     ///
     /// # Errors
     /// The store does not answer, or the credentials can never work.
-    fn probe(
-        &self,
-        record: &Record,
-        credentials: &AppCredentials,
-    ) -> impl Future<Output = Result<Probe, Self::Error>> + Send {
-        let _ = (record, credentials);
+    fn probe(&self, call: &ProbeCall<'_, Self>) -> impl Future<Output = Result<Probe, Self::Error>> + Send {
+        let _ = call;
         std::future::ready(Ok(Probe::Usable))
     }
 
@@ -364,11 +374,10 @@ pub trait Provisioner: Send + Sync + 'static {
     /// Any refusal of the store.
     fn rotate(
         &self,
-        record: &Record,
-        owner: &Self::Owner,
+        call: &Call<'_, Self>,
         present: &str,
     ) -> impl Future<Output = Result<Option<AppCredentials>, Self::Error>> + Send {
-        let _ = (record, owner, present);
+        let _ = (call, present);
         std::future::ready(Ok(None))
     }
 
@@ -382,12 +391,11 @@ pub trait Provisioner: Send + Sync + 'static {
     /// Any refusal of the store. The keys are deleted nevertheless, when their last time is over.
     fn deactivate(
         &self,
-        record: &Record,
-        owner: &Self::Owner,
+        call: &Call<'_, Self>,
         key: &str,
         unless_used_since: Option<SystemTime>,
     ) -> impl Future<Output = Result<Deactivation, Self::Error>> + Send {
-        let _ = (record, owner, key, unless_used_since);
+        let _ = (call, key, unless_used_since);
         std::future::ready(Ok(Deactivation::NotNeeded))
     }
 
@@ -397,42 +405,33 @@ pub trait Provisioner: Send + Sync + 'static {
     /// Finds nothing by default.
     ///
     /// # Errors
-    /// Any refusal of the store; and, with [`Failure::lost`], what cannot be repaired.
-    fn check(
-        &self,
-        record: &Record,
-        owner: &Self::Owner,
-        keys: &[&str],
-    ) -> impl Future<Output = Result<Checkup, Self::Error>> + Send {
-        let _ = (record, owner, keys);
+    /// Any refusal of the store; and, with [`Failure::is_lost`], what cannot be repaired.
+    fn check(&self, call: &Call<'_, Self>, keys: &[&str]) -> impl Future<Output = Result<Checkup, Self::Error>> + Send {
+        let _ = (call, keys);
         std::future::ready(Ok(Checkup::default()))
     }
 
     /// Finds out from the store for which claim the planned bucket was created, for an admin who has lost the record.
-    /// Only reads. `record` is what would be planned now for a claim of that namespace and name.
+    /// Only reads. The record is what would be planned now for a claim of that namespace and name.
     ///
     /// `None` by default, and if the store does not know.
     ///
     /// # Errors
     /// Any refusal of the store.
-    fn recall(
-        &self,
-        record: &Record,
-        owner: &Self::Owner,
-    ) -> impl Future<Output = Result<Option<Recalled>, Self::Error>> + Send {
-        let _ = (record, owner);
+    fn recall(&self, call: &Call<'_, Self>) -> impl Future<Output = Result<Option<Recalled>, Self::Error>> + Send {
+        let _ = call;
         std::future::ready(Ok(None))
     }
 
     /// Looks whether claims of a class can work, for an admin who asks (`doctor`): permissions of the owner, the bucket that
-    /// the class names, quotas. **Only reads**: nothing at the store changes, not even for a moment. `record` is what would
+    /// the class names, quotas. **Only reads**: nothing at the store changes, not even for a moment. The record is what would
     /// be planned for a new claim, with a random uid: its bucket and its user do not exist, unless the class names the
     /// bucket. [`account`](Self::account) was called before, and if it failed, that is reported: then only what explains it
     /// is worth saying. The caller gives up after some seconds.
     ///
     /// Finds nothing by default.
-    fn examine(&self, record: &Record, owner: &Self::Owner) -> impl Future<Output = Vec<Finding>> + Send {
-        let _ = (record, owner);
+    fn examine(&self, call: &Call<'_, Self>) -> impl Future<Output = Vec<Finding>> + Send {
+        let _ = call;
         std::future::ready(Vec::new())
     }
 
@@ -441,18 +440,14 @@ pub trait Provisioner: Send + Sync + 'static {
     /// `None` by default: this store does not say.
     ///
     /// # Errors
-    /// Any refusal of the store; and that the bucket does not exist, as [`lost`](Failure::lost).
-    fn usage(
-        &self,
-        record: &Record,
-        owner: &Self::Owner,
-    ) -> impl Future<Output = Result<Option<Usage>, Self::Error>> + Send {
-        let _ = (record, owner);
+    /// Any refusal of the store; and that the bucket does not exist, as [`is_lost`](Failure::is_lost).
+    fn usage(&self, call: &Call<'_, Self>) -> impl Future<Output = Result<Option<Usage>, Self::Error>> + Send {
+        let _ = call;
         std::future::ready(Ok(None))
     }
 
     /// All buckets and users of the owner's account that carry the marks of this provisioner, for an admin who looks for
-    /// what no claim has. Only reads. `record` is what would be planned now for a claim of the class: it says where to
+    /// what no claim has. Only reads. The record is what would be planned now for a claim of the class: it says where to
     /// look, and names nothing that exists. `again`: only these, to see whether they still exist.
     ///
     /// `None` by default: this store marks nothing, or cannot list what it holds.
@@ -461,11 +456,10 @@ pub trait Provisioner: Send + Sync + 'static {
     /// Any refusal of the store.
     fn inventory(
         &self,
-        record: &Record,
-        owner: &Self::Owner,
-        again: Option<&[Stock]>,
+        call: &Call<'_, Self>,
+        again: Option<&[TaggedResource]>,
     ) -> impl Future<Output = Result<Option<Inventory>, Self::Error>> + Send {
-        let _ = (record, owner, again);
+        let _ = (call, again);
         std::future::ready(Ok(None))
     }
 }

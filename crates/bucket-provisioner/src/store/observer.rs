@@ -52,10 +52,9 @@ impl Observer {
         });
     }
 
-    /// A call to a store was answered, or not. `service` and `operation` have few values, such as names of an API;
-    /// `outcome` is `ok`, or what kind of failure it was.
-    pub fn called(&self, service: &str, operation: &str, outcome: &str, took: Duration) {
-        self.metrics.called(service, operation, outcome, took);
+    /// A call to a store has ended.
+    pub fn called(&self, call: &StoreCall<'_>) {
+        self.metrics.called(call);
     }
 
     /// A call to a store is repeated, because the store refused it for its rate, failed, or did not answer.
@@ -68,4 +67,17 @@ impl Observer {
     pub fn purged(&self, objects: u64) {
         self.metrics.purged(objects);
     }
+}
+
+/// A call to a store that has ended, for the metrics.
+#[derive(Debug, Clone, Copy)]
+pub struct StoreCall<'a> {
+    /// The service, such as the name of an API: few values.
+    pub service: &'a str,
+    /// The operation: few values.
+    pub operation: &'a str,
+    /// `ok`, or what kind of failure it was.
+    pub outcome: &'a str,
+    /// How long it took.
+    pub took: Duration,
 }

@@ -26,23 +26,18 @@ pub struct AppCredentials {
 
 impl AppCredentials {
     /// Keys that do not expire.
-    pub fn new(access_key_id: impl Into<String>, secret_access_key: impl Into<SecretString>) -> Self {
-        Self {
-            access_key_id: access_key_id.into(),
-            secret_access_key: secret_access_key.into(),
-            session_token: None,
-            outputs: BTreeMap::new(),
-        }
+    pub fn new(access_key_id: impl Into<String>, secret_access_key: SecretString) -> Self {
+        Self { access_key_id: access_key_id.into(), secret_access_key, session_token: None, outputs: BTreeMap::new() }
     }
 
     /// With a session token.
-    pub fn with_session_token(self, token: impl Into<SecretString>) -> Self {
-        Self { session_token: Some(token.into()), ..self }
+    pub fn with_session_token(self, token: SecretString) -> Self {
+        Self { session_token: Some(token), ..self }
     }
 
     /// With a further entry of the Secret; see [`outputs`](Self::outputs).
-    pub fn with_output(mut self, key: impl Into<String>, value: impl Into<SecretString>) -> Self {
-        self.outputs.insert(key.into(), value.into());
+    pub fn with_output(mut self, key: impl Into<String>, value: SecretString) -> Self {
+        self.outputs.insert(key.into(), value);
         self
     }
 }
@@ -165,73 +160,91 @@ pub enum Content {
     Keep,
 }
 
-/// How far [`Provisioner::revoke`](super::Provisioner::revoke) or [`Provisioner::delete`](super::Provisioner::delete) got.
+/// What [`Provisioner::revoke`](super::Provisioner::revoke) did with the access of a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Removal {
-    /// Nothing is left to do.
-    Done(Removed),
-    /// A part of a long removal is done. Call again; other claims can go first. See [`Removal::partial`].
-    #[non_exhaustive]
-    Partial {
-        /// Objects (versions, delete markers, uploads) removed by this call; 0 if it only passed some that cannot be
-        /// deleted, and there are others behind them.
-        removed: u64,
-    },
-}
-
-impl Removal {
-    /// A part of a long removal is done: `removed` objects by this call. The verb is called again.
-    pub fn partial(removed: u64) -> Self {
-        Self::Partial { removed }
-    }
-}
-
-/// What a removal found and removed. The last event of a claim says this and nothing more.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Removed {
-    /// The user with its credentials.
-    pub access: Fate,
-    /// The bucket with its content.
-    pub bucket: Fate,
-}
-
-/// What happened to a user or bucket that a record names.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Fate {
-    /// It should not be removed, or the record names none.
-    Kept,
-    /// It existed, and the store has confirmed the removal.
-    Removed,
-    /// It was not found: it was removed before, or the store does not show it yet.
-    Missing,
+pub enum AccessRemoval {
+    /// It existed, and the store has confirmed that it is deleted.
+    Deleted,
+    /// It was not found: it was deleted before, or the store does not show it yet.
+    NotFound,
+    /// The claim has none of its own: it shares the owner's credentials.
+    NotIssued,
     /// It was left in place, because it belongs to somebody else. A sentence that says why, for an event.
-    Left(String),
-    /// A bucket that was to be deleted only if it is empty ([`Content::Keep`]), and is not.
-    NotEmpty,
-    /// A user of whom nothing proves whether it is the claim's. It was left, with its keys deactivated if the store can do
-    /// that. A sentence that says so. The record stays until an admin decides.
+    LeftInPlace(String),
+    /// Nothing proves whether it is the claim's. It was left, with its keys deactivated if the store can do that. A sentence
+    /// that says so. The bucket and the ObjectBucket stay until an admin decides.
     Unproven(String),
 }
 
-impl Removed {
-    /// What became of user and bucket.
-    pub fn new(access: Fate, bucket: Fate) -> Self {
-        Self { access, bucket }
+impl AccessRemoval {
+    pub(crate) fn is_unproven(&self) -> bool {
+        matches!(self, Self::Unproven(_))
+    }
+}
+
+/// What [`Provisioner::delete_bucket`](super::Provisioner::delete_bucket) did with the bucket of a claim.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BucketRemoval {
+    /// It existed, and the store has confirmed that it is deleted.
+    Deleted,
+    /// It was not found: it was deleted before, or the store does not show it yet.
+    NotFound,
+    /// It holds something that must be kept ([`Content::Keep`]), so it was left as it is.
+    NotEmpty,
+    /// It was left in place, because it belongs to somebody else. A sentence that says why, for an event.
+    LeftInPlace(String),
+    /// A part of its content is deleted. The verb is called again; other claims can be first. See
+    /// [`partial`](Self::partial).
+    #[non_exhaustive]
+    Partial {
+        /// Objects (versions, delete markers, uploads) deleted by this call; 0 if it only passed some that cannot be
+        /// deleted, and there are others behind them.
+        deleted: u64,
+    },
+    /// It was not to be deleted. Only the library says so.
+    Kept,
+}
+
+impl BucketRemoval {
+    /// A part of the content is deleted: this many objects by this call. The verb is called again.
+    pub fn partial(deleted: u64) -> Self {
+        Self::Partial { deleted }
+    }
+}
+
+/// What a removal found and deleted. The last event of a claim says this and nothing more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Removal {
+    /// The user with its credentials.
+    pub access: AccessRemoval,
+    /// The bucket with its content.
+    pub bucket: BucketRemoval,
+}
+
+impl Removal {
+    /// Only the access was removed.
+    pub(crate) fn of_access(access: AccessRemoval) -> Self {
+        Self { access, bucket: BucketRemoval::Kept }
     }
 
     /// Whether something that the record names was not found.
-    pub fn missed_something(&self) -> bool {
-        self.access == Fate::Missing || self.bucket == Fate::Missing
+    pub(crate) fn missed_something(&self) -> bool {
+        self.access == AccessRemoval::NotFound || self.bucket == BucketRemoval::NotFound
     }
 
     /// Why things were left in place, a sentence each.
-    pub fn left(&self) -> impl Iterator<Item = &str> {
-        [&self.access, &self.bucket].into_iter().filter_map(|fate| match fate {
-            Fate::Left(why) => Some(why.as_str()),
-            Fate::Kept | Fate::Removed | Fate::Missing | Fate::NotEmpty | Fate::Unproven(_) => None,
-        })
+    pub(crate) fn left(&self) -> impl Iterator<Item = &str> {
+        let access = match &self.access {
+            AccessRemoval::LeftInPlace(why) => Some(why.as_str()),
+            _ => None,
+        };
+        let bucket = match &self.bucket {
+            BucketRemoval::LeftInPlace(why) => Some(why.as_str()),
+            _ => None,
+        };
+        [access, bucket].into_iter().flatten()
     }
 }

@@ -27,6 +27,10 @@ use operator_runtime::parameters::written::{self, Problem};
 /// # is_owner::<Admin>();
 /// # assert_eq!(authorization(&Admin { token: "secret".into() }), "Bearer secret");
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the owner's credentials",
+    note = "derive `serde::Deserialize` for it, with a field for each key of the Secret"
+)]
 pub trait Owner: Sized + Send + Sync + 'static {
     /// Parses the credentials. Pure.
     ///

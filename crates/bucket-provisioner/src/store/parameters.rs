@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
 use super::common::CommonParameters;
+use super::record::Record;
 use operator_runtime::parameters::{Parameter, ParameterError, check, names_of, read, table_of};
 
 /// The parameters of a store's classes. Every struct that implements `serde::Deserialize` and `schemars::JsonSchema` is
@@ -13,7 +14,14 @@ use operator_runtime::parameters::{Parameter, ParameterError, check, names_of, r
 /// usual names. `()` is a store without parameters of its own. Parameters that no field has are refused by name.
 ///
 /// The [common parameters](CommonParameters) are parsed by the library; a store does not repeat them.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the parameters of a store's classes",
+    note = "derive `serde::Deserialize` and `schemars::JsonSchema` (of bucket_provisioner::schemars) for it"
+)]
 pub trait Parameters: Sized + Send + Sync + 'static {
+    /// What a record keeps of them, for the verbs: a struct keeps itself.
+    type Recorded: Send + Sync + 'static;
+
     /// Their names. Others are refused.
     fn names() -> &'static [&'static str];
 
@@ -33,6 +41,12 @@ pub trait Parameters: Sized + Send + Sync + 'static {
     /// # Errors
     /// The first parameter that cannot be used.
     fn parse(written: &Written<'_>) -> Result<Self, ParameterError>;
+
+    /// Reads what a record keeps. Pure.
+    ///
+    /// # Errors
+    /// A parameter that the type does not accept: the record was made by a version with other parameters.
+    fn recorded(record: &Record) -> Result<Self::Recorded, ParameterError>;
 }
 
 /// What an admin wrote into a class.
@@ -53,6 +67,8 @@ impl<'a> Written<'a> {
 }
 
 impl<T: DeserializeOwned + JsonSchema + Send + Sync + 'static> Parameters for T {
+    type Recorded = Self;
+
     fn names() -> &'static [&'static str] {
         names_of::<T>()
     }
@@ -71,5 +87,9 @@ impl<T: DeserializeOwned + JsonSchema + Send + Sync + 'static> Parameters for T 
             return Err(ParameterError::bad(name.clone(), value, "is empty", "give it a value, or remove it"));
         }
         read(written.own)
+    }
+
+    fn recorded(record: &Record) -> Result<Self, ParameterError> {
+        read(&record.written_parameters())
     }
 }

@@ -15,9 +15,21 @@ pub struct Reason {
 }
 
 impl Reason {
-    /// A reason with its documentation.
-    pub const fn new(name: &'static str, topic: Topic, meaning: &'static str, remedy: &'static str) -> Self {
-        Self { name, topic, meaning, remedy }
+    /// A reason without documentation.
+    pub const fn new(name: &'static str, topic: Topic) -> Self {
+        Self { name, topic, meaning: "", remedy: "" }
+    }
+
+    /// With what happened, as Markdown.
+    #[must_use]
+    pub const fn meaning(self, meaning: &'static str) -> Self {
+        Self { meaning, ..self }
+    }
+
+    /// With what to do about it, as Markdown.
+    #[must_use]
+    pub const fn remedy(self, remedy: &'static str) -> Self {
+        Self { remedy, ..self }
     }
 }
 
@@ -64,7 +76,7 @@ macro_rules! reasons {
 
         /// All of them, in the order of the document.
         pub(crate) const TABLE: &[&$crate::store::Reason] = &[$($(
-            &$crate::store::Reason::new($name, $crate::store::Topic::$topic, $meaning, $remedy),
+            &$crate::store::Reason::new($name, $crate::store::Topic::$topic).meaning($meaning).remedy($remedy),
         )*)*];
     };
 }

@@ -4,15 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
-use serde::de::DeserializeOwned;
-
 use super::on_delete::OnDelete;
 use operator_runtime::ReclaimPolicy;
-use operator_runtime::parameters::{ParameterError, read};
 
 /// The identity of an ObjectBucketClaim.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[non_exhaustive]
 pub struct ClaimId {
     /// Namespace of the claim.
     pub namespace: String,
@@ -20,13 +16,6 @@ pub struct ClaimId {
     pub name: String,
     /// `metadata.uid` of the claim: a UUID of 36 characters, never used twice.
     pub uid: String,
-}
-
-impl ClaimId {
-    /// The claim of this namespace, name and uid.
-    pub fn new(namespace: impl Into<String>, name: impl Into<String>, uid: impl Into<String>) -> Self {
-        Self { namespace: namespace.into(), name: name.into(), uid: uid.into() }
-    }
 }
 
 impl fmt::Display for ClaimId {
@@ -54,7 +43,7 @@ impl fmt::Display for SecretRef {
 /// wrong guess can delete data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Mode {
-    /// Greenfield: the operator creates the bucket ([`Provisioner::provision`](super::Provisioner::provision)).
+    /// Greenfield: the operator creates the bucket ([`Provisioner::create_bucket`](super::Provisioner::create_bucket)).
     Created,
     /// Brownfield: the bucket existed and only access is given ([`Provisioner::grant`](super::Provisioner::grant)).
     Granted,
@@ -85,9 +74,14 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// An endpoint that an SDK derives from the region, or that is found by host and port.
-    pub fn new(host: impl Into<String>, port: u16, region: impl Into<String>) -> Self {
-        Self { host: host.into(), port, region: region.into(), url: None }
+    /// An endpoint that is found by host and port, in region `us-east-1`, as SDKs call the region of a store that has none.
+    pub fn new(host: impl Into<String>, port: u16) -> Self {
+        Self { host: host.into(), port, region: "us-east-1".to_owned(), url: None }
+    }
+
+    /// In another region, as the store names it.
+    pub fn with_region(self, region: impl Into<String>) -> Self {
+        Self { region: region.into(), ..self }
     }
 
     /// With a full URL, such as `https://s3.example.com:9000`.
@@ -173,7 +167,7 @@ impl Plan {
         self
     }
 
-    /// With a class parameter, as an admin wrote it: [`Record::parameters`] reads it.
+    /// With a class parameter, as an admin wrote it: verbs get it in [`Call::parameters`](super::Call).
     pub fn with_parameter(self, name: &str, value: impl Into<String>) -> Self {
         self.with_state(format!("{PARAMETER}{name}"), value)
     }
@@ -212,13 +206,14 @@ impl Default for Rotation {
 }
 
 /// A [`Plan`] and its claim. This is the content of an ObjectBucket, and all that [`Provisioner::revoke`](super::Provisioner::revoke) and
-/// [`Provisioner::delete`](super::Provisioner::delete) need. The library makes it; tests of a store can make one, too:
+/// [`Provisioner::delete_bucket`](super::Provisioner::delete_bucket) need. The library makes it; tests of a store can make one, too:
 ///
 /// ```
 /// use bucket_provisioner::store::{ClaimId, Endpoint, Mode, Plan, ReclaimPolicy, Record};
 ///
-/// let claim = ClaimId::new("shop", "photos", "f30e0389-0689-48a2-bfaa-74d1bf1fd950");
-/// let plan = Plan::new("photos", Mode::Created, Endpoint::new("store.example.com", 443, "here"))
+/// let uid = "f30e0389-0689-48a2-bfaa-74d1bf1fd950".to_owned();
+/// let claim = ClaimId { namespace: "shop".to_owned(), name: "photos".to_owned(), uid };
+/// let plan = Plan::new("photos", Mode::Created, Endpoint::new("store.example.com", 443))
 ///     .with_user("shop-photos")
 ///     .with_parameter("shelf", "left");
 /// let record = Record::new(claim, "shelves", ReclaimPolicy::Delete, plan);
@@ -293,15 +288,17 @@ impl Record {
         Self { handed_over: true, ..self }
     }
 
-    /// The parameters of the class, as they were when the plan was made, if the plan is the
-    /// [usual one](super::Request::plan).
-    ///
-    /// # Errors
-    /// A parameter that the type does not accept: the record was made by a version with other parameters.
-    pub fn parameters<T: DeserializeOwned>(&self) -> Result<T, ParameterError> {
+    /// The parameters of the class, as an admin wrote them when the plan was made.
+    pub(super) fn written_parameters(&self) -> BTreeMap<String, String> {
         let parameter =
             |(key, value): (&String, &String)| Some((key.strip_prefix(PARAMETER)?.to_owned(), value.clone()));
-        read(&self.plan.state.iter().filter_map(parameter).collect())
+        self.plan.state.iter().filter_map(parameter).collect()
+    }
+
+    /// Name of the claim's user, never empty: that of the plan; the uid of the claim if a store's own plan has none, because
+    /// its claims share the owner's credentials.
+    pub fn user(&self) -> &str {
+        self.plan.user.as_deref().filter(|user| !user.is_empty()).unwrap_or(&self.claim.uid)
     }
 
     /// Whether `uid` is that of the claim, or of a claim that had the record before.

@@ -85,7 +85,7 @@ mod tests {
             written: &written,
             common: &common,
         };
-        let endpoint = Endpoint::new("shelf", 80, "here");
+        let endpoint = Endpoint::new("shelf", 80).with_region("here");
         let plan = request.plan(endpoint);
         Ok(Record::new(claim.clone(), "shelves", ReclaimPolicy::Delete, plan))
     }
@@ -94,7 +94,7 @@ mod tests {
     fn parameters_are_recorded_apart_from_the_librarys_own_keys_and_read_back() {
         let record = record(&[("mode", "deep"), ("size", "7")]).unwrap();
         assert!(!record.plan.state.contains_key(wire::state::MODE));
-        assert_eq!(record.parameters(), Ok(Shelf { mode: "deep".into(), size: 7 }));
+        assert_eq!(Shelf::recorded(&record), Ok(Shelf { mode: "deep".into(), size: 7 }));
     }
 
     #[test]

@@ -77,23 +77,23 @@ impl Count {
         let Self { all, waiting, lost, missing_classes } = self;
         let number: usize = waiting.values().sum();
         let mut findings = vec![if *all == 0 {
-            Finding::good("phases", "there are no claims of these classes")
+            Finding::about("phases").good("there are no claims of these classes")
         } else if number == 0 {
-            Finding::good("phases", format!("all {all} claims of these classes are ready"))
+            Finding::about("phases").good(format!("all {all} claims of these classes are ready"))
         } else {
             let reasons =
                 waiting.iter().map(|(reason, number)| format!("{number} {reason}")).collect::<Vec<_>>().join(", ");
             let message = format!("{number} of {all} claims of these classes are not ready: {reasons}");
-            Finding::warning(
-                "phases",
-                message,
-                "the command `status` shows them, and the command `reasons` says what each reason means",
-            )
+            Finding::about("phases")
+                .warning(message)
+                .with_remedy("the command `status` shows them, and the command `reasons` says what each reason means")
         }];
         if *lost > 0 {
             let named: Vec<_> = missing_classes.iter().map(|class| format!("{class:?}")).collect();
             let message = format!("{lost} claims name StorageClasses that do not exist: {}", listed(&named));
-            findings.push(Finding::warning("classes", message, "create the classes, or delete the claims"));
+            findings.push(
+                Finding::about("classes").warning(message).with_remedy("create the classes, or delete the claims"),
+            );
         }
         findings
     }

@@ -37,7 +37,7 @@ pub(super) async fn examine<P: Provisioner>(
         let message =
             format!("no StorageClass has the provisioner {:?}, so nobody can submit a claim", options.provisioner_name);
         let remedy = "create one (the command `parameters` lists its parameters), or name the operator's provisioner with --provisioner-name";
-        return vec![(String::new(), vec![Finding::warning("classes", message, remedy)])];
+        return vec![(String::new(), vec![Finding::about("classes").warning(message).with_remedy(remedy)])];
     }
     let uid = random_uid();
     let samples: Vec<_> =
@@ -50,7 +50,9 @@ pub(super) async fn examine<P: Provisioner>(
         .map(|((class, sample), store)| {
             let mut findings = match sample {
                 Ok(sample) => said(class, sample, seen),
-                Err(error) => vec![Finding::failed("parameters", error, super::remedy::<P>(error.reason()))],
+                Err(error) => {
+                    vec![Finding::about("parameters").failed(error).with_remedy(super::remedy::<P>(error.reason()))]
+                }
             };
             findings.extend(store);
             (class.name_any(), findings)
@@ -85,18 +87,22 @@ fn said(class: &StorageClass, sample: &Sample, seen: &Seen<'_>) -> Vec<Finding> 
             format!("claims get new buckets {place}, which stay when claims are deleted")
         }
     };
-    let mut findings = vec![Finding::good("parameters", gets)];
+    let mut findings = vec![Finding::about("parameters").good(gets)];
     if plan.user.is_none() {
-        findings.push(Finding::warning(
-            "credentials of claims",
-            "claims get the owner's own keys, with all that the owner may do",
-            "if the store can create users, recreate the class so that each claim gets its own",
-        ));
+        findings.push(
+            Finding::about("credentials of claims")
+                .warning("claims get the owner's own keys, with all that the owner may do")
+                .with_remedy("if the store can create users, recreate the class so that each claim gets its own"),
+        );
     }
     if class.annotations().get(DEFAULT_CLASS).is_some_and(|value| value == "true") {
         let message =
             "it is the cluster's default class, so PersistentVolumeClaims that name no class wait for it forever";
-        findings.push(Finding::warning("default class", message, format!("remove the annotation {DEFAULT_CLASS}")));
+        findings.push(
+            Finding::about("default class")
+                .warning(message)
+                .with_remedy(format!("remove the annotation {DEFAULT_CLASS}")),
+        );
     }
     findings.extend(namespaces(sample.common.namespaces.as_ref(), seen.namespaces.as_deref()));
     findings
@@ -106,24 +112,24 @@ fn said(class: &StorageClass, sample: &Sample, seen: &Seen<'_>) -> Vec<Finding> 
 fn namespaces(allowed: Option<&Namespaces>, existing: Option<&[String]>) -> Vec<Finding> {
     const WHAT: &str = "namespaces";
     let Some(allowed) = allowed else {
-        return vec![Finding::good(WHAT, "claims of every namespace may use it")];
+        return vec![Finding::about(WHAT).good("claims of every namespace may use it")];
     };
     let Some(existing) = existing else {
         let message = format!("claims of these namespaces may use it: {allowed}; which of them exist cannot be seen");
-        return vec![Finding::unknown(WHAT, message, "run this as somebody who may list namespaces")];
+        return vec![Finding::about(WHAT).unknown(message).with_remedy("run this as somebody who may list namespaces")];
     };
     let mut findings = Vec::new();
     let matching: Vec<_> = existing.iter().filter(|namespace| allowed.contain(namespace)).cloned().collect();
     if !matching.is_empty() {
         let message = format!("claims of these namespaces may use it: {}", listed(&matching));
-        findings.push(Finding::good(WHAT, message));
+        findings.push(Finding::about(WHAT).good(message));
     }
     let unused = allowed.patterns().filter(|pattern| !existing.iter().any(|namespace| pattern.contain(namespace)));
     let unused: Vec<_> = unused.map(|pattern| format!("{:?}", pattern.to_string())).collect();
     if !unused.is_empty() {
         let message = format!("no namespace matches {} of allowedNamespaces", unused.join(", "));
         let remedy = "create the namespace; if the name is wrong, recreate the class, because Kubernetes does not let parameters be edited";
-        findings.push(Finding::warning(WHAT, message, remedy));
+        findings.push(Finding::about(WHAT).warning(message).with_remedy(remedy));
     }
     findings
 }
@@ -145,7 +151,7 @@ mod tests {
         let seen = |value: &str| namespaces(allowed(value).as_ref(), Some(&existing));
         assert_eq!(
             seen("shop,team-*"),
-            [Finding::good("namespaces", "claims of these namespaces may use it: shop, team-a, team-b")]
+            [Finding::about("namespaces").good("claims of these namespaces may use it: shop, team-a, team-b")]
         );
         let findings = seen("shop,taem-*,ops");
         assert_eq!(findings[0].message, "claims of these namespaces may use it: shop");

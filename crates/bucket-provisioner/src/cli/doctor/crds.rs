@@ -32,7 +32,7 @@ pub(super) async fn examine(client: &Client, program: &str) -> Vec<Crd> {
                 let message = format!("it cannot be read: {}", describe(error));
                 let remedy = "run this as somebody who may read CustomResourceDefinitions";
                 // Nevertheless there may be claims.
-                (vec![Finding::unknown("served", message, remedy)], true)
+                (vec![Finding::about("served").unknown(message).with_remedy(remedy)], true)
             }
         };
         all.push(Crd { name, findings, is_served });
@@ -41,7 +41,7 @@ pub(super) async fn examine(client: &Client, program: &str) -> Vec<Crd> {
 }
 
 fn missing(program: &str) -> Finding {
-    Finding::bad("served", "it does not exist, so there can be no claims", install(program))
+    Finding::about("served").bad("it does not exist, so there can be no claims").with_remedy(install(program))
 }
 
 fn install(program: &str) -> String {
@@ -108,12 +108,13 @@ fn judge(found: &CustomResourceDefinition, ours: &CustomResourceDefinition, prog
             wire::annotation::CONFIRM_DELETION,
             install(program)
         );
-        findings.push(Finding::bad("served", "it is being deleted, and all its objects with it", remedy));
+        findings
+            .push(Finding::about("served").bad("it is being deleted, and all its objects with it").with_remedy(remedy));
         return findings;
     }
     let Some(schema) = version(found) else {
         let message = format!("it does not serve version {} with a schema", wire::VERSION);
-        findings.push(Finding::bad("served", message, install(program)));
+        findings.push(Finding::about("served").bad(message).with_remedy(install(program)));
         return findings;
     };
     if condition(found, "Established") != Some("True") {
@@ -122,22 +123,22 @@ fn judge(found: &CustomResourceDefinition, ours: &CustomResourceDefinition, prog
             _ => "the API server has not established it",
         };
         let remedy = format!("see the conditions in `kubectl describe crd {}`", found.name_any());
-        findings.push(Finding::bad("served", problem, remedy));
+        findings.push(Finding::about("served").bad(problem).with_remedy(remedy));
         return findings;
     }
-    findings.push(Finding::good("served", format!("version {} is served", wire::VERSION)));
+    findings.push(Finding::about("served").good(format!("version {} is served", wire::VERSION)));
     findings.push(match version(ours) {
         Some(ours) => variant(&schema, &ours, program),
-        None => Finding::unknown("variant", "this program has no schema to compare with", ""),
+        None => Finding::about("variant").unknown("this program has no schema to compare with"),
     });
     if let Some(conversion) = found.spec.conversion.as_ref().filter(|conversion| conversion.strategy != "None") {
         let message =
             format!("its objects are converted by a {}: claims stop when that does not answer", conversion.strategy);
-        findings.push(Finding::warning(
-            "conversion",
-            message,
-            "make sure that it is available, or remove spec.conversion",
-        ));
+        findings.push(
+            Finding::about("conversion")
+                .warning(message)
+                .with_remedy("make sure that it is available, or remove spec.conversion"),
+        );
     }
     findings
 }
@@ -147,25 +148,25 @@ fn variant(found: &Schema, ours: &Schema, program: &str) -> Finding {
     const WHAT: &str = "variant";
     if !found.keeps(&["spec", "additionalState"]) && ours.keeps(&["spec", "additionalState"]) {
         let message = "it drops spec.additionalState, in which ObjectBuckets say what was created";
-        return Finding::bad(WHAT, message, install(program));
+        return Finding::about(WHAT).bad(message).with_remedy(install(program));
     }
     if found == ours {
-        return Finding::good(WHAT, "it is the one of this version");
+        return Finding::about(WHAT).good("it is the one of this version");
     }
     if found.is_like(ours) {
         let message = "it is the operator's own, of another version, and may drop fields that this version writes";
-        return Finding::warning(WHAT, message, install(program));
+        return Finding::about(WHAT).warning(message).with_remedy(install(program));
     }
     let losses = losses(found, ours);
     if losses.is_empty() {
-        return Finding::good(WHAT, "it is somebody else's, and keeps all that the operator writes");
+        return Finding::about(WHAT).good("it is somebody else's, and keeps all that the operator writes");
     }
     let message = format!("it is somebody else's: {}", losses.join("; "));
     let remedy = format!(
         "nothing, if you can live with that; else, if no other software needs it as it is, {}",
         install(program)
     );
-    Finding::warning(WHAT, message, remedy)
+    Finding::about(WHAT).warning(message).with_remedy(remedy)
 }
 
 /// What does not work with this schema.

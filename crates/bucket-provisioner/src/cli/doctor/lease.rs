@@ -25,11 +25,9 @@ pub(super) async fn examine(
     installation: &Installation,
 ) -> (Option<String>, Vec<(String, Vec<Finding>)>) {
     let Some(wanted) = &installation.lease else {
-        let finding = Finding::unknown(
-            "holder",
-            "without leader election nobody can see from here whether an operator runs",
-            "look at its pod",
-        );
+        let finding = Finding::about("holder")
+            .unknown("without leader election nobody can see from here whether an operator runs")
+            .with_remedy("look at its pod");
         return (None, vec![(String::new(), vec![finding])]);
     };
     let here = || wanted.namespace.clone().unwrap_or_else(|| installation.config.default_namespace.clone());
@@ -38,7 +36,10 @@ pub(super) async fn examine(
         Err(error) => {
             let remedy = "run this as somebody who may read Leases, or name its namespace with --lease-namespace";
             let message = format!("Lease {} cannot be read: {}", wanted.name, describe(&error));
-            return (Some(here()), vec![(wanted.name.clone(), vec![Finding::unknown("holder", message, remedy)])]);
+            return (
+                Some(here()),
+                vec![(wanted.name.clone(), vec![Finding::about("holder").unknown(message).with_remedy(remedy)])],
+            );
         }
     };
     if found.is_empty() {
@@ -79,11 +80,7 @@ async fn find(client: &Client, wanted: &LeaseToFind, here: &str) -> kube::Result
 
 fn absent(wanted: &LeaseToFind) -> Finding {
     let place = wanted.namespace.as_ref().map_or_else(String::new, |namespace| format!(" in namespace {namespace}"));
-    Finding::bad(
-        "holder",
-        format!("there is no Lease {}{place}: no operator has run, or it serves other claims", wanted.name),
-        "start the operator; if it runs, give this command the operator's --provisioner-name, --namespace, --lease-name and --lease-namespace, or --leader-elect=false",
-    )
+    Finding::about("holder").bad(format!("there is no Lease {}{place}: no operator has run, or it serves other claims", wanted.name)).with_remedy("start the operator; if it runs, give this command the operator's --provisioner-name, --namespace, --lease-name and --lease-namespace, or --leader-elect=false")
 }
 
 /// A Lease that looks stale is looked at again: its holder may renew it by another clock. Also says when it was read.
@@ -139,7 +136,7 @@ fn holder(lease: &Lease, now: Timestamp) -> Finding {
     const REMEDY: &str = "look at the operator's pods and their logs (`kubectl get pods`, `kubectl logs`)";
     let Some(holder) = holder_of(lease) else {
         let message = "nobody holds the lease: the last operator has stopped, and no other has begun";
-        return Finding::bad(WHAT, message, REMEDY);
+        return Finding::about(WHAT).bad(message).with_remedy(REMEDY);
     };
     let (age, valid) = (age(lease, now), valid(lease));
     if age > valid {
@@ -151,9 +148,9 @@ fn holder(lease: &Lease, now: Timestamp) -> Finding {
             "{holder} holds the lease, but {ago}, and it is valid for {} s: no operator works",
             valid.as_secs()
         );
-        return Finding::bad(WHAT, message, REMEDY);
+        return Finding::about(WHAT).bad(message).with_remedy(REMEDY);
     }
-    Finding::good(WHAT, format!("{holder} leads, and renewed the lease {} s ago", age.as_secs()))
+    Finding::about(WHAT).good(format!("{holder} leads, and renewed the lease {} s ago", age.as_secs()))
 }
 
 fn version(lease: &Lease, installation: &Installation) -> Option<Finding> {
@@ -165,17 +162,13 @@ fn version(lease: &Lease, installation: &Installation) -> Option<Finding> {
     }
     Some(match found {
         Some(version) if version == ours => {
-            Finding::good(WHAT, format!("the leader is version {version}, as this program is"))
+            Finding::about(WHAT).good(format!("the leader is version {version}, as this program is"))
         }
-        Some(version) => Finding::warning(
-            WHAT,
-            format!(
+        Some(version) => Finding::about(WHAT).warning(format!(
                 "the leader is version {version}, and this program is {ours}: some of what is said here may be different there"
-            ),
-            format!("use the `{program}` of the leader's version, or upgrade the operator"),
-        ),
+            )).with_remedy(format!("use the `{program}` of the leader's version, or upgrade the operator")),
         None => {
-            Finding::unknown(WHAT, "the leader does not say its version", "look at the image of the operator's pods")
+            Finding::about(WHAT).unknown("the leader does not say its version").with_remedy("look at the image of the operator's pods")
         }
     })
 }
@@ -183,19 +176,13 @@ fn version(lease: &Lease, installation: &Installation) -> Option<Finding> {
 /// An operator led here, perhaps on somebody's machine, and another one leads elsewhere.
 fn left_behind(lease: &Lease) -> Finding {
     let (name, namespace) = (lease.name_any(), lease.namespace().unwrap_or_default());
-    Finding::warning(
-        "holder",
-        "an operator has led here, and leads no more; another one leads in another namespace",
-        format!("if it is not to come back: `kubectl delete lease {name} --namespace {namespace}`"),
-    )
+    Finding::about("holder")
+        .warning("an operator has led here, and leads no more; another one leads in another namespace")
+        .with_remedy(format!("if it is not to come back: `kubectl delete lease {name} --namespace {namespace}`"))
 }
 
 fn two_leaders() -> Finding {
-    Finding::bad(
-        "leaders",
-        "Leases of this name are held in several namespaces: each holder believes that it leads, and serves the same claims",
-        "stop one of the operators, or give one another --provisioner-name",
-    )
+    Finding::about("leaders").bad("Leases of this name are held in several namespaces: each holder believes that it leads, and serves the same claims").with_remedy("stop one of the operators, or give one another --provisioner-name")
 }
 
 #[cfg(test)]

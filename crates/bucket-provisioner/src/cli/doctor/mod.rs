@@ -133,7 +133,7 @@ async fn examine<P: Provisioner>(
     match client.apiserver_version().await {
         Ok(version) => {
             let message = format!("{} at {}", version.git_version, installation.config.cluster_url);
-            report.add(Group::ApiServer, "", [Finding::good("version", message)]);
+            report.add(Group::ApiServer, "", [Finding::about("version").good(message)]);
         }
         Err(error) => {
             report.add(Group::ApiServer, "", [no_answer(installation, &error)]);
@@ -195,7 +195,7 @@ async fn examine_claims<P: Provisioner>(
 fn no_answer(installation: &Installation, error: &kube::Error) -> Finding {
     let message = format!("the API server at {}: {}", installation.config.cluster_url, describe(error));
     let remedy = "check --kubeconfig or KUBECONFIG, the network, and whether your credentials are still valid (`kubectl version` needs the same)";
-    Finding::bad("version", message, remedy)
+    Finding::about("version").bad(message).with_remedy(remedy)
 }
 
 /// The uid of the cluster, or what is said without it.
@@ -203,14 +203,12 @@ async fn cluster(client: &Client) -> Result<String, Finding> {
     let namespaces: Api<Namespace> = Api::all(client.clone());
     match namespaces.get_metadata(CLUSTER_NAMESPACE).await {
         Ok(namespace) => Ok(namespace.metadata.uid.unwrap_or_default()),
-        Err(error) => Err(Finding::unknown(
-            "identity",
-            format!(
+        Err(error) => Err(Finding::about("identity")
+            .unknown(format!(
                 "namespace {CLUSTER_NAMESPACE}, whose uid identifies the cluster, cannot be read: {}",
                 describe(&error)
-            ),
-            "run this as somebody who may get that namespace",
-        )),
+            ))
+            .with_remedy("run this as somebody who may get that namespace")),
     }
 }
 
@@ -244,7 +242,7 @@ fn listed(names: &[String]) -> String {
 /// Something cannot be read.
 fn unreadable(what: &str, error: &kube::Error) -> Finding {
     let message = format!("{what} cannot be read: {}", describe(error));
-    Finding::unknown("list", message, format!("run this as somebody who may read {what}"))
+    Finding::about("list").unknown(message).with_remedy(format!("run this as somebody who may read {what}"))
 }
 
 /// What to do about a reason that a claim would give.

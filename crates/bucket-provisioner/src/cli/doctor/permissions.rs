@@ -172,18 +172,24 @@ fn judge(
     };
     let mut findings: Vec<_> = missing
         .iter()
-        .map(|(object, verbs)| Finding::bad(WHAT, format!("{who} not {} {object}", verbs.join(", ")), remedy))
+        .map(|(object, verbs)| {
+            Finding::about(WHAT).bad(format!("{who} not {} {object}", verbs.join(", "))).with_remedy(remedy)
+        })
         .collect();
     if let Some(problem) = unanswered {
         let remedy = "run this as somebody who may create SubjectAccessReviews, such as a cluster admin";
-        findings.push(Finding::unknown(WHAT, format!("not every permission could be reviewed: {problem}"), remedy));
+        findings.push(
+            Finding::about(WHAT)
+                .unknown(format!("not every permission could be reviewed: {problem}"))
+                .with_remedy(remedy),
+        );
     }
     if findings.is_empty() {
         let hint = match account {
             Some(_) => String::new(),
             None => "; to see what the operator may do, name its account with --service-account".to_owned(),
         };
-        findings.push(Finding::good(WHAT, format!("{who} do all {number} things that the operator does{hint}")));
+        findings.push(Finding::about(WHAT).good(format!("{who} do all {number} things that the operator does{hint}")));
     }
     findings
 }
@@ -248,7 +254,9 @@ mod tests {
         let findings = judge(answers.collect(), "do it", Some(&account));
         assert_eq!(
             findings,
-            [Finding::bad(WHAT, "ServiceAccount ops/s3 may not get, list secrets in namespace shop", "do it",)]
+            [Finding::about(WHAT)
+                .bad("ServiceAccount ops/s3 may not get, list secrets in namespace shop")
+                .with_remedy("do it")]
         );
         let all = judge(asked().into_iter().map(|asked| (asked, Ok(true))).collect(), "", None);
         assert!(all[0].message.starts_with("you may do all 5 things"), "{}", all[0].message);

@@ -50,7 +50,7 @@ pub(super) async fn examine<P: Provisioner>(
 ) -> Vec<Finding> {
     let mut findings = seen.findings();
     for (secret, (record, names)) in &seen.owners {
-        if let Err(error) = read_owner::<P::Owner>(client, record).await {
+        if let Err(error) = read_owner::<P>(client, record).await {
             findings.push(without_owner::<P>(secret, &error, names, &class_with));
         }
     }
@@ -71,18 +71,16 @@ fn without_owner<P: Provisioner>(
             let message =
                 format!("Secret {secret} with the owner's credentials does not exist, but is needed by {needed}");
             let remedy = "create it again, with keys of the same account: without it the buckets of these ObjectBuckets can neither be checked nor removed";
-            Finding::bad(WHAT, message, remedy)
+            Finding::about(WHAT).bad(message).with_remedy(remedy)
         }
         error => {
-            let mut finding = Finding::failed(WHAT, error, super::remedy::<P>(error.reason()));
+            let mut finding = Finding::about(WHAT).failed(error).with_remedy(super::remedy::<P>(error.reason()));
             match class_with(&finding) {
                 Some(class) => {
                     let message = format!("Secret {secret} cannot be used, but is needed by {needed}");
-                    return Finding::bad(
-                        WHAT,
-                        message,
-                        format!("see StorageClass {class}, which uses the same Secret"),
-                    );
+                    return Finding::about(WHAT)
+                        .bad(message)
+                        .with_remedy(format!("see StorageClass {class}, which uses the same Secret"));
                 }
                 None => finding.message.push_str(&format!("; it is needed by {needed}")),
             }
@@ -132,7 +130,7 @@ impl Seen {
                 listed(&self.unreadable)
             );
             let remedy = "correct the fields, or restore the objects from a backup";
-            findings.push(Finding::bad(WHAT, message, remedy));
+            findings.push(Finding::about(WHAT).bad(message).with_remedy(remedy));
         }
         if !self.elsewhere.is_empty() {
             let message = format!(
@@ -140,12 +138,12 @@ impl Seen {
                 listed(&self.elsewhere)
             );
             let remedy = "the command `orphans` shows what can become of them";
-            findings.push(Finding::warning(WHAT, message, remedy));
+            findings.push(Finding::about(WHAT).warning(message).with_remedy(remedy));
         }
         if findings.is_empty() {
             findings.push(match self.all {
-                0 => Finding::good(WHAT, "there are no ObjectBuckets of this provisioner"),
-                all => Finding::good(WHAT, format!("all {all} ObjectBuckets of this provisioner can be read")),
+                0 => Finding::about(WHAT).good("there are no ObjectBuckets of this provisioner"),
+                all => Finding::about(WHAT).good(format!("all {all} ObjectBuckets of this provisioner can be read")),
             });
         }
         findings

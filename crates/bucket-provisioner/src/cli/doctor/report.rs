@@ -184,14 +184,14 @@ mod tests {
 
     fn report() -> Report {
         let mut report = Report::default();
-        report.add(Group::ApiServer, "", [Finding::good("version", "v1.36.3")]);
+        report.add(Group::ApiServer, "", [Finding::about("version").good("v1.36.3")]);
         report.add(
             Group::StorageClass,
             "fast",
             [
-                Finding::bad("bucket", "bucket \"archive\" does not exist", "create it"),
-                Finding::warning("quota", "4100 users, of 5000", "ask"),
-                Finding::unknown("permissions", "cannot be \x1b[2J seen", "submit a claim"),
+                Finding::about("bucket").bad("bucket \"archive\" does not exist").with_remedy("create it"),
+                Finding::about("quota").warning("4100 users, of 5000").with_remedy("ask"),
+                Finding::about("permissions").unknown("cannot be \x1b[2J seen").with_remedy("submit a claim"),
             ],
         );
         report
@@ -220,7 +220,11 @@ mod tests {
     #[test]
     fn warnings_and_what_cannot_be_seen_are_no_failure() {
         let mut report = Report::default();
-        report.add(Group::Claims, "", [Finding::warning("a", "b", "c"), Finding::unknown("a", "b", "c")]);
+        report.add(
+            Group::Claims,
+            "",
+            [Finding::about("a").warning("b").with_remedy("c"), Finding::about("a").unknown("b").with_remedy("c")],
+        );
         assert!(report.is_good());
         assert!(report.text(false).ends_with("Nothing is wrong: ✗ 0   ! 1   ? 1   ✓ 0\n"));
     }

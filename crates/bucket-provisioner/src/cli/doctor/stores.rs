@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::ANSWER_LIMIT;
 use crate::cli::accounts::{Accounts, credentials};
-use crate::controller::read_owner;
+use crate::controller::{Owner, read_owner};
 use crate::decide::sample::Sample;
 use crate::store::{Failure as _, Finding, Plan, Provisioner, Record, SecretRef, Verdict};
 
@@ -58,9 +58,9 @@ fn first(classes: &[Planned<'_>], at: usize, holds: fn(&Sample, &Sample) -> bool
 }
 
 /// Credentials at a store.
-struct Access<O> {
+struct Access<P: Provisioner> {
     /// With the account that they belong to. `None`: nothing else can be asked.
-    usable: Option<(O, Option<String>)>,
+    usable: Option<(Owner<P>, Option<String>)>,
     findings: Vec<Finding>,
 }
 
@@ -71,21 +71,19 @@ async fn access_to<P: Provisioner>(
     record: &Record,
     accounts: Option<&Accounts>,
     end: Instant,
-) -> Access<P::Owner> {
-    let owner: P::Owner = match read_owner(client, record).await {
+) -> Access<P> {
+    let owner = match read_owner::<P>(client, record).await {
         Ok(owner) => owner,
         Err(error) => {
-            let finding = Finding::failed(OWNER, &error, super::remedy::<P>(error.reason()));
+            let finding = Finding::about(OWNER).failed(&error).with_remedy(super::remedy::<P>(error.reason()));
             return Access { usable: None, findings: vec![finding] };
         }
     };
     let mut findings: Vec<_> = whose::<P>(record.plan.owner_secret.as_ref()).into_iter().collect();
-    let usable = match timeout_at(end, provisioner.account(record, &owner)).await {
+    let usable = match timeout_at(end, provisioner.account(&owner.call(record))).await {
         Ok(Ok(account)) => {
             if has_owner::<P>() {
-                let of = account.as_ref().map_or_else(String::new, |account| format!(", of account {account}"));
-                let message = format!("the store accepts the owner's credentials{of}");
-                findings.push(Finding::good("credentials", message));
+                findings.push(accepted(account.as_deref()));
             }
             let other = account.as_deref().zip(accounts).map(|(now, accounts)| of_others(accounts, record, now));
             let other = other.unwrap_or_default();
@@ -95,7 +93,7 @@ async fn access_to<P: Provisioner>(
             is_right.then_some((owner, account))
         }
         Ok(Err(error)) => {
-            findings.push(Finding::failed("credentials", &error, super::remedy::<P>(error.reason())));
+            findings.push(Finding::about("credentials").failed(&error).with_remedy(super::remedy::<P>(error.reason())));
             // The store is examined all the same: perhaps the clocks differ.
             Some((owner, None))
         }
@@ -105,6 +103,17 @@ async fn access_to<P: Provisioner>(
         }
     };
     Access { usable, findings }
+}
+
+/// What an answer without an error proves: only an account comes from the store.
+fn accepted(account: Option<&str>) -> Finding {
+    let about = Finding::about("credentials");
+    match account {
+        Some(account) => about.good(format!("the store accepts the owner's credentials, of account {account}")),
+        None => about
+            .unknown("this store does not say whether it accepts the owner's credentials")
+            .with_remedy("create a claim to see whether they work"),
+    }
 }
 
 /// The ObjectBuckets that use these credentials and record another account than `now`.
@@ -121,22 +130,17 @@ fn of_others(accounts: &Accounts, record: &Record, now: &str) -> Vec<Finding> {
         let remedy = format!(
             "{put}, and run this again; the account of a class cannot be changed: to use account {now}, create a class with a new Secret"
         );
-        Finding::bad("account", message, remedy)
+        Finding::about("account").bad(message).with_remedy(remedy)
     });
     of_others.collect()
 }
 
 /// Whether the store would do what a class says.
-async fn store<P: Provisioner>(
-    provisioner: &P,
-    planned: &Record,
-    access: &Access<P::Owner>,
-    end: Instant,
-) -> Vec<Finding> {
+async fn store<P: Provisioner>(provisioner: &P, planned: &Record, access: &Access<P>, end: Instant) -> Vec<Finding> {
     let mut findings = access.findings.clone();
     if let Some((owner, account)) = &access.usable {
         let record = Record { account: account.clone(), ..planned.clone() };
-        match timeout_at(end, provisioner.examine(&record, owner)).await {
+        match timeout_at(end, provisioner.examine(&owner.call(&record))).await {
             Ok(found) => findings.extend(found),
             Err(_elapsed) => findings.push(silent(&record)),
         }
@@ -155,20 +159,16 @@ fn silent(record: &Record) -> Finding {
     let place = format!("{}:{}", record.plan.endpoint.host, record.plan.endpoint.port);
     let message = format!("the store at {place} did not answer within {} s", LIMIT.as_secs());
     let remedy = "check the endpoint in the class, and whether a network policy, a proxy or a firewall keeps the store from answering";
-    Finding::bad(STORE, message, remedy)
+    Finding::about(STORE).bad(message).with_remedy(remedy)
 }
 
 /// Whose credentials are used; nothing if the store needs none.
 fn whose<P: Provisioner>(secret: Option<&SecretRef>) -> Option<Finding> {
     match secret {
-        Some(secret) => Some(Finding::good(OWNER, format!("Secret {secret} has the owner's credentials"))),
+        Some(secret) => Some(Finding::about(OWNER).good(format!("Secret {secret} has the owner's credentials"))),
         None if !has_owner::<P>() => None,
-        None if in_pod() => Some(Finding::good(OWNER, "the owner is the operator's own identity")),
-        None => Some(Finding::unknown(
-            OWNER,
-            "the owner is the identity of the operator's pod, which cannot be seen from here: what follows is about the identity of this process",
-            "run this in the operator's pod, with `kubectl exec`",
-        )),
+        None if in_pod() => Some(Finding::about(OWNER).good("the owner is the operator's own identity")),
+        None => Some(Finding::about(OWNER).unknown("the owner is the identity of the operator's pod, which cannot be seen from here: what follows is about the identity of this process").with_remedy("run this in the operator's pod, with `kubectl exec`")),
     }
 }
 
@@ -206,7 +206,7 @@ fn shortened<'f, P: Provisioner>(
     }
     left.extend(known.iter().map(|(there, findings)| reference(*there, findings)));
     if let Some((name, _)) = classes.get(first(classes, at, Sample::is_like)).filter(|_| is_alike && left.is_empty()) {
-        left.push(Finding::good(STORE, format!("the same as of StorageClass {name}")));
+        left.push(Finding::about(STORE).good(format!("the same as of StorageClass {name}")));
     }
     left
 }
@@ -231,5 +231,8 @@ fn reference((class, shared): (&str, &str), findings: &[&Finding]) -> Finding {
     let remedy = format!("see StorageClass {class}, which uses the same {shared}");
     let has = |verdict| findings.iter().any(|finding| finding.verdict == verdict);
     let verdict = [Verdict::Bad, Verdict::Warning].into_iter().find(|verdict| has(*verdict));
-    Finding { verdict: verdict.unwrap_or(Verdict::Unknown), ..Finding::unknown(STORE, message, remedy) }
+    Finding {
+        verdict: verdict.unwrap_or(Verdict::Unknown),
+        ..Finding::about(STORE).unknown(message).with_remedy(remedy)
+    }
 }

@@ -26,7 +26,7 @@ use crate::decide::claim::Claim;
 use crate::decide::gate;
 use crate::decide::orphan::PresentClaim;
 use crate::decide::record;
-use crate::store::{ClaimId, Inventory, Provisioner, Stock};
+use crate::store::{ClaimId, Inventory, Provisioner, TaggedResource};
 
 /// What was found.
 #[derive(Serialize)]
@@ -89,7 +89,7 @@ pub(crate) async fn all<P: Provisioner>(session: &Session<P>) -> Result<Found, B
     orphans.extend(of_claims(session, unrecorded_claims, &orphans).await?);
     orphans.extend(lost::of_claims(session, &troubled_claims, &recorded, &mut problems).await?);
     orphans.sort_by(|a, b| (a.kind, &a.name).cmp(&(b.kind, &b.name)));
-    let elsewhere = |stock: Stock| Elsewhere {
+    let elsewhere = |stock: TaggedResource| Elsewhere {
         name: stock.name,
         claim_namespace: stock.claim.namespace,
         claim_name: stock.claim.name,
@@ -110,7 +110,7 @@ async fn held<P: Provisioner>(
     places: &mut [Place],
     problems: &mut Vec<String>,
     notes: &mut Vec<String>,
-) -> Vec<(usize, Stock)> {
+) -> Vec<(usize, TaggedResource)> {
     let mut held = Vec::new();
     for (index, place) in places.iter_mut().enumerate() {
         let name = match &place.class {
@@ -142,10 +142,10 @@ async fn held<P: Provisioner>(
 async fn still_there<P: Provisioner>(
     session: &Session<P>,
     places: &mut [Place],
-    lost: Vec<(usize, Stock)>,
+    lost: Vec<(usize, TaggedResource)>,
     problems: &mut Vec<String>,
-) -> Vec<(usize, Stock)> {
-    let mut by_place: HashMap<usize, Vec<Stock>> = HashMap::new();
+) -> Vec<(usize, TaggedResource)> {
+    let mut by_place: HashMap<usize, Vec<TaggedResource>> = HashMap::new();
     for (place, stock) in lost {
         by_place.entry(place).or_default().push(stock);
     }
@@ -267,7 +267,7 @@ pub(crate) async fn present<P: Provisioner>(
 
 async fn of_stock<P: Provisioner>(
     session: &Session<P>,
-    lost: Vec<(usize, Stock)>,
+    lost: Vec<(usize, TaggedResource)>,
     recorded: &Recorded,
     places: &[Place],
 ) -> Result<Vec<Orphan>, Box<dyn Error>> {

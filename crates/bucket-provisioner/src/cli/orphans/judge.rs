@@ -12,7 +12,7 @@ use crate::decide::orphan::{self, Due, PresentClaim};
 use crate::decide::record::{self, Stored};
 use crate::decide::{codec, notice, teardown};
 use crate::reasons::{self, orphaned as reason};
-use crate::store::{ClaimId, Record, Stock, StockKind};
+use crate::store::{ClaimId, Record, ResourceKind, TaggedResource};
 
 /// The reason of something in the store that no ObjectBucket records.
 pub(crate) const RECORD_MISSING: &str = "RecordMissing";
@@ -93,7 +93,7 @@ pub(crate) fn of_record(
 
 /// Whether the marks name a claim that can exist. Who may tag a bucket can write anything there, and requests to Kubernetes
 /// contain these names.
-pub(crate) fn names_a_claim(stock: &Stock) -> bool {
+pub(crate) fn names_a_claim(stock: &TaggedResource) -> bool {
     object_name(&stock.claim.namespace).is_some() && object_name(&stock.claim.name).is_some()
 }
 
@@ -101,14 +101,14 @@ pub(crate) fn names_a_claim(stock: &Stock) -> bool {
 #[derive(Debug, Default)]
 pub(crate) struct Unrecorded {
     /// Of this cluster, with the index of the place in which it was found.
-    pub(crate) here: Vec<(usize, Stock)>,
+    pub(crate) here: Vec<(usize, TaggedResource)>,
     /// Of another cluster, or of one that the marks do not name.
-    pub(crate) elsewhere: Vec<Stock>,
+    pub(crate) elsewhere: Vec<TaggedResource>,
 }
 
 /// Sorts what the store holds: the same thing can be found in two places.
 pub(crate) fn unrecorded(
-    held: impl IntoIterator<Item = (usize, Stock)>,
+    held: impl IntoIterator<Item = (usize, TaggedResource)>,
     recorded: &Recorded,
     cluster: &str,
 ) -> Unrecorded {
@@ -128,21 +128,21 @@ pub(crate) fn unrecorded(
 /// Orphans of the store. `present`: the claim that has the marked name now. A bucket and the user of the same claim are
 /// one orphan, because one ObjectBucket can be rebuilt for both.
 pub(crate) fn of_stock(
-    stock: Vec<(usize, Stock)>,
+    stock: Vec<(usize, TaggedResource)>,
     recorded: &Recorded,
     present: impl Fn(&ClaimId) -> Option<PresentClaim>,
     account: impl Fn(usize) -> Option<String>,
 ) -> Vec<Orphan> {
     let buckets: HashSet<_> =
-        stock.iter().filter(|(_, s)| s.kind == StockKind::Bucket).map(|(_, s)| s.claim.uid.clone()).collect();
+        stock.iter().filter(|(_, s)| s.kind == ResourceKind::Bucket).map(|(_, s)| s.claim.uid.clone()).collect();
     let users: HashMap<_, _> = stock
         .iter()
-        .filter(|(_, s)| s.kind == StockKind::User)
+        .filter(|(_, s)| s.kind == ResourceKind::User)
         .map(|(_, s)| (s.claim.uid.clone(), s.name.clone()))
         .collect();
-    let is_second = |s: &Stock| s.kind == StockKind::User && buckets.contains(&s.claim.uid);
+    let is_second = |s: &TaggedResource| s.kind == ResourceKind::User && buckets.contains(&s.claim.uid);
     let orphans = stock.into_iter().filter(|(_, s)| !is_second(s)).map(|(place, stock)| {
-        let is_bucket = stock.kind == StockKind::Bucket;
+        let is_bucket = stock.kind == ResourceKind::Bucket;
         let user = if is_bucket { users.get(&stock.claim.uid).cloned() } else { Some(stock.name.clone()) };
         let claim = &stock.claim;
         let present = present(claim);
@@ -169,9 +169,14 @@ pub(crate) fn of_stock(
 }
 
 /// What is wrong with something in the store, and what can be done about it.
-fn judged(stock: &Stock, recorded: &Recorded, present: Option<&PresentClaim>, has_user: bool) -> (String, Vec<Action>) {
-    let Stock { kind, claim, .. } = stock;
-    let what = if *kind == StockKind::Bucket { "bucket" } else { "user" };
+fn judged(
+    stock: &TaggedResource,
+    recorded: &Recorded,
+    present: Option<&PresentClaim>,
+    has_user: bool,
+) -> (String, Vec<Action>) {
+    let TaggedResource { kind, claim, .. } = stock;
+    let what = if *kind == ResourceKind::Bucket { "bucket" } else { "user" };
     let lost = format!("the tags of this {what} name claim {claim} of this cluster (uid {})", claim.uid);
     if !recorded.unreadable.is_empty() {
         let names = recorded.unreadable.join(", ");
@@ -200,11 +205,11 @@ fn judged(stock: &Stock, recorded: &Recorded, present: Option<&PresentClaim>, ha
 }
 
 /// Without its bucket, a user can only be revoked: nothing says what the bucket was called.
-fn words(kind: StockKind, has_user: bool) -> Vec<Action> {
+fn words(kind: ResourceKind, has_user: bool) -> Vec<Action> {
     match kind {
-        StockKind::User => vec![Action::Revoke],
-        StockKind::Bucket if has_user => vec![Action::Remove, Action::Revoke],
-        StockKind::Bucket => vec![Action::Remove],
+        ResourceKind::User => vec![Action::Revoke],
+        ResourceKind::Bucket if has_user => vec![Action::Remove, Action::Revoke],
+        ResourceKind::Bucket => vec![Action::Remove],
     }
 }
 
@@ -258,8 +263,13 @@ mod tests {
         codec::to_object(&Record { cluster: Some(cluster.into()), ..record() }, "obc-shop-photos", "ours")
     }
 
-    fn stock(kind: StockKind, name: &str, uid: &str, cluster: Option<&str>) -> Stock {
-        Stock::new(kind, name, ClaimId::new("shop", "photos", uid), cluster.map(str::to_owned))
+    fn stock(kind: ResourceKind, name: &str, uid: &str, cluster: Option<&str>) -> TaggedResource {
+        TaggedResource::new(
+            kind,
+            name,
+            ClaimId { namespace: "shop".into(), name: "photos".into(), uid: uid.into() },
+            cluster.map(str::to_owned),
+        )
     }
 
     fn present(uid: &str) -> PresentClaim {
@@ -286,15 +296,15 @@ mod tests {
         recorded.add(&object(HERE));
         let plan = record().plan;
         let held = [
-            stock(StockKind::Bucket, &plan.bucket, "any", Some(HERE)),
-            stock(StockKind::User, plan.user.as_deref().unwrap(), "any", Some(HERE)),
-            stock(StockKind::Bucket, "lost", "u1", Some(HERE)),
-            stock(StockKind::Bucket, "lost", "u1", Some(HERE)),
-            stock(StockKind::Bucket, "theirs", "u1", Some("elsewhere")),
-            stock(StockKind::Bucket, "unknown", "u1", None),
+            stock(ResourceKind::Bucket, &plan.bucket, "any", Some(HERE)),
+            stock(ResourceKind::User, plan.user.as_deref().unwrap(), "any", Some(HERE)),
+            stock(ResourceKind::Bucket, "lost", "u1", Some(HERE)),
+            stock(ResourceKind::Bucket, "lost", "u1", Some(HERE)),
+            stock(ResourceKind::Bucket, "theirs", "u1", Some("elsewhere")),
+            stock(ResourceKind::Bucket, "unknown", "u1", None),
         ];
         let sorted = unrecorded(held.into_iter().map(|stock| (0, stock)), &recorded, HERE);
-        let names = |all: &[Stock]| all.iter().map(|stock| stock.name.clone()).collect::<Vec<_>>();
+        let names = |all: &[TaggedResource]| all.iter().map(|stock| stock.name.clone()).collect::<Vec<_>>();
         let here: Vec<_> = sorted.here.into_iter().map(|(_, stock)| stock).collect();
         assert_eq!(
             (names(&here), names(&sorted.elsewhere)),
@@ -305,7 +315,7 @@ mod tests {
     #[test]
     fn a_bucket_and_its_user_are_one_orphan_and_a_living_claims_things_are_left_alone() {
         let both = || {
-            let kinds = [(StockKind::Bucket, "b"), (StockKind::User, "u")];
+            let kinds = [(ResourceKind::Bucket, "b"), (ResourceKind::User, "u")];
             kinds.map(|(kind, name)| (0, stock(kind, name, "u1", Some(HERE)))).to_vec()
         };
         let judge =
@@ -313,14 +323,19 @@ mod tests {
         let lost = judge(both(), None);
         assert_eq!((lost.len(), lost[0].user.as_deref(), &*lost[0].actions), (1, Some("u"), &["remove", "revoke"][..]));
         assert!(judge(both(), Some(present("u1")))[0].actions.is_empty());
-        let user = vec![(0, stock(StockKind::User, "u", "u1", Some(HERE)))];
+        let user = vec![(0, stock(ResourceKind::User, "u", "u1", Some(HERE)))];
         assert_eq!(judge(user, None)[0].actions, ["revoke"]);
     }
 
     #[test]
     fn tags_that_name_no_possible_claim_are_left_out() {
         let named = |namespace: &str, name: &str| {
-            names_a_claim(&Stock::new(StockKind::Bucket, "b", ClaimId::new(namespace, name, "u1"), None))
+            names_a_claim(&TaggedResource::new(
+                ResourceKind::Bucket,
+                "b",
+                ClaimId { namespace: namespace.into(), name: name.into(), uid: "u1".into() },
+                None,
+            ))
         };
         assert!(named("shop", "photos"));
         for (namespace, name) in
@@ -335,7 +350,7 @@ mod tests {
         let text = r#"{ "metadata": { "name": "obc-torn" }, "spec": "torn" }"#;
         let mut recorded = Recorded::default();
         assert!(recorded.add_guarded(serde_json::from_str(text).unwrap()).is_none());
-        let lost = vec![(0, stock(StockKind::Bucket, "b", "u1", Some(HERE)))];
+        let lost = vec![(0, stock(ResourceKind::Bucket, "b", "u1", Some(HERE)))];
         let orphan = of_stock(lost, &recorded, |_| None, |_| None).remove(0);
         assert!(orphan.actions.is_empty() && orphan.message.contains("obc-torn"), "{orphan:?}");
         assert!(recorded.may_name(&orphan));
@@ -345,7 +360,7 @@ mod tests {
     fn an_object_bucket_that_was_written_meanwhile_names_the_orphan() {
         let lost = |uid, bucket: &str| {
             of_stock(
-                vec![(0, stock(StockKind::Bucket, bucket, uid, Some(HERE)))],
+                vec![(0, stock(ResourceKind::Bucket, bucket, uid, Some(HERE)))],
                 &Recorded::default(),
                 |_| None,
                 |_| None,

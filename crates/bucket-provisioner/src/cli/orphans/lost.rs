@@ -119,7 +119,7 @@ async fn look<P: Provisioner>(
             if let Some(lost) = problem.lost() {
                 return Ok(Some(judge::of_lost_bucket(&stored, lost.reason(), lost.to_string())));
             }
-            (problem.to_string(), problem.concerns_all())
+            (problem.to_string(), problem.affects_all_claims())
         }
         Err(_elapsed) => ("the store does not answer from here".to_owned(), true),
     };

@@ -52,7 +52,7 @@ pub(crate) struct Orphan {
 
 impl Orphan {
     pub(crate) fn claim(&self) -> ClaimId {
-        ClaimId::new(&self.claim_namespace, &self.claim_name, &self.claim_uid)
+        ClaimId { namespace: self.claim_namespace.clone(), name: self.claim_name.clone(), uid: self.claim_uid.clone() }
     }
 
     /// Why something else may still use what this word deletes; then it is said only of an orphan that the admin names.

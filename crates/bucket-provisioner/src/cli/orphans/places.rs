@@ -9,7 +9,7 @@ use crate::controller::{read_owner, would_be};
 use crate::decide::claim::WantedBucket;
 use crate::decide::class::Class;
 use crate::decide::{codec, record, request};
-use crate::store::{ClaimId, Inventory, Provisioner, Record, Stock};
+use crate::store::{ClaimId, Inventory, Provisioner, Record, TaggedResource};
 
 /// The uid of no claim.
 const NOBODY: &str = "00000000-0000-0000-0000-000000000000";
@@ -57,7 +57,11 @@ pub(crate) async fn all<P: Provisioner>(
     let (mut places, mut seen, mut stores) = (Vec::new(), HashSet::new(), HashSet::new());
     let mut accounts = Accounts::default();
     for class in classes.of(&session.provisioner) {
-        match planned(&session.store, class, ClaimId::new("nobody", "nobody", NOBODY)) {
+        match planned(
+            &session.store,
+            class,
+            ClaimId { namespace: "nobody".into(), name: "nobody".into(), uid: NOBODY.into() },
+        ) {
             Err(problem) => problems.push(format!("StorageClass {:?} was not looked at: {problem}", class.name)),
             Ok(record) => {
                 stores.insert(format!("{:?} {:?}", record.plan.owner_secret, record.plan.endpoint));
@@ -100,9 +104,10 @@ pub(crate) fn unseen_accounts(places: &[Place], accounts: &Accounts) -> BTreeSet
 pub(crate) async fn inventory<P: Provisioner>(
     session: &Session<P>,
     place: &mut Place,
-    again: Option<&[Stock]>,
+    again: Option<&[TaggedResource]>,
 ) -> Result<Option<Inventory>, String> {
-    let owner: P::Owner = read_owner(&session.client, &place.record).await.map_err(|problem| problem.to_string())?;
-    place.record.account = session.store.account(&place.record, &owner).await.map_err(|problem| problem.to_string())?;
-    session.store.inventory(&place.record, &owner, again).await.map_err(|problem| problem.to_string())
+    let owner = read_owner::<P>(&session.client, &place.record).await.map_err(|problem| problem.to_string())?;
+    place.record.account =
+        session.store.account(&owner.call(&place.record)).await.map_err(|problem| problem.to_string())?;
+    session.store.inventory(&owner.call(&place.record), again).await.map_err(|problem| problem.to_string())
 }

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::orphan::Orphan;
 use crate::api::{Guard, ObjectBucket, wire};
 use crate::decide::record;
-use crate::store::{Stock, StockKind};
+use crate::store::{ResourceKind, TaggedResource};
 
 /// What all ObjectBuckets of the cluster name, also those of other provisioners or without a label: what one of them names
 /// is nobody's orphan.
@@ -59,10 +59,10 @@ impl Recorded {
     }
 
     /// Whether an ObjectBucket names this.
-    pub(crate) fn names(&self, stock: &Stock) -> bool {
+    pub(crate) fn names(&self, stock: &TaggedResource) -> bool {
         match stock.kind {
-            StockKind::Bucket => self.buckets.contains(&stock.name),
-            StockKind::User => self.users.contains(&stock.name),
+            ResourceKind::Bucket => self.buckets.contains(&stock.name),
+            ResourceKind::User => self.users.contains(&stock.name),
         }
     }
 }

@@ -15,8 +15,8 @@ use crate::decide::record::{Author, Stored};
 use crate::decide::release::{Release as RealRelease, Retained, Schedule, UndoRequest};
 use crate::error::{CannotUndo, RecordProblem};
 use crate::store::{
-    AppCredentials, ClaimId, Content, Endpoint, Failure, FailureClass, Mode, Plan, Provisioner, ReclaimPolicy,
-    Removal as StoreRemoval, Request,
+    AccessRemoval, AppCredentials, BucketRemoval, Call, ClaimId, Content, CreateError, Endpoint, Failure, FailureClass,
+    Mode, Plan, Provisioner, ReclaimPolicy, Request,
 };
 
 /// What never changes in a story.
@@ -198,7 +198,7 @@ impl Provisioner for Planner {
     type Error = Never;
 
     fn endpoint(&self, (): &()) -> Endpoint {
-        Endpoint::new("store", 80, "here")
+        Endpoint::new("store", 80).with_region("here")
     }
 
     /// Adds entries to ConfigMap and state that are named like the class.
@@ -207,30 +207,19 @@ impl Provisioner for Planner {
         Ok(plan.with_output(name, "model").with_state(name, "model"))
     }
 
-    async fn provision(&self, _: &crate::store::Record, (): &()) -> Result<AppCredentials, Never> {
+    async fn create_bucket(&self, _: &Call<'_, Self>) -> Result<(), CreateError<Never>> {
+        Err(Never.into())
+    }
+
+    async fn grant(&self, _: &Call<'_, Self>) -> Result<AppCredentials, CreateError<Never>> {
+        Err(Never.into())
+    }
+
+    async fn revoke(&self, _: &Call<'_, Self>) -> Result<AccessRemoval, Never> {
         Err(Never)
     }
 
-    async fn grant(&self, _: &crate::store::Record, (): &()) -> Result<AppCredentials, Never> {
-        Err(Never)
-    }
-
-    async fn revoke(
-        &self,
-        _: &crate::store::Record,
-        (): &(),
-        _: Option<&AppCredentials>,
-    ) -> Result<StoreRemoval, Never> {
-        Err(Never)
-    }
-
-    async fn delete(
-        &self,
-        _: &crate::store::Record,
-        (): &(),
-        _: Option<&AppCredentials>,
-        _: Content,
-    ) -> Result<StoreRemoval, Never> {
+    async fn delete_bucket(&self, _: &Call<'_, Self>, _: Content) -> Result<BucketRemoval, Never> {
         Err(Never)
     }
 }

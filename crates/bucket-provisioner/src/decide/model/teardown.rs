@@ -13,7 +13,7 @@ use crate::decide::backoff;
 use crate::decide::orphan::Due;
 use crate::decide::release::Retained;
 use crate::decide::teardown::{self, Purpose, StoreProgress, TeardownState, TeardownStep, Undo};
-use crate::store::{Fate, Removed as StoreRemoved};
+use crate::store::{AccessRemoval, BucketRemoval, Removal as StoreRemoval};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Removal {
@@ -165,8 +165,8 @@ impl Removal {
                     // It waits until somebody has looked at the bucket.
                     return None;
                 }
-                let bucket = if verb.not_empty { Fate::NotEmpty } else { Fate::Removed };
-                let removed = StoreRemoved::new(Fate::Removed, bucket);
+                let bucket = if verb.not_empty { BucketRemoval::NotEmpty } else { BucketRemoval::Deleted };
+                let removed = StoreRemoval { access: AccessRemoval::Deleted, bucket };
                 let undo = self.seen.recorded?;
                 let why = teardown::retained(undo, &removed, None, Timestamp::MIN);
                 let retained = |why| match why {

@@ -17,7 +17,7 @@ use self::upkeep_times::{Successor, UpkeepTimes};
 pub(crate) use self::waits::Inputs;
 use self::waits::Waits;
 use crate::reasons;
-use crate::store::{AppCredentials, ClaimId, Fate, Removed, SecretRef};
+use crate::store::{AccessRemoval, AppCredentials, BucketRemoval, ClaimId, Removal, SecretRef};
 
 /// How far a removal came, because the cache may not show it yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -115,11 +115,18 @@ impl ClaimMemory {
     }
 
     /// What a removal has removed, together with what earlier attempts at it have: only what none of them found is missing.
-    pub(crate) fn removed_before(&mut self, removed: Removed) -> Removed {
-        self.access_gone |= removed.access == Fate::Removed;
-        self.bucket_gone |= removed.bucket == Fate::Removed;
-        let with = |fate, gone| if gone && fate == Fate::Missing { Fate::Removed } else { fate };
-        Removed::new(with(removed.access, self.access_gone), with(removed.bucket, self.bucket_gone))
+    pub(crate) fn removed_before(&mut self, Removal { access, bucket }: Removal) -> Removal {
+        self.access_gone |= access == AccessRemoval::Deleted;
+        self.bucket_gone |= bucket == BucketRemoval::Deleted;
+        let access = match access {
+            AccessRemoval::NotFound if self.access_gone => AccessRemoval::Deleted,
+            access => access,
+        };
+        let bucket = match bucket {
+            BucketRemoval::NotFound if self.bucket_gone => BucketRemoval::Deleted,
+            bucket => bucket,
+        };
+        Removal { access, bucket }
     }
 
     /// Adds to the number of objects removed from the claim's bucket, and returns it. Progress resets the backoff.
@@ -362,8 +369,8 @@ mod tests {
     #[test]
     fn what_was_seen_to_go_may_be_missing_only_until_it_is_created_again() {
         let memory = Memory::default();
-        let gone = || Removed::new(Fate::Removed, Fate::Removed);
-        let missing = || Removed::new(Fate::Missing, Fate::Missing);
+        let gone = || Removal { access: AccessRemoval::Deleted, bucket: BucketRemoval::Deleted };
+        let missing = || Removal { access: AccessRemoval::NotFound, bucket: BucketRemoval::NotFound };
         memory.with(&claim(), |m| m.removed_before(gone()));
         assert!(!memory.with(&claim(), |m| m.removed_before(missing())).missed_something());
         memory.with(&claim(), |m| m.executes());

@@ -15,9 +15,19 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// So many objects with so many bytes together: all that there is.
-    pub fn new(objects: u64, bytes: u64) -> Self {
-        Self { objects, bytes, is_complete: true }
+    /// An empty bucket, of which everything was counted.
+    pub fn none() -> Self {
+        Self { is_complete: true, ..Self::default() }
+    }
+
+    /// With so many objects.
+    pub fn with_objects(self, objects: u64) -> Self {
+        Self { objects, ..self }
+    }
+
+    /// With so many bytes together.
+    pub fn with_bytes(self, bytes: u64) -> Self {
+        Self { bytes, ..self }
     }
 
     /// With more that was not counted.
@@ -26,10 +36,10 @@ impl Usage {
     }
 }
 
-/// What a [`Stock`] is.
+/// What a [`TaggedResource`] is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
-pub enum StockKind {
+pub enum ResourceKind {
     /// A bucket.
     Bucket,
     /// A user.
@@ -39,9 +49,9 @@ pub enum StockKind {
 /// Something in a store that carries the marks of a claim.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
-pub struct Stock {
+pub struct TaggedResource {
     /// What it is.
-    pub kind: StockKind,
+    pub kind: ResourceKind,
     /// Its name.
     pub name: String,
     /// The claim for which it was created.
@@ -50,9 +60,9 @@ pub struct Stock {
     pub cluster: Option<String>,
 }
 
-impl Stock {
+impl TaggedResource {
     /// Something that was created for this claim, in the cluster with this uid.
-    pub fn new(kind: StockKind, name: impl Into<String>, claim: ClaimId, cluster: Option<String>) -> Self {
+    pub fn new(kind: ResourceKind, name: impl Into<String>, claim: ClaimId, cluster: Option<String>) -> Self {
         Self { kind, name: name.into(), claim, cluster }
     }
 }
@@ -62,7 +72,7 @@ impl Stock {
 #[non_exhaustive]
 pub struct Inventory {
     /// What carries the marks of a claim.
-    pub stock: Vec<Stock>,
+    pub stock: Vec<TaggedResource>,
     /// What is not looked at, though nobody needs to worry; a sentence each.
     pub unread: Vec<String>,
     /// What could not be looked at, so that there may be more; a sentence each.
@@ -71,7 +81,7 @@ pub struct Inventory {
 
 impl Inventory {
     /// An inventory of these.
-    pub fn new(stock: Vec<Stock>) -> Self {
+    pub fn new(stock: Vec<TaggedResource>) -> Self {
         Self { stock, unread: Vec::new(), problems: Vec::new() }
     }
 

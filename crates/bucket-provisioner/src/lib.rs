@@ -2,7 +2,7 @@
 //!
 //! A user of a Kubernetes cluster submits an ObjectBucketClaim ("a bucket, please"); an admin's
 //! StorageClass says where buckets come from. This crate does everything in between that is the same
-//! for every store, and leaves what differs to a [`Provisioner`]: provision, grant, revoke, delete.
+//! for every store, and leaves what differs to a [`Provisioner`]: `create_bucket`, `grant`, `revoke`, `delete_bucket`.
 //!
 //! - [`store`]: the trait, and the types it uses. Start here to support another store.
 //! - [`api`]: what is on the wire: claims, ObjectBuckets, constants. The CRDs are generated from it.
@@ -19,6 +19,10 @@
 //!
 //! `provisioner-conformance` has the tests that an operator for a store has to pass.
 //!
+//! # Versions
+//! `k8s-openapi`, `kube` and `schemars` are part of this crate's API and re-exported, so that there is nothing to keep in
+//! step. A new major version of one of them is a new major version of this crate.
+//!
 //! # Feature flags
 //! `otel`, on by default: traces for OpenTelemetry, and `--otlp-endpoint`; 15 more crates.
 //!
@@ -29,6 +33,8 @@
 //! The folders say what a file may touch, and each imports only those to its right: `reconcile` is the work on a claim or an
 //! ObjectBucket, step by step; `objects` reads and writes Kubernetes objects; `state` is what all reconciles share;
 //! `decide` is pure.
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod api;
 mod cli;
@@ -48,5 +54,9 @@ mod streams;
 mod triggers;
 
 pub use cli::Operator;
+/// The crates whose types this one's API has, in the versions that fit. `#[schemars(crate =
+/// "bucket_provisioner::schemars")]` on a struct of parameters makes its derive use this one.
+pub use {k8s_openapi, kube, schemars};
+
 pub use operator_runtime::flags::NoFlags;
 pub use store::Provisioner;

@@ -13,6 +13,8 @@
 //!
 //! It knows neither buckets nor volumes: `bucket-provisioner` and `volume-provisioner` build on it.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 pub mod admin;
 mod calls;
 pub mod class;

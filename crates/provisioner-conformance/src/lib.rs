@@ -3,7 +3,7 @@
 //! The kit starts the real program, in a cluster that may be any (`KUBECONFIG`), and looks at what it does there and in the
 //! store: from claim to bucket and back, mistakes, things of others, repair, rotation, restarts, backups, views that lag,
 //! calls that fail, and a kill at every call that changes something. It stands between the operator and its servers with
-//! [proxies](proxy).
+//! proxies.
 //!
 //! An author says with a [`Backend`] what the store can, and how to look at it past the operator;
 //! [`conformance_tests!`](crate::conformance_tests) makes a test of each [check](checks). What the backend cannot is
@@ -33,25 +33,36 @@
 //!
 //! Everything that a check makes has its world's id in its name, and is removed when the check passes or fails; CRDs that
 //! were missing stay. If the tests are killed, what they made stays: namespaces, classes and ObjectBuckets with `t-` and 8
-//! hexadecimal digits in their names, and the like in the store. Operators run with the rights of `KUBECONFIG`. What a test of your own needs is here as well: a [`Stage`], with its [`World`] and its proxies.
+//! hexadecimal digits in their names, and the like in the store. Operators run with the rights of `KUBECONFIG`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a check fails by a panic, as a test does")]
 
 mod backend;
 mod base;
 pub mod checks;
+#[doc(hidden)]
 pub mod crash;
 mod program;
+#[doc(hidden)]
 pub mod proxy;
 mod sample;
 mod stage;
 mod world;
 
 pub use self::backend::{Ability, Backend, Bucket, Inventory, Outputs, User};
+pub use self::program::{Program, TempDir, free_address};
+pub use self::proxy::{HttpStore, Upstream};
+
+// What the tests of this repository use beside it. It may change at any time.
+#[doc(hidden)]
 pub use self::base::PATIENCE;
-pub use self::program::{Log, Program, Running, TempDir, free_address, send_signal};
+#[doc(hidden)]
+pub use self::program::{Log, Running, send_signal};
+#[doc(hidden)]
 pub use self::sample::sampled;
+#[doc(hidden)]
 pub use self::stage::{Footprint, Stage};
+#[doc(hidden)]
 pub use self::world::{
     Backup, Tokens, View, Watched, World, assert_hidden, bucket_of, condition, install_crds, panic_text, phase, ready,
     says, seen,

@@ -22,6 +22,8 @@
 //! The folders are those of the controller of buckets: `flow` does what `decide`, which is pure, says is due, with the
 //! writes in `objects`, and `state` is what all share.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod decide;
 mod error;
 mod flow;
@@ -48,6 +50,9 @@ use futures::{FutureExt as _, StreamExt as _};
 use kube::Client;
 use kube::runtime::controller::{self as kube_controller, Action, Controller};
 use kube::runtime::reflector;
+
+/// The crates whose types this one's API has, in the versions that fit.
+pub use {k8s_openapi, kube};
 
 pub use self::decide::retry::Retry;
 pub use self::error::{VolumeError, VolumeErrorKind};

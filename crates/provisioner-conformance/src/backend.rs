@@ -13,7 +13,7 @@ use super::proxy::Upstream;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Ability {
-    /// It creates buckets ([`provision`](bucket_provisioner::Provisioner::provision) and [`delete`](bucket_provisioner::Provisioner::delete)).
+    /// It creates buckets ([`create_bucket`](bucket_provisioner::Provisioner::create_bucket) and [`delete_bucket`](bucket_provisioner::Provisioner::delete_bucket)).
     Greenfield,
     /// It gives access to buckets that exist ([`grant`](bucket_provisioner::Provisioner::grant) and
     /// [`revoke`](bucket_provisioner::Provisioner::revoke)). Needs [`Ability::Inventory`] as well.

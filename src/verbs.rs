@@ -191,6 +191,7 @@ impl Provisioner for AwsProvisioner {
     type Error = Error;
 
     const USER_NAME_MAX: usize = names::USER_MAX;
+    const KEYS_REFUSED_REMEDY: &'static str = "check whether a permissions boundary, a service control policy or the bucket's policy denies s3:ListBucket or s3:GetObject to the claim's user";
     const CAN_ROTATE: bool = true;
     const REASONS: &'static [&'static Reason] = reasons::TABLE;
 

@@ -142,7 +142,7 @@ impl VolumeProvisioner for HostPath {
         }
         match blocking(move || directories.remove(&name)).await? {
             Removed::All => Ok(()),
-            Removed::Partly(entries) => Err(VolumeError::in_background(format!(
+            Removed::Partly(entries) => Err(VolumeError::in_progress(format!(
                 "{entries} files were deleted by the first call, and there are more"
             ))),
         }

@@ -119,7 +119,7 @@ async fn serve(world: &World) -> (Shelf, String) {
     let class = world.unique("shelf");
     world.create_class(json!({ "metadata": { "name": class }, "provisioner": world.provisioner })).await;
     let shelf = Shelf::default();
-    let options = Options { namespace: Some(world.namespace.clone()), ..Options::new(&world.provisioner) };
+    let options = Options::new(&world.provisioner).with_namespace(world.namespace.clone());
     let client = Client::try_from(world.config()).unwrap();
     tokio::spawn(controller::run(client, shelf.clone(), options, std::future::pending()));
     (shelf, class)

@@ -56,7 +56,7 @@ impl Doomed {
     /// Starts the operator anew, and waits until it has looked at what is left.
     async fn restart(&self, operator: Operator, class: &str) -> Operator {
         operator.stop().await;
-        let options = Options { namespace: None, ..Operator::options(&self.world) };
+        let options = Operator::options(&self.world).with_namespace(None);
         let operator = Operator::with(&self.world, options);
         // Nothing can be created in a namespace that is being deleted. When a claim in another one is bound, the
         // operator has looked at the old ones.

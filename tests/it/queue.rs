@@ -101,7 +101,7 @@ async fn bind(world: &World, class: &str, name: &str) {
 async fn serve(world: &World) -> (Heap, String) {
     let (heap, class) = (Heap::new(), world.unique("heap"));
     world.create_class(json!({ "metadata": { "name": class }, "provisioner": world.provisioner })).await;
-    let options = Options { concurrency: 4, ..Options::new(&world.provisioner) };
+    let options = Options::new(&world.provisioner).with_concurrency(4);
     let client = Client::try_from(world.config()).unwrap();
     tokio::spawn(controller::run(client, heap.clone(), options, std::future::pending()));
     (heap, class)

@@ -244,7 +244,7 @@ async fn claims_on_a_store_that_never_answers_delay_nobody_elses() {
     let silent = [("s3Endpoint", neighbour.aws.url.as_str()), ("iamEndpoint", neighbour.aws.url.as_str())];
     let silent = world.class_with("silent", "Delete", &silent).await;
     let class = world.class("greenfield").await;
-    let options = Options { concurrency: 4, ..Operator::options(&world) };
+    let options = Operator::options(&world).with_concurrency(4);
     let _operator = Operator::with(&world, options);
     for number in 0..30 {
         world.claim(&format!("stuck-{number}"), &silent).await;
@@ -320,7 +320,7 @@ async fn claims_of_an_account_whose_calls_are_limited_take_turns_and_say_so_and_
     let limited = [("s3Endpoint", neighbour.aws.url.as_str()), ("iamEndpoint", neighbour.aws.url.as_str())];
     let limited = world.class_with("limited", "Delete", &limited).await;
     let class = world.class("greenfield").await;
-    let _operator = Operator::with(&world, Options { concurrency: 4, ..Operator::options(&world) });
+    let _operator = Operator::with(&world, Operator::options(&world).with_concurrency(4));
     for number in 0..CLAIMS {
         world.claim(&format!("limited-{number}"), &limited).await;
     }

@@ -31,10 +31,8 @@ pub(crate) enum Error {
     )]
     OwnerSecretNeeded { secret: SecretRef, bucket: String },
 
-    #[error(
-        "the store keeps refusing the claim's keys ({answer}); check whether a permissions boundary, a service control policy or the bucket's policy denies s3:ListBucket or s3:GetObject to the claim's user"
-    )]
-    CredentialsUnusable { answer: String },
+    #[error("the store keeps refusing the claim's keys ({answer}); {remedy}")]
+    CredentialsUnusable { answer: String, remedy: &'static str },
 
     #[error(
         "access key {key} of the claim's user is inactive: somebody deactivated it at the store, and the operator does not activate it. To get a new key, change the claim's annotation {}; or an admin activates the key",

@@ -6,6 +6,7 @@ use crate::store::{Observer, Permit, Start};
 
 /// The settings of a controller.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Options {
     /// `StorageClass.provisioner` of the classes to serve.
     pub provisioner_name: String,
@@ -50,6 +51,36 @@ impl Options {
             shows_namespaces: false,
             observer: Observer::default(),
         }
+    }
+
+    /// Under another [field manager](Self::field_manager).
+    #[must_use]
+    pub fn with_field_manager(self, name: impl Into<String>) -> Self {
+        Self { field_manager: name.into(), ..self }
+    }
+
+    /// For the claims of this [namespace](Self::namespace), or of all.
+    #[must_use]
+    pub fn with_namespace(self, namespace: impl Into<Option<String>>) -> Self {
+        Self { namespace: namespace.into(), ..self }
+    }
+
+    /// With another [concurrency](Self::concurrency).
+    #[must_use]
+    pub fn with_concurrency(self, claims: u16) -> Self {
+        Self { concurrency: claims, ..self }
+    }
+
+    /// With checks [this often](Self::resync), or none.
+    #[must_use]
+    pub fn with_resync(self, every: impl Into<Option<Duration>>) -> Self {
+        Self { resync: every.into(), ..self }
+    }
+
+    /// Calling the store only while [this](Self::permit) holds.
+    #[must_use]
+    pub fn with_permit(self, permit: Permit) -> Self {
+        Self { permit, ..self }
     }
 
     /// What a store has to know that is used with these settings. `serves`: whether claims are served.

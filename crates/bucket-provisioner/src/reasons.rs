@@ -12,7 +12,7 @@ crate::reasons! {
         BOUND = "Bound": "the bucket can be used", "";
         WAITING_FOR_CREDENTIALS = "WaitingForCredentials": "the store does not know the new key yet, which takes seconds", "wait; a key that the store does not have after about one and a half minutes is replaced";
         KEYS_INACTIVE = "KeysInactive": "somebody deactivated the claim's access key at the store; apps cannot use the bucket", "for a new key, change the claim's annotation `objectbucket.io/rotate-keys`; or an admin activates the key";
-        CREDENTIALS_UNUSABLE = "CredentialsUnusable": "the store knows the claim's key and denies what apps need; or it does not accept the key although it was issued minutes ago", "check whether a policy denies access: on AWS a permissions boundary, a service control policy or the bucket's policy";
+        CREDENTIALS_UNUSABLE = "CredentialsUnusable": "the store knows the claim's key and denies what apps need; or it does not accept the key although it was issued minutes ago", "check what denies access, as the message says";
         SETTLING = "Settling": "the claim was deleted or edited soon after something was created for it, and not all of it was found; the operator looks once more, because the store may not show it yet", "wait, mostly up to two minutes";
         REMOVING = "Removing": "the claim is deleted, and what was created for it is being removed", "wait";
         PURGING = "Purging": "a large bucket is being emptied before it is deleted; the message counts the objects", "wait";

@@ -1,13 +1,15 @@
 //! Why a verb failed: [`VolumeError`].
 
 use std::fmt;
+use std::sync::Arc;
 
 /// Why a verb failed. The text is a sentence for the user: it names the field, the value and the remedy, is the same for the
 /// same cause, and contains no secret.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct VolumeError {
     kind: VolumeErrorKind,
     message: String,
+    source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
 /// What becomes of a verb that failed.
@@ -17,14 +19,14 @@ pub enum VolumeErrorKind {
     /// It may pass by itself: retried with backoff. Something may have been begun, so the claim is held until then.
     Retryable,
     /// It may pass by itself: retried with backoff. Nothing is left behind, so the claim is let go meanwhile.
-    NotBegun,
+    Refused,
     /// Somebody must change something first: retried when the claim or its class changes. Nothing is left behind.
     Terminal,
     /// The volume cannot be on the node that the scheduler selected: another one is selected. Nothing is left behind.
     /// Where no node was selected, this is terminal.
     WrongNode,
     /// Nothing has failed: the store is still working. The verb is called again, and these calls are not counted.
-    InBackground,
+    InProgress,
     /// The volume is another instance's. Nothing is done or said.
     Ignored,
 }
@@ -33,21 +35,21 @@ impl VolumeErrorKind {
     /// Whether there is nothing of a volume that could not be provisioned.
     pub(crate) fn leaves_nothing(self) -> bool {
         match self {
-            Self::NotBegun | Self::Terminal | Self::WrongNode | Self::Ignored => true,
-            Self::Retryable | Self::InBackground => false,
+            Self::Refused | Self::Terminal | Self::WrongNode | Self::Ignored => true,
+            Self::Retryable | Self::InProgress => false,
         }
     }
 }
 
 impl VolumeError {
     fn new(kind: VolumeErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into() }
+        Self { kind, message: message.into(), source: None }
     }
 
     /// It may pass by itself, and there is nothing of this volume, such as when the store has no room. The claim is let go
     /// until it is tried again, so it can be deleted, and other instances can have it.
-    pub fn not_begun(message: impl Into<String>) -> Self {
-        Self::new(VolumeErrorKind::NotBegun, message)
+    pub fn refused(message: impl Into<String>) -> Self {
+        Self::new(VolumeErrorKind::Refused, message)
     }
 
     /// It may pass by itself: retried with backoff.
@@ -66,13 +68,19 @@ impl VolumeError {
     }
 
     /// The store is still working. The message says how far it is.
-    pub fn in_background(message: impl Into<String>) -> Self {
-        Self::new(VolumeErrorKind::InBackground, message)
+    pub fn in_progress(message: impl Into<String>) -> Self {
+        Self::new(VolumeErrorKind::InProgress, message)
     }
 
     /// The volume is another instance's.
     pub fn ignored(message: impl Into<String>) -> Self {
         Self::new(VolumeErrorKind::Ignored, message)
+    }
+
+    /// With the error that caused it. It is logged at DEBUG, and never written on a claim.
+    #[must_use]
+    pub fn with_source(self, source: impl std::error::Error + Send + Sync + 'static) -> Self {
+        Self { source: Some(Arc::new(source)), ..self }
     }
 
     /// What becomes of the verb.
@@ -87,4 +95,17 @@ impl fmt::Display for VolumeError {
     }
 }
 
-impl std::error::Error for VolumeError {}
+impl std::error::Error for VolumeError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_deref().map(|source| source as _)
+    }
+}
+
+/// The cause does not count: it may differ between attempts.
+impl PartialEq for VolumeError {
+    fn eq(&self, other: &Self) -> bool {
+        (self.kind, &self.message) == (other.kind, &other.message)
+    }
+}
+
+impl Eq for VolumeError {}

@@ -30,7 +30,7 @@ use super::volume::{ProvisionedVolume, VolumeToDelete};
 ///   be gone by then, or say something else.
 /// - **Work on other threads may go on** after a call was dropped, and beside the next call: it must not mind.
 /// - **An error leaves nothing behind**, unless it is [retryable](VolumeError::retryable) or [in the
-///   background](VolumeError::in_background): after any other error of `provision` the claim is let go.
+///   background](VolumeError::in_progress): after any other error of `provision` the claim is let go.
 /// - **No secret** is in an error, in an annotation, or in the log.
 pub trait VolumeProvisioner: Send + Sync + 'static {
     /// The parameters of its StorageClasses: a struct with a field for each, or `()`. Others are refused by name.

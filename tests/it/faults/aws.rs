@@ -444,7 +444,7 @@ const OWNER: [(&str, &str); 2] = [("AWS_ACCESS_KEY_ID", "test"), ("AWS_SECRET_AC
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_aws_call_of_every_flow_may_fail_in_every_way() {
     let world = World::new().await;
-    let _operator = Operator::with(&world, Options { concurrency: 100, ..Operator::options(&world) });
+    let _operator = Operator::with(&world, Operator::options(&world).with_concurrency(100));
     let mut cases = vec![];
     let mut clean = BTreeMap::new();
     for flow in FLOWS {
@@ -481,7 +481,7 @@ async fn every_aws_call_of_every_flow_may_fail_in_every_way() {
 async fn a_claim_whose_calls_to_aws_all_fail_holds_nobody_up() {
     let all = futures::future::join_all(AWS_FAULTS.into_iter().filter(|fault| fault.lasts("")).map(async |fault| {
         let world = World::new().await;
-        let _operator = Operator::with(&world, Options { concurrency: 1, ..Operator::options(&world) });
+        let _operator = Operator::with(&world, Operator::options(&world).with_concurrency(1));
         let stuck = Cell::prepare(&world, "stuck".to_owned(), Flow::Provision).await;
         stuck.aws.meddle(move |call| fault.verdict(call));
         if fault == AwsFault::Refused {

@@ -154,7 +154,7 @@ async fn a_record_without_its_claim_is_removed_after_a_plan_and_a_question() {
 async fn a_bound_claim_whose_bucket_is_gone_is_listed_and_who_cannot_be_told_is_named() {
     let world = World::new().await;
     let (class, retained) = (world.class("greenfield").await, world.class_with("retained", "Retain", &[]).await);
-    let options = Options { resync: Some(Duration::from_millis(500)), ..Operator::options(&world) };
+    let options = Operator::options(&world).with_resync(Duration::from_millis(500));
     let operator = Operator::with(&world, options);
     for (claim, class) in [(CLAIM, &class), ("videos", &class), ("letters", &retained)] {
         world.claim(claim, class).await;

@@ -15,7 +15,7 @@ use crate::support::{World, bucket_of};
 
 /// An operator that checks bound claims twice a second.
 fn watchful(world: &World) -> Operator {
-    Operator::with(world, Options { resync: Some(Duration::from_millis(500)), ..Operator::options(world) })
+    Operator::with(world, Operator::options(world).with_resync(Duration::from_millis(500)))
 }
 
 /// Makes the keys look old: moves a time that their Secret notes into the past.

@@ -37,11 +37,9 @@ impl Operator {
 
     /// What an operator for the claims of the world is told.
     pub(crate) fn options(world: &World) -> Options {
-        Options {
-            namespace: Some(world.namespace.clone()),
-            field_manager: "aws-s3-provisioner".to_owned(),
-            ..Options::new(&world.provisioner)
-        }
+        Options::new(&world.provisioner)
+            .with_namespace(world.namespace.clone())
+            .with_field_manager("aws-s3-provisioner")
     }
 
     /// Starts an operator in this process.

@@ -242,7 +242,7 @@ async fn a_record_whose_claim_reference_was_pruned_is_its_claims_and_nobody_else
         thief.claims().patch("x-c2", &Default::default(), &unfinalized).await.unwrap();
         thief.delete_claim("x-c2").await;
     }
-    let _operator = Operator::with(&world, Options { namespace: None, ..Operator::options(&world) });
+    let _operator = Operator::with(&world, Operator::options(&world).with_namespace(None));
     thief.wait_event("x-c2", "AdoptionNeeded").await;
     thief.delete_claim("x-c2").await;
     thief.wait_gone("x-c2").await;
@@ -277,7 +277,7 @@ async fn a_record_that_may_be_either_of_two_claims_is_acted_upon_for_neither_unt
     let legacy = Legacy::install(&world, &class, Spelling::Lower).await;
     world.app("c2").await.put(&legacy.bucket, "kept").await.unwrap();
     let name = world.record_name("c2");
-    let _operator = Operator::with(&world, Options { namespace: None, ..Operator::options(&world) });
+    let _operator = Operator::with(&world, Operator::options(&world).with_namespace(None));
     world.delete_claim("c2").await;
     let (type_, note) = world.wait_event("c2", "ObjectBucketAmbiguous").await;
     assert!(type_ == "Warning" && note.contains(&name) && note.contains("claimUID"), "{note}");

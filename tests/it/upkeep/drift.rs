@@ -15,7 +15,7 @@ use crate::support::{World, phase, ready};
 
 /// An operator that checks bound claims twice a second.
 async fn watchful(world: &World) -> Operator {
-    Operator::with(world, Options { resync: Some(Duration::from_millis(500)), ..Operator::options(world) })
+    Operator::with(world, Operator::options(world).with_resync(Duration::from_millis(500)))
 }
 
 #[tokio::test]

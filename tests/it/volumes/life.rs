@@ -312,7 +312,7 @@ async fn a_claim_goes_to_another_instance_when_another_node_is_selected() {
     let class = stage.class("local", json!({ "volumeBindingMode": "WaitForFirstConsumer" })).await;
     let nodes = [stage.node("left").await, stage.node("right").await];
     left.meddle(|verb| match verb {
-        "provision" => Fate::Fails(VolumeError::in_background("the disk is slow")),
+        "provision" => Fate::Fails(VolumeError::in_progress("the disk is slow")),
         _ => Fate::Works,
     });
     stage.submit("data", &class, json!({})).await;
@@ -375,7 +375,7 @@ async fn what_is_being_undone_is_undone_before_the_claim_gets_its_volume() {
     let _operator = stage.start(&shelf);
     let class = stage.class("local", json!({ "volumeBindingMode": "WaitForFirstConsumer" })).await;
     let node = stage.node("node").await;
-    let slow = || Fate::Fails(VolumeError::in_background("the disk is slow"));
+    let slow = || Fate::Fails(VolumeError::in_progress("the disk is slow"));
     shelf.meddle(move |_| slow());
     stage.submit("data", &class, json!({})).await;
     stage.select_node("data", &node).await;

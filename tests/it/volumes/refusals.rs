@@ -94,7 +94,7 @@ async fn a_failure_is_told_and_retried_and_what_is_final_waits_for_a_change() {
         tries += 1;
         match tries {
             1 | 2 => Fate::Fails(VolumeError::retryable("the shelf is locked")),
-            3 => Fate::Fails(VolumeError::in_background("half of it is done")),
+            3 => Fate::Fails(VolumeError::in_progress("half of it is done")),
             4 => Fate::Fails(VolumeError::terminal("oak is not to be had")),
             _ => Fate::Works,
         }
@@ -184,7 +184,7 @@ async fn a_claim_for_which_nothing_was_begun_can_go_while_the_store_is_down() {
     let (stage, shelf) = (Stage::new().await, Shelf::new("a"));
     let _operator = stage.start(&shelf);
     let class = stage.class("disks", json!({})).await;
-    shelf.meddle(|_| Fate::Fails(VolumeError::not_begun("the shelf is full")));
+    shelf.meddle(|_| Fate::Fails(VolumeError::refused("the shelf is full")));
     for claim in ["waits", "goes"] {
         stage.submit(claim, &class, json!({})).await;
         stage.wait_event(claim, "ProvisioningFailed", "the shelf is full").await;

@@ -208,7 +208,7 @@ impl<P: Provisioner> Attempt<'_, P> {
         }
         let (probes, refused_for) = ctx.memory.if_known(&self.claim.id, |m| (m.waits.probes(), m.waits.refused_for()));
         if probes > 2 * MAX_PROBES || denied && refused_for >= MAX_DENIED {
-            return Err(Error::CredentialsUnusable { answer: refused });
+            return Err(Error::CredentialsUnusable { answer: refused, remedy: P::KEYS_REFUSED_REMEDY });
         }
         let report = Report::waiting_for_credentials(&self.claim, &refused);
         status::update_status(ctx, &self.claim, &report).await?;

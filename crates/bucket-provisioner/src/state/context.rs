@@ -25,7 +25,8 @@ use crate::decide::record::Author;
 use crate::decide::report::Keeps;
 use crate::error::Error;
 use crate::options::Options;
-use crate::store::{CreateError, Failure, Record};
+use crate::reasons;
+use crate::store::{CreateError, Failure, Provisioner, Record};
 use operator_runtime::kubernetes::workers::Workers;
 
 /// How many stores can have all their workers at the same time.
@@ -34,6 +35,20 @@ const STORES_AT_ONCE: usize = 4;
 const KEY_WAITS: usize = 64;
 /// How many claims report at the same time what they wait for.
 const WAIT_REPORTS: usize = 8;
+
+/// Logs what caused a failure. Claims do not show it, because it may differ between attempts.
+fn log_failure<P: Provisioner>(failure: &impl Failure) {
+    let reason = failure.reason();
+    let is_known = P::REASONS.iter().map(|known| known.name).chain(reasons::all().map(|known| known.name));
+    if !is_known.into_iter().any(|known| known == reason) {
+        tracing::error!(reason, "the REASONS of the store lack this one: report it to the operator's developers");
+    }
+    let sources = std::iter::successors(failure.source(), |error| error.source());
+    let sources: Vec<_> = sources.map(ToString::to_string).collect();
+    if !sources.is_empty() {
+        tracing::debug!(reason, %failure, "caused by: {}", sources.join(": "));
+    }
+}
 
 /// What an answer of a verb proves.
 enum Proves {
@@ -109,6 +124,38 @@ impl<P> Context<P> {
         }
     }
 
+    /// Whether a claim that shares the owner's keys has the keys that the owner's Secret holds now, as far as its watch
+    /// shows.
+    pub(crate) fn shares_present_keys(&self, record: &Record, notes: &KeyNotes) -> bool {
+        let Some(secret) = record.plan.owner_secret.as_ref().filter(|_| record.plan.user.is_none()) else {
+            return true;
+        };
+        self.owner_secrets.watch(&self.client, secret);
+        self.owner_secrets.version(secret).is_none_or(|version| notes.shared_from.as_ref() == Some(&version))
+    }
+
+    pub(crate) fn claims_in(&self, namespace: &str) -> Api<Guarded> {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+
+    pub(crate) fn secrets_in(&self, namespace: &str) -> Api<Secret> {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+
+    pub(crate) fn config_maps_in(&self, namespace: &str) -> Api<ConfigMap> {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+
+    pub(crate) fn record_writer(&self) -> Api<ObjectBucket> {
+        Api::all(self.client.clone())
+    }
+
+    pub(crate) fn records(&self) -> Api<Guard<ObjectBucket>> {
+        Api::all(self.client.clone())
+    }
+}
+
+impl<P: Provisioner> Context<P> {
     /// Awaits a call to the store of a record, and notes whether the store answers.
     pub(crate) async fn asking<T, E: Failure>(
         &self,
@@ -135,6 +182,9 @@ impl<P> Context<P> {
             // Perhaps no call was made.
             Err(CreateError::Refused(_)) => asked.never_mind(),
             Ok(_) | Err(CreateError::Failed(_)) => asked.answered(),
+        }
+        if let Err(CreateError::Refused(failure) | CreateError::Failed(failure)) = &answer {
+            log_failure::<P>(failure);
         }
         answer.map_err(|error| match error {
             CreateError::Refused(failure) => CreateError::Refused(Error::store(failure)),
@@ -166,36 +216,6 @@ impl<P> Context<P> {
                 Proves::Nothing => asked.never_mind(),
             },
         }
-        answer.map_err(Error::store)
-    }
-
-    /// Whether a claim that shares the owner's keys has the keys that the owner's Secret holds now, as far as its watch
-    /// shows.
-    pub(crate) fn shares_present_keys(&self, record: &Record, notes: &KeyNotes) -> bool {
-        let Some(secret) = record.plan.owner_secret.as_ref().filter(|_| record.plan.user.is_none()) else {
-            return true;
-        };
-        self.owner_secrets.watch(&self.client, secret);
-        self.owner_secrets.version(secret).is_none_or(|version| notes.shared_from.as_ref() == Some(&version))
-    }
-
-    pub(crate) fn claims_in(&self, namespace: &str) -> Api<Guarded> {
-        Api::namespaced(self.client.clone(), namespace)
-    }
-
-    pub(crate) fn secrets_in(&self, namespace: &str) -> Api<Secret> {
-        Api::namespaced(self.client.clone(), namespace)
-    }
-
-    pub(crate) fn config_maps_in(&self, namespace: &str) -> Api<ConfigMap> {
-        Api::namespaced(self.client.clone(), namespace)
-    }
-
-    pub(crate) fn record_writer(&self) -> Api<ObjectBucket> {
-        Api::all(self.client.clone())
-    }
-
-    pub(crate) fn records(&self) -> Api<Guard<ObjectBucket>> {
-        Api::all(self.client.clone())
+        answer.inspect_err(|failure| log_failure::<P>(failure)).map_err(Error::store)
     }
 }

@@ -9,6 +9,7 @@ use serde::Deserialize;
 
 use super::names::NameRules;
 use super::on_delete::{ON_DELETE, OnDelete};
+use super::owner::{Owner, OwnerSource};
 use super::parameter::{Parameter, ParameterError, names_of, read, table_of, yes_or_no};
 use super::record::{Rotation, SecretRef};
 use crate::api::object_name;
@@ -90,6 +91,21 @@ impl CommonParameters {
         let mut table = table_of::<Raw>();
         if can_rotate {
             table.extend(table_of::<RawRotation>());
+        }
+        table
+    }
+
+    /// Their documentation for a store with these provisioning credentials: the Secret is required if the store cannot use the
+    /// operator's own identity, and is not mentioned if the store needs no credentials.
+    #[must_use]
+    pub fn table_for<O: Owner>(can_rotate: bool) -> Vec<Parameter> {
+        let is_needed = std::any::TypeId::of::<O>() != std::any::TypeId::of::<()>();
+        let is_required = O::parse(&OwnerSource::Ambient).is_err();
+        let is_of_secret = |parameter: &Parameter| ["secretName", "secretNamespace"].contains(&parameter.name.as_str());
+        let mut table = Self::table(can_rotate);
+        table.retain(|parameter| is_needed || !is_of_secret(parameter));
+        for parameter in table.iter_mut().filter(|parameter| is_of_secret(parameter)) {
+            parameter.is_required |= is_required;
         }
         table
     }

@@ -291,6 +291,9 @@ pub trait Provisioner: Send + Sync + 'static {
     const BUCKET_NAMES: NameRules = NameRules::S3;
     /// Longest name of a user, in characters: 37 or more, for the uid of the claim.
     const USER_NAME_MAX: usize = 64;
+    /// What to check if the store keeps refusing keys that it has issued, such as policies. A clause for the message on the
+    /// claim.
+    const KEYS_REFUSED_REMEDY: &'static str = "check whether something at the store denies the claim's user its bucket";
     /// Whether [`rotate`](Self::rotate) issues new keys. Otherwise classes cannot ask for it.
     const CAN_ROTATE: bool = false;
 

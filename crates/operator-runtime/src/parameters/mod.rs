@@ -77,6 +77,16 @@ pub fn check<T: DeserializeOwned + JsonSchema>() -> Result<(), String> {
     if let Some(name) = unknown {
         return Err(format!("parameter {name:?} cannot be found by its name; {remedy}"));
     }
+    let is_of = |schema: &Value, kind: &str| match schema.get("type") {
+        Some(Value::Array(kinds)) => kinds.iter().any(|one| one == kind),
+        one => one.is_some_and(|one| one == kind),
+    };
+    let unfit = |schema: &&Value| is_of(schema, "array") || is_of(schema, "object");
+    if let Some((name, _)) = properties.into_iter().flatten().find(|(_, schema)| unfit(schema)) {
+        return Err(format!(
+            "parameter {name:?} is a list or a struct, but a StorageClass has texts only; use a type with #[serde(try_from = \"String\")] and #[schemars(with = \"String\")]"
+        ));
+    }
     let is_open = schema.get("additionalProperties").is_some_and(|more| *more != Value::Bool(false));
     if is_open || ["oneOf", "anyOf", "allOf"].into_iter().any(|choice| schema.get(choice).is_some()) {
         return Err(format!("not all parameters have a name; {remedy}"));

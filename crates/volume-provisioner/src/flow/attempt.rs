@@ -53,12 +53,12 @@ impl Failed {
         match self {
             Self::Kubernetes(..) => "Kubernetes",
             Self::Verb(error) => match error.kind() {
-                VolumeErrorKind::InBackground => "InBackground",
+                VolumeErrorKind::InProgress => "InProgress",
                 VolumeErrorKind::Ignored => "Ignored",
                 VolumeErrorKind::Terminal => "Terminal",
                 VolumeErrorKind::WrongNode => "WrongNode",
                 VolumeErrorKind::Retryable => "Retryable",
-                VolumeErrorKind::NotBegun => "NotBegun",
+                VolumeErrorKind::Refused => "Refused",
             },
         }
     }
@@ -130,13 +130,15 @@ pub(crate) async fn verb<P, T>(
         }
     };
     let (metrics, took) = (&ctx.metrics, began.elapsed());
-    let is_over =
-        |error: &VolumeError| !matches!(error.kind(), VolumeErrorKind::InBackground | VolumeErrorKind::Ignored);
+    let is_over = |error: &VolumeError| !matches!(error.kind(), VolumeErrorKind::InProgress | VolumeErrorKind::Ignored);
     if answer.as_ref().err().is_none_or(is_over) {
         match name {
             "delete" => metrics.deleted(class, answer.is_ok(), took),
             _ => metrics.provisioned(class, answer.is_ok(), took),
         }
+    }
+    if let Some(source) = answer.as_ref().err().and_then(std::error::Error::source) {
+        tracing::debug!(class, verb = name, "caused by: {source}");
     }
     answer.map_err(Failed::Verb)
 }
@@ -158,7 +160,7 @@ pub(crate) fn after<P>(
             ctx.memory.rests(uid, resync);
             (Action::requeue(resync), None)
         }
-        VolumeErrorKind::InBackground => {
+        VolumeErrorKind::InProgress => {
             let (wait, is_first) = ctx.memory.polled(uid, retry);
             // What it says may change each time.
             (Action::requeue(wait), Some(message).filter(|_| is_first))
@@ -167,7 +169,7 @@ pub(crate) fn after<P>(
             ctx.memory.rests(uid, resync);
             (Action::requeue(resync), Some(message))
         }
-        VolumeErrorKind::Retryable | VolumeErrorKind::NotBegun => {
+        VolumeErrorKind::Retryable | VolumeErrorKind::Refused => {
             let (wait, given_up) = ctx.memory.failed(uid, namespace, retry, resync);
             let message = match given_up {
                 true => format!("{message}; giving up after {} attempts", retry.threshold.unwrap_or_default()),

@@ -88,7 +88,7 @@ async fn work<P: VolumeProvisioner>(ctx: &Context<P>, claim: Arc<PersistentVolum
     let (action, said) = attempt::after(ctx, &uid, &namespace, &failed, &ctx.options.provision_retry);
     if let Some(message) = said {
         tracing::debug!(claim = key(&claim), "{message}");
-        let is_error = failed.kind() != VolumeErrorKind::InBackground;
+        let is_error = failed.kind() != VolumeErrorKind::InProgress;
         let reason = if is_error { events::PROVISIONING_FAILED } else { events::PROVISIONING };
         on_claim(ctx, &claim, reason, &message).await;
     }

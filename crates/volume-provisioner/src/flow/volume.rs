@@ -79,7 +79,7 @@ async fn work<P: VolumeProvisioner>(ctx: &Context<P>, volume: Arc<PersistentVolu
     let (action, said) = attempt::after(ctx, &uid, &namespace, &failed, &ctx.options.delete_retry);
     if let Some(message) = said {
         tracing::debug!(volume = volume.name_any(), "{message}");
-        let is_error = failed.kind() != VolumeErrorKind::InBackground;
+        let is_error = failed.kind() != VolumeErrorKind::InProgress;
         let reason = if is_error { events::VOLUME_FAILED_DELETE } else { events::VOLUME_DELETE };
         on_volume(ctx, &volume, reason, &message).await;
     }

@@ -49,11 +49,8 @@ pub(crate) type Claimant = (ClaimId, Option<String>);
 
 pub(crate) fn claimant(tags: &Tags) -> Option<Claimant> {
     let tag = |key| tags::value(tags, key).map(str::to_owned);
-    let claim = ClaimId {
-        namespace: tag(tags::CLAIM_NAMESPACE)?.into(),
-        name: tag(tags::CLAIM_NAME)?.into(),
-        uid: tag(tags::CLAIM_UID)?.into(),
-    };
+    let claim =
+        ClaimId { namespace: tag(tags::CLAIM_NAMESPACE)?, name: tag(tags::CLAIM_NAME)?, uid: tag(tags::CLAIM_UID)? };
     Some((claim, tag(tags::CLUSTER_UID)))
 }
 

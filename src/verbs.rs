@@ -108,7 +108,7 @@ impl AwsProvisioner {
         Ok(Target::of(record, self.environment()?))
     }
 
-    /// Keeps two claims of this process from creating a bucket of the same chosen name at the same time, where the
+    /// ConditionSupport two claims of this process from creating a bucket of the same chosen name at the same time, where the
     /// store would accept both.
     pub(crate) fn lock_name<'a>(&'a self, target: &Target<'_>) -> Result<Option<NameGuard<'a>>, Error> {
         if !bucket::answer_is_ambiguous(target) {
@@ -126,7 +126,7 @@ impl AwsProvisioner {
             code: "another claim is creating it".to_owned(),
             message: None,
         }
-        .untouched())
+        .without_side_effects())
     }
 
     /// The store of a call, and what its verb needs of the record.

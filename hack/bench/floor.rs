@@ -117,8 +117,8 @@ impl Floor {
         let (id, key) = self.store.make(&bucket, &user, &bodies::tags(claim), &self.policy).await?;
         self.post(SECRETS, bodies::secret(claim, &id, &key)).await?;
         self.store.probe(&bucket, &id, &key).await?;
-        let handed_over = json!({ "spec": { "additionalState": { "handedOver": "true" } } });
-        self.patch(&format!("{RECORDS}/{record}"), handed_over).await?;
+        let credentials_published = json!({ "spec": { "additionalState": { "handedOver": "true" } } });
+        self.patch(&format!("{RECORDS}/{record}"), credentials_published).await?;
         self.post(CONFIG_MAPS, bodies::config_map(claim, &bucket, &self.store)).await?;
 
         self.patch(&format!("{RECORDS}/{record}/status"), json!({ "status": { "phase": "Bound" } })).await?;

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use crate::class::values::{Addressing, ClaimedBucket, CredentialsMode, EndpointUrl, IamPath, PolicyArn, Region};
 use bucket_provisioner::store::parameter::{check, names_of, read, table_of, yes_or_no};
-use bucket_provisioner::store::{Parameter, ParameterError, Parameters, Record, SecretRef, Written};
+use bucket_provisioner::store::{Parameter, ParameterError, Parameters, RawParameters, Record, SecretRef};
 
 /// Region of a class without one; the Go provisioner has the same default.
 pub const DEFAULT_REGION: &str = "us-west-1";
@@ -91,7 +91,7 @@ impl Parameters for ClassParameters {
         Ok(())
     }
 
-    fn parse(written: &Written<'_>) -> Result<Self, ParameterError> {
+    fn parse(written: &RawParameters<'_>) -> Result<Self, ParameterError> {
         let raw: Raw = read(written.own)?;
         let common = written.common;
         let s3_endpoint = raw.s3_endpoint.map(|url| EndpointUrl::parse("s3Endpoint", &url)).transpose()?;
@@ -157,7 +157,7 @@ mod tests {
     fn parse(entries: &[(&str, &str)]) -> Result<ClassParameters, ParameterError> {
         let written = entries.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let (common, own) = CommonParameters::split(&written, NameRules::S3, true)?;
-        ClassParameters::parse(&Written::new(&own, &common))
+        ClassParameters::parse(&RawParameters::new(&own, &common))
     }
 
     fn message(entries: &[(&str, &str)]) -> String {

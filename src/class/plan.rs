@@ -48,7 +48,7 @@ pub(crate) fn endpoint(class: &ClassParameters, environment: &Environment) -> En
 pub(crate) mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use bucket_provisioner::store::{ClaimId, CommonParameters, Mode, NameRules, Parameters as _, Written};
+    use bucket_provisioner::store::{ClaimId, CommonParameters, Mode, NameRules, Parameters as _, RawParameters};
 
     const UID: &str = "f30e0389-0689-48a2-bfaa-74d1bf1fd950";
 
@@ -57,7 +57,7 @@ pub(crate) mod tests {
         let claim = ClaimId { namespace: "shop".into(), name: "photos".into(), uid: UID.into() };
         let written = parameters.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let (common, own) = CommonParameters::split(&written, NameRules::S3, true).unwrap();
-        let parameters = ClassParameters::parse(&Written::new(&own, &common)).unwrap();
+        let parameters = ClassParameters::parse(&RawParameters::new(&own, &common)).unwrap();
         let (bucket, user) = (format!("photos-{UID}"), format!("shop-photos-{UID}"));
         let parameters = (&parameters, &own, &common);
         plan(&Request::new(&claim, "fast", bucket, Mode::Created, user, parameters), environment)

@@ -44,7 +44,7 @@ use crate::client::pace::{Pacers, Scope};
 use crate::client::quota::Quotas;
 use crate::s3::budget::MemoryBudget;
 use bucket_provisioner::store::Observer;
-use bucket_provisioner::store::turn::Place;
+use bucket_provisioner::store::rate_wait::Priority;
 
 /// How many clients are kept: one for each owner and region in use. Others are recreated when needed.
 const KEPT: usize = 32;
@@ -58,12 +58,12 @@ const RETRIED_CALL_TIMEOUT: Duration = Duration::from_secs(45);
 
 /// How long a call is repeated that is refused for its rate.
 #[derive(Debug, Default)]
-pub(crate) struct Patience {
+pub(crate) struct Timeouts {
     refusals: u32,
     since: Option<Instant>,
 }
 
-impl Patience {
+impl Timeouts {
     /// Notes a refusal; returns whether the call is given up.
     pub(crate) fn is_over(&mut self) -> bool {
         self.refusals += 1;
@@ -165,8 +165,8 @@ impl Store {
             return self.call_once(operation, resource, Box::pin(send())).await;
         };
         let pacer = self.pacers.of(scope);
-        let mut patience = Patience::default();
-        let place = Place::present();
+        let mut patience = Timeouts::default();
+        let place = Priority::current();
         loop {
             // What is refused again, perhaps for its own reasons, does not hold up the others.
             let place = if patience.refusals > 1 { place.again() } else { place };
@@ -371,7 +371,7 @@ impl Clients {
             .to_builder()
             .http_client(self.http.lists.clone())
             .retry_config(RetryConfig::standard().with_max_attempts(3))
-            .retry_classifier(NoThrottles)
+            .retry_classifier(ThrottlingIsNotRetried)
             .interceptor(CountRetries(self.observer.clone()))
             .timeout_config(timeouts(RETRIED_CALL_TIMEOUT))
             .build();
@@ -494,9 +494,9 @@ impl Intercept for CountRetries {
 
 /// Leaves calls that were refused for their rate to the pacer.
 #[derive(Debug)]
-struct NoThrottles;
+struct ThrottlingIsNotRetried;
 
-impl ClassifyRetry for NoThrottles {
+impl ClassifyRetry for ThrottlingIsNotRetried {
     fn classify_retry(&self, _: &InterceptorContext) -> RetryAction {
         RetryAction::NoActionIndicated
     }

@@ -128,7 +128,7 @@ pub enum Error {
     Rejected { operation: Operation, resource: Resource, code: String, message: Option<String> },
     /// An error of a verb that has changed nothing at the store.
     #[error(transparent)]
-    Untouched(Box<Error>),
+    NoSideEffects(Box<Error>),
 }
 
 /// Who owns a bucket that cannot be used.

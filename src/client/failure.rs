@@ -8,10 +8,10 @@ use bucket_provisioner::store::FailureClass::{self, Retryable, Terminal};
 
 impl Error {
     /// Marks an error of a step that only read: the store has not changed.
-    pub(crate) fn untouched(self) -> Self {
+    pub(crate) fn without_side_effects(self) -> Self {
         match self {
-            Self::Untouched(_) => self,
-            error => Self::Untouched(Box::new(error)),
+            Self::NoSideEffects(_) => self,
+            error => Self::NoSideEffects(Box::new(error)),
         }
     }
 
@@ -20,13 +20,13 @@ impl Error {
     pub(crate) fn of_first_change(self) -> Self {
         let never_sent =
             matches!(self, Self::CredentialsUnavailable { .. } | Self::StoreUnreachable { sent: Sent::No, .. });
-        if never_sent || self.class() == Terminal { self.untouched() } else { self }
+        if never_sent || self.class() == Terminal { self.without_side_effects() } else { self }
     }
 
     /// `Ok`, without the mark, if the store has not changed.
     pub(crate) fn changed_nothing(self) -> Result<Self, Self> {
         match self {
-            Self::Untouched(error) => Ok(*error),
+            Self::NoSideEffects(error) => Ok(*error),
             error @ Self::InvalidEnvironment(_) => Ok(error),
             error => Err(error),
         }
@@ -35,7 +35,7 @@ impl Error {
     /// The error without the mark.
     fn cause(&self) -> &Self {
         match self {
-            Self::Untouched(error) => error,
+            Self::NoSideEffects(error) => error,
             error => error,
         }
     }
@@ -76,7 +76,7 @@ impl Error {
             Self::BucketNotEmpty { .. } => (reasons::NOT_VISIBLE_YET, Retryable),
             Self::NotSupported { .. } => (reasons::NOT_SUPPORTED, Terminal),
             Self::Rejected { .. } => (reasons::REJECTED, Terminal),
-            Self::Untouched(error) => error.reason_and_class(),
+            Self::NoSideEffects(error) => error.reason_and_class(),
         }
     }
 }

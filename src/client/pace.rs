@@ -16,7 +16,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-use bucket_provisioner::store::turn::{self, Place};
+use bucket_provisioner::store::rate_wait::{self, Priority};
 
 /// What remains of the rate after a refusal.
 const FALL: f64 = 0.9;
@@ -70,7 +70,7 @@ struct State {
     /// When the next turn is.
     next: Option<Instant>,
     /// Who waits, and how to wake it.
-    waiting: BTreeMap<(Place, u64), Arc<Notify>>,
+    waiting: BTreeMap<(Priority, u64), Arc<Notify>>,
     numbered: u64,
 }
 
@@ -95,7 +95,7 @@ impl Turn<'_> {
 
 impl Pacer {
     /// Waits for the turn of work with this place.
-    pub(crate) async fn turn(&self, place: Place) -> Turn<'_> {
+    pub(crate) async fn turn(&self, place: Priority) -> Turn<'_> {
         let waiting = {
             let mut state = self.lock();
             if state.waiting.is_empty() && state.take(Instant::now()) {
@@ -106,7 +106,7 @@ impl Pacer {
             state.waiting.insert(place, Arc::clone(&wake));
             Waiting { pacer: self, place, wake }
         };
-        turn::wait(waiting.over()).await;
+        rate_wait::wait(waiting.over()).await;
         self.began()
     }
 
@@ -146,7 +146,7 @@ impl State {
 /// A place in the queue, until this is dropped.
 struct Waiting<'a> {
     pacer: &'a Pacer,
-    place: (Place, u64),
+    place: (Priority, u64),
     wake: Arc<Notify>,
 }
 
@@ -292,7 +292,7 @@ mod tests {
         let before = account.lock().unwrap().sent;
         let call = |_| async {
             loop {
-                let turn = pacer.turn(Place::present()).await;
+                let turn = pacer.turn(Priority::current()).await;
                 sleep(latency / 2).await;
                 let accepted = account.lock().unwrap().accepts();
                 sleep(latency / 2).await;
@@ -337,14 +337,14 @@ mod tests {
     async fn nobody_waits_where_nothing_was_refused_nor_long_after() {
         let (pacer, began) = (Pacer::default(), Instant::now());
         for _ in 0..10_000 {
-            pacer.turn(Place::present()).await.accepted();
+            pacer.turn(Priority::current()).await.accepted();
         }
         assert_eq!(began.elapsed(), Duration::ZERO);
-        pacer.turn(Place::present()).await.refused();
+        pacer.turn(Priority::current()).await.refused();
         sleep(Duration::from_secs(100)).await;
         let began = Instant::now();
         for _ in 0..100 {
-            pacer.turn(Place::present()).await.accepted();
+            pacer.turn(Priority::current()).await.accepted();
         }
         assert_eq!(began.elapsed(), Duration::ZERO);
     }
@@ -365,22 +365,22 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn turns_come_in_the_order_of_the_places_and_nobody_is_lost() {
-        use bucket_provisioner::store::turn::Work;
+        use bucket_provisioner::store::rate_wait::AttemptClock;
 
         let pacer = Arc::new(Pacer::default());
-        pacer.turn(Place::present()).await.refused();
+        pacer.turn(Priority::current()).await.refused();
         let done = Arc::new(Mutex::new(Vec::new()));
         let mut waiting = Vec::new();
         let mut works = Vec::new();
         for _ in 0..5 {
             sleep(Duration::from_millis(1)).await;
-            works.push(Work::new(false, |_| {}));
+            works.push(AttemptClock::new(false, |_| {}));
         }
         // Those that began last ask first; one gives up.
         for (number, work) in works.into_iter().enumerate().rev() {
             let (pacer, done) = (Arc::clone(&pacer), Arc::clone(&done));
             let ask = async move {
-                pacer.turn(Place::present()).await.accepted();
+                pacer.turn(Priority::current()).await.accepted();
                 done.lock().unwrap().push(number);
             };
             let limit = Duration::from_secs(1);

@@ -42,7 +42,7 @@ impl Quotas {
             return Ok(());
         }
         let (code, message) = (refusal.code.clone(), refusal.message.clone());
-        Err(Error::QuotaExceeded { operation, resource, code, message }.untouched())
+        Err(Error::QuotaExceeded { operation, resource, code, message }.without_side_effects())
     }
 
     /// Notes how a call ended that creates something.

@@ -151,7 +151,7 @@ async fn delete_go_policy(store: &Store, target: &Target<'_>, user: &str) -> Res
 fn judge(target: &Target<'_>, user: UserSpec<'_>, found: &FoundUser) -> Verdict {
     let left = |why| format!("IAM user {:?} was left in place: {why}", user.name);
     match ownership(target, user.name, &found.tags) {
-        Ownership::Ours | Ownership::Inherited => Verdict::Remove,
+        Ownership::Ours | Ownership::PreviousClaim => Verdict::Remove,
         Ownership::OtherClaim => Verdict::Leave(left("its tags name another claim")),
         Ownership::Untagged | Ownership::Foreign => match made_by_go_provisioner(target, &found.tags) {
             Some(policy) => Verdict::RemoveWithPolicy(policy.to_owned()),

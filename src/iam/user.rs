@@ -139,7 +139,7 @@ async fn create_user(
 ) -> Result<(Origin, Option<SystemTime>), Error> {
     let UserSpec { name, path, permissions_boundary } = user;
     // What was handed over has its user; only its keys are replaced.
-    if !target.record.handed_over {
+    if !target.record.credentials_published {
         store.check_quota(Operation::CreateUser, Resource::user(name))?;
     }
     let send = || {
@@ -163,11 +163,11 @@ async fn create_user(
             let FoundUser { tags: found, created_at, .. } = get_user(store, name).await?;
             match ownership(target, name, &found) {
                 Ownership::Ours => {}
-                Ownership::Inherited => {
+                Ownership::PreviousClaim => {
                     put_tags(store, name, &tags::completed(&found, tags).unwrap_or_default()).await?;
                 }
                 _ if made_by_go_provisioner(target, &found).is_some() => {}
-                _ => return Err(Error::UserTaken { user: name.to_owned() }.untouched()),
+                _ => return Err(Error::UserTaken { user: name.to_owned() }.without_side_effects()),
             }
             Ok((Origin::Existing, created_at))
         }

@@ -64,11 +64,11 @@ enum Verdict {
 /// Decides about a bucket that existed before this call.
 fn judge(ownership: Ownership, name: NameKind, age: Age) -> Verdict {
     match (ownership, name) {
-        (Ownership::Ours | Ownership::Inherited, NameKind::Chosen) if age == Age::Older => {
+        (Ownership::Ours | Ownership::PreviousClaim, NameKind::Chosen) if age == Age::Older => {
             Verdict::Refuse(TakenBy::Older)
         }
         (Ownership::Ours, _) => Verdict::Use,
-        (Ownership::Inherited, _) | (Ownership::Untagged, NameKind::Generated) => Verdict::TagAndUse,
+        (Ownership::PreviousClaim, _) | (Ownership::Untagged, NameKind::Generated) => Verdict::TagAndUse,
         (Ownership::OtherClaim, _) => Verdict::Refuse(TakenBy::AnotherClaim),
         (Ownership::Untagged | Ownership::Foreign, _) => Verdict::Refuse(TakenBy::Unknown),
     }
@@ -120,7 +120,7 @@ async fn find_tags(store: &Store, target: &Target<'_>) -> Result<Option<Tags>, E
             Error::WrongRegion { .. } => Error::BucketTaken { bucket: bucket(), by: TakenBy::Unknown },
             error => error,
         }
-        .untouched()),
+        .without_side_effects()),
     }
 }
 
@@ -129,7 +129,7 @@ async fn use_existing(store: &Store, target: &Target<'_>, tags: &Tags) -> Result
     let found = tags_of(store, target.bucket_ref()).await.map_err(|error| match Error::from(error) {
         // The claim's own bucket is in the region of its class.
         Error::WrongRegion { .. } => {
-            Error::BucketTaken { bucket: target.bucket().to_owned(), by: TakenBy::Unknown }.untouched()
+            Error::BucketTaken { bucket: target.bucket().to_owned(), by: TakenBy::Unknown }.without_side_effects()
         }
         error => error,
     })?;
@@ -147,7 +147,9 @@ async fn use_found(store: &Store, target: &Target<'_>, tags: &Tags, found: &Tags
         Verdict::TagAndUse => {
             Ok(put_tags(store, target, &tags::completed(found, tags).unwrap_or_else(|| tags.clone())).await?)
         }
-        Verdict::Refuse(by) => Err(Error::BucketTaken { bucket: target.bucket().to_owned(), by }.untouched()),
+        Verdict::Refuse(by) => {
+            Err(Error::BucketTaken { bucket: target.bucket().to_owned(), by }.without_side_effects())
+        }
     }
 }
 
@@ -170,7 +172,7 @@ async fn confirm(store: &Store, target: &Target<'_>, tags: &Tags) -> Result<(), 
     }
     let taken = |by| Err(Error::BucketTaken { bucket: bucket.to_owned(), by });
     match found {
-        Ownership::Ours | Ownership::Inherited => Ok(()),
+        Ownership::Ours | Ownership::PreviousClaim => Ok(()),
         Ownership::Untagged if is_foreign => Err(Error::TagsNotKept { bucket: bucket.to_owned() }),
         Ownership::OtherClaim => taken(TakenBy::AnotherClaim),
         Ownership::Untagged | Ownership::Foreign => taken(TakenBy::Unknown),
@@ -244,7 +246,7 @@ fn sdk_tags(tags: &Tags) -> Vec<Tag> {
 /// lost.
 pub(crate) async fn check(store: &Store, target: &Target<'_>, tags: &Tags) -> Result<Option<String>, Error> {
     match target.record.plan.mode {
-        Mode::Granted if target.record.handed_over || target.claimed_bucket == ClaimedBucket::Allowed => {
+        Mode::Granted if target.record.credentials_published || target.claimed_bucket == ClaimedBucket::Allowed => {
             exists(store, target).await.map(|()| None)
         }
         Mode::Granted => is_unclaimed(store, target).await.map(|()| None),
@@ -268,8 +270,10 @@ async fn exists(store: &Store, target: &Target<'_>) -> Result<(), Error> {
 async fn is_unclaimed(store: &Store, target: &Target<'_>) -> Result<(), Error> {
     let found = tags_of(store, target.bucket_ref()).await.map_err(|error| not_usable(target, error))?;
     match ownership(&found, target.record) {
-        Ownership::OtherClaim => Err(Error::BucketClaimed { bucket: target.bucket().to_owned() }.untouched()),
-        Ownership::Ours | Ownership::Inherited | Ownership::Untagged | Ownership::Foreign => Ok(()),
+        Ownership::OtherClaim => {
+            Err(Error::BucketClaimed { bucket: target.bucket().to_owned() }.without_side_effects())
+        }
+        Ownership::Ours | Ownership::PreviousClaim | Ownership::Untagged | Ownership::Foreign => Ok(()),
     }
 }
 
@@ -279,7 +283,7 @@ async fn is_ours(store: &Store, target: &Target<'_>, wanted: &Tags) -> Result<Op
     let found = match tags_of(store, target.bucket_ref()).await.map_err(|error| not_usable(target, error)) {
         // Either the owner lacks a permission, or the bucket is in another account.
         Err(error) if error.is_denied() && is_in_account(store, bucket).await? == Some(false) => {
-            return Err(Error::BucketGone { bucket: bucket.to_owned() }.untouched());
+            return Err(Error::BucketGone { bucket: bucket.to_owned() }.without_side_effects());
         }
         found => found?,
     };
@@ -289,7 +293,7 @@ async fn is_ours(store: &Store, target: &Target<'_>, wanted: &Tags) -> Result<Op
         // Whoever reads that a tag is missing may tag it.
         let is_older = matches!(age_of(store, target).await, Ok(Age::Older));
         let lost = if is_older { Error::NotTheClaims { bucket } } else { Error::OwnershipLost { bucket, uid } };
-        return Err(lost.untouched());
+        return Err(lost.without_side_effects());
     }
     let Some(completed) = tags::completed(&found, wanted) else { return Ok(None) };
     match put_tags(store, target, &completed).await {
@@ -313,7 +317,7 @@ pub(crate) fn not_usable(target: &Target<'_>, error: impl Into<Error>) -> Error 
         },
         error => error,
     }
-    .untouched()
+    .without_side_effects()
 }
 
 /// How old a bucket is.

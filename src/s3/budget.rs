@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use bucket_provisioner::store::turn;
+use bucket_provisioner::store::rate_wait;
 
 /// The largest page, in units of an eighth of it.
 const PAGE: u32 = 8;
@@ -32,7 +32,7 @@ impl MemoryBudget {
     /// Waits until there is memory for a page of the largest size: a wait for others, not for the store.
     pub(crate) async fn reserve_page(&self) -> Reservation {
         // The semaphore is never closed, so this is always `Some`.
-        Reservation(turn::wait(Arc::clone(&self.0).acquire_many_owned(PAGE)).await.ok())
+        Reservation(rate_wait::wait(Arc::clone(&self.0).acquire_many_owned(PAGE)).await.ok())
     }
 }
 

@@ -10,7 +10,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 
 use crate::class::target::BucketRef;
 use crate::client::call::{CallError, Operation, Resource};
-use crate::client::clients::{Patience, Store};
+use crate::client::clients::{Store, Timeouts};
 use crate::client::codes::is_throttling;
 use crate::s3::listing::{Cursor, Limits, Listing, Page, Rest};
 
@@ -171,7 +171,7 @@ async fn delete_objects(
     bucket: BucketRef<'_>,
     mut objects: Vec<ObjectIdentifier>,
 ) -> Result<(u64, Option<Undeleted>), CallError> {
-    let (mut removed, mut undeleted, mut patience) = (0, None, Patience::default());
+    let (mut removed, mut undeleted, mut patience) = (0, None, Timeouts::default());
     while !objects.is_empty() {
         let delete = Delete::builder().set_objects(Some(objects.clone())).quiet(true).build().ok();
         let call = store

@@ -19,7 +19,7 @@ use bucket_provisioner::store::BucketRemoval;
 fn may_delete(target: &Target<'_>, ownership: Ownership) -> Result<(), String> {
     let left = |why| Err(format!("bucket {:?} was left in place: {why}", target.bucket()));
     match ownership {
-        Ownership::Ours | Ownership::Inherited => Ok(()),
+        Ownership::Ours | Ownership::PreviousClaim => Ok(()),
         Ownership::OtherClaim => left("its tags name another claim"),
         Ownership::Untagged if target.go_policy.is_some() => Ok(()),
         _ if target.go_policy.is_none() && NameKind::of(target) == NameKind::Generated => Ok(()),

@@ -37,7 +37,7 @@ pub(crate) enum Ownership {
     /// This claim.
     Ours,
     /// A former claim whose record this claim adopted, so it is this claim's.
-    Inherited,
+    PreviousClaim,
     /// Another claim, perhaps one that had the same name.
     OtherClaim,
     /// Not known: it has no tags, except those that AWS itself sets.
@@ -49,7 +49,7 @@ pub(crate) enum Ownership {
 impl Ownership {
     /// Whether the tags prove that it is the claim's.
     pub(crate) fn is_proven(&self) -> bool {
-        matches!(self, Self::Ours | Self::Inherited)
+        matches!(self, Self::Ours | Self::PreviousClaim)
     }
 }
 
@@ -57,7 +57,7 @@ impl Ownership {
 pub(crate) fn ownership(tags: &[(String, String)], record: &Record) -> Ownership {
     match value(tags, CLAIM_UID) {
         Some(uid) if uid == record.claim.uid => Ownership::Ours,
-        Some(uid) if record.names_uid(uid) => Ownership::Inherited,
+        Some(uid) if record.names_uid(uid) => Ownership::PreviousClaim,
         Some(uid) => {
             // For the log only: the user of this claim must not see the names of another one.
             let (namespace, name) = (value(tags, CLAIM_NAMESPACE), value(tags, CLAIM_NAME));
@@ -109,8 +109,8 @@ mod tests {
     #[test]
     fn a_claim_of_the_same_name_but_another_uid_is_another_claim_unless_its_record_was_adopted() {
         assert_eq!(ownership(&tags("u1"), &of("u2")), Ownership::OtherClaim);
-        let heir = of("u2").with_former_uids(["u0".into(), "u1".into()]);
-        assert_eq!(ownership(&tags("u1"), &heir), Ownership::Inherited);
+        let previous_owner = of("u2").with_former_uids(["u0".into(), "u1".into()]);
+        assert_eq!(ownership(&tags("u1"), &previous_owner), Ownership::PreviousClaim);
     }
 
     #[test]

@@ -69,9 +69,9 @@ async fn a_generated_name_is_proof_even_if_somebody_replaced_the_tags() {
 
 #[tokio::test]
 async fn a_bucket_of_a_former_claim_goes_with_the_claim_that_adopted_its_record() {
-    let heir = named("us-west-1").with_former_uids(["another".into()]);
+    let previous_owner = named("us-west-1").with_former_uids(["another".into()]);
     let stage = without_user([("GetBucketTagging", bucket_tags(OTHERS)), ("DeleteBucket", bare(204))]);
-    assert_eq!(stage.delete(&heir, None, Content::Delete).await.unwrap(), deleted_without_user());
+    assert_eq!(stage.delete(&previous_owner, None, Content::Delete).await.unwrap(), deleted_without_user());
 }
 
 #[tokio::test]

@@ -144,7 +144,7 @@ async fn a_store_whose_sts_is_unavailable_while_its_iam_answers_has_none() {
 
 #[tokio::test]
 async fn whether_keys_live_is_asked_of_the_bucket_where_sts_is_unavailable() {
-    let handed_over = foreign().with_handed_over();
+    let credentials_published = foreign().with_credentials_published();
     let answers = |listed| {
         [
             ("GetUser", iam_error(404, "NoSuchEntity")),
@@ -154,7 +154,7 @@ async fn whether_keys_live_is_asked_of_the_bucket_where_sts_is_unavailable() {
     };
     let revoke = async |listed| {
         let stage = Stage::answering(answers(listed));
-        stage.revoke(&handed_over, Some(&keys("AKIA1"))).await.map_err(|e| e.reason())
+        stage.revoke(&credentials_published, Some(&keys("AKIA1"))).await.map_err(|e| e.reason())
     };
     assert_eq!(revoke(ok("<ListBucketResult/>")).await, Err("AccessStillWorks"));
     let gone = (AccessRemoval::NotFound, BucketRemoval::Kept);

@@ -325,7 +325,7 @@ async fn a_bucket_that_another_claim_created_is_granted_only_if_the_class_allows
     let mut allowed = granted();
     allowed.plan.state.insert("allowClaimedBucket".into(), "true".into());
     // Access that was granted before stays.
-    for record in [allowed, granted().with_handed_over()] {
+    for record in [allowed, granted().with_credentials_published()] {
         let stage = stage([("ListObjectsV2", ok("<ListBucketResult></ListBucketResult>"))]);
         stage.grant(&record).await.unwrap();
         assert_eq!(stage.calls(), and_user(&["ListObjectsV2"]));
@@ -334,10 +334,11 @@ async fn a_bucket_that_another_claim_created_is_granted_only_if_the_class_allows
 
 #[tokio::test]
 async fn a_brownfield_bucket_that_is_missing_forbidden_or_elsewhere_is_reported_as_such() {
-    let handed_over = granted().with_handed_over();
-    for (record, operation, denied) in
-        [(granted(), "GetBucketTagging", "s3:GetBucketTagging"), (handed_over, "ListObjectsV2", "s3:ListBucket")]
-    {
+    let credentials_published = granted().with_credentials_published();
+    for (record, operation, denied) in [
+        (granted(), "GetBucketTagging", "s3:GetBucketTagging"),
+        (credentials_published, "ListObjectsV2", "s3:ListBucket"),
+    ] {
         for (answer, reason, words) in [
             (s3_error(404, "NoSuchBucket"), "BucketMissing", "does not exist"),
             (s3_error(403, "AccessDenied"), "AccessDenied", denied),
@@ -356,27 +357,27 @@ async fn a_brownfield_bucket_that_is_missing_forbidden_or_elsewhere_is_reported_
 
 #[tokio::test]
 async fn new_keys_are_issued_only_to_the_bucket_that_was_created_and_to_no_other_of_its_name() {
-    let handed_over = |record: Record| record.with_handed_over();
+    let credentials_published = |record: Record| record.with_credentials_published();
     for tags in [OTHERS, FOREIGN, &[]] {
         let stage = stage([("GetBucketTagging", bucket_tags(tags))]);
-        let error = stage.grant(&handed_over(named("us-west-1"))).await.unwrap_err();
+        let error = stage.grant(&credentials_published(named("us-west-1"))).await.unwrap_err();
         assert!(error.is_lost(), "{error}");
         assert_eq!((error.reason(), stage.calls().len()), ("OwnershipLost", 1));
     }
     let tagged = stage([("GetBucketTagging", bucket_tags_of(&record()))]);
-    tagged.grant(&handed_over(record())).await.unwrap();
+    tagged.grant(&credentials_published(record())).await.unwrap();
     assert_eq!(tagged.calls(), and_user(&["GetBucketTagging"]));
     assert_eq!(tagged.expected_owners(), [("GetBucketTagging".to_owned(), Some(ACCOUNT.to_owned()))]);
 
     let strangers =
         stage([("GetBucketTagging", s3_error(403, "AccessDenied")), ("ListBuckets", ok("<ListAllMyBucketsResult/>"))]);
-    let error = strangers.grant(&handed_over(record())).await.unwrap_err();
+    let error = strangers.grant(&credentials_published(record())).await.unwrap_err();
     assert_eq!(error.reason(), "BucketGone");
 }
 
 #[tokio::test]
 async fn an_adopted_bucket_and_user_get_the_tags_of_their_new_claim_with_the_next_keys() {
-    let heir = record().with_former_uids(["another".into()]).with_handed_over();
+    let previous_owner = record().with_former_uids(["another".into()]).with_credentials_published();
     let stage = Stage::answering([
         ("GetBucketTagging", bucket_tags(&[OTHERS, FOREIGN].concat())),
         ("PutBucketTagging", bare(204)),
@@ -388,7 +389,7 @@ async fn an_adopted_bucket_and_user_get_the_tags_of_their_new_claim_with_the_nex
         ("DeleteAccessKey", ok("")),
         ("CreateAccessKey", access_key()),
     ]);
-    stage.grant(&heir).await.unwrap();
+    stage.grant(&previous_owner).await.unwrap();
     let tags = stage.sent("PutBucketTagging");
     assert!(tags.contains(UID) && tags.contains("cost-center") && !tags.contains("another"), "{tags}");
     assert!(stage.sent("TagUser").contains(UID), "{}", stage.sent("TagUser"));

@@ -135,27 +135,27 @@ async fn a_user_of_a_former_claim_goes_with_the_claim_that_adopted_its_record() 
     let mut answers = user_goes();
     answers[0] = ("GetUser", user_with_tags(OTHERS));
     let stage = Stage::answering(answers);
-    let heir = record().with_former_uids(["another".into()]);
-    assert_eq!(stage.revoke(&heir, None).await.unwrap(), revoked());
+    let previous_owner = record().with_former_uids(["another".into()]);
+    assert_eq!(stage.revoke(&previous_owner, None).await.unwrap(), revoked());
 }
 
 #[tokio::test]
 async fn access_that_still_works_is_not_gone_though_its_user_is_not_found() {
-    let handed_over = record().with_handed_over();
+    let credentials_published = record().with_credentials_published();
     let caller = "<GetCallerIdentityResponse><GetCallerIdentityResult><Account>210987654321</Account></GetCallerIdentityResult></GetCallerIdentityResponse>";
     let keys = present("AKIA1");
     let stage = without_user([("GetCallerIdentity", ok(caller))]);
-    let error = stage.delete(&handed_over, Some(&keys), Content::Delete).await.unwrap_err();
+    let error = stage.delete(&credentials_published, Some(&keys), Content::Delete).await.unwrap_err();
     assert_eq!((error.reason(), error.class()), ("AccessStillWorks", FailureClass::Retryable));
     let looks = ["GetUser", "ListAccessKeys", "GetBucketTagging", "GetCallerIdentity"];
     assert_eq!(stage.calls(), looks, "nothing is changed");
 
     let stage = without_user([("GetCallerIdentity", iam_error(403, "InvalidClientTokenId"))]);
-    let removed = stage.revoke(&handed_over, Some(&keys)).await.unwrap();
+    let removed = stage.revoke(&credentials_published, Some(&keys)).await.unwrap();
     assert_eq!(removed, (AccessRemoval::NotFound, BucketRemoval::Kept));
 
     let stage = without_user([("GetCallerIdentity", Answer::Reset)]);
-    assert!(stage.revoke(&handed_over, Some(&keys)).await.is_err(), "it is not known");
+    assert!(stage.revoke(&credentials_published, Some(&keys)).await.is_err(), "it is not known");
 }
 
 const IN_A_GROUP: &str = "<ListGroupsForUserResponse><ListGroupsForUserResult><Groups><member><Path>/</Path><GroupName>g</GroupName><GroupId>G</GroupId><Arn>a</Arn><CreateDate>2026-01-01T00:00:00Z</CreateDate></member></Groups></ListGroupsForUserResult></ListGroupsForUserResponse>";

@@ -28,11 +28,11 @@ async fn operators_of_two_names_share_a_cluster_and_leave_each_others_claims_alo
     world.wait_reason("loser", "BucketTaken").await;
 
     // A class that changes hands takes no bound claim along.
-    let handed_over = json!({
+    let credentials_published = json!({
         "metadata": { "name": ours }, "provisioner": neighbour.provisioner,
         "parameters": { "secretName": "owner", "secretNamespace": world.namespace },
     });
-    world.create_class(handed_over).await;
+    world.create_class(credentials_published).await;
     for claim in ["later", "yet-later"] {
         world.claim(claim, &theirs).await;
         world.wait_bound(claim).await;

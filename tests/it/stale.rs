@@ -135,12 +135,12 @@ async fn a_claim_follows_its_class_when_its_change_comes_through() {
     let class = world.class("greenfield").await;
     let brownfield = world.class_with("brownfield", "Delete", &[("bucketName", &wrong)]).await;
     let neighbours = world.neighbour().await;
-    let handed_over = world.unique("handed-over");
+    let credentials_published = world.unique("handed-over");
     let parameters = json!({ "secretName": "owner", "secretNamespace": world.namespace, "s3Endpoint": world.aws.url, "iamEndpoint": world.aws.url });
-    let owned_by = |provisioner: &str| json!({ "metadata": { "name": handed_over }, "provisioner": provisioner, "parameters": parameters });
+    let owned_by = |provisioner: &str| json!({ "metadata": { "name": credentials_published }, "provisioner": provisioner, "parameters": parameters });
     world.create_class(owned_by(&neighbours.provisioner)).await;
     let uid = world.claim_with("archive", json!({ "storageClassName": brownfield })).await.uid().unwrap();
-    world.claim("photos", &handed_over).await;
+    world.claim("photos", &credentials_published).await;
     let before = View::of(&world, &[Watched::Classes]).await;
     world.class_with("brownfield", "Delete", &[("bucketName", &right)]).await;
     world.create_class(owned_by(&world.provisioner)).await;

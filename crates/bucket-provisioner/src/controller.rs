@@ -84,7 +84,7 @@ pub async fn run<P: Provisioner>(
         .for_each(async |outcome| log(&outcome));
     let deadline = shutdown.then(|()| grace(&ctx));
     let orphans = orphans::run(&ctx, orphan_checks, orphan_check);
-    let serving = ctx.caches.filled().map(|()| drop(ctx.options.observer.health().is(Phase::Serving)));
+    let serving = ctx.caches.filled().map(|()| drop(ctx.options.observer.health().set_phase(Phase::Serving)));
     tokio::select! {
         () = controller => {}
         () = orphans => {}

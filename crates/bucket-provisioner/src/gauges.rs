@@ -171,7 +171,7 @@ fn set_stores<P>(ctx: &Context<P>, gauges: &Gauges) {
         let of = &gauges.of_stores;
         of.busy.with(host).inc_by(load.busy as f64);
         of.waiting.with(host).inc_by(load.waiting as f64);
-        of.parked.with(host).inc_by(load.parked as f64);
+        of.throttled.with(host).inc_by(load.throttled as f64);
         let silent = of.silent.with(host);
         silent.set(silent.get().max(f64::from(u8::from(load.is_silent))));
         let waited = load.waits_since.map_or(0.0, |since| since.elapsed().as_secs_f64());

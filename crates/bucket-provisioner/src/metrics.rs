@@ -1,13 +1,12 @@
 //! The metrics of claims, buckets and stores. The tables of docs/metrics.md are generated from here.
 
 use std::fmt;
+use std::time::Duration;
 
 use prometheus_client::metrics::histogram::Histogram;
 
 use operator_runtime::observe::metrics::{CALL, Counter, Definitions, Gauge, Labelled, Times};
 use operator_runtime::observe::since_1970;
-
-use crate::store::StoreCall;
 
 /// From a claim that waits for nothing to one that waits for a person.
 const TO_BOUND: &[f64] = &[0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3600.0];
@@ -48,7 +47,7 @@ pub(crate) struct OfStores {
     pub(crate) limit: Labelled<Gauge, 1>,
     pub(crate) waiting: Labelled<Gauge, 1>,
     pub(crate) oldest_waiting: Labelled<Gauge, 1>,
-    pub(crate) parked: Labelled<Gauge, 1>,
+    pub(crate) throttled: Labelled<Gauge, 1>,
     pub(crate) silent: Labelled<Gauge, 1>,
 }
 
@@ -90,7 +89,7 @@ impl Metrics {
         }
     }
 
-    pub(crate) fn called(&self, &StoreCall { service, operation, outcome, took }: &StoreCall<'_>) {
+    pub(crate) fn called(&self, service: &str, operation: &str, outcome: &str, took: Duration) {
         self.calls.all.with([service, operation, outcome]).inc();
         self.calls.times.with([service]).observe(took.as_secs_f64());
     }
@@ -167,8 +166,8 @@ impl Gauges {
         ] {
             gauge.set(0.0);
         }
-        let OfStores { busy, limit, waiting, oldest_waiting, parked, silent } = &self.of_stores;
-        [busy, limit, waiting, oldest_waiting, parked, silent].into_iter().for_each(Labelled::clear);
+        let OfStores { busy, limit, waiting, oldest_waiting, throttled, silent } = &self.of_stores;
+        [busy, limit, waiting, oldest_waiting, throttled, silent].into_iter().for_each(Labelled::clear);
     }
 }
 
@@ -186,7 +185,7 @@ impl OfStores {
                 "provisioner_oldest_waiting_claim_seconds",
                 "How long the claim waits for a worker that waits longest",
             ),
-            parked: of_store(
+            throttled: of_store(
                 "provisioner_claims_limited",
                 "Claims that wait for their turn at a store that limits how fast it is called",
             ),

@@ -122,7 +122,7 @@ impl<P: Send + Sync + 'static> Streams<P> {
         }
     }
 
-    /// Keeps the `facts` about each object in the cache that `of` returns.
+    /// ConditionSupport the `facts` about each object in the cache that `of` returns.
     fn cached<K: Resource, F, Of, Facts>(
         &self,
         of: Of,

@@ -25,7 +25,7 @@ const CLAIMS_AT_ONCE: usize = 100;
 /// How often due upkeep is looked for.
 const UPKEEP_TICK: Duration = Duration::from_secs(1);
 
-/// After a list, the claims that are not steady, once all lists are complete. Most claims are steady, and kube's scheduler
+/// After a list, the claims that are not in_sync, once all lists are complete. Most claims are in_sync, and kube's scheduler
 /// would need more memory for each than its record.
 pub(super) fn claims_after_lists<P>(
     listed: Arc<Notify>,

@@ -174,7 +174,7 @@ fn answer(request: &Request<Incoming>, observer: &Observer) -> Response<Full<Byt
     }
     let ok_if = |ok| if ok { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     match request.uri().path() {
-        "/healthz" => match observer.health().stands_still() {
+        "/healthz" => match observer.health().stalled_for() {
             None => plain(StatusCode::OK, "ok\n"),
             Some(still) => plain(ok_if(false), format!("the work has not moved for {} s\n", still.as_secs())),
         },

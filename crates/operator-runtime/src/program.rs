@@ -56,7 +56,7 @@ pub async fn serve<W: Future<Output = ()>>(
         let mut tick = tokio::time::interval(BEAT);
         loop {
             tick.tick().await;
-            observer.health().moves();
+            observer.health().beat();
         }
     };
     tokio::select! {
@@ -72,7 +72,7 @@ async fn serve_still<W: Future<Output = ()>>(
     work: impl FnOnce(Client, Option<Term>, Shared<BoxFuture<'static, ()>>) -> W,
 ) -> Result<(), Box<dyn Error>> {
     let stopped = observer.clone();
-    let stop = signals::shutdown().map(move |()| drop(stopped.health().is(Phase::Stopping))).boxed().shared();
+    let stop = signals::shutdown().map(move |()| drop(stopped.health().set_phase(Phase::Stopping))).boxed().shared();
     let lease_client = lease::client(&config)?;
     // Retries behind the fence of the lease would pass it.
     config.default_retry = lease.is_none();

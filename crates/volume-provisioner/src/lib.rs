@@ -115,7 +115,7 @@ pub async fn run<P: VolumeProvisioner>(
         .for_each(async |outcome| log(&outcome));
     let work = futures::future::join(claim_work, volume_work);
     let deadline = shutdown.then(|()| tokio::time::sleep(SHUTDOWN_GRACE));
-    let serving = ctx.filled().map(|()| drop(observer.health().is(Phase::Serving)));
+    let serving = ctx.filled().map(|()| drop(observer.health().set_phase(Phase::Serving)));
     tokio::select! {
         _ = work => {}
         () = deadline => {}

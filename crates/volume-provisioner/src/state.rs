@@ -270,7 +270,7 @@ impl Memory {
     }
 
     /// Nothing has failed, but it is not done: looked at again after this time, unless something changes.
-    pub(crate) fn rests(&self, uid: &str, wait: Duration) {
+    pub(crate) fn set_wait(&self, uid: &str, wait: Duration) {
         self.lock().entry(uid.to_owned()).or_default().until = Some(Instant::now() + wait);
     }
 

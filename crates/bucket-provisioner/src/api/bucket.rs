@@ -19,7 +19,7 @@ use super::status::{Condition, known_or_none};
     shortname = "obs",
     category = "storage",
     status = "ObjectBucketStatus",
-    doc = "The record of one claim's bucket. Written by the operator, which needs nothing else to delete the bucket.",
+    doc = "The record of one claim's bucket. RawParameters by the operator, which needs nothing else to delete the bucket.",
     derive = "PartialEq",
     derive = "Default",
     printcolumn(name = "Storage-Class", type_ = "string", json_path = ".spec.storageClassName"),

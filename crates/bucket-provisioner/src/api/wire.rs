@@ -19,7 +19,7 @@ pub const RECORD_KIND: &str = "ObjectBucket";
 pub const CLAIM_CRD: &str = "objectbucketclaims.objectbucket.io";
 /// Names of the CustomResourceDefinitions of claims and bucket records.
 pub const CRDS: [&str; 2] = [CLAIM_CRD, "objectbuckets.objectbucket.io"];
-/// Keeps a claim and its bucket record until everything that was created for the claim is removed. All provisioners of
+/// ConditionSupport a claim and its bucket record until everything that was created for the claim is removed. All provisioners of
 /// these claims use the same finalizer, so it does not say whose claim it is.
 pub const FINALIZER: &str = "objectbucket.io/finalizer";
 /// Label on claim, bucket record, Secret and ConfigMap; see [`provisioner_label`].

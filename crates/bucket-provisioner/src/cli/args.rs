@@ -74,7 +74,7 @@ pub(crate) enum Command {
     /// Look whether the installation works, and say what to do about what does not. Changes nothing. Exits with 1 if
     /// something is wrong.
     Doctor(DoctorArgs),
-    /// Show all claims, what needs somebody first; or one claim's whole story. Changes nothing.
+    /// Show all claims, what needs somebody first; or one claim's whole details. Changes nothing.
     Status(StatusArgs),
     /// Look for buckets, users and ObjectBuckets of this cluster that no claim has, and for claims that lost theirs. Changes
     /// nothing without --apply. Exits with 0 if there are none, with 3 if there are some, and with 1 if not all could be

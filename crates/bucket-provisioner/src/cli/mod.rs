@@ -8,10 +8,10 @@
 //! |---|---|
 //! | `session` | what all commands look with: the client, the store, which provisioner |
 //! | `output` | tables, JSON and YAML; what others have written, made harmless |
-//! | `status` | all claims, or one claim's whole story |
+//! | `status` | all claims, or one claim's whole details |
 //! | `orphans` | what no claim has, and what an admin wants done about it |
 //! | `adopt` | restored claims get back what they had |
-//! | `fate` | what the deletion of a claim would remove |
+//! | `disposition` | what the deletion of a claim would remove |
 //! | `usage` | how much is in a bucket |
 //! | `accounts` | the accounts that ObjectBuckets record |
 //! | `doctor` | whether an installation works, and what to do about what does not |
@@ -22,11 +22,12 @@
 
 mod accounts;
 mod adopt;
+mod annotate;
 mod args;
 mod ask;
 mod check;
+mod disposition;
 mod doctor;
-mod fate;
 mod front;
 mod orphans;
 mod output;
@@ -37,7 +38,6 @@ mod status;
 #[cfg(test)]
 mod testing;
 mod usage;
-mod word;
 
 use std::convert::Infallible;
 use std::error::Error;

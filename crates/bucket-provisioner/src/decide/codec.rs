@@ -65,7 +65,7 @@ fn additional_state(record: &Record, provisioner: &str) -> BTreeMap<String, Stri
         claim_created_at,
         class_name: _,
         reclaim_policy: _,
-        handed_over,
+        credentials_published,
         plan,
     } = record;
     let Plan { bucket: _, mode, endpoint, owner_secret, user, rotation, on_delete, state, outputs } = plan;
@@ -96,7 +96,7 @@ fn additional_state(record: &Record, provisioner: &str) -> BTreeMap<String, Stri
     if *mode == Mode::Created {
         set(wire::state::ON_DELETE, &on_delete.to_string());
     }
-    if *handed_over {
+    if *credentials_published {
         set(wire::state::HANDED_OVER, HANDED_OVER);
     }
     if let Some(user) = user {
@@ -173,7 +173,7 @@ pub(crate) fn from_object(object: &ObjectBucket) -> Result<Decoded, String> {
         cluster: state.take(wire::state::CLUSTER_UID),
         account: state.take(wire::state::ACCOUNT_ID).or(go_account),
         claim_created_at: state.time(wire::state::CLAIM_CREATED_AT)?,
-        handed_over: release::flag(wire::state::HANDED_OVER, state.take(wire::state::HANDED_OVER))?,
+        credentials_published: release::flag(wire::state::HANDED_OVER, state.take(wire::state::HANDED_OVER))?,
         class_name: spec.storage_class_name.clone().ok_or_else(|| missing("spec.storageClassName"))?,
         reclaim_policy: match spec.reclaim_policy.as_deref() {
             Some("Delete") => ReclaimPolicy::Delete,
@@ -359,7 +359,7 @@ pub(crate) fn read(object: &ObjectBucket) -> Result<Stored, Error> {
         resource_version: object.metadata.resource_version.clone(),
         author,
         record,
-        says_bound: record::says_bound(object),
+        status_is_bound: record::status_is_bound(object),
         claim_says_bound: false,
         action: action::action(object).ok().flatten(),
         release,
@@ -378,7 +378,7 @@ pub(crate) fn stored(object: &ObjectBucket, record: Record) -> Stored {
         resource_version: object.metadata.resource_version.clone(),
         author: Author::Us,
         record,
-        says_bound: record::says_bound(object),
+        status_is_bound: record::status_is_bound(object),
         claim_says_bound: true,
         action: None,
         release: None,
@@ -409,11 +409,11 @@ pub(crate) fn release(stored: &Stored, release: Option<&Release>) -> Value {
 /// The merge patch from `stored` to `record`, which may differ only in what can change: the claim, the cluster, the
 /// account, and whether it was handed over.
 pub(crate) fn change(stored: &Stored, record: &Record) -> Value {
-    let Record { claim, former_uids, cluster, account, handed_over, .. } = record;
+    let Record { claim, former_uids, cluster, account, credentials_published, .. } = record;
     let mut state = json!({
         wire::state::CLUSTER_UID: cluster,
         wire::state::ACCOUNT_ID: account,
-        wire::state::HANDED_OVER: handed_over.then_some(HANDED_OVER),
+        wire::state::HANDED_OVER: credentials_published.then_some(HANDED_OVER),
     });
     let mut spec = json!({ "claimRef": reference(claim) });
     if *claim != stored.record.claim {
@@ -441,7 +441,7 @@ mod tests {
             cluster: Some("22222222".into()),
             account: Some("123456789012".into()),
             claim_created_at: Some(SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000)),
-            handed_over: true,
+            credentials_published: true,
             class_name: "s3-buckets".into(),
             reclaim_policy: ReclaimPolicy::Retain,
             plan: Plan {
@@ -474,7 +474,7 @@ mod tests {
     fn a_record_is_read_back_as_it_was_written() {
         let mut bare = whole();
         bare.former_uids.clear();
-        (bare.cluster, bare.account, bare.claim_created_at, bare.handed_over) = (None, None, None, false);
+        (bare.cluster, bare.account, bare.claim_created_at, bare.credentials_published) = (None, None, None, false);
         bare.plan.on_delete = OnDelete::Purge;
         bare.plan.endpoint.url = None;
         bare.plan.owner_secret = None;

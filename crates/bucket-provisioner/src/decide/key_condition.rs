@@ -7,7 +7,7 @@ use crate::reasons;
 
 /// What is known about the keys of a bound claim.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Facts<'a> {
+pub(crate) struct KeyFacts<'a> {
     pub(crate) notes: &'a KeyNotes,
     /// The claim's annotation that requests new keys.
     pub(crate) request: Option<&'a str>,
@@ -18,8 +18,8 @@ pub(crate) struct Facts<'a> {
 }
 
 /// What the condition says; `None` as long as nothing was ever due, so that most claims do not have it.
-pub(crate) fn said(facts: &Facts<'_>) -> Option<KeysSaid> {
-    let Facts { notes, request, failure, said } = *facts;
+pub(crate) fn condition_of(facts: &KeyFacts<'_>) -> Option<KeysSaid> {
+    let KeyFacts { notes, request, failure, said } = *facts;
     let condition = |status, reason, message| Some(KeysSaid { status, reason, message });
     if let Some(failure) = failure {
         return condition(False, reasons::ROTATION_FAILED, failure.to_owned());
@@ -65,7 +65,7 @@ mod tests {
     }
 
     fn say(notes: &KeyNotes, request: Option<&str>) -> KeysSaid {
-        said(&Facts { notes, request, failure: None, said: false }).unwrap()
+        condition_of(&KeyFacts { notes, request, failure: None, said: false }).unwrap()
     }
 
     #[test]
@@ -88,9 +88,9 @@ mod tests {
     #[test]
     fn a_failure_is_told_and_most_claims_say_nothing() {
         let none = KeyNotes::default();
-        let facts = Facts { notes: &none, request: None, failure: None, said: false };
-        assert_eq!(said(&facts), None);
-        assert_eq!(said(&Facts { failure: Some("denied"), ..facts }).unwrap().reason, "RotationFailed");
-        assert_eq!(said(&Facts { said: true, ..facts }).unwrap().status, True);
+        let facts = KeyFacts { notes: &none, request: None, failure: None, said: false };
+        assert_eq!(condition_of(&facts), None);
+        assert_eq!(condition_of(&KeyFacts { failure: Some("denied"), ..facts }).unwrap().reason, "RotationFailed");
+        assert_eq!(condition_of(&KeyFacts { said: true, ..facts }).unwrap().status, True);
     }
 }

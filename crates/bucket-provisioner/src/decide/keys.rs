@@ -70,7 +70,7 @@ impl KeyNotes {
     }
 
     /// The notes with plausible times. Otherwise a user could write times in the far future, and so prevent what is due.
-    pub(crate) fn believed(self, rotation: &Rotation, now: Timestamp) -> Self {
+    pub(crate) fn clamp_to_now(self, rotation: &Rotation, now: Timestamp) -> Self {
         let issued_at = self.issued_at.filter(|at| *at <= after(now, CLOCK_SKEW));
         let at_most = |at: Timestamp, wait| at.min(after(issued_at.unwrap_or(now), wait));
         let longest = rotation.grace.saturating_mul(2).saturating_add(rest(rotation));
@@ -335,16 +335,20 @@ mod tests {
     fn notes_that_put_off_what_is_due_are_not_believed() {
         let (rotation, now) = (monthly(), at(0));
         let notes = succeed("AKIA1".into(), DAY, now, None).with_review(now, LAG, &mut rand::rng());
-        assert_eq!(notes.clone().believed(&rotation, now), notes, "what the operator writes");
+        assert_eq!(notes.clone().clamp_to_now(&rotation, now), notes, "what the operator writes");
         let later = KeyNotes {
             retiring: Some(Retiring { id: "AKIA1".into(), at: at(4000), inactive: false }),
             review_at: Some(at(4000)),
             ..notes.clone()
         };
-        let believed = later.believed(&rotation, now);
-        assert_eq!(believed.retiring.as_ref().unwrap().at, now + 2 * DAY + HOUR, "the longest that it may be put off");
-        assert!(believed.review_at.unwrap() < now + LONGEST_REVIEW + LAG);
-        let from_the_future = KeyNotes { issued_at: Some(at(4000)), ..notes }.believed(&rotation, now);
+        let clamp_to_now = later.clamp_to_now(&rotation, now);
+        assert_eq!(
+            clamp_to_now.retiring.as_ref().unwrap().at,
+            now + 2 * DAY + HOUR,
+            "the longest that it may be put off"
+        );
+        assert!(clamp_to_now.review_at.unwrap() < now + LONGEST_REVIEW + LAG);
+        let from_the_future = KeyNotes { issued_at: Some(at(4000)), ..notes }.clamp_to_now(&rotation, now);
         assert_eq!(from_the_future.issued_at, None);
         assert_eq!(from_the_future.retiring.as_ref().unwrap().at, now + DAY, "its former key has its grace period");
         let alone = KeyNotes { retiring: None, review_at: None, ..from_the_future };

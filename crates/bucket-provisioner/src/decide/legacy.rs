@@ -93,7 +93,7 @@ pub(crate) fn reconstruct<P: Provisioner>(
         resource_version: None,
         author: Author::Us,
         record,
-        says_bound: false,
+        status_is_bound: false,
         claim_says_bound: true,
         action: None,
         release: None,

@@ -22,7 +22,7 @@ pub(crate) struct Candidate {
 #[derive(Debug)]
 pub(crate) enum Found {
     /// Its record.
-    Mine(Box<Stored>),
+    Owned(Box<Stored>),
     /// Its record, but needed fields are missing; the text says which.
     Damaged { object: Box<ObjectBucket>, error: String },
     /// The record of a former claim, which an admin gives to this one, or whose deletion this one undoes.
@@ -92,10 +92,10 @@ pub(crate) fn look_up(
         };
         let ours = record::is_ours(&object, surroundings.provisioner);
         match record::relation(&object, claim, surroundings.cluster) {
-            Relation::Mine => return Ok(mine(object, claim)),
-            Relation::Fits if (surroundings.has_rival)(&object) => return Err(Error::RecordAmbiguous { name }),
-            Relation::Fits => return Ok(mine(object, claim)),
-            Relation::Former if ours => match codec::read(&object) {
+            Relation::Owned => return Ok(mine(object, claim)),
+            Relation::Inferred if (surroundings.has_rival)(&object) => return Err(Error::RecordAmbiguous { name }),
+            Relation::Inferred => return Ok(mine(object, claim)),
+            Relation::Predecessor if ours => match codec::read(&object) {
                 // The one that the claim names has precedence.
                 Ok(stored) if may_adopt(&stored) && (is_named || to_adopt.is_none()) => {
                     to_adopt = Some(Box::new(stored));
@@ -109,8 +109,10 @@ pub(crate) fn look_up(
                 _ if is_named => restored = Some(RecordProblem::Former { record: name }),
                 _ => {}
             },
-            Relation::Former | Relation::Other if is_named => restored = Some(RecordProblem::Foreign { record: name }),
-            Relation::Former | Relation::Other => {}
+            Relation::Predecessor | Relation::Foreign if is_named => {
+                restored = Some(RecordProblem::Foreign { record: name })
+            }
+            Relation::Predecessor | Relation::Foreign => {}
         }
     }
     // Nothing can have this name.
@@ -159,7 +161,7 @@ fn mine(object: ObjectBucket, claim: &Claim) -> Found {
     match codec::read(&whole) {
         Ok(mut stored) => {
             stored.claim_says_bound = stored.author == Author::Us && claim.was_bound();
-            Found::Mine(Box::new(stored))
+            Found::Owned(Box::new(stored))
         }
         Err(Error::RecordUnreadable { error, .. }) => Found::Damaged { object: Box::new(whole), error },
         Err(other) => Found::Damaged { object: Box::new(whole), error: other.to_string() },
@@ -273,7 +275,7 @@ mod tests {
     #[test]
     fn a_claims_own_record_is_found_whatever_else_exists() {
         let found = find(&claim("new", Some("obc-other")), Some(object("new", HERE, None))).unwrap();
-        assert!(matches!(found, Found::Mine(_)), "{found:?}");
+        assert!(matches!(found, Found::Owned(_)), "{found:?}");
     }
 
     #[test]

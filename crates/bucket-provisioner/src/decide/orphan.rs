@@ -28,7 +28,7 @@ pub(crate) struct PresentClaim {
 
 /// What is known about an ObjectBucket.
 #[derive(Debug)]
-pub(crate) struct Facts<'a> {
+pub(crate) struct OrphanFacts<'a> {
     pub(crate) stored: &'a Stored,
     /// The admin's annotation.
     pub(crate) action: &'a Result<Option<Action>, String>,
@@ -80,8 +80,8 @@ pub(crate) enum Due {
 }
 
 /// Decides what is due for an ObjectBucket.
-pub(crate) fn due(facts: &Facts<'_>) -> Due {
-    let Facts { stored, action, cluster, present, .. } = *facts;
+pub(crate) fn due(facts: &OrphanFacts<'_>) -> Due {
+    let OrphanFacts { stored, action, cluster, present, .. } = *facts;
     let record = &stored.record;
     let from_elsewhere = record.cluster.as_ref().is_some_and(|recorded| recorded != cluster);
     let is_claims = !from_elsewhere && present.is_some_and(|claim| claim.uid == record.claim.uid);
@@ -127,8 +127,8 @@ fn adoption(stored: &Stored, present: Option<&PresentClaim>) -> Due {
 }
 
 /// Whether the access of a claim works that went without the operator.
-fn leaves_access(facts: &Facts<'_>, from_elsewhere: bool) -> bool {
-    let Facts { stored, vanished, .. } = *facts;
+fn leaves_access(facts: &OrphanFacts<'_>, from_elsewhere: bool) -> bool {
+    let OrphanFacts { stored, vanished, .. } = *facts;
     !from_elsewhere
         && match &stored.release {
             None => vanished,
@@ -138,8 +138,8 @@ fn leaves_access(facts: &Facts<'_>, from_elsewhere: bool) -> bool {
 }
 
 /// What is due without an annotation.
-fn unless_told_otherwise(facts: &Facts<'_>, from_elsewhere: bool) -> Due {
-    let Facts { stored, present, refused, awaited, now, .. } = *facts;
+fn unless_told_otherwise(facts: &OrphanFacts<'_>, from_elsewhere: bool) -> Due {
+    let OrphanFacts { stored, present, refused, awaited, now, .. } = *facts;
     let is_claimed = present.is_some_and(|claim| claim.names_it);
     match &stored.release {
         Some(Release { why: Retained::Scheduled(schedule), deleting, .. })
@@ -215,8 +215,8 @@ mod tests {
         Timestamp::from_second(1_800_000_000 + second).unwrap()
     }
 
-    fn facts<'a>(stored: &'a Stored, action: &'a Result<Option<Action>, String>) -> Facts<'a> {
-        Facts {
+    fn facts<'a>(stored: &'a Stored, action: &'a Result<Option<Action>, String>) -> OrphanFacts<'a> {
+        OrphanFacts {
             stored,
             action,
             cluster: HERE,
@@ -243,7 +243,7 @@ mod tests {
     }
 
     fn decide(stored: &Stored, action: Option<Action>, present: Option<&PresentClaim>) -> Due {
-        due(&Facts { present, ..facts(stored, &Ok(action)) })
+        due(&OrphanFacts { present, ..facts(stored, &Ok(action)) })
     }
 
     fn is_report(due: &Due, reason: &str) -> bool {
@@ -300,7 +300,8 @@ mod tests {
     #[test]
     fn a_claim_that_asks_in_time_holds_the_deletion() {
         let (silent, asks) = (present("new"), PresentClaim { undoes: true, ..present("new") });
-        let late = |stored: &Stored, claim| due(&Facts { present: claim, now: at(500), ..facts(stored, &Ok(None)) });
+        let late =
+            |stored: &Stored, claim| due(&OrphanFacts { present: claim, now: at(500), ..facts(stored, &Ok(None)) });
         assert_eq!(late(&scheduled(), Some(&silent)), Due::DeleteBucket);
         let held = late(&scheduled(), Some(&asks));
         assert!(matches!(held, Due::Postpone { until, .. } if until > at(500)), "{held:?}");
@@ -318,7 +319,7 @@ mod tests {
     fn a_deletion_that_nobody_knew_of_when_it_was_due_is_postponed() {
         let mut scheduled = scheduled();
         scheduled.record.plan.on_delete = OnDelete::After(std::time::Duration::from_secs(100));
-        let look = |awaited, second| due(&Facts { awaited, now: at(second), ..facts(&scheduled, &Ok(None)) });
+        let look = |awaited, second| due(&OrphanFacts { awaited, now: at(second), ..facts(&scheduled, &Ok(None)) });
         assert_eq!(look(false, 200), Due::DeleteBucket, "the operator was away for a moment");
         assert_eq!(look(true, 9999), Due::DeleteBucket, "it fails since then");
         assert_eq!(
@@ -327,7 +328,7 @@ mod tests {
         );
         let mut begun = scheduled;
         begun.release.as_mut().unwrap().deleting = true;
-        assert_eq!(due(&Facts { awaited: false, now: at(9999), ..facts(&begun, &Ok(None)) }), Due::DeleteBucket);
+        assert_eq!(due(&OrphanFacts { awaited: false, now: at(9999), ..facts(&begun, &Ok(None)) }), Due::DeleteBucket);
     }
 
     #[test]
@@ -364,7 +365,7 @@ mod tests {
     #[test]
     fn a_refusal_is_shown_until_the_next_annotation() {
         let (stored, action) = (of(Some(HERE)), Ok(None));
-        assert_eq!(due(&Facts { refused: true, ..facts(&stored, &action) }), Due::Nothing);
+        assert_eq!(due(&OrphanFacts { refused: true, ..facts(&stored, &action) }), Due::Nothing);
     }
 
     #[test]
@@ -380,7 +381,7 @@ mod tests {
     #[test]
     fn a_bucket_is_deleted_at_its_time_and_not_before() {
         let (stored, action) = (scheduled(), Ok(None));
-        let decide = |now| due(&Facts { now: at(now), ..facts(&stored, &action) });
+        let decide = |now| due(&OrphanFacts { now: at(now), ..facts(&stored, &action) });
         let Due::Wait { notice: Some(notice), until } = decide(99) else { panic!("{:?}", decide(99)) };
         assert_eq!((notice.reason, until), (reason::SCHEDULED, at(100)));
         assert_eq!(decide(100), Due::DeleteBucket);
@@ -390,7 +391,7 @@ mod tests {
     }
 
     fn decide_at(stored: &Stored, now: i64) -> Due {
-        due(&Facts { now: at(now), ..facts(stored, &Ok(None)) })
+        due(&OrphanFacts { now: at(now), ..facts(stored, &Ok(None)) })
     }
 
     #[test]
@@ -401,7 +402,7 @@ mod tests {
         assert!(is_report(&decide_at(&restored, 200), reason::CLAIM_GONE));
         let waiting = PresentClaim { names_it: true, ..present("restored") };
         let (stored, action) = (scheduled(), Ok(None));
-        let decide = |now| due(&Facts { now: at(now), present: Some(&waiting), ..facts(&stored, &action) });
+        let decide = |now| due(&OrphanFacts { now: at(now), present: Some(&waiting), ..facts(&stored, &action) });
         let Due::Wait { notice: Some(notice), .. } = decide(99) else { panic!("{:?}", decide(99)) };
         assert_eq!(notice.reason, reason::CLAIM_REPLACED);
         assert!(matches!(decide(200), Due::Postpone { .. }), "{:?}", decide(200));
@@ -410,7 +411,7 @@ mod tests {
     #[test]
     fn a_new_claim_of_the_name_does_not_keep_the_bucket_of_a_deleted_one() {
         let (stored, action, new) = (scheduled(), Ok(None), present("new"));
-        let due = due(&Facts { now: at(100), present: Some(&new), ..facts(&stored, &action) });
+        let due = due(&OrphanFacts { now: at(100), present: Some(&new), ..facts(&stored, &action) });
         assert_eq!(due, Due::DeleteBucket);
     }
 
@@ -433,7 +434,7 @@ mod tests {
     #[test]
     fn a_refused_annotation_does_not_stop_a_scheduled_deletion() {
         let (stored, action) = (scheduled(), Ok(None));
-        let decide = |now| due(&Facts { refused: true, now: at(now), ..facts(&stored, &action) });
+        let decide = |now| due(&OrphanFacts { refused: true, now: at(now), ..facts(&stored, &action) });
         assert_eq!(decide(99), Due::Wait { notice: None, until: at(100) });
         assert_eq!(decide(100), Due::DeleteBucket);
     }
@@ -453,16 +454,16 @@ mod tests {
 
     #[test]
     fn the_access_of_a_claim_that_vanished_here_is_removed_once() {
-        let vanished = |stored: &Stored| due(&Facts { vanished: true, ..facts(stored, &Ok(None)) });
+        let vanished = |stored: &Stored| due(&OrphanFacts { vanished: true, ..facts(stored, &Ok(None)) });
         assert_eq!(vanished(&of(Some(HERE))), Due::RevokeVanished);
         assert_eq!(vanished(&of(None)), Due::RevokeVanished);
         assert!(is_report(&vanished(&of(Some("elsewhere"))), reason::OTHER_CLUSTER));
         let (stored, adopt) = (of(Some(HERE)), Ok(Some(Action::Adopt)));
-        let adopting = due(&Facts { vanished: true, ..facts(&stored, &adopt) });
+        let adopting = due(&OrphanFacts { vanished: true, ..facts(&stored, &adopt) });
         assert_eq!(adopting, Due::RevokeVanished, "it vanished while it adopted the ObjectBucket");
         let misspelt = Err("adpot".to_owned());
-        assert_eq!(due(&Facts { vanished: true, ..facts(&stored, &misspelt) }), Due::RevokeVanished);
-        let refused = due(&Facts { vanished: true, refused: true, ..facts(&stored, &Ok(None)) });
+        assert_eq!(due(&OrphanFacts { vanished: true, ..facts(&stored, &misspelt) }), Due::RevokeVanished);
+        let refused = due(&OrphanFacts { vanished: true, refused: true, ..facts(&stored, &Ok(None)) });
         assert_eq!(refused, Due::RevokeVanished, "what was refused before does not keep the access");
         assert!(is_report(&vanished(&released(Retained::ClaimVanished)), reason::CLAIM_VANISHED));
     }

@@ -21,12 +21,12 @@ use crate::store::{AppCredentials, ClaimId, Record};
 /// What a claim inherits with a record that it adopts: outputs with our label that are controlled by one of the former
 /// claims, or by nobody, because backups leave out owner references.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Heir<'a> {
+pub(crate) struct PreviousOwner<'a> {
     label: &'a str,
     record: &'a Record,
 }
 
-impl<'a> Heir<'a> {
+impl<'a> PreviousOwner<'a> {
     /// `None` if the record was not adopted, so that nothing is inherited.
     pub(crate) fn of(record: &'a Record, adopting: bool, label: &'a str) -> Option<Self> {
         (adopting || !record.former_uids.is_empty()).then_some(Self { label, record })

@@ -40,7 +40,7 @@ pub(crate) fn record<P: Provisioner>(
         claim_created_at: claim.created.as_ref().map(|created| created.0.into()),
         class_name: class.name.clone(),
         reclaim_policy,
-        handed_over: false,
+        credentials_published: false,
         plan,
     })
 }
@@ -95,10 +95,10 @@ pub(crate) fn intent<P: Provisioner>(
     let planned = |is_new| planned(surroundings, claim, is_new);
     Ok(match found {
         // Its claim was deleted once, and exists again: it was restored with the whole cluster.
-        Found::Mine(stored) if stored.release.is_some() => Intent::Adopt(stored),
-        Found::Mine(stored) if stored.bound() => Intent::Proceed(stored),
-        Found::Mine(stored) if is_same(&stored.record, &planned(true)?) => Intent::Proceed(stored),
-        Found::Mine(stored) => Intent::UndoFirst(stored),
+        Found::Owned(stored) if stored.release.is_some() => Intent::Adopt(stored),
+        Found::Owned(stored) if stored.bound() => Intent::Proceed(stored),
+        Found::Owned(stored) if is_same(&stored.record, &planned(true)?) => Intent::Proceed(stored),
+        Found::Owned(stored) => Intent::UndoFirst(stored),
         Found::ToAdopt(stored) => Intent::Adopt(stored),
         Found::Damaged { object, error } => {
             let record = Box::new(whole(surroundings, claim, &object, &error)?);
@@ -106,7 +106,7 @@ pub(crate) fn intent<P: Provisioner>(
         }
         Found::Restored(problem @ RecordProblem::Missing { .. }) => match (planned(false), problem.clone()) {
             (Ok(record), RecordProblem::Missing { record: name }) => {
-                let record = Box::new(Record { handed_over: true, ..record });
+                let record = Box::new(Record { credentials_published: true, ..record });
                 Intent::Recover { name, record, problem }
             }
             _ => return Err(Error::AdoptionNeeded(problem)),
@@ -158,7 +158,7 @@ fn is_same(recorded: &Record, planned: &Record) -> bool {
         claim_created_at: _,
         class_name,
         reclaim_policy,
-        handed_over: _,
+        credentials_published: _,
         plan,
     } = recorded;
     *claim == planned.claim
@@ -173,8 +173,8 @@ fn restored(object: &ObjectBucket, planned: Record, provisioner: &str, error: &s
     let record = Record {
         account: state(wire::state::ACCOUNT_ID),
         // If nothing proves it, the bucket is not emptied.
-        handed_over: release::flag(wire::state::HANDED_OVER, state(wire::state::HANDED_OVER)) == Ok(true)
-            || record::says_bound(object),
+        credentials_published: release::flag(wire::state::HANDED_OVER, state(wire::state::HANDED_OVER)) == Ok(true)
+            || record::status_is_bound(object),
         ..planned
     };
     let whole = codec::to_object(&record, "", provisioner);

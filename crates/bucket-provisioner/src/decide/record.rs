@@ -44,7 +44,7 @@ pub(crate) struct Stored {
     pub(crate) author: Author,
     pub(crate) record: Record,
     /// `status.phase` is Bound.
-    pub(crate) says_bound: bool,
+    pub(crate) status_is_bound: bool,
     /// The claim has a sign of binding, which its user can write.
     pub(crate) claim_says_bound: bool,
     /// What an admin requests, in case it is orphaned.
@@ -71,7 +71,7 @@ impl Stored {
     /// Whether the ObjectBucket proves that the claim's credentials were published. Only then may the bucket be emptied. The
     /// Go provisioner wrote its records last.
     pub(crate) fn published(&self) -> bool {
-        self.record.handed_over || self.says_bound || self.author == Author::GoProvisioner
+        self.record.credentials_published || self.status_is_bound || self.author == Author::GoProvisioner
     }
 
     /// Whether the ObjectBucket was created again after its claim was deleted: it comes from a backup, and what it says
@@ -98,13 +98,13 @@ impl Stored {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Relation {
     /// It records this claim, in this cluster.
-    Mine,
+    Owned,
     /// It records an earlier claim of this namespace and name, or this one in another cluster.
-    Former,
+    Predecessor,
     /// It no longer names its claim, because some CRDs prune that, and everything else in it fits this claim.
-    Fits,
+    Inferred,
     /// It belongs to another claim, or another provisioner.
-    Other,
+    Foreign,
 }
 
 /// Name of an ObjectBucket.
@@ -123,7 +123,7 @@ pub(crate) fn cluster_uid(object: &ObjectBucket) -> Option<&str> {
 }
 
 /// Whether the status of an ObjectBucket says that the claim's credentials were published.
-pub(crate) fn says_bound(object: &ObjectBucket) -> bool {
+pub(crate) fn status_is_bound(object: &ObjectBucket) -> bool {
     object.status.as_ref().and_then(|status| status.phase) == Some(BucketPhase::Bound)
 }
 
@@ -162,10 +162,10 @@ pub(crate) fn is_ours(object: &ObjectBucket, provisioner: &str) -> bool {
 pub(crate) fn relation(object: &ObjectBucket, claim: &Claim, cluster: &str) -> Relation {
     let here = cluster_uid(object).is_none_or(|recorded| recorded == cluster);
     match claim_uid(object) {
-        Some(uid) if uid == claim.id.uid && here => Relation::Mine,
-        Some(_) if claim_name(object) == Some((&claim.id.namespace, &claim.id.name)) => Relation::Former,
-        None if fits(object, claim) => Relation::Fits,
-        _ => Relation::Other,
+        Some(uid) if uid == claim.id.uid && here => Relation::Owned,
+        Some(_) if claim_name(object) == Some((&claim.id.namespace, &claim.id.name)) => Relation::Predecessor,
+        None if fits(object, claim) => Relation::Inferred,
+        _ => Relation::Foreign,
     }
 }
 

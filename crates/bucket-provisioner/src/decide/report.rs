@@ -217,7 +217,7 @@ pub(crate) fn same(a: &ObjectBucketClaimStatus, b: &ObjectBucketClaimStatus) -> 
 
 /// Whether the CRD keeps conditions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Keeps {
+pub(crate) enum ConditionSupport {
     Unknown,
     Yes,
     No,
@@ -225,9 +225,9 @@ pub(crate) enum Keeps {
 
 /// Whether the claim's status says that it can be used: by its condition Ready if the CRD keeps it, else only by the
 /// phase.
-pub(crate) fn says_ready(claim: &Claim, keeps: Keeps) -> bool {
+pub(crate) fn status_is_ready(claim: &Claim, keeps: ConditionSupport) -> bool {
     let ready = claim.status.conditions.iter().find(|c| c.type_ == reasons::READY);
-    claim.bound() && ready.map_or(keeps != Keeps::Yes, |c| c.status == ConditionStatus::True)
+    claim.bound() && ready.map_or(keeps != ConditionSupport::Yes, |c| c.status == ConditionStatus::True)
 }
 
 /// Reason and message of the condition about what has no effect in a claim.
@@ -239,20 +239,20 @@ pub(crate) fn outdated(ignored: &Ignored) -> Option<(&'static str, String)> {
 }
 
 /// Whether the claim's status already says that it is bound, and all the rest.
-pub(crate) fn says_bound(claim: &Claim, beside: &Beside, keeps: Keeps) -> bool {
+pub(crate) fn status_is_bound(claim: &Claim, beside: &Beside, keeps: ConditionSupport) -> bool {
     let Beside { ignored, keys } = beside;
     let condition = |type_: &str| claim.status.conditions.iter().find(|c| c.type_ == type_);
     let said = condition(reasons::UP_TO_DATE).filter(|c| c.status == ConditionStatus::False);
     let of_keys = condition(reasons::KEYS_CURRENT);
-    let says_keys = keeps != Keeps::Yes
+    let says_keys = keeps != ConditionSupport::Yes
         || match keys {
             Some(keys) => of_keys.is_some_and(|condition| keys.is(condition)),
             None => of_keys.is_none(),
         };
     let says = |ignored: &Ignored| said.map(|c| &c.message) == outdated(ignored).map(|(_, message)| message).as_ref();
     // If the CRD may prune conditions, ignored settings are reported once, when the claim is bound.
-    let in_part = || keeps != Keeps::Yes && says(&Ignored { edit: ignored.edit.clone(), config: None });
-    says_ready(claim, keeps) && says_keys && (says(ignored) || in_part())
+    let in_part = || keeps != ConditionSupport::Yes && says(&Ignored { edit: ignored.edit.clone(), config: None });
+    status_is_ready(claim, keeps) && says_keys && (says(ignored) || in_part())
 }
 
 #[cfg(test)]
@@ -303,9 +303,10 @@ mod tests {
         let mut claim =
             Claim::gone(crate::store::ClaimId { namespace: "shop".into(), name: "photos".into(), uid: "uid".into() });
         claim.status = status;
-        assert!(says_bound(&claim, &beside, Keeps::Yes));
+        assert!(status_is_bound(&claim, &beside, ConditionSupport::Yes));
         assert!(
-            !says_bound(&claim, &Beside::default(), Keeps::Yes) && says_bound(&claim, &Beside::default(), Keeps::No)
+            !status_is_bound(&claim, &Beside::default(), ConditionSupport::Yes)
+                && status_is_bound(&claim, &Beside::default(), ConditionSupport::No)
         );
     }
 

@@ -10,8 +10,8 @@ use crate::refusal::Refusal;
 use crate::store::common::bad_bucket;
 use crate::store::names;
 use crate::store::{
-    ClaimId, CommonParameters, Mode, ON_DELETE, ParameterError, Parameters as _, Plan, Provisioner, ReclaimPolicy,
-    Record, Request, Written,
+    ClaimId, CommonParameters, Mode, ON_DELETE, ParameterError, Parameters as _, Plan, Provisioner, RawParameters,
+    ReclaimPolicy, Record, Request,
 };
 
 /// Fields of a claim.
@@ -32,7 +32,7 @@ pub(crate) fn plan<P: Provisioner>(
 ) -> Result<Plan, Error> {
     let invalid = |problem| Refusal::InvalidClassParameter { class: class.name.clone(), problem };
     let (common, own) = split::<P>(&class.parameters).map_err(invalid)?;
-    let parameters = P::Parameters::parse(&Written::new(&own, &common)).map_err(invalid)?;
+    let parameters = P::Parameters::parse(&RawParameters::new(&own, &common)).map_err(invalid)?;
     if is_new && common.namespaces.as_ref().is_some_and(|allowed| !allowed.contain(&claim.namespace)) {
         let (class, namespace) = (class.name.clone(), claim.namespace.clone());
         return Err(Refusal::NamespaceNotAllowed { class, namespace }.into());

@@ -18,7 +18,7 @@ pub(crate) struct ProvisionState {
     /// The record's spec has everything that is learnt only after it was first written.
     pub(crate) record_complete: bool,
     /// The record's status says that it is bound.
-    pub(crate) record_says_bound: bool,
+    pub(crate) record_status_is_bound: bool,
     /// The adoption of the record is not finished.
     pub(crate) adopting: bool,
     pub(crate) progress: Progress,
@@ -66,7 +66,7 @@ pub(crate) enum Recorded {
     /// It is written; the store may have created something.
     Begun,
     /// Bucket and keys were handed over.
-    HandedOver,
+    CredentialsPublished,
 }
 
 /// Where the claim's keys are, and whether they were seen to work.
@@ -77,7 +77,7 @@ pub(crate) enum Keys<C = ()> {
     /// Just issued, and only in memory.
     Issued(C),
     /// Issued to replace keys that work, and only in memory.
-    Successor { keys: C, proven: bool },
+    Pending { keys: C, proven: bool },
     /// In the claim's Secret. `up_to_date`: nothing else in the Secret must be changed.
     InSecret { keys: C, up_to_date: bool, proven: bool },
 }
@@ -88,7 +88,7 @@ impl<C> Keys<C> {
         match *self {
             Self::None => Keys::None,
             Self::Issued(_) => Keys::Issued(()),
-            Self::Successor { proven, .. } => Keys::Successor { keys: (), proven },
+            Self::Pending { proven, .. } => Keys::Pending { keys: (), proven },
             Self::InSecret { up_to_date, proven, .. } => Keys::InSecret { keys: (), up_to_date, proven },
         }
     }
@@ -98,14 +98,14 @@ impl<C> Keys<C> {
         match self {
             Self::None => Self::None,
             Self::Issued(keys) => Self::InSecret { keys, up_to_date: true, proven: false },
-            Self::Successor { keys, .. } => Self::InSecret { keys, up_to_date: true, proven: true },
+            Self::Pending { keys, .. } => Self::InSecret { keys, up_to_date: true, proven: true },
             Self::InSecret { keys, proven, .. } => Self::InSecret { keys, up_to_date: true, proven },
         }
     }
 
     /// Notes whether they were seen to work. [`Keys::Issued`] are not tried before they are written.
     pub(crate) fn set_proven(&mut self, now: bool) {
-        if let Self::Successor { proven, .. } | Self::InSecret { proven, .. } = self {
+        if let Self::Pending { proven, .. } | Self::InSecret { proven, .. } = self {
             *proven = now;
         }
     }
@@ -121,7 +121,7 @@ pub(crate) struct KeysFound<C> {
     /// They are shared keys, and the owner has others now.
     pub(crate) outdated: bool,
     /// Successors that were issued and have not been tried yet.
-    pub(crate) successor: Option<C>,
+    pub(crate) pending_key: Option<C>,
     pub(crate) bound: bool,
     /// The claim's status says that it can be used, so the keys were seen to work.
     pub(crate) ready: bool,
@@ -132,8 +132,8 @@ pub(crate) struct KeysFound<C> {
 pub(crate) fn keys_so_far<C>(found: KeysFound<C>) -> Keys<C> {
     match found {
         KeysFound { in_secret: None, .. } => Keys::None,
-        // If keys were refused, it was this successor, not the keys in use.
-        KeysFound { bound: true, successor: Some(keys), .. } => Keys::Successor { keys, proven: false },
+        // If keys were refused, it was this pending_key, not the keys in use.
+        KeysFound { bound: true, pending_key: Some(keys), .. } => Keys::Pending { keys, proven: false },
         KeysFound { outdated: true, .. } => Keys::None,
         // A bound claim may be not ready because it got new keys.
         KeysFound { in_secret: Some(keys), up_to_date, bound, ready, .. } => {
@@ -157,11 +157,11 @@ pub(crate) enum Upkeep {
 
 /// What upkeep is left for an attempt that starts with these keys.
 ///
-/// If keys are missing, new ones are issued, which replaces all others; the store would not show them yet. A successor
+/// If keys are missing, new ones are issued, which replaces all others; the store would not show them yet. A pending_key
 /// that waits is the rotation that is due; a second rotation would delete the former keys within their grace period.
 pub(crate) fn upkeep_left<C>(due: Upkeep, keys: &Keys<C>) -> Upkeep {
     match (due, keys) {
-        (_, Keys::None) | (Upkeep::Rotate, Keys::Successor { .. }) => Upkeep::Nothing,
+        (_, Keys::None) | (Upkeep::Rotate, Keys::Pending { .. }) => Upkeep::Nothing,
         (due, _) => due,
     }
 }
@@ -189,7 +189,7 @@ pub(crate) enum ProvisionStep {
     /// Try the keys once.
     Probe,
     /// Write into the record that the bucket may be in use from now on, and in which account it is.
-    MarkHandedOver,
+    MarkCredentialsPublished,
     /// Write the ConfigMap, without which no app starts.
     WriteConfigMap,
     /// Write into the record's status that it is bound.
@@ -215,7 +215,7 @@ pub(crate) enum ProvisionStep {
 /// The order:
 /// - The finalizer is on the claim before the record is written, and the record is written before the store creates
 ///   anything.
-/// - Keys are in the Secret before they are tried, so that a crash does not lose them. A successor is tried first, because
+/// - Keys are in the Secret before they are tried, so that a crash does not lose them. A pending_key is tried first, because
 ///   apps read the Secret meanwhile.
 /// - That the bucket may be in use is recorded before an app can start, because it decides whether the bucket outlives its
 ///   claim.
@@ -239,15 +239,15 @@ pub(crate) fn next_provision_step(state: &ProvisionState) -> ProvisionStep {
             Step::Execute(Verb::Provision)
         }
         Keys::None => Step::Execute(Verb::Grant),
-        Keys::Issued(()) | Keys::Successor { proven: true, .. } | Keys::InSecret { up_to_date: false, .. } => {
+        Keys::Issued(()) | Keys::Pending { proven: true, .. } | Keys::InSecret { up_to_date: false, .. } => {
             Step::WriteSecret
         }
         // Before all others, so that a lost bucket is not reported as bound.
         Keys::InSecret { .. } if state.upkeep == Upkeep::Check => Step::Check,
-        Keys::Successor { .. } | Keys::InSecret { proven: false, .. } => Step::Probe,
-        Keys::InSecret { .. } if !state.record_complete => Step::MarkHandedOver,
+        Keys::Pending { .. } | Keys::InSecret { proven: false, .. } => Step::Probe,
+        Keys::InSecret { .. } if !state.record_complete => Step::MarkCredentialsPublished,
         Keys::InSecret { .. } if !state.progress.config_map_written => Step::WriteConfigMap,
-        Keys::InSecret { .. } if !state.record_says_bound => Step::MarkBound,
+        Keys::InSecret { .. } if !state.record_status_is_bound => Step::MarkBound,
         Keys::InSecret { .. } if !state.progress.record_linked => Step::LinkRecord,
         Keys::InSecret { .. } if !state.progress.status_written => Step::UpdateStatus,
         Keys::InSecret { .. } if state.adopting => Step::FinishAdoption,

@@ -249,7 +249,7 @@ mod tests {
     fn with(change: impl FnOnce(&mut Record)) -> Stored {
         let mut record = record();
         change(&mut record);
-        Stored { record: Record { handed_over: true, ..record }, ..stored() }
+        Stored { record: Record { credentials_published: true, ..record }, ..stored() }
     }
 
     #[test]
@@ -280,8 +280,8 @@ mod tests {
     fn a_claim_that_asks_for_a_bucket_of_this_name_in_vain_does_not_use_it() {
         let waiting = Stored { record: record(), ..stored() };
         assert!(!shares_bucket(&with(|_| ()), &waiting, false));
-        let says_bound = Stored { says_bound: true, ..waiting };
-        assert!(shares_bucket(&with(|_| ()), &says_bound, false));
+        let status_is_bound = Stored { status_is_bound: true, ..waiting };
+        assert!(shares_bucket(&with(|_| ()), &status_is_bound, false));
     }
 
     #[test]
@@ -316,7 +316,7 @@ mod tests {
 
     fn recorded(mode: Mode, reclaim_policy: ReclaimPolicy, on_delete: OnDelete, published: bool) -> Stored {
         let plan = Plan { mode, on_delete, ..record().plan };
-        Stored { record: Record { reclaim_policy, plan, handed_over: published, ..record() }, ..stored() }
+        Stored { record: Record { reclaim_policy, plan, credentials_published: published, ..record() }, ..stored() }
     }
 
     const WEEK: Duration = Duration::from_secs(7 * 86_400);

@@ -23,7 +23,7 @@ pub(crate) fn stored() -> Stored {
         resource_version: None,
         author: Author::Us,
         record: record(),
-        says_bound: false,
+        status_is_bound: false,
         claim_says_bound: false,
         action: None,
         release: None,

@@ -8,7 +8,7 @@ use crate::store::{Failure as _, FailureClass};
 
 /// What is known about a claim with a record.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Facts {
+pub(crate) struct UpkeepFacts {
     pub(crate) bound: bool,
     /// The record is this operator's, and not the Go provisioner's.
     pub(crate) by_us: bool,
@@ -25,18 +25,18 @@ pub(crate) struct Facts {
 }
 
 /// What upkeep is due in an attempt; `usual` is what is due for a claim without problems.
-pub(crate) fn due_now(facts: Facts, usual: impl FnOnce() -> Upkeep) -> Upkeep {
+pub(crate) fn due_now(facts: UpkeepFacts, usual: impl FnOnce() -> Upkeep) -> Upkeep {
     match facts {
-        Facts { by_us: true, doubtful: true, .. } => Upkeep::Check,
-        Facts { bound: false, .. } => Upkeep::Nothing,
+        UpkeepFacts { by_us: true, doubtful: true, .. } => Upkeep::Check,
+        UpkeepFacts { bound: false, .. } => Upkeep::Nothing,
         // Before a bucket is published that may be somebody else's.
-        Facts { by_us: true, contradictory: true, .. } => Upkeep::Check,
+        UpkeepFacts { by_us: true, contradictory: true, .. } => Upkeep::Check,
         // The check tags bucket and user for this claim, and compares the keys.
-        Facts { by_us: true, adopting: true, .. } => Upkeep::Check,
+        UpkeepFacts { by_us: true, adopting: true, .. } => Upkeep::Check,
         // The status may say that something is lost, until a check finds it again. While the claim waits for new keys, it
         // is not checked with every attempt.
-        Facts { by_us: true, ready: false, waits_for_keys: true, .. } => Upkeep::Nothing,
-        Facts { by_us: true, ready: false, .. } => Upkeep::Check,
+        UpkeepFacts { by_us: true, ready: false, waits_for_keys: true, .. } => Upkeep::Nothing,
+        UpkeepFacts { by_us: true, ready: false, .. } => Upkeep::Check,
         _ => usual(),
     }
 }
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_claim_that_says_something_is_lost_is_checked_unless_it_waits_for_keys() {
-        let lost = Facts {
+        let lost = UpkeepFacts {
             bound: true,
             by_us: true,
             adopting: false,
@@ -181,19 +181,19 @@ mod tests {
         };
         let usual = || Upkeep::Rotate;
         assert_eq!(due_now(lost, usual), Upkeep::Check);
-        assert_eq!(due_now(Facts { waits_for_keys: true, ..lost }, usual), Upkeep::Nothing);
-        assert_eq!(due_now(Facts { adopting: true, waits_for_keys: true, ..lost }, usual), Upkeep::Check);
-        let doubtful = Facts { waits_for_keys: true, doubtful: true, ..lost };
+        assert_eq!(due_now(UpkeepFacts { waits_for_keys: true, ..lost }, usual), Upkeep::Nothing);
+        assert_eq!(due_now(UpkeepFacts { adopting: true, waits_for_keys: true, ..lost }, usual), Upkeep::Check);
+        let doubtful = UpkeepFacts { waits_for_keys: true, doubtful: true, ..lost };
         assert_eq!(due_now(doubtful, usual), Upkeep::Check);
         assert_eq!(
-            due_now(Facts { bound: false, ..doubtful }, usual),
+            due_now(UpkeepFacts { bound: false, ..doubtful }, usual),
             Upkeep::Check,
             "before they were handed over, too"
         );
-        assert_eq!(due_now(Facts { ready: true, ..lost }, usual), Upkeep::Rotate);
-        assert_eq!(due_now(Facts { by_us: false, ..lost }, usual), Upkeep::Rotate);
-        let contradictory = Facts { ready: true, contradictory: true, ..lost };
+        assert_eq!(due_now(UpkeepFacts { ready: true, ..lost }, usual), Upkeep::Rotate);
+        assert_eq!(due_now(UpkeepFacts { by_us: false, ..lost }, usual), Upkeep::Rotate);
+        let contradictory = UpkeepFacts { ready: true, contradictory: true, ..lost };
         assert_eq!(due_now(contradictory, usual), Upkeep::Check, "its bucket may be somebody else's");
-        assert_eq!(due_now(Facts { bound: false, ..lost }, usual), Upkeep::Nothing);
+        assert_eq!(due_now(UpkeepFacts { bound: false, ..lost }, usual), Upkeep::Nothing);
     }
 }

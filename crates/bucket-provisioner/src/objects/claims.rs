@@ -50,10 +50,10 @@ pub(crate) async fn add_finalizer<P>(ctx: &Context<P>, claim: &mut Claim, record
 fn lacks_name<P>(ctx: &Context<P>, claim: &Claim, record: &Record) -> Result<bool, Error> {
     let lacks = match &claim.spec()?.bucket_name {
         None => true,
-        // Written by an earlier attempt, before the prefix was edited.
+        // RawParameters by an earlier attempt, before the prefix was edited.
         Some(name) => name.ends_with(&claim.id.uid) && *name != record.plan.bucket,
     };
-    Ok(lacks && !ctx.memory.if_known(&claim.id, |m| m.name_refused))
+    Ok(lacks && !ctx.memory.get(&claim.id, |m| m.name_refused))
 }
 
 /// Writes `spec.objectBucketName`, which users and other tools read as the sign of binding; with it, the name of a bucket
@@ -94,7 +94,7 @@ async fn write_with_name<P>(
     with_name["spec"]["bucketName"] = json!(name);
     match write(ctx, claim, &with_name).await {
         Err(error) if status_code(&error) == Some(422) => {
-            ctx.memory.with(&claim.id, |m| m.name_refused = true);
+            ctx.memory.entry(&claim.id, |m| m.name_refused = true);
             write(ctx, claim, &patch).await
         }
         answer => answer,
@@ -108,7 +108,7 @@ async fn write_with_name<P>(
 pub(crate) async fn remove_finalizer<P>(ctx: &Context<P>, claim: &Claim) -> Result<(), Error> {
     let rest: Vec<_> = claim.finalizers.iter().filter(|f| *f != wire::FINALIZER).collect();
     // A status that this attempt has written was guarded by the version before.
-    let version = ctx.memory.if_known(&claim.id, |m| m.version()).or_else(|| claim.resource_version.clone());
+    let version = ctx.memory.get(&claim.id, |m| m.version()).or_else(|| claim.resource_version.clone());
     let patch = json!({ "metadata": { "uid": claim.id.uid, "resourceVersion": version, "finalizers": rest }});
     ignore_not_found(write(ctx, claim, &patch).await).map_err(Error::kubernetes("remove the finalizer from the claim"))
 }

@@ -4,14 +4,16 @@ use kube::api::PatchParams;
 use serde_json::json;
 
 use crate::decide::claim::Claim;
-use crate::decide::report::Keeps;
+use crate::decide::report::ConditionSupport;
 use crate::objects::status::patch_status;
 use crate::reasons;
 use crate::state::context::Context;
 
 /// Whether it is unknown if the CRD keeps conditions, and this claim has none.
 pub(crate) fn would_tell<P>(ctx: &Context<P>, claim: &Claim) -> bool {
-    claim.bound() && claim.status.conditions.is_empty() && ctx.conditions.keeps() == Keeps::Unknown
+    claim.bound()
+        && claim.status.conditions.is_empty()
+        && ctx.conditions.condition_support() == ConditionSupport::Unknown
 }
 
 /// Finds out whether the CRD keeps conditions, if that is unknown and this claim has none. A dry run: nothing is written.
@@ -20,7 +22,7 @@ pub(crate) async fn learn<P>(ctx: &Context<P>, claim: &Claim) {
         return;
     }
     let _turn = ctx.conditions.asking.lock().await;
-    if ctx.conditions.keeps() != Keeps::Unknown {
+    if ctx.conditions.condition_support() != ConditionSupport::Unknown {
         return;
     }
     let condition = json!({ "type": reasons::READY, "status": "Unknown", "reason": "Unknown", "message": "" });

@@ -7,7 +7,7 @@ use crate::decide::report::Severity;
 use crate::reasons;
 use crate::state::context::Context;
 use crate::store::ClaimId;
-use operator_runtime::kubernetes::events::{self, Said};
+use operator_runtime::kubernetes::events::{self, EventSpec};
 
 /// Publishes one event on a claim. Best effort: nothing depends on events.
 pub(crate) async fn event<P>(ctx: &Context<P>, claim: &ClaimId, severity: Severity, reason: &str, note: &str) {
@@ -42,7 +42,7 @@ pub(crate) async fn record_event<P>(
 }
 
 async fn publish<P>(ctx: &Context<P>, about: ObjectReference, severity: Severity, reason: &str, note: &str) {
-    let said = Said { is_warning: severity == Severity::Warning, reason, note, by_several: false };
+    let said = EventSpec { is_warning: severity == Severity::Warning, reason, note, by_several: false };
     events::publish(&ctx.client, about, said, &ctx.options.provisioner_name).await;
 }
 

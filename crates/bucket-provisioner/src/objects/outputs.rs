@@ -8,7 +8,7 @@ use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
 use serde_json::json;
 
 use crate::decide::metadata::{FieldManager, controller};
-use crate::decide::output_data::{Heir, Output, difference, is_of, owner, replacement};
+use crate::decide::output_data::{Output, PreviousOwner, difference, is_of, owner, replacement};
 use crate::error::Error;
 use crate::objects::deletion;
 use crate::store::ClaimId;
@@ -18,9 +18,9 @@ pub(crate) enum Current<T> {
     /// Nothing of that name exists.
     Absent,
     /// It belongs to this claim.
-    Mine(T),
+    Owned(T),
     /// It was restored for a former claim, and this claim adopts that claim's record.
-    Inherited(T),
+    Restored(T),
 }
 
 impl<T> Current<T> {
@@ -28,7 +28,7 @@ impl<T> Current<T> {
     pub(crate) fn existing(&self) -> Option<&T> {
         match self {
             Self::Absent => None,
-            Self::Mine(found) | Self::Inherited(found) => Some(found),
+            Self::Owned(found) | Self::Restored(found) => Some(found),
         }
     }
 }
@@ -40,12 +40,14 @@ impl<T> Current<T> {
 pub(crate) async fn read<T: Output>(
     api: &Api<T>,
     claim: &ClaimId,
-    heir: Option<Heir<'_>>,
+    previous_owner: Option<PreviousOwner<'_>>,
 ) -> Result<Current<T>, Error> {
     match api.get_opt(&claim.name).await.map_err(Error::kubernetes(T::READ))? {
         None => Ok(Current::Absent),
-        Some(found) if is_of(found.meta(), claim) => Ok(Current::Mine(found)),
-        Some(found) if heir.is_some_and(|heir| heir.inherits(found.meta())) => Ok(Current::Inherited(found)),
+        Some(found) if is_of(found.meta(), claim) => Ok(Current::Owned(found)),
+        Some(found) if previous_owner.is_some_and(|previous_owner| previous_owner.inherits(found.meta())) => {
+            Ok(Current::Restored(found))
+        }
         Some(_) => Err(taken::<T>(claim)),
     }
 }
@@ -56,8 +58,8 @@ pub(crate) async fn read<T: Output>(
 /// Kubernetes refused.
 pub(crate) async fn read_own<T: Output>(api: &Api<T>, claim: &ClaimId) -> Result<Option<T>, Error> {
     match read(api, claim, None).await {
-        Ok(Current::Mine(found)) => Ok(Some(found)),
-        Ok(Current::Absent | Current::Inherited(_)) | Err(Error::OutputExists { .. }) => Ok(None),
+        Ok(Current::Owned(found)) => Ok(Some(found)),
+        Ok(Current::Absent | Current::Restored(_)) | Err(Error::OutputExists { .. }) => Ok(None),
         Err(error) => Err(error),
     }
 }
@@ -86,7 +88,7 @@ pub(crate) async fn write<T: Output>(
                 answer => answer,
             }
         }
-        Current::Mine(found) => {
+        Current::Owned(found) => {
             let Some(patch) = difference(found, wanted) else { return Ok(None) };
             if let Some(other) = replacement(found, wanted, &patch) {
                 return replace(api, manager, found, other).await.map(Some);
@@ -94,7 +96,7 @@ pub(crate) async fn write<T: Output>(
             let params = manager.merges();
             api.patch(&claim.name, &params, &Patch::Merge(&patch)).await
         }
-        Current::Inherited(found) => {
+        Current::Restored(found) => {
             let patch = difference(found, wanted).unwrap_or_default();
             if let Some(other) = replacement(found, wanted, &patch) {
                 return replace(api, manager, found, other).await.map(Some);
@@ -208,14 +210,15 @@ pub(crate) async fn delete<T: Output>(
     api: &Api<T>,
     claim: &ClaimId,
     seen: Option<String>,
-    heir: Option<Heir<'_>>,
+    previous_owner: Option<PreviousOwner<'_>>,
 ) -> Result<(), Error> {
     let uid = match seen {
         Some(uid) => Some(uid),
         None => {
             let found = api.get_metadata_opt(&claim.name).await.map_err(Error::kubernetes(T::DELETE))?;
-            let is_mine =
-                |metadata: &ObjectMeta| is_of(metadata, claim) || heir.is_some_and(|heir| heir.inherits(metadata));
+            let is_mine = |metadata: &ObjectMeta| {
+                is_of(metadata, claim) || previous_owner.is_some_and(|previous_owner| previous_owner.inherits(metadata))
+            };
             found.filter(|found| is_mine(&found.metadata)).and_then(|found| found.metadata.uid)
         }
     };

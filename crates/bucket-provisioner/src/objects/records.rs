@@ -154,7 +154,7 @@ pub(crate) async fn create<P>(ctx: &Context<P>, name: String, record: Record) ->
         resource_version: metadata.resource_version,
         author: Author::Us,
         record,
-        says_bound: false,
+        status_is_bound: false,
         claim_says_bound: false,
         action: None,
         release: None,
@@ -284,7 +284,7 @@ pub(crate) async fn remove_annotation<P>(ctx: &Context<P>, stored: &mut Stored) 
 ///
 /// # Errors
 /// As [`change`], and a conflict if the record was changed since it was read.
-pub(crate) async fn hand_on<P>(ctx: &Context<P>, stored: &mut Stored, record: Record) -> Result<(), Error> {
+pub(crate) async fn transfer<P>(ctx: &Context<P>, stored: &mut Stored, record: Record) -> Result<(), Error> {
     let mut patch = codec::change(stored, &record);
     patch["metadata"]["resourceVersion"] = json!(stored.resource_version);
     if stored.release.take().is_some() {
@@ -325,7 +325,7 @@ pub(crate) async fn mark_bound<P>(ctx: &Context<P>, stored: &mut Stored) -> Resu
     let patch = json!({ "metadata": { "uid": stored.uid }, "status": { "phase": BucketPhase::Bound } });
     let answer = patch_status(&ctx.records(), &stored.name, &ctx.field_manager.merges(), &patch).await;
     answer.map_err(Error::kubernetes("write the ObjectBucket's status"))?;
-    stored.says_bound = true;
+    stored.status_is_bound = true;
     Ok(())
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::api::ObjectBucketClaimStatus;
 use crate::decide::claim::Claim;
 use crate::decide::class::ClassOwner;
-use crate::decide::report::{Beside, Keeps, Report, Severity, outdated, same};
+use crate::decide::report::{Beside, ConditionSupport, Report, Severity, outdated, same};
 use crate::error::Error;
 use crate::objects::events::{event, record_event};
 use crate::reasons;
@@ -29,12 +29,12 @@ pub(crate) async fn update_status<P>(ctx: &Context<P>, claim: &Claim, report: &R
     let ignored = report.beside.as_ref().and_then(|beside| outdated(&beside.ignored)).unwrap_or_default().1;
     let keys = report.beside.as_ref().and_then(|beside| beside.keys.as_ref()).map_or("", |keys| &keys.message);
     let new = LastStatus::new(report.reason, &format!("{}{ignored}{keys}", report.message));
-    let change = ctx.memory.if_known(&claim.id, |m| new.change_from(m.last_status.as_ref()));
+    let change = ctx.memory.get(&claim.id, |m| new.change_from(m.last_status.as_ref()));
     // If conditions are missing that were written, the CRD prunes them; all CRDs keep the phase. The status of an
     // unreadable claim is unknown.
     let has_phase = claim.status.phase == next.phase || claim.spec().is_err();
     // If the CRD keeps conditions, somebody removed the missing ones.
-    let dropped = ctx.conditions.keeps() == Keeps::Yes && claim.status.conditions.is_empty();
+    let dropped = ctx.conditions.condition_support() == ConditionSupport::Yes && claim.status.conditions.is_empty();
     let says_so = change == StatusChange::None && !dropped && has_phase || same(&claim.status, &next);
     if !says_so {
         if report.severity == Severity::Warning {
@@ -48,7 +48,7 @@ pub(crate) async fn update_status<P>(ctx: &Context<P>, claim: &Claim, report: &R
         count(ctx, claim, report);
         publish_events(ctx, claim, report, change).await;
     }
-    ctx.memory.with(&claim.id, |m| m.last_status = Some(new));
+    ctx.memory.entry(&claim.id, |m| m.last_status = Some(new));
     Ok(())
 }
 
@@ -56,7 +56,7 @@ pub(crate) async fn update_status<P>(ctx: &Context<P>, claim: &Claim, report: &R
 async fn write<P>(ctx: &Context<P>, claim: &Claim, next: &ObjectBucketClaimStatus) -> Result<bool, Error> {
     // The cache may be outdated, and another claim may have the name now. The resource version guards against both; the
     // API server does not compare the uid in a write of the status.
-    let version = ctx.memory.if_known(&claim.id, |m| m.version()).or_else(|| claim.resource_version.clone());
+    let version = ctx.memory.get(&claim.id, |m| m.version()).or_else(|| claim.resource_version.clone());
     let patch = json!({ "metadata": { "uid": claim.id.uid, "resourceVersion": version }, "status": next });
     match patch_status(&ctx.claims_in(&claim.id.namespace), &claim.id.name, &ctx.field_manager.merges(), &patch).await {
         Ok(written) => {

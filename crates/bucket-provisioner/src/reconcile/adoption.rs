@@ -73,10 +73,10 @@ async fn prove<P: Provisioner>(ctx: &Context<P>, claim: &Claim, record: Record) 
     let keys = secret.as_ref().and_then(output_data::credentials);
     let notes = secret.map(|secret| KeyNotes::read(secret.metadata.annotations.as_ref())).unwrap_or_default();
     let present = keys.iter().map(|keys| keys.access_key_id.as_str());
-    let denied = ctx.memory.if_known(&claim.id, |m| m.upkeep.denied_successor());
+    let denied = ctx.memory.get(&claim.id, |m| m.upkeep.denied_key());
     let others = notes.retiring.iter().map(|former| former.id.as_str());
     let ids: Vec<_> = present.chain(others).chain(denied.iter().map(|keys| keys.access_key_id.as_str())).collect();
-    Ok(match ctx.asking(&record, Box::pin(ctx.provisioner.check(&owner.call(&record), &ids))).await {
+    Ok(match ctx.call_store(&record, Box::pin(ctx.provisioner.check(&owner.call(&record), &ids))).await {
         // Nothing but the user can prove a claim on a bucket that existed before.
         Ok(checkup) if record.plan.mode == Mode::Granted && checkup.keys_lost => {
             Proof::Lost("the claim's user does not exist, or does not have the key in the claim's Secret".to_owned())

@@ -9,7 +9,7 @@ use super::owner::{self, Owner};
 use crate::api::wire;
 use crate::decide::claim::{self, Claim};
 use crate::decide::keys::KeyNotes;
-use crate::decide::output_data::{self, Heir};
+use crate::decide::output_data::{self, PreviousOwner};
 use crate::decide::record::{Author, Stored};
 use crate::decide::steps::{self, Keys, KeysFound, Progress, ProvisionState, Recorded, Upkeep};
 use crate::decide::{plan, report};
@@ -23,7 +23,7 @@ use crate::store::{AppCredentials, Provisioner, Record};
 pub(super) struct Attempt<'a, P: Provisioner> {
     pub(super) ctx: &'a Context<P>,
     pub(super) claim: Claim,
-    pub(super) log: Log,
+    pub(super) record_state: RecordState,
     pub(super) owner: Option<Owner<P>>,
     pub(super) secret: Current<Secret>,
     pub(super) config_map: Current<ConfigMap>,
@@ -32,7 +32,7 @@ pub(super) struct Attempt<'a, P: Provisioner> {
     pub(super) progress: Progress,
     pub(super) upkeep: Upkeep,
     /// The store does not show keys that worked before: if it refuses them now, they are replaced.
-    pub(super) doubted: bool,
+    pub(super) must_reprobe_keys: bool,
     /// An earlier attempt may have created something, perhaps a key that is lost and that IAM does not show yet.
     pub(super) continues: bool,
     /// A dry run has shown that the claim's Secret can be written.
@@ -42,7 +42,7 @@ pub(super) struct Attempt<'a, P: Provisioner> {
 }
 
 /// The record, the write-ahead log of the claim.
-pub(super) enum Log {
+pub(super) enum RecordState {
     /// To be written, under this name.
     Planned { name: String, record: Box<Record> },
     /// Stored for a former claim, and what it will be for this one.
@@ -51,7 +51,7 @@ pub(super) enum Log {
     Stored { stored: Box<Stored>, is_new: bool },
 }
 
-impl Log {
+impl RecordState {
     pub(super) fn record(&self) -> &Record {
         match self {
             Self::Planned { record, .. } | Self::Former { record, .. } => record,
@@ -76,43 +76,44 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
             outputs::read(&config_maps, &claim.id, None),
         )?;
         let record = Box::new(Record { account: owner.account.clone(), ..*record });
-        let log = Log::Planned { name, record };
-        Ok(Self { writable, ..Self::new(ctx, claim, log, (secret, config_map), Some(owner)) })
+        let record_state = RecordState::Planned { name, record };
+        Ok(Self { writable, ..Self::new(ctx, claim, record_state, (secret, config_map), Some(owner)) })
     }
 
     /// The same for a claim that adopts the record of a former one.
     pub(super) async fn adopt(ctx: &'a Context<P>, claim: Claim, stored: Box<Stored>) -> Result<Self, Error> {
         let record = Box::new(plan::adopted(&stored.record, &claim, &ctx.cluster));
-        let heir = Heir::of(&record, true, &ctx.label);
-        let (owner, outputs) = tokio::try_join!(owner::of_record(ctx, &record), read_outputs(ctx, &claim, heir))?;
-        Ok(Self::new(ctx, claim, Log::Former { stored, record }, outputs, Some(owner)))
+        let previous_owner = PreviousOwner::of(&record, true, &ctx.label);
+        let (owner, outputs) =
+            tokio::try_join!(owner::of_record(ctx, &record), read_outputs(ctx, &claim, previous_owner))?;
+        Ok(Self::new(ctx, claim, RecordState::Former { stored, record }, outputs, Some(owner)))
     }
 
     /// Reads how far an earlier attempt came.
     pub(super) async fn resume(ctx: &'a Context<P>, claim: Claim, stored: Stored) -> Result<Self, Error> {
-        let heir = Heir::of(&stored.record, stored.is_being_adopted(), &ctx.label);
-        let outputs = read_outputs(ctx, &claim, heir).await?;
+        let previous_owner = PreviousOwner::of(&stored.record, stored.is_being_adopted(), &ctx.label);
+        let outputs = read_outputs(ctx, &claim, previous_owner).await?;
         if let Some(bucket) = claim::edited_record(&claim, &stored.record, output_data::bucket(outputs.1.existing())) {
             let recorded = stored.record.plan.bucket;
             return Err(Error::BucketConflict { record: stored.name, recorded, bucket });
         }
-        let log = Log::Stored { stored: Box::new(stored), is_new: false };
-        Ok(Self::new(ctx, claim, log, outputs, None))
+        let record_state = RecordState::Stored { stored: Box::new(stored), is_new: false };
+        Ok(Self::new(ctx, claim, record_state, outputs, None))
     }
 
     fn new(
         ctx: &'a Context<P>,
         claim: Claim,
-        log: Log,
+        record_state: RecordState,
         (secret, config_map): (Current<Secret>, Current<ConfigMap>),
         owner: Option<Owner<P>>,
     ) -> Self {
         let notes = secret.existing().map(|secret| KeyNotes::read(secret.metadata.annotations.as_ref()));
-        let notes = notes.unwrap_or_default().believed(&log.record().plan.rotation, Timestamp::now());
+        let notes = notes.unwrap_or_default().clamp_to_now(&record_state.record().plan.rotation, Timestamp::now());
         Self {
             ctx,
             claim,
-            log,
+            record_state,
             owner,
             secret,
             config_map,
@@ -120,7 +121,7 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
             keys: Keys::None,
             progress: Progress::default(),
             upkeep: Upkeep::Nothing,
-            doubted: false,
+            must_reprobe_keys: false,
             continues: false,
             writable: false,
             seen_in_account: None,
@@ -133,7 +134,7 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
         self.keys = self.keys_so_far()?;
         if let Ok(AppCredentials { access_key_id, .. }) = self.credentials() {
             // While the claim waited for that.
-            if self.ctx.memory.if_known(&self.claim.id, |m| m.waits.takes_as_working(access_key_id)) {
+            if self.ctx.memory.get(&self.claim.id, |m| m.waits.takes_as_working(access_key_id)) {
                 self.keys.set_proven(true);
             }
         }
@@ -141,8 +142,8 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
         // What the Go provisioner handed over is not changed.
         let leave_as_adopted = stored.author == Author::GoProvisioner
             && !stored.is_being_adopted()
-            && self.says_ready(stored)
-            && matches!(self.config_map, Current::Mine(_));
+            && self.status_is_ready(stored)
+            && matches!(self.config_map, Current::Owned(_));
         if leave_as_adopted {
             self.progress.leave_as_adopted();
         }
@@ -153,7 +154,7 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
         let (ctx, stored) = (self.ctx, self.stored()?);
         let Some(secret) = self.secret.existing() else { return Ok(Keys::None) };
         let present = output_data::credentials(secret);
-        let inherited = matches!(self.secret, Current::Inherited(_));
+        let inherited = matches!(self.secret, Current::Restored(_));
         // Keys that somebody else wrote into the Secret were not issued by the store. Restored ones are tried.
         let written = inherited
             || stored.author == Author::GoProvisioner
@@ -166,34 +167,34 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
             in_secret: present.filter(|_| written),
             up_to_date: !inherited && wanted.is_some_and(|wanted| output_data::difference(secret, &wanted).is_none()),
             outdated: !shared,
-            successor: ctx.memory.if_known(&self.claim.id, |m| m.upkeep.successor()),
+            pending_key: ctx.memory.get(&self.claim.id, |m| m.upkeep.pending_key()),
             bound: stored.bound(),
-            ready: self.says_ready(stored),
+            ready: self.status_is_ready(stored),
         }))
     }
 
     /// Whether the claim says that it can be used.
-    pub(super) fn says_ready(&self, stored: &Stored) -> bool {
-        report::says_ready(&self.claim, self.ctx.keeps(stored.author))
+    pub(super) fn status_is_ready(&self, stored: &Stored) -> bool {
+        report::status_is_ready(&self.claim, self.ctx.condition_support(stored.author))
     }
 
     /// The input for the next decision.
     pub(super) fn state(&self) -> ProvisionState {
-        let (recorded, record_complete, record_says_bound, adopting) = match &self.log {
-            Log::Planned { .. } => (Recorded::No, false, false, false),
-            Log::Former { .. } => (Recorded::Former, false, false, true),
-            Log::Stored { stored, .. } => {
-                let recorded = if stored.bound() { Recorded::HandedOver } else { Recorded::Begun };
-                (recorded, self.is_complete(stored), stored.says_bound, stored.is_being_adopted())
+        let (recorded, record_complete, record_status_is_bound, adopting) = match &self.record_state {
+            RecordState::Planned { .. } => (Recorded::No, false, false, false),
+            RecordState::Former { .. } => (Recorded::Former, false, false, true),
+            RecordState::Stored { stored, .. } => {
+                let recorded = if stored.bound() { Recorded::CredentialsPublished } else { Recorded::Begun };
+                (recorded, self.is_complete(stored), stored.status_is_bound, stored.is_being_adopted())
             }
         };
         ProvisionState {
-            finalizer_cached: claims::has_finalizer_and_name(self.ctx, &self.claim, self.log.record()),
+            finalizer_cached: claims::has_finalizer_and_name(self.ctx, &self.claim, self.record_state.record()),
             recorded,
             record_complete,
-            record_says_bound,
+            record_status_is_bound,
             adopting,
-            mode: self.log.record().plan.mode,
+            mode: self.record_state.record().plan.mode,
             keys: self.keys.location(),
             progress: self.progress,
             upkeep: self.upkeep,
@@ -202,29 +203,29 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
 
     /// Whether the record holds everything that is known. Records of the Go provisioner are not changed.
     fn is_complete(&self, stored: &Stored) -> bool {
-        let Record { cluster, account, handed_over, .. } = &stored.record;
+        let Record { cluster, account, credentials_published, .. } = &stored.record;
         let learnt_account = account.is_none() && self.seen_in_account.is_some();
         let lacks_claim_ref = self.ctx.caches.records.lacks_claim_ref(stored);
         stored.author == Author::GoProvisioner
-            || *handed_over && cluster.is_some() && !learnt_account && !lacks_claim_ref
+            || *credentials_published && cluster.is_some() && !learnt_account && !lacks_claim_ref
     }
 
     /// For how long the store may not show a change.
     pub(super) fn lag(&self) -> Duration {
-        self.ctx.provisioner.consistency_lag(self.log.record())
+        self.ctx.provisioner.consistency_lag(self.record_state.record())
     }
 
     pub(super) fn stored(&self) -> Result<&Stored, Error> {
-        match &self.log {
-            Log::Stored { stored, .. } => Ok(stored),
-            Log::Planned { .. } | Log::Former { .. } => Err(NOT_WRITTEN),
+        match &self.record_state {
+            RecordState::Stored { stored, .. } => Ok(stored),
+            RecordState::Planned { .. } | RecordState::Former { .. } => Err(NOT_WRITTEN),
         }
     }
 
     pub(super) fn stored_mut(&mut self) -> Result<&mut Stored, Error> {
-        match &mut self.log {
-            Log::Stored { stored, .. } => Ok(stored),
-            Log::Planned { .. } | Log::Former { .. } => Err(NOT_WRITTEN),
+        match &mut self.record_state {
+            RecordState::Stored { stored, .. } => Ok(stored),
+            RecordState::Planned { .. } | RecordState::Former { .. } => Err(NOT_WRITTEN),
         }
     }
 
@@ -232,14 +233,14 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
     pub(super) fn credentials(&self) -> Result<&AppCredentials, Error> {
         match &self.keys {
             Keys::None => Err(Error::OutOfStep("there are no keys yet")),
-            Keys::Issued(keys) | Keys::Successor { keys, .. } | Keys::InSecret { keys, .. } => Ok(keys),
+            Keys::Issued(keys) | Keys::Pending { keys, .. } | Keys::InSecret { keys, .. } => Ok(keys),
         }
     }
 
     /// The owner's credentials, read when they are first needed.
     pub(super) async fn owner(&mut self) -> Result<&Owner<P>, Error> {
         if self.owner.is_none() {
-            self.owner = Some(owner::of_record(self.ctx, self.log.record()).await?);
+            self.owner = Some(owner::of_record(self.ctx, self.record_state.record()).await?);
         }
         self.owner.as_ref().ok_or(Error::OutOfStep("the owner's credentials are not read yet"))
     }
@@ -265,8 +266,11 @@ const NOT_WRITTEN: Error = Error::OutOfStep("the record is not written yet");
 async fn read_outputs<P>(
     ctx: &Context<P>,
     claim: &Claim,
-    heir: Option<Heir<'_>>,
+    previous_owner: Option<PreviousOwner<'_>>,
 ) -> Result<(Current<Secret>, Current<ConfigMap>), Error> {
     let (secrets, config_maps) = (ctx.secrets_in(&claim.id.namespace), ctx.config_maps_in(&claim.id.namespace));
-    tokio::try_join!(outputs::read(&secrets, &claim.id, heir), outputs::read(&config_maps, &claim.id, heir))
+    tokio::try_join!(
+        outputs::read(&secrets, &claim.id, previous_owner),
+        outputs::read(&config_maps, &claim.id, previous_owner)
+    )
 }

@@ -12,12 +12,12 @@ use kube::runtime::controller::Action;
 use kube::runtime::reflector::ObjectRef;
 use tracing::{Instrument as _, Span};
 
+use super::in_sync::{due_while_in_sync, go_upkeep_in};
 use super::next::{BUSY, Next};
-use super::steady::{due_while_steady, go_upkeep_in};
-use super::{new_keys, problem, provide, step, teardown, turn};
+use super::{new_keys, problem, provide, queue, step, teardown};
 use crate::decide::backoff;
 use crate::decide::claim::{Claim, Guarded};
-use crate::decide::gate::{self, Due};
+use crate::decide::ownership::{self, RequiredAction};
 use crate::decide::plan;
 use crate::decide::steps::Upkeep;
 use crate::error::Error;
@@ -25,7 +25,7 @@ use crate::objects::{classes, conditions};
 use crate::state::context::Context;
 use crate::state::memory::Inputs;
 use crate::state::stores;
-use crate::store::turn::{Late, Work};
+use crate::store::rate_wait::{AttemptClock, Deadline};
 use crate::store::{Failure as _, Provisioner};
 use operator_runtime::kubernetes::workers::Urgency;
 
@@ -39,7 +39,7 @@ pub(crate) async fn reconcile<P: Provisioner>(
     ctx: Arc<Context<P>>,
 ) -> Result<Action, Infallible> {
     // Boxed, because thousands of claims come here at once, and most of them rest.
-    match ctx.caches.are_filled().then(|| at_rest(&ctx, &guarded, true)).flatten() {
+    match ctx.caches.are_filled().then(|| is_in_sync(&ctx, &guarded, true)).flatten() {
         Some(action) => Ok(action),
         None => Ok(Box::pin(work(guarded, ctx)).await),
     }
@@ -47,7 +47,7 @@ pub(crate) async fn reconcile<P: Provisioner>(
 
 /// What the caches alone can say. `Some`: nothing is due now. `may_learn`: a claim that would tell whether the CRD keeps
 /// conditions does not rest.
-fn at_rest<P>(ctx: &Context<P>, guarded: &Guarded, may_learn: bool) -> Option<Action> {
+fn is_in_sync<P>(ctx: &Context<P>, guarded: &Guarded, may_learn: bool) -> Option<Action> {
     // 1. The claim from the cache, unless the operator has written a newer version. (reads)
     let claim = Claim::read(guarded, &ctx.label);
     if ctx.memory.is_stale(&claim.id, claim.resource_version.as_deref()) {
@@ -58,15 +58,15 @@ fn at_rest<P>(ctx: &Context<P>, guarded: &Guarded, may_learn: bool) -> Option<Ac
         return Some(Action::await_change());
     }
     // 3. A claim that waits continues to wait, unless its inputs have changed. (decides)
-    let left = ctx.memory.if_known(&claim.id, |m| m.waits.left(&Inputs::of(&claim)))?;
+    let left = ctx.memory.get(&claim.id, |m| m.waits.left(&Inputs::of(&claim)))?;
     Some(Action::requeue(left))
 }
 
 /// Whether a bound claim needs nothing; then it is looked at again when upkeep is due.
 pub(crate) fn is_steady<P>(ctx: &Context<P>, claim: &Claim, may_learn: bool) -> bool {
-    match due_while_steady(ctx, claim) {
+    match due_while_in_sync(ctx, claim) {
         Some((Upkeep::Nothing, wait)) if !(may_learn && conditions::would_tell(ctx, claim)) => {
-            rest(ctx, claim, wait);
+            schedule_recheck(ctx, claim, wait);
             true
         }
         _ => false,
@@ -78,23 +78,23 @@ async fn work<P: Provisioner>(guarded: Arc<Guarded>, ctx: Arc<Context<P>>) -> Ac
     ctx.caches.filled().await;
     let claim = Claim::read(&guarded, &ctx.label);
     conditions::learn(&ctx, &claim).await;
-    if let Some(action) = at_rest(&ctx, &guarded, false) {
+    if let Some(action) = is_in_sync(&ctx, &guarded, false) {
         return action;
     }
 
     // 5. A worker, and the claim as it is by then. (reads)
-    let Some((claim, worker)) = turn::worker(&ctx, claim, &guarded).await else { return Action::await_change() };
+    let Some((claim, worker)) = queue::worker(&ctx, claim, &guarded).await else { return Action::await_change() };
 
     // 6. One attempt at what is due. (writes)
-    let attempt = ctx.memory.with(&claim.id, |m| m.waits.attempt(Inputs::of(&claim)));
+    let attempt = ctx.memory.entry(&claim.id, |m| m.waits.attempt(Inputs::of(&claim)));
     let span = tracing::info_span!("claim", claim = %claim.id, attempt);
     // Boxed, so that a claim that waits for a worker needs little memory.
-    let work = Work::new(worker.urgency() == Urgency::Check, worker.parking());
+    let clock = AttemptClock::new(worker.urgency() == Urgency::Check, worker.throttled_counter());
     let class = claim.spec().map(|spec| spec.storage_class_name.as_str()).unwrap_or_default();
     let traced = step::attempt("attempt", &claim.id, class);
     traced.record("attempt", attempt);
     let store = stores::host_of(worker.store()).to_owned();
-    let next = Box::pin(run_guarded(&ctx, claim.clone(), work, store, &traced));
+    let next = Box::pin(run_guarded(&ctx, claim.clone(), clock, store, &traced));
     // The inner one is that of which the client of Kubernetes knows.
     let next = next.instrument(traced.clone()).instrument(span).await;
     drop(worker);
@@ -107,16 +107,16 @@ async fn work<P: Provisioner>(guarded: Arc<Guarded>, ctx: Arc<Context<P>>) -> Ac
     if next != Next::Done {
         return next.into();
     }
-    match due_while_steady(&ctx, &claim) {
+    match due_while_in_sync(&ctx, &claim) {
         None => {
             // Nothing is to be remembered of a claim that is gone.
             if let Some(wait) = go_upkeep_in(&ctx, &claim) {
-                rest(&ctx, &claim, Some(wait));
+                schedule_recheck(&ctx, &claim, Some(wait));
             }
             Action::await_change()
         }
         Some((Upkeep::Nothing, wait)) => {
-            rest(&ctx, &claim, wait);
+            schedule_recheck(&ctx, &claim, wait);
             Action::await_change()
         }
         // Not at once, because the caches may be older than the attempt.
@@ -126,16 +126,22 @@ async fn work<P: Provisioner>(guarded: Arc<Guarded>, ctx: Arc<Context<P>>) -> Ac
 
 /// Runs one attempt, one at a time for each claim, and handles its timeout, panic or failure.
 /// `store`: the store that it calls. `traced`: the attempt's span.
-async fn run_guarded<P: Provisioner>(ctx: &Context<P>, claim: Claim, work: Work, store: String, traced: &Span) -> Next {
+async fn run_guarded<P: Provisioner>(
+    ctx: &Context<P>,
+    claim: Claim,
+    clock: AttemptClock,
+    store: String,
+    traced: &Span,
+) -> Next {
     let Some(_guard) = ctx.memory.try_lock(&claim.id) else { return Next::After(BUSY) };
     let began = Instant::now();
     let attempt = AssertUnwindSafe(dispatch(ctx, claim.clone())).catch_unwind();
-    let outcome = match work.within(TIME_LIMIT, attempt).await {
+    let outcome = match clock.within(TIME_LIMIT, attempt).await {
         Ok(Ok(outcome)) => outcome,
         // A panic for one claim must not end the operator.
         Ok(Err(_panic)) => Err(Error::Panicked(claim.id.clone())),
-        Err(Late::Working) => Err(Error::TimedOut(TIME_LIMIT.as_secs())),
-        Err(Late::Waiting) => Err(Error::StoreBusy { store }),
+        Err(Deadline::Working) => Err(Error::TimedOut(TIME_LIMIT.as_secs())),
+        Err(Deadline::Waiting) => Err(Error::StoreBusy { store }),
     };
     let result = match &outcome {
         Ok(_) => "done",
@@ -151,8 +157,8 @@ async fn run_guarded<P: Provisioner>(ctx: &Context<P>, claim: Claim, work: Work,
         Err(problem) => problem,
     };
     step::failed(traced, &problem);
-    let wait = ctx.memory.with(&claim.id, |m| match problem {
-        Error::KeysInactive { .. } => m.waits.rests(backoff::keys_inactive(&mut rand::rng())),
+    let wait = ctx.memory.entry(&claim.id, |m| match problem {
+        Error::KeysInactive { .. } => m.waits.set_wait(backoff::keys_inactive(&mut rand::rng())),
         _ => m.waits.failed(problem.class()),
     });
     if problem.is_race() {
@@ -169,22 +175,22 @@ async fn dispatch<P: Provisioner>(ctx: &Context<P>, claim: Claim) -> Result<Next
     // 1. The claim's class. (reads)
     let class = classes::of_claim(ctx, &claim).await?;
     // 2. Whose the claim is, and what is due. (decides)
-    match gate::due(turn::facts(ctx, &claim, &class)) {
-        Due::Nothing => {
+    match ownership::required_action(queue::facts(ctx, &claim, &class)) {
+        RequiredAction::Nothing => {
             ctx.memory.forget(&claim.id.uid);
             Ok(Next::Done)
         }
-        Due::ReportMissingClass => Err(plan::no_class(&class, &claim)),
+        RequiredAction::ReportMissingClass => Err(plan::no_class(&class, &claim)),
         // 3. Provisioning or teardown. (writes) Boxed, because the compiler cannot compute the layout of both in one future.
-        Due::Bucket => Box::pin(provide::provide(ctx, claim, &class)).await,
-        Due::Removal => Box::pin(teardown::remove(ctx, &claim, &class)).await,
+        RequiredAction::Bucket => Box::pin(provide::provide(ctx, claim, &class)).await,
+        RequiredAction::Removal => Box::pin(teardown::remove(ctx, &claim, &class)).await,
     }
 }
 
 /// Waits until something changes, or upkeep is due. The time is kept in our memory, because an entry in kube's scheduler
 /// is larger than everything that we remember of a bound claim.
-fn rest<P>(ctx: &Context<P>, claim: &Claim, wait: Option<Duration>) {
-    ctx.memory.with(&claim.id, |m| m.upkeep.recheck_in(wait));
+fn schedule_recheck<P>(ctx: &Context<P>, claim: &Claim, wait: Option<Duration>) {
+    ctx.memory.entry(&claim.id, |m| m.upkeep.recheck_in(wait));
 }
 
 /// Our last write of a claim may come after the watch has shown that it is gone.

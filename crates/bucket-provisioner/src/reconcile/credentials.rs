@@ -2,7 +2,7 @@
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::attempt::{Attempt, Log};
+use super::attempt::{Attempt, RecordState};
 use super::next::Next;
 use super::owner;
 use crate::decide::backoff::{MAX_DENIED, MAX_PROBES};
@@ -32,21 +32,23 @@ impl<P: Provisioner> Attempt<'_, P> {
         if record.plan.user.is_some() {
             self.try_secret().await?;
         }
-        let before = ctx.memory.with(&record.claim, ClaimMemory::executes);
+        let before = ctx.memory.entry(&record.claim, ClaimMemory::executes);
         let call = owner.call(record);
         let answer = match verb {
-            Verb::Provision => ctx.asking_to_create(record, Box::pin(store::provision(&ctx.provisioner, &call))).await,
-            Verb::Grant => ctx.asking_to_create(record, Box::pin(ctx.provisioner.grant(&call))).await,
+            Verb::Provision => {
+                ctx.call_store_to_create(record, Box::pin(store::provision(&ctx.provisioner, &call))).await
+            }
+            Verb::Grant => ctx.call_store_to_create(record, Box::pin(ctx.provisioner.grant(&call))).await,
         };
         // What was not created need not be looked for when the claim is deleted.
-        ctx.memory.with(&record.claim, |m| match &answer {
+        ctx.memory.entry(&record.claim, |m| match &answer {
             Err(CreateError::Refused(_)) => m.executed_only(before),
             Err(CreateError::Failed(_)) | Ok(_) => drop(m.executes()),
         });
         let mut credentials = match answer {
             Ok(credentials) => credentials,
             Err(CreateError::Refused(failure)) => {
-                if matches!(self.log, Log::Stored { is_new: true, .. }) {
+                if matches!(self.record_state, RecordState::Stored { is_new: true, .. }) {
                     // Nothing was created. Without a record, the claim can be deleted without a call to a store that
                     // may never answer.
                     records::delete(&ctx.records(), &stored.name, stored.uid.as_deref()).await?;
@@ -56,10 +58,10 @@ impl<P: Provisioner> Attempt<'_, P> {
             Err(CreateError::Failed(failure)) => return Err(failure),
         };
         if stored.bound() {
-            ctx.memory.with(&record.claim, |m| m.upkeep.keys_replaced());
+            ctx.memory.entry(&record.claim, |m| m.upkeep.keys_replaced());
         }
-        // The store has deleted all other keys, and with them a successor.
-        ctx.memory.with(&record.claim, |m| m.keep_successor(None));
+        // The store has deleted all other keys, and with them a pending_key.
+        ctx.memory.entry(&record.claim, |m| m.keep_pending_key(None));
         // Some stores name the account only in answers about what they created. A failure is ignored, so that the new
         // keys are not lost.
         let account = ctx.provisioner.account(&call).await.ok().flatten();
@@ -81,7 +83,7 @@ impl<P: Provisioner> Attempt<'_, P> {
         match &self.secret {
             _ if self.writable => Ok(()),
             Current::Absent => outputs::try_create(&secrets, &ctx.field_manager, &sample).await.map(drop),
-            Current::Mine(found) | Current::Inherited(found) => {
+            Current::Owned(found) | Current::Restored(found) => {
                 outputs::try_patch(&secrets, &ctx.field_manager, found, &sample).await
             }
         }
@@ -108,8 +110,8 @@ impl<P: Provisioner> Attempt<'_, P> {
         let written =
             outputs::write(&ctx.secrets_in(&id.namespace), &ctx.field_manager, &self.secret, &secret, &id).await?;
         match &self.keys {
-            Keys::Successor { .. } => ctx.memory.with(&id, |m| m.upkeep.keys_replaced()),
-            Keys::Issued(_) => ctx.memory.with(&id, |m| m.waits.keys_replaced()),
+            Keys::Pending { .. } => ctx.memory.entry(&id, |m| m.upkeep.keys_replaced()),
+            Keys::Issued(_) => ctx.memory.entry(&id, |m| m.waits.keys_replaced()),
             Keys::InSecret { .. } | Keys::None => {}
         }
         // Only once, because shared keys are written with every attempt.
@@ -118,7 +120,7 @@ impl<P: Provisioner> Attempt<'_, P> {
             events::event(ctx, &id, Severity::Warning, reasons::OWNER_CREDENTIALS_SHARED, note).await;
         }
         match (&self.keys, &notes.retiring) {
-            (Keys::Successor { .. }, Some(former)) => self.report_rotation(former).await,
+            (Keys::Pending { .. }, Some(former)) => self.report_rotation(former).await,
             // An app may have the former keys, which the store has deleted.
             (Keys::Issued(_), _) if !shares && self.stored()?.bound() => self.report_replacement().await,
             _ => {}
@@ -126,7 +128,7 @@ impl<P: Provisioner> Attempt<'_, P> {
         self.notes = notes;
         self.keys = std::mem::replace(&mut self.keys, Keys::None).written();
         if let Some(written) = written {
-            self.secret = Current::Mine(written);
+            self.secret = Current::Owned(written);
         }
         Ok(())
     }
@@ -143,7 +145,7 @@ impl<P: Provisioner> Attempt<'_, P> {
     fn notes_on_keys(&self, shares: bool) -> Result<KeyNotes, Error> {
         let (now, request) = (Timestamp::now(), self.claim.rotation_request.as_deref());
         Ok(match &self.keys {
-            Keys::Successor { .. } => {
+            Keys::Pending { .. } => {
                 let former = self.present_keys().ok_or(Error::OutOfStep("there are no keys to rotate"))?;
                 let grace = self.stored()?.record.plan.rotation.grace;
                 keys::succeed(former.access_key_id, grace, now, request)
@@ -173,7 +175,7 @@ impl<P: Provisioner> Attempt<'_, P> {
             outputs::write(&self.ctx.secrets_in(&id.namespace), &self.ctx.field_manager, &self.secret, &secret, id)
                 .await?
         {
-            self.secret = Current::Mine(written);
+            self.secret = Current::Owned(written);
         }
         self.notes = notes;
         self.progress.status_written = false;
@@ -185,10 +187,10 @@ impl<P: Provisioner> Attempt<'_, P> {
         let (ctx, record) = (self.ctx, &self.stored()?.record);
         let parameters = owner::parameters::<P>(record)?;
         let call = ProbeCall::new(record, &parameters, self.credentials()?);
-        let answer = ctx.asking(record, Box::pin(ctx.provisioner.probe(&call))).await?;
+        let answer = ctx.call_store(record, Box::pin(ctx.provisioner.probe(&call))).await?;
         let (refused, denied) = match answer {
             Probe::Usable => {
-                let refused_for = ctx.memory.with(&self.claim.id, |m| m.waits.keys_work());
+                let refused_for = ctx.memory.entry(&self.claim.id, |m| m.waits.keys_work());
                 if !refused_for.is_zero() {
                     ctx.propagation.learn(&stores::store_of(record), refused_for);
                 }
@@ -198,15 +200,15 @@ impl<P: Provisioner> Attempt<'_, P> {
             Probe::NotYet(refused) => (refused, false),
             Probe::Denied(refused) => (refused, true),
         };
-        if std::mem::take(&mut self.doubted) {
+        if std::mem::take(&mut self.must_reprobe_keys) {
             self.keys = Keys::None;
             return Ok(None);
         }
-        let wait = ctx.memory.with(&self.claim.id, |m| m.waits.keys_refused());
-        if let Keys::Successor { keys, .. } = &self.keys {
-            return self.successor_refused(keys.clone(), refused, denied, wait).await.map(Some);
+        let wait = ctx.memory.entry(&self.claim.id, |m| m.waits.keys_refused());
+        if let Keys::Pending { keys, .. } = &self.keys {
+            return self.pending_key_refused(keys.clone(), refused, denied, wait).await.map(Some);
         }
-        let (probes, refused_for) = ctx.memory.if_known(&self.claim.id, |m| (m.waits.probes(), m.waits.refused_for()));
+        let (probes, refused_for) = ctx.memory.get(&self.claim.id, |m| (m.waits.probes(), m.waits.refused_for()));
         if probes > 2 * MAX_PROBES || denied && refused_for >= MAX_DENIED {
             return Err(Error::CredentialsUnusable { answer: refused, remedy: P::KEYS_REFUSED_REMEDY });
         }

@@ -28,7 +28,7 @@ pub(crate) async fn wait<P: Provisioner>(ctx: &Context<P>, claim: &Claim, guarde
     if !matches!(next, Next::After(_)) {
         return next;
     }
-    let Some(refused_for) = ctx.memory.if_known(&claim.id, |m| m.waits.tries_often()) else { return next };
+    let Some(refused_for) = ctx.memory.get(&claim.id, |m| m.waits.tries_often()) else { return next };
     let Ok(_permit) = ctx.key_waits.try_acquire() else { return next };
     let Some((record, keys)) = Box::pin(keys_of(ctx, claim)).await else { return next };
     let traced = step::attempt("wait for keys", &claim.id, &record.class_name);
@@ -49,7 +49,7 @@ async fn try_often<P: Provisioner>(
     let key = ObjectRef::from_obj(guarded);
     loop {
         let shown = ctx.caches.claims.get(&key).map(|guarded| Inputs::of(&Claim::read(&guarded, &ctx.label)));
-        let left = shown.and_then(|inputs| ctx.memory.if_known(&claim.id, |m| m.waits.left(&inputs)));
+        let left = shown.and_then(|inputs| ctx.memory.get(&claim.id, |m| m.waits.left(&inputs)));
         let Some(left) = left.filter(|_| !ctx.workers.are_closed()) else { return Next::Now };
         let now = Instant::now();
         sleep_until(now + INTERVAL.min(left)).await;
@@ -58,7 +58,7 @@ async fn try_often<P: Provisioner>(
         }
         match try_once(ctx, record, keys).await {
             Some(true) => {
-                let refused_for = ctx.memory.if_known(&claim.id, |m| m.waits.seen_to_work(&keys.access_key_id));
+                let refused_for = ctx.memory.get(&claim.id, |m| m.waits.seen_to_work(&keys.access_key_id));
                 ctx.propagation.learn(&store, refused_for);
                 return Next::Now;
             }
@@ -71,7 +71,7 @@ async fn try_often<P: Provisioner>(
 
 /// The record and the keys that the claim waits for; `None` if they cannot be read now, or are not in its Secret yet.
 async fn keys_of<P>(ctx: &Context<P>, claim: &Claim) -> Option<(Record, AppCredentials)> {
-    if ctx.memory.if_known(&claim.id, |m| m.upkeep.successor()).is_some() {
+    if ctx.memory.get(&claim.id, |m| m.upkeep.pending_key()).is_some() {
         return None;
     }
     let stored = ctx.caches.record(claim, &ctx.options.provisioner_name, &ctx.cluster)?;

@@ -45,20 +45,20 @@ pub(crate) async fn of_record<P: Provisioner>(ctx: &Context<P>, record: &Record)
     let source = match &record.plan.owner_secret {
         None => OwnerSource::Ambient,
         Some(reference) => {
-            ctx.memory.with(&record.claim, |m| m.waits.depends_on(reference));
+            ctx.memory.entry(&record.claim, |m| m.waits.depends_on(reference));
             ctx.owner_secrets.watch(&ctx.client, reference);
             let api = ctx.secrets_in(&reference.namespace);
             let found = api.get_opt(&reference.name).await;
             let found = found.map_err(Error::kubernetes("read the owner's Secret"))?;
             version = found.as_ref().and_then(|secret| secret.metadata.resource_version.clone());
-            ctx.memory.with(&record.claim, |m| m.waits.has_read(version.clone()));
+            ctx.memory.entry(&record.claim, |m| m.waits.has_read(version.clone()));
             ctx.owner_secrets.saw(reference, version.as_deref());
             source(reference, found)?
         }
     };
     let credentials = parse(record, &source)?;
     let owner = Owner { credentials, parameters: parameters::<P>(record)?, version, account: None };
-    let account = ctx.asking_once(record, Box::pin(ctx.provisioner.account(&owner.call(record)))).await?;
+    let account = ctx.call_store_once(record, Box::pin(ctx.provisioner.account(&owner.call(record)))).await?;
     same_account(record, account.as_deref())?;
     Ok(Owner { account, ..owner })
 }

@@ -5,9 +5,9 @@ use std::pin::pin;
 use std::time::Duration;
 
 use super::adoption;
-use super::attempt::{Attempt, Log};
+use super::attempt::{Attempt, RecordState};
 use super::next::Next;
-use super::{steady, step, teardown};
+use super::{in_sync, step, teardown};
 use crate::decide::claim::Claim;
 use crate::decide::class::ClassLookup;
 use crate::decide::plan::{self, Intent, Surroundings};
@@ -93,7 +93,7 @@ impl<P: Provisioner> Attempt<'_, P> {
     async fn take(&mut self, step: ProvisionStep) -> Result<Option<Next>, Error> {
         match step {
             ProvisionStep::AddFinalizer => {
-                claims::add_finalizer(self.ctx, &mut self.claim, self.log.record()).await?;
+                claims::add_finalizer(self.ctx, &mut self.claim, self.record_state.record()).await?;
             }
             ProvisionStep::Record => self.write_record().await?,
             ProvisionStep::Adopt => self.take_record_over().await?,
@@ -105,7 +105,7 @@ impl<P: Provisioner> Attempt<'_, P> {
             }
             ProvisionStep::WriteSecret => self.write_secret().await?,
             ProvisionStep::Probe => return self.probe().await,
-            ProvisionStep::MarkHandedOver => self.mark_handed_over().await?,
+            ProvisionStep::MarkCredentialsPublished => self.mark_credentials_published().await?,
             ProvisionStep::WriteConfigMap => self.write_config_map().await?,
             ProvisionStep::MarkBound => records::mark_bound(self.ctx, self.stored_mut()?).await?,
             ProvisionStep::LinkRecord => self.link_record().await?,
@@ -129,23 +129,23 @@ impl<P: Provisioner> Attempt<'_, P> {
     }
 
     async fn write_record(&mut self) -> Result<(), Error> {
-        let Log::Planned { name, record } = &self.log else {
+        let RecordState::Planned { name, record } = &self.record_state else {
             return Err(Error::OutOfStep("the record is already written"));
         };
         let (name, record) = (name.clone(), Record::clone(record));
         let stored = records::create(self.ctx, name, record).await?;
         // If the record was lost, bucket and user were handed over before.
-        let is_new = !stored.record.handed_over;
+        let is_new = !stored.record.credentials_published;
         if !is_new {
             adoption::recovered(self.ctx, &self.claim, &stored).await;
         }
-        self.log = Log::Stored { stored: Box::new(stored), is_new };
+        self.record_state = RecordState::Stored { stored: Box::new(stored), is_new };
         if is_new { Ok(()) } else { self.continue_with_upkeep() }
     }
 
     /// From here on the record belongs to the claim; any later attempt can finish the adoption.
     async fn take_record_over(&mut self) -> Result<(), Error> {
-        let Log::Former { stored, record } = &self.log else {
+        let RecordState::Former { stored, record } = &self.record_state else {
             return Err(Error::OutOfStep("there is no record to adopt"));
         };
         let (mut stored, record) = (Stored::clone(stored), Record::clone(record));
@@ -155,27 +155,27 @@ impl<P: Provisioner> Attempt<'_, P> {
             former_cluster = stored.record.cluster,
             "adopting the ObjectBucket, as its annotation requests"
         );
-        records::hand_on(self.ctx, &mut stored, record).await?;
-        self.log = Log::Stored { stored: Box::new(stored), is_new: false };
+        records::transfer(self.ctx, &mut stored, record).await?;
+        self.record_state = RecordState::Stored { stored: Box::new(stored), is_new: false };
         self.continue_with_upkeep()
     }
 
     /// A bound claim that lost its keys several times in a row waits before it gets new ones.
     fn put_off_replacement(&self) -> Option<Duration> {
         let (ctx, id) = (self.ctx, &self.claim.id);
-        let wait = ctx.memory.if_known(id, |m| m.upkeep.replacement_in());
+        let wait = ctx.memory.get(id, |m| m.upkeep.replacement_in());
         let puts_off = self.stored().is_ok_and(Stored::bound) && !wait.is_zero();
         puts_off.then(|| {
-            ctx.memory.with(id, |m| m.waits.defer(wait));
+            ctx.memory.entry(id, |m| m.waits.defer(wait));
             wait
         })
     }
 
-    async fn mark_handed_over(&mut self) -> Result<(), Error> {
+    async fn mark_credentials_published(&mut self) -> Result<(), Error> {
         let (ctx, seen_in_account) = (self.ctx, self.seen_in_account.clone());
         let stored = self.stored_mut()?;
         let record = Record {
-            handed_over: true,
+            credentials_published: true,
             cluster: Some(ctx.cluster.clone()),
             account: stored.record.account.clone().or(seen_in_account),
             ..stored.record.clone()
@@ -197,8 +197,8 @@ impl<P: Provisioner> Attempt<'_, P> {
         .await?;
         // The ConfigMap that was just overwritten was the last trace of that bucket.
         let unfinished = match &self.config_map {
-            Current::Mine(config_map) => legacy::unfinished_bucket(config_map),
-            Current::Absent | Current::Inherited(_) => None,
+            Current::Owned(config_map) => legacy::unfinished_bucket(config_map),
+            Current::Absent | Current::Restored(_) => None,
         };
         if let Some(bucket) = unfinished.filter(|bucket| *bucket != record.plan.bucket) {
             events::left_in_place(self.ctx, id, &legacy::unfinished_note(bucket)).await;
@@ -214,15 +214,15 @@ impl<P: Provisioner> Attempt<'_, P> {
     /// Reports that the claim is bound.
     pub(super) async fn update_status(&mut self) -> Result<(), Error> {
         let record = &self.stored()?.record;
-        let beside = steady::beside(self.ctx, &self.claim, self.claim.spec()?, record, &self.notes);
+        let beside = in_sync::beside(self.ctx, &self.claim, self.claim.spec()?, record, &self.notes);
         status::update_status(self.ctx, &self.claim, &Report::bound(&record.plan.bucket, beside)).await
     }
 
     fn succeeded(&self) -> Next {
         let memory = &self.ctx.memory;
-        memory.if_known(&self.claim.id, ClaimMemory::succeeded);
+        memory.get(&self.claim.id, ClaimMemory::succeeded);
         // From now on, only another value of the annotation is a new request.
-        memory.with(&self.claim.id, |m| m.upkeep.asks_again(self.claim.retry_request.as_deref()));
+        memory.entry(&self.claim.id, |m| m.upkeep.take_retry_request(self.claim.retry_request.as_deref()));
         Next::Done
     }
 }

@@ -140,7 +140,7 @@ pub(crate) fn would_be(class: &Class, plan: Plan, claim: ClaimId) -> Record {
             Mode::Created => class.reclaim_policy,
             Mode::Granted => ReclaimPolicy::Retain,
         },
-        handed_over: true,
+        credentials_published: true,
         plan,
     }
 }

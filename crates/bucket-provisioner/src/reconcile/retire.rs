@@ -21,7 +21,7 @@ impl<P: Provisioner> Attempt<'_, P> {
             self.upkeep = Upkeep::Nothing;
             return Ok(());
         }
-        self.ask_to_check().await?;
+        self.check_at_store().await?;
         // Otherwise the check failed, or the present keys are lost.
         if self.upkeep == Upkeep::Retire {
             self.upkeep = Upkeep::Nothing;
@@ -33,7 +33,7 @@ impl<P: Provisioner> Attempt<'_, P> {
     /// Has the store deactivate a former key. Returns whether its deletion is put off.
     async fn put_off_deletion(&mut self, former: &str) -> Result<bool, Error> {
         let rotation = self.stored()?.record.plan.rotation;
-        let (answer, problem) = match self.ask_to_deactivate(former, &rotation).await {
+        let (answer, problem) = match self.deactivate_at_store(former, &rotation).await {
             Ok(answer) => (answer, None),
             // Whether the key is used is not known, so it counts as used: until its last time is over.
             Err(error) if error.class() == FailureClass::Terminal => (Deactivation::InUse(None), Some(error)),
@@ -50,13 +50,13 @@ impl<P: Provisioner> Attempt<'_, P> {
         Ok(true)
     }
 
-    async fn ask_to_deactivate(&mut self, former: &str, rotation: &Rotation) -> Result<Deactivation, Error> {
+    async fn deactivate_at_store(&mut self, former: &str, rotation: &Rotation) -> Result<Deactivation, Error> {
         let (ctx, record, now) = (self.ctx, self.stored()?.record.clone(), Timestamp::now());
         let since = now.checked_sub(keys::rest(rotation)).unwrap_or(Timestamp::MIN);
         let unless_used_since = (now < self.notes.limit(rotation, now)).then(|| since.into());
         let owner = self.owner_for_removal().await?;
         let call = owner.call(&record);
-        ctx.asking(&record, Box::pin(ctx.provisioner.deactivate(&call, former, unless_used_since))).await
+        ctx.call_store(&record, Box::pin(ctx.provisioner.deactivate(&call, former, unless_used_since))).await
     }
 
     /// `notes`: what is written now. `limit`: when the key stops working whatever its use.

@@ -6,12 +6,12 @@ use tracing::{Instrument as _, Span};
 
 use crate::error::Error;
 use crate::store::{ClaimId, Failure as _};
-use operator_runtime::observe::spans::{self, Whom};
+use operator_runtime::observe::spans::{self, SpanTarget};
 
 /// An attempt for this claim. `class`: the name of its class; empty if it is not known.
 pub(super) fn attempt(what: &'static str, claim: &ClaimId, class: &str) -> Span {
     let ClaimId { namespace, name, uid } = claim;
-    spans::attempt(what, Whom { namespace, name, uid, class })
+    spans::attempt(what, SpanTarget { namespace, name, uid, class })
 }
 
 /// The step before the first: what there is, and what is to be done.

@@ -13,7 +13,7 @@ use crate::decide::action::{self, Action};
 use crate::decide::claim::{self, Claim};
 use crate::decide::class::ClassLookup;
 use crate::decide::lookup::Found;
-use crate::decide::output_data::Heir;
+use crate::decide::output_data::PreviousOwner;
 use crate::decide::plan::{self, Surroundings};
 use crate::decide::record::{self, Stored};
 use crate::decide::release::{Release, Retained};
@@ -39,7 +39,7 @@ pub(crate) async fn remove<P: Provisioner>(
     claim: &Claim,
     class: &ClassLookup,
 ) -> Result<Next, Error> {
-    let progress = ctx.memory.if_known(&claim.id, |m| m.removal.as_deref().cloned());
+    let progress = ctx.memory.get(&claim.id, |m| m.removal.as_deref().cloned());
     // Before anything is read: there can be thousands of claims that wait for an admin's decision.
     if progress.is_none() && !is_forgotten(ctx, claim) {
         crds::may_remove(ctx).await?;
@@ -113,10 +113,10 @@ impl<'a, P: Provisioner> Teardown<'a, P> {
             Surroundings { provisioner: &ctx.provisioner, provisioner_name, cluster: &ctx.cluster, class };
         let mut left = Vec::new();
         let stored = match records::find(ctx, claim).await? {
-            Found::Mine(stored) if stored.action == Some(Action::Forget) => {
+            Found::Owned(stored) if stored.action == Some(Action::Forget) => {
                 return Ok(Some(Self::forgetting(ctx, claim, &stored.name)));
             }
-            Found::Mine(stored) => {
+            Found::Owned(stored) => {
                 let stored = legacy::complete(&ctx.provisioner, provisioner_name, class, claim, *stored)?;
                 left.extend(legacy::unknown_origin_note(&stored, class, provisioner_name));
                 // An earlier attempt has undone it.
@@ -275,7 +275,7 @@ impl<'a, P: Provisioner> Teardown<'a, P> {
             }
             // Not at once, because another finalizer may still hold the record.
             TeardownStep::Replan => {
-                let wait = ctx.memory.with(&claim.id, |m| m.waits.failed(FailureClass::Retryable));
+                let wait = ctx.memory.entry(&claim.id, |m| m.waits.failed(FailureClass::Retryable));
                 return Ok(Some(Next::After(wait)));
             }
         }
@@ -288,7 +288,7 @@ impl<'a, P: Provisioner> Teardown<'a, P> {
 
     pub(super) fn settles_in(&self) -> Option<Duration> {
         let lag = self.stored.as_ref().map(|stored| self.ctx.provisioner.consistency_lag(&stored.record));
-        backoff::settles_in(self.missing, self.ctx.memory.quiet(&self.claim.id), lag.unwrap_or_default())
+        backoff::settles_in(self.missing, self.ctx.memory.since_last_change(&self.claim.id), lag.unwrap_or_default())
     }
 
     async fn delete_outputs(&self) -> Result<(), Error> {
@@ -296,24 +296,25 @@ impl<'a, P: Provisioner> Teardown<'a, P> {
         let (secrets, config_maps) = (ctx.secrets_in(&claim.id.namespace), ctx.config_maps_in(&claim.id.namespace));
         let (secret, config_map) = ctx.caches.output_uids(&claim.id);
         // Restored outputs of an orphan belong to nobody, and another claim may adopt them.
-        let heir = self.stored.as_ref().filter(|_| !claim.is_gone());
-        let heir = heir.and_then(|stored| Heir::of(&stored.record, stored.is_being_adopted(), &ctx.label));
+        let previous_owner = self.stored.as_ref().filter(|_| !claim.is_gone());
+        let previous_owner =
+            previous_owner.and_then(|stored| PreviousOwner::of(&stored.record, stored.is_being_adopted(), &ctx.label));
         tokio::try_join!(
-            outputs::delete(&secrets, &claim.id, secret, heir),
-            outputs::delete(&config_maps, &claim.id, config_map, heir),
+            outputs::delete(&secrets, &claim.id, secret, previous_owner),
+            outputs::delete(&config_maps, &claim.id, config_map, previous_owner),
         )?;
         Ok(())
     }
 
     async fn release(&self) -> Result<Next, Error> {
         let Self { ctx, claim, note, .. } = self;
-        ctx.memory.with(&claim.id, |m| m.removal = Some(Box::new(RemovalProgress::AllButFinalizer(note.clone()))));
+        ctx.memory.entry(&claim.id, |m| m.removal = Some(Box::new(RemovalProgress::AllButFinalizer(note.clone()))));
         // Others keep it, and its status is to say what became of it.
         if claim.finalizers.iter().any(|finalizer| finalizer != wire::FINALIZER) {
             status::update_status(ctx, claim, &Report::removed(claim, note)).await?;
         }
         claims::remove_finalizer(ctx, claim).await?;
-        ctx.memory.with(&claim.id, |m| m.removal = Some(Box::new(RemovalProgress::Everything)));
+        ctx.memory.entry(&claim.id, |m| m.removal = Some(Box::new(RemovalProgress::Everything)));
         self.report_removal().await;
         Ok(Next::Done)
     }

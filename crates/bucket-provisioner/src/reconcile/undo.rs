@@ -26,12 +26,12 @@ impl<P: Provisioner> Teardown<'_, P> {
         if !in_use {
             self.begin_deletion(undo).await?;
         }
-        let removal = self.ask_patiently(undo, in_use).await?;
+        let removal = self.undo_and_report(undo, in_use).await?;
         match removal {
             Removal { bucket: BucketRemoval::Partial { deleted }, .. } => {
                 // The access is removed before the bucket.
-                ctx.memory.with(&claim.id, |m| m.access_gone = true);
-                let so_far = ctx.memory.with(&claim.id, |m| m.purges(deleted));
+                ctx.memory.entry(&claim.id, |m| m.access_gone = true);
+                let so_far = ctx.memory.entry(&claim.id, |m| m.purges(deleted));
                 self.report_purge(so_far).await?;
                 self.seen.store = StoreProgress::Partly;
             }
@@ -39,7 +39,7 @@ impl<P: Provisioner> Teardown<'_, P> {
                 let bucket = || self.stored().map(|stored| stored.record.plan.bucket.clone());
                 if in_use {
                     if removed.access == AccessRemoval::Deleted {
-                        ctx.memory.with(&claim.id, |m| m.access_gone = true);
+                        ctx.memory.entry(&claim.id, |m| m.access_gone = true);
                     }
                     return Err(Error::BucketInUse { bucket: bucket()? });
                 }
@@ -58,14 +58,14 @@ impl<P: Provisioner> Teardown<'_, P> {
         let release = self.stored()?.release.clone().filter(|release| undo == Undo::Delete && !release.deleting);
         let Some(release) = release.filter(|_| self.seen.purpose == Purpose::Orphan) else { return Ok(()) };
         // The access is gone, so this changes nothing.
-        self.ask_patiently(Undo::Revoke, false).await?;
+        self.undo_and_report(Undo::Revoke, false).await?;
         let stored = self.stored.as_mut().ok_or(NOTHING_TO_UNDO)?;
         records::release(self.ctx, stored, Release { deleting: true, ..release }).await
     }
 
     /// Has the store undo the record, and reports it if that takes long: a claim that is being deleted is not Ready.
-    async fn ask_patiently(&self, undo: Undo, in_use: bool) -> Result<Removal, Error> {
-        let mut removing = std::pin::pin!(self.ask_store(undo, in_use));
+    async fn undo_and_report(&self, undo: Undo, in_use: bool) -> Result<Removal, Error> {
+        let mut removing = std::pin::pin!(self.undo_at_store(undo, in_use));
         if let Ok(removal) = tokio::time::timeout(PATIENCE, removing.as_mut()).await {
             return removal;
         }
@@ -78,7 +78,7 @@ impl<P: Provisioner> Teardown<'_, P> {
         removing.await
     }
 
-    async fn ask_store(&self, undo: Undo, in_use: bool) -> Result<Removal, Error> {
+    async fn undo_at_store(&self, undo: Undo, in_use: bool) -> Result<Removal, Error> {
         let (ctx, record) = (self.ctx, &self.stored()?.record);
         let (owner, present) = tokio::try_join!(owner::of_record(ctx, record), present_keys(ctx, self.claim)).map_err(
             |error| match error {
@@ -96,8 +96,8 @@ impl<P: Provisioner> Teardown<'_, P> {
         };
         // The access is removed even if the bucket is in use.
         match content.filter(|_| !in_use) {
-            Some(content) => ctx.asking(record, Box::pin(compose::delete(&ctx.provisioner, &call, content))).await,
-            None => ctx.asking(record, Box::pin(compose::revoke(&ctx.provisioner, &call))).await,
+            Some(content) => ctx.call_store(record, Box::pin(compose::delete(&ctx.provisioner, &call, content))).await,
+            None => ctx.call_store(record, Box::pin(compose::revoke(&ctx.provisioner, &call))).await,
         }
     }
 
@@ -146,7 +146,7 @@ impl<P: Provisioner> Teardown<'_, P> {
     /// The store has finished. If it did not show everything yet, it is asked once more.
     async fn conclude(&mut self, undo: Undo, removed: Removal) -> Result<(), Error> {
         let ctx = self.ctx;
-        let removed = ctx.memory.with(&self.claim.id, |m| m.removed_before(removed));
+        let removed = ctx.memory.entry(&self.claim.id, |m| m.removed_before(removed));
         self.seen.store = StoreProgress::Fully;
         // An ObjectBucket outlives its claim only after the access was removed.
         let is_known = self.stored()?.release.as_ref().is_some_and(Release::access_is_gone);
@@ -180,7 +180,7 @@ impl<P: Provisioner> Teardown<'_, P> {
 
 /// The keys in the claim's Secret, as long as they may still work.
 async fn present_keys<P>(ctx: &Context<P>, claim: &Claim) -> Result<Option<AppCredentials>, Error> {
-    if ctx.memory.if_known(&claim.id, |m| m.access_gone) {
+    if ctx.memory.get(&claim.id, |m| m.access_gone) {
         return Ok(None);
     }
     let secret = outputs::read_own(&ctx.secrets_in(&claim.id.namespace), &claim.id).await?;

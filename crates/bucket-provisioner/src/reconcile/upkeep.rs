@@ -8,8 +8,8 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 
 use super::attempt::Attempt;
+use super::in_sync;
 use super::next::Next;
-use super::steady;
 use crate::decide::backoff::{self, MAX_DENIED, MAX_PROBES};
 use crate::decide::keys::{self, Retiring};
 use crate::decide::record::{Author, Stored};
@@ -25,17 +25,17 @@ use crate::store::{AppCredentials, Checkup, Failure as _, FailureClass, Provisio
 impl<P: Provisioner> Attempt<'_, P> {
     /// The upkeep that is due in this attempt.
     pub(super) fn upkeep_due(&self) -> Result<Upkeep, Error> {
-        let (stored, probes) = (self.stored()?, self.ctx.memory.if_known(&self.claim.id, |m| m.waits.probes()));
-        let facts = upkeep::Facts {
+        let (stored, probes) = (self.stored()?, self.ctx.memory.get(&self.claim.id, |m| m.waits.probes()));
+        let facts = upkeep::UpkeepFacts {
             bound: stored.bound(),
             by_us: stored.author == Author::Us,
             adopting: stored.is_being_adopted(),
-            ready: self.says_ready(stored),
+            ready: self.status_is_ready(stored),
             waits_for_keys: probes > 0,
             doubtful: backoff::are_doubtful(probes),
             contradictory: self.contradiction(stored).is_some(),
         };
-        Ok(upkeep::due_now(facts, || steady::usual_upkeep(self.ctx, &self.claim, stored, &self.notes).0))
+        Ok(upkeep::due_now(facts, || in_sync::usual_upkeep(self.ctx, &self.claim, stored, &self.notes).0))
     }
 
     /// Has the store issue keys in addition to the present ones. They are tried before they are handed over.
@@ -44,19 +44,19 @@ impl<P: Provisioner> Attempt<'_, P> {
         // The claim says what became of it.
         self.progress.status_written = false;
         // A request for another attempt is answered by this one, also if it fails: it would end every wait.
-        self.ctx.memory.with(&self.claim.id, |m| m.upkeep.retried(self.claim.retry_request.as_deref()));
-        let denied = self.ctx.memory.if_known(&self.claim.id, |m| m.upkeep.denied_successor());
+        self.ctx.memory.entry(&self.claim.id, |m| m.upkeep.retried(self.claim.retry_request.as_deref()));
+        let denied = self.ctx.memory.get(&self.claim.id, |m| m.upkeep.denied_key());
         let is_new = denied.is_none();
-        let successor = match denied {
+        let pending_key = match denied {
             Some(keys) => self.try_secret().await.map(|()| Some(keys)),
-            None => self.ask_to_rotate().await,
+            None => self.rotate_at_store().await,
         };
-        match successor {
+        match pending_key {
             Ok(Some(keys)) => {
                 if is_new {
-                    self.ctx.memory.with(&self.claim.id, |m| m.keep_successor(Some(keys.clone())));
+                    self.ctx.memory.entry(&self.claim.id, |m| m.keep_pending_key(Some(keys.clone())));
                 }
-                self.keys = Keys::Successor { keys, proven: false };
+                self.keys = Keys::Pending { keys, proven: false };
             }
             Ok(None) => {
                 let note =
@@ -74,15 +74,16 @@ impl<P: Provisioner> Attempt<'_, P> {
         Ok(())
     }
 
-    async fn ask_to_rotate(&mut self) -> Result<Option<AppCredentials>, Error> {
+    async fn rotate_at_store(&mut self) -> Result<Option<AppCredentials>, Error> {
         let (ctx, record) = (self.ctx, self.stored()?.record.clone());
         let present = self.credentials()?.access_key_id.clone();
         self.try_secret().await?;
         let owner = self.owner_for_removal().await?;
         // The store may not show the new keys for a while.
-        ctx.memory.with(&record.claim, ClaimMemory::executes);
-        let mut answer = ctx.asking(&record, Box::pin(ctx.provisioner.rotate(&owner.call(&record), &present))).await?;
-        ctx.memory.with(&record.claim, ClaimMemory::executes);
+        ctx.memory.entry(&record.claim, ClaimMemory::executes);
+        let mut answer =
+            ctx.call_store(&record, Box::pin(ctx.provisioner.rotate(&owner.call(&record), &present))).await?;
+        ctx.memory.entry(&record.claim, ClaimMemory::executes);
         let keys = answer.as_mut();
         if let Some(note) = keys.and_then(|keys| store_outputs::take_out_refused(&mut keys.outputs, &record.plan)) {
             self.report_refused_outputs(&note).await;
@@ -92,7 +93,7 @@ impl<P: Provisioner> Attempt<'_, P> {
 
     /// The new keys do not work yet. After some time, the operator gives them up, or keeps them for later if the store knows
     /// them: others would be denied as well.
-    pub(super) async fn successor_refused(
+    pub(super) async fn pending_key_refused(
         &mut self,
         keys: AppCredentials,
         answer: String,
@@ -100,15 +101,15 @@ impl<P: Provisioner> Attempt<'_, P> {
         wait: Duration,
     ) -> Result<Next, Error> {
         let (memory, id) = (&self.ctx.memory, &self.claim.id);
-        let known = memory.if_known(id, |m| (m.waits.probes(), m.waits.refused_for(), m.upkeep.denied_successor()));
+        let known = memory.get(id, |m| (m.waits.probes(), m.waits.refused_for(), m.upkeep.denied_key()));
         let (probes, refused_for, denied_before) = known;
         let note = if denied && (denied_before.is_some() || refused_for >= MAX_DENIED) {
             let note = format!(
                 "the store denies the new key {} ({answer}); it is kept and tried again; the claim's Secret still holds the present key",
                 keys.access_key_id
             );
-            memory.with(id, |m| {
-                m.keep_denied_successor(keys);
+            memory.entry(id, |m| {
+                m.keep_denied_key(keys);
                 if denied_before.is_none() {
                     // Perhaps somebody deleted the policy of the claim's user.
                     m.upkeep.check_after(Duration::ZERO);
@@ -116,11 +117,11 @@ impl<P: Provisioner> Attempt<'_, P> {
             });
             note
         } else if probes > MAX_PROBES {
-            memory.with(id, |m| m.keep_successor(None));
+            memory.entry(id, |m| m.keep_pending_key(None));
             format!("the store keeps refusing the new keys ({answer}); the present keys still work; retrying")
         } else {
             if denied_before.is_some() {
-                memory.with(id, |m| m.keep_successor(Some(keys)));
+                memory.entry(id, |m| m.keep_pending_key(Some(keys)));
             }
             return Ok(Next::After(wait));
         };
@@ -132,9 +133,9 @@ impl<P: Provisioner> Attempt<'_, P> {
 
     pub(super) async fn report_rotation(&self, former: &Retiring) {
         self.rotation_ended("done");
-        self.ctx.memory.with(&self.claim.id, |m| m.keep_successor(None));
-        self.ctx.memory.with(&self.claim.id, |m| m.upkeep.succeeded());
-        self.ctx.memory.with(&self.claim.id, |m| m.upkeep.rotation_failure = None);
+        self.ctx.memory.entry(&self.claim.id, |m| m.keep_pending_key(None));
+        self.ctx.memory.entry(&self.claim.id, |m| m.upkeep.succeeded());
+        self.ctx.memory.entry(&self.claim.id, |m| m.upkeep.rotation_failure = None);
         let Retiring { id, at, .. } = former;
         let note = format!(
             "the claim's Secret holds new keys; the former key {id} works until {}; restart apps that read their keys only once",
@@ -156,7 +157,7 @@ impl<P: Provisioner> Attempt<'_, P> {
     /// Has the store check and repair bucket and user. `Some`: ask it again later.
     pub(super) async fn check(&mut self) -> Result<Option<Next>, Error> {
         let noted = self.notes.issued_at;
-        if let Some(wait) = self.ask_to_check().await? {
+        if let Some(wait) = self.check_at_store().await? {
             return Ok(Some(Next::After(wait)));
         }
         self.upkeep = Upkeep::Nothing;
@@ -164,9 +165,9 @@ impl<P: Provisioner> Attempt<'_, P> {
             // At once, because somebody may edit the note again before the next attempt.
             let (ctx, now) = (self.ctx, Timestamp::now());
             let rotation = self.stored()?.record.plan.rotation;
-            self.notes = self.notes.clone().believed(&rotation, now);
-            let (due, _) = steady::keys_due(&self.claim, &self.notes, &rotation);
-            if due != Upkeep::Rotate || ctx.memory.if_known(&self.claim.id, |m| m.upkeep.replacement_in()).is_zero() {
+            self.notes = self.notes.clone().clamp_to_now(&rotation, now);
+            let (due, _) = in_sync::keys_due(&self.claim, &self.notes, &rotation);
+            if due != Upkeep::Rotate || ctx.memory.get(&self.claim.id, |m| m.upkeep.replacement_in()).is_zero() {
                 self.upkeep = steps::upkeep_left(due, &self.keys);
             }
         }
@@ -174,24 +175,25 @@ impl<P: Provisioner> Attempt<'_, P> {
     }
 
     /// Does not change `upkeep` if there is no problem. `Some`: the attempt is over for this time.
-    pub(super) async fn ask_to_check(&mut self) -> Result<Option<Duration>, Error> {
+    pub(super) async fn check_at_store(&mut self) -> Result<Option<Duration>, Error> {
         let (ctx, asked) = (self.ctx, self.claim.retry_request.clone());
-        if self.upkeep == Upkeep::Retire || ctx.memory.with(&self.claim.id, |m| m.upkeep.asks_again(asked.as_deref())) {
-            ctx.memory.with(&self.claim.id, |m| m.upkeep.searches_for_keys());
+        if self.upkeep == Upkeep::Retire
+            || ctx.memory.entry(&self.claim.id, |m| m.upkeep.take_retry_request(asked.as_deref()))
+        {
+            ctx.memory.entry(&self.claim.id, |m| m.upkeep.searches_for_keys());
         }
-        ctx.memory.with(&self.claim.id, |m| m.upkeep.retried(asked.as_deref()));
+        ctx.memory.entry(&self.claim.id, |m| m.upkeep.retried(asked.as_deref()));
         let record = self.stored()?.record.clone();
         let present = self.credentials()?.access_key_id.clone();
         // Only `retire` has the former key deleted, after it was deactivated: the present one may not work.
         let (is_retiring, now) = (self.upkeep == Upkeep::Retire, Timestamp::now());
         let retiring =
             self.notes.retiring.as_ref().filter(|key| !is_retiring || key.at > now).map(|key| key.id.clone());
-        let denied =
-            ctx.memory.if_known(&self.claim.id, |m| m.upkeep.denied_successor()).map(|keys| keys.access_key_id);
+        let denied = ctx.memory.get(&self.claim.id, |m| m.upkeep.denied_key()).map(|keys| keys.access_key_id);
         let kept = [Some(present.as_str()), retiring.as_deref(), denied.as_deref()];
         let kept: Vec<&str> = kept.into_iter().flatten().collect();
         let answer = match self.owner_for_removal().await {
-            Ok(owner) => ctx.asking(&record, Box::pin(ctx.provisioner.check(&owner.call(&record), &kept))).await,
+            Ok(owner) => ctx.call_store(&record, Box::pin(ctx.provisioner.check(&owner.call(&record), &kept))).await,
             Err(error) => Err(error),
         };
         match answer {
@@ -219,8 +221,8 @@ impl<P: Provisioner> Attempt<'_, P> {
     async fn take_checkup(&mut self, checkup: Checkup) -> Result<(), Error> {
         let (ctx, id) = (self.ctx, self.claim.id.clone());
         self.seen_in_account = self.owner().await?.account.clone().filter(|_| !checkup.keys_lost);
-        ctx.memory.with(&id, |m| m.upkeep.succeeded());
-        ctx.memory.with(&id, |m| m.upkeep.checked(ctx.options.resync));
+        ctx.memory.entry(&id, |m| m.upkeep.succeeded());
+        ctx.memory.entry(&id, |m| m.upkeep.checked(ctx.options.resync));
         let metrics = &ctx.options.observer.metrics().upkeep;
         metrics.checked("done");
         let retired = self.notes.retiring.as_ref().map(|key| key.id.as_str());
@@ -270,15 +272,15 @@ impl<P: Provisioner> Attempt<'_, P> {
         }
         if failed && self.upkeep == Upkeep::Check && !self.stored()?.is_being_adopted() {
             // If the owner lacks a permission, all its claims fail: they report it once, not every five minutes.
-            ctx.memory.with(id, |m| m.upkeep.wait_for_next());
-            ctx.memory.with(id, |m| m.upkeep.checked(ctx.options.resync));
+            ctx.memory.entry(id, |m| m.upkeep.wait_for_next());
+            ctx.memory.entry(id, |m| m.upkeep.checked(ctx.options.resync));
         }
         self.upkeep = Upkeep::Nothing;
         let stored = self.stored()?;
-        match upkeep::awaits_check(self.says_ready(stored), &error) {
+        match upkeep::awaits_check(self.status_is_ready(stored), &error) {
             // Its status still asks for the adoption.
             true if stored.is_being_adopted() => Err(error),
-            true => Ok(Some(ctx.memory.with(id, |m| {
+            true => Ok(Some(ctx.memory.entry(id, |m| {
                 let wait = m.upkeep.failed_in();
                 m.waits.defer(wait);
                 wait
@@ -294,15 +296,15 @@ impl<P: Provisioner> Attempt<'_, P> {
         if !matches!(self.keys, Keys::InSecret { .. }) {
             return;
         }
-        let (lag, quiet) = (self.lag(), self.ctx.memory.quiet(&self.claim.id));
+        let (lag, quiet) = (self.lag(), self.ctx.memory.since_last_change(&self.claim.id));
         if quiet >= lag {
             self.keys = Keys::None;
             return;
         }
         self.keys.set_proven(false);
-        self.doubted = !self.notes.is_new(Timestamp::now(), lag);
+        self.must_reprobe_keys = !self.notes.is_new(Timestamp::now(), lag);
         // If they work nevertheless, the store is asked again.
-        self.ctx.memory.with(&self.claim.id, |m| m.upkeep.check_after(lag.saturating_sub(quiet)));
+        self.ctx.memory.entry(&self.claim.id, |m| m.upkeep.check_after(lag.saturating_sub(quiet)));
     }
 
     /// Reports an error of upkeep, unless the store is still working. Returns whether it failed.
@@ -314,7 +316,7 @@ impl<P: Provisioner> Attempt<'_, P> {
             }
             None => {
                 tracing::info!(?upkeep, "the store is still working: {error}");
-                self.ctx.memory.with(&self.claim.id, |m| m.upkeep.in_progress(upkeep));
+                self.ctx.memory.entry(&self.claim.id, |m| m.upkeep.in_progress(upkeep));
                 false
             }
         }
@@ -323,9 +325,9 @@ impl<P: Provisioner> Attempt<'_, P> {
     pub(super) async fn upkeep_failed(&self, reason: &'static str, note: &str, class: FailureClass) {
         tracing::warn!(reason, "{note}");
         if reason == reasons::ROTATION_FAILED {
-            self.ctx.memory.with(&self.claim.id, |m| m.upkeep.rotation_failure = Some(note.into()));
+            self.ctx.memory.entry(&self.claim.id, |m| m.upkeep.rotation_failure = Some(note.into()));
         }
-        if self.ctx.memory.with(&self.claim.id, |m| m.upkeep.failed(class, note)) {
+        if self.ctx.memory.entry(&self.claim.id, |m| m.upkeep.failed(class, note)) {
             events::event(self.ctx, &self.claim.id, Severity::Warning, reason, note).await;
         }
     }

@@ -92,10 +92,10 @@ impl Caches {
         let at = |name: String| {
             let object = self.records.object(&name).filter(|object| record::is_ours(object, provisioner))?;
             let whole = match record::relation(&object, claim, cluster) {
-                Relation::Mine if record::claim_name(&object).is_some() => object,
-                Relation::Mine => codec::naming(&object, &claim.id),
-                Relation::Fits if !self.has_rival(claim, &object) => codec::naming(&object, &claim.id),
-                Relation::Fits | Relation::Former | Relation::Other => return None,
+                Relation::Owned if record::claim_name(&object).is_some() => object,
+                Relation::Owned => codec::naming(&object, &claim.id),
+                Relation::Inferred if !self.has_rival(claim, &object) => codec::naming(&object, &claim.id),
+                Relation::Inferred | Relation::Predecessor | Relation::Foreign => return None,
             };
             codec::read(&whole).ok()
         };
@@ -205,7 +205,7 @@ impl OutputFacts {
     }
 
     /// Whether nobody else has changed this entry. If it is unknown, the entry counts as unchanged: otherwise the claim
-    /// would never be steady, and nothing would wake it for its upkeep, such as the rotation of its keys.
+    /// would never be in_sync, and nothing would wake it for its upkeep, such as the rotation of its keys.
     fn has(&self, key: &str) -> bool {
         self.more.as_ref().is_none_or(|more| more.binary_search(&hash(key)).is_ok())
     }

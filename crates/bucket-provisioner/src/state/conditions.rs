@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::api::ObjectBucketClaimStatus;
-use crate::decide::report::Keeps;
+use crate::decide::report::ConditionSupport;
 
 /// Whether conditions are kept, learnt from claims that have some and from the answers to writes.
 #[derive(Debug, Default)]
@@ -19,11 +19,11 @@ const YES: u8 = 1;
 const NO: u8 = 2;
 
 impl Conditions {
-    pub(crate) fn keeps(&self) -> Keeps {
+    pub(crate) fn condition_support(&self) -> ConditionSupport {
         match self.known.load(Ordering::Relaxed) {
-            YES => Keeps::Yes,
-            NO => Keeps::No,
-            _ => Keeps::Unknown,
+            YES => ConditionSupport::Yes,
+            NO => ConditionSupport::No,
+            _ => ConditionSupport::Unknown,
         }
     }
 

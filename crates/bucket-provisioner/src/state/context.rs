@@ -22,7 +22,7 @@ use crate::decide::claim::Guarded;
 use crate::decide::keys::KeyNotes;
 use crate::decide::metadata::FieldManager;
 use crate::decide::record::Author;
-use crate::decide::report::Keeps;
+use crate::decide::report::ConditionSupport;
 use crate::error::Error;
 use crate::options::Options;
 use crate::reasons;
@@ -117,10 +117,10 @@ impl<P> Context<P> {
     }
 
     /// Whether a claim should have conditions. Claims of the Go provisioner have none, and are not changed.
-    pub(crate) fn keeps(&self, author: Author) -> Keeps {
+    pub(crate) fn condition_support(&self, author: Author) -> ConditionSupport {
         match author {
-            Author::Us => self.conditions.keeps(),
-            Author::GoProvisioner => Keeps::No,
+            Author::Us => self.conditions.condition_support(),
+            Author::GoProvisioner => ConditionSupport::No,
         }
     }
 
@@ -157,7 +157,7 @@ impl<P> Context<P> {
 
 impl<P: Provisioner> Context<P> {
     /// Awaits a call to the store of a record, and notes whether the store answers.
-    pub(crate) async fn asking<T, E: Failure>(
+    pub(crate) async fn call_store<T, E: Failure>(
         &self,
         record: &Record,
         // Boxed, because the futures of the SDK are large; and of no type, because theirs are so deep that the compiler
@@ -168,7 +168,7 @@ impl<P: Provisioner> Context<P> {
     }
 
     /// The same for a verb that creates something.
-    pub(crate) async fn asking_to_create<T, E: Failure>(
+    pub(crate) async fn call_store_to_create<T, E: Failure>(
         &self,
         record: &Record,
         call: BoxFuture<'_, Result<T, CreateError<E>>>,
@@ -177,10 +177,10 @@ impl<P: Provisioner> Context<P> {
         let answer = call.await;
         match &answer {
             Err(CreateError::Refused(failure) | CreateError::Failed(failure)) if failure.affects_all_claims() => {
-                asked.struck();
+                asked.failed();
             }
             // Perhaps no call was made.
-            Err(CreateError::Refused(_)) => asked.never_mind(),
+            Err(CreateError::Refused(_)) => asked.cancelled(),
             Ok(_) | Err(CreateError::Failed(_)) => asked.answered(),
         }
         if let Err(CreateError::Refused(failure) | CreateError::Failed(failure)) = &answer {
@@ -193,7 +193,7 @@ impl<P: Provisioner> Context<P> {
     }
 
     /// The same for a call whose success proves nothing, because its answer may be cached.
-    pub(crate) async fn asking_once<T, E: Failure>(
+    pub(crate) async fn call_store_once<T, E: Failure>(
         &self,
         record: &Record,
         call: BoxFuture<'_, Result<T, E>>,
@@ -210,10 +210,10 @@ impl<P: Provisioner> Context<P> {
         let asked = self.workers.ask(stores::store_of(record));
         let answer = call.await;
         match &answer {
-            Err(failure) if failure.affects_all_claims() => asked.struck(),
+            Err(failure) if failure.affects_all_claims() => asked.failed(),
             Ok(_) | Err(_) => match proves {
                 Proves::TheStoreAnswers => asked.answered(),
-                Proves::Nothing => asked.never_mind(),
+                Proves::Nothing => asked.cancelled(),
             },
         }
         answer.inspect_err(|failure| log_failure::<P>(failure)).map_err(Error::store)

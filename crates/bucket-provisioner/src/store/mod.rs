@@ -33,7 +33,7 @@
 //! - A bucket may be emptied ([`Content::Delete`]) only if its credentials were published, or an admin has requested it.
 //! - Before a verb gets the owner's credentials, they are parsed, and their [`account`](Provisioner::account) is
 //!   compared with the recorded one.
-//! - A verb that takes longer than two minutes is dropped, and called again later; what it spends in [`turn::wait`] does
+//! - A verb that takes longer than two minutes is dropped, and called again later; what it spends in [`rate_wait::wait`] does
 //!   not count. One that panics is called again,
 //!   too. What still runs some seconds after the process was told to end is dropped.
 //!
@@ -191,12 +191,12 @@ mod on_delete;
 mod outcome;
 pub mod owner;
 mod parameters;
+pub mod rate_wait;
 mod reason;
 mod record;
 mod request;
 mod start;
 mod tagged;
-pub mod turn;
 
 use std::future::Future;
 use std::time::{Duration, SystemTime};
@@ -214,7 +214,7 @@ pub use self::outcome::{
     AccessRemoval, AppCredentials, BucketRemoval, Checkup, Content, Deactivation, Probe, Recalled, Removal,
 };
 pub use self::owner::{Owner, OwnerSource};
-pub use self::parameters::{Parameters, Written};
+pub use self::parameters::{Parameters, RawParameters};
 pub use self::reason::{Reason, Topic};
 pub(crate) use self::record::PARAMETER;
 pub use self::record::{ClaimId, Endpoint, Mode, Plan, Record, Rotation, SecretRef};
@@ -266,7 +266,7 @@ pub trait Provisioner: Send + Sync + 'static {
     /// Removes the access and keeps the bucket. What no longer exists counts as removed.
     ///
     /// A user with the [present](Call::present) credentials is the claim's own, even if it has lost its tags. If the store
-    /// knows no such user although the record was [handed over](Record::handed_over), the credentials are tried: access that
+    /// knows no such user although the record was [handed over](Record::credentials_published), the credentials are tried: access that
     /// still works is not removed.
     ///
     /// # Errors

@@ -53,8 +53,8 @@ impl Observer {
     }
 
     /// A call to a store has ended.
-    pub fn called(&self, call: &StoreCall<'_>) {
-        self.metrics.called(call);
+    pub fn called(&self, &StoreCall { service, operation, outcome, took }: &StoreCall<'_>) {
+        self.metrics.called(service, operation, outcome, took);
     }
 
     /// A call to a store is repeated, because the store refused it for its rate, failed, or did not answer.

@@ -40,7 +40,7 @@ pub trait Parameters: Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// The first parameter that cannot be used.
-    fn parse(written: &Written<'_>) -> Result<Self, ParameterError>;
+    fn parse(written: &RawParameters<'_>) -> Result<Self, ParameterError>;
 
     /// Reads what a record keeps. Pure.
     ///
@@ -52,14 +52,14 @@ pub trait Parameters: Sized + Send + Sync + 'static {
 /// What an admin wrote into a class.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
-pub struct Written<'a> {
+pub struct RawParameters<'a> {
     /// The store's own parameters.
     pub own: &'a BTreeMap<String, String>,
     /// The common ones, parsed.
     pub common: &'a CommonParameters,
 }
 
-impl<'a> Written<'a> {
+impl<'a> RawParameters<'a> {
     /// What an admin wrote.
     pub fn new(own: &'a BTreeMap<String, String>, common: &'a CommonParameters) -> Self {
         Self { own, common }
@@ -81,7 +81,7 @@ impl<T: DeserializeOwned + JsonSchema + Send + Sync + 'static> Parameters for T 
         check::<T>()
     }
 
-    fn parse(written: &Written<'_>) -> Result<Self, ParameterError> {
+    fn parse(written: &RawParameters<'_>) -> Result<Self, ParameterError> {
         // A record does not hold empty values, and what it gives back must be what was planned.
         if let Some((name, value)) = written.own.iter().find(|(_, value)| value.is_empty()) {
             return Err(ParameterError::bad(name.clone(), value, "is empty", "give it a value, or remove it"));

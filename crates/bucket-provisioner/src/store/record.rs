@@ -217,7 +217,7 @@ impl Default for Rotation {
 ///     .with_user("shop-photos")
 ///     .with_parameter("shelf", "left");
 /// let record = Record::new(claim, "shelves", ReclaimPolicy::Delete, plan);
-/// assert!(!record.handed_over);
+/// assert!(!record.credentials_published);
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -235,7 +235,7 @@ pub struct Record {
     /// that is older was not created for it.
     pub claim_created_at: Option<SystemTime>,
     /// The claim's credentials have worked and were published, so an app may have used the bucket.
-    pub handed_over: bool,
+    pub credentials_published: bool,
     /// Name of the StorageClass from which the plan was made. The class may no longer exist.
     pub class_name: String,
     /// What happens to a created bucket when the claim is deleted.
@@ -256,7 +256,7 @@ impl Record {
             cluster: None,
             account: None,
             claim_created_at: None,
-            handed_over: false,
+            credentials_published: false,
             class_name: class_name.into(),
             reclaim_policy,
             plan,
@@ -284,8 +284,8 @@ impl Record {
     }
 
     /// As handed over: an app may have used the bucket.
-    pub fn with_handed_over(self) -> Self {
-        Self { handed_over: true, ..self }
+    pub fn with_credentials_published(self) -> Self {
+        Self { credentials_published: true, ..self }
     }
 
     /// The parameters of the class, as an admin wrote them when the plan was made.

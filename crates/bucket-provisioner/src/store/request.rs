@@ -61,7 +61,7 @@ mod tests {
 
     use super::*;
     use crate::api::wire;
-    use crate::store::{NameRules, ParameterError, Parameters as _, ReclaimPolicy, Record, Written};
+    use crate::store::{NameRules, ParameterError, Parameters as _, RawParameters, ReclaimPolicy, Record};
 
     #[derive(Debug, PartialEq, Deserialize, JsonSchema)]
     struct Shelf {
@@ -74,7 +74,7 @@ mod tests {
         let claim = ClaimId { namespace: "shop".into(), name: "photos".into(), uid: "1".into() };
         let common = CommonParameters::parse(&BTreeMap::new(), NameRules::S3, false)?;
         let written = written.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        let parameters = Shelf::parse(&Written::new(&written, &common))?;
+        let parameters = Shelf::parse(&RawParameters::new(&written, &common))?;
         let request = Request {
             claim: &claim,
             class_name: "shelves",

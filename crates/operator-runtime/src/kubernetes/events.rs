@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What an event says.
 #[derive(Debug, Clone, Copy)]
-pub struct Said<'a> {
+pub struct EventSpec<'a> {
     /// Whether its type is Warning, else Normal.
     pub is_warning: bool,
     /// One word, for machines.
@@ -36,7 +36,7 @@ pub struct Said<'a> {
 }
 
 /// Publishes one event. Best effort: nothing depends on events.
-pub async fn publish(client: &Client, about: ObjectReference, said: Said<'_>, reporter: &str) {
+pub async fn publish(client: &Client, about: ObjectReference, said: EventSpec<'_>, reporter: &str) {
     let event = event_about(about, said, reporter);
     let namespace = event.metadata.namespace.clone().unwrap_or_default();
     let api: Api<Event> = Api::namespaced(client.clone(), &namespace);
@@ -52,7 +52,7 @@ pub async fn publish(client: &Client, about: ObjectReference, said: Said<'_>, re
 }
 
 /// Events on objects without a namespace are in `default`, where `kubectl describe` looks for them.
-fn event_about(about: ObjectReference, said: Said<'_>, reporter: &str) -> Event {
+fn event_about(about: ObjectReference, said: EventSpec<'_>, reporter: &str) -> Event {
     let time = Timestamp::now();
     let (namespace, name) = (about.namespace.clone(), about.name.clone().unwrap_or_default());
     let number = match said.by_several {
@@ -101,7 +101,7 @@ mod tests {
     fn what_several_say_has_one_name_and_anything_else_has_another() {
         let name = |uid: &str, note: &str, by_several| {
             let about = ObjectReference { uid: Some(uid.to_owned()), ..ObjectReference::default() };
-            let said = Said { is_warning: true, reason: "Failed", note, by_several };
+            let said = EventSpec { is_warning: true, reason: "Failed", note, by_several };
             let event = event_about(about, said, "example.com/disk");
             (event.metadata.name, event.event_time.map(|time| time.0.as_second() / 3600))
         };

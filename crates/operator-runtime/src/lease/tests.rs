@@ -17,7 +17,7 @@ use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Keeps one Lease like the API server: refuses a write with an outdated resource version.
+/// ConditionSupport one Lease like the API server: refuses a write with an outdated resource version.
 #[derive(Clone, Default)]
 struct Server(Arc<Mutex<State>>);
 

@@ -58,7 +58,7 @@ impl Default for Health {
 
 impl Health {
     /// What it is doing from now on; returns what it did before. Once it stops, it does nothing else.
-    pub fn is(&self, phase: Phase) -> Phase {
+    pub fn set_phase(&self, phase: Phase) -> Phase {
         let mut state = self.lock();
         let before = state.phase.clone();
         if before != Phase::Stopping {
@@ -68,12 +68,12 @@ impl Health {
     }
 
     /// The work moves.
-    pub fn moves(&self) {
+    pub fn beat(&self) {
         self.lock().moved = Instant::now();
     }
 
     /// For how long the work has not moved, if that is too long.
-    pub fn stands_still(&self) -> Option<Duration> {
+    pub fn stalled_for(&self) -> Option<Duration> {
         Some(self.lock().moved.elapsed()).filter(|still| *still > STILL)
     }
 
@@ -116,11 +116,11 @@ mod tests {
     async fn work_that_does_not_move_is_noticed() {
         let health = Health::default();
         tokio::time::advance(STILL).await;
-        assert_eq!(health.stands_still(), None);
+        assert_eq!(health.stalled_for(), None);
         tokio::time::advance(BEAT).await;
-        assert_eq!(health.stands_still(), Some(STILL + BEAT));
-        health.moves();
-        assert_eq!(health.stands_still(), None);
+        assert_eq!(health.stalled_for(), Some(STILL + BEAT));
+        health.beat();
+        assert_eq!(health.stalled_for(), None);
     }
 
     #[test]
@@ -130,7 +130,7 @@ mod tests {
         let phases = [Phase::StandingBy { leader }, Phase::Reading, Phase::Serving, Phase::Stopping, Phase::Serving];
         let mut ready = vec![health.ready().is_ready];
         for phase in phases {
-            health.is(phase);
+            health.set_phase(phase);
             ready.push(health.ready().is_ready);
         }
         assert_eq!(ready, [false, true, false, true, false, false], "who stops does not serve again");

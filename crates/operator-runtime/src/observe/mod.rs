@@ -94,14 +94,14 @@ impl Observer {
 
     /// Another process works, and this one stands by.
     pub fn stands_by(&self, leader: &str) {
-        self.health().is(Phase::StandingBy { leader: leader.to_owned() });
+        self.health().set_phase(Phase::StandingBy { leader: leader.to_owned() });
     }
 
     /// This process works from now on, or no longer.
     pub fn leads(&self, leads: bool) {
         self.0.metrics.leading.set(f64::from(u8::from(leads)));
         // Only who takes over counts it: of three replicas, two would see the same change.
-        if leads && matches!(self.health().is(Phase::Reading), Phase::StandingBy { .. }) {
+        if leads && matches!(self.health().set_phase(Phase::Reading), Phase::StandingBy { .. }) {
             self.0.metrics.leader_changes.inc();
         }
     }
@@ -187,7 +187,7 @@ mod tests {
         let observer = Observer::default();
         observer.leads(true);
         assert!(shows(&observer, "provisioner_leading 1.0") && shows(&observer, "provisioner_serving 0.0"));
-        observer.health().is(Phase::Serving);
+        observer.health().set_phase(Phase::Serving);
         assert!(shows(&observer, "provisioner_serving 1.0"));
     }
 

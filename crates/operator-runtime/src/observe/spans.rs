@@ -15,9 +15,9 @@ pub const TARGET: &str = "provisioner_traces";
 #[cfg(feature = "otel")]
 pub const CLAIM_UID: &str = "claim.uid";
 
-/// Whom an attempt is for.
+/// SpanTarget an attempt is for.
 #[derive(Debug, Clone, Copy)]
-pub struct Whom<'a> {
+pub struct SpanTarget<'a> {
     /// The namespace of the claim.
     pub namespace: &'a str,
     /// Its name.
@@ -29,7 +29,7 @@ pub struct Whom<'a> {
 }
 
 /// An attempt at what is due for a claim. `what` tells attempts of different kinds apart, and is the name of the span.
-pub fn attempt(what: &'static str, whom: Whom<'_>) -> Span {
+pub fn attempt(what: &'static str, whom: SpanTarget<'_>) -> Span {
     info_span!(
         target: TARGET,
         "attempt",

@@ -125,7 +125,7 @@ pub(crate) async fn verb<P, T>(
             answered.unwrap_or_else(|_panic| Err(panicked()))
         }
         Err(_elapsed) => {
-            asked.struck();
+            asked.failed();
             Err(VolumeError::retryable(format!("{name} took longer than {} s", TIME_LIMIT.as_secs())))
         }
     };
@@ -157,7 +157,7 @@ pub(crate) fn after<P>(
     let (message, resync) = (failed.message(), ctx.options.resync_period);
     match failed.kind() {
         VolumeErrorKind::Ignored => {
-            ctx.memory.rests(uid, resync);
+            ctx.memory.set_wait(uid, resync);
             (Action::requeue(resync), None)
         }
         VolumeErrorKind::InProgress => {
@@ -166,7 +166,7 @@ pub(crate) fn after<P>(
             (Action::requeue(wait), Some(message).filter(|_| is_first))
         }
         VolumeErrorKind::Terminal | VolumeErrorKind::WrongNode => {
-            ctx.memory.rests(uid, resync);
+            ctx.memory.set_wait(uid, resync);
             (Action::requeue(resync), Some(message))
         }
         VolumeErrorKind::Retryable | VolumeErrorKind::Refused => {

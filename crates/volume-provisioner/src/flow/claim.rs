@@ -23,8 +23,8 @@ use crate::request::{SelectedNode, VolumeRequest};
 use crate::state::{Context, LAG, inputs};
 use crate::volume::VolumeToDelete;
 use crate::wire;
-use operator_runtime::kubernetes::workers::{Lane, Urgency};
-use operator_runtime::observe::spans::{self, Whom};
+use operator_runtime::kubernetes::workers::{QueueKey, Urgency};
+use operator_runtime::observe::spans::{self, SpanTarget};
 
 /// Until an attempt that still runs has ended.
 const BUSY: Duration = Duration::from_secs(1);
@@ -59,7 +59,7 @@ async fn work<P: VolumeProvisioner>(ctx: &Context<P>, claim: Arc<PersistentVolum
         return Action::requeue(left);
     }
     let namespace = claim.namespace().unwrap_or_default();
-    let lane = Lane { store: class.into(), namespace: namespace.clone().into(), urgency: Urgency::Wanted };
+    let lane = QueueKey { store: class.into(), namespace: namespace.clone().into(), urgency: Urgency::Wanted };
     let Some(_worker) = ctx.workers.enter(&lane).await else { return Action::await_change() };
     let shown = ctx.claims.get(&ObjectRef::from_obj(&*claim)).filter(|shown| shown.uid().as_ref() == Some(&uid));
     let Some(claim) = shown.filter(|shown| !ctx.memory.is_stale(&**shown)) else { return Action::await_change() };
@@ -75,7 +75,7 @@ async fn work<P: VolumeProvisioner>(ctx: &Context<P>, claim: Arc<PersistentVolum
     // 3. It is done. (writes)
     let span = tracing::info_span!("claim", claim = key(&claim));
     let name = claim.name_any();
-    let whom = Whom { namespace: &namespace, name: &name, uid: &uid, class: claim::class_of(&claim) };
+    let whom = SpanTarget { namespace: &namespace, name: &name, uid: &uid, class: claim::class_of(&claim) };
     let traced = spans::attempt("attempt", whom);
     let done = attempt::guarded(traced, dispatch(ctx, &claim, due, class)).instrument(span).await;
     // 4. A failure is reported, and retried. What Kubernetes does not bind in time is looked at again. (writes)

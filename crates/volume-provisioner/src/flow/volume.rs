@@ -21,8 +21,8 @@ use crate::provisioner::VolumeProvisioner;
 use crate::state::{Context, inputs};
 use crate::volume::VolumeToDelete;
 use crate::wire;
-use operator_runtime::kubernetes::workers::{Lane, Urgency};
-use operator_runtime::observe::spans::{self, Whom};
+use operator_runtime::kubernetes::workers::{QueueKey, Urgency};
+use operator_runtime::observe::spans::{self, SpanTarget};
 
 /// Until an attempt that still runs has ended.
 const BUSY: Duration = Duration::from_secs(1);
@@ -53,7 +53,7 @@ async fn work<P: VolumeProvisioner>(ctx: &Context<P>, volume: Arc<PersistentVolu
     let claim = spec.claim_ref.unwrap_or_default();
     let namespace = claim.namespace.unwrap_or_default();
     let class = spec.storage_class_name.unwrap_or_default();
-    let lane = Lane { store: class.as_str().into(), namespace: namespace.clone().into(), urgency: Urgency::Wanted };
+    let lane = QueueKey { store: class.as_str().into(), namespace: namespace.clone().into(), urgency: Urgency::Wanted };
     let seen = |volume: &PersistentVolume| inputs(&(&volume.spec, &volume.metadata.annotations, &volume.status));
     if let Some(left) = ctx.memory.left(&uid, seen(&volume)) {
         return Action::requeue(left);
@@ -68,7 +68,7 @@ async fn work<P: VolumeProvisioner>(ctx: &Context<P>, volume: Arc<PersistentVolu
     // 2. What is due, and that. (writes)
     let span = tracing::info_span!("volume", volume = volume.name_any());
     let (name, claim_uid) = (claim.name.unwrap_or_default(), claim.uid.unwrap_or_default());
-    let whom = Whom { namespace: &namespace, name: &name, uid: &claim_uid, class: &class };
+    let whom = SpanTarget { namespace: &namespace, name: &name, uid: &claim_uid, class: &class };
     let traced = spans::attempt("attempt at volume", whom);
     let done = attempt::guarded(traced, Box::pin(dispatch(ctx, &volume))).instrument(span).await;
     // 3. A failure is reported, and retried. (writes)

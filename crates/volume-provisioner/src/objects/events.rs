@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume, PersistentVo
 
 use crate::decide::claim;
 use crate::state::Context;
-use operator_runtime::kubernetes::events::{self, Said};
+use operator_runtime::kubernetes::events::{self, EventSpec};
 
 /// A volume is being provisioned.
 pub(crate) const PROVISIONING: &str = "Provisioning";
@@ -51,6 +51,6 @@ async fn publish<P>(ctx: &Context<P>, about: ObjectReference, reason: &str, note
         return;
     }
     let is_warning = [PROVISIONING_FAILED, VOLUME_FAILED_DELETE].contains(&reason);
-    let said = Said { is_warning, reason, note, by_several };
+    let said = EventSpec { is_warning, reason, note, by_several };
     events::publish(&ctx.client, about, said, &ctx.options.provisioner_name).await;
 }

@@ -13,9 +13,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use self::choose::{Wanted, choose};
+use super::annotate::{self, Answer, PendingAnnotation};
 use super::output::clean;
 use super::session::{self, Session};
-use super::word::{self, Answer, Given};
 use super::{ask, status};
 use crate::api::{Guard, ObjectBucket};
 use crate::controller::of_claim;
@@ -101,7 +101,7 @@ pub(crate) async fn run<P: Provisioner>(session: &Session<P>, args: &AdoptArgs) 
         print(&(clean(&line) + "\n"))?;
     }
     if !adoptions.is_empty()
-        && let Some(warning) = word::service(session).await.warning()
+        && let Some(warning) = annotate::service(session).await.warning()
     {
         eprintln!("{}", clean(warning));
     }
@@ -137,12 +137,12 @@ async fn give_all<P: Provisioner>(
         }
     }
     if !args.wait {
-        for Given { claim, .. } in given {
+        for PendingAnnotation { claim, .. } in given {
             print(&format!("claim {claim}: asked; `kubectl describe obc` shows how it goes\n"))?;
         }
         return Ok(all);
     }
-    word::wait(session, &given, args.timeout, |index, answer| {
+    annotate::wait(session, &given, args.timeout, |index, answer| {
         let (done, said) = match answer {
             Answer::Done => (true, "has its bucket back and is Ready".to_owned()),
             Answer::Refused(why) => (false, format!("the operator refuses: {why}")),
@@ -201,12 +201,12 @@ impl Former {
             }
             let Some(claim) = record::claim_name(&object).and_then(|name| wanted.get(&name)) else { return };
             match record::relation(&object, claim, cluster) {
-                Relation::Mine => drop(found.mine.insert(claim.id.uid.clone())),
-                Relation::Former => {
+                Relation::Owned => drop(found.mine.insert(claim.id.uid.clone())),
+                Relation::Predecessor => {
                     let name = (claim.id.namespace.clone(), claim.id.name.clone());
                     found.former.entry(name).or_default().push(object);
                 }
-                Relation::Fits | Relation::Other => {}
+                Relation::Inferred | Relation::Foreign => {}
             }
         })
         .await?;
@@ -311,17 +311,18 @@ impl Adoption {
 }
 
 /// Gives the operator the word, if nothing has changed since it was read.
-async fn give<P: Provisioner>(session: &Session<P>, adoption: Adoption) -> Result<Given, String> {
+async fn give<P: Provisioner>(session: &Session<P>, adoption: Adoption) -> Result<PendingAnnotation, String> {
     let Adoption { claim, object, is_new, .. } = adoption;
     let fresh = session.claim(&claim.id.namespace, &claim.id.name).await.map_err(|problem| problem.to_string())?;
     if Claim::read(&fresh, &session.label()).id != claim.id {
         return Err("it was replaced since, so nothing was done; run the command again".to_owned());
     }
-    let given = |uid| Given { record: record::name(&object), uid, action: Action::Adopt, claim: claim.id.clone() };
+    let given =
+        |uid| PendingAnnotation { record: record::name(&object), uid, action: Action::Adopt, claim: claim.id.clone() };
     if is_new {
-        let uid = word::create(session, object.clone(), Action::Adopt).await?;
+        let uid = annotate::create(session, object.clone(), Action::Adopt).await?;
         return Ok(given(uid));
     }
-    word::say(session, &word::fresh(session, &object).await?, Action::Adopt).await?;
+    annotate::annotate(session, &annotate::fresh(session, &object).await?, Action::Adopt).await?;
     Ok(given(object.metadata.uid.clone()))
 }

@@ -75,7 +75,7 @@ struct Schema {
 
 impl Schema {
     /// Whether the API server keeps a field.
-    fn keeps(&self, path: &[&str]) -> bool {
+    fn condition_support(&self, path: &[&str]) -> bool {
         let mut at = &self.schema;
         for field in path {
             if at["x-kubernetes-preserve-unknown-fields"] == true
@@ -146,7 +146,7 @@ fn judge(found: &CustomResourceDefinition, ours: &CustomResourceDefinition, prog
 /// Whose the schema is, and what it costs.
 fn variant(found: &Schema, ours: &Schema, program: &str) -> Finding {
     const WHAT: &str = "variant";
-    if !found.keeps(&["spec", "additionalState"]) && ours.keeps(&["spec", "additionalState"]) {
+    if !found.condition_support(&["spec", "additionalState"]) && ours.condition_support(&["spec", "additionalState"]) {
         let message = "it drops spec.additionalState, in which ObjectBuckets say what was created";
         return Finding::about(WHAT).bad(message).with_remedy(install(program));
     }
@@ -172,10 +172,10 @@ fn variant(found: &Schema, ours: &Schema, program: &str) -> Finding {
 /// What does not work with this schema.
 fn losses(found: &Schema, ours: &Schema) -> Vec<&'static str> {
     let mut losses = Vec::new();
-    if !found.keeps(&["status", "conditions"]) {
+    if !found.condition_support(&["status", "conditions"]) {
         losses.push("it drops conditions, so reasons are in events only");
     }
-    if ours.keeps(&["spec", "claimRef"]) && !found.keeps(&["spec", "claimRef", "name"]) {
+    if ours.condition_support(&["spec", "claimRef"]) && !found.condition_support(&["spec", "claimRef", "name"]) {
         losses.push("it drops claimRef, so `kubectl get ob` does not show the claim");
     }
     if !found.has_status {

@@ -13,10 +13,10 @@ use super::orphan::Orphan;
 use super::plan::{self, Planned};
 use super::recorded::Recorded;
 use super::{FOUND, OrphansArgs, Wanted, show};
+use crate::cli::annotate::{self, Answer, PendingAnnotation, Service, Word};
 use crate::cli::ask;
 use crate::cli::output::{self, Format, clean};
 use crate::cli::session::Session;
-use crate::cli::word::{self, Answer, Given, Service, Word};
 use crate::decide::action::Action;
 use crate::decide::record;
 use crate::store::Provisioner;
@@ -150,7 +150,7 @@ async fn served<P: Provisioner>(
     if plans.is_empty() {
         return Ok(plans);
     }
-    let service = word::service(session).await;
+    let service = annotate::service(session).await;
     if let Some(warning) = service.warning() {
         report.say(warning)?;
     }
@@ -261,9 +261,9 @@ async fn give<P: Provisioner>(
     planned: &Planned,
     cluster: &str,
     recorded: &Recorded,
-) -> Result<Given, String> {
+) -> Result<PendingAnnotation, String> {
     let Planned { orphan, action, object, is_new, .. } = planned;
-    let mut given = Given {
+    let mut given = PendingAnnotation {
         record: record::name(object),
         uid: object.metadata.uid.clone(),
         action: *action,
@@ -272,27 +272,27 @@ async fn give<P: Provisioner>(
     planned.is_as_empty(session).await?;
     if *is_new {
         if recorded.may_name(orphan) {
-            return Err(word::CHANGED.to_owned());
+            return Err(annotate::CHANGED.to_owned());
         }
         let none = Recorded::default();
         let present = find::present(session, &orphan.claim_namespace, &orphan.claim_name, &none, None).await;
         let present = present.map_err(|problem| problem.to_string())?;
         if present.map(|claim| claim.uid) != orphan.present_uid {
-            return Err(word::CHANGED.to_owned());
+            return Err(annotate::CHANGED.to_owned());
         }
-        given.uid = word::create(session, object.clone(), *action).await?;
+        given.uid = annotate::create(session, object.clone(), *action).await?;
         return Ok(given);
     }
-    let fresh = word::fresh(session, object).await?;
+    let fresh = annotate::fresh(session, object).await?;
     let recorded = Recorded::default();
     let present =
         find::present(session, &orphan.claim_namespace, &orphan.claim_name, &recorded, Some(&given.record)).await;
     let present = present.map_err(|problem| problem.to_string())?;
     let again = judge::of_record(fresh.clone(), cluster, present.as_ref(), Timestamp::now());
     if again.is_none_or(|again| (&again.reason, &again.present_uid) != (&orphan.reason, &orphan.present_uid)) {
-        return Err(word::CHANGED.to_owned());
+        return Err(annotate::CHANGED.to_owned());
     }
-    word::say(session, &fresh, *action).await?;
+    annotate::annotate(session, &fresh, *action).await?;
     Ok(given)
 }
 
@@ -300,7 +300,7 @@ async fn give<P: Provisioner>(
 async fn follow<P: Provisioner>(
     session: &Session<P>,
     report: &mut Report,
-    (plans, given): (&[Planned], &[Given]),
+    (plans, given): (&[Planned], &[PendingAnnotation]),
     wanted: &Wanted,
 ) -> Result<(), Box<dyn Error>> {
     let mut add = |index: usize, outcome, why| match plans.get(index) {
@@ -314,7 +314,7 @@ async fn follow<P: Provisioner>(
         }
         return Ok(());
     }
-    word::wait(session, given, wanted.timeout, |index, answer| {
+    annotate::wait(session, given, wanted.timeout, |index, answer| {
         let (outcome, why) = match answer {
             Answer::Done => (Outcome::Done, String::new()),
             Answer::Refused(why) => (Outcome::Failed, why),

@@ -23,8 +23,8 @@ use super::{AT_ONCE, judge};
 use crate::api::{Guard, ObjectBucket};
 use crate::cli::session::{self, Classes, Session, refused};
 use crate::decide::claim::Claim;
-use crate::decide::gate;
 use crate::decide::orphan::PresentClaim;
+use crate::decide::ownership;
 use crate::decide::record;
 use crate::store::{ClaimId, Inventory, Provisioner, TaggedResource};
 
@@ -209,7 +209,7 @@ impl Seen {
 
 fn is_served<P: Provisioner>(session: &Session<P>, classes: &Classes, claim: &Claim) -> bool {
     let Ok(spec) = claim.spec() else { return false };
-    gate::is_ours(gate::Facts {
+    ownership::is_ours(ownership::OwnershipFacts {
         class: classes.named(Some(&spec.storage_class_name)).owner(&session.provisioner),
         label: claim.label,
         recorded: false,

@@ -49,7 +49,7 @@ pub(crate) fn of_record(
         Ok(_) if present.is_some_and(|claim| claim.uid == uid) && is_here(&object, cluster) => return None,
         Ok(stored) => {
             let (action, vanished, refused, awaited) = (&Ok(None), false, false, true);
-            let facts = orphan::Facts { stored, action, cluster, present, refused, vanished, awaited, now };
+            let facts = orphan::OrphanFacts { stored, action, cluster, present, refused, vanished, awaited, now };
             match orphan::due(&facts) {
                 Due::Report(notice) | Due::Wait { notice: Some(notice), .. } => notice,
                 Due::DeleteBucket => notice::in_progress(stored, true),

@@ -28,8 +28,8 @@ use std::time::Duration;
 use self::find::Found;
 use self::orphan::Orphan;
 use super::Session;
+use super::annotate::Word;
 use super::output::{self, Format};
-use super::word::Word;
 use crate::store::Provisioner;
 use operator_runtime::program::print;
 use operator_runtime::values::duration;
@@ -102,7 +102,7 @@ pub(crate) async fn run<P: Provisioner>(session: &Session<P>, args: &OrphansArgs
     }
     print(&match output::document(&found, args.output)? {
         Some(text) => text,
-        None => show::told(&found, args.output == Format::Wide, output::has_colours()),
+        None => show::render(&found, args.output == Format::Wide, output::has_colours()),
     })?;
     Ok(code)
 }

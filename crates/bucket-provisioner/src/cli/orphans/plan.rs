@@ -6,10 +6,10 @@ use super::orphan::{Kind, Orphan};
 use super::places::{self, planned};
 use super::show;
 use crate::api::ObjectBucket;
-use crate::cli::fate::{Fate, on_removal};
+use crate::cli::disposition::{Disposition, on_removal};
 use crate::cli::output::bytes;
 use crate::cli::session::{Classes, Session, refused};
-use crate::cli::{usage, word};
+use crate::cli::{annotate, usage};
 use crate::controller::of_tags;
 use crate::decide::action::Action;
 use crate::decide::class::Class;
@@ -25,7 +25,7 @@ pub(crate) struct Planned {
     pub(crate) object: ObjectBucket,
     /// The ObjectBucket is lost, and has to be created.
     pub(crate) is_new: bool,
-    pub(crate) effects: Vec<Fate>,
+    pub(crate) effects: Vec<Disposition>,
     /// Of which the bucket may be deleted.
     doomed: Option<Box<Record>>,
     /// A bucket that will be deleted although it has objects, or may have some.
@@ -49,9 +49,9 @@ impl Planned {
             let class = object.spec.storage_class_name.as_deref().unwrap_or_default();
             lines.push(format!("  writes the lost ObjectBucket {name:?} again, as StorageClass {class:?} says"));
         }
-        for fate in effects {
-            let verb = if fate.is_deleted { "deletes" } else { "keeps" };
-            lines.push(format!("  {verb} {}: {}", fate.what, fate.why));
+        for disposition in effects {
+            let verb = if disposition.is_deleted { "deletes" } else { "keeps" };
+            lines.push(format!("  {verb} {}: {}", disposition.what, disposition.why));
         }
         if let Some(full) = full_bucket {
             lines.push(format!("  bucket {:?} has content: {}", full.name, full.content));
@@ -69,7 +69,7 @@ impl Planned {
         match content(session, record).await {
             None => Ok(()),
             Some(FullBucket { name, content }) => {
-                Err(format!("bucket {name:?} was empty and has content now: {content}; {}", word::CHANGED))
+                Err(format!("bucket {name:?} was empty and has content now: {content}; {}", annotate::CHANGED))
             }
         }
     }
@@ -110,8 +110,8 @@ fn may_delete(stored: &Stored) -> bool {
     stored.author == Author::GoProvisioner || teardown::undo_now(stored) == teardown::Undo::Delete
 }
 
-fn effects(stored: Option<&Stored>, action: Action, orphan: &Orphan) -> Vec<Fate> {
-    let kept = |what: String, why: &str| Fate { what, is_deleted: false, why: why.to_owned() };
+fn effects(stored: Option<&Stored>, action: Action, orphan: &Orphan) -> Vec<Disposition> {
+    let kept = |what: String, why: &str| Disposition { what, is_deleted: false, why: why.to_owned() };
     let bucket = || orphan.bucket.as_ref().map(|bucket| format!("bucket {bucket:?}"));
     match action {
         Action::Remove => stored.map(on_removal).unwrap_or_default(),
@@ -121,7 +121,8 @@ fn effects(stored: Option<&Stored>, action: Action, orphan: &Orphan) -> Vec<Fate
             access.into_iter().chain(bucket).collect()
         }
         Action::Forget => {
-            let record = Fate { what: "the ObjectBucket".to_owned(), is_deleted: true, why: "nothing else".to_owned() };
+            let record =
+                Disposition { what: "the ObjectBucket".to_owned(), is_deleted: true, why: "nothing else".to_owned() };
             std::iter::once(record).chain(forgotten(stored, orphan)).collect()
         }
         Action::Adopt => {
@@ -132,7 +133,7 @@ fn effects(stored: Option<&Stored>, action: Action, orphan: &Orphan) -> Vec<Fate
 }
 
 /// What `forget` keeps. What has tags of a claim of this cluster is an orphan again, without an ObjectBucket.
-fn forgotten(stored: Option<&Stored>, orphan: &Orphan) -> impl Iterator<Item = Fate> {
+fn forgotten(stored: Option<&Stored>, orphan: &Orphan) -> impl Iterator<Item = Disposition> {
     // The Go provisioner writes no tags.
     let has_tags = orphan.reason != OTHER_CLUSTER && stored.is_none_or(|stored| stored.author == Author::Us);
     let is_created = stored.is_none_or(|stored| stored.record.plan.mode == Mode::Created);
@@ -141,7 +142,7 @@ fn forgotten(stored: Option<&Stored>, orphan: &Orphan) -> impl Iterator<Item = F
             "; from then on `orphans` lists it without an ObjectBucket ({RECORD_MISSING}), until it is deleted or its tags are removed"
         );
         let why = format!("it stays as it is{}", if is_listed { &listed } else { "" });
-        Fate { what, is_deleted: false, why }
+        Disposition { what, is_deleted: false, why }
     };
     let bucket = orphan.bucket.as_ref().map(|bucket| kept(format!("bucket {bucket:?}"), has_tags && is_created));
     let user = orphan.user.as_ref().map(|user| kept(format!("user {user:?}"), has_tags));

@@ -6,7 +6,7 @@ use super::orphan::{Kind, Orphan};
 use crate::cli::output::{Cell, Table, Tone, clean};
 
 /// Orphans for people; `wide` has what each of them says.
-pub(crate) fn told(found: &Found, wide: bool, colours: bool) -> String {
+pub(crate) fn render(found: &Found, wide: bool, colours: bool) -> String {
     let mut lines = Vec::new();
     if found.orphans.is_empty() {
         lines.push(none(found).to_owned());

@@ -1,11 +1,11 @@
-//! `status`: all claims of this provisioner, what needs somebody first; or one claim's whole story.
+//! `status`: all claims of this provisioner, what needs somebody first; or one claim's whole details.
 
+mod details;
 mod gather;
+mod render;
 mod row;
 mod scheduled;
-mod story;
 mod table;
-mod tell;
 mod watch;
 
 use std::error::Error;
@@ -27,7 +27,7 @@ use operator_runtime::values::duration;
 /// What to show.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct StatusArgs {
-    /// Tell the whole story of this claim: what is recorded, its keys, the size of its bucket, its events, what it waits
+    /// Tell the whole details of this claim: what is recorded, its keys, the size of its bucket, its events, what it waits
     /// for, and what its deletion would remove. NAME alone needs --namespace.
     #[arg(value_name = "[NAMESPACE/]NAME")]
     claim: Option<String>,
@@ -55,10 +55,10 @@ impl Default for StatusArgs {
 pub(crate) async fn run<P: Provisioner>(session: &Session<P>, args: &StatusArgs) -> Result<(), Box<dyn Error>> {
     if let Some(claim) = &args.claim {
         let (namespace, name) = named(session, claim)?;
-        let story = story::of(session, &namespace, &name).await?;
-        return print(&match output::document(&story, args.output)? {
+        let details = details::of(session, &namespace, &name).await?;
+        return print(&match output::document(&details, args.output)? {
             Some(text) => text,
-            None => tell::told(&story, output::has_colours(), Timestamp::now()),
+            None => render::render(&details, output::has_colours(), Timestamp::now()),
         });
     }
     if args.watch {

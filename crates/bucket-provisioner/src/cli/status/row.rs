@@ -6,8 +6,8 @@ use crate::api::{ClaimPhase, Condition, ConditionStatus};
 use crate::cli::output::At;
 use crate::decide::claim::{Claim, LabelOwner};
 use crate::decide::class::ClassOwner;
-use crate::decide::gate;
 use crate::decide::keys::{self, KeyNotes};
+use crate::decide::ownership;
 use crate::decide::report::removed_so_far;
 use crate::reasons;
 use crate::store::{Failure as _, Rotation};
@@ -74,7 +74,7 @@ impl Row {
     /// A claim with its ObjectBucket and the notes on its keys, if it has them.
     pub(crate) fn new(claim: &Claim, record: Option<&RecordFacts>, keys: Option<&KeyNotes>, now: Timestamp) -> Self {
         let spec = claim.spec();
-        let (reason, message) = match (&spec, told(claim)) {
+        let (reason, message) = match (&spec, ready_condition(claim)) {
             (Err(problem), _) => (Some(problem.reason().to_owned()), Some(problem.to_string())),
             (Ok(_), Some(told)) => (Some(told.reason.clone()), Some(told.message.clone())),
             (Ok(_), None) => (None, None),
@@ -82,7 +82,7 @@ impl Row {
         let ready = condition(claim, reasons::READY);
         let waiting = ready.filter(|ready| ready.status == ConditionStatus::False);
         let rotation = record.map(|record| record.rotation).unwrap_or_default();
-        let keys = keys.cloned().unwrap_or_default().believed(&rotation, now);
+        let keys = keys.cloned().unwrap_or_default().clamp_to_now(&rotation, now);
         let later =
             |at: Timestamp, wait| SignedDuration::try_from(wait).ok().and_then(|wait| at.checked_add(wait).ok());
         let spec = spec.ok();
@@ -132,7 +132,7 @@ impl Row {
 
 /// Whether this provisioner reports on a claim: it is its own, or nobody's because its class does not exist.
 pub(crate) fn is_shown(claim: &Claim, class: ClassOwner, recorded: bool) -> bool {
-    let facts = gate::Facts {
+    let facts = ownership::OwnershipFacts {
         class,
         label: claim.label,
         recorded,
@@ -140,7 +140,7 @@ pub(crate) fn is_shown(claim: &Claim, class: ClassOwner, recorded: bool) -> bool
         deleting: claim.deleting,
         bound: claim.bound(),
     };
-    gate::is_ours(facts) || gate::due(facts) == gate::Due::ReportMissingClass
+    ownership::is_ours(facts) || ownership::required_action(facts) == ownership::RequiredAction::ReportMissingClass
 }
 
 /// Whether only the whole text of an unreadable claim says whose it is.
@@ -154,7 +154,7 @@ fn condition<'a>(claim: &'a Claim, type_: &str) -> Option<&'a Condition> {
 
 /// The condition that says most: what is wrong, else what has no effect or could not be done to the keys, else that the
 /// bucket can be used.
-fn told(claim: &Claim) -> Option<&Condition> {
+fn ready_condition(claim: &Claim) -> Option<&Condition> {
     let ready = condition(claim, reasons::READY);
     match ready {
         Some(ready) if ready.status == ConditionStatus::True => warning(claim).or(Some(ready)),

@@ -1,4 +1,4 @@
-//! What can happen in a story: what operators do, and what users, admins and others do.
+//! What can happen in a scenario: what operators do, and what users, admins and others do.
 
 use super::budget::Budget;
 use super::operator::Operator;
@@ -59,7 +59,7 @@ pub(super) enum OtherAction {
 }
 
 impl OperatorAction {
-    /// `lag`: reads of IAM may miss what was just created. `rotates`: keys may be replaced in this story. `orphans`: records
+    /// `lag`: reads of IAM may miss what was just created. `rotates`: keys may be replaced in this scenario. `orphans`: records
     /// may be left without their claims.
     pub(super) fn possible(state: &State, operator: &Operator, lag: bool, rotates: bool, orphans: bool) -> Vec<Self> {
         let left = &state.left;
@@ -121,7 +121,7 @@ impl OtherAction {
     pub(super) fn possible(state: &State, mode: Mode) -> Vec<Self> {
         let State { world, left, .. } = state;
         let claim = |is: fn(Claim) -> bool| world.claim.is_some_and(is);
-        let handed_over = world.record.is_some_and(|record| record.handed_over);
+        let credentials_published = world.record.is_some_and(|record| record.credentials_published);
         let is_others = world.record.is_some_and(|record| Some(record.uid) != world.claim.map(|claim| claim.uid));
         let all = [
             (left.edits > 0 && claim(|claim| claim.asks == Asks::Prefix && !claim.bound), Self::Edit),
@@ -135,14 +135,14 @@ impl OtherAction {
             (left.adoption_requests > 0 && is_others, Self::RequestAdoption),
             (left.restored_records > 0 && world.record.is_none() && world.former_is_there(), Self::RestoreRecord),
             (
-                left.deleted_records > 0 && handed_over && claim(|claim| claim.bound && !claim.deleting),
+                left.deleted_records > 0 && credentials_published && claim(|claim| claim.bound && !claim.deleting),
                 Self::DeleteRecord,
             ),
             (left.contents > 0 && !world.buckets.is_empty() && world.full.is_empty(), Self::FillBucket),
-            (left.rewinds > 0 && handed_over && claim(|claim| !claim.deleting), Self::Rewind),
+            (left.rewinds > 0 && credentials_published && claim(|claim| !claim.deleting), Self::Rewind),
             (left.undos > 0 && world.claim.is_none(), Self::CreateAgainToUndo),
             (left.strips > 0 && claim(|claim| claim.finalizer && claim.bound), Self::StripFinalizer),
-            (left.deleted_buckets > 0 && handed_over && mode == Mode::Created, Self::DeleteBucket),
+            (left.deleted_buckets > 0 && credentials_published && mode == Mode::Created, Self::DeleteBucket),
         ];
         those_that_can(all)
     }

@@ -1,4 +1,4 @@
-//! How often each thing may happen in a story.
+//! How often each thing may happen in a scenario.
 
 /// How often each thing may happen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]

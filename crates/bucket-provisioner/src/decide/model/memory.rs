@@ -13,7 +13,7 @@ pub(super) struct Memory {
     /// The process is older than the lag of IAM's reads.
     pub(super) settled: bool,
     pub(super) removed: Option<Removed>,
-    pub(super) successor: Option<Key>,
+    pub(super) pending_key: Option<Key>,
     /// How often keys were refused in a row: at 2 and 4, `backoff::are_doubtful` is true.
     pub(super) refused: u8,
     /// The watch has shown that this claim was deleted without the operator.

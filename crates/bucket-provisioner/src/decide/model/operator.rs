@@ -10,7 +10,7 @@ use super::world::{Claim, Record, Uid, World};
 
 use crate::decide::claim::LabelOwner;
 use crate::decide::class::ClassOwner;
-use crate::decide::gate::{self, Due, Facts};
+use crate::decide::ownership::{self, OwnershipFacts, RequiredAction};
 use crate::decide::steps::{Keys, Upkeep};
 use crate::decide::teardown::Purpose;
 
@@ -60,7 +60,7 @@ impl Operator {
             return false;
         }
         let mine = world.record.filter(|record| record.uid == claim.uid);
-        let facts = Facts {
+        let facts = OwnershipFacts {
             class: ClassOwner::Ours,
             label: if claim.finalizer { LabelOwner::Ours } else { LabelOwner::None },
             recorded: mine.is_some(),
@@ -68,10 +68,10 @@ impl Operator {
             deleting: claim.deleting,
             bound: claim.bound,
         };
-        self.attempt = match gate::due(facts) {
-            Due::Nothing | Due::ReportMissingClass => None,
-            Due::Bucket => self.provide(setup, world, claim, upkeep),
-            Due::Removal => self.undo(setup, world, claim, mine, Purpose::Release),
+        self.attempt = match ownership::required_action(facts) {
+            RequiredAction::Nothing | RequiredAction::ReportMissingClass => None,
+            RequiredAction::Bucket => self.provide(setup, world, claim, upkeep),
+            RequiredAction::Removal => self.undo(setup, world, claim, mine, Purpose::Release),
         };
         self.attempt.is_some()
     }
@@ -162,7 +162,7 @@ impl Operator {
             Some(Attempt::Provision(work)) => match &work.verb {
                 Some(verb) => verb.may_be_blind(),
                 None => {
-                    matches!(work.keys, Keys::InSecret { proven: false, .. } | Keys::Successor { proven: false, .. })
+                    matches!(work.keys, Keys::InSecret { proven: false, .. } | Keys::Pending { proven: false, .. })
                 }
             },
             Some(Attempt::Teardown(removal)) => removal.verb.as_ref().is_some_and(Verb::may_be_blind),

@@ -9,7 +9,7 @@ use crate::decide::action::Action;
 use crate::decide::claim::Claim as RealClaim;
 use crate::decide::class::{Class, ClassLookup};
 use crate::decide::lookup::Found;
-use crate::decide::orphan::{self, Due, Facts, PresentClaim};
+use crate::decide::orphan::{self, Due, OrphanFacts, PresentClaim};
 use crate::decide::plan::{self, Intent, Surroundings};
 use crate::decide::record::{Author, Stored};
 use crate::decide::release::{Release as RealRelease, Retained, Schedule, UndoRequest};
@@ -19,7 +19,7 @@ use crate::store::{
     Mode, Plan, Provisioner, ReclaimPolicy, Request,
 };
 
-/// What never changes in a story.
+/// What never changes in a scenario.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Setup {
     pub(super) mode: Mode,
@@ -56,7 +56,7 @@ pub(super) fn real_due(setup: &Setup, world: &World, record: &Record, vanished: 
         }),
     });
     let now = now(world.time_came);
-    let facts = Facts {
+    let facts = OrphanFacts {
         stored: &stored,
         action: &action,
         cluster: CLUSTER,
@@ -76,7 +76,7 @@ pub(super) fn real_intent(setup: &Setup, claim: Claim, record: Option<Record>) -
         Box::new(Stored { claim_says_bound: claim.named || claim.bound, ..stored })
     };
     let found = match record {
-        Some(record) if record.uid == claim.uid => Found::Mine(stored(record)),
+        Some(record) if record.uid == claim.uid => Found::Owned(stored(record)),
         Some(record) if record.adopt_requested => Found::ToAdopt(stored(record)),
         Some(record) if claim.undo.is_some() => {
             let stored = stored(record);
@@ -113,7 +113,7 @@ pub(super) fn real_stored(setup: &Setup, claim: Claim, record: &Record) -> Store
         resource_version: None,
         author: Author::Us,
         record: real_record(setup, claim, record),
-        says_bound: record.says_bound,
+        status_is_bound: record.status_is_bound,
         claim_says_bound: false,
         action: record.adopt_requested.then_some(Action::Adopt),
         release: record.release.map(real_release),
@@ -142,7 +142,7 @@ pub(super) fn real_record(setup: &Setup, claim: Claim, record: &Record) -> crate
         _ => unreachable!("the class is there"),
     };
     let claim = ClaimId { uid: record.uid.to_string(), ..planned.claim.clone() };
-    crate::store::Record { claim, handed_over: record.handed_over, ..planned }
+    crate::store::Record { claim, credentials_published: record.credentials_published, ..planned }
 }
 
 fn real_class(setup: &Setup, asks: Asks) -> ClassLookup {

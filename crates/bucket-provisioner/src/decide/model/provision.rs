@@ -61,9 +61,11 @@ impl Work {
             Step::Execute(_) => unreachable!("it takes several calls"),
             Step::WriteSecret => self.write_secret(world, memory)?,
             Step::Probe => self.probe(world, memory, outcome)?,
-            Step::MarkHandedOver => self.change_record(world, |record| record.handed_over = true)?,
+            Step::MarkCredentialsPublished => {
+                self.change_record(world, |record| record.credentials_published = true)?
+            }
             Step::WriteConfigMap => self.write_config_map(world)?,
-            Step::MarkBound => self.change_record(world, |record| record.says_bound = true)?,
+            Step::MarkBound => self.change_record(world, |record| record.status_is_bound = true)?,
             Step::LinkRecord => self.link_record(world, memory)?,
             Step::UpdateStatus => self.report_bound(world, memory)?,
             Step::FinishAdoption => self.change_record(world, |record| record.adopt_requested = false)?,
@@ -118,7 +120,7 @@ impl Work {
         // As if an admin had requested it: any later attempt finishes the adoption.
         let adopt_requested = former.adopt_requested || former.release.is_some();
         world.record =
-            Some(Record { uid: self.claim.uid, handed_over: true, adopt_requested, release: None, ..former });
+            Some(Record { uid: self.claim.uid, credentials_published: true, adopt_requested, release: None, ..former });
         self.record = world.record;
         self.continue_from_outputs(memory, Upkeep::Nothing);
         Some(())
@@ -138,7 +140,7 @@ impl Work {
         let (key, retiring) = match self.keys {
             // A restored Secret becomes the claim's.
             Keys::Issued(key) | Keys::InSecret { keys: key, .. } => (key, None),
-            Keys::Successor { keys, .. } => (keys, self.present()),
+            Keys::Pending { keys, .. } => (keys, self.present()),
             Keys::None => return None,
         };
         // Created if there was none, patched by uid if it was the claim's own.
@@ -152,8 +154,8 @@ impl Work {
             return None;
         }
         let issued = matches!(self.keys, Keys::Issued(_));
-        if matches!(self.keys, Keys::Successor { .. }) {
-            memory.successor = None;
+        if matches!(self.keys, Keys::Pending { .. }) {
+            memory.pending_key = None;
         } else if issued && matches!(memory.refused, 2 | 4) {
             memory.refused = 3;
         }
@@ -166,7 +168,7 @@ impl Work {
     }
 
     fn probe(&mut self, world: &mut World, memory: &mut Memory, outcome: Outcome) -> Option<()> {
-        let (Keys::Successor { keys: key, .. } | Keys::InSecret { keys: key, .. }) = self.keys else { return None };
+        let (Keys::Pending { keys: key, .. } | Keys::InSecret { keys: key, .. }) = self.keys else { return None };
         let Record { names: user, .. } = self.record_so_far();
         // Keys that worked once work everywhere.
         let blind = outcome == Outcome::Blind && !world.worked.contains(&key);
@@ -188,10 +190,10 @@ impl Work {
         if matches!(memory.refused, 2 | 4) {
             world.time_passes();
         }
-        if !matches!(self.keys, Keys::Successor { .. }) {
+        if !matches!(self.keys, Keys::Pending { .. }) {
             self.update_status(world, memory, |claim| claim.ready = false)?;
         } else if memory.refused > 2 {
-            (memory.successor, memory.refused) = (None, 0);
+            (memory.pending_key, memory.refused) = (None, 0);
         }
         None
     }
@@ -239,13 +241,13 @@ fn go_on(mut work: Work, mut verb: Verb, world: &mut World, memory: &mut Memory,
     match progress {
         Progress::GoesOn => work.verb = Some(verb),
         Progress::Issued(key) if verb.kind == Kind::Rotate => {
-            memory.successor = Some(key);
+            memory.pending_key = Some(key);
             memory.refused = 0;
             work.upkeep = Upkeep::Nothing;
-            work.keys = Keys::Successor { keys: key, proven: false };
+            work.keys = Keys::Pending { keys: key, proven: false };
         }
         Progress::Issued(key) => {
-            memory.successor = None;
+            memory.pending_key = None;
             work.keys = Keys::Issued(key);
         }
         Progress::KeysLost => {

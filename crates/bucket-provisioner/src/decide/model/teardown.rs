@@ -56,7 +56,7 @@ impl Removal {
             // A claim that was bound has no record: it is reconstructed from claim and class.
             None if mine.is_none() && (claim.named || claim.bound) => {
                 world.claim.filter(|now| now.uid == claim.uid)?;
-                let lost = Record { handed_over: true, ..Record::new(claim) };
+                let lost = Record { credentials_published: true, ..Record::new(claim) };
                 // It is unknown whether to retain the bucket.
                 seen.recorded = Some(Undo::Revoke);
                 record = Some(lost);

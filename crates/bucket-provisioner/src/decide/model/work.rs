@@ -87,17 +87,17 @@ impl Work {
             Intent::Restore { .. } => unreachable!("nothing is damaged here"),
         }
         // Foreign outputs are found before anything is written. Restored ones are inherited with a record.
-        let heir = work.former.is_some() || work.record.is_some_and(|record| record.names != record.uid);
+        let previous_owner = work.former.is_some() || work.record.is_some_and(|record| record.names != record.uid);
         match world.secret {
             Some(Secret::Foreign) => return None,
-            Some(Secret::Restored { .. }) if !heir => return None,
+            Some(Secret::Restored { .. }) if !previous_owner => return None,
             // A Secret of the former claim: the garbage collector will delete it.
             Some(Secret::Mine { uid, .. }) if uid != claim.uid => return None,
             _ => {}
         }
         match world.config_map {
             Some(Whose::Foreign) => return None,
-            Some(Whose::Nobody) if !heir => return None,
+            Some(Whose::Nobody) if !previous_owner => return None,
             _ => {}
         }
         Some(Start::Work(Box::new(work)))
@@ -113,12 +113,12 @@ impl Work {
             Some(Secret::Restored { key }) if inherits => Some(key),
             _ => None,
         };
-        let bound = record.handed_over || record.says_bound;
+        let bound = record.credentials_published || record.status_is_bound;
         self.keys = steps::keys_so_far(KeysFound {
             in_secret: key,
             up_to_date: !matches!(self.secret, Some(Secret::Restored { .. })),
             outdated: false,
-            successor: memory.successor,
+            pending_key: memory.pending_key,
             bound,
             ready: claim.ready,
         });
@@ -128,7 +128,7 @@ impl Work {
             }
             _ => (false, false, Review::No),
         };
-        let facts = upkeep::Facts {
+        let facts = upkeep::UpkeepFacts {
             bound,
             by_us: true,
             adopting: record.adopt_requested,
@@ -162,7 +162,7 @@ impl Work {
 
     /// The record, or the one that will be written.
     pub(super) fn record_so_far(&self) -> Record {
-        self.record.unwrap_or(Record { handed_over: self.recovers, ..Record::new(self.claim) })
+        self.record.unwrap_or(Record { credentials_published: self.recovers, ..Record::new(self.claim) })
     }
 
     /// The key in the claim's Secret.
@@ -181,11 +181,13 @@ impl Work {
             recorded: match self.record {
                 None if self.former.is_some() => Recorded::Former,
                 None => Recorded::No,
-                Some(record) if record.handed_over || record.says_bound => Recorded::HandedOver,
+                Some(record) if record.credentials_published || record.status_is_bound => {
+                    Recorded::CredentialsPublished
+                }
                 Some(_) => Recorded::Begun,
             },
-            record_complete: record.handed_over,
-            record_says_bound: record.says_bound,
+            record_complete: record.credentials_published,
+            record_status_is_bound: record.status_is_bound,
             adopting: record.adopt_requested,
             mode,
             keys: self.keys.location(),

@@ -93,9 +93,9 @@ pub(super) struct Record {
     pub(super) names: Uid,
     pub(super) asks: Asks,
     /// The spec says that it was handed over.
-    pub(super) handed_over: bool,
+    pub(super) credentials_published: bool,
     /// The status says that it is bound.
-    pub(super) says_bound: bool,
+    pub(super) status_is_bound: bool,
     /// An admin requests that the present claim adopts it.
     pub(super) adopt_requested: bool,
     pub(super) release: Option<Release>,
@@ -105,7 +105,15 @@ impl Record {
     /// What is planned for a claim.
     pub(super) fn new(claim: Claim) -> Self {
         let Claim { uid, asks, .. } = claim;
-        Self { uid, names: uid, asks, handed_over: false, says_bound: false, adopt_requested: false, release: None }
+        Self {
+            uid,
+            names: uid,
+            asks,
+            credentials_published: false,
+            status_is_bound: false,
+            adopt_requested: false,
+            release: None,
+        }
     }
 
     /// Whether `uid` is that of its claim, or of a former one.
@@ -239,7 +247,7 @@ impl World {
     /// An etcd snapshot is restored that was taken before the claim was bound. The store knows nothing of that.
     pub(super) fn rewind(&mut self) {
         let Some(record) = &mut self.record else { return };
-        (record.handed_over, record.says_bound) = (false, false);
+        (record.credentials_published, record.status_is_bound) = (false, false);
         self.published.clear();
         (self.secret, self.config_map) = (None, None);
         self.change_claim(|claim| (claim.named, claim.bound, claim.ready) = (false, false, false));
@@ -347,8 +355,8 @@ pub(super) fn former_record(asks: Asks) -> Record {
         uid: FORMER,
         names: FORMER,
         asks,
-        handed_over: true,
-        says_bound: false,
+        credentials_published: true,
+        status_is_bound: false,
         adopt_requested: false,
         release: None,
     }

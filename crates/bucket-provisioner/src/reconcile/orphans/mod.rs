@@ -34,7 +34,7 @@ use crate::reasons;
 use crate::reconcile::next::{BUSY, Next};
 use crate::reconcile::released;
 use crate::state::context::Context;
-use crate::store::turn::Work;
+use crate::store::rate_wait::AttemptClock;
 use crate::store::{ClaimId, Failure as _, Provisioner};
 use operator_runtime::kubernetes::workers::Worker;
 
@@ -67,7 +67,7 @@ pub(crate) async fn run<P: Provisioner>(
 ) {
     // Without the claims every record looks orphaned.
     ctx.caches.filled().await;
-    let keeper = Keeper::new(ctx, again);
+    let keeper = OrphanController::new(ctx, again);
     let (queue, queued) = unbounded_channel::<Queued>();
     let due = scheduler(requests(ctx, checks).boxed());
     let checked = async {
@@ -129,7 +129,7 @@ pub(crate) fn is_suspect<P>(ctx: &Context<P>, name: &str) -> bool {
 }
 
 /// Checks records. The maps are by name of the record.
-struct Keeper<'a, P> {
+struct OrphanController<'a, P> {
     ctx: &'a Context<P>,
     /// The last report, with the record's uid. A CRD may prune the condition that contains it.
     reported: Mutex<HashMap<String, (Option<String>, Notice)>>,
@@ -175,10 +175,10 @@ fn state_of(object: &ObjectBucket) -> u64 {
     hasher.finish()
 }
 
-impl<P: Provisioner> Keeper<'_, P> {
-    fn new(ctx: &Context<P>, again: UnboundedSender<OrphanCheck>) -> Keeper<'_, P> {
+impl<P: Provisioner> OrphanController<'_, P> {
+    fn new(ctx: &Context<P>, again: UnboundedSender<OrphanCheck>) -> OrphanController<'_, P> {
         let (reported, failed_checks) = (Mutex::default(), Mutex::default());
-        Keeper { ctx, reported, failed_checks, busy: Mutex::default(), queued: Mutex::default(), again }
+        OrphanController { ctx, reported, failed_checks, busy: Mutex::default(), queued: Mutex::default(), again }
     }
 
     fn check_again(&self, name: String, wait: Option<Duration>) {
@@ -262,7 +262,7 @@ impl<P: Provisioner> Keeper<'_, P> {
         };
         let (claim, now) = (stored.record.claim.clone(), Timestamp::now());
         let present = self.present(&stored, action == Ok(Some(Action::Adopt))).await?;
-        let facts = orphan::Facts {
+        let facts = orphan::OrphanFacts {
             stored: &stored,
             action: &action,
             cluster: &ctx.cluster,
@@ -370,8 +370,8 @@ impl<P: Provisioner> Keeper<'_, P> {
 /// While a call waits for its turn at the store, other stores have the worker.
 async fn within_limit<T>(worker: Option<&Worker>, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     let limited = match worker {
-        Some(worker) => Work::new(false, worker.parking()),
-        None => Work::new(false, |_| {}),
+        Some(worker) => AttemptClock::new(false, worker.throttled_counter()),
+        None => AttemptClock::new(false, |_| {}),
     };
     let outcome = limited.within(TIME_LIMIT, work).await;
     outcome.unwrap_or_else(|_late| Err(Error::TimedOut(TIME_LIMIT.as_secs())))

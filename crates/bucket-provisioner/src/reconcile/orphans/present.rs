@@ -1,6 +1,6 @@
 //! The claim that has the name of a record's former claim now.
 
-use super::Keeper;
+use super::OrphanController;
 use crate::decide::claim::Claim;
 use crate::decide::lookup::Found;
 use crate::decide::orphan::PresentClaim;
@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::objects::{namespaces, records};
 use crate::store::Provisioner;
 
-impl<P: Provisioner> Keeper<'_, P> {
+impl<P: Provisioner> OrphanController<'_, P> {
     /// The claim that has the recorded name now, read from the cluster. `adopts`: it is to adopt the record.
     pub(super) async fn present(&self, stored: &Stored, adopts: bool) -> Result<Option<PresentClaim>, Error> {
         let (ctx, recorded) = (self.ctx, &stored.record.claim);
@@ -20,7 +20,7 @@ impl<P: Provisioner> Keeper<'_, P> {
         let has_record = match adopts && claim.id.uid != recorded.uid {
             false => None,
             true => match records::find(ctx, &claim).await {
-                Ok(Found::Mine(own)) => Some(own.name).filter(|name| *name != stored.name),
+                Ok(Found::Owned(own)) => Some(own.name).filter(|name| *name != stored.name),
                 _ => None,
             },
         };

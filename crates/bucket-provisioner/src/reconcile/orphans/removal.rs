@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use k8s_openapi::jiff::Timestamp;
 use tracing::Instrument as _;
 
-use super::{Keeper, Outcome, lock};
+use super::{OrphanController, Outcome, lock};
 use crate::api::ObjectBucket;
 use crate::decide::claim::Claim;
 use crate::decide::legacy;
@@ -23,7 +23,7 @@ use crate::reconcile::next::{BUSY, Next};
 use crate::reconcile::{step, teardown};
 use crate::state::stores;
 use crate::store::{ClaimId, Provisioner};
-use operator_runtime::kubernetes::workers::{Lane, Urgency};
+use operator_runtime::kubernetes::workers::{QueueKey, Urgency};
 
 /// A record whose content is to be removed.
 pub(super) struct Queued {
@@ -46,7 +46,7 @@ impl Queued {
     }
 }
 
-impl<P: Provisioner> Keeper<'_, P> {
+impl<P: Provisioner> OrphanController<'_, P> {
     /// Removes what is recorded. Boxed, because otherwise the compiler does not see that it is Send.
     pub(super) fn remove(&self, removal: Queued) -> BoxFuture<'_, ()> {
         async move {
@@ -63,12 +63,12 @@ impl<P: Provisioner> Keeper<'_, P> {
         let memory = &self.ctx.memory;
         let namespace: Arc<str> = claim.namespace.as_str().into();
         let next = loop {
-            let purges = scheduled || memory.if_known(&claim, |m| m.is_purging());
+            let purges = scheduled || memory.get(&claim, |m| m.is_purging());
             let urgency = if purges { Urgency::Purge } else { Urgency::Wanted };
-            let lane = Lane { store: Arc::clone(&store), namespace: Arc::clone(&namespace), urgency };
-            memory.if_known(&claim, |m| m.purge_waits(true));
+            let lane = QueueKey { store: Arc::clone(&store), namespace: Arc::clone(&namespace), urgency };
+            memory.get(&claim, |m| m.set_purge_waits(true));
             let worker = self.ctx.workers.enter(&lane).await;
-            memory.if_known(&claim, |m| m.purge_waits(false));
+            memory.get(&claim, |m| m.set_purge_waits(false));
             // The operator ends.
             let Some(worker) = worker else { break None };
             // Boxed, so that a record that waits for a worker needs little memory.
@@ -134,7 +134,7 @@ impl<P: Provisioner> Keeper<'_, P> {
         let claim = Claim::gone(stored.record.claim.clone());
         let Some(_busy) = ctx.memory.try_lock(&claim.id) else { return Ok(Next::After(BUSY)) };
         let deletes = undo != Undo::Revoke;
-        if !again && ctx.memory.with(&claim.id, |m| m.removed_objects(0)) == 0 {
+        if !again && ctx.memory.entry(&claim.id, |m| m.removed_objects(0)) == 0 {
             let version = self.report(object, notice::in_progress(&stored, deletes)).await?;
             stored.resource_version = version.or(stored.resource_version);
         }

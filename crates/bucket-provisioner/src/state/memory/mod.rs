@@ -1,8 +1,8 @@
 //! What the operator remembers about claims between reconciles. All of it may be lost: it only saves calls, events and
 //! waits.
 
+mod burst_limiter;
 mod last_status;
-mod row;
 mod upkeep_times;
 mod waits;
 
@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 pub(crate) use self::last_status::{LastStatus, StatusChange, hash};
-use self::upkeep_times::{Successor, UpkeepTimes};
+use self::upkeep_times::{Pending, UpkeepTimes};
 pub(crate) use self::waits::Inputs;
 use self::waits::Waits;
 use crate::reasons;
@@ -43,7 +43,7 @@ pub(crate) struct ClaimMemory {
     /// Until when emptying it came on.
     purge_moved: Option<Instant>,
     /// Since when the next part waits for its turn.
-    purge_waits: Option<Instant>,
+    purge_waiting_since: Option<Instant>,
     pub(crate) removal: Option<Box<RemovalProgress>>,
     /// The claim's access is removed; this need not be done again.
     pub(crate) access_gone: bool,
@@ -78,15 +78,15 @@ impl ClaimMemory {
         };
     }
 
-    /// Keeps new keys until they have been tried. If the process forgets them, the store issues others and deletes these.
-    pub(crate) fn keep_successor(&mut self, keys: Option<AppCredentials>) {
-        self.upkeep.successor = keys.map(|keys| Box::new(Successor { keys, denied: false }));
+    /// ConditionSupport new keys until they have been tried. If the process forgets them, the store issues others and deletes these.
+    pub(crate) fn keep_pending_key(&mut self, keys: Option<AppCredentials>) {
+        self.upkeep.pending_key = keys.map(|keys| Box::new(Pending { keys, denied: false }));
         self.waits.keys_work();
     }
 
-    /// Keeps new keys that the store knows, until it no longer denies them.
-    pub(crate) fn keep_denied_successor(&mut self, keys: AppCredentials) {
-        self.upkeep.successor = Some(Box::new(Successor { keys, denied: true }));
+    /// ConditionSupport new keys that the store knows, until it no longer denies them.
+    pub(crate) fn keep_denied_key(&mut self, keys: AppCredentials) {
+        self.upkeep.pending_key = Some(Box::new(Pending { keys, denied: true }));
         self.waits.keys_work();
     }
 
@@ -104,11 +104,11 @@ impl ClaimMemory {
     }
 
     /// To be called with true when the next part waits for its turn, and with false when it begins.
-    pub(crate) fn purge_waits(&mut self, waits: bool) {
+    pub(crate) fn set_purge_waits(&mut self, waits: bool) {
         let now = Instant::now();
         if waits {
-            self.purge_waits.get_or_insert(now);
-        } else if let (Some(since), Some(moved)) = (self.purge_waits.take(), &mut self.purge_moved) {
+            self.purge_waiting_since.get_or_insert(now);
+        } else if let (Some(since), Some(moved)) = (self.purge_waiting_since.take(), &mut self.purge_moved) {
             // That it waited does not count.
             *moved += now.saturating_duration_since(since);
         }
@@ -143,7 +143,7 @@ impl ClaimMemory {
     fn purge_idle(&self, now: Instant) -> Option<Duration> {
         let is_stopped = self.last_status.is_some_and(|last| last.reason != reasons::PURGING);
         let moved = self.purge_moved.filter(|_| !is_stopped && self.removal.is_none())?;
-        Some(self.purge_waits.unwrap_or(now).saturating_duration_since(moved))
+        Some(self.purge_waiting_since.unwrap_or(now).saturating_duration_since(moved))
     }
 
     /// Resource version of the claim after our last write, until the cache shows it.
@@ -214,12 +214,12 @@ impl Memory {
     }
 
     /// Reads or changes the memory of a claim, and creates it if there is none. `f` must not use the memory itself.
-    pub(crate) fn with<T>(&self, claim: &ClaimId, f: impl FnOnce(&mut ClaimMemory) -> T) -> T {
+    pub(crate) fn entry<T>(&self, claim: &ClaimId, f: impl FnOnce(&mut ClaimMemory) -> T) -> T {
         f(self.lock().entry(claim.uid.as_str().into()).or_default())
     }
 
     /// The same, but if there is no memory, returns the default.
-    pub(crate) fn if_known<T: Default>(&self, claim: &ClaimId, f: impl FnOnce(&mut ClaimMemory) -> T) -> T {
+    pub(crate) fn get<T: Default>(&self, claim: &ClaimId, f: impl FnOnce(&mut ClaimMemory) -> T) -> T {
         self.lock().get_mut(claim.uid.as_str()).map(|known| f(known)).unwrap_or_default()
     }
 
@@ -254,7 +254,7 @@ impl Memory {
     /// Whether the cache shows the claim as it was before our last write. Then there is nothing to do until the watch
     /// shows the newer version.
     pub(crate) fn is_stale(&self, claim: &ClaimId, resource_version: Option<&str>) -> bool {
-        self.if_known(claim, |m| match (m.written, resource_version.and_then(|v| v.parse::<u64>().ok())) {
+        self.get(claim, |m| match (m.written, resource_version.and_then(|v| v.parse::<u64>().ok())) {
             (Some(written), Some(cached)) if cached < written => true,
             _ => {
                 m.written = None;
@@ -266,13 +266,13 @@ impl Memory {
     /// Remembers that we wrote the claim.
     pub(crate) fn wrote(&self, claim: &ClaimId, resource_version: Option<&str>) {
         if let Some(version) = resource_version.and_then(|v| v.parse().ok()) {
-            self.with(claim, |m| m.written = Some(version));
+            self.entry(claim, |m| m.written = Some(version));
         }
     }
 
     /// The time since the store may have been asked to create something for the claim, by this process or an earlier one.
-    pub(crate) fn quiet(&self, claim: &ClaimId) -> Duration {
-        self.if_known(claim, |m| m.executed).unwrap_or(self.since).elapsed()
+    pub(crate) fn since_last_change(&self, claim: &ClaimId) -> Duration {
+        self.get(claim, |m| m.executed).unwrap_or(self.since).elapsed()
     }
 
     /// How the work on all claims goes on.
@@ -322,7 +322,7 @@ impl Memory {
 
     /// Remembers which bucket the claim's removal waits for.
     pub(crate) fn wait_for_bucket(&self, claim: &ClaimId, bucket: Option<&str>) {
-        self.with(claim, |m| m.waits.for_bucket(bucket));
+        self.entry(claim, |m| m.waits.for_bucket(bucket));
         let mut waiting = self.wait_for_buckets.lock().unwrap_or_else(PoisonError::into_inner);
         match bucket {
             Some(_) => waiting.insert(claim.uid.clone()),
@@ -371,10 +371,10 @@ mod tests {
         let memory = Memory::default();
         let gone = || Removal { access: AccessRemoval::Deleted, bucket: BucketRemoval::Deleted };
         let missing = || Removal { access: AccessRemoval::NotFound, bucket: BucketRemoval::NotFound };
-        memory.with(&claim(), |m| m.removed_before(gone()));
-        assert!(!memory.with(&claim(), |m| m.removed_before(missing())).missed_something());
-        memory.with(&claim(), |m| m.executes());
-        assert!(memory.with(&claim(), |m| m.removed_before(missing())).missed_something());
+        memory.entry(&claim(), |m| m.removed_before(gone()));
+        assert!(!memory.entry(&claim(), |m| m.removed_before(missing())).missed_something());
+        memory.entry(&claim(), |m| m.executes());
+        assert!(memory.entry(&claim(), |m| m.removed_before(missing())).missed_something());
     }
 
     #[test]
@@ -390,8 +390,8 @@ mod tests {
     fn a_secret_wakes_the_claims_that_depend_on_it() {
         let memory = Memory::default();
         let secret = SecretRef { namespace: "ns".into(), name: "owner".into() };
-        memory.with(&claim(), |m| m.waits.depends_on(&secret));
-        memory.with(&ClaimId { uid: "other".into(), ..claim() }, |_| ());
+        memory.entry(&claim(), |m| m.waits.depends_on(&secret));
+        memory.entry(&ClaimId { uid: "other".into(), ..claim() }, |_| ());
         assert_eq!(memory.wake_dependants(&secret, Some("8")), HashSet::from(["u".to_owned()]));
     }
 
@@ -412,7 +412,7 @@ mod tests {
     #[test]
     fn a_removal_that_the_store_keeps_refusing_is_tried_less_and_less() {
         let memory = Memory::default();
-        memory.with(&claim(), |m| {
+        memory.entry(&claim(), |m| {
             assert_eq!(m.removed_objects(5), 5);
             let waits: Vec<_> = (0..8)
                 .map(|_| {
@@ -429,7 +429,7 @@ mod tests {
     #[test]
     fn what_is_known_of_claims_that_went_unseen_is_forgotten() {
         let memory = Memory::default();
-        memory.with(&claim(), ClaimMemory::executes);
+        memory.entry(&claim(), ClaimMemory::executes);
         memory.keep_only(&HashSet::from([claim().uid]));
         assert_eq!(memory.claims(), 1);
         let guard = memory.try_lock(&claim());
@@ -445,33 +445,33 @@ mod tests {
         let (memory, minute) = (Memory::default(), Duration::from_secs(60));
         let (stuck, moving) = (claim(), ClaimId { uid: "moving".into(), ..claim() });
         let says = |id: &ClaimId, reason| {
-            memory.with(id, |m| m.last_status = Some(LastStatus::new(reason, "")));
+            memory.entry(id, |m| m.last_status = Some(LastStatus::new(reason, "")));
             assert_eq!(memory.reason(&id.uid), Some(reason));
         };
         let shows = || (memory.progress().purges, memory.progress().purge_idle);
         for id in [&stuck, &moving] {
-            memory.with(id, |m| m.purges(1000));
+            memory.entry(id, |m| m.purges(1000));
             says(id, reasons::PURGING);
         }
         tokio::time::advance(minute).await;
-        memory.with(&stuck, |m| m.purges(0));
-        memory.with(&moving, |m| m.purges(1000));
+        memory.entry(&stuck, |m| m.purges(0));
+        memory.entry(&moving, |m| m.purges(1000));
         assert_eq!(shows(), (2, minute));
-        memory.with(&stuck, |m| m.purge_waits(true));
+        memory.entry(&stuck, |m| m.set_purge_waits(true));
         tokio::time::advance(minute).await;
-        memory.with(&moving, |m| m.purges(1000));
+        memory.entry(&moving, |m| m.purges(1000));
         assert_eq!(shows(), (2, minute), "others have the turns");
-        memory.with(&stuck, |m| m.purge_waits(false));
+        memory.entry(&stuck, |m| m.set_purge_waits(false));
         assert_eq!(shows(), (2, minute));
         says(&stuck, reasons::BUCKET_IN_USE);
-        memory.with(&moving, |m| m.removal = Some(Box::new(RemovalProgress::Everything)));
+        memory.entry(&moving, |m| m.removal = Some(Box::new(RemovalProgress::Everything)));
         assert_eq!(shows(), (0, Duration::ZERO), "one is stopped by something else, and one is done");
     }
 
     #[test]
     fn asking_what_is_remembered_leaves_nothing() {
         let memory = Memory::default();
-        assert_eq!(memory.if_known(&claim(), |m| m.waits.probes()), 0);
+        assert_eq!(memory.get(&claim(), |m| m.waits.probes()), 0);
         assert_eq!(memory.claims(), 0);
     }
 }

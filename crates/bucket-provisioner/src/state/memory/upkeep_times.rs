@@ -5,8 +5,8 @@ use std::time::Duration;
 use rand::RngExt as _;
 use tokio::time::Instant;
 
+use super::burst_limiter::BurstLimiter;
 use super::last_status::hash;
-use super::row::Row;
 use crate::decide::backoff;
 use crate::decide::steps::Upkeep;
 use crate::store::{AppCredentials, FailureClass};
@@ -18,7 +18,7 @@ pub(crate) struct UpkeepTimes {
     recheck_at: Option<Instant>,
     /// When to check the store next.
     check_at: Option<Instant>,
-    pub(super) successor: Option<Box<Successor>>,
+    pub(super) pending_key: Option<Box<Pending>>,
     failures: u32,
     not_before: Option<Instant>,
     /// What the store is still working on.
@@ -27,15 +27,15 @@ pub(crate) struct UpkeepTimes {
     pub(crate) rotation_failure: Option<Box<str>>,
     /// The last reported failure, as a hash, so that it is not reported twice in a row.
     last_note: Option<u64>,
-    replacements: Row,
-    key_searches: Row,
+    replacements: BurstLimiter,
+    key_searches: BurstLimiter,
     /// The last answered request for another attempt, as a hash.
     retried: Option<u64>,
 }
 
 /// New keys that have not been seen to work yet.
 #[derive(Debug)]
-pub(super) struct Successor {
+pub(super) struct Pending {
     pub(super) keys: AppCredentials,
     /// The store knows them, and denies them: they are tried again only when a rotation is due.
     pub(super) denied: bool,
@@ -146,18 +146,18 @@ impl UpkeepTimes {
     }
 
     /// New keys that are to be tried now, before anything else.
-    pub(crate) fn successor(&self) -> Option<AppCredentials> {
-        self.successor.as_ref().filter(|successor| !successor.denied).map(|successor| successor.keys.clone())
+    pub(crate) fn pending_key(&self) -> Option<AppCredentials> {
+        self.pending_key.as_ref().filter(|pending_key| !pending_key.denied).map(|pending_key| pending_key.keys.clone())
     }
 
     /// New keys that the store has denied.
-    pub(crate) fn denied_successor(&self) -> Option<AppCredentials> {
-        self.successor.as_ref().filter(|successor| successor.denied).map(|successor| successor.keys.clone())
+    pub(crate) fn denied_key(&self) -> Option<AppCredentials> {
+        self.pending_key.as_ref().filter(|pending_key| pending_key.denied).map(|pending_key| pending_key.keys.clone())
     }
 
     /// Whether the user of a bound claim requests another attempt. The annotation's value at the first call counts as
     /// answered, so that a restart is not a request.
-    pub(crate) fn asks_again(&mut self, retry: Option<&str>) -> bool {
+    pub(crate) fn take_retry_request(&mut self, retry: Option<&str>) -> bool {
         let asked = hash(retry.unwrap_or_default());
         match self.retried {
             Some(answered) if retry.is_some() => answered != asked,
@@ -247,10 +247,10 @@ mod tests {
     #[test]
     fn a_bound_claim_asks_again_until_it_is_answered() {
         let mut times = UpkeepTimes::default();
-        assert!(!times.asks_again(Some("1")), "it was there before");
-        assert!(times.asks_again(Some("2")) && times.asks_again(Some("2")));
+        assert!(!times.take_retry_request(Some("1")), "it was there before");
+        assert!(times.take_retry_request(Some("2")) && times.take_retry_request(Some("2")));
         times.retried(Some("2"));
-        assert!(!times.asks_again(Some("2")) && !times.asks_again(None));
-        assert!(times.asks_again(Some("2")), "it was removed in between");
+        assert!(!times.take_retry_request(Some("2")) && !times.take_retry_request(None));
+        assert!(times.take_retry_request(Some("2")), "it was removed in between");
     }
 }

@@ -116,11 +116,11 @@ impl Waits {
             FailureClass::InProgress => 0,
             FailureClass::Retryable | FailureClass::Terminal => self.failures.saturating_add(1),
         };
-        self.rests(backoff::delay(class, self.failures, &mut rand::rng()))
+        self.set_wait(backoff::delay(class, self.failures, &mut rand::rng()))
     }
 
     /// The same, with a wait that does not grow.
-    pub(crate) fn rests(&mut self, wait: Duration) -> Duration {
+    pub(crate) fn set_wait(&mut self, wait: Duration) -> Duration {
         if self.woken {
             return Duration::ZERO;
         }
@@ -276,7 +276,7 @@ mod tests {
     async fn a_claim_that_rests_is_woken_by_its_user() {
         let mut waits = started();
         let hour = Duration::from_secs(3600);
-        assert_eq!(waits.rests(hour), hour);
+        assert_eq!(waits.set_wait(hour), hour);
         assert!(waits.left(&inputs("a")).is_some());
         let asks = Inputs { rotation: Some("now".into()), ..inputs("a") };
         assert_eq!(waits.left(&asks), None);

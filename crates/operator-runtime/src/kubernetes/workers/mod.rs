@@ -24,7 +24,7 @@ use self::store::Store;
 
 /// A queue of claims.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Lane {
+pub struct QueueKey {
     /// What the claims that are called for share, and what can be slow or silent.
     pub store: Arc<str>,
     /// The namespace of the claims.
@@ -77,7 +77,7 @@ pub enum Slowed {
 /// How much is done for a store.
 #[derive(Debug)]
 pub struct Load {
-    /// As in [`Lane::store`].
+    /// As in [`QueueKey::store`].
     pub store: Arc<str>,
     /// Claims that have a worker.
     pub busy: usize,
@@ -88,7 +88,7 @@ pub struct Load {
     /// Since when the first of them waits.
     pub waits_since: Option<Instant>,
     /// Those of the busy ones that wait for a turn at the store.
-    pub parked: usize,
+    pub throttled: usize,
     /// Whether only one claim at a time calls it.
     pub is_silent: bool,
 }
@@ -97,27 +97,27 @@ pub struct Load {
 #[derive(Debug)]
 pub struct Worker {
     workers: Arc<Workers>,
-    lane: Lane,
+    key: QueueKey,
 }
 
 impl Worker {
     /// The store that the claim is for.
     #[must_use]
     pub fn store(&self) -> &Arc<str> {
-        &self.lane.store
+        &self.key.store
     }
 
     /// How urgent the work is.
     #[must_use]
     pub fn urgency(&self) -> Urgency {
-        self.lane.urgency
+        self.key.urgency
     }
 
     /// To be called with true when the claim begins to wait for its turn at the store, and with false when it goes on.
-    pub fn parking(&self) -> impl Fn(bool) + Send + Sync + 'static {
-        let (workers, lane) = (Arc::clone(&self.workers), self.lane.clone());
+    pub fn throttled_counter(&self) -> impl Fn(bool) + Send + Sync + 'static {
+        let (workers, key) = (Arc::clone(&self.workers), self.key.clone());
         move |parks| {
-            workers.lock().park(&lane, parks);
+            workers.lock().park(&key, parks);
             if parks {
                 workers.hand_out();
             }
@@ -127,43 +127,43 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        self.workers.lock().leave(&self.lane);
+        self.workers.lock().leave(&self.key);
         self.workers.hand_out();
     }
 }
 
-/// A call to a store that is not answered yet. If it is dropped, because it took too long, that is a strike.
+/// A call to a store that is not answered yet. If it is dropped, because it took too long, that is a failure.
 #[derive(Debug)]
-pub struct Asked<'a> {
+pub struct InFlight<'a> {
     workers: &'a Workers,
     store: Arc<str>,
     is_over: bool,
 }
 
-impl Asked<'_> {
-    /// The store answered: its strikes are reset.
+impl InFlight<'_> {
+    /// The store answered: its failures are reset.
     pub fn answered(mut self) {
         self.is_over = true;
         if let Some(store) = self.workers.lock().stores.get_mut(&self.store) {
-            store.strikes = 0;
+            store.failures = 0;
         }
     }
 
     /// The store did not answer, or refused the owner, so every claim would fail.
-    pub fn struck(self) {}
+    pub fn failed(self) {}
 
     /// The call says nothing about the store.
-    pub fn never_mind(mut self) {
+    pub fn cancelled(mut self) {
         self.is_over = true;
     }
 }
 
-impl Drop for Asked<'_> {
+impl Drop for InFlight<'_> {
     fn drop(&mut self) {
         if !self.is_over {
             let mut state = self.workers.lock();
             let store = state.stores.entry(Arc::clone(&self.store)).or_default();
-            store.strikes = store.strikes.saturating_add(1);
+            store.failures = store.failures.saturating_add(1);
             store.struck = Some(Instant::now());
         }
     }
@@ -176,9 +176,9 @@ impl Workers {
     }
 
     /// Waits for a worker; `None` after [`close`](Self::close).
-    pub async fn enter(self: &Arc<Self>, lane: &Lane) -> Option<Worker> {
+    pub async fn enter(self: &Arc<Self>, key: &QueueKey) -> Option<Worker> {
         let (sender, granted) = oneshot::channel();
-        if !self.lock().wait(lane, sender) {
+        if !self.lock().wait(key, sender) {
             return None;
         }
         self.hand_out();
@@ -186,8 +186,8 @@ impl Workers {
     }
 
     /// Starts to count a call to a store.
-    pub fn ask(&self, store: Arc<str>) -> Asked<'_> {
-        Asked { workers: self, store, is_over: false }
+    pub fn ask(&self, store: Arc<str>) -> InFlight<'_> {
+        InFlight { workers: self, store, is_over: false }
     }
 
     /// Why the claims of a store wait longer than for others.
@@ -196,7 +196,7 @@ impl Workers {
         let store = state.stores.get(store)?;
         match store.is_struck() {
             true => Some(Slowed::Silent),
-            false => (store.parked > 0).then_some(Slowed::Limited),
+            false => (store.throttled > 0).then_some(Slowed::Limited),
         }
     }
 
@@ -208,7 +208,7 @@ impl Workers {
             limit: store.limit(self.all),
             waiting: store.queues.iter().map(Queue::len).sum(),
             waits_since: store.queues.iter().filter_map(Queue::since).min(),
-            parked: store.parked,
+            throttled: store.throttled,
             is_silent: store.is_struck(),
         };
         let mut state = self.lock();
@@ -238,9 +238,9 @@ impl Workers {
 
     fn hand_out(self: &Arc<Self>) {
         loop {
-            let Some((lane, sender)) = self.lock().next(self.all) else { return };
+            let Some((key, sender)) = self.lock().next(self.all) else { return };
             // If the claim no longer waits, the worker is dropped here, outside of the lock, and so returned.
-            let _ = sender.send(Worker { workers: Arc::clone(self), lane });
+            let _ = sender.send(Worker { workers: Arc::clone(self), key });
         }
     }
 
@@ -252,20 +252,20 @@ impl Workers {
 
 impl State {
     /// Adds a claim to its queue; false after [`close`](Workers::close).
-    fn wait(&mut self, lane: &Lane, sender: oneshot::Sender<Worker>) -> bool {
+    fn wait(&mut self, key: &QueueKey, sender: oneshot::Sender<Worker>) -> bool {
         if self.closed {
             return false;
         }
-        let store = self.stores.entry(Arc::clone(&lane.store)).or_default();
+        let store = self.stores.entry(Arc::clone(&key.store)).or_default();
         if !store.is_waited_for() {
-            self.turns.push_back(Arc::clone(&lane.store));
+            self.turns.push_back(Arc::clone(&key.store));
         }
-        store.queues[lane.urgency as usize].push(&lane.namespace, sender);
+        store.queues[key.urgency as usize].push(&key.namespace, sender);
         true
     }
 
     /// The next claim, if there is a free worker, which then counts as busy.
-    fn next(&mut self, all: usize) -> Option<(Lane, oneshot::Sender<Worker>)> {
+    fn next(&mut self, all: usize) -> Option<(QueueKey, oneshot::Sender<Worker>)> {
         if self.busy.is_full(all) {
             return None;
         }
@@ -281,32 +281,32 @@ impl State {
             }
             if let Some((namespace, urgency, sender)) = next {
                 self.busy.take(&namespace);
-                return Some((Lane { store: name, namespace, urgency }, sender));
+                return Some((QueueKey { store: name, namespace, urgency }, sender));
             }
         }
         None
     }
 
     /// A claim with a worker begins to wait for its turn at the store, or goes on.
-    fn park(&mut self, lane: &Lane, parks: bool) {
-        let parked = self.stores.get_mut(&lane.store).map(|store| &mut store.parked);
+    fn park(&mut self, key: &QueueKey, parks: bool) {
+        let throttled = self.stores.get_mut(&key.store).map(|store| &mut store.throttled);
         if parks {
-            self.busy.give_back(&lane.namespace);
-            parked.into_iter().for_each(|parked| *parked += 1);
+            self.busy.give_back(&key.namespace);
+            throttled.into_iter().for_each(|throttled| *throttled += 1);
         } else {
-            self.busy.take(&lane.namespace);
-            parked.into_iter().for_each(|parked| *parked = parked.saturating_sub(1));
+            self.busy.take(&key.namespace);
+            throttled.into_iter().for_each(|throttled| *throttled = throttled.saturating_sub(1));
         }
     }
 
-    fn leave(&mut self, lane: &Lane) {
-        self.busy.give_back(&lane.namespace);
-        if let Some(store) = self.stores.get_mut(&lane.store) {
-            store.busy.give_back(&lane.namespace);
-            let working = &mut store.working[lane.urgency as usize];
+    fn leave(&mut self, key: &QueueKey) {
+        self.busy.give_back(&key.namespace);
+        if let Some(store) = self.stores.get_mut(&key.store) {
+            store.busy.give_back(&key.namespace);
+            let working = &mut store.working[key.urgency as usize];
             *working = working.saturating_sub(1);
             if store.is_idle() {
-                self.stores.remove(&lane.store);
+                self.stores.remove(&key.store);
             }
         }
     }

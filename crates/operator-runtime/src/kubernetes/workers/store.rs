@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::queue::{Queue, Share};
 use super::{Urgency, Worker};
 
-/// After so many strikes in a row, only one claim at a time calls a store.
+/// After so many failures in a row, only one claim at a time calls a store.
 pub(super) const STRIKES: u32 = 3;
 
 /// After so long without a claim that calls it, nobody needs to know that a store was silent. Claims that need it call it
@@ -23,18 +23,18 @@ pub(super) struct Store {
     /// How many of the busy workers there are of each urgency.
     pub(super) working: [usize; 3],
     /// How many of them wait for a turn at the store.
-    pub(super) parked: usize,
+    pub(super) throttled: usize,
     /// One for each urgency.
     pub(super) queues: [Queue; 3],
     /// How often in a row it did not answer, or refused the owner.
-    pub(super) strikes: u32,
+    pub(super) failures: u32,
     /// When it was the last time.
     pub(super) struck: Option<Instant>,
 }
 
 impl Store {
     pub(super) fn is_struck(&self) -> bool {
-        self.strikes >= STRIKES
+        self.failures >= STRIKES
     }
 
     /// How many claims can have a worker at the same time.
@@ -48,7 +48,7 @@ impl Store {
 
     /// Whether it can be forgotten.
     pub(super) fn is_idle(&self) -> bool {
-        !self.is_used() && self.strikes == 0
+        !self.is_used() && self.failures == 0
     }
 
     pub(super) fn is_used(&self) -> bool {

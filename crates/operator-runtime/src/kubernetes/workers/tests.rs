@@ -4,13 +4,13 @@ use futures::FutureExt as _;
 use super::store::{FORGOTTEN, STRIKES};
 use super::*;
 
-fn lane(store: &str, namespace: &str) -> Lane {
-    Lane { store: store.into(), namespace: namespace.into(), urgency: Urgency::Wanted }
+fn key(store: &str, namespace: &str) -> QueueKey {
+    QueueKey { store: store.into(), namespace: namespace.into(), urgency: Urgency::Wanted }
 }
 
 /// The workers that are free at once.
-fn at_once(workers: &Arc<Workers>, lane: &Lane, asked: usize) -> Vec<Worker> {
-    (0..asked).filter_map(|_| workers.enter(lane).now_or_never().flatten()).collect()
+fn at_once(workers: &Arc<Workers>, key: &QueueKey, asked: usize) -> Vec<Worker> {
+    (0..asked).filter_map(|_| workers.enter(key).now_or_never().flatten()).collect()
 }
 
 fn assert_nothing_is_left(workers: &Workers) {
@@ -21,9 +21,9 @@ fn assert_nothing_is_left(workers: &Workers) {
 #[tokio::test]
 async fn a_store_has_a_quarter_of_the_workers_and_others_have_the_rest() {
     let workers = Workers::new(16);
-    let silent = at_once(&workers, &lane("silent", "shop"), 300);
+    let silent = at_once(&workers, &key("silent", "shop"), 300);
     assert_eq!(silent.len(), 4);
-    assert_eq!(at_once(&workers, &lane("working", "shop"), 1).len(), 1, "not delayed by them");
+    assert_eq!(at_once(&workers, &key("working", "shop"), 1).len(), 1, "not delayed by them");
     drop(silent);
     assert_nothing_is_left(&workers);
 }
@@ -31,34 +31,34 @@ async fn a_store_has_a_quarter_of_the_workers_and_others_have_the_rest() {
 #[tokio::test]
 async fn a_store_that_is_silent_again_and_again_is_asked_by_one_until_it_answers() {
     let workers = Workers::new(16);
-    let lane = lane("silent", "shop");
-    let store = || Arc::clone(&lane.store);
+    let key = key("silent", "shop");
+    let store = || Arc::clone(&key.store);
     for number in 0..STRIKES {
-        assert_eq!(workers.slowed(&lane.store), None);
+        assert_eq!(workers.slowed(&key.store), None);
         // Given up, or ended with an error.
-        if number % 2 == 0 { drop(workers.ask(store())) } else { workers.ask(store()).struck() }
+        if number % 2 == 0 { drop(workers.ask(store())) } else { workers.ask(store()).failed() }
     }
-    assert_eq!(workers.slowed(&lane.store), Some(Slowed::Silent));
-    workers.ask(store()).never_mind();
-    assert_eq!(workers.slowed(&lane.store), Some(Slowed::Silent), "it was not asked");
-    let probe = at_once(&workers, &lane, 10);
+    assert_eq!(workers.slowed(&key.store), Some(Slowed::Silent));
+    workers.ask(store()).cancelled();
+    assert_eq!(workers.slowed(&key.store), Some(Slowed::Silent), "it was not asked");
+    let probe = at_once(&workers, &key, 10);
     assert_eq!(probe.len(), 1);
     workers.ask(store()).answered();
     drop(probe);
-    assert_eq!(at_once(&workers, &lane, 10).len(), 4);
+    assert_eq!(at_once(&workers, &key, 10).len(), 4);
     assert_nothing_is_left(&workers);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_silent_store_is_forgotten_when_nobody_has_used_it_for_a_while() {
     let workers = Workers::new(16);
-    let lane = lane("silent", "shop");
-    let (strike, shown) = (|| workers.ask(Arc::clone(&lane.store)).struck(), || workers.loads().len());
-    (0..STRIKES).for_each(|_| strike());
+    let key = key("silent", "shop");
+    let (failure, shown) = (|| workers.ask(Arc::clone(&key.store)).failed(), || workers.loads().len());
+    (0..STRIKES).for_each(|_| failure());
     tokio::time::advance(FORGOTTEN).await;
     assert_eq!(shown(), 1);
-    strike();
-    let calls = at_once(&workers, &lane, 1);
+    failure();
+    let calls = at_once(&workers, &key, 1);
     tokio::time::advance(2 * FORGOTTEN).await;
     assert_eq!(shown(), 1, "a claim still calls it");
     drop(calls);
@@ -69,7 +69,7 @@ async fn a_silent_store_is_forgotten_when_nobody_has_used_it_for_a_while() {
 #[tokio::test]
 async fn checks_go_last_and_leave_half_of_a_store_to_others() {
     let workers = Workers::new(16);
-    let (wanted, check) = (lane("s3", "shop"), Lane { urgency: Urgency::Check, ..lane("s3", "shop") });
+    let (wanted, check) = (key("s3", "shop"), QueueKey { urgency: Urgency::Check, ..key("s3", "shop") });
     let checking = at_once(&workers, &check, 100);
     assert_eq!(checking.len(), 2);
     let working = at_once(&workers, &wanted, 100);
@@ -87,7 +87,7 @@ async fn checks_go_last_and_leave_half_of_a_store_to_others() {
 #[tokio::test]
 async fn a_bucket_of_another_namespace_waits_for_one_piece_of_work_at_most() {
     let workers = Workers::new(32);
-    let purge = |namespace: &str| Lane { urgency: Urgency::Purge, ..lane("s3", namespace) };
+    let purge = |namespace: &str| QueueKey { urgency: Urgency::Purge, ..key("s3", namespace) };
     let (crowd, single) = (purge("crowd"), purge("single"));
     let mut emptying = at_once(&workers, &crowd, 100);
     assert_eq!(emptying.len(), 4, "half of a store's workers");
@@ -100,22 +100,22 @@ async fn a_bucket_of_another_namespace_waits_for_one_piece_of_work_at_most() {
     emptying.pop();
     assert!(mine.as_mut().now_or_never().flatten().is_some());
     // Nor do they keep those whose users wait from a worker.
-    assert_eq!(at_once(&workers, &lane("s3", "crowd"), 100).len(), 4);
+    assert_eq!(at_once(&workers, &key("s3", "crowd"), 100).len(), 4);
 }
 
 #[tokio::test]
 async fn who_waits_for_a_turn_at_its_store_leaves_its_worker_to_other_stores() {
     let workers = Workers::new(8);
-    let throttled: Vec<_> = (0..4).flat_map(|n| at_once(&workers, &lane(&format!("slow {n}"), "shop"), 100)).collect();
+    let throttled: Vec<_> = (0..4).flat_map(|n| at_once(&workers, &key(&format!("slow {n}"), "shop"), 100)).collect();
     assert_eq!(throttled.len(), 8);
-    assert_eq!(at_once(&workers, &lane("fast", "shop"), 1).len(), 0);
-    let parking: Vec<_> = throttled.iter().map(Worker::parking).collect();
+    assert_eq!(at_once(&workers, &key("fast", "shop"), 1).len(), 0);
+    let parking: Vec<_> = throttled.iter().map(Worker::throttled_counter).collect();
     parking.iter().for_each(|park| park(true));
-    let fast = at_once(&workers, &lane("fast", "shop"), 100);
+    let fast = at_once(&workers, &key("fast", "shop"), 100);
     assert_eq!(fast.len(), 2);
     let slowed = |store: &str| workers.slowed(&store.into());
     assert_eq!((slowed("slow 0"), slowed("fast")), (Some(Slowed::Limited), None));
-    assert_eq!(at_once(&workers, &lane("slow 0", "shop"), 1).len(), 0, "of its store it has its share");
+    assert_eq!(at_once(&workers, &key("slow 0", "shop"), 1).len(), 0, "of its store it has its share");
     parking.iter().for_each(|park| park(false));
     drop((throttled, fast));
     assert_nothing_is_left(&workers);
@@ -124,12 +124,12 @@ async fn who_waits_for_a_turn_at_its_store_leaves_its_worker_to_other_stores() {
 #[tokio::test]
 async fn one_namespace_has_all_while_it_is_alone_and_counts_as_half_for_others() {
     let workers = Workers::new(32);
-    let crowd = at_once(&workers, &lane("s3", "crowd"), 100);
+    let crowd = at_once(&workers, &key("s3", "crowd"), 100);
     assert_eq!(crowd.len(), 8);
-    assert_eq!(at_once(&workers, &lane("s3", "single"), 100).len(), 4, "without waiting for the crowd");
-    let stores: Vec<_> = (0..4).map(|n| at_once(&workers, &lane(&n.to_string(), "crowd"), 100)).collect();
+    assert_eq!(at_once(&workers, &key("s3", "single"), 100).len(), 4, "without waiting for the crowd");
+    let stores: Vec<_> = (0..4).map(|n| at_once(&workers, &key(&n.to_string(), "crowd"), 100)).collect();
     assert_eq!(stores.iter().map(Vec::len).sum::<usize>(), 24, "32 with those above");
-    assert_eq!(at_once(&workers, &lane("5", "single"), 100).len(), 8);
+    assert_eq!(at_once(&workers, &key("5", "single"), 100).len(), 8);
     drop((crowd, stores));
     assert_nothing_is_left(&workers);
 }
@@ -137,13 +137,13 @@ async fn one_namespace_has_all_while_it_is_alone_and_counts_as_half_for_others()
 #[tokio::test]
 async fn namespaces_that_wait_take_turns() {
     let workers = Workers::new(1);
-    let first = workers.enter(&lane("s3", "crowd")).await.unwrap();
-    let crowd: Vec<_> = (0..3).map(|_| lane("s3", "crowd")).collect();
-    let mut crowd: Vec<_> = crowd.iter().map(|lane| Box::pin(workers.enter(lane))).collect();
+    let first = workers.enter(&key("s3", "crowd")).await.unwrap();
+    let crowd: Vec<_> = (0..3).map(|_| key("s3", "crowd")).collect();
+    let mut crowd: Vec<_> = crowd.iter().map(|key| Box::pin(workers.enter(key))).collect();
     for one in &mut crowd {
         assert!(one.as_mut().now_or_never().is_none());
     }
-    let single = lane("s3", "single");
+    let single = key("s3", "single");
     let mut single = Box::pin(workers.enter(&single));
     assert!(single.as_mut().now_or_never().is_none());
     drop(first);
@@ -156,13 +156,13 @@ async fn namespaces_that_wait_take_turns() {
 #[tokio::test(start_paused = true)]
 async fn a_load_says_since_when_the_first_claim_waits_that_has_not_given_up() {
     let workers = Workers::new(4);
-    let (lane, load) = (lane("s3", "shop"), || workers.loads().pop().unwrap());
-    let first = workers.enter(&lane).await.unwrap();
+    let (key, load) = (key("s3", "shop"), || workers.loads().pop().unwrap());
+    let first = workers.enter(&key).await.unwrap();
     let (since, minute) = (Instant::now(), std::time::Duration::from_secs(60));
-    let mut gives_up = Box::pin(workers.enter(&lane));
+    let mut gives_up = Box::pin(workers.enter(&key));
     assert!(gives_up.as_mut().now_or_never().is_none());
     tokio::time::advance(minute).await;
-    let mut waits = Box::pin(workers.enter(&lane));
+    let mut waits = Box::pin(workers.enter(&key));
     assert!(waits.as_mut().now_or_never().is_none());
     assert_eq!((load().limit, load().waits_since), (1, Some(since)));
     drop(gives_up);
@@ -175,7 +175,7 @@ async fn a_load_says_since_when_the_first_claim_waits_that_has_not_given_up() {
 #[tokio::test]
 async fn nobody_is_lost_and_nobody_is_counted_twice() {
     let workers = Workers::new(1);
-    let (a, b) = (lane("a", "a"), lane("b", "b"));
+    let (a, b) = (key("a", "a"), key("b", "b"));
     let first = workers.enter(&a).await.unwrap();
     let mut gave_up = Box::pin(workers.enter(&a));
     assert!(gave_up.as_mut().now_or_never().is_none());

@@ -16,12 +16,12 @@ const END: Duration = Duration::from_secs(600);
 
 /// How often something happened in a row, and when last.
 #[derive(Debug, Default)]
-pub(crate) struct Row {
+pub(crate) struct BurstLimiter {
     times: u32,
     last: Option<Instant>,
 }
 
-impl Row {
+impl BurstLimiter {
     /// It happens now.
     pub(crate) fn note(&mut self) {
         self.times = if self.is_over() { 1 } else { self.times.saturating_add(1) };
@@ -48,7 +48,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn three_times_in_a_row_are_free_and_then_each_costs_a_wait() {
-        let mut row = Row::default();
+        let mut row = BurstLimiter::default();
         for _ in 0..FREE {
             assert_eq!(row.wait(), Duration::ZERO);
             row.note();

@@ -5,20 +5,20 @@ use std::time::Duration;
 
 use kube::runtime::reflector::ObjectRef;
 
+use super::in_sync::due_while_in_sync;
 use super::problem;
-use super::steady::due_while_steady;
 use crate::decide::claim::{Claim, Guarded};
 use crate::decide::class::ClassLookup;
-use crate::decide::gate::{self, Due, Facts};
 use crate::decide::keys;
+use crate::decide::ownership::{self, OwnershipFacts, RequiredAction};
 use crate::decide::plan;
-use crate::decide::report::{self, Keeps};
+use crate::decide::report::{self, ConditionSupport};
 use crate::decide::steps::Upkeep;
 use crate::error::Error;
 use crate::state::context::Context;
 use crate::state::stores;
 use crate::store::Provisioner;
-use operator_runtime::kubernetes::workers::{Lane, Slowed, Urgency, Worker};
+use operator_runtime::kubernetes::workers::{QueueKey, Slowed, Urgency, Worker};
 
 /// After this time, a waiting claim is read again, and may report what it waits for.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -33,44 +33,44 @@ pub(crate) async fn worker<P: Provisioner>(
     claim: Claim,
     guarded: &Guarded,
 ) -> Option<(Claim, Worker)> {
-    let key = ObjectRef::from_obj(guarded);
+    let object = ObjectRef::from_obj(guarded);
     let mut claim = claim;
     let urgency = |claim: &Claim| {
-        if ctx.memory.if_known(&claim.id, |m| m.is_purging()) {
+        if ctx.memory.get(&claim.id, |m| m.is_purging()) {
             return Urgency::Purge;
         }
-        let due = due_while_steady(ctx, claim).map(|(due, _)| due);
+        let due = due_while_in_sync(ctx, claim).map(|(due, _)| due);
         urgency(due, || keys::is_requested(&ctx.caches.key_notes(&claim.id), claim.rotation_request.as_deref()))
     };
     loop {
-        let lane = lane(ctx, &claim, urgency(&claim));
-        let purges = lane.urgency == Urgency::Purge;
+        let key = queue_key(ctx, &claim, urgency(&claim));
+        let purges = key.urgency == Urgency::Purge;
         if purges {
-            ctx.memory.with(&claim.id, |m| m.purge_waits(true));
+            ctx.memory.entry(&claim.id, |m| m.set_purge_waits(true));
         }
-        let mut entering = std::pin::pin!(ctx.workers.enter(&lane));
-        // The claim leaves its queue only if it now belongs to another lane.
+        let mut entering = std::pin::pin!(ctx.workers.enter(&key));
+        // The claim leaves its queue only if it now belongs to another queue.
         let worker = loop {
-            let patience = if says_ready_though_deleted(&claim) { PATIENCE_IF_READY } else { PATIENCE };
+            let patience = if is_ready_though_deleted(&claim) { PATIENCE_IF_READY } else { PATIENCE };
             if let Ok(worker) = tokio::time::timeout(patience, entering.as_mut()).await {
                 break Some(worker?);
             }
-            claim = Claim::read(ctx.caches.claims.get(&key)?.as_ref(), &ctx.label);
-            if self::lane(ctx, &claim, urgency(&claim)) != lane {
+            claim = Claim::read(ctx.caches.claims.get(&object)?.as_ref(), &ctx.label);
+            if queue_key(ctx, &claim, urgency(&claim)) != key {
                 break None;
             }
             // `entering` is polled meanwhile: a worker that was handed to this claim must not be left unused.
             tokio::select! {
                 biased;
                 worker = entering.as_mut() => break Some(worker?),
-                () = Box::pin(explain_wait(ctx, &claim, &lane)) => {}
+                () = Box::pin(explain_wait(ctx, &claim, &key)) => {}
             }
         };
         if purges {
-            ctx.memory.if_known(&claim.id, |m| m.purge_waits(false));
+            ctx.memory.get(&claim.id, |m| m.set_purge_waits(false));
         }
         if let Some(worker) = worker {
-            let claim = Claim::read(ctx.caches.claims.get(&key)?.as_ref(), &ctx.label);
+            let claim = Claim::read(ctx.caches.claims.get(&object)?.as_ref(), &ctx.label);
             return (!ctx.memory.is_stale(&claim.id, claim.resource_version.as_deref())).then_some((claim, worker));
         }
     }
@@ -78,8 +78,8 @@ pub(crate) async fn worker<P: Provisioner>(
 
 /// How urgent the work on a claim is. What is due for a bound claim without problems yields to claims whose users wait, unless
 /// its user asks for it.
-fn urgency(due_while_steady: Option<Upkeep>, requested: impl FnOnce() -> bool) -> Urgency {
-    match due_while_steady {
+fn urgency(due_while_in_sync: Option<Upkeep>, requested: impl FnOnce() -> bool) -> Urgency {
+    match due_while_in_sync {
         Some(Upkeep::Rotate) if requested() => Urgency::Wanted,
         Some(Upkeep::Check | Upkeep::Retire | Upkeep::Rotate) => Urgency::Check,
         Some(Upkeep::Nothing) | None => Urgency::Wanted,
@@ -87,8 +87,8 @@ fn urgency(due_while_steady: Option<Upkeep>, requested: impl FnOnce() -> bool) -
 }
 
 /// What is known about a claim before any work on it.
-pub(crate) fn facts<P>(ctx: &Context<P>, claim: &Claim, class: &ClassLookup) -> Facts {
-    Facts {
+pub(crate) fn facts<P>(ctx: &Context<P>, claim: &Claim, class: &ClassLookup) -> OwnershipFacts {
+    OwnershipFacts {
         class: class.owner(&ctx.options.provisioner_name),
         label: claim.label,
         recorded: ctx.caches.record(claim, &ctx.options.provisioner_name, &ctx.cluster).is_some(),
@@ -98,27 +98,30 @@ pub(crate) fn facts<P>(ctx: &Context<P>, claim: &Claim, class: &ClassLookup) -> 
     }
 }
 
-fn says_ready_though_deleted(claim: &Claim) -> bool {
-    claim.deleting && claim.bound() && report::says_ready(claim, Keeps::No)
+fn is_ready_though_deleted(claim: &Claim) -> bool {
+    claim.deleting && claim.bound() && report::status_is_ready(claim, ConditionSupport::No)
 }
 
 /// Reports on a claim without a status that it waits for a store that does not answer, or limits calls; and on a deleted claim
 /// that it is being removed.
-async fn explain_wait<P>(ctx: &Context<P>, claim: &Claim, lane: &Lane) {
+async fn explain_wait<P>(ctx: &Context<P>, claim: &Claim, key: &QueueKey) {
     let unreported = match claim.bound() {
-        true => says_ready_though_deleted(claim),
-        false => claim.status.conditions.is_empty() && !ctx.memory.if_known(&claim.id, |m| m.last_status.is_some()),
+        true => is_ready_though_deleted(claim),
+        false => claim.status.conditions.is_empty() && !ctx.memory.get(&claim.id, |m| m.last_status.is_some()),
     };
-    let store = || stores::host_of(&lane.store).to_owned();
-    let problem = match ctx.workers.slowed(&lane.store) {
+    let store = || stores::host_of(&key.store).to_owned();
+    let problem = match ctx.workers.slowed(&key.store) {
         Some(Slowed::Silent) if unreported => Some(Error::StoreSilent { store: store() }),
         Some(Slowed::Limited) if unreported => Some(Error::StoreBusy { store: store() }),
-        _ if says_ready_though_deleted(claim) => None,
+        _ if is_ready_though_deleted(claim) => None,
         _ => return,
     };
     let Ok(spec) = claim.spec() else { return };
     let class = ctx.caches.class(&spec.storage_class_name);
-    if matches!(gate::due(facts(ctx, claim, &class)), Due::Nothing | Due::ReportMissingClass) {
+    if matches!(
+        ownership::required_action(facts(ctx, claim, &class)),
+        RequiredAction::Nothing | RequiredAction::ReportMissingClass
+    ) {
         return;
     }
     let Ok(_turn) = ctx.wait_reports.acquire().await else { return };
@@ -129,7 +132,7 @@ async fn explain_wait<P>(ctx: &Context<P>, claim: &Claim, lane: &Lane) {
 }
 
 /// The queue in which a claim waits, by its record, or by the record that it would get.
-fn lane<P: Provisioner>(ctx: &Context<P>, claim: &Claim, urgency: Urgency) -> Lane {
+fn queue_key<P: Provisioner>(ctx: &Context<P>, claim: &Claim, urgency: Urgency) -> QueueKey {
     let name = &ctx.options.provisioner_name;
     let recorded = ctx.caches.record(claim, name, &ctx.cluster).map(|stored| stored.record);
     let planned = || match ctx.caches.class(&claim.spec().ok()?.storage_class_name) {
@@ -139,7 +142,7 @@ fn lane<P: Provisioner>(ctx: &Context<P>, claim: &Claim, urgency: Urgency) -> La
         _ => None,
     };
     let store = recorded.or_else(planned).map_or_else(|| Arc::from(""), |record| stores::store_of(&record));
-    Lane { store, namespace: claim.id.namespace.as_str().into(), urgency }
+    QueueKey { store, namespace: claim.id.namespace.as_str().into(), urgency }
 }
 
 #[cfg(test)]

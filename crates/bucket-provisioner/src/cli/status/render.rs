@@ -1,16 +1,16 @@
-//! One claim's story as text.
+//! One claim's details as text.
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::story::{Known, RecordStory, Story};
+use super::details::{ClaimDetails, Lookup, RecordStory};
 use super::table;
 use crate::api::ClaimPhase;
 use crate::cli::output::{ago, bytes, clean, painted, until};
 
-/// The story for people.
-pub(crate) fn told(story: &Story, colours: bool, now: Timestamp) -> String {
+/// The details for people.
+pub(crate) fn render(details: &ClaimDetails, colours: bool, now: Timestamp) -> String {
     let mut page = Page { text: String::new() };
-    let row = &story.claim;
+    let row = &details.claim;
     let says = format!("{} {}", table::phase(row.phase), row.reason.as_deref().unwrap_or_default());
     page.line("Claim", &format!("{}/{} (uid {})", row.namespace, row.name, row.uid));
     let says = match says.trim() {
@@ -28,29 +28,29 @@ pub(crate) fn told(story: &Story, colours: bool, now: Timestamp) -> String {
     page.line("Age", &ago(row.created_at, now));
     page.some("Waiting for", row.waiting_since.map(|since| ago(Some(since), now)).as_deref());
     page.line("Class", row.class.as_deref().unwrap_or("not known"));
-    if let Some(waits) = &story.waits_for {
+    if let Some(waits) = &details.waits_for {
         page.some("It means", Some(waits.meaning.as_str()).filter(|text| !text.is_empty()));
         page.some("What helps", Some(waits.remedy.as_str()).filter(|text| !text.is_empty()));
     }
-    match &story.record {
-        Known::Unseen(why) => page.line("ObjectBucket", why),
-        Known::Seen(record) => of_record(&mut page, record),
+    match &details.record {
+        Lookup::Unavailable(why) => page.line("ObjectBucket", why),
+        Lookup::Value(record) => of_record(&mut page, record),
     }
-    match &story.usage {
-        Known::Unseen(why) => page.line("Content", &format!("not known: {why}")),
-        Known::Seen(usage) => {
+    match &details.usage {
+        Lookup::Unavailable(why) => page.line("Content", &format!("not known: {why}")),
+        Lookup::Value(usage) => {
             let at_least = if usage.is_complete { "" } else { "at least " };
             let size = bytes(usage.bytes);
             page.line("Content", &format!("{at_least}{} objects and versions, {at_least}{size}", usage.objects));
         }
     }
-    of_keys(&mut page, story, now);
-    for (number, fate) in story.on_deletion.iter().enumerate() {
+    of_keys(&mut page, details, now);
+    for (number, disposition) in details.on_deletion.iter().enumerate() {
         let heading = if number == 0 { "On deletion" } else { "" };
-        let verb = if fate.is_deleted { "deletes" } else { "keeps" };
-        page.line(heading, &format!("{verb} {}: {}", fate.what, fate.why));
+        let verb = if disposition.is_deleted { "deletes" } else { "keeps" };
+        page.line(heading, &format!("{verb} {}: {}", disposition.what, disposition.why));
     }
-    of_events(&mut page, story, now);
+    of_events(&mut page, details, now);
     page.text
 }
 
@@ -69,11 +69,11 @@ fn of_record(page: &mut Page, record: &RecordStory) {
     page.some("Adopted from", Some(former.as_str()).filter(|uids| !uids.is_empty()));
 }
 
-fn of_keys(page: &mut Page, story: &Story, now: Timestamp) {
-    let row = &story.claim;
-    match &story.keys {
-        Known::Unseen(why) => page.line("Keys", &format!("not known: {why}")),
-        Known::Seen(keys) => {
+fn of_keys(page: &mut Page, details: &ClaimDetails, now: Timestamp) {
+    let row = &details.claim;
+    match &details.keys {
+        Lookup::Unavailable(why) => page.line("Keys", &format!("not known: {why}")),
+        Lookup::Value(keys) => {
             let age = row.keys_issued_at.map(|at| format!(", issued {} ago", ago(Some(at), now))).unwrap_or_default();
             let due = row.rotation_due_at.map(|at| format!(", replaced in {}", until(Some(at), now)));
             let due = due.unwrap_or_default().replace("replaced in now", "replaced now");
@@ -87,11 +87,11 @@ fn of_keys(page: &mut Page, story: &Story, now: Timestamp) {
     }
 }
 
-fn of_events(page: &mut Page, story: &Story, now: Timestamp) {
-    match &story.events {
-        Known::Unseen(why) => page.line("Events", why),
-        Known::Seen(events) if events.is_empty() => page.line("Events", "none in the last hour"),
-        Known::Seen(events) => {
+fn of_events(page: &mut Page, details: &ClaimDetails, now: Timestamp) {
+    match &details.events {
+        Lookup::Unavailable(why) => page.line("Events", why),
+        Lookup::Value(events) if events.is_empty() => page.line("Events", "none in the last hour"),
+        Lookup::Value(events) => {
             for (number, event) in events.iter().enumerate() {
                 let heading = if number == 0 { "Events" } else { "" };
                 let kind = if event.is_warning { "Warning " } else { "" };

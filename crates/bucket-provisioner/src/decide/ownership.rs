@@ -5,7 +5,7 @@ use crate::decide::class::ClassOwner;
 
 /// What is known about a claim before any work on it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Facts {
+pub(crate) struct OwnershipFacts {
     pub(crate) class: ClassOwner,
     pub(crate) label: LabelOwner,
     /// A record of this provisioner has the claim's uid.
@@ -20,7 +20,7 @@ pub(crate) struct Facts {
 
 /// What is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Due {
+pub(crate) enum RequiredAction {
     /// The claim is not ours, or nothing is left to do. Nothing is written.
     Nothing,
     /// The claim belongs to nobody, because its class is missing. Only this is reported.
@@ -37,21 +37,23 @@ pub(crate) enum Due {
 /// provisioner now. Then the class decides, because only admins write it; but a claim that another provisioner has marked
 /// is not ours. All provisioners of the ecosystem use the same finalizer: the label, written together with it, says whose
 /// it is.
-pub(crate) fn due(facts: Facts) -> Due {
-    let Facts { class, label, recorded, finalizer, deleting, bound } = facts;
+pub(crate) fn required_action(facts: OwnershipFacts) -> RequiredAction {
+    let OwnershipFacts { class, label, recorded, finalizer, deleting, bound } = facts;
     let (ours, nobody_to_ask) = (is_ours(facts), has_no_class(class));
     match (ours, deleting) {
-        (true, true) if finalizer || recorded => Due::Removal,
-        (_, true) => Due::Nothing,
-        (true, false) => Due::Bucket,
-        (false, false) if nobody_to_ask && label == LabelOwner::None && !finalizer && !bound => Due::ReportMissingClass,
-        (false, false) => Due::Nothing,
+        (true, true) if finalizer || recorded => RequiredAction::Removal,
+        (_, true) => RequiredAction::Nothing,
+        (true, false) => RequiredAction::Bucket,
+        (false, false) if nobody_to_ask && label == LabelOwner::None && !finalizer && !bound => {
+            RequiredAction::ReportMissingClass
+        }
+        (false, false) => RequiredAction::Nothing,
     }
 }
 
 /// Whether the claim is this provisioner's.
-pub(crate) fn is_ours(facts: Facts) -> bool {
-    let Facts { class, label, recorded, finalizer, deleting, bound: _ } = facts;
+pub(crate) fn is_ours(facts: OwnershipFacts) -> bool {
+    let OwnershipFacts { class, label, recorded, finalizer, deleting, bound: _ } = facts;
     let marked_by_us = finalizer && label == LabelOwner::Ours;
     let marked_by_another = finalizer && label == LabelOwner::Foreign;
     recorded
@@ -69,7 +71,7 @@ fn has_no_class(class: ClassOwner) -> bool {
 mod tests {
     use super::*;
 
-    const NEW: Facts = Facts {
+    const NEW: OwnershipFacts = OwnershipFacts {
         class: ClassOwner::Ours,
         label: LabelOwner::None,
         recorded: false,
@@ -80,68 +82,82 @@ mod tests {
 
     #[test]
     fn a_new_claim_of_our_class_gets_a_bucket() {
-        assert_eq!(due(NEW), Due::Bucket);
+        assert_eq!(required_action(NEW), RequiredAction::Bucket);
     }
 
     #[test]
     fn a_claim_of_another_provisioner_is_left_untouched_whatever_its_state() {
         for label in [LabelOwner::None, LabelOwner::Foreign] {
             for (finalizer, deleting, bound) in [(false, false, false), (true, false, true), (true, true, true)] {
-                let facts = Facts { class: ClassOwner::Foreign, label, recorded: false, finalizer, deleting, bound };
-                assert_eq!(due(facts), Due::Nothing, "{facts:?}");
+                let facts =
+                    OwnershipFacts { class: ClassOwner::Foreign, label, recorded: false, finalizer, deleting, bound };
+                assert_eq!(required_action(facts), RequiredAction::Nothing, "{facts:?}");
             }
         }
     }
 
     #[test]
     fn a_missing_class_is_reported_unless_another_provisioner_has_the_claim() {
-        let orphan = Facts { class: ClassOwner::Missing, ..NEW };
-        assert_eq!(due(orphan), Due::ReportMissingClass);
-        assert_eq!(due(Facts { class: ClassOwner::Unnamed, ..NEW }), Due::ReportMissingClass);
-        assert_eq!(due(Facts { label: LabelOwner::Foreign, ..orphan }), Due::Nothing);
-        assert_eq!(due(Facts { finalizer: true, ..orphan }), Due::Nothing);
-        assert_eq!(due(Facts { bound: true, ..orphan }), Due::Nothing);
-        assert_eq!(due(Facts { deleting: true, ..orphan }), Due::Nothing);
+        let orphan = OwnershipFacts { class: ClassOwner::Missing, ..NEW };
+        assert_eq!(required_action(orphan), RequiredAction::ReportMissingClass);
+        assert_eq!(
+            required_action(OwnershipFacts { class: ClassOwner::Unnamed, ..NEW }),
+            RequiredAction::ReportMissingClass
+        );
+        assert_eq!(required_action(OwnershipFacts { label: LabelOwner::Foreign, ..orphan }), RequiredAction::Nothing);
+        assert_eq!(required_action(OwnershipFacts { finalizer: true, ..orphan }), RequiredAction::Nothing);
+        assert_eq!(required_action(OwnershipFacts { bound: true, ..orphan }), RequiredAction::Nothing);
+        assert_eq!(required_action(OwnershipFacts { deleting: true, ..orphan }), RequiredAction::Nothing);
     }
 
     #[test]
     fn a_recorded_claim_is_ours_with_its_class_gone_or_given_to_another() {
         for class in [ClassOwner::Missing, ClassOwner::Foreign, ClassOwner::Unnamed] {
-            let bound = Facts { class, recorded: true, finalizer: true, bound: true, ..NEW };
-            assert_eq!(due(bound), Due::Bucket);
-            assert_eq!(due(Facts { deleting: true, ..bound }), Due::Removal);
+            let bound = OwnershipFacts { class, recorded: true, finalizer: true, bound: true, ..NEW };
+            assert_eq!(required_action(bound), RequiredAction::Bucket);
+            assert_eq!(required_action(OwnershipFacts { deleting: true, ..bound }), RequiredAction::Removal);
         }
     }
 
     #[test]
     fn a_claim_that_was_marked_but_never_recorded_can_go_after_its_class_went() {
-        let marked =
-            Facts { class: ClassOwner::Missing, label: LabelOwner::Ours, finalizer: true, deleting: true, ..NEW };
-        assert_eq!(due(marked), Due::Removal);
+        let marked = OwnershipFacts {
+            class: ClassOwner::Missing,
+            label: LabelOwner::Ours,
+            finalizer: true,
+            deleting: true,
+            ..NEW
+        };
+        assert_eq!(required_action(marked), RequiredAction::Removal);
     }
 
     #[test]
     fn a_claim_that_was_marked_can_go_though_its_class_is_anothers_now() {
-        let marked =
-            Facts { class: ClassOwner::Foreign, label: LabelOwner::Ours, finalizer: true, deleting: true, ..NEW };
-        assert_eq!(due(marked), Due::Removal);
-        assert_eq!(due(Facts { deleting: false, ..marked }), Due::Nothing);
+        let marked = OwnershipFacts {
+            class: ClassOwner::Foreign,
+            label: LabelOwner::Ours,
+            finalizer: true,
+            deleting: true,
+            ..NEW
+        };
+        assert_eq!(required_action(marked), RequiredAction::Removal);
+        assert_eq!(required_action(OwnershipFacts { deleting: false, ..marked }), RequiredAction::Nothing);
     }
 
     #[test]
     fn a_claim_that_another_provisioner_marked_is_not_ours_though_its_class_is() {
-        let taken = Facts { label: LabelOwner::Foreign, finalizer: true, bound: true, ..NEW };
-        assert_eq!(due(taken), Due::Nothing);
-        assert_eq!(due(Facts { deleting: true, ..taken }), Due::Nothing);
+        let taken = OwnershipFacts { label: LabelOwner::Foreign, finalizer: true, bound: true, ..NEW };
+        assert_eq!(required_action(taken), RequiredAction::Nothing);
+        assert_eq!(required_action(OwnershipFacts { deleting: true, ..taken }), RequiredAction::Nothing);
     }
 
     #[test]
     fn a_recorded_claim_is_undone_though_somebody_removed_its_finalizer() {
-        assert_eq!(due(Facts { recorded: true, deleting: true, ..NEW }), Due::Removal);
+        assert_eq!(required_action(OwnershipFacts { recorded: true, deleting: true, ..NEW }), RequiredAction::Removal);
     }
 
     #[test]
     fn nothing_is_due_when_a_deleted_claim_does_not_carry_the_finalizer() {
-        assert_eq!(due(Facts { deleting: true, ..NEW }), Due::Nothing);
+        assert_eq!(required_action(OwnershipFacts { deleting: true, ..NEW }), RequiredAction::Nothing);
     }
 }

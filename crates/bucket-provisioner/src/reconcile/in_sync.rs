@@ -19,12 +19,12 @@ use crate::store::{Record, Rotation};
 
 /// The upkeep that is due for a bound claim that has not changed, or the time until some is due; `None` for any other
 /// claim.
-pub(crate) fn due_while_steady<P>(ctx: &Context<P>, claim: &Claim) -> Option<(Upkeep, Option<Duration>)> {
+pub(crate) fn due_while_in_sync<P>(ctx: &Context<P>, claim: &Claim) -> Option<(Upkeep, Option<Duration>)> {
     let stored = ctx.caches.record(claim, &ctx.options.provisioner_name, &ctx.cluster)?;
     let spec = claim.spec().ok()?;
     let is_steady = !claim.deleting
         && claim.finalizer
-        && stored.says_bound
+        && stored.status_is_bound
         && !ctx.caches.records.lacks_claim_ref(&stored)
         && !stored.is_being_adopted()
         && spec.object_bucket_name.as_deref() == Some(&stored.name)
@@ -32,9 +32,9 @@ pub(crate) fn due_while_steady<P>(ctx: &Context<P>, claim: &Claim) -> Option<(Up
     if !is_steady {
         return None;
     }
-    let notes = ctx.caches.key_notes(&claim.id).believed(&stored.record.plan.rotation, Timestamp::now());
+    let notes = ctx.caches.key_notes(&claim.id).clamp_to_now(&stored.record.plan.rotation, Timestamp::now());
     let beside = beside(ctx, claim, spec, &stored.record, &notes);
-    if !report::says_bound(claim, &beside, ctx.keeps(stored.author)) {
+    if !report::status_is_bound(claim, &beside, ctx.condition_support(stored.author)) {
         return None;
     }
     ctx.shares_present_keys(&stored.record, &notes).then(|| usual_upkeep(ctx, claim, &stored, &notes))
@@ -51,24 +51,24 @@ pub(crate) fn beside<P>(
     let of_keys = |failure: Option<&str>| {
         let request = claim.rotation_request.as_deref();
         let said = claim.status.conditions.iter().any(|condition| condition.type_ == reasons::KEYS_CURRENT);
-        key_condition::said(&key_condition::Facts { notes, request, failure, said })
+        key_condition::condition_of(&key_condition::KeyFacts { notes, request, failure, said })
     };
     // Keys that are the owner's are not rotated.
     let keys = record.plan.user.as_ref().and_then(|_| {
-        let failure = ctx.memory.if_known(&claim.id, |m| m.upkeep.rotation_failure.clone());
+        let failure = ctx.memory.get(&claim.id, |m| m.upkeep.rotation_failure.clone());
         of_keys(failure.as_deref())
     });
     Beside { ignored: ignored(claim, spec, record), keys }
 }
 
-/// The time until upkeep is due for a claim of the Go provisioner, which is never steady, because its outputs differ from
+/// The time until upkeep is due for a claim of the Go provisioner, which is never in_sync, because its outputs differ from
 /// those of this operator.
 pub(crate) fn go_upkeep_in<P>(ctx: &Context<P>, claim: &Claim) -> Option<Duration> {
     let stored = ctx.caches.record(claim, &ctx.options.provisioner_name, &ctx.cluster)?;
     if claim.deleting || !claim.bound() || stored.author != Author::GoProvisioner {
         return None;
     }
-    let notes = ctx.caches.key_notes(&claim.id).believed(&stored.record.plan.rotation, Timestamp::now());
+    let notes = ctx.caches.key_notes(&claim.id).clamp_to_now(&stored.record.plan.rotation, Timestamp::now());
     // Not at once, because the caches may be older than the attempt.
     match usual_upkeep(ctx, claim, &stored, &notes) {
         (Upkeep::Nothing, wait) => wait,
@@ -96,7 +96,7 @@ pub(crate) fn usual_upkeep<P>(
         None => (Upkeep::Nothing, None),
     };
     // In one look-up, because every reconcile of a bound claim comes here.
-    let times = ctx.memory.with(&claim.id, |m| Times {
+    let times = ctx.memory.entry(&claim.id, |m| Times {
         keys,
         failed: m.upkeep.failed_in(),
         unfinished: m.upkeep.is_unfinished(),
@@ -104,7 +104,7 @@ pub(crate) fn usual_upkeep<P>(
         key_search: m.upkeep.key_search_in(),
         // What the Go provisioner created looks different, and is not changed.
         check: m.upkeep.check_in(ctx.options.resync.filter(|_| by_us)),
-        asked: m.upkeep.asks_again(claim.retry_request.as_deref()) && by_us,
+        asked: m.upkeep.take_retry_request(claim.retry_request.as_deref()) && by_us,
     });
     upkeep::usual(&times)
 }

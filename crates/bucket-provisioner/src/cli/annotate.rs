@@ -54,7 +54,7 @@ impl Word {
 
 /// An ObjectBucket that has the word.
 #[derive(Debug, Clone)]
-pub(crate) struct Given {
+pub(crate) struct PendingAnnotation {
     pub(crate) record: String,
     pub(crate) uid: Option<String>,
     pub(crate) action: Action,
@@ -62,7 +62,7 @@ pub(crate) struct Given {
     pub(crate) claim: ClaimId,
 }
 
-impl Given {
+impl PendingAnnotation {
     /// What becomes of the word if nobody waits for the answer any longer.
     fn stays(&self) -> String {
         let (record, annotation) = (&self.record, wire::annotation::ORPHAN);
@@ -106,7 +106,7 @@ pub(crate) async fn fresh<P: Provisioner>(session: &Session<P>, read: &ObjectBuc
 ///
 /// # Errors
 /// Somebody has, or Kubernetes refused; a sentence for the admin.
-pub(crate) async fn say<P: Provisioner>(
+pub(crate) async fn annotate<P: Provisioner>(
     session: &Session<P>,
     object: &ObjectBucket,
     action: Action,
@@ -149,19 +149,19 @@ pub(crate) async fn create<P: Provisioner>(
     }
 }
 
-/// Waits until the operator has done what it was told, or says that it does not. `told` hears the answer to each word, by
+/// Waits until the operator has done what it was told, or says that it does not. `answered` hears the answer to each word, by
 /// its index. The operator may work at a few at a time, so each answer gives the rest the same time again.
 ///
 /// # Errors
-/// Those of `told`.
+/// Those of `answered`.
 pub(crate) async fn wait<P: Provisioner>(
     session: &Session<P>,
-    given: &[Given],
+    given: &[PendingAnnotation],
     patience: Duration,
-    mut told: impl FnMut(usize, Answer) -> Result<(), Box<dyn Error>>,
+    mut answered: impl FnMut(usize, Answer) -> Result<(), Box<dyn Error>>,
 ) -> Result<(), Box<dyn Error>> {
     let mut end = Instant::now() + patience;
-    let mut open: Vec<(usize, &Given)> = given.iter().enumerate().collect();
+    let mut open: Vec<(usize, &PendingAnnotation)> = given.iter().enumerate().collect();
     while !open.is_empty() {
         let looks = open.drain(..).map(async |(index, given)| (index, given, answer(session, given).await));
         let answers: Vec<_> = stream::iter(looks).buffered(AT_ONCE).collect().await;
@@ -172,8 +172,8 @@ pub(crate) async fn wait<P: Provisioner>(
         for (index, given, answer) in answers {
             match answer {
                 Answer::NotYet(_) if goes_on => open.push((index, given)),
-                Answer::NotYet(why) => told(index, Answer::NotYet(format!("{why}; {}", given.stays())))?,
-                answer => told(index, answer)?,
+                Answer::NotYet(why) => answered(index, Answer::NotYet(format!("{why}; {}", given.stays())))?,
+                answer => answered(index, answer)?,
             }
         }
         if !open.is_empty() {
@@ -184,7 +184,7 @@ pub(crate) async fn wait<P: Provisioner>(
 }
 
 /// The answer to one word, as it is now. A failed look is no answer: the next one may succeed.
-async fn answer<P: Provisioner>(session: &Session<P>, given: &Given) -> Answer {
+async fn answer<P: Provisioner>(session: &Session<P>, given: &PendingAnnotation) -> Answer {
     let answer = match given.action {
         Action::Adopt => adopted(session, given).await,
         Action::Remove | Action::Revoke | Action::Forget => gone(session, given).await,
@@ -192,14 +192,14 @@ async fn answer<P: Provisioner>(session: &Session<P>, given: &Given) -> Answer {
     answer.unwrap_or_else(|problem| Answer::NotYet(problem.to_string()))
 }
 
-async fn gone<P: Provisioner>(session: &Session<P>, given: &Given) -> Result<Answer, Box<dyn Error>> {
+async fn gone<P: Provisioner>(session: &Session<P>, given: &PendingAnnotation) -> Result<Answer, Box<dyn Error>> {
     Ok(match read(session, given).await? {
         None => Answer::Done,
         Some(object) => said(&object),
     })
 }
 
-async fn adopted<P: Provisioner>(session: &Session<P>, given: &Given) -> Result<Answer, Box<dyn Error>> {
+async fn adopted<P: Provisioner>(session: &Session<P>, given: &PendingAnnotation) -> Result<Answer, Box<dyn Error>> {
     let Some(object) = read(session, given).await? else {
         return Ok(Answer::Refused("the ObjectBucket is gone".to_owned()));
     };
@@ -218,7 +218,10 @@ async fn adopted<P: Provisioner>(session: &Session<P>, given: &Given) -> Result<
     })
 }
 
-async fn read<P: Provisioner>(session: &Session<P>, given: &Given) -> Result<Option<ObjectBucket>, Box<dyn Error>> {
+async fn read<P: Provisioner>(
+    session: &Session<P>,
+    given: &PendingAnnotation,
+) -> Result<Option<ObjectBucket>, Box<dyn Error>> {
     let api: Api<ObjectBucket> = Api::all(session.client.clone());
     let found = api.get_opt(&given.record).await.map_err(|error| refused("read the ObjectBucket", &error))?;
     Ok(found.filter(|object| object.metadata.uid == given.uid))

@@ -10,7 +10,7 @@ use crate::store::{Mode, Record};
 /// What becomes of something.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Fate {
+pub(crate) struct Disposition {
     /// What it is.
     pub(crate) what: String,
     pub(crate) is_deleted: bool,
@@ -19,56 +19,58 @@ pub(crate) struct Fate {
 
 /// What happens to bucket and access if the claim of this record is deleted. `sharing`: names of the other records that
 /// name its bucket.
-pub(crate) fn on_deletion(stored: &Stored, sharing: &[String]) -> Vec<Fate> {
+pub(crate) fn on_deletion(stored: &Stored, sharing: &[String]) -> Vec<Disposition> {
     let record = &stored.record;
     let bucket = format!("bucket {:?}", record.plan.bucket);
-    let fate = |what: String, is_deleted, why: &str| Fate { what, is_deleted, why: why.to_owned() };
+    let disposition = |what: String, is_deleted, why: &str| Disposition { what, is_deleted, why: why.to_owned() };
     if stored.action == Some(Action::Forget) {
         let why = "the ObjectBucket is annotated with forget: only the ObjectBucket is deleted";
-        return vec![fate(bucket, false, why), fate("the access to it".to_owned(), false, why)];
+        return vec![disposition(bucket, false, why), disposition("the access to it".to_owned(), false, why)];
     }
     let with_content = format!("{bucket} with all its content");
     let of_bucket = match teardown::undo(stored) {
         _ if stored.author == Author::GoProvisioner => {
             let why = "the Go provisioner recorded the claim without saying whether it created the bucket; the operator finds that out by the class when the claim is deleted";
-            fate(bucket, false, why)
+            disposition(bucket, false, why)
         }
         Undo::Revoke if record.plan.mode == Mode::Granted => {
-            fate(bucket, false, "it existed before the claim (its class names it)")
+            disposition(bucket, false, "it existed before the claim (its class names it)")
         }
-        Undo::Revoke => fate(bucket, false, "its reclaimPolicy is Retain"),
+        Undo::Revoke => disposition(bucket, false, "its reclaimPolicy is Retain"),
         Undo::Delete | Undo::DeleteAfter(_) if !sharing.is_empty() => {
             let why = format!("not before these ObjectBuckets, which name it too, are gone: {}", sharing.join(", "));
-            fate(with_content, true, &why)
+            disposition(with_content, true, &why)
         }
-        Undo::Delete => fate(with_content, true, "its reclaimPolicy is Delete"),
+        Undo::Delete => disposition(with_content, true, "its reclaimPolicy is Delete"),
         Undo::DeleteAfter(_) => {
             let why = format!("later (onDelete is {}); until then the deletion can be undone", record.plan.on_delete);
-            fate(with_content, true, &why)
+            disposition(with_content, true, &why)
         }
-        Undo::DeleteIfEmpty if stored.published() => fate(bucket, true, "only if it is empty (onDelete is ifEmpty)"),
-        Undo::DeleteIfEmpty => fate(bucket, true, "only if it is empty, because no app has had keys for it"),
+        Undo::DeleteIfEmpty if stored.published() => {
+            disposition(bucket, true, "only if it is empty (onDelete is ifEmpty)")
+        }
+        Undo::DeleteIfEmpty => disposition(bucket, true, "only if it is empty, because no app has had keys for it"),
     };
     vec![of_bucket, of_access(record)]
 }
 
 /// What happens to bucket and access if an admin has this record removed.
-pub(crate) fn on_removal(stored: &Stored) -> Vec<Fate> {
+pub(crate) fn on_removal(stored: &Stored) -> Vec<Disposition> {
     match teardown::undo_now(stored) {
         Undo::Delete if stored.author == Author::Us => {
             let what = format!("bucket {:?} with all its content", stored.record.plan.bucket);
             let why = "its reclaimPolicy is Delete".to_owned();
-            vec![Fate { what, is_deleted: true, why }, of_access(&stored.record)]
+            vec![Disposition { what, is_deleted: true, why }, of_access(&stored.record)]
         }
         _ => on_deletion(stored, &[]),
     }
 }
 
-fn of_access(record: &Record) -> Fate {
-    let fate = |what: String, is_deleted, why: &str| Fate { what, is_deleted, why: why.to_owned() };
+fn of_access(record: &Record) -> Disposition {
+    let disposition = |what: String, is_deleted, why: &str| Disposition { what, is_deleted, why: why.to_owned() };
     match &record.plan.user {
-        Some(user) => fate(format!("user {user:?} with its keys"), true, "it was created for the claim"),
-        None => fate("the owner's keys".to_owned(), false, "the claim shares them (createBucketUser is \"no\")"),
+        Some(user) => disposition(format!("user {user:?} with its keys"), true, "it was created for the claim"),
+        None => disposition("the owner's keys".to_owned(), false, "the claim shares them (createBucketUser is \"no\")"),
     }
 }
 
@@ -81,11 +83,11 @@ mod tests {
     use crate::store::{OnDelete, Plan, ReclaimPolicy};
 
     fn fates(change: impl FnOnce(&mut Record), sharing: &[&str]) -> Vec<(bool, String)> {
-        let mut record = Record { handed_over: true, ..record() };
+        let mut record = Record { credentials_published: true, ..record() };
         change(&mut record);
         let sharing: Vec<_> = sharing.iter().map(|name| (*name).to_owned()).collect();
         let fates = on_deletion(&Stored { record, ..stored() }, &sharing);
-        fates.into_iter().map(|fate| (fate.is_deleted, fate.why)).collect()
+        fates.into_iter().map(|disposition| (disposition.is_deleted, disposition.why)).collect()
     }
 
     #[test]
@@ -108,11 +110,12 @@ mod tests {
         assert!(later[0].0 && later[0].1.contains("after:7days"), "{later:?}");
         let if_empty = fates(|record| record.plan.on_delete = OnDelete::IfEmpty, &[]);
         assert!(if_empty[0].1.contains("ifEmpty"), "{if_empty:?}");
-        let unpublished = fates(|record| record.handed_over = false, &[]);
+        let unpublished = fates(|record| record.credentials_published = false, &[]);
         assert!(unpublished[0].1.contains("only if it is empty, because no app"), "{unpublished:?}");
-        let by_an_admin = |handed_over| {
+        let by_an_admin = |credentials_published| {
             let plan = Plan { on_delete: OnDelete::IfEmpty, ..record().plan };
-            on_removal(&Stored { record: Record { handed_over, plan, ..record() }, ..stored() }).swap_remove(0)
+            on_removal(&Stored { record: Record { credentials_published, plan, ..record() }, ..stored() })
+                .swap_remove(0)
         };
         assert!(by_an_admin(true).what.contains("with all its content"));
         assert!(by_an_admin(false).why.contains("only if it is empty, because no app"));
@@ -121,6 +124,6 @@ mod tests {
     #[test]
     fn what_is_to_be_forgotten_stays() {
         let stored = Stored { action: Some(Action::Forget), ..stored() };
-        assert!(on_deletion(&stored, &[]).iter().all(|fate| !fate.is_deleted));
+        assert!(on_deletion(&stored, &[]).iter().all(|disposition| !disposition.is_deleted));
     }
 }

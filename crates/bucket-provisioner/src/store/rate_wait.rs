@@ -11,22 +11,22 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 tokio::task_local! {
-    static WORK: Work;
+    static CLOCK: AttemptClock;
 }
 
 /// Which of several verbs that wait goes first: the smaller one.
 ///
 /// The checks of bound claims go last. Otherwise who began first goes first, whether something is created or deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct Priority {
     can_wait: bool,
     began: Instant,
 }
 
-impl Place {
-    /// The place of the verb that asks; of other callers, as if they began now.
-    pub fn present() -> Self {
-        WORK.try_with(|work| work.place).unwrap_or_else(|_| Self { can_wait: false, began: Instant::now() })
+impl Priority {
+    /// The priority of the verb that asks; of other callers, as if they began now.
+    pub fn current() -> Self {
+        CLOCK.try_with(|work| work.priority).unwrap_or_else(|_| Self { can_wait: false, began: Instant::now() })
     }
 
     /// The same behind all that wait now.
@@ -43,18 +43,18 @@ impl Place {
 /// This is for waits of which the store does not know, such as those of a rate limiter; an answer of the store is awaited
 /// as usual.
 pub async fn wait<T>(turn: impl Future<Output = T>) -> T {
-    let _waiting = WORK.try_with(Work::clone).ok().map(Waiting::begin);
+    let _waiting = CLOCK.try_with(AttemptClock::clone).ok().map(Waiting::begin);
     turn.await
 }
 
 /// What the controller knows about a verb.
 #[doc(hidden)]
 #[derive(Clone)]
-pub struct Work {
-    place: Place,
+pub struct AttemptClock {
+    priority: Priority,
     waits: Arc<Mutex<Waits>>,
     /// Called with true when the work begins to wait, and with false when it goes on.
-    told: Arc<dyn Fn(bool) + Send + Sync>,
+    on_wait: Arc<dyn Fn(bool) + Send + Sync>,
 }
 
 /// How long all waits of one work for turns may take, and those of a check: longer than a call is repeated that the store
@@ -65,7 +65,7 @@ const CHECK_WAITS: Duration = Duration::from_secs(45);
 /// Why work was given up.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Late {
+pub enum Deadline {
     /// It took too long.
     Working,
     /// It waited too long for its turns at the store.
@@ -88,11 +88,11 @@ impl Waits {
     }
 }
 
-impl Work {
+impl AttemptClock {
     /// `can_wait`: others go first.
-    pub fn new(can_wait: bool, told: impl Fn(bool) + Send + Sync + 'static) -> Self {
-        let place = Place { can_wait, began: Instant::now() };
-        Self { place, waits: Arc::default(), told: Arc::new(told) }
+    pub fn new(can_wait: bool, on_wait: impl Fn(bool) + Send + Sync + 'static) -> Self {
+        let priority = Priority { can_wait, began: Instant::now() };
+        Self { priority, waits: Arc::default(), on_wait: Arc::new(on_wait) }
     }
 
     /// Does the work within `limit`. Its waits for turns do not count, but together they have a limit, too: what was read
@@ -100,10 +100,10 @@ impl Work {
     ///
     /// # Errors
     /// Which of the limits it has reached.
-    pub async fn within<T>(self, limit: Duration, work: impl Future<Output = T>) -> Result<T, Late> {
+    pub async fn within<T>(self, limit: Duration, work: impl Future<Output = T>) -> Result<T, Deadline> {
         let (began, waits) = (Instant::now(), Arc::clone(&self.waits));
-        let longest = if self.place.can_wait { CHECK_WAITS } else { LONGEST_WAITS };
-        let mut work = pin!(WORK.scope(self, work));
+        let longest = if self.priority.can_wait { CHECK_WAITS } else { LONGEST_WAITS };
+        let mut work = pin!(CLOCK.scope(self, work));
         loop {
             // Either may come later, when it waits.
             let (waited, now) = (lock(&waits).all(), Instant::now());
@@ -113,20 +113,20 @@ impl Work {
             }
             let waited = lock(&waits).all();
             if waited >= longest {
-                return Err(Late::Waiting);
+                return Err(Deadline::Waiting);
             }
             if began.elapsed() >= limit + waited {
-                return Err(Late::Working);
+                return Err(Deadline::Working);
             }
         }
     }
 }
 
 /// A wait, until this is dropped.
-struct Waiting(Work);
+struct Waiting(AttemptClock);
 
 impl Waiting {
-    fn begin(work: Work) -> Self {
+    fn begin(work: AttemptClock) -> Self {
         let first = {
             let mut waits = lock(&work.waits);
             waits.now += 1;
@@ -136,7 +136,7 @@ impl Waiting {
             waits.now == 1
         };
         if first {
-            (work.told)(true);
+            (work.on_wait)(true);
         }
         Self(work)
     }
@@ -154,7 +154,7 @@ impl Drop for Waiting {
             waits.now == 0
         };
         if last {
-            (self.0.told)(false);
+            (self.0.on_wait)(false);
         }
     }
 }
@@ -174,8 +174,8 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn work() -> Work {
-        Work::new(false, |_| {})
+    fn work() -> AttemptClock {
+        AttemptClock::new(false, |_| {})
     }
 
     #[tokio::test(start_paused = true)]
@@ -196,7 +196,7 @@ mod tests {
             wait(sleep(10 * SECOND)).await;
             sleep(100 * SECOND).await;
         };
-        assert_eq!(work().within(3 * SECOND, slow).await, Err(Late::Working));
+        assert_eq!(work().within(3 * SECOND, slow).await, Err(Deadline::Working));
         assert_eq!(began.elapsed().as_secs(), 13);
     }
 
@@ -209,16 +209,16 @@ mod tests {
                 sleep(SECOND).await;
                 wait(std::future::pending::<()>()).await;
             };
-            assert_eq!(Work::new(can_wait, |_| {}).within(3 * SECOND, waits).await, Err(Late::Waiting));
+            assert_eq!(AttemptClock::new(can_wait, |_| {}).within(3 * SECOND, waits).await, Err(Deadline::Waiting));
             assert_eq!(began.elapsed(), longest + SECOND);
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_controller_is_told_when_work_begins_and_ends_to_wait() {
-        let (parked, seen) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-        let (count, now) = (Arc::clone(&parked), Arc::clone(&parked));
-        let work = Work::new(false, move |waits| {
+        let (throttled, seen) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (count, now) = (Arc::clone(&throttled), Arc::clone(&throttled));
+        let work = AttemptClock::new(false, move |waits| {
             if waits {
                 count.fetch_add(1, Ordering::SeqCst)
             } else {
@@ -232,20 +232,20 @@ mod tests {
         };
         let both = async { tokio::join!(wait(look), wait(sleep(SECOND))) };
         assert!(work.within(SECOND, both).await.is_ok());
-        assert_eq!((seen.load(Ordering::SeqCst), parked.load(Ordering::SeqCst)), (1, 0));
-        let dropped = Work::new(false, |_| {}).within(SECOND, async { sleep(5 * SECOND).await }).await;
-        assert_eq!(dropped, Err(Late::Working));
+        assert_eq!((seen.load(Ordering::SeqCst), throttled.load(Ordering::SeqCst)), (1, 0));
+        let dropped = AttemptClock::new(false, |_| {}).within(SECOND, async { sleep(5 * SECOND).await }).await;
+        assert_eq!(dropped, Err(Deadline::Working));
     }
 
     #[tokio::test(start_paused = true)]
     async fn checks_go_last_and_otherwise_who_began_first_goes_first() {
-        let place = async |can_wait| {
+        let priority = async |can_wait| {
             sleep(SECOND).await;
-            Work::new(can_wait, |_| {}).within(SECOND, async { Place::present() }).await.ok()
+            AttemptClock::new(can_wait, |_| {}).within(SECOND, async { Priority::current() }).await.ok()
         };
-        let (check, first, second) = (place(true).await, place(false).await, place(false).await);
+        let (check, first, second) = (priority(true).await, priority(false).await, priority(false).await);
         assert!(first < second && second < check);
         sleep(SECOND).await;
-        assert!(second < Some(Place::present()), "outside of any work");
+        assert!(second < Some(Priority::current()), "outside of any work");
     }
 }

@@ -1,4 +1,4 @@
-//! One claim's whole story, read.
+//! One claim's whole details, read.
 
 use std::error::Error;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::gather;
 use super::row::{Attention, Row};
 use super::scheduled::Scheduled;
 use crate::api::{Condition, Guard, ObjectBucket, wire};
-use crate::cli::fate::{Fate, on_deletion};
+use crate::cli::disposition::{Disposition, on_deletion};
 use crate::cli::output::At;
 use crate::cli::session::{self, Session, refused};
 use crate::cli::usage;
@@ -33,23 +33,23 @@ const STORE_TIME: Duration = Duration::from_secs(30);
 /// What can be known, or why it cannot.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) enum Known<T> {
-    Seen(T),
-    Unseen(String),
+pub(crate) enum Lookup<T> {
+    Value(T),
+    Unavailable(String),
 }
 
 /// All that is known about a claim.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Story {
+pub(crate) struct ClaimDetails {
     pub(crate) claim: Row,
     pub(crate) conditions: Vec<Condition>,
     pub(crate) waits_for: Option<WaitsFor>,
-    pub(crate) record: Known<RecordStory>,
-    pub(crate) keys: Known<Keys>,
-    pub(crate) usage: Known<Usage>,
-    pub(crate) on_deletion: Vec<Fate>,
-    pub(crate) events: Known<Vec<Told>>,
+    pub(crate) record: Lookup<RecordStory>,
+    pub(crate) keys: Lookup<Keys>,
+    pub(crate) usage: Lookup<Usage>,
+    pub(crate) on_deletion: Vec<Disposition>,
+    pub(crate) events: Lookup<Vec<EventRow>>,
 }
 
 /// What the claim waits for: the reason, as the table of reasons explains it.
@@ -100,7 +100,7 @@ pub(crate) struct Usage {
 /// An event.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Told {
+pub(crate) struct EventRow {
     pub(crate) at: Option<At>,
     pub(crate) is_warning: bool,
     pub(crate) reason: String,
@@ -129,7 +129,7 @@ pub(crate) async fn of<P: Provisioner>(
     session: &Session<P>,
     namespace: &str,
     name: &str,
-) -> Result<Story, Box<dyn Error>> {
+) -> Result<ClaimDetails, Box<dyn Error>> {
     let guarded = match session.claim(namespace, name).await {
         Ok(guarded) => guarded,
         Err(problem) => return Err(deleted(session, namespace, name).await.map_or(problem, Into::into)),
@@ -153,13 +153,13 @@ pub(crate) async fn of<P: Provisioner>(
     };
     let usage = match &stored {
         Ok(stored) => usage(session, &stored.record).await,
-        Err(why) => Known::Unseen(why.clone()),
+        Err(why) => Lookup::Unavailable(why.clone()),
     };
-    Ok(Story {
+    Ok(ClaimDetails {
         waits_for: waits_for::<P>(&row),
         conditions: claim.status.conditions.clone(),
         on_deletion: stored.as_ref().map(|s| on_deletion(s, &records.sharing(s))).unwrap_or_default(),
-        record: stored.map_or_else(Known::Unseen, |stored| Known::Seen(recorded(&stored))),
+        record: stored.map_or_else(Lookup::Unavailable, |stored| Lookup::Value(recorded(&stored))),
         keys,
         usage,
         events: events(session, &claim).await,
@@ -174,7 +174,7 @@ struct Records {
 }
 
 impl Records {
-    /// Keeps of all ObjectBuckets those with the claim's bucket.
+    /// ConditionSupport of all ObjectBuckets those with the claim's bucket.
     async fn read<P: Provisioner>(session: &Session<P>, claim: &Claim) -> Result<Self, Box<dyn Error>> {
         let (mut mine, mut others) = (None, Vec::new());
         let named = claim.spec().ok().and_then(|spec| spec.bucket_name.clone());
@@ -200,7 +200,8 @@ impl Records {
 }
 
 fn recorded(stored: &Stored) -> RecordStory {
-    let Record { account, handed_over, class_name, reclaim_policy, plan, former_uids, .. } = stored.record.clone();
+    let Record { account, credentials_published, class_name, reclaim_policy, plan, former_uids, .. } =
+        stored.record.clone();
     RecordStory {
         name: stored.name.clone(),
         class: class_name,
@@ -215,7 +216,7 @@ fn recorded(stored: &Stored) -> RecordStory {
         user: plan.user,
         account,
         owner_secret: plan.owner_secret.map(|secret| secret.to_string()),
-        is_handed_over: handed_over,
+        is_handed_over: credentials_published,
         former_claim_uids: former_uids,
     }
 }
@@ -232,9 +233,9 @@ fn waits_for<P: Provisioner>(row: &Row) -> Option<WaitsFor> {
 }
 
 /// The notes on the claim's keys, and their ids. A Secret of the claim's name that is not the claim's says nothing.
-async fn keys<P: Provisioner>(session: &Session<P>, claim: &Claim) -> (KeyNotes, Known<Keys>) {
+async fn keys<P: Provisioner>(session: &Session<P>, claim: &Claim) -> (KeyNotes, Lookup<Keys>) {
     let api: Api<Secret> = Api::namespaced(session.client.clone(), &claim.id.namespace);
-    let unseen = |why: String| (KeyNotes::default(), Known::Unseen(why));
+    let unseen = |why: String| (KeyNotes::default(), Lookup::Unavailable(why));
     let secret = match api.get_opt(&claim.id.name).await {
         Ok(Some(secret)) => secret,
         Ok(None) => return unseen("the claim has no Secret".to_owned()),
@@ -249,14 +250,14 @@ async fn keys<P: Provisioner>(session: &Session<P>, claim: &Claim) -> (KeyNotes,
     let present_id = id.map(|id| String::from_utf8_lossy(&id.0).into_owned());
     let former_id = notes.retiring.as_ref().map(|key| key.id.clone());
     let is_former_inactive = notes.retiring.as_ref().is_some_and(|key| key.inactive);
-    (notes, Known::Seen(Keys { present_id, former_id, is_former_inactive }))
+    (notes, Lookup::Value(Keys { present_id, former_id, is_former_inactive }))
 }
 
-async fn usage<P: Provisioner>(session: &Session<P>, record: &Record) -> Known<Usage> {
+async fn usage<P: Provisioner>(session: &Session<P>, record: &Record) -> Lookup<Usage> {
     match tokio::time::timeout(STORE_TIME, counted(session, record)).await {
-        Ok(Ok(usage)) => Known::Seen(usage),
-        Ok(Err(why)) => Known::Unseen(why),
-        Err(_) => Known::Unseen("the store does not answer from here".to_owned()),
+        Ok(Ok(usage)) => Lookup::Value(usage),
+        Ok(Err(why)) => Lookup::Unavailable(why),
+        Err(_) => Lookup::Unavailable("the store does not answer from here".to_owned()),
     }
 }
 
@@ -270,12 +271,12 @@ async fn counted<P: Provisioner>(session: &Session<P>, record: &Record) -> Resul
     Ok(Usage { objects: usage.objects, bytes: usage.bytes, is_complete: usage.is_complete })
 }
 
-async fn events<P: Provisioner>(session: &Session<P>, claim: &Claim) -> Known<Vec<Told>> {
+async fn events<P: Provisioner>(session: &Session<P>, claim: &Claim) -> Lookup<Vec<EventRow>> {
     let api: Api<Event> = Api::namespaced(session.client.clone(), &claim.id.namespace);
     let about = format!("regarding.kind={},regarding.name={}", wire::CLAIM_KIND, claim.id.name);
     let list = match api.list(&ListParams::default().fields(&about).limit(500)).await {
         Ok(list) => list.items,
-        Err(error) => return Known::Unseen(refused("list events", &error)),
+        Err(error) => return Lookup::Unavailable(refused("list events", &error)),
     };
     let is_this = |event: &Event| {
         let regarding = event.regarding.as_ref().and_then(|regarding| regarding.uid.as_deref());
@@ -284,7 +285,7 @@ async fn events<P: Provisioner>(session: &Session<P>, claim: &Claim) -> Known<Ve
     let mut told: Vec<_> = list
         .into_iter()
         .filter(is_this)
-        .map(|event| Told {
+        .map(|event| EventRow {
             at: event.event_time.map(|at| At(at.0)).or(event.metadata.creation_timestamp.map(|at| At(at.0))),
             is_warning: event.type_.as_deref() == Some("Warning"),
             reason: event.reason.unwrap_or_default(),
@@ -292,5 +293,5 @@ async fn events<P: Provisioner>(session: &Session<P>, claim: &Claim) -> Known<Ve
         })
         .collect();
     told.sort_by_key(|event| event.at);
-    Known::Seen(told.split_off(told.len().saturating_sub(EVENTS)))
+    Lookup::Value(told.split_off(told.len().saturating_sub(EVENTS)))
 }

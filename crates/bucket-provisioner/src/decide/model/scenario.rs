@@ -1,4 +1,4 @@
-//! A story: what is provisioned, what can happen, and what must always hold.
+//! A scenario: what is provisioned, what can happen, and what must always hold.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
@@ -29,7 +29,7 @@ pub(super) struct Backup {
 
 /// What is provisioned, and what can happen.
 #[derive(Debug, Clone)]
-pub(super) struct Story {
+pub(super) struct Scenario {
     pub(super) setup: Setup,
     pub(super) asks: Asks,
     pub(super) operators: usize,
@@ -42,13 +42,13 @@ pub(super) struct Story {
     pub(super) bound: bool,
     /// The claim was restored from a backup at the start, together with this.
     pub(super) restored: Option<Backup>,
-    /// The periodic check runs at the end. Most stories must end well without it.
+    /// The periodic check runs at the end. Most scenarios must end well without it.
     pub(super) hours_pass: bool,
     /// A cache of [`ends_well`](Self::ends_well).
     pub(super) ends: Arc<Mutex<HashMap<(World, Memory), bool>>>,
 }
 
-impl Story {
+impl Scenario {
     pub(super) fn new(asks: Asks, budget: Budget) -> Self {
         let mode = if asks == Asks::Class { Mode::Granted } else { Mode::Created };
         let setup = Setup { mode, reclaim_policy: ReclaimPolicy::Delete, on_delete: None };
@@ -99,7 +99,7 @@ impl Story {
         finished.unique_state_count()
     }
 
-    /// Whether the story ends well if nothing else happens.
+    /// Whether the scenario ends well if nothing else happens.
     fn ends_well(&self, state: &State) -> bool {
         let Some(operator) = state.operators.first() else { return true };
         let key = (state.world.clone(), operator.memory.clone());
@@ -164,7 +164,7 @@ impl Story {
             || self.asks == Asks::Name && world.bucket(BucketName::Chosen) == Some(Whose::Foreign)
             || world.bucket_taken_away
             // A bucket that holds something is not deleted for another one.
-            || world.record.is_some_and(|record| !record.handed_over && world.full.contains(&record.bucket()));
+            || world.record.is_some_and(|record| !record.credentials_published && world.full.contains(&record.bucket()));
         let Some(claim) = world.claim else {
             let release = world.record.and_then(|record| record.release);
             if matches!(release, Some(Release::Scheduled { .. } | Release::Vanished)) {
@@ -194,7 +194,7 @@ impl Story {
     }
 }
 
-impl Model for Story {
+impl Model for Scenario {
     type State = State;
     type Action = Action;
 
@@ -273,68 +273,76 @@ impl Model for Story {
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::always("nothing is harmed", |story: &Story, state: &State| {
+            Property::always("nothing is harmed", |scenario: &Scenario, state: &State| {
                 // Two operators can harm each other's work, which is why there is a lease, but not that of others.
-                state.world.harm.is_none_or(|harm| story.operators > 1 && harm != FOREIGN_BUCKET_DELETED)
+                state.world.harm.is_none_or(|harm| scenario.operators > 1 && harm != FOREIGN_BUCKET_DELETED)
             }),
-            Property::always("what is foreign stays", |story: &Story, state: &State| {
-                story.asks != Asks::Class || state.world.bucket(BucketName::Chosen) == Some(Whose::Foreign)
+            Property::always("what is foreign stays", |scenario: &Scenario, state: &State| {
+                scenario.asks != Asks::Class || state.world.bucket(BucketName::Chosen) == Some(Whose::Foreign)
             }),
             Property::always("a user has two keys at most", |_, state: &State| {
                 state.world.users.iter().flatten().all(|user| user.keys.len() <= 2)
             }),
-            Property::always("one operator deletes no key that works and is in use", |story: &Story, state: &State| {
-                let world = &state.world;
-                let (Some(claim), Some(Secret::Mine { uid, key, .. })) = (world.claim, world.secret) else {
-                    return true;
-                };
-                story.operators > 1
-                    || claim.deleting
-                    || claim.uid != uid
-                    || !world.worked.contains(&key)
-                    || !world.record.is_some_and(|record| record.handed_over && record.uid == uid)
-                    || world.record.is_some_and(|record| world.is_live(record.names, key))
-            }),
+            Property::always(
+                "one operator deletes no key that works and is in use",
+                |scenario: &Scenario, state: &State| {
+                    let world = &state.world;
+                    let (Some(claim), Some(Secret::Mine { uid, key, .. })) = (world.claim, world.secret) else {
+                        return true;
+                    };
+                    scenario.operators > 1
+                        || claim.deleting
+                        || claim.uid != uid
+                        || !world.worked.contains(&key)
+                        || !world.record.is_some_and(|record| record.credentials_published && record.uid == uid)
+                        || world.record.is_some_and(|record| world.is_live(record.names, key))
+                },
+            ),
             Property::always(
                 "what was made for a former claim stays until its record is adopted",
-                |story: &Story, state: &State| {
+                |scenario: &Scenario, state: &State| {
                     let adopted = state.world.record.is_none_or(|record| record.uid != FORMER);
-                    story.restored.is_none() || adopted || state.world.former_is_intact()
+                    scenario.restored.is_none() || adopted || state.world.former_is_intact()
                 },
             ),
             Property::always(
                 "bound and usable, or gone without a trace, in the end",
-                |story: &Story, state: &State| {
+                |scenario: &Scenario, state: &State| {
                     let is_idle = |operator: &Operator| operator.attempt.is_none() && operator.orphan.is_none();
                     let between = state.operators.iter().all(is_idle);
-                    !between || story.ends_well(state) || story.operators > 1 && state.world.claim.is_none()
+                    !between || scenario.ends_well(state) || scenario.operators > 1 && state.world.claim.is_none()
                 },
             ),
-            // A story in which nothing can happen proves nothing.
-            Property::sometimes("a claim is bound", |story: &Story, state: &State| {
-                let waits = story.restored.is_some() && story.budget.adoption_requests == 0;
+            // A scenario in which nothing can happen proves nothing.
+            Property::sometimes("a claim is bound", |scenario: &Scenario, state: &State| {
+                let waits = scenario.restored.is_some() && scenario.budget.adoption_requests == 0;
                 waits || state.world.claim.is_some_and(|claim| claim.bound)
             }),
-            Property::sometimes("a record is adopted", |story: &Story, state: &State| {
+            Property::sometimes("a record is adopted", |scenario: &Scenario, state: &State| {
                 let adopted = |record: Record| record.uid != record.names && !record.adopt_requested;
-                story.budget.adoption_requests + story.budget.undos == 0 || state.world.record.is_some_and(adopted)
+                scenario.budget.adoption_requests + scenario.budget.undos == 0
+                    || state.world.record.is_some_and(adopted)
             }),
-            Property::sometimes("a claim is gone", |story: &Story, state: &State| {
-                story.budget.deletions == 0 || state.world.claim.is_none()
+            Property::sometimes("a claim is gone", |scenario: &Scenario, state: &State| {
+                scenario.budget.deletions == 0 || state.world.claim.is_none()
             }),
-            Property::sometimes("a bucket outlives its claim with its content", |story: &Story, state: &State| {
-                let world = &state.world;
-                story.budget.contents == 0 || world.claim.is_none() && !world.full.is_empty() && world.record.is_some()
-            }),
-            Property::sometimes("a removal is under way", |story: &Story, state: &State| {
+            Property::sometimes(
+                "a bucket outlives its claim with its content",
+                |scenario: &Scenario, state: &State| {
+                    let world = &state.world;
+                    scenario.budget.contents == 0
+                        || world.claim.is_none() && !world.full.is_empty() && world.record.is_some()
+                },
+            ),
+            Property::sometimes("a removal is under way", |scenario: &Scenario, state: &State| {
                 let teardown = |operator: &Operator| matches!(operator.attempt, Some(Attempt::Teardown(_)));
-                story.budget.deletions + story.budget.edits == 0 || state.operators.iter().any(teardown)
+                scenario.budget.deletions + scenario.budget.edits == 0 || state.operators.iter().any(teardown)
             }),
         ]
     }
 }
 
-impl Story {
+impl Scenario {
     /// The claim is restored with another uid; bucket and user still exist.
     fn restore(&self, mut world: World, claim: Claim, backup: Backup) -> State {
         let uid = FORMER + 1;
@@ -354,5 +362,5 @@ impl Story {
     }
 }
 
-/// The largest number of keys that are issued in a story.
+/// The largest number of keys that are issued in a scenario.
 const MOST_KEYS: Key = 5;

@@ -1,3 +1,13 @@
+{{/* Content of file .name. In the repository these are symbolic links, which Helm follows. */}}
+{{- define "provisioner.file" -}}
+{{- $content := .root.Files.Get .name -}}
+{{- if not $content -}}
+{{- $remedy := "Package it in a clone of the repository, helm package deploy/helm/aws-s3-provisioner, and install the package." -}}
+{{- fail (printf "\n\nThis copy of the chart has no %s, which is a symbolic link in the repository.\n%s\n" .name $remedy) -}}
+{{- end -}}
+{{- $content -}}
+{{- end -}}
+
 {{/* Name of what is in a namespace. */}}
 {{- define "provisioner.name" -}}
 {{- $name := default .Chart.Name .Values.nameOverride -}}

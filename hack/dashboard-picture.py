@@ -58,7 +58,7 @@ def series(panel):
 def draw_number(axes, panel):
     lines = [values for _, values in series(panel)]
     value = lines[0][-1][1] if lines else 0
-    bad = panel["title"] in ("Failed", "Orphans", "Silent stores") and value > 0
+    bad = panel["title"] in ("Failed", "Orphans", "Unavailable stores") and value > 0
     text = {"Leader": "serves" if value else "none"}.get(panel["title"], shown(panel["unit"])(value))
     axes.text(0.5, 0.42, text, color="#ff9830" if bad else "#73bf69", size=17, ha="center", va="center", weight="bold",
               transform=axes.transAxes)

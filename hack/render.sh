@@ -1,27 +1,29 @@
 #!/usr/bin/env bash
-# Renders what is made from something else: the plain manifest and the bases of kustomize from the chart, the chart's CRDs
-# from crds/, its alerts and dashboard from deploy/monitoring, and the table of its values from the comments in values.yaml.
+# Renders deploy/kustomize/base/operator.yaml from the chart, for users without Helm, and the table of values in the
+# chart's README from the comments in values.yaml.
 #
 # usage: hack/render.sh [--check|--build]
 #
-# With --check it changes nothing, and fails where something would change. With --build it only makes the programs that it,
-# and .ci/deploy, need.
+# With --check it changes nothing, and fails where something would change. With --build it only builds the programs that it
+# and .ci/deploy need.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source hack/lib/deploy.sh
 
 readonly chart=deploy/helm/aws-s3-provisioner name=aws-s3-provisioner
 
-# The chart with values $1…, without what only helm needs.
+# The objects of the chart, without what only Helm needs.
 manifest() {
-  "$deploy_tools/helm" template "$name" "$chart" --namespace "$name" --set "crds.install=false,image.repository=$name" "$@" |
+  "$deploy_tools/helm" template "$name" "$chart" --namespace "$name" --set "crds.enabled=false,image.repository=$name" |
     sed -E '/^# Source: /d; /^ *(helm\.sh\/chart|app\.kubernetes\.io\/managed-by): /d; /^$/d'
 }
 
-# Where Pod Security lets nothing else in. With the namespace, the owner's Secret would go that admins made there, so that
-# neither Argo CD nor Flux may delete it.
+# With the restricted Pod Security Standard. Neither Argo CD nor Flux may delete it, because Kubernetes would delete the
+# Secret with the AWS keys with it.
 namespace() {
   cat <<END
+# Everything that the operator needs in a cluster besides the CRDs: kubectl apply -f crds/ -f deploy/.
+# Rendered from $chart by hack/render.sh. Do not edit.
 apiVersion: v1
 kind: Namespace
 metadata:
@@ -33,8 +35,6 @@ metadata:
     kustomize.toolkit.fluxcd.io/prune: disabled
 END
 }
-
-rendered() { printf '# Rendered from %s by hack/render.sh. Do not edit.\n' "$chart"; }
 
 new=
 finish() {
@@ -54,29 +54,8 @@ case ${1-} in
 esac
 build_deploy_tools
 new=$(mktemp -d)
-mkdir -p "$new"/{"$chart"/files/crds,deploy/kustomize/{base,crds,overlays/namespaced}}
-
-cp crds/*.yaml "$new/$chart/files/crds/"
-cp crds/*.yaml "$new/deploy/kustomize/crds/"
-# Before deploy/monitoring is there, the chart's own files count.
-for file in rules.yaml dashboard.json; do
-  source=deploy/monitoring/$file
-  [[ -f $source ]] || source=$chart/files/$file
-  cp "$source" "$new/$chart/files/"
-done
-{
-  # shellcheck disable=SC2016 # as it is to be written
-  printf '# Everything the operator needs in a cluster besides the CRDs: `kubectl apply -f crds/ -f deploy/`.\n'
-  rendered
-  namespace
-  manifest
-} >"$new/deploy/operator.yaml"
-{ rendered && namespace && manifest; } >"$new/deploy/kustomize/base/operator.yaml"
-{
-  rendered
-  namespace
-  manifest --set provisionerName=example.com/buckets,watchNamespace=team-a --set 'ownerSecrets[0].name=s3-owner'
-} >"$new/deploy/kustomize/overlays/namespaced/operator.yaml"
+mkdir -p "$new"/{"$chart",deploy/kustomize/base}
+{ namespace && manifest; } >"$new/deploy/kustomize/base/operator.yaml"
 hack/lib/deploy.py values "$chart/values.yaml" "$chart/README.md" >"$new/$chart/README.md"
 
 failed=
@@ -87,4 +66,4 @@ while IFS= read -r file; do
     diff --unified "$file" "$new/$file" || failed="$failed $file"
   fi
 done < <(cd "$new" && find . -type f -printf '%P\n' | sort)
-[[ ! $failed ]] || { printf 'error: not what it is made from; to renew it, hack/render.sh:%s\n' "$failed" >&2 && exit 1; }
+[[ ! $failed ]] || { printf 'error: outdated, run hack/render.sh to renew:%s\n' "$failed" >&2 && exit 1; }

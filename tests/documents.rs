@@ -86,7 +86,7 @@ fn alerts_and_dashboard_use_metrics_and_reasons_that_exist() {
 }
 
 fn is_metric(word: &str) -> bool {
-    ["provisioner_", "process_", "controller_"].iter().any(|begin| word.starts_with(begin))
+    ["obc_provisioner_", "provisioner_", "process_", "controller_"].iter().any(|begin| word.starts_with(begin))
 }
 
 fn quoted(text: &str) -> String {
@@ -101,7 +101,7 @@ fn alerts() -> Vec<Value> {
 
 /// What people have to know of them, without what differs each time.
 fn alerts_table() -> String {
-    let mut text = "| alert | severity | after | what it means, and what to do |\n|---|---|---|---|\n".to_owned();
+    let mut text = "| alert | severity | after | meaning and remedy |\n|---|---|---|---|\n".to_owned();
     for alert in alerts() {
         let said = |value: &Value| without_templates(value.as_str().unwrap_or_default());
         let (name, severity, after) = (said(&alert["alert"]), said(&alert["labels"]["severity"]), said(&alert["for"]));

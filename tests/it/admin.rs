@@ -60,19 +60,19 @@ async fn metrics_count_claims_and_calls_and_name_nobody() {
     let _operator = start(&world, address, &[]);
     world.claim("photos", &class).await;
     let claim = world.wait_bound("photos").await;
-    let is_bound = format!("provisioner_claims{{class=\"{class}\",phase=\"Bound\",reason=\"Bound\"}}");
+    let is_bound = format!("obc_provisioner_claims{{class=\"{class}\",phase=\"Bound\",reason=\"Bound\"}}");
     // The attempt ends after the claim is seen to be Bound.
-    let has_ended = |text: &str| value(text, "provisioner_attempt_seconds_count{result=\"done\"}").is_some();
+    let has_ended = |text: &str| value(text, "obc_provisioner_attempt_seconds_count{result=\"done\"}").is_some();
     let is_over = |text: &str| has_ended(text) && value(text, &is_bound) == Some(1.0);
     let metrics = wait_for(address, "/metrics", |_, text| is_over(text)).await;
 
     let count = |name: &str| value(&metrics, name).unwrap_or_default();
-    assert_eq!(count(&format!("provisioner_time_to_bound_seconds_count{{class=\"{class}\"}}")), 1.0, "{metrics}");
-    let calls = |operation: &str| format!("provisioner_store_calls_total{{{operation},outcome=\"ok\"}}");
+    assert_eq!(count(&format!("obc_provisioner_time_to_bound_seconds_count{{class=\"{class}\"}}")), 1.0, "{metrics}");
+    let calls = |operation: &str| format!("obc_provisioner_store_calls_total{{{operation},outcome=\"ok\"}}");
     assert_eq!(count(&calls("service=\"s3\",operation=\"CreateBucket\"")), 1.0, "{metrics}");
     assert_eq!(count(&calls("service=\"iam\",operation=\"CreateUser\"")), 1.0, "{metrics}");
-    assert!(count("provisioner_store_call_seconds_count{service=\"iam\"}") >= 3.0, "{metrics}");
-    assert_eq!(count("provisioner_leading"), 1.0, "without leader election it works, too");
+    assert!(count("obc_provisioner_store_call_seconds_count{service=\"iam\"}") >= 3.0, "{metrics}");
+    assert_eq!(count("obc_provisioner_leading"), 1.0, "without leader election it works, too");
     assert!(count("process_resident_memory_bytes") > 1e6 && count("process_start_time_seconds") > 1e9, "{metrics}");
     assert!(count("process_cpu_seconds_total") > 0.0 && count("process_open_fds") > 3.0, "{metrics}");
 
@@ -96,10 +96,11 @@ async fn namespaces_are_shown_to_those_who_ask_for_them_and_nothing_else_of_tena
     let claim = world.claim("photos", &class).await;
     let bucket = bucket_of(&world.wait_bound("photos").await);
     let namespace = &world.namespace;
-    let bound =
-        format!("provisioner_claims{{class=\"{class}\",phase=\"Bound\",reason=\"Bound\",namespace=\"{namespace}\"}}");
+    let bound = format!(
+        "obc_provisioner_claims{{class=\"{class}\",phase=\"Bound\",reason=\"Bound\",namespace=\"{namespace}\"}}"
+    );
     let metrics = wait_for(address, "/metrics", |_, text| value(text, &bound) == Some(1.0)).await;
-    let others: Vec<_> = metrics.lines().filter(|line| !line.starts_with("provisioner_claims{")).collect();
+    let others: Vec<_> = metrics.lines().filter(|line| !line.starts_with("obc_provisioner_claims{")).collect();
     // Its class has the name of its namespace in its own.
     let others = others.join("\n").replace(&class, "");
     assert!(!others.contains(namespace.as_str()), "{others}");
@@ -115,15 +116,15 @@ async fn keys_and_what_is_done_about_them_are_counted() {
     let _operator = start(&world, address, &[]);
     let uid = world.claim("photos", &class).await.uid().unwrap();
     world.wait_bound("photos").await;
-    let age = format!("provisioner_oldest_key_seconds{{class=\"{class}\"}}");
+    let age = format!("obc_provisioner_oldest_key_seconds{{class=\"{class}\"}}");
     let metrics = wait_for(address, "/metrics", |_, text| value(text, &age).is_some()).await;
     assert!(value(&metrics, &age).is_some_and(|age| (0.0..600.0).contains(&age)), "{metrics}");
-    assert_eq!(value(&metrics, &format!("provisioner_key_rotation_seconds{{class=\"{class}\"}}")), Some(7200.0));
+    assert_eq!(value(&metrics, &format!("obc_provisioner_key_rotation_seconds{{class=\"{class}\"}}")), Some(7200.0));
 
     // A user can write any time into the notes; no key is older than its claim.
     annotate(&world.secrets(), "photos", "objectbucket.io/keys-issued-at", "2001-01-01T00:00:00Z").await;
     let is_bounded = |text: &str| value(text, &age).is_none_or(|age| age < 600.0);
-    let done = "provisioner_key_rotations_total{trigger=\"age\",result=\"done\"}";
+    let done = "obc_provisioner_key_rotations_total{trigger=\"age\",result=\"done\"}";
     let metrics = wait_for(address, "/metrics", |_, text| value(text, done) == Some(1.0)).await;
     assert!(is_bounded(&metrics), "{metrics}");
 
@@ -135,11 +136,11 @@ async fn keys_and_what_is_done_about_them_are_counted() {
     }
     world.account.iam.create_access_key().user_name(&user).send().await.unwrap();
     annotate(&world.claims(), "photos", "objectbucket.io/retry", "1").await;
-    let repaired = "provisioner_repairs_total{kind=\"key\"}";
+    let repaired = "obc_provisioner_repairs_total{kind=\"key\"}";
     let metrics = wait_for(address, "/metrics", |_, text| value(text, repaired) == Some(1.0)).await;
-    assert!(value(&metrics, "provisioner_checks_total{result=\"done\"}") >= Some(1.0), "{metrics}");
-    assert!(value(&metrics, "provisioner_last_check_timestamp_seconds") > Some(1e9), "{metrics}");
-    assert_eq!(value(&metrics, "provisioner_check_overdue_seconds"), Some(0.0), "{metrics}");
+    assert!(value(&metrics, "obc_provisioner_checks_total{result=\"done\"}") >= Some(1.0), "{metrics}");
+    assert!(value(&metrics, "obc_provisioner_last_check_timestamp_seconds") > Some(1e9), "{metrics}");
+    assert_eq!(value(&metrics, "obc_provisioner_check_overdue_seconds"), Some(0.0), "{metrics}");
 }
 
 #[tokio::test]
@@ -159,10 +160,10 @@ async fn refusals_repetitions_and_purged_objects_are_counted() {
     });
     world.claim("photos", &class).await;
     let bucket = bucket_of(&world.wait_bound("photos").await);
-    let throttled = "provisioner_store_calls_total{service=\"iam\",operation=\"CreateUser\",outcome=\"throttled\"}";
+    let throttled = "obc_provisioner_store_calls_total{service=\"iam\",operation=\"CreateUser\",outcome=\"throttled\"}";
     let metrics = wait_for(address, "/metrics", |_, text| value(text, throttled) == Some(1.0)).await;
-    assert_eq!(value(&metrics, "provisioner_store_retries_total{service=\"iam\"}"), Some(1.0), "{metrics}");
-    assert!(value(&metrics, "provisioner_workers_limit") > Some(3.0), "{metrics}");
+    assert_eq!(value(&metrics, "obc_provisioner_store_retries_total{service=\"iam\"}"), Some(1.0), "{metrics}");
+    assert!(value(&metrics, "obc_provisioner_workers_limit") > Some(3.0), "{metrics}");
 
     for key in ["a", "b", "c"] {
         world.account.put(&bucket, key).await.unwrap();
@@ -179,8 +180,8 @@ async fn refusals_repetitions_and_purged_objects_are_counted() {
     world.delete_claim("photos").await;
     world.wait_gone("photos").await;
     let metrics =
-        wait_for(address, "/metrics", |_, text| value(text, "provisioner_purged_objects_total") == Some(3.0)).await;
-    assert_eq!(value(&metrics, "provisioner_store_retries_total{service=\"s3\"}"), Some(1.0), "{metrics}");
+        wait_for(address, "/metrics", |_, text| value(text, "obc_provisioner_purged_objects_total") == Some(3.0)).await;
+    assert_eq!(value(&metrics, "obc_provisioner_store_retries_total{service=\"s3\"}"), Some(1.0), "{metrics}");
 }
 
 #[tokio::test]
@@ -196,11 +197,11 @@ async fn orphans_are_counted_until_an_admin_decides() {
     world.forget_object(&world.claims(), "photos").await;
     let _operator = start(&world, address, &[]);
     world.wait_orphaned(&record, "ClaimGone").await;
-    let gone = "provisioner_orphans{reason=\"ClaimGone\"}";
+    let gone = "obc_provisioner_orphans{reason=\"ClaimGone\"}";
     wait_for(address, "/metrics", |_, text| value(text, gone) == Some(1.0)).await;
     world.say(&record, "remove").await;
     world.wait_record_gone(&record).await;
-    wait_for(address, "/metrics", |_, text| !text.contains("provisioner_orphans{")).await;
+    wait_for(address, "/metrics", |_, text| !text.contains("obc_provisioner_orphans{")).await;
 }
 
 #[tokio::test]
@@ -208,9 +209,9 @@ async fn scheduled_deletions_are_counted_and_the_next_one_is_told() {
     let (world, address) = (World::new().await, free_address());
     let class = world.class_with("later", "Delete", &[("onDelete", "after:7d")]).await;
     let _operator = start(&world, address, &[]);
-    let next = "provisioner_next_scheduled_deletion_timestamp_seconds";
+    let next = "obc_provisioner_next_scheduled_deletion_timestamp_seconds";
     let shown = async |number: usize| {
-        let is_counted = |text: &str| value(text, "provisioner_scheduled_deletions") == Some(number as f64);
+        let is_counted = |text: &str| value(text, "obc_provisioner_scheduled_deletions") == Some(number as f64);
         value(&wait_for(address, "/metrics", |_, text| is_counted(text)).await, next).unwrap()
     };
     assert_eq!(shown(0).await, 0.0);
@@ -230,7 +231,7 @@ async fn scheduled_deletions_are_counted_and_the_next_one_is_told() {
         }
     };
     assert_eq!(shown(2).await, deletion("first").await);
-    wait_for(address, "/metrics", |_, text| !text.contains("provisioner_orphans{")).await;
+    wait_for(address, "/metrics", |_, text| !text.contains("obc_provisioner_orphans{")).await;
 
     // The deletion of the next one is refused: it is late since its time, which the operator knows.
     world.aws.meddle(|call| match call.name.as_str() {
@@ -261,7 +262,7 @@ async fn claims_whose_class_is_gone_count_without_naming_it() {
     world.claim("photos", &class).await;
     world.wait_bound("photos").await;
     world.delete_class(&class).await;
-    let bound = "provisioner_claims{class=\"\",phase=\"Bound\",reason=\"Bound\"}";
+    let bound = "obc_provisioner_claims{class=\"\",phase=\"Bound\",reason=\"Bound\"}";
     wait_for(address, "/metrics", |_, text| value(text, bound) == Some(1.0)).await;
     let held = Gate::closed();
     world.aws.meddle(move |call| match call.name.as_str() {
@@ -269,7 +270,7 @@ async fn claims_whose_class_is_gone_count_without_naming_it() {
         _ => Verdict::Pass,
     });
     world.delete_claim("photos").await;
-    let deleted = "provisioner_oldest_deleted_claim_seconds{class=\"\",reason=\"Removing\"}";
+    let deleted = "obc_provisioner_oldest_deleted_claim_seconds{class=\"\",reason=\"Removing\"}";
     wait_for(address, "/metrics", |_, text| value(text, deleted) >= Some(1.0)).await;
     world.aws.leave_alone();
 }
@@ -287,9 +288,9 @@ async fn watches_that_fail_are_counted() {
     });
     let _operator = start(&world, address, &[]);
     wait_serving(address).await;
-    let failures = "provisioner_watch_failures_total{resource=\"ObjectBuckets\"}";
+    let failures = "obc_provisioner_watch_failures_total{resource=\"ObjectBuckets\"}";
     let metrics = wait_for(address, "/metrics", |_, text| value(text, failures) >= Some(1.0)).await;
-    assert_eq!(value(&metrics, "provisioner_watch_failures_total{resource=\"claims\"}"), Some(0.0), "{metrics}");
+    assert_eq!(value(&metrics, "obc_provisioner_watch_failures_total{resource=\"claims\"}"), Some(0.0), "{metrics}");
 }
 
 async fn annotate<K>(api: &Api<K>, name: &str, annotation: &str, text: &str)
@@ -318,7 +319,7 @@ async fn users_cannot_make_series() {
         "lastTransitionTime": "2024-01-01T00:00:00Z" });
     let forged = Patch::Merge(json!({ "status": { "conditions": [condition] } }));
     world.claims().patch_status("photos", &PatchParams::default(), &forged).await.unwrap();
-    let without = format!("provisioner_claims{{class=\"{class}\",phase=\"Bound\",reason=\"\"}}");
+    let without = format!("obc_provisioner_claims{{class=\"{class}\",phase=\"Bound\",reason=\"\"}}");
     let metrics = wait_for(address, "/metrics", |_, text| value(text, &without) == Some(1.0)).await;
     assert!(!metrics.contains("MadeUp") && !metrics.contains("no-such-class"), "{metrics}");
 }
@@ -349,10 +350,10 @@ async fn who_stands_by_is_ready_and_says_for_whom() {
     let mut standby = start(&world, second, &lease);
     let told = wait_for(second, "/readyz", |status, text| status == 200 && text.starts_with("standing by: ")).await;
     assert!(told.ends_with(" holds the lease\n"), "{told}");
-    wait_for(second, "/metrics", |_, text| value(text, "provisioner_leading") == Some(0.0)).await;
+    wait_for(second, "/metrics", |_, text| value(text, "obc_provisioner_leading") == Some(0.0)).await;
     leader.terminate();
     wait_serving(second).await;
-    wait_for(second, "/metrics", |_, text| value(text, "provisioner_leading") == Some(1.0)).await;
+    wait_for(second, "/metrics", |_, text| value(text, "obc_provisioner_leading") == Some(1.0)).await;
     standby.terminate();
     standby.ended(PATIENCE).await;
 }

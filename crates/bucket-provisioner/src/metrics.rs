@@ -8,6 +8,9 @@ use prometheus_client::metrics::histogram::Histogram;
 use operator_runtime::observe::metrics::{CALL, Counter, Definitions, Gauge, Labelled, Times};
 use operator_runtime::observe::since_1970;
 
+/// Prefix of the metrics that all operators have. Those below have it in their names.
+pub(crate) const PREFIX: &str = "obc_provisioner";
+
 /// From a claim that waits for nothing to one that waits for a person.
 const TO_BOUND: &[f64] = &[0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3600.0];
 /// An attempt is ended after two minutes.
@@ -73,14 +76,14 @@ impl Metrics {
         Self {
             gauges: Gauges::define(all),
             attempts: all.times(
-                "provisioner_attempt_seconds",
-                "Attempts at claims that were not at rest, by their result: done, race, failed, timeout, panic",
+                "obc_provisioner_attempt_seconds",
+                "Duration of attempts to reconcile claims that were not in sync, by result (done, race, failed, timeout, panic)",
                 ["result"],
                 ATTEMPT,
             ),
             to_bound: all.times(
-                "provisioner_time_to_bound_seconds",
-                "From the creation of a claim until it is Bound",
+                "obc_provisioner_time_to_bound_seconds",
+                "Seconds from the creation of a claim until it is Bound",
                 ["class"],
                 TO_BOUND,
             ),
@@ -107,46 +110,46 @@ impl Gauges {
     fn define(all: &mut Definitions) -> Self {
         Self {
             claims: all.gauges(
-                "provisioner_claims",
-                "Claims of the classes that are served; claims that have no status yet have no phase and no reason, and those whose class was deleted have no class",
+                "obc_provisioner_claims",
+                "Number of claims; phase and reason are empty without a status, class is empty if the StorageClass no longer exists",
                 ["class", "phase", "reason"],
             ),
             oldest_unbound: all.gauges(
-                "provisioner_oldest_unbound_claim_seconds",
+                "obc_provisioner_oldest_unbound_claim_seconds",
                 "Age of the oldest claim that was never Bound",
                 ["class", "reason"],
             ),
             oldest_deleted: all.gauges(
-                "provisioner_oldest_deleted_claim_seconds",
-                "Since when the claim is being deleted whose deletion takes longest",
+                "obc_provisioner_oldest_deleted_claim_seconds",
+                "Seconds since the deletion timestamp of the claim that has been terminating longest",
                 ["class", "reason"],
             ),
             oldest_key: all.gauges(
-                "provisioner_oldest_key_seconds",
-                "Age of the oldest key that was issued to a bound claim; it counts as no older than its claim",
+                "obc_provisioner_oldest_key_seconds",
+                "Age of the oldest access key of a bound claim, at most the age of the claim",
                 ["class"],
             ),
             rotation: all.gauges(
-                "provisioner_key_rotation_seconds",
-                "The age at which keys are replaced, of classes that say so (`rotateKeysEvery`)",
+                "obc_provisioner_key_rotation_seconds",
+                "Key rotation interval of the class (`rotateKeysEvery`), if it has one",
                 ["class"],
             ),
-            orphans: all.gauges("provisioner_orphans", "ObjectBuckets that wait for an admin, by their reason", ["reason"]),
+            orphans: all.gauges("obc_provisioner_orphans", "Number of ObjectBuckets without a claim that need a decision by an admin", ["reason"]),
             scheduled_deletions: all.gauge(
-                "provisioner_scheduled_deletions",
-                "Buckets of deleted claims that are going to be deleted (`onDelete`), and those whose deletion is late",
+                "obc_provisioner_scheduled_deletions",
+                "Number of buckets whose deletion is scheduled (`onDelete`) or overdue",
             ),
             next_scheduled_deletion: all.gauge(
-                "provisioner_next_scheduled_deletion_timestamp_seconds",
-                "When the next of them is due, in seconds since 1970; in the past if its deletion is late and makes no progress; 0 if there is none",
+                "obc_provisioner_next_scheduled_deletion_timestamp_seconds",
+                "Unix timestamp of the next scheduled bucket deletion; in the past if it is overdue without progress, 0 if none is scheduled",
             ),
-            purges: all.gauge("provisioner_purges", "Large buckets that are being emptied"),
+            purges: all.gauge("obc_provisioner_purges", "Number of large buckets being emptied"),
             purge_idle: all.gauge(
-                "provisioner_purge_idle_seconds",
-                "For how long nothing was deleted of the large bucket that is stuck longest; waiting for a turn does not count",
+                "obc_provisioner_purge_idle_seconds",
+                "Seconds without progress of the slowest bucket deletion, excluding time in the queue",
             ),
-            check_overdue: all.gauge("provisioner_check_overdue_seconds", "How late the check of a bound claim is (`--resync`) that is the latest; 0 if none is"),
-            workers: all.gauge("provisioner_workers_limit", "Claims that can be worked on at the same time"),
+            check_overdue: all.gauge("obc_provisioner_check_overdue_seconds", "Seconds since the most overdue check of a bound claim was due (`--resync`); 0 if none is overdue"),
+            workers: all.gauge("obc_provisioner_workers_limit", "Maximum number of claims processed concurrently"),
             of_stores: OfStores::define(all),
         }
     }
@@ -175,23 +178,23 @@ impl OfStores {
     fn define(all: &mut Definitions) -> Self {
         let mut of_store = |name, help| all.gauges(name, help, ["store"]);
         Self {
-            busy: of_store("provisioner_workers_busy", "Claims that are being worked on, by the host of their store"),
+            busy: of_store("obc_provisioner_workers_busy", "Number of claims being processed"),
             limit: of_store(
-                "provisioner_store_workers_limit",
-                "Claims of a store that can be worked on at the same time, for each of its owners; 1 while it is silent",
+                "obc_provisioner_store_workers_limit",
+                "Maximum number of claims of a store processed concurrently per provisioning credentials; 1 if the store does not respond",
             ),
-            waiting: of_store("provisioner_claims_waiting", "Claims that wait for a worker"),
+            waiting: of_store("obc_provisioner_claims_waiting", "Number of claims waiting for a worker"),
             oldest_waiting: of_store(
-                "provisioner_oldest_waiting_claim_seconds",
-                "How long the claim waits for a worker that waits longest",
+                "obc_provisioner_oldest_waiting_claim_seconds",
+                "Seconds that the oldest waiting claim has been waiting for a worker",
             ),
             throttled: of_store(
-                "provisioner_claims_limited",
-                "Claims that wait for their turn at a store that limits how fast it is called",
+                "obc_provisioner_claims_limited",
+                "Number of claims waiting because of the rate limit of the store",
             ),
             silent: of_store(
-                "provisioner_store_silent",
-                "1 while one claim at a time calls the store, because it does not answer or refuses the owner",
+                "obc_provisioner_store_silent",
+                "1 if the store does not respond or rejects the provisioning credentials, so that one claim at a time is processed",
             ),
         }
     }
@@ -201,19 +204,19 @@ impl Upkeep {
     fn define(all: &mut Definitions) -> Self {
         Self {
             rotations: all.counters(
-                "provisioner_key_rotations",
-                "Rotations of keys, by what they were for (age, request) and their result (done, failed)",
+                "obc_provisioner_key_rotations",
+                "Number of key rotations, by trigger (age, request) and result (done, failed)",
                 ["trigger", "result"],
             ),
             checks: all.counters(
-                "provisioner_checks",
-                "Checks of bucket and user of a bound claim, by their result: done, failed, lost (bucket or access is gone)",
+                "obc_provisioner_checks",
+                "Number of checks of bucket and user of a bound claim, by result (done, failed, lost: bucket or access no longer exists)",
                 ["result"],
             ),
-            last_check: all.gauge("provisioner_last_check_timestamp_seconds", "When this process has last checked a bound claim, in seconds since 1970; 0 if it has not"),
+            last_check: all.gauge("obc_provisioner_last_check_timestamp_seconds", "Unix timestamp of the last check of a bound claim by this process, 0 if there was none"),
             repairs: all.counters(
-                "provisioner_repairs",
-                "What somebody else had changed and was repaired: something in the store, a foreign key of a user, an ObjectBucket (store, key, record)",
+                "obc_provisioner_repairs",
+                "Number of external changes that were reverted, by kind (store: bucket or user, key: unknown key of a user, record: ObjectBucket)",
                 ["kind"],
             ),
         }
@@ -243,19 +246,19 @@ impl Calls {
     fn define(all: &mut Definitions) -> Self {
         Self {
             all: all.counters(
-                "provisioner_store_calls",
-                "Calls to the store, by their outcome: ok, throttled, or another kind of failure",
+                "obc_provisioner_store_calls",
+                "Number of calls to the store, by outcome (ok, throttled, or another kind of failure)",
                 ["service", "operation", "outcome"],
             ),
-            times: all.times("provisioner_store_call_seconds", "How long calls to the store took", ["service"], CALL),
+            times: all.times("obc_provisioner_store_call_seconds", "Duration of calls to the store", ["service"], CALL),
             retries: all.counters(
-                "provisioner_store_retries",
-                "Calls to the store that were repeated at once or in turn, because it had refused or failed the last one",
+                "obc_provisioner_store_retries",
+                "Number of calls to the store that were retried after a failure or a rejection",
                 ["service"],
             ),
             purged: all.counter(
-                "provisioner_purged_objects",
-                "Objects, versions and delete markers that were deleted with their buckets",
+                "obc_provisioner_purged_objects",
+                "Number of objects, versions and delete markers deleted with their buckets",
             ),
         }
     }

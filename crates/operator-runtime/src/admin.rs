@@ -257,7 +257,7 @@ mod tests {
 
     #[tokio::test]
     async fn probes_and_metrics_are_answered() {
-        let observer = Observer::new("a-provisioner", "1.2.3");
+        let observer = Observer::new("operator", "a-provisioner", "1.2.3");
         let get = async |path: &str| asked(&observer, &format!("GET {path} HTTP/1.1\r\nhost: here\r\n\r\n")).await;
         assert!(get("/healthz").await.starts_with("HTTP/1.1 200"));
         let starting = get("/readyz").await;
@@ -267,7 +267,7 @@ mod tests {
         assert!(standby.starts_with("HTTP/1.1 200") && standby.ends_with("standing by: another holds the lease\n"));
         let metrics = get("/metrics").await;
         assert!(metrics.contains("openmetrics-text") && metrics.ends_with("# EOF\n"), "{metrics}");
-        let info = "provisioner_build_info{program=\"a-provisioner\",version=\"1.2.3\"} 1\n";
+        let info = "operator_build_info{program=\"a-provisioner\",version=\"1.2.3\"} 1\n";
         assert!(metrics.contains(info), "{metrics}");
         assert!(get("/").await.contains("/metrics") && get("/secret").await.starts_with("HTTP/1.1 404"));
         assert!(asked(&observer, "POST /metrics HTTP/1.1\r\n\r\n").await.starts_with("HTTP/1.1 405"));
@@ -278,7 +278,7 @@ mod tests {
         use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let server = tokio::spawn(serve(listener, Observer::new("a-provisioner", "1.2.3")));
+        let server = tokio::spawn(serve(listener, Observer::new("operator", "a-provisioner", "1.2.3")));
         let mut silent = Vec::new();
         for _ in 0..CONNECTIONS + 44 {
             silent.push(TcpStream::connect(address).await.unwrap());

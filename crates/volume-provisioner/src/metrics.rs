@@ -6,6 +6,9 @@ use prometheus_client::metrics::histogram::Histogram;
 
 use operator_runtime::observe::metrics::{CALL, Counter, Definitions, Labelled, Times};
 
+/// Prefix of the metrics that are not those of the library in Go.
+pub(crate) const PREFIX: &str = "volume_provisioner";
+
 /// The verbs of a provisioner of volumes.
 pub(crate) struct Volumes {
     provisioned: Verb,
@@ -25,31 +28,31 @@ impl Volumes {
             provisioned: Verb {
                 done: all.counters(
                     "controller_persistentvolumeclaim_provision",
-                    "Volumes that were provisioned; of provisioners of volumes, as in sig-storage-lib-external-provisioner",
+                    "Number of volumes provisioned",
                     ["class"],
                 ),
                 failed: all.counters(
                     "controller_persistentvolumeclaim_provision_failed",
-                    "Failed attempts to provision a volume",
+                    "Number of failed attempts to provision a volume",
                     ["class"],
                 ),
                 times: all.times(
                     "controller_persistentvolumeclaim_provision_duration_seconds",
-                    "How long it took to provision a volume",
+                    "Latency in seconds to provision a volume, without failed attempts",
                     ["class"],
                     CALL,
                 ),
             },
             deleted: Verb {
-                done: all.counters("controller_persistentvolume_delete", "Volumes that were deleted", ["class"]),
+                done: all.counters("controller_persistentvolume_delete", "Number of volumes deleted", ["class"]),
                 failed: all.counters(
                     "controller_persistentvolume_delete_failed",
-                    "Failed attempts to delete a volume",
+                    "Number of failed attempts to delete a volume",
                     ["class"],
                 ),
                 times: all.times(
                     "controller_persistentvolume_delete_duration_seconds",
-                    "How long it took to delete a volume",
+                    "Latency in seconds to delete a volume, without failed attempts",
                     ["class"],
                     CALL,
                 ),

@@ -11,6 +11,7 @@ use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use super::decide::retry::Retry;
+use super::metrics;
 use super::options::Options;
 use super::permissions;
 use super::provisioner::VolumeProvisioner;
@@ -91,7 +92,7 @@ impl VolumeOperator {
             }
             Some(Command::Parameters) => print(&parameters::markdown(&parameters::table_of::<P::Parameters>())),
             Some(Command::Run) | None => {
-                let observer = Observer::new(&self.identity.program, &self.identity.version);
+                let observer = Observer::new(metrics::PREFIX, &self.identity.program, &self.identity.version);
                 let telemetry = args.log.log_and_trace(&self.identity);
                 let make = async || -> Result<P, Box<dyn Error>> {
                     make(F::from_arg_matches(&matches)?).await.map_err(|error| error.to_string().into())

@@ -122,8 +122,8 @@ struct RunArgs {
     /// How often to check bucket and access of each bound claim in the store, and repair them; 0 for never.
     #[arg(long, global = true, value_name = "DURATION", env = "PROVISIONER_RESYNC", default_value = "10h", value_parser = humantime::parse_duration)]
     resync: Duration,
-    /// Count claims by their namespaces, too: the metric provisioner_claims gets the label namespace. Everybody who may
-    /// read the metrics then reads which namespaces have claims.
+    /// Add the label `namespace` to the metric obc_provisioner_claims. Everybody who may read the metrics then learns which
+    /// namespaces have claims.
     #[arg(long, global = true, env = "PROVISIONER_METRICS_NAMESPACE_LABEL", default_value = "false", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set, value_parser = BoolishValueParser::new())]
     metrics_namespace_label: bool,
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use operator_runtime::observe::{Health, Observer as Runtime};
 
-use crate::metrics::{Gauges, Metrics};
+use crate::metrics::{Gauges, Metrics, PREFIX};
 
 /// Shows whether an operator works, and its metrics. Clones are the same.
 ///
@@ -25,7 +25,7 @@ impl Default for Observer {
 impl Observer {
     /// Of this program, in this version.
     pub(crate) fn new(program: &str, version: &str) -> Self {
-        let runtime = Runtime::new(program, version);
+        let runtime = Runtime::new(PREFIX, program, version);
         let metrics = Arc::new(runtime.define(Metrics::define));
         Self { runtime, metrics }
     }

@@ -76,32 +76,27 @@ struct Row {
 
 impl Definitions {
     /// What never changes, as labels of a gauge that is 1.
-    pub fn info<const N: usize>(
-        &mut self,
-        name: &'static str,
-        help: &'static str,
-        labels: [(&'static str, String); N],
-    ) {
+    pub fn info<const N: usize>(&mut self, name: &str, help: &'static str, labels: [(&'static str, String); N]) {
         let names = labels.each_ref().map(|(label, _)| *label);
         self.define(&format!("{name}_info"), name, "info", &names, help, Info::new(labels.to_vec()));
     }
 
     /// A gauge without labels.
-    pub fn gauge(&mut self, name: &'static str, help: &'static str) -> Gauge {
+    pub fn gauge(&mut self, name: &str, help: &'static str) -> Gauge {
         let gauge = Gauge::default();
         self.define(name, name, "gauge", &[], help, gauge.clone());
         gauge
     }
 
     /// A counter without labels; its name has no `_total`, which is added when it is scraped.
-    pub fn counter(&mut self, name: &'static str, help: &'static str) -> Counter {
+    pub fn counter(&mut self, name: &str, help: &'static str) -> Counter {
         let counter = Counter::default();
         self.define(&format!("{name}_total"), name, "counter", &[], help, counter.clone());
         counter
     }
 
     /// Seconds that somebody else counts; its name has no `_total`.
-    pub fn seconds(&mut self, name: &'static str, help: &'static str) -> Seconds {
+    pub fn seconds(&mut self, name: &str, help: &'static str) -> Seconds {
         let seconds = Seconds::default();
         self.define(&format!("{name}_total"), name, "counter", &[], help, seconds.clone());
         seconds
@@ -110,7 +105,7 @@ impl Definitions {
     /// A gauge with labels.
     pub fn gauges<const N: usize>(
         &mut self,
-        name: &'static str,
+        name: &str,
         help: &'static str,
         labels: [&'static str; N],
     ) -> Labelled<Gauge, N> {
@@ -122,7 +117,7 @@ impl Definitions {
     /// A counter with labels; its name has no `_total`.
     pub fn counters<const N: usize>(
         &mut self,
-        name: &'static str,
+        name: &str,
         help: &'static str,
         labels: [&'static str; N],
     ) -> Labelled<Counter, N> {
@@ -134,7 +129,7 @@ impl Definitions {
     /// A histogram with labels. `buckets`: their upper limits, in seconds.
     pub fn times<const N: usize>(
         &mut self,
-        name: &'static str,
+        name: &str,
         help: &'static str,
         labels: [&'static str; N],
         buckets: &'static [f64],
@@ -148,7 +143,7 @@ impl Definitions {
     fn define(
         &mut self,
         shown: &str,
-        name: &'static str,
+        name: &str,
         kind: &'static str,
         labels: &[&'static str],
         help: &'static str,

@@ -17,7 +17,7 @@ pub use self::process::since_1970;
 
 /// Shows whether an operator works, and its metrics. Clones are the same.
 ///
-/// The default one shows them to nobody: a program serves its own by HTTP.
+/// The default one is for tests and for libraries: no program serves it by HTTP.
 #[derive(Clone)]
 pub struct Observer(Arc<Shared>);
 
@@ -48,18 +48,19 @@ type Source = Box<dyn Fn() + Send + Sync>;
 
 impl Default for Observer {
     fn default() -> Self {
-        Self::new("", "")
+        Self::new("operator", "", "")
     }
 }
 
 impl Observer {
-    /// Of this program, in this version.
+    /// Of this program, in this version. `prefix` begins the names of the metrics that each operator has, and has no `_` at
+    /// its end: operators for buckets and for volumes have different ones, so that alerts for one do not see the other.
     #[must_use]
-    pub fn new(program: &str, version: &str) -> Self {
+    pub fn new(prefix: &str, program: &str, version: &str) -> Self {
         let mut definitions = Definitions::default();
         let labels = [("program", program.to_owned()), ("version", version.to_owned())];
-        definitions.info("provisioner_build", "Which program, in which version", labels);
-        let metrics = Metrics::define(&mut definitions);
+        definitions.info(&format!("{prefix}_build"), "Program and version as labels; the value is always 1", labels);
+        let metrics = Metrics::define(&mut definitions, prefix);
         Self(Arc::new(Shared {
             version: version.to_owned(),
             health: Health::default(),
@@ -138,23 +139,24 @@ impl Observer {
 }
 
 impl Metrics {
-    fn define(all: &mut Definitions) -> Self {
+    fn define(all: &mut Definitions, prefix: &str) -> Self {
+        let name = |name| format!("{prefix}_{name}");
         Self {
             leading: all.gauge(
-                "provisioner_leading",
-                "1 while this process holds the lease, or needs none; 0 while it stands by",
+                &name("leading"),
+                "1 if this process is the leader or runs without leader election, 0 if it is on standby",
             ),
             serving: all.gauge(
-                "provisioner_serving",
-                "1 while this process serves claims; 0 while it stands by, or reads what there is in the cluster",
+                &name("serving"),
+                "1 if this process serves claims, 0 if it is on standby or its caches are not synced",
             ),
             leader_changes: all.counter(
-                "provisioner_leader_changes",
-                "How often this process has become the leader after it had stood by",
+                &name("leader_changes"),
+                "Number of times this process became the leader after it was on standby",
             ),
             watch_failures: all.counters(
-                "provisioner_watch_failures",
-                "How often the API server refused or broke a watch; it is retried at least every 10 seconds",
+                &name("watch_failures"),
+                "Number of failed or interrupted watches, which are retried within 10 seconds",
                 ["resource"],
             ),
             process: Process::define(all),
@@ -186,9 +188,9 @@ mod tests {
     fn a_leader_that_has_not_read_the_cluster_does_not_serve() {
         let observer = Observer::default();
         observer.leads(true);
-        assert!(shows(&observer, "provisioner_leading 1.0") && shows(&observer, "provisioner_serving 0.0"));
+        assert!(shows(&observer, "operator_leading 1.0") && shows(&observer, "operator_serving 0.0"));
         observer.health().set_phase(Phase::Serving);
-        assert!(shows(&observer, "provisioner_serving 1.0"));
+        assert!(shows(&observer, "operator_serving 1.0"));
     }
 
     #[test]
@@ -200,7 +202,7 @@ mod tests {
         second.leads(true);
         third.stands_by("second");
         for (observer, changes) in [(&first, 0), (&second, 1), (&third, 0)] {
-            assert!(shows(observer, &format!("provisioner_leader_changes_total {changes}")));
+            assert!(shows(observer, &format!("operator_leader_changes_total {changes}")));
         }
     }
 }

@@ -18,13 +18,13 @@ pub(super) struct Process {
 
 impl Process {
     pub(super) fn define(all: &mut Definitions) -> Self {
-        let started = all.gauge("process_start_time_seconds", "When the process started, in seconds since 1970");
+        let started = all.gauge("process_start_time_seconds", "Start time of the process as a Unix timestamp");
         started.set(since_1970());
         Self {
-            processor: all.seconds("process_cpu_seconds", "Processor time that the process has used"),
-            resident: all.gauge("process_resident_memory_bytes", "Memory of the process that is in RAM"),
-            descriptors: all.gauge("process_open_fds", "Files and connections that the process has open"),
-            limit: all.gauge("process_max_fds", "Files and connections that the process may have open"),
+            processor: all.seconds("process_cpu_seconds", "User and system CPU time of the process in seconds"),
+            resident: all.gauge("process_resident_memory_bytes", "Resident memory size of the process in bytes"),
+            descriptors: all.gauge("process_open_fds", "Number of open file descriptors, including connections"),
+            limit: all.gauge("process_max_fds", "Maximum number of open file descriptors"),
         }
     }
 

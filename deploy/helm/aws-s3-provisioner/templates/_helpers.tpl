@@ -1,3 +1,13 @@
+{{/* Content of file .name. In the repository these are symbolic links, which Helm follows. */}}
+{{- define "provisioner.file" -}}
+{{- $content := .root.Files.Get .name -}}
+{{- if not $content -}}
+{{- $remedy := "Package it in a clone of the repository, helm package deploy/helm/aws-s3-provisioner, and install the package." -}}
+{{- fail (printf "\n\nThis copy of the chart has no %s, which is a symbolic link in the repository.\n%s\n" .name $remedy) -}}
+{{- end -}}
+{{- $content -}}
+{{- end -}}
+
 {{/* Name of what is in a namespace. */}}
 {{- define "provisioner.name" -}}
 {{- $name := default .Chart.Name .Values.nameOverride -}}
@@ -49,6 +59,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- $problem := "image.repository is empty. No public registry has the image: build it, push it to a registry of yours, and add" -}}
 {{- fail (printf "\n\n%s\n\n  --set image.repository=REGISTRY/aws-s3-provisioner\n" $problem) -}}
 {{- end -}}
+{{- with default .Values.global.imageRegistry $image.registry }}{{ . }}/{{ end -}}
 {{- $image.repository -}}
 {{- if $image.digest -}}@{{ $image.digest }}{{- else -}}:{{ default .Chart.AppVersion $image.tag }}{{- end -}}
 {{- end -}}
@@ -105,11 +116,11 @@ lead. Whoever creates roles for the cluster may list its leases; without a clust
 {{- end -}}
 {{- end -}}
 
-{{/* Fails if extraArgs or env has what the chart sets, because then Role, port or number of replicas would not fit. */}}
+{{/* Fails if extraArgs or extraEnv has what the chart sets, because then Role, port or number of replicas would not fit. */}}
 {{- define "provisioner.checkSettings" -}}
 {{- $instead := dict "provisioner-name" "set provisionerName" "namespace" "set watchNamespace" "admin-address" "set adminPort" }}
-{{- $instead = merge $instead (dict "concurrency" "set concurrency" "resync" "set resync" "log-format" "set logging.format") }}
-{{- $instead = merge $instead (dict "verbosity" "set logging.verbosity" "v" "set logging.verbosity") }}
+{{- $instead = merge $instead (dict "concurrency" "set concurrency" "resync" "set resync" "log-format" "set log.format") }}
+{{- $instead = merge $instead (dict "verbosity" "set log.level" "v" "set log.level" "metrics-namespace-label" "set metricsNamespaceLabel") }}
 {{- $instead = merge $instead (dict "lease-name" "the chart derives it from provisionerName and watchNamespace") }}
 {{- $instead = merge $instead (dict "lease-namespace" "the lease is in the namespace of the release") }}
 {{- $instead = merge $instead (dict "leader-elect" "an upgrade starts new pods beside the old ones, and only the lease lets one work") }}
@@ -117,11 +128,11 @@ lead. Whoever creates roles for the cluster may list its leases; without a clust
 {{- $flag := regexFind "^--?[a-z-]+" . | trimPrefix "-" | trimPrefix "-" -}}
 {{- with get $instead $flag -}}{{- fail (printf "\n\nextraArgs has --%s: %s.\n" $flag .) -}}{{- end -}}
 {{- end -}}
-{{- range .Values.env -}}
+{{- range .Values.extraEnv -}}
 {{- $flag := ternary "provisioner-name" (.name | trimPrefix "PROVISIONER_" | lower | replace "_" "-") (eq .name "PROVISIONER_NAME") -}}
 {{- if hasPrefix "PROVISIONER_" .name -}}
 {{- $name := .name -}}
-{{- with get $instead $flag -}}{{- fail (printf "\n\nenv has %s: %s.\n" $name .) -}}{{- end -}}
+{{- with get $instead $flag -}}{{- fail (printf "\n\nextraEnv has %s: %s.\n" $name .) -}}{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

@@ -35,7 +35,7 @@ async fn state(world: &World) -> std::collections::BTreeMap<String, String> {
 }
 
 #[tokio::test]
-async fn the_account_is_recorded_and_named_in_every_call_about_the_bucket_and_in_the_policy() {
+async fn bucket_calls_and_policy_name_the_recorded_account() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -61,8 +61,9 @@ fn percent_decode(text: &str) -> String {
     url::form_urlencoded::parse(text.replace('+', "%2B").as_bytes()).map(|(key, _)| key.into_owned()).collect()
 }
 
+/// What is not found in that account may still exist in the recorded one.
 #[tokio::test]
-async fn nothing_is_taken_for_gone_while_the_owners_credentials_are_those_of_another_account() {
+async fn credentials_of_another_account_complete_no_deletion() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -95,8 +96,9 @@ async fn nothing_is_taken_for_gone_while_the_owners_credentials_are_those_of_ano
     operator.stop().await;
 }
 
+/// Its user is not found with the credentials of another account.
 #[tokio::test]
-async fn access_that_still_works_is_not_gone_though_its_user_is_not_found() {
+async fn access_that_still_works_keeps_the_claim() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -117,8 +119,9 @@ async fn access_that_still_works_is_not_gone_though_its_user_is_not_found() {
     operator.stop().await;
 }
 
+/// The ObjectBucket is of an earlier version, and the store reports no account.
 #[tokio::test]
-async fn keys_of_a_record_of_an_earlier_version_are_tried_as_well_where_the_store_says_no_account() {
+async fn keys_are_tried_where_no_account_was_recorded() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -146,7 +149,7 @@ async fn remove_user(world: &World, user: &str) {
 }
 
 #[tokio::test]
-async fn a_user_that_was_removed_by_hand_ends_a_removal_that_says_so() {
+async fn a_user_deleted_by_hand_is_reported_by_the_removal() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -173,13 +176,14 @@ enum Proof {
     Nothing,
 }
 
+/// What is not deleted is reported on the ObjectBucket.
 #[rstest]
 #[case::its_key_proves_it(Proof::Key)]
 #[case::its_name_proves_it(Proof::Name)]
 #[case::its_place_proves_it(Proof::Place)]
 #[case::nothing_proves_it(Proof::Nothing)]
 #[tokio::test]
-async fn a_user_whose_tags_somebody_took_off_goes_by_what_proves_it_and_what_stays_is_said(#[case] proof: Proof) {
+async fn an_untagged_user_is_deleted_only_if_proven(#[case] proof: Proof) {
     let world = World::new().await;
     let iam: &[_] = if proof == Proof::Name { &[] } else { &[IAM_OF_AWS] };
     let class = world.class_with("greenfield", "Delete", iam).await;
@@ -226,8 +230,9 @@ fn refuse_expected_owner(call: &Call) -> Verdict {
     }
 }
 
+/// Under the name of a deleted one: it is never used, tagged or deleted.
 #[tokio::test]
-async fn a_bucket_that_a_stranger_made_under_a_freed_name_is_never_used_tagged_or_deleted() {
+async fn a_bucket_that_another_account_created_is_never_touched() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -263,7 +268,7 @@ async fn a_bucket_that_a_stranger_made_under_a_freed_name_is_never_used_tagged_o
 }
 
 #[tokio::test]
-async fn a_store_without_sts_tells_its_account_with_the_user_that_it_makes() {
+async fn without_sts_the_account_is_read_from_the_created_user() {
     let world = World::new().await;
     world.aws.meddle(|call| match call.name.as_str() {
         "GetCallerIdentity" => {
@@ -290,7 +295,7 @@ async fn a_store_without_sts_tells_its_account_with_the_user_that_it_makes() {
 }
 
 #[tokio::test]
-async fn a_record_that_says_nothing_of_its_account_learns_it_with_the_next_check() {
+async fn the_next_check_records_a_missing_account() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;

@@ -49,7 +49,7 @@ impl Restored {
 #[case::without_its_record(false, &["adopt", CLAIM])]
 #[case::all(true, &["adopt", "--all"])]
 #[tokio::test]
-async fn a_restored_claim_gets_back_what_it_had(#[case] with_record: bool, #[case] args: &[&str]) {
+async fn a_restored_claim_adopts_its_bucket_and_keys(#[case] with_record: bool, #[case] args: &[&str]) {
     let world = World::new().await;
     let restored = Restored::new(&world, with_record).await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -69,7 +69,7 @@ async fn a_restored_claim_gets_back_what_it_had(#[case] with_record: bool, #[cas
 }
 
 #[tokio::test]
-async fn what_cannot_be_adopted_is_said() {
+async fn what_cannot_be_adopted_is_reported() {
     let world = World::new().await;
     let missing = Tool::run(&world, &["adopt", "nothing"], "").await;
     assert!(missing.code == 1 && missing.err.contains("does not exist"), "{missing:?}");
@@ -82,7 +82,7 @@ async fn what_cannot_be_adopted_is_said() {
 }
 
 #[tokio::test]
-async fn what_another_cluster_had_is_adopted_only_if_the_admin_names_that_cluster() {
+async fn adopting_from_another_cluster_needs_the_name_of_it() {
     let world = World::new().await;
     let restored = Restored::new(&world, false).await;
     let other = "00000000-0000-0000-0000-000000000001";
@@ -111,7 +111,7 @@ async fn what_another_cluster_had_is_adopted_only_if_the_admin_names_that_cluste
 }
 
 #[tokio::test]
-async fn the_operators_refusal_is_told() {
+async fn the_operators_refusal_is_shown() {
     let world = World::new().await;
     Restored::new(&world, true).await;
     let mut tool = Tool::start(&world, &["adopt", CLAIM]);

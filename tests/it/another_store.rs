@@ -125,8 +125,9 @@ async fn serve(world: &World) -> (Shelf, String) {
     (shelf, class)
 }
 
+/// With ObjectBuckets, outputs and reports.
 #[tokio::test]
-async fn a_store_that_implements_the_verbs_gets_claims_records_outputs_and_reports() {
+async fn a_store_that_implements_the_verbs_serves_claims() {
     let world = World::new().await;
     let (shelf, class) = serve(&world).await;
     let uid = world.claim("photos", &class).await.metadata.uid.unwrap();
@@ -155,8 +156,9 @@ async fn a_store_that_implements_the_verbs_gets_claims_records_outputs_and_repor
     assert_eq!(shelf.things.lock().unwrap().iter().collect::<Vec<_>>(), ["classics"]);
 }
 
+/// Its mistakes in them are reported by name.
 #[tokio::test]
-async fn what_a_store_adds_to_the_outputs_is_written_and_repaired_and_its_mistakes_are_named() {
+async fn outputs_of_a_store_are_written_and_repaired() {
     let world = World::new().await;
     let (shelf, class) = serve(&world).await;
     world.claim("photos", &class).await;
@@ -213,7 +215,7 @@ async fn annotate(world: &World, claim: &str, annotations: serde_json::Value) {
 }
 
 #[tokio::test]
-async fn a_rotation_that_fails_waits_although_somebody_also_asked_for_another_attempt() {
+async fn a_failed_rotation_backs_off_despite_a_requested_retry() {
     let world = World::new().await;
     let (shelf, class) = serve(&world).await;
     world.claim("photos", &class).await;
@@ -228,7 +230,7 @@ async fn a_rotation_that_fails_waits_although_somebody_also_asked_for_another_at
 }
 
 #[tokio::test]
-async fn a_claim_whose_bucket_is_gone_says_so_while_the_store_looks_for_it_again() {
+async fn a_lost_bucket_is_reported_while_the_store_searches_it() {
     let world = World::new().await;
     let (shelf, class) = serve(&world).await;
     let uid = world.claim("photos", &class).await.metadata.uid.unwrap();

@@ -36,7 +36,7 @@ const CLAIMS: usize = 8;
 const KEPT: &str = "kept";
 
 #[tokio::test]
-async fn whatever_happens_all_is_well_once_it_stops() {
+async fn every_claim_recovers_once_the_faults_stop() {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
     let seed = number("CHAOS_SEED").unwrap_or_else(rand::random);
     let rounds = number("CHAOS_ROUNDS").unwrap_or(1);

@@ -84,7 +84,7 @@ async fn an_unpublished_bucket_with_content_outlives_its_claim(#[case] policy: &
 #[case("Delete")]
 #[case("Retain")]
 #[tokio::test]
-async fn an_unpublished_bucket_that_is_empty_goes_with_its_claim(#[case] policy: &str) {
+async fn an_empty_unpublished_bucket_is_deleted_with_its_claim(#[case] policy: &str) {
     let world = World::new().await;
     let class = world.class_with("greenfield", policy, &[]).await;
     let _operator = Operator::start(&world, Kind::Binary).await;
@@ -122,7 +122,7 @@ async fn an_edit_before_binding_waits_for_a_bucket_with_content() {
 
 /// After a crash the ObjectBucket says that the bucket may be the claim's.
 #[tokio::test]
-async fn an_edit_before_binding_leads_away_from_a_bucket_of_somebody_else() {
+async fn an_edit_before_binding_avoids_a_foreign_bucket() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let theirs = world.unique("theirs");
@@ -151,7 +151,7 @@ async fn an_edit_before_binding_leads_away_from_a_bucket_of_somebody_else() {
 }
 
 #[tokio::test]
-async fn a_class_that_is_made_again_empties_no_bucket_of_its_claims() {
+async fn a_recreated_class_empties_no_bucket_of_its_claims() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let _operator = Operator::start(&world, Kind::Binary).await;
@@ -173,7 +173,7 @@ async fn a_class_that_is_made_again_empties_no_bucket_of_its_claims() {
 }
 
 #[tokio::test]
-async fn a_record_that_a_snapshot_set_back_empties_no_bucket() {
+async fn an_object_bucket_set_back_by_a_snapshot_empties_no_bucket() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;

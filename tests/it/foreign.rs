@@ -56,7 +56,7 @@ async fn a_bucket_name_that_another_account_has_is_refused() {
 }
 
 #[tokio::test]
-async fn a_user_of_somebody_else_is_neither_used_nor_deleted() {
+async fn a_foreign_user_is_neither_used_nor_deleted() {
     let world = World::new().await;
     let class = world.class_with("greenfield", "Delete", &[IAM_OF_AWS]).await;
     let _operator = Binary::start_at_aws(&world);
@@ -84,7 +84,7 @@ async fn a_user_of_somebody_else_is_neither_used_nor_deleted() {
 }
 
 #[tokio::test]
-async fn a_bucket_that_is_older_than_the_claim_is_not_taken_by_copied_tags() {
+async fn copied_tags_do_not_adopt_a_bucket_older_than_the_claim() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let payroll = world.unique("payroll");

@@ -141,7 +141,7 @@ async fn wait_adopted(world: &World) {
 }
 
 #[tokio::test]
-async fn the_guide_to_disaster_recovery_does_what_it_says() {
+async fn the_commands_of_the_disaster_recovery_guide_work() {
     let other = OtherCluster::take().await;
     let world = World::new().await;
     let new_world = other.twin_of(&world).await;

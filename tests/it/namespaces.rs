@@ -104,7 +104,7 @@ where
 }
 
 #[tokio::test]
-async fn a_deleted_namespace_takes_all_along_that_was_made_for_its_claims() {
+async fn deleting_a_namespace_removes_all_of_its_claims() {
     let doomed = Doomed::new().await;
     let world = &doomed.world;
     let archive = world.unique("archive");

@@ -53,7 +53,7 @@ async fn serve_another(world: &World, class: &str, name: &str) {
 #[case::and_nothing_takes_its_place(false)]
 #[case::and_another_claim_of_the_name_is_there_already(true)]
 #[tokio::test]
-async fn what_was_made_for_a_claim_that_went_while_no_operator_ran_stays_and_is_reported(#[case] replaced: bool) {
+async fn orphans_from_before_the_start_are_only_reported(#[case] replaced: bool) {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -90,7 +90,7 @@ async fn what_was_made_for_a_claim_that_went_while_no_operator_ran_stays_and_is_
 }
 
 #[tokio::test]
-async fn what_one_operator_has_seen_to_vanish_the_next_one_revokes() {
+async fn the_next_operator_revokes_the_access_of_a_vanished_claim() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -121,11 +121,12 @@ async fn force_out(world: &World, claim: &str) {
     world.kubernetes.leave_alone();
 }
 
+/// The bucket can be adopted.
 #[rstest]
 #[case("Delete")]
 #[case("Retain")]
 #[tokio::test]
-async fn the_access_of_a_claim_that_vanishes_is_revoked_and_its_data_can_be_adopted(#[case] policy: &str) {
+async fn a_vanished_claim_loses_access_and_keeps_its_data(#[case] policy: &str) {
     let world = World::new().await;
     let class = world.class_with("greenfield", policy, &[]).await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -157,7 +158,7 @@ async fn the_access_of_a_claim_that_vanishes_is_revoked_and_its_data_can_be_adop
 #[case::as_it_is("Delete")]
 #[case::to_be_retained("Retain")]
 #[tokio::test]
-async fn a_record_that_was_restored_without_its_claim_is_reported_and_nothing_is_undone(#[case] policy: &str) {
+async fn an_object_bucket_restored_alone_is_only_reported(#[case] policy: &str) {
     let world = World::new().await;
     let class = world.class_with("greenfield", policy, &[]).await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -181,7 +182,7 @@ async fn a_record_that_was_restored_without_its_claim_is_reported_and_nothing_is
 #[case::revoke("revoke", "Delete", &["bucket"])]
 #[case::forget("forget", "Delete", &["bucket", "user"])]
 #[tokio::test]
-async fn an_admins_word_on_an_orphan_is_followed(#[case] word: &str, #[case] policy: &str, #[case] stays: &[&str]) {
+async fn an_admins_action_on_an_orphan_is_applied(#[case] word: &str, #[case] policy: &str, #[case] stays: &[&str]) {
     let world = World::new().await;
     let class = world.class_with("greenfield", policy, &[]).await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -201,8 +202,9 @@ async fn an_admins_word_on_an_orphan_is_followed(#[case] word: &str, #[case] pol
     operator.stop().await;
 }
 
+/// On an ObjectBucket in use, an action has no effect.
 #[tokio::test]
-async fn a_word_that_is_not_known_is_named_and_one_on_a_record_in_use_has_no_effect() {
+async fn an_unknown_action_is_named_and_one_in_use_is_ignored() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -227,8 +229,9 @@ async fn a_word_that_is_not_known_is_named_and_one_on_a_record_in_use_has_no_eff
     operator.stop().await;
 }
 
+/// On the ObjectBucket, as an admin requested it.
 #[tokio::test]
-async fn a_removal_that_an_admin_asked_for_and_that_fails_says_so_on_the_record_and_goes_on() {
+async fn a_failed_removal_is_reported_and_retried() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -257,7 +260,7 @@ async fn a_removal_that_an_admin_asked_for_and_that_fails_says_so_on_the_record_
 }
 
 #[tokio::test]
-async fn records_that_were_copied_into_another_cluster_are_reported_there_and_never_undone_from_there() {
+async fn object_buckets_copied_to_another_cluster_are_only_reported() {
     let other = OtherCluster::take().await;
     let here = World::new().await;
     let there = other.twin_of(&here).await;
@@ -293,7 +296,7 @@ async fn records_that_were_copied_into_another_cluster_are_reported_there_and_ne
 }
 
 #[tokio::test]
-async fn a_record_of_an_earlier_version_belongs_to_the_claim_that_stands_with_its_uid() {
+async fn an_earlier_versions_object_bucket_is_matched_by_uid() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -326,7 +329,7 @@ async fn a_record_of_an_earlier_version_belongs_to_the_claim_that_stands_with_it
 }
 
 #[tokio::test]
-async fn an_orphan_says_so_as_a_condition_of_its_record() {
+async fn an_orphan_has_a_condition_on_its_object_bucket() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -345,7 +348,7 @@ async fn an_orphan_says_so_as_a_condition_of_its_record() {
 }
 
 #[tokio::test]
-async fn a_claim_whose_record_is_to_be_forgotten_takes_nothing_along() {
+async fn a_claim_with_a_forgotten_object_bucket_deletes_nothing() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;

@@ -14,8 +14,9 @@ async fn annotate(world: &World, claim: &str, annotation: &str, value: &str) {
     world.claims().patch(claim, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
 }
 
+/// What others added to it is kept.
 #[tokio::test]
-async fn an_immutable_secret_is_replaced_with_its_keys_and_keeps_what_others_added() {
+async fn an_immutable_secret_is_replaced_together_with_its_keys() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let _operator = Operator::start(&world, Kind::InProcess).await;
@@ -111,7 +112,7 @@ impl Policy {
 }
 
 #[tokio::test]
-async fn no_keys_are_issued_that_cannot_be_handed_over() {
+async fn no_keys_are_issued_that_cannot_be_published() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let _operator = Operator::start(&world, Kind::InProcess).await;

@@ -60,7 +60,7 @@ async fn boundary_of(world: &World, user: &str) -> Option<String> {
 #[case::plain(PLAIN)]
 #[case::with_boundary(BOUNDED)]
 #[tokio::test]
-async fn each_owner_policy_is_enough_for_a_whole_life(#[case] policy: &str) {
+async fn each_provisioning_policy_is_enough_for_all_flows(#[case] policy: &str) {
     let world = World::new().await;
     let owner = PolicedOwner::new(&world, &[policy]).await;
     world.aws.upstream().strict(STRICT);
@@ -104,8 +104,9 @@ async fn each_owner_policy_is_enough_for_a_whole_life(#[case] policy: &str) {
     operator.stop().await;
 }
 
+/// The provisioning policy requires a permissions boundary.
 #[tokio::test]
-async fn a_class_that_names_no_boundary_is_told_what_the_owners_policy_demands() {
+async fn a_class_without_a_required_boundary_gets_the_remedy() {
     let world = World::new().await;
     let owner = PolicedOwner::new(&world, &[BOUNDED]).await;
     let class = world.class("class").await;
@@ -124,8 +125,9 @@ async fn a_class_that_names_no_boundary_is_told_what_the_owners_policy_demands()
     operator.stop().await;
 }
 
+/// They get new keys once their users have the boundary.
 #[tokio::test]
-async fn claims_made_before_the_boundary_can_be_deleted_and_get_new_keys_once_their_users_have_it() {
+async fn claims_from_before_the_boundary_can_still_be_deleted() {
     let world = World::new().await;
     let owner = PolicedOwner::new(&world, &[PLAIN]).await;
     world.aws.upstream().strict(STRICT);
@@ -177,7 +179,7 @@ async fn claims_made_before_the_boundary_can_be_deleted_and_get_new_keys_once_th
 #[case::plain(PLAIN)]
 #[case::with_boundary(BOUNDED)]
 #[tokio::test]
-async fn a_user_in_a_group_is_told_of_until_the_owner_may_take_it_out(#[case] policy: &str) {
+async fn a_user_in_a_group_is_reported_until_it_can_be_removed(#[case] policy: &str) {
     let world = World::new().await;
     let owner = PolicedOwner::new(&world, &[policy]).await;
     world.aws.upstream().strict(STRICT);
@@ -206,7 +208,7 @@ async fn a_user_in_a_group_is_told_of_until_the_owner_may_take_it_out(#[case] po
 
 /// The emulator refuses what no statement allows; the proxy stands in for the condition that it does not know.
 #[tokio::test]
-async fn who_steals_the_owners_keys_makes_no_user_beyond_the_boundary() {
+async fn stolen_provisioning_keys_create_no_user_without_boundary() {
     let world = World::new().await;
     let owner = PolicedOwner::new(&world, &[BOUNDED]).await;
     let (inside, outside) = (world.unique("inside"), world.unique("outside"));
@@ -245,7 +247,7 @@ async fn who_steals_the_owners_keys_makes_no_user_beyond_the_boundary() {
 }
 
 #[tokio::test]
-async fn a_user_with_the_boundary_is_no_admin_whatever_its_own_policies_say() {
+async fn the_boundary_limits_a_user_with_an_admin_policy() {
     let world = World::new().await;
     let owner = PolicedOwner::new(&world, &[BOUNDED]).await;
     let class = bounded_class(&world, &owner, "class").await;

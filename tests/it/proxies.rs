@@ -73,7 +73,7 @@ async fn a_lagging_aws_shows_users_as_they_were() {
 }
 
 #[tokio::test]
-async fn calls_break_where_they_are_told_to() {
+async fn calls_fail_as_configured() {
     let world = World::new().await;
     let bucket = world.unique("bucket");
     let owner = owner(&world);
@@ -107,7 +107,7 @@ async fn calls_break_where_they_are_told_to() {
 }
 
 #[tokio::test]
-async fn watches_are_refused_as_they_are_told_to() {
+async fn watches_are_refused_as_configured() {
     let world = World::new().await;
     let client = Client::try_from(world.config()).unwrap();
     let secrets: Api<Secret> = Api::namespaced(client, &world.namespace);
@@ -125,7 +125,7 @@ async fn watches_are_refused_as_they_are_told_to() {
 #[case::broken(Ending::Broken)]
 #[case::expired(Ending::Expired)]
 #[tokio::test]
-async fn watches_end_as_they_are_told_to(#[case] ending: Ending) {
+async fn watches_end_as_configured(#[case] ending: Ending) {
     let world = World::new().await;
     let client = Client::try_from(world.config()).unwrap();
     let secrets: Api<Secret> = Api::namespaced(client, &world.namespace);

@@ -30,8 +30,9 @@ async fn versioned(world: &World, claim: &str) -> (Operator, String) {
     (operator, bucket)
 }
 
+/// Delete markers, and unfinished multipart uploads.
 #[tokio::test]
-async fn versions_delete_markers_and_unfinished_uploads_go_with_the_bucket() {
+async fn a_bucket_is_deleted_with_versions_markers_and_uploads() {
     let world = World::new().await;
     let (_operator, bucket) = versioned(&world, "versioned").await;
     for _ in 0..2 {
@@ -45,8 +46,9 @@ async fn versions_delete_markers_and_unfinished_uploads_go_with_the_bucket() {
     assert!(!world.account.bucket_exists(&bucket).await);
 }
 
+/// With progress on the claim, while other claims are served, and across a restart.
 #[tokio::test]
-async fn a_large_bucket_is_emptied_in_pieces_with_progress_while_others_are_served_and_across_a_restart() {
+async fn a_large_bucket_is_emptied_in_pieces() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -86,7 +88,7 @@ async fn a_large_bucket_is_emptied_in_pieces_with_progress_while_others_are_serv
 }
 
 #[tokio::test]
-async fn a_bucket_is_emptied_and_only_slowed_down_where_s3_says_so() {
+async fn emptying_slows_down_only_when_s3_throttles() {
     let world = World::new().await;
     let (_operator, bucket) = versioned(&world, "folders").await;
     let folders = ["", "a/", "a/a/", "b/", "c c/", "d&d/", "é/"];
@@ -110,8 +112,9 @@ async fn a_bucket_is_emptied_and_only_slowed_down_where_s3_says_so() {
     assert_eq!(called("DeleteBucket"), 2, "in one attempt");
 }
 
+/// In sequence where the store does not support that.
 #[tokio::test]
-async fn a_large_bucket_is_listed_by_its_few_folders_at_once_and_in_a_row_where_the_store_cannot() {
+async fn a_large_bucket_is_listed_by_prefixes_in_parallel() {
     let folders = ["", "a a/", "b&b/", "c/c/", "é/"];
     for knows_folders in [true, false] {
         let world = World::new().await;
@@ -150,8 +153,9 @@ async fn a_large_bucket_is_listed_by_its_few_folders_at_once_and_in_a_row_where_
     }
 }
 
+/// The bucket stays until it can.
 #[tokio::test]
-async fn an_object_that_cannot_be_deleted_is_named_and_the_bucket_stays_until_it_can() {
+async fn an_object_that_cannot_be_deleted_is_named() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let _operator = Operator::start(&world, Kind::InProcess).await;

@@ -130,8 +130,9 @@ async fn a_deleted_claim_that_waits_for_a_worker_is_not_ready() {
     }
 }
 
+/// The next in the queue is one of another namespace.
 #[tokio::test]
-async fn a_removal_whose_turn_has_not_come_reads_nothing_and_one_of_another_namespace_is_next() {
+async fn a_queued_removal_makes_no_calls() {
     let (world, neighbour) = (World::new().await, World::new().await);
     let (heap, class) = serve(&world).await;
     let crowd: Vec<_> = (0..10).map(|n| format!("large-{n}")).collect();

@@ -15,8 +15,9 @@ use crate::support::operator::{Kind, Operator};
 use crate::support::other::{OtherCluster, ours};
 use crate::support::proxy::{Call, Ending, Verdict};
 
+/// Until the other claim that uses it is deleted.
 #[tokio::test]
-async fn a_bucket_that_another_claim_uses_is_neither_emptied_nor_deleted_until_that_is_gone() {
+async fn a_bucket_in_use_is_neither_emptied_nor_deleted() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let bucket = world.unique("shared");
@@ -78,7 +79,7 @@ async fn the_name_that_a_class_waits_for_cannot_be_squatted() {
 }
 
 #[tokio::test]
-async fn a_claim_that_asks_for_a_bucket_in_vain_does_not_hold_up_whose_it_is() {
+async fn a_rival_claim_does_not_delay_the_deletion_of_a_bucket() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let bucket = world.unique("photos");
@@ -102,8 +103,9 @@ async fn a_claim_that_asks_for_a_bucket_in_vain_does_not_hold_up_whose_it_is() {
     operator.stop().await;
 }
 
+/// That of the claim that created it.
 #[tokio::test]
-async fn a_bucket_that_another_claim_uses_stays_though_the_record_of_its_creator_is_damaged() {
+async fn a_bucket_in_use_stays_if_its_object_bucket_is_damaged() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let bucket = world.unique("shared");
@@ -134,7 +136,7 @@ async fn a_bucket_that_another_claim_uses_stays_though_the_record_of_its_creator
 }
 
 #[tokio::test]
-async fn a_bucket_stays_as_long_as_an_object_bucket_names_it_that_cannot_even_be_read() {
+async fn a_bucket_stays_while_an_unreadable_object_bucket_names_it() {
     let other = OtherCluster::take().await;
     // Our CRD lets no such ObjectBucket in; those that others installed do.
     let [claims, mut records] = ours();
@@ -174,7 +176,7 @@ async fn a_bucket_stays_as_long_as_an_object_bucket_names_it_that_cannot_even_be
 }
 
 #[tokio::test]
-async fn a_bucket_of_another_store_with_the_same_name_is_no_hindrance() {
+async fn a_bucket_of_the_same_name_in_another_store_does_not_count() {
     let world = World::new().await;
     let neighbour = world.neighbour().await;
     let class = world.class("greenfield").await;
@@ -200,9 +202,10 @@ async fn a_bucket_of_another_store_with_the_same_name_is_no_hindrance() {
 #[rstest]
 #[case::as_written(true)]
 // As earlier versions wrote it.
+/// The watch of ObjectBuckets fails.
 #[case::without_its_label(false)]
 #[tokio::test]
-async fn a_bucket_in_use_is_found_though_the_watch_of_object_buckets_fails(#[case] labelled: bool) {
+async fn a_bucket_in_use_is_found_without_the_watch(#[case] labelled: bool) {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let bucket = world.unique("shared");

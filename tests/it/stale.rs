@@ -60,7 +60,7 @@ fn assert_refused(writes: &[String]) {
 const NOTHING: [&str; 0] = [];
 
 #[tokio::test]
-async fn a_claim_that_is_not_shown_at_all_is_not_taken_for_gone() {
+async fn a_claim_missing_in_a_stale_list_is_not_taken_as_deleted() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let before = View::of(&world, &[Watched::Claims]).await;
@@ -128,7 +128,7 @@ async fn a_claim_is_not_taken_for_an_earlier_one_of_its_name(#[case] shown: Show
 }
 
 #[tokio::test]
-async fn a_claim_follows_its_class_when_its_change_comes_through() {
+async fn a_claim_follows_its_class_once_the_change_is_observed() {
     let world = World::new().await;
     let (wrong, right) = (world.unique("wrong"), world.unique("right"));
     world.account.create_bucket(&right).await;
@@ -159,7 +159,7 @@ async fn a_claim_follows_its_class_when_its_change_comes_through() {
 }
 
 #[tokio::test]
-async fn a_claim_that_another_took_on_stays_that_ones_though_its_class_is_shown_as_ours() {
+async fn a_stale_class_does_not_take_a_claim_of_another_operator() {
     let world = World::new().await;
     let neighbour = world.neighbour().await;
     let class = world.class("greenfield").await;
@@ -182,7 +182,7 @@ async fn a_claim_that_another_took_on_stays_that_ones_though_its_class_is_shown_
 }
 
 #[tokio::test]
-async fn a_deletion_that_is_noticed_late_takes_all_along_that_was_repaired_meanwhile() {
+async fn a_deletion_noticed_late_removes_what_was_repaired() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -210,7 +210,7 @@ async fn a_deletion_that_is_noticed_late_takes_all_along_that_was_repaired_meanw
 }
 
 #[tokio::test]
-async fn what_is_told_twice_is_done_once() {
+async fn repeated_watch_events_cause_no_second_write() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;

@@ -27,7 +27,7 @@ fn named(claims: &Value) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn all_claims_of_this_provisioner_are_shown_and_what_needs_somebody_comes_first() {
+async fn claims_that_need_attention_are_shown_first() {
     let world = World::new().await;
     let class = world.class_with("rotated", "Delete", &[("rotateKeysEvery", "30d")]).await;
     let wrong = world.class_with("wrong", "Delete", &[("regoin", "x")]).await;
@@ -68,7 +68,7 @@ async fn all_claims_of_this_provisioner_are_shown_and_what_needs_somebody_comes_
 }
 
 #[tokio::test]
-async fn buckets_that_are_going_to_be_deleted_are_told_with_the_way_back() {
+async fn scheduled_deletions_are_shown_with_the_way_to_undo_them() {
     let world = World::new().await;
     let class = world.class_with("later", "Delete", &[("onDelete", "after:7d")]).await;
     let _operator = Operator::start(&world, Kind::InProcess).await;
@@ -132,8 +132,9 @@ async fn what_a_tenant_writes_into_a_claim_commands_no_terminal() {
     }
 }
 
+/// Its ObjectBucket, keys, content, and what its deletion removes.
 #[tokio::test]
-async fn a_claims_story_has_its_record_its_keys_its_content_and_what_its_deletion_removes() {
+async fn the_details_of_a_claim_are_shown() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -167,7 +168,7 @@ async fn a_claims_story_has_its_record_its_keys_its_content_and_what_its_deletio
 }
 
 #[tokio::test]
-async fn what_an_admin_may_not_read_is_left_out_and_said() {
+async fn what_an_admin_may_not_read_is_left_out_and_reported() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -189,8 +190,9 @@ async fn what_an_admin_may_not_read_is_left_out_and_said() {
     assert!(told.out.contains("Content:        not known"), "{told:?}");
 }
 
+/// Claims of other provisioners are not shown.
 #[tokio::test]
-async fn a_claim_that_waits_says_what_helps_and_one_of_others_is_not_told() {
+async fn a_waiting_claim_is_shown_with_its_remedy() {
     let world = World::new().await;
     let wrong = world.class_with("wrong", "Delete", &[("regoin", "x")]).await;
     let neighbour = world.neighbour().await;
@@ -209,7 +211,7 @@ async fn a_claim_that_waits_says_what_helps_and_one_of_others_is_not_told() {
 }
 
 #[tokio::test]
-async fn where_nobody_looks_each_change_is_a_line() {
+async fn without_a_terminal_each_change_is_a_line() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -222,8 +224,9 @@ async fn where_nobody_looks_each_change_is_a_line() {
     operator.stop().await;
 }
 
+/// A failed read does not end the command.
 #[tokio::test]
-async fn on_a_terminal_the_table_is_drawn_again_and_a_look_that_fails_ends_nothing() {
+async fn on_a_terminal_the_table_is_redrawn() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -246,8 +249,9 @@ async fn on_a_terminal_the_table_is_drawn_again_and_a_look_that_fails_ends_nothi
     operator.stop().await;
 }
 
+/// Those of other provisioners are left out.
 #[tokio::test]
-async fn claims_that_cannot_be_read_come_first_and_those_of_others_are_left_out() {
+async fn unreadable_claims_come_first() {
     let other = OtherCluster::take().await;
     // Our CRD lets nothing of that in; those that others installed do.
     let [mut claims, records] = ours();

@@ -48,7 +48,7 @@ async fn a_class_serves_only_the_namespaces_that_it_allows() {
 #[case::beginning(&[("bucketNamePrefix", "team-")], json!({ "bucketName": "crown-jewels" }), &["spec.bucketName", "\"team-\""])]
 #[case::prefix(&[("bucketNamePrefix", "team-")], json!({ "generateBucketName": "crown" }), &["spec.generateBucketName", "\"team-\""])]
 #[tokio::test]
-async fn a_class_says_what_claims_may_call_their_buckets(
+async fn a_class_limits_the_bucket_names_of_claims(
     #[case] parameters: &[(&str, &str)],
     #[case] mut spec: Value,
     #[case] says: &[&str],
@@ -67,8 +67,9 @@ async fn a_class_says_what_claims_may_call_their_buckets(
     operator.stop().await;
 }
 
+/// And deleted completely.
 #[tokio::test]
-async fn what_a_class_allows_no_more_is_removed_and_kept_up_as_before() {
+async fn bound_claims_that_a_class_no_longer_allows_are_maintained() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let bucket = world.unique("photos");
@@ -133,7 +134,7 @@ async fn settings_that_have_no_effect_are_named() {
 }
 
 #[tokio::test]
-async fn a_claim_is_tried_again_at_once_when_somebody_asks_for_it() {
+async fn a_claim_is_retried_at_once_on_request() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let denied = "<ErrorResponse><Error><Code>AccessDenied</Code></Error></ErrorResponse>";
@@ -190,10 +191,7 @@ async fn messages_name_no_other_claim_and_no_account() {
 #[case::created_elsewhere(true, false)]
 #[case::granted_elsewhere(false, false)]
 #[tokio::test]
-async fn an_app_may_do_what_awss_own_tools_do_and_open_nothing_to_strangers(
-    #[case] created: bool,
-    #[case] at_aws: bool,
-) {
+async fn an_app_can_use_aws_tools_and_make_nothing_public(#[case] created: bool, #[case] at_aws: bool) {
     let world = World::new().await;
     let bucket = world.unique("existing");
     let mut parameters = Vec::from_iter(at_aws.then_some(IAM_OF_AWS));
@@ -260,7 +258,7 @@ async fn claims_on_a_store_that_never_answers_delay_nobody_elses() {
 }
 
 #[tokio::test]
-async fn a_refusal_of_the_owner_is_met_by_one_claim_at_a_time() {
+async fn refused_provisioning_keys_are_tried_by_one_claim_at_a_time() {
     let world = World::new().await;
     let neighbour = world.neighbour().await;
     let denied = "<ErrorResponse><Error><Code>AccessDenied</Code><Message>no</Message></Error></ErrorResponse>";
@@ -297,8 +295,9 @@ async fn a_refusal_of_the_owner_is_met_by_one_claim_at_a_time() {
     }
 }
 
+/// They report that they wait; claims of other accounts do not.
 #[tokio::test]
-async fn claims_of_an_account_whose_calls_are_limited_take_turns_and_say_so_and_others_do_not_wait() {
+async fn a_rate_limited_account_serves_claims_in_a_queue() {
     const CLAIMS: usize = 16;
     let world = World::new().await;
     let neighbour = world.neighbour().await;

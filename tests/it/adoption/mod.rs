@@ -149,7 +149,7 @@ impl Lost {
 #[case::shared_keys(Made::SharedKeys, Order::RecordsFirst, true)]
 #[case::retained(Made::Retained, Order::ClaimsFirst, true)]
 #[tokio::test]
-async fn a_restored_claim_waits_for_a_word_and_goes_on_with_what_it_had(
+async fn a_restored_claim_adopts_its_bucket_on_request(
     #[case] made: Made,
     #[case] order: Order,
     #[case] with_secret: bool,
@@ -194,8 +194,9 @@ async fn a_restored_claim_waits_for_a_word_and_goes_on_with_what_it_had(
     operator.stop().await;
 }
 
+/// The previous cluster cannot adopt it again.
 #[tokio::test]
-async fn a_claim_moves_to_another_cluster_with_its_bucket_and_the_former_cluster_cannot_take_it_back() {
+async fn a_bucket_moves_to_another_cluster_and_cannot_go_back() {
     let other = OtherCluster::take().await;
     let here = World::new().await;
     let there = other.twin_of(&here).await;
@@ -222,8 +223,9 @@ async fn a_claim_moves_to_another_cluster_with_its_bucket_and_the_former_cluster
     operator_there.stop().await;
 }
 
+/// The ObjectBucket reports the reason.
 #[tokio::test]
-async fn a_claim_that_was_served_anew_takes_nothing_over_and_the_record_says_why() {
+async fn a_claim_with_a_bucket_of_its_own_adopts_no_other() {
     let world = World::new().await;
     let lost = Lost::bind(&world, Made::Generated).await;
     world.forget_object(&world.claims(), CLAIM).await;
@@ -259,7 +261,7 @@ async fn a_claim_that_was_served_anew_takes_nothing_over_and_the_record_says_why
 }
 
 #[tokio::test]
-async fn a_restored_claim_that_is_deleted_before_it_was_given_its_record_takes_nothing_along() {
+async fn a_claim_deleted_before_its_adoption_removes_nothing() {
     let world = World::new().await;
     let lost = Lost::bind(&world, Made::Named).await;
     world.lose(CLAIM).await;
@@ -277,8 +279,9 @@ async fn a_restored_claim_that_is_deleted_before_it_was_given_its_record_takes_n
     operator.stop().await;
 }
 
+/// And gives no access to it.
 #[tokio::test]
-async fn a_claim_that_names_the_record_of_somebody_else_is_told_so_and_gets_nothing() {
+async fn naming_the_object_bucket_of_another_claim_is_reported() {
     let world = World::new().await;
     let lost = Lost::bind(&world, Made::Generated).await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -305,7 +308,7 @@ async fn a_claim_that_names_the_record_of_somebody_else_is_told_so_and_gets_noth
 }
 
 #[tokio::test]
-async fn keys_that_do_not_work_any_more_are_replaced_by_an_adoption() {
+async fn an_adoption_replaces_keys_that_do_not_work() {
     let world = World::new().await;
     let lost = Lost::bind(&world, Made::Generated).await;
     world.lose(CLAIM).await;
@@ -350,7 +353,7 @@ async fn a_bucket_can_be_adopted_again_and_again() {
 }
 
 #[tokio::test]
-async fn a_secret_of_somebody_else_is_not_inherited() {
+async fn a_foreign_secret_is_not_adopted() {
     let world = World::new().await;
     let lost = Lost::bind(&world, Made::Generated).await;
     world.lose(CLAIM).await;

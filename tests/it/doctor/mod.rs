@@ -73,8 +73,9 @@ fn place(world: &World) -> [&str; 2] {
 
 const NO_LEASE: &str = "--leader-elect=false";
 
+/// And nothing is changed.
 #[tokio::test]
-async fn a_good_installation_has_good_findings_only_and_nothing_is_changed() {
+async fn a_good_installation_has_only_good_findings() {
     let world = World::new().await;
     let _owner = PolicedOwner::new(&world, &[PLAIN, DOCTOR]).await;
     let class = world.class_with("new", "Delete", &[("allowedNamespaces", &world.namespace)]).await;
@@ -118,8 +119,9 @@ async fn a_good_installation_has_good_findings_only_and_nothing_is_changed() {
     assert_eq!(world.objects().await, before);
 }
 
+/// No secret is shown.
 #[tokio::test]
-async fn what_is_wrong_with_a_class_is_found_with_the_remedy_and_no_secret_is_shown() {
+async fn problems_of_a_class_are_found_with_their_remedy() {
     let world = World::new().await;
     let secret = format!("hunter2-{}", world.id);
     world.owner_secret("wrong", &[("AWS_ACCESS_KEY_ID", "AKIAUNKNOWN"), ("AWS_SECRET_ACCESS_KEY", &secret)]).await;
@@ -167,8 +169,9 @@ async fn what_is_wrong_with_a_class_is_found_with_the_remedy_and_no_secret_is_sh
     }
 }
 
+/// Credentials of a class without a Secret may be right in the pod.
 #[tokio::test]
-async fn of_a_class_without_a_secret_nothing_is_said_to_be_wrong_that_may_be_right_in_the_pod() {
+async fn what_only_the_pod_can_check_is_reported_as_unknown() {
     let world = World::new().await;
     let class = world.class_with("ambient", "Delete", &[("secretName", ""), ("secretNamespace", "")]).await;
     let examined = async |variables: &[(&str, &str)]| {
@@ -187,8 +190,9 @@ async fn of_a_class_without_a_secret_nothing_is_said_to_be_wrong_that_may_be_rig
     in_the_pod.says(&class, "credentials", "bad", "AWS refused");
 }
 
+/// In their ObjectBuckets.
 #[tokio::test]
-async fn what_keeps_claims_waiting_whose_class_is_gone_is_found_in_their_records() {
+async fn problems_of_claims_without_class_are_found() {
     let world = World::new().await;
     let class = world.class("new").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -220,7 +224,7 @@ async fn what_keeps_claims_waiting_whose_class_is_gone_is_found_in_their_records
 }
 
 #[tokio::test]
-async fn a_store_that_hangs_is_reported_and_the_other_classes_are_examined() {
+async fn a_hanging_store_is_reported_and_delays_no_other_class() {
     let world = World::new().await;
     let hanging = world.neighbour().await;
     hanging.aws.meddle(|_| Verdict::Hang);
@@ -263,8 +267,9 @@ async fn what_an_account_may_not_do_is_named() {
     assert_eq!(wrong.code, Some(2), "{}", wrong.log);
 }
 
+/// No leader, a stale lease, and two leaders.
 #[tokio::test]
-async fn a_lease_without_a_leader_a_stale_one_and_two_leaders_are_told() {
+async fn problems_of_the_lease_are_reported() {
     let world = World::new().await;
     world.class("good").await;
     let name = lease::name(&world.provisioner, Some(&world.namespace));
@@ -301,7 +306,7 @@ async fn a_lease_without_a_leader_a_stale_one_and_two_leaders_are_told() {
 }
 
 #[tokio::test]
-async fn crds_that_are_missing_and_those_of_others_are_told() {
+async fn missing_and_foreign_crds_are_reported() {
     let other = OtherCluster::take().await;
     let world = other.world().await;
     world.class("good").await;
@@ -321,7 +326,7 @@ async fn crds_that_are_missing_and_those_of_others_are_told() {
 }
 
 #[tokio::test]
-async fn an_api_server_that_does_not_answer_is_told() {
+async fn an_api_server_that_does_not_answer_is_reported() {
     let world = World::new().await;
     world.kubernetes.down().await;
     let examined = Examined::json(&world, &[NO_LEASE]).await;
@@ -331,8 +336,9 @@ async fn an_api_server_that_does_not_answer_is_told() {
     world.kubernetes.up();
 }
 
+/// It has no simulation of policies.
 #[tokio::test]
-async fn of_seaweedfs_which_simulates_nothing_the_rest_is_said_to_be_open() {
+async fn permissions_are_unknown_at_seaweedfs() {
     let world = World::at(Store::seaweedfs()).await;
     let class = world.class("good").await;
     let examined = Examined::json(&world, &[NO_LEASE]).await;

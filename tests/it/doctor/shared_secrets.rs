@@ -102,7 +102,7 @@ async fn what_classes_share_is_examined_once() {
 }
 
 #[tokio::test]
-async fn a_secret_that_bound_claims_need_too_is_explained_at_the_class() {
+async fn a_secret_that_claims_need_is_explained_at_its_class() {
     let world = World::new().await;
     let class = world.class("a").await;
     let operator = Operator::start(&world, Kind::InProcess).await;

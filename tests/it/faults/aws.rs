@@ -478,7 +478,7 @@ async fn every_aws_call_of_every_flow_may_fail_in_every_way() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_claim_whose_calls_to_aws_all_fail_holds_nobody_up() {
+async fn a_claim_whose_aws_calls_all_fail_delays_no_other() {
     let all = futures::future::join_all(AWS_FAULTS.into_iter().filter(|fault| fault.lasts("")).map(async |fault| {
         let world = World::new().await;
         let _operator = Operator::with(&world, Operator::options(&world).with_concurrency(1));

@@ -275,22 +275,24 @@ async fn life_with(
 const IN_ONE_LIFE: usize = 4;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_kubernetes_call_of_a_whole_life_may_fail_in_every_way() {
+async fn kubernetes_calls_of_a_claim_may_fail_in_every_way() {
     may_fail_in_every_way("a whole life", life).await;
 }
 
+/// It is done afterwards.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_kubernetes_call_of_a_deletion_that_is_undone_and_done_may_fail_in_every_way() {
+async fn kubernetes_calls_of_an_undone_deletion_may_fail_in_every_way() {
     may_fail_in_every_way("undone, and deleted", second_life).await;
 }
 
+/// Of a bucket that only an admin deletes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_kubernetes_call_for_a_bucket_that_only_an_admin_deletes_may_fail_in_every_way() {
+async fn kubernetes_calls_of_a_removal_may_fail_in_every_way() {
     may_fail_in_every_way("kept, adopted, and removed", third_life).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_kubernetes_call_of_a_claim_that_is_never_bound_may_fail_in_every_way() {
+async fn kubernetes_calls_of_an_unbound_claim_may_fail_in_every_way() {
     may_fail_in_every_way("never bound, and removed", unpublished_life).await;
 }
 

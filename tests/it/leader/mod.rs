@@ -54,8 +54,9 @@ async fn of_three_operators_one_works_at_any_time_whatever_ends_it() {
     assert_eq!(stage.lease().await.lease_transitions, Some(2));
 }
 
+/// Within the lease duration and a retry period.
 #[tokio::test]
-async fn a_killed_leader_is_replaced_within_the_lease_duration_and_a_retry_period() {
+async fn a_killed_leader_is_replaced_when_its_lease_expires() {
     let stage = Stage::new().await;
     // Who takes over does so as soon as the lease is over; the long retry period is for slow machines.
     let timing = ["--lease-duration=9s", "--lease-renew-deadline=8s", "--lease-retry-period=6s"];
@@ -78,7 +79,7 @@ async fn a_killed_leader_is_replaced_within_the_lease_duration_and_a_retry_perio
 }
 
 #[tokio::test]
-async fn a_stopped_leader_hands_over_at_once() {
+async fn a_stopped_leader_releases_the_lease_at_once() {
     let stage = Stage::new().await;
     let mut first = stage.candidate("first", &SLOW).await;
     let first_term = stage.wait_holder_after(None).await;
@@ -104,7 +105,7 @@ async fn a_stopped_leader_hands_over_at_once() {
 }
 
 #[tokio::test]
-async fn a_leader_that_takes_its_time_to_stop_keeps_the_lease_until_then() {
+async fn a_leader_keeps_the_lease_until_it_has_stopped() {
     let stage = Stage::new().await;
     let mut first = stage.candidate("first", &QUICK).await;
     let first_term = stage.wait_holder_after(None).await;
@@ -132,12 +133,13 @@ enum Outage {
     Failing,
 }
 
+/// It is cut off from the API server.
 #[rstest]
 #[case::calls_that_hang(Outage::Hanging)]
 #[case::refused_connections(Outage::Refused)]
 #[case::server_errors(Outage::Failing)]
 #[tokio::test]
-async fn a_leader_cut_off_from_the_api_server_has_ended_before_another_starts(#[case] outage: Outage) {
+async fn a_disconnected_leader_ends_before_another_starts(#[case] outage: Outage) {
     // AWS stays open, and its calls take so long that there is work for longer than it may work.
     let stage = Stage::with_delay(Duration::from_secs(3)).await;
     let timing = ["--lease-duration=9s", "--lease-renew-deadline=5s", "--lease-retry-period=1s"];
@@ -167,7 +169,7 @@ async fn a_leader_cut_off_from_the_api_server_has_ended_before_another_starts(#[
 }
 
 #[tokio::test]
-async fn a_leader_that_was_suspended_for_too_long_calls_nobody_when_it_wakes() {
+async fn a_leader_suspended_too_long_makes_no_call_when_it_wakes() {
     let stage = Stage::new().await;
     let mut first = stage.candidate("first", &QUICK).await;
     let first_term = stage.wait_holder_after(None).await;
@@ -191,11 +193,12 @@ async fn a_leader_that_was_suspended_for_too_long_calls_nobody_when_it_wakes() {
     stage.assert_bound_once(&["a"], &uids).await;
 }
 
+/// When it did not renew for its lease duration.
 #[rstest]
 #[case::an_hour_ahead(3600)]
 #[case::an_hour_behind(-3600)]
 #[tokio::test]
-async fn a_holder_whose_clock_is_wrong_is_replaced_when_it_was_silent_for_its_duration(#[case] skew: i64) {
+async fn a_holder_with_a_wrong_clock_is_replaced_when_silent(#[case] skew: i64) {
     let stage = Stage::new().await;
     let clock = Some(MicroTime(now() + seconds(skew)));
     let record = LeaseSpec {
@@ -247,7 +250,7 @@ async fn operators_of_different_provisioners_work_side_by_side() {
 }
 
 #[tokio::test]
-async fn what_is_in_the_way_of_the_lease_is_told_once_with_its_remedy() {
+async fn a_problem_with_the_lease_is_logged_once_with_its_remedy() {
     let stage = Stage::new().await;
     let missing = format!("{}-missing", stage.namespace);
     let hasty = ["--lease-retry-period=100ms", "--lease-namespace", &missing];

@@ -9,7 +9,7 @@ use crate::support::operator::{Kind, Operator};
 use crate::support::tool::Tool;
 
 #[tokio::test]
-async fn a_scheduled_deletion_is_listed_and_done_at_once_only_for_an_admin_who_names_it() {
+async fn a_scheduled_deletion_is_done_early_only_by_name() {
     let world = World::new().await;
     let class = world.class_with("later", "Delete", &[("onDelete", "after:7d")]).await;
     let operator = Operator::start(&world, Kind::InProcess).await;

@@ -31,7 +31,7 @@ use grants::{Permission, granted, resource};
 use stage::{Scope, Stage};
 
 /// Checked by an admission plugin, and so in no audit log. See
-/// [`without_the_permission_for_finalizers_no_output_is_written_where_that_is_checked`].
+/// [`outputs_need_the_permission_for_finalizers`].
 fn is_checked_at_admission(rule: &Permission) -> bool {
     rule.verb == "update" && rule.resource == resource("objectbucket.io", "objectbucketclaims/finalizers")
 }
@@ -78,8 +78,9 @@ async fn the_manifest_has_the_rules_that_were_walked_with() {
 }
 
 /// As OpenShift does; so does the cluster of the tests.
+/// Where the API server checks owner references.
 #[tokio::test]
-async fn without_the_permission_for_finalizers_no_output_is_written_where_that_is_checked() {
+async fn outputs_need_the_permission_for_finalizers() {
     let mut stage = Stage::new(Scope::AllNamespaces, PLAIN).await;
     let Some(audit) = stage.audit.take() else { return };
     let all = stage.objects.iter_mut().find(|object| object["kind"] == "ClusterRole").unwrap();

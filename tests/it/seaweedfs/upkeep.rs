@@ -25,7 +25,7 @@ async fn date(world: &World, annotation: &str) {
 }
 
 #[tokio::test]
-async fn keys_are_replaced_and_the_former_ones_go_when_their_grace_is_over() {
+async fn previous_keys_are_deleted_after_the_grace_period() {
     let world = world().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -50,8 +50,9 @@ async fn keys_are_replaced_and_the_former_ones_go_when_their_grace_is_over() {
     end(world, operator).await;
 }
 
+/// The previous key is revoked.
 #[tokio::test]
-async fn a_deleted_secret_comes_back_with_a_new_key_and_the_old_one_is_revoked() {
+async fn a_deleted_secret_is_recreated_with_a_new_key() {
     let world = world().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -69,7 +70,7 @@ async fn a_deleted_secret_comes_back_with_a_new_key_and_the_old_one_is_revoked()
 }
 
 #[tokio::test]
-async fn a_policy_that_somebody_deleted_is_set_again() {
+async fn a_deleted_policy_is_set_again() {
     let world = world().await;
     let class = world.class("greenfield").await;
     let operator = watchful(&world);
@@ -88,7 +89,7 @@ async fn a_policy_that_somebody_deleted_is_set_again() {
 #[case::a_key(false)]
 #[case::a_user(true)]
 #[tokio::test]
-async fn a_key_or_user_that_somebody_deleted_is_replaced(#[case] with_its_user: bool) {
+async fn a_deleted_key_or_user_is_replaced(#[case] with_its_user: bool) {
     let world = world().await;
     let class = world.class("greenfield").await;
     let operator = watchful(&world);
@@ -114,7 +115,7 @@ async fn a_key_or_user_that_somebody_deleted_is_replaced(#[case] with_its_user: 
 }
 
 #[tokio::test]
-async fn a_bucket_that_somebody_deleted_is_told_and_not_made_anew() {
+async fn a_deleted_bucket_is_reported_and_not_recreated() {
     let world = world().await;
     let class = world.class("greenfield").await;
     let operator = watchful(&world);
@@ -128,8 +129,9 @@ async fn a_bucket_that_somebody_deleted_is_told_and_not_made_anew() {
     end(world, operator).await;
 }
 
+/// Without an event.
 #[tokio::test]
-async fn tags_that_the_store_dropped_are_written_once_and_nobody_is_told() {
+async fn dropped_tags_are_written_once() {
     let world = world().await;
     let class = world.class("greenfield").await;
     let operator = watchful(&world);

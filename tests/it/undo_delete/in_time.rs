@@ -12,7 +12,7 @@ use crate::support::operator::{Kind, Operator};
 use crate::support::proxy::Verdict;
 
 #[tokio::test]
-async fn of_several_deleted_buckets_the_claim_gets_the_one_that_it_names() {
+async fn a_claim_gets_the_deleted_bucket_that_it_names() {
     let world = World::new().await;
     let class = world.class_with("later", "Delete", &[("onDelete", "after:7d")]).await;
     let _operator = Operator::start(&world, Kind::InProcess).await;
@@ -39,8 +39,9 @@ async fn of_several_deleted_buckets_the_claim_gets_the_one_that_it_names() {
     assert_eq!(world.app("photos").await.list(&first.bucket).await.unwrap(), ["precious"]);
 }
 
+/// Also while the claim cannot get its bucket yet.
 #[tokio::test]
-async fn a_claim_that_asks_in_time_and_cannot_have_its_bucket_yet_holds_the_deletion() {
+async fn an_undo_request_in_time_holds_the_deletion() {
     let world = World::new().await;
     let class = world.class_with("later", "Delete", &[("onDelete", "after:7d")]).await;
     let operator = Operator::start(&world, Kind::Binary).await;

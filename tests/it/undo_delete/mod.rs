@@ -91,7 +91,7 @@ async fn a_bucket_stays_for_the_time_that_its_class_sets() {
 }
 
 #[tokio::test]
-async fn the_time_comes_while_the_operator_runs() {
+async fn a_deletion_is_done_when_it_is_due() {
     let world = World::new().await;
     let class = world.class_with("soon", "Delete", &[("onDelete", "after:2s")]).await;
     let _operator = Operator::start(&world, Kind::Binary).await;
@@ -123,7 +123,7 @@ async fn a_deletion_is_done_and_undone_under_the_next_leader() {
 }
 
 #[tokio::test]
-async fn a_claim_that_is_created_again_undoes_the_deletion() {
+async fn a_recreated_claim_undoes_the_deletion() {
     let world = World::new().await;
     let class = world.class_with("later", "Delete", &[("onDelete", "after:7d")]).await;
     let _operator = Operator::start(&world, Kind::Binary).await;
@@ -150,7 +150,7 @@ async fn a_claim_that_is_created_again_undoes_the_deletion() {
 }
 
 #[tokio::test]
-async fn who_asks_in_vain_for_a_deleted_bucket_gets_no_new_one() {
+async fn a_failed_undo_creates_no_new_bucket() {
     let world = World::new().await;
     let class = world.class_with("later", "Delete", &[("onDelete", "after:7d")]).await;
     let other_class = world.class_with("other", "Delete", &[("onDelete", "after:7d")]).await;
@@ -231,7 +231,7 @@ async fn an_admin_decides_about_a_scheduled_deletion() {
 }
 
 #[tokio::test]
-async fn nothing_is_deleted_in_another_account_or_while_a_claim_uses_the_bucket() {
+async fn no_deletion_in_another_account_or_of_a_bucket_in_use() {
     let world = World::new().await;
     let class = world.class_with("later", "Delete", &[("onDelete", "after:7d")]).await;
     let operator = Operator::start(&world, Kind::Binary).await;
@@ -261,7 +261,7 @@ async fn nothing_is_deleted_in_another_account_or_while_a_claim_uses_the_bucket(
 }
 
 #[tokio::test]
-async fn a_copy_in_another_cluster_deletes_nothing_when_the_time_comes() {
+async fn a_copy_in_another_cluster_deletes_nothing_when_due() {
     let other = OtherCluster::take().await;
     let here = World::new().await;
     let there = other.twin_of(&here).await;
@@ -280,7 +280,7 @@ async fn a_copy_in_another_cluster_deletes_nothing_when_the_time_comes() {
 }
 
 #[tokio::test]
-async fn an_object_bucket_from_a_backup_deletes_nothing_when_the_time_comes() {
+async fn an_object_bucket_from_a_backup_deletes_nothing_when_due() {
     let world = World::new().await;
     let class = world.class_with("later", "Delete", &[("onDelete", "after:7d")]).await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -299,8 +299,9 @@ async fn an_object_bucket_from_a_backup_deletes_nothing_when_the_time_comes() {
     assert_eq!(world.account.list(&used.bucket).await.unwrap(), ["precious"]);
 }
 
+/// On the ObjectBucket.
 #[tokio::test]
-async fn a_deletion_that_fails_says_so_on_the_object_bucket_and_goes_on() {
+async fn a_failed_deletion_is_reported_and_retried() {
     let world = World::new().await;
     let class = world.class_with("soon", "Delete", &[("onDelete", "after:1s")]).await;
     let _operator = Operator::start(&world, Kind::Binary).await;
@@ -355,7 +356,7 @@ async fn if_empty_deletes_an_empty_bucket_and_keeps_another(#[case] full: bool) 
 }
 
 #[tokio::test]
-async fn a_namespace_goes_at_once_and_its_buckets_later() {
+async fn a_namespace_is_deleted_at_once_and_its_buckets_later() {
     let world = World::new().await;
     let class = world.class_with("later", "Delete", &[("onDelete", "after:7d")]).await;
     let name = world.unique("tenant");

@@ -18,8 +18,9 @@ async fn watchful(world: &World) -> Operator {
     Operator::with(world, Operator::options(world).with_resync(Duration::from_millis(500)))
 }
 
+/// Tags of others are kept.
 #[tokio::test]
-async fn a_policy_and_tags_that_drifted_are_set_right_and_tags_of_others_kept() {
+async fn drift_of_policy_and_tags_is_repaired() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let _operator = watchful(&world).await;
@@ -48,7 +49,7 @@ async fn wait_repair(world: &World, what: &str) {
 }
 
 #[tokio::test]
-async fn a_key_that_the_operator_did_not_hand_out_is_deleted() {
+async fn a_key_that_the_operator_did_not_publish_is_deleted() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let _operator = watchful(&world).await;
@@ -59,7 +60,7 @@ async fn a_key_that_the_operator_did_not_hand_out_is_deleted() {
 }
 
 #[tokio::test]
-async fn a_user_that_somebody_deleted_comes_back_with_new_keys() {
+async fn a_deleted_user_is_recreated_with_new_keys() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = watchful(&world).await;
@@ -83,8 +84,9 @@ async fn a_user_that_somebody_deleted_comes_back_with_new_keys() {
     assert_eq!(names.iter().filter(|name| *name == "CreateAccessKey").count(), 1, "{names:?}");
 }
 
+/// The operator does not recreate it.
 #[tokio::test]
-async fn a_bucket_that_somebody_deleted_is_told_and_not_made_anew_until_it_is_back() {
+async fn a_deleted_bucket_is_reported_until_it_is_back() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = watchful(&world).await;
@@ -103,7 +105,7 @@ async fn a_bucket_that_somebody_deleted_is_told_and_not_made_anew_until_it_is_ba
 }
 
 #[tokio::test]
-async fn a_chosen_bucket_that_lost_its_tags_is_told_and_never_deleted() {
+async fn an_untagged_chosen_bucket_is_reported_and_never_deleted() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let _operator = watchful(&world).await;
@@ -119,7 +121,7 @@ async fn a_chosen_bucket_that_lost_its_tags_is_told_and_never_deleted() {
 }
 
 #[tokio::test]
-async fn a_look_that_aws_denies_is_told_in_an_event_and_takes_nothing_away() {
+async fn a_denied_check_is_reported_and_removes_nothing() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     world.aws.meddle(|call| match call.name.as_str() {
@@ -139,7 +141,7 @@ async fn a_look_that_aws_denies_is_told_in_an_event_and_takes_nothing_away() {
 }
 
 #[tokio::test]
-async fn a_bound_claim_is_looked_at_when_somebody_asks_and_not_without_end() {
+async fn a_bound_claim_is_checked_once_on_request() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     // By itself it would be looked at after hours.
@@ -165,7 +167,7 @@ async fn a_bound_claim_is_looked_at_when_somebody_asks_and_not_without_end() {
 }
 
 #[tokio::test]
-async fn what_exists_in_brownfield_is_looked_at_and_never_written() {
+async fn brownfield_buckets_are_checked_and_never_written() {
     let world = World::new().await;
     let bucket = world.unique("archive");
     world.account.create_bucket(&bucket).await;

@@ -52,7 +52,7 @@ pub(super) async fn wait_deactivated(world: &World) {
 }
 
 #[tokio::test]
-async fn a_former_key_can_be_activated_again_before_it_is_deleted() {
+async fn a_previous_key_can_be_reactivated_before_its_deletion() {
     let world = World::new().await;
     let _operator = Operator::start(&world, Kind::InProcess).await;
     let rotated = Rotated::new(&world).await;
@@ -82,7 +82,7 @@ async fn a_former_key_can_be_activated_again_before_it_is_deleted() {
 
 /// Somebody deactivates the present key; the former one may be all that apps have.
 #[tokio::test]
-async fn a_former_key_outlives_its_time_while_the_present_one_is_inactive() {
+async fn a_previous_key_is_kept_while_the_current_one_is_inactive() {
     let world = World::new().await;
     let _operator = Operator::start(&world, Kind::InProcess).await;
     let rotated = Rotated::new(&world).await;
@@ -113,8 +113,9 @@ fn used_at(time: &str) -> String {
     )
 }
 
+/// For a limited time.
 #[tokio::test]
-async fn a_former_key_that_an_app_uses_is_told_and_works_on_for_a_limited_time() {
+async fn a_previous_key_in_use_is_reported_and_kept_longer() {
     let world = World::new().await;
     let _operator = Operator::start(&world, Kind::InProcess).await;
     let rotated = Rotated::new(&world).await;
@@ -140,7 +141,7 @@ async fn a_former_key_that_an_app_uses_is_told_and_works_on_for_a_limited_time()
 }
 
 #[tokio::test]
-async fn a_former_key_whose_use_is_not_told_works_on_for_a_limited_time() {
+async fn a_previous_key_of_unknown_use_is_kept_for_a_limited_time() {
     let world = World::new().await;
     let _operator = Operator::start(&world, Kind::InProcess).await;
     let rotated = Rotated::new(&world).await;

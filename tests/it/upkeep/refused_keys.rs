@@ -20,7 +20,7 @@ async fn annotate(world: &World, annotation: &str, value: &str) {
 }
 
 #[tokio::test]
-async fn a_key_that_somebody_deactivated_is_told_and_never_activated() {
+async fn a_deactivated_key_is_reported_and_never_activated() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let _operator = Operator::start(&world, Kind::InProcess).await;
@@ -52,8 +52,9 @@ async fn a_key_that_somebody_deactivated_is_told_and_never_activated() {
     assert!(!world.aws.names().contains(&"UpdateAccessKey".to_owned()), "the operator activates nothing");
 }
 
+/// After a minute.
 #[tokio::test]
-async fn a_new_key_that_a_policy_denies_is_told_after_a_minute_and_not_replaced() {
+async fn a_denied_new_key_is_reported_and_not_replaced() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let _operator = Operator::start(&world, Kind::InProcess).await;
@@ -77,7 +78,7 @@ async fn a_new_key_that_a_policy_denies_is_told_after_a_minute_and_not_replaced(
 }
 
 #[tokio::test]
-async fn a_new_key_that_a_policy_denies_during_a_rotation_is_kept_until_it_works() {
+async fn a_new_key_denied_during_a_rotation_is_kept_until_it_works() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let _operator = Operator::start(&world, Kind::InProcess).await;
@@ -114,7 +115,7 @@ async fn a_new_key_that_a_policy_denies_during_a_rotation_is_kept_until_it_works
 
 /// With the field manager of the operator, so that the edit does not show.
 #[tokio::test]
-async fn keys_of_somebody_else_that_work_do_not_keep_the_claims_own_from_being_replaced() {
+async fn foreign_keys_in_the_secret_are_replaced_though_they_work() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let _operator = Operator::start(&world, Kind::InProcess).await;

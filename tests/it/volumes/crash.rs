@@ -61,7 +61,7 @@ async fn live(stage: &Stage, shelf: &Shelf) {
 }
 
 #[tokio::test]
-async fn a_life_has_these_calls() {
+async fn a_volume_needs_exactly_these_calls() {
     let _crowd = CROWD.read().await;
     let calls = calls_of_a_life().await;
     let expected = [
@@ -96,7 +96,7 @@ async fn nothing_is_doubled_or_lost_wherever_the_operator_was_killed() {
 }
 
 #[tokio::test]
-async fn nothing_is_doubled_or_lost_if_the_operator_was_killed_in_a_verb() {
+async fn nothing_is_doubled_or_lost_after_a_kill_in_a_verb() {
     let _crowd = CROWD.read().await;
     let points =
         ["provision", "delete"].into_iter().flat_map(|verb| [(verb, Fate::HangsBefore), (verb, Fate::HangsAfter)]);
@@ -138,7 +138,7 @@ async fn nothing_is_left_of_a_claim_that_is_deleted_at_any_moment() {
 }
 
 #[tokio::test]
-async fn nothing_is_left_of_a_claim_that_is_deleted_while_its_volume_is_provisioned() {
+async fn nothing_is_left_of_a_claim_deleted_during_provisioning() {
     let _crowd = CROWD.read().await;
     for fate in [Fate::HangsBefore, Fate::HangsAfter] {
         let (stage, shelf) = (Stage::new().await, Shelf::new("a"));
@@ -205,8 +205,9 @@ async fn a_view_that_lags_behind_provisions_nothing_twice() {
     assert_eq!(shelf.calls(), [format!("provision {name}"), format!("delete {name}")]);
 }
 
+/// Unless that takes long.
 #[tokio::test]
-async fn kubernetes_removes_its_finalizer_before_ours_goes_unless_it_takes_long() {
+async fn our_finalizer_is_removed_after_that_of_kubernetes() {
     let (stage, shelf) = (Stage::new().await, Shelf::new("a"));
     let _operator = stage.start(&shelf);
     let class = stage.class("disks", json!({})).await;

@@ -12,7 +12,7 @@ use super::shelf::{Fate, SHELF, Shelf};
 use super::stage::{CROWD, Stage, is_held, phase_of};
 
 #[tokio::test]
-async fn a_claim_gets_a_volume_and_takes_it_along() {
+async fn a_volume_is_created_and_deleted_with_its_claim() {
     let (stage, shelf) = (Stage::new().await, Shelf::new("a"));
     let _operator = stage.start(&shelf);
     let class = stage.class("disks", json!({ "mountOptions": ["noatime"], "parameters": { "material": "oak" } })).await;
@@ -41,7 +41,7 @@ async fn a_claim_gets_a_volume_and_takes_it_along() {
 }
 
 #[tokio::test]
-async fn a_deletion_that_takes_long_is_told() {
+async fn a_slow_deletion_is_reported() {
     let (stage, shelf) = (Stage::new().await, Shelf::new("a"));
     let _operator = stage.start(&shelf);
     let class = stage.class("disks", json!({})).await;
@@ -95,7 +95,7 @@ async fn a_volume_waits_for_the_node_of_its_first_pod() {
 }
 
 #[tokio::test]
-async fn where_a_volume_cannot_be_another_node_is_selected() {
+async fn another_node_is_selected_if_a_volume_is_impossible() {
     let (stage, shelf) = (Stage::new().await, Shelf::new("a"));
     let _operator = stage.start(&shelf);
     let class = stage.class("local", json!({ "volumeBindingMode": "WaitForFirstConsumer" })).await;
@@ -120,8 +120,9 @@ async fn where_a_volume_cannot_be_another_node_is_selected() {
     assert_eq!(shelf.made(), [1]);
 }
 
+/// Each has volumes of its own.
 #[tokio::test]
-async fn two_instances_with_volumes_of_their_own_serve_one_class_without_doubles() {
+async fn two_instances_serve_one_class_without_doubles() {
     let stage = Stage::new().await;
     let shelves = [Shelf::new("a"), Shelf::new("b")];
     let _operators = [stage.start(&shelves[0]), stage.start(&shelves[1])];
@@ -254,7 +255,7 @@ async fn a_restart_with_bound_volumes_writes_nothing() {
 }
 
 #[tokio::test]
-async fn a_name_that_somebody_else_has_taken_is_told_and_nothing_is_left() {
+async fn a_taken_name_is_reported_and_nothing_is_left() {
     let (stage, shelf) = (Stage::new().await, Shelf::new("a"));
     let class = stage.class("disks", json!({})).await;
     let claim = stage.submit("data", &class, json!({})).await;
@@ -276,7 +277,7 @@ async fn a_name_that_somebody_else_has_taken_is_told_and_nothing_is_left() {
 }
 
 #[tokio::test]
-async fn what_changes_while_the_watches_are_broken_is_seen_with_the_next_list() {
+async fn changes_during_broken_watches_are_seen_in_the_next_list() {
     let (stage, shelf) = (Stage::new().await, Shelf::new("a"));
     let _operator = stage.start(&shelf);
     let class = stage.class("disks", json!({})).await;
@@ -304,7 +305,7 @@ async fn what_changes_while_the_watches_are_broken_is_seen_with_the_next_list() 
 }
 
 #[tokio::test]
-async fn a_claim_goes_to_another_instance_when_another_node_is_selected() {
+async fn another_selected_node_moves_a_claim_to_its_instance() {
     let stage = Stage::new().await;
     let left = Shelf::choosy("left", |node| node.is_some_and(|node| node.name.ends_with("left")));
     let right = Shelf::choosy("right", |node| node.is_some_and(|node| node.name.ends_with("right")));
@@ -329,8 +330,9 @@ async fn a_claim_goes_to_another_instance_when_another_node_is_selected() {
     assert_eq!((left.volumes().len(), right.volumes().len()), (0, 1), "{:?} {:?}", left.calls(), right.calls());
 }
 
+/// Until the last moment before its deletion.
 #[tokio::test]
-async fn a_volume_that_an_admin_makes_available_keeps_its_data_until_the_last_moment() {
+async fn a_volume_made_available_again_keeps_its_data() {
     let (stage, shelf, gate) = (Stage::new().await, Shelf::new("a"), Gate::closed());
     let _operator = stage.start(&shelf);
     let class = stage.class("disks", json!({})).await;
@@ -353,8 +355,9 @@ async fn a_volume_that_an_admin_makes_available_keeps_its_data_until_the_last_mo
     assert_eq!(shelf.calls(), [format!("provision {name}")]);
 }
 
+/// Even if the provisioner does not check which instance a volume is of.
 #[tokio::test]
-async fn whose_a_volume_is_stands_on_it_even_if_a_provisioner_does_not_look() {
+async fn each_instance_deletes_only_its_own_volumes() {
     let stage = Stage::new().await;
     let shelves = [Shelf::careless("a"), Shelf::careless("b")];
     let _operators = [stage.start(&shelves[0]), stage.start(&shelves[1])];
@@ -370,7 +373,7 @@ async fn whose_a_volume_is_stands_on_it_even_if_a_provisioner_does_not_look() {
 }
 
 #[tokio::test]
-async fn what_is_being_undone_is_undone_before_the_claim_gets_its_volume() {
+async fn a_cleanup_ends_before_the_claim_gets_its_volume() {
     let (stage, shelf) = (Stage::new().await, Shelf::new("a"));
     let _operator = stage.start(&shelf);
     let class = stage.class("local", json!({ "volumeBindingMode": "WaitForFirstConsumer" })).await;
@@ -398,7 +401,7 @@ async fn what_is_being_undone_is_undone_before_the_claim_gets_its_volume() {
 }
 
 #[tokio::test]
-async fn the_volume_of_a_bound_claim_is_not_undone_whatever_was_edited() {
+async fn edits_never_delete_the_volume_of_a_bound_claim() {
     let (stage, shelf) = (Stage::new().await, Shelf::new("a"));
     let mut operator = stage.start(&shelf);
     let class = stage.class("disks", json!({})).await;
@@ -418,8 +421,9 @@ async fn the_volume_of_a_bound_claim_is_not_undone_whatever_was_edited() {
     assert_eq!(shelf.calls(), [format!("provision {name}")]);
 }
 
+/// Its PersistentVolume is deleted by hand.
 #[tokio::test]
-async fn a_volume_that_is_deleted_by_hand_before_it_was_bound_is_found_again() {
+async fn a_volume_deleted_before_it_was_bound_is_found_again() {
     let (stage, shelf) = (Stage::new().await, Shelf::new("a"));
     let _operator = stage.start(&shelf);
     let class = stage.class("disks", json!({ "parameters": { "material": "wet paper" } })).await;

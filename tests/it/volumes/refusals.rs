@@ -10,7 +10,7 @@ use super::shelf::{Fate, Shelf};
 use super::stage::{Stage, conflict, is_held, seen_soon};
 
 #[tokio::test]
-async fn what_cannot_be_had_is_refused_with_its_remedy() {
+async fn unsupported_requests_are_refused_with_their_remedy() {
     let (stage, shelf) = (Stage::new().await, Shelf::new("a"));
     let _operator = stage.start(&shelf);
     let class = stage.class("disks", json!({})).await;
@@ -42,7 +42,7 @@ async fn what_cannot_be_had_is_refused_with_its_remedy() {
 }
 
 #[tokio::test]
-async fn what_each_of_several_instances_finds_is_told_once() {
+async fn several_instances_report_each_problem_once() {
     let stage = Stage::new().await;
     let shelves = ["a", "b", "c"].map(Shelf::new);
     let _operators = shelves.each_ref().map(|shelf| stage.start(shelf));
@@ -61,7 +61,7 @@ async fn what_each_of_several_instances_finds_is_told_once() {
 }
 
 #[tokio::test]
-async fn a_write_that_is_refused_like_a_race_is_told() {
+async fn a_denied_write_is_reported_even_as_a_conflict() {
     let (stage, shelf) = (Stage::new().await, Shelf::new("a"));
     stage.kubernetes.meddle(|call| match &*call.name {
         "patch persistentvolumeclaims" => conflict("denied by a webhook"),
@@ -85,7 +85,7 @@ async fn a_class_may_come_later() {
 }
 
 #[tokio::test]
-async fn a_failure_is_told_and_retried_and_what_is_final_waits_for_a_change() {
+async fn failures_are_retried_and_terminal_ones_wait_for_a_change() {
     let (stage, shelf) = (Stage::new().await, Shelf::new("a"));
     let _operator = stage.start(&shelf);
     let class = stage.class("disks", json!({})).await;
@@ -119,8 +119,9 @@ async fn a_failure_is_told_and_retried_and_what_is_final_waits_for_a_change() {
     assert_eq!(shelf.made(), [1, 1]);
 }
 
+/// Until something changes.
 #[tokio::test]
-async fn after_its_threshold_a_verb_is_given_up_until_something_changes() {
+async fn a_verb_is_given_up_after_its_threshold() {
     let (stage, shelf) = (Stage::new().await, Shelf::new("a"));
     let mut options = stage.options();
     options.provision_retry.threshold = Some(3);
@@ -168,7 +169,7 @@ async fn a_verb_that_panics_or_hangs_stops_no_other_claim() {
 }
 
 #[tokio::test]
-async fn a_provisioner_that_panics_before_its_verbs_stops_no_other_claim() {
+async fn a_panic_before_the_verbs_stops_no_other_claim() {
     let (stage, shelf) = (Stage::new().await, Shelf::new("a"));
     let _operator = stage.start(&shelf);
     let glass = stage.class("glass", json!({ "parameters": { "material": "glass" } })).await;
@@ -180,7 +181,7 @@ async fn a_provisioner_that_panics_before_its_verbs_stops_no_other_claim() {
 }
 
 #[tokio::test]
-async fn a_claim_for_which_nothing_was_begun_can_go_while_the_store_is_down() {
+async fn an_unstarted_claim_can_be_deleted_while_the_store_is_down() {
     let (stage, shelf) = (Stage::new().await, Shelf::new("a"));
     let _operator = stage.start(&shelf);
     let class = stage.class("disks", json!({})).await;

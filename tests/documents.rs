@@ -44,7 +44,7 @@ fn the_document_of_metrics_matches_code_and_alerts() {
 #[test]
 fn each_alert_has_a_remedy_and_tests_for_firing_and_not_firing() {
     let tests = read_yaml(RULES_TESTS);
-    let told = |test: &Value, wanted: &dyn Fn(&Value) -> bool| {
+    let expects = |test: &Value, wanted: &dyn Fn(&Value) -> bool| {
         test["promql_expr_test"].as_array().is_some_and(|all| all.iter().any(|one| wanted(&one["exp_samples"])))
     };
     for alert in alerts() {
@@ -55,7 +55,7 @@ fn each_alert_has_a_remedy_and_tests_for_firing_and_not_firing() {
         let severity = alert["labels"]["severity"].as_str();
         assert!(matches!(severity, Some("critical" | "warning")), "{name}: {severity:?}");
         let fires = |samples: &Value| samples[0]["labels"].as_str().is_some_and(|text| text.contains(&quoted(name)));
-        let is_tested = |test: &Value| told(test, &fires) && told(test, &Value::is_null);
+        let is_tested = |test: &Value| expects(test, &fires) && expects(test, &Value::is_null);
         assert!(tests["tests"].as_array().is_some_and(|all| all.iter().any(is_tested)), "{name} has no test");
     }
 }
@@ -103,10 +103,11 @@ fn alerts() -> Vec<Value> {
 fn alerts_table() -> String {
     let mut text = "| alert | severity | after | meaning and remedy |\n|---|---|---|---|\n".to_owned();
     for alert in alerts() {
-        let said = |value: &Value| without_templates(value.as_str().unwrap_or_default());
-        let (name, severity, after) = (said(&alert["alert"]), said(&alert["labels"]["severity"]), said(&alert["for"]));
+        let plain = |value: &Value| without_templates(value.as_str().unwrap_or_default());
+        let (name, severity, after) =
+            (plain(&alert["alert"]), plain(&alert["labels"]["severity"]), plain(&alert["for"]));
         let (summary, description) =
-            (said(&alert["annotations"]["summary"]), said(&alert["annotations"]["description"]));
+            (plain(&alert["annotations"]["summary"]), plain(&alert["annotations"]["description"]));
         text += &format!("| {name} | {severity} | {after} | {summary}. {description} |\n");
     }
     text

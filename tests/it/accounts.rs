@@ -71,13 +71,13 @@ async fn credentials_of_another_account_complete_no_deletion() {
     let key = world.environment("photos").await["AWS_ACCESS_KEY_ID"].clone();
     world.owner_secret("owner", &OTHERS_KEYS).await;
 
-    // Keys are not issued anew over there.
+    // No new keys are issued in the other account.
     world.secrets().delete("photos", &DeleteParams::default()).await.unwrap();
     let message = world.wait_reason("photos", "AccountChanged").await;
     let place = format!("Secret {}/owner", world.namespace);
     assert!(message.contains(&place) && !message.contains(OTHER), "{message}");
     assert!(other_account().users_with(&uid).await.is_empty());
-    // Nor is the claim let go.
+    // Nor is the finalizer of the claim removed.
     world.delete_claim("photos").await;
     world.claim("other", &class).await;
     world.wait_bound("other").await;
@@ -88,7 +88,7 @@ async fn credentials_of_another_account_complete_no_deletion() {
     let events = world.events("photos").await;
     assert!(!events.iter().any(|(_, reason, _)| reason == "Removed"), "{events:?}");
 
-    // Once the former credentials are back, all goes.
+    // Once the previous credentials are back, everything is deleted.
     world.owner_secret("owner", &OWNERS_KEYS).await;
     world.wait_gone("photos").await;
     assert!(world.account.users_with(&uid).await.is_empty());
@@ -164,7 +164,7 @@ async fn a_user_deleted_by_hand_is_reported_by_the_removal() {
     operator.stop().await;
 }
 
-/// What says whose a user without tags is.
+/// What proves of which claim a user without tags is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Proof {
     /// It holds the key in the claim's Secret.

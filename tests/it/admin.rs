@@ -129,7 +129,7 @@ async fn keys_and_what_is_done_about_them_are_counted() {
     let metrics = wait_for(address, "/metrics", |_, text| value(text, done) == Some(1.0)).await;
     assert!(is_bounded(&metrics), "{metrics}");
 
-    // With this one and the former one there are two keys, so a foreign one goes first.
+    // With this one and the previous one there are two keys, so a foreign one is deleted first.
     let user = world.account.users_with(&uid).await.pop().unwrap();
     let present = world.environment("photos").await["AWS_ACCESS_KEY_ID"].clone();
     for key in world.account.keys(&user).await.iter().filter(|key| **key != present) {
@@ -349,8 +349,8 @@ async fn a_standby_is_ready_and_shows_the_lease_holder() {
     let leader = start(&world, first, &lease);
     wait_serving(first).await;
     let mut standby = start(&world, second, &lease);
-    let told = wait_for(second, "/readyz", |status, text| status == 200 && text.starts_with("standing by: ")).await;
-    assert!(told.ends_with(" holds the lease\n"), "{told}");
+    let standby = wait_for(second, "/readyz", |status, text| status == 200 && text.starts_with("standing by: ")).await;
+    assert!(standby.ends_with(" holds the lease\n"), "{standby}");
     wait_for(second, "/metrics", |_, text| value(text, "obc_provisioner_leading") == Some(0.0)).await;
     leader.terminate();
     wait_serving(second).await;

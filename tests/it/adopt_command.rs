@@ -58,7 +58,7 @@ async fn a_restored_claim_adopts_its_bucket_and_keys(#[case] with_record: bool, 
     assert!(no.code == 1 && no.out.contains("nothing was adopted"), "{no:?}");
     assert!(no.out.contains(&restored.bucket), "the plan names the bucket: {no:?}");
     let record = world.records().get_opt(&world.record_name(CLAIM)).await.unwrap();
-    assert!(record.is_none_or(|record| record.annotations().is_empty()), "nothing was said");
+    assert!(record.is_none_or(|record| record.annotations().is_empty()), "nothing was annotated");
 
     let yes = Tool::run(&world, args, "yes\n").await;
     assert!(yes.code == 0 && yes.out.contains("has its bucket back and is Ready"), "{yes:?}");
@@ -102,7 +102,7 @@ async fn adopting_from_another_cluster_needs_the_name_of_it() {
     let record = world.records().get(&world.record_name(CLAIM)).await.unwrap();
     assert!(record.annotations().is_empty(), "{:?}", record.annotations());
     let operator = Operator::start(&world, Kind::InProcess).await;
-    // It writes that on the ObjectBucket, which is not to change between plan and word.
+    // It writes that on the ObjectBucket, which must not change between the plan and the annotation.
     world.wait_orphaned(&world.record_name(CLAIM), "OtherCluster").await;
     let done = Tool::run(&world, &["adopt", CLAIM], &format!("{other}\nyes\n")).await;
     assert_eq!(done.code, 0, "{done:?}");
@@ -117,12 +117,12 @@ async fn the_operators_refusal_is_shown() {
     let mut tool = Tool::start(&world, &["adopt", CLAIM]);
     tool.asks("Type yes to go on:").await;
     tool.types("yes\n").await;
-    // The claim goes before an operator can follow the word.
+    // The claim is deleted before an operator can apply the annotation.
     let record = world.record_name(CLAIM);
-    let told = |record: Option<&bucket_provisioner::api::ObjectBucket>| {
+    let annotated = |record: Option<&bucket_provisioner::api::ObjectBucket>| {
         record.is_some_and(|record| !record.annotations().is_empty())
     };
-    crate::support::seen(&world.records(), &record, told).await.expect("the word is given");
+    crate::support::seen(&world.records(), &record, annotated).await.expect("the annotation is set");
     world.forget_object(&world.claims(), CLAIM).await;
     let operator = Operator::start(&world, Kind::InProcess).await;
     let ended = tool.end().await;

@@ -18,7 +18,7 @@ use serde_json::json;
 
 use crate::support::{PATIENCE, World, phase, says, seen};
 
-/// Buckets and users that are names in a set. A bucket whose name begins with "slow" is built step by step. Apps are told a
+/// Buckets and users that are names in a set. A bucket whose name begins with "slow" is built step by step. Apps get a
 /// format and a secret, under keys that cannot be used if the bucket's name begins with "standard" or "twice". Keys are never
 /// rotated. Whether a bucket is still there is found in two steps.
 #[derive(Clone, Default)]
@@ -31,8 +31,7 @@ struct Shelf {
 const TAKEN: Reason =
     Reason::new("Taken", Topic::Claim).meaning("the name is on the shelf already").remedy("choose another");
 const JAMMED: Reason = Reason::new("Jammed", Topic::Store).meaning("the shelf is jammed").remedy("repair it");
-const GONE: Reason =
-    Reason::new("Gone", Topic::Store).meaning("the bucket is gone from the shelf").remedy("look for it");
+const GONE: Reason = Reason::new("Gone", Topic::Store).meaning("the bucket is not on the shelf").remedy("look for it");
 const BUILDING: Reason = Reason::new("Building", Topic::Progress).meaning("the shelf is being built").remedy("wait");
 
 impl Shelf {
@@ -99,7 +98,7 @@ impl Provisioner for Shelf {
         self.take(&looking);
         match self.has(bucket) {
             true => Ok(Checkup::default()),
-            false => Err(StoreError::lost(&GONE, format!("bucket {bucket:?} is gone from the shelf; look for it"))),
+            false => Err(StoreError::lost(&GONE, format!("bucket {bucket:?} is not on the shelf; look for it"))),
         }
     }
 
@@ -237,7 +236,7 @@ async fn a_lost_bucket_is_reported_while_the_store_searches_it() {
     world.wait_bound("photos").await;
     shelf.take(&format!("photos-{uid}"));
     annotate(&world, "photos", json!({ "objectbucket.io/retry": "1" })).await;
-    says(&world.wait_reason("photos", "Gone").await, &["gone from the shelf"]);
+    says(&world.wait_reason("photos", "Gone").await, &["not on the shelf"]);
     annotate(&world, "photos", json!({ "objectbucket.io/retry": "2" })).await;
     let twice = async {
         while shelf.checks.load(Ordering::SeqCst) < 4 {

@@ -1,4 +1,4 @@
-//! Mistakes, and what the claim says of them: each message names the field, the value and the remedy. (For what
+//! Mistakes, and what the claim reports about them: each message names the field, the value and the remedy. (For what
 //! belongs to somebody else see `foreign`.)
 
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
@@ -43,8 +43,8 @@ async fn a_class_parameter_that_cannot_be_used_is_named(
     says(&message, parts);
     says(&message, &[&class]);
     if ["permissionsBoundary", "allowedNamespaces"].contains(&name) {
-        let said = message.split_once(&class).unwrap().1;
-        assert!(value.split(',').all(|part| !said.contains(part)), "it may name an account or tenants: {message}");
+        let rest = message.split_once(&class).unwrap().1;
+        assert!(value.split(',').all(|part| !rest.contains(part)), "it may name an account or tenants: {message}");
     }
     assert_eq!(phase(&world.claims().get("photos").await.unwrap()), Some(ClaimPhase::Failed));
     assert!(world.aws.names().is_empty(), "AWS is not asked: {:?}", world.aws.names());
@@ -215,7 +215,7 @@ async fn a_denied_iam_never_shares_the_provisioning_keys() {
     );
     assert!(world.secrets().get_opt("photos").await.unwrap().is_none());
     assert_ne!(phase(&world.claims().get("photos").await.unwrap()), Some(ClaimPhase::Bound));
-    // What was made before the refusal goes with the claim.
+    // What was created before the refusal is deleted with the claim.
     world.delete_claim("photos").await;
     world.wait_gone("photos").await;
     assert!(world.account.buckets_with(&uid).await.is_empty());
@@ -288,7 +288,7 @@ async fn an_edit_that_the_crd_lets_pass_is_reported_and_ignored() {
     world.claims().patch("photos", &PatchParams::default(), &edit).await.unwrap();
     let _operator = Operator::start(&world, Kind::InProcess).await;
     let edited = |claim: &ObjectBucketClaim| condition(claim, "UpToDate").is_some_and(|c| c.reason == "EditIgnored");
-    let claim = world.wait_claim("photos", "told of the edit", edited).await;
+    let claim = world.wait_claim("photos", "reported as edited", edited).await;
     says(
         &condition(&claim, "UpToDate").unwrap().message,
         &["spec.storageClassName", &other, &class, "has no effect", "create a new claim"],
@@ -328,21 +328,21 @@ async fn a_malformed_claim_is_reported_and_delays_no_other() {
     let _operator = Operator::start(&world, Kind::InProcess).await;
     world.claim("right", &class).await;
     world.wait_bound("right").await;
-    let told = |name: &'static str| {
+    let message = |name: &'static str| {
         let raw = raw.clone();
         async move {
             let reason = |claim: Option<&DynamicObject>| {
                 claim.is_some_and(|c| c.data.pointer("/status/conditions/0/reason").is_some())
             };
             let claim = seen(&raw, name, reason).await;
-            let claim = claim.unwrap_or_else(|_| panic!("{name} is not told")).unwrap();
+            let claim = claim.unwrap_or_else(|_| panic!("{name} has no condition")).unwrap();
             let condition = claim.data.pointer("/status/conditions/0").unwrap().clone();
             assert_eq!(condition["reason"], "ClaimUnreadable");
             condition["message"].as_str().unwrap().to_owned()
         }
     };
-    says(&told("wrong").await, &["7", "string", "correct spec"]);
-    says(&told("empty").await, &["spec"]);
+    says(&message("wrong").await, &["7", "string", "correct spec"]);
+    says(&message("empty").await, &["spec"]);
     let foreign = raw.get("foreign").await.unwrap();
     assert!(foreign.data.get("status").is_none(), "another provisioner's claim is left alone");
 }

@@ -21,7 +21,7 @@ async fn only_unbound_claims_follow_changes_of_their_class() {
         _ => Verdict::Pass,
     });
     let unbound = world.claim("unbound", &class).await.uid().unwrap();
-    world.wait_claim("unbound", "told why", |claim| ready(claim).is_some()).await;
+    world.wait_claim("unbound", "reported with a reason", |claim| ready(claim).is_some()).await;
     world.aws.leave_alone();
 
     // Another region, another way to AWS, other keys, another policy.
@@ -83,7 +83,7 @@ async fn deleting_a_class_affects_only_unbound_claims() {
     let mut uids = vec![];
     for claim in ["deleted", "waiting"] {
         uids.push(world.claim(claim, &class).await.uid().unwrap());
-        world.wait_claim(claim, "told why", |claim| ready(claim).is_some()).await;
+        world.wait_claim(claim, "reported with a reason", |claim| ready(claim).is_some()).await;
     }
     world.delete_class(&class).await;
     world.aws.leave_alone();

@@ -120,7 +120,7 @@ async fn an_edit_before_binding_waits_for_a_bucket_with_content() {
     assert_eq!(world.account.list(&stuck.bucket).await.unwrap(), ["theirs"]);
 }
 
-/// After a crash the ObjectBucket says that the bucket may be the claim's.
+/// After a crash the ObjectBucket records that the bucket may be the claim's.
 #[tokio::test]
 async fn an_edit_before_binding_avoids_a_foreign_bucket() {
     let world = World::new().await;
@@ -135,7 +135,10 @@ async fn an_edit_before_binding_avoids_a_foreign_bucket() {
     let operator = Binary::start(&world, &[], &[]);
     let uid =
         world.claim_with("photos", json!({ "storageClassName": class, "bucketName": theirs })).await.uid().unwrap();
-    world.aws.wait_until("a look at the bucket", |calls| calls.iter().any(|call| call.target.contains("theirs"))).await;
+    world
+        .aws
+        .wait_until("a call about the bucket", |calls| calls.iter().any(|call| call.target.contains("theirs")))
+        .await;
     operator.kill().await;
     world.aws.leave_alone();
     let _operator = Binary::start(&world, &[], &[]);
@@ -158,7 +161,7 @@ async fn a_recreated_class_empties_no_bucket_of_its_claims() {
     let stuck = Stuck::claim(&world, &class).await;
     stuck.fill(&world, "an object").await;
 
-    // As the message about a missing boundary says.
+    // As the message about a missing boundary advises.
     let boundary = ("permissionsBoundary", "arn:aws:iam::000000000000:policy/boundary");
     world.class_with("greenfield", "Delete", &[boundary]).await;
     world.wait_reason("stuck", "BucketNotEmpty").await;

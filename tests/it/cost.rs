@@ -57,7 +57,7 @@ async fn a_claim_costs_eight_writes_and_six_aws_calls() {
     world.kubernetes.clear();
     world.aws.clear();
     let operator = Operator::start(&world, Kind::InProcess).await;
-    // When a new claim is bound, the bound ones have been looked at.
+    // When a new claim is bound, the bound ones have been reconciled.
     world.claim("third", &class).await;
     world.wait_bound("third").await;
     operator.stop().await;

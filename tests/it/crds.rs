@@ -54,13 +54,13 @@ async fn claims_work_with_crds_of_others(#[case] text: &str) {
 
     serve(&world, &greenfield, "before").await;
     let before = versions(&world).await;
-    let told = world.events("unbindable").await.len();
+    let reported = world.events("unbindable").await.len();
     world.kubernetes.clear();
     world.aws.clear();
     serve(&world, &greenfield, "meanwhile").await;
     assert_eq!(versions(&world).await, before);
     assert_eq!(writes_to_first(&world), [""; 0]);
-    assert_eq!(world.events("unbindable").await.len(), told, "it is told once");
+    assert_eq!(world.events("unbindable").await.len(), reported, "it is reported once");
     operator.stop().await;
     let operator = Operator::start(&world, Kind::InProcess).await;
     serve(&world, &greenfield, "after").await;
@@ -206,7 +206,7 @@ async fn while_a_crd_is_deleted_nothing_is_deleted_at_the_store(#[case] plural: 
     operator.wait_log("CRDDeleting").await;
     assert_eq!(world.aws.writes(), [""; 0]);
 
-    // What an admin wants to keep is left as it is, and the claim goes.
+    // What an admin wants to keep is left as it is, and the claim is deleted.
     let (claim, uid, bucket) = &used[1];
     world.say(&world.record_name(claim), "forget").await;
     world.retry(claim, "1").await;

@@ -212,7 +212,7 @@ async fn an_object_bucket_edited_to_a_foreign_bucket_has_no_effect(#[case] edite
     }
     world.wait_gone("photos").await;
     assert_eq!(world.account.list(&theirs).await.unwrap(), ["precious"]);
-    assert!(world.account.users_with(&bound.uid).await.is_empty(), "its access is gone");
+    assert!(world.account.users_with(&bound.uid).await.is_empty(), "its access is revoked");
     // What became of the bucket that was the claim's is not forgotten either.
     let stays = !matches!(edited, Edited::Nothing);
     assert_eq!(world.records().get_opt(&bound.record).await.unwrap().is_some(), stays);
@@ -252,10 +252,10 @@ async fn a_lost_status_and_a_changed_class_delete_nothing() {
     world.records().patch_status(&bound.record, &PatchParams::default(), &none).await.unwrap();
     world.class_with("greenfield", "Delete", &[("iamPath", "/elsewhere/")]).await;
     let operator = Operator::start(&world, Kind::InProcess).await;
-    let says_bound = |record: Option<&ObjectBucket>| {
+    let has_phase = |record: Option<&ObjectBucket>| {
         record.and_then(|record| record.status.as_ref()).is_some_and(|status| status.phase.is_some())
     };
-    seen(&world.records(), &bound.record, says_bound).await.expect("it says again that it is bound");
+    seen(&world.records(), &bound.record, has_phase).await.expect("its phase is restored");
     assert_eq!(world.account.list(&bound.bucket).await.unwrap(), ["precious"]);
     assert_eq!(world.environment("photos").await["AWS_ACCESS_KEY_ID"], bound.key);
     assert_eq!(world.claims().get("photos").await.unwrap().uid().unwrap(), bound.uid);

@@ -1,5 +1,5 @@
 //! What belongs to somebody else: buckets, Secrets, ConfigMaps and users that exist already are neither used, nor
-//! overwritten, nor deleted, and the claim says so.
+//! overwritten, nor deleted, and the claim reports it.
 
 use kube::ResourceExt as _;
 use rstest::rstest;
@@ -68,7 +68,7 @@ async fn a_foreign_user_is_neither_used_nor_deleted() {
         _ => Verdict::Pass,
     });
     world.claim("photos", &class).await;
-    world.wait_claim("photos", "told why", |claim| ready(claim).is_some()).await;
+    world.wait_claim("photos", "reported with a reason", |claim| ready(claim).is_some()).await;
     let record = world.records().get(&world.record_name("photos")).await.unwrap();
     let user = record.spec.additional_state.unwrap()["UserName"].clone();
     account.iam.create_user().user_name(&user).send().await.unwrap();

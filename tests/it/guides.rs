@@ -192,9 +192,9 @@ async fn restore_in_the_same_cluster(reader: &mut Reader, here: &Cluster<'_>, cl
     reader.follow(here, "restore-claims").await;
     world.wait_reason(CLAIM, "AdoptionNeeded").await;
     world.wait_orphaned(&record, "ClaimReplaced").await;
-    let told = reader.follow(here, "look").await;
-    assert!(told.contains("AdoptionNeeded") && told.contains("ClaimReplaced"), "{told}");
-    assert!(told.contains("objectbucket.io/orphan"), "{told}");
+    let output = reader.follow(here, "look").await;
+    assert!(output.contains("AdoptionNeeded") && output.contains("ClaimReplaced"), "{output}");
+    assert!(output.contains("objectbucket.io/orphan"), "{output}");
     reader.follow(here, "adopt").await;
     wait_adopted(world).await;
     operator
@@ -252,7 +252,7 @@ async fn recall(reader: &mut Reader, here: &Cluster<'_>, operator: Operator) -> 
     operator
 }
 
-/// Nobody wants the claim back. First the access goes and its bucket stays, then a new claim goes with all it had.
+/// Nobody wants the claim back. First the access is revoked and its bucket stays, then a new claim is deleted with all it had.
 async fn give_up(reader: &mut Reader, here: &Cluster<'_>, class: &str, bucket: String) {
     let (world, record) = (here.world, here.world.record_name(CLAIM));
     for (word, stays) in [("revoke", true), ("remove", false)] {

@@ -140,7 +140,7 @@ async fn a_claim_deleted_while_it_cannot_be_finished_leaves_nothing() {
     let _operator = Operator::start(&world, Kind::InProcess).await;
 
     let uid = world.claim("stuck", &class).await.uid().unwrap();
-    world.wait_claim("stuck", "told why", |claim| ready(claim).is_some()).await;
+    world.wait_claim("stuck", "reported with a reason", |claim| ready(claim).is_some()).await;
     assert_eq!(world.account.users_with(&uid).await.len(), 1);
     assert_eq!(world.account.buckets_with(&uid).await.len(), 1);
 
@@ -164,7 +164,7 @@ async fn an_unbound_claim_can_be_edited_and_what_was_begun_is_undone() {
     let _operator = Operator::start(&world, Kind::InProcess).await;
     let (first, second) = (world.unique("first"), world.unique("second"));
     world.claim_with("edited", json!({ "storageClassName": class, "bucketName": first })).await;
-    world.wait_claim("edited", "told why", |claim| ready(claim).is_some()).await;
+    world.wait_claim("edited", "reported with a reason", |claim| ready(claim).is_some()).await;
     assert!(world.account.bucket_exists(&first).await);
 
     let edit = Patch::Merge(json!({ "spec": { "bucketName": second } }));

@@ -1,4 +1,4 @@
-//! Namespaces that are deleted with all that is in them. The owner's Secret is in another one.
+//! Namespaces that are deleted with all that is in them. The Secret with the provisioning credentials is in another one.
 
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
@@ -16,7 +16,7 @@ const FOREIGN: &str = "example.com/hold";
 
 struct Doomed {
     world: World,
-    /// Where the owner's Secret is.
+    /// Where the Secret with the provisioning credentials is.
     vault: World,
 }
 
@@ -53,13 +53,13 @@ impl Doomed {
         gone.unwrap_or_else(|_| panic!("the record of {claim} is left; AWS calls: {:#?}", self.world.aws.names()));
     }
 
-    /// Starts the operator anew, and waits until it has looked at what is left.
+    /// Restarts the operator, and waits until it has reconciled what is left.
     async fn restart(&self, operator: Operator, class: &str) -> Operator {
         operator.stop().await;
         let options = Operator::options(&self.world).with_namespace(None);
         let operator = Operator::with(&self.world, options);
         // Nothing can be created in a namespace that is being deleted. When a claim in another one is bound, the
-        // operator has looked at the old ones.
+        // operator has reconciled the old ones.
         self.vault.claim("later", class).await;
         self.vault.wait_bound("later").await;
         operator
@@ -129,7 +129,7 @@ async fn deleting_a_namespace_removes_all_of_its_claims() {
     for claim in ["unproven", "begun", "nowhere"] {
         let class = if claim == "nowhere" { "no-such-class" } else { &greenfield };
         buckets.push(format!("{claim}-{}", world.claim(claim, class).await.uid().unwrap()));
-        world.wait_claim(claim, "told why", |claim| ready(claim).is_some()).await;
+        world.wait_claim(claim, "reported with a reason", |claim| ready(claim).is_some()).await;
     }
 
     doomed.delete().await;
@@ -168,9 +168,9 @@ async fn finalizers_of_others_hold_the_namespace_and_nothing_of_ours() {
     let released = |claim: &ObjectBucketClaim| claim.finalizers() == [FOREIGN];
     for claim in ["claim", "both"] {
         let claim = world.wait_claim(claim, "let go by the operator alone", released).await;
-        let said = ready(&claim).unwrap();
-        assert!(said.reason == "Removed" && said.status == ConditionStatus::False, "{said:?}");
-        assert!(said.message.contains(FOREIGN), "{said:?}");
+        let ready = ready(&claim).unwrap();
+        assert!(ready.reason == "Removed" && ready.status == ConditionStatus::False, "{ready:?}");
+        assert!(ready.message.contains(FOREIGN), "{ready:?}");
         assert_eq!(phase(&claim), Some(ClaimPhase::Released));
     }
     for claim in ["secret", "record"] {

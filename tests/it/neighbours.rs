@@ -51,7 +51,7 @@ async fn operators_of_two_names_can_share_a_cluster() {
         world.wait_gone(claim).await;
         world.assert_no_objects(claim).await;
     }
-    assert!(!world.account.bucket_exists(&bucket).await, "its claim is gone");
+    assert!(!world.account.bucket_exists(&bucket).await, "its claim was deleted");
     world.app("theirs").await.list(&bucket_of(&bound)).await.unwrap();
     let writes = neighbour.kubernetes.calls().into_iter().filter(|call| call.mutates && call.target.contains("ours"));
     assert_eq!(writes.count(), 0, "the one that bound the claim removes it");

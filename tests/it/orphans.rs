@@ -1,5 +1,5 @@
-//! Records whose claims are gone, or that come from elsewhere: they are reported, and nothing is undone without an
-//! admin's word.
+//! ObjectBuckets whose claims no longer exist, or that come from elsewhere: they are reported, and nothing is deleted
+//! without an admin's annotation.
 
 use bucket_provisioner::api::{ConditionStatus, ObjectBucket};
 use kube::ResourceExt as _;
@@ -77,15 +77,15 @@ async fn orphans_from_before_the_start_are_only_reported(#[case] replaced: bool)
     used.assert_untouched(&world).await;
     let of_orphan = |target: &str| target.contains(&used.bucket);
     assert!(!world.aws.calls().iter().any(|call| of_orphan(&call.target)), "AWS is not asked");
-    let told = world.events_on_record(&used.record).await;
-    assert_eq!(told.len(), 1, "it is reported once: {told:?}");
+    let events = world.events_on_record(&used.record).await;
+    assert_eq!(events.len(), 1, "it is reported once: {events:?}");
     operator.stop().await;
 
-    // Nor by the next run, which says nothing again.
+    // Nor by the next run, which does not report it again.
     let operator = Operator::start(&world, Kind::InProcess).await;
     serve_another(&world, &class, "later").await;
     used.assert_untouched(&world).await;
-    assert_eq!(world.events_on_record(&used.record).await, told);
+    assert_eq!(world.events_on_record(&used.record).await, events);
     operator.stop().await;
 }
 
@@ -131,7 +131,7 @@ async fn a_vanished_claim_loses_access_and_keeps_its_data(#[case] policy: &str) 
     let class = world.class_with("greenfield", policy, &[]).await;
     let operator = Operator::start(&world, Kind::InProcess).await;
     let used = Used::claim(&world, &class).await;
-    let (app, former) = (world.app("photos").await, world.environment("photos").await);
+    let (app, previous) = (world.app("photos").await, world.environment("photos").await);
     force_out(&world, "photos").await;
 
     let message = world.wait_orphaned(&used.record, "ClaimVanished").await;
@@ -150,7 +150,7 @@ async fn a_vanished_claim_loses_access_and_keeps_its_data(#[case] policy: &str) 
     world.claim("photos", &class).await;
     assert_eq!(bucket_of(&world.wait_bound("photos").await), used.bucket);
     assert_eq!(world.app("photos").await.list(&used.bucket).await.unwrap(), ["precious"]);
-    assert_ne!(world.environment("photos").await["AWS_ACCESS_KEY_ID"], former["AWS_ACCESS_KEY_ID"]);
+    assert_ne!(world.environment("photos").await["AWS_ACCESS_KEY_ID"], previous["AWS_ACCESS_KEY_ID"]);
     operator.stop().await;
 }
 
@@ -175,14 +175,14 @@ async fn an_object_bucket_restored_alone_is_only_reported(#[case] policy: &str) 
     operator.stop().await;
 }
 
-/// What an admin says, and what becomes of what was made.
+/// The action that an admin annotates, and what stays.
 #[rstest]
 #[case::remove("remove", "Delete", &[])]
 #[case::remove_what_is_to_be_retained("remove", "Retain", &["bucket"])]
 #[case::revoke("revoke", "Delete", &["bucket"])]
 #[case::forget("forget", "Delete", &["bucket", "user"])]
 #[tokio::test]
-async fn an_admins_action_on_an_orphan_is_applied(#[case] word: &str, #[case] policy: &str, #[case] stays: &[&str]) {
+async fn an_admins_action_on_an_orphan_is_applied(#[case] action: &str, #[case] policy: &str, #[case] stays: &[&str]) {
     let world = World::new().await;
     let class = world.class_with("greenfield", policy, &[]).await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -192,7 +192,7 @@ async fn an_admins_action_on_an_orphan_is_applied(#[case] word: &str, #[case] po
     let operator = Operator::start(&world, Kind::InProcess).await;
     world.wait_orphaned(&used.record, "ClaimGone").await;
 
-    world.say(&used.record, word).await;
+    world.say(&used.record, action).await;
     world.wait_record_gone(&used.record).await;
     assert_eq!(world.account.bucket_exists(&used.bucket).await, stays.contains(&"bucket"));
     assert_eq!(world.account.user_exists(&used.user).await, stays.contains(&"user"));
@@ -209,8 +209,8 @@ async fn an_unknown_action_is_named_and_one_in_use_is_ignored() {
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
     let used = Used::claim(&world, &class).await;
-    for word in ["remove", "revoke"] {
-        world.say(&used.record, word).await;
+    for action in ["remove", "revoke"] {
+        world.say(&used.record, action).await;
         let message = world.wait_orphaned(&used.record, "ClaimExists").await;
         assert!(message.contains("delete the claim instead"), "{message}");
         // It would be followed some day, for a claim that nobody thought of: by a backup, say.
@@ -222,7 +222,7 @@ async fn an_unknown_action_is_named_and_one_in_use_is_ignored() {
     serve_another(&world, &class, "other").await;
     used.assert_untouched(&world).await;
 
-    // The claim's own deletion goes its way.
+    // The claim's own deletion is not affected.
     world.delete_claim("photos").await;
     world.wait_gone("photos").await;
     used.assert_gone(&world).await;
@@ -249,10 +249,10 @@ async fn a_failed_removal_is_reported_and_retried() {
     let message = world.wait_orphaned(&used.record, "RemovalFailed").await;
     assert!(message.contains("DeleteUser"), "{message}");
     serve_another(&world, &class, "other").await;
-    // What is said on the record does not have it tried at once.
+    // The condition on the ObjectBucket does not cause a retry at once.
     let tries = world.aws.names().iter().filter(|name| *name == "DeleteUser").count();
-    let told = world.events_on_record(&used.record).await;
-    assert!(tries <= 4 && told.len() <= 2, "{tries} tries, {told:#?}");
+    let events = world.events_on_record(&used.record).await;
+    assert!(tries <= 4 && events.len() <= 2, "{tries} tries, {events:#?}");
     world.aws.leave_alone();
     world.wait_record_gone(&used.record).await;
     used.assert_gone(&world).await;
@@ -302,7 +302,7 @@ async fn an_earlier_versions_object_bucket_is_matched_by_uid() {
     let operator = Operator::start(&world, Kind::InProcess).await;
     let used = Used::claim(&world, &class).await;
     operator.stop().await;
-    // As it was written before records said where they were made.
+    // As it was written before ObjectBuckets recorded where they were created.
     let patch = serde_json::json!({ "spec": { "additionalState": {
         "clusterUID": null, "accountID": null, "handedOver": null,
     }}});
@@ -335,7 +335,7 @@ async fn an_orphan_has_a_condition_on_its_object_bucket() {
     let operator = Operator::start(&world, Kind::InProcess).await;
     let used = Used::claim(&world, &class).await;
     let bound = world.records().get(&used.record).await.unwrap();
-    assert!(bound.status.unwrap().conditions.is_empty(), "a record in use says nothing");
+    assert!(bound.status.unwrap().conditions.is_empty(), "an ObjectBucket in use has no condition");
     operator.stop().await;
     world.forget_object(&world.claims(), "photos").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -343,7 +343,7 @@ async fn an_orphan_has_a_condition_on_its_object_bucket() {
     let status = world.records().get(&used.record).await.unwrap().status.unwrap();
     assert_eq!(status.conditions[0].status, ConditionStatus::True);
     assert!(status.conditions[0].last_transition_time.is_some());
-    assert!(status.phase.is_some(), "what was said before stays");
+    assert!(status.phase.is_some(), "the phase stays");
     operator.stop().await;
 }
 

@@ -22,7 +22,7 @@ async fn an_immutable_secret_is_replaced_together_with_its_keys() {
     let _operator = Operator::start(&world, Kind::InProcess).await;
     world.claim("photos", &class).await;
     let bucket = bucket_of(&world.wait_bound("photos").await);
-    let former = world.environment("photos").await;
+    let previous = world.environment("photos").await;
     let edit = json!({
         "metadata": { "labels": { "tier": "gold" }, "annotations": { "team": "a" } },
         "stringData": { "EXTRA": "kept" }, "immutable": true,
@@ -30,13 +30,13 @@ async fn an_immutable_secret_is_replaced_together_with_its_keys() {
     let before = world.secrets().patch("photos", &PatchParams::default(), &Patch::Merge(edit)).await.unwrap();
 
     annotate(&world, "photos", "objectbucket.io/rotate-keys", "1").await;
-    world.wait_secret("photos", |keys| keys["AWS_ACCESS_KEY_ID"] != former["AWS_ACCESS_KEY_ID"]).await;
+    world.wait_secret("photos", |keys| keys["AWS_ACCESS_KEY_ID"] != previous["AWS_ACCESS_KEY_ID"]).await;
     let after = world.secrets().get("photos").await.unwrap();
     assert_ne!(after.uid(), before.uid());
     assert_eq!((after.labels()["tier"].as_str(), after.annotations()["team"].as_str()), ("gold", "a"));
     assert_eq!(world.environment("photos").await["EXTRA"], "kept");
     world.app("photos").await.put(&bucket, "a").await.unwrap();
-    world.account_of(&former).put(&bucket, "b").await.expect("the former key works until its grace period is over");
+    world.account_of(&previous).put(&bucket, "b").await.expect("the previous key works until its grace period is over");
     let issued = world.aws.names().iter().filter(|name| *name == "CreateAccessKey").count();
     assert_eq!(issued, 2, "{:?}", world.aws.names());
 }

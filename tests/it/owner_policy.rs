@@ -1,4 +1,4 @@
-//! The owner's policies that `docs/` ships: they are enough for the operator, and what they keep from a thief.
+//! The provisioning policies that `docs/` ships: they are enough for the operator, and what they keep from a thief.
 
 use std::time::Duration;
 
@@ -38,10 +38,10 @@ async fn annotate(world: &World, claim: &str, key: &str, value: &str) {
     world.claims().patch(claim, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
 }
 
-/// Waits until a claim says this, for want of a permission.
-async fn says(world: &World, claim: &str, part: &str) {
-    let said = |ready: &Condition| ready.reason == "AccessDenied" && ready.message.contains(part);
-    world.wait_claim(claim, part, |claim| ready(claim).is_some_and(said)).await;
+/// Waits until a claim reports that this permission is missing.
+async fn wait_denied(world: &World, claim: &str, part: &str) {
+    let reported = |ready: &Condition| ready.reason == "AccessDenied" && ready.message.contains(part);
+    world.wait_claim(claim, part, |claim| ready(claim).is_some_and(reported)).await;
 }
 
 /// Name of the one user of a claim.
@@ -148,12 +148,12 @@ async fn claims_from_before_the_boundary_can_still_be_deleted() {
 
     // CreateUser is called for a user that exists, too: what is recorded has to be allowed.
     world.secrets().delete("staying", &Default::default()).await.unwrap();
-    says(&world, "staying", "in spec.additionalState of the ObjectBucket").await;
+    wait_denied(&world, "staying", "in spec.additionalState of the ObjectBucket").await;
     let state = json!({ "spec": { "additionalState": { "permissionsBoundary": owner.boundary } } });
     let record = world.record_name("staying");
     world.records().patch(&record, &PatchParams::default(), &Patch::Merge(state)).await.unwrap();
     annotate(&world, "staying", "objectbucket.io/retry", "recorded").await;
-    says(&world, "staying", "this user has none, and an admin must set it").await;
+    wait_denied(&world, "staying", "this user has none, and an admin must set it").await;
     let user = user_of(&world, &uids[1]).await;
     let put = world.account.iam.put_user_permissions_boundary().user_name(&user);
     put.permissions_boundary(&owner.boundary).send().await.unwrap();
@@ -206,7 +206,7 @@ async fn a_user_in_a_group_is_reported_until_it_can_be_removed(#[case] policy: &
     operator.stop().await;
 }
 
-/// The emulator refuses what no statement allows; the proxy stands in for the condition that it does not know.
+/// The emulator refuses what no statement allows; the proxy implements the condition that it does not support.
 #[tokio::test]
 async fn stolen_provisioning_keys_create_no_user_without_boundary() {
     let world = World::new().await;

@@ -66,7 +66,7 @@ async fn a_lagging_aws_shows_users_as_they_were() {
     world.aws.upstream().strict(LAGGING);
     owner.iam.delete_access_key().user_name(&user).access_key_id(&key).send().await.unwrap();
     owner.iam.delete_user().user_name(&user).send().await.unwrap();
-    assert_eq!(owner.keys(&user).await, [key], "they are gone, and still shown");
+    assert_eq!(owner.keys(&user).await, [key], "they are deleted, and still shown");
     let shown = owner.iam.get_user().user_name(&user).send().await.unwrap().user.unwrap();
     assert_eq!((shown.tags()[0].key(), shown.tags()[0].value()), ("a", "b"));
     assert!(!Account::owner().user_exists(&user).await);

@@ -56,7 +56,7 @@ async fn a_large_bucket_is_emptied_in_pieces() {
     let bucket = bucket_of(&world.wait_bound("large").await);
     fill(&world, &bucket, 12_000).await;
 
-    // The first piece goes through, and ends after its time; what comes after it is held up until the operator was
+    // The first piece succeeds, and ends after its time; what comes after it is held up until the operator was
     // restarted.
     let (mut batches, mut lists) = (0, 0);
     world.aws.meddle(move |call| {
@@ -74,7 +74,7 @@ async fn a_large_bucket_is_emptied_in_pieces() {
     assert!(message.contains(&bucket) && message.contains("so far: 6000"), "{message}");
     admin.shows(&[&format!("emptying {bucket}: 6,000 removed")]).await;
     operator.stop().await;
-    assert!(world.claims().get_opt("large").await.unwrap().is_some(), "the finalizer goes last");
+    assert!(world.claims().get_opt("large").await.unwrap().is_some(), "the finalizer is removed last");
 
     world.aws.leave_alone();
     world.aws.clear();
@@ -169,7 +169,7 @@ async fn an_object_that_cannot_be_deleted_is_named() {
     });
     world.delete_claim("locked").await;
     let claim = world
-        .wait_claim("locked", "told why", |claim| {
+        .wait_claim("locked", "reported with a reason", |claim| {
             crate::support::ready(claim).is_some_and(|c| c.message.contains("under-lock"))
         })
         .await;

@@ -1,4 +1,4 @@
-//! Large removals: each piece of work waits for its turn in a queue, in which namespaces take turns.
+//! Large removals: each piece of work waits in a queue that is fair to namespaces.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -170,7 +170,7 @@ async fn a_queued_removal_makes_no_calls() {
     let mut pieces = 0;
     while !heap.go_on(1, 1).await.last().unwrap().starts_with("large-single") {
         pieces += 1;
-        // One that began before it was in the queue, and one whose turn it was.
+        // One that began before it was in the queue, and one that was next.
         assert!(pieces <= 2, "the crowd does not go first: {:?}", heap.began.borrow());
     }
     heap.permits.add_permits(100);

@@ -28,7 +28,11 @@ async fn a_claim_is_not_ready_again_before_its_new_keys_work() {
     });
     world.secrets().delete("photos", &DeleteParams::default()).await.unwrap();
     world.wait_reason("photos", "WaitingForCredentials").await;
-    assert_eq!(phase(&world.claims().get("photos").await.unwrap()), Some(ClaimPhase::Bound), "it was handed over");
+    assert_eq!(
+        phase(&world.claims().get("photos").await.unwrap()),
+        Some(ClaimPhase::Bound),
+        "its outputs were published"
+    );
     // Nor does a restart forget that they were not seen to work.
     operator.stop().await;
     world.aws.clear();
@@ -157,7 +161,7 @@ async fn a_claim_without_its_object_bucket_leaves_no_access() {
     world.wait_gone("photos").await;
     world.assert_no_objects("photos").await;
     assert!(world.account.users_with(&uid).await.is_empty());
-    // Whether it was to be retained was said in the record alone.
+    // Whether it was to be retained was recorded only in the ObjectBucket.
     assert!(world.account.bucket_exists(&bucket).await);
     let (_, note) = world.wait_event_with("photos", "LeftInPlace", &bucket).await;
     assert!(note.contains(&name) && note.contains("is gone"), "{note}");

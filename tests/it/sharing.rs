@@ -1,5 +1,5 @@
 //! Buckets with more than one user: a created bucket stays as long as another claim uses it, and one that a tenant
-//! created is not handed to others unless the class says so.
+//! created is not given to others unless the class allows it.
 
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::ApiResource;
@@ -35,7 +35,7 @@ async fn a_bucket_in_use_is_neither_emptied_nor_deleted() {
     world.delete_claim("creator").await;
     let message = world.wait_reason("creator", "BucketInUse").await;
     assert!(message.contains(&bucket) && !message.contains("guest"), "it names nobody else: {message}");
-    assert!(world.account.users_with(&creator.uid().unwrap()).await.is_empty(), "its access is gone at once");
+    assert!(world.account.users_with(&creator.uid().unwrap()).await.is_empty(), "its access is revoked at once");
     operator.stop().await;
     let operator = Operator::start(&world, Kind::InProcess).await;
     world.delete_claim("visitor").await;
@@ -43,7 +43,7 @@ async fn a_bucket_in_use_is_neither_emptied_nor_deleted() {
     world.wait_reason("creator", "BucketInUse").await;
     assert_eq!(world.app("guest").await.list(&bucket).await.unwrap(), ["precious"]);
 
-    // The last one that goes takes it along.
+    // It is deleted with the last claim.
     world.delete_claim("guest").await;
     world.wait_gone("guest").await;
     world.wait_gone("creator").await;
@@ -68,7 +68,7 @@ async fn the_name_that_a_class_waits_for_cannot_be_squatted() {
     assert!(!message.contains("squatter"), "it names nobody else: {message}");
     assert!(world.account.users_with(&uid).await.is_empty());
 
-    // Once the tenant's claim and bucket are gone and the admin has made the bucket, it is served.
+    // Once the tenant's claim and bucket are deleted and the admin has made the bucket, it is served.
     world.delete_claim("squatter").await;
     world.wait_gone("squatter").await;
     world.account.create_bucket(&bucket).await;
@@ -118,7 +118,7 @@ async fn a_bucket_in_use_stays_if_its_object_bucket_is_damaged() {
     world.wait_bound("guest").await;
     world.app("guest").await.put(&bucket, "precious").await.unwrap();
     operator.stop().await;
-    // Only the record of the guest names the bucket still; or what it says cannot be read.
+    // Only the ObjectBucket of the guest still names the bucket; or it cannot be read.
     let no_endpoint = Patch::Merge(json!({ "spec": { "endpoint": null, "additionalState": null } }));
     world.records().patch(&world.record_name("creator"), &PatchParams::default(), &no_endpoint).await.unwrap();
     let unreadable = Patch::Merge(json!({ "spec": { "additionalState": null } }));

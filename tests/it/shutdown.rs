@@ -57,7 +57,7 @@ async fn nothing_of_deleted_claims_stays_in_memory() {
         world.delete_claim(claim).await;
         world.wait_gone(claim).await;
     }
-    // When another one is bound, what came of the former has been seen.
+    // When another one is bound, the result of the previous one has been seen.
     world.claim("last", &class).await;
     world.wait_bound("last").await;
     operator.terminate();
@@ -109,7 +109,7 @@ async fn claims_deleted_without_an_operator_are_removed_at_its_start() {
         world.wait_gone(claim).await;
         world.wait_event(claim, "Removed").await;
         let removals = world.events(claim).await.into_iter().filter(|(_, reason, _)| reason == "Removed").count();
-        assert_eq!(removals, 1, "it is said once");
+        assert_eq!(removals, 1, "it is reported once");
     }
 }
 

@@ -51,8 +51,8 @@ fn looks_up(record: String) -> impl Fn(&Call) -> bool {
     move |call| call.name == "get objectbuckets" && call.target.ends_with(&format!("/{record}"))
 }
 
-/// Requires that nothing but the claim was to be written: this is refused where it has changed since, and that it
-/// stands as it did is for the caller to look at.
+/// Requires that nothing but the claim was to be written: this is refused where it has changed since. The caller
+/// checks that it is unchanged.
 fn assert_refused(writes: &[String]) {
     assert!(writes.iter().all(|name| name.starts_with("patch objectbucketclaims")), "{writes:?}");
 }
@@ -224,7 +224,7 @@ async fn repeated_watch_events_cause_no_second_write() {
     world.wait_gone("gone").await;
     operator.stop().await;
     let (keys, bound) = (world.environment("photos").await, world.versions("photos").await);
-    let told = (world.events("photos").await, world.events("gone").await);
+    let events = (world.events("photos").await, world.events("gone").await);
 
     // From an old list on, every event comes again.
     let (aws, writes) = settle(&world, before, &class, |call| call.name == "watch objectbucketclaims").await;
@@ -233,5 +233,5 @@ async fn repeated_watch_events_cause_no_second_write() {
     assert_eq!(world.versions("photos").await, bound);
     assert_eq!(world.environment("photos").await, keys);
     world.assert_no_objects("gone").await;
-    assert_eq!((world.events("photos").await, world.events("gone").await), told);
+    assert_eq!((world.events("photos").await, world.events("gone").await), events);
 }

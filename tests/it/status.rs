@@ -1,4 +1,4 @@
-//! The command `status`: all claims, or one claim's story, with nothing changed by looking.
+//! The command `status`: all claims, or the details of one claim, without changing anything.
 
 use bucket_provisioner::api::ObjectBucketClaim;
 use futures::future::join_all;
@@ -150,19 +150,19 @@ async fn the_details_of_a_claim_are_shown() {
     world.kubernetes.clear();
     world.aws.clear();
     let claim = format!("{}/photos", world.namespace);
-    let told = Tool::run(&world, &["status", &claim], "").await;
+    let shown = Tool::run(&world, &["status", &claim], "").await;
     let user = world.account.users_with(&uid).await.pop().unwrap();
     for part in [bucket, key, &user, &world.record_name("photos"), "1 objects and versions, 7 B"] {
-        assert!(told.out.contains(part), "{part}: {}", told.out);
+        assert!(shown.out.contains(part), "{part}: {}", shown.out);
     }
-    assert!(told.out.contains("deletes bucket") && told.out.contains("reclaimPolicy is Delete"), "{}", told.out);
-    let story = Tool::run(&world, &["status", "photos", "-o", "json"], "").await;
-    assert!(!story.out.contains(&environment["AWS_SECRET_ACCESS_KEY"]), "a secret is shown");
-    let story = story.json();
-    assert_eq!(story["keys"]["seen"]["presentId"], **key);
-    assert_eq!(story["usage"]["seen"], json!({ "objects": 1, "bytes": 7, "isComplete": true }));
-    assert_eq!(story["record"]["seen"]["user"], user);
-    let events = story["events"]["seen"].as_array().unwrap();
+    assert!(shown.out.contains("deletes bucket") && shown.out.contains("reclaimPolicy is Delete"), "{}", shown.out);
+    let details = Tool::run(&world, &["status", "photos", "-o", "json"], "").await;
+    assert!(!details.out.contains(&environment["AWS_SECRET_ACCESS_KEY"]), "a secret is shown");
+    let details = details.json();
+    assert_eq!(details["keys"]["seen"]["presentId"], **key);
+    assert_eq!(details["usage"]["seen"], json!({ "objects": 1, "bytes": 7, "isComplete": true }));
+    assert_eq!(details["record"]["seen"]["user"], user);
+    let events = details["events"]["seen"].as_array().unwrap();
     assert!(events.iter().any(|event| event["reason"] == "Bound"), "{events:?}");
     assert_only_read(&world);
 }
@@ -182,12 +182,12 @@ async fn what_an_admin_may_not_read_is_left_out_and_reported() {
         }
         Verdict::Pass
     });
-    let told = Tool::run(&world, &["status"], "").await;
-    assert!(told.code == 0 && told.err.contains("you may not list Secrets"), "{told:?}");
-    assert!(told.out.contains("photos"), "{told:?}");
-    let told = Tool::run(&world, &["status", "photos"], "").await;
-    assert!(told.code == 0 && told.out.contains("you may not read its Secret"), "{told:?}");
-    assert!(told.out.contains("Content:        not known"), "{told:?}");
+    let shown = Tool::run(&world, &["status"], "").await;
+    assert!(shown.code == 0 && shown.err.contains("you may not list Secrets"), "{shown:?}");
+    assert!(shown.out.contains("photos"), "{shown:?}");
+    let shown = Tool::run(&world, &["status", "photos"], "").await;
+    assert!(shown.code == 0 && shown.out.contains("you may not read its Secret"), "{shown:?}");
+    assert!(shown.out.contains("Content:        not known"), "{shown:?}");
 }
 
 /// Claims of other provisioners are not shown.
@@ -201,8 +201,8 @@ async fn a_waiting_claim_is_shown_with_its_remedy() {
     let operator = Operator::start(&world, Kind::InProcess).await;
     world.claim("wrong", &wrong).await;
     world.wait_reason("wrong", "InvalidClassParameter").await;
-    let told = Tool::run(&world, &["status", "wrong"], "").await.out;
-    assert!(told.contains("What helps:") && told.contains("recreate the class"), "{told}");
+    let shown = Tool::run(&world, &["status", "wrong"], "").await.out;
+    assert!(shown.contains("What helps:") && shown.contains("recreate the class"), "{shown}");
     let theirs = Tool::run(&world, &["status", "theirs"], "").await;
     assert!(theirs.code == 1 && theirs.err.contains("another provisioner"), "{theirs:?}");
     let nothing = Tool::run(&world, &["status", "nothing"], "").await;
@@ -275,6 +275,6 @@ async fn unreadable_claims_come_first() {
     let shown = Tool::run(&world, &["status", "-o", "json"], "").await.json();
     assert_eq!(named(&shown), ["broken", "photos"]);
     assert_eq!(shown["claims"][0]["reason"], "ClaimUnreadable");
-    let told = Tool::run(&world, &["status", "broken"], "").await;
-    assert!(told.code == 0 && told.out.contains("What helps:"), "{told:?}");
+    let shown = Tool::run(&world, &["status", "broken"], "").await;
+    assert!(shown.code == 0 && shown.out.contains("What helps:"), "{shown:?}");
 }

@@ -179,8 +179,8 @@ async fn all_spans_of_a_claim_are_one_trace_with_its_uid() {
         // Libraries would tell more of a call.
         assert_eq!(parent.attribute("service"), "", "{span:#?} {parent:#?}");
     }
-    let told: BTreeSet<_> = spans.iter().flat_map(|span| span.attributes.keys().map(String::as_str)).collect();
-    assert_eq!(told, ATTRIBUTES.into());
+    let names: BTreeSet<_> = spans.iter().flat_map(|span| span.attributes.keys().map(String::as_str)).collect();
+    assert_eq!(names, ATTRIBUTES.into());
     let child_of = |name, parent| assert_child(&spans, name, parent);
     for step in ["Look", "AddFinalizer", "Execute(Provision)", "Probe", "UpdateStatus", "Undo(Delete)", "Release"] {
         child_of(step, "attempt");

@@ -1,5 +1,5 @@
-//! Claims that come back from a backup, or move to another cluster: they wait for an admin's word, and then go on with
-//! bucket, user and keys as they were. (For records that are in no backup see `recall`.)
+//! Claims that come back from a backup, or move to another cluster: they wait for an admin's annotation, and then
+//! keep bucket, user and keys as they were. (For ObjectBuckets that are in no backup see `recall`.)
 
 mod recall;
 
@@ -81,7 +81,7 @@ impl Lost {
         }
     }
 
-    /// Restores record and claim, and waits until the claim says which annotation it waits for.
+    /// Restores ObjectBucket and claim, and waits until the claim reports which annotation it needs.
     async fn come_back(&self, world: &World, order: Order) {
         match order {
             Order::RecordsFirst => {
@@ -97,12 +97,12 @@ impl Lost {
             }
         }
         world.wait_orphaned(&self.record, "ClaimReplaced").await;
-        let told = |claim: &ObjectBucketClaim| {
+        let reported = |claim: &ObjectBucketClaim| {
             ready(claim).is_some_and(|ready| {
                 ready.reason == "AdoptionNeeded" && ready.message.contains("objectbucket.io/orphan=adopt")
             })
         };
-        world.wait_claim(CLAIM, "told of its record", told).await;
+        world.wait_claim(CLAIM, "reported with the annotation that it needs", reported).await;
     }
 
     /// Requires that the claim is bound to what it had, and can be used.
@@ -122,7 +122,7 @@ impl Lost {
         let record = world.records().get(&self.record).await.unwrap();
         let state = record.spec.additional_state.clone().unwrap();
         assert_eq!((state["claimUID"].as_str(), state["formerClaimUIDs"].as_str()), (uid.as_str(), self.uid.as_str()));
-        assert!(!record.annotations().contains_key("objectbucket.io/orphan"), "the word is carried out");
+        assert!(!record.annotations().contains_key("objectbucket.io/orphan"), "the action is done");
         if made != Made::Granted {
             let tags = world.account.bucket_tags(&self.bucket).await;
             assert_eq!(tags["objectbucket.io/claim-uid"], uid);
@@ -210,7 +210,7 @@ async fn a_bucket_moves_to_another_cluster_and_cannot_go_back() {
     there.say(&lost.record, "adopt").await;
     lost.assert_adopted(&there, Made::Generated).await;
 
-    // Somebody deletes the claim in the former cluster, with its operator running.
+    // Somebody deletes the claim in the previous cluster, with its operator running.
     let operator_here = Operator::start(&here, Kind::InProcess).await;
     here.delete_claim(CLAIM).await;
     here.wait_gone(CLAIM).await;
@@ -245,13 +245,13 @@ async fn a_claim_with_a_bucket_of_its_own_adopts_no_other() {
     world.wait_word_off(&lost.record).await;
     world.delete_claim(CLAIM).await;
     world.wait_gone(CLAIM).await;
-    // A word is of what there is now: whoever comes to the name later does not inherit.
+    // An action is for what exists now: a claim that gets the name later does not adopt the bucket.
     world.say(&lost.record, "adopt").await;
     let does_not_exist = |record: Option<&ObjectBucket>| {
         let conditions = record.and_then(|record| record.status.clone()).unwrap_or_default().conditions;
         conditions.iter().any(|c| c.reason == "ActionRefused" && c.message.contains("does not exist"))
     };
-    seen(&world.records(), &lost.record, does_not_exist).await.expect("it says why");
+    seen(&world.records(), &lost.record, does_not_exist).await.expect("the reason is reported");
     world.wait_word_off(&lost.record).await;
     world.claim(CLAIM, &lost.class).await;
     world.wait_bound(CLAIM).await;
@@ -299,7 +299,7 @@ async fn naming_the_object_bucket_of_another_claim_is_reported() {
     world.wait_bound("other").await;
     world.wait_reason("copy", "AdoptionNeeded").await;
 
-    // As the message says, without what was copied it is a claim as any other.
+    // As the message advises: without the copied fields it is a claim like any other.
     let plain = json!({ "spec": { "objectBucketName": null, "bucketName": null } });
     world.claims().patch("copy", &PatchParams::default(), &Patch::Merge(plain)).await.unwrap();
     world.wait_bound("copy").await;

@@ -1,5 +1,5 @@
-//! Records that are lost and in no backup. What they said is found again from the claim, its class, and the tags of
-//! bucket and user.
+//! ObjectBuckets that are lost and in no backup. Their content is reconstructed from the claim, its class, and the tags
+//! of bucket and user.
 
 use rstest::rstest;
 use serde_json::json;
@@ -77,7 +77,7 @@ async fn an_object_bucket_is_recreated_from_the_tags_of_its_bucket(#[case] made:
         spec["additionalState"].as_object_mut().unwrap().remove("claimCreatedAt");
         spec
     };
-    assert_eq!(recorded(&record), recorded(&lost.backup.record), "it says what the lost one said");
+    assert_eq!(recorded(&record), recorded(&lost.backup.record), "it has the content of the lost one");
     assert_eq!(record["metadata"]["name"], lost.record);
     record["metadata"]["annotations"] = json!({ "objectbucket.io/orphan": "adopt" });
     world.restore(&record).await;

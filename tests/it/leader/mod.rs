@@ -32,7 +32,7 @@ async fn of_three_operators_one_works_at_any_time_whatever_ends_it() {
     let one = stage.claim_all(&["a", "b", "c"]).await;
     stage.assert_bound_once(&["a", "b", "c"], &one).await;
 
-    // It is told to stop while it works.
+    // It gets SIGTERM while it works.
     let two = stage.claim_all(&["d", "e", "f"]).await;
     first.binary.terminate();
     let second_term = stage.wait_holder_after(Some(&first_term)).await;
@@ -89,7 +89,7 @@ async fn a_stopped_leader_releases_the_lease_at_once() {
     first.binary.terminate();
     // With these times neither expiry nor the next look is seen within a test's patience.
     let second_term = stage.wait_holder_after(Some(&first_term)).await;
-    println!("handed over {:#} after SIGTERM", time(&second_term.acquire_time).duration_since(asked));
+    println!("transferred {:#} after SIGTERM", time(&second_term.acquire_time).duration_since(asked));
     first.binary.ended(PATIENCE).await;
 
     // With nobody to take it, one sees how it was given back.
@@ -120,7 +120,7 @@ async fn a_leader_keeps_the_lease_until_it_has_stopped() {
     let second_term = stage.wait_holder_after(Some(&first_term)).await;
     // Eight seconds of grace are longer than the six of the lease.
     let after = time(&second_term.acquire_time).duration_since(asked);
-    println!("handed over {after:#} after SIGTERM, with a call that never returns");
+    println!("transferred {after:#} after SIGTERM, with a call that never returns");
     assert!(after >= seconds(8), "taken over from a leader that worked still: {after:#}");
     stage.assert_bound_once(&["a"], &uids).await;
 }

@@ -55,14 +55,14 @@ impl Journal {
         let work = self.work();
         let mut turns: Vec<&str> = work.iter().map(|(_, who, _)| *who).collect();
         turns.dedup();
-        let told: Vec<_> = work.iter().map(|(at, who, call)| format!("{:?} {who} {call}", *at - work[0].0)).collect();
-        assert_eq!(turns, order, "{told:#?}");
+        let shown: Vec<_> = work.iter().map(|(at, who, call)| format!("{:?} {who} {call}", *at - work[0].0)).collect();
+        assert_eq!(turns, order, "{shown:#?}");
     }
 }
 
 /// AWS as all operators of a test reach it: at one address, which the records of claims name. Who calls is
-/// told by the key that signs, for each has one of its own; it stands in front of the call's name. What is
-/// signed with the keys of claims is told of nobody.
+/// known by the key that signs, because each has its own; its name is put before that of the call. Calls that are
+/// signed with the keys of claims are attributed to no operator.
 #[derive(Clone)]
 pub(super) struct SharedAws {
     aws: Arc<Aws>,
@@ -189,7 +189,7 @@ pub(super) fn count(calls: &[Call], name: &str) -> usize {
     calls.iter().filter(|call| call.name == name).count()
 }
 
-/// One operator with a lease, and the proxy that it alone goes through.
+/// One operator with a lease, and the proxy that only it uses.
 pub(super) struct Candidate {
     pub(super) name: &'static str,
     pub(super) binary: Binary,
@@ -212,7 +212,7 @@ impl Candidate {
         });
     }
 
-    /// Waits until it has looked at the lease, and watches it.
+    /// Waits until it has read the lease, and watches it.
     pub(super) async fn stands_by(&self) {
         self.wait_called("watch leases", 1).await;
     }

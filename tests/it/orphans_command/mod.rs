@@ -1,4 +1,4 @@
-//! The command `orphans`: what no claim has, and what the operator does about it at an admin's word.
+//! The command `orphans`: what no claim has, and what the operator does about it on an admin's request.
 
 mod forget;
 mod scheduled;
@@ -100,8 +100,8 @@ async fn what_has_its_claim_is_no_orphan() {
 
     world.aws.clear();
     world.kubernetes.clear();
-    let told = Tool::run(&world, &["orphans"], "").await;
-    assert!(told.code == 0 && told.out.starts_with("no orphans"), "{told:?}");
+    let shown = Tool::run(&world, &["orphans"], "").await;
+    assert!(shown.code == 0 && shown.out.starts_with("no orphans"), "{shown:?}");
     assert_eq!((world.aws.writes(), world.kubernetes.writes()), (vec![], vec![]));
     for look in ["ListUsers", "GetBucketTagging"] {
         assert!(world.aws.names().iter().any(|name| name == look), "{look}: {:?}", world.aws.names());
@@ -120,10 +120,10 @@ async fn an_orphan_is_removed_after_plan_and_confirmation() {
     assert_eq!((code, &orphan["kind"], &orphan["reason"]), (3, &"ObjectBucket".into(), &"ClaimGone".into()));
     assert_eq!((&orphan["bucket"], &orphan["user"]), (&used.bucket.as_str().into(), &used.user.as_str().into()));
     assert_eq!(orphan["actions"], serde_json::json!(["remove", "revoke", "forget"]));
-    let told = Tool::run(&world, &["orphans"], "").await.out;
-    assert!(told.contains(&used.record) && told.contains("1 orphan"), "{told}");
+    let shown = Tool::run(&world, &["orphans"], "").await.out;
+    assert!(shown.contains(&used.record) && shown.contains("1 orphan"), "{shown}");
 
-    // Nothing without the name of a bucket that has content, whoever says yes.
+    // Nothing without the name of a bucket that has content, whoever confirms.
     world.aws.clear();
     for (args, answers) in [
         (&[][..], ""),
@@ -205,7 +205,7 @@ async fn found_none(world: &World) -> i32 {
 #[case::forget("forget", "Delete", (true, true))]
 #[tokio::test]
 async fn other_actions_need_no_confirmed_bucket_name(
-    #[case] word: &str,
+    #[case] action: &str,
     #[case] policy: &str,
     #[case] left: (bool, bool),
 ) {
@@ -214,10 +214,10 @@ async fn other_actions_need_no_confirmed_bucket_name(
     used.fill(&world).await;
     world.forget_object(&world.claims(), CLAIM).await;
     let operator = Operator::start(&world, Kind::InProcess).await;
-    let ended = apply(&world, &["--action", word, "-o", "json"], "yes\n").await;
+    let ended = apply(&world, &["--action", action, "-o", "json"], "yes\n").await;
     assert_eq!(ended.code, 0, "{ended:?}");
     let result = &ended.json()["results"][0];
-    assert_eq!((&result["outcome"], &result["action"]), (&"done".into(), &word.into()), "{result}");
+    assert_eq!((&result["outcome"], &result["action"]), (&"done".into(), &action.into()), "{result}");
     assert_eq!(used.left(&world).await, left);
     assert!(world.records().get_opt(&used.record).await.unwrap().is_none());
     operator.stop().await;
@@ -346,8 +346,8 @@ async fn what_a_restored_claim_may_wait_for_is_deleted_only_by_name() {
     let used = Used::new(&world, "Delete").await;
     world.forget_object(&world.claims(), CLAIM).await;
     world.claim(CLAIM, &used.class).await;
-    for word in ["remove", "revoke"] {
-        let left = apply(&world, &["--action", word, "--yes", "--wait=false"], "").await;
+    for action in ["remove", "revoke"] {
+        let left = apply(&world, &["--action", action, "--yes", "--wait=false"], "").await;
         assert!(left.code == 3 && left.out.contains(&format!("--only {}", used.record)), "{left:?}");
     }
     let record = world.records().get(&used.record).await.unwrap();

@@ -26,8 +26,8 @@ async fn a_scheduled_deletion_is_done_early_only_by_name() {
     let orphan = only(&listed);
     assert_eq!((code, &orphan["reason"], &orphan["name"]), (0, &json!("Scheduled"), &json!(record)), "{orphan:#}");
     assert_eq!(orphan["actions"], json!(["remove", "forget"]));
-    let told = Tool::run(&world, &["orphans"], "").await;
-    assert!(told.code == 0 && told.out.contains(&record) && told.out.contains("Scheduled"), "{told:?}");
+    let shown = Tool::run(&world, &["orphans"], "").await;
+    assert!(shown.code == 0 && shown.out.contains(&record) && shown.out.contains("Scheduled"), "{shown:?}");
 
     // The name of the bucket alone is what a script gives for orphans.
     let args = ["--action", "remove", "--yes", "--wait=false", "--bucket", &bucket];

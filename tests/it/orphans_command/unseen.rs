@@ -1,4 +1,4 @@
-//! What could not be looked at: then there may be more orphans.
+//! What could not be read: then there may be more orphans.
 
 use super::{CLAIM, Used};
 use crate::accounts::{OTHER, OTHERS_KEYS};
@@ -32,7 +32,7 @@ async fn an_account_without_matching_credentials_is_named() {
     let shown = Tool::run(&world, &["orphans"], "").await;
     assert!(shown.err.contains(&wanted) && !shown.out.starts_with("no orphans\n"), "{shown:?}");
 
-    // What is asked about the one claim says the same.
+    // The status of one claim has the same message.
     let content = format!("Content:        not known: {secret}, but the ObjectBucket records account 000000000000");
     let of_claim = Tool::run(&world, &["status", CLAIM], "").await;
     assert!(of_claim.code == 0 && of_claim.out.contains(&content), "{of_claim:?}");

@@ -1,4 +1,4 @@
-//! The owner's policies, compared with the calls that its keys have signed.
+//! The provisioning policies, compared with the calls that its keys have signed.
 
 use std::collections::BTreeSet;
 

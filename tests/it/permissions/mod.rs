@@ -8,7 +8,7 @@
 //! | `account` | a ServiceAccount with certain permissions |
 //! | `audit` | what the API server saw of it |
 //! | `grants` | what roles allow, compared with that |
-//! | `aws` | the owner's policies, compared with what the proxy in front of AWS saw |
+//! | `aws` | the provisioning policies, compared with what the proxy in front of AWS saw |
 
 mod account;
 mod audit;

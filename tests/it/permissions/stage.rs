@@ -33,7 +33,7 @@ pub(super) enum Scope {
 pub(super) struct Stage {
     /// Where the claims are.
     pub(super) world: World,
-    /// Where the operator and the owner's Secret are.
+    /// Where the operator and the Secret with the provisioning credentials are.
     pub(super) vault: World,
     pub(super) owner: PolicedOwner,
     pub(super) account: Account,

@@ -57,7 +57,7 @@ pub(super) async fn serve(stage: &Stage, policy: &str) -> Legacy {
     let mut second = stage.start();
     second.wait_log("standing by").await;
 
-    // Each has its own claim, because who asks for the same claim again and again has to wait.
+    // Each has its own claim, because repeated requests for the same claim have to wait.
     let photos = Used::new(stage, "photos", &class).await;
     let drifting = Used::new(stage, "drifting", &class).await;
     let rotating = Used::new(stage, "rotating", &class).await;
@@ -214,7 +214,7 @@ async fn take_over(world: &World, legacy: &Legacy, only_removed: bool) {
     legacy.assert_gone(world).await;
 }
 
-/// A claim goes to whose user somebody added all kinds of things, and whose bucket is in a store that deletes one object
+/// A claim is deleted to whose user somebody added all kinds of things, and whose bucket is in a store that deletes one object
 /// at a time.
 async fn remove_crowded(stage: &Stage, photos: Used) {
     let (world, iam) = (&stage.world, &stage.world.account.iam);

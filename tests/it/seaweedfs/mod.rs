@@ -44,7 +44,7 @@ async fn assert_left(world: &World, buckets: &[&str]) {
     assert_eq!(world.account.buckets_with(&world.id).await, buckets, "buckets");
 }
 
-/// Stops the operator and removes what is left of the world: SeaweedFS writes all its users anew when one changes, which
+/// Stops the operator and removes what is left of the world: SeaweedFS writes all its users again when one changes, which
 /// takes a second once there are eighty.
 async fn end(world: World, operator: Operator) {
     operator.stop().await;

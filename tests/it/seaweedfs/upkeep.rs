@@ -95,17 +95,17 @@ async fn a_deleted_key_or_user_is_replaced(#[case] with_its_user: bool) {
     let operator = watchful(&world);
     let (bucket, user) = bound(&world, &class).await;
     operator.stop().await;
-    let former = world.environment("photos").await["AWS_ACCESS_KEY_ID"].clone();
+    let previous = world.environment("photos").await["AWS_ACCESS_KEY_ID"].clone();
     // Of keys that were issued just now, one would wait until they are shown.
     date(&world, "objectbucket.io/keys-issued-at").await;
     let iam = &world.account.iam;
-    iam.delete_access_key().user_name(&user).access_key_id(&former).send().await.unwrap();
+    iam.delete_access_key().user_name(&user).access_key_id(&previous).send().await.unwrap();
     if with_its_user {
         iam.delete_user().user_name(&user).send().await.unwrap();
     }
 
     let operator = watchful(&world);
-    world.wait_secret("photos", |keys| keys["AWS_ACCESS_KEY_ID"] != former).await;
+    world.wait_secret("photos", |keys| keys["AWS_ACCESS_KEY_ID"] != previous).await;
     world.wait_reason("photos", "Bound").await;
     world.app("photos").await.put(&bucket, "a").await.unwrap();
     assert_eq!(world.account.users_with(&world.id).await, [user]);

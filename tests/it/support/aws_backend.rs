@@ -19,7 +19,7 @@ pub(crate) struct AwsBackend {
 }
 
 impl AwsBackend {
-    /// This store, as strict and as slow as AWS where it is told to.
+    /// This store, as strict and as slow as AWS where configured.
     pub(crate) fn at(store: Store, strictness: Option<Strictness>) -> Self {
         let aws = Arc::new(Aws::at(&store.url));
         if let Some(strictness) = strictness {

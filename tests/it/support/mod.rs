@@ -31,7 +31,7 @@ use tokio::sync::OnceCell;
 use account::Account;
 use aws_proxy::Aws;
 
-/// Region of all classes unless a test says otherwise.
+/// Region of all classes unless a test sets another one.
 pub(crate) const REGION: &str = "us-west-1";
 
 /// The URL of the emulated AWS.
@@ -39,7 +39,7 @@ pub(crate) fn aws_url() -> String {
     needed("AWS_ENDPOINT_URL")
 }
 
-/// A store that the stack runs, and its owner's keys.
+/// A store that the stack runs, and its provisioning keys.
 #[derive(Debug, Clone)]
 pub(crate) struct Store {
     pub(crate) url: String,
@@ -177,7 +177,7 @@ impl World {
         self.write_secret(name, data.iter().copied()).await;
     }
 
-    /// A class that reaches AWS through the proxy with the owner's Secret; returns its name.
+    /// A class that reaches AWS through the proxy with the provisioning credentials; returns its name.
     pub(crate) async fn class(&self, name: &str) -> String {
         self.class_with(name, "Delete", &[]).await
     }

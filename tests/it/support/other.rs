@@ -63,7 +63,7 @@ impl OtherCluster {
         }
     }
 
-    /// The API server takes a moment to serve a changed CRD and says nowhere when it does. A printer column,
+    /// The API server takes a moment to serve a changed CRD and reports nowhere when it does. A printer column,
     /// which changes nothing else, shows it; returns its name.
     async fn install_one(&self, mut crd: Value) -> String {
         let served = format!("{:08x}", rand::random::<u32>());
@@ -156,7 +156,7 @@ impl OtherCluster {
                 let unfinalized = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
                 let _ = api.delete(&name, &DeleteParams::default()).await;
                 let _ = api.patch_metadata(&name, &PatchParams::default(), &unfinalized).await;
-                seen(&api, &name, |object| object.is_none()).await.expect("what a test left goes");
+                seen(&api, &name, |object| object.is_none()).await.expect("what a test left is deleted");
             }
         }
     }

@@ -1,8 +1,8 @@
-//! The owner's policies as they are shipped, put on a user of the emulated AWS.
+//! The provisioning policies as they are shipped, put on a user of the emulated AWS.
 //!
 //! The emulator evaluates actions, `Deny` and boundaries. It knows neither the path of a user nor the condition key
 //! `iam:PermissionsBoundary`: a statement with that key allows nothing there, whoever has which boundary. So these are
-//! taken out of what the emulator gets, and [`Demands`] says the same to the world's proxy, which operators go through.
+//! taken out of what the emulator gets, and [`Demands`] has the world's proxy check the same, which operators use.
 
 use serde_json::{Value, json};
 
@@ -34,7 +34,7 @@ pub(crate) struct PolicedOwner {
 }
 
 impl PolicedOwner {
-    /// Makes the owner and the boundary, and puts the owner's keys into the world's Secret.
+    /// Creates the provisioning user and the boundary, and writes its keys to the world's Secret.
     pub(crate) async fn new(world: &World, policies: &[&str]) -> Self {
         let iam = &world.account.iam;
         let user = world.unique("owner");

@@ -291,8 +291,8 @@ async fn an_ambiguous_object_bucket_serves_no_claim() {
     assert_eq!(world.app("c2").await.list(&legacy.bucket).await.unwrap(), ["kept"]);
 
     let uid = world.claims().get("c2").await.unwrap().uid().unwrap();
-    let said = Patch::Merge(json!({ "spec": { "additionalState": { "claimUID": uid } } }));
-    world.records().patch(&name, &Default::default(), &said).await.unwrap();
+    let edit = Patch::Merge(json!({ "spec": { "additionalState": { "claimUID": uid } } }));
+    world.records().patch(&name, &Default::default(), &edit).await.unwrap();
     world.wait_gone("c2").await;
     legacy.assert_gone(&world).await;
     rival.wait_claim("x-c2", "bound", |claim| phase(claim) == Some(ClaimPhase::Bound)).await;

@@ -1,4 +1,4 @@
-//! Who asks in time gets the bucket, whatever happens meanwhile.
+//! A claim that requests its bucket in time gets it, whatever happens meanwhile.
 
 use bucket_provisioner::api::{ObjectBucket, wire};
 use k8s_openapi::jiff::Timestamp;
@@ -23,9 +23,9 @@ async fn a_claim_gets_the_deleted_bucket_that_it_names() {
     let second = world.wait_bound("photos").await.spec.object_bucket_name.unwrap();
     let late = json!({ "metadata": { "annotations": { wire::annotation::UNDO_DELETE: "yes" } } });
     world.claims().patch("photos", &PatchParams::default(), &Patch::Merge(late)).await.unwrap();
-    let told =
+    let ignored =
         |claim: &_| crate::support::condition(claim, "UpToDate").is_some_and(|c| c.message.contains("no effect"));
-    world.wait_claim("photos", "told that it has no effect", told).await;
+    world.wait_claim("photos", "reported as without effect", ignored).await;
     delete(&world, "photos").await;
 
     create_again(&world, "photos", &class).await;
@@ -102,10 +102,10 @@ async fn a_deletion_that_was_due_while_no_operator_ran_is_postponed() {
     let postponed = |record: Option<&ObjectBucket>| record.and_then(delete_at).is_some_and(|at| at > overdue);
     crate::support::seen(&world.records(), &used.record, postponed).await.expect("it has another time");
     let at = state(&world, &used.record, "deleteAt").await.unwrap();
-    let says = |record: Option<&bucket_provisioner::api::ObjectBucket>| {
+    let reported = |record: Option<&bucket_provisioner::api::ObjectBucket>| {
         let status = record.and_then(|record| record.status.clone()).unwrap_or_default();
         status.conditions.iter().any(|condition| condition.message.contains(&at))
     };
-    crate::support::seen(&world.records(), &used.record, says).await.expect("it says so");
+    crate::support::seen(&world.records(), &used.record, reported).await.expect("it is reported");
     assert_eq!(world.account.list(&used.bucket).await.unwrap(), ["precious"]);
 }

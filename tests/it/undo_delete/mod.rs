@@ -1,4 +1,4 @@
-//! What `onDelete` of a class says: buckets that go later, or only if they are empty.
+//! `onDelete` of a class: buckets that are deleted later, or only if they are empty.
 
 mod in_time;
 
@@ -33,7 +33,7 @@ impl Used {
         Self { bucket, record: world.record_name(name), user }
     }
 
-    /// Requires that access and outputs are gone, and that the bucket is there with its content.
+    /// Requires that access and outputs were deleted, and that the bucket is there with its content.
     async fn assert_kept(&self, world: &World, claim: &str) {
         assert!(world.claims().get_opt(claim).await.unwrap().is_none());
         assert!(world.secrets().get_opt(claim).await.unwrap().is_none());
@@ -128,14 +128,14 @@ async fn a_recreated_claim_undoes_the_deletion() {
     let class = world.class_with("later", "Delete", &[("onDelete", "after:7d")]).await;
     let _operator = Operator::start(&world, Kind::Binary).await;
     let used = Used::claim(&world, "photos", &class).await;
-    let former = world.environment("photos").await;
+    let previous = world.environment("photos").await;
     delete(&world, "photos").await;
 
     create_again(&world, "photos", &class).await;
     world.wait_bound("photos").await;
     let now = world.environment("photos").await;
     assert_eq!(now["BUCKET_NAME"], used.bucket);
-    assert_ne!(now["AWS_ACCESS_KEY_ID"], former["AWS_ACCESS_KEY_ID"]);
+    assert_ne!(now["AWS_ACCESS_KEY_ID"], previous["AWS_ACCESS_KEY_ID"]);
     assert_eq!(world.app("photos").await.list(&used.bucket).await.unwrap(), ["precious"]);
     world.wait_orphaned(&used.record, "Adopted").await;
     assert_eq!(state(&world, &used.record, "deleteAt").await, None);
@@ -256,7 +256,7 @@ async fn no_deletion_in_another_account_or_of_a_bucket_in_use() {
         let conditions = record.and_then(|record| record.status.clone()).unwrap_or_default().conditions;
         conditions.iter().any(|c| c.type_ == "DeletionScheduled" && c.message.contains("another account"))
     };
-    seen(&world.records(), &used.record, other_account).await.expect("it says so");
+    seen(&world.records(), &used.record, other_account).await.expect("it is reported");
     assert_eq!(world.account.list(&used.bucket).await.unwrap(), ["precious"]);
 }
 
@@ -377,7 +377,7 @@ async fn a_namespace_is_deleted_at_once_and_its_buckets_later() {
     let bucket = bucket_of(&seen(&claims, "photos", bound).await.unwrap().unwrap());
     world.account.put(&bucket, "precious").await.unwrap();
     namespaces.delete(&name, &DeleteParams::default()).await.unwrap();
-    seen(&namespaces, &name, |found| found.is_none()).await.expect("the namespace goes");
+    seen(&namespaces, &name, |found| found.is_none()).await.expect("the namespace is deleted");
     let record = format!("obc-{name}-photos");
     world.wait_condition(&record, "DeletionScheduled", "Scheduled").await;
     assert_eq!(world.account.list(&bucket).await.unwrap(), ["precious"]);
@@ -386,10 +386,10 @@ async fn a_namespace_is_deleted_at_once_and_its_buckets_later() {
     namespaces.create(&PostParams::default(), &namespace).await.unwrap();
     claim["metadata"]["annotations"] = json!({ wire::annotation::UNDO_DELETE: "yes" });
     claims.create(&PostParams::default(), &serde_json::from_value(claim).unwrap()).await.unwrap();
-    let told = |claim: Option<&bucket_provisioner::api::ObjectBucketClaim>| {
+    let refused = |claim: Option<&bucket_provisioner::api::ObjectBucketClaim>| {
         claim.and_then(ready).is_some_and(|ready| ready.reason == "NothingToUndo")
     };
-    let claim = seen(&claims, "photos", told).await.expect("it does not get the bucket").unwrap();
+    let claim = seen(&claims, "photos", refused).await.expect("it does not get the bucket").unwrap();
     assert!(ready(&claim).unwrap().message.contains("former namespace"), "{claim:?}");
     assert_eq!(world.account.list(&bucket).await.unwrap(), ["precious"]);
 }

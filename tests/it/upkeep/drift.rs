@@ -1,4 +1,4 @@
-//! Drift: what somebody changed or deleted by hand in AWS. The operator repairs it, or says why it does not.
+//! Drift: what somebody changed or deleted by hand in AWS. The operator repairs it, or reports why it does not.
 
 use std::time::Duration;
 
@@ -134,17 +134,17 @@ async fn a_denied_check_is_reported_and_removes_nothing() {
     assert!(type_ == "Warning" && note.contains("iam:GetUserPolicy"), "{note}");
     let claim = world.claims().get("photos").await.unwrap();
     assert_eq!(ready(&claim).unwrap().reason, "Bound");
-    let looks = |calls: &[Call]| calls.iter().filter(|c| c.name == "GetUserPolicy").count() >= 5;
-    world.aws.wait_until("more looks", looks).await;
-    let said = world.events("photos").await.into_iter().filter(|(_, reason, _)| reason == "CheckFailed").count();
-    assert_eq!(said, 1, "it is said once, and not at each look");
+    let checks = |calls: &[Call]| calls.iter().filter(|c| c.name == "GetUserPolicy").count() >= 5;
+    world.aws.wait_until("more checks", checks).await;
+    let reported = world.events("photos").await.into_iter().filter(|(_, reason, _)| reason == "CheckFailed").count();
+    assert_eq!(reported, 1, "it is reported once, and not at each check");
 }
 
 #[tokio::test]
 async fn a_bound_claim_is_checked_once_on_request() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
-    // By itself it would be looked at after hours.
+    // By itself it would be checked after hours.
     let _operator = Operator::start(&world, Kind::InProcess).await;
     Bound::new(&world, &class).await;
     world.aws.clear();
@@ -152,18 +152,18 @@ async fn a_bound_claim_is_checked_once_on_request() {
         let asked = json!({ "metadata": { "annotations": { "objectbucket.io/retry": value } } });
         world.claims().patch("photos", &PatchParams::default(), &Patch::Merge(asked)).await.unwrap();
     };
-    let looks = |calls: &[Call]| calls.iter().filter(|c| c.name == "GetUserPolicy").count();
-    for turn in 1..=3 {
-        ask(turn.to_string()).await;
-        world.aws.wait_until("a look", |calls| looks(calls) == turn).await;
+    let checks = |calls: &[Call]| calls.iter().filter(|c| c.name == "GetUserPolicy").count();
+    for round in 1..=3 {
+        ask(round.to_string()).await;
+        world.aws.wait_until("a check", |calls| checks(calls) == round).await;
     }
-    for turn in 4..=8 {
-        ask(turn.to_string()).await;
+    for round in 4..=8 {
+        ask(round.to_string()).await;
     }
     // What was asked before another claim came has been dealt with when that one is bound.
     world.claim("other", &class).await;
     world.wait_bound("other").await;
-    assert!(looks(&world.aws.calls()) <= 4, "from the fourth time in a row each takes half a minute");
+    assert!(checks(&world.aws.calls()) <= 4, "from the fourth time in a row each takes half a minute");
 }
 
 #[tokio::test]
@@ -176,7 +176,7 @@ async fn brownfield_buckets_are_checked_and_never_written() {
     world.claim_with("photos", json!({ "storageClassName": class })).await;
     world.wait_bound("photos").await;
     world.aws.clear();
-    let looks = |calls: &[Call]| calls.iter().filter(|c| c.name == "GetUserPolicy").count() >= 2;
-    world.aws.wait_until("two looks", looks).await;
+    let checks = |calls: &[Call]| calls.iter().filter(|c| c.name == "GetUserPolicy").count() >= 2;
+    world.aws.wait_until("two checks", checks).await;
     assert_eq!(world.aws.writes(), Vec::<String>::new());
 }

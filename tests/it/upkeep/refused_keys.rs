@@ -67,7 +67,7 @@ async fn a_denied_new_key_is_reported_and_not_replaced() {
     let unusable = |claim: &ObjectBucketClaim| ready(claim).is_some_and(|ready| ready.reason == "CredentialsUnusable");
     // That takes longer than other waits.
     let _ = seen(&world.claims(), "photos", |claim| claim.is_some_and(unusable)).await;
-    let claim = world.wait_claim("photos", "told", unusable).await;
+    let claim = world.wait_claim("photos", "reported with unusable keys", unusable).await;
     let message = &ready(&claim).unwrap().message;
     assert!(message.contains("AccessDenied") && message.contains("service control policy"), "{message}");
     world.aws.leave_alone();
@@ -88,11 +88,11 @@ async fn a_new_key_denied_during_a_rotation_is_kept_until_it_works() {
         _ => Verdict::Pass,
     });
     annotate(&world, ROTATE, "1").await;
-    let told =
+    let failed =
         |claim: &ObjectBucketClaim| condition(claim, "KeysCurrent").is_some_and(|c| c.reason == "RotationFailed");
     // That takes longer than other waits.
-    let _ = seen(&world.claims(), "photos", |claim| claim.is_some_and(told)).await;
-    let claim = world.wait_claim("photos", "told", told).await;
+    let _ = seen(&world.claims(), "photos", |claim| claim.is_some_and(failed)).await;
+    let claim = world.wait_claim("photos", "reported with the failed rotation", failed).await;
     let message = &condition(&claim, "KeysCurrent").unwrap().message;
     assert!(message.contains("AccessDenied") && message.contains("is kept"), "{message}");
     assert_eq!(ready(&claim).unwrap().reason, "Bound");

@@ -1,4 +1,4 @@
-//! Keys that are replaced: on request, at their age, or because somebody edited them. What becomes of the former ones,
+//! Keys that are replaced: on request, at their age, or because somebody edited them. What becomes of the previous ones,
 //! and of those that were lost on the way.
 
 use std::time::Duration;
@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::former_keys::wait_deactivated;
+use super::previous_keys::wait_deactivated;
 use super::{Bound, DENIED, date};
 use crate::support::aws_proxy::Strictness;
 use crate::support::operator::{Binary, Kind, Operator};
@@ -31,7 +31,7 @@ async fn wait_retired(world: &World) {
     wait_unnoted(world, "objectbucket.io/retiring-key").await;
 }
 
-/// Ends the time of the former key, and then the time until it is deleted.
+/// Ends the time of the previous key, and then the time until it is deleted.
 async fn retire(world: &World) {
     date(world, "objectbucket.io/retire-key-at").await;
     wait_deactivated(world).await;
@@ -48,12 +48,12 @@ async fn wait_unnoted(world: &World, annotation: &str) {
     seen(&world.secrets(), "photos", lacks_it).await.unwrap_or_else(|_| panic!("{annotation} is there still"));
 }
 
-/// Waits until the claim's condition says so; returns the message.
+/// Waits until the claim has this condition; returns the message.
 async fn wait_keys_current(world: &World, reason: &str, status: ConditionStatus) -> String {
-    let says = |claim: &ObjectBucketClaim| {
+    let reported = |claim: &ObjectBucketClaim| {
         condition(claim, "KeysCurrent").is_some_and(|c| c.reason == reason && c.status == status)
     };
-    let claim = world.wait_claim("photos", reason, says).await;
+    let claim = world.wait_claim("photos", reason, reported).await;
     condition(&claim, "KeysCurrent").unwrap().message.clone()
 }
 
@@ -112,7 +112,7 @@ async fn keys_are_replaced_at_the_age_that_their_class_sets() {
     world.wait_secret("photos", |keys| keys["AWS_ACCESS_KEY_ID"] != before.key()).await;
     wait_retired(&world).await;
     let after = world.environment("photos").await["AWS_ACCESS_KEY_ID"].clone();
-    assert_eq!(world.account.keys(&before.user).await, [after], "without grace the former key goes at once");
+    assert_eq!(world.account.keys(&before.user).await, [after], "without grace the previous key is deleted at once");
     let issued = world.aws.names().iter().filter(|name| *name == "CreateAccessKey").count();
     assert_eq!(issued, 1, "once: {:?}", world.aws.names());
 }
@@ -167,7 +167,7 @@ async fn an_interrupted_rotation_is_finished_by_the_next_run() {
     assert_eq!(
         sorted(world.account.keys(&before.user).await),
         sorted(vec![before.key().to_owned(), after]),
-        "the key whose secret was lost is gone"
+        "the key whose secret was lost is deleted"
     );
     world.account_of(&before.environment).put(&before.bucket, "a").await.unwrap();
     world.app("photos").await.put(&before.bucket, "b").await.unwrap();

@@ -110,11 +110,14 @@ async fn provisioning_and_deletion_are_in_the_trace_of_the_claim() {
 #[tokio::test]
 async fn without_its_node_name_it_exits_with_a_message() {
     let (stage, root) = (Stage::new().await, TempDir::new());
-    let told = program(&root, "").run(&stage).await.unwrap_err();
-    assert!(told.contains("NODE_NAME is not set") && told.contains("spec.nodeName"), "{told}");
+    let message = program(&root, "").run(&stage).await.unwrap_err();
+    assert!(message.contains("NODE_NAME is not set") && message.contains("spec.nodeName"), "{message}");
     let missing = example("hostpath-provisioner").env("PV_DIR", "/no/such/place").env("NODE_NAME", "node-1");
-    let told = missing.run(&stage).await.unwrap_err();
-    assert!(told.contains("--pv-dir \"/no/such/place\" cannot be used") && told.contains("create it"), "{told}");
+    let message = missing.run(&stage).await.unwrap_err();
+    assert!(
+        message.contains("--pv-dir \"/no/such/place\" cannot be used") && message.contains("create it"),
+        "{message}"
+    );
 }
 
 #[tokio::test]

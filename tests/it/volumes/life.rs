@@ -8,7 +8,7 @@ use provisioner_conformance::proxy::{Ending, Gate, Verdict, expired};
 use serde_json::json;
 use volume_provisioner::{VolumeError, wire};
 
-use super::shelf::{Fate, SHELF, Shelf};
+use super::shelf::{Outcome, SHELF, Shelf};
 use super::stage::{CROWD, Stage, is_held, phase_of};
 
 #[tokio::test]
@@ -47,7 +47,7 @@ async fn a_slow_deletion_is_reported() {
     let class = stage.class("disks", json!({})).await;
     stage.submit("data", &class, json!({})).await;
     let name = stage.wait_volume("data").await.name_any();
-    shelf.meddle(|_| Fate::HangsBefore);
+    shelf.meddle(|_| Outcome::HangsBefore);
     stage.delete_claim("data").await;
     stage.wait_event(&name, "VolumeDelete", "is deleting volume").await;
 }
@@ -101,7 +101,7 @@ async fn another_node_is_selected_if_a_volume_is_impossible() {
     let class = stage.class("local", json!({ "volumeBindingMode": "WaitForFirstConsumer" })).await;
     stage.submit("data", &class, json!({})).await;
     let (full, free) = (stage.node("full").await, stage.node("free").await);
-    shelf.meddle(|_| Fate::Fails(VolumeError::wrong_node("there is no room on this node")));
+    shelf.meddle(|_| Outcome::Fails(VolumeError::wrong_node("there is no room on this node")));
     stage.select_node("data", &full).await;
     let is_unselected = |claim: &k8s_openapi::api::core::v1::PersistentVolumeClaim| {
         !claim.annotations().contains_key(wire::SELECTED_NODE)
@@ -190,7 +190,7 @@ async fn a_volume_that_was_restored_from_a_backup_keeps_its_data() {
     let _operator = stage.start(&shelf);
     stage.wait_event(&name, "VolumeFailedDelete", "was restored or copied").await;
     assert_eq!(shelf.volumes(), std::slice::from_ref(&name));
-    // An admin says that it is to go.
+    // An admin confirms that it may be deleted.
     let unmarked = json!({ "metadata": { "annotations": { wire::VOLUME_UID: null } } });
     stage.pvs().patch(&name, &PatchParams::default(), &Patch::Merge(unmarked)).await.unwrap();
     stage.wait_volume_gone(&name).await;
@@ -283,7 +283,7 @@ async fn changes_during_broken_watches_are_seen_in_the_next_list() {
     let class = stage.class("disks", json!({})).await;
     stage.submit("old", &class, json!({})).await;
     let old = stage.wait_volume("old").await.name_any();
-    // No watch begins again until a list was read, and meanwhile a claim comes and another one goes.
+    // No watch begins again until a list was read, and meanwhile one claim is created and another one deleted.
     let gate = Gate::closed();
     let held = gate.clone();
     stage.kubernetes.meddle(move |call| match call.name.split(' ').next() {
@@ -313,8 +313,8 @@ async fn another_selected_node_moves_a_claim_to_its_instance() {
     let class = stage.class("local", json!({ "volumeBindingMode": "WaitForFirstConsumer" })).await;
     let nodes = [stage.node("left").await, stage.node("right").await];
     left.meddle(|verb| match verb {
-        "provision" => Fate::Fails(VolumeError::in_progress("the disk is slow")),
-        _ => Fate::Works,
+        "provision" => Outcome::Fails(VolumeError::in_progress("the disk is slow")),
+        _ => Outcome::Works,
     });
     stage.submit("data", &class, json!({})).await;
     stage.select_node("data", &nodes[0]).await;
@@ -378,14 +378,14 @@ async fn a_cleanup_ends_before_the_claim_gets_its_volume() {
     let _operator = stage.start(&shelf);
     let class = stage.class("local", json!({ "volumeBindingMode": "WaitForFirstConsumer" })).await;
     let node = stage.node("node").await;
-    let slow = || Fate::Fails(VolumeError::in_progress("the disk is slow"));
+    let slow = || Outcome::Fails(VolumeError::in_progress("the disk is slow"));
     shelf.meddle(move |_| slow());
     stage.submit("data", &class, json!({})).await;
     stage.select_node("data", &node).await;
     shelf.wait_calls("begun", |calls| !calls.is_empty()).await;
     // Before it is ready, or the claim would be bound.
     stage.unselect_node("data").await;
-    shelf.meddle(move |verb| if verb == "delete" { slow() } else { Fate::Works });
+    shelf.meddle(move |verb| if verb == "delete" { slow() } else { Outcome::Works });
     shelf.wait_calls("undone", |calls| calls.iter().any(|call| call.starts_with("delete"))).await;
     stage.select_node("data", &node).await;
     // It is asked again and again, and does not provision meanwhile.

@@ -1,4 +1,4 @@
-//! What a claim cannot have is told once, and had as soon as it can be.
+//! What a claim cannot have is reported once, and provided as soon as it can be.
 
 use kube::ResourceExt as _;
 use kube::api::{Patch, PatchParams};
@@ -6,7 +6,7 @@ use provisioner_conformance::proxy::{Gate, Verdict};
 use serde_json::json;
 use volume_provisioner::VolumeError;
 
-use super::shelf::{Fate, Shelf};
+use super::shelf::{Outcome, Shelf};
 use super::stage::{Stage, conflict, is_held, seen_soon};
 
 #[tokio::test]
@@ -29,10 +29,10 @@ async fn unsupported_requests_are_refused_with_their_remedy() {
     for (name, class, spec, _) in &cases {
         stage.submit(name, class, spec.clone()).await;
     }
-    for (name, _, _, told) in &cases {
-        stage.wait_event(name, "ProvisioningFailed", told).await;
+    for (name, _, _, note) in &cases {
+        stage.wait_event(name, "ProvisioningFailed", note).await;
     }
-    // A class that is created again is looked at again.
+    // A class that is created again is checked again.
     stage.class("wrong", json!({ "parameters": { "material": "oak" } })).await;
     stage.wait_volume("parameter").await;
     assert_eq!(shelf.calls().len(), 1, "the others never got there: {:?}", shelf.calls());
@@ -50,11 +50,11 @@ async fn several_instances_report_each_problem_once() {
     let ice = stage.class("ice", json!({ "parameters": { "material": "ice" } })).await;
     stage.submit("block", &class, json!({ "volumeMode": "Block" })).await;
     stage.submit("cold", &ice, json!({})).await;
-    let told = [("block", "cannot be had"), ("cold", "melts on every shelf")];
+    let refused = [("block", "cannot be had"), ("cold", "melts on every shelf")];
     let attempts = || stage.kubernetes.writes().iter().filter(|name| *name == "create events").count();
-    seen_soon("each has tried to tell each", || attempts() >= told.len() * shelves.len()).await;
-    for (claim, told) in told {
-        stage.wait_event(claim, "ProvisioningFailed", told).await;
+    seen_soon("each instance has tried to report each", || attempts() >= refused.len() * shelves.len()).await;
+    for (claim, note) in refused {
+        stage.wait_event(claim, "ProvisioningFailed", note).await;
         assert_eq!(stage.events(claim, "ProvisioningFailed").await.len(), 1, "{claim}");
         assert!(!is_held(&stage.pvcs().get(claim).await.unwrap()), "{claim}");
     }
@@ -93,10 +93,10 @@ async fn failures_are_retried_and_terminal_ones_wait_for_a_change() {
     shelf.meddle(move |_| {
         tries += 1;
         match tries {
-            1 | 2 => Fate::Fails(VolumeError::retryable("the shelf is locked")),
-            3 => Fate::Fails(VolumeError::in_progress("half of it is done")),
-            4 => Fate::Fails(VolumeError::terminal("oak is not to be had")),
-            _ => Fate::Works,
+            1 | 2 => Outcome::Fails(VolumeError::retryable("the shelf is locked")),
+            3 => Outcome::Fails(VolumeError::in_progress("half of it is done")),
+            4 => Outcome::Fails(VolumeError::terminal("oak is not to be had")),
+            _ => Outcome::Works,
         }
     });
     stage.submit("data", &class, json!({})).await;
@@ -128,7 +128,7 @@ async fn a_verb_is_given_up_after_its_threshold() {
     options.delete_retry.threshold = Some(2);
     let _operator = stage.start_with(&shelf, options);
     let class = stage.class("disks", json!({})).await;
-    shelf.meddle(|_| Fate::Fails(VolumeError::retryable("the shelf is locked")));
+    shelf.meddle(|_| Outcome::Fails(VolumeError::retryable("the shelf is locked")));
     stage.submit("data", &class, json!({})).await;
     stage.wait_event("data", "ProvisioningFailed", "the shelf is locked; giving up after 3 attempts").await;
     assert_eq!(shelf.calls().len(), 3);
@@ -137,7 +137,7 @@ async fn a_verb_is_given_up_after_its_threshold() {
     stage.pvcs().patch("data", &PatchParams::default(), &Patch::Merge(change)).await.unwrap();
     let volume = stage.wait_volume("data").await.metadata.name.unwrap();
 
-    shelf.meddle(|_| Fate::Fails(VolumeError::retryable("the shelf is locked")));
+    shelf.meddle(|_| Outcome::Fails(VolumeError::retryable("the shelf is locked")));
     stage.delete_claim("data").await;
     stage.wait_event(&volume, "VolumeFailedDelete", "the shelf is locked; giving up after 2 attempts").await;
     shelf.leave_alone();
@@ -156,9 +156,9 @@ async fn a_verb_that_panics_or_hangs_stops_no_other_claim() {
     shelf.meddle(move |_| {
         tries += 1;
         match tries {
-            1 => Fate::Panics,
-            2 => Fate::HangsBefore,
-            _ => Fate::Works,
+            1 => Outcome::Panics,
+            2 => Outcome::HangsBefore,
+            _ => Outcome::Works,
         }
     });
     stage.submit("panics", &class, json!({})).await;
@@ -185,13 +185,13 @@ async fn an_unstarted_claim_can_be_deleted_while_the_store_is_down() {
     let (stage, shelf) = (Stage::new().await, Shelf::new("a"));
     let _operator = stage.start(&shelf);
     let class = stage.class("disks", json!({})).await;
-    shelf.meddle(|_| Fate::Fails(VolumeError::refused("the shelf is full")));
-    for claim in ["waits", "goes"] {
+    shelf.meddle(|_| Outcome::Fails(VolumeError::refused("the shelf is full")));
+    for claim in ["waits", "deleted"] {
         stage.submit(claim, &class, json!({})).await;
         stage.wait_event(claim, "ProvisioningFailed", "the shelf is full").await;
     }
-    stage.delete_claim("goes").await;
-    stage.wait_claim_gone("goes").await;
+    stage.delete_claim("deleted").await;
+    stage.wait_claim_gone("deleted").await;
     shelf.leave_alone();
     stage.wait_volume("waits").await;
 }

@@ -155,7 +155,7 @@ fn options(identity: &str) -> Options {
     }
 }
 
-/// Leads until it is stopped; says when the term began and when the work was dropped.
+/// Leads until it is stopped; reports when the term began and why it was lost.
 struct Leader {
     began: Option<oneshot::Receiver<(Instant, Term)>>,
     stop: Option<oneshot::Sender<()>>,

@@ -1,5 +1,5 @@
-//! The end of former keys: they are deactivated before they are deleted, and not while an app uses them, unless that lasts
-//! too long.
+//! The end of previous keys: they are deactivated before they are deleted, and not while an app uses them, unless that
+//! lasts too long.
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
@@ -44,11 +44,11 @@ async fn note(world: &World, annotation: &str) -> Option<String> {
 }
 
 pub(super) async fn wait_deactivated(world: &World) {
-    let says_so = |secret: Option<&Secret>| {
+    let inactive_is_noted = |secret: Option<&Secret>| {
         let annotations = secret.and_then(|secret| secret.metadata.annotations.as_ref());
         annotations.is_some_and(|all| all.get(INACTIVE).is_some_and(|value| value == "yes"))
     };
-    seen(&world.secrets(), "photos", says_so).await.expect("the former key is deactivated");
+    seen(&world.secrets(), "photos", inactive_is_noted).await.expect("the previous key is deactivated");
 }
 
 #[tokio::test]
@@ -80,7 +80,7 @@ async fn a_previous_key_can_be_reactivated_before_its_deletion() {
     world.wait_event("photos", "KeysRetired").await;
 }
 
-/// Somebody deactivates the present key; the former one may be all that apps have.
+/// Somebody deactivates the current key; the previous one may be all that apps have.
 #[tokio::test]
 async fn a_previous_key_is_kept_while_the_current_one_is_inactive() {
     let world = World::new().await;
@@ -104,7 +104,7 @@ async fn a_previous_key_is_kept_while_the_current_one_is_inactive() {
     assert!(rotated.former_key_works(&world).await);
 }
 
-/// What IAM says about the use of a key.
+/// The answer of IAM about the last use of a key.
 fn used_at(time: &str) -> String {
     format!(
         "<GetAccessKeyLastUsedResponse xmlns=\"https://iam.amazonaws.com/doc/2010-05-08/\"><GetAccessKeyLastUsedResult>\
@@ -119,7 +119,7 @@ async fn a_previous_key_in_use_is_reported_and_kept_longer() {
     let world = World::new().await;
     let _operator = Operator::start(&world, Kind::InProcess).await;
     let rotated = Rotated::new(&world).await;
-    // In the future, so that it is recent whatever the clock says.
+    // In the future, so that it is recent whatever the time is.
     world.aws.meddle(|call| match call.name.as_str() {
         "GetAccessKeyLastUsed" => Verdict::Answer(200, used_at("2099-01-01T00:00:00Z")),
         _ => Verdict::Pass,

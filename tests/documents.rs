@@ -1,5 +1,5 @@
-//! What is generated from the code in `docs/`: the page of reasons, and the tables of parameters and metrics. A test fails
-//! if its document is outdated; to update all of them: `UPDATE_DOCS=1 cargo test --test documents`.
+//! What is generated from the code in `docs/`: the page of reasons, and the tables of parameters and metrics. A test
+//! fails if its document is outdated; to update all of them: `UPDATE_DOCS=1 cargo test --test documents`.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 

@@ -1,5 +1,5 @@
-//! The account in which things were made: what is missing in another one is not gone, and a bucket of the same name in
-//! another one is not the claim's.
+//! The account in which resources were created: what is missing in another one is not deleted, and a bucket of the same
+//! name in another one is not the claim's.
 
 use bucket_provisioner::api::ObjectBucket;
 use kube::ResourceExt as _;
@@ -171,8 +171,8 @@ enum Proof {
     Key,
     /// Its name ends in the claim's uid, in a store that is not AWS.
     Name,
-    /// That, and it is at the path and in the account of the record.
-    Place,
+    /// That, and it has the path and the account that the ObjectBucket records.
+    PathAndAccount,
     Nothing,
 }
 
@@ -180,7 +180,7 @@ enum Proof {
 #[rstest]
 #[case::its_key_proves_it(Proof::Key)]
 #[case::its_name_proves_it(Proof::Name)]
-#[case::its_place_proves_it(Proof::Place)]
+#[case::its_path_and_account_prove_it(Proof::PathAndAccount)]
 #[case::nothing_proves_it(Proof::Nothing)]
 #[tokio::test]
 async fn an_untagged_user_is_deleted_only_if_proven(#[case] proof: Proof) {
@@ -220,7 +220,7 @@ async fn an_untagged_user_is_deleted_only_if_proven(#[case] proof: Proof) {
     operator.stop().await;
 }
 
-/// As AWS refuses a call that names another owner than the bucket has; the emulator does not look.
+/// As AWS refuses a call that names another owner than the bucket has; the emulator does not check.
 fn refuse_expected_owner(call: &Call) -> Verdict {
     match &call.note {
         Some(_) => {
@@ -284,7 +284,7 @@ async fn without_sts_the_account_is_read_from_the_created_user() {
     assert_eq!(asked, 1, "that it does not know is remembered");
     operator.stop().await;
 
-    // Of credentials with which nothing was made yet, it is asked otherwise.
+    // For credentials that have created nothing yet, the account is found in another way.
     world.owner_secret("owner", &OTHERS_KEYS).await;
     world.delete_claim("photos").await;
     let operator = Operator::start(&world, Kind::InProcess).await;

@@ -20,7 +20,7 @@ fn start(world: &World, address: SocketAddr, args: &[&str]) -> Binary {
     Binary::start(world, &[&["--admin-address", &address], args].concat(), &[])
 }
 
-/// The status and the text of an answer; `None` if there is none, because the server has not begun.
+/// The status and the text of an answer; `None` if there is none, because the server has not started.
 async fn get(address: SocketAddr, path: &str) -> Option<(u16, String)> {
     let mut server = TcpStream::connect(address).await.ok()?;
     server.write_all(format!("GET {path} HTTP/1.1\r\nhost: {address}\r\n\r\n").as_bytes()).await.ok()?;

@@ -1,4 +1,4 @@
-//! The library with another store than AWS: whoever writes one implements the trait, and gets the rest.
+//! The library with another store than AWS: its author implements the trait, and gets the rest.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,8 +19,8 @@ use serde_json::json;
 use crate::support::{PATIENCE, World, phase, says, seen};
 
 /// Buckets and users that are names in a set. A bucket whose name begins with "slow" is built step by step. Apps get a
-/// format and a secret, under keys that cannot be used if the bucket's name begins with "standard" or "twice". Keys are never
-/// rotated. Whether a bucket is still there is found in two steps.
+/// format and a secret, under keys that cannot be used if the bucket's name begins with "standard" or "twice". Keys are
+/// never rotated. Whether a bucket is still there is found in two steps.
 #[derive(Clone, Default)]
 struct Shelf {
     things: Arc<Mutex<BTreeSet<String>>>,

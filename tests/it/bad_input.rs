@@ -1,5 +1,5 @@
 //! Mistakes, and what the claim reports about them: each message names the field, the value and the remedy. (For what
-//! belongs to somebody else see `foreign`.)
+//! belongs to others see `foreign`.)
 
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::ApiResource;

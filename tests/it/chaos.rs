@@ -257,7 +257,7 @@ impl Chaos {
         }
     }
 
-    /// The owner may not do one thing.
+    /// The provisioning credentials lack one permission.
     fn deny(&mut self) {
         let operations = ["CreateBucket", "CreateUser", "PutUserPolicy", "CreateAccessKey", "GetUser", "DeleteUser"];
         let denied = *operations.choose(&mut self.dice).unwrap();
@@ -299,8 +299,8 @@ impl Chaos {
         self.class(kind).await;
     }
 
-    /// Nothing fails any more. A new operator has forgotten how long the one before meant to wait: up to minutes
-    /// after what somebody has to mend.
+    /// Nothing fails any more. A new operator does not know the backoff of the one before: up to minutes after what an
+    /// admin has to fix.
     async fn stop(&mut self) {
         self.world.aws.leave_alone();
         self.world.kubernetes.leave_alone();

@@ -1,4 +1,4 @@
-//! Buckets whose keys were never published: what they hold is somebody else's.
+//! Buckets whose keys were never published: what they contain is of others.
 
 use bucket_provisioner::api::{BucketPhase, ObjectBucket, wire};
 use kube::ResourceExt as _;

@@ -67,8 +67,8 @@ async fn crash_slowly(flow: Flow, slow: Strictness) {
     crash_everywhere(flow, Pace::Slow, &make).await;
 }
 
-/// Killed at the calls to the store. A bucket with a name that its claim chose is left out: between its creation and its
-/// tags, which SeaweedFS takes in a call of their own, nothing tells it from somebody else's.
+/// Killed at the calls to the store. A bucket with a name that its claim chose is left out: between its creation and
+/// its tags, which SeaweedFS takes in a call of their own, nothing distinguishes it from one of others.
 #[rstest]
 #[case::generated(Flow::of(Kind::Generated, Act::Provide))]
 #[case::brownfield(Flow::of(Kind::Brownfield, Act::Provide))]

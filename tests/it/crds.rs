@@ -1,4 +1,4 @@
-//! Clusters whose CRDs somebody else installed: the whole life of claims on each, and no write too many.
+//! Clusters with CRDs of others: the whole life of claims on each, and no write too many.
 
 use std::collections::BTreeMap;
 
@@ -74,12 +74,12 @@ async fn claims_work_with_crds_of_others(#[case] text: &str) {
     world.wait_secret("generated", |keys| keys["AWS_ACCESS_KEY_ID"] != old).await;
     assert_eq!(world.app("generated").await.list(&buckets["generated"]).await.unwrap(), ["generated"]);
 
-    assert_go_completely(&world, &buckets).await;
+    assert_deleted_completely(&world, &buckets).await;
     operator.stop().await;
 }
 
 /// Deletes all claims, and requires that nothing is left of them but the bucket that existed before.
-async fn assert_go_completely(world: &World, buckets: &BTreeMap<&str, String>) {
+async fn assert_deleted_completely(world: &World, buckets: &BTreeMap<&str, String>) {
     for claim in CLAIMS.into_iter().chain(["unbindable"]) {
         world.delete_claim(claim).await;
         world.wait_gone(claim).await;
@@ -114,7 +114,7 @@ async fn versions(world: &World) -> BTreeMap<String, Option<String>> {
 }
 
 /// The writes to the bound claims and what belongs to them, as far as their targets name them. Creations do
-/// not, but there cannot be any of what stands.
+/// not, but what exists cannot be created.
 fn writes_to_first(world: &World) -> Vec<String> {
     let of_first = |target: &str| {
         target
@@ -193,7 +193,7 @@ async fn while_a_crd_is_deleted_nothing_is_deleted_at_the_store(#[case] plural: 
     }
     world.aws.clear();
     other.delete_crd(plural).await;
-    // Those of the claims delete them; with those of ObjectBuckets gone, claims go one by one.
+    // The CRD of claims deletes them; without that of ObjectBuckets, claims are deleted one by one.
     for (claim, ..) in &used {
         world.delete_claim(claim).await;
     }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::support::operator::{Kind, Operator};
 use crate::support::{World, bucket_of, seen};
 
-/// What is left of a record.
+/// What is left of an ObjectBucket.
 #[derive(Debug, Clone, Copy)]
 enum Left {
     NoState,

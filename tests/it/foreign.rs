@@ -1,4 +1,4 @@
-//! What belongs to somebody else: buckets, Secrets, ConfigMaps and users that exist already are neither used, nor
+//! What belongs to others: buckets, Secrets, ConfigMaps and users that exist already are neither used, nor
 //! overwritten, nor deleted, and the claim reports it.
 
 use kube::ResourceExt as _;
@@ -48,7 +48,7 @@ async fn a_bucket_name_that_another_account_has_is_refused() {
     let _operator = Operator::start(&world, Kind::InProcess).await;
     world.claim_with("global", json!({ "storageClassName": class, "bucketName": bucket })).await;
     says(&world.wait_reason("global", "BucketTaken").await, &[&bucket, "another"]);
-    // Nothing was made, so deleting the claim asks nothing of AWS.
+    // Nothing was created, so deleting the claim makes no call to AWS.
     world.aws.clear();
     world.delete_claim("global").await;
     world.wait_gone("global").await;

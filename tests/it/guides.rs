@@ -1,4 +1,4 @@
-//! The guides: their commands, run as they stand there.
+//! The guides: their commands, run as they are written there.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -178,7 +178,7 @@ async fn the_commands_of_the_disaster_recovery_guide_work() {
     assert!(world.claims().get_opt(CLAIM).await.unwrap().is_none_or(|claim| claim.uid().is_none()));
 }
 
-/// All is lost; records come back first. Returns the new operator.
+/// All is lost; ObjectBuckets are restored first. Returns the new operator.
 async fn restore_in_the_same_cluster(reader: &mut Reader, here: &Cluster<'_>, class: &str) -> Operator {
     let (world, record) = (here.world, here.world.record_name(CLAIM));
     world.lose(CLAIM).await;
@@ -237,7 +237,7 @@ async fn move_back(reader: &mut Reader, here: &Cluster<'_>, there: &Cluster<'_>)
     operator
 }
 
-/// The record is lost, and is in no backup. Returns the new operator.
+/// The ObjectBucket is lost, and is in no backup. Returns the new operator.
 async fn recall(reader: &mut Reader, here: &Cluster<'_>, operator: Operator) -> Operator {
     let world = here.world;
     let backup = world.back_up(CLAIM).await;
@@ -252,7 +252,8 @@ async fn recall(reader: &mut Reader, here: &Cluster<'_>, operator: Operator) -> 
     operator
 }
 
-/// Nobody wants the claim back. First the access is revoked and its bucket stays, then a new claim is deleted with all it had.
+/// Nobody wants the claim back. First the access is revoked and its bucket stays, then a new claim is deleted with all
+/// it had.
 async fn give_up(reader: &mut Reader, here: &Cluster<'_>, class: &str, bucket: String) {
     let (world, record) = (here.world, here.world.record_name(CLAIM));
     for (word, stays) in [("revoke", true), ("remove", false)] {

@@ -110,7 +110,7 @@ async fn claims_of_one_object_bucket_name_get_one_each() {
     let class = world.class("greenfield").await;
     let _operator = Operator::start(&world, Kind::InProcess).await;
 
-    // `obc-NS-a` stands, and records another claim.
+    // `obc-NS-a` exists, and records another claim.
     let taken = world.record_name("a");
     let foreign = json!({
         "metadata": { "name": taken },

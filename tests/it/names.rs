@@ -23,7 +23,7 @@ const REQUESTS: [&str; 11] = [
     "é 🎉",
 ];
 
-/// The CRDs of somebody who did not say what a name is.
+/// CRDs without rules for names.
 fn without_patterns() -> [Value; 2] {
     let [mut claims, records] = ours();
     for field in ["storageClassName", "objectBucketName"] {

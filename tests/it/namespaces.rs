@@ -1,4 +1,5 @@
-//! Namespaces that are deleted with all that is in them. The Secret with the provisioning credentials is in another one.
+//! Namespaces that are deleted with all that is in them. The Secret with the provisioning credentials is in another
+//! one.
 
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
@@ -83,7 +84,7 @@ where
     api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
 }
 
-/// Requires that an object is being deleted, and that only the finalizer of somebody else still holds it.
+/// Requires that an object is being deleted, and that only a foreign finalizer still holds it.
 async fn assert_held<K>(api: &Api<K>, name: &str)
 where
     K: Resource + Clone + serde::de::DeserializeOwned + std::fmt::Debug,

@@ -50,7 +50,7 @@ async fn serve_another(world: &World, class: &str, name: &str) {
 
 /// A finalizer can be taken off while no operator runs.
 #[rstest]
-#[case::and_nothing_takes_its_place(false)]
+#[case::and_nothing_replaces_it(false)]
 #[case::and_another_claim_of_the_name_is_there_already(true)]
 #[tokio::test]
 async fn orphans_from_before_the_start_are_only_reported(#[case] replaced: bool) {
@@ -284,7 +284,7 @@ async fn object_buckets_copied_to_another_cluster_are_only_reported() {
     there.restore(&backup.claim).await;
     there.wait_reason("photos", "AdoptionNeeded").await;
     used.assert_untouched(&here).await;
-    // The copy can go, by the claim and by its record.
+    // The copy can be deleted: the claim, and its ObjectBucket.
     there.delete_claim("photos").await;
     there.wait_gone("photos").await;
     there.say(&used.record, "forget").await;
@@ -315,7 +315,7 @@ async fn an_earlier_versions_object_bucket_is_matched_by_uid() {
     let record = world.records().get(&used.record).await.unwrap();
     assert_eq!(record.resource_version(), before, "a bound claim costs no write");
     used.assert_untouched(&world).await;
-    // The next attempt at it completes the record.
+    // The next attempt completes the ObjectBucket.
     world.unready("photos").await;
     let whole = |record: Option<&ObjectBucket>| {
         let state = record.and_then(|record| record.spec.additional_state.clone()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The proxies themselves: what the other tests rest on.
+//! The proxies themselves, on which the other tests rely.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::support::aws_proxy::Strictness;
 use crate::support::proxy::{Ending, Gate, Verdict, expired, expired_in_stream};
 use crate::support::{REGION, World};
 
-/// The owner, who sees AWS through the world's proxy.
+/// The provisioning account, through the world's proxy.
 fn owner(world: &World) -> Account {
     Account::at(&world.aws.url, REGION, "test", "test")
 }

@@ -141,7 +141,8 @@ async fn a_large_bucket_is_listed_by_prefixes_in_parallel() {
             lists.filter(|call| call.target.contains(what)).count()
         };
         let deleted = calls.iter().filter(|call| call.name == "DeleteBucket").count();
-        // The first thousand are listed before anything is known of folders: those of none, of one and of a part of another.
+        // The first thousand are listed before anything is known of folders: those of none, of one and of a part of
+        // another.
         let folders_listed = if knows_folders { 3 } else { 0 };
         assert_eq!(
             (listed("prefix="), listed("delimiter="), deleted),

@@ -18,8 +18,8 @@ use crate::support::{PATIENCE, World, phase, ready};
 /// Pieces of work in which a bucket is emptied.
 const PIECES: usize = 3;
 
-/// A store in which buckets whose names begin with "large" are emptied in pieces; all but the first need a permit to end, as
-/// does the deletion of a bucket whose name begins with "held".
+/// A store in which buckets whose names begin with "large" are emptied in pieces; all but the first need a permit to
+/// end, as does the deletion of a bucket whose name begins with "held".
 #[derive(Clone)]
 struct Heap {
     permits: Arc<Semaphore>,

@@ -1,4 +1,4 @@
-//! What somebody deletes or edits is restored.
+//! What was deleted or edited by hand is restored.
 
 use std::time::Duration;
 

@@ -87,7 +87,7 @@ async fn a_rival_claim_does_not_delay_the_deletion_of_a_bucket() {
     let spec = json!({ "storageClassName": class, "bucketName": bucket });
     world.claim_with("creator", spec.clone()).await;
     world.wait_bound("creator").await;
-    // It is cut off, so that nobody knows whether something was made for it: its record stays.
+    // It is cut off, so it is unknown whether something was created for it: its ObjectBucket stays.
     world.aws.clear();
     world.aws.meddle(|_| Verdict::Hang);
     world.claim_with("rival", spec).await;
@@ -181,7 +181,7 @@ async fn a_bucket_of_the_same_name_in_another_store_does_not_count() {
     let neighbour = world.neighbour().await;
     let class = world.class("greenfield").await;
     let bucket = world.unique("shared");
-    // The same bucket by another way: as far as records say, another store.
+    // The same bucket at another endpoint: according to the ObjectBuckets, another store.
     let elsewhere = [
         ("bucketName", bucket.as_str()),
         ("allowClaimedBucket", "yes"),

@@ -1,6 +1,5 @@
-//! What the operator is shown lags behind, and every kind on its own: a list shows how things were, the watch
-//! that follows is held back, while what is asked for by name is answered as it is. When the watch comes
-//! through, it repeats all that happened since.
+//! Stale caches, for each kind on its own: a list returns an old state, the watch that follows is held back, and only
+//! a get by name returns the current state. When the watch continues, it repeats all that happened since.
 
 use kube::ResourceExt as _;
 use kube::api::DeleteParams;
@@ -15,9 +14,9 @@ use provisioner_conformance::{View, Watched};
 /// What is made in AWS for a claim.
 const MADE: [&str; 4] = ["CreateBucket", "CreateUser", "PutUserPolicy", "CreateAccessKey"];
 
-/// Starts an operator with this view, waits until it has acted on it, and then lets it see what is. Returns
-/// the changes that it asked of AWS and of Kubernetes on the way, but for those for another claim, which is
-/// bound in the end.
+/// Starts an operator with this view, waits until it has acted on it, and then lets the watch continue. Returns the
+/// changes that it requested of AWS and of Kubernetes meanwhile, except those for another claim, which is bound in the
+/// end.
 async fn settle(world: &World, view: View, class: &str, acts: impl Fn(&Call) -> bool) -> (Vec<String>, Vec<String>) {
     let gate = view.show(world);
     world.kubernetes.clear();

@@ -21,7 +21,7 @@ use crate::support::operator::Binary;
 use crate::support::proxy::{Proxy, Verdict};
 use provisioner_conformance::assert_hidden;
 
-/// Spans are sent soon, because somebody waits for them.
+/// Spans are sent soon, because the tests wait for them.
 const SOON: (&str, &str) = ("OTEL_BSP_SCHEDULE_DELAY", "50");
 
 /// All attributes that spans of a claim without problems have; docs/tracing.md explains them.

@@ -1,4 +1,4 @@
-//! Claims that wait for somebody are woken when it is done, without polling AWS.
+//! Claims that wait for a change by an admin are requeued when it is made, without polling AWS.
 
 use crate::support::World;
 use crate::support::operator::{Kind, Operator};

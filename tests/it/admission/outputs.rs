@@ -21,7 +21,7 @@ struct Scene {
     world: World,
     policy: Policy,
     operator: Client,
-    /// Owner references to the claim, to one that stands for a previous claim of its name, and to what is no claim. All
+    /// Owner references to the claim, to one that represents a previous claim of its name, and to what is no claim. All
     /// exist, because the garbage collector deletes what has an owner that does not exist.
     owner: Value,
     previous: Value,
@@ -114,7 +114,7 @@ async fn the_operator_mints_no_tokens() {
     };
     let message = scene.policy.refused(dry_create(&scene.operator, &scene.changed("Secret", mint)).await);
     assert!(message.contains("only Secrets of type Opaque, not kubernetes.io/service-account-token"), "{message}");
-    // Nor does it write such a Secret that somebody else has put in the place of a claim's.
+    // Nor does it write such a Secret that somebody else created under the name of a claim's.
     let token = scene.changed("Secret", mint);
     create(&scene.world.client, &token).await.unwrap();
     scene.policy.refused(patch(&scene.operator, &token, &data(), DryRun::No).await);

@@ -34,7 +34,7 @@ fn counts(examined: &Examined, verdict: &str, wanted: usize) {
     assert_eq!(findings.iter().filter(of_classes).count(), wanted, "{summary:#}");
 }
 
-/// How often AWS was asked each thing.
+/// How often each call was made to AWS.
 fn asked(world: &World) -> BTreeMap<String, usize> {
     let mut asked = BTreeMap::new();
     for name in world.aws.names() {

@@ -130,7 +130,7 @@ impl AwsFault {
             Self::Failing => &["StoreFailing"],
             Self::Refused | Self::Reset | Self::Silent => &["StoreUnreachable"],
             // New keys are denied while they are not known everywhere.
-            // A chosen bucket whose tags cannot be read may be anybody's.
+            // A chosen bucket whose tags cannot be read may be of anybody.
             Self::Denied => &["AccessDenied", "WaitingForCredentials", "BucketTaken"],
             Self::Garbled => &[],
         }
@@ -216,7 +216,8 @@ impl<'a> Cell<'a> {
         world.wait_reason(claim, "AdoptionNeeded").await;
     }
 
-    /// Creates a claim with a bucket and a user, and without keys: what AWS refuses differs from all that is tried later.
+    /// Creates a claim with a bucket and a user, and without keys: what AWS refuses differs from all that is tried
+    /// later.
     async fn begin_unpublished(&self) {
         let Self { world, claim, withholds_keys, .. } = self;
         withholds_keys.store(true, Ordering::SeqCst);
@@ -378,7 +379,7 @@ impl<'a> Cell<'a> {
             (Flow::Grant, "GetObject") => fault == AwsFault::Denied,
             // Objects are enough to see that it is not empty.
             (Flow::Keep | Flow::KeepUnpublished, "ListMultipartUploads") => true,
-            // Tags prove whose it is, and its age would only disprove them.
+            // Tags prove of which claim it is, and its age could only disprove them.
             (Flow::KeepUnpublished | Flow::Replan, "ListBuckets") => fault == AwsFault::Denied,
             _ => false,
         };
@@ -416,7 +417,7 @@ impl<'a> Cell<'a> {
                 self.aws.up();
             }
             if fault == AwsFault::Denied {
-                // Permissions are mended where nothing watches; touching the Secret has the claim tried at once.
+                // Permissions are fixed where nothing watches; touching the Secret has the claim retried at once.
                 let touch = Patch::Merge(json!({ "metadata": { "annotations": { "mended": "yes" } } }));
                 if self.flow.is_without_claim() {
                     self.set_state("mended", "yes").await;

@@ -137,8 +137,8 @@ async fn second_life(world: &World) -> Vec<String> {
     world.kubernetes.names()
 }
 
-/// The life of a claim whose bucket is deleted only by an admin: it is kept with its content, adopted, and kept again when the
-/// claim vanishes.
+/// The life of a claim whose bucket is deleted only by an admin: it is kept with its content, adopted, and kept again
+/// when the claim vanishes.
 async fn third_life(world: &World) -> Vec<String> {
     let class = world.class_with("careful", "Delete", &[("onDelete", "ifEmpty")]).await;
     world.claim("photos", &class).await;

@@ -27,8 +27,8 @@ async fn of_three_operators_one_works_at_any_time_whatever_ends_it() {
     let first_term = stage.wait_holder_after(None).await;
     let second = stage.candidate("second", &QUICK).await;
     let third = stage.candidate("third", &QUICK).await;
-    second.stands_by().await;
-    third.stands_by().await;
+    second.wait_standby().await;
+    third.wait_standby().await;
     let one = stage.claim_all(&["a", "b", "c"]).await;
     stage.assert_bound_once(&["a", "b", "c"], &one).await;
 
@@ -50,7 +50,7 @@ async fn of_three_operators_one_works_at_any_time_whatever_ends_it() {
     stage.assert_bound_once(&["g", "h", "i"], &three).await;
     let four = stage.claim_all(&["j"]).await;
     stage.assert_bound_once(&["j"], &four).await;
-    stage.journal.assert_turns(&["first", leader.name, last.name]);
+    stage.journal.assert_order(&["first", leader.name, last.name]);
     assert_eq!(stage.lease().await.lease_transitions, Some(2));
 }
 
@@ -58,24 +58,24 @@ async fn of_three_operators_one_works_at_any_time_whatever_ends_it() {
 #[tokio::test]
 async fn a_killed_leader_is_replaced_when_its_lease_expires() {
     let stage = Stage::new().await;
-    // Who takes over does so as soon as the lease is over; the long retry period is for slow machines.
+    // The next leader acquires the lease as soon as it expires; the long retry period is for slow machines.
     let timing = ["--lease-duration=9s", "--lease-renew-deadline=8s", "--lease-retry-period=6s"];
     let first = stage.candidate("first", &timing).await;
     let first_term = stage.wait_holder_after(None).await;
     let second = stage.candidate("second", &timing).await;
-    second.stands_by().await;
+    second.wait_standby().await;
 
     let claims = ["a", "b", "c", "d", "e", "f"];
     let uids = stage.claim_all(&claims).await;
     stage.wait_called("first CreateAccessKey", 1).await;
     first.binary.kill().await;
-    let (last_renewal, next) = stage.handover_from(&first_term).await;
+    let (last_renewal, next) = stage.transfer_from(&first_term).await;
     let took = time(&next.acquire_time).duration_since(time(&last_renewal.renew_time));
     println!("taken over {took:#} after the last renewal of the killed leader");
     assert!(took >= seconds(9), "too early: {took:#}");
     assert!(took <= seconds(9 + 6), "too late: {took:#}");
     stage.assert_bound_once(&claims, &uids).await;
-    stage.journal.assert_turns(&["first", "second"]);
+    stage.journal.assert_order(&["first", "second"]);
 }
 
 #[tokio::test]
@@ -84,7 +84,7 @@ async fn a_stopped_leader_releases_the_lease_at_once() {
     let mut first = stage.candidate("first", &SLOW).await;
     let first_term = stage.wait_holder_after(None).await;
     let mut second = stage.candidate("second", &SLOW).await;
-    second.stands_by().await;
+    second.wait_standby().await;
     let asked = now();
     first.binary.terminate();
     // With these times neither expiry nor the next look is seen within a test's patience.
@@ -110,7 +110,7 @@ async fn a_leader_keeps_the_lease_until_it_has_stopped() {
     let mut first = stage.candidate("first", &QUICK).await;
     let first_term = stage.wait_holder_after(None).await;
     let second = stage.candidate("second", &QUICK).await;
-    second.stands_by().await;
+    second.wait_standby().await;
     stage.aws.meddle(|call| if call.name == "first CreateUser" { Verdict::Hang } else { Verdict::Pass });
     let uids = stage.claim_all(&["a"]).await;
     stage.wait_called("first CreateUser", 1).await;
@@ -146,7 +146,7 @@ async fn a_disconnected_leader_ends_before_another_starts(#[case] outage: Outage
     let mut first = stage.candidate("first", &timing).await;
     let first_term = stage.wait_holder_after(None).await;
     let second = stage.candidate("second", &timing).await;
-    second.stands_by().await;
+    second.wait_standby().await;
     let uids = stage.claim_all(&["a"]).await;
     stage.wait_called("first CreateBucket", 1).await;
     match outage {
@@ -165,7 +165,7 @@ async fn a_disconnected_leader_ends_before_another_starts(#[case] outage: Outage
     assert!(margin > SignedDuration::ZERO, "the next one started {margin:#} too early");
     assert_eq!(stage.called("first CreateUser"), 1, "it worked for as long as it might");
     stage.assert_bound_once(&["a"], &uids).await;
-    stage.journal.assert_turns(&["first", "second"]);
+    stage.journal.assert_order(&["first", "second"]);
 }
 
 #[tokio::test]
@@ -174,7 +174,7 @@ async fn a_leader_suspended_too_long_makes_no_call_when_it_wakes() {
     let mut first = stage.candidate("first", &QUICK).await;
     let first_term = stage.wait_holder_after(None).await;
     let second = stage.candidate("second", &QUICK).await;
-    second.stands_by().await;
+    second.wait_standby().await;
     // The answer to a call is there when it wakes, and would be followed by the next call.
     let pid = first.binary.pid();
     stage.aws.meddle(move |call| {
@@ -189,7 +189,7 @@ async fn a_leader_suspended_too_long_makes_no_call_when_it_wakes() {
     send_signal("CONT", pid);
     let status = first.binary.exit_status(PATIENCE).await;
     assert_eq!(status.code(), Some(1), "{}", first.binary.log());
-    stage.journal.assert_turns(&["first", "second"]);
+    stage.journal.assert_order(&["first", "second"]);
     stage.assert_bound_once(&["a"], &uids).await;
 }
 

@@ -1,4 +1,4 @@
-//! Buckets whose deletion is scheduled: nobody has to decide about them, and only an admin who names one means it.
+//! Buckets whose deletion is scheduled: they need no decision, and an admin has to name one to delete it early.
 
 use kube::ResourceExt as _;
 use serde_json::json;

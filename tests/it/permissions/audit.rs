@@ -38,8 +38,8 @@ impl Audit {
         Some(Self { file, from })
     }
 
-    /// Waits until a user has used all that is granted, for a moment: the API server answers a call before it is logged.
-    /// Returns what differs then.
+    /// Waits until a user has used all that is granted, for a moment: the API server answers a call before it is
+    /// logged. Returns what differs then.
     pub(super) async fn differences(&self, user: &str, granted: &BTreeSet<Permission>) -> Vec<String> {
         let mut found = Vec::new();
         for _ in 0..40 {

@@ -29,7 +29,7 @@ impl fmt::Display for Permission {
     }
 }
 
-/// Group, resource and subresource as one word.
+/// Group, resource and subresource as one string.
 pub(super) fn resource(group: &str, resource: &str) -> String {
     if group.is_empty() { resource.to_owned() } else { format!("{group}/{resource}") }
 }

@@ -1,10 +1,10 @@
-//! The operator under the permissions that are shipped, for Kubernetes and for AWS: they are enough, and each is needed.
-//! The admission policies of the chart are enforced meanwhile: they refuse the operator nothing.
+//! The operator under the permissions that are shipped, for Kubernetes and for AWS: they are enough, and each is
+//! needed. The admission policies of the chart are enforced meanwhile: they refuse the operator nothing.
 //!
 //! | file | what it holds |
 //! |---|---|
 //! | `walk` | all that an operator does |
-//! | `stage` | where it does so: a ServiceAccount and an owner that have what is shipped |
+//! | `stage` | where it does so: a ServiceAccount and an AWS user with the permissions that are shipped |
 //! | `account` | a ServiceAccount with certain permissions |
 //! | `audit` | what the API server saw of it |
 //! | `grants` | what roles allow, compared with that |

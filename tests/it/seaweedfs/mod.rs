@@ -44,8 +44,8 @@ async fn assert_left(world: &World, buckets: &[&str]) {
     assert_eq!(world.account.buckets_with(&world.id).await, buckets, "buckets");
 }
 
-/// Stops the operator and removes what is left of the world: SeaweedFS writes all its users again when one changes, which
-/// takes a second once there are eighty.
+/// Stops the operator and removes what is left of the world: SeaweedFS writes all its users again when one changes,
+/// which takes a second once there are eighty.
 async fn end(world: World, operator: Operator) {
     operator.stop().await;
     world.clear_away().await;
@@ -211,7 +211,7 @@ async fn a_user_of_another_claim_is_left_alone() {
     let operator = Operator::start(&world, Kind::InProcess).await;
     let (_, user) = bound(&world, &class).await;
     operator.stop().await;
-    // As an admin's slip of the pen: the record names a user that is not the claim's.
+    // As by an admin's mistake: the ObjectBucket names a user that is not the claim's.
     let stranger = format!("{}-photos-11111111-2222-4333-8444-555555555555", world.namespace);
     world.account.iam.create_user().user_name(&stranger).send().await.unwrap();
     let key = world.account.iam.create_access_key().user_name(&stranger).send().await.unwrap();

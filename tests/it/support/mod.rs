@@ -112,9 +112,9 @@ pub(crate) struct World {
     world: provisioner_conformance::World,
     /// In front of AWS; operators go through it.
     pub(crate) aws: Proxy<Aws>,
-    /// The owner's AWS account, past the proxy.
+    /// The provisioning account of AWS, past the proxy.
     pub(crate) account: Account,
-    /// What stands for AWS.
+    /// What replaces AWS.
     pub(crate) store: Store,
     /// How the tests reach the cluster.
     cluster: Config,
@@ -228,7 +228,7 @@ impl World {
         self.wait_keys_of(user, wanted, async || self.account.active_keys(user).await).await;
     }
 
-    /// AWS tells of no changes, so it is asked again and again.
+    /// AWS has no watch, so it is polled.
     async fn wait_keys_of(&self, user: &str, wanted: &[&str], found: impl AsyncFn() -> Vec<String>) {
         let has_them = async {
             while found().await != wanted {

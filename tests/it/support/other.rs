@@ -21,16 +21,16 @@ const PLURALS: [&str; 2] = ["objectbucketclaims", "objectbuckets"];
 pub(crate) struct OtherCluster {
     pub(crate) client: Client,
     config: Config,
-    _turn: MutexGuard<'static, ()>,
+    _guard: MutexGuard<'static, ()>,
 }
 
 impl OtherCluster {
     pub(crate) async fn take() -> Self {
-        static TURN: Mutex<()> = Mutex::const_new(());
+        static IN_USE: Mutex<()> = Mutex::const_new(());
         let kubeconfig = Kubeconfig::read_from(needed("OTHER_KUBECONFIG")).expect("OTHER_KUBECONFIG can be read");
         let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
-        let turn = TURN.lock().await;
-        let cluster = Self { client: Client::try_from(config.clone()).unwrap(), config, _turn: turn };
+        let guard = IN_USE.lock().await;
+        let cluster = Self { client: Client::try_from(config.clone()).unwrap(), config, _guard: guard };
         cluster.clear().await;
         cluster.install(&ours()).await;
         cluster
@@ -105,7 +105,7 @@ impl OtherCluster {
             Patch::Merge(json!({ "metadata": { "annotations": { "objectbucket.io/confirm-deletion": "yes" } } }));
         for plural in PLURALS {
             let name = format!("{plural}.objectbucket.io");
-            // One may be gone by now.
+            // One may be deleted by now.
             let _ = self.crds().patch(&name, &PatchParams::default(), &patch).await;
         }
     }

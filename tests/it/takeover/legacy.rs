@@ -18,8 +18,8 @@ pub(crate) struct Legacy {
     pub(crate) policy: String,
 }
 
-/// How far the Go provisioner came. It wrote the Secret, the ConfigMap, the ObjectBucket, its status, the claim, and the
-/// claim's status, one after the other.
+/// How far the Go provisioner came. It wrote the Secret, the ConfigMap, the ObjectBucket, its status, the claim, and
+/// the claim's status, one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Reached {
     Taken,

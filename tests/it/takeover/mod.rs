@@ -162,9 +162,8 @@ async fn an_unbound_object_bucket_of_the_go_provisioner_is_finished(#[case] reac
     legacy.assert_gone(&world).await;
 }
 
-/// Nothing proves that what has no record is the claim's: not even its name, which the claim's user can write into
-/// the ConfigMap.
-/// The claim gets a new bucket.
+/// Nothing proves that what no ObjectBucket records is the claim's: not even its name, which the claim's user can write
+/// into the ConfigMap. The claim gets a new bucket.
 #[rstest]
 #[case::and_goes_on(false)]
 #[case::and_is_deleted(true)]
@@ -263,8 +262,8 @@ async fn a_pruned_claim_reference_is_given_to_the_right_claim() {
     legacy.assert_gone(&world).await;
 }
 
-/// `team/prod-x` and `team-prod/x` have their records under one name. Where a CRD pruned the reference to the claim,
-/// nothing in the record tells them apart, and what their users can write into a claim is no proof.
+/// `team/prod-x` and `team-prod/x` have one name for their ObjectBuckets. Where a CRD pruned the reference to the
+/// claim, nothing in the ObjectBucket distinguishes them, and what their users can write into a claim is no proof.
 /// Until an admin sets which of the two it is of.
 #[tokio::test]
 async fn an_ambiguous_object_bucket_serves_no_claim() {

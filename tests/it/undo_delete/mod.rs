@@ -81,7 +81,7 @@ async fn a_bucket_stays_for_the_time_that_its_class_sets() {
     assert_ne!(other, used.bucket);
     operator.stop().await;
 
-    // The class may be gone when the time comes, and another process serves.
+    // The class may be deleted when the deletion is due, and another process may serve.
     world.delete_class(&class).await;
     world.delete_in(&used.record, 1).await;
     let _operator = Operator::start(&world, Kind::Binary).await;
@@ -382,7 +382,7 @@ async fn a_namespace_is_deleted_at_once_and_its_buckets_later() {
     world.wait_condition(&record, "DeletionScheduled", "Scheduled").await;
     assert_eq!(world.account.list(&bucket).await.unwrap(), ["precious"]);
 
-    // Whoever has a namespace of that name now may be somebody else.
+    // The namespace of that name may be of another tenant now.
     namespaces.create(&PostParams::default(), &namespace).await.unwrap();
     claim["metadata"]["annotations"] = json!({ wire::annotation::UNDO_DELETE: "yes" });
     claims.create(&PostParams::default(), &serde_json::from_value(claim).unwrap()).await.unwrap();

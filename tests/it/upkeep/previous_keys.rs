@@ -32,7 +32,7 @@ impl Rotated {
         Self { before, key }
     }
 
-    async fn former_key_works(&self, world: &World) -> bool {
+    async fn previous_key_works(&self, world: &World) -> bool {
         world.account_of(&self.before.environment).put(&self.before.bucket, "by a pod that still runs").await.is_ok()
     }
 }
@@ -60,14 +60,14 @@ async fn a_previous_key_can_be_reactivated_before_its_deletion() {
     wait_deactivated(&world).await;
     let (type_, text) = world.wait_event("photos", "FormerKeyDeactivated").await;
     assert!(type_ == "Normal" && text.contains(rotated.before.key()), "{text}");
-    assert!(!rotated.former_key_works(&world).await);
+    assert!(!rotated.previous_key_works(&world).await);
     assert_eq!(world.account.keys(&rotated.before.user).await.len(), 2);
     let until = note(&world, RETIRE_AT).await.unwrap();
     assert!(text.contains(&until), "{text} {until}");
 
     // An admin finds out which pod still needs it.
     world.account.set_key_active(&rotated.before.user, rotated.before.key(), true).await;
-    assert!(rotated.former_key_works(&world).await);
+    assert!(rotated.previous_key_works(&world).await);
     date(&world, RETIRE_AT).await;
     world.wait_active_keys(&rotated.before.user, &[&rotated.key]).await;
     // What comes of it is noted later than IAM shows it.
@@ -101,7 +101,7 @@ async fn a_previous_key_is_kept_while_the_current_one_is_inactive() {
         world.aws.wait_until("a check", |calls| calls.iter().any(|call| call.name == "ListAccessKeys")).await;
     }
     assert_eq!(world.account.keys(&rotated.before.user).await.len(), 2);
-    assert!(rotated.former_key_works(&world).await);
+    assert!(rotated.previous_key_works(&world).await);
 }
 
 /// The answer of IAM about the last use of a key.
@@ -127,7 +127,7 @@ async fn a_previous_key_in_use_is_reported_and_kept_longer() {
     date(&world, RETIRE_AT).await;
     let (type_, text) = world.wait_event("photos", "FormerKeyInUse").await;
     assert!(type_ == "Warning" && text.contains(rotated.before.key()) && text.contains("2099-01-01"), "{text}");
-    assert!(rotated.former_key_works(&world).await);
+    assert!(rotated.previous_key_works(&world).await);
     let until = note(&world, RETIRE_AT).await.unwrap();
     assert!(!until.starts_with("2020"), "{until}");
 
@@ -137,7 +137,7 @@ async fn a_previous_key_in_use_is_reported_and_kept_longer() {
     } } });
     world.secrets().patch("photos", &PatchParams::default(), &Patch::Merge(old)).await.unwrap();
     world.wait_keys(&rotated.before.user, &[&rotated.key]).await;
-    assert!(!rotated.former_key_works(&world).await);
+    assert!(!rotated.previous_key_works(&world).await);
 }
 
 #[tokio::test]
@@ -152,7 +152,7 @@ async fn a_previous_key_of_unknown_use_is_kept_for_a_limited_time() {
     date(&world, RETIRE_AT).await;
     let (type_, text) = world.wait_event_with("photos", "CheckFailed", "iam:GetAccessKeyLastUsed").await;
     assert!(type_ == "Warning" && text.contains("works until"), "{text}");
-    assert!(rotated.former_key_works(&world).await);
+    assert!(rotated.previous_key_works(&world).await);
     let old = json!({ "metadata": { "annotations": {
         RETIRE_AT: "2020-01-01T00:00:00Z", "objectbucket.io/keys-issued-at": "2020-01-01T00:00:00Z",
     } } });

@@ -99,7 +99,7 @@ async fn a_new_key_denied_during_a_rotation_is_kept_until_it_works() {
     let keys = world.account.keys(&bound.user).await;
     assert_eq!(keys.len(), 2, "{keys:?}");
 
-    // A check does not take it for somebody else's key.
+    // A check does not take it for a foreign key.
     world.aws.leave_alone();
     world.aws.clear();
     let patch = json!({ "metadata": { "annotations": { ROTATE: null, "objectbucket.io/retry": "1" } } });

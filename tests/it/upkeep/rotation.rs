@@ -1,5 +1,5 @@
-//! Keys that are replaced: on request, at their age, or because somebody edited them. What becomes of the previous ones,
-//! and of those that were lost on the way.
+//! Keys that are replaced: on request, at their age, or because somebody edited them. What becomes of the previous
+//! ones, and of those that were lost on the way.
 
 use std::time::Duration;
 

@@ -40,7 +40,7 @@ pub(super) fn path_of(volume: &k8s_openapi::api::core::v1::PersistentVolume) -> 
     volume.spec.as_ref().unwrap().host_path.as_ref().unwrap().path.clone().into()
 }
 
-/// A class whose directories have a group that also somebody else than root can give them.
+/// A class whose directories have a group that also other users than root can set.
 fn of_own_group() -> Value {
     json!({ "parameters": { "gid": rustix::process::getegid().as_raw().to_string() } })
 }

@@ -408,7 +408,7 @@ async fn edits_never_delete_the_volume_of_a_bound_claim() {
     stage.submit("data", &class, json!({})).await;
     let name = stage.wait_volume("data").await.name_any();
     operator.stop().await;
-    // Somebody disowns the volume, and somebody applies the claim as it was dumped while it was held.
+    // The annotation of the volume is removed, and the claim is applied as it was dumped while it was held.
     let disowned = json!({ "metadata": { "annotations": { wire::PROVISIONED_BY: null } } });
     stage.pvs().patch(&name, &PatchParams::default(), &Patch::Merge(disowned)).await.unwrap();
     let held = json!({ "metadata": {

@@ -43,7 +43,7 @@ type Rule = Box<dyn FnMut(&str) -> Outcome + Send>;
 pub(super) struct Shelf {
     identity: String,
     takes: fn(Option<&SelectedNode>) -> bool,
-    /// It does not look whose a volume is.
+    /// It does not check which instance a volume is of.
     careless: bool,
     state: Arc<State>,
 }

@@ -3,7 +3,7 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `strict` | what AWS refuses, delays and shows late, where the emulator does not |
-//! | `demands` | what a policy demands of users, where the emulator does not know how to ask for it |
+//! | `demands` | what a policy demands of users, where the emulator does not check it |
 
 mod demands;
 mod strict;

@@ -256,15 +256,15 @@ async fn recall(reader: &mut Reader, here: &Cluster<'_>, operator: Operator) -> 
 /// it had.
 async fn give_up(reader: &mut Reader, here: &Cluster<'_>, class: &str, bucket: String) {
     let (world, record) = (here.world, here.world.record_name(CLAIM));
-    for (word, stays) in [("revoke", true), ("remove", false)] {
+    for (action, stays) in [("revoke", true), ("remove", false)] {
         let bucket = match stays {
             true => bucket.clone(),
             false => used(world, class).await.0,
         };
         world.forget_object(&world.claims(), CLAIM).await;
         seen(&world.records(), &record, |record| record.is_some()).await.unwrap();
-        reader.follow(here, word).await;
-        assert_eq!(world.account.bucket_exists(&bucket).await, stays, "{word}");
+        reader.follow(here, action).await;
+        assert_eq!(world.account.bucket_exists(&bucket).await, stays, "{action}");
     }
 }
 

@@ -168,10 +168,10 @@ async fn share(stage: &Stage) {
     world.claim_with("archive", json!({ "storageClassName": class })).await;
     world.wait_bound("archive").await;
     recall(world, "archive").await;
-    let looks = || world.aws.names().iter().filter(|name| *name == "GetUserPolicy").count();
-    let before = looks();
+    let checks = || world.aws.names().iter().filter(|name| *name == "GetUserPolicy").count();
+    let before = checks();
     annotate(world, "archive", "retry", "check").await;
-    world.aws.wait_until("a look", |_| looks() > before).await;
+    world.aws.wait_until("a check", |_| checks() > before).await;
     world.delete_claim("archive").await;
     world.wait_gone("archive").await;
     assert!(world.account.bucket_exists(&existing).await);

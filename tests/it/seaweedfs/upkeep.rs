@@ -137,8 +137,8 @@ async fn dropped_tags_are_written_once() {
     let operator = watchful(&world);
     let uid = submit(&world, &class).await.uid().unwrap();
     let bucket = bucket_of(&world.wait_bound("photos").await);
-    let looks = |calls: &[Call]| calls.iter().filter(|call| call.name == "GetUserPolicy").count() >= 4;
-    world.aws.wait_until("four looks", looks).await;
+    let checks = |calls: &[Call]| calls.iter().filter(|call| call.name == "GetUserPolicy").count() >= 4;
+    world.aws.wait_until("four checks", checks).await;
     let names = world.aws.names();
     let count = |call: &str| names.iter().filter(|name| *name == call).count();
     assert_eq!((count("PutBucketTagging"), count("TagUser"), count("PutUserPolicy")), (1, 0, 1), "{names:?}");

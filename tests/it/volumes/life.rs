@@ -205,7 +205,7 @@ async fn a_volume_that_a_new_claim_names_keeps_its_data() {
     stage.submit("data", &class, json!({})).await;
     let name = stage.wait_volume("data").await.name_any();
     operator.stop().await;
-    // The claim is deleted and restored while nobody looks.
+    // The claim is deleted and restored while no operator runs.
     stage.delete_claim("data").await;
     stage.wait_claim_gone("data").await;
     stage.submit("data", &class, json!({ "volumeName": name })).await;

@@ -1,5 +1,5 @@
-//! What is generated from the code in `docs/`: the page of reasons, and the tables of parameters and metrics. A test fails
-//! if its document is outdated; to update all of them: `UPDATE_DOCS=1 cargo test --test documents`.
+//! What is generated from the code in `docs/`: the page of reasons, and the tables of parameters and metrics. A test
+//! fails if its document is outdated; to update all of them: `UPDATE_DOCS=1 cargo test --test documents`.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -24,17 +24,17 @@ fn printed(command: &str) -> String {
 }
 
 #[test]
-fn the_document_of_reasons_is_what_the_code_says() {
+fn the_document_of_reasons_matches_the_code() {
     check("docs/reasons.md", |_| printed("reasons"));
 }
 
 #[test]
-fn the_document_of_parameters_has_the_table_that_the_code_gives() {
+fn the_document_of_parameters_matches_the_code() {
     check("docs/parameters.md", |is| with_table(is, &printed("parameters")));
 }
 
 #[test]
-fn the_document_of_metrics_has_the_tables_of_code_and_alerts() {
+fn the_document_of_metrics_matches_code_and_alerts() {
     check("docs/metrics.md", |is| {
         let is = with_table(is, &printed("metrics"));
         between(&is, ALERTS_BEGIN, &alerts_table())
@@ -42,9 +42,9 @@ fn the_document_of_metrics_has_the_tables_of_code_and_alerts() {
 }
 
 #[test]
-fn each_alert_names_its_remedy_and_is_tested_to_be_quiet_and_to_fire() {
+fn each_alert_has_a_remedy_and_tests_for_firing_and_not_firing() {
     let tests = read_yaml(RULES_TESTS);
-    let told = |test: &Value, wanted: &dyn Fn(&Value) -> bool| {
+    let expects = |test: &Value, wanted: &dyn Fn(&Value) -> bool| {
         test["promql_expr_test"].as_array().is_some_and(|all| all.iter().any(|one| wanted(&one["exp_samples"])))
     };
     for alert in alerts() {
@@ -55,7 +55,7 @@ fn each_alert_names_its_remedy_and_is_tested_to_be_quiet_and_to_fire() {
         let severity = alert["labels"]["severity"].as_str();
         assert!(matches!(severity, Some("critical" | "warning")), "{name}: {severity:?}");
         let fires = |samples: &Value| samples[0]["labels"].as_str().is_some_and(|text| text.contains(&quoted(name)));
-        let is_tested = |test: &Value| told(test, &fires) && told(test, &Value::is_null);
+        let is_tested = |test: &Value| expects(test, &fires) && expects(test, &Value::is_null);
         assert!(tests["tests"].as_array().is_some_and(|all| all.iter().any(is_tested)), "{name} has no test");
     }
 }
@@ -103,10 +103,11 @@ fn alerts() -> Vec<Value> {
 fn alerts_table() -> String {
     let mut text = "| alert | severity | after | meaning and remedy |\n|---|---|---|---|\n".to_owned();
     for alert in alerts() {
-        let said = |value: &Value| without_templates(value.as_str().unwrap_or_default());
-        let (name, severity, after) = (said(&alert["alert"]), said(&alert["labels"]["severity"]), said(&alert["for"]));
+        let plain = |value: &Value| without_templates(value.as_str().unwrap_or_default());
+        let (name, severity, after) =
+            (plain(&alert["alert"]), plain(&alert["labels"]["severity"]), plain(&alert["for"]));
         let (summary, description) =
-            (said(&alert["annotations"]["summary"]), said(&alert["annotations"]["description"]));
+            (plain(&alert["annotations"]["summary"]), plain(&alert["annotations"]["description"]));
         text += &format!("| {name} | {severity} | {after} | {summary}. {description} |\n");
     }
     text
@@ -134,7 +135,7 @@ fn read(file: &str) -> String {
 
 /// Alerts and messages send readers to the section of a reason.
 #[test]
-fn troubleshooting_has_a_section_for_each_reason_and_for_no_other() {
+fn troubleshooting_has_exactly_one_section_for_each_reason() {
     const PARTS: [&str; 5] = ["- **Seen:**", "- **Why:**", "- **Look:**", "- **Fix:**", "- **Prevent:**"];
     let page = read("docs/troubleshooting.md");
     let sections: Vec<_> = page.split("\n### ").skip(1).filter_map(|section| section.split_once('\n')).collect();

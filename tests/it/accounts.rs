@@ -1,5 +1,5 @@
-//! The account in which things were made: what is missing in another one is not gone, and a bucket of the same name in
-//! another one is not the claim's.
+//! The account in which resources were created: what is missing in another one is not deleted, and a bucket of the same
+//! name in another one is not the claim's.
 
 use bucket_provisioner::api::ObjectBucket;
 use kube::ResourceExt as _;
@@ -35,7 +35,7 @@ async fn state(world: &World) -> std::collections::BTreeMap<String, String> {
 }
 
 #[tokio::test]
-async fn the_account_is_recorded_and_named_in_every_call_about_the_bucket_and_in_the_policy() {
+async fn bucket_calls_and_policy_name_the_recorded_account() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -61,8 +61,9 @@ fn percent_decode(text: &str) -> String {
     url::form_urlencoded::parse(text.replace('+', "%2B").as_bytes()).map(|(key, _)| key.into_owned()).collect()
 }
 
+/// What is not found in that account may still exist in the recorded one.
 #[tokio::test]
-async fn nothing_is_taken_for_gone_while_the_owners_credentials_are_those_of_another_account() {
+async fn credentials_of_another_account_complete_no_deletion() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -70,13 +71,13 @@ async fn nothing_is_taken_for_gone_while_the_owners_credentials_are_those_of_ano
     let key = world.environment("photos").await["AWS_ACCESS_KEY_ID"].clone();
     world.owner_secret("owner", &OTHERS_KEYS).await;
 
-    // Keys are not issued anew over there.
+    // No new keys are issued in the other account.
     world.secrets().delete("photos", &DeleteParams::default()).await.unwrap();
     let message = world.wait_reason("photos", "AccountChanged").await;
     let place = format!("Secret {}/owner", world.namespace);
     assert!(message.contains(&place) && !message.contains(OTHER), "{message}");
     assert!(other_account().users_with(&uid).await.is_empty());
-    // Nor is the claim let go.
+    // Nor is the finalizer of the claim removed.
     world.delete_claim("photos").await;
     world.claim("other", &class).await;
     world.wait_bound("other").await;
@@ -87,7 +88,7 @@ async fn nothing_is_taken_for_gone_while_the_owners_credentials_are_those_of_ano
     let events = world.events("photos").await;
     assert!(!events.iter().any(|(_, reason, _)| reason == "Removed"), "{events:?}");
 
-    // Once the former credentials are back, all goes.
+    // Once the previous credentials are back, everything is deleted.
     world.owner_secret("owner", &OWNERS_KEYS).await;
     world.wait_gone("photos").await;
     assert!(world.account.users_with(&uid).await.is_empty());
@@ -95,8 +96,9 @@ async fn nothing_is_taken_for_gone_while_the_owners_credentials_are_those_of_ano
     operator.stop().await;
 }
 
+/// Its user is not found with the credentials of another account.
 #[tokio::test]
-async fn access_that_still_works_is_not_gone_though_its_user_is_not_found() {
+async fn access_that_still_works_keeps_the_claim() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -117,8 +119,9 @@ async fn access_that_still_works_is_not_gone_though_its_user_is_not_found() {
     operator.stop().await;
 }
 
+/// The ObjectBucket is of an earlier version, and the store reports no account.
 #[tokio::test]
-async fn keys_of_a_record_of_an_earlier_version_are_tried_as_well_where_the_store_says_no_account() {
+async fn keys_are_tried_where_no_account_was_recorded() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -146,7 +149,7 @@ async fn remove_user(world: &World, user: &str) {
 }
 
 #[tokio::test]
-async fn a_user_that_was_removed_by_hand_ends_a_removal_that_says_so() {
+async fn a_user_deleted_by_hand_is_reported_by_the_removal() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -161,25 +164,26 @@ async fn a_user_that_was_removed_by_hand_ends_a_removal_that_says_so() {
     operator.stop().await;
 }
 
-/// What says whose a user without tags is.
+/// What proves of which claim a user without tags is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Proof {
     /// It holds the key in the claim's Secret.
     Key,
     /// Its name ends in the claim's uid, in a store that is not AWS.
     Name,
-    /// That, and it is at the path and in the account of the record.
-    Place,
+    /// That, and it has the path and the account that the ObjectBucket records.
+    PathAndAccount,
     Nothing,
 }
 
+/// What is not deleted is reported on the ObjectBucket.
 #[rstest]
 #[case::its_key_proves_it(Proof::Key)]
 #[case::its_name_proves_it(Proof::Name)]
-#[case::its_place_proves_it(Proof::Place)]
+#[case::its_path_and_account_prove_it(Proof::PathAndAccount)]
 #[case::nothing_proves_it(Proof::Nothing)]
 #[tokio::test]
-async fn a_user_whose_tags_somebody_took_off_goes_by_what_proves_it_and_what_stays_is_said(#[case] proof: Proof) {
+async fn an_untagged_user_is_deleted_only_if_proven(#[case] proof: Proof) {
     let world = World::new().await;
     let iam: &[_] = if proof == Proof::Name { &[] } else { &[IAM_OF_AWS] };
     let class = world.class_with("greenfield", "Delete", iam).await;
@@ -216,7 +220,7 @@ async fn a_user_whose_tags_somebody_took_off_goes_by_what_proves_it_and_what_sta
     operator.stop().await;
 }
 
-/// As AWS refuses a call that names another owner than the bucket has; the emulator does not look.
+/// As AWS refuses a call that names another owner than the bucket has; the emulator does not check.
 fn refuse_expected_owner(call: &Call) -> Verdict {
     match &call.note {
         Some(_) => {
@@ -226,8 +230,9 @@ fn refuse_expected_owner(call: &Call) -> Verdict {
     }
 }
 
+/// Under the name of a deleted one: it is never used, tagged or deleted.
 #[tokio::test]
-async fn a_bucket_that_a_stranger_made_under_a_freed_name_is_never_used_tagged_or_deleted() {
+async fn a_bucket_that_another_account_created_is_never_touched() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -263,7 +268,7 @@ async fn a_bucket_that_a_stranger_made_under_a_freed_name_is_never_used_tagged_o
 }
 
 #[tokio::test]
-async fn a_store_without_sts_tells_its_account_with_the_user_that_it_makes() {
+async fn without_sts_the_account_is_read_from_the_created_user() {
     let world = World::new().await;
     world.aws.meddle(|call| match call.name.as_str() {
         "GetCallerIdentity" => {
@@ -279,7 +284,7 @@ async fn a_store_without_sts_tells_its_account_with_the_user_that_it_makes() {
     assert_eq!(asked, 1, "that it does not know is remembered");
     operator.stop().await;
 
-    // Of credentials with which nothing was made yet, it is asked otherwise.
+    // For credentials that have created nothing yet, the account is found in another way.
     world.owner_secret("owner", &OTHERS_KEYS).await;
     world.delete_claim("photos").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -290,7 +295,7 @@ async fn a_store_without_sts_tells_its_account_with_the_user_that_it_makes() {
 }
 
 #[tokio::test]
-async fn a_record_that_says_nothing_of_its_account_learns_it_with_the_next_check() {
+async fn the_next_check_records_a_missing_account() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;

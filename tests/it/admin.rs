@@ -20,7 +20,7 @@ fn start(world: &World, address: SocketAddr, args: &[&str]) -> Binary {
     Binary::start(world, &[&["--admin-address", &address], args].concat(), &[])
 }
 
-/// The status and the text of an answer; `None` if there is none, because the server has not begun.
+/// The status and the text of an answer; `None` if there is none, because the server has not started.
 async fn get(address: SocketAddr, path: &str) -> Option<(u16, String)> {
     let mut server = TcpStream::connect(address).await.ok()?;
     server.write_all(format!("GET {path} HTTP/1.1\r\nhost: {address}\r\n\r\n").as_bytes()).await.ok()?;
@@ -88,8 +88,9 @@ async fn metrics_count_claims_and_calls_and_name_nobody() {
     wait_for(address, "/metrics", |_, text| value(text, &is_bound).is_none()).await;
 }
 
+/// With `--metrics-namespace-label`.
 #[tokio::test]
-async fn namespaces_are_shown_to_those_who_ask_for_them_and_nothing_else_of_tenants() {
+async fn only_the_namespace_label_identifies_tenants_in_metrics() {
     let (world, address) = (World::new().await, free_address());
     let class = world.class("greenfield").await;
     let _operator = start(&world, address, &["--metrics-namespace-label"]);
@@ -128,7 +129,7 @@ async fn keys_and_what_is_done_about_them_are_counted() {
     let metrics = wait_for(address, "/metrics", |_, text| value(text, done) == Some(1.0)).await;
     assert!(is_bounded(&metrics), "{metrics}");
 
-    // With this one and the former one there are two keys, so a foreign one goes first.
+    // With this one and the previous one there are two keys, so a foreign one is deleted first.
     let user = world.account.users_with(&uid).await.pop().unwrap();
     let present = world.environment("photos").await["AWS_ACCESS_KEY_ID"].clone();
     for key in world.account.keys(&user).await.iter().filter(|key| **key != present) {
@@ -205,7 +206,7 @@ async fn orphans_are_counted_until_an_admin_decides() {
 }
 
 #[tokio::test]
-async fn scheduled_deletions_are_counted_and_the_next_one_is_told() {
+async fn metrics_show_scheduled_deletions_and_the_next_one() {
     let (world, address) = (World::new().await, free_address());
     let class = world.class_with("later", "Delete", &[("onDelete", "after:7d")]).await;
     let _operator = start(&world, address, &[]);
@@ -255,7 +256,7 @@ fn seconds(text: &str) -> f64 {
 }
 
 #[tokio::test]
-async fn claims_whose_class_is_gone_count_without_naming_it() {
+async fn claims_of_deleted_classes_count_without_the_class_name() {
     let (world, address) = (World::new().await, free_address());
     let class = world.class("greenfield").await;
     let _operator = start(&world, address, &[]);
@@ -325,7 +326,7 @@ async fn users_cannot_make_series() {
 }
 
 #[tokio::test]
-async fn who_has_not_read_the_cluster_is_not_ready() {
+async fn an_operator_is_not_ready_before_it_has_read_the_cluster() {
     let (world, address, gate) = (World::new().await, free_address(), Gate::closed());
     let held = gate.clone();
     world.kubernetes.meddle(move |call| match call.name.as_str() {
@@ -342,14 +343,14 @@ async fn who_has_not_read_the_cluster_is_not_ready() {
 }
 
 #[tokio::test]
-async fn who_stands_by_is_ready_and_says_for_whom() {
+async fn a_standby_is_ready_and_shows_the_lease_holder() {
     let (world, first, second) = (World::new().await, free_address(), free_address());
     let lease = ["--leader-elect=true", "--lease-namespace", &world.namespace];
     let leader = start(&world, first, &lease);
     wait_serving(first).await;
     let mut standby = start(&world, second, &lease);
-    let told = wait_for(second, "/readyz", |status, text| status == 200 && text.starts_with("standing by: ")).await;
-    assert!(told.ends_with(" holds the lease\n"), "{told}");
+    let standby = wait_for(second, "/readyz", |status, text| status == 200 && text.starts_with("standing by: ")).await;
+    assert!(standby.ends_with(" holds the lease\n"), "{standby}");
     wait_for(second, "/metrics", |_, text| value(text, "obc_provisioner_leading") == Some(0.0)).await;
     leader.terminate();
     wait_serving(second).await;
@@ -359,7 +360,7 @@ async fn who_stands_by_is_ready_and_says_for_whom() {
 }
 
 #[tokio::test]
-async fn an_address_that_cannot_be_had_is_refused_only_if_it_was_chosen() {
+async fn an_unusable_address_is_refused_only_if_it_was_chosen() {
     let world = World::new().await;
     let taken = TcpListener::bind(free_address()).await.unwrap();
     let address = taken.local_addr().unwrap();

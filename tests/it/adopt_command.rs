@@ -49,7 +49,7 @@ impl Restored {
 #[case::without_its_record(false, &["adopt", CLAIM])]
 #[case::all(true, &["adopt", "--all"])]
 #[tokio::test]
-async fn a_restored_claim_gets_back_what_it_had(#[case] with_record: bool, #[case] args: &[&str]) {
+async fn a_restored_claim_adopts_its_bucket_and_keys(#[case] with_record: bool, #[case] args: &[&str]) {
     let world = World::new().await;
     let restored = Restored::new(&world, with_record).await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -58,7 +58,7 @@ async fn a_restored_claim_gets_back_what_it_had(#[case] with_record: bool, #[cas
     assert!(no.code == 1 && no.out.contains("nothing was adopted"), "{no:?}");
     assert!(no.out.contains(&restored.bucket), "the plan names the bucket: {no:?}");
     let record = world.records().get_opt(&world.record_name(CLAIM)).await.unwrap();
-    assert!(record.is_none_or(|record| record.annotations().is_empty()), "nothing was said");
+    assert!(record.is_none_or(|record| record.annotations().is_empty()), "nothing was annotated");
 
     let yes = Tool::run(&world, args, "yes\n").await;
     assert!(yes.code == 0 && yes.out.contains("has its bucket back and is Ready"), "{yes:?}");
@@ -69,7 +69,7 @@ async fn a_restored_claim_gets_back_what_it_had(#[case] with_record: bool, #[cas
 }
 
 #[tokio::test]
-async fn what_cannot_be_adopted_is_said() {
+async fn what_cannot_be_adopted_is_reported() {
     let world = World::new().await;
     let missing = Tool::run(&world, &["adopt", "nothing"], "").await;
     assert!(missing.code == 1 && missing.err.contains("does not exist"), "{missing:?}");
@@ -82,7 +82,7 @@ async fn what_cannot_be_adopted_is_said() {
 }
 
 #[tokio::test]
-async fn what_another_cluster_had_is_adopted_only_if_the_admin_names_that_cluster() {
+async fn adopting_from_another_cluster_needs_the_name_of_it() {
     let world = World::new().await;
     let restored = Restored::new(&world, false).await;
     let other = "00000000-0000-0000-0000-000000000001";
@@ -102,7 +102,7 @@ async fn what_another_cluster_had_is_adopted_only_if_the_admin_names_that_cluste
     let record = world.records().get(&world.record_name(CLAIM)).await.unwrap();
     assert!(record.annotations().is_empty(), "{:?}", record.annotations());
     let operator = Operator::start(&world, Kind::InProcess).await;
-    // It writes that on the ObjectBucket, which is not to change between plan and word.
+    // It writes that on the ObjectBucket, which must not change between the plan and the annotation.
     world.wait_orphaned(&world.record_name(CLAIM), "OtherCluster").await;
     let done = Tool::run(&world, &["adopt", CLAIM], &format!("{other}\nyes\n")).await;
     assert_eq!(done.code, 0, "{done:?}");
@@ -111,18 +111,18 @@ async fn what_another_cluster_had_is_adopted_only_if_the_admin_names_that_cluste
 }
 
 #[tokio::test]
-async fn the_operators_refusal_is_told() {
+async fn the_operators_refusal_is_shown() {
     let world = World::new().await;
     Restored::new(&world, true).await;
     let mut tool = Tool::start(&world, &["adopt", CLAIM]);
     tool.asks("Type yes to go on:").await;
     tool.types("yes\n").await;
-    // The claim goes before an operator can follow the word.
+    // The claim is deleted before an operator can apply the annotation.
     let record = world.record_name(CLAIM);
-    let told = |record: Option<&bucket_provisioner::api::ObjectBucket>| {
+    let annotated = |record: Option<&bucket_provisioner::api::ObjectBucket>| {
         record.is_some_and(|record| !record.annotations().is_empty())
     };
-    crate::support::seen(&world.records(), &record, told).await.expect("the word is given");
+    crate::support::seen(&world.records(), &record, annotated).await.expect("the annotation is set");
     world.forget_object(&world.claims(), CLAIM).await;
     let operator = Operator::start(&world, Kind::InProcess).await;
     let ended = tool.end().await;

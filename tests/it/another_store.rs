@@ -1,4 +1,4 @@
-//! The library with another store than AWS: whoever writes one implements the trait, and gets the rest.
+//! The library with another store than AWS: its author implements the trait, and gets the rest.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,9 +18,9 @@ use serde_json::json;
 
 use crate::support::{PATIENCE, World, phase, says, seen};
 
-/// Buckets and users that are names in a set. A bucket whose name begins with "slow" is built step by step. Apps are told a
-/// format and a secret, under keys that cannot be used if the bucket's name begins with "standard" or "twice". Keys are never
-/// rotated. Whether a bucket is still there is found in two steps.
+/// Buckets and users that are names in a set. A bucket whose name begins with "slow" is built step by step. Apps get a
+/// format and a secret, under keys that cannot be used if the bucket's name begins with "standard" or "twice". Keys are
+/// never rotated. Whether a bucket is still there is found in two steps.
 #[derive(Clone, Default)]
 struct Shelf {
     things: Arc<Mutex<BTreeSet<String>>>,
@@ -31,8 +31,7 @@ struct Shelf {
 const TAKEN: Reason =
     Reason::new("Taken", Topic::Claim).meaning("the name is on the shelf already").remedy("choose another");
 const JAMMED: Reason = Reason::new("Jammed", Topic::Store).meaning("the shelf is jammed").remedy("repair it");
-const GONE: Reason =
-    Reason::new("Gone", Topic::Store).meaning("the bucket is gone from the shelf").remedy("look for it");
+const GONE: Reason = Reason::new("Gone", Topic::Store).meaning("the bucket is not on the shelf").remedy("look for it");
 const BUILDING: Reason = Reason::new("Building", Topic::Progress).meaning("the shelf is being built").remedy("wait");
 
 impl Shelf {
@@ -99,7 +98,7 @@ impl Provisioner for Shelf {
         self.take(&looking);
         match self.has(bucket) {
             true => Ok(Checkup::default()),
-            false => Err(StoreError::lost(&GONE, format!("bucket {bucket:?} is gone from the shelf; look for it"))),
+            false => Err(StoreError::lost(&GONE, format!("bucket {bucket:?} is not on the shelf; look for it"))),
         }
     }
 
@@ -125,8 +124,9 @@ async fn serve(world: &World) -> (Shelf, String) {
     (shelf, class)
 }
 
+/// With ObjectBuckets, outputs and reports.
 #[tokio::test]
-async fn a_store_that_implements_the_verbs_gets_claims_records_outputs_and_reports() {
+async fn a_store_that_implements_the_verbs_serves_claims() {
     let world = World::new().await;
     let (shelf, class) = serve(&world).await;
     let uid = world.claim("photos", &class).await.metadata.uid.unwrap();
@@ -155,8 +155,9 @@ async fn a_store_that_implements_the_verbs_gets_claims_records_outputs_and_repor
     assert_eq!(shelf.things.lock().unwrap().iter().collect::<Vec<_>>(), ["classics"]);
 }
 
+/// Its mistakes in them are reported by name.
 #[tokio::test]
-async fn what_a_store_adds_to_the_outputs_is_written_and_repaired_and_its_mistakes_are_named() {
+async fn outputs_of_a_store_are_written_and_repaired() {
     let world = World::new().await;
     let (shelf, class) = serve(&world).await;
     world.claim("photos", &class).await;
@@ -213,7 +214,7 @@ async fn annotate(world: &World, claim: &str, annotations: serde_json::Value) {
 }
 
 #[tokio::test]
-async fn a_rotation_that_fails_waits_although_somebody_also_asked_for_another_attempt() {
+async fn a_failed_rotation_backs_off_despite_a_requested_retry() {
     let world = World::new().await;
     let (shelf, class) = serve(&world).await;
     world.claim("photos", &class).await;
@@ -228,14 +229,14 @@ async fn a_rotation_that_fails_waits_although_somebody_also_asked_for_another_at
 }
 
 #[tokio::test]
-async fn a_claim_whose_bucket_is_gone_says_so_while_the_store_looks_for_it_again() {
+async fn a_lost_bucket_is_reported_while_the_store_searches_it() {
     let world = World::new().await;
     let (shelf, class) = serve(&world).await;
     let uid = world.claim("photos", &class).await.metadata.uid.unwrap();
     world.wait_bound("photos").await;
     shelf.take(&format!("photos-{uid}"));
     annotate(&world, "photos", json!({ "objectbucket.io/retry": "1" })).await;
-    says(&world.wait_reason("photos", "Gone").await, &["gone from the shelf"]);
+    says(&world.wait_reason("photos", "Gone").await, &["not on the shelf"]);
     annotate(&world, "photos", json!({ "objectbucket.io/retry": "2" })).await;
     let twice = async {
         while shelf.checks.load(Ordering::SeqCst) < 4 {

@@ -1,5 +1,5 @@
-//! Mistakes, and what the claim says of them: each message names the field, the value and the remedy. (For what
-//! belongs to somebody else see `foreign`.)
+//! Mistakes, and what the claim reports about them: each message names the field, the value and the remedy. (For what
+//! belongs to others see `foreign`.)
 
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::ApiResource;
@@ -43,8 +43,8 @@ async fn a_class_parameter_that_cannot_be_used_is_named(
     says(&message, parts);
     says(&message, &[&class]);
     if ["permissionsBoundary", "allowedNamespaces"].contains(&name) {
-        let said = message.split_once(&class).unwrap().1;
-        assert!(value.split(',').all(|part| !said.contains(part)), "it may name an account or tenants: {message}");
+        let rest = message.split_once(&class).unwrap().1;
+        assert!(value.split(',').all(|part| !rest.contains(part)), "it may name an account or tenants: {message}");
     }
     assert_eq!(phase(&world.claims().get("photos").await.unwrap()), Some(ClaimPhase::Failed));
     assert!(world.aws.names().is_empty(), "AWS is not asked: {:?}", world.aws.names());
@@ -52,7 +52,7 @@ async fn a_class_parameter_that_cannot_be_used_is_named(
 }
 
 #[tokio::test]
-async fn an_identity_that_the_operator_cannot_get_is_told_with_the_innermost_cause() {
+async fn a_missing_identity_is_reported_with_the_innermost_cause() {
     let world = World::new().await;
     let class = world.class_with("ambient", "Delete", &[("secretName", ""), ("secretNamespace", "")]).await;
     let identity = [
@@ -82,10 +82,7 @@ async fn one_half_of_a_secrets_name_is_not_enough() {
 #[case::empty(&[("AWS_ACCESS_KEY_ID", ""), ("AWS_SECRET_ACCESS_KEY", "test")], &["AWS_ACCESS_KEY_ID", "empty"])]
 #[case::padded(&[("AWS_ACCESS_KEY_ID", "test"), ("AWS_SECRET_ACCESS_KEY", "test\n")], &["AWS_SECRET_ACCESS_KEY", "white space"])]
 #[tokio::test]
-async fn an_owner_secret_that_cannot_be_used_is_named_with_its_key(
-    #[case] data: &[(&str, &str)],
-    #[case] parts: &[&str],
-) {
+async fn an_unusable_provisioning_secret_is_named_with_its_key(#[case] data: &[(&str, &str)], #[case] parts: &[&str]) {
     let world = World::new().await;
     world.owner_secret("broken", data).await;
     let class = world.class_with("broken", "Delete", &[("secretName", "broken")]).await;
@@ -133,7 +130,7 @@ async fn a_prefix_of_sixty_characters_is_cut_and_works() {
 }
 
 #[tokio::test]
-async fn a_claim_that_names_no_bucket_is_told_how_to() {
+async fn a_claim_that_names_no_bucket_is_refused_with_the_remedy() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let _operator = Operator::start(&world, Kind::InProcess).await;
@@ -143,7 +140,7 @@ async fn a_claim_that_names_no_bucket_is_told_how_to() {
 }
 
 #[tokio::test]
-async fn both_a_name_and_a_prefix_are_refused_at_once_or_by_the_operator() {
+async fn a_name_with_a_prefix_is_refused_by_crd_or_operator() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let both = |name: &str| {
@@ -163,8 +160,9 @@ async fn both_a_name_and_a_prefix_are_refused_at_once_or_by_the_operator() {
     says(&message, &["spec.bucketName", name, "spec.generateBucketName", "\"photos\"", "only one"]);
 }
 
+/// Missing, forbidden, or in another region.
 #[tokio::test]
-async fn a_bucket_of_the_class_that_is_missing_forbidden_or_elsewhere_is_told_apart() {
+async fn an_unusable_bucket_of_a_class_is_reported_with_the_cause() {
     let world = World::new().await;
     let _operator = Operator::start(&world, Kind::InProcess).await;
     let missing = world.unique("missing");
@@ -199,8 +197,9 @@ async fn a_claim_may_not_choose_another_bucket_than_its_class_gives() {
     assert!(world.aws.names().is_empty());
 }
 
+/// The claim stays unbound.
 #[tokio::test]
-async fn a_denied_iam_keeps_the_claim_unbound_and_never_falls_back_to_the_owners_keys() {
+async fn a_denied_iam_never_shares_the_provisioning_keys() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let denied = "<ErrorResponse><Error><Code>AccessDenied</Code><Message>User: arn:aws:iam::1:user/owner is not authorized to perform: iam:CreateUser</Message></Error></ErrorResponse>";
@@ -216,7 +215,7 @@ async fn a_denied_iam_keeps_the_claim_unbound_and_never_falls_back_to_the_owners
     );
     assert!(world.secrets().get_opt("photos").await.unwrap().is_none());
     assert_ne!(phase(&world.claims().get("photos").await.unwrap()), Some(ClaimPhase::Bound));
-    // What was made before the refusal goes with the claim.
+    // What was created before the refusal is deleted with the claim.
     world.delete_claim("photos").await;
     world.wait_gone("photos").await;
     assert!(world.account.buckets_with(&uid).await.is_empty());
@@ -236,11 +235,12 @@ async fn a_denied_s3_names_the_permission_that_is_missing() {
     says(&world.wait_reason("photos", "AccessDenied").await, &["s3:CreateBucket", "s3:TagResource"]);
 }
 
+/// And the claim can be deleted.
 #[rstest]
 #[case::unknown_key("InvalidAccessKeyId")]
 #[case::wrong_secret("SignatureDoesNotMatch")]
 #[tokio::test]
-async fn owner_keys_that_aws_refuses_are_named_and_the_claim_can_be_deleted(#[case] code: &str) {
+async fn refused_provisioning_keys_are_named(#[case] code: &str) {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let refused = format!("<Error><Code>{code}</Code><Message>refused</Message></Error>");
@@ -271,7 +271,7 @@ async fn an_edit_of_a_bound_claim_is_refused_by_the_crd() {
 }
 
 #[tokio::test]
-async fn an_edit_that_slips_past_the_crd_is_told_and_changes_nothing() {
+async fn an_edit_that_the_crd_lets_pass_is_reported_and_ignored() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let other = world.class("other").await;
@@ -288,7 +288,7 @@ async fn an_edit_that_slips_past_the_crd_is_told_and_changes_nothing() {
     world.claims().patch("photos", &PatchParams::default(), &edit).await.unwrap();
     let _operator = Operator::start(&world, Kind::InProcess).await;
     let edited = |claim: &ObjectBucketClaim| condition(claim, "UpToDate").is_some_and(|c| c.reason == "EditIgnored");
-    let claim = world.wait_claim("photos", "told of the edit", edited).await;
+    let claim = world.wait_claim("photos", "reported as edited", edited).await;
     says(
         &condition(&claim, "UpToDate").unwrap().message,
         &["spec.storageClassName", &other, &class, "has no effect", "create a new claim"],
@@ -297,7 +297,7 @@ async fn an_edit_that_slips_past_the_crd_is_told_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_claim_without_a_spec_or_with_wrong_types_is_told_and_stops_nobody_else() {
+async fn a_malformed_claim_is_reported_and_delays_no_other() {
     let other = OtherCluster::take().await;
     // Our CRD lets nothing of that in; those that others installed do.
     let [mut claims, records] = ours();
@@ -328,21 +328,21 @@ async fn a_claim_without_a_spec_or_with_wrong_types_is_told_and_stops_nobody_els
     let _operator = Operator::start(&world, Kind::InProcess).await;
     world.claim("right", &class).await;
     world.wait_bound("right").await;
-    let told = |name: &'static str| {
+    let message = |name: &'static str| {
         let raw = raw.clone();
         async move {
             let reason = |claim: Option<&DynamicObject>| {
                 claim.is_some_and(|c| c.data.pointer("/status/conditions/0/reason").is_some())
             };
             let claim = seen(&raw, name, reason).await;
-            let claim = claim.unwrap_or_else(|_| panic!("{name} is not told")).unwrap();
+            let claim = claim.unwrap_or_else(|_| panic!("{name} has no condition")).unwrap();
             let condition = claim.data.pointer("/status/conditions/0").unwrap().clone();
             assert_eq!(condition["reason"], "ClaimUnreadable");
             condition["message"].as_str().unwrap().to_owned()
         }
     };
-    says(&told("wrong").await, &["7", "string", "correct spec"]);
-    says(&told("empty").await, &["spec"]);
+    says(&message("wrong").await, &["7", "string", "correct spec"]);
+    says(&message("empty").await, &["spec"]);
     let foreign = raw.get("foreign").await.unwrap();
     assert!(foreign.data.get("status").is_none(), "another provisioner's claim is left alone");
 }

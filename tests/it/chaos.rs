@@ -36,14 +36,14 @@ const CLAIMS: usize = 8;
 const KEPT: &str = "kept";
 
 #[tokio::test]
-async fn whatever_happens_all_is_well_once_it_stops() {
+async fn every_claim_recovers_once_the_faults_stop() {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
     let seed = number("CHAOS_SEED").unwrap_or_else(rand::random);
     let rounds = number("CHAOS_ROUNDS").unwrap_or(1);
     println!("chaos: CHAOS_SEED={seed} CHAOS_ROUNDS={rounds}");
     let mut chaos = Chaos::begin(seed).await;
     for round in 1..=rounds {
-        chaos.story.push(format!("round {round}"));
+        chaos.history.push(format!("round {round}"));
         for _ in 0..DEEDS {
             chaos.do_something().await;
         }
@@ -78,7 +78,7 @@ struct Chaos {
     made: usize,
     before: Footprint,
     /// What was done.
-    story: Vec<String>,
+    history: Vec<String>,
 }
 
 impl Drop for Chaos {
@@ -86,7 +86,7 @@ impl Drop for Chaos {
         if std::thread::panicking() {
             let logs: Vec<_> = self.logs.iter().map(|log| log.borrow().clone()).collect();
             eprintln!("the logs of all operators:\n{}", logs.join("--- killed, and started again\n"));
-            eprintln!("what was done: {:#?}\nchaos: failed with CHAOS_SEED={}", self.story, self.seed);
+            eprintln!("what was done: {:#?}\nchaos: failed with CHAOS_SEED={}", self.history, self.seed);
         }
     }
 }
@@ -108,7 +108,7 @@ impl Chaos {
             claims: BTreeMap::new(),
             deleted: BTreeSet::new(),
             made: 0,
-            story: Vec::new(),
+            history: Vec::new(),
             world,
         };
         chaos.before = chaos.footprint().await;
@@ -168,8 +168,8 @@ impl Chaos {
         }
     }
 
-    fn say(&mut self, what: impl Into<String>) {
-        self.story.push(what.into());
+    fn note(&mut self, what: impl Into<String>) {
+        self.history.push(what.into());
     }
 
     async fn submit(&mut self) {
@@ -185,7 +185,7 @@ impl Chaos {
             Kind::Greenfield => spec["generateBucketName"] = json!(self.world.unique("b")),
             Kind::Retain => spec["generateBucketName"] = json!(self.world.unique(KEPT)),
         }
-        self.say(format!("submit {name}: {spec}"));
+        self.note(format!("submit {name}: {spec}"));
         self.world.claim_with(&name, spec).await;
         self.claims.insert(name, kind);
     }
@@ -197,7 +197,7 @@ impl Chaos {
 
     async fn delete(&mut self) {
         let Some(name) = self.any_claim() else { return };
-        self.say(format!("delete {name}"));
+        self.note(format!("delete {name}"));
         self.world.delete_claim(&name).await;
         self.claims.remove(&name);
         self.deleted.insert(name);
@@ -210,9 +210,9 @@ impl Chaos {
         if claim.spec.generate_bucket_name.is_some() || claim.spec.bucket_name.is_none() {
             return;
         }
-        let edit = json!({ "spec": { "bucketName": self.world.unique(&format!("{name}-{}", self.story.len())) } });
+        let edit = json!({ "spec": { "bucketName": self.world.unique(&format!("{name}-{}", self.history.len())) } });
         let edited = self.world.claims().patch(&name, &PatchParams::default(), &Patch::Merge(edit)).await;
-        self.say(format!("edit {name}: {}", edited.map_or_else(|refused| refused.to_string(), |_| "done".to_owned())));
+        self.note(format!("edit {name}: {}", edited.map_or_else(|refused| refused.to_string(), |_| "done".to_owned())));
     }
 
     async fn harm_outputs(&mut self) {
@@ -228,11 +228,11 @@ impl Chaos {
             _ => config_maps.patch(&name, &now, &lacking("BUCKET_NAME")).await.is_ok(),
         };
         let what = ["delete the Secret", "delete the ConfigMap", "harm the Secret", "harm the ConfigMap"][what];
-        self.say(format!("{what} of {name}: {harmed}"));
+        self.note(format!("{what} of {name}: {harmed}"));
     }
 
     async fn kill(&mut self) {
-        self.say("kill");
+        self.note("kill");
         if let Some(operator) = self.operator.take() {
             operator.kill().await;
         }
@@ -249,19 +249,19 @@ impl Chaos {
             false => Verdict::Pass,
         };
         if is_aws {
-            self.say(format!("{share:.2} of the calls to AWS fail"));
+            self.note(format!("{share:.2} of the calls to AWS fail"));
             self.world.aws.meddle(rule);
         } else {
-            self.say(format!("{share:.2} of the calls to Kubernetes fail"));
+            self.note(format!("{share:.2} of the calls to Kubernetes fail"));
             self.world.kubernetes.meddle(rule);
         }
     }
 
-    /// The owner may not do one thing.
+    /// The provisioning credentials lack one permission.
     fn deny(&mut self) {
         let operations = ["CreateBucket", "CreateUser", "PutUserPolicy", "CreateAccessKey", "GetUser", "DeleteUser"];
         let denied = *operations.choose(&mut self.dice).unwrap();
-        self.say(format!("deny {denied}"));
+        self.note(format!("deny {denied}"));
         self.world.aws.meddle(move |call| match call.name == denied {
             true => error(403, "AccessDenied", true),
             false => Verdict::Pass,
@@ -270,19 +270,19 @@ impl Chaos {
 
     fn end_watches(&mut self) {
         let ending = *[Ending::Closed, Ending::Broken, Ending::Expired].choose(&mut self.dice).unwrap();
-        self.say(format!("end watches: {ending:?}"));
+        self.note(format!("end watches: {ending:?}"));
         self.world.kubernetes.end_watches(ending);
     }
 
     async fn take_down(&mut self) {
         let time = Duration::from_millis(self.dice.random_range(50..1000));
         if self.dice.random() {
-            self.say(format!("AWS is down for {time:?}"));
+            self.note(format!("AWS is down for {time:?}"));
             self.world.aws.down().await;
             tokio::time::sleep(time).await;
             self.world.aws.up();
         } else {
-            self.say(format!("Kubernetes is down for {time:?}"));
+            self.note(format!("Kubernetes is down for {time:?}"));
             self.world.kubernetes.down().await;
             tokio::time::sleep(time).await;
             self.world.kubernetes.up();
@@ -292,15 +292,15 @@ impl Chaos {
     async fn replace_class(&mut self) {
         let kind = *KINDS.choose(&mut self.dice).unwrap();
         let gone = Duration::from_millis(self.dice.random_range(0..500));
-        self.say(format!("the class {kind:?} is gone for {gone:?}"));
+        self.note(format!("the class {kind:?} is deleted for {gone:?}"));
         let classes: Api<StorageClass> = Api::all(self.world.client.clone());
         classes.delete(&self.class_name(kind), &DeleteParams::default()).await.unwrap();
         tokio::time::sleep(gone).await;
         self.class(kind).await;
     }
 
-    /// Nothing fails any more. A new operator has forgotten how long the one before meant to wait: up to minutes
-    /// after what somebody has to mend.
+    /// Nothing fails any more. A new operator does not know the backoff of the one before: up to minutes after what an
+    /// admin has to fix.
     async fn stop(&mut self) {
         self.world.aws.leave_alone();
         self.world.kubernetes.leave_alone();
@@ -359,7 +359,7 @@ impl Chaos {
 
     /// Deletes what is left, and requires that nothing of it stays but what is retained.
     async fn end(&mut self) {
-        self.say("the end");
+        self.note("the end");
         for name in std::mem::take(&mut self.claims).into_keys() {
             self.world.delete_claim(&name).await;
             self.deleted.insert(name);

@@ -9,7 +9,7 @@ use crate::support::proxy::{Call, Verdict};
 use crate::support::{World, bucket_of, phase, ready};
 
 #[tokio::test]
-async fn a_bound_claim_keeps_what_it_was_bound_with_and_an_unbound_one_follows_its_class() {
+async fn only_unbound_claims_follow_changes_of_their_class() {
     let world = World::new().await;
     let class = world.class("mutable").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -21,7 +21,7 @@ async fn a_bound_claim_keeps_what_it_was_bound_with_and_an_unbound_one_follows_i
         _ => Verdict::Pass,
     });
     let unbound = world.claim("unbound", &class).await.uid().unwrap();
-    world.wait_claim("unbound", "told why", |claim| ready(claim).is_some()).await;
+    world.wait_claim("unbound", "reported with a reason", |claim| ready(claim).is_some()).await;
     world.aws.leave_alone();
 
     // Another region, another way to AWS, other keys, another policy.
@@ -68,8 +68,9 @@ async fn a_bound_claim_keeps_what_it_was_bound_with_and_an_unbound_one_follows_i
     assert_eq!(read, [], "the keys of its time were used");
 }
 
+/// They report the reason.
 #[tokio::test]
-async fn a_class_that_is_deleted_leaves_bound_claims_whole_and_the_others_told_why() {
+async fn deleting_a_class_affects_only_unbound_claims() {
     let world = World::new().await;
     let class = world.class("gone").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -82,7 +83,7 @@ async fn a_class_that_is_deleted_leaves_bound_claims_whole_and_the_others_told_w
     let mut uids = vec![];
     for claim in ["deleted", "waiting"] {
         uids.push(world.claim(claim, &class).await.uid().unwrap());
-        world.wait_claim(claim, "told why", |claim| ready(claim).is_some()).await;
+        world.wait_claim(claim, "reported with a reason", |claim| ready(claim).is_some()).await;
     }
     world.delete_class(&class).await;
     world.aws.leave_alone();

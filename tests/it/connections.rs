@@ -17,7 +17,7 @@ async fn version_of_http(client: &Client, path: &str) -> Result<Version, kube::E
     client.send(request).await.map(|answer| answer.version())
 }
 
-/// Passes connections on to the API server, until those that stand fall silent.
+/// Forwards connections to the API server, until the open ones fall silent.
 struct Relay {
     url: http::Uri,
     connections: Arc<AtomicUsize>,
@@ -58,7 +58,7 @@ impl Relay {
         self.connections.load(Ordering::SeqCst)
     }
 
-    /// Those that stand.
+    /// Silences the open ones.
     fn fall_silent(&self) {
         self.silence.send_replace(self.connections());
     }

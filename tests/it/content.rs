@@ -1,4 +1,4 @@
-//! Buckets whose keys were never published: what they hold is somebody else's.
+//! Buckets whose keys were never published: what they contain is of others.
 
 use bucket_provisioner::api::{BucketPhase, ObjectBucket, wire};
 use kube::ResourceExt as _;
@@ -84,7 +84,7 @@ async fn an_unpublished_bucket_with_content_outlives_its_claim(#[case] policy: &
 #[case("Delete")]
 #[case("Retain")]
 #[tokio::test]
-async fn an_unpublished_bucket_that_is_empty_goes_with_its_claim(#[case] policy: &str) {
+async fn an_empty_unpublished_bucket_is_deleted_with_its_claim(#[case] policy: &str) {
     let world = World::new().await;
     let class = world.class_with("greenfield", policy, &[]).await;
     let _operator = Operator::start(&world, Kind::Binary).await;
@@ -120,9 +120,9 @@ async fn an_edit_before_binding_waits_for_a_bucket_with_content() {
     assert_eq!(world.account.list(&stuck.bucket).await.unwrap(), ["theirs"]);
 }
 
-/// After a crash the ObjectBucket says that the bucket may be the claim's.
+/// After a crash the ObjectBucket records that the bucket may be the claim's.
 #[tokio::test]
-async fn an_edit_before_binding_leads_away_from_a_bucket_of_somebody_else() {
+async fn an_edit_before_binding_avoids_a_foreign_bucket() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let theirs = world.unique("theirs");
@@ -135,7 +135,10 @@ async fn an_edit_before_binding_leads_away_from_a_bucket_of_somebody_else() {
     let operator = Binary::start(&world, &[], &[]);
     let uid =
         world.claim_with("photos", json!({ "storageClassName": class, "bucketName": theirs })).await.uid().unwrap();
-    world.aws.wait_until("a look at the bucket", |calls| calls.iter().any(|call| call.target.contains("theirs"))).await;
+    world
+        .aws
+        .wait_until("a call about the bucket", |calls| calls.iter().any(|call| call.target.contains("theirs")))
+        .await;
     operator.kill().await;
     world.aws.leave_alone();
     let _operator = Binary::start(&world, &[], &[]);
@@ -151,14 +154,14 @@ async fn an_edit_before_binding_leads_away_from_a_bucket_of_somebody_else() {
 }
 
 #[tokio::test]
-async fn a_class_that_is_made_again_empties_no_bucket_of_its_claims() {
+async fn a_recreated_class_empties_no_bucket_of_its_claims() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let _operator = Operator::start(&world, Kind::Binary).await;
     let stuck = Stuck::claim(&world, &class).await;
     stuck.fill(&world, "an object").await;
 
-    // As the message about a missing boundary says.
+    // As the message about a missing boundary advises.
     let boundary = ("permissionsBoundary", "arn:aws:iam::000000000000:policy/boundary");
     world.class_with("greenfield", "Delete", &[boundary]).await;
     world.wait_reason("stuck", "BucketNotEmpty").await;
@@ -173,7 +176,7 @@ async fn a_class_that_is_made_again_empties_no_bucket_of_its_claims() {
 }
 
 #[tokio::test]
-async fn a_record_that_a_snapshot_set_back_empties_no_bucket() {
+async fn an_object_bucket_set_back_by_a_snapshot_empties_no_bucket() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;

@@ -22,8 +22,9 @@ fn without_events(writes: Vec<String>) -> Vec<String> {
     writes.into_iter().filter(|name| !name.ends_with(" events")).collect()
 }
 
+/// And nothing after a restart.
 #[tokio::test]
-async fn a_claim_costs_eight_writes_and_six_aws_calls_and_nothing_after_a_restart() {
+async fn a_claim_costs_eight_writes_and_six_aws_calls() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -56,7 +57,7 @@ async fn a_claim_costs_eight_writes_and_six_aws_calls_and_nothing_after_a_restar
     world.kubernetes.clear();
     world.aws.clear();
     let operator = Operator::start(&world, Kind::InProcess).await;
-    // When a new claim is bound, the bound ones have been looked at.
+    // When a new claim is bound, the bound ones have been reconciled.
     world.claim("third", &class).await;
     world.wait_bound("third").await;
     operator.stop().await;
@@ -92,8 +93,9 @@ async fn access_to_a_bucket_that_exists_costs_six_aws_calls() {
     assert_eq!(without_events(world.kubernetes.writes()), WRITES);
 }
 
+/// It is not retried in a loop.
 #[tokio::test]
-async fn a_problem_that_somebody_must_mend_costs_a_handful_of_calls_not_a_loop() {
+async fn a_problem_that_needs_a_fix_costs_few_calls() {
     use crate::support::proxy::Verdict;
     let world = World::new().await;
     let class = world.class("greenfield").await;

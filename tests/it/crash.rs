@@ -56,8 +56,9 @@ async fn all_is_well_at_a_slow_aws_wherever_the_operator_was_killed(#[case] act:
     crash_slowly(Flow::of(Kind::Generated, act), slow).await;
 }
 
+/// It is deleted before it was bound, and the operator is killed at any call.
 #[tokio::test]
-async fn a_claim_deleted_before_it_was_bound_leaves_nothing_wherever_the_operator_was_killed() {
+async fn an_unbound_claim_leaves_nothing_wherever_killed() {
     crash_slowly(Flow::of(Kind::Named, Act::Withdraw(SPOIL)), SLOWER).await;
 }
 
@@ -66,8 +67,8 @@ async fn crash_slowly(flow: Flow, slow: Strictness) {
     crash_everywhere(flow, Pace::Slow, &make).await;
 }
 
-/// Killed at the calls to the store. A bucket with a name that its claim chose is left out: between its creation and its
-/// tags, which SeaweedFS takes in a call of their own, nothing tells it from somebody else's.
+/// Killed at the calls to the store. A bucket with a name that its claim chose is left out: between its creation and
+/// its tags, which SeaweedFS takes in a call of their own, nothing distinguishes it from one of others.
 #[rstest]
 #[case::generated(Flow::of(Kind::Generated, Act::Provide))]
 #[case::brownfield(Flow::of(Kind::Brownfield, Act::Provide))]
@@ -79,7 +80,7 @@ async fn crash_slowly(flow: Flow, slow: Strictness) {
 #[case::adopted(Flow::of(Kind::Generated, Act::Adopt))]
 #[case::orphan_removed(Flow::of(Kind::Generated, Act::RemoveOrphan))]
 #[tokio::test]
-async fn nothing_is_doubled_or_left_on_seaweedfs_wherever_the_operator_was_killed(#[case] flow: Flow) {
+async fn nothing_is_doubled_or_left_on_seaweedfs_wherever_killed(#[case] flow: Flow) {
     let flow = Flow { at_store_only: true, ..flow };
     crash_everywhere(flow, Pace::AtOnce, &async |_| AwsBackend::at(Store::seaweedfs(), None)).await;
 }

@@ -1,4 +1,4 @@
-//! Clusters whose CRDs somebody else installed: the whole life of claims on each, and no write too many.
+//! Clusters with CRDs of others: the whole life of claims on each, and no write too many.
 
 use std::collections::BTreeMap;
 
@@ -14,13 +14,14 @@ use crate::support::{PATIENCE, World, bucket_of, phase};
 
 const CLAIMS: [&str; 3] = ["generated", "named", "granted"];
 
+/// What is bound is not written again.
 #[rstest]
 #[case::status_and_settings_keep_unknown_fields(include_str!("fixtures/crds/keeps-unknown.yaml"))]
 #[case::status_is_a_phase_and_claim_ref_is_empty(include_str!("fixtures/crds/phase-only.yaml"))]
 #[case::empty_strings_are_refused_and_names_immutable(include_str!("fixtures/crds/strict.yaml"))]
 #[case::name_excludes_prefix_and_there_is_no_status_subresource(include_str!("fixtures/crds/exclusive.yaml"))]
 #[tokio::test]
-async fn a_whole_life_works_with_crds_of_others_and_what_is_bound_is_not_written_again(#[case] text: &str) {
+async fn claims_work_with_crds_of_others(#[case] text: &str) {
     let other = OtherCluster::take().await;
     other.install(&fixture_crds(text)).await;
     let world = other.world().await;
@@ -53,13 +54,13 @@ async fn a_whole_life_works_with_crds_of_others_and_what_is_bound_is_not_written
 
     serve(&world, &greenfield, "before").await;
     let before = versions(&world).await;
-    let told = world.events("unbindable").await.len();
+    let reported = world.events("unbindable").await.len();
     world.kubernetes.clear();
     world.aws.clear();
     serve(&world, &greenfield, "meanwhile").await;
     assert_eq!(versions(&world).await, before);
     assert_eq!(writes_to_first(&world), [""; 0]);
-    assert_eq!(world.events("unbindable").await.len(), told, "it is told once");
+    assert_eq!(world.events("unbindable").await.len(), reported, "it is reported once");
     operator.stop().await;
     let operator = Operator::start(&world, Kind::InProcess).await;
     serve(&world, &greenfield, "after").await;
@@ -73,12 +74,12 @@ async fn a_whole_life_works_with_crds_of_others_and_what_is_bound_is_not_written
     world.wait_secret("generated", |keys| keys["AWS_ACCESS_KEY_ID"] != old).await;
     assert_eq!(world.app("generated").await.list(&buckets["generated"]).await.unwrap(), ["generated"]);
 
-    assert_go_completely(&world, &buckets).await;
+    assert_deleted_completely(&world, &buckets).await;
     operator.stop().await;
 }
 
 /// Deletes all claims, and requires that nothing is left of them but the bucket that existed before.
-async fn assert_go_completely(world: &World, buckets: &BTreeMap<&str, String>) {
+async fn assert_deleted_completely(world: &World, buckets: &BTreeMap<&str, String>) {
     for claim in CLAIMS.into_iter().chain(["unbindable"]) {
         world.delete_claim(claim).await;
         world.wait_gone(claim).await;
@@ -113,7 +114,7 @@ async fn versions(world: &World) -> BTreeMap<String, Option<String>> {
 }
 
 /// The writes to the bound claims and what belongs to them, as far as their targets name them. Creations do
-/// not, but there cannot be any of what stands.
+/// not, but what exists cannot be created.
 fn writes_to_first(world: &World) -> Vec<String> {
     let of_first = |target: &str| {
         target
@@ -124,8 +125,9 @@ fn writes_to_first(world: &World) -> Vec<String> {
     calls.filter(|call| call.mutates && of_first(&call.target)).map(|call| call.name).collect()
 }
 
+/// The operator keeps running meanwhile.
 #[tokio::test]
-async fn an_operator_outlives_its_crds_says_that_they_are_missing_and_serves_the_new_ones() {
+async fn missing_crds_are_reported_and_new_ones_are_served() {
     let other = OtherCluster::take().await;
     let world = other.world().await;
     let class = world.class("greenfield").await;
@@ -191,7 +193,7 @@ async fn while_a_crd_is_deleted_nothing_is_deleted_at_the_store(#[case] plural: 
     }
     world.aws.clear();
     other.delete_crd(plural).await;
-    // Those of the claims delete them; with those of ObjectBuckets gone, claims go one by one.
+    // The CRD of claims deletes them; without that of ObjectBuckets, claims are deleted one by one.
     for (claim, ..) in &used {
         world.delete_claim(claim).await;
     }
@@ -204,7 +206,7 @@ async fn while_a_crd_is_deleted_nothing_is_deleted_at_the_store(#[case] plural: 
     operator.wait_log("CRDDeleting").await;
     assert_eq!(world.aws.writes(), [""; 0]);
 
-    // What an admin wants to keep is left as it is, and the claim goes.
+    // What an admin wants to keep is left as it is, and the claim is deleted.
     let (claim, uid, bucket) = &used[1];
     world.say(&world.record_name(claim), "forget").await;
     world.retry(claim, "1").await;
@@ -224,7 +226,7 @@ async fn while_a_crd_is_deleted_nothing_is_deleted_at_the_store(#[case] plural: 
 
 /// An admin wants everything to go: the ObjectBuckets that outlive their claims can be decided about to the last.
 #[tokio::test]
-async fn after_a_confirmed_deletion_of_the_crds_what_outlives_its_claim_can_be_removed() {
+async fn leftovers_can_be_removed_before_the_crds_are_deleted() {
     let other = OtherCluster::take().await;
     let world = other.world().await;
     let class = world.class_with("later", "Delete", &[("onDelete", "after:7d")]).await;
@@ -245,7 +247,7 @@ async fn after_a_confirmed_deletion_of_the_crds_what_outlives_its_claim_can_be_r
 
 /// Of claims that stay.
 #[tokio::test]
-async fn while_the_crd_of_object_buckets_is_deleted_no_key_is_replaced() {
+async fn no_key_is_replaced_while_the_object_bucket_crd_is_deleted() {
     let other = OtherCluster::take().await;
     let world = other.world().await;
     let class = world.class("greenfield").await;
@@ -274,7 +276,7 @@ async fn while_the_crd_of_object_buckets_is_deleted_no_key_is_replaced() {
 }
 
 #[tokio::test]
-async fn while_a_crd_is_deleted_no_bucket_is_deleted_whose_time_has_come() {
+async fn no_bucket_that_is_due_is_deleted_while_a_crd_is_deleted() {
     let other = OtherCluster::take().await;
     let world = other.world().await;
     let class = world.class_with("later", "Delete", &[("onDelete", "after:7d")]).await;

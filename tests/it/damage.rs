@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::support::operator::{Kind, Operator};
 use crate::support::{World, bucket_of, seen};
 
-/// What is left of a record.
+/// What is left of an ObjectBucket.
 #[derive(Debug, Clone, Copy)]
 enum Left {
     NoState,
@@ -57,7 +57,7 @@ async fn damage(world: &World, bound: &Bound, patch: &Value) {
 #[case(Left::NoMode)]
 #[case(Left::OnlyTheUser)]
 #[tokio::test]
-async fn a_damaged_record_of_a_bound_claim_is_reported_and_restored(#[case] left: Left) {
+async fn a_damaged_object_bucket_is_reported_and_restored(#[case] left: Left) {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -77,11 +77,12 @@ async fn a_damaged_record_of_a_bound_claim_is_reported_and_restored(#[case] left
     operator.stop().await;
 }
 
+/// When it is deleted.
 #[rstest]
 #[case(Left::NoState)]
 #[case(Left::OnlyTheUser)]
 #[tokio::test]
-async fn a_claim_whose_record_is_damaged_leaves_nothing_when_it_is_deleted(#[case] left: Left) {
+async fn a_claim_with_a_damaged_object_bucket_leaves_nothing(#[case] left: Left) {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -98,8 +99,9 @@ async fn a_claim_whose_record_is_damaged_leaves_nothing_when_it_is_deleted(#[cas
     operator.stop().await;
 }
 
+/// And nothing is reported as removed.
 #[tokio::test]
-async fn a_damaged_record_without_its_class_is_reported_and_nothing_is_called_removed() {
+async fn damage_without_the_class_is_reported_and_removes_nothing() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -130,8 +132,9 @@ async fn a_damaged_record_without_its_class_is_reported_and_nothing_is_called_re
     operator.stop().await;
 }
 
+/// Contradictions to the claim and the class: nothing is overwritten.
 #[tokio::test]
-async fn what_a_damaged_record_says_against_claim_and_class_is_reported_and_nothing_is_overwritten() {
+async fn contradictions_in_an_object_bucket_are_only_reported() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -177,7 +180,7 @@ enum Edited {
 #[case(Edited::LabelRemoved, "BucketConflict")]
 #[case(Edited::LabelAndConfigMap, "BucketConflict")]
 #[tokio::test]
-async fn an_object_bucket_that_names_the_bucket_of_others_leads_nowhere(#[case] edited: Edited, #[case] reason: &str) {
+async fn an_object_bucket_edited_to_a_foreign_bucket_has_no_effect(#[case] edited: Edited, #[case] reason: &str) {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let theirs = world.unique("theirs");
@@ -209,7 +212,7 @@ async fn an_object_bucket_that_names_the_bucket_of_others_leads_nowhere(#[case] 
     }
     world.wait_gone("photos").await;
     assert_eq!(world.account.list(&theirs).await.unwrap(), ["precious"]);
-    assert!(world.account.users_with(&bound.uid).await.is_empty(), "its access is gone");
+    assert!(world.account.users_with(&bound.uid).await.is_empty(), "its access is revoked");
     // What became of the bucket that was the claim's is not forgotten either.
     let stays = !matches!(edited, Edited::Nothing);
     assert_eq!(world.records().get_opt(&bound.record).await.unwrap().is_some(), stays);
@@ -218,7 +221,7 @@ async fn an_object_bucket_that_names_the_bucket_of_others_leads_nowhere(#[case] 
 }
 
 #[tokio::test]
-async fn a_status_that_was_lost_comes_back_and_makes_nothing_forgotten() {
+async fn a_lost_status_is_restored_and_nothing_is_forgotten() {
     let world = World::new().await;
     let class = world.class_with("greenfield", "Retain", &[]).await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -239,7 +242,7 @@ async fn a_status_that_was_lost_comes_back_and_makes_nothing_forgotten() {
 }
 
 #[tokio::test]
-async fn a_class_that_changed_undoes_nothing_of_a_claim_whose_status_was_lost() {
+async fn a_lost_status_and_a_changed_class_delete_nothing() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -249,10 +252,10 @@ async fn a_class_that_changed_undoes_nothing_of_a_claim_whose_status_was_lost() 
     world.records().patch_status(&bound.record, &PatchParams::default(), &none).await.unwrap();
     world.class_with("greenfield", "Delete", &[("iamPath", "/elsewhere/")]).await;
     let operator = Operator::start(&world, Kind::InProcess).await;
-    let says_bound = |record: Option<&ObjectBucket>| {
+    let has_phase = |record: Option<&ObjectBucket>| {
         record.and_then(|record| record.status.as_ref()).is_some_and(|status| status.phase.is_some())
     };
-    seen(&world.records(), &bound.record, says_bound).await.expect("it says again that it is bound");
+    seen(&world.records(), &bound.record, has_phase).await.expect("its phase is restored");
     assert_eq!(world.account.list(&bound.bucket).await.unwrap(), ["precious"]);
     assert_eq!(world.environment("photos").await["AWS_ACCESS_KEY_ID"], bound.key);
     assert_eq!(world.claims().get("photos").await.unwrap().uid().unwrap(), bound.uid);
@@ -262,8 +265,9 @@ async fn a_class_that_changed_undoes_nothing_of_a_claim_whose_status_was_lost() 
 /// What an earlier version did not write yet.
 const EARLIER: [&str; 3] = ["clusterUID", "accountID", "handedOver"];
 
+/// Even if the class has changed.
 #[tokio::test]
-async fn a_record_of_an_earlier_version_that_lost_its_status_is_not_undone_for_a_class_that_changed() {
+async fn an_earlier_versions_lost_status_deletes_nothing() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -287,7 +291,7 @@ async fn a_record_of_an_earlier_version_that_lost_its_status_is_not_undone_for_a
 }
 
 #[tokio::test]
-async fn a_damaged_record_that_is_to_be_forgotten_takes_nothing_along() {
+async fn forgetting_a_damaged_object_bucket_deletes_nothing() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -305,7 +309,7 @@ async fn a_damaged_record_that_is_to_be_forgotten_takes_nothing_along() {
 }
 
 #[tokio::test]
-async fn a_damaged_record_whose_claim_is_gone_is_reported_on_itself() {
+async fn a_damaged_orphan_is_reported_on_itself() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;

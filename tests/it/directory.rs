@@ -68,8 +68,9 @@ impl Stage {
     }
 }
 
+/// Its keys open no other directory.
 #[tokio::test]
-async fn a_directory_lives_and_goes_with_its_claim_and_its_keys_open_no_other() {
+async fn a_directory_is_created_and_deleted_with_its_claim() {
     let stage = Stage::new().await;
     let world = &stage.world;
     let class = stage.class("directories", json!({})).await;
@@ -125,7 +126,7 @@ async fn a_directory_lives_and_goes_with_its_claim_and_its_keys_open_no_other() 
 }
 
 #[tokio::test]
-async fn a_root_whose_volume_is_not_mounted_is_not_taken_for_one_where_all_is_gone() {
+async fn an_unmounted_root_does_not_count_as_an_empty_one() {
     let mut stage = Stage::new().await;
     let class = stage.class("directories", json!({})).await;
     stage.world.claim("photos", &class).await;
@@ -151,7 +152,7 @@ async fn a_root_whose_volume_is_not_mounted_is_not_taken_for_one_where_all_is_go
 }
 
 #[tokio::test]
-async fn a_store_that_cannot_be_made_ends_the_operator_with_its_message() {
+async fn the_operator_exits_with_the_message_of_a_failed_store() {
     let world = World::new().await;
     let root = TempDir::new();
     let missing = root.path().join("missing/root");

@@ -1,5 +1,5 @@
-//! What belongs to somebody else: buckets, Secrets, ConfigMaps and users that exist already are neither used, nor
-//! overwritten, nor deleted, and the claim says so.
+//! What belongs to others: buckets, Secrets, ConfigMaps and users that exist already are neither used, nor
+//! overwritten, nor deleted, and the claim reports it.
 
 use kube::ResourceExt as _;
 use rstest::rstest;
@@ -48,7 +48,7 @@ async fn a_bucket_name_that_another_account_has_is_refused() {
     let _operator = Operator::start(&world, Kind::InProcess).await;
     world.claim_with("global", json!({ "storageClassName": class, "bucketName": bucket })).await;
     says(&world.wait_reason("global", "BucketTaken").await, &[&bucket, "another"]);
-    // Nothing was made, so deleting the claim asks nothing of AWS.
+    // Nothing was created, so deleting the claim makes no call to AWS.
     world.aws.clear();
     world.delete_claim("global").await;
     world.wait_gone("global").await;
@@ -56,7 +56,7 @@ async fn a_bucket_name_that_another_account_has_is_refused() {
 }
 
 #[tokio::test]
-async fn a_user_of_somebody_else_is_neither_used_nor_deleted() {
+async fn a_foreign_user_is_neither_used_nor_deleted() {
     let world = World::new().await;
     let class = world.class_with("greenfield", "Delete", &[IAM_OF_AWS]).await;
     let _operator = Binary::start_at_aws(&world);
@@ -68,7 +68,7 @@ async fn a_user_of_somebody_else_is_neither_used_nor_deleted() {
         _ => Verdict::Pass,
     });
     world.claim("photos", &class).await;
-    world.wait_claim("photos", "told why", |claim| ready(claim).is_some()).await;
+    world.wait_claim("photos", "reported with a reason", |claim| ready(claim).is_some()).await;
     let record = world.records().get(&world.record_name("photos")).await.unwrap();
     let user = record.spec.additional_state.unwrap()["UserName"].clone();
     account.iam.create_user().user_name(&user).send().await.unwrap();
@@ -84,7 +84,7 @@ async fn a_user_of_somebody_else_is_neither_used_nor_deleted() {
 }
 
 #[tokio::test]
-async fn a_bucket_that_is_older_than_the_claim_is_not_taken_by_copied_tags() {
+async fn copied_tags_do_not_adopt_a_bucket_older_than_the_claim() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let payroll = world.unique("payroll");

@@ -1,4 +1,4 @@
-//! The guides: their commands, run as they stand there.
+//! The guides: their commands, run as they are written there.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -141,7 +141,7 @@ async fn wait_adopted(world: &World) {
 }
 
 #[tokio::test]
-async fn the_guide_to_disaster_recovery_does_what_it_says() {
+async fn the_commands_of_the_disaster_recovery_guide_work() {
     let other = OtherCluster::take().await;
     let world = World::new().await;
     let new_world = other.twin_of(&world).await;
@@ -178,7 +178,7 @@ async fn the_guide_to_disaster_recovery_does_what_it_says() {
     assert!(world.claims().get_opt(CLAIM).await.unwrap().is_none_or(|claim| claim.uid().is_none()));
 }
 
-/// All is lost; records come back first. Returns the new operator.
+/// All is lost; ObjectBuckets are restored first. Returns the new operator.
 async fn restore_in_the_same_cluster(reader: &mut Reader, here: &Cluster<'_>, class: &str) -> Operator {
     let (world, record) = (here.world, here.world.record_name(CLAIM));
     world.lose(CLAIM).await;
@@ -192,9 +192,9 @@ async fn restore_in_the_same_cluster(reader: &mut Reader, here: &Cluster<'_>, cl
     reader.follow(here, "restore-claims").await;
     world.wait_reason(CLAIM, "AdoptionNeeded").await;
     world.wait_orphaned(&record, "ClaimReplaced").await;
-    let told = reader.follow(here, "look").await;
-    assert!(told.contains("AdoptionNeeded") && told.contains("ClaimReplaced"), "{told}");
-    assert!(told.contains("objectbucket.io/orphan"), "{told}");
+    let output = reader.follow(here, "look").await;
+    assert!(output.contains("AdoptionNeeded") && output.contains("ClaimReplaced"), "{output}");
+    assert!(output.contains("objectbucket.io/orphan"), "{output}");
     reader.follow(here, "adopt").await;
     wait_adopted(world).await;
     operator
@@ -237,7 +237,7 @@ async fn move_back(reader: &mut Reader, here: &Cluster<'_>, there: &Cluster<'_>)
     operator
 }
 
-/// The record is lost, and is in no backup. Returns the new operator.
+/// The ObjectBucket is lost, and is in no backup. Returns the new operator.
 async fn recall(reader: &mut Reader, here: &Cluster<'_>, operator: Operator) -> Operator {
     let world = here.world;
     let backup = world.back_up(CLAIM).await;
@@ -252,18 +252,19 @@ async fn recall(reader: &mut Reader, here: &Cluster<'_>, operator: Operator) -> 
     operator
 }
 
-/// Nobody wants the claim back. First the access goes and its bucket stays, then a new claim goes with all it had.
+/// Nobody wants the claim back. First the access is revoked and its bucket stays, then a new claim is deleted with all
+/// it had.
 async fn give_up(reader: &mut Reader, here: &Cluster<'_>, class: &str, bucket: String) {
     let (world, record) = (here.world, here.world.record_name(CLAIM));
-    for (word, stays) in [("revoke", true), ("remove", false)] {
+    for (action, stays) in [("revoke", true), ("remove", false)] {
         let bucket = match stays {
             true => bucket.clone(),
             false => used(world, class).await.0,
         };
         world.forget_object(&world.claims(), CLAIM).await;
         seen(&world.records(), &record, |record| record.is_some()).await.unwrap();
-        reader.follow(here, word).await;
-        assert_eq!(world.account.bucket_exists(&bucket).await, stays, "{word}");
+        reader.follow(here, action).await;
+        assert_eq!(world.account.bucket_exists(&bucket).await, stays, "{action}");
     }
 }
 

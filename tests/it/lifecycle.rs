@@ -8,8 +8,9 @@ use serde_json::json;
 use crate::support::operator::{Binary, Kind, Operator};
 use crate::support::{World, bucket_of, ready};
 
+/// It is usable as soon as the claim is bound.
 #[tokio::test]
-async fn a_generated_bucket_is_usable_when_bound_and_gone_with_its_claim() {
+async fn a_generated_bucket_is_usable_and_deleted_with_its_claim() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let _operator = Operator::start(&world, Kind::Binary).await;
@@ -49,11 +50,12 @@ async fn a_generated_bucket_is_usable_when_bound_and_gone_with_its_claim() {
     assert_eq!(reasons, [("Normal".into(), "Bound".into()), ("Normal".into(), "Removed".into())]);
 }
 
+/// With a warning.
 #[rstest]
 #[case::in_process(Kind::InProcess)]
 #[case::binary(Kind::Binary)]
 #[tokio::test]
-async fn only_create_bucket_user_no_shares_the_owners_keys_and_it_warns(#[case] kind: Kind) {
+async fn only_create_bucket_user_no_shares_the_provisioning_keys(#[case] kind: Kind) {
     let world = World::new().await;
     let class = world.class_with("shared", "Delete", &[("createBucketUser", "no")]).await;
     let _operator = Operator::start(&world, kind).await;
@@ -89,7 +91,7 @@ async fn a_class_without_a_secret_uses_the_operators_own_identity() {
 }
 
 #[tokio::test]
-async fn the_sdks_endpoint_variable_is_honoured_and_handed_to_apps() {
+async fn the_sdks_endpoint_variable_is_used_and_published_to_apps() {
     let world = World::new().await;
     let class = world.class_with("variable", "Delete", &[("s3Endpoint", ""), ("iamEndpoint", "")]).await;
     let _operator = Binary::start(&world, &[], &[("AWS_ENDPOINT_URL", &world.aws.url)]);
@@ -103,12 +105,12 @@ async fn the_sdks_endpoint_variable_is_honoured_and_handed_to_apps() {
 }
 
 #[tokio::test]
-async fn two_claims_that_map_to_one_record_name_get_a_record_each() {
+async fn claims_of_one_object_bucket_name_get_one_each() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let _operator = Operator::start(&world, Kind::InProcess).await;
 
-    // `obc-NS-a` stands, and records another claim.
+    // `obc-NS-a` exists, and records another claim.
     let taken = world.record_name("a");
     let foreign = json!({
         "metadata": { "name": taken },
@@ -138,7 +140,7 @@ async fn a_claim_deleted_while_it_cannot_be_finished_leaves_nothing() {
     let _operator = Operator::start(&world, Kind::InProcess).await;
 
     let uid = world.claim("stuck", &class).await.uid().unwrap();
-    world.wait_claim("stuck", "told why", |claim| ready(claim).is_some()).await;
+    world.wait_claim("stuck", "reported with a reason", |claim| ready(claim).is_some()).await;
     assert_eq!(world.account.users_with(&uid).await.len(), 1);
     assert_eq!(world.account.buckets_with(&uid).await.len(), 1);
 
@@ -162,7 +164,7 @@ async fn an_unbound_claim_can_be_edited_and_what_was_begun_is_undone() {
     let _operator = Operator::start(&world, Kind::InProcess).await;
     let (first, second) = (world.unique("first"), world.unique("second"));
     world.claim_with("edited", json!({ "storageClassName": class, "bucketName": first })).await;
-    world.wait_claim("edited", "told why", |claim| ready(claim).is_some()).await;
+    world.wait_claim("edited", "reported with a reason", |claim| ready(claim).is_some()).await;
     assert!(world.account.bucket_exists(&first).await);
 
     let edit = Patch::Merge(json!({ "spec": { "bucketName": second } }));

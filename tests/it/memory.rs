@@ -16,7 +16,7 @@ const SECRETS: usize = 1000;
 /// Half of the limit that is shipped in `deploy/`.
 const LIMIT_MIB: usize = 128;
 
-/// Line `name` of what Linux says of a process, in MiB.
+/// Line `name` of the status of a process in Linux, in MiB.
 fn memory(process: u32, name: &str) -> usize {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap();

@@ -23,13 +23,13 @@ const REQUESTS: [&str; 11] = [
     "é 🎉",
 ];
 
-/// The CRDs of somebody who did not say what a name is.
+/// CRDs without rules for names.
 fn without_patterns() -> [Value; 2] {
     let [mut claims, records] = ours();
     for field in ["storageClassName", "objectBucketName"] {
         let schema = &mut claims["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
         let rule = schema["properties"][field].as_object_mut().unwrap().remove("pattern");
-        assert!(rule.is_some(), "our CRD says what a {field} is");
+        assert!(rule.is_some(), "our CRD has a rule for {field}");
     }
     [claims, records]
 }
@@ -41,7 +41,7 @@ fn requests(world: &World) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_class_that_no_object_can_be_is_refused_at_once_and_without_a_request() {
+async fn an_impossible_class_name_is_refused_without_a_request() {
     let other = OtherCluster::take().await;
     other.install(&without_patterns()).await;
     let world = other.world().await;
@@ -61,7 +61,7 @@ async fn a_class_that_no_object_can_be_is_refused_at_once_and_without_a_request(
 }
 
 #[tokio::test]
-async fn an_object_bucket_name_that_no_object_can_have_leads_to_no_request() {
+async fn an_impossible_object_bucket_name_leads_to_no_request() {
     let other = OtherCluster::take().await;
     other.install(&without_patterns()).await;
     let world = other.world().await;
@@ -89,7 +89,7 @@ async fn an_object_bucket_name_that_no_object_can_have_leads_to_no_request() {
 }
 
 #[tokio::test]
-async fn our_crd_refuses_names_that_no_object_can_have() {
+async fn our_crd_refuses_impossible_object_names() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     for text in REQUESTS {
@@ -105,7 +105,7 @@ async fn our_crd_refuses_names_that_no_object_can_have() {
 }
 
 #[tokio::test]
-async fn a_bucket_that_does_not_begin_with_the_prefix_is_shown_in_the_claim() {
+async fn a_bucket_without_the_prefix_is_shown_in_the_claim() {
     let world = World::new().await;
     let archive = world.unique("archive");
     world.account.create_bucket(&archive).await;

@@ -1,4 +1,5 @@
-//! Namespaces that are deleted with all that is in them. The owner's Secret is in another one.
+//! Namespaces that are deleted with all that is in them. The Secret with the provisioning credentials is in another
+//! one.
 
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
@@ -16,7 +17,7 @@ const FOREIGN: &str = "example.com/hold";
 
 struct Doomed {
     world: World,
-    /// Where the owner's Secret is.
+    /// Where the Secret with the provisioning credentials is.
     vault: World,
 }
 
@@ -53,13 +54,13 @@ impl Doomed {
         gone.unwrap_or_else(|_| panic!("the record of {claim} is left; AWS calls: {:#?}", self.world.aws.names()));
     }
 
-    /// Starts the operator anew, and waits until it has looked at what is left.
+    /// Restarts the operator, and waits until it has reconciled what is left.
     async fn restart(&self, operator: Operator, class: &str) -> Operator {
         operator.stop().await;
         let options = Operator::options(&self.world).with_namespace(None);
         let operator = Operator::with(&self.world, options);
         // Nothing can be created in a namespace that is being deleted. When a claim in another one is bound, the
-        // operator has looked at the old ones.
+        // operator has reconciled the old ones.
         self.vault.claim("later", class).await;
         self.vault.wait_bound("later").await;
         operator
@@ -83,7 +84,7 @@ where
     api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
 }
 
-/// Requires that an object is being deleted, and that only the finalizer of somebody else still holds it.
+/// Requires that an object is being deleted, and that only a foreign finalizer still holds it.
 async fn assert_held<K>(api: &Api<K>, name: &str)
 where
     K: Resource + Clone + serde::de::DeserializeOwned + std::fmt::Debug,
@@ -104,7 +105,7 @@ where
 }
 
 #[tokio::test]
-async fn a_deleted_namespace_takes_all_along_that_was_made_for_its_claims() {
+async fn deleting_a_namespace_removes_all_of_its_claims() {
     let doomed = Doomed::new().await;
     let world = &doomed.world;
     let archive = world.unique("archive");
@@ -129,7 +130,7 @@ async fn a_deleted_namespace_takes_all_along_that_was_made_for_its_claims() {
     for claim in ["unproven", "begun", "nowhere"] {
         let class = if claim == "nowhere" { "no-such-class" } else { &greenfield };
         buckets.push(format!("{claim}-{}", world.claim(claim, class).await.uid().unwrap()));
-        world.wait_claim(claim, "told why", |claim| ready(claim).is_some()).await;
+        world.wait_claim(claim, "reported with a reason", |claim| ready(claim).is_some()).await;
     }
 
     doomed.delete().await;
@@ -168,9 +169,9 @@ async fn finalizers_of_others_hold_the_namespace_and_nothing_of_ours() {
     let released = |claim: &ObjectBucketClaim| claim.finalizers() == [FOREIGN];
     for claim in ["claim", "both"] {
         let claim = world.wait_claim(claim, "let go by the operator alone", released).await;
-        let said = ready(&claim).unwrap();
-        assert!(said.reason == "Removed" && said.status == ConditionStatus::False, "{said:?}");
-        assert!(said.message.contains(FOREIGN), "{said:?}");
+        let ready = ready(&claim).unwrap();
+        assert!(ready.reason == "Removed" && ready.status == ConditionStatus::False, "{ready:?}");
+        assert!(ready.message.contains(FOREIGN), "{ready:?}");
         assert_eq!(phase(&claim), Some(ClaimPhase::Released));
     }
     for claim in ["secret", "record"] {

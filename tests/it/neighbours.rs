@@ -8,8 +8,9 @@ use crate::support::operator::{Kind, Operator};
 use crate::support::other::OtherCluster;
 use crate::support::{World, bucket_of};
 
+/// They leave each other's claims alone.
 #[tokio::test]
-async fn operators_of_two_names_share_a_cluster_and_leave_each_others_claims_alone() {
+async fn operators_of_two_names_can_share_a_cluster() {
     let world = World::new().await;
     let neighbour = world.neighbour().await;
     let owner = [("secretNamespace", world.namespace.as_str())];
@@ -50,14 +51,15 @@ async fn operators_of_two_names_share_a_cluster_and_leave_each_others_claims_alo
         world.wait_gone(claim).await;
         world.assert_no_objects(claim).await;
     }
-    assert!(!world.account.bucket_exists(&bucket).await, "its claim is gone");
+    assert!(!world.account.bucket_exists(&bucket).await, "its claim was deleted");
     world.app("theirs").await.list(&bucket_of(&bound)).await.unwrap();
     let writes = neighbour.kubernetes.calls().into_iter().filter(|call| call.mutates && call.target.contains("ours"));
     assert_eq!(writes.count(), 0, "the one that bound the claim removes it");
 }
 
+/// They have the same name, and leave each other's buckets and users alone.
 #[tokio::test]
-async fn operators_of_one_name_in_two_clusters_share_an_account_and_leave_each_others_buckets_and_users_alone() {
+async fn operators_of_two_clusters_can_share_an_account() {
     let other = OtherCluster::take().await;
     let here = World::new().await;
     let there = other.twin_of(&here).await;
@@ -102,7 +104,7 @@ async fn operators_of_one_name_in_two_clusters_share_an_account_and_leave_each_o
 }
 
 #[tokio::test]
-async fn claims_of_two_clusters_that_ask_for_one_bucket_at_once_get_one_winner() {
+async fn of_two_clusters_that_create_one_bucket_one_succeeds() {
     let other = OtherCluster::take().await;
     let here = World::new().await;
     let there = other.twin_of(&here).await;

@@ -1,5 +1,5 @@
-//! Records whose claims are gone, or that come from elsewhere: they are reported, and nothing is undone without an
-//! admin's word.
+//! ObjectBuckets whose claims no longer exist, or that come from elsewhere: they are reported, and nothing is deleted
+//! without an admin's annotation.
 
 use bucket_provisioner::api::{ConditionStatus, ObjectBucket};
 use kube::ResourceExt as _;
@@ -50,10 +50,10 @@ async fn serve_another(world: &World, class: &str, name: &str) {
 
 /// A finalizer can be taken off while no operator runs.
 #[rstest]
-#[case::and_nothing_takes_its_place(false)]
+#[case::and_nothing_replaces_it(false)]
 #[case::and_another_claim_of_the_name_is_there_already(true)]
 #[tokio::test]
-async fn what_was_made_for_a_claim_that_went_while_no_operator_ran_stays_and_is_reported(#[case] replaced: bool) {
+async fn orphans_from_before_the_start_are_only_reported(#[case] replaced: bool) {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -77,20 +77,20 @@ async fn what_was_made_for_a_claim_that_went_while_no_operator_ran_stays_and_is_
     used.assert_untouched(&world).await;
     let of_orphan = |target: &str| target.contains(&used.bucket);
     assert!(!world.aws.calls().iter().any(|call| of_orphan(&call.target)), "AWS is not asked");
-    let told = world.events_on_record(&used.record).await;
-    assert_eq!(told.len(), 1, "it is reported once: {told:?}");
+    let events = world.events_on_record(&used.record).await;
+    assert_eq!(events.len(), 1, "it is reported once: {events:?}");
     operator.stop().await;
 
-    // Nor by the next run, which says nothing again.
+    // Nor by the next run, which does not report it again.
     let operator = Operator::start(&world, Kind::InProcess).await;
     serve_another(&world, &class, "later").await;
     used.assert_untouched(&world).await;
-    assert_eq!(world.events_on_record(&used.record).await, told);
+    assert_eq!(world.events_on_record(&used.record).await, events);
     operator.stop().await;
 }
 
 #[tokio::test]
-async fn what_one_operator_has_seen_to_vanish_the_next_one_revokes() {
+async fn the_next_operator_revokes_the_access_of_a_vanished_claim() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -121,16 +121,17 @@ async fn force_out(world: &World, claim: &str) {
     world.kubernetes.leave_alone();
 }
 
+/// The bucket can be adopted.
 #[rstest]
 #[case("Delete")]
 #[case("Retain")]
 #[tokio::test]
-async fn the_access_of_a_claim_that_vanishes_is_revoked_and_its_data_can_be_adopted(#[case] policy: &str) {
+async fn a_vanished_claim_loses_access_and_keeps_its_data(#[case] policy: &str) {
     let world = World::new().await;
     let class = world.class_with("greenfield", policy, &[]).await;
     let operator = Operator::start(&world, Kind::InProcess).await;
     let used = Used::claim(&world, &class).await;
-    let (app, former) = (world.app("photos").await, world.environment("photos").await);
+    let (app, previous) = (world.app("photos").await, world.environment("photos").await);
     force_out(&world, "photos").await;
 
     let message = world.wait_orphaned(&used.record, "ClaimVanished").await;
@@ -149,7 +150,7 @@ async fn the_access_of_a_claim_that_vanishes_is_revoked_and_its_data_can_be_adop
     world.claim("photos", &class).await;
     assert_eq!(bucket_of(&world.wait_bound("photos").await), used.bucket);
     assert_eq!(world.app("photos").await.list(&used.bucket).await.unwrap(), ["precious"]);
-    assert_ne!(world.environment("photos").await["AWS_ACCESS_KEY_ID"], former["AWS_ACCESS_KEY_ID"]);
+    assert_ne!(world.environment("photos").await["AWS_ACCESS_KEY_ID"], previous["AWS_ACCESS_KEY_ID"]);
     operator.stop().await;
 }
 
@@ -157,7 +158,7 @@ async fn the_access_of_a_claim_that_vanishes_is_revoked_and_its_data_can_be_adop
 #[case::as_it_is("Delete")]
 #[case::to_be_retained("Retain")]
 #[tokio::test]
-async fn a_record_that_was_restored_without_its_claim_is_reported_and_nothing_is_undone(#[case] policy: &str) {
+async fn an_object_bucket_restored_alone_is_only_reported(#[case] policy: &str) {
     let world = World::new().await;
     let class = world.class_with("greenfield", policy, &[]).await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -174,14 +175,14 @@ async fn a_record_that_was_restored_without_its_claim_is_reported_and_nothing_is
     operator.stop().await;
 }
 
-/// What an admin says, and what becomes of what was made.
+/// The action that an admin annotates, and what stays.
 #[rstest]
 #[case::remove("remove", "Delete", &[])]
 #[case::remove_what_is_to_be_retained("remove", "Retain", &["bucket"])]
 #[case::revoke("revoke", "Delete", &["bucket"])]
 #[case::forget("forget", "Delete", &["bucket", "user"])]
 #[tokio::test]
-async fn an_admins_word_on_an_orphan_is_followed(#[case] word: &str, #[case] policy: &str, #[case] stays: &[&str]) {
+async fn an_admins_action_on_an_orphan_is_applied(#[case] action: &str, #[case] policy: &str, #[case] stays: &[&str]) {
     let world = World::new().await;
     let class = world.class_with("greenfield", policy, &[]).await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -191,7 +192,7 @@ async fn an_admins_word_on_an_orphan_is_followed(#[case] word: &str, #[case] pol
     let operator = Operator::start(&world, Kind::InProcess).await;
     world.wait_orphaned(&used.record, "ClaimGone").await;
 
-    world.say(&used.record, word).await;
+    world.say(&used.record, action).await;
     world.wait_record_gone(&used.record).await;
     assert_eq!(world.account.bucket_exists(&used.bucket).await, stays.contains(&"bucket"));
     assert_eq!(world.account.user_exists(&used.user).await, stays.contains(&"user"));
@@ -201,14 +202,15 @@ async fn an_admins_word_on_an_orphan_is_followed(#[case] word: &str, #[case] pol
     operator.stop().await;
 }
 
+/// On an ObjectBucket in use, an action has no effect.
 #[tokio::test]
-async fn a_word_that_is_not_known_is_named_and_one_on_a_record_in_use_has_no_effect() {
+async fn an_unknown_action_is_named_and_one_in_use_is_ignored() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
     let used = Used::claim(&world, &class).await;
-    for word in ["remove", "revoke"] {
-        world.say(&used.record, word).await;
+    for action in ["remove", "revoke"] {
+        world.say(&used.record, action).await;
         let message = world.wait_orphaned(&used.record, "ClaimExists").await;
         assert!(message.contains("delete the claim instead"), "{message}");
         // It would be followed some day, for a claim that nobody thought of: by a backup, say.
@@ -220,15 +222,16 @@ async fn a_word_that_is_not_known_is_named_and_one_on_a_record_in_use_has_no_eff
     serve_another(&world, &class, "other").await;
     used.assert_untouched(&world).await;
 
-    // The claim's own deletion goes its way.
+    // The claim's own deletion is not affected.
     world.delete_claim("photos").await;
     world.wait_gone("photos").await;
     used.assert_gone(&world).await;
     operator.stop().await;
 }
 
+/// On the ObjectBucket, as an admin requested it.
 #[tokio::test]
-async fn a_removal_that_an_admin_asked_for_and_that_fails_says_so_on_the_record_and_goes_on() {
+async fn a_failed_removal_is_reported_and_retried() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -246,10 +249,10 @@ async fn a_removal_that_an_admin_asked_for_and_that_fails_says_so_on_the_record_
     let message = world.wait_orphaned(&used.record, "RemovalFailed").await;
     assert!(message.contains("DeleteUser"), "{message}");
     serve_another(&world, &class, "other").await;
-    // What is said on the record does not have it tried at once.
+    // The condition on the ObjectBucket does not cause a retry at once.
     let tries = world.aws.names().iter().filter(|name| *name == "DeleteUser").count();
-    let told = world.events_on_record(&used.record).await;
-    assert!(tries <= 4 && told.len() <= 2, "{tries} tries, {told:#?}");
+    let events = world.events_on_record(&used.record).await;
+    assert!(tries <= 4 && events.len() <= 2, "{tries} tries, {events:#?}");
     world.aws.leave_alone();
     world.wait_record_gone(&used.record).await;
     used.assert_gone(&world).await;
@@ -257,7 +260,7 @@ async fn a_removal_that_an_admin_asked_for_and_that_fails_says_so_on_the_record_
 }
 
 #[tokio::test]
-async fn records_that_were_copied_into_another_cluster_are_reported_there_and_never_undone_from_there() {
+async fn object_buckets_copied_to_another_cluster_are_only_reported() {
     let other = OtherCluster::take().await;
     let here = World::new().await;
     let there = other.twin_of(&here).await;
@@ -281,7 +284,7 @@ async fn records_that_were_copied_into_another_cluster_are_reported_there_and_ne
     there.restore(&backup.claim).await;
     there.wait_reason("photos", "AdoptionNeeded").await;
     used.assert_untouched(&here).await;
-    // The copy can go, by the claim and by its record.
+    // The copy can be deleted: the claim, and its ObjectBucket.
     there.delete_claim("photos").await;
     there.wait_gone("photos").await;
     there.say(&used.record, "forget").await;
@@ -293,13 +296,13 @@ async fn records_that_were_copied_into_another_cluster_are_reported_there_and_ne
 }
 
 #[tokio::test]
-async fn a_record_of_an_earlier_version_belongs_to_the_claim_that_stands_with_its_uid() {
+async fn an_earlier_versions_object_bucket_is_matched_by_uid() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
     let used = Used::claim(&world, &class).await;
     operator.stop().await;
-    // As it was written before records said where they were made.
+    // As it was written before ObjectBuckets recorded where they were created.
     let patch = serde_json::json!({ "spec": { "additionalState": {
         "clusterUID": null, "accountID": null, "handedOver": null,
     }}});
@@ -312,7 +315,7 @@ async fn a_record_of_an_earlier_version_belongs_to_the_claim_that_stands_with_it
     let record = world.records().get(&used.record).await.unwrap();
     assert_eq!(record.resource_version(), before, "a bound claim costs no write");
     used.assert_untouched(&world).await;
-    // The next attempt at it completes the record.
+    // The next attempt completes the ObjectBucket.
     world.unready("photos").await;
     let whole = |record: Option<&ObjectBucket>| {
         let state = record.and_then(|record| record.spec.additional_state.clone()).unwrap_or_default();
@@ -326,13 +329,13 @@ async fn a_record_of_an_earlier_version_belongs_to_the_claim_that_stands_with_it
 }
 
 #[tokio::test]
-async fn an_orphan_says_so_as_a_condition_of_its_record() {
+async fn an_orphan_has_a_condition_on_its_object_bucket() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
     let used = Used::claim(&world, &class).await;
     let bound = world.records().get(&used.record).await.unwrap();
-    assert!(bound.status.unwrap().conditions.is_empty(), "a record in use says nothing");
+    assert!(bound.status.unwrap().conditions.is_empty(), "an ObjectBucket in use has no condition");
     operator.stop().await;
     world.forget_object(&world.claims(), "photos").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -340,12 +343,12 @@ async fn an_orphan_says_so_as_a_condition_of_its_record() {
     let status = world.records().get(&used.record).await.unwrap().status.unwrap();
     assert_eq!(status.conditions[0].status, ConditionStatus::True);
     assert!(status.conditions[0].last_transition_time.is_some());
-    assert!(status.phase.is_some(), "what was said before stays");
+    assert!(status.phase.is_some(), "the phase stays");
     operator.stop().await;
 }
 
 #[tokio::test]
-async fn a_claim_whose_record_is_to_be_forgotten_takes_nothing_along() {
+async fn a_claim_with_a_forgotten_object_bucket_deletes_nothing() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;

@@ -14,14 +14,15 @@ async fn annotate(world: &World, claim: &str, annotation: &str, value: &str) {
     world.claims().patch(claim, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
 }
 
+/// What others added to it is kept.
 #[tokio::test]
-async fn an_immutable_secret_is_replaced_with_its_keys_and_keeps_what_others_added() {
+async fn an_immutable_secret_is_replaced_together_with_its_keys() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let _operator = Operator::start(&world, Kind::InProcess).await;
     world.claim("photos", &class).await;
     let bucket = bucket_of(&world.wait_bound("photos").await);
-    let former = world.environment("photos").await;
+    let previous = world.environment("photos").await;
     let edit = json!({
         "metadata": { "labels": { "tier": "gold" }, "annotations": { "team": "a" } },
         "stringData": { "EXTRA": "kept" }, "immutable": true,
@@ -29,13 +30,13 @@ async fn an_immutable_secret_is_replaced_with_its_keys_and_keeps_what_others_add
     let before = world.secrets().patch("photos", &PatchParams::default(), &Patch::Merge(edit)).await.unwrap();
 
     annotate(&world, "photos", "objectbucket.io/rotate-keys", "1").await;
-    world.wait_secret("photos", |keys| keys["AWS_ACCESS_KEY_ID"] != former["AWS_ACCESS_KEY_ID"]).await;
+    world.wait_secret("photos", |keys| keys["AWS_ACCESS_KEY_ID"] != previous["AWS_ACCESS_KEY_ID"]).await;
     let after = world.secrets().get("photos").await.unwrap();
     assert_ne!(after.uid(), before.uid());
     assert_eq!((after.labels()["tier"].as_str(), after.annotations()["team"].as_str()), ("gold", "a"));
     assert_eq!(world.environment("photos").await["EXTRA"], "kept");
     world.app("photos").await.put(&bucket, "a").await.unwrap();
-    world.account_of(&former).put(&bucket, "b").await.expect("the former key works until its grace period is over");
+    world.account_of(&previous).put(&bucket, "b").await.expect("the previous key works until its grace period is over");
     let issued = world.aws.names().iter().filter(|name| *name == "CreateAccessKey").count();
     assert_eq!(issued, 2, "{:?}", world.aws.names());
 }
@@ -111,7 +112,7 @@ impl Policy {
 }
 
 #[tokio::test]
-async fn no_keys_are_issued_that_cannot_be_handed_over() {
+async fn no_keys_are_issued_that_cannot_be_published() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let _operator = Operator::start(&world, Kind::InProcess).await;

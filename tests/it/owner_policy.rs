@@ -1,4 +1,4 @@
-//! The owner's policies that `docs/` ships: they are enough for the operator, and what they keep from a thief.
+//! The provisioning policies that `docs/` ships: they are enough for the operator, and what they keep from a thief.
 
 use std::time::Duration;
 
@@ -38,10 +38,10 @@ async fn annotate(world: &World, claim: &str, key: &str, value: &str) {
     world.claims().patch(claim, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
 }
 
-/// Waits until a claim says this, for want of a permission.
-async fn says(world: &World, claim: &str, part: &str) {
-    let said = |ready: &Condition| ready.reason == "AccessDenied" && ready.message.contains(part);
-    world.wait_claim(claim, part, |claim| ready(claim).is_some_and(said)).await;
+/// Waits until a claim reports that this permission is missing.
+async fn wait_denied(world: &World, claim: &str, part: &str) {
+    let reported = |ready: &Condition| ready.reason == "AccessDenied" && ready.message.contains(part);
+    world.wait_claim(claim, part, |claim| ready(claim).is_some_and(reported)).await;
 }
 
 /// Name of the one user of a claim.
@@ -60,7 +60,7 @@ async fn boundary_of(world: &World, user: &str) -> Option<String> {
 #[case::plain(PLAIN)]
 #[case::with_boundary(BOUNDED)]
 #[tokio::test]
-async fn each_owner_policy_is_enough_for_a_whole_life(#[case] policy: &str) {
+async fn each_provisioning_policy_is_enough_for_all_flows(#[case] policy: &str) {
     let world = World::new().await;
     let owner = PolicedOwner::new(&world, &[policy]).await;
     world.aws.upstream().strict(STRICT);
@@ -104,8 +104,9 @@ async fn each_owner_policy_is_enough_for_a_whole_life(#[case] policy: &str) {
     operator.stop().await;
 }
 
+/// The provisioning policy requires a permissions boundary.
 #[tokio::test]
-async fn a_class_that_names_no_boundary_is_told_what_the_owners_policy_demands() {
+async fn a_class_without_a_required_boundary_gets_the_remedy() {
     let world = World::new().await;
     let owner = PolicedOwner::new(&world, &[BOUNDED]).await;
     let class = world.class("class").await;
@@ -124,8 +125,9 @@ async fn a_class_that_names_no_boundary_is_told_what_the_owners_policy_demands()
     operator.stop().await;
 }
 
+/// They get new keys once their users have the boundary.
 #[tokio::test]
-async fn claims_made_before_the_boundary_can_be_deleted_and_get_new_keys_once_their_users_have_it() {
+async fn claims_from_before_the_boundary_can_still_be_deleted() {
     let world = World::new().await;
     let owner = PolicedOwner::new(&world, &[PLAIN]).await;
     world.aws.upstream().strict(STRICT);
@@ -146,12 +148,12 @@ async fn claims_made_before_the_boundary_can_be_deleted_and_get_new_keys_once_th
 
     // CreateUser is called for a user that exists, too: what is recorded has to be allowed.
     world.secrets().delete("staying", &Default::default()).await.unwrap();
-    says(&world, "staying", "in spec.additionalState of the ObjectBucket").await;
+    wait_denied(&world, "staying", "in spec.additionalState of the ObjectBucket").await;
     let state = json!({ "spec": { "additionalState": { "permissionsBoundary": owner.boundary } } });
     let record = world.record_name("staying");
     world.records().patch(&record, &PatchParams::default(), &Patch::Merge(state)).await.unwrap();
     annotate(&world, "staying", "objectbucket.io/retry", "recorded").await;
-    says(&world, "staying", "this user has none, and an admin must set it").await;
+    wait_denied(&world, "staying", "this user has none, and an admin must set it").await;
     let user = user_of(&world, &uids[1]).await;
     let put = world.account.iam.put_user_permissions_boundary().user_name(&user);
     put.permissions_boundary(&owner.boundary).send().await.unwrap();
@@ -177,7 +179,7 @@ async fn claims_made_before_the_boundary_can_be_deleted_and_get_new_keys_once_th
 #[case::plain(PLAIN)]
 #[case::with_boundary(BOUNDED)]
 #[tokio::test]
-async fn a_user_in_a_group_is_told_of_until_the_owner_may_take_it_out(#[case] policy: &str) {
+async fn a_user_in_a_group_is_reported_until_it_can_be_removed(#[case] policy: &str) {
     let world = World::new().await;
     let owner = PolicedOwner::new(&world, &[policy]).await;
     world.aws.upstream().strict(STRICT);
@@ -204,9 +206,9 @@ async fn a_user_in_a_group_is_told_of_until_the_owner_may_take_it_out(#[case] po
     operator.stop().await;
 }
 
-/// The emulator refuses what no statement allows; the proxy stands in for the condition that it does not know.
+/// The emulator refuses what no statement allows; the proxy implements the condition that it does not support.
 #[tokio::test]
-async fn who_steals_the_owners_keys_makes_no_user_beyond_the_boundary() {
+async fn stolen_provisioning_keys_create_no_user_without_boundary() {
     let world = World::new().await;
     let owner = PolicedOwner::new(&world, &[BOUNDED]).await;
     let (inside, outside) = (world.unique("inside"), world.unique("outside"));
@@ -245,7 +247,7 @@ async fn who_steals_the_owners_keys_makes_no_user_beyond_the_boundary() {
 }
 
 #[tokio::test]
-async fn a_user_with_the_boundary_is_no_admin_whatever_its_own_policies_say() {
+async fn the_boundary_limits_a_user_with_an_admin_policy() {
     let world = World::new().await;
     let owner = PolicedOwner::new(&world, &[BOUNDED]).await;
     let class = bounded_class(&world, &owner, "class").await;

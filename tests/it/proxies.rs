@@ -1,4 +1,4 @@
-//! The proxies themselves: what the other tests rest on.
+//! The proxies themselves, on which the other tests rely.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::support::aws_proxy::Strictness;
 use crate::support::proxy::{Ending, Gate, Verdict, expired, expired_in_stream};
 use crate::support::{REGION, World};
 
-/// The owner, who sees AWS through the world's proxy.
+/// The provisioning account, through the world's proxy.
 fn owner(world: &World) -> Account {
     Account::at(&world.aws.url, REGION, "test", "test")
 }
@@ -66,14 +66,14 @@ async fn a_lagging_aws_shows_users_as_they_were() {
     world.aws.upstream().strict(LAGGING);
     owner.iam.delete_access_key().user_name(&user).access_key_id(&key).send().await.unwrap();
     owner.iam.delete_user().user_name(&user).send().await.unwrap();
-    assert_eq!(owner.keys(&user).await, [key], "they are gone, and still shown");
+    assert_eq!(owner.keys(&user).await, [key], "they are deleted, and still shown");
     let shown = owner.iam.get_user().user_name(&user).send().await.unwrap().user.unwrap();
     assert_eq!((shown.tags()[0].key(), shown.tags()[0].value()), ("a", "b"));
     assert!(!Account::owner().user_exists(&user).await);
 }
 
 #[tokio::test]
-async fn calls_break_where_they_are_told_to() {
+async fn calls_fail_as_configured() {
     let world = World::new().await;
     let bucket = world.unique("bucket");
     let owner = owner(&world);
@@ -107,7 +107,7 @@ async fn calls_break_where_they_are_told_to() {
 }
 
 #[tokio::test]
-async fn watches_are_refused_as_they_are_told_to() {
+async fn watches_are_refused_as_configured() {
     let world = World::new().await;
     let client = Client::try_from(world.config()).unwrap();
     let secrets: Api<Secret> = Api::namespaced(client, &world.namespace);
@@ -125,7 +125,7 @@ async fn watches_are_refused_as_they_are_told_to() {
 #[case::broken(Ending::Broken)]
 #[case::expired(Ending::Expired)]
 #[tokio::test]
-async fn watches_end_as_they_are_told_to(#[case] ending: Ending) {
+async fn watches_end_as_configured(#[case] ending: Ending) {
     let world = World::new().await;
     let client = Client::try_from(world.config()).unwrap();
     let secrets: Api<Secret> = Api::namespaced(client, &world.namespace);

@@ -24,8 +24,9 @@ fn prune(call: &Call) -> Verdict {
     }
 }
 
+/// It prunes the conditions and the reference to the claim.
 #[tokio::test]
-async fn a_crd_that_prunes_conditions_and_claim_reference_causes_no_loop() {
+async fn a_crd_that_prunes_fields_causes_no_loop() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let denied = "<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>";

@@ -30,8 +30,9 @@ async fn versioned(world: &World, claim: &str) -> (Operator, String) {
     (operator, bucket)
 }
 
+/// Delete markers, and unfinished multipart uploads.
 #[tokio::test]
-async fn versions_delete_markers_and_unfinished_uploads_go_with_the_bucket() {
+async fn a_bucket_is_deleted_with_versions_markers_and_uploads() {
     let world = World::new().await;
     let (_operator, bucket) = versioned(&world, "versioned").await;
     for _ in 0..2 {
@@ -45,8 +46,9 @@ async fn versions_delete_markers_and_unfinished_uploads_go_with_the_bucket() {
     assert!(!world.account.bucket_exists(&bucket).await);
 }
 
+/// With progress on the claim, while other claims are served, and across a restart.
 #[tokio::test]
-async fn a_large_bucket_is_emptied_in_pieces_with_progress_while_others_are_served_and_across_a_restart() {
+async fn a_large_bucket_is_emptied_in_pieces() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -54,7 +56,7 @@ async fn a_large_bucket_is_emptied_in_pieces_with_progress_while_others_are_serv
     let bucket = bucket_of(&world.wait_bound("large").await);
     fill(&world, &bucket, 12_000).await;
 
-    // The first piece goes through, and ends after its time; what comes after it is held up until the operator was
+    // The first piece succeeds, and ends after its time; what comes after it is held up until the operator was
     // restarted.
     let (mut batches, mut lists) = (0, 0);
     world.aws.meddle(move |call| {
@@ -72,7 +74,7 @@ async fn a_large_bucket_is_emptied_in_pieces_with_progress_while_others_are_serv
     assert!(message.contains(&bucket) && message.contains("so far: 6000"), "{message}");
     admin.shows(&[&format!("emptying {bucket}: 6,000 removed")]).await;
     operator.stop().await;
-    assert!(world.claims().get_opt("large").await.unwrap().is_some(), "the finalizer goes last");
+    assert!(world.claims().get_opt("large").await.unwrap().is_some(), "the finalizer is removed last");
 
     world.aws.leave_alone();
     world.aws.clear();
@@ -86,7 +88,7 @@ async fn a_large_bucket_is_emptied_in_pieces_with_progress_while_others_are_serv
 }
 
 #[tokio::test]
-async fn a_bucket_is_emptied_and_only_slowed_down_where_s3_says_so() {
+async fn emptying_slows_down_only_when_s3_throttles() {
     let world = World::new().await;
     let (_operator, bucket) = versioned(&world, "folders").await;
     let folders = ["", "a/", "a/a/", "b/", "c c/", "d&d/", "é/"];
@@ -110,8 +112,9 @@ async fn a_bucket_is_emptied_and_only_slowed_down_where_s3_says_so() {
     assert_eq!(called("DeleteBucket"), 2, "in one attempt");
 }
 
+/// In sequence where the store does not support that.
 #[tokio::test]
-async fn a_large_bucket_is_listed_by_its_few_folders_at_once_and_in_a_row_where_the_store_cannot() {
+async fn a_large_bucket_is_listed_by_prefixes_in_parallel() {
     let folders = ["", "a a/", "b&b/", "c/c/", "é/"];
     for knows_folders in [true, false] {
         let world = World::new().await;
@@ -138,7 +141,8 @@ async fn a_large_bucket_is_listed_by_its_few_folders_at_once_and_in_a_row_where_
             lists.filter(|call| call.target.contains(what)).count()
         };
         let deleted = calls.iter().filter(|call| call.name == "DeleteBucket").count();
-        // The first thousand are listed before anything is known of folders: those of none, of one and of a part of another.
+        // The first thousand are listed before anything is known of folders: those of none, of one and of a part of
+        // another.
         let folders_listed = if knows_folders { 3 } else { 0 };
         assert_eq!(
             (listed("prefix="), listed("delimiter="), deleted),
@@ -150,8 +154,9 @@ async fn a_large_bucket_is_listed_by_its_few_folders_at_once_and_in_a_row_where_
     }
 }
 
+/// The bucket stays until it can.
 #[tokio::test]
-async fn an_object_that_cannot_be_deleted_is_named_and_the_bucket_stays_until_it_can() {
+async fn an_object_that_cannot_be_deleted_is_named() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let _operator = Operator::start(&world, Kind::InProcess).await;
@@ -165,7 +170,7 @@ async fn an_object_that_cannot_be_deleted_is_named_and_the_bucket_stays_until_it
     });
     world.delete_claim("locked").await;
     let claim = world
-        .wait_claim("locked", "told why", |claim| {
+        .wait_claim("locked", "reported with a reason", |claim| {
             crate::support::ready(claim).is_some_and(|c| c.message.contains("under-lock"))
         })
         .await;

@@ -1,4 +1,4 @@
-//! Large removals: each piece of work waits for its turn in a queue, in which namespaces take turns.
+//! Large removals: each piece of work waits in a queue that is fair to namespaces.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -18,8 +18,8 @@ use crate::support::{PATIENCE, World, phase, ready};
 /// Pieces of work in which a bucket is emptied.
 const PIECES: usize = 3;
 
-/// A store in which buckets whose names begin with "large" are emptied in pieces; all but the first need a permit to end, as
-/// does the deletion of a bucket whose name begins with "held".
+/// A store in which buckets whose names begin with "large" are emptied in pieces; all but the first need a permit to
+/// end, as does the deletion of a bucket whose name begins with "held".
 #[derive(Clone)]
 struct Heap {
     permits: Arc<Semaphore>,
@@ -130,8 +130,9 @@ async fn a_deleted_claim_that_waits_for_a_worker_is_not_ready() {
     }
 }
 
+/// The next in the queue is one of another namespace.
 #[tokio::test]
-async fn a_removal_whose_turn_has_not_come_reads_nothing_and_one_of_another_namespace_is_next() {
+async fn a_queued_removal_makes_no_calls() {
     let (world, neighbour) = (World::new().await, World::new().await);
     let (heap, class) = serve(&world).await;
     let crowd: Vec<_> = (0..10).map(|n| format!("large-{n}")).collect();
@@ -169,7 +170,7 @@ async fn a_removal_whose_turn_has_not_come_reads_nothing_and_one_of_another_name
     let mut pieces = 0;
     while !heap.go_on(1, 1).await.last().unwrap().starts_with("large-single") {
         pieces += 1;
-        // One that began before it was in the queue, and one whose turn it was.
+        // One that began before it was in the queue, and one that was next.
         assert!(pieces <= 2, "the crowd does not go first: {:?}", heap.began.borrow());
     }
     heap.permits.add_permits(100);

@@ -1,4 +1,4 @@
-//! What somebody deletes or edits is restored.
+//! What was deleted or edited by hand is restored.
 
 use std::time::Duration;
 
@@ -28,7 +28,11 @@ async fn a_claim_is_not_ready_again_before_its_new_keys_work() {
     });
     world.secrets().delete("photos", &DeleteParams::default()).await.unwrap();
     world.wait_reason("photos", "WaitingForCredentials").await;
-    assert_eq!(phase(&world.claims().get("photos").await.unwrap()), Some(ClaimPhase::Bound), "it was handed over");
+    assert_eq!(
+        phase(&world.claims().get("photos").await.unwrap()),
+        Some(ClaimPhase::Bound),
+        "its outputs were published"
+    );
     // Nor does a restart forget that they were not seen to work.
     operator.stop().await;
     world.aws.clear();
@@ -43,7 +47,7 @@ async fn a_claim_is_not_ready_again_before_its_new_keys_work() {
 #[case::in_one_run(false)]
 #[case::by_the_next_run(true)]
 #[tokio::test]
-async fn new_keys_are_waited_for_while_iam_shows_the_former_ones_only(#[case] restarts: bool) {
+async fn new_keys_are_awaited_while_iam_shows_only_previous_ones(#[case] restarts: bool) {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -72,7 +76,7 @@ async fn new_keys_are_waited_for_while_iam_shows_the_former_ones_only(#[case] re
 }
 
 #[tokio::test]
-async fn an_output_that_lost_its_label_or_an_entry_gets_it_back() {
+async fn a_lost_label_or_entry_of_an_output_is_restored() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let _operator = Operator::start(&world, Kind::InProcess).await;
@@ -97,7 +101,7 @@ async fn an_output_that_lost_its_label_or_an_entry_gets_it_back() {
 #[case::by_our_crd(None)]
 #[case::unless_the_crd_prunes_it(Some(include_str!("fixtures/crds/phase-only.yaml")))]
 #[tokio::test]
-async fn a_record_that_lost_its_claim_reference_gets_it_back(#[case] crds: Option<&str>) {
+async fn a_lost_claim_reference_is_restored(#[case] crds: Option<&str>) {
     let other = OtherCluster::take().await;
     if let Some(text) = crds {
         other.install(&fixture_crds(text)).await;
@@ -125,7 +129,7 @@ async fn a_record_that_lost_its_claim_reference_gets_it_back(#[case] crds: Optio
 }
 
 #[tokio::test]
-async fn a_bucket_deleted_by_hand_is_reported_and_not_re_created_empty() {
+async fn a_bucket_deleted_by_hand_is_reported_and_not_recreated() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let _operator = Operator::start(&world, Kind::InProcess).await;
@@ -140,8 +144,9 @@ async fn a_bucket_deleted_by_hand_is_reported_and_not_re_created_empty() {
     world.wait_gone("photos").await;
 }
 
+/// The claim reports what becomes of its bucket.
 #[tokio::test]
-async fn a_claim_whose_record_was_deleted_by_hand_leaves_no_access_and_says_what_becomes_of_its_bucket() {
+async fn a_claim_without_its_object_bucket_leaves_no_access() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -156,7 +161,7 @@ async fn a_claim_whose_record_was_deleted_by_hand_leaves_no_access_and_says_what
     world.wait_gone("photos").await;
     world.assert_no_objects("photos").await;
     assert!(world.account.users_with(&uid).await.is_empty());
-    // Whether it was to be retained was said in the record alone.
+    // Whether it was to be retained was recorded only in the ObjectBucket.
     assert!(world.account.bucket_exists(&bucket).await);
     let (_, note) = world.wait_event_with("photos", "LeftInPlace", &bucket).await;
     assert!(note.contains(&name) && note.contains("is gone"), "{note}");
@@ -168,7 +173,7 @@ async fn a_claim_whose_record_was_deleted_by_hand_leaves_no_access_and_says_what
 #[case::while_it_runs(false)]
 #[case::before_it_starts(true)]
 #[tokio::test]
-async fn a_ready_condition_that_somebody_dropped_comes_back(#[case] restarts: bool) {
+async fn a_removed_ready_condition_is_restored(#[case] restarts: bool) {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let mut running = Some(Operator::start(&world, Kind::InProcess).await);

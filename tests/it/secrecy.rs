@@ -39,7 +39,7 @@ async fn no_secret_key_shows_anywhere_but_in_its_secret() {
     operator.terminate();
     operator.ended(std::time::Duration::from_secs(10)).await;
     places.push(("log".to_owned(), operator.log()));
-    assert!(operator.log().contains("serving claims"), "there is a log to look at");
+    assert!(operator.log().contains("serving claims"), "there is a log to inspect");
 
     for secret in [issued_key.as_str(), &owner_key, padded.trim()] {
         assert_hidden(secret, &places);

@@ -1,5 +1,5 @@
 //! Buckets with more than one user: a created bucket stays as long as another claim uses it, and one that a tenant
-//! created is not handed to others unless the class says so.
+//! created is not given to others unless the class allows it.
 
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::ApiResource;
@@ -15,8 +15,9 @@ use crate::support::operator::{Kind, Operator};
 use crate::support::other::{OtherCluster, ours};
 use crate::support::proxy::{Call, Ending, Verdict};
 
+/// Until the other claim that uses it is deleted.
 #[tokio::test]
-async fn a_bucket_that_another_claim_uses_is_neither_emptied_nor_deleted_until_that_is_gone() {
+async fn a_bucket_in_use_is_neither_emptied_nor_deleted() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let bucket = world.unique("shared");
@@ -34,7 +35,7 @@ async fn a_bucket_that_another_claim_uses_is_neither_emptied_nor_deleted_until_t
     world.delete_claim("creator").await;
     let message = world.wait_reason("creator", "BucketInUse").await;
     assert!(message.contains(&bucket) && !message.contains("guest"), "it names nobody else: {message}");
-    assert!(world.account.users_with(&creator.uid().unwrap()).await.is_empty(), "its access is gone at once");
+    assert!(world.account.users_with(&creator.uid().unwrap()).await.is_empty(), "its access is revoked at once");
     operator.stop().await;
     let operator = Operator::start(&world, Kind::InProcess).await;
     world.delete_claim("visitor").await;
@@ -42,7 +43,7 @@ async fn a_bucket_that_another_claim_uses_is_neither_emptied_nor_deleted_until_t
     world.wait_reason("creator", "BucketInUse").await;
     assert_eq!(world.app("guest").await.list(&bucket).await.unwrap(), ["precious"]);
 
-    // The last one that goes takes it along.
+    // It is deleted with the last claim.
     world.delete_claim("guest").await;
     world.wait_gone("guest").await;
     world.wait_gone("creator").await;
@@ -67,7 +68,7 @@ async fn the_name_that_a_class_waits_for_cannot_be_squatted() {
     assert!(!message.contains("squatter"), "it names nobody else: {message}");
     assert!(world.account.users_with(&uid).await.is_empty());
 
-    // Once the tenant's claim and bucket are gone and the admin has made the bucket, it is served.
+    // Once the tenant's claim and bucket are deleted and the admin has made the bucket, it is served.
     world.delete_claim("squatter").await;
     world.wait_gone("squatter").await;
     world.account.create_bucket(&bucket).await;
@@ -78,7 +79,7 @@ async fn the_name_that_a_class_waits_for_cannot_be_squatted() {
 }
 
 #[tokio::test]
-async fn a_claim_that_asks_for_a_bucket_in_vain_does_not_hold_up_whose_it_is() {
+async fn a_rival_claim_does_not_delay_the_deletion_of_a_bucket() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let bucket = world.unique("photos");
@@ -86,7 +87,7 @@ async fn a_claim_that_asks_for_a_bucket_in_vain_does_not_hold_up_whose_it_is() {
     let spec = json!({ "storageClassName": class, "bucketName": bucket });
     world.claim_with("creator", spec.clone()).await;
     world.wait_bound("creator").await;
-    // It is cut off, so that nobody knows whether something was made for it: its record stays.
+    // It is cut off, so it is unknown whether something was created for it: its ObjectBucket stays.
     world.aws.clear();
     world.aws.meddle(|_| Verdict::Hang);
     world.claim_with("rival", spec).await;
@@ -102,8 +103,9 @@ async fn a_claim_that_asks_for_a_bucket_in_vain_does_not_hold_up_whose_it_is() {
     operator.stop().await;
 }
 
+/// That of the claim that created it.
 #[tokio::test]
-async fn a_bucket_that_another_claim_uses_stays_though_the_record_of_its_creator_is_damaged() {
+async fn a_bucket_in_use_stays_if_its_object_bucket_is_damaged() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let bucket = world.unique("shared");
@@ -116,7 +118,7 @@ async fn a_bucket_that_another_claim_uses_stays_though_the_record_of_its_creator
     world.wait_bound("guest").await;
     world.app("guest").await.put(&bucket, "precious").await.unwrap();
     operator.stop().await;
-    // Only the record of the guest names the bucket still; or what it says cannot be read.
+    // Only the ObjectBucket of the guest still names the bucket; or it cannot be read.
     let no_endpoint = Patch::Merge(json!({ "spec": { "endpoint": null, "additionalState": null } }));
     world.records().patch(&world.record_name("creator"), &PatchParams::default(), &no_endpoint).await.unwrap();
     let unreadable = Patch::Merge(json!({ "spec": { "additionalState": null } }));
@@ -134,7 +136,7 @@ async fn a_bucket_that_another_claim_uses_stays_though_the_record_of_its_creator
 }
 
 #[tokio::test]
-async fn a_bucket_stays_as_long_as_an_object_bucket_names_it_that_cannot_even_be_read() {
+async fn a_bucket_stays_while_an_unreadable_object_bucket_names_it() {
     let other = OtherCluster::take().await;
     // Our CRD lets no such ObjectBucket in; those that others installed do.
     let [claims, mut records] = ours();
@@ -174,12 +176,12 @@ async fn a_bucket_stays_as_long_as_an_object_bucket_names_it_that_cannot_even_be
 }
 
 #[tokio::test]
-async fn a_bucket_of_another_store_with_the_same_name_is_no_hindrance() {
+async fn a_bucket_of_the_same_name_in_another_store_does_not_count() {
     let world = World::new().await;
     let neighbour = world.neighbour().await;
     let class = world.class("greenfield").await;
     let bucket = world.unique("shared");
-    // The same bucket by another way: as far as records say, another store.
+    // The same bucket at another endpoint: according to the ObjectBuckets, another store.
     let elsewhere = [
         ("bucketName", bucket.as_str()),
         ("allowClaimedBucket", "yes"),
@@ -200,9 +202,10 @@ async fn a_bucket_of_another_store_with_the_same_name_is_no_hindrance() {
 #[rstest]
 #[case::as_written(true)]
 // As earlier versions wrote it.
+/// The watch of ObjectBuckets fails.
 #[case::without_its_label(false)]
 #[tokio::test]
-async fn a_bucket_in_use_is_found_though_the_watch_of_object_buckets_fails(#[case] labelled: bool) {
+async fn a_bucket_in_use_is_found_without_the_watch(#[case] labelled: bool) {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let bucket = world.unique("shared");

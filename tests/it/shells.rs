@@ -80,7 +80,7 @@ async fn the_manual_has_a_page_for_each_command() {
 }
 
 #[tokio::test]
-async fn who_types_no_command_gets_no_second_operator() {
+async fn no_second_operator_is_started_without_a_command() {
     let world = World::new().await;
     let mut typed = Terminal::start(&world, &[]);
     typed.shows(&["error: without a command", "`aws-s3-provisioner run`"]).await;

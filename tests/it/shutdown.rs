@@ -8,8 +8,9 @@ use crate::support::World;
 use crate::support::operator::{Binary, Kind, Operator};
 use crate::support::proxy::Verdict;
 
+/// Within ten seconds.
 #[tokio::test]
-async fn sigterm_ends_the_operator_within_ten_seconds_though_a_call_never_returns() {
+async fn sigterm_ends_the_operator_while_a_call_hangs() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     world.aws.meddle(|call| match call.name.as_str() {
@@ -29,8 +30,9 @@ async fn sigterm_ends_the_operator_within_ten_seconds_though_a_call_never_return
     assert_eq!(world.account.buckets_with(&uid).await.len(), 1);
 }
 
+/// At once.
 #[tokio::test]
-async fn sigterm_ends_at_once_an_operator_that_the_api_server_has_not_told_what_there_is() {
+async fn sigterm_ends_an_operator_whose_caches_are_not_synced() {
     let world = World::new().await;
     world.kubernetes.meddle(|call| match call.name.as_str() {
         "list objectbuckets" => Verdict::Hang,
@@ -45,7 +47,7 @@ async fn sigterm_ends_at_once_an_operator_that_the_api_server_has_not_told_what_
 }
 
 #[tokio::test]
-async fn nothing_is_remembered_of_claims_that_are_gone() {
+async fn nothing_of_deleted_claims_stays_in_memory() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let mut operator = Binary::start(&world, &[], &[]);
@@ -55,7 +57,7 @@ async fn nothing_is_remembered_of_claims_that_are_gone() {
         world.delete_claim(claim).await;
         world.wait_gone(claim).await;
     }
-    // When another one is bound, what came of the former has been seen.
+    // When another one is bound, the result of the previous one has been seen.
     world.claim("last", &class).await;
     world.wait_bound("last").await;
     operator.terminate();
@@ -64,7 +66,7 @@ async fn nothing_is_remembered_of_claims_that_are_gone() {
 }
 
 #[tokio::test]
-async fn an_operator_killed_after_a_key_was_issued_leaves_one_working_key_in_the_end() {
+async fn a_kill_after_a_key_was_issued_leaves_one_working_key() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     // The answer with the secret is lost: the key exists, and nobody knows it.
@@ -87,7 +89,7 @@ async fn an_operator_killed_after_a_key_was_issued_leaves_one_working_key_in_the
 }
 
 #[tokio::test]
-async fn claims_deleted_while_no_operator_runs_go_when_one_starts() {
+async fn claims_deleted_without_an_operator_are_removed_at_its_start() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::Binary).await;
@@ -107,7 +109,7 @@ async fn claims_deleted_while_no_operator_runs_go_when_one_starts() {
         world.wait_gone(claim).await;
         world.wait_event(claim, "Removed").await;
         let removals = world.events(claim).await.into_iter().filter(|(_, reason, _)| reason == "Removed").count();
-        assert_eq!(removals, 1, "it is said once");
+        assert_eq!(removals, 1, "it is reported once");
     }
 }
 

@@ -1,6 +1,5 @@
-//! What the operator is shown lags behind, and every kind on its own: a list shows how things were, the watch
-//! that follows is held back, while what is asked for by name is answered as it is. When the watch comes
-//! through, it repeats all that happened since.
+//! Stale caches, for each kind on its own: a list returns an old state, the watch that follows is held back, and only
+//! a get by name returns the current state. When the watch continues, it repeats all that happened since.
 
 use kube::ResourceExt as _;
 use kube::api::DeleteParams;
@@ -15,9 +14,9 @@ use provisioner_conformance::{View, Watched};
 /// What is made in AWS for a claim.
 const MADE: [&str; 4] = ["CreateBucket", "CreateUser", "PutUserPolicy", "CreateAccessKey"];
 
-/// Starts an operator with this view, waits until it has acted on it, and then lets it see what is. Returns
-/// the changes that it asked of AWS and of Kubernetes on the way, but for those for another claim, which is
-/// bound in the end.
+/// Starts an operator with this view, waits until it has acted on it, and then lets the watch continue. Returns the
+/// changes that it requested of AWS and of Kubernetes meanwhile, except those for another claim, which is bound in the
+/// end.
 async fn settle(world: &World, view: View, class: &str, acts: impl Fn(&Call) -> bool) -> (Vec<String>, Vec<String>) {
     let gate = view.show(world);
     world.kubernetes.clear();
@@ -51,8 +50,8 @@ fn looks_up(record: String) -> impl Fn(&Call) -> bool {
     move |call| call.name == "get objectbuckets" && call.target.ends_with(&format!("/{record}"))
 }
 
-/// Requires that nothing but the claim was to be written: this is refused where it has changed since, and that it
-/// stands as it did is for the caller to look at.
+/// Requires that nothing but the claim was to be written: this is refused where it has changed since. The caller
+/// checks that it is unchanged.
 fn assert_refused(writes: &[String]) {
     assert!(writes.iter().all(|name| name.starts_with("patch objectbucketclaims")), "{writes:?}");
 }
@@ -60,7 +59,7 @@ fn assert_refused(writes: &[String]) {
 const NOTHING: [&str; 0] = [];
 
 #[tokio::test]
-async fn a_claim_that_is_not_shown_at_all_is_not_taken_for_gone() {
+async fn a_claim_missing_in_a_stale_list_is_not_taken_as_deleted() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let before = View::of(&world, &[Watched::Claims]).await;
@@ -128,7 +127,7 @@ async fn a_claim_is_not_taken_for_an_earlier_one_of_its_name(#[case] shown: Show
 }
 
 #[tokio::test]
-async fn a_claim_follows_its_class_when_its_change_comes_through() {
+async fn a_claim_follows_its_class_once_the_change_is_observed() {
     let world = World::new().await;
     let (wrong, right) = (world.unique("wrong"), world.unique("right"));
     world.account.create_bucket(&right).await;
@@ -159,7 +158,7 @@ async fn a_claim_follows_its_class_when_its_change_comes_through() {
 }
 
 #[tokio::test]
-async fn a_claim_that_another_took_on_stays_that_ones_though_its_class_is_shown_as_ours() {
+async fn a_stale_class_does_not_take_a_claim_of_another_operator() {
     let world = World::new().await;
     let neighbour = world.neighbour().await;
     let class = world.class("greenfield").await;
@@ -182,7 +181,7 @@ async fn a_claim_that_another_took_on_stays_that_ones_though_its_class_is_shown_
 }
 
 #[tokio::test]
-async fn a_deletion_that_is_noticed_late_takes_all_along_that_was_repaired_meanwhile() {
+async fn a_deletion_noticed_late_removes_what_was_repaired() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -210,7 +209,7 @@ async fn a_deletion_that_is_noticed_late_takes_all_along_that_was_repaired_meanw
 }
 
 #[tokio::test]
-async fn what_is_told_twice_is_done_once() {
+async fn repeated_watch_events_cause_no_second_write() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -224,7 +223,7 @@ async fn what_is_told_twice_is_done_once() {
     world.wait_gone("gone").await;
     operator.stop().await;
     let (keys, bound) = (world.environment("photos").await, world.versions("photos").await);
-    let told = (world.events("photos").await, world.events("gone").await);
+    let events = (world.events("photos").await, world.events("gone").await);
 
     // From an old list on, every event comes again.
     let (aws, writes) = settle(&world, before, &class, |call| call.name == "watch objectbucketclaims").await;
@@ -233,5 +232,5 @@ async fn what_is_told_twice_is_done_once() {
     assert_eq!(world.versions("photos").await, bound);
     assert_eq!(world.environment("photos").await, keys);
     world.assert_no_objects("gone").await;
-    assert_eq!((world.events("photos").await, world.events("gone").await), told);
+    assert_eq!((world.events("photos").await, world.events("gone").await), events);
 }

@@ -1,4 +1,4 @@
-//! The command `status`: all claims, or one claim's story, with nothing changed by looking.
+//! The command `status`: all claims, or the details of one claim, without changing anything.
 
 use bucket_provisioner::api::ObjectBucketClaim;
 use futures::future::join_all;
@@ -27,7 +27,7 @@ fn named(claims: &Value) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn all_claims_of_this_provisioner_are_shown_and_what_needs_somebody_comes_first() {
+async fn claims_that_need_attention_are_shown_first() {
     let world = World::new().await;
     let class = world.class_with("rotated", "Delete", &[("rotateKeysEvery", "30d")]).await;
     let wrong = world.class_with("wrong", "Delete", &[("regoin", "x")]).await;
@@ -68,7 +68,7 @@ async fn all_claims_of_this_provisioner_are_shown_and_what_needs_somebody_comes_
 }
 
 #[tokio::test]
-async fn buckets_that_are_going_to_be_deleted_are_told_with_the_way_back() {
+async fn scheduled_deletions_are_shown_with_the_way_to_undo_them() {
     let world = World::new().await;
     let class = world.class_with("later", "Delete", &[("onDelete", "after:7d")]).await;
     let _operator = Operator::start(&world, Kind::InProcess).await;
@@ -132,8 +132,9 @@ async fn what_a_tenant_writes_into_a_claim_commands_no_terminal() {
     }
 }
 
+/// Its ObjectBucket, keys, content, and what its deletion removes.
 #[tokio::test]
-async fn a_claims_story_has_its_record_its_keys_its_content_and_what_its_deletion_removes() {
+async fn the_details_of_a_claim_are_shown() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -149,25 +150,25 @@ async fn a_claims_story_has_its_record_its_keys_its_content_and_what_its_deletio
     world.kubernetes.clear();
     world.aws.clear();
     let claim = format!("{}/photos", world.namespace);
-    let told = Tool::run(&world, &["status", &claim], "").await;
+    let shown = Tool::run(&world, &["status", &claim], "").await;
     let user = world.account.users_with(&uid).await.pop().unwrap();
     for part in [bucket, key, &user, &world.record_name("photos"), "1 objects and versions, 7 B"] {
-        assert!(told.out.contains(part), "{part}: {}", told.out);
+        assert!(shown.out.contains(part), "{part}: {}", shown.out);
     }
-    assert!(told.out.contains("deletes bucket") && told.out.contains("reclaimPolicy is Delete"), "{}", told.out);
-    let story = Tool::run(&world, &["status", "photos", "-o", "json"], "").await;
-    assert!(!story.out.contains(&environment["AWS_SECRET_ACCESS_KEY"]), "a secret is shown");
-    let story = story.json();
-    assert_eq!(story["keys"]["seen"]["presentId"], **key);
-    assert_eq!(story["usage"]["seen"], json!({ "objects": 1, "bytes": 7, "isComplete": true }));
-    assert_eq!(story["record"]["seen"]["user"], user);
-    let events = story["events"]["seen"].as_array().unwrap();
+    assert!(shown.out.contains("deletes bucket") && shown.out.contains("reclaimPolicy is Delete"), "{}", shown.out);
+    let details = Tool::run(&world, &["status", "photos", "-o", "json"], "").await;
+    assert!(!details.out.contains(&environment["AWS_SECRET_ACCESS_KEY"]), "a secret is shown");
+    let details = details.json();
+    assert_eq!(details["keys"]["seen"]["presentId"], **key);
+    assert_eq!(details["usage"]["seen"], json!({ "objects": 1, "bytes": 7, "isComplete": true }));
+    assert_eq!(details["record"]["seen"]["user"], user);
+    let events = details["events"]["seen"].as_array().unwrap();
     assert!(events.iter().any(|event| event["reason"] == "Bound"), "{events:?}");
     assert_only_read(&world);
 }
 
 #[tokio::test]
-async fn what_an_admin_may_not_read_is_left_out_and_said() {
+async fn what_an_admin_may_not_read_is_left_out_and_reported() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -181,16 +182,17 @@ async fn what_an_admin_may_not_read_is_left_out_and_said() {
         }
         Verdict::Pass
     });
-    let told = Tool::run(&world, &["status"], "").await;
-    assert!(told.code == 0 && told.err.contains("you may not list Secrets"), "{told:?}");
-    assert!(told.out.contains("photos"), "{told:?}");
-    let told = Tool::run(&world, &["status", "photos"], "").await;
-    assert!(told.code == 0 && told.out.contains("you may not read its Secret"), "{told:?}");
-    assert!(told.out.contains("Content:        not known"), "{told:?}");
+    let shown = Tool::run(&world, &["status"], "").await;
+    assert!(shown.code == 0 && shown.err.contains("you may not list Secrets"), "{shown:?}");
+    assert!(shown.out.contains("photos"), "{shown:?}");
+    let shown = Tool::run(&world, &["status", "photos"], "").await;
+    assert!(shown.code == 0 && shown.out.contains("you may not read its Secret"), "{shown:?}");
+    assert!(shown.out.contains("Content:        not known"), "{shown:?}");
 }
 
+/// Claims of other provisioners are not shown.
 #[tokio::test]
-async fn a_claim_that_waits_says_what_helps_and_one_of_others_is_not_told() {
+async fn a_waiting_claim_is_shown_with_its_remedy() {
     let world = World::new().await;
     let wrong = world.class_with("wrong", "Delete", &[("regoin", "x")]).await;
     let neighbour = world.neighbour().await;
@@ -199,8 +201,8 @@ async fn a_claim_that_waits_says_what_helps_and_one_of_others_is_not_told() {
     let operator = Operator::start(&world, Kind::InProcess).await;
     world.claim("wrong", &wrong).await;
     world.wait_reason("wrong", "InvalidClassParameter").await;
-    let told = Tool::run(&world, &["status", "wrong"], "").await.out;
-    assert!(told.contains("What helps:") && told.contains("recreate the class"), "{told}");
+    let shown = Tool::run(&world, &["status", "wrong"], "").await.out;
+    assert!(shown.contains("What helps:") && shown.contains("recreate the class"), "{shown}");
     let theirs = Tool::run(&world, &["status", "theirs"], "").await;
     assert!(theirs.code == 1 && theirs.err.contains("another provisioner"), "{theirs:?}");
     let nothing = Tool::run(&world, &["status", "nothing"], "").await;
@@ -209,7 +211,7 @@ async fn a_claim_that_waits_says_what_helps_and_one_of_others_is_not_told() {
 }
 
 #[tokio::test]
-async fn where_nobody_looks_each_change_is_a_line() {
+async fn without_a_terminal_each_change_is_a_line() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -222,8 +224,9 @@ async fn where_nobody_looks_each_change_is_a_line() {
     operator.stop().await;
 }
 
+/// A failed read does not end the command.
 #[tokio::test]
-async fn on_a_terminal_the_table_is_drawn_again_and_a_look_that_fails_ends_nothing() {
+async fn on_a_terminal_the_table_is_redrawn() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -246,8 +249,9 @@ async fn on_a_terminal_the_table_is_drawn_again_and_a_look_that_fails_ends_nothi
     operator.stop().await;
 }
 
+/// Those of other provisioners are left out.
 #[tokio::test]
-async fn claims_that_cannot_be_read_come_first_and_those_of_others_are_left_out() {
+async fn unreadable_claims_come_first() {
     let other = OtherCluster::take().await;
     // Our CRD lets nothing of that in; those that others installed do.
     let [mut claims, records] = ours();
@@ -271,6 +275,6 @@ async fn claims_that_cannot_be_read_come_first_and_those_of_others_are_left_out(
     let shown = Tool::run(&world, &["status", "-o", "json"], "").await.json();
     assert_eq!(named(&shown), ["broken", "photos"]);
     assert_eq!(shown["claims"][0]["reason"], "ClaimUnreadable");
-    let told = Tool::run(&world, &["status", "broken"], "").await;
-    assert!(told.code == 0 && told.out.contains("What helps:"), "{told:?}");
+    let shown = Tool::run(&world, &["status", "broken"], "").await;
+    assert!(shown.code == 0 && shown.out.contains("What helps:"), "{shown:?}");
 }

@@ -48,10 +48,10 @@ async fn a_class_serves_only_the_namespaces_that_it_allows() {
 #[case::beginning(&[("bucketNamePrefix", "team-")], json!({ "bucketName": "crown-jewels" }), &["spec.bucketName", "\"team-\""])]
 #[case::prefix(&[("bucketNamePrefix", "team-")], json!({ "generateBucketName": "crown" }), &["spec.generateBucketName", "\"team-\""])]
 #[tokio::test]
-async fn a_class_says_what_claims_may_call_their_buckets(
+async fn a_class_limits_the_bucket_names_of_claims(
     #[case] parameters: &[(&str, &str)],
     #[case] mut spec: Value,
-    #[case] says: &[&str],
+    #[case] parts: &[&str],
 ) {
     let world = World::new().await;
     let class = world.class_with("greenfield", "Delete", parameters).await;
@@ -59,7 +59,7 @@ async fn a_class_says_what_claims_may_call_their_buckets(
     spec["storageClassName"] = json!(class);
     world.claim_with("photos", spec).await;
     let message = world.wait_reason("photos", "BucketNameNotAllowed").await;
-    assert!(says.iter().all(|part| message.contains(part)) && message.contains("crown"), "{message}");
+    assert!(parts.iter().all(|part| message.contains(part)) && message.contains("crown"), "{message}");
     assert!(world.aws.names().is_empty(), "{:?}", world.aws.names());
     let fitting = json!({ "bucketName": null, "generateBucketName": "team-photos" });
     patch(&world, "photos", json!({ "spec": fitting })).await;
@@ -67,8 +67,9 @@ async fn a_class_says_what_claims_may_call_their_buckets(
     operator.stop().await;
 }
 
+/// And deleted completely.
 #[tokio::test]
-async fn what_a_class_allows_no_more_is_removed_and_kept_up_as_before() {
+async fn bound_claims_that_a_class_no_longer_allows_are_maintained() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let bucket = world.unique("photos");
@@ -105,7 +106,7 @@ async fn settings_that_have_no_effect_are_named() {
     let ignored = |claim: &ObjectBucketClaim| {
         condition(claim, "UpToDate").is_some_and(|c| c.reason == "ConfigIgnored" && c.status == ConditionStatus::False)
     };
-    let claim = world.wait_claim("photos", "told what is ignored", ignored).await;
+    let claim = world.wait_claim("photos", "reported with what is ignored", ignored).await;
     let message = &condition(&claim, "UpToDate").unwrap().message;
     assert!(
         message.contains("\"maxSize\"") && message.contains("\"maxObjects\"") && !message.contains("2G"),
@@ -115,7 +116,7 @@ async fn settings_that_have_no_effect_are_named() {
     assert_eq!((type_.as_str(), &note), ("Warning", message));
     operator.stop().await;
 
-    // It is said once, and costs nothing from then on.
+    // It is reported once, and costs nothing from then on.
     world.kubernetes.clear();
     let operator = Operator::start(&world, Kind::InProcess).await;
     world.claim("other", &class).await;
@@ -128,12 +129,12 @@ async fn settings_that_have_no_effect_are_named() {
     patch(&world, "photos", json!({ "spec": { "additionalConfig": null } })).await;
     let mended =
         |claim: &ObjectBucketClaim| condition(claim, "UpToDate").is_some_and(|c| c.status == ConditionStatus::True);
-    world.wait_claim("photos", "told that it is up to date", mended).await;
+    world.wait_claim("photos", "up to date", mended).await;
     operator.stop().await;
 }
 
 #[tokio::test]
-async fn a_claim_is_tried_again_at_once_when_somebody_asks_for_it() {
+async fn a_claim_is_retried_at_once_on_request() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let denied = "<ErrorResponse><Error><Code>AccessDenied</Code></Error></ErrorResponse>";
@@ -146,10 +147,10 @@ async fn a_claim_is_tried_again_at_once_when_somebody_asks_for_it() {
     world.wait_reason("photos", "AccessDenied").await;
     let tries = |calls: &[crate::support::proxy::Call]| calls.iter().filter(|call| call.name == "CreateUser").count();
     // By itself it would wait longer each time, for minutes soon.
-    for turn in 2..=6 {
-        let ask = json!({ "metadata": { "annotations": { "objectbucket.io/retry": turn.to_string() } } });
+    for attempt in 2..=6 {
+        let ask = json!({ "metadata": { "annotations": { "objectbucket.io/retry": attempt.to_string() } } });
         patch(&world, "photos", ask).await;
-        world.aws.wait_until("another try", |calls| tries(calls) >= turn).await;
+        world.aws.wait_until("another try", |calls| tries(calls) >= attempt).await;
     }
     world.aws.leave_alone();
     patch(&world, "photos", json!({ "metadata": { "annotations": { "objectbucket.io/retry": "mended" } } })).await;
@@ -190,10 +191,7 @@ async fn messages_name_no_other_claim_and_no_account() {
 #[case::created_elsewhere(true, false)]
 #[case::granted_elsewhere(false, false)]
 #[tokio::test]
-async fn an_app_may_do_what_awss_own_tools_do_and_open_nothing_to_strangers(
-    #[case] created: bool,
-    #[case] at_aws: bool,
-) {
+async fn an_app_can_use_aws_tools_and_make_nothing_public(#[case] created: bool, #[case] at_aws: bool) {
     let world = World::new().await;
     let bucket = world.unique("existing");
     let mut parameters = Vec::from_iter(at_aws.then_some(IAM_OF_AWS));
@@ -260,7 +258,7 @@ async fn claims_on_a_store_that_never_answers_delay_nobody_elses() {
 }
 
 #[tokio::test]
-async fn a_refusal_of_the_owner_is_met_by_one_claim_at_a_time() {
+async fn refused_provisioning_keys_are_tried_by_one_claim_at_a_time() {
     let world = World::new().await;
     let neighbour = world.neighbour().await;
     let denied = "<ErrorResponse><Error><Code>AccessDenied</Code><Message>no</Message></Error></ErrorResponse>";
@@ -280,12 +278,12 @@ async fn a_refusal_of_the_owner_is_met_by_one_claim_at_a_time() {
     for number in 0..10 {
         world.claim(&format!("next-{number}"), &class).await;
     }
-    let mut told = 0;
+    let mut waiting = 0;
     for number in 0..10 {
         let name = format!("next-{number}");
         let claim = world.wait_claim(&name, "a reason", |claim| ready(claim).is_some()).await;
-        told += usize::from(ready(&claim).unwrap().reason == "WaitingForStore");
-        if told == 5 {
+        waiting += usize::from(ready(&claim).unwrap().reason == "WaitingForStore");
+        if waiting == 5 {
             break;
         }
     }
@@ -297,8 +295,9 @@ async fn a_refusal_of_the_owner_is_met_by_one_claim_at_a_time() {
     }
 }
 
+/// They report that they wait; claims of other accounts do not.
 #[tokio::test]
-async fn claims_of_an_account_whose_calls_are_limited_take_turns_and_say_so_and_others_do_not_wait() {
+async fn a_rate_limited_account_serves_claims_in_a_queue() {
     const CLAIMS: usize = 16;
     let world = World::new().await;
     let neighbour = world.neighbour().await;
@@ -348,7 +347,7 @@ async fn claims_of_an_account_whose_calls_are_limited_take_turns_and_say_so_and_
     for number in 0..CLAIMS {
         world.wait_bound(&format!("limited-{number}")).await;
     }
-    // A verb that is throttled goes on where it stood.
+    // A throttled verb continues where it was interrupted.
     let sent = |name: &str| neighbour.aws.names().iter().filter(|sent| *sent == name).count();
     assert!(sent("CreateBucket") == CLAIMS && sent("GetUser") == 0, "{:?}", neighbour.aws.names());
 }

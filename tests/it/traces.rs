@@ -21,7 +21,7 @@ use crate::support::operator::Binary;
 use crate::support::proxy::{Proxy, Verdict};
 use provisioner_conformance::assert_hidden;
 
-/// Spans are sent soon, because somebody waits for them.
+/// Spans are sent soon, because the tests wait for them.
 const SOON: (&str, &str) = ("OTEL_BSP_SCHEDULE_DELAY", "50");
 
 /// All attributes that spans of a claim without problems have; docs/tracing.md explains them.
@@ -145,7 +145,7 @@ async fn stop(mut operator: Binary) -> String {
 }
 
 #[tokio::test]
-async fn all_that_is_done_for_a_claim_is_one_trace_with_the_claims_uid() {
+async fn all_spans_of_a_claim_are_one_trace_with_its_uid() {
     let (world, collector) = (World::new().await, Collector::start().await);
     let owner_key = format!("owner-secret-{}", world.id);
     world.owner_secret("owner", &[("AWS_ACCESS_KEY_ID", "test"), ("AWS_SECRET_ACCESS_KEY", &owner_key)]).await;
@@ -179,8 +179,8 @@ async fn all_that_is_done_for_a_claim_is_one_trace_with_the_claims_uid() {
         // Libraries would tell more of a call.
         assert_eq!(parent.attribute("service"), "", "{span:#?} {parent:#?}");
     }
-    let told: BTreeSet<_> = spans.iter().flat_map(|span| span.attributes.keys().map(String::as_str)).collect();
-    assert_eq!(told, ATTRIBUTES.into());
+    let names: BTreeSet<_> = spans.iter().flat_map(|span| span.attributes.keys().map(String::as_str)).collect();
+    assert_eq!(names, ATTRIBUTES.into());
     let child_of = |name, parent| assert_child(&spans, name, parent);
     for step in ["Look", "AddFinalizer", "Execute(Provision)", "Probe", "UpdateStatus", "Undo(Delete)", "Release"] {
         child_of(step, "attempt");
@@ -205,7 +205,7 @@ async fn all_that_is_done_for_a_claim_is_one_trace_with_the_claims_uid() {
 }
 
 #[tokio::test]
-async fn a_trace_says_what_failed_and_why() {
+async fn a_trace_shows_what_failed_and_why() {
     let (world, collector) = (World::new().await, Collector::start().await);
     let class = world.class("greenfield").await;
     world.aws.meddle(|call| match call.name.as_str() {
@@ -243,7 +243,7 @@ async fn a_trace_says_what_failed_and_why() {
 }
 
 #[tokio::test]
-async fn a_collector_that_does_not_answer_stops_nothing_and_is_said_once() {
+async fn an_unreachable_collector_is_logged_once_and_stops_nothing() {
     let (world, collector) = (World::new().await, Collector::start().await);
     let class = world.class("greenfield").await;
     collector.meddle(|_| Verdict::Hang);
@@ -274,7 +274,7 @@ async fn a_collector_that_does_not_answer_stops_nothing_and_is_said_once() {
 }
 
 #[tokio::test]
-async fn who_stands_by_or_was_told_off_sends_nothing() {
+async fn a_standby_and_a_disabled_exporter_send_nothing() {
     let (world, collector, silence) = (World::new().await, Collector::start().await, Collector::start().await);
     let class = world.class("greenfield").await;
     let lease = ["--leader-elect=true", "--lease-namespace", &world.namespace];
@@ -296,8 +296,9 @@ async fn who_stands_by_or_was_told_off_sends_nothing() {
     assert!(silence.calls().is_empty(), "{:?}", silence.calls());
 }
 
+/// And claims are served.
 #[tokio::test]
-async fn an_address_that_cannot_be_used_is_told_with_the_remedy_and_claims_are_served() {
+async fn an_unusable_collector_address_is_logged_with_the_remedy() {
     let world = World::new().await;
     let operator = Binary::start(&world, &["--otlp-endpoint=http://me:geheim@otel:4318"], &[]);
     operator.wait_log("there will be no traces: --otlp-endpoint: write the URL without user and password").await;

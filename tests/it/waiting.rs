@@ -1,11 +1,11 @@
-//! Claims that wait for somebody are woken when it is done, without polling AWS.
+//! Claims that wait for a change by an admin are requeued when it is made, without polling AWS.
 
 use crate::support::World;
 use crate::support::operator::{Kind, Operator};
 use crate::support::proxy::Verdict;
 
 #[tokio::test]
-async fn a_class_that_appears_wakes_the_claims_that_name_it() {
+async fn a_new_class_requeues_the_claims_that_name_it() {
     let world = World::new().await;
     let _operator = Operator::start(&world, Kind::InProcess).await;
     let class = world.unique("late");
@@ -19,7 +19,7 @@ async fn a_class_that_appears_wakes_the_claims_that_name_it() {
 }
 
 #[tokio::test]
-async fn a_class_that_is_mended_wakes_the_claims_that_name_it() {
+async fn a_fixed_class_requeues_the_claims_that_name_it() {
     let world = World::new().await;
     let class = world.class_with("typo", "Delete", &[("secretname", "owner")]).await;
     let _operator = Operator::start(&world, Kind::InProcess).await;
@@ -30,7 +30,7 @@ async fn a_class_that_is_mended_wakes_the_claims_that_name_it() {
 }
 
 #[tokio::test]
-async fn an_owner_secret_that_appears_or_is_mended_wakes_the_claims_that_wait_for_it() {
+async fn a_new_or_fixed_provisioning_secret_requeues_claims() {
     let world = World::new().await;
     let class = world.class_with("late-secret", "Delete", &[("secretName", "late")]).await;
     let _operator = Operator::start(&world, Kind::InProcess).await;
@@ -48,7 +48,7 @@ async fn an_owner_secret_that_appears_or_is_mended_wakes_the_claims_that_wait_fo
 }
 
 #[tokio::test]
-async fn a_class_with_the_wrong_bucket_can_be_mended() {
+async fn a_class_with_the_wrong_bucket_can_be_fixed() {
     let world = World::new().await;
     let (wrong, right) = (world.unique("wrong"), world.unique("right"));
     world.account.create_bucket(&right).await;
@@ -61,8 +61,9 @@ async fn a_class_with_the_wrong_bucket_can_be_mended() {
     assert_eq!(claim.spec.bucket_name, Some(right));
 }
 
+/// The claim can be deleted meanwhile.
 #[tokio::test]
-async fn an_endpoint_that_does_not_exist_can_be_mended_and_the_claim_deleted_meanwhile() {
+async fn a_wrong_endpoint_can_be_fixed() {
     let world = World::new().await;
     let nowhere = [("s3Endpoint", "http://127.0.0.1:1"), ("iamEndpoint", "http://127.0.0.1:1")];
     let class = world.class_with("nowhere", "Delete", &nowhere).await;
@@ -92,8 +93,9 @@ async fn a_claim_that_never_got_anywhere_can_be_deleted_at_once() {
     }
 }
 
+/// Until then it holds no worker.
 #[tokio::test]
-async fn new_credentials_that_do_not_work_yet_keep_the_claim_from_binding_and_hold_no_worker() {
+async fn a_claim_binds_only_when_its_credentials_work() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let refused = "<Error><Code>InvalidAccessKeyId</Code><Message>no such key</Message></Error>";
@@ -121,8 +123,9 @@ async fn new_credentials_that_do_not_work_yet_keep_the_claim_from_binding_and_ho
     assert_eq!(keys, 41, "waiting mints no keys");
 }
 
+/// More often than the claim is attempted.
 #[tokio::test]
-async fn new_keys_are_tried_often_between_attempts_and_no_more_once_the_claim_is_deleted() {
+async fn new_keys_are_tried_often_until_the_claim_is_deleted() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let refused = "<Error><Code>InvalidAccessKeyId</Code><Message>no such key</Message></Error>";

@@ -18,7 +18,7 @@ const RECORD: &str = "ObjectBucket";
 const FINALIZER: &str = "objectbucket.io/finalizer";
 const FOREIGN: &str = "example.com/hold";
 
-/// A world with the policy, and the users whom it distinguishes.
+/// A world with the policy, and the users that it distinguishes.
 struct Scene {
     world: World,
     policy: Policy,
@@ -244,7 +244,7 @@ async fn without_groups_only_the_operator_removes_the_finalizer() {
     let policy = Policy::finalizers(&world, &Values { operator: &operator, watched: "", groups: &[] }).await;
     let object = held(&world, CLAIM, "photos");
     create(&world.client, &object).await.unwrap();
-    // Of whom the API server asks for no permission.
+    // A member of system:masters, which needs no permission.
     let message = policy.refused(patch(&world.client, &object, &unfinalized(), DryRun::No).await);
     assert!(message.contains("only the operator may remove"), "{message}");
     let another = acting_as(&world, &user(&world, "another"), &["system:masters"]);

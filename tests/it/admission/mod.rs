@@ -1,5 +1,5 @@
-//! The ValidatingAdmissionPolicies that the chart ships: what they refuse, and what they do not. That they refuse the
-//! operator nothing is in `permissions`, whose walk runs under both.
+//! The ValidatingAdmissionPolicies that the chart ships: what they refuse, and what they do not. That they refuse
+//! nothing to the operator is tested in `permissions`, whose walk runs under both.
 
 mod finalizers;
 mod outputs;

@@ -21,10 +21,10 @@ struct Scene {
     world: World,
     policy: Policy,
     operator: Client,
-    /// Owner references to the claim, to one that stands for a previous claim of its name, and to what is no claim. All
+    /// Owner references to the claim, to one that represents a previous claim of its name, and to what is no claim. All
     /// exist, because the garbage collector deletes what has an owner that does not exist.
     owner: Value,
-    former: Value,
+    previous: Value,
     other: Value,
 }
 
@@ -34,9 +34,9 @@ impl Scene {
         let user = format!("system:serviceaccount:{}:{}", world.namespace, world.unique("operator"));
         grant(&world, None, &shipped::rules("ClusterRole"), &user).await;
         let policy = Policy::outputs(&world, &Values { operator: &user, watched: "", groups: &[] }).await;
-        let [owner, former, other] = [
+        let [owner, previous, other] = [
             held(&world, "ObjectBucketClaim", "photos"),
-            held(&world, "ObjectBucketClaim", "former"),
+            held(&world, "ObjectBucketClaim", "previous"),
             json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "a", "namespace": world.namespace } }),
         ];
         let owner_reference = async |owner| controlled_by(&create(&world.client, &owner).await.unwrap());
@@ -44,7 +44,7 @@ impl Scene {
             policy,
             operator: acting_as(&world, &user, &[]),
             owner: owner_reference(owner).await,
-            former: owner_reference(former).await,
+            previous: owner_reference(previous).await,
             other: owner_reference(other).await,
             world,
         }
@@ -114,7 +114,7 @@ async fn the_operator_mints_no_tokens() {
     };
     let message = scene.policy.refused(dry_create(&scene.operator, &scene.changed("Secret", mint)).await);
     assert!(message.contains("only Secrets of type Opaque, not kubernetes.io/service-account-token"), "{message}");
-    // Nor does it write such a Secret that somebody else has put in the place of a claim's.
+    // Nor does it write such a Secret that somebody else created under the name of a claim's.
     let token = scene.changed("Secret", mint);
     create(&scene.world.client, &token).await.unwrap();
     scene.policy.refused(patch(&scene.operator, &token, &data(), DryRun::No).await);
@@ -185,7 +185,7 @@ async fn the_operator_repairs_adopts_and_deletes_outputs() {
         ("as it was created", |_, _| {}),
         ("without the label", |_, output| output["metadata"]["labels"] = json!(null)),
         ("restored without an owner", |_, output| output["metadata"]["ownerReferences"] = json!(null)),
-        ("of a former claim", |scene, output| output["metadata"]["ownerReferences"] = json!([scene.former])),
+        ("of a previous claim", |scene, output| output["metadata"]["ownerReferences"] = json!([scene.previous])),
         ("of the Go provisioner", |_, output| {
             output["metadata"]["finalizers"] = json!(["objectbucket.io/finalizer"]);
         }),

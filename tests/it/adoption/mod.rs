@@ -1,5 +1,5 @@
-//! Claims that come back from a backup, or move to another cluster: they wait for an admin's word, and then go on with
-//! bucket, user and keys as they were. (For records that are in no backup see `recall`.)
+//! Claims that come back from a backup, or move to another cluster: they wait for an admin's annotation, and then
+//! keep bucket, user and keys as they were. (For ObjectBuckets that are in no backup see `recall`.)
 
 mod recall;
 
@@ -81,7 +81,7 @@ impl Lost {
         }
     }
 
-    /// Restores record and claim, and waits until the claim says which annotation it waits for.
+    /// Restores ObjectBucket and claim, and waits until the claim reports which annotation it needs.
     async fn come_back(&self, world: &World, order: Order) {
         match order {
             Order::RecordsFirst => {
@@ -97,12 +97,12 @@ impl Lost {
             }
         }
         world.wait_orphaned(&self.record, "ClaimReplaced").await;
-        let told = |claim: &ObjectBucketClaim| {
+        let reported = |claim: &ObjectBucketClaim| {
             ready(claim).is_some_and(|ready| {
                 ready.reason == "AdoptionNeeded" && ready.message.contains("objectbucket.io/orphan=adopt")
             })
         };
-        world.wait_claim(CLAIM, "told of its record", told).await;
+        world.wait_claim(CLAIM, "reported with the annotation that it needs", reported).await;
     }
 
     /// Requires that the claim is bound to what it had, and can be used.
@@ -122,7 +122,7 @@ impl Lost {
         let record = world.records().get(&self.record).await.unwrap();
         let state = record.spec.additional_state.clone().unwrap();
         assert_eq!((state["claimUID"].as_str(), state["formerClaimUIDs"].as_str()), (uid.as_str(), self.uid.as_str()));
-        assert!(!record.annotations().contains_key("objectbucket.io/orphan"), "the word is carried out");
+        assert!(!record.annotations().contains_key("objectbucket.io/orphan"), "the action is done");
         if made != Made::Granted {
             let tags = world.account.bucket_tags(&self.bucket).await;
             assert_eq!(tags["objectbucket.io/claim-uid"], uid);
@@ -149,7 +149,7 @@ impl Lost {
 #[case::shared_keys(Made::SharedKeys, Order::RecordsFirst, true)]
 #[case::retained(Made::Retained, Order::ClaimsFirst, true)]
 #[tokio::test]
-async fn a_restored_claim_waits_for_a_word_and_goes_on_with_what_it_had(
+async fn a_restored_claim_adopts_its_bucket_on_request(
     #[case] made: Made,
     #[case] order: Order,
     #[case] with_secret: bool,
@@ -194,8 +194,9 @@ async fn a_restored_claim_waits_for_a_word_and_goes_on_with_what_it_had(
     operator.stop().await;
 }
 
+/// The previous cluster cannot adopt it again.
 #[tokio::test]
-async fn a_claim_moves_to_another_cluster_with_its_bucket_and_the_former_cluster_cannot_take_it_back() {
+async fn a_bucket_moves_to_another_cluster_and_cannot_go_back() {
     let other = OtherCluster::take().await;
     let here = World::new().await;
     let there = other.twin_of(&here).await;
@@ -209,7 +210,7 @@ async fn a_claim_moves_to_another_cluster_with_its_bucket_and_the_former_cluster
     there.say(&lost.record, "adopt").await;
     lost.assert_adopted(&there, Made::Generated).await;
 
-    // Somebody deletes the claim in the former cluster, with its operator running.
+    // Somebody deletes the claim in the previous cluster, with its operator running.
     let operator_here = Operator::start(&here, Kind::InProcess).await;
     here.delete_claim(CLAIM).await;
     here.wait_gone(CLAIM).await;
@@ -222,8 +223,9 @@ async fn a_claim_moves_to_another_cluster_with_its_bucket_and_the_former_cluster
     operator_there.stop().await;
 }
 
+/// The ObjectBucket reports the reason.
 #[tokio::test]
-async fn a_claim_that_was_served_anew_takes_nothing_over_and_the_record_says_why() {
+async fn a_claim_with_a_bucket_of_its_own_adopts_no_other() {
     let world = World::new().await;
     let lost = Lost::bind(&world, Made::Generated).await;
     world.forget_object(&world.claims(), CLAIM).await;
@@ -243,13 +245,13 @@ async fn a_claim_that_was_served_anew_takes_nothing_over_and_the_record_says_why
     world.wait_word_off(&lost.record).await;
     world.delete_claim(CLAIM).await;
     world.wait_gone(CLAIM).await;
-    // A word is of what there is now: whoever comes to the name later does not inherit.
+    // An action is for what exists now: a claim that gets the name later does not adopt the bucket.
     world.say(&lost.record, "adopt").await;
     let does_not_exist = |record: Option<&ObjectBucket>| {
         let conditions = record.and_then(|record| record.status.clone()).unwrap_or_default().conditions;
         conditions.iter().any(|c| c.reason == "ActionRefused" && c.message.contains("does not exist"))
     };
-    seen(&world.records(), &lost.record, does_not_exist).await.expect("it says why");
+    seen(&world.records(), &lost.record, does_not_exist).await.expect("the reason is reported");
     world.wait_word_off(&lost.record).await;
     world.claim(CLAIM, &lost.class).await;
     world.wait_bound(CLAIM).await;
@@ -259,7 +261,7 @@ async fn a_claim_that_was_served_anew_takes_nothing_over_and_the_record_says_why
 }
 
 #[tokio::test]
-async fn a_restored_claim_that_is_deleted_before_it_was_given_its_record_takes_nothing_along() {
+async fn a_claim_deleted_before_its_adoption_removes_nothing() {
     let world = World::new().await;
     let lost = Lost::bind(&world, Made::Named).await;
     world.lose(CLAIM).await;
@@ -277,8 +279,9 @@ async fn a_restored_claim_that_is_deleted_before_it_was_given_its_record_takes_n
     operator.stop().await;
 }
 
+/// And gives no access to it.
 #[tokio::test]
-async fn a_claim_that_names_the_record_of_somebody_else_is_told_so_and_gets_nothing() {
+async fn naming_the_object_bucket_of_another_claim_is_reported() {
     let world = World::new().await;
     let lost = Lost::bind(&world, Made::Generated).await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -296,7 +299,7 @@ async fn a_claim_that_names_the_record_of_somebody_else_is_told_so_and_gets_noth
     world.wait_bound("other").await;
     world.wait_reason("copy", "AdoptionNeeded").await;
 
-    // As the message says, without what was copied it is a claim as any other.
+    // As the message advises: without the copied fields it is a claim like any other.
     let plain = json!({ "spec": { "objectBucketName": null, "bucketName": null } });
     world.claims().patch("copy", &PatchParams::default(), &Patch::Merge(plain)).await.unwrap();
     world.wait_bound("copy").await;
@@ -305,7 +308,7 @@ async fn a_claim_that_names_the_record_of_somebody_else_is_told_so_and_gets_noth
 }
 
 #[tokio::test]
-async fn keys_that_do_not_work_any_more_are_replaced_by_an_adoption() {
+async fn an_adoption_replaces_keys_that_do_not_work() {
     let world = World::new().await;
     let lost = Lost::bind(&world, Made::Generated).await;
     world.lose(CLAIM).await;
@@ -350,7 +353,7 @@ async fn a_bucket_can_be_adopted_again_and_again() {
 }
 
 #[tokio::test]
-async fn a_secret_of_somebody_else_is_not_inherited() {
+async fn a_foreign_secret_is_not_adopted() {
     let world = World::new().await;
     let lost = Lost::bind(&world, Made::Generated).await;
     world.lose(CLAIM).await;

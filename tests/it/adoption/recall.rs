@@ -1,5 +1,5 @@
-//! Records that are lost and in no backup. What they said is found again from the claim, its class, and the tags of
-//! bucket and user.
+//! ObjectBuckets that are lost and in no backup. Their content is reconstructed from the claim, its class, and the tags
+//! of bucket and user.
 
 use rstest::rstest;
 use serde_json::json;
@@ -8,12 +8,13 @@ use super::{CLAIM, Lost, Made};
 use crate::support::operator::{Binary, Kind, Operator};
 use crate::support::{World, seen};
 
+/// Apps notice nothing.
 #[rstest]
 #[case::created(Made::Generated)]
 #[case::named(Made::Named)]
 #[case::granted(Made::Granted)]
 #[tokio::test]
-async fn a_record_that_somebody_deleted_by_hand_comes_back_and_apps_notice_nothing(#[case] made: Made) {
+async fn an_object_bucket_deleted_by_hand_is_recreated(#[case] made: Made) {
     let world = World::new().await;
     let lost = Lost::bind(&world, made).await;
     world.forget_object(&world.records(), &lost.record).await;
@@ -44,7 +45,7 @@ enum Knows {
 #[case::shared_keys(Made::SharedKeys, Knows::Claim)]
 #[case::by_the_buckets_name(Made::Generated, Knows::Admin)]
 #[tokio::test]
-async fn a_record_that_is_in_no_backup_is_told_by_the_tags_of_its_bucket(#[case] made: Made, #[case] knows: Knows) {
+async fn an_object_bucket_is_recreated_from_the_tags_of_its_bucket(#[case] made: Made, #[case] knows: Knows) {
     let world = World::new().await;
     let lost = Lost::bind(&world, made).await;
     world.lose(CLAIM).await;
@@ -76,7 +77,7 @@ async fn a_record_that_is_in_no_backup_is_told_by_the_tags_of_its_bucket(#[case]
         spec["additionalState"].as_object_mut().unwrap().remove("claimCreatedAt");
         spec
     };
-    assert_eq!(recorded(&record), recorded(&lost.backup.record), "it says what the lost one said");
+    assert_eq!(recorded(&record), recorded(&lost.backup.record), "it has the content of the lost one");
     assert_eq!(record["metadata"]["name"], lost.record);
     record["metadata"]["annotations"] = json!({ "objectbucket.io/orphan": "adopt" });
     world.restore(&record).await;
@@ -85,7 +86,7 @@ async fn a_record_that_is_in_no_backup_is_told_by_the_tags_of_its_bucket(#[case]
 }
 
 #[tokio::test]
-async fn a_record_that_is_told_by_tags_without_a_user_has_one_made_and_shares_no_keys() {
+async fn an_untagged_user_is_recorded_and_no_keys_are_shared() {
     let world = World::new().await;
     let lost = Lost::bind(&world, Made::Named).await;
     world.lose(CLAIM).await;
@@ -100,7 +101,7 @@ async fn a_record_that_is_told_by_tags_without_a_user_has_one_made_and_shares_no
 }
 
 #[tokio::test]
-async fn what_no_tag_tells_is_not_made_up() {
+async fn what_no_tag_shows_is_not_made_up() {
     let world = World::new().await;
     let lost = Lost::bind(&world, Made::Named).await;
     world.lose(CLAIM).await;

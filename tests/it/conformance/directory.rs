@@ -68,7 +68,7 @@ impl Backend for Directories {
             let objects = names(&self.folder("buckets").join(&bucket));
             found.buckets.insert(bucket, Bucket { objects, settings });
         }
-        // Of a bucket that is gone nothing may stay: what does counts as a bucket.
+        // Nothing of a deleted bucket may stay: what does counts as a bucket.
         let of_bucket = |file: &String| found.buckets.keys().any(|bucket| file.starts_with(&beginning_beside(bucket)));
         let left: Vec<_> = beside.into_iter().filter(|file| !of_bucket(file)).collect();
         for file in left {

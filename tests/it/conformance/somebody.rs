@@ -1,4 +1,4 @@
-//! The kit against a program of which it knows no Rust: the directories once more, looked at with a shell.
+//! The kit against a program of which it knows no Rust: the directories once more, inspected with a shell.
 
 use std::process::Stdio;
 

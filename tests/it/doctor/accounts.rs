@@ -52,9 +52,9 @@ async fn a_secret_of_another_account_than_that_of_the_claims_is_found() {
         assert!(remedy.contains(part), "{remedy}");
     }
     for class in [&new, &far] {
-        examined.says(class, "store", "bad", &format!("the same as of StorageClass {existing}: account"));
+        examined.assert_finds(class, "store", "bad", &format!("the same as of StorageClass {existing}: account"));
     }
-    // Whatever else is asked there is asked in the wrong account. STS answers in each region.
+    // All other calls there are made in the wrong account. STS answers in each region.
     assert!(!examined.text.contains("s3:ListBucket"), "{}", examined.text);
     assert_eq!(world.aws.names(), ["GetCallerIdentity"; 2]);
 

@@ -16,7 +16,7 @@ use crate::support::owner_policy::{DOCTOR, PLAIN, PolicedOwner};
 use crate::support::proxy::Verdict;
 use crate::support::{Store, World};
 
-/// What one run said.
+/// The output of one run.
 struct Examined {
     code: Option<i32>,
     text: String,
@@ -53,7 +53,7 @@ impl Examined {
 
     /// Requires a finding with this verdict, with these words in its message, and a remedy if it is needed.
     #[track_caller]
-    fn says(&self, subject: &str, what: &str, verdict: &str, words: &str) {
+    fn assert_finds(&self, subject: &str, what: &str, verdict: &str, words: &str) {
         let about = self.about(subject, what);
         let is_so = |finding: &&Value| {
             let message = finding["message"].as_str().unwrap();
@@ -61,7 +61,7 @@ impl Examined {
         };
         let found = about.iter().find(is_so);
         let found =
-            found.unwrap_or_else(|| panic!("no {verdict} {what} of {subject} says {words:?}: {:#?}", self.findings()));
+            found.unwrap_or_else(|| panic!("no {verdict} {what} of {subject} has {words:?}: {:#?}", self.findings()));
         assert!(verdict == "good" || found["remedy"] != "", "what to do? {found}");
     }
 }
@@ -73,8 +73,9 @@ fn place(world: &World) -> [&str; 2] {
 
 const NO_LEASE: &str = "--leader-elect=false";
 
+/// And nothing is changed.
 #[tokio::test]
-async fn a_good_installation_has_good_findings_only_and_nothing_is_changed() {
+async fn a_good_installation_has_only_good_findings() {
     let world = World::new().await;
     let _owner = PolicedOwner::new(&world, &[PLAIN, DOCTOR]).await;
     let class = world.class_with("new", "Delete", &[("allowedNamespaces", &world.namespace)]).await;
@@ -97,19 +98,19 @@ async fn a_good_installation_has_good_findings_only_and_nothing_is_changed() {
     let summary: Value = serde_json::from_str(&examined.text).unwrap();
     assert_eq!(summary["summary"]["good"], examined.findings().len());
 
-    examined.says("", "version", "good", "v1.");
+    examined.assert_finds("", "version", "good", "v1.");
     for crd in ["objectbucketclaims.objectbucket.io", "objectbuckets.objectbucket.io"] {
-        examined.says(crd, "variant", "good", "of this version");
+        examined.assert_finds(crd, "variant", "good", "of this version");
     }
     let lease = lease::name(&world.provisioner, Some(&world.namespace));
-    examined.says(&lease, "holder", "good", "leads");
-    examined.says(&lease, "version", "good", env!("CARGO_PKG_VERSION"));
-    examined.says(&class, "namespaces", "good", &format!("these namespaces may use it: {}", world.namespace));
-    examined.says(&class, "permissions", "good", "IAM allows the owner all");
-    examined.says(&class, "credentials", "good", "of account");
-    examined.says(&existing, "bucket", "good", &archive);
-    examined.says("", "records", "good", "all 1 ObjectBuckets");
-    examined.says("", "phases", "good", "all 1 claims");
+    examined.assert_finds(&lease, "holder", "good", "leads");
+    examined.assert_finds(&lease, "version", "good", env!("CARGO_PKG_VERSION"));
+    examined.assert_finds(&class, "namespaces", "good", &format!("these namespaces may use it: {}", world.namespace));
+    examined.assert_finds(&class, "permissions", "good", "IAM allows the owner all");
+    examined.assert_finds(&class, "credentials", "good", "of account");
+    examined.assert_finds(&existing, "bucket", "good", &archive);
+    examined.assert_finds("", "records", "good", "all 1 ObjectBuckets");
+    examined.assert_finds("", "phases", "good", "all 1 claims");
 
     let changes = |name: &String| name != "create selfsubjectaccessreviews";
     assert_eq!(world.kubernetes.writes().into_iter().filter(changes).collect::<Vec<_>>(), [""; 0]);
@@ -118,8 +119,9 @@ async fn a_good_installation_has_good_findings_only_and_nothing_is_changed() {
     assert_eq!(world.objects().await, before);
 }
 
+/// No secret is shown.
 #[tokio::test]
-async fn what_is_wrong_with_a_class_is_found_with_the_remedy_and_no_secret_is_shown() {
+async fn problems_of_a_class_are_found_with_their_remedy() {
     let world = World::new().await;
     let secret = format!("hunter2-{}", world.id);
     world.owner_secret("wrong", &[("AWS_ACCESS_KEY_ID", "AKIAUNKNOWN"), ("AWS_SECRET_ACCESS_KEY", &secret)]).await;
@@ -146,17 +148,17 @@ async fn what_is_wrong_with_a_class_is_found_with_the_remedy_and_no_secret_is_sh
 
     let examined = Examined::json(&world, &[NO_LEASE]).await;
     assert_eq!(examined.code, Some(1), "{}\n{}", examined.text, examined.log);
-    examined.says(&good, "credentials", "good", "accepts");
-    examined.says(&owner_missing, "owner", "bad", "Secret");
-    examined.says(&owner_half, "owner", "bad", "has no key AWS_SECRET_ACCESS_KEY");
-    examined.says(&owner_wrong, "credentials", "bad", "AWS refused");
-    examined.says(&unknown, "parameters", "bad", "unknown parameter \"tier\"");
-    examined.says(&bucket_missing, "bucket", "bad", "does not exist");
-    examined.says(&bucket_elsewhere, "bucket", "bad", "is in region eu-west-1");
-    examined.says(&nobody, "namespaces", "warning", "\"no-such-team-*\"");
-    examined.says(&nobody, "store", "warning", &format!("the same as of StorageClass {boundary}: identity"));
-    examined.says(&boundary, "boundary", "bad", bound);
-    examined.says("", "classes", "warning", "no-such-class");
+    examined.assert_finds(&good, "credentials", "good", "accepts");
+    examined.assert_finds(&owner_missing, "owner", "bad", "Secret");
+    examined.assert_finds(&owner_half, "owner", "bad", "has no key AWS_SECRET_ACCESS_KEY");
+    examined.assert_finds(&owner_wrong, "credentials", "bad", "AWS refused");
+    examined.assert_finds(&unknown, "parameters", "bad", "unknown parameter \"tier\"");
+    examined.assert_finds(&bucket_missing, "bucket", "bad", "does not exist");
+    examined.assert_finds(&bucket_elsewhere, "bucket", "bad", "is in region eu-west-1");
+    examined.assert_finds(&nobody, "namespaces", "warning", "\"no-such-team-*\"");
+    examined.assert_finds(&nobody, "store", "warning", &format!("the same as of StorageClass {boundary}: identity"));
+    examined.assert_finds(&boundary, "boundary", "bad", bound);
+    examined.assert_finds("", "classes", "warning", "no-such-class");
     assert_eq!(world.aws.writes(), [""; 0]);
 
     for args in [&["-v=5", NO_LEASE][..], &["-v=5", "-o", "json", NO_LEASE]] {
@@ -167,8 +169,9 @@ async fn what_is_wrong_with_a_class_is_found_with_the_remedy_and_no_secret_is_sh
     }
 }
 
+/// Credentials of a class without a Secret may be right in the pod.
 #[tokio::test]
-async fn of_a_class_without_a_secret_nothing_is_said_to_be_wrong_that_may_be_right_in_the_pod() {
+async fn what_only_the_pod_can_check_is_reported_as_unknown() {
     let world = World::new().await;
     let class = world.class_with("ambient", "Delete", &[("secretName", ""), ("secretNamespace", "")]).await;
     let examined = async |variables: &[(&str, &str)]| {
@@ -179,16 +182,17 @@ async fn of_a_class_without_a_secret_nothing_is_said_to_be_wrong_that_may_be_rig
     };
     let outside = examined(&[]).await;
     assert_eq!(outside.code, Some(0), "{}\n{}", outside.text, outside.log);
-    outside.says(&class, "owner", "unknown", "cannot be seen from here");
-    outside.says(&class, "credentials", "unknown", "AWS refused");
+    outside.assert_finds(&class, "owner", "unknown", "cannot be seen from here");
+    outside.assert_finds(&class, "credentials", "unknown", "AWS refused");
     let in_the_pod = examined(&[("KUBERNETES_SERVICE_HOST", "10.0.0.1")]).await;
     assert_eq!(in_the_pod.code, Some(1));
-    in_the_pod.says(&class, "owner", "good", "the operator's own identity");
-    in_the_pod.says(&class, "credentials", "bad", "AWS refused");
+    in_the_pod.assert_finds(&class, "owner", "good", "the operator's own identity");
+    in_the_pod.assert_finds(&class, "credentials", "bad", "AWS refused");
 }
 
+/// In their ObjectBuckets.
 #[tokio::test]
-async fn what_keeps_claims_waiting_whose_class_is_gone_is_found_in_their_records() {
+async fn problems_of_claims_without_class_are_found() {
     let world = World::new().await;
     let class = world.class("new").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -201,7 +205,7 @@ async fn what_keeps_claims_waiting_whose_class_is_gone_is_found_in_their_records
     }
     operator.stop().await;
     let healthy = Examined::json(&world, &[NO_LEASE]).await;
-    healthy.says("", "records", "good", "all 3 ObjectBuckets");
+    healthy.assert_finds("", "records", "good", "all 3 ObjectBuckets");
 
     world.delete_class(&class).await;
     let secrets: Api<Secret> = Api::namespaced(world.client.clone(), &world.namespace);
@@ -214,13 +218,13 @@ async fn what_keeps_claims_waiting_whose_class_is_gone_is_found_in_their_records
     }
     let examined = Examined::json(&world, &[NO_LEASE]).await;
     assert_eq!(examined.code, Some(1), "{}\n{}", examined.text, examined.log);
-    examined.says("", "owner", "bad", &format!("does not exist, but is needed by {photos}"));
-    examined.says("", "records", "bad", &format!("{notes} (spec.endpoint.bucketName is missing)"));
-    examined.says("", "records", "warning", &format!("another cluster, so nothing is done with them: {films}"));
+    examined.assert_finds("", "owner", "bad", &format!("does not exist, but is needed by {photos}"));
+    examined.assert_finds("", "records", "bad", &format!("{notes} (spec.endpoint.bucketName is missing)"));
+    examined.assert_finds("", "records", "warning", &format!("another cluster, so nothing is done with them: {films}"));
 }
 
 #[tokio::test]
-async fn a_store_that_hangs_is_reported_and_the_other_classes_are_examined() {
+async fn a_hanging_store_is_reported_and_delays_no_other_class() {
     let world = World::new().await;
     let hanging = world.neighbour().await;
     hanging.aws.meddle(|_| Verdict::Hang);
@@ -230,10 +234,10 @@ async fn a_store_that_hangs_is_reported_and_the_other_classes_are_examined() {
     let good = world.class("good").await;
     let examined = Examined::json(&world, &[NO_LEASE]).await;
     assert_eq!(examined.code, Some(1));
-    examined.says(&hangs, "store", "bad", "did not answer within");
-    examined.says(&also, "store", "bad", &format!("the same as of StorageClass {hangs}: store"));
+    examined.assert_finds(&hangs, "store", "bad", "did not answer within");
+    examined.assert_finds(&also, "store", "bad", &format!("the same as of StorageClass {hangs}: store"));
     assert_eq!(hanging.aws.names(), ["GetCallerIdentity"]);
-    examined.says(&good, "credentials", "good", "accepts");
+    examined.assert_finds(&good, "credentials", "good", "accepts");
 }
 
 #[tokio::test]
@@ -257,19 +261,20 @@ async fn what_an_account_may_not_do_is_named() {
         "get customresourcedefinitions.apiextensions.k8s.io objectbucketclaims.objectbucket.io".to_owned(),
         format!("get, list, watch, update leases.coordination.k8s.io {lease}"),
     ] {
-        examined.says(&name, "cluster", "bad", &missing);
+        examined.assert_finds(&name, "cluster", "bad", &missing);
     }
     let wrong = Examined::text(&world, &["--service-account", "powerless"]).await;
     assert_eq!(wrong.code, Some(2), "{}", wrong.log);
 }
 
+/// No leader, a stale lease, and two leaders.
 #[tokio::test]
-async fn a_lease_without_a_leader_a_stale_one_and_two_leaders_are_told() {
+async fn problems_of_the_lease_are_reported() {
     let world = World::new().await;
     world.class("good").await;
     let name = lease::name(&world.provisioner, Some(&world.namespace));
     let absent = Examined::json(&world, &[]).await;
-    absent.says(&name, "holder", "bad", "there is no Lease");
+    absent.assert_finds(&name, "holder", "bad", "there is no Lease");
 
     let hold = async |namespace: &str, holder: &str, renewed: &str| {
         let leases: Api<Lease> = Api::namespaced(world.client.clone(), namespace);
@@ -282,8 +287,8 @@ async fn a_lease_without_a_leader_a_stale_one_and_two_leaders_are_told() {
     hold(&world.namespace, "pod-1", "2026-01-01T00:00:00.000000Z").await;
     let stale = Examined::json(&world, &[]).await;
     assert_eq!(stale.code, Some(1));
-    stale.says(&name, "holder", "bad", "pod-1 holds the lease, but renewed it");
-    stale.says(&name, "version", "unknown", "does not say its version");
+    stale.assert_finds(&name, "holder", "bad", "pod-1 holds the lease, but renewed it");
+    stale.assert_finds(&name, "version", "unknown", "does not say its version");
 
     let second = world.unique("second");
     let namespaces: Api<Namespace> = Api::all(world.client.clone());
@@ -293,35 +298,35 @@ async fn a_lease_without_a_leader_a_stale_one_and_two_leaders_are_told() {
         hold(namespace, holder, "2999-01-01T00:00:00.000000Z").await;
     }
     let two = Examined::json(&world, &[]).await;
-    two.says(&name, "leaders", "bad", "several namespaces");
+    two.assert_finds(&name, "leaders", "bad", "several namespaces");
     hold(&world.namespace, "", "2999-01-01T00:00:00.000000Z").await;
     let free = Examined::json(&world, &place(&world)).await;
-    free.says(&name, "holder", "bad", "nobody holds the lease");
+    free.assert_finds(&name, "holder", "bad", "nobody holds the lease");
     namespaces.delete(&second, &DeleteParams::default()).await.unwrap();
 }
 
 #[tokio::test]
-async fn crds_that_are_missing_and_those_of_others_are_told() {
+async fn missing_and_foreign_crds_are_reported() {
     let other = OtherCluster::take().await;
     let world = other.world().await;
     world.class("good").await;
     other.install(&fixture_crds(include_str!("../fixtures/crds/phase-only.yaml"))).await;
     let costly = Examined::json(&world, &[NO_LEASE]).await;
     assert_eq!(costly.code, Some(0), "{}\n{}", costly.text, costly.log);
-    costly.says("objectbucketclaims.objectbucket.io", "variant", "warning", "reasons are in events only");
+    costly.assert_finds("objectbucketclaims.objectbucket.io", "variant", "warning", "reasons are in events only");
 
     other.delete_crds().await;
     other.wait_crds_gone().await;
     let missing = Examined::json(&world, &[NO_LEASE]).await;
     assert_eq!(missing.code, Some(1));
-    missing.says("objectbuckets.objectbucket.io", "served", "bad", "does not exist");
+    missing.assert_finds("objectbuckets.objectbucket.io", "served", "bad", "does not exist");
     let remedy = missing.about("objectbuckets.objectbucket.io", "served")[0]["remedy"].clone();
     assert_eq!(remedy, "run `aws-s3-provisioner crds | kubectl apply --server-side --filename -`");
     assert!(missing.findings().iter().all(|finding| finding["group"] != "Claims"));
 }
 
 #[tokio::test]
-async fn an_api_server_that_does_not_answer_is_told() {
+async fn an_api_server_that_does_not_answer_is_reported() {
     let world = World::new().await;
     world.kubernetes.down().await;
     let examined = Examined::json(&world, &[NO_LEASE]).await;
@@ -331,13 +336,14 @@ async fn an_api_server_that_does_not_answer_is_told() {
     world.kubernetes.up();
 }
 
+/// It has no simulation of policies.
 #[tokio::test]
-async fn of_seaweedfs_which_simulates_nothing_the_rest_is_said_to_be_open() {
+async fn permissions_are_unknown_at_seaweedfs() {
     let world = World::at(Store::seaweedfs()).await;
     let class = world.class("good").await;
     let examined = Examined::json(&world, &[NO_LEASE]).await;
     assert_eq!(examined.code, Some(0), "{}\n{}", examined.text, examined.log);
-    examined.says(&class, "permissions", "unknown", "cannot be seen without trying: ");
+    examined.assert_finds(&class, "permissions", "unknown", "cannot be seen without trying: ");
     assert_eq!(world.aws.writes(), [""; 0]);
     let text = Examined::text(&world, &[NO_LEASE]).await;
     assert!(text.text.contains(&format!("\nStorageClass {class}\n  ✓ parameters: ")), "{}", text.text);

@@ -10,7 +10,7 @@ use crate::support::World;
 use crate::support::operator::{Kind, Operator};
 use crate::support::owner_policy::{DOCTOR, PLAIN, PolicedOwner};
 
-/// Requires that all that is said of this class's store is to see the other class.
+/// Requires that the only finding about this class's store refers to the other class.
 #[track_caller]
 fn refers(examined: &Examined, class: &str, verdict: &str, other: &str, wrong: &str) {
     let of_store = |finding: &&Value| !["parameters", "namespaces"].contains(&finding["what"].as_str().unwrap());
@@ -34,7 +34,7 @@ fn counts(examined: &Examined, verdict: &str, wanted: usize) {
     assert_eq!(findings.iter().filter(of_classes).count(), wanted, "{summary:#}");
 }
 
-/// How often AWS was asked each thing.
+/// How often each call was made to AWS.
 fn asked(world: &World) -> BTreeMap<String, usize> {
     let mut asked = BTreeMap::new();
     for name in world.aws.names() {
@@ -64,7 +64,7 @@ async fn each_class_reports_a_secret_that_does_not_work(
 
     let examined = Examined::json(&world, &[NO_LEASE]).await;
     assert_eq!(examined.code, Some(1), "{}\n{}", examined.text, examined.log);
-    examined.says(&first, what, "bad", words);
+    examined.assert_finds(&first, what, "bad", words);
     refers(&examined, &alike, "bad", &first, what);
     refers(&examined, &granted, "bad", &first, what);
     counts(&examined, "bad", 3);
@@ -87,8 +87,8 @@ async fn what_classes_share_is_examined_once() {
 
     let good = Examined::json(&world, &[NO_LEASE]).await;
     assert_eq!(good.code, Some(0), "{}\n{}", good.text, good.log);
-    good.says(&alike, "store", "good", &format!("the same as of StorageClass {first}"));
-    good.says(&granted, "bucket", "good", &archive);
+    good.assert_finds(&alike, "store", "good", &format!("the same as of StorageClass {first}"));
+    good.assert_finds(&granted, "bucket", "good", &archive);
     let asked = asked(&world);
     for name in ["GetCallerIdentity", "GetAccountSummary", "ListBuckets"] {
         assert_eq!(asked.get(name), Some(&1), "{name}: {asked:?}");
@@ -102,7 +102,7 @@ async fn what_classes_share_is_examined_once() {
 }
 
 #[tokio::test]
-async fn a_secret_that_bound_claims_need_too_is_explained_at_the_class() {
+async fn a_secret_that_claims_need_is_explained_at_its_class() {
     let world = World::new().await;
     let class = world.class("a").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -112,10 +112,10 @@ async fn a_secret_that_bound_claims_need_too_is_explained_at_the_class() {
     world.owner_secret("owner", &[("AWS_ACCESS_KEY_ID", "AKIAUNKNOWN")]).await;
 
     let examined = Examined::json(&world, &[NO_LEASE]).await;
-    examined.says(&class, "owner", "bad", "has no key AWS_SECRET_ACCESS_KEY");
+    examined.assert_finds(&class, "owner", "bad", "has no key AWS_SECRET_ACCESS_KEY");
     let needed =
         format!("Secret {}/owner cannot be used, but is needed by {}", world.namespace, world.record_name("photos"));
-    examined.says("", "owner", "bad", &needed);
+    examined.assert_finds("", "owner", "bad", &needed);
     let is_of_records = |finding: &Value| finding["group"] == "ObjectBuckets" && finding["what"] == "owner";
     let finding = examined.findings().into_iter().find(is_of_records).unwrap();
     assert_eq!(finding["remedy"], format!("see StorageClass {class}, which uses the same Secret"));

@@ -35,7 +35,7 @@ enum Flow {
     UndoDelete,
     /// The time comes at which the bucket of a deleted claim is deleted.
     DeleteLater,
-    /// A claim goes without the operator, because somebody removed its finalizer.
+    /// A claim is deleted without the operator, because somebody removed its finalizer.
     Vanish,
 }
 
@@ -55,7 +55,7 @@ const FLOWS: [Flow; 12] = [
 ];
 
 impl Flow {
-    /// The claim is gone while it runs, so the ObjectBucket says what is wrong.
+    /// The claim no longer exists while it runs, so the ObjectBucket reports what is wrong.
     fn is_without_claim(self) -> bool {
         matches!(self, Self::DeleteLater | Self::Vanish)
     }
@@ -116,8 +116,8 @@ impl AwsFault {
         }
     }
 
-    /// Whether it is there until the claim says so. An answer that cannot be read may not have mattered, and a store
-    /// that is not AWS may have no account to tell.
+    /// Whether it lasts until the claim reports it. An answer that cannot be read may not have mattered, and a store
+    /// that is not AWS may report no account.
     fn lasts(self, operation: &str) -> bool {
         let has_no_sts = matches!(self, Self::Denied | Self::Unavailable) && operation == "GetCallerIdentity";
         self != Self::Garbled && !has_no_sts
@@ -130,7 +130,7 @@ impl AwsFault {
             Self::Failing => &["StoreFailing"],
             Self::Refused | Self::Reset | Self::Silent => &["StoreUnreachable"],
             // New keys are denied while they are not known everywhere.
-            // A chosen bucket whose tags cannot be read may be anybody's.
+            // A chosen bucket whose tags cannot be read may be of anybody.
             Self::Denied => &["AccessDenied", "WaitingForCredentials", "BucketTaken"],
             Self::Garbled => &[],
         }
@@ -216,7 +216,8 @@ impl<'a> Cell<'a> {
         world.wait_reason(claim, "AdoptionNeeded").await;
     }
 
-    /// Creates a claim with a bucket and a user, and without keys: what AWS refuses differs from all that is tried later.
+    /// Creates a claim with a bucket and a user, and without keys: what AWS refuses differs from all that is tried
+    /// later.
     async fn begin_unpublished(&self) {
         let Self { world, claim, withholds_keys, .. } = self;
         withholds_keys.store(true, Ordering::SeqCst);
@@ -242,7 +243,7 @@ impl<'a> Cell<'a> {
         self.world.claim_with(&self.claim, spec).await;
     }
 
-    /// Goes the way, with whatever the proxy does to it; `meanwhile` runs once it is begun.
+    /// Runs the flow, with whatever the proxy does to it; `meanwhile` runs once it is begun.
     async fn run(&self, meanwhile: impl Future<Output = ()>) {
         let Self { world, claim, .. } = self;
         let user = format!("{}-{claim}-", world.namespace);
@@ -337,9 +338,9 @@ impl<'a> Cell<'a> {
         self.world.records().patch(&record, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
     }
 
-    /// Waits until the claim says that something is in the way of this call; returns the reason, if it is in the way of
-    /// the claim as well: one that adopts what was made goes on without tags that cannot be written now.
-    async fn told_of(&self, call: &str) -> Option<String> {
+    /// Waits until the claim reports that this call fails; returns the reason, if the failure delays the claim as well:
+    /// one that adopts a bucket continues without tags that cannot be written now.
+    async fn failure_of(&self, call: &str) -> Option<String> {
         if self.flow == Flow::Adopt && !["ListObjectsV2", "GetObject"].contains(&call) {
             self.world.wait_event(&self.claim, "CheckFailed").await;
             return None;
@@ -350,26 +351,26 @@ impl<'a> Cell<'a> {
                 status.is_some_and(|status| status.conditions.iter().any(|c| c.reason == "RemovalFailed"))
             };
             let record = self.world.record_name(&self.claim);
-            // A call is repeated for half a minute that is refused for its rate, and the attempt waits for its turns.
+            // A call is repeated for half a minute that is refused for its rate, and the attempt waits in the queue.
             let _ = seen(&self.world.records(), &record, failed).await;
-            let told = seen(&self.world.records(), &record, failed).await;
-            assert!(told.is_ok(), "not told: {:#?}", self.world.records().get_opt(&record).await);
+            let reported = seen(&self.world.records(), &record, failed).await;
+            assert!(reported.is_ok(), "not reported: {:#?}", self.world.records().get_opt(&record).await);
             return None;
         }
-        Some(self.told().await)
+        Some(self.failure().await)
     }
 
-    /// Waits until the claim says that something is in the way; returns the reason.
-    async fn told(&self) -> String {
+    /// Waits until the claim reports a failure; returns the reason.
+    async fn failure(&self) -> String {
         let in_order = |reason: &str| ["Bound", "AdoptionNeeded", "Removing", "Rejected"].contains(&reason);
         let in_the_way = |claim: &_| ready(claim).is_some_and(|ready| !in_order(&ready.reason));
         // A call is repeated for half a minute that is refused for its rate.
         let _ = seen(&self.world.claims(), &self.claim, |claim| claim.is_some_and(in_the_way)).await;
-        let claim = self.world.wait_claim(&self.claim, "told why", in_the_way).await;
+        let claim = self.world.wait_claim(&self.claim, "reported with a reason", in_the_way).await;
         ready(&claim).unwrap().reason.clone()
     }
 
-    /// Has one call fail, until the claim says so where the fault lasts.
+    /// Has one call fail, until the claim reports it where the fault lasts.
     async fn run_with(&self, call: &Nth, fault: AwsFault) -> Outcome {
         let (hit, lifted) = (Arc::new(Notify::new()), Arc::new(AtomicBool::new(false)));
         let mut seen = 0;
@@ -378,7 +379,7 @@ impl<'a> Cell<'a> {
             (Flow::Grant, "GetObject") => fault == AwsFault::Denied,
             // Objects are enough to see that it is not empty.
             (Flow::Keep | Flow::KeepUnpublished, "ListMultipartUploads") => true,
-            // Tags prove whose it is, and its age would only disprove them.
+            // Tags prove of which claim it is, and its age could only disprove them.
             (Flow::KeepUnpublished | Flow::Replan, "ListBuckets") => fault == AwsFault::Denied,
             _ => false,
         };
@@ -410,13 +411,13 @@ impl<'a> Cell<'a> {
             if fault == AwsFault::Refused {
                 self.aws.down().await;
             }
-            let told = self.told_of(&name).await;
+            let reported = self.failure_of(&name).await;
             lifted.store(true, Ordering::SeqCst);
             if fault == AwsFault::Refused {
                 self.aws.up();
             }
             if fault == AwsFault::Denied {
-                // Permissions are mended where nothing watches; touching the Secret has the claim tried at once.
+                // Permissions are fixed where nothing watches; touching the Secret has the claim retried at once.
                 let touch = Patch::Merge(json!({ "metadata": { "annotations": { "mended": "yes" } } }));
                 if self.flow.is_without_claim() {
                     self.set_state("mended", "yes").await;
@@ -424,9 +425,9 @@ impl<'a> Cell<'a> {
                 let owner = format!("{}-owner", self.claim);
                 self.world.secrets().patch(&owner, &PatchParams::default(), &touch).await.unwrap();
             }
-            if let Some(told) = told {
-                assert!(fault.reasons().contains(&told.as_str()), "told {told}");
-                reason.set(told).unwrap();
+            if let Some(reported) = reported {
+                assert!(fault.reasons().contains(&reported.as_str()), "reported {reported}");
+                reason.set(reported).unwrap();
             }
         };
         self.run(meanwhile).await;
@@ -468,17 +469,17 @@ async fn every_aws_call_of_every_flow_may_fail_in_every_way() {
         let cell = Cell::prepare(&world, format!("c{number}"), case.flow).await;
         let Outcome { reason, calls } = cell.run_with(&case.calls[0], case.fault).await;
         most.fetch_max(calls, Ordering::SeqCst);
-        // A call is tried several times in one attempt, and two attempts may pass until what is told was seen.
+        // A call is tried several times in one attempt, and two attempts may pass until the reported reason was seen.
         assert!(calls <= 5 * clean[&case.flow].max(8), "{calls} calls: {:?}", cell.aws.names());
         reason
     })
     .await;
     let reasons: BTreeSet<_> = reasons.into_iter().flatten().collect();
-    println!("{total} cases; the most calls of one: {most:?}; claims were told {reasons:?}");
+    println!("{total} cases; the most calls of one: {most:?}; claims reported {reasons:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_claim_whose_calls_to_aws_all_fail_holds_nobody_up() {
+async fn a_claim_whose_aws_calls_all_fail_delays_no_other() {
     let all = futures::future::join_all(AWS_FAULTS.into_iter().filter(|fault| fault.lasts("")).map(async |fault| {
         let world = World::new().await;
         let _operator = Operator::with(&world, Operator::options(&world).with_concurrency(1));
@@ -496,8 +497,8 @@ async fn a_claim_whose_calls_to_aws_all_fail_holds_nobody_up() {
             world.claim(claim, &class).await;
             world.wait_bound(claim).await;
         }
-        let told = stuck.told().await;
-        assert!(fault.reasons().contains(&told.as_str()), "{fault:?} is told as {told}");
+        let reported = stuck.failure().await;
+        assert!(fault.reasons().contains(&reported.as_str()), "{fault:?} is reported as {reported}");
         assert!(stuck.aws.calls().len() <= 12, "{fault:?}: {:?}", stuck.aws.names());
     }));
     all.await;

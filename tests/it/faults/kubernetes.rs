@@ -28,11 +28,11 @@ enum KubernetesFault {
     Failing,
     Silent,
     Reset,
-    /// The API server goes, and all connections with it, and comes again.
+    /// The API server is restarted, and all connections end.
     Restarted,
     /// A watch is ended as soon as it is begun.
     Closed,
-    /// What a watch asks for is too old, until it is listed anew.
+    /// What a watch asks for is too old, until it is listed again.
     Gone,
     GoneInStream,
 }
@@ -137,8 +137,8 @@ async fn second_life(world: &World) -> Vec<String> {
     world.kubernetes.names()
 }
 
-/// The life of a claim whose bucket is deleted only by an admin: it is kept with its content, adopted, and kept again when the
-/// claim vanishes.
+/// The life of a claim whose bucket is deleted only by an admin: it is kept with its content, adopted, and kept again
+/// when the claim vanishes.
 async fn third_life(world: &World) -> Vec<String> {
     let class = world.class_with("careful", "Delete", &[("onDelete", "ifEmpty")]).await;
     world.claim("photos", &class).await;
@@ -149,7 +149,7 @@ async fn third_life(world: &World) -> Vec<String> {
     let record = world.record_name("photos");
     world.delete_claim("photos").await;
     world.wait_gone("photos").await;
-    wait_record(world, &record, |record| says(record, "BucketNotEmpty")).await;
+    wait_record(world, &record, |record| reports(record, "BucketNotEmpty")).await;
     world.say(&record, "adopt").await;
     world.claim("photos", &class).await;
     world.wait_bound("photos").await;
@@ -160,7 +160,7 @@ async fn third_life(world: &World) -> Vec<String> {
     world.forget_object(&world.claims(), "photos").await;
     // A watch that was cut off may not have shown it; or the finalizer came back in time.
     let reported = |record: &ObjectBucket| {
-        ["ClaimVanished", "ClaimGone", "BucketNotEmpty"].iter().any(|reason| says(record, reason))
+        ["ClaimVanished", "ClaimGone", "BucketNotEmpty"].iter().any(|reason| reports(record, reason))
     };
     wait_record(world, &record, reported).await;
     assert_eq!(world.account.list(&bucket).await.unwrap(), ["a"]);
@@ -186,7 +186,7 @@ async fn unpublished_life(world: &World) -> Vec<String> {
     let record = world.record_name("photos");
     world.delete_claim("photos").await;
     world.wait_gone("photos").await;
-    wait_record(world, &record, |record| says(record, "BucketNotEmpty")).await;
+    wait_record(world, &record, |record| reports(record, "BucketNotEmpty")).await;
     assert_eq!(world.account.list(&bucket).await.unwrap(), ["theirs"]);
     world.account.delete_object(&bucket, "theirs").await;
     remove(world, &record, &bucket).await;
@@ -194,7 +194,7 @@ async fn unpublished_life(world: &World) -> Vec<String> {
     world.kubernetes.names()
 }
 
-/// Waits for what an ObjectBucket says. Events may be lost where calls fail.
+/// Waits for a state of an ObjectBucket. Events may be lost where calls fail.
 async fn wait_record(world: &World, name: &str, wanted: impl Fn(&ObjectBucket) -> bool) {
     let waited = seen(&world.records(), name, |record| record.is_some_and(&wanted)).await;
     if waited.is_err() {
@@ -202,11 +202,11 @@ async fn wait_record(world: &World, name: &str, wanted: impl Fn(&ObjectBucket) -
     }
 }
 
-fn says(record: &ObjectBucket, reason: &str) -> bool {
+fn reports(record: &ObjectBucket, reason: &str) -> bool {
     record.status.as_ref().is_some_and(|status| status.conditions.iter().any(|c| c.reason == reason))
 }
 
-/// Has the bucket of a claim that is gone deleted, as an admin requests.
+/// Has the bucket of a deleted claim deleted, as an admin requests.
 async fn remove(world: &World, record: &str, bucket: &str) {
     world.say(record, "remove").await;
     world.wait_record_gone(record).await;
@@ -275,22 +275,24 @@ async fn life_with(
 const IN_ONE_LIFE: usize = 4;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_kubernetes_call_of_a_whole_life_may_fail_in_every_way() {
+async fn kubernetes_calls_of_a_claim_may_fail_in_every_way() {
     may_fail_in_every_way("a whole life", life).await;
 }
 
+/// It is done afterwards.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_kubernetes_call_of_a_deletion_that_is_undone_and_done_may_fail_in_every_way() {
+async fn kubernetes_calls_of_an_undone_deletion_may_fail_in_every_way() {
     may_fail_in_every_way("undone, and deleted", second_life).await;
 }
 
+/// Of a bucket that only an admin deletes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_kubernetes_call_for_a_bucket_that_only_an_admin_deletes_may_fail_in_every_way() {
+async fn kubernetes_calls_of_a_removal_may_fail_in_every_way() {
     may_fail_in_every_way("kept, adopted, and removed", third_life).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_kubernetes_call_of_a_claim_that_is_never_bound_may_fail_in_every_way() {
+async fn kubernetes_calls_of_an_unbound_claim_may_fail_in_every_way() {
     may_fail_in_every_way("never bound, and removed", unpublished_life).await;
 }
 

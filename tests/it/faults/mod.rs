@@ -1,5 +1,5 @@
 //! Every call of every flow, failed in every way. The calls are those of a clean run, so that a new one is
-//! covered by itself. Whatever fails, the claim arrives, says meanwhile what it waits for, costs a bounded number
+//! covered by itself. Whatever fails, the claim arrives, reports meanwhile what it waits for, costs a bounded number
 //! of calls, and holds nobody up. (For the calls to AWS see `aws`, for those to Kubernetes `kubernetes`.)
 
 mod aws;

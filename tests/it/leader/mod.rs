@@ -27,12 +27,12 @@ async fn of_three_operators_one_works_at_any_time_whatever_ends_it() {
     let first_term = stage.wait_holder_after(None).await;
     let second = stage.candidate("second", &QUICK).await;
     let third = stage.candidate("third", &QUICK).await;
-    second.stands_by().await;
-    third.stands_by().await;
+    second.wait_standby().await;
+    third.wait_standby().await;
     let one = stage.claim_all(&["a", "b", "c"]).await;
     stage.assert_bound_once(&["a", "b", "c"], &one).await;
 
-    // It is told to stop while it works.
+    // It gets SIGTERM while it works.
     let two = stage.claim_all(&["d", "e", "f"]).await;
     first.binary.terminate();
     let second_term = stage.wait_holder_after(Some(&first_term)).await;
@@ -50,45 +50,46 @@ async fn of_three_operators_one_works_at_any_time_whatever_ends_it() {
     stage.assert_bound_once(&["g", "h", "i"], &three).await;
     let four = stage.claim_all(&["j"]).await;
     stage.assert_bound_once(&["j"], &four).await;
-    stage.journal.assert_turns(&["first", leader.name, last.name]);
+    stage.journal.assert_order(&["first", leader.name, last.name]);
     assert_eq!(stage.lease().await.lease_transitions, Some(2));
 }
 
+/// Within the lease duration and a retry period.
 #[tokio::test]
-async fn a_killed_leader_is_replaced_within_the_lease_duration_and_a_retry_period() {
+async fn a_killed_leader_is_replaced_when_its_lease_expires() {
     let stage = Stage::new().await;
-    // Who takes over does so as soon as the lease is over; the long retry period is for slow machines.
+    // The next leader acquires the lease as soon as it expires; the long retry period is for slow machines.
     let timing = ["--lease-duration=9s", "--lease-renew-deadline=8s", "--lease-retry-period=6s"];
     let first = stage.candidate("first", &timing).await;
     let first_term = stage.wait_holder_after(None).await;
     let second = stage.candidate("second", &timing).await;
-    second.stands_by().await;
+    second.wait_standby().await;
 
     let claims = ["a", "b", "c", "d", "e", "f"];
     let uids = stage.claim_all(&claims).await;
     stage.wait_called("first CreateAccessKey", 1).await;
     first.binary.kill().await;
-    let (last_renewal, next) = stage.handover_from(&first_term).await;
+    let (last_renewal, next) = stage.transfer_from(&first_term).await;
     let took = time(&next.acquire_time).duration_since(time(&last_renewal.renew_time));
     println!("taken over {took:#} after the last renewal of the killed leader");
     assert!(took >= seconds(9), "too early: {took:#}");
     assert!(took <= seconds(9 + 6), "too late: {took:#}");
     stage.assert_bound_once(&claims, &uids).await;
-    stage.journal.assert_turns(&["first", "second"]);
+    stage.journal.assert_order(&["first", "second"]);
 }
 
 #[tokio::test]
-async fn a_stopped_leader_hands_over_at_once() {
+async fn a_stopped_leader_releases_the_lease_at_once() {
     let stage = Stage::new().await;
     let mut first = stage.candidate("first", &SLOW).await;
     let first_term = stage.wait_holder_after(None).await;
     let mut second = stage.candidate("second", &SLOW).await;
-    second.stands_by().await;
+    second.wait_standby().await;
     let asked = now();
     first.binary.terminate();
     // With these times neither expiry nor the next look is seen within a test's patience.
     let second_term = stage.wait_holder_after(Some(&first_term)).await;
-    println!("handed over {:#} after SIGTERM", time(&second_term.acquire_time).duration_since(asked));
+    println!("transferred {:#} after SIGTERM", time(&second_term.acquire_time).duration_since(asked));
     first.binary.ended(PATIENCE).await;
 
     // With nobody to take it, one sees how it was given back.
@@ -104,12 +105,12 @@ async fn a_stopped_leader_hands_over_at_once() {
 }
 
 #[tokio::test]
-async fn a_leader_that_takes_its_time_to_stop_keeps_the_lease_until_then() {
+async fn a_leader_keeps_the_lease_until_it_has_stopped() {
     let stage = Stage::new().await;
     let mut first = stage.candidate("first", &QUICK).await;
     let first_term = stage.wait_holder_after(None).await;
     let second = stage.candidate("second", &QUICK).await;
-    second.stands_by().await;
+    second.wait_standby().await;
     stage.aws.meddle(|call| if call.name == "first CreateUser" { Verdict::Hang } else { Verdict::Pass });
     let uids = stage.claim_all(&["a"]).await;
     stage.wait_called("first CreateUser", 1).await;
@@ -119,7 +120,7 @@ async fn a_leader_that_takes_its_time_to_stop_keeps_the_lease_until_then() {
     let second_term = stage.wait_holder_after(Some(&first_term)).await;
     // Eight seconds of grace are longer than the six of the lease.
     let after = time(&second_term.acquire_time).duration_since(asked);
-    println!("handed over {after:#} after SIGTERM, with a call that never returns");
+    println!("transferred {after:#} after SIGTERM, with a call that never returns");
     assert!(after >= seconds(8), "taken over from a leader that worked still: {after:#}");
     stage.assert_bound_once(&["a"], &uids).await;
 }
@@ -132,19 +133,20 @@ enum Outage {
     Failing,
 }
 
+/// It is cut off from the API server.
 #[rstest]
 #[case::calls_that_hang(Outage::Hanging)]
 #[case::refused_connections(Outage::Refused)]
 #[case::server_errors(Outage::Failing)]
 #[tokio::test]
-async fn a_leader_cut_off_from_the_api_server_has_ended_before_another_starts(#[case] outage: Outage) {
+async fn a_disconnected_leader_ends_before_another_starts(#[case] outage: Outage) {
     // AWS stays open, and its calls take so long that there is work for longer than it may work.
     let stage = Stage::with_delay(Duration::from_secs(3)).await;
     let timing = ["--lease-duration=9s", "--lease-renew-deadline=5s", "--lease-retry-period=1s"];
     let mut first = stage.candidate("first", &timing).await;
     let first_term = stage.wait_holder_after(None).await;
     let second = stage.candidate("second", &timing).await;
-    second.stands_by().await;
+    second.wait_standby().await;
     let uids = stage.claim_all(&["a"]).await;
     stage.wait_called("first CreateBucket", 1).await;
     match outage {
@@ -163,16 +165,16 @@ async fn a_leader_cut_off_from_the_api_server_has_ended_before_another_starts(#[
     assert!(margin > SignedDuration::ZERO, "the next one started {margin:#} too early");
     assert_eq!(stage.called("first CreateUser"), 1, "it worked for as long as it might");
     stage.assert_bound_once(&["a"], &uids).await;
-    stage.journal.assert_turns(&["first", "second"]);
+    stage.journal.assert_order(&["first", "second"]);
 }
 
 #[tokio::test]
-async fn a_leader_that_was_suspended_for_too_long_calls_nobody_when_it_wakes() {
+async fn a_leader_suspended_too_long_makes_no_call_when_it_wakes() {
     let stage = Stage::new().await;
     let mut first = stage.candidate("first", &QUICK).await;
     let first_term = stage.wait_holder_after(None).await;
     let second = stage.candidate("second", &QUICK).await;
-    second.stands_by().await;
+    second.wait_standby().await;
     // The answer to a call is there when it wakes, and would be followed by the next call.
     let pid = first.binary.pid();
     stage.aws.meddle(move |call| {
@@ -187,15 +189,16 @@ async fn a_leader_that_was_suspended_for_too_long_calls_nobody_when_it_wakes() {
     send_signal("CONT", pid);
     let status = first.binary.exit_status(PATIENCE).await;
     assert_eq!(status.code(), Some(1), "{}", first.binary.log());
-    stage.journal.assert_turns(&["first", "second"]);
+    stage.journal.assert_order(&["first", "second"]);
     stage.assert_bound_once(&["a"], &uids).await;
 }
 
+/// When it did not renew for its lease duration.
 #[rstest]
 #[case::an_hour_ahead(3600)]
 #[case::an_hour_behind(-3600)]
 #[tokio::test]
-async fn a_holder_whose_clock_is_wrong_is_replaced_when_it_was_silent_for_its_duration(#[case] skew: i64) {
+async fn a_holder_with_a_wrong_clock_is_replaced_when_silent(#[case] skew: i64) {
     let stage = Stage::new().await;
     let clock = Some(MicroTime(now() + seconds(skew)));
     let record = LeaseSpec {
@@ -247,7 +250,7 @@ async fn operators_of_different_provisioners_work_side_by_side() {
 }
 
 #[tokio::test]
-async fn what_is_in_the_way_of_the_lease_is_told_once_with_its_remedy() {
+async fn a_problem_with_the_lease_is_logged_once_with_its_remedy() {
     let stage = Stage::new().await;
     let missing = format!("{}-missing", stage.namespace);
     let hasty = ["--lease-retry-period=100ms", "--lease-namespace", &missing];

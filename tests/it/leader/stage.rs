@@ -51,18 +51,18 @@ impl Journal {
     }
 
     /// Requires that the processes worked one after the other, in this order.
-    pub(super) fn assert_turns(&self, order: &[&str]) {
+    pub(super) fn assert_order(&self, order: &[&str]) {
         let work = self.work();
-        let mut turns: Vec<&str> = work.iter().map(|(_, who, _)| *who).collect();
-        turns.dedup();
-        let told: Vec<_> = work.iter().map(|(at, who, call)| format!("{:?} {who} {call}", *at - work[0].0)).collect();
-        assert_eq!(turns, order, "{told:#?}");
+        let mut leaders: Vec<&str> = work.iter().map(|(_, who, _)| *who).collect();
+        leaders.dedup();
+        let shown: Vec<_> = work.iter().map(|(at, who, call)| format!("{:?} {who} {call}", *at - work[0].0)).collect();
+        assert_eq!(leaders, order, "{shown:#?}");
     }
 }
 
-/// AWS as all operators of a test reach it: at one address, which the records of claims name. Who calls is
-/// told by the key that signs, for each has one of its own; it stands in front of the call's name. What is
-/// signed with the keys of claims is told of nobody.
+/// AWS as all operators of a test reach it: at one address, which the ObjectBuckets of claims name. Who calls is
+/// known by the key that signs, because each has its own; its name is put before that of the call. Calls that are
+/// signed with the keys of claims are attributed to no operator.
 #[derive(Clone)]
 pub(super) struct SharedAws {
     aws: Arc<Aws>,
@@ -156,7 +156,7 @@ impl Stage {
         Candidate { name, binary, kubernetes: Some(kubernetes), journal: self.journal.clone() }
     }
 
-    /// A key that may do what the owner may.
+    /// A key with all permissions of the provisioning credentials.
     async fn owner_key(&self, name: &str) -> (String, String) {
         let (iam, user) = (&self.account.iam, self.unique(name));
         let all = r#"{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"*","Resource":"*"}]}"#;
@@ -189,7 +189,7 @@ pub(super) fn count(calls: &[Call], name: &str) -> usize {
     calls.iter().filter(|call| call.name == name).count()
 }
 
-/// One operator with a lease, and the proxy that it alone goes through.
+/// One operator with a lease, and the proxy that only it uses.
 pub(super) struct Candidate {
     pub(super) name: &'static str,
     pub(super) binary: Binary,
@@ -212,8 +212,8 @@ impl Candidate {
         });
     }
 
-    /// Waits until it has looked at the lease, and watches it.
-    pub(super) async fn stands_by(&self) {
+    /// Waits until it has read the lease, and watches it.
+    pub(super) async fn wait_standby(&self) {
         self.wait_called("watch leases", 1).await;
     }
 
@@ -221,7 +221,7 @@ impl Candidate {
         self.kubernetes().wait_until(call, |calls| count(calls, call) >= times).await;
     }
 
-    /// Whether it was the one with this record.
+    /// Whether it was the holder in this record.
     pub(super) fn led(&self, term: &LeaseSpec) -> bool {
         let identity = term.holder_identity.as_deref().unwrap();
         self.binary.log().lines().any(|line| line.contains(" leading ") && line.contains(identity))
@@ -246,7 +246,7 @@ impl World {
         }
     }
 
-    /// Waits until somebody else than the one before holds the lease.
+    /// Waits until another process than the one before holds the lease.
     pub(super) async fn wait_holder_after(&self, before: Option<&LeaseSpec>) -> LeaseSpec {
         let before = before.and_then(|record| record.holder_identity.clone());
         let is_new = |record: &LeaseSpec| {
@@ -258,7 +258,7 @@ impl World {
 
     /// Waits until somebody else than the one before holds the lease; returns the last record of the one before, too.
     /// A killed process may have a renewal under way, so the last one is the one that the next holder replaced.
-    pub(super) async fn handover_from(&self, before: &LeaseSpec) -> (LeaseSpec, LeaseSpec) {
+    pub(super) async fn transfer_from(&self, before: &LeaseSpec) -> (LeaseSpec, LeaseSpec) {
         let last = Mutex::new(before.clone());
         let is_new = |record: &LeaseSpec| {
             let is_new = record.holder_identity != before.holder_identity;

@@ -4,7 +4,7 @@ use super::{CLAIM, Used, apply, found, only};
 use crate::support::World;
 use crate::support::operator::{Kind, Operator};
 
-/// What the plan says of something that has the claim's tags.
+/// What the plan shows of something that has the claim's tags.
 const LISTED: &str = "it stays as it is; from then on `orphans` lists it without an ObjectBucket (RecordMissing), until it is deleted or its tags are removed";
 
 /// Has the operator forget the one orphan; returns the plan.

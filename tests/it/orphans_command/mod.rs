@@ -1,4 +1,4 @@
-//! The command `orphans`: what no claim has, and what the operator does about it at an admin's word.
+//! The command `orphans`: what no claim has, and what the operator does about it on an admin's request.
 
 mod forget;
 mod scheduled;
@@ -67,8 +67,9 @@ async fn apply(world: &World, args: &[&str], answers: &str) -> Ended {
     Tool::run(world, &[&["orphans", "--apply"], args].concat(), answers).await
 }
 
+/// And the listing changes nothing.
 #[tokio::test]
-async fn what_has_its_claim_is_no_orphan_and_looking_changes_nothing() {
+async fn what_has_its_claim_is_no_orphan() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -99,8 +100,8 @@ async fn what_has_its_claim_is_no_orphan_and_looking_changes_nothing() {
 
     world.aws.clear();
     world.kubernetes.clear();
-    let told = Tool::run(&world, &["orphans"], "").await;
-    assert!(told.code == 0 && told.out.starts_with("no orphans"), "{told:?}");
+    let shown = Tool::run(&world, &["orphans"], "").await;
+    assert!(shown.code == 0 && shown.out.starts_with("no orphans"), "{shown:?}");
     assert_eq!((world.aws.writes(), world.kubernetes.writes()), (vec![], vec![]));
     for look in ["ListUsers", "GetBucketTagging"] {
         assert!(world.aws.names().iter().any(|name| name == look), "{look}: {:?}", world.aws.names());
@@ -109,7 +110,7 @@ async fn what_has_its_claim_is_no_orphan_and_looking_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_record_without_its_claim_is_removed_after_a_plan_and_a_question() {
+async fn an_orphan_is_removed_after_plan_and_confirmation() {
     let world = World::new().await;
     let used = Used::new(&world, "Delete").await;
     used.fill(&world).await;
@@ -119,10 +120,10 @@ async fn a_record_without_its_claim_is_removed_after_a_plan_and_a_question() {
     assert_eq!((code, &orphan["kind"], &orphan["reason"]), (3, &"ObjectBucket".into(), &"ClaimGone".into()));
     assert_eq!((&orphan["bucket"], &orphan["user"]), (&used.bucket.as_str().into(), &used.user.as_str().into()));
     assert_eq!(orphan["actions"], serde_json::json!(["remove", "revoke", "forget"]));
-    let told = Tool::run(&world, &["orphans"], "").await.out;
-    assert!(told.contains(&used.record) && told.contains("1 orphan"), "{told}");
+    let shown = Tool::run(&world, &["orphans"], "").await.out;
+    assert!(shown.contains(&used.record) && shown.contains("1 orphan"), "{shown}");
 
-    // Nothing without the name of a bucket that has content, whoever says yes.
+    // Nothing without the name of a bucket that has content, whoever confirms.
     world.aws.clear();
     for (args, answers) in [
         (&[][..], ""),
@@ -150,8 +151,9 @@ async fn a_record_without_its_claim_is_removed_after_a_plan_and_a_question() {
     operator.stop().await;
 }
 
+/// Claims of which that could not be checked are named.
 #[tokio::test]
-async fn a_bound_claim_whose_bucket_is_gone_is_listed_and_who_cannot_be_told_is_named() {
+async fn a_bound_claim_without_its_bucket_is_listed() {
     let world = World::new().await;
     let (class, retained) = (world.class("greenfield").await, world.class_with("retained", "Retain", &[]).await);
     let options = Operator::options(&world).with_resync(Duration::from_millis(500));
@@ -202,23 +204,28 @@ async fn found_none(world: &World) -> i32 {
 #[case::revoke("revoke", "Delete", (true, false))]
 #[case::forget("forget", "Delete", (true, true))]
 #[tokio::test]
-async fn other_words_need_no_name_of_the_bucket(#[case] word: &str, #[case] policy: &str, #[case] left: (bool, bool)) {
+async fn other_actions_need_no_confirmed_bucket_name(
+    #[case] action: &str,
+    #[case] policy: &str,
+    #[case] left: (bool, bool),
+) {
     let world = World::new().await;
     let used = Used::new(&world, policy).await;
     used.fill(&world).await;
     world.forget_object(&world.claims(), CLAIM).await;
     let operator = Operator::start(&world, Kind::InProcess).await;
-    let ended = apply(&world, &["--action", word, "-o", "json"], "yes\n").await;
+    let ended = apply(&world, &["--action", action, "-o", "json"], "yes\n").await;
     assert_eq!(ended.code, 0, "{ended:?}");
     let result = &ended.json()["results"][0];
-    assert_eq!((&result["outcome"], &result["action"]), (&"done".into(), &word.into()), "{result}");
+    assert_eq!((&result["outcome"], &result["action"]), (&"done".into(), &action.into()), "{result}");
     assert_eq!(used.left(&world).await, left);
     assert!(world.records().get_opt(&used.record).await.unwrap().is_none());
     operator.stop().await;
 }
 
+/// An ObjectBucket is created from them first.
 #[tokio::test]
-async fn a_bucket_that_nothing_records_any_more_is_removed_by_a_record_of_its_tags() {
+async fn an_unrecorded_bucket_is_removed_by_its_tags() {
     let world = World::new().await;
     let used = Used::new(&world, "Delete").await;
     used.fill(&world).await;
@@ -257,7 +264,7 @@ async fn a_user_without_its_bucket_is_revoked() {
 }
 
 #[tokio::test]
-async fn what_another_cluster_has_made_is_shown_and_left_alone() {
+async fn what_another_cluster_created_is_shown_and_left_alone() {
     let world = World::new().await;
     world.class("greenfield").await;
     let tagged = async |bucket: &str, cluster: Option<&str>| {
@@ -314,8 +321,9 @@ async fn a_bucket_that_gets_content_after_the_plan_is_left_alone() {
     assert!(record.annotations().is_empty(), "{:?}", record.annotations());
 }
 
+/// One that came back after the plan, under another name.
 #[tokio::test]
-async fn a_bucket_whose_record_comes_back_under_another_name_is_left_alone() {
+async fn a_bucket_that_another_object_bucket_names_is_left_alone() {
     let world = World::new().await;
     let used = Used::new(&world, "Delete").await;
     let mut backup = world.back_up(CLAIM).await;
@@ -338,8 +346,8 @@ async fn what_a_restored_claim_may_wait_for_is_deleted_only_by_name() {
     let used = Used::new(&world, "Delete").await;
     world.forget_object(&world.claims(), CLAIM).await;
     world.claim(CLAIM, &used.class).await;
-    for word in ["remove", "revoke"] {
-        let left = apply(&world, &["--action", word, "--yes", "--wait=false"], "").await;
+    for action in ["remove", "revoke"] {
+        let left = apply(&world, &["--action", action, "--yes", "--wait=false"], "").await;
         assert!(left.code == 3 && left.out.contains(&format!("--only {}", used.record)), "{left:?}");
     }
     let record = world.records().get(&used.record).await.unwrap();
@@ -350,7 +358,7 @@ async fn what_a_restored_claim_may_wait_for_is_deleted_only_by_name() {
 }
 
 #[tokio::test]
-async fn a_claim_that_lost_its_record_is_shown_with_the_way_back() {
+async fn a_claim_without_its_object_bucket_is_shown_with_the_remedy() {
     let world = World::new().await;
     let used = Used::new(&world, "Delete").await;
     world.forget_object(&world.records(), &used.record).await;
@@ -365,7 +373,7 @@ async fn a_claim_that_lost_its_record_is_shown_with_the_way_back() {
 }
 
 #[tokio::test]
-async fn without_an_operator_the_tool_says_so_and_waits_only_so_long() {
+async fn without_an_operator_the_tool_reports_it_and_gives_up() {
     let world = World::new().await;
     let used = Used::new(&world, "Delete").await;
     world.forget_object(&world.claims(), CLAIM).await;
@@ -382,8 +390,9 @@ async fn without_an_operator_the_tool_says_so_and_waits_only_so_long() {
     assert_eq!(used.left(&world).await, (true, true));
 }
 
+/// While an operator holds the lease.
 #[tokio::test]
-async fn beside_an_operator_that_holds_the_lease_a_script_removes_without_a_question() {
+async fn a_script_removes_without_confirmation() {
     let world = World::new().await;
     let used = Used::new(&world, "Delete").await;
     used.fill(&world).await;

@@ -1,4 +1,4 @@
-//! Buckets whose deletion is scheduled: nobody has to decide about them, and only an admin who names one means it.
+//! Buckets whose deletion is scheduled: they need no decision, and an admin has to name one to delete it early.
 
 use kube::ResourceExt as _;
 use serde_json::json;
@@ -9,7 +9,7 @@ use crate::support::operator::{Kind, Operator};
 use crate::support::tool::Tool;
 
 #[tokio::test]
-async fn a_scheduled_deletion_is_listed_and_done_at_once_only_for_an_admin_who_names_it() {
+async fn a_scheduled_deletion_is_done_early_only_by_name() {
     let world = World::new().await;
     let class = world.class_with("later", "Delete", &[("onDelete", "after:7d")]).await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -26,8 +26,8 @@ async fn a_scheduled_deletion_is_listed_and_done_at_once_only_for_an_admin_who_n
     let orphan = only(&listed);
     assert_eq!((code, &orphan["reason"], &orphan["name"]), (0, &json!("Scheduled"), &json!(record)), "{orphan:#}");
     assert_eq!(orphan["actions"], json!(["remove", "forget"]));
-    let told = Tool::run(&world, &["orphans"], "").await;
-    assert!(told.code == 0 && told.out.contains(&record) && told.out.contains("Scheduled"), "{told:?}");
+    let shown = Tool::run(&world, &["orphans"], "").await;
+    assert!(shown.code == 0 && shown.out.contains(&record) && shown.out.contains("Scheduled"), "{shown:?}");
 
     // The name of the bucket alone is what a script gives for orphans.
     let args = ["--action", "remove", "--yes", "--wait=false", "--bucket", &bucket];

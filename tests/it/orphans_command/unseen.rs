@@ -1,20 +1,22 @@
-//! What could not be looked at: then there may be more orphans.
+//! What could not be read: then there may be more orphans.
 
 use super::{CLAIM, Used};
 use crate::accounts::{OTHER, OTHERS_KEYS};
 use crate::support::World;
 use crate::support::tool::Tool;
 
+/// It does not count as one without orphans.
 #[tokio::test]
-async fn a_store_that_cannot_be_looked_at_is_an_error_and_not_no_orphans() {
+async fn a_store_that_cannot_be_read_is_an_error() {
     let world = World::new().await;
     world.class_with("broken", "Delete", &[("secretName", "missing")]).await;
     let ended = Tool::run(&world, &["orphans"], "").await;
     assert!(ended.code == 1 && ended.err.contains("missing"), "{ended:?}");
 }
 
+/// The class's Secret is of another account than the ObjectBuckets.
 #[tokio::test]
-async fn the_account_of_object_buckets_is_named_if_the_secret_is_of_another_one() {
+async fn an_account_without_matching_credentials_is_named() {
     let world = World::new().await;
     let used = Used::new(&world, "Delete").await;
     world.owner_secret("owner", &OTHERS_KEYS).await;
@@ -30,7 +32,7 @@ async fn the_account_of_object_buckets_is_named_if_the_secret_is_of_another_one(
     let shown = Tool::run(&world, &["orphans"], "").await;
     assert!(shown.err.contains(&wanted) && !shown.out.starts_with("no orphans\n"), "{shown:?}");
 
-    // What is asked about the one claim says the same.
+    // The status of one claim has the same message.
     let content = format!("Content:        not known: {secret}, but the ObjectBucket records account 000000000000");
     let of_claim = Tool::run(&world, &["status", CLAIM], "").await;
     assert!(of_claim.code == 0 && of_claim.out.contains(&content), "{of_claim:?}");

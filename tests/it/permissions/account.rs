@@ -32,7 +32,7 @@ impl Account {
     }
 }
 
-/// A kubeconfig with a token. As in a pod, it says where the pod is, and so where the lease is.
+/// A kubeconfig with a token. As in a pod, its namespace is that of the lease.
 async fn kubeconfig(token: &str, namespace: &str) -> Value {
     let cluster = Config::infer().await.unwrap();
     let authority = cluster.root_cert.as_ref().map(|certs| pem(certs));

@@ -28,7 +28,7 @@ pub(super) struct Witness {
 }
 
 impl Audit {
-    /// All that is logged from now on. `None` for a cluster that is not ours, and says so.
+    /// All that is logged from now on. `None` for a cluster that is not ours, with a message.
     pub(super) fn from_now_on() -> Option<Self> {
         let Some(file) = std::env::var_os(VARIABLE).map(PathBuf::from) else {
             eprintln!("{VARIABLE} is not set: permissions that nothing needs are not looked for in this cluster");
@@ -38,8 +38,8 @@ impl Audit {
         Some(Self { file, from })
     }
 
-    /// Waits until a user has used all that is granted, for a moment: the API server answers a call before it is logged.
-    /// Returns what differs then.
+    /// Waits until a user has used all that is granted, for a moment: the API server answers a call before it is
+    /// logged. Returns what differs then.
     pub(super) async fn differences(&self, user: &str, granted: &BTreeSet<Permission>) -> Vec<String> {
         let mut found = Vec::new();
         for _ in 0..40 {

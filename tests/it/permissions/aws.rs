@@ -1,4 +1,4 @@
-//! The owner's policies, compared with the calls that its keys have signed.
+//! The provisioning policies, compared with the calls that its keys have signed.
 
 use std::collections::BTreeSet;
 
@@ -46,8 +46,8 @@ fn operation(name: &str) -> Operation {
     *found.unwrap_or_else(|| panic!("{name} is called, and is no Operation in src/client/call.rs"))
 }
 
-/// Requires that the walk made every call that the operator knows, and that the owner's documents allow what its keys have
-/// signed and nothing else.
+/// Requires that the walk made every call that the operator knows, and that the provisioning policies allow what the
+/// keys have signed and nothing else.
 pub(super) fn assert_minimal(stage: &Stage, policy: &str, legacy: &Legacy) {
     let calls = stage.world.aws.upstream().sent();
     let seen: BTreeSet<_> = calls.iter().map(|call| operation(&call.operation).to_string()).collect();

@@ -29,7 +29,7 @@ impl fmt::Display for Permission {
     }
 }
 
-/// Group, resource and subresource as one word.
+/// Group, resource and subresource as one string.
 pub(super) fn resource(group: &str, resource: &str) -> String {
     if group.is_empty() { resource.to_owned() } else { format!("{group}/{resource}") }
 }
@@ -113,7 +113,7 @@ fn a_difference_is_found_in_either_direction() {
     {
         let used = BTreeSet::from([call(verb, resource, namespace, name)]);
         let found = differences(&granted, &used);
-        let said = format!("no rule allows: {verb} {resource} named {name} in namespace {namespace}");
-        assert!(found.contains(&said), "{found:?}");
+        let problem = format!("no rule allows: {verb} {resource} named {name} in namespace {namespace}");
+        assert!(found.contains(&problem), "{found:?}");
     }
 }

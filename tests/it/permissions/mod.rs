@@ -1,14 +1,14 @@
-//! The operator under the permissions that are shipped, for Kubernetes and for AWS: they are enough, and each is needed.
-//! The admission policies of the chart are enforced meanwhile: they refuse the operator nothing.
+//! The operator under the permissions that are shipped, for Kubernetes and for AWS: they are enough, and each is
+//! needed. The admission policies of the chart are enforced meanwhile: they refuse the operator nothing.
 //!
 //! | file | what it holds |
 //! |---|---|
 //! | `walk` | all that an operator does |
-//! | `stage` | where it does so: a ServiceAccount and an owner that have what is shipped |
+//! | `stage` | where it does so: a ServiceAccount and an AWS user with the permissions that are shipped |
 //! | `account` | a ServiceAccount with certain permissions |
 //! | `audit` | what the API server saw of it |
 //! | `grants` | what roles allow, compared with that |
-//! | `aws` | the owner's policies, compared with what the proxy in front of AWS saw |
+//! | `aws` | the provisioning policies, compared with what the proxy in front of AWS saw |
 
 mod account;
 mod audit;
@@ -31,7 +31,7 @@ use grants::{Permission, granted, resource};
 use stage::{Scope, Stage};
 
 /// Checked by an admission plugin, and so in no audit log. See
-/// [`without_the_permission_for_finalizers_no_output_is_written_where_that_is_checked`].
+/// [`outputs_need_the_permission_for_finalizers`].
 fn is_checked_at_admission(rule: &Permission) -> bool {
     rule.verb == "update" && rule.resource == resource("objectbucket.io", "objectbucketclaims/finalizers")
 }
@@ -78,8 +78,9 @@ async fn the_manifest_has_the_rules_that_were_walked_with() {
 }
 
 /// As OpenShift does; so does the cluster of the tests.
+/// Where the API server checks owner references.
 #[tokio::test]
-async fn without_the_permission_for_finalizers_no_output_is_written_where_that_is_checked() {
+async fn outputs_need_the_permission_for_finalizers() {
     let mut stage = Stage::new(Scope::AllNamespaces, PLAIN).await;
     let Some(audit) = stage.audit.take() else { return };
     let all = stage.objects.iter_mut().find(|object| object["kind"] == "ClusterRole").unwrap();

@@ -1,5 +1,5 @@
-//! A cluster and an account in which an operator has what is shipped, and nothing else: the permissions that the command
-//! `rbac` prints, and the policies of `docs/`.
+//! A cluster and an account in which an operator has what is shipped, and nothing else: the permissions that the
+//! command `rbac` prints, and the policies of `docs/`.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ pub(super) enum Scope {
 pub(super) struct Stage {
     /// Where the claims are.
     pub(super) world: World,
-    /// Where the operator and the owner's Secret are.
+    /// Where the operator and the Secret with the provisioning credentials are.
     pub(super) vault: World,
     pub(super) owner: PolicedOwner,
     pub(super) account: Account,
@@ -45,12 +45,12 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    /// The owner has this policy, and the one for users that somebody puts into groups. The API server enforces the
-    /// admission policies, and the tests' own user may remove finalizers.
+    /// The provisioning user has this policy, and the one for users that are added to groups. The API server enforces
+    /// the admission policies, and the tests' own user may remove finalizers.
     pub(super) async fn new(scope: Scope, policy: &str) -> Self {
         let (world, vault) = (World::new().await, World::new().await);
         let owner = PolicedOwner::new(&world, &[policy, GROUPS]).await;
-        owner.hand_keys_to(&vault).await;
+        owner.write_keys_to(&vault).await;
         world.aws.upstream().strict(STRICT);
         let name = world.unique("operator");
         let secret = format!("{}/owner", vault.namespace);
@@ -75,7 +75,7 @@ impl Stage {
         }
     }
 
-    /// A class of the owner's, with these parameters on top.
+    /// A class with the provisioning credentials, and these parameters on top.
     pub(super) async fn class(&self, name: &str, parameters: &[(&str, &str)]) -> String {
         let own = [("secretNamespace", self.vault.namespace.as_str()), ("permissionsBoundary", &self.owner.boundary)];
         self.world.class_with(name, "Delete", &[&own, parameters].concat()).await
@@ -89,7 +89,7 @@ impl Stage {
         Binary::start_with(&self.world, &self.account.kubeconfig, &[&SLOW, scope].concat(), &[])
     }
 
-    /// Waits until somebody else than `before` leads; returns who.
+    /// Waits until another holder than `before` leads; returns it.
     pub(super) async fn wait_leader(&self, before: Option<&str>) -> String {
         let namespace = (self.scope == Scope::OneNamespace).then_some(self.world.namespace.as_str());
         let leases: Api<Lease> = Api::namespaced(self.world.client.clone(), &self.vault.namespace);

@@ -44,7 +44,7 @@ async fn key_of(world: &World, claim: &str) -> String {
     world.environment(claim).await["AWS_ACCESS_KEY_ID"].clone()
 }
 
-/// Serves claims of every kind, first with one operator and then with the one that stood by; returns what the Go
+/// Serves claims of every kind, first with one operator and then with its standby; returns what the Go
 /// provisioner had made.
 pub(super) async fn serve(stage: &Stage, policy: &str) -> Legacy {
     let world = &stage.world;
@@ -57,13 +57,13 @@ pub(super) async fn serve(stage: &Stage, policy: &str) -> Legacy {
     let mut second = stage.start();
     second.wait_log("standing by").await;
 
-    // Each has its own claim, because who asks for the same claim again and again has to wait.
+    // Each has its own claim, because repeated requests for the same claim have to wait.
     let photos = Used::new(stage, "photos", &class).await;
     let drifting = Used::new(stage, "drifting", &class).await;
     let rotating = Used::new(stage, "rotating", &class).await;
     repair_outputs(world, &photos).await;
     repair_store(world, &drifting).await;
-    look_for_account(world, &drifting).await;
+    find_account(world, &drifting).await;
     rotate(world, &rotating).await;
     recall(world, rotating.name).await;
     wait_for_class(stage).await;
@@ -86,7 +86,7 @@ async fn end(operator: &mut Binary) {
     assert!(!operator.log().contains("forbidden"), "{}", operator.log());
 }
 
-/// What somebody deletes or edits in the cluster comes back.
+/// What was deleted or edited in the cluster is restored.
 async fn repair_outputs(world: &World, photos: &Used) {
     world.secrets().delete(photos.name, &DeleteParams::default()).await.unwrap();
     world.wait_secret(photos.name, |secret| secret.contains_key("AWS_ACCESS_KEY_ID")).await;
@@ -103,7 +103,7 @@ async fn repair_outputs(world: &World, photos: &Used) {
     world.wait_reason(photos.name, "Bound").await;
 }
 
-/// What somebody took away in AWS is put back by the next check.
+/// What was removed in AWS is restored by the next check.
 async fn repair_store(world: &World, photos: &Used) {
     let iam = &world.account.iam;
     iam.delete_user_policy().user_name(&photos.user).policy_name("bucket-access").send().await.unwrap();
@@ -129,8 +129,8 @@ async fn rotate(world: &World, photos: &Used) {
     world.wait_keys(&photos.user, &[&after]).await;
 }
 
-/// Whose tags the owner may not read is a bucket of another account, or one of its own.
-async fn look_for_account(world: &World, photos: &Used) {
+/// A bucket whose tags are denied to the provisioning credentials may be of another account, or of their own.
+async fn find_account(world: &World, photos: &Used) {
     let bucket = photos.bucket.clone();
     world.aws.meddle(move |call| match call.name.as_str() {
         "GetBucketTagging" if call.target.contains(&bucket) => Verdict::Answer(403, DENIED.to_owned()),
@@ -142,7 +142,7 @@ async fn look_for_account(world: &World, photos: &Used) {
     world.aws.leave_alone();
 }
 
-/// An admin prints the record that a claim would have if it was lost.
+/// An admin prints the ObjectBucket that a claim would have if it was lost.
 async fn recall(world: &World, name: &str) {
     let user = world.account.users_with(&world.claims().get(name).await.unwrap().uid().unwrap()).await.pop().unwrap();
     let claim = format!("{}/{name}", world.namespace);
@@ -168,16 +168,16 @@ async fn share(stage: &Stage) {
     world.claim_with("archive", json!({ "storageClassName": class })).await;
     world.wait_bound("archive").await;
     recall(world, "archive").await;
-    let looks = || world.aws.names().iter().filter(|name| *name == "GetUserPolicy").count();
-    let before = looks();
+    let checks = || world.aws.names().iter().filter(|name| *name == "GetUserPolicy").count();
+    let before = checks();
     annotate(world, "archive", "retry", "check").await;
-    world.aws.wait_until("a look", |_| looks() > before).await;
+    world.aws.wait_until("a check", |_| checks() > before).await;
     world.delete_claim("archive").await;
     world.wait_gone("archive").await;
     assert!(world.account.bucket_exists(&existing).await);
 }
 
-/// A claim whose bucket is deleted later, which its namespace may ask for again.
+/// A claim whose bucket is deleted later, and can be requested again from its namespace.
 async fn delete_later(stage: &Stage) {
     let world = &stage.world;
     let class = stage.class("later-deleted", &[("onDelete", "after:7d")]).await;
@@ -190,7 +190,8 @@ async fn delete_later(stage: &Stage) {
     assert!(!world.account.bucket_exists(&used.bucket).await);
 }
 
-/// What the Go provisioner bound gets a new key, and is removed. Where a boundary is demanded, its users can be removed only.
+/// What the Go provisioner bound gets a new key, and is removed. Where a boundary is demanded, its users can be removed
+/// only.
 async fn take_over(world: &World, legacy: &Legacy, only_removed: bool) {
     let (name, old) = ("c2", key_of(world, "c2").await);
     world.app(name).await.put(&legacy.bucket, "a").await.unwrap();
@@ -214,8 +215,8 @@ async fn take_over(world: &World, legacy: &Legacy, only_removed: bool) {
     legacy.assert_gone(world).await;
 }
 
-/// A claim goes to whose user somebody added all kinds of things, and whose bucket is in a store that deletes one object
-/// at a time.
+/// A claim is deleted to whose user somebody added all kinds of things, and whose bucket is in a store that deletes one
+/// object at a time.
 async fn remove_crowded(stage: &Stage, photos: Used) {
     let (world, iam) = (&stage.world, &stage.world.account.iam);
     let all = json!({ "Version": "2012-10-17", "Statement": [{ "Effect": "Allow", "Action": "*", "Resource": "*" }] });
@@ -245,7 +246,8 @@ async fn remove_crowded(stage: &Stage, photos: Used) {
     assert!(!world.account.bucket_exists(&photos.bucket).await && !world.account.user_exists(&photos.user).await);
 }
 
-/// What disasters leave: a claim that comes back from a backup, one that was forced out, and one whose record was lost.
+/// What disasters leave: a claim that comes back from a backup, one that was forced out, and one that lost its
+/// ObjectBucket.
 pub(super) async fn recover(stage: &Stage) {
     let world = &stage.world;
     let class = world.unique("created");

@@ -44,8 +44,8 @@ async fn assert_left(world: &World, buckets: &[&str]) {
     assert_eq!(world.account.buckets_with(&world.id).await, buckets, "buckets");
 }
 
-/// Stops the operator and removes what is left of the world: SeaweedFS writes all its users anew when one changes, which
-/// takes a second once there are eighty.
+/// Stops the operator and removes what is left of the world: SeaweedFS writes all its users again when one changes,
+/// which takes a second once there are eighty.
 async fn end(world: World, operator: Operator) {
     operator.stop().await;
     world.clear_away().await;
@@ -69,7 +69,7 @@ async fn upload(app: &Account, bucket: &str, key: &str, complete: bool) {
 }
 
 #[tokio::test]
-async fn a_bucket_is_usable_by_its_app_alone_and_goes_with_all_that_is_in_it() {
+async fn a_bucket_is_private_and_deleted_with_its_content() {
     let world = world().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -119,7 +119,7 @@ async fn a_bucket_is_usable_by_its_app_alone_and_goes_with_all_that_is_in_it() {
 }
 
 #[tokio::test]
-async fn versions_and_delete_markers_go_with_their_bucket() {
+async fn a_bucket_is_deleted_with_versions_and_delete_markers() {
     let world = world().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -138,7 +138,7 @@ async fn versions_and_delete_markers_go_with_their_bucket() {
 }
 
 #[tokio::test]
-async fn a_chosen_name_is_had_once_and_marked_as_its_claims() {
+async fn a_chosen_name_is_given_once_and_tagged_with_its_claim() {
     let world = world().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -162,7 +162,7 @@ async fn a_chosen_name_is_had_once_and_marked_as_its_claims() {
 }
 
 #[tokio::test]
-async fn an_existing_bucket_is_opened_to_two_claims_and_outlives_both() {
+async fn an_existing_bucket_serves_two_claims_and_outlives_both() {
     let world = world().await;
     let bucket = world.unique("archive");
     world.account.create_bucket(&bucket).await;
@@ -211,7 +211,7 @@ async fn a_user_of_another_claim_is_left_alone() {
     let operator = Operator::start(&world, Kind::InProcess).await;
     let (_, user) = bound(&world, &class).await;
     operator.stop().await;
-    // As an admin's slip of the pen: the record names a user that is not the claim's.
+    // As by an admin's mistake: the ObjectBucket names a user that is not the claim's.
     let stranger = format!("{}-photos-11111111-2222-4333-8444-555555555555", world.namespace);
     world.account.iam.create_user().user_name(&stranger).send().await.unwrap();
     let key = world.account.iam.create_access_key().user_name(&stranger).send().await.unwrap();
@@ -236,7 +236,7 @@ async fn a_user_of_another_claim_is_left_alone() {
 }
 
 #[tokio::test]
-async fn wrong_keys_of_the_owner_are_named_and_nothing_is_made_until_they_are_right() {
+async fn wrong_provisioning_keys_are_named_and_create_nothing() {
     let world = world().await;
     let Store { key, secret, .. } = world.store.clone();
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -268,7 +268,7 @@ async fn wrong_keys_of_the_owner_are_named_and_nothing_is_made_until_they_are_ri
 }
 
 #[tokio::test]
-async fn a_claim_that_shares_the_owners_keys_makes_no_user() {
+async fn a_claim_that_shares_the_provisioning_keys_creates_no_user() {
     let world = world().await;
     let class = world.class_with("shared", "Delete", &[("createBucketUser", "no")]).await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -282,7 +282,7 @@ async fn a_claim_that_shares_the_owners_keys_makes_no_user() {
 }
 
 #[tokio::test]
-async fn a_claim_whose_record_was_deleted_by_hand_leaves_no_access() {
+async fn a_claim_whose_object_bucket_was_deleted_leaves_no_access() {
     let world = world().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;

@@ -25,7 +25,7 @@ async fn date(world: &World, annotation: &str) {
 }
 
 #[tokio::test]
-async fn keys_are_replaced_and_the_former_ones_go_when_their_grace_is_over() {
+async fn previous_keys_are_deleted_after_the_grace_period() {
     let world = world().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -50,8 +50,9 @@ async fn keys_are_replaced_and_the_former_ones_go_when_their_grace_is_over() {
     end(world, operator).await;
 }
 
+/// The previous key is revoked.
 #[tokio::test]
-async fn a_deleted_secret_comes_back_with_a_new_key_and_the_old_one_is_revoked() {
+async fn a_deleted_secret_is_recreated_with_a_new_key() {
     let world = world().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -69,7 +70,7 @@ async fn a_deleted_secret_comes_back_with_a_new_key_and_the_old_one_is_revoked()
 }
 
 #[tokio::test]
-async fn a_policy_that_somebody_deleted_is_set_again() {
+async fn a_deleted_policy_is_set_again() {
     let world = world().await;
     let class = world.class("greenfield").await;
     let operator = watchful(&world);
@@ -88,23 +89,23 @@ async fn a_policy_that_somebody_deleted_is_set_again() {
 #[case::a_key(false)]
 #[case::a_user(true)]
 #[tokio::test]
-async fn a_key_or_user_that_somebody_deleted_is_replaced(#[case] with_its_user: bool) {
+async fn a_deleted_key_or_user_is_replaced(#[case] with_its_user: bool) {
     let world = world().await;
     let class = world.class("greenfield").await;
     let operator = watchful(&world);
     let (bucket, user) = bound(&world, &class).await;
     operator.stop().await;
-    let former = world.environment("photos").await["AWS_ACCESS_KEY_ID"].clone();
+    let previous = world.environment("photos").await["AWS_ACCESS_KEY_ID"].clone();
     // Of keys that were issued just now, one would wait until they are shown.
     date(&world, "objectbucket.io/keys-issued-at").await;
     let iam = &world.account.iam;
-    iam.delete_access_key().user_name(&user).access_key_id(&former).send().await.unwrap();
+    iam.delete_access_key().user_name(&user).access_key_id(&previous).send().await.unwrap();
     if with_its_user {
         iam.delete_user().user_name(&user).send().await.unwrap();
     }
 
     let operator = watchful(&world);
-    world.wait_secret("photos", |keys| keys["AWS_ACCESS_KEY_ID"] != former).await;
+    world.wait_secret("photos", |keys| keys["AWS_ACCESS_KEY_ID"] != previous).await;
     world.wait_reason("photos", "Bound").await;
     world.app("photos").await.put(&bucket, "a").await.unwrap();
     assert_eq!(world.account.users_with(&world.id).await, [user]);
@@ -114,7 +115,7 @@ async fn a_key_or_user_that_somebody_deleted_is_replaced(#[case] with_its_user: 
 }
 
 #[tokio::test]
-async fn a_bucket_that_somebody_deleted_is_told_and_not_made_anew() {
+async fn a_deleted_bucket_is_reported_and_not_recreated() {
     let world = world().await;
     let class = world.class("greenfield").await;
     let operator = watchful(&world);
@@ -128,15 +129,16 @@ async fn a_bucket_that_somebody_deleted_is_told_and_not_made_anew() {
     end(world, operator).await;
 }
 
+/// Without an event.
 #[tokio::test]
-async fn tags_that_the_store_dropped_are_written_once_and_nobody_is_told() {
+async fn dropped_tags_are_written_once() {
     let world = world().await;
     let class = world.class("greenfield").await;
     let operator = watchful(&world);
     let uid = submit(&world, &class).await.uid().unwrap();
     let bucket = bucket_of(&world.wait_bound("photos").await);
-    let looks = |calls: &[Call]| calls.iter().filter(|call| call.name == "GetUserPolicy").count() >= 4;
-    world.aws.wait_until("four looks", looks).await;
+    let checks = |calls: &[Call]| calls.iter().filter(|call| call.name == "GetUserPolicy").count() >= 4;
+    world.aws.wait_until("four checks", checks).await;
     let names = world.aws.names();
     let count = |call: &str| names.iter().filter(|name| *name == call).count();
     assert_eq!((count("PutBucketTagging"), count("TagUser"), count("PutUserPolicy")), (1, 0, 1), "{names:?}");

@@ -1,4 +1,4 @@
-//! An AWS account seen with somebody's credentials: the owner's, or an app's.
+//! An AWS account seen with certain credentials: those of the provisioner, or of an app.
 
 use std::collections::BTreeMap;
 
@@ -16,12 +16,12 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// The owner of the emulated AWS, past every proxy.
+    /// The provisioning account of the emulated AWS, past every proxy.
     pub(crate) fn owner() -> Self {
         Self::owner_of(&super::Store::aws())
     }
 
-    /// The owner of a store, past every proxy.
+    /// The provisioning account of a store, past every proxy.
     pub(crate) fn owner_of(store: &super::Store) -> Self {
         Self::at(&store.url, super::REGION, &store.key, &store.secret)
     }

@@ -1,4 +1,4 @@
-//! AWS, and what stands for it, as a backend of the conformance kit.
+//! AWS, and what replaces it, as a backend of the conformance kit.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub(crate) struct AwsBackend {
 }
 
 impl AwsBackend {
-    /// This store, as strict and as slow as AWS where it is told to.
+    /// This store, as strict and as slow as AWS where configured.
     pub(crate) fn at(store: Store, strictness: Option<Strictness>) -> Self {
         let aws = Arc::new(Aws::at(&store.url));
         if let Some(strictness) = strictness {
@@ -128,7 +128,7 @@ impl Account {
         }
     }
 
-    /// Tags a bucket and makes a user as somebody else would who has the same account.
+    /// Tags a bucket and creates a user as another user of the same account would.
     pub(crate) async fn plant(&self, name: &str) {
         let Self { s3, iam } = self;
         let tag = aws_sdk_s3::types::Tag::builder().key("team").value("theirs").build().unwrap();

@@ -19,7 +19,7 @@ impl World {
         provisioner_conformance::World::plant_bystanders(self).await;
     }
 
-    /// Removes what other worlds see of this one: all operators list the classes and records of the cluster, and
+    /// Removes what other worlds see of this one: all operators list the classes and ObjectBuckets of the cluster, and
     /// all footprints the users and buckets of the account.
     pub(crate) async fn clear_away(&self) {
         self.clear().await;

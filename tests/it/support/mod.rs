@@ -31,7 +31,7 @@ use tokio::sync::OnceCell;
 use account::Account;
 use aws_proxy::Aws;
 
-/// Region of all classes unless a test says otherwise.
+/// Region of all classes unless a test sets another one.
 pub(crate) const REGION: &str = "us-west-1";
 
 /// The URL of the emulated AWS.
@@ -39,7 +39,7 @@ pub(crate) fn aws_url() -> String {
     needed("AWS_ENDPOINT_URL")
 }
 
-/// A store that the stack runs, and its owner's keys.
+/// A store that the stack runs, and its provisioning keys.
 #[derive(Debug, Clone)]
 pub(crate) struct Store {
     pub(crate) url: String,
@@ -112,9 +112,9 @@ pub(crate) struct World {
     world: provisioner_conformance::World,
     /// In front of AWS; operators go through it.
     pub(crate) aws: Proxy<Aws>,
-    /// The owner's AWS account, past the proxy.
+    /// The provisioning account of AWS, past the proxy.
     pub(crate) account: Account,
-    /// What stands for AWS.
+    /// What replaces AWS.
     pub(crate) store: Store,
     /// How the tests reach the cluster.
     cluster: Config,
@@ -177,7 +177,7 @@ impl World {
         self.write_secret(name, data.iter().copied()).await;
     }
 
-    /// A class that reaches AWS through the proxy with the owner's Secret; returns its name.
+    /// A class that reaches AWS through the proxy with the provisioning credentials; returns its name.
     pub(crate) async fn class(&self, name: &str) -> String {
         self.class_with(name, "Delete", &[]).await
     }
@@ -228,7 +228,7 @@ impl World {
         self.wait_keys_of(user, wanted, async || self.account.active_keys(user).await).await;
     }
 
-    /// AWS tells of no changes, so it is asked again and again.
+    /// AWS has no watch, so it is polled.
     async fn wait_keys_of(&self, user: &str, wanted: &[&str], found: impl AsyncFn() -> Vec<String>) {
         let has_them = async {
             while found().await != wanted {

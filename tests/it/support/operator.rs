@@ -19,7 +19,7 @@ pub(crate) enum Kind {
     Binary,
 }
 
-/// A running operator that goes through the world's proxies; dropping it kills it.
+/// A running operator behind the world's proxies; dropping it kills it.
 #[allow(clippy::large_enum_variant, reason = "there are few of them")]
 pub(crate) enum Operator {
     InProcess { stop: oneshot::Sender<()>, task: JoinHandle<()> },
@@ -35,7 +35,7 @@ impl Operator {
         }
     }
 
-    /// What an operator for the claims of the world is told.
+    /// Options of an operator for the claims of the world.
     pub(crate) fn options(world: &World) -> Options {
         Options::new(&world.provisioner)
             .with_namespace(world.namespace.clone())
@@ -95,8 +95,8 @@ pub(crate) fn operator() -> Program {
 }
 
 impl Binary {
-    /// Starts the binary in a network whose proxy is the world's AWS: what goes to AWS's own address gets there, and for
-    /// classes with [`IAM_OF_AWS`] the emulator is AWS rather than another store.
+    /// Starts the binary in a network whose proxy is the world's AWS: what is sent to AWS's own address arrives there,
+    /// and for classes with [`IAM_OF_AWS`] the emulator is AWS rather than another store.
     pub(crate) fn start_at_aws(world: &World) -> Self {
         Self::start(world, &[], &[("HTTP_PROXY", &world.aws.url), ("NO_PROXY", "127.0.0.1")])
     }
@@ -119,8 +119,8 @@ impl Binary {
         Self(program.start_with(world, kubeconfig))
     }
 
-    /// Runs a subcommand of the binary to its end, with the world's cluster and provisioner; returns what it printed, or
-    /// what it complained about.
+    /// Runs a subcommand of the binary to its end, with the world's cluster and provisioner; returns what it printed,
+    /// or what it complained about.
     pub(crate) async fn run(world: &World, args: &[&str]) -> Result<String, String> {
         operator().args(args.iter().copied()).run(world).await
     }

@@ -21,16 +21,16 @@ const PLURALS: [&str; 2] = ["objectbucketclaims", "objectbuckets"];
 pub(crate) struct OtherCluster {
     pub(crate) client: Client,
     config: Config,
-    _turn: MutexGuard<'static, ()>,
+    _guard: MutexGuard<'static, ()>,
 }
 
 impl OtherCluster {
     pub(crate) async fn take() -> Self {
-        static TURN: Mutex<()> = Mutex::const_new(());
+        static IN_USE: Mutex<()> = Mutex::const_new(());
         let kubeconfig = Kubeconfig::read_from(needed("OTHER_KUBECONFIG")).expect("OTHER_KUBECONFIG can be read");
         let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
-        let turn = TURN.lock().await;
-        let cluster = Self { client: Client::try_from(config.clone()).unwrap(), config, _turn: turn };
+        let guard = IN_USE.lock().await;
+        let cluster = Self { client: Client::try_from(config.clone()).unwrap(), config, _guard: guard };
         cluster.clear().await;
         cluster.install(&ours()).await;
         cluster
@@ -63,7 +63,7 @@ impl OtherCluster {
         }
     }
 
-    /// The API server takes a moment to serve a changed CRD and says nowhere when it does. A printer column,
+    /// The API server takes a moment to serve a changed CRD and reports nowhere when it does. A printer column,
     /// which changes nothing else, shows it; returns its name.
     async fn install_one(&self, mut crd: Value) -> String {
         let served = format!("{:08x}", rand::random::<u32>());
@@ -105,7 +105,7 @@ impl OtherCluster {
             Patch::Merge(json!({ "metadata": { "annotations": { "objectbucket.io/confirm-deletion": "yes" } } }));
         for plural in PLURALS {
             let name = format!("{plural}.objectbucket.io");
-            // One may be gone by now.
+            // One may be deleted by now.
             let _ = self.crds().patch(&name, &PatchParams::default(), &patch).await;
         }
     }
@@ -156,7 +156,7 @@ impl OtherCluster {
                 let unfinalized = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
                 let _ = api.delete(&name, &DeleteParams::default()).await;
                 let _ = api.patch_metadata(&name, &PatchParams::default(), &unfinalized).await;
-                seen(&api, &name, |object| object.is_none()).await.expect("what a test left goes");
+                seen(&api, &name, |object| object.is_none()).await.expect("what a test left is deleted");
             }
         }
     }

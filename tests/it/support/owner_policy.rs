@@ -1,8 +1,8 @@
-//! The owner's policies as they are shipped, put on a user of the emulated AWS.
+//! The provisioning policies as they are shipped, put on a user of the emulated AWS.
 //!
 //! The emulator evaluates actions, `Deny` and boundaries. It knows neither the path of a user nor the condition key
 //! `iam:PermissionsBoundary`: a statement with that key allows nothing there, whoever has which boundary. So these are
-//! taken out of what the emulator gets, and [`Demands`] says the same to the world's proxy, which operators go through.
+//! taken out of what the emulator gets, and [`Demands`] has the world's proxy check the same, which operators use.
 
 use serde_json::{Value, json};
 
@@ -17,13 +17,13 @@ pub(crate) const GO_PROVISIONER: &str = include_str!("../../../docs/owner-iam-po
 pub(crate) const DOCTOR: &str = include_str!("../../../docs/owner-iam-policy-doctor.json");
 const BOUNDARY: &str = include_str!("../../../docs/permissions-boundary.json");
 
-/// What stands for the account, and for the boundary, in the shipped documents.
+/// Placeholders of the account, and of the boundary, in the shipped documents.
 const PLACEHOLDER: &str = "111122223333";
 const BOUNDARY_NAME: &str = "aws-s3-provisioner-boundary";
 const KEY: &str = "iam:PermissionsBoundary";
 const LAST_USED: &str = "iam:GetAccessKeyLastUsed";
 
-/// An owner who has what a policy allows, and a boundary for the users of claims.
+/// A provisioning user with the permissions of a policy, and a boundary for the users of claims.
 pub(crate) struct PolicedOwner {
     pub(crate) user: String,
     /// ARN of the boundary of this world.
@@ -34,7 +34,7 @@ pub(crate) struct PolicedOwner {
 }
 
 impl PolicedOwner {
-    /// Makes the owner and the boundary, and puts the owner's keys into the world's Secret.
+    /// Creates the provisioning user and the boundary, and writes its keys to the world's Secret.
     pub(crate) async fn new(world: &World, policies: &[&str]) -> Self {
         let iam = &world.account.iam;
         let user = world.unique("owner");
@@ -50,12 +50,12 @@ impl PolicedOwner {
         let account = Account::at(&super::aws_url(), super::REGION, &keys.0, &keys.1);
         let owner = Self { user, boundary, account, keys };
         owner.allow(world, policies).await;
-        owner.hand_keys_to(world).await;
+        owner.write_keys_to(world).await;
         owner
     }
 
     /// Puts its keys into the Secret `owner` of a world.
-    pub(crate) async fn hand_keys_to(&self, world: &World) {
+    pub(crate) async fn write_keys_to(&self, world: &World) {
         let (id, secret) = &self.keys;
         world.owner_secret("owner", &[("AWS_ACCESS_KEY_ID", id), ("AWS_SECRET_ACCESS_KEY", secret)]).await;
     }
@@ -65,7 +65,7 @@ impl PolicedOwner {
         &self.keys.0
     }
 
-    /// Allows the owner this from now on; what was allowed before is replaced, in its order.
+    /// Allows this from now on; the policies before are replaced, in their order.
     pub(crate) async fn allow(&self, world: &World, policies: &[&str]) {
         let mut demanded = None;
         for (index, policy) in policies.iter().enumerate() {
@@ -77,7 +77,7 @@ impl PolicedOwner {
         world.aws.upstream().demand(demanded);
     }
 
-    /// The owner, through the proxy, where the condition holds.
+    /// The provisioning account, through the proxy, where the condition is enforced.
     pub(crate) fn through(&self, world: &World) -> Account {
         Account::at(&world.aws.url, super::REGION, &self.keys.0, &self.keys.1)
     }
@@ -93,7 +93,7 @@ impl PolicedOwner {
         let mut document = self.named(policy);
         let (mut demands, mut last_used) = (None, None);
         for statement in document["Statement"].as_array_mut().unwrap() {
-            // It does not know whose key such a call is about.
+            // It does not know of which user the key of such a call is.
             let asks = |action: &Value| action == LAST_USED;
             if statement["Action"].as_array().is_some_and(|actions| actions.iter().any(asks)) {
                 last_used = Some(json!({ "Effect": "Allow", "Action": LAST_USED, "Resource": "*" }));
@@ -109,7 +109,7 @@ impl PolicedOwner {
             // With other entries it would have to stay.
             let conditions = statement.as_object_mut().unwrap().remove("Condition");
             assert!(conditions.is_none_or(|c| c["StringEquals"].as_object().unwrap().len() == 1));
-            // It knows no resources of what only `doctor` asks.
+            // It knows no resources of calls that only `doctor` makes.
             let is_of_doctor = DOCTOR.contains(&format!("\"Sid\": {}", statement["Sid"]));
             if is_of_doctor {
                 statement["Resource"] = "*".into();

@@ -77,7 +77,7 @@ impl Tool {
 
     /// Types an answer.
     pub(crate) async fn types(&mut self, answers: &str) {
-        // Who does not ask may have ended.
+        // A command that does not ask may have ended.
         let _ = self.child.stdin.as_mut().unwrap().write_all(answers.as_bytes()).await;
     }
 

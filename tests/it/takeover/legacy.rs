@@ -11,15 +11,15 @@ fn fixture(text: &str) -> Value {
     serde_saphyr::from_str(text).unwrap()
 }
 
-/// What stands in a cluster and in AWS after the Go provisioner bound the claim `c2`.
+/// What exists in a cluster and in AWS after the Go provisioner bound the claim `c2`.
 pub(crate) struct Legacy {
     pub(crate) bucket: String,
     pub(crate) user: String,
     pub(crate) policy: String,
 }
 
-/// How far the Go provisioner came. It wrote the Secret, the ConfigMap, the record, its status, the claim, and the
-/// claim's status, one after the other.
+/// How far the Go provisioner came. It wrote the Secret, the ConfigMap, the ObjectBucket, its status, the claim, and
+/// the claim's status, one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Reached {
     Taken,

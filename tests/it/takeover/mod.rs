@@ -25,11 +25,12 @@ async fn versions(world: &World) -> Vec<Option<String>> {
     ]
 }
 
+/// They can be deleted completely.
 #[rstest]
 #[case::spelled_in_2019(Spelling::Upper)]
 #[case::spelled_later(Spelling::Lower)]
 #[tokio::test]
-async fn what_the_go_provisioner_bound_is_left_as_it_is_and_deleted_completely_on_request(#[case] spelling: Spelling) {
+async fn claims_bound_by_the_go_provisioner_stay_as_they_are(#[case] spelling: Spelling) {
     let world = World::new().await;
     let class = world.class("legacy").await;
     let legacy = Legacy::install(&world, &class, spelling).await;
@@ -50,8 +51,9 @@ async fn what_the_go_provisioner_bound_is_left_as_it_is_and_deleted_completely_o
     legacy.assert_gone(&world).await;
 }
 
+/// With an event that reports it.
 #[tokio::test]
-async fn with_its_class_gone_the_access_goes_and_the_bucket_stays_and_that_is_said() {
+async fn without_its_class_access_is_removed_and_the_bucket_stays() {
     let world = World::new().await;
     let legacy = Legacy::install(&world, &world.unique("gone"), Spelling::Lower).await;
     world.app("c2").await.put(&legacy.bucket, "kept").await.unwrap();
@@ -90,11 +92,12 @@ enum Doubt {
     Tags,
 }
 
+/// With an event that reports it.
 #[rstest]
 #[case(Doubt::ChosenName)]
 #[case(Doubt::Tags)]
 #[tokio::test]
-async fn a_bucket_that_nothing_proves_to_be_created_for_its_claim_stays_and_that_is_said(#[case] doubt: Doubt) {
+async fn a_bucket_not_proven_to_be_the_claims_stays(#[case] doubt: Doubt) {
     let world = World::new().await;
     let class = world.class("legacy").await;
     let legacy = Legacy::install(&world, &class, Spelling::Lower).await;
@@ -120,8 +123,9 @@ async fn a_bucket_that_nothing_proves_to_be_created_for_its_claim_stays_and_that
     assert!(note.contains("access is deleted") && !note.contains("is deleted with all"), "{note}");
 }
 
+/// With a new key.
 #[tokio::test]
-async fn a_secret_of_the_go_provisioner_that_is_deleted_comes_back_with_a_new_key() {
+async fn a_deleted_secret_of_the_go_provisioner_is_recreated() {
     let world = World::new().await;
     let class = world.class("legacy").await;
     let legacy = Legacy::install(&world, &class, Spelling::Lower).await;
@@ -140,7 +144,7 @@ async fn a_secret_of_the_go_provisioner_that_is_deleted_comes_back_with_a_new_ke
 #[case(Reached::RecordBound)]
 #[case(Reached::ClaimNamed)]
 #[tokio::test]
-async fn what_the_go_provisioner_recorded_and_did_not_bind_is_finished(#[case] reached: Reached) {
+async fn an_unbound_object_bucket_of_the_go_provisioner_is_finished(#[case] reached: Reached) {
     let world = World::new().await;
     let class = world.class("legacy").await;
     let legacy = Legacy::install_up_to(&world, &class, Spelling::Lower, reached).await;
@@ -158,13 +162,13 @@ async fn what_the_go_provisioner_recorded_and_did_not_bind_is_finished(#[case] r
     legacy.assert_gone(&world).await;
 }
 
-/// Nothing proves that what has no record is the claim's: not even its name, which the claim's user can write into
-/// the ConfigMap.
+/// Nothing proves that what no ObjectBucket records is the claim's: not even its name, which the claim's user can write
+/// into the ConfigMap. The claim gets a new bucket.
 #[rstest]
 #[case::and_goes_on(false)]
 #[case::and_is_deleted(true)]
 #[tokio::test]
-async fn a_claim_that_the_go_provisioner_began_is_served_anew_and_what_is_in_no_record_is_named(#[case] delete: bool) {
+async fn what_no_object_bucket_records_stays_and_is_named(#[case] delete: bool) {
     let world = World::new().await;
     let class = world.class("legacy").await;
     let legacy = Legacy::install_up_to(&world, &class, Spelling::Lower, Reached::Outputs).await;
@@ -194,7 +198,7 @@ async fn a_claim_that_the_go_provisioner_began_is_served_anew_and_what_is_in_no_
 }
 
 #[tokio::test]
-async fn a_claim_that_the_go_provisioner_only_took_on_is_served_as_any_other() {
+async fn a_claim_with_only_the_go_finalizer_is_served() {
     let world = World::new().await;
     let class = world.class("legacy").await;
     Legacy::install_up_to(&world, &class, Spelling::Lower, Reached::Taken).await;
@@ -208,7 +212,7 @@ async fn a_claim_that_the_go_provisioner_only_took_on_is_served_as_any_other() {
 }
 
 #[tokio::test]
-async fn a_record_whose_claim_reference_was_pruned_is_its_claims_and_nobody_elses() {
+async fn a_pruned_claim_reference_is_given_to_the_right_claim() {
     let other = OtherCluster::take().await;
     other.install(&fixture_crds(include_str!("../fixtures/crds/phase-only.yaml"))).await;
     // `obc-t-ID-x-c2` is what both `t-ID-x/c2` and `t-ID/x-c2` are recorded under.
@@ -258,10 +262,11 @@ async fn a_record_whose_claim_reference_was_pruned_is_its_claims_and_nobody_else
     legacy.assert_gone(&world).await;
 }
 
-/// `team/prod-x` and `team-prod/x` have their records under one name. Where a CRD pruned the reference to the claim,
-/// nothing in the record tells them apart, and what their users can write into a claim is no proof.
+/// `team/prod-x` and `team-prod/x` have one name for their ObjectBuckets. Where a CRD pruned the reference to the
+/// claim, nothing in the ObjectBucket distinguishes them, and what their users can write into a claim is no proof.
+/// Until an admin sets which of the two it is of.
 #[tokio::test]
-async fn a_record_that_may_be_either_of_two_claims_is_acted_upon_for_neither_until_an_admin_says_whose_it_is() {
+async fn an_ambiguous_object_bucket_serves_no_claim() {
     let other = OtherCluster::take().await;
     other.install(&fixture_crds(include_str!("../fixtures/crds/phase-only.yaml"))).await;
     let rival = other.world().await;
@@ -285,8 +290,8 @@ async fn a_record_that_may_be_either_of_two_claims_is_acted_upon_for_neither_unt
     assert_eq!(world.app("c2").await.list(&legacy.bucket).await.unwrap(), ["kept"]);
 
     let uid = world.claims().get("c2").await.unwrap().uid().unwrap();
-    let said = Patch::Merge(json!({ "spec": { "additionalState": { "claimUID": uid } } }));
-    world.records().patch(&name, &Default::default(), &said).await.unwrap();
+    let edit = Patch::Merge(json!({ "spec": { "additionalState": { "claimUID": uid } } }));
+    world.records().patch(&name, &Default::default(), &edit).await.unwrap();
     world.wait_gone("c2").await;
     legacy.assert_gone(&world).await;
     rival.wait_claim("x-c2", "bound", |claim| phase(claim) == Some(ClaimPhase::Bound)).await;

@@ -1,4 +1,4 @@
-//! Who asks in time gets the bucket, whatever happens meanwhile.
+//! A claim that requests its bucket in time gets it, whatever happens meanwhile.
 
 use bucket_provisioner::api::{ObjectBucket, wire};
 use k8s_openapi::jiff::Timestamp;
@@ -12,7 +12,7 @@ use crate::support::operator::{Kind, Operator};
 use crate::support::proxy::Verdict;
 
 #[tokio::test]
-async fn of_several_deleted_buckets_the_claim_gets_the_one_that_it_names() {
+async fn a_claim_gets_the_deleted_bucket_that_it_names() {
     let world = World::new().await;
     let class = world.class_with("later", "Delete", &[("onDelete", "after:7d")]).await;
     let _operator = Operator::start(&world, Kind::InProcess).await;
@@ -23,9 +23,9 @@ async fn of_several_deleted_buckets_the_claim_gets_the_one_that_it_names() {
     let second = world.wait_bound("photos").await.spec.object_bucket_name.unwrap();
     let late = json!({ "metadata": { "annotations": { wire::annotation::UNDO_DELETE: "yes" } } });
     world.claims().patch("photos", &PatchParams::default(), &Patch::Merge(late)).await.unwrap();
-    let told =
+    let ignored =
         |claim: &_| crate::support::condition(claim, "UpToDate").is_some_and(|c| c.message.contains("no effect"));
-    world.wait_claim("photos", "told that it has no effect", told).await;
+    world.wait_claim("photos", "reported as without effect", ignored).await;
     delete(&world, "photos").await;
 
     create_again(&world, "photos", &class).await;
@@ -39,8 +39,9 @@ async fn of_several_deleted_buckets_the_claim_gets_the_one_that_it_names() {
     assert_eq!(world.app("photos").await.list(&first.bucket).await.unwrap(), ["precious"]);
 }
 
+/// Also while the claim cannot get its bucket yet.
 #[tokio::test]
-async fn a_claim_that_asks_in_time_and_cannot_have_its_bucket_yet_holds_the_deletion() {
+async fn an_undo_request_in_time_holds_the_deletion() {
     let world = World::new().await;
     let class = world.class_with("later", "Delete", &[("onDelete", "after:7d")]).await;
     let operator = Operator::start(&world, Kind::Binary).await;
@@ -101,10 +102,10 @@ async fn a_deletion_that_was_due_while_no_operator_ran_is_postponed() {
     let postponed = |record: Option<&ObjectBucket>| record.and_then(delete_at).is_some_and(|at| at > overdue);
     crate::support::seen(&world.records(), &used.record, postponed).await.expect("it has another time");
     let at = state(&world, &used.record, "deleteAt").await.unwrap();
-    let says = |record: Option<&bucket_provisioner::api::ObjectBucket>| {
+    let reported = |record: Option<&bucket_provisioner::api::ObjectBucket>| {
         let status = record.and_then(|record| record.status.clone()).unwrap_or_default();
         status.conditions.iter().any(|condition| condition.message.contains(&at))
     };
-    crate::support::seen(&world.records(), &used.record, says).await.expect("it says so");
+    crate::support::seen(&world.records(), &used.record, reported).await.expect("it is reported");
     assert_eq!(world.account.list(&used.bucket).await.unwrap(), ["precious"]);
 }

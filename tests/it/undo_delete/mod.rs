@@ -1,4 +1,4 @@
-//! What `onDelete` of a class says: buckets that go later, or only if they are empty.
+//! `onDelete` of a class: buckets that are deleted later, or only if they are empty.
 
 mod in_time;
 
@@ -33,7 +33,7 @@ impl Used {
         Self { bucket, record: world.record_name(name), user }
     }
 
-    /// Requires that access and outputs are gone, and that the bucket is there with its content.
+    /// Requires that access and outputs were deleted, and that the bucket is there with its content.
     async fn assert_kept(&self, world: &World, claim: &str) {
         assert!(world.claims().get_opt(claim).await.unwrap().is_none());
         assert!(world.secrets().get_opt(claim).await.unwrap().is_none());
@@ -81,7 +81,7 @@ async fn a_bucket_stays_for_the_time_that_its_class_sets() {
     assert_ne!(other, used.bucket);
     operator.stop().await;
 
-    // The class may be gone when the time comes, and another process serves.
+    // The class may be deleted when the deletion is due, and another process may serve.
     world.delete_class(&class).await;
     world.delete_in(&used.record, 1).await;
     let _operator = Operator::start(&world, Kind::Binary).await;
@@ -91,7 +91,7 @@ async fn a_bucket_stays_for_the_time_that_its_class_sets() {
 }
 
 #[tokio::test]
-async fn the_time_comes_while_the_operator_runs() {
+async fn a_deletion_is_done_when_it_is_due() {
     let world = World::new().await;
     let class = world.class_with("soon", "Delete", &[("onDelete", "after:2s")]).await;
     let _operator = Operator::start(&world, Kind::Binary).await;
@@ -123,19 +123,19 @@ async fn a_deletion_is_done_and_undone_under_the_next_leader() {
 }
 
 #[tokio::test]
-async fn a_claim_that_is_created_again_undoes_the_deletion() {
+async fn a_recreated_claim_undoes_the_deletion() {
     let world = World::new().await;
     let class = world.class_with("later", "Delete", &[("onDelete", "after:7d")]).await;
     let _operator = Operator::start(&world, Kind::Binary).await;
     let used = Used::claim(&world, "photos", &class).await;
-    let former = world.environment("photos").await;
+    let previous = world.environment("photos").await;
     delete(&world, "photos").await;
 
     create_again(&world, "photos", &class).await;
     world.wait_bound("photos").await;
     let now = world.environment("photos").await;
     assert_eq!(now["BUCKET_NAME"], used.bucket);
-    assert_ne!(now["AWS_ACCESS_KEY_ID"], former["AWS_ACCESS_KEY_ID"]);
+    assert_ne!(now["AWS_ACCESS_KEY_ID"], previous["AWS_ACCESS_KEY_ID"]);
     assert_eq!(world.app("photos").await.list(&used.bucket).await.unwrap(), ["precious"]);
     world.wait_orphaned(&used.record, "Adopted").await;
     assert_eq!(state(&world, &used.record, "deleteAt").await, None);
@@ -150,7 +150,7 @@ async fn a_claim_that_is_created_again_undoes_the_deletion() {
 }
 
 #[tokio::test]
-async fn who_asks_in_vain_for_a_deleted_bucket_gets_no_new_one() {
+async fn a_failed_undo_creates_no_new_bucket() {
     let world = World::new().await;
     let class = world.class_with("later", "Delete", &[("onDelete", "after:7d")]).await;
     let other_class = world.class_with("other", "Delete", &[("onDelete", "after:7d")]).await;
@@ -231,7 +231,7 @@ async fn an_admin_decides_about_a_scheduled_deletion() {
 }
 
 #[tokio::test]
-async fn nothing_is_deleted_in_another_account_or_while_a_claim_uses_the_bucket() {
+async fn no_deletion_in_another_account_or_of_a_bucket_in_use() {
     let world = World::new().await;
     let class = world.class_with("later", "Delete", &[("onDelete", "after:7d")]).await;
     let operator = Operator::start(&world, Kind::Binary).await;
@@ -256,12 +256,12 @@ async fn nothing_is_deleted_in_another_account_or_while_a_claim_uses_the_bucket(
         let conditions = record.and_then(|record| record.status.clone()).unwrap_or_default().conditions;
         conditions.iter().any(|c| c.type_ == "DeletionScheduled" && c.message.contains("another account"))
     };
-    seen(&world.records(), &used.record, other_account).await.expect("it says so");
+    seen(&world.records(), &used.record, other_account).await.expect("it is reported");
     assert_eq!(world.account.list(&used.bucket).await.unwrap(), ["precious"]);
 }
 
 #[tokio::test]
-async fn a_copy_in_another_cluster_deletes_nothing_when_the_time_comes() {
+async fn a_copy_in_another_cluster_deletes_nothing_when_due() {
     let other = OtherCluster::take().await;
     let here = World::new().await;
     let there = other.twin_of(&here).await;
@@ -280,7 +280,7 @@ async fn a_copy_in_another_cluster_deletes_nothing_when_the_time_comes() {
 }
 
 #[tokio::test]
-async fn an_object_bucket_from_a_backup_deletes_nothing_when_the_time_comes() {
+async fn an_object_bucket_from_a_backup_deletes_nothing_when_due() {
     let world = World::new().await;
     let class = world.class_with("later", "Delete", &[("onDelete", "after:7d")]).await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -299,8 +299,9 @@ async fn an_object_bucket_from_a_backup_deletes_nothing_when_the_time_comes() {
     assert_eq!(world.account.list(&used.bucket).await.unwrap(), ["precious"]);
 }
 
+/// On the ObjectBucket.
 #[tokio::test]
-async fn a_deletion_that_fails_says_so_on_the_object_bucket_and_goes_on() {
+async fn a_failed_deletion_is_reported_and_retried() {
     let world = World::new().await;
     let class = world.class_with("soon", "Delete", &[("onDelete", "after:1s")]).await;
     let _operator = Operator::start(&world, Kind::Binary).await;
@@ -355,7 +356,7 @@ async fn if_empty_deletes_an_empty_bucket_and_keeps_another(#[case] full: bool) 
 }
 
 #[tokio::test]
-async fn a_namespace_goes_at_once_and_its_buckets_later() {
+async fn a_namespace_is_deleted_at_once_and_its_buckets_later() {
     let world = World::new().await;
     let class = world.class_with("later", "Delete", &[("onDelete", "after:7d")]).await;
     let name = world.unique("tenant");
@@ -376,19 +377,19 @@ async fn a_namespace_goes_at_once_and_its_buckets_later() {
     let bucket = bucket_of(&seen(&claims, "photos", bound).await.unwrap().unwrap());
     world.account.put(&bucket, "precious").await.unwrap();
     namespaces.delete(&name, &DeleteParams::default()).await.unwrap();
-    seen(&namespaces, &name, |found| found.is_none()).await.expect("the namespace goes");
+    seen(&namespaces, &name, |found| found.is_none()).await.expect("the namespace is deleted");
     let record = format!("obc-{name}-photos");
     world.wait_condition(&record, "DeletionScheduled", "Scheduled").await;
     assert_eq!(world.account.list(&bucket).await.unwrap(), ["precious"]);
 
-    // Whoever has a namespace of that name now may be somebody else.
+    // The namespace of that name may be of another tenant now.
     namespaces.create(&PostParams::default(), &namespace).await.unwrap();
     claim["metadata"]["annotations"] = json!({ wire::annotation::UNDO_DELETE: "yes" });
     claims.create(&PostParams::default(), &serde_json::from_value(claim).unwrap()).await.unwrap();
-    let told = |claim: Option<&bucket_provisioner::api::ObjectBucketClaim>| {
+    let refused = |claim: Option<&bucket_provisioner::api::ObjectBucketClaim>| {
         claim.and_then(ready).is_some_and(|ready| ready.reason == "NothingToUndo")
     };
-    let claim = seen(&claims, "photos", told).await.expect("it does not get the bucket").unwrap();
+    let claim = seen(&claims, "photos", refused).await.expect("it does not get the bucket").unwrap();
     assert!(ready(&claim).unwrap().message.contains("former namespace"), "{claim:?}");
     assert_eq!(world.account.list(&bucket).await.unwrap(), ["precious"]);
 }

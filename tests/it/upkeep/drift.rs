@@ -1,4 +1,4 @@
-//! Drift: what somebody changed or deleted by hand in AWS. The operator repairs it, or says why it does not.
+//! Drift: what somebody changed or deleted by hand in AWS. The operator repairs it, or reports why it does not.
 
 use std::time::Duration;
 
@@ -18,8 +18,9 @@ async fn watchful(world: &World) -> Operator {
     Operator::with(world, Operator::options(world).with_resync(Duration::from_millis(500)))
 }
 
+/// Tags of others are kept.
 #[tokio::test]
-async fn a_policy_and_tags_that_drifted_are_set_right_and_tags_of_others_kept() {
+async fn drift_of_policy_and_tags_is_repaired() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let _operator = watchful(&world).await;
@@ -48,7 +49,7 @@ async fn wait_repair(world: &World, what: &str) {
 }
 
 #[tokio::test]
-async fn a_key_that_the_operator_did_not_hand_out_is_deleted() {
+async fn a_key_that_the_operator_did_not_publish_is_deleted() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let _operator = watchful(&world).await;
@@ -59,7 +60,7 @@ async fn a_key_that_the_operator_did_not_hand_out_is_deleted() {
 }
 
 #[tokio::test]
-async fn a_user_that_somebody_deleted_comes_back_with_new_keys() {
+async fn a_deleted_user_is_recreated_with_new_keys() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = watchful(&world).await;
@@ -83,8 +84,9 @@ async fn a_user_that_somebody_deleted_comes_back_with_new_keys() {
     assert_eq!(names.iter().filter(|name| *name == "CreateAccessKey").count(), 1, "{names:?}");
 }
 
+/// The operator does not recreate it.
 #[tokio::test]
-async fn a_bucket_that_somebody_deleted_is_told_and_not_made_anew_until_it_is_back() {
+async fn a_deleted_bucket_is_reported_until_it_is_back() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = watchful(&world).await;
@@ -103,7 +105,7 @@ async fn a_bucket_that_somebody_deleted_is_told_and_not_made_anew_until_it_is_ba
 }
 
 #[tokio::test]
-async fn a_chosen_bucket_that_lost_its_tags_is_told_and_never_deleted() {
+async fn an_untagged_chosen_bucket_is_reported_and_never_deleted() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let _operator = watchful(&world).await;
@@ -119,7 +121,7 @@ async fn a_chosen_bucket_that_lost_its_tags_is_told_and_never_deleted() {
 }
 
 #[tokio::test]
-async fn a_look_that_aws_denies_is_told_in_an_event_and_takes_nothing_away() {
+async fn a_denied_check_is_reported_and_removes_nothing() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     world.aws.meddle(|call| match call.name.as_str() {
@@ -132,17 +134,17 @@ async fn a_look_that_aws_denies_is_told_in_an_event_and_takes_nothing_away() {
     assert!(type_ == "Warning" && note.contains("iam:GetUserPolicy"), "{note}");
     let claim = world.claims().get("photos").await.unwrap();
     assert_eq!(ready(&claim).unwrap().reason, "Bound");
-    let looks = |calls: &[Call]| calls.iter().filter(|c| c.name == "GetUserPolicy").count() >= 5;
-    world.aws.wait_until("more looks", looks).await;
-    let said = world.events("photos").await.into_iter().filter(|(_, reason, _)| reason == "CheckFailed").count();
-    assert_eq!(said, 1, "it is said once, and not at each look");
+    let checks = |calls: &[Call]| calls.iter().filter(|c| c.name == "GetUserPolicy").count() >= 5;
+    world.aws.wait_until("more checks", checks).await;
+    let reported = world.events("photos").await.into_iter().filter(|(_, reason, _)| reason == "CheckFailed").count();
+    assert_eq!(reported, 1, "it is reported once, and not at each check");
 }
 
 #[tokio::test]
-async fn a_bound_claim_is_looked_at_when_somebody_asks_and_not_without_end() {
+async fn a_bound_claim_is_checked_once_on_request() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
-    // By itself it would be looked at after hours.
+    // By itself it would be checked after hours.
     let _operator = Operator::start(&world, Kind::InProcess).await;
     Bound::new(&world, &class).await;
     world.aws.clear();
@@ -150,22 +152,22 @@ async fn a_bound_claim_is_looked_at_when_somebody_asks_and_not_without_end() {
         let asked = json!({ "metadata": { "annotations": { "objectbucket.io/retry": value } } });
         world.claims().patch("photos", &PatchParams::default(), &Patch::Merge(asked)).await.unwrap();
     };
-    let looks = |calls: &[Call]| calls.iter().filter(|c| c.name == "GetUserPolicy").count();
-    for turn in 1..=3 {
-        ask(turn.to_string()).await;
-        world.aws.wait_until("a look", |calls| looks(calls) == turn).await;
+    let checks = |calls: &[Call]| calls.iter().filter(|c| c.name == "GetUserPolicy").count();
+    for round in 1..=3 {
+        ask(round.to_string()).await;
+        world.aws.wait_until("a check", |calls| checks(calls) == round).await;
     }
-    for turn in 4..=8 {
-        ask(turn.to_string()).await;
+    for round in 4..=8 {
+        ask(round.to_string()).await;
     }
     // What was asked before another claim came has been dealt with when that one is bound.
     world.claim("other", &class).await;
     world.wait_bound("other").await;
-    assert!(looks(&world.aws.calls()) <= 4, "from the fourth time in a row each takes half a minute");
+    assert!(checks(&world.aws.calls()) <= 4, "from the fourth time in a row each takes half a minute");
 }
 
 #[tokio::test]
-async fn what_exists_in_brownfield_is_looked_at_and_never_written() {
+async fn brownfield_buckets_are_checked_and_never_written() {
     let world = World::new().await;
     let bucket = world.unique("archive");
     world.account.create_bucket(&bucket).await;
@@ -174,7 +176,7 @@ async fn what_exists_in_brownfield_is_looked_at_and_never_written() {
     world.claim_with("photos", json!({ "storageClassName": class })).await;
     world.wait_bound("photos").await;
     world.aws.clear();
-    let looks = |calls: &[Call]| calls.iter().filter(|c| c.name == "GetUserPolicy").count() >= 2;
-    world.aws.wait_until("two looks", looks).await;
+    let checks = |calls: &[Call]| calls.iter().filter(|c| c.name == "GetUserPolicy").count() >= 2;
+    world.aws.wait_until("two checks", checks).await;
     assert_eq!(world.aws.writes(), Vec::<String>::new());
 }

@@ -1,7 +1,7 @@
 //! A bound claim over time: keys that are replaced, and what is checked and repaired.
 
 mod drift;
-mod former_keys;
+mod previous_keys;
 mod refused_keys;
 mod rotation;
 

@@ -20,7 +20,7 @@ async fn annotate(world: &World, annotation: &str, value: &str) {
 }
 
 #[tokio::test]
-async fn a_key_that_somebody_deactivated_is_told_and_never_activated() {
+async fn a_deactivated_key_is_reported_and_never_activated() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let _operator = Operator::start(&world, Kind::InProcess).await;
@@ -52,8 +52,9 @@ async fn a_key_that_somebody_deactivated_is_told_and_never_activated() {
     assert!(!world.aws.names().contains(&"UpdateAccessKey".to_owned()), "the operator activates nothing");
 }
 
+/// After a minute.
 #[tokio::test]
-async fn a_new_key_that_a_policy_denies_is_told_after_a_minute_and_not_replaced() {
+async fn a_denied_new_key_is_reported_and_not_replaced() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let _operator = Operator::start(&world, Kind::InProcess).await;
@@ -66,7 +67,7 @@ async fn a_new_key_that_a_policy_denies_is_told_after_a_minute_and_not_replaced(
     let unusable = |claim: &ObjectBucketClaim| ready(claim).is_some_and(|ready| ready.reason == "CredentialsUnusable");
     // That takes longer than other waits.
     let _ = seen(&world.claims(), "photos", |claim| claim.is_some_and(unusable)).await;
-    let claim = world.wait_claim("photos", "told", unusable).await;
+    let claim = world.wait_claim("photos", "reported with unusable keys", unusable).await;
     let message = &ready(&claim).unwrap().message;
     assert!(message.contains("AccessDenied") && message.contains("service control policy"), "{message}");
     world.aws.leave_alone();
@@ -77,7 +78,7 @@ async fn a_new_key_that_a_policy_denies_is_told_after_a_minute_and_not_replaced(
 }
 
 #[tokio::test]
-async fn a_new_key_that_a_policy_denies_during_a_rotation_is_kept_until_it_works() {
+async fn a_new_key_denied_during_a_rotation_is_kept_until_it_works() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let _operator = Operator::start(&world, Kind::InProcess).await;
@@ -87,18 +88,18 @@ async fn a_new_key_that_a_policy_denies_during_a_rotation_is_kept_until_it_works
         _ => Verdict::Pass,
     });
     annotate(&world, ROTATE, "1").await;
-    let told =
+    let failed =
         |claim: &ObjectBucketClaim| condition(claim, "KeysCurrent").is_some_and(|c| c.reason == "RotationFailed");
     // That takes longer than other waits.
-    let _ = seen(&world.claims(), "photos", |claim| claim.is_some_and(told)).await;
-    let claim = world.wait_claim("photos", "told", told).await;
+    let _ = seen(&world.claims(), "photos", |claim| claim.is_some_and(failed)).await;
+    let claim = world.wait_claim("photos", "reported with the failed rotation", failed).await;
     let message = &condition(&claim, "KeysCurrent").unwrap().message;
     assert!(message.contains("AccessDenied") && message.contains("is kept"), "{message}");
     assert_eq!(ready(&claim).unwrap().reason, "Bound");
     let keys = world.account.keys(&bound.user).await;
     assert_eq!(keys.len(), 2, "{keys:?}");
 
-    // A check does not take it for somebody else's key.
+    // A check does not take it for a foreign key.
     world.aws.leave_alone();
     world.aws.clear();
     let patch = json!({ "metadata": { "annotations": { ROTATE: null, "objectbucket.io/retry": "1" } } });
@@ -114,7 +115,7 @@ async fn a_new_key_that_a_policy_denies_during_a_rotation_is_kept_until_it_works
 
 /// With the field manager of the operator, so that the edit does not show.
 #[tokio::test]
-async fn keys_of_somebody_else_that_work_do_not_keep_the_claims_own_from_being_replaced() {
+async fn foreign_keys_in_the_secret_are_replaced_though_they_work() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let _operator = Operator::start(&world, Kind::InProcess).await;

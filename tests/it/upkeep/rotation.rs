@@ -1,5 +1,5 @@
-//! Keys that are replaced: on request, at their age, or because somebody edited them. What becomes of the former ones,
-//! and of those that were lost on the way.
+//! Keys that are replaced: on request, at their age, or because somebody edited them. What becomes of the previous
+//! ones, and of those that were lost on the way.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::former_keys::wait_deactivated;
+use super::previous_keys::wait_deactivated;
 use super::{Bound, DENIED, date};
 use crate::support::aws_proxy::Strictness;
 use crate::support::operator::{Binary, Kind, Operator};
@@ -31,7 +31,7 @@ async fn wait_retired(world: &World) {
     wait_unnoted(world, "objectbucket.io/retiring-key").await;
 }
 
-/// Ends the time of the former key, and then the time until it is deleted.
+/// Ends the time of the previous key, and then the time until it is deleted.
 async fn retire(world: &World) {
     date(world, "objectbucket.io/retire-key-at").await;
     wait_deactivated(world).await;
@@ -48,17 +48,18 @@ async fn wait_unnoted(world: &World, annotation: &str) {
     seen(&world.secrets(), "photos", lacks_it).await.unwrap_or_else(|_| panic!("{annotation} is there still"));
 }
 
-/// Waits until the claim's condition says so; returns the message.
+/// Waits until the claim has this condition; returns the message.
 async fn wait_keys_current(world: &World, reason: &str, status: ConditionStatus) -> String {
-    let says = |claim: &ObjectBucketClaim| {
+    let reported = |claim: &ObjectBucketClaim| {
         condition(claim, "KeysCurrent").is_some_and(|c| c.reason == reason && c.status == status)
     };
-    let claim = world.wait_claim("photos", reason, says).await;
+    let claim = world.wait_claim("photos", reason, reported).await;
     condition(&claim, "KeysCurrent").unwrap().message.clone()
 }
 
+/// Keys are replaced on request.
 #[tokio::test]
-async fn keys_are_replaced_on_request_and_the_former_ones_work_until_their_grace_is_over() {
+async fn previous_keys_work_until_their_grace_period_is_over() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let _operator = Operator::start(&world, Kind::InProcess).await;
@@ -98,7 +99,7 @@ async fn keys_are_replaced_on_request_and_the_former_ones_work_until_their_grace
 }
 
 #[tokio::test]
-async fn keys_are_replaced_at_the_age_that_their_class_says() {
+async fn keys_are_replaced_at_the_age_that_their_class_sets() {
     let world = World::new().await;
     let class = world.class_with("monthly", "Delete", &[("rotateKeysEvery", "30d"), ("keyGracePeriod", "0s")]).await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -111,13 +112,13 @@ async fn keys_are_replaced_at_the_age_that_their_class_says() {
     world.wait_secret("photos", |keys| keys["AWS_ACCESS_KEY_ID"] != before.key()).await;
     wait_retired(&world).await;
     let after = world.environment("photos").await["AWS_ACCESS_KEY_ID"].clone();
-    assert_eq!(world.account.keys(&before.user).await, [after], "without grace the former key goes at once");
+    assert_eq!(world.account.keys(&before.user).await, [after], "without grace the previous key is deleted at once");
     let issued = world.aws.names().iter().filter(|name| *name == "CreateAccessKey").count();
     assert_eq!(issued, 1, "once: {:?}", world.aws.names());
 }
 
 #[tokio::test]
-async fn new_keys_are_handed_over_only_when_they_work() {
+async fn new_keys_are_published_only_when_they_work() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let _operator = Operator::start(&world, Kind::InProcess).await;
@@ -143,8 +144,9 @@ async fn new_keys_are_handed_over_only_when_they_work() {
     assert_eq!((number("CreateAccessKey"), number("DeleteAccessKey")), (1, 1), "{names:?}");
 }
 
+/// There are two keys at most.
 #[tokio::test]
-async fn a_rotation_that_a_crash_cut_off_leaves_two_keys_at_most_and_is_done_by_the_next_run() {
+async fn an_interrupted_rotation_is_finished_by_the_next_run() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = Binary::start(&world, &[], &[]);
@@ -165,14 +167,14 @@ async fn a_rotation_that_a_crash_cut_off_leaves_two_keys_at_most_and_is_done_by_
     assert_eq!(
         sorted(world.account.keys(&before.user).await),
         sorted(vec![before.key().to_owned(), after]),
-        "the key whose secret was lost is gone"
+        "the key whose secret was lost is deleted"
     );
     world.account_of(&before.environment).put(&before.bucket, "a").await.unwrap();
     world.app("photos").await.put(&before.bucket, "b").await.unwrap();
 }
 
 #[tokio::test]
-async fn a_rotation_that_aws_denies_is_told_in_an_event_and_takes_nothing_away() {
+async fn a_denied_rotation_is_reported_and_removes_nothing() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let _operator = Operator::start(&world, Kind::InProcess).await;
@@ -190,7 +192,7 @@ async fn a_rotation_that_aws_denies_is_told_in_an_event_and_takes_nothing_away()
 }
 
 #[tokio::test]
-async fn keys_that_somebody_wrote_into_the_secret_are_replaced_by_new_ones() {
+async fn keys_edited_in_the_secret_are_replaced_by_new_ones() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let _operator = Operator::start(&world, Kind::InProcess).await;
@@ -209,8 +211,9 @@ async fn keys_that_somebody_wrote_into_the_secret_are_replaced_by_new_ones() {
     assert_eq!(metadata.labels.unwrap()["tier"], "gold");
 }
 
+/// By the operator that runs then.
 #[tokio::test]
-async fn a_key_that_was_lost_and_not_shown_is_deleted_by_whoever_runs_when_it_is() {
+async fn a_lost_key_is_deleted_once_iam_shows_it() {
     let world = World::new().await;
     let class = world.class("greenfield").await;
     let operator = Operator::start(&world, Kind::InProcess).await;
@@ -237,8 +240,9 @@ async fn a_key_that_was_lost_and_not_shown_is_deleted_by_whoever_runs_when_it_is
     world.app("photos").await.put(&before.bucket, "a").await.unwrap();
 }
 
+/// Without a restart.
 #[tokio::test]
-async fn claims_that_share_the_owners_keys_follow_the_owners_secret_without_a_restart() {
+async fn shared_provisioning_keys_follow_their_secret() {
     let world = World::new().await;
     let class = world.class_with("shared", "Delete", &[("createBucketUser", "no")]).await;
     let operator = Operator::start(&world, Kind::InProcess).await;

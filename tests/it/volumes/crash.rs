@@ -6,7 +6,7 @@ use kube::ResourceExt as _;
 use provisioner_conformance::proxy::{Call, Ending, Gate, Verdict};
 use serde_json::json;
 
-use super::shelf::{Fate, Shelf};
+use super::shelf::{Outcome, Shelf};
 use super::stage::{CROWD, Stage, conflict};
 
 /// A call that changes something, but for events, which nothing depends on.
@@ -61,7 +61,7 @@ async fn live(stage: &Stage, shelf: &Shelf) {
 }
 
 #[tokio::test]
-async fn a_life_has_these_calls() {
+async fn a_volume_needs_exactly_these_calls() {
     let _crowd = CROWD.read().await;
     let calls = calls_of_a_life().await;
     let expected = [
@@ -96,13 +96,14 @@ async fn nothing_is_doubled_or_lost_wherever_the_operator_was_killed() {
 }
 
 #[tokio::test]
-async fn nothing_is_doubled_or_lost_if_the_operator_was_killed_in_a_verb() {
+async fn nothing_is_doubled_or_lost_after_a_kill_in_a_verb() {
     let _crowd = CROWD.read().await;
-    let points =
-        ["provision", "delete"].into_iter().flat_map(|verb| [(verb, Fate::HangsBefore), (verb, Fate::HangsAfter)]);
-    join_all(points.map(async |(verb, fate)| {
+    let points = ["provision", "delete"]
+        .into_iter()
+        .flat_map(|verb| [(verb, Outcome::HangsBefore), (verb, Outcome::HangsAfter)]);
+    join_all(points.map(async |(verb, outcome)| {
         let (stage, shelf) = (Stage::new().await, Shelf::new("a"));
-        shelf.meddle(move |called| if called == verb { fate.clone() } else { Fate::Works });
+        shelf.meddle(move |called| if called == verb { outcome.clone() } else { Outcome::Works });
         let mut operator = stage.start(&shelf);
         let killer = async {
             shelf.wait_calls(verb, |calls| calls.iter().any(|call| call.starts_with(verb))).await;
@@ -131,18 +132,18 @@ async fn nothing_is_left_of_a_claim_that_is_deleted_at_any_moment() {
         gate.open();
         stage.wait_claim_gone("data").await;
         stage.wait_volume_gone(&name).await;
-        // The volume goes before the PersistentVolume, or before the claim.
+        // The volume is deleted before the PersistentVolume, or before the claim.
         assert_eq!(shelf.volumes(), Vec::<String>::new(), "call {number}, done: {is_done}");
     }))
     .await;
 }
 
 #[tokio::test]
-async fn nothing_is_left_of_a_claim_that_is_deleted_while_its_volume_is_provisioned() {
+async fn nothing_is_left_of_a_claim_deleted_during_provisioning() {
     let _crowd = CROWD.read().await;
-    for fate in [Fate::HangsBefore, Fate::HangsAfter] {
+    for outcome in [Outcome::HangsBefore, Outcome::HangsAfter] {
         let (stage, shelf) = (Stage::new().await, Shelf::new("a"));
-        shelf.meddle(move |_| fate.clone());
+        shelf.meddle(move |_| outcome.clone());
         let mut operator = stage.start(&shelf);
         let class = stage.class("disks", json!({})).await;
         stage.submit("data", &class, json!({})).await;
@@ -205,8 +206,9 @@ async fn a_view_that_lags_behind_provisions_nothing_twice() {
     assert_eq!(shelf.calls(), [format!("provision {name}"), format!("delete {name}")]);
 }
 
+/// Unless that takes long.
 #[tokio::test]
-async fn kubernetes_removes_its_finalizer_before_ours_goes_unless_it_takes_long() {
+async fn our_finalizer_is_removed_after_that_of_kubernetes() {
     let (stage, shelf) = (Stage::new().await, Shelf::new("a"));
     let _operator = stage.start(&shelf);
     let class = stage.class("disks", json!({})).await;

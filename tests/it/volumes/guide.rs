@@ -32,8 +32,8 @@ async fn the_commands_of_the_guide_make_a_volume_and_delete_it() {
     run(&format!("kubectl config set-context --current --namespace {}", stage.namespace)).await;
     let follow = |block: &str| run(blocks[block]);
 
-    let told = follow("install").await;
-    assert!(told.contains("pod/hostpath-provisioner"), "{told}");
+    let output = follow("install").await;
+    assert!(output.contains("pod/hostpath-provisioner"), "{output}");
     // The pod has no kubelet, so its program runs here, under the name that the class of the guide has.
     let volumes = TempDir::new();
     let _provisioner = Command::new(example_path("hostpath-provisioner"))
@@ -42,9 +42,9 @@ async fn the_commands_of_the_guide_make_a_volume_and_delete_it() {
         .kill_on_drop(true)
         .spawn()
         .unwrap();
-    let told = follow("use").await;
+    let output = follow("use").await;
     let volume = stage.wait_volume("hostpath").await;
-    assert!(told.contains(&volume.name_any()) && told.contains("example-hostpath"), "{told}");
+    assert!(output.contains(&volume.name_any()) && output.contains("example-hostpath"), "{output}");
     assert!(path_of(&volume).starts_with(volumes.path()) && path_of(&volume).exists());
     follow("delete").await;
     stage.wait_volume_gone(&volume.name_any()).await;

@@ -40,13 +40,13 @@ pub(super) fn path_of(volume: &k8s_openapi::api::core::v1::PersistentVolume) -> 
     volume.spec.as_ref().unwrap().host_path.as_ref().unwrap().path.clone().into()
 }
 
-/// A class whose directories have a group that also somebody else than root can give them.
+/// A class whose directories have a group that also other users than root can set.
 fn of_own_group() -> Value {
     json!({ "parameters": { "gid": rustix::process::getegid().as_raw().to_string() } })
 }
 
 #[tokio::test]
-async fn a_directory_lives_and_goes_with_its_claim() {
+async fn a_directory_is_created_and_deleted_with_its_claim() {
     let (stage, root) = (Stage::new().await, TempDir::new());
     let _operator = start(&stage, &program(&root, "node-1"));
     let class = stage.class("hostpath", of_own_group()).await;
@@ -63,7 +63,7 @@ async fn a_directory_lives_and_goes_with_its_claim() {
 }
 
 #[tokio::test]
-async fn what_is_provisioned_and_deleted_is_counted_by_the_fields_names() {
+async fn operations_are_counted_in_the_usual_metrics() {
     let (stage, root, address) = (Stage::new().await, TempDir::new(), free_address());
     let _operator = start(&stage, &program(&root, "node-1").args(["--admin-address", &address.to_string()]));
     wait_serving(address).await;
@@ -90,7 +90,7 @@ async fn what_is_provisioned_and_deleted_is_counted_by_the_fields_names() {
 }
 
 #[tokio::test]
-async fn a_volume_comes_and_goes_in_the_trace_of_its_claim() {
+async fn provisioning_and_deletion_are_in_the_trace_of_the_claim() {
     let (stage, root, collector) = (Stage::new().await, TempDir::new(), Collector::start().await);
     let mut operator = start(&stage, &program(&root, "node-1").args(["--otlp-endpoint", &collector.url]));
     let class = stage.class("hostpath", of_own_group()).await;
@@ -108,13 +108,16 @@ async fn a_volume_comes_and_goes_in_the_trace_of_its_claim() {
 }
 
 #[tokio::test]
-async fn without_the_name_of_its_node_it_says_so_and_ends() {
+async fn without_its_node_name_it_exits_with_a_message() {
     let (stage, root) = (Stage::new().await, TempDir::new());
-    let told = program(&root, "").run(&stage).await.unwrap_err();
-    assert!(told.contains("NODE_NAME is not set") && told.contains("spec.nodeName"), "{told}");
+    let message = program(&root, "").run(&stage).await.unwrap_err();
+    assert!(message.contains("NODE_NAME is not set") && message.contains("spec.nodeName"), "{message}");
     let missing = example("hostpath-provisioner").env("PV_DIR", "/no/such/place").env("NODE_NAME", "node-1");
-    let told = missing.run(&stage).await.unwrap_err();
-    assert!(told.contains("--pv-dir \"/no/such/place\" cannot be used") && told.contains("create it"), "{told}");
+    let message = missing.run(&stage).await.unwrap_err();
+    assert!(
+        message.contains("--pv-dir \"/no/such/place\" cannot be used") && message.contains("create it"),
+        "{message}"
+    );
 }
 
 #[tokio::test]
@@ -141,8 +144,9 @@ async fn each_node_serves_its_own_volumes() {
     }
 }
 
+/// Where each node has its own volumes.
 #[tokio::test]
-async fn where_each_node_has_its_own_a_class_that_selects_none_is_refused() {
+async fn a_class_that_selects_no_node_is_refused() {
     let (stage, root) = (Stage::new().await, TempDir::new());
     let _operator = start(&stage, &program(&root, "node-1").args(["--per-node"]));
     let class = stage.class("immediate", of_own_group()).await;
@@ -151,8 +155,9 @@ async fn where_each_node_has_its_own_a_class_that_selects_none_is_refused() {
     assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 0);
 }
 
+/// Until the first is killed.
 #[tokio::test]
-async fn of_two_for_the_same_node_one_stands_by_until_the_other_is_killed() {
+async fn of_two_for_one_node_the_second_is_a_standby() {
     let (stage, root) = (Stage::new().await, TempDir::new());
     let class = stage.class("hostpath", of_own_group()).await;
     let elected = program(&root, "node-1").args(["--leader-elect=true", "--lease-namespace", &stage.namespace]);

@@ -8,11 +8,11 @@ use provisioner_conformance::proxy::{Ending, Gate, Verdict, expired};
 use serde_json::json;
 use volume_provisioner::{VolumeError, wire};
 
-use super::shelf::{Fate, SHELF, Shelf};
+use super::shelf::{Outcome, SHELF, Shelf};
 use super::stage::{CROWD, Stage, is_held, phase_of};
 
 #[tokio::test]
-async fn a_claim_gets_a_volume_and_takes_it_along() {
+async fn a_volume_is_created_and_deleted_with_its_claim() {
     let (stage, shelf) = (Stage::new().await, Shelf::new("a"));
     let _operator = stage.start(&shelf);
     let class = stage.class("disks", json!({ "mountOptions": ["noatime"], "parameters": { "material": "oak" } })).await;
@@ -41,13 +41,13 @@ async fn a_claim_gets_a_volume_and_takes_it_along() {
 }
 
 #[tokio::test]
-async fn a_deletion_that_takes_long_is_told() {
+async fn a_slow_deletion_is_reported() {
     let (stage, shelf) = (Stage::new().await, Shelf::new("a"));
     let _operator = stage.start(&shelf);
     let class = stage.class("disks", json!({})).await;
     stage.submit("data", &class, json!({})).await;
     let name = stage.wait_volume("data").await.name_any();
-    shelf.meddle(|_| Fate::HangsBefore);
+    shelf.meddle(|_| Outcome::HangsBefore);
     stage.delete_claim("data").await;
     stage.wait_event(&name, "VolumeDelete", "is deleting volume").await;
 }
@@ -95,13 +95,13 @@ async fn a_volume_waits_for_the_node_of_its_first_pod() {
 }
 
 #[tokio::test]
-async fn where_a_volume_cannot_be_another_node_is_selected() {
+async fn another_node_is_selected_if_a_volume_is_impossible() {
     let (stage, shelf) = (Stage::new().await, Shelf::new("a"));
     let _operator = stage.start(&shelf);
     let class = stage.class("local", json!({ "volumeBindingMode": "WaitForFirstConsumer" })).await;
     stage.submit("data", &class, json!({})).await;
     let (full, free) = (stage.node("full").await, stage.node("free").await);
-    shelf.meddle(|_| Fate::Fails(VolumeError::wrong_node("there is no room on this node")));
+    shelf.meddle(|_| Outcome::Fails(VolumeError::wrong_node("there is no room on this node")));
     stage.select_node("data", &full).await;
     let is_unselected = |claim: &k8s_openapi::api::core::v1::PersistentVolumeClaim| {
         !claim.annotations().contains_key(wire::SELECTED_NODE)
@@ -120,8 +120,9 @@ async fn where_a_volume_cannot_be_another_node_is_selected() {
     assert_eq!(shelf.made(), [1]);
 }
 
+/// Each has volumes of its own.
 #[tokio::test]
-async fn two_instances_with_volumes_of_their_own_serve_one_class_without_doubles() {
+async fn two_instances_serve_one_class_without_doubles() {
     let stage = Stage::new().await;
     let shelves = [Shelf::new("a"), Shelf::new("b")];
     let _operators = [stage.start(&shelves[0]), stage.start(&shelves[1])];
@@ -189,7 +190,7 @@ async fn a_volume_that_was_restored_from_a_backup_keeps_its_data() {
     let _operator = stage.start(&shelf);
     stage.wait_event(&name, "VolumeFailedDelete", "was restored or copied").await;
     assert_eq!(shelf.volumes(), std::slice::from_ref(&name));
-    // An admin says that it is to go.
+    // An admin confirms that it may be deleted.
     let unmarked = json!({ "metadata": { "annotations": { wire::VOLUME_UID: null } } });
     stage.pvs().patch(&name, &PatchParams::default(), &Patch::Merge(unmarked)).await.unwrap();
     stage.wait_volume_gone(&name).await;
@@ -204,7 +205,7 @@ async fn a_volume_that_a_new_claim_names_keeps_its_data() {
     stage.submit("data", &class, json!({})).await;
     let name = stage.wait_volume("data").await.name_any();
     operator.stop().await;
-    // The claim is deleted and restored while nobody looks.
+    // The claim is deleted and restored while no operator runs.
     stage.delete_claim("data").await;
     stage.wait_claim_gone("data").await;
     stage.submit("data", &class, json!({ "volumeName": name })).await;
@@ -254,7 +255,7 @@ async fn a_restart_with_bound_volumes_writes_nothing() {
 }
 
 #[tokio::test]
-async fn a_name_that_somebody_else_has_taken_is_told_and_nothing_is_left() {
+async fn a_taken_name_is_reported_and_nothing_is_left() {
     let (stage, shelf) = (Stage::new().await, Shelf::new("a"));
     let class = stage.class("disks", json!({})).await;
     let claim = stage.submit("data", &class, json!({})).await;
@@ -276,13 +277,13 @@ async fn a_name_that_somebody_else_has_taken_is_told_and_nothing_is_left() {
 }
 
 #[tokio::test]
-async fn what_changes_while_the_watches_are_broken_is_seen_with_the_next_list() {
+async fn changes_during_broken_watches_are_seen_in_the_next_list() {
     let (stage, shelf) = (Stage::new().await, Shelf::new("a"));
     let _operator = stage.start(&shelf);
     let class = stage.class("disks", json!({})).await;
     stage.submit("old", &class, json!({})).await;
     let old = stage.wait_volume("old").await.name_any();
-    // No watch begins again until a list was read, and meanwhile a claim comes and another one goes.
+    // No watch begins again until a list was read, and meanwhile one claim is created and another one deleted.
     let gate = Gate::closed();
     let held = gate.clone();
     stage.kubernetes.meddle(move |call| match call.name.split(' ').next() {
@@ -304,7 +305,7 @@ async fn what_changes_while_the_watches_are_broken_is_seen_with_the_next_list() 
 }
 
 #[tokio::test]
-async fn a_claim_goes_to_another_instance_when_another_node_is_selected() {
+async fn another_selected_node_moves_a_claim_to_its_instance() {
     let stage = Stage::new().await;
     let left = Shelf::choosy("left", |node| node.is_some_and(|node| node.name.ends_with("left")));
     let right = Shelf::choosy("right", |node| node.is_some_and(|node| node.name.ends_with("right")));
@@ -312,8 +313,8 @@ async fn a_claim_goes_to_another_instance_when_another_node_is_selected() {
     let class = stage.class("local", json!({ "volumeBindingMode": "WaitForFirstConsumer" })).await;
     let nodes = [stage.node("left").await, stage.node("right").await];
     left.meddle(|verb| match verb {
-        "provision" => Fate::Fails(VolumeError::in_progress("the disk is slow")),
-        _ => Fate::Works,
+        "provision" => Outcome::Fails(VolumeError::in_progress("the disk is slow")),
+        _ => Outcome::Works,
     });
     stage.submit("data", &class, json!({})).await;
     stage.select_node("data", &nodes[0]).await;
@@ -329,8 +330,9 @@ async fn a_claim_goes_to_another_instance_when_another_node_is_selected() {
     assert_eq!((left.volumes().len(), right.volumes().len()), (0, 1), "{:?} {:?}", left.calls(), right.calls());
 }
 
+/// Until the last moment before its deletion.
 #[tokio::test]
-async fn a_volume_that_an_admin_makes_available_keeps_its_data_until_the_last_moment() {
+async fn a_volume_made_available_again_keeps_its_data() {
     let (stage, shelf, gate) = (Stage::new().await, Shelf::new("a"), Gate::closed());
     let _operator = stage.start(&shelf);
     let class = stage.class("disks", json!({})).await;
@@ -353,8 +355,9 @@ async fn a_volume_that_an_admin_makes_available_keeps_its_data_until_the_last_mo
     assert_eq!(shelf.calls(), [format!("provision {name}")]);
 }
 
+/// Even if the provisioner does not check which instance a volume is of.
 #[tokio::test]
-async fn whose_a_volume_is_stands_on_it_even_if_a_provisioner_does_not_look() {
+async fn each_instance_deletes_only_its_own_volumes() {
     let stage = Stage::new().await;
     let shelves = [Shelf::careless("a"), Shelf::careless("b")];
     let _operators = [stage.start(&shelves[0]), stage.start(&shelves[1])];
@@ -370,19 +373,19 @@ async fn whose_a_volume_is_stands_on_it_even_if_a_provisioner_does_not_look() {
 }
 
 #[tokio::test]
-async fn what_is_being_undone_is_undone_before_the_claim_gets_its_volume() {
+async fn a_cleanup_ends_before_the_claim_gets_its_volume() {
     let (stage, shelf) = (Stage::new().await, Shelf::new("a"));
     let _operator = stage.start(&shelf);
     let class = stage.class("local", json!({ "volumeBindingMode": "WaitForFirstConsumer" })).await;
     let node = stage.node("node").await;
-    let slow = || Fate::Fails(VolumeError::in_progress("the disk is slow"));
+    let slow = || Outcome::Fails(VolumeError::in_progress("the disk is slow"));
     shelf.meddle(move |_| slow());
     stage.submit("data", &class, json!({})).await;
     stage.select_node("data", &node).await;
     shelf.wait_calls("begun", |calls| !calls.is_empty()).await;
     // Before it is ready, or the claim would be bound.
     stage.unselect_node("data").await;
-    shelf.meddle(move |verb| if verb == "delete" { slow() } else { Fate::Works });
+    shelf.meddle(move |verb| if verb == "delete" { slow() } else { Outcome::Works });
     shelf.wait_calls("undone", |calls| calls.iter().any(|call| call.starts_with("delete"))).await;
     stage.select_node("data", &node).await;
     // It is asked again and again, and does not provision meanwhile.
@@ -398,14 +401,14 @@ async fn what_is_being_undone_is_undone_before_the_claim_gets_its_volume() {
 }
 
 #[tokio::test]
-async fn the_volume_of_a_bound_claim_is_not_undone_whatever_was_edited() {
+async fn edits_never_delete_the_volume_of_a_bound_claim() {
     let (stage, shelf) = (Stage::new().await, Shelf::new("a"));
     let mut operator = stage.start(&shelf);
     let class = stage.class("disks", json!({})).await;
     stage.submit("data", &class, json!({})).await;
     let name = stage.wait_volume("data").await.name_any();
     operator.stop().await;
-    // Somebody disowns the volume, and somebody applies the claim as it was dumped while it was held.
+    // The annotation of the volume is removed, and the claim is applied as it was dumped while it was held.
     let disowned = json!({ "metadata": { "annotations": { wire::PROVISIONED_BY: null } } });
     stage.pvs().patch(&name, &PatchParams::default(), &Patch::Merge(disowned)).await.unwrap();
     let held = json!({ "metadata": {
@@ -418,8 +421,9 @@ async fn the_volume_of_a_bound_claim_is_not_undone_whatever_was_edited() {
     assert_eq!(shelf.calls(), [format!("provision {name}")]);
 }
 
+/// Its PersistentVolume is deleted by hand.
 #[tokio::test]
-async fn a_volume_that_is_deleted_by_hand_before_it_was_bound_is_found_again() {
+async fn a_volume_deleted_before_it_was_bound_is_found_again() {
     let (stage, shelf) = (Stage::new().await, Shelf::new("a"));
     let _operator = stage.start(&shelf);
     let class = stage.class("disks", json!({ "parameters": { "material": "wet paper" } })).await;

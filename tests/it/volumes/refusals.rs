@@ -1,4 +1,4 @@
-//! What a claim cannot have is told once, and had as soon as it can be.
+//! What a claim cannot have is reported once, and provided as soon as it can be.
 
 use kube::ResourceExt as _;
 use kube::api::{Patch, PatchParams};
@@ -6,11 +6,11 @@ use provisioner_conformance::proxy::{Gate, Verdict};
 use serde_json::json;
 use volume_provisioner::VolumeError;
 
-use super::shelf::{Fate, Shelf};
+use super::shelf::{Outcome, Shelf};
 use super::stage::{Stage, conflict, is_held, seen_soon};
 
 #[tokio::test]
-async fn what_cannot_be_had_is_refused_with_its_remedy() {
+async fn unsupported_requests_are_refused_with_their_remedy() {
     let (stage, shelf) = (Stage::new().await, Shelf::new("a"));
     let _operator = stage.start(&shelf);
     let class = stage.class("disks", json!({})).await;
@@ -29,10 +29,10 @@ async fn what_cannot_be_had_is_refused_with_its_remedy() {
     for (name, class, spec, _) in &cases {
         stage.submit(name, class, spec.clone()).await;
     }
-    for (name, _, _, told) in &cases {
-        stage.wait_event(name, "ProvisioningFailed", told).await;
+    for (name, _, _, note) in &cases {
+        stage.wait_event(name, "ProvisioningFailed", note).await;
     }
-    // A class that is created again is looked at again.
+    // A class that is created again is checked again.
     stage.class("wrong", json!({ "parameters": { "material": "oak" } })).await;
     stage.wait_volume("parameter").await;
     assert_eq!(shelf.calls().len(), 1, "the others never got there: {:?}", shelf.calls());
@@ -42,7 +42,7 @@ async fn what_cannot_be_had_is_refused_with_its_remedy() {
 }
 
 #[tokio::test]
-async fn what_each_of_several_instances_finds_is_told_once() {
+async fn several_instances_report_each_problem_once() {
     let stage = Stage::new().await;
     let shelves = ["a", "b", "c"].map(Shelf::new);
     let _operators = shelves.each_ref().map(|shelf| stage.start(shelf));
@@ -50,18 +50,18 @@ async fn what_each_of_several_instances_finds_is_told_once() {
     let ice = stage.class("ice", json!({ "parameters": { "material": "ice" } })).await;
     stage.submit("block", &class, json!({ "volumeMode": "Block" })).await;
     stage.submit("cold", &ice, json!({})).await;
-    let told = [("block", "cannot be had"), ("cold", "melts on every shelf")];
+    let refused = [("block", "cannot be had"), ("cold", "melts on every shelf")];
     let attempts = || stage.kubernetes.writes().iter().filter(|name| *name == "create events").count();
-    seen_soon("each has tried to tell each", || attempts() >= told.len() * shelves.len()).await;
-    for (claim, told) in told {
-        stage.wait_event(claim, "ProvisioningFailed", told).await;
+    seen_soon("each instance has tried to report each", || attempts() >= refused.len() * shelves.len()).await;
+    for (claim, note) in refused {
+        stage.wait_event(claim, "ProvisioningFailed", note).await;
         assert_eq!(stage.events(claim, "ProvisioningFailed").await.len(), 1, "{claim}");
         assert!(!is_held(&stage.pvcs().get(claim).await.unwrap()), "{claim}");
     }
 }
 
 #[tokio::test]
-async fn a_write_that_is_refused_like_a_race_is_told() {
+async fn a_denied_write_is_reported_even_as_a_conflict() {
     let (stage, shelf) = (Stage::new().await, Shelf::new("a"));
     stage.kubernetes.meddle(|call| match &*call.name {
         "patch persistentvolumeclaims" => conflict("denied by a webhook"),
@@ -85,7 +85,7 @@ async fn a_class_may_come_later() {
 }
 
 #[tokio::test]
-async fn a_failure_is_told_and_retried_and_what_is_final_waits_for_a_change() {
+async fn failures_are_retried_and_terminal_ones_wait_for_a_change() {
     let (stage, shelf) = (Stage::new().await, Shelf::new("a"));
     let _operator = stage.start(&shelf);
     let class = stage.class("disks", json!({})).await;
@@ -93,10 +93,10 @@ async fn a_failure_is_told_and_retried_and_what_is_final_waits_for_a_change() {
     shelf.meddle(move |_| {
         tries += 1;
         match tries {
-            1 | 2 => Fate::Fails(VolumeError::retryable("the shelf is locked")),
-            3 => Fate::Fails(VolumeError::in_progress("half of it is done")),
-            4 => Fate::Fails(VolumeError::terminal("oak is not to be had")),
-            _ => Fate::Works,
+            1 | 2 => Outcome::Fails(VolumeError::retryable("the shelf is locked")),
+            3 => Outcome::Fails(VolumeError::in_progress("half of it is done")),
+            4 => Outcome::Fails(VolumeError::terminal("oak is not to be had")),
+            _ => Outcome::Works,
         }
     });
     stage.submit("data", &class, json!({})).await;
@@ -119,15 +119,16 @@ async fn a_failure_is_told_and_retried_and_what_is_final_waits_for_a_change() {
     assert_eq!(shelf.made(), [1, 1]);
 }
 
+/// Until something changes.
 #[tokio::test]
-async fn after_its_threshold_a_verb_is_given_up_until_something_changes() {
+async fn a_verb_is_given_up_after_its_threshold() {
     let (stage, shelf) = (Stage::new().await, Shelf::new("a"));
     let mut options = stage.options();
     options.provision_retry.threshold = Some(3);
     options.delete_retry.threshold = Some(2);
     let _operator = stage.start_with(&shelf, options);
     let class = stage.class("disks", json!({})).await;
-    shelf.meddle(|_| Fate::Fails(VolumeError::retryable("the shelf is locked")));
+    shelf.meddle(|_| Outcome::Fails(VolumeError::retryable("the shelf is locked")));
     stage.submit("data", &class, json!({})).await;
     stage.wait_event("data", "ProvisioningFailed", "the shelf is locked; giving up after 3 attempts").await;
     assert_eq!(shelf.calls().len(), 3);
@@ -136,7 +137,7 @@ async fn after_its_threshold_a_verb_is_given_up_until_something_changes() {
     stage.pvcs().patch("data", &PatchParams::default(), &Patch::Merge(change)).await.unwrap();
     let volume = stage.wait_volume("data").await.metadata.name.unwrap();
 
-    shelf.meddle(|_| Fate::Fails(VolumeError::retryable("the shelf is locked")));
+    shelf.meddle(|_| Outcome::Fails(VolumeError::retryable("the shelf is locked")));
     stage.delete_claim("data").await;
     stage.wait_event(&volume, "VolumeFailedDelete", "the shelf is locked; giving up after 2 attempts").await;
     shelf.leave_alone();
@@ -155,9 +156,9 @@ async fn a_verb_that_panics_or_hangs_stops_no_other_claim() {
     shelf.meddle(move |_| {
         tries += 1;
         match tries {
-            1 => Fate::Panics,
-            2 => Fate::HangsBefore,
-            _ => Fate::Works,
+            1 => Outcome::Panics,
+            2 => Outcome::HangsBefore,
+            _ => Outcome::Works,
         }
     });
     stage.submit("panics", &class, json!({})).await;
@@ -168,7 +169,7 @@ async fn a_verb_that_panics_or_hangs_stops_no_other_claim() {
 }
 
 #[tokio::test]
-async fn a_provisioner_that_panics_before_its_verbs_stops_no_other_claim() {
+async fn a_panic_before_the_verbs_stops_no_other_claim() {
     let (stage, shelf) = (Stage::new().await, Shelf::new("a"));
     let _operator = stage.start(&shelf);
     let glass = stage.class("glass", json!({ "parameters": { "material": "glass" } })).await;
@@ -180,17 +181,17 @@ async fn a_provisioner_that_panics_before_its_verbs_stops_no_other_claim() {
 }
 
 #[tokio::test]
-async fn a_claim_for_which_nothing_was_begun_can_go_while_the_store_is_down() {
+async fn an_unstarted_claim_can_be_deleted_while_the_store_is_down() {
     let (stage, shelf) = (Stage::new().await, Shelf::new("a"));
     let _operator = stage.start(&shelf);
     let class = stage.class("disks", json!({})).await;
-    shelf.meddle(|_| Fate::Fails(VolumeError::refused("the shelf is full")));
-    for claim in ["waits", "goes"] {
+    shelf.meddle(|_| Outcome::Fails(VolumeError::refused("the shelf is full")));
+    for claim in ["waits", "deleted"] {
         stage.submit(claim, &class, json!({})).await;
         stage.wait_event(claim, "ProvisioningFailed", "the shelf is full").await;
     }
-    stage.delete_claim("goes").await;
-    stage.wait_claim_gone("goes").await;
+    stage.delete_claim("deleted").await;
+    stage.wait_claim_gone("deleted").await;
     shelf.leave_alone();
     stage.wait_volume("waits").await;
 }

@@ -23,7 +23,7 @@ pub(super) struct Parameters {
 
 /// What becomes of a call.
 #[derive(Debug, Clone)]
-pub(super) enum Fate {
+pub(super) enum Outcome {
     /// It does what it is for.
     Works,
     /// It changes nothing and fails.
@@ -36,14 +36,14 @@ pub(super) enum Fate {
     HangsAfter,
 }
 
-type Rule = Box<dyn FnMut(&str) -> Fate + Send>;
+type Rule = Box<dyn FnMut(&str) -> Outcome + Send>;
 
 /// One instance. Clones are the same.
 #[derive(Clone)]
 pub(super) struct Shelf {
     identity: String,
     takes: fn(Option<&SelectedNode>) -> bool,
-    /// It does not look whose a volume is.
+    /// It does not check which instance a volume is of.
     careless: bool,
     state: Arc<State>,
 }
@@ -52,7 +52,7 @@ pub(super) struct Shelf {
 struct State {
     /// The volumes there are.
     volumes: Mutex<BTreeSet<String>>,
-    /// How often each volume was made, also those that are gone.
+    /// How often each volume was made, also those that were deleted.
     made: Mutex<BTreeMap<String, usize>>,
     /// `provision NAME` and `delete NAME`, in the order of their arrival.
     calls: watch::Sender<Vec<String>>,
@@ -100,7 +100,7 @@ impl Shelf {
     }
 
     /// Decides from now on what becomes of each call.
-    pub(super) fn meddle(&self, rule: impl FnMut(&str) -> Fate + Send + 'static) {
+    pub(super) fn meddle(&self, rule: impl FnMut(&str) -> Outcome + Send + 'static) {
         *self.state.rule.lock().unwrap() = Some(Box::new(rule));
     }
 
@@ -118,16 +118,16 @@ impl Shelf {
     }
 
     async fn call(&self, verb: &str, name: &str, work: impl FnOnce(&mut BTreeSet<String>)) -> Result<(), VolumeError> {
-        let fate = self.state.rule.lock().unwrap().as_mut().map_or(Fate::Works, |rule| rule(verb));
-        if matches!(fate, Fate::Works | Fate::HangsAfter) {
+        let outcome = self.state.rule.lock().unwrap().as_mut().map_or(Outcome::Works, |rule| rule(verb));
+        if matches!(outcome, Outcome::Works | Outcome::HangsAfter) {
             work(&mut self.state.volumes.lock().unwrap());
         }
         self.state.calls.send_modify(|calls| calls.push(format!("{verb} {name}")));
-        match fate {
-            Fate::Works => Ok(()),
-            Fate::Fails(error) => Err(error),
-            Fate::Panics => panic!("on purpose"),
-            Fate::HangsBefore | Fate::HangsAfter => std::future::pending().await,
+        match outcome {
+            Outcome::Works => Ok(()),
+            Outcome::Fails(error) => Err(error),
+            Outcome::Panics => panic!("on purpose"),
+            Outcome::HangsBefore | Outcome::HangsAfter => std::future::pending().await,
         }
     }
 }

@@ -92,7 +92,7 @@ impl Stage {
         options
     }
 
-    /// Starts an operator that goes through the proxy.
+    /// Starts an operator behind the proxy.
     pub(super) fn start(&self, shelf: &Shelf) -> Operator {
         self.start_with(shelf, self.options())
     }
@@ -224,14 +224,14 @@ impl Stage {
         self.pvcs().delete(name, &DeleteParams::default()).await.unwrap();
     }
 
-    /// Waits until a claim is gone.
+    /// Waits until a claim is deleted.
     pub(super) async fn wait_claim_gone(&self, name: &str) {
         if seen(&self.pvcs(), name, |claim| claim.is_none()).await.is_err() {
             panic!("claim {name} is still there: {:#?}", self.pvcs().get_opt(name).await);
         }
     }
 
-    /// Waits until a PersistentVolume is gone.
+    /// Waits until a PersistentVolume is deleted.
     pub(super) async fn wait_volume_gone(&self, name: &str) {
         if seen(&self.pvs(), name, |volume| volume.is_none()).await.is_err() {
             panic!("volume {name} is still there: {:#?}", self.pvs().get_opt(name).await);
@@ -263,7 +263,7 @@ impl Stage {
             }
         };
         let looked = tokio::time::timeout(crate::support::PATIENCE, looked).await;
-        looked.unwrap_or_else(|_| panic!("no event {reason} about {about} says {part:?}"))
+        looked.unwrap_or_else(|_| panic!("no event {reason} about {about} has {part:?}"))
     }
 
     /// A node with a label; returns its name.
@@ -288,7 +288,7 @@ impl Stage {
     }
 }
 
-/// The answer of an API server whose write has lost against another, or of a webhook that says so.
+/// The answer of an API server whose write has lost against another, or of a webhook that answers like that.
 pub(super) fn conflict(message: &str) -> Verdict {
     let status = json!({
         "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Conflict", "code": 409, "message": message,

@@ -1,4 +1,4 @@
-//! What a policy demands of the users that it lets somebody make, where the emulator does not know how to ask for it:
+//! What a policy demands of the users that it allows to be created, where the emulator does not check it:
 //! a path, and a permissions boundary (`iam:PermissionsBoundary`, "IAM and AWS STS condition context keys").
 
 use provisioner_conformance::proxy::Answer;

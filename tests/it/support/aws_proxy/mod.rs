@@ -3,7 +3,7 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `strict` | what AWS refuses, delays and shows late, where the emulator does not |
-//! | `demands` | what a policy demands of users, where the emulator does not know how to ask for it |
+//! | `demands` | what a policy demands of users, where the emulator does not check it |
 
 mod demands;
 mod strict;
@@ -73,7 +73,7 @@ fn describe(parts: &Parts, body: &Bytes) -> Described {
         Some(action) => ["Get", "List", "Simulate"].iter().any(|verb| action.starts_with(verb)),
         None => matches!(parts.method.as_str(), "GET" | "HEAD"),
     };
-    // The account that has to own the bucket, as the call says.
+    // The account that has to own the bucket, from the header of the call.
     let owner = parts.headers.get("x-amz-expected-bucket-owner").and_then(|value| value.to_str().ok());
     Described { name, mutates: !reads, note: owner.map(str::to_owned) }
 }
@@ -135,7 +135,7 @@ impl AwsCall {
         }
     }
 
-    /// Whether it goes to IAM, which is asked with forms.
+    /// Whether it is sent to IAM, whose requests are forms.
     pub(super) fn is_iam(&self) -> bool {
         self.bucket.is_none()
     }

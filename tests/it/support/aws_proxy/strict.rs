@@ -216,7 +216,7 @@ fn element(body: &Bytes, name: &str) -> Option<String> {
 
 /// An error as S3 and IAM write it.
 pub(super) fn refuse(call: &AwsCall, status: u16, code: &str) -> Answer {
-    let error = format!("<Error><Code>{code}</Code><Message>the test says so</Message></Error>");
+    let error = format!("<Error><Code>{code}</Code><Message>refused by the test</Message></Error>");
     let text = if call.is_iam() { format!("<ErrorResponse>{error}</ErrorResponse>") } else { error };
     plain(status, text)
 }

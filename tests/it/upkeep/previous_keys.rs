@@ -1,5 +1,5 @@
-//! The end of former keys: they are deactivated before they are deleted, and not while an app uses them, unless that lasts
-//! too long.
+//! The end of previous keys: they are deactivated before they are deleted, and not while an app uses them, unless that
+//! lasts too long.
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
@@ -32,7 +32,7 @@ impl Rotated {
         Self { before, key }
     }
 
-    async fn former_key_works(&self, world: &World) -> bool {
+    async fn previous_key_works(&self, world: &World) -> bool {
         world.account_of(&self.before.environment).put(&self.before.bucket, "by a pod that still runs").await.is_ok()
     }
 }
@@ -44,15 +44,15 @@ async fn note(world: &World, annotation: &str) -> Option<String> {
 }
 
 pub(super) async fn wait_deactivated(world: &World) {
-    let says_so = |secret: Option<&Secret>| {
+    let inactive_is_noted = |secret: Option<&Secret>| {
         let annotations = secret.and_then(|secret| secret.metadata.annotations.as_ref());
         annotations.is_some_and(|all| all.get(INACTIVE).is_some_and(|value| value == "yes"))
     };
-    seen(&world.secrets(), "photos", says_so).await.expect("the former key is deactivated");
+    seen(&world.secrets(), "photos", inactive_is_noted).await.expect("the previous key is deactivated");
 }
 
 #[tokio::test]
-async fn a_former_key_can_be_activated_again_before_it_is_deleted() {
+async fn a_previous_key_can_be_reactivated_before_its_deletion() {
     let world = World::new().await;
     let _operator = Operator::start(&world, Kind::InProcess).await;
     let rotated = Rotated::new(&world).await;
@@ -60,14 +60,14 @@ async fn a_former_key_can_be_activated_again_before_it_is_deleted() {
     wait_deactivated(&world).await;
     let (type_, text) = world.wait_event("photos", "FormerKeyDeactivated").await;
     assert!(type_ == "Normal" && text.contains(rotated.before.key()), "{text}");
-    assert!(!rotated.former_key_works(&world).await);
+    assert!(!rotated.previous_key_works(&world).await);
     assert_eq!(world.account.keys(&rotated.before.user).await.len(), 2);
     let until = note(&world, RETIRE_AT).await.unwrap();
     assert!(text.contains(&until), "{text} {until}");
 
     // An admin finds out which pod still needs it.
     world.account.set_key_active(&rotated.before.user, rotated.before.key(), true).await;
-    assert!(rotated.former_key_works(&world).await);
+    assert!(rotated.previous_key_works(&world).await);
     date(&world, RETIRE_AT).await;
     world.wait_active_keys(&rotated.before.user, &[&rotated.key]).await;
     // What comes of it is noted later than IAM shows it.
@@ -80,9 +80,9 @@ async fn a_former_key_can_be_activated_again_before_it_is_deleted() {
     world.wait_event("photos", "KeysRetired").await;
 }
 
-/// Somebody deactivates the present key; the former one may be all that apps have.
+/// Somebody deactivates the current key; the previous one may be all that apps have.
 #[tokio::test]
-async fn a_former_key_outlives_its_time_while_the_present_one_is_inactive() {
+async fn a_previous_key_is_kept_while_the_current_one_is_inactive() {
     let world = World::new().await;
     let _operator = Operator::start(&world, Kind::InProcess).await;
     let rotated = Rotated::new(&world).await;
@@ -101,10 +101,10 @@ async fn a_former_key_outlives_its_time_while_the_present_one_is_inactive() {
         world.aws.wait_until("a check", |calls| calls.iter().any(|call| call.name == "ListAccessKeys")).await;
     }
     assert_eq!(world.account.keys(&rotated.before.user).await.len(), 2);
-    assert!(rotated.former_key_works(&world).await);
+    assert!(rotated.previous_key_works(&world).await);
 }
 
-/// What IAM says about the use of a key.
+/// The answer of IAM about the last use of a key.
 fn used_at(time: &str) -> String {
     format!(
         "<GetAccessKeyLastUsedResponse xmlns=\"https://iam.amazonaws.com/doc/2010-05-08/\"><GetAccessKeyLastUsedResult>\
@@ -113,12 +113,13 @@ fn used_at(time: &str) -> String {
     )
 }
 
+/// For a limited time.
 #[tokio::test]
-async fn a_former_key_that_an_app_uses_is_told_and_works_on_for_a_limited_time() {
+async fn a_previous_key_in_use_is_reported_and_kept_longer() {
     let world = World::new().await;
     let _operator = Operator::start(&world, Kind::InProcess).await;
     let rotated = Rotated::new(&world).await;
-    // In the future, so that it is recent whatever the clock says.
+    // In the future, so that it is recent whatever the time is.
     world.aws.meddle(|call| match call.name.as_str() {
         "GetAccessKeyLastUsed" => Verdict::Answer(200, used_at("2099-01-01T00:00:00Z")),
         _ => Verdict::Pass,
@@ -126,7 +127,7 @@ async fn a_former_key_that_an_app_uses_is_told_and_works_on_for_a_limited_time()
     date(&world, RETIRE_AT).await;
     let (type_, text) = world.wait_event("photos", "FormerKeyInUse").await;
     assert!(type_ == "Warning" && text.contains(rotated.before.key()) && text.contains("2099-01-01"), "{text}");
-    assert!(rotated.former_key_works(&world).await);
+    assert!(rotated.previous_key_works(&world).await);
     let until = note(&world, RETIRE_AT).await.unwrap();
     assert!(!until.starts_with("2020"), "{until}");
 
@@ -136,11 +137,11 @@ async fn a_former_key_that_an_app_uses_is_told_and_works_on_for_a_limited_time()
     } } });
     world.secrets().patch("photos", &PatchParams::default(), &Patch::Merge(old)).await.unwrap();
     world.wait_keys(&rotated.before.user, &[&rotated.key]).await;
-    assert!(!rotated.former_key_works(&world).await);
+    assert!(!rotated.previous_key_works(&world).await);
 }
 
 #[tokio::test]
-async fn a_former_key_whose_use_is_not_told_works_on_for_a_limited_time() {
+async fn a_previous_key_of_unknown_use_is_kept_for_a_limited_time() {
     let world = World::new().await;
     let _operator = Operator::start(&world, Kind::InProcess).await;
     let rotated = Rotated::new(&world).await;
@@ -151,7 +152,7 @@ async fn a_former_key_whose_use_is_not_told_works_on_for_a_limited_time() {
     date(&world, RETIRE_AT).await;
     let (type_, text) = world.wait_event_with("photos", "CheckFailed", "iam:GetAccessKeyLastUsed").await;
     assert!(type_ == "Warning" && text.contains("works until"), "{text}");
-    assert!(rotated.former_key_works(&world).await);
+    assert!(rotated.previous_key_works(&world).await);
     let old = json!({ "metadata": { "annotations": {
         RETIRE_AT: "2020-01-01T00:00:00Z", "objectbucket.io/keys-issued-at": "2020-01-01T00:00:00Z",
     } } });

@@ -41,7 +41,7 @@ struct Raw {
     #[schemars(extend("default" = "`/aws-s3-provisioner/`"))]
     iam_path: Option<String>,
     /// ARN of the policy that limits what the users may do. The recommended owner's policy [demands
-    /// it](security.md#the-owners-policy).
+    /// it](security.md#provisioning-policy).
     #[schemars(extend("default" = "none"))]
     permissions_boundary: Option<String>,
     /// `yes`: the bucket that `bucketName` names may have been created for another claim. Otherwise the operator refuses

@@ -273,8 +273,8 @@ mod tests {
     #[test]
     fn links_become_text() {
         assert_eq!(
-            without_links("allow it; [the owner's policies](security.md#the-owners-policy) have all. `x[0]`"),
-            "allow it; the owner's policies (docs/security.md#the-owners-policy) have all. `x[0]`"
+            without_links("allow it; [the owner's policies](security.md#provisioning-policy) have all. `x[0]`"),
+            "allow it; the owner's policies (docs/security.md#provisioning-policy) have all. `x[0]`"
         );
     }
 }

@@ -349,8 +349,8 @@ async fn a_standby_is_ready_and_shows_the_lease_holder() {
     let leader = start(&world, first, &lease);
     wait_serving(first).await;
     let mut standby = start(&world, second, &lease);
-    let standby = wait_for(second, "/readyz", |status, text| status == 200 && text.starts_with("standing by: ")).await;
-    assert!(standby.ends_with(" holds the lease\n"), "{standby}");
+    let report = wait_for(second, "/readyz", |status, text| status == 200 && text.starts_with("standing by: ")).await;
+    assert!(report.ends_with(" holds the lease\n"), "{report}");
     wait_for(second, "/metrics", |_, text| value(text, "obc_provisioner_leading") == Some(0.0)).await;
     leader.terminate();
     wait_serving(second).await;

@@ -7,7 +7,6 @@ use kube::{Api, Resource, ResourceExt as _};
 use serde_json::json;
 
 use bucket_provisioner::api::{ClaimPhase, ConditionStatus, ObjectBucketClaim};
-use bucket_provisioner::controller::Options;
 
 use crate::support::operator::{Kind, Operator};
 use crate::support::proxy::Verdict;

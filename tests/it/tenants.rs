@@ -4,7 +4,6 @@ use std::time::Instant;
 
 use aws_sdk_s3::types::{ObjectCannedAcl, Tag, Tagging};
 use bucket_provisioner::api::{ConditionStatus, ObjectBucketClaim};
-use bucket_provisioner::controller::Options;
 use futures::FutureExt as _;
 use futures::future::select_all;
 use kube::api::{ListParams, Patch, PatchParams};

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use bucket_provisioner::api::{ObjectBucket, wire};
-use bucket_provisioner::controller::Options;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use provisioner_conformance::sampled;
 use serde_json::json;

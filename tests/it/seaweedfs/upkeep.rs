@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use bucket_provisioner::controller::Options;
 use kube::ResourceExt as _;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use rstest::rstest;

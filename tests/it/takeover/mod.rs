@@ -4,7 +4,6 @@
 pub(crate) mod legacy;
 
 use bucket_provisioner::api::ClaimPhase;
-use bucket_provisioner::controller::Options;
 use kube::ResourceExt as _;
 use kube::api::Patch;
 use rstest::rstest;

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use bucket_provisioner::api::ClaimPhase;
-use bucket_provisioner::controller::Options;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 

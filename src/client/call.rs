@@ -190,7 +190,7 @@ impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ambient => f.write_str("the operator's own AWS identity"),
-            Self::Secret(reference) => write!(f, "the owner credentials in Secret {reference}"),
+            Self::Secret(reference) => write!(f, "the provisioning credentials in Secret {reference}"),
             Self::App => f.write_str("the claim's own credentials"),
         }
     }
@@ -220,7 +220,7 @@ pub(crate) enum Cause {
         code: Option<String>,
         /// The store's own words.
         message: Option<String>,
-        /// The region of the bucket, if the store says so.
+        /// The region of the bucket, if the store returns it.
         region: Option<String>,
     },
     /// The answer cannot be read.
@@ -407,8 +407,8 @@ fn root(error: &(dyn std::error::Error + 'static)) -> String {
     let Some(innermost) = sources(error).last() else { return String::new() };
     // The answer of a service contains the id of the request, too.
     if let Some(answer) = innermost.downcast_ref::<ErrorMetadata>() {
-        let said = [answer.code(), answer.message()].into_iter().flatten();
-        return said.collect::<Vec<_>>().join(": ");
+        let parts = [answer.code(), answer.message()].into_iter().flatten();
+        return parts.collect::<Vec<_>>().join(": ");
     }
     let text = innermost.to_string();
     text.split(": verification time").next().unwrap_or_default().to_owned()
@@ -419,7 +419,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_answer_of_a_service_is_repeated_without_what_differs_each_time() {
+    fn service_errors_are_shown_without_request_ids() {
         let answer =
             ErrorMetadata::builder().code("AccessDenied").message("Not authorized").custom("aws_request_id", "1");
         assert_eq!(root(&answer.build()), "AccessDenied: Not authorized");

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_goes_to_the_node_does_not_go_to_the_proxy() {
+    async fn requests_to_the_node_bypass_the_proxy() {
         let answering = |text: &'static str| infallible_client_fn(move |_| http::Response::new(text.to_owned()));
         let client = past_proxy(answering("proxy"), answering("node"));
         let components = RuntimeComponentsBuilder::for_tests().build().unwrap();

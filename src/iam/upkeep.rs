@@ -20,7 +20,7 @@ pub(crate) async fn rotate(store: &Store, user: UserSpec<'_>, present: &str) -> 
     user::create_only_key(store, user.name, &[present]).await
 }
 
-/// Deactivates a former key, unless it was used since then.
+/// Deactivates a previous key, unless it was used since then.
 pub(crate) async fn deactivate(
     store: &Store,
     user: UserSpec<'_>,

@@ -358,7 +358,8 @@ pub(crate) async fn age_of(store: &Store, target: &Target<'_>) -> Result<Age, Er
     })
 }
 
-/// Whether the owner's account has a bucket with this name; `None` if the owner is not allowed to list its buckets.
+/// Whether the account of the provisioning credentials has a bucket with this name; `None` if they may not list
+/// buckets.
 pub(crate) async fn is_in_account(store: &Store, bucket: &str) -> Result<Option<bool>, Error> {
     match list_named(store, bucket).await.map_err(Error::from) {
         Ok(found) => Ok(Some(found.is_some())),
@@ -367,7 +368,7 @@ pub(crate) async fn is_in_account(store: &Store, bucket: &str) -> Result<Option<
     }
 }
 
-/// The bucket of this name in the owner's account.
+/// The bucket of this name in the account of the provisioning credentials.
 async fn list_named(store: &Store, bucket: &str) -> Result<Option<Bucket>, CallError> {
     let list = || {
         store.retrying_s3.list_buckets().prefix(bucket).into_paginator().items().send().collect::<Result<Vec<_>, _>>()

@@ -117,8 +117,8 @@ impl<'a> Listing<'a> {
         Ok(Some((Page { objects, next, memory }, self)))
     }
 
-    /// The next page, in which folders stand for what is in them, if that says how to go on. It is a page like any other
-    /// where there are no folders, so it costs such a bucket nothing.
+    /// The next page, in which a folder represents its content, if the listing can be split by these folders. Without
+    /// folders it is a page like any other, so it costs such a bucket nothing.
     pub(crate) async fn by_folder(self) -> Result<Rest<'a>, CallError> {
         let Some(Cursor::Versions { key, version }) = self.cursor.clone().filter(|_| !self.limits.are_reached()) else {
             return Ok(Rest::InARow(None, self));
@@ -126,7 +126,7 @@ impl<'a> Listing<'a> {
         let mut memory = self.store.budget.reserve_page().await;
         let call = self.versions(key.clone(), version).delimiter(DELIMITER);
         let answer = self.store.call(Operation::ListObjectVersions, self.resource(), || call.clone().send());
-        // If the store does not soon answer that, the next page says what is wrong.
+        // If the store does not soon answer that, the call for the next page reports what is wrong.
         let Ok(Ok(mut answer)) = tokio::time::timeout(FOLDERS_TIME, answer).await else {
             return Ok(Rest::InARow(None, self));
         };

@@ -105,7 +105,7 @@ async fn a_good_installation_has_good_findings_only_and_nothing_is_changed() {
     examined.says(&lease, "holder", "good", "leads");
     examined.says(&lease, "version", "good", env!("CARGO_PKG_VERSION"));
     examined.says(&class, "namespaces", "good", &format!("these namespaces may use it: {}", world.namespace));
-    examined.says(&class, "permissions", "good", "IAM allows the owner all");
+    examined.says(&class, "permissions", "good", "IAM allows the provisioning credentials all");
     examined.says(&class, "credentials", "good", "of account");
     examined.says(&existing, "bucket", "good", &archive);
     examined.says("", "records", "good", "all 1 ObjectBuckets");

@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_is_a_directory_with_the_mode_and_group_of_its_class_and_creating_it_twice_changes_nothing() {
+    fn a_volume_has_the_mode_and_group_of_its_class() {
         let place = Place::new();
         for _ in 0..2 {
             let path = place.directories.create(NAME, 0o2770, group()).unwrap();
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_goes_with_all_that_is_in_it_and_one_that_is_gone_is_gone() {
+    fn deleting_a_volume_deletes_its_content() {
         let place = Place::new();
         place.directories.create(NAME, 0o2770, group()).unwrap();
         std::fs::create_dir_all(place.volume().join("a/b/.removed-1")).unwrap();

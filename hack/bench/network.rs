@@ -302,7 +302,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_signer_stands_in_the_signature() {
+    fn the_signature_names_the_signer() {
         let signature = HeaderValue::from_static(
             "AWS4-HMAC-SHA256 Credential=AKIA1/20260101/us-east-1/iam/aws4_request, SignedHeaders=host, Signature=0",
         );

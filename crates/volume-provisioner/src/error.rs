@@ -12,7 +12,7 @@ pub struct VolumeError {
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
-/// What becomes of a verb that failed.
+/// How a verb that failed is retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum VolumeErrorKind {
@@ -27,7 +27,7 @@ pub enum VolumeErrorKind {
     WrongNode,
     /// Nothing has failed: the store is still working. The verb is called again, and these calls are not counted.
     InProgress,
-    /// The volume is another instance's. Nothing is done or said.
+    /// The volume is another instance's. Nothing is done, and no event is published.
     Ignored,
 }
 
@@ -67,7 +67,7 @@ impl VolumeError {
         Self::new(VolumeErrorKind::WrongNode, message)
     }
 
-    /// The store is still working. The message says how far it is.
+    /// The store is still working. The message shows its progress.
     pub fn in_progress(message: impl Into<String>) -> Self {
         Self::new(VolumeErrorKind::InProgress, message)
     }
@@ -83,7 +83,7 @@ impl VolumeError {
         Self { source: Some(Arc::new(source)), ..self }
     }
 
-    /// What becomes of the verb.
+    /// How the verb is retried.
     pub fn kind(&self) -> VolumeErrorKind {
         self.kind
     }

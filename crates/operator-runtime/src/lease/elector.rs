@@ -22,7 +22,7 @@ const RELEASE: Duration = Duration::from_millis(1500);
 
 type Changes = BoxStream<'static, watcher::Result<Option<Lease>>>;
 
-/// Which lease, and as whom.
+/// Which lease, and with which identity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// Namespace of the Lease. It must exist.

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `election` | decides what to do about the lease. Pure |
 //! | `elector` | reads, writes and watches the Lease |
-//! | `log` | what the log says about the lease |
+//! | `log` | the log lines about the lease |
 //! | [`Term`] | the right to work, which ends by itself unless it is renewed |
 //! | [`Timing`] | the durations |
 //! | [`name`] | the name of a Lease, and the identity of its holder |

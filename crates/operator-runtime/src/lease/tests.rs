@@ -155,7 +155,7 @@ fn options(identity: &str) -> Options {
     }
 }
 
-/// Leads until it is stopped; says when the term began and when the work was dropped.
+/// Leads until it is stopped; reports when the term began and when the work was dropped.
 struct Leader {
     began: Option<oneshot::Receiver<(Instant, Term)>>,
     stop: Option<oneshot::Sender<()>>,
@@ -194,7 +194,7 @@ impl Leader {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_leads_and_the_other_takes_over_at_once_when_the_lease_is_released() {
+async fn the_standby_leads_as_soon_as_the_lease_is_released() {
     let server = Server::default();
     let mut first = Leader::start(&server, "first");
     first.began().await;
@@ -237,7 +237,7 @@ async fn a_silent_leader_has_stopped_before_another_starts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_term_counts_from_when_a_write_was_sent_and_not_from_its_answer() {
+async fn a_term_starts_when_the_write_was_sent() {
     let server = Server::default();
     server.weather(Weather::Slow);
     let mut leader = Leader::start(&server, "first");
@@ -266,7 +266,7 @@ async fn a_short_outage_costs_nobody_the_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_somebody_else_took_is_lost_with_the_next_renewal() {
+async fn a_lease_with_another_holder_is_lost_at_the_next_renewal() {
     let server = Server::default();
     let mut leader = Leader::start(&server, "first");
     let (_, term) = leader.began().await;
@@ -306,7 +306,7 @@ async fn work_that_takes_its_time_to_end_keeps_the_lease_until_then() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_process_that_stops_while_it_stands_by_leaves_no_lease_behind() {
+async fn a_standby_that_stops_leaves_no_lease_behind() {
     let server = Server::default();
     server.held_by("other");
     let mut waiting = Leader::start(&server, "first");
@@ -337,7 +337,7 @@ async fn releasing_the_lease_takes_limited_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_process_that_stands_by_reads_the_lease_once_every_retry_period() {
+async fn a_standby_reads_the_lease_once_per_retry_period() {
     let server = Server::default();
     server.weather(Weather::Refuses(StatusCode::FORBIDDEN));
     let _waiting = Leader::start(&server, "first");

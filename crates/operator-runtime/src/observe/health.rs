@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 /// How long the work may stand still. Nothing that it does takes the thread for long.
 const STILL: Duration = Duration::from_secs(30);
-/// How often it says that it moves.
+/// How often it reports that it moves.
 pub const BEAT: Duration = Duration::from_secs(1);
 
 /// What an operator is doing.
@@ -26,7 +26,7 @@ pub enum Phase {
     Reading,
     /// It works.
     Serving,
-    /// It was told to stop.
+    /// It has received a signal to stop.
     Stopping,
 }
 

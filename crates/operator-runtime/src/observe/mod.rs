@@ -40,7 +40,7 @@ struct Metrics {
     process: Process,
 }
 
-/// How long a text is shown. To look at ten thousand claims takes time, and anybody in the cluster can ask again and again.
+/// How long a text is cached. Collecting ten thousand claims takes time, and anybody in the cluster can scrape often.
 const FRESH: Duration = Duration::from_secs(1);
 
 /// Sets gauges to what is so now.

@@ -29,15 +29,15 @@ pub struct SpanTarget<'a> {
 }
 
 /// An attempt at what is due for a claim. `what` tells attempts of different kinds apart, and is the name of the span.
-pub fn attempt(what: &'static str, whom: SpanTarget<'_>) -> Span {
+pub fn attempt(what: &'static str, target: SpanTarget<'_>) -> Span {
     info_span!(
         target: TARGET,
         "attempt",
         otel.name = what,
-        claim.namespace = whom.namespace,
-        claim.name = whom.name,
-        claim.uid = whom.uid,
-        class = whom.class,
+        claim.namespace = target.namespace,
+        claim.name = target.name,
+        claim.uid = target.uid,
+        class = target.class,
         attempt = Empty,
         result = Empty,
         error.type = Empty,

@@ -65,7 +65,7 @@ impl Client {
         let answered = async {
             let answer = self.0.http.request(request.map(Full::new)).await.map_err(|error| chain(&error))?;
             let (head, body) = answer.into_parts();
-            // The status says whether it has taken them; some servers end the connection in the middle of the rest.
+            // The status shows whether the collector accepted them; some servers end the connection within the body.
             let body = Limited::new(body, ANSWER_MAX).collect().await.map(Collected::to_bytes);
             Ok(Response::from_parts(head, body.unwrap_or_default()))
         };

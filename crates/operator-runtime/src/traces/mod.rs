@@ -38,8 +38,8 @@ const LAST: Duration = Duration::from_secs(2);
 /// Where traces go.
 #[derive(Debug, clap::Args)]
 pub struct TraceArgs {
-    /// Send traces to a collector of OpenTelemetry, by OTLP over HTTP, at URL, such as http://otel-collector:4318; off for
-    /// not at all [default: what OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT says, else off].
+    /// Send traces by OTLP over HTTP to an OpenTelemetry collector at URL, such as http://otel-collector:4318; `off`
+    /// disables it [default: OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT, else off].
     #[arg(
         long,
         global = true,

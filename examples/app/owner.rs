@@ -1,5 +1,5 @@
-//! The owner of the account that the claims' buckets are in. `hack/demo.sh` asks it for what an admin does in AWS
-//! before there are claims, and for what is there when they are gone.
+//! The admin of the account that has the claims' buckets. `hack/demo.sh` runs it for what an admin does in AWS before
+//! there are claims, and to check what is left after they are deleted.
 //!
 //! | command | what it does |
 //! |---|---|

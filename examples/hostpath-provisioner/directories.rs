@@ -12,9 +12,9 @@ use rustix::io::Errno;
 
 /// How long one call removes files, so that it ends before it would be given up.
 const LIMIT: Duration = Duration::from_secs(30);
-/// How many directories are looked at in a row, so that their names fit into the memory.
+/// How many directories are read in a row, so that their names fit into the memory.
 const AT_ONCE: usize = 1000;
-/// What the directories are called that are moved up to be removed.
+/// The prefix of directories that are moved up to be removed.
 const MOVED: &str = ".removed-";
 
 /// The directories of all volumes.
@@ -155,7 +155,7 @@ impl Directories {
                 FileType::Unknown => match fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
                     Ok(found) => FileType::from_raw_mode(found.st_mode) == FileType::Directory,
                     Err(Errno::NOENT) => continue,
-                    Err(error) => return Err(Problem::Failed("look at a file", error)),
+                    Err(error) => return Err(Problem::Failed("read the type of a file", error)),
                 },
                 kind => kind == FileType::Directory,
             };

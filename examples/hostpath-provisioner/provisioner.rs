@@ -12,7 +12,7 @@ use super::directories::{Directories, Problem, Removed};
 const IDENTITY: &str = "hostPathProvisionerIdentity";
 /// On a PersistentVolume: the kubelet gives this group to the pods that use it.
 const GROUP: &str = "pv.beta.kubernetes.io/gid";
-/// The label that says which node a pod can run on.
+/// The label of the node that a pod can run on.
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
 #[derive(Debug, clap::Args)]

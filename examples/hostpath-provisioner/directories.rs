@@ -232,7 +232,7 @@ mod tests {
         if rustix::process::geteuid().is_root() { 2000 } else { rustix::process::getegid().as_raw() }
     }
 
-    /// A directory of volumes, and one beside it that is nobody's business.
+    /// A directory of volumes, and another one that must not change.
     struct Place {
         root: PathBuf,
         directories: Directories,

@@ -12,7 +12,7 @@ use bucket_provisioner::store::{Parameter, ParameterError, Parameters, RawParame
 
 /// Region of a class without one; the Go provisioner has the same default.
 pub const DEFAULT_REGION: &str = "us-west-1";
-/// IAM path of users of a class without one. The owner's IAM policy can be limited to it.
+/// IAM path of users of a class without one. The policy of the provisioning credentials can be limited to it.
 pub const DEFAULT_IAM_PATH: &str = "/aws-s3-provisioner/";
 
 /// What an admin wrote.

@@ -1,4 +1,4 @@
-//! [`Target`]: a record as the verbs read it, with the endpoints that its calls go to.
+//! [`Target`]: a record as the verbs read it, with the endpoints of its calls.
 
 use crate::class::environment::Environment;
 use crate::class::params::{DEFAULT_IAM_PATH, DEFAULT_REGION};
@@ -16,7 +16,7 @@ pub(crate) mod state {
     pub(crate) const ALLOW_CLAIMED_BUCKET: &str = "allowClaimedBucket";
 }
 
-/// Where calls go. `None` stands for AWS's own endpoint in the region.
+/// The endpoints of calls. `None`: the default endpoint of AWS in the region.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Endpoints {
     pub(crate) region: String,

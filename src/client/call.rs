@@ -1,6 +1,6 @@
 //! One call to AWS: its operation, its resource, and its outcome.
 //!
-//! `CallError` keeps the answer unchanged, so that a step can look for a code that it expects (`EntityAlreadyExists`).
+//! `CallError` keeps the answer unchanged, so that a step can check for a code that it expects (`EntityAlreadyExists`).
 //! Other errors become an [`Error`](crate::client::error::Error) through `From`, in `codes`.
 
 use std::fmt;
@@ -218,7 +218,7 @@ pub(crate) enum Cause {
         status: u16,
         /// The error code. An answer without a body (HEAD, a proxy) has none.
         code: Option<String>,
-        /// The store's own words.
+        /// The store's own message.
         message: Option<String>,
         /// The region of the bucket, if the store returns it.
         region: Option<String>,
@@ -251,7 +251,7 @@ impl CallError {
         }
     }
 
-    /// The store's own words.
+    /// The store's own message.
     pub(crate) fn message(&self) -> Option<&str> {
         match &self.cause {
             Cause::Answer { message, .. } => message.as_deref(),
@@ -286,8 +286,8 @@ impl CallError {
         }
     }
 
-    /// Logs what claims do not show: accounts, ARNs and the store's own words. The admin sees refusals of the owner
-    /// without a higher verbosity.
+    /// Logs what claims do not show: accounts, ARNs and the store's own message. The admin sees denials
+    /// of the provisioning credentials without a higher verbosity.
     fn log(&self) {
         let Call { operation, resource, identity, .. } = &*self.call;
         let (status, code, message) = (self.status(), self.code(), self.message().unwrap_or_default());
@@ -298,18 +298,18 @@ impl CallError {
         }
     }
 
-    /// Tells the call's span. It is a good answer, too, that something is not there.
+    /// Records the outcome in the call's span. NotFound is not an error there.
     fn trace(&self, span: &Span) {
         if self.status() > 0 {
             span.record("http.response.status_code", self.status());
         }
         if self.status() != 404 {
-            spans::failed(span, self.outcome(), &self.words());
+            spans::failed(span, self.outcome(), &self.description());
         }
     }
 
-    /// Why it failed: the store's own words, or those of the library.
-    fn words(&self) -> String {
+    /// Why it failed: the message of the store, or of the library.
+    fn description(&self) -> String {
         match &self.cause {
             Cause::Answer { code, message, .. } => {
                 [code, message].into_iter().flatten().map(String::as_str).collect::<Vec<_>>().join(": ")

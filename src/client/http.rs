@@ -24,7 +24,7 @@ const ANSWER_MAX: usize = 2 << 20;
 
 /// The HTTP clients.
 pub(crate) struct Http {
-    /// ConditionSupport connections for the next request.
+    /// Keeps connections open for the next request.
     pub(crate) pooled: SharedHttpClient,
     /// The same, with the limit for listings.
     pub(crate) lists: SharedHttpClient,

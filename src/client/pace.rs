@@ -45,7 +45,6 @@ pub(crate) enum Scope {
     Objects { endpoint: Option<String>, bucket: String, deletes: bool },
 }
 
-/// All pacers.
 #[derive(Debug, Default)]
 pub(crate) struct Pacers(Mutex<HashMap<Scope, Arc<Pacer>>>);
 
@@ -190,7 +189,7 @@ struct Rate {
     limit: Option<Limit>,
 }
 
-/// A refusal.
+/// A refusal for the rate, which limits the calls after it.
 #[derive(Debug, Clone, Copy)]
 struct Limit {
     /// Calls a second at which it came.

@@ -1,4 +1,4 @@
-//! What a message about a refusal adds: the remedy, and the store's own words.
+//! What a message about a refusal adds: the remedy, and the store's own message.
 
 use crate::client::call::{Call, Identity, Operation};
 

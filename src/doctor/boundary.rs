@@ -23,7 +23,7 @@ pub(crate) async fn examine(Examined { store, target, caller, .. }: &Examined<'_
         Err(error) if error.status() == 403 => Finding::about(WHAT).unknown(format!(
                 "whether the permissions boundary {boundary} exists is unknown: the provisioning credentials may not call iam:GetPolicy"
             )).with_remedy(super::allow_doctor("iam:GetPolicy")),
-        Err(error) if target.endpoints.iam_is_foreign() && error.status() != 0 => Finding::about(WHAT).unknown(format!("the store does not say whether the permissions boundary {boundary} exists ({})", error.status())).with_remedy("submit a claim to see whether it works"),
+        Err(error) if target.endpoints.iam_is_foreign() && error.status() != 0 => Finding::about(WHAT).unknown(format!("the store does not show whether the permissions boundary {boundary} exists ({})", error.status())).with_remedy("submit a claim to see whether it works"),
         Err(error) => super::failed(WHAT, error),
     }]
 }

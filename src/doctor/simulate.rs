@@ -17,7 +17,7 @@ const BOUNDARY_KEY: &str = "iam:PermissionsBoundary";
 /// Where the policies are that allow everything.
 const POLICY: &str = "the recommended policy in docs/security.md allows all that claims need";
 
-/// Why nothing could be simulated, in words that begin a sentence; and the remedy.
+/// Why nothing could be simulated, as the beginning of a message; and the remedy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NotSimulated {
     pub(crate) why: String,
@@ -112,7 +112,7 @@ fn not_simulated(error: &CallError) -> NotSimulated {
         return NotSimulated { why, remedy: super::allow_doctor("iam:SimulatePrincipalPolicy") };
     }
     match error.status() {
-        // Other stores have many words for what they do not know.
+        // Other stores have many error codes for unknown operations.
         400..=405 | 501 => unsupported(),
         status => NotSimulated {
             why: format!("iam:SimulatePrincipalPolicy failed ({} {})", status, error.code()),

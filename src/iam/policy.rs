@@ -62,7 +62,7 @@ impl Dialect {
         actions
     }
 
-    /// Alternative conditions: the bucket is in this account, or the store does not say in which account it is.
+    /// Alternative conditions: the bucket is in this account, or the store does not return its account.
     fn in_account(self, account: Option<&str>) -> Vec<Map<String, Value>> {
         const KEY: &str = "aws:ResourceAccount";
         let condition = |operator: &str, value: &str| Map::from_iter([(operator.to_owned(), json!({ KEY: value }))]);

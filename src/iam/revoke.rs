@@ -3,7 +3,7 @@
 //! path, name and account. If nothing proves it, its keys are deactivated, and an admin has to decide.
 //!
 //! Keys and policy are deleted first, so that access ends even if a later step fails. An ordinary user has one key and one inline
-//! policy. AWS refuses to delete a user that has anything else (DeleteConflict); only then is the rest looked for.
+//! policy. AWS refuses to delete a user that has anything else (DeleteConflict); only then is the rest searched for.
 //! Policies that others attached are detached, never deleted.
 
 use std::time::SystemTime;

@@ -17,7 +17,7 @@ use crate::s3::tags::{self, Ownership, Tags};
 use bucket_provisioner::store::AppCredentials;
 use bucket_provisioner::store::names::is_generated_for;
 
-/// How long a user is new. A host of IAM that does not know a user yet does not know its path either. If the owner's
+/// How long a user is new. A host of IAM that does not know a user yet does not know its path either. If the
 /// policy is limited to a path, this host denies what it allows later: mostly after some seconds, at the latest after two
 /// minutes, for which Terraform's provider waits, too.
 const NEW: Duration = Duration::from_secs(120);
@@ -33,7 +33,7 @@ enum Origin {
 #[derive(Debug, Clone)]
 pub(crate) struct FoundUser {
     pub(crate) tags: Tags,
-    /// `None` if the store does not say.
+    /// `None` if the store does not return it.
     pub(crate) created_at: Option<SystemTime>,
     pub(crate) path: String,
     /// The account in its ARN.
@@ -235,7 +235,7 @@ async fn create_access_key(store: &Store, user: &str) -> Result<AppCredentials, 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AccessKey {
     pub(crate) id: String,
-    /// `None` if the store does not say.
+    /// `None` if the store does not return it.
     pub(crate) issued_at: Option<SystemTime>,
     /// Somebody has deactivated it.
     pub(crate) inactive: bool,

@@ -22,7 +22,7 @@ const DELIMITER: &str = "/";
 /// Folders that are listed one by one; where there are more, one of them may be hardly worth a page.
 const FOLDERS: usize = 16;
 
-/// How long a store may take to say which folders there are. Some of them search the whole bucket.
+/// How long a store may take to list the folders. Some stores search the whole bucket for that.
 const FOLDERS_TIME: Duration = Duration::from_secs(1);
 
 /// How much is listed in all.
@@ -132,7 +132,7 @@ impl<'a> Listing<'a> {
         };
         let folders = answer.common_prefixes.take().unwrap_or_default().into_iter().filter_map(|folder| folder.prefix);
         let mut folders: Vec<_> = folders.collect();
-        // Some stores go on behind the folder in which a listing begins.
+        // Some stores continue behind the folder in which a listing begins.
         let begun =
             key.as_deref().and_then(|key| key.split_once(DELIMITER)).map(|(name, _)| format!("{name}{DELIMITER}"));
         folders.extend(begun.filter(|begun| !folders.contains(begun)));

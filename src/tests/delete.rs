@@ -30,9 +30,9 @@ async fn an_empty_bucket_is_deleted_at_once() {
 
 #[tokio::test]
 async fn a_missing_bucket_counts_as_removed() {
-    let gone = without_user([("GetBucketTagging", s3_error(404, "NoSuchBucket"))]);
+    let missing = without_user([("GetBucketTagging", s3_error(404, "NoSuchBucket"))]);
     assert_eq!(
-        gone.delete(&record(), None, Content::Delete).await.unwrap(),
+        missing.delete(&record(), None, Content::Delete).await.unwrap(),
         (AccessRemoval::NotFound, BucketRemoval::NotFound)
     );
     let stage =
@@ -226,7 +226,7 @@ async fn a_bucket_whose_folders_may_not_be_listed_is_listed_in_a_row() {
     assert!(stage.all_sent("DeleteObjects").iter().any(|body| body.contains("<Key>b/b</Key>")));
 }
 
-/// Asked what follows a key, some stores go on behind its folder.
+/// Asked what follows a key, some stores continue behind its folder.
 #[tokio::test]
 async fn the_folder_at_the_cursor_is_not_left_out() {
     let stage = full([

@@ -18,7 +18,7 @@ pub struct VolumeError {
 pub enum VolumeErrorKind {
     /// It may pass by itself: retried with backoff. Something may have been begun, so the claim is held until then.
     Retryable,
-    /// It may pass by itself: retried with backoff. Nothing is left behind, so the claim is let go meanwhile.
+    /// It may pass by itself: retried with backoff. Nothing is left behind, so the claim is released meanwhile.
     Refused,
     /// Somebody must change something first: retried when the claim or its class changes. Nothing is left behind.
     Terminal,
@@ -46,8 +46,8 @@ impl VolumeError {
         Self { kind, message: message.into(), source: None }
     }
 
-    /// It may pass by itself, and there is nothing of this volume, such as when the store has no room. The claim is let go
-    /// until it is tried again, so it can be deleted, and other instances can have it.
+    /// It may pass by itself, and there is nothing of this volume, such as when the store has no room. The claim is
+    /// released until it is tried again, so it can be deleted, and other instances can have it.
     pub fn refused(message: impl Into<String>) -> Self {
         Self::new(VolumeErrorKind::Refused, message)
     }

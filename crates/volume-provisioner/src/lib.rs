@@ -5,8 +5,8 @@
 //! [`VolumeProvisioner`]. [`VolumeOperator`] makes a program of it, in one call.
 //!
 //! ```text
-//! claim ─► due ─► hold ─► provision ─► PersistentVolume ─► (Kubernetes binds the claim) ─► let go
-//! PersistentVolume, released ─► due ─► delete it, held by a finalizer ─► delete ─► let go
+//! claim ─► due ─► hold ─► provision ─► PersistentVolume ─► (Kubernetes binds the claim) ─► release
+//! PersistentVolume, released ─► due ─► delete it, held by a finalizer ─► delete ─► remove the finalizer
 //! ```
 //!
 //! # Guarantees

@@ -92,7 +92,7 @@ pub fn in_a_task<T: Send + 'static>(stream: impl Stream<Item = T> + Send + 'stat
         if let Some(Err(error)) = task.join_next().await
             && let Ok(panic) = error.try_into_panic()
         {
-            // Otherwise the operator would go on without this watch.
+            // Otherwise the operator would continue without this watch.
             resume_unwind(panic);
         }
         None

@@ -101,7 +101,7 @@ impl Observer {
     /// This process works from now on, or no longer.
     pub fn leads(&self, leads: bool) {
         self.0.metrics.leading.set(f64::from(u8::from(leads)));
-        // Only who takes over counts it: of three replicas, two would see the same change.
+        // Only the new leader counts it: of three replicas, two would see the same change.
         if leads && matches!(self.health().set_phase(Phase::Reading), Phase::StandingBy { .. }) {
             self.0.metrics.leader_changes.inc();
         }

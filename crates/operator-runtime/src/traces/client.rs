@@ -19,7 +19,7 @@ use tokio::runtime::Runtime;
 
 use crate::program::chain;
 
-/// How long a request may take, if OTEL_EXPORTER_OTLP_TIMEOUT does not say it.
+/// How long a request may take, if OTEL_EXPORTER_OTLP_TIMEOUT is not set.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest answer, in bytes.
 const ANSWER_MAX: usize = 64 << 10;

@@ -88,8 +88,8 @@ pub(crate) fn is_being_bound(claim: &PersistentVolumeClaim) -> bool {
     volume_of(claim).is_some() && phase == Some("Pending") && claim.metadata.deletion_timestamp.is_none()
 }
 
-/// Whether Kubernetes has bound it to the PersistentVolume that has its name, which may be gone by now. Users can write
-/// the name, and only Kubernetes the phase.
+/// Whether Kubernetes has bound it to the PersistentVolume that has its name, which may be deleted by now. Users can
+/// write the name, and only Kubernetes the phase.
 pub(crate) fn was_bound(claim: &PersistentVolumeClaim) -> bool {
     let own = wire::volume_name(claim.metadata.uid.as_deref().unwrap_or_default());
     let phase = claim.status.as_ref().and_then(|status| status.phase.as_deref());

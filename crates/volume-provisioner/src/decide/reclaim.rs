@@ -9,8 +9,8 @@ use crate::wire;
 pub(crate) enum Due {
     /// Nothing, or nothing of ours.
     Nothing,
-    /// It lacks the finalizer, so its deletion by hand would leave the volume; or its uid, so a copy would not be known as
-    /// one.
+    /// It lacks the finalizer, so its deletion by hand would leave the volume; or its uid, so a copy would not be
+    /// recognized as one.
     Protect,
     /// It keeps its volume, so nothing is to be deleted with it.
     RemoveFinalizer,

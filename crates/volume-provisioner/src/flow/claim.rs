@@ -207,7 +207,7 @@ async fn provide<P: VolumeProvisioner>(
     }
     ctx.memory.created(&held.uid().unwrap_or_default());
     tracing::info!(volume = request.pv_name, "provisioned");
-    // 8. Kubernetes binds it, and then the claim is let go. A write of ours before that would be in its way.
+    // 8. Kubernetes binds it, and then the claim is released. A write of ours before that could conflict with its own.
     on_claim(ctx, &held, events::PROVISIONING_SUCCEEDED, &note).await;
     Ok(())
 }
@@ -392,7 +392,7 @@ fn refused(refusal: Refusal) -> Failed {
 
 fn taken(name: &str) -> Failed {
     Failed::Verb(VolumeError::terminal(format!(
-        "PersistentVolume {name:?} exists, and is not this claim's; an admin must look whose it is, and rename or delete it"
+        "PersistentVolume {name:?} exists, and is not this claim's; an admin must check whose it is, and rename or delete it"
     )))
 }
 

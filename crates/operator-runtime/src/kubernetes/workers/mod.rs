@@ -48,10 +48,9 @@ impl Urgency {
     const ALL: [Self; 3] = [Self::Wanted, Self::Purge, Self::Check];
 }
 
-/// All workers.
+/// All workers, and the claims that wait for one.
 #[derive(Debug)]
 pub struct Workers {
-    /// How many there are.
     all: usize,
     state: Mutex<State>,
 }
@@ -171,7 +170,7 @@ impl Drop for InFlight<'_> {
 }
 
 impl Workers {
-    /// This many workers, but at least one.
+    /// Creates so many workers, but at least one.
     pub fn new(all: usize) -> Arc<Self> {
         Arc::new(Self { all: all.max(1), state: Mutex::default() })
     }

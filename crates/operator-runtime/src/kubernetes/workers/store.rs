@@ -16,7 +16,6 @@ pub(super) const FAILURES: u32 = 3;
 /// at least every 5 minutes.
 pub(super) const FORGOTTEN: Duration = Duration::from_secs(900);
 
-/// A store.
 #[derive(Debug, Default)]
 pub(super) struct Store {
     pub(super) busy: Share,

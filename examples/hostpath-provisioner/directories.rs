@@ -272,6 +272,7 @@ mod tests {
         }
     }
 
+    /// Creating it twice changes nothing.
     #[test]
     fn a_volume_has_the_mode_and_group_of_its_class() {
         let place = Place::new();
@@ -286,6 +287,7 @@ mod tests {
         assert!(place.volume().join("kept").exists());
     }
 
+    /// Deleting one that does not exist succeeds.
     #[test]
     fn deleting_a_volume_deletes_its_content() {
         let place = Place::new();

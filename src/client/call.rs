@@ -304,12 +304,12 @@ impl CallError {
             span.record("http.response.status_code", self.status());
         }
         if self.status() != 404 {
-            spans::failed(span, self.outcome(), &self.description());
+            spans::failed(span, self.outcome(), &self.cause_text());
         }
     }
 
     /// Why it failed: the message of the store, or of the library.
-    fn description(&self) -> String {
+    fn cause_text(&self) -> String {
         match &self.cause {
             Cause::Answer { code, message, .. } => {
                 [code, message].into_iter().flatten().map(String::as_str).collect::<Vec<_>>().join(": ")

@@ -349,6 +349,7 @@ mod tests {
         assert_eq!(began.elapsed(), Duration::ZERO);
     }
 
+    /// When it accepts calls again, it is soon used again.
     #[tokio::test(start_paused = true)]
     async fn an_account_that_throttles_everything_is_retried_slowly() {
         let (pacer, account) = (Pacer::default(), Account::new(0.0));

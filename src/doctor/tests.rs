@@ -210,6 +210,7 @@ async fn the_role_of_a_session_is_simulated_with_its_path() {
     assert!(sent.contains("PolicySourceArn=arn%3Aaws%3Aiam%3A%3A123456789012%3Arole%2Fteam%2Fbuckets"), "{sent}");
 }
 
+/// What reading cannot show is reported as unknown.
 #[tokio::test]
 async fn without_simulation_permissions_are_tried_by_reading() {
     let user = "<ListUsersResponse><ListUsersResult><Users><member><Path>/aws-s3-provisioner/</Path><UserName>u</UserName>\
@@ -275,6 +276,7 @@ async fn the_bucket_that_a_class_names_is_checked(
     assert_eq!(found.remedy.is_empty(), verdict == Verdict::Good);
 }
 
+/// A bucket of another account, and one that was created for a claim.
 #[tokio::test]
 async fn foreign_and_claimed_buckets_are_reported() {
     let record = granted();

@@ -292,6 +292,7 @@ mod tests {
         }
     }
 
+    /// A bucket that existed before may be in any account.
     #[test]
     fn only_a_created_bucket_has_to_be_in_the_same_account() {
         let in_account = record().with_account("123456789012");
@@ -320,6 +321,7 @@ mod tests {
         }
     }
 
+    /// Patterns of actions, and no conditions that another store may not know.
     #[test]
     fn policies_for_other_stores_have_only_common_elements() {
         let record = at_foreign_iam(record().with_account("123456789012"));
@@ -346,6 +348,7 @@ mod tests {
         assert!(!written(&granted).contains("s3:DeleteObjectVersion"));
     }
 
+    /// They were written before patterns.
     #[test]
     fn old_policies_for_other_stores_are_recognized() {
         let (created, granted) = (at_foreign_iam(record()), at_foreign_iam(granted()));

@@ -115,6 +115,7 @@ async fn a_bucket_is_deleted_only_if_it_holds_nothing() {
 
 const BUCKETS: &str = "<ListAllMyBucketsResult><Buckets><Bucket><Name>photos-f30e0389-0689-48a2-bfaa-74d1bf1fd950</Name></Bucket></Buckets></ListAllMyBucketsResult>";
 
+/// If only a permission is missing, that is reported instead.
 #[tokio::test]
 async fn a_bucket_of_another_account_is_left_in_place() {
     let denied = || ("GetBucketTagging", s3_error(403, "AccessDenied"));
@@ -332,6 +333,7 @@ async fn keys_that_vanish_meanwhile_count_as_removed() {
     assert_eq!(stage.delete(&record(), None, Content::Delete).await.unwrap(), deleted_without_user());
 }
 
+/// It does not loop forever.
 #[tokio::test]
 async fn an_empty_listing_of_a_full_bucket_ends_with_an_error() {
     let stage = full([

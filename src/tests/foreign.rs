@@ -90,6 +90,7 @@ async fn a_go_provisioner_user_is_deleted_with_its_policy() {
     assert_eq!(stage.calls()[2], "DetachUserPolicy");
 }
 
+/// A store that drops tags gets them once for the bucket, and never for the user. No event reports them.
 #[tokio::test]
 async fn dropped_tags_are_written_once() {
     let record = foreign();

@@ -77,6 +77,7 @@ fn the_owners_policy_allows_what_doctor_asks_for() {
 /// Of the called actions, those that can give rights to a user: they create or change users or their policies, and
 /// support the condition key `iam:PermissionsBoundary` (Service Authorization Reference). Removing policies supports
 /// the key, too, but is allowed without it, because of users that were created before.
+/// Nothing can change or remove the boundary.
 #[test]
 fn granting_rights_requires_the_boundary() {
     let giving = ["iam:CreateUser", "iam:PutUserPolicy", "iam:AttachUserPolicy"];

@@ -138,6 +138,7 @@ async fn an_older_bucket_is_refused_whatever_its_tags_say() {
     assert!(error.to_string().contains("s3:ListAllMyBuckets") && !error.changed_nothing, "{error}");
 }
 
+/// There CreateBucket answers 200 for a bucket of one's own that exists.
 #[tokio::test]
 async fn us_east_1_checks_whether_a_chosen_name_exists() {
     let stage = stage([("GetBucketTagging", bucket_tags(&[]))]);
@@ -355,6 +356,7 @@ async fn an_unusable_brownfield_bucket_is_reported() {
     }
 }
 
+/// Not another bucket of the same name.
 #[tokio::test]
 async fn new_keys_require_the_bucket_of_the_claim() {
     let credentials_published = |record: Record| record.with_credentials_published();
@@ -375,6 +377,7 @@ async fn new_keys_require_the_bucket_of_the_claim() {
     assert_eq!(error.reason(), "BucketGone");
 }
 
+/// With the next keys.
 #[tokio::test]
 async fn adopted_resources_get_the_tags_of_the_new_claim() {
     let previous_owner = record().with_former_uids(["another".into()]).with_credentials_published();

@@ -72,6 +72,7 @@ async fn iam_refusals_have_their_reasons_too() {
 }
 
 /// A throttled call has changed nothing.
+/// Nothing else of the attempt is repeated.
 #[tokio::test(start_paused = true)]
 async fn a_throttled_call_is_repeated_for_half_a_minute() {
     for (call, answer) in [

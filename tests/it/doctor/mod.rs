@@ -337,7 +337,7 @@ async fn of_seaweedfs_which_simulates_nothing_the_rest_is_said_to_be_open() {
     let class = world.class("good").await;
     let examined = Examined::json(&world, &[NO_LEASE]).await;
     assert_eq!(examined.code, Some(0), "{}\n{}", examined.text, examined.log);
-    examined.says(&class, "permissions", "unknown", "cannot be seen without trying: ");
+    examined.says(&class, "permissions", "unknown", "could not be checked: ");
     assert_eq!(world.aws.writes(), [""; 0]);
     let text = Examined::text(&world, &[NO_LEASE]).await;
     assert!(text.text.contains(&format!("\nStorageClass {class}\n  ✓ parameters: ")), "{}", text.text);

@@ -289,6 +289,7 @@ mod tests {
         assert_eq!(version_of_holder(&of_old_version), None, "it left the annotation as it was");
     }
 
+    /// A holder without a duration is treated as one with ours.
     #[test]
     fn an_empty_lease_is_free_and_durations_have_a_default() {
         let (mut election, start) = (election(), Instant::now());

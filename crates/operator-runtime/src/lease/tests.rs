@@ -236,6 +236,7 @@ async fn a_silent_leader_has_stopped_before_another_starts() {
     }
 }
 
+/// Not when its answer arrived.
 #[tokio::test(start_paused = true)]
 async fn a_term_starts_when_the_write_was_sent() {
     let server = Server::default();

@@ -121,6 +121,7 @@ async fn a_throttled_claim_leaves_its_worker_to_other_stores() {
     assert_nothing_is_left(&workers);
 }
 
+/// While it is alone, it has all workers of the store.
 #[tokio::test]
 async fn a_large_namespace_counts_as_half_for_others() {
     let workers = Workers::new(32);

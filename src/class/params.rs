@@ -12,7 +12,7 @@ use bucket_provisioner::store::{Parameter, ParameterError, Parameters, RawParame
 
 /// Region of a class without one; the Go provisioner has the same default.
 pub const DEFAULT_REGION: &str = "us-west-1";
-/// IAM path of users of a class without one. The policy of the provisioning credentials can be limited to it.
+/// IAM path of users of a class without one. The provisioning policy can be limited to it.
 pub const DEFAULT_IAM_PATH: &str = "/aws-s3-provisioner/";
 
 /// What an admin wrote.
@@ -37,11 +37,11 @@ struct Raw {
     /// `true`: `s3.example/bucket` instead of `bucket.s3.example`.
     #[schemars(extend("default" = "`false`"))]
     force_path_style: Option<String>,
-    /// Path of the users. The policy of the provisioning credentials can be limited to it. It begins and ends with `/`.
+    /// Path of the users. The provisioning policy can be limited to it. It begins and ends with `/`.
     #[schemars(extend("default" = "`/aws-s3-provisioner/`"))]
     iam_path: Option<String>,
-    /// ARN of the policy that limits what the users may do. The recommended policy of the provisioning credentials
-    /// [requires it](security.md#the-owners-policy).
+    /// ARN of the policy that limits what the users may do. The recommended provisioning policy [requires
+    /// it](security.md#provisioning-policy).
     #[schemars(extend("default" = "none"))]
     permissions_boundary: Option<String>,
     /// `yes`: the bucket that `bucketName` names may have been created for another claim. Otherwise the operator refuses

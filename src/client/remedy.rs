@@ -41,10 +41,10 @@ pub(crate) fn allow(call: &Call) -> String {
             " (or the bucket belongs to another AWS account)"
         }
         Operation::CreateUser => {
-            "; if the policy requires a permissions boundary, set permissionsBoundary in the StorageClass, and in spec.additionalState of the ObjectBucket if the claim was bound before"
+            "; if the provisioning policy requires a permissions boundary, set permissionsBoundary in the StorageClass, and in spec.additionalState of the ObjectBucket if the claim was bound before"
         }
         Operation::PutUserPolicy => {
-            "; if the policy requires a permissions boundary, this user has none, and an admin must set it"
+            "; if the provisioning policy requires a permissions boundary, this user has none, and an admin must set it"
         }
         Operation::RemoveUserFromGroup => {
             ", or remove the user from its groups by hand; its access keys are already deleted"

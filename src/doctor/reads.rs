@@ -38,7 +38,7 @@ pub(crate) async fn permissions(examined: &Examined<'_>, NotSimulated { why, rem
         let message = format!("AWS denied the provisioning credentials {}", list(denied.iter().copied().collect()));
         findings.push(
             Finding::about(WHAT).bad(message).with_remedy(
-                "allow the actions; the recommended policy in docs/security.md allows all that claims need",
+                "allow the actions; the provisioning policy in docs/security.md allows all that claims need",
             ),
         );
     }

@@ -15,7 +15,7 @@ use bucket_provisioner::store::Finding;
 pub(crate) const WHAT: &str = "permissions";
 const BOUNDARY_KEY: &str = "iam:PermissionsBoundary";
 /// Where the policies are that allow everything.
-const POLICY: &str = "the recommended policy in docs/security.md allows all that claims need";
+const POLICY: &str = "the provisioning policy in docs/security.md allows all that claims need";
 
 /// Why nothing could be simulated, as the beginning of a message; and the remedy.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -205,7 +205,7 @@ fn denied(results: &[(String, Answer)], on: &str, scope: Scope, has_boundary: bo
             None if scope == Scope::Giving && !has_boundary => (
                 "no policy allows the provisioning credentials",
                 format!(
-                    "allow the actions on {on}; {POLICY}. If the policy requires a permissions boundary, set permissionsBoundary in the class"
+                    "allow the actions on {on}; {POLICY}. If that policy requires a permissions boundary, set permissionsBoundary in the class"
                 ),
             ),
             None => ("no policy allows the provisioning credentials", format!("allow the actions on {on}; {POLICY}")),

@@ -106,7 +106,7 @@ fn one<'a>(findings: &'a [Finding], what: &str) -> &'a Finding {
 }
 
 #[tokio::test]
-async fn the_recommended_policy_has_only_good_findings() {
+async fn the_provisioning_policy_has_only_good_findings() {
     let record = record();
     let findings = examine(&record, [vec![caller("user/ops/owner")], all_allowed(&record), room(10)]).await;
     assert!(findings.iter().all(|finding| finding.verdict == Verdict::Good), "{findings:#?}");

@@ -18,8 +18,8 @@ use bucket_provisioner::store::AppCredentials;
 use bucket_provisioner::store::names::is_generated_for;
 
 /// How long a user is new. A host of IAM that does not know a user yet does not know its path either. If the
-/// policy is limited to a path, this host denies what it allows later: mostly after some seconds, at the latest after two
-/// minutes, for which Terraform's provider waits, too.
+/// provisioning policy is limited to a path, this host denies what it allows later: mostly after some seconds, at the
+/// latest after two minutes, for which Terraform's provider waits, too.
 const NEW: Duration = Duration::from_secs(120);
 
 /// Whether CreateUser created the user, or an earlier call did.

@@ -44,7 +44,7 @@ fn called(wanted: impl Fn(Operation) -> bool) -> BTreeSet<String> {
 }
 
 #[test]
-fn the_owners_policies_allow_what_is_called_and_nothing_else() {
+fn the_provisioning_policies_allow_exactly_what_is_called() {
     // GetCallerIdentity needs no permission, and objects are read with the keys of apps.
     let needs_none = |operation| {
         matches!(operation, Operation::GetCallerIdentity | Operation::GetObject)
@@ -67,7 +67,7 @@ fn the_owners_policies_allow_what_is_called_and_nothing_else() {
 
 /// What `doctor` checks in the permissions is what the policy allows, no less and no more.
 #[test]
-fn the_owners_policy_allows_what_doctor_asks_for() {
+fn the_provisioning_policy_allows_what_doctor_checks() {
     let record = crate::testing::record();
     let environment = crate::class::environment::Environment::default();
     let needed = crate::doctor::needed(&crate::class::target::Target::of(&record, &environment));

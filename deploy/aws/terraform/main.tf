@@ -1,4 +1,4 @@
-# The AWS identity of aws-s3-provisioner: a role that its service account can assume, the role's policy, and the
+# The AWS identity of aws-s3-provisioner: a role that its service account can assume, the provisioning policy, and the
 # permissions boundary of the users that it creates. The documents are those of docs/ and of the folder above; only
 # their placeholders for account, partition and names are replaced.
 

@@ -155,7 +155,7 @@ fn options(identity: &str) -> Options {
     }
 }
 
-/// Leads until it is stopped; reports when the term began and when the work was dropped.
+/// Leads until it is stopped; reports when the term began and why it was lost.
 struct Leader {
     began: Option<oneshot::Receiver<(Instant, Term)>>,
     stop: Option<oneshot::Sender<()>>,
@@ -194,7 +194,7 @@ impl Leader {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_standby_leads_as_soon_as_the_lease_is_released() {
+async fn a_released_lease_is_acquired_at_once() {
     let server = Server::default();
     let mut first = Leader::start(&server, "first");
     first.began().await;
@@ -236,9 +236,9 @@ async fn a_silent_leader_has_stopped_before_another_starts() {
     }
 }
 
-/// Not when its answer arrived.
+/// Not from when it was answered.
 #[tokio::test(start_paused = true)]
-async fn a_term_starts_when_the_write_was_sent() {
+async fn a_term_counts_from_when_the_renewal_was_sent() {
     let server = Server::default();
     server.weather(Weather::Slow);
     let mut leader = Leader::start(&server, "first");
@@ -267,7 +267,7 @@ async fn a_short_outage_costs_nobody_the_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_with_another_holder_is_lost_at_the_next_renewal() {
+async fn a_lease_held_by_another_is_lost_at_the_next_renewal() {
     let server = Server::default();
     let mut leader = Leader::start(&server, "first");
     let (_, term) = leader.began().await;
@@ -279,7 +279,7 @@ async fn a_lease_with_another_holder_is_lost_at_the_next_renewal() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_of_somebody_else_that_keeps_the_holder_does_no_harm() {
+async fn a_foreign_write_that_keeps_the_holder_does_no_harm() {
     let server = Server::default();
     let mut leader = Leader::start(&server, "first");
     leader.began().await;
@@ -295,7 +295,7 @@ async fn a_write_of_somebody_else_that_keeps_the_holder_does_no_harm() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_that_takes_its_time_to_end_keeps_the_lease_until_then() {
+async fn slow_work_keeps_the_lease_until_it_has_ended() {
     let server = Server::default();
     let server_meanwhile = server.clone();
     let led = lead(server.client(), options("first"), std::future::pending(), |_| async move {
@@ -306,8 +306,9 @@ async fn work_that_takes_its_time_to_end_keeps_the_lease_until_then() {
     assert_eq!(server.holder().as_deref(), Some(""));
 }
 
+/// Not even if the write that acquired it was never answered.
 #[tokio::test(start_paused = true)]
-async fn a_standby_that_stops_leaves_no_lease_behind() {
+async fn a_standby_that_stops_holds_no_lease() {
     let server = Server::default();
     server.held_by("other");
     let mut waiting = Leader::start(&server, "first");
@@ -338,7 +339,7 @@ async fn releasing_the_lease_takes_limited_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_standby_reads_the_lease_once_per_retry_period() {
+async fn a_standby_reads_the_lease_once_every_retry_period() {
     let server = Server::default();
     server.weather(Weather::Refuses(StatusCode::FORBIDDEN));
     let _waiting = Leader::start(&server, "first");

@@ -7,7 +7,7 @@ set positional-arguments := true
 default:
     @just --list
 
-# The main job from end to end; --keep leaves it running.
+# The demo: claims, an app and an undone deletion; --keep leaves it running.
 demo *arguments:
     hack/demo.sh "$@"
 
@@ -19,7 +19,7 @@ test *arguments:
 conformance *arguments:
     hack/conformance.sh "$@"
 
-# What every change has to pass; arguments are lanes.
+# What every change has to pass; arguments are jobs.
 ci *arguments:
     .ci/run "$@"
 

@@ -71,7 +71,7 @@ while (($#)); do
 done
 ((${#parts[@]})) || parts=(claims restart latency limits delay purge queue volumes many)
 
-# Told to end, it stops the operator that it runs.
+# On SIGTERM it stops the operator that it runs.
 clean_up() {
   [[ $bench ]] && kill "$bench" 2>/dev/null && wait "$bench"
 }
@@ -79,7 +79,7 @@ clean_up() {
 stack=bench-$$ bench=
 set_stage
 enter_stage
-# What stands on the network of somebody else measures that network.
+# A cluster or AWS that is elsewhere would add its network to what is measured.
 unset KUBECONFIG AWS_ENDPOINT_URL AWS_S3_PROVISIONER_STACK
 
 say "building the operator and the floor ($profile)"

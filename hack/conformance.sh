@@ -8,8 +8,8 @@
 # The operator:
 #   --parameter NAME=VALUE  a parameter of its classes; {url} in it stands for
 #                           the proxy in front of the store
-#   --owner NAME=VALUE      an entry of the owner's Secret; with @FILE for VALUE,
-#                           what is in that file
+#   --owner NAME=VALUE      an entry of the Secret with the provisioning
+#                           credentials; @FILE as VALUE: the content of that file
 #   --env NAME=VALUE        a variable of the program, which has no others
 #   --arg ARGUMENT          an argument of the program
 #   --store http://...      where the store listens, if operators reach it over

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The main job from end to end, for people who watch and for machines that check:
-# claims become buckets, an app uses them, a deletion is undone, and what is deleted is gone.
+# claims become buckets, an app uses them, a deletion is undone, and everything is cleaned up.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -11,12 +11,12 @@ usage: hack/demo.sh [--keep] [--programs FOLDER]
 
 Builds the operator, starts a Kubernetes API server and an emulated AWS on this
 machine, and shows how claims become buckets, how an app uses them, how a deletion
-is undone, and how all of it goes again. Every step is checked: exit code 0 means
-that all of it is true.
+is undone, and how everything is cleaned up. Every step is checked: exit code 0
+means that all of it is true.
 
   --keep      ends while the claims are bound and leaves everything running, to be
-              tried out; says how to use it
-  --stop      stops what --keep left running, by the name that it said
+              tried out; prints how to use it
+  --stop      stops what --keep left running, by the name that it printed
   --programs  uses the programs aws-s3-provisioner, app and owner in FOLDER instead
               of building them
 
@@ -43,9 +43,9 @@ show() { printf '  $ %s\n' "$*" && "$@" | sed 's/^/  /; s/ *$//'; }
 owner() { "$built/owner" "$@" | sed 's/^/  /'; }
 
 admin_prepares() {
-  heading "The admin: custom resources, the owner's keys, two StorageClasses"
+  heading "The admin: custom resources, provisioning credentials, two StorageClasses"
   [[ -n ${AWS_ACCESS_KEY_ID:-} && -n ${AWS_SECRET_ACCESS_KEY:-} ]] ||
-    fail "AWS_ENDPOINT_URL is set, but not AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY: set an owner's keys, too"
+    fail "AWS_ENDPOINT_URL is set, but not AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY: set the provisioning credentials, too"
   if kubectl get crd objectbucketclaims.objectbucket.io &>/dev/null; then
     say "the cluster has the custom resources already; they are left as they are"
   else
@@ -174,7 +174,7 @@ while (($#)); do
   case $1 in
     --keep) keep=yes ;;
     --stop)
-      (($# > 1)) || fail "--stop needs the name that --keep said"
+      (($# > 1)) || fail "--stop needs the name that --keep printed"
       stop=yes stack=$2 && shift
       ;;
     --programs)
@@ -186,7 +186,7 @@ while (($#)); do
   esac
   shift
 done
-[[ $stack =~ ^demo-[0-9]+$ ]] || fail "--stop needs the name that --keep said"
+[[ $stack =~ ^demo-[0-9]+$ ]] || fail "--stop needs the name that --keep printed"
 
 set_stage
 readonly log=$state/logs/operator.log label=aws-s3-provisioner-demo=$stack

@@ -13,12 +13,12 @@ usage: hack/stack.sh up|down|env|status|build [--name NAME] [--with-other] [--wi
           on the same AWS: some tests need one. It is a stack of its own,
           NAME-other; `env` names it in OTHER_KUBECONFIG, `down` takes it along. With
           --with-seaweedfs there is a store beside AWS, SeaweedFS, for tests of stores
-          that are not AWS; `env` names it in SEAWEEDFS_URL, with its owner's keys.
+          that are not AWS; `env` names it in SEAWEEDFS_URL, with admin credentials.
           With --without-controllers there is no kube-controller-manager: nothing
           collects garbage, and namespaces that are deleted stay. Another `up`
           without that option adds it
   env     prints what a shell needs to use it: eval "$(hack/stack.sh env)"
-  status  says what runs; exit code 1 if the stack is not up
+  status  prints what runs; exit code 1 if the stack is not up
   down    stops it and removes its data
   build   makes the programs that `up` with these options would make at its first run
 
@@ -31,7 +31,7 @@ What the user brings is used instead:
   KUBECONFIG          a cluster that runs; no control plane is started
   OTHER_KUBECONFIG    the same for the other cluster
   AWS_ENDPOINT_URL    an AWS or emulator that runs, with your AWS credentials
-  SEAWEEDFS_URL       a SeaweedFS that runs, with its S3 and IAM; its owner's keys
+  SEAWEEDFS_URL       a SeaweedFS that runs, with its S3 and IAM; admin credentials
                       in SEAWEEDFS_ACCESS_KEY_ID and SEAWEEDFS_SECRET_ACCESS_KEY
   KUBEBUILDER_ASSETS  a folder with programs of the control plane; what it does
                       not have is built

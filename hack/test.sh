@@ -43,7 +43,7 @@ cargo build --locked --bins --test conformance
 [[ ! -f ${KUBERNETES_AUDIT_LOG:-} ]] || logged=$(wc -c <"$KUBERNETES_AUDIT_LOG")
 cargo test --locked --test it "${arguments[@]}"
 
-# An operator says little of some refusals, such as that of an event.
+# An operator logs little about some refusals, such as that of an event.
 if [[ -f ${KUBERNETES_AUDIT_LOG:-} ]]; then
   by_operators='"username":"system:serviceaccount:t-[0-9a-f]*-operators:.*decision":"forbid"'
   call='.*"requestURI":"\([^"?]*\)[^"]*","verb":"\([^"]*\)".*'

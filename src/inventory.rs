@@ -1,6 +1,7 @@
 //! What an account holds that was created for claims, and how much is in a bucket. Only reads.
 //!
-//! Neither S3 nor IAM can list by tags, so each bucket of the account and each user under the class's path is looked at.
+//! Neither S3 nor IAM can list by tags, so the tags of each bucket of the account and of each user under the class's
+//! path are read.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -18,7 +19,7 @@ use crate::s3::bucket;
 use crate::s3::tags::{self, Tags};
 use bucket_provisioner::store::{Inventory, ResourceKind, TaggedResource, Usage};
 
-/// How many are looked at side by side.
+/// How many are read at the same time.
 const AT_ONCE: usize = 8;
 /// How much of a bucket is counted: pages of 1,000 versions.
 const PAGES: usize = 20;
@@ -42,7 +43,7 @@ pub(crate) async fn usage(store: &Store, bucket: BucketRef<'_>) -> Result<Usage,
         };
         let sizes = page.versions().iter().map(|version| version.size().unwrap_or_default());
         add(&mut found, sizes);
-        // Delete markers are stored, too, and have to go before the bucket can.
+        // Delete markers are stored, too, and have to be deleted before the bucket.
         found.objects += u64::try_from(page.delete_markers().len()).unwrap_or_default();
         let more = page.is_truncated.unwrap_or_default();
         next = page.next_key_marker.filter(|_| more).map(|key| (Some(key), page.next_version_id_marker));
@@ -90,27 +91,27 @@ pub(crate) async fn inventory(
     };
     let account = target.record.account.as_deref();
     let mut sorted = Sorted { provisioner, ..Sorted::default() };
-    let looks = buckets.into_iter().map(async |name| {
+    let reads = buckets.into_iter().map(async |name| {
         let tags = bucket::tags_of(store, BucketRef { name: &name, account }).await;
-        (name, unless_gone(tags))
+        (name, if_it_exists(tags))
     });
-    let mut answers = pin!(stream::iter(looks).buffer_unordered(AT_ONCE));
+    let mut answers = pin!(stream::iter(reads).buffer_unordered(AT_ONCE));
     while let Some((name, answer)) = answers.next().await {
         sorted.add(ResourceKind::Bucket, name, answer)?;
     }
-    let looks = users.into_iter().map(async |name| {
+    let reads = users.into_iter().map(async |name| {
         let tags = user::tags_of(store, &name).await;
-        (name, unless_gone(tags))
+        (name, if_it_exists(tags))
     });
-    let mut answers = pin!(stream::iter(looks).buffer_unordered(AT_ONCE));
+    let mut answers = pin!(stream::iter(reads).buffer_unordered(AT_ONCE));
     while let Some((name, answer)) = answers.next().await {
         sorted.add(ResourceKind::User, name, answer)?;
     }
     Ok(sorted.end())
 }
 
-/// The tags; `None` if what had them is gone.
-fn unless_gone(answer: Result<Tags, CallError>) -> Result<Option<Tags>, Error> {
+/// The tags; `None` if the bucket or user no longer exists.
+fn if_it_exists(answer: Result<Tags, CallError>) -> Result<Option<Tags>, Error> {
     match answer {
         Ok(tags) => Ok(Some(tags)),
         Err(error) if matches!(error.code(), "NoSuchBucket" | "NoSuchEntity") => Ok(None),
@@ -118,12 +119,12 @@ fn unless_gone(answer: Result<Tags, CallError>) -> Result<Option<Tags>, Error> {
     }
 }
 
-/// So many looks may fail one after the other; then the store is given up.
+/// So many reads may fail one after the other; then the inventory fails.
 const FAILURES: u32 = 20;
-const OTHER_REGION: &str = "are in another region than the class, and were not looked at";
-const DENIED: &str = "the owner's credentials may not look at (s3:GetBucketTagging)";
+const OTHER_REGION: &str = "are in another region than the class, and were not read";
+const DENIED: &str = "the provisioning credentials may not read (s3:GetBucketTagging)";
 
-/// What was looked at, and how that went.
+/// What was read, and how many reads failed.
 #[derive(Default)]
 struct Sorted<'a> {
     provisioner: &'a str,
@@ -138,10 +139,10 @@ struct Sorted<'a> {
 }
 
 impl Sorted<'_> {
-    /// Takes an answer: a failed look loses only this one.
+    /// Adds an answer: a failed read loses only this one.
     ///
     /// # Errors
-    /// It makes no sense to look any further.
+    /// It makes no sense to read any further.
     fn add(&mut self, kind: ResourceKind, name: String, answer: Result<Option<Tags>, Error>) -> Result<(), Error> {
         let error = match answer {
             Ok(tags) => {
@@ -174,7 +175,7 @@ impl Sorted<'_> {
         Ok(())
     }
 
-    /// Who may look at some buckets but not at others sees their own; who may look at none sees nothing.
+    /// Credentials that may read some buckets but not others see their own; those that may read none see nothing.
     fn end(self) -> Inventory {
         let mut found = Inventory::new(self.stock);
         found.stock.sort();
@@ -184,17 +185,17 @@ impl Sorted<'_> {
             }
         }
         if let Some(denied) = self.first_denied.filter(|_| self.buckets_read == 0) {
-            found = found.with_problem(format!("no bucket could be looked at: {denied}"));
+            found = found.with_problem(format!("no bucket could be read: {denied}"));
         }
         if let Some(first) = self.first_failed {
-            found = found
-                .with_problem(format!("{} buckets or users could not be looked at, the first: {first}", self.failed));
+            found =
+                found.with_problem(format!("{} buckets or users could not be read, the first: {first}", self.failed));
         }
         found
     }
 }
 
-/// What the tags say, if this provisioner wrote them.
+/// The claim that the tags name, if this provisioner wrote them.
 fn marked(kind: ResourceKind, name: String, tags: &Tags, provisioner: &str) -> Option<TaggedResource> {
     if tags::value(tags, tags::MANAGED_BY) != Some(provisioner) {
         return None;
@@ -222,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_look_loses_only_what_was_looked_at_and_many_in_a_row_end_the_look() {
+    fn one_failed_read_is_a_problem_and_many_in_a_row_are_an_error() {
         let tags = tags::of_record("ours", &record());
         let mut sorted = Sorted { provisioner: "ours", ..Sorted::default() };
         for _ in 0..2 {
@@ -257,7 +258,7 @@ mod tests {
         let mut sorted = Sorted::default();
         sorted.add(ResourceKind::Bucket, "theirs".into(), denied()).unwrap();
         let none = sorted.end();
-        assert!(none.problems.iter().any(|problem| problem.contains("no bucket could be looked at")), "{none:?}");
+        assert!(none.problems.iter().any(|problem| problem.contains("no bucket could be read")), "{none:?}");
     }
 
     #[test]

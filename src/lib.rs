@@ -8,9 +8,9 @@
 //! | `iam` | `user`: creation; `policy`: what an app may do; `probe`: its keys are tried; `upkeep`: keys are rotated, changes found and repaired; `revoke`: removal |
 //! | [`client`] | `clients`, `http`: clients and connections; [`client::owner`]: the credentials of a class; `account`, `sts`, `clock`: their account; `pace`, `quota`: how fast it may be called, what it has no room for; `fence`: calls are blocked when the lease is lost; [`client::call`], `codes`: a call, and what its error means; [`client::error`], `remedy`, `failure`: messages, remedies, whether a retry can help |
 //! | `progress` | how far a creation came |
-//! | `doctor` | whether claims of a class can work, for an admin who asks |
-//! | `inventory`, `recall` | what the account holds; what tags say about a claim whose ObjectBucket was lost |
-//! | `reasons` | what users read |
+//! | `doctor` | the checks of `doctor`: whether claims of a class can work |
+//! | `inventory`, `recall` | what the account holds; a claim whose ObjectBucket was lost, restored from tags |
+//! | `reasons` | reason codes, which users read |
 //!
 //! Functions that decide (`plan`, `judge`, `may_delete`, `ownership`, the mapping of errors) are pure; functions that
 //! call AWS decide nothing.

@@ -1,6 +1,6 @@
-//! How far a creation for a claim came, so that its next attempt in this process goes on there, without calls that only
-//! look. It is forgotten a minute after it failed, because somebody may change what was created; then, and after a
-//! restart, an attempt looks at what exists.
+//! How far a creation for a claim came, so that its next attempt in this process continues there, without calls that
+//! only read. It is forgotten a minute after it failed, because somebody may change what was created; then, and after a
+//! restart, an attempt first reads what exists.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,7 +19,7 @@ const LONGEST: Duration = Duration::from_secs(300);
 #[derive(Default)]
 pub(crate) struct Unfinished<S>(Mutex<HashMap<String, Entry<S>>>);
 
-/// A creation: what is to be created, by whom, and how far it came.
+/// A creation: what is to be created, with which clients, and how far it came.
 struct Entry<S> {
     plan: Plan,
     store: Arc<Store>,
@@ -46,7 +46,7 @@ pub(crate) struct Attempt<'a, S: Default> {
 }
 
 impl<S: Default> Unfinished<S> {
-    /// Goes on with what is remembered of a record, or begins.
+    /// Continues what is remembered of a record, or begins.
     pub(crate) fn begin<'a>(&'a self, record: &'a Record, store: &Arc<Store>) -> Attempt<'a, S> {
         let (uid, plan, store) = (record.claim.uid.as_str(), &record.plan, Arc::clone(store));
         let mut entries = self.lock();

@@ -1,4 +1,4 @@
-//! The reasons that claims give because of AWS. `docs/reasons.md` is generated from them.
+//! The reason codes of claims that come from AWS. `docs/reasons.md` is generated from them.
 
 bucket_provisioner::reasons! {
     Claim {
@@ -10,28 +10,28 @@ bucket_provisioner::reasons! {
         BUCKET_MISSING = "BucketMissing": "the bucket that the class names does not exist", "create it, or correct the class";
         BUCKET_CLAIMED = "BucketClaimed": "the bucket that a brownfield class names was created for another claim", "name another bucket; or set `allowClaimedBucket: \"yes\"` if that is meant";
         BUCKET_GONE = "BucketGone": "somebody deleted the bucket that was created for the claim; it is not recreated without its content", "delete the claim and create a new one";
-        OWNERSHIP_LOST = "OwnershipLost": "the bucket that was created for the claim does not carry its tags any more; or the ObjectBucket names a bucket that is older than the claim", "as the message says; without the tags a bucket stays when the claim is deleted";
+        OWNERSHIP_LOST = "OwnershipLost": "the bucket that was created for the claim no longer has its tags; or the ObjectBucket names a bucket that is older than the claim", "follow the message; without the tags a bucket stays when the claim is deleted";
         WRONG_REGION = "WrongRegion": "the bucket is in another region", "use a class for that region";
     }
     Store {
-        CREDENTIALS_REFUSED = "CredentialsRefused": "AWS does not know the owner's key, or its signature is wrong", "put a valid key into the Secret; check the node's clock";
-        CREDENTIALS_EXPIRED = "CredentialsExpired": "the owner's session has expired", "renew the Secret";
+        CREDENTIALS_REFUSED = "CredentialsRefused": "AWS does not know the access key, or its signature is wrong", "put a valid key into the Secret; check the node's clock";
+        CREDENTIALS_EXPIRED = "CredentialsExpired": "the session of the provisioning credentials has expired", "renew the Secret";
         CREDENTIALS_UNAVAILABLE = "CredentialsUnavailable": "the class names no Secret, and the operator has no AWS identity; the message has the innermost cause", "give the operator's pod an identity, or name a Secret";
-        ACCESS_DENIED = "AccessDenied": "the owner lacks a permission, which the message names", "allow it; [the owner's policies](security.md#provisioning-policy) have all. If they demand a permissions boundary, the class has to name it";
+        ACCESS_DENIED = "AccessDenied": "the provisioning credentials lack a permission, which the message names", "allow it; [the provisioning policy](security.md#provisioning-policy) allows everything that claims need. If it requires a permissions boundary, the class has to name it";
         QUOTA_EXCEEDED = "QuotaExceeded": "there are too many buckets, users or the like in the account", "raise the quota, or clean up";
         USER_TAKEN = "UserTaken": "an IAM user of the claim's name exists without its tag", "delete that user";
         NOT_SUPPORTED = "NotSupported": "the store lacks an operation", "use a store that has it";
-        REJECTED = "Rejected": "AWS refused for another reason; the message has its code and words", "as they say; if they say little, look whether the endpoint of the class is that of the store";
-        THROTTLED = "Throttled": "AWS limits the rate of calls", "wait: claims take turns, and go on by themselves";
+        REJECTED = "Rejected": "AWS refused for another reason; the message has the error code and text of AWS", "follow that text; if it does not help, check that the endpoint of the class is that of the store";
+        THROTTLED = "Throttled": "AWS limits the rate of calls", "wait: the operator queues the calls and continues by itself";
         STORE_BUSY = "StoreBusy": "the store is busy with something that excludes this call", "wait";
         STORE_FAILING = "StoreFailing": "the store answers with server errors", "wait";
         STORE_UNREACHABLE = "StoreUnreachable": "the store cannot be reached", "wait; if it stays, check the endpoint and the network";
-        NOT_VISIBLE_YET = "NotVisibleYet": "AWS does not show yet what was just made", "wait";
+        NOT_VISIBLE_YET = "NotVisibleYet": "AWS does not show yet what was just created", "wait";
         BUCKET_NOT_FOUND = "BucketNotFound": "AWS does not show the bucket, which may be new", "wait";
-        OBJECTS_NOT_DELETED = "ObjectsNotDeleted": "objects of a deleted claim's bucket cannot be deleted; the message names the first", "look for an object lock or a bucket policy";
+        OBJECTS_NOT_DELETED = "ObjectsNotDeleted": "objects of a deleted claim's bucket cannot be deleted; the message names the first", "check for an object lock or a bucket policy";
         OBJECTS_KEEP_ARRIVING = "ObjectsKeepArriving": "a deleted claim's bucket was emptied three times, and something writes to it still", "stop what writes to it: server access logs, a replication rule, an application with other keys";
-        HAS_ACCESS_POINTS = "BucketHasAccessPoints": "S3 does not delete a bucket with access points. They are looked for before anything in it is deleted, if the owner may list them (`s3:ListAccessPoints`)", "delete the access points that the message names";
-        ACCESS_STILL_WORKS = "AccessStillWorks": "the user of a deleted claim is not found, but the key in its Secret works: the user may be in another account", "wait; if it stays, check whose credentials the owner's Secret holds";
+        HAS_ACCESS_POINTS = "BucketHasAccessPoints": "S3 does not delete a bucket with access points. They are searched for before anything in it is deleted, if the provisioning credentials may list them (`s3:ListAccessPoints`)", "delete the access points that the message names";
+        ACCESS_STILL_WORKS = "AccessStillWorks": "the user of a deleted claim is not found, but the key in its Secret works: the user may be in another account", "wait; if it stays, check to which account the provisioning credentials belong";
     }
     Operator {
         INVALID_ENVIRONMENT = "InvalidEnvironment": "an endpoint variable of the operator is not a URL", "correct the Deployment";

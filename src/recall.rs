@@ -68,7 +68,7 @@ async fn user_by_name(
             USER_MAX,
         );
         let tags = match user::ignore_not_found(user::tags_of(store, &name).await).map_err(Error::from) {
-            // Of a user that does not exist, IAM does not know the path that the owner's policy names.
+            // Of a user that does not exist, IAM does not know the path, to which the provisioning policy is limited.
             Err(error) if error.is_denied() => None,
             answer => answer?,
         };

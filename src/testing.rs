@@ -293,7 +293,7 @@ impl Stage {
     }
 }
 
-/// What became of user and bucket.
+/// The outcome of deleting user and bucket.
 pub(crate) type Removed = (AccessRemoval, BucketRemoval);
 
 /// Why nothing was created.

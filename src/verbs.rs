@@ -41,7 +41,7 @@ const LAG: Duration = Duration::from_secs(120);
 /// The same of another store.
 const LAG_ELSEWHERE: Duration = Duration::from_secs(10);
 
-/// How long a look at a bucket proves whose it is.
+/// How long the tags that were read of a bucket prove whose it is.
 const PROOF_AGE: Duration = Duration::from_secs(10);
 
 /// Provisions S3 buckets and IAM users.
@@ -108,7 +108,7 @@ impl AwsProvisioner {
         Ok(Target::of(record, self.environment()?))
     }
 
-    /// ConditionSupport two claims of this process from creating a bucket of the same chosen name at the same time, where the
+    /// Keeps two claims of this process from creating a bucket of the same chosen name at the same time, where the
     /// store would accept both.
     pub(crate) fn lock_name<'a>(&'a self, target: &Target<'_>) -> Result<Option<NameGuard<'a>>, Error> {
         if !bucket::answer_is_ambiguous(target) {
@@ -135,7 +135,7 @@ impl AwsProvisioner {
         Ok((self.clients.store(call.owner, &target).await, target))
     }
 
-    /// Looks at the user of a record. If there is no such user, checks that the app's keys do not work either.
+    /// Reads the user of a record. If there is no such user, checks that the app's keys do not work either.
     async fn find_access(
         &self,
         store: &Store,
@@ -154,7 +154,7 @@ impl AwsProvisioner {
         Ok(Access::Missing)
     }
 
-    /// Another attempt begins anew.
+    /// Another attempt begins from the start.
     fn forget_progress(&self, record: &Record) {
         self.buckets.forget(record);
         self.users.forget(record);
@@ -163,7 +163,7 @@ impl AwsProvisioner {
 
 /// The access of a claim's apps, as it was found.
 enum Access {
-    /// There is no user, because the claim shares the owner's keys.
+    /// There is no user, because the claim shares the provisioning credentials.
     Shared,
     /// There is no user any more.
     Missing,
@@ -349,7 +349,7 @@ impl Provisioner for AwsProvisioner {
         if let Some(ended) = found? {
             return Ok(ended);
         }
-        // Calls may have waited for their turns, and somebody may have taken the bucket over.
+        // Calls may have waited for the rate limit, and somebody else may own the bucket meanwhile.
         let taken_meanwhile = async || match looked.elapsed() > PROOF_AGE {
             true => purge::find(&store, &target).await,
             false => Ok(None),

@@ -1,5 +1,5 @@
-//! The owner of the account that the claims' buckets are in. `hack/demo.sh` asks it for what an admin does in AWS
-//! before there are claims, and for what is there when they are gone.
+//! The admin of the account that has the claims' buckets. `hack/demo.sh` runs it for what an admin does in AWS before
+//! there are claims, and to check what is left after they are deleted.
 //!
 //! | command | what it does |
 //! |---|---|
@@ -37,8 +37,8 @@ async fn main() -> Result<(), Failure> {
         ["remove", bucket] => remove(&s3, bucket).await,
         ["put", bucket, key] => put(&s3, bucket, key, b"deleted with its bucket").await,
         ["gone", bucket, ref users @ ..] => {
-            bucket_gone(&s3, bucket).await?;
-            users_gone(&config, users).await
+            require_no_bucket(&s3, bucket).await?;
+            require_no_users(&config, users).await
         }
         _ => Err("unknown command; see examples/app/owner.rs".into()),
     }
@@ -85,7 +85,7 @@ async fn remove(s3: &aws_sdk_s3::Client, bucket: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn bucket_gone(s3: &aws_sdk_s3::Client, bucket: &str) -> Result<(), Failure> {
+async fn require_no_bucket(s3: &aws_sdk_s3::Client, bucket: &str) -> Result<(), Failure> {
     match s3.list_objects_v2().bucket(bucket).send().await {
         Ok(_) => return Err(format!("bucket {bucket} is still there").into()),
         Err(error) if error.code() == Some("NoSuchBucket") => println!("gone   bucket {bucket}"),
@@ -96,7 +96,7 @@ async fn bucket_gone(s3: &aws_sdk_s3::Client, bucket: &str) -> Result<(), Failur
 
 /// An IAM user, its keys and its policies. Stores that keep them apart may answer with an empty list for a user that
 /// is not there.
-async fn users_gone(config: &SdkConfig, users: &[&str]) -> Result<(), Failure> {
+async fn require_no_users(config: &SdkConfig, users: &[&str]) -> Result<(), Failure> {
     // Wherever the buckets are, IAM is in one place.
     let iam = aws_sdk_iam::config::Builder::from(config).region(Region::new("us-east-1")).build();
     let iam = aws_sdk_iam::Client::from_conf(iam);

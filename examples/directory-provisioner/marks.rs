@@ -32,7 +32,7 @@ impl Mark {
         record.names_uid(&self.uid)
     }
 
-    /// Whether it says what a new mark would say. A record that was adopted has another claim and cluster.
+    /// Whether it equals a new mark. A record that was adopted has another claim and cluster.
     pub(crate) fn is_current(&self, record: &Record) -> bool {
         self.uid == record.claim.uid && self.cluster == record.cluster
     }
@@ -65,7 +65,7 @@ impl Marks {
         linked
     }
 
-    /// Replaces a mark that names a former claim of the record.
+    /// Replaces a mark that names a previous claim of the record.
     pub(crate) fn renew(&self, record: &Record) -> io::Result<()> {
         fs::rename(self.draft(record)?, self.0.join(&record.plan.bucket))
     }

@@ -22,8 +22,8 @@ fn stays_inside(key: &str) -> bool {
     parts.all(|part| !matches!(part, "" | "." | ".."))
 }
 
-/// What apps may do. Not uploads in parts: nothing says to which bucket a part belongs, so it would stay when its bucket
-/// goes.
+/// What apps may do. Not multipart uploads: a stored part does not name its bucket, so it would stay after its bucket
+/// was deleted.
 const FOR_APPS: [&str; 10] = [
     "CopyObject",
     "DeleteObject",

@@ -153,9 +153,9 @@ impl Store {
             }
             Mode::Created if !is_mine || !is_there => Err(lost(
                 &GONE,
-                "which was created for this claim, is gone or has lost its mark: restore it, or delete the claim and create a new one",
+                "which was created for this claim, no longer exists or has lost its mark: restore it, or delete the claim and create a new one",
             )),
-            // So that the former claim, if it still exists somewhere, owns nothing any more.
+            // So that the previous claim, if it still exists somewhere, owns nothing any more.
             Mode::Created if mark.is_some_and(|mark| !mark.is_current(record)) => {
                 self.marks.renew(record).map_err(failed)
             }
@@ -211,8 +211,8 @@ impl Provisioner for Directories {
         Endpoint::new(at.host().unwrap_or_default(), port).with_region("local").with_url(&self.url)
     }
 
-    /// The id of the root, so that an empty directory where a volume should be mounted is not taken for a store in which
-    /// everything is gone.
+    /// The id of the root, so that an empty directory where a volume should be mounted is not taken for a store from
+    /// which everything was deleted.
     async fn account(&self, _: &Call<'_, Self>) -> Result<Option<String>, StoreError> {
         self.open()?;
         let file = self.root.join("id");

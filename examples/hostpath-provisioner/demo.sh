@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The volume provisioner from end to end, for people who watch and for machines that check: claims become directories,
-# something is written there, and what is deleted is gone.
+# something is written there, and deletion removes all of it.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -89,7 +89,7 @@ volume_is_retained() {
   touch "$directory/SUCCESS"
   show kubectl delete pvc kept --timeout "${patience}s"
   show kubectl wait --for 'jsonpath={.status.phase}=Released' --timeout "${patience}s" "pv/$volume"
-  [[ -e $directory/SUCCESS ]] || fail "$directory/SUCCESS is gone"
+  [[ -e $directory/SUCCESS ]] || fail "$directory/SUCCESS no longer exists"
   say "kept   $directory/SUCCESS"
 }
 

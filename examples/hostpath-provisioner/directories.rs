@@ -12,9 +12,9 @@ use rustix::io::Errno;
 
 /// How long one call removes files, so that it ends before it would be given up.
 const LIMIT: Duration = Duration::from_secs(30);
-/// How many directories are looked at in a row, so that their names fit into the memory.
+/// How many directories are read in a row, so that their names fit into the memory.
 const AT_ONCE: usize = 1000;
-/// What the directories are called that are moved up to be removed.
+/// The prefix of directories that are moved up to be removed.
 const MOVED: &str = ".removed-";
 
 /// The directories of all volumes.
@@ -155,7 +155,7 @@ impl Directories {
                 FileType::Unknown => match fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
                     Ok(found) => FileType::from_raw_mode(found.st_mode) == FileType::Directory,
                     Err(Errno::NOENT) => continue,
-                    Err(error) => return Err(Problem::Failed("look at a file", error)),
+                    Err(error) => return Err(Problem::Failed("read the type of a file", error)),
                 },
                 kind => kind == FileType::Directory,
             };
@@ -232,7 +232,7 @@ mod tests {
         if rustix::process::geteuid().is_root() { 2000 } else { rustix::process::getegid().as_raw() }
     }
 
-    /// A directory of volumes, and one beside it that is nobody's business.
+    /// A directory of volumes, and another one that must not change.
     struct Place {
         root: PathBuf,
         directories: Directories,
@@ -272,8 +272,9 @@ mod tests {
         }
     }
 
+    /// Creating it twice changes nothing.
     #[test]
-    fn a_volume_is_a_directory_with_the_mode_and_group_of_its_class_and_creating_it_twice_changes_nothing() {
+    fn a_volume_has_the_mode_and_group_of_its_class() {
         let place = Place::new();
         for _ in 0..2 {
             let path = place.directories.create(NAME, 0o2770, group()).unwrap();
@@ -286,8 +287,9 @@ mod tests {
         assert!(place.volume().join("kept").exists());
     }
 
+    /// Deleting one that does not exist succeeds.
     #[test]
-    fn a_volume_goes_with_all_that_is_in_it_and_one_that_is_gone_is_gone() {
+    fn deleting_a_volume_deletes_its_content() {
         let place = Place::new();
         place.directories.create(NAME, 0o2770, group()).unwrap();
         std::fs::create_dir_all(place.volume().join("a/b/.removed-1")).unwrap();

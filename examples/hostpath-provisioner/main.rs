@@ -1,7 +1,7 @@
 //! A provisioner of volumes on the node that it runs on: each is a directory.
 //!
-//! `NODE_NAME` says which node that is, and `--pv-dir` where the directories are. For tests and demonstrations: a directory
-//! has no size limit, and no other node has it.
+//! `NODE_NAME` is the name of that node, and `--pv-dir` the folder of the directories. For tests and demonstrations: a
+//! directory has no size limit, and no other node has it.
 
 mod directories;
 mod provisioner;

@@ -12,7 +12,7 @@ use super::directories::{Directories, Problem, Removed};
 const IDENTITY: &str = "hostPathProvisionerIdentity";
 /// On a PersistentVolume: the kubelet gives this group to the pods that use it.
 const GROUP: &str = "pv.beta.kubernetes.io/gid";
-/// The label that says which node a pod can run on.
+/// The label of the node that a pod can run on.
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
 #[derive(Debug, clap::Args)]
@@ -20,7 +20,7 @@ pub struct Flags {
     /// The directory in which each volume is a directory. It must exist, and have the same path on the node.
     #[arg(long, value_name = "DIR", env = "PV_DIR", default_value = "/tmp/hostpath-provisioner")]
     pv_dir: PathBuf,
-    /// The name of the node, to tell its volumes from those of other nodes.
+    /// The name of the node, by which its volumes differ from those of other nodes.
     #[arg(long, value_name = "NAME", env = "NODE_NAME", default_value = "")]
     node_name: String,
     /// Serve only the claims for which the scheduler has selected this node, as one of several provisioners, one on each

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_of_the_slowest_is_the_limit_below_which_99_of_100_are() {
+    fn the_99th_percentile_is_the_bound_of_99_of_100() {
         let line = |verb: &str, limit: &str, number: u64| {
             let labels = format!("resource=\"secrets\",verb=\"{verb}\",le=\"{limit}\"");
             format!("apiserver_request_duration_seconds_bucket{{{labels}}} {number}\n")

@@ -13,8 +13,8 @@ use crate::operator::Operator;
 use crate::parts::Bench;
 use crate::{Failure, say};
 
-/// Calls to IAM that a claim needs: user, policy and key; and for its deletion a look at the user and its keys, key,
-/// policy and user.
+/// Calls to IAM that a claim needs: user, policy and key; and for its deletion two reads of the user and its keys, then
+/// key, policy and user.
 const CREATION: usize = 3;
 const DELETION: usize = 5;
 /// Claims that are served at once: before as many are done, the turns of single claims say nothing.
@@ -137,11 +137,12 @@ fn print(name: &str, times: &Times, limits: Limits, calls: usize, counts: Counts
     say(&format!("{name}: {} calls, {} of them refused{late}", counts.sent, counts.refused));
 }
 
-/// The time of the claim that came latest, in its turns, and its name, if a turn takes so many seconds.
-fn latest<'a>(order: &'a [String], times: &BTreeMap<String, Duration>, turn: f64) -> (f64, &'a str) {
+/// The latest claim, compared with its position in the queue, where each position takes `each` seconds: the ratio, and
+/// the claim's name.
+fn latest<'a>(order: &'a [String], times: &BTreeMap<String, Duration>, each: f64) -> (f64, &'a str) {
     let late = order.iter().enumerate().map(|(before, name)| {
-        let turns = (before + 1).max(AT_ONCE) as f64;
-        (times.get(name).map_or(f64::INFINITY, |time| time.as_secs_f64() / (turns * turn)), name.as_str())
+        let position = (before + 1).max(AT_ONCE) as f64;
+        (times.get(name).map_or(f64::INFINITY, |time| time.as_secs_f64() / (position * each)), name.as_str())
     });
     late.max_by(|(one, _), (other, _)| one.total_cmp(other)).unwrap_or_default()
 }

@@ -25,7 +25,7 @@ pub(crate) struct Times {
     pub(crate) order: Vec<String>,
 }
 
-/// How long it took until one claim was Bound, and then until it was gone.
+/// How long it took until one claim was Bound, and then until it was deleted.
 pub(crate) struct Life {
     pub(crate) bound: Duration,
     pub(crate) gone: Duration,
@@ -37,7 +37,7 @@ pub(crate) async fn create(kubernetes: &Kubernetes, n: usize) -> Result<Duration
     Ok(create_named(kubernetes, CLASS, names, |_| Ok(())).await?.took)
 }
 
-/// Creates claims in this order. `done` is told how many are Bound.
+/// Creates claims in this order. `done` gets the number that are Bound.
 pub(crate) async fn create_named(
     kubernetes: &Kubernetes,
     class: &'static str,
@@ -58,7 +58,7 @@ pub(crate) async fn delete(kubernetes: &Kubernetes) -> Result<Duration, Failure>
     Ok(delete_named(kubernetes, names, |_| Ok(())).await?.took)
 }
 
-/// Deletes claims in this order. `done` is told how many are gone.
+/// Deletes claims in this order. `done` gets the number that are deleted.
 pub(crate) async fn delete_named(
     kubernetes: &Kubernetes,
     names: Vec<String>,

@@ -1,5 +1,5 @@
-//! What `hack/bench.sh` runs: `bench N OBJECTS BOUND PART...` measures the operator, which stands beside this program, and
-//! the floor, and prints both. What the parts are, the script's `--help` says.
+//! What `hack/bench.sh` runs: `bench N OBJECTS BOUND PART...` measures the operator, which is in the same folder as
+//! this program, and the floor, and prints both. The script's `--help` explains the parts.
 //!
 //! It needs an empty cluster with the custom resources, the namespace `bench` and the class `s3-buckets`
 //! (`KUBECONFIG`), and an AWS (`AWS_ENDPOINT_URL`, keys, region).

@@ -1,5 +1,5 @@
 //! What lies between the operator and AWS, as a proxy: the time that each call takes, the limits on the calls of an
-//! account, and the time until new keys work. What goes through is unchanged, so that signatures hold.
+//! account, and the time until new keys work. Requests are forwarded unchanged, so that signatures stay valid.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -60,7 +60,7 @@ impl Kind {
         }
     }
 
-    /// How AWS says that there were too many.
+    /// The throttling error of AWS.
     fn refusal(self) -> Response<Body> {
         match self {
             Self::Iam => refusal(
@@ -111,7 +111,7 @@ impl Proxy {
         self.ask(&format!("limit {} {a_second}", kind.name())).map(drop)
     }
 
-    /// Those of the owner's key.
+    /// Those with the provisioning credentials.
     pub(crate) fn counts(&mut self, kind: Kind) -> Result<Counts, Failure> {
         let counts = self.ask(&format!("counts {} {}", kind.name(), std::env::var("AWS_ACCESS_KEY_ID")?))?;
         let (sent, refused) = counts.split_once(' ').ok_or("no counts")?;
@@ -157,9 +157,9 @@ struct Server {
 #[derive(Default)]
 struct State {
     limits: HashMap<Kind, f64>,
-    /// For each owner's key, the calls that it may make at once, and when that was so.
+    /// For each key, the calls that it may make at once, and when that was so.
     rooms: HashMap<(Kind, String), (f64, Instant)>,
-    /// Calls by each owner's key: how many were sent, and how many of them refused.
+    /// Calls by each key: how many were sent, and how many of them refused.
     calls: HashMap<(Kind, String), (usize, usize)>,
     /// When each key was issued.
     keys: HashMap<String, Instant>,
@@ -181,7 +181,7 @@ impl State {
     }
 }
 
-/// Prints its URL, and serves until it is killed. What it is asked for stands in the lines of its standard input.
+/// Prints its URL, and serves until it is killed. Each line of its standard input is a command.
 pub(crate) async fn serve(network: Network, upstream: &str) -> Result<(), Failure> {
     let mut connector = HttpConnector::new();
     connector.set_nodelay(true);
@@ -302,7 +302,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_signer_stands_in_the_signature() {
+    fn the_signature_names_the_signer() {
         let signature = HeaderValue::from_static(
             "AWS4-HMAC-SHA256 Credential=AKIA1/20260101/us-east-1/iam/aws4_request, SignedHeaders=host, Signature=0",
         );

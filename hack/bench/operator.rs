@@ -39,7 +39,7 @@ impl Operator {
         Ok(operator)
     }
 
-    /// Starts the program that stands beside this one.
+    /// Starts the program in the folder of this one.
     pub(crate) fn spawn(aws_url: &str) -> Result<Self, Failure> {
         let mut command = Command::new(std::env::current_exe()?.with_file_name("aws-s3-provisioner"));
         // Free from here on, as nobody else asks for ports on a machine that measures.

@@ -1,5 +1,5 @@
-//! How fast a bucket is emptied: as fast as the store lets a bare client do it, beside a slow network, and where S3 says
-//! that it is too fast.
+//! How fast a bucket is emptied: as fast as the store lets a bare client do it, over a slow network, and where S3
+//! throttles it.
 
 use std::time::Duration;
 

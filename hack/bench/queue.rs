@@ -47,7 +47,7 @@ impl Bench {
         }
         let behind = operator.during(self.deleted(OTHER)).await?;
         let left = self.left(&names).await?;
-        say(&format!("{left} of {n} buckets of the first tenant were left when that of the other was gone"));
+        say(&format!("{left} of {n} buckets of the first tenant were left when that of the other was deleted"));
         while self.left(&names).await? > 0 {
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
@@ -79,7 +79,7 @@ impl Bench {
         Ok(())
     }
 
-    /// The time from when the bucket of the other tenant is due until its ObjectBucket is gone.
+    /// The time from when the bucket of the other tenant is due until its ObjectBucket is deleted.
     async fn deleted(&self, name: &str) -> Result<Duration, Failure> {
         let record = record(OTHER, name);
         let began = Instant::now();

@@ -79,7 +79,7 @@ impl Store {
         self
     }
 
-    /// The policy of `user`, which may use `bucket`. IAM shows documents as they would stand in a URL.
+    /// The policy of `user`, which may use `bucket`. IAM returns documents URL-encoded.
     pub(crate) async fn policy(&self, bucket: &str, user: &str) -> Result<Policy, Failure> {
         let listed = self.iam.list_user_policies().user_name(user).send().await?;
         let name = listed.policy_names.into_iter().next().ok_or("the operator's user has no policy")?;

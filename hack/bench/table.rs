@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_stand_below_their_header_and_leave_out_what_was_not_measured() {
+    fn rows_are_aligned_and_skip_what_was_not_measured() {
         let row = Row {
             a_second: Some(80.0),
             processor_seconds: 3.21,

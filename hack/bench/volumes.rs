@@ -115,7 +115,7 @@ impl Bench {
         Ok(())
     }
 
-    /// The rows of creation and deletion, and the lives of some claims; a restart goes into the second table.
+    /// The rows of creation and deletion, and the lives of some claims; a restart is in the second table.
     async fn by_library(
         &mut self,
         kubernetes: &Kubernetes,

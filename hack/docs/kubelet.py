@@ -129,7 +129,7 @@ class Pod:
 
 
 class Kubelet(threading.Thread):
-    """Looks at the Deployments until it is stopped."""
+    """Polls the Deployments until it is stopped."""
 
     def __init__(self, kubeconfig, programs, folder, network):
         super().__init__(daemon=True)
@@ -147,7 +147,7 @@ class Kubelet(threading.Thread):
         return self.api.call(path, "POST", {"spec": spec})["status"]["token"]
 
     def associations(self):
-        """Service accounts that a page associated with a role: lines of a file that stands in for the API of EKS."""
+        """Service accounts that a page associated with a role: lines of a file that replaces the API of EKS."""
         path = self.folder / "pod-identity-associations"
         return {tuple(line.split()) for line in path.read_text().splitlines()} if path.exists() else set()
 

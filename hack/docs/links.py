@@ -9,7 +9,7 @@ FENCE = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
 
 
 def check(page, repository):
-    """Does not ask the network, so links to other sites are not looked at."""
+    """Uses no network, so links to other sites are not checked."""
     for target in LINK.findall(FENCE.sub("", (repository / page).read_text())):
         if re.match(r"[a-z]+:", target):
             continue

@@ -1,8 +1,8 @@
 """The pages of the documentation, and what there is to try in them.
 
-A block of code is run, applied or compared by its language. A comment right before it says otherwise:
+A block of code is run, applied or compared by its language. A comment right before it changes that:
 
-    <!-- not run: needs EKS -->      why it is only looked at; of `sh`, its syntax is checked
+    <!-- not run: needs EKS -->      why it is not run; of `sh`, its syntax is checked
     <!-- run by: hack/test.sh -->    who runs it instead
     <!-- run if: command -v mvn -->  run only where the command succeeds
     <!-- save as: class.yaml -->     written to that file, which later blocks use
@@ -31,7 +31,7 @@ ELSEWHERE = {
 
 
 class Wrong(Exception):
-    """What a page says is wrong."""
+    """A block of a page does not work."""
 
 
 @dataclasses.dataclass

@@ -1,4 +1,4 @@
-"""Tries what the documentation says: see .ci/docs, which starts this.
+"""Tries the documentation: see .ci/docs, which starts this.
 
 Each page that has something to run gets a cluster and an AWS of its own, as a reader who begins with it. Its blocks run
 one after the other in one shell, so that what one sets the next can use."""
@@ -131,7 +131,7 @@ def runs_elsewhere(block, how):
 
 
 def check_syntax(block):
-    """Of commands that are not run: that a shell can read them, and what shellcheck says."""
+    """Of commands that are not run: that a shell can parse them, and that shellcheck finds nothing."""
     # Variables of earlier blocks, and a reader's names in capitals.
     options = ["--shell", "bash", "--exclude", "SC2154,SC2034", "-"]
     for command in (["bash", "-n"], ["shellcheck", *options]):

@@ -12,7 +12,7 @@ fail() {
 # A path that the user gave, who is in another folder than the script.
 from_outside() { (cd "$OLDPWD" && realpath --canonicalize-missing "$1"); }
 
-# Fails unless program $1 is installed; $2 says what it is for.
+# Fails unless program $1 is installed; $2 is its purpose, for the message.
 need() { command -v "$1" >/dev/null || fail "$1 is not installed; it is needed to $2"; }
 
 # Whether the user set variable $1, rather than the `env` of one of our stacks:
@@ -30,7 +30,7 @@ lock() {
   until flock -w 30 "$1"; do say "still waiting, $SECONDS s"; done
 }
 
-# Waits for process $1 and says meanwhile what it does: $2, and how many packages, lines of file $3, it has
+# Waits for process $1 and prints its progress: what it does, $2, and how many packages, lines of file $3, it has
 # finished. Fails as it fails.
 follow() {
   local pid=$1 what=$2 log=$3 began=$SECONDS elapsed=0 next=0 done=0

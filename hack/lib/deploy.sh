@@ -36,7 +36,7 @@ go_build() {
   deploy_build=
 }
 
-# For whoever ends before the build does. Asked politely, Go goes on for minutes.
+# For whoever ends before the build does. After SIGINT, Go continues for minutes.
 stop_deploy_build() {
   [[ $deploy_build ]] || return 0
   kill -KILL -- "-$deploy_build" 2>/dev/null || true

@@ -31,14 +31,15 @@ owner_secret() {
     kubectl create secret generic s3-owner --namespace default --from-env-file /dev/stdin --dry-run=client --output yaml
 }
 
-# A stack of our own goes as a whole. From a cluster or an AWS of the user goes what was made there, claims first.
+# A stack of our own is removed as a whole. From a cluster or an AWS of the user only what was made there is removed,
+# claims first.
 clean_up() {
   [[ $stack_used && -s ${state%.stage}/brought ]] || return 0
   heading "Removing what was made in your cluster or AWS"
   remove_what_was_made || printf 'left behind: what has the label %s, or bucket %s\n' "$label" "$archive" >&2
 }
 
-# The ObjectBuckets of claims in the namespace, also of claims that are gone.
+# The ObjectBuckets of claims in the namespace, also of deleted claims.
 records_of_claims() {
   kubectl get ob --output "jsonpath={range .items[?(@.spec.claimRef.namespace=='$namespace')]}{.metadata.name}{'\n'}{end}"
 }

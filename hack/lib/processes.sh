@@ -56,7 +56,7 @@ wait_for() {
 # Prints the names of all processes that were started.
 started() { [[ ! -d $state/run ]] || ls "$state/run"; }
 
-# Stops all processes, and what they started, at once: their data goes with them.
+# Stops all processes, and what they started, at once: their data is removed, too.
 stop_all() {
   local name
   for name in $(started); do send_kill "$name"; done

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # What the demo and the bench share: a stack of their own, $stack, a folder beside it, $state, and an end that leaves
-# nothing behind, whatever it comes from. The script says in `clean_up` what is its own to be cleared away.
+# nothing behind, whatever the cause. `clean_up` of the script removes what is its own.
 
 # The folder of hack/stack.sh; no stack can have a name with a dot.
 set_stage() { state=${XDG_RUNTIME_DIR:-${TMPDIR:-/tmp}}/aws-s3-provisioner-$UID/$stack.stage; }

@@ -98,8 +98,8 @@ build_programs() {
   rm -rf "$build_folder"
 }
 
-# Stops a build that is under way. Asked politely, by SIGINT, Go goes on for
-# minutes; killed, it leaves its temporary files.
+# Stops a build that is under way. After SIGINT, Go continues for minutes;
+# killed, it leaves its temporary files.
 stop_build() {
   [[ -n ${build:-} ]] || return 0
   kill -KILL -- "-$build" 2>/dev/null || true
@@ -107,7 +107,8 @@ stop_build() {
   rm -rf "$build_folder"
 }
 
-# Asks Python itself: an environment breaks when the Python it was made with goes.
+# Runs Python itself: an environment breaks when the Python it was made with is
+# removed.
 emulator_works() { "$emulator/bin/python" -c 'import ministack' &>/dev/null; }
 
 # A program that needs nothing from its environment.

@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_variable_of_a_service_takes_precedence_and_the_error_names_a_bad_one() {
+    fn a_service_variable_wins_and_a_bad_one_is_named() {
         let read = |variables: &'static [(&str, &str)]| {
             Environment::read(move |name| {
                 variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn the_error_about_another_resource_says_what_it_is() {
+    fn the_error_names_the_kind_of_the_other_resource() {
         let refused = |name| check(name, Mode::Granted).unwrap_err();
         assert!(refused("logs--usw2-az1--x-s3").contains("a directory bucket"));
         assert!(refused("logs-abcdefgh-s3alias").contains("an access point"));

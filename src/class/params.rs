@@ -12,7 +12,7 @@ use bucket_provisioner::store::{Parameter, ParameterError, Parameters, RawParame
 
 /// Region of a class without one; the Go provisioner has the same default.
 pub const DEFAULT_REGION: &str = "us-west-1";
-/// IAM path of users of a class without one. The owner's IAM policy can be limited to it.
+/// IAM path of users of a class without one. The provisioning policy can be limited to it.
 pub const DEFAULT_IAM_PATH: &str = "/aws-s3-provisioner/";
 
 /// What an admin wrote.
@@ -22,8 +22,8 @@ struct Raw {
     /// Region of the buckets. With `s3Endpoint`, whatever that store calls its region.
     #[schemars(extend("default" = "`us-west-1`"))]
     region: Option<String>,
-    /// `yes`: an IAM user for each claim. `no`: the claim gets the owner's own keys, and a Warning event says so. Needs
-    /// `secretName`, and does not go with `rotateKeysEvery`.
+    /// `yes`: an IAM user for each claim. `no`: the claim gets the provisioning credentials themselves, with a Warning
+    /// event. Needs `secretName`, and excludes `rotateKeysEvery`.
     #[schemars(extend("default" = "`yes`"))]
     create_bucket_user: Option<String>,
     /// URL of S3 of [another store](#stores-other-than-aws). It takes precedence over the operator's `AWS_ENDPOINT_URL…`
@@ -37,10 +37,10 @@ struct Raw {
     /// `true`: `s3.example/bucket` instead of `bucket.s3.example`.
     #[schemars(extend("default" = "`false`"))]
     force_path_style: Option<String>,
-    /// Path of the users. The owner's policy can be limited to it. It begins and ends with `/`.
+    /// Path of the users. The provisioning policy can be limited to it. It begins and ends with `/`.
     #[schemars(extend("default" = "`/aws-s3-provisioner/`"))]
     iam_path: Option<String>,
-    /// ARN of the policy that limits what the users may do. The recommended owner's policy [demands
+    /// ARN of the policy that limits what the users may do. The recommended provisioning policy [requires
     /// it](security.md#provisioning-policy).
     #[schemars(extend("default" = "none"))]
     permissions_boundary: Option<String>,
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claimed_bucket_is_refused_unless_the_class_says_otherwise() {
+    fn a_claimed_bucket_is_refused_unless_the_class_allows_it() {
         let claimed = |entries: &[(&str, &str)]| parse(entries).map(|parameters| parameters.claimed_bucket);
         let named = ("bucketName", "photos");
         assert_eq!(claimed(&[named]), Ok(ClaimedBucket::Refused));
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn regions_of_every_partition_are_known_and_another_store_names_its_own() {
+    fn regions_are_known_on_aws_and_free_on_other_stores() {
         for region in ["us-east-1", "us-gov-west-1", "cn-north-1", "ap-southeast-5", "us-isob-east-1", "eusc-de-east-1"]
         {
             assert!(parse(&[("region", region)]).is_ok(), "{region}");

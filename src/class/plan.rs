@@ -103,7 +103,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn endpoints_of_the_class_come_before_those_of_the_environment_and_are_recorded() {
+    fn class_endpoints_win_over_the_environment_and_are_recorded() {
         let environment = Environment::read(|name| match name {
             "AWS_ENDPOINT_URL" => Some("http://127.0.0.1:5810".into()),
             _ => None,

@@ -1,4 +1,4 @@
-//! [`Target`]: a record as the verbs read it, with the endpoints that its calls go to.
+//! [`Target`]: a record as the verbs read it, with the endpoints of its calls.
 
 use crate::class::environment::Environment;
 use crate::class::params::{DEFAULT_IAM_PATH, DEFAULT_REGION};
@@ -16,7 +16,7 @@ pub(crate) mod state {
     pub(crate) const ALLOW_CLAIMED_BUCKET: &str = "allowClaimedBucket";
 }
 
-/// Where calls go. `None` stands for AWS's own endpoint in the region.
+/// The endpoints of calls. `None`: the default endpoint of AWS in the region.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Endpoints {
     pub(crate) region: String,
@@ -86,7 +86,7 @@ pub(crate) struct UserSpec<'a> {
 pub(crate) struct Target<'a> {
     pub(crate) record: &'a Record,
     pub(crate) endpoints: Endpoints,
-    /// `None`: the claim shares the owner's keys.
+    /// `None`: the claim shares the provisioning credentials.
     pub(crate) user: Option<UserSpec<'a>>,
     /// ARN of the managed policy that the Go provisioner created for the user.
     pub(crate) go_policy: Option<&'a str>,
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_says_all_that_its_plan_said() {
+    fn a_record_keeps_everything_of_its_plan() {
         let class = [
             ("region", "eu-central-1"),
             ("s3Endpoint", "https://s3.example"),

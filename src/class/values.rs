@@ -165,7 +165,7 @@ pub enum ClaimedBucket {
 pub enum CredentialsMode {
     /// "yes": an IAM user of its own.
     OwnUser,
-    /// "no": the owner's keys.
+    /// "no": the provisioning credentials.
     ShareOwner,
 }
 

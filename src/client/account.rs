@@ -1,7 +1,7 @@
-//! The account of the owner's credentials, if it is known.
+//! The account of the provisioning credentials, if it is known.
 //!
-//! What is missing in another account is not gone. AWS says to which account credentials belong. Another store may show
-//! it in the ARN of a user, or not at all; then the operator behaves as if there were only one account.
+//! A bucket that another account does not have may still exist. STS returns the account of credentials. Another store
+//! may show it in the ARN of a user, or not at all; then the operator behaves as if there were only one account.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,15 +10,15 @@ use tokio::sync::OnceCell;
 
 use crate::client::clock::Clock;
 
-/// What STS says of credentials.
+/// What STS returns for credentials.
 #[derive(Debug, Clone)]
 pub(crate) struct CallerIdentity {
     pub(crate) account: Option<String>,
     pub(crate) arn: Option<String>,
 }
 
-/// What is known about the account of one owner's credentials. Lives as long as the clients for these credentials, so
-/// each version of the credentials is asked once.
+/// What is known about the account of provisioning credentials. Lives as long as the clients for these credentials, so
+/// STS is asked once for each version of them.
 #[derive(Debug, Default)]
 pub(crate) struct Account {
     /// The answer of STS; `None` inside: the store has no STS.
@@ -47,7 +47,7 @@ impl Account {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// The account, as far as anybody has said.
+    /// The account, if STS or the ARN of a user has shown it.
     pub(crate) fn known(&self) -> Option<String> {
         self.asked.get().cloned().flatten().or_else(|| self.learnt())
     }

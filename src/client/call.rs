@@ -1,6 +1,6 @@
 //! One call to AWS: its operation, its resource, and its outcome.
 //!
-//! `CallError` keeps the answer unchanged, so that a step can look for a code that it expects (`EntityAlreadyExists`).
+//! `CallError` keeps the answer unchanged, so that a step can check for a code that it expects (`EntityAlreadyExists`).
 //! Other errors become an [`Error`](crate::client::error::Error) through `From`, in `codes`.
 
 use std::fmt;
@@ -190,7 +190,7 @@ impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ambient => f.write_str("the operator's own AWS identity"),
-            Self::Secret(reference) => write!(f, "the owner credentials in Secret {reference}"),
+            Self::Secret(reference) => write!(f, "the provisioning credentials in Secret {reference}"),
             Self::App => f.write_str("the claim's own credentials"),
         }
     }
@@ -218,9 +218,9 @@ pub(crate) enum Cause {
         status: u16,
         /// The error code. An answer without a body (HEAD, a proxy) has none.
         code: Option<String>,
-        /// The store's own words.
+        /// The store's own message.
         message: Option<String>,
-        /// The region of the bucket, if the store says so.
+        /// The region of the bucket, if the store returns it.
         region: Option<String>,
     },
     /// The answer cannot be read.
@@ -251,7 +251,7 @@ impl CallError {
         }
     }
 
-    /// The store's own words.
+    /// The store's own message.
     pub(crate) fn message(&self) -> Option<&str> {
         match &self.cause {
             Cause::Answer { message, .. } => message.as_deref(),
@@ -286,8 +286,8 @@ impl CallError {
         }
     }
 
-    /// Logs what claims do not show: accounts, ARNs and the store's own words. The admin sees refusals of the owner
-    /// without a higher verbosity.
+    /// Logs what claims do not show: accounts, ARNs and the store's own message. The admin sees denials
+    /// of the provisioning credentials without a higher verbosity.
     fn log(&self) {
         let Call { operation, resource, identity, .. } = &*self.call;
         let (status, code, message) = (self.status(), self.code(), self.message().unwrap_or_default());
@@ -298,18 +298,18 @@ impl CallError {
         }
     }
 
-    /// Tells the call's span. It is a good answer, too, that something is not there.
+    /// Records the outcome in the call's span. NotFound is not an error there.
     fn trace(&self, span: &Span) {
         if self.status() > 0 {
             span.record("http.response.status_code", self.status());
         }
         if self.status() != 404 {
-            spans::failed(span, self.outcome(), &self.words());
+            spans::failed(span, self.outcome(), &self.cause_text());
         }
     }
 
-    /// Why it failed: the store's own words, or those of the library.
-    fn words(&self) -> String {
+    /// Why it failed: the message of the store, or of the library.
+    fn cause_text(&self) -> String {
         match &self.cause {
             Cause::Answer { code, message, .. } => {
                 [code, message].into_iter().flatten().map(String::as_str).collect::<Vec<_>>().join(": ")
@@ -407,8 +407,8 @@ fn root(error: &(dyn std::error::Error + 'static)) -> String {
     let Some(innermost) = sources(error).last() else { return String::new() };
     // The answer of a service contains the id of the request, too.
     if let Some(answer) = innermost.downcast_ref::<ErrorMetadata>() {
-        let said = [answer.code(), answer.message()].into_iter().flatten();
-        return said.collect::<Vec<_>>().join(": ");
+        let parts = [answer.code(), answer.message()].into_iter().flatten();
+        return parts.collect::<Vec<_>>().join(": ");
     }
     let text = innermost.to_string();
     text.split(": verification time").next().unwrap_or_default().to_owned()
@@ -419,7 +419,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_answer_of_a_service_is_repeated_without_what_differs_each_time() {
+    fn service_errors_are_shown_without_request_ids() {
         let answer =
             ErrorMetadata::builder().code("AccessDenied").message("Not authorized").custom("aws_request_id", "1");
         assert_eq!(root(&answer.build()), "AccessDenied: Not authorized");

@@ -114,7 +114,7 @@ pub(crate) struct Store {
     pacers: Arc<Pacers>,
     observer: Observer,
     identity: Identity,
-    /// The id of the owner's key; `None` for the ambient identity.
+    /// The access key id; `None` for the ambient identity.
     key_id: Option<String>,
     /// Whether the Secret has a session token.
     session: bool,
@@ -128,8 +128,8 @@ pub(crate) struct AppClients {
 }
 
 impl Store {
-    /// Makes a call that this identity signs, when it has its turn. One that AWS refuses for its rate is repeated.
-    /// Boxed, because the futures of the SDK are large, and several calls may run side by side.
+    /// Makes a call that this identity signs, as soon as the rate limit allows it. A throttled call is repeated. Boxed,
+    /// because the futures of the SDK are large, and several calls may run side by side.
     ///
     /// # Errors
     /// Why it failed; a refusal for its rate only if it was refused again and again.
@@ -166,14 +166,14 @@ impl Store {
         };
         let pacer = self.pacers.of(scope);
         let mut patience = Timeouts::default();
-        let place = Priority::current();
+        let priority = Priority::current();
         loop {
             // What is refused again, perhaps for its own reasons, does not hold up the others.
-            let place = if patience.refusals > 1 { place.again() } else { place };
-            let turn = pacer.turn(place).await;
+            let priority = if patience.refusals > 1 { priority.again() } else { priority };
+            let slot = pacer.acquire(priority).await;
             match self.call_once(operation, resource.clone(), Box::pin(send())).await {
                 Err(error) if error.is_throttled() => {
-                    turn.refused();
+                    slot.refused();
                     if patience.is_over() {
                         return Err(error);
                     }
@@ -182,11 +182,11 @@ impl Store {
                 answer => {
                     match &answer {
                         Ok(answer) if refused(answer) => {
-                            turn.refused();
+                            slot.refused();
                             self.observer.retried(operation.service().name());
                         }
                         Err(error) if error.status() == 0 => {}
-                        _ => turn.accepted(),
+                        _ => slot.accepted(),
                     }
                     return answer;
                 }
@@ -245,7 +245,7 @@ impl Store {
     /// Fails without a call if the account is known to have no room for what the operation creates.
     ///
     /// # Errors
-    /// What the store said when it last refused.
+    /// The store's last refusal.
     pub(crate) fn check_quota(&self, operation: Operation, resource: Resource) -> Result<(), Error> {
         self.scope(operation, &resource).map_or(Ok(()), |scope| self.quotas.check(&scope, operation, resource))
     }

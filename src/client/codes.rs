@@ -102,7 +102,7 @@ fn is_expired(code: &str) -> bool {
     matches!(code, "ExpiredToken" | "ExpiredTokenException" | "TokenRefreshRequired")
 }
 
-/// Whether a code says that another change to the same resource is under way.
+/// Whether a code means that another change to the same resource is under way.
 fn is_conflict(code: &str) -> bool {
     matches!(
         code,
@@ -114,7 +114,7 @@ fn is_conflict(code: &str) -> bool {
     )
 }
 
-/// Whether a code says that the bucket is in another region.
+/// Whether a code means that the bucket is in another region.
 fn is_about_region(code: &str) -> bool {
     matches!(
         code,
@@ -125,7 +125,7 @@ fn is_about_region(code: &str) -> bool {
     )
 }
 
-/// Whether a code says that there were too many calls.
+/// Whether a code means that the call was throttled.
 pub(crate) fn is_throttling(code: &str) -> bool {
     matches!(
         code,
@@ -143,7 +143,7 @@ pub(crate) fn is_throttling(code: &str) -> bool {
     )
 }
 
-/// Whether a code says that the credentials are invalid, and not only that they lack a permission.
+/// Whether a code means that the credentials are invalid, and not only that they lack a permission.
 pub(crate) fn is_about_credentials(code: &str) -> bool {
     matches!(
         code,

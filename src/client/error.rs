@@ -2,22 +2,22 @@
 //!
 //! `Display` is the whole sentence: what is wrong with which value, then the remedy. There is no source chain to add.
 //! The message is the same for the same cause, so it contains no request id and no time. `codes` turns AWS's answers
-//! into these errors, `remedy` has the remedies, and `failure` says what each error means to the controller.
+//! into these errors, `remedy` has the remedies, and `failure` maps each error to a reason and a retry.
 
 use crate::client::call::{Call, Identity, Operation, Resource};
 use crate::client::remedy::{
-    abac, access_points, allow, aws_says, expired, in_region, object_lock, refused, without_accounts,
+    abac, access_points, allow, aws_message, expired, in_region, object_lock, refused, without_accounts,
 };
 use bucket_provisioner::store::ParameterError;
 
 /// Why a step failed.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say what the fields are")]
+#[allow(missing_docs, reason = "the messages show what the fields are")]
 pub enum Error {
     /// An environment variable of the operator cannot be used.
     #[error("the operator's environment: {0}")]
     InvalidEnvironment(ParameterError),
-    /// The claim should share the owner's keys, but these are the operator's own.
+    /// The claim should share the provisioning credentials, but these are the operator's own identity.
     #[error(
         "createBucketUser is \"no\", but the operator's own AWS identity cannot be shared: name a Secret in the class"
     )]
@@ -34,7 +34,7 @@ pub enum Error {
     )]
     CredentialsUnavailable { problem: String },
     /// The credentials are valid, but lack a permission.
-    #[error("AWS denied {} on {} to {}: allow {}{}", call.operation, call.resource, call.identity, allow(.call), aws_says(.message))]
+    #[error("AWS denied {} on {} to {}: allow {}{}", call.operation, call.resource, call.identity, allow(.call), aws_message(.message))]
     AccessDenied { call: Box<Call>, message: Option<String> },
     /// Too many calls.
     #[error("AWS is throttling {operation}; retrying")]
@@ -46,18 +46,18 @@ pub enum Error {
     #[error("the store failed in {operation} on {resource} ({problem}); retrying")]
     StoreFailing { operation: Operation, resource: Resource, problem: String },
     /// Something else is changing the same resource.
-    #[error("{resource} cannot be changed now ({code} in {operation}); retrying{}", aws_says(.message))]
+    #[error("{resource} cannot be changed now ({code} in {operation}); retrying{}", aws_message(.message))]
     StoreBusy { operation: Operation, resource: Resource, code: String, message: Option<String> },
     /// IAM does not show a recent write yet.
     #[error("IAM does not show {resource} yet ({operation}); retrying")]
     NotVisibleYet { operation: Operation, resource: Resource },
     /// The account has reached a quota.
-    #[error("the AWS account has reached a quota ({code} in {operation} on {resource}): raise the quota, or delete what is not needed{}", aws_says(.message))]
+    #[error("the AWS account has reached a quota ({code} in {operation} on {resource}): raise the quota, or delete what is not needed{}", aws_message(.message))]
     QuotaExceeded { operation: Operation, resource: Resource, code: String, message: Option<String> },
     /// The bucket exists and is not the claim's.
     #[error("bucket {bucket:?} {}", .by.sentence())]
     BucketTaken { bucket: String, by: TakenBy },
-    /// The bucket is in another region than the class says. `region` is `None` if the store does not say which.
+    /// The bucket is in another region than that of the class. `region` is `None` if the store does not return it.
     #[error("bucket {bucket:?} is in {}: use a StorageClass for that region", in_region(.region.as_deref()))]
     WrongRegion { bucket: String, region: Option<String> },
     /// The bucket that the class names does not exist.
@@ -85,7 +85,7 @@ pub enum Error {
         "bucket {bucket:?}, which was created for this claim, no longer has the tag objectbucket.io/claim-uid={uid} of this claim: an admin may restore the tag if the bucket is still the one that was created for this claim; without it, the bucket stays when the claim is deleted"
     )]
     OwnershipLost { bucket: String, uid: String },
-    /// The record names a bucket that was not created for the claim.
+    /// The ObjectBucket names a bucket that was not created for the claim.
     #[error(
         "bucket {bucket:?} is older than this claim, so it was not created for it: an admin must correct spec.endpoint.bucketName of the claim's ObjectBucket"
     )]
@@ -117,14 +117,14 @@ pub enum Error {
         "bucket {bucket:?} has {}: delete them, because S3 does not delete such a bucket", access_points(.names)
     )]
     HasAccessPoints { bucket: String, names: Vec<String> },
-    /// The store lists no object, but says that the bucket is not empty.
+    /// The store lists no object, but refuses to delete the bucket because it is not empty.
     #[error("bucket {bucket:?} is not empty, but lists nothing that can be deleted; retrying")]
     BucketNotEmpty { bucket: String },
     /// The store does not know an operation.
-    #[error("the store does not support {operation} on {resource} ({code}): use a store that does{}{}", abac(*.operation), aws_says(.message))]
+    #[error("the store does not support {operation} on {resource} ({code}): use a store that does{}{}", abac(*.operation), aws_message(.message))]
     NotSupported { operation: Operation, resource: Resource, code: String, message: Option<String> },
     /// Any other refusal.
-    #[error("the store refused {operation} on {resource} ({code}){}{}", abac(*.operation), aws_says(.message))]
+    #[error("the store refused {operation} on {resource} ({code}){}{}", abac(*.operation), aws_message(.message))]
     Rejected { operation: Operation, resource: Resource, code: String, message: Option<String> },
     /// An error of a verb that has changed nothing at the store.
     #[error(transparent)]
@@ -138,11 +138,11 @@ pub enum TakenBy {
     AnotherAccount,
     /// Another claim.
     AnotherClaim,
-    /// Somebody who created it before the claim, whatever its tags say.
+    /// Somebody who created it before the claim, whatever its tags are.
     Older,
-    /// Another AWS account, or this one if the owner is not allowed to read tags.
+    /// Another AWS account, or this one if the provisioning credentials may not read tags.
     Unreadable,
-    /// Somebody in the owner's account.
+    /// Somebody in the same account.
     Unknown,
 }
 
@@ -153,7 +153,7 @@ impl TakenBy {
                 "is taken by another AWS account: choose another name, or use spec.generateBucketName"
             }
             Self::Unreadable => {
-                "exists, and its tags cannot be read: it belongs to another AWS account, or the owner lacks s3:GetBucketTagging; choose another name, or use spec.generateBucketName"
+                "exists, and its tags cannot be read: it belongs to another AWS account, or the provisioning credentials lack s3:GetBucketTagging; choose another name, or use spec.generateBucketName"
             }
             Self::AnotherClaim => {
                 "has the tags of another claim: choose another name; or, if it is the bucket of a deleted claim of this name, see the annotation objectbucket.io/undo-delete"

@@ -24,7 +24,7 @@ const ANSWER_MAX: usize = 2 << 20;
 
 /// The HTTP clients.
 pub(crate) struct Http {
-    /// ConditionSupport connections for the next request.
+    /// Keeps connections open for the next request.
     pub(crate) pooled: SharedHttpClient,
     /// The same, with the limit for listings.
     pub(crate) lists: SharedHttpClient,
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_goes_to_the_node_does_not_go_to_the_proxy() {
+    async fn requests_to_the_node_bypass_the_proxy() {
         let answering = |text: &'static str| infallible_client_fn(move |_| http::Response::new(text.to_owned()));
         let client = past_proxy(answering("proxy"), answering("node"));
         let components = RuntimeComponentsBuilder::for_tests().build().unwrap();

@@ -1,4 +1,4 @@
-//! The owner: the AWS identity that the operator uses for a class.
+//! The owner, in text "provisioning credentials": the AWS identity that the operator uses for a class.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,7 +14,7 @@ const ACCESS_KEY_ID: &str = "AWS_ACCESS_KEY_ID";
 const SECRET_ACCESS_KEY: &str = "AWS_SECRET_ACCESS_KEY";
 const SESSION_TOKEN: &str = "AWS_SESSION_TOKEN";
 
-/// Owner credentials, parsed.
+/// Provisioning credentials, parsed.
 #[derive(Debug)]
 pub struct Owner {
     pub(crate) identity: Identity,
@@ -64,7 +64,7 @@ impl bucket_provisioner::store::Owner for Owner {
 }
 
 impl Owner {
-    /// The owner's keys, for the app.
+    /// The provisioning credentials, for the app.
     ///
     /// # Errors
     /// The ambient identity cannot be shared, because its credentials are temporary.

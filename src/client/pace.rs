@@ -1,7 +1,8 @@
-//! How fast an account may be called. AWS limits the calls of an account to a service, and says so only by refusing some
-//! of them. One pacer for each account and service learns the rate from these refusals, and hands out turns.
+//! How fast an account may be called. AWS limits the calls of an account to a service, and shows that only by refusing
+//! some of them. One pacer for each account and service learns the rate from these refusals, and gives each call a
+//! slot, in the order of their priority.
 //!
-//! A call that was refused for its rate was not executed, so it is repeated when it has its next turn.
+//! A throttled call was not executed, so it is repeated with its next slot.
 //!
 //! The rate is learnt as TCP learns it (CUBIC, RFC 9438), with steps that suit the limits of AWS, some 5 to 50 calls a
 //! second: after a refusal a tenth less than what was accepted in the last seconds, or half if nothing was accepted
@@ -28,7 +29,7 @@ const SLOWEST: f64 = 0.25;
 const FASTEST: f64 = 1000.0;
 /// How long accepted calls count.
 const MEMORY: Duration = Duration::from_secs(2);
-/// How late a turn can be without delaying the next one.
+/// How late a slot can be used without delaying the next one.
 const SLACK: Duration = Duration::from_millis(50);
 /// How long a pacer is kept that nobody uses.
 const KEPT: Duration = Duration::from_secs(60);
@@ -44,7 +45,6 @@ pub(crate) enum Scope {
     Objects { endpoint: Option<String>, bucket: String, deletes: bool },
 }
 
-/// All pacers.
 #[derive(Debug, Default)]
 pub(crate) struct Pacers(Mutex<HashMap<Scope, Arc<Pacer>>>);
 
@@ -60,28 +60,28 @@ impl Pacers {
     }
 }
 
-/// Hands out turns for the calls that share a limit.
+/// Gives slots to the calls that share a limit.
 #[derive(Debug, Default)]
 pub(crate) struct Pacer(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
     rate: Rate,
-    /// When the next turn is.
+    /// When the next slot is due.
     next: Option<Instant>,
-    /// Who waits, and how to wake it.
+    /// The queue of waiting calls, and how to wake each.
     waiting: BTreeMap<(Priority, u64), Arc<Notify>>,
     numbered: u64,
 }
 
 /// The right to call once, now.
 #[derive(Debug)]
-pub(crate) struct Turn<'a> {
+pub(crate) struct Slot<'a> {
     pacer: &'a Pacer,
     began: Instant,
 }
 
-impl Turn<'_> {
+impl Slot<'_> {
     /// The call was executed, or refused for another reason than its rate.
     pub(crate) fn accepted(self) {
         self.pacer.lock().rate.accepted(Instant::now());
@@ -94,24 +94,24 @@ impl Turn<'_> {
 }
 
 impl Pacer {
-    /// Waits for the turn of work with this place.
-    pub(crate) async fn turn(&self, place: Priority) -> Turn<'_> {
+    /// Waits in the queue for the next slot.
+    pub(crate) async fn acquire(&self, priority: Priority) -> Slot<'_> {
         let waiting = {
             let mut state = self.lock();
             if state.waiting.is_empty() && state.take(Instant::now()) {
                 return self.began();
             }
             state.numbered += 1;
-            let (place, wake) = ((place, state.numbered), Arc::new(Notify::new()));
-            state.waiting.insert(place, Arc::clone(&wake));
-            Waiting { pacer: self, place, wake }
+            let (key, wake) = ((priority, state.numbered), Arc::new(Notify::new()));
+            state.waiting.insert(key, Arc::clone(&wake));
+            Waiting { pacer: self, key, wake }
         };
         rate_wait::wait(waiting.over()).await;
         self.began()
     }
 
-    fn began(&self) -> Turn<'_> {
-        Turn { pacer: self, began: Instant::now() }
+    fn began(&self) -> Slot<'_> {
+        Slot { pacer: self, began: Instant::now() }
     }
 
     // A panic elsewhere leaves the state consistent.
@@ -121,7 +121,7 @@ impl Pacer {
 }
 
 impl State {
-    /// Takes the next turn, if it has come.
+    /// Takes the next slot, if it is due.
     fn take(&mut self, now: Instant) -> bool {
         let Some(rate) = self.rate.now(now) else {
             self.next = None;
@@ -143,10 +143,10 @@ impl State {
     }
 }
 
-/// A place in the queue, until this is dropped.
+/// An entry of the queue, until this is dropped.
 struct Waiting<'a> {
     pacer: &'a Pacer,
-    place: (Priority, u64),
+    key: (Priority, u64),
     wake: Arc<Notify>,
 }
 
@@ -155,7 +155,7 @@ impl Waiting<'_> {
         loop {
             let next = {
                 let mut state = self.pacer.lock();
-                let is_first = state.waiting.keys().next() == Some(&self.place);
+                let is_first = state.waiting.keys().next() == Some(&self.key);
                 if is_first && state.take(Instant::now()) {
                     return;
                 }
@@ -164,7 +164,7 @@ impl Waiting<'_> {
             match next {
                 Some(next) => tokio::select! {
                     () = sleep_until(next) => {}
-                    // Somebody else has come first, or goes first no more.
+                    // The head of the queue has changed.
                     () = self.wake.notified() => {}
                 },
                 None => self.wake.notified().await,
@@ -176,7 +176,7 @@ impl Waiting<'_> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         let mut state = self.pacer.lock();
-        state.waiting.remove(&self.place);
+        state.waiting.remove(&self.key);
         state.wake_first();
     }
 }
@@ -189,7 +189,7 @@ struct Rate {
     limit: Option<Limit>,
 }
 
-/// A refusal.
+/// A refusal for the rate, which limits the calls after it.
 #[derive(Debug, Clone, Copy)]
 struct Limit {
     /// Calls a second at which it came.
@@ -292,14 +292,14 @@ mod tests {
         let before = account.lock().unwrap().sent;
         let call = |_| async {
             loop {
-                let turn = pacer.turn(Priority::current()).await;
+                let slot = pacer.acquire(Priority::current()).await;
                 sleep(latency / 2).await;
                 let accepted = account.lock().unwrap().accepts();
                 sleep(latency / 2).await;
                 if accepted {
-                    return turn.accepted();
+                    return slot.accepted();
                 }
-                turn.refused();
+                slot.refused();
             }
         };
         stream::iter(0..calls).for_each_concurrent(32, call).await;
@@ -308,7 +308,7 @@ mod tests {
 
     #[rstest]
     #[tokio::test(start_paused = true)]
-    async fn nine_tenths_of_what_an_account_accepts_are_used_with_few_refusals(
+    async fn the_pacer_uses_nine_tenths_of_the_limit(
         #[values(5.0, 15.0, 50.0)] limit: f64,
         #[values(0, 50, 300)] latency: u64,
     ) {
@@ -337,20 +337,21 @@ mod tests {
     async fn nobody_waits_where_nothing_was_refused_nor_long_after() {
         let (pacer, began) = (Pacer::default(), Instant::now());
         for _ in 0..10_000 {
-            pacer.turn(Priority::current()).await.accepted();
+            pacer.acquire(Priority::current()).await.accepted();
         }
         assert_eq!(began.elapsed(), Duration::ZERO);
-        pacer.turn(Priority::current()).await.refused();
+        pacer.acquire(Priority::current()).await.refused();
         sleep(Duration::from_secs(100)).await;
         let began = Instant::now();
         for _ in 0..100 {
-            pacer.turn(Priority::current()).await.accepted();
+            pacer.acquire(Priority::current()).await.accepted();
         }
         assert_eq!(began.elapsed(), Duration::ZERO);
     }
 
+    /// When it accepts calls again, it is soon used again.
     #[tokio::test(start_paused = true)]
-    async fn an_account_that_refuses_all_is_tried_now_and_then_and_soon_used_again() {
+    async fn an_account_that_throttles_everything_is_retried_slowly() {
         let (pacer, account) = (Pacer::default(), Account::new(0.0));
         let latency = Duration::from_millis(50);
         let refused = tokio::time::timeout(Duration::from_secs(100), make(&pacer, &account, 100, latency)).await;
@@ -364,11 +365,11 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn turns_come_in_the_order_of_the_places_and_nobody_is_lost() {
+    async fn slots_are_given_by_priority_and_no_waiter_is_lost() {
         use bucket_provisioner::store::rate_wait::AttemptClock;
 
         let pacer = Arc::new(Pacer::default());
-        pacer.turn(Priority::current()).await.refused();
+        pacer.acquire(Priority::current()).await.refused();
         let done = Arc::new(Mutex::new(Vec::new()));
         let mut waiting = Vec::new();
         let mut works = Vec::new();
@@ -380,7 +381,7 @@ mod tests {
         for (number, work) in works.into_iter().enumerate().rev() {
             let (pacer, done) = (Arc::clone(&pacer), Arc::clone(&done));
             let ask = async move {
-                pacer.turn(Priority::current()).await.accepted();
+                pacer.acquire(Priority::current()).await.accepted();
                 done.lock().unwrap().push(number);
             };
             let limit = Duration::from_secs(1);

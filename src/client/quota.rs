@@ -32,7 +32,7 @@ impl Quotas {
     /// Fails if the quota of an operation was reached, unless it is time to ask again.
     ///
     /// # Errors
-    /// What the store said.
+    /// The store's last refusal.
     pub(crate) fn check(&self, scope: &Scope, operation: Operation, resource: Resource) -> Result<(), Error> {
         let mut refusals = self.lock();
         let mut of_call = refusals.iter_mut().filter(|refusal| refusal.scope == *scope);
@@ -57,7 +57,7 @@ impl Quotas {
                 let ask_at = Instant::now() + wait;
                 refusals.push(Refusal { scope: scope.clone(), operation, code, message, wait, ask_at });
             }
-            // It failed for another reason, which says nothing about the quota: another claim asks.
+            // It failed for another reason, which proves nothing about the quota: another claim asks.
             (Some(_), Some(before)) => refusals.push(Refusal { ask_at: Instant::now(), ..before }),
             (Some(_), None) | (None, _) => {}
         }

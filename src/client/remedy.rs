@@ -1,4 +1,4 @@
-//! What a message about a refusal adds: the remedy, and the store's own words.
+//! What a message about a refusal adds: the remedy, and the store's own message.
 
 use crate::client::call::{Call, Identity, Operation};
 
@@ -41,10 +41,10 @@ pub(crate) fn allow(call: &Call) -> String {
             " (or the bucket belongs to another AWS account)"
         }
         Operation::CreateUser => {
-            "; if the owner's policy requires a permissions boundary, set permissionsBoundary in the StorageClass, and in spec.additionalState of the ObjectBucket if the claim was bound before"
+            "; if the provisioning policy requires a permissions boundary, set permissionsBoundary in the StorageClass, and in spec.additionalState of the ObjectBucket if the claim was bound before"
         }
         Operation::PutUserPolicy => {
-            "; if the owner's policy requires a permissions boundary, this user has none, and an admin must set it"
+            "; if the provisioning policy requires a permissions boundary, this user has none, and an admin must set it"
         }
         Operation::RemoveUserFromGroup => {
             ", or remove the user from its groups by hand; its access keys are already deleted"
@@ -54,7 +54,7 @@ pub(crate) fn allow(call: &Call) -> String {
     format!("{}{more}", call.operation.actions())
 }
 
-/// Where a bucket is, as far as the store says.
+/// Where a bucket is, as far as the store returns it.
 pub(crate) fn in_region(region: Option<&str>) -> String {
     region.map_or_else(|| "another region".to_owned(), |region| format!("region {region}"))
 }
@@ -62,16 +62,18 @@ pub(crate) fn in_region(region: Option<&str>) -> String {
 /// Why objects cannot be deleted.
 pub(crate) fn object_lock(code: &str) -> &'static str {
     match code {
-        "AccessDenied" => ": object lock or a bucket policy protects them, or the owner lacks s3:DeleteObjectVersion",
+        "AccessDenied" => {
+            ": object lock or a bucket policy protects them, or the provisioning credentials lack s3:DeleteObjectVersion"
+        }
         _ => "",
     }
 }
 
-/// The store's own words, if it says more than "Access Denied".
-pub(crate) fn aws_says(message: &Option<String>) -> String {
+/// The store's own message, if it is more than "Access Denied".
+pub(crate) fn aws_message(message: &Option<String>) -> String {
     match message.as_deref() {
         None | Some("" | "Access Denied") => String::new(),
-        Some(message) => format!("; AWS says: {}", without_accounts(message)),
+        Some(message) => format!("; AWS reported: {}", without_accounts(message)),
     }
 }
 
@@ -82,27 +84,27 @@ const MESSAGE_MAX: usize = 500;
 pub(crate) fn without_accounts(message: &str) -> String {
     const ACCOUNT: usize = 12;
     let ends_arn = |c: char| c.is_whitespace() || "\"'(),;<>[]{}".contains(c);
-    let mut said = String::new();
+    let mut shown = String::new();
     let mut rest = message;
-    while let Some(first) = rest.chars().next().filter(|_| said.len() < MESSAGE_MAX) {
+    while let Some(first) = rest.chars().next().filter(|_| shown.len() < MESSAGE_MAX) {
         let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
         let taken = if rest.starts_with("arn:") {
-            said.push_str("(an ARN)");
+            shown.push_str("(an ARN)");
             rest.find(ends_arn).unwrap_or(rest.len())
         } else if digits == ACCOUNT {
-            said.push_str("(an account)");
+            shown.push_str("(an account)");
             ACCOUNT
         } else {
             let taken = digits.max(first.len_utf8());
-            said.push_str(rest.get(..taken).unwrap_or_default());
+            shown.push_str(rest.get(..taken).unwrap_or_default());
             taken
         };
         rest = rest.get(taken..).unwrap_or_default();
     }
     if !rest.is_empty() {
-        said.push_str(" ...");
+        shown.push_str(" ...");
     }
-    said
+    shown
 }
 
 /// The access points of a bucket, as far as they are known.

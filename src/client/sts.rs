@@ -1,4 +1,4 @@
-//! The account of the owner's credentials, and whether an app's keys still work. On AWS everybody can call
+//! The account of the provisioning credentials, and whether an app's keys still work. On AWS everybody can call
 //! GetCallerIdentity (STS API reference); other stores may not support it.
 
 use crate::class::target::{Sts, Target};
@@ -8,7 +8,7 @@ use crate::client::clients::{AppClients, Store};
 use crate::client::codes::{is_about_credentials, is_throttling};
 use crate::client::error::Error;
 
-/// The account of the owner's credentials, if the store says so.
+/// The account of the provisioning credentials, if the store returns it.
 pub(crate) async fn account(store: &Store) -> Result<Option<String>, Error> {
     let asked = match store.account.asked.get_or_try_init(|| ask(store)).await {
         Ok(known) => known.clone(),
@@ -92,8 +92,8 @@ pub(crate) fn is_over(store: &Store, error: &CallError) -> bool {
     store.endpoints.sts == Sts::Aws || error.status() == 0 || is_about_credentials(error.code())
 }
 
-/// Whether another store than AWS does not support the call. Stores have many answers for this, but none of them says
-/// that the credentials are invalid, or that the store is busy.
+/// Whether another store than AWS does not support the call. Stores have many answers for this, but in none of them are
+/// the credentials invalid or the store busy.
 fn is_unknown(error: &CallError) -> bool {
     let code = error.code();
     let is_known = is_about_credentials(code) || is_throttling(code);
@@ -112,7 +112,7 @@ pub(crate) async fn keys_work(app: &AppClients, target: &Target<'_>) -> Result<b
         match observe(&app.observer, call, sts.get_caller_identity().send()).await {
             Ok(_) => return Ok(true),
             Err(error) if is_about_credentials(error.code()) => return Ok(false),
-            // The bucket will say whether the store is busy.
+            // The call about the bucket will show whether the store is busy.
             Err(error) if target.endpoints.sts != Sts::Aws && (is_unknown(&error) || error.status() == UNAVAILABLE) => {
             }
             Err(error) => return Err(error.into()),

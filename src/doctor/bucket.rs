@@ -43,11 +43,11 @@ pub(crate) async fn examine(examined: &Examined<'_>) -> Vec<Finding> {
 fn elsewhere(name: &str, region: &str, there: &str) -> Finding {
     let remedy = format!("recreate the class with the parameter region: {there}");
     Finding::about(WHAT)
-        .bad(format!("bucket {name:?} is in region {there}, but the class says {region}"))
+        .bad(format!("bucket {name:?} is in region {there}, but the class has region {region}"))
         .with_remedy(remedy)
 }
 
-/// HEAD has no body: status and headers say all.
+/// The answer to HEAD has no body, only a status and headers.
 fn unusable(name: &str, region: &str, error: CallError) -> Finding {
     if let Cause::Answer { status, region: there, .. } = &error.cause {
         match (status, there) {
@@ -57,9 +57,9 @@ fn unusable(name: &str, region: &str, error: CallError) -> Finding {
                 return Finding::about(WHAT).bad(format!("bucket {name:?} does not exist")).with_remedy(remedy);
             }
             (403, _) => {
-                let remedy = "allow the owner s3:ListBucket on the bucket; if the bucket belongs to another account, its bucket policy has to allow it, too";
+                let remedy = "allow the provisioning credentials s3:ListBucket on the bucket; if the bucket belongs to another account, its bucket policy has to allow it, too";
                 return Finding::about(WHAT)
-                    .bad(format!("bucket {name:?} exists, but the owner may not use it"))
+                    .bad(format!("bucket {name:?} exists, but the provisioning credentials may not use it"))
                     .with_remedy(remedy);
             }
             (301 | 307, None) => {

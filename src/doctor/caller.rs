@@ -1,4 +1,4 @@
-//! Who the owner is, and how far the clock here is from the store's.
+//! The identity of the provisioning credentials, and how far the clock here is from the store's.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ const SUSPICIOUS: Duration = Duration::from_secs(60);
 /// Who signs.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Caller {
-    /// `None`: the store does not say.
+    /// `None`: the store does not return it.
     arn: Option<String>,
 }
 
@@ -69,8 +69,8 @@ impl Caller {
     }
 }
 
-/// Asks who the owner is; the answer also says what time it is there. `None`: the store refuses the owner or does not
-/// answer, so that there is nothing else to ask.
+/// Asks for the identity of the provisioning credentials; the answer also has the store's time. `None`: the store
+/// refuses the credentials or does not answer, so that there is nothing else to ask.
 pub(crate) async fn ask(store: &Store, has_iam: bool) -> (Option<Caller>, Vec<Finding>) {
     let clock = &store.account.clock;
     let caller = match &store.sts {
@@ -103,8 +103,8 @@ fn identity(caller: &Caller) -> Option<Finding> {
     const WHAT: &str = "identity";
     let arn = caller.arn()?;
     Some(match caller.principal() {
-        Principal::Root => Finding::about(WHAT).warning(format!("the owner is {arn}: its keys can do everything in the account, and no policy limits them")).with_remedy("create an IAM user or role with the owner's policy (docs/security.md), and put its keys into the Secret"),
-        _ => Finding::about(WHAT).good(format!("the owner is {arn}")),
+        Principal::Root => Finding::about(WHAT).warning(format!("the provisioning credentials belong to {arn}: they can do everything in the account, and no policy limits them")).with_remedy("create an IAM user or role with the provisioning policy (docs/security.md), and put its keys into the Secret"),
+        _ => Finding::about(WHAT).good(format!("the provisioning credentials belong to {arn}")),
     })
 }
 
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_is_bad_when_signatures_are_refused_in_either_direction() {
+    fn a_clock_five_minutes_ahead_or_behind_is_bad() {
         for (ahead, verdict) in [
             (0.9, Verdict::Good),
             (-59.0, Verdict::Good),

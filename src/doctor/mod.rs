@@ -1,12 +1,12 @@
-//! Whether claims of a class can work, for an admin who asks. Every call here reads.
+//! The checks of `doctor`: whether claims of a class can work. Every call here reads.
 //!
 //! | file | what it holds |
 //! |---|---|
 //! | `asked` | what was asked before, for classes that share it |
-//! | `caller` | who the owner is, and how far the clocks are apart |
+//! | `caller` | the identity of the provisioning credentials, and how far the clocks are apart |
 //! | `needs` | which permissions the operator needs, and on what. Pure |
-//! | `simulate` | asks IAM whether the owner has them |
-//! | `reads` | tries those that can be tried by reading, where IAM cannot be asked |
+//! | `simulate` | simulates in IAM whether the provisioning credentials have them |
+//! | `reads` | tries those that can be tried by reading, where IAM cannot simulate |
 //! | `bucket` | the bucket that a class names |
 //! | `boundary` | the permissions boundary that a class names |
 //! | `quotas` | how much room the account has |
@@ -34,17 +34,17 @@ use crate::client::clients::Store;
 use crate::client::error::Error;
 use bucket_provisioner::store::{Failure as _, Finding, Mode};
 
-/// What is known about the owner, and what is asked with its credentials.
+/// What is known about the provisioning credentials, and what is asked with them.
 struct Examined<'a> {
     store: &'a Store,
     asked: Arc<Answers>,
     target: &'a Target<'a>,
     caller: Caller,
-    /// Whether IAM knows the owner's credentials: not if only the S3 of another store is configured.
+    /// Whether there is an IAM for these credentials: not if only the S3 of another store is configured.
     has_iam: bool,
 }
 
-/// Looks at everything that claims of the class need.
+/// Checks everything that claims of the class need.
 pub(crate) async fn examine(asked: &Asked, store: &Arc<Store>, target: &Target<'_>) -> Vec<Finding> {
     let has_iam = target.user.is_some() || target.endpoints.sts != Sts::Unknown;
     let asked = asked.with(store, &target.record.claim.uid);
@@ -80,9 +80,9 @@ fn failed(what: &str, error: CallError) -> Finding {
     Finding::about(what).failed(&error).with_remedy(reason.map_or("", |reason| reason.remedy))
 }
 
-/// The remedy where the owner lacks a permission that only this examination needs.
+/// The remedy where a permission is missing that only this examination needs.
 fn allow_doctor(action: &str) -> String {
-    format!("allow the owner {action}, as docs/owner-iam-policy-doctor.json does, and run this again")
+    format!("allow {action}, as docs/owner-iam-policy-doctor.json does, and run this again")
 }
 
 /// The actions that claims of a class need.

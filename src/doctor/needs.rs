@@ -1,4 +1,4 @@
-//! Which permissions the owner needs for claims of a class, and on what. Pure.
+//! Which permissions the provisioning credentials need for claims of a class, and on what. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -54,7 +54,7 @@ impl Scope {
     }
 }
 
-/// The actions that the owner needs, by what they are needed on.
+/// The actions that are needed, by what they are needed on.
 pub(crate) type Needs = BTreeMap<Scope, BTreeSet<&'static str>>;
 
 /// What claims of the class need.
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_class_for_existing_buckets_needs_nothing_that_creates_or_deletes_one() {
+    fn a_brownfield_class_needs_no_right_to_create_or_delete() {
         let of_bucket: Vec<_> = needed(&granted()).into_iter().filter(|action| action.starts_with("s3:")).collect();
         assert_eq!(of_bucket, ["s3:GetBucketTagging", "s3:ListBucket"]);
         assert!(needed(&granted()).contains("iam:CreateUser"));
@@ -136,7 +136,7 @@ mod tests {
         let mut shared = record();
         shared.plan.user = None;
         assert!(needed(&shared).iter().all(|action| action.starts_with("s3:")));
-        assert!(needed(&shared).contains("s3:GetObject"), "apps have the owner's keys");
+        assert!(needed(&shared).contains("s3:GetObject"), "apps have the provisioning credentials");
     }
 
     #[test]

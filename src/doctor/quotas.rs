@@ -9,7 +9,7 @@ use bucket_provisioner::store::{Finding, Mode};
 /// A quota is near when this part of it is used, in percent.
 const NEAR: u64 = 80;
 /// The default quota of an account ("Amazon S3 endpoints and quotas", AWS General Reference). AWS raises it on request, and
-/// S3 does not say what it is.
+/// S3 does not return it.
 const BUCKETS: u64 = 10_000;
 
 pub(crate) async fn examine(examined: &Examined<'_>) -> Vec<Finding> {
@@ -45,7 +45,7 @@ async fn users(Examined { store, target, .. }: &Examined<'_>) -> Option<Finding>
         Err(error) if error.status() == 403 => Some(
             Finding::about(WHAT)
                 .unknown(
-                    "how many IAM users the account has cannot be seen: the owner may not call iam:GetAccountSummary",
+                    "how many IAM users the account has is unknown: the provisioning credentials may not call iam:GetAccountSummary",
                 )
                 .with_remedy(super::allow_doctor("iam:GetAccountSummary")),
         ),
@@ -57,12 +57,12 @@ async fn buckets(examined: &Examined<'_>) -> Finding {
     const WHAT: &str = "quota of buckets";
     match count(examined).await {
         Ok(used) if examined.target.endpoints.s3_is_foreign() => {
-            Finding::about("buckets").good(format!("the owner has {used} buckets at this store"))
+            Finding::about("buckets").good(format!("the provisioning credentials own {used} buckets at this store"))
         }
         Ok(used) => room(WHAT, "buckets", used, BUCKETS, "the default quota"),
         Err(error) if error.status() == 403 && error.code() == "AccessDenied" => Finding::about(WHAT)
-            .unknown("how many buckets the account has cannot be seen: the owner may not call s3:ListAllMyBuckets")
-            .with_remedy("allow it, as the owner's policy in docs/security.md does"),
+            .unknown("how many buckets the account has is unknown: the provisioning credentials may not call s3:ListAllMyBuckets")
+            .with_remedy("allow it, as the provisioning policy in docs/security.md does"),
         Err(error) => super::failed("S3", error),
     }
 }

@@ -1,4 +1,5 @@
-//! Tries by reading which permissions the owner has, where IAM cannot be asked. What changes something is not tried.
+//! Tries by reading which permissions the provisioning credentials have, where IAM cannot simulate. What changes
+//! something is not tried.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +20,7 @@ enum Tried {
     Open,
 }
 
-/// Which of the permissions the owner has, as far as reading shows.
+/// Which of the permissions the provisioning credentials have, as far as reading shows.
 pub(crate) async fn permissions(examined: &Examined<'_>, NotSimulated { why, remedy }: &NotSimulated) -> Vec<Finding> {
     let needed = needs::actions(&needs::of(examined.target));
     let (mut allowed, mut denied) = (BTreeSet::new(), BTreeSet::new());
@@ -34,21 +35,24 @@ pub(crate) async fn permissions(examined: &Examined<'_>, NotSimulated { why, rem
     let list = |actions: Vec<&str>| actions.join(", ");
     let mut findings = Vec::new();
     if !denied.is_empty() {
-        let message = format!("AWS denied the owner {}", list(denied.iter().copied().collect()));
+        let message = format!("AWS denied the provisioning credentials {}", list(denied.iter().copied().collect()));
         findings.push(
-            Finding::about(WHAT)
-                .bad(message)
-                .with_remedy("allow the actions; the owner's policy in docs/security.md allows all that claims need"),
+            Finding::about(WHAT).bad(message).with_remedy(
+                "allow the actions; the provisioning policy in docs/security.md allows all that claims need",
+            ),
         );
     }
     if !allowed.is_empty() {
-        let message = format!("reading showed that the owner may {}", list(allowed.iter().copied().collect()));
+        let message = format!(
+            "successful reads proved that the provisioning credentials allow {}",
+            list(allowed.iter().copied().collect())
+        );
         findings.push(Finding::about(WHAT).good(message));
     }
     let open: Vec<_> =
         needed.iter().filter(|action| !allowed.contains(*action) && !denied.contains(*action)).copied().collect();
     if !open.is_empty() {
-        let message = format!("{why}; these cannot be seen without trying: {}", list(open));
+        let message = format!("{why}; these actions could not be checked: {}", list(open));
         findings.push(Finding::about(WHAT).unknown(message).with_remedy(remedy));
     }
     findings
@@ -88,7 +92,7 @@ async fn attempts(examined: &Examined<'_>) -> Vec<(Operation, Tried)> {
     done
 }
 
-/// What can be read of a user under the path of the class. A policy that is limited to the path says nothing about users
+/// What can be read of a user under the path of the class. A policy that is limited to the path does not apply to users
 /// that do not exist.
 async fn of_user(Examined { store, .. }: &Examined<'_>, name: &str) -> [(Operation, Tried); 4] {
     let resource = || Resource::user(name);

@@ -1,5 +1,5 @@
-//! Asks IAM whether the owner has the permissions, which changes nothing ("SimulatePrincipalPolicy", IAM API reference).
-//! Policies of buckets are not simulated.
+//! Simulates in IAM whether the provisioning credentials have the permissions, which changes nothing
+//! ("SimulatePrincipalPolicy", IAM API reference). Policies of buckets are not simulated.
 
 use std::collections::BTreeSet;
 
@@ -15,20 +15,21 @@ use bucket_provisioner::store::Finding;
 pub(crate) const WHAT: &str = "permissions";
 const BOUNDARY_KEY: &str = "iam:PermissionsBoundary";
 /// Where the policies are that allow everything.
-const POLICY: &str = "the owner's policy in docs/security.md allows all that claims need";
+const POLICY: &str = "the provisioning policy in docs/security.md allows all that claims need";
 
-/// Why nothing could be simulated, in words that begin a sentence; and the remedy.
+/// Why nothing could be simulated, as the beginning of a message; and the remedy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NotSimulated {
     pub(crate) why: String,
     pub(crate) remedy: String,
 }
 
-/// What IAM says about one action.
+/// What IAM answers about one action.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Answer {
     Allowed,
-    /// Denied, because nothing allows it or something denies it. Who denies, if it is not the owner's own policy.
+    /// Denied, because nothing allows it or something denies it. What denies, if it is not just that no identity-based
+    /// policy allows it.
     Denied(Option<Denier>),
     /// Not allowed, but a condition needs what only a real request has.
     Depends(Vec<String>),
@@ -41,7 +42,7 @@ pub(crate) enum Denier {
     Statement,
 }
 
-/// Whether the owner has every permission that claims of the class need.
+/// Whether the provisioning credentials have every permission that claims of the class need.
 ///
 /// # Errors
 /// IAM cannot be asked.
@@ -52,12 +53,15 @@ pub(crate) async fn permissions(examined: &Examined<'_>) -> Result<Vec<Finding>,
     let principal = match caller.principal() {
         Principal::Arn(arn) if *has_iam => arn,
         Principal::Root => {
-            return Ok(vec![Finding::about(WHAT).good("the owner is the root user, whom no policy of IAM limits")]);
+            return Ok(vec![
+                Finding::about(WHAT)
+                    .good("the provisioning credentials belong to the root user, which no IAM policy limits"),
+            ]);
         }
         Principal::Session => {
             return Err(NotSimulated {
                 why: "IAM does not simulate sessions of this kind".to_owned(),
-                remedy: "use an IAM user or a role as the owner, or submit a claim to see whether it works".to_owned(),
+                remedy: "use credentials of an IAM user or role, or submit a claim to see whether it works".to_owned(),
             });
         }
         Principal::Arn(_) | Principal::Unknown => return Err(unsupported()),
@@ -84,7 +88,8 @@ pub(crate) async fn permissions(examined: &Examined<'_>) -> Result<Vec<Finding>,
     }
     if findings.is_empty() {
         let number = needs::actions(&needs).len();
-        findings.push(Finding::about(WHAT).good(format!("IAM allows the owner all {number} actions that claims need")));
+        let message = format!("IAM allows the provisioning credentials all {number} actions that claims need");
+        findings.push(Finding::about(WHAT).good(message));
     }
     if boundary.is_some()
         && let Some(finding) = demands_boundary(examined, &principal, partition).await
@@ -103,11 +108,11 @@ fn unsupported() -> NotSimulated {
 
 fn not_simulated(error: &CallError) -> NotSimulated {
     if error.code() == "AccessDenied" || error.code() == "AccessDeniedException" {
-        let why = "the owner may not call iam:SimulatePrincipalPolicy".to_owned();
+        let why = "the provisioning credentials may not call iam:SimulatePrincipalPolicy".to_owned();
         return NotSimulated { why, remedy: super::allow_doctor("iam:SimulatePrincipalPolicy") };
     }
     match error.status() {
-        // Other stores have many words for what they do not know.
+        // Other stores have many error codes for unknown operations.
         400..=405 | 501 => unsupported(),
         status => NotSimulated {
             why: format!("iam:SimulatePrincipalPolicy failed ({} {})", status, error.code()),
@@ -116,7 +121,7 @@ fn not_simulated(error: &CallError) -> NotSimulated {
     }
 }
 
-/// The ARN of a role with its path, if the owner may ask for it. Without the path IAM does not find the role.
+/// The ARN of a role with its path, if GetRole is allowed. Without the path IAM does not find the role.
 async fn with_path(store: &crate::client::clients::Store, principal: String) -> String {
     let Some((_, role)) = principal.split_once(":role/") else { return principal };
     let send = || store.iam.get_role().role_name(role).send();
@@ -154,7 +159,7 @@ async fn simulate(
     let results = store.call(Operation::SimulatePrincipalPolicy, Resource::Account, list).await?;
     let answered =
         results.iter().map(|result| (result.eval_action_name().to_owned(), read(result))).collect::<Vec<_>>();
-    // An answer that leaves actions out says nothing about them.
+    // An answer that leaves actions out proves nothing about them.
     if actions.iter().all(|action| answered.iter().any(|(answered, _)| answered.eq_ignore_ascii_case(action))) {
         return Ok(answered);
     }
@@ -198,23 +203,23 @@ fn denied(results: &[(String, Answer)], on: &str, scope: Scope, has_boundary: bo
         let names = actions.iter().map(|(action, _)| action.as_str()).collect::<Vec<_>>().join(", ");
         let (who, remedy) = match denier {
             None if scope == Scope::Giving && !has_boundary => (
-                "nothing allows the owner",
+                "no policy allows the provisioning credentials",
                 format!(
-                    "allow the actions on {on}; {POLICY}. If the policy demands a permissions boundary, set permissionsBoundary in the class"
+                    "allow the actions on {on}; {POLICY}. If that policy requires a permissions boundary, set permissionsBoundary in the class"
                 ),
             ),
-            None => ("nothing allows the owner", format!("allow the actions on {on}; {POLICY}")),
+            None => ("no policy allows the provisioning credentials", format!("allow the actions on {on}; {POLICY}")),
             Some(Denier::Statement) => (
-                "a Deny statement of the owner's policies denies",
-                "change that statement, or move the owner out of its reach".to_owned(),
+                "an explicit Deny statement denies the provisioning credentials",
+                "change that statement, or detach its policy from the IAM user or role".to_owned(),
             ),
             Some(Denier::OwnersBoundary) => (
-                "the owner's own permissions boundary does not allow",
-                format!("allow the actions on {on} in the owner's permissions boundary, too"),
+                "the permissions boundary of the provisioning credentials does not allow",
+                format!("allow the actions on {on} in that permissions boundary, too"),
             ),
             Some(Denier::Organization) => (
-                "a policy of the AWS organization denies the owner",
-                "ask those who manage the organization to allow the actions to the owner".to_owned(),
+                "a policy of the AWS organization denies the provisioning credentials",
+                "ask the administrators of the organization to allow the actions".to_owned(),
             ),
         };
         findings.push(Finding::about(WHAT).bad(format!("{who} {names} on {on}")).with_remedy(remedy));
@@ -232,12 +237,12 @@ fn undecided(results: &[(String, Answer)], on: &str) -> Option<Finding> {
     }
     let keys = keys.into_iter().collect::<Vec<_>>().join(", ");
     (!actions.is_empty()).then(|| {
-        let message = format!("whether the owner is allowed {} on {on} depends on {keys}", actions.join(", "));
+        let message = format!("whether IAM allows {} on {on} depends on the condition keys {keys}", actions.join(", "));
         Finding::about(WHAT).unknown(message).with_remedy("submit a claim to see whether it works")
     })
 }
 
-/// A boundary protects only if the owner cannot create users without it.
+/// A boundary protects only if the provisioning credentials cannot create users without it.
 async fn demands_boundary(examined: &Examined<'_>, principal: &str, partition: &str) -> Option<Finding> {
     const WHAT: &str = "boundary demanded";
     let Examined { target, caller, .. } = examined;
@@ -245,9 +250,10 @@ async fn demands_boundary(examined: &Examined<'_>, principal: &str, partition: &
     let results = ask(examined, principal, &BTreeSet::from(["iam:CreateUser"]), &arn, None).await.ok()?;
     let (_, answer) = results.first()?;
     Some(match answer {
-        Answer::Allowed => Finding::about(WHAT).warning("the owner may also create users without the permissions boundary, so whoever has its keys is not limited by it").with_remedy("use docs/owner-iam-policy-with-boundary.json, which demands the boundary"),
+        Answer::Allowed => Finding::about(WHAT).warning("the provisioning credentials may also create users without the permissions boundary, so it does not limit who has these credentials").with_remedy("use docs/owner-iam-policy-with-boundary.json, which requires the boundary"),
         Answer::Denied(_) | Answer::Depends(_) => {
-            Finding::about(WHAT).good("the owner cannot create users without the permissions boundary")
+            Finding::about(WHAT)
+                .good("the provisioning credentials cannot create users without the permissions boundary")
         }
     })
 }

@@ -43,7 +43,7 @@ fn caller(resource: &str) -> (&'static str, Answer) {
     ("GetCallerIdentity", ok(body))
 }
 
-/// What IAM says to each simulation: the decision about an action, and more XML about it.
+/// What IAM answers to each simulation: the decision about an action, and more XML about it.
 fn simulated(record: &Record, decide: impl Fn(Scope, &str) -> (&'static str, &'static str)) -> Answers {
     let environment = Environment::default();
     let needs = needs::of(&Target::of(record, &environment));
@@ -106,12 +106,12 @@ fn one<'a>(findings: &'a [Finding], what: &str) -> &'a Finding {
 }
 
 #[tokio::test]
-async fn an_owner_with_the_policy_has_nothing_but_good_findings() {
+async fn the_provisioning_policy_has_only_good_findings() {
     let record = record();
     let findings = examine(&record, [vec![caller("user/ops/owner")], all_allowed(&record), room(10)]).await;
     assert!(findings.iter().all(|finding| finding.verdict == Verdict::Good), "{findings:#?}");
     let number = needs::actions(&needs::of(&Target::of(&record, &Environment::default()))).len();
-    let allowed = format!("IAM allows the owner all {number} actions that claims need");
+    let allowed = format!("IAM allows the provisioning credentials all {number} actions that claims need");
     assert_eq!(one(&findings, "permissions").message, allowed);
     assert_eq!(one(&findings, "quota of users").message, "10 IAM users, of 5000 that the account's quota allows");
     assert_eq!(one(&findings, "quota of buckets").message, "1 buckets, of 10000 that the default quota allows");
@@ -138,7 +138,7 @@ async fn what_classes_share_is_asked_once() {
 }
 
 #[tokio::test]
-async fn what_is_denied_is_named_with_who_denies_it_and_the_remedy() {
+async fn a_denial_names_the_actions_the_policy_and_the_remedy() {
     let record = record();
     let answers = simulated(&record, |_, action| match action {
         "s3:DeleteBucket" => ("implicitDeny", ""),
@@ -160,32 +160,32 @@ async fn what_is_denied_is_named_with_who_denies_it_and_the_remedy() {
         _ => ("allowed", ""),
     });
     let findings = examine(&record, [vec![caller("user/owner")], answers, room(10)]).await;
-    let said: Vec<_> = about(&findings, "permissions").iter().map(|it| (it.verdict, it.message.clone())).collect();
-    insta::assert_debug_snapshot!(said, @r#"
+    let messages: Vec<_> = about(&findings, "permissions").iter().map(|it| (it.verdict, it.message.clone())).collect();
+    insta::assert_debug_snapshot!(messages, @r#"
     [
         (
             Bad,
-            "nothing allows the owner s3:DeleteBucket on arn:aws:s3:::*",
+            "no policy allows the provisioning credentials s3:DeleteBucket on arn:aws:s3:::*",
         ),
         (
             Unknown,
-            "whether the owner is allowed iam:ListUsers on * depends on aws:SourceIp",
+            "whether IAM allows iam:ListUsers on * depends on the condition keys aws:SourceIp",
         ),
         (
             Bad,
-            "a Deny statement of the owner's policies denies iam:CreateAccessKey on arn:aws:iam::*:user/aws-s3-provisioner/*",
+            "an explicit Deny statement denies the provisioning credentials iam:CreateAccessKey on arn:aws:iam::*:user/aws-s3-provisioner/*",
         ),
         (
             Bad,
-            "a policy of the AWS organization denies the owner iam:DeleteUser on arn:aws:iam::*:user/aws-s3-provisioner/*",
+            "a policy of the AWS organization denies the provisioning credentials iam:DeleteUser on arn:aws:iam::*:user/aws-s3-provisioner/*",
         ),
         (
             Bad,
-            "nothing allows the owner iam:CreateUser on arn:aws:iam::*:user/aws-s3-provisioner/*",
+            "no policy allows the provisioning credentials iam:CreateUser on arn:aws:iam::*:user/aws-s3-provisioner/*",
         ),
         (
             Bad,
-            "the owner's own permissions boundary does not allow iam:GetUser on arn:aws:iam::*:user/*",
+            "the permissions boundary of the provisioning credentials does not allow iam:GetUser on arn:aws:iam::*:user/*",
         ),
     ]
     "#);
@@ -210,8 +210,9 @@ async fn the_role_of_a_session_is_simulated_with_its_path() {
     assert!(sent.contains("PolicySourceArn=arn%3Aaws%3Aiam%3A%3A123456789012%3Arole%2Fteam%2Fbuckets"), "{sent}");
 }
 
+/// What reading cannot show is reported as unknown.
 #[tokio::test]
-async fn where_nothing_can_be_simulated_reading_shows_what_it_can_and_the_rest_is_said_to_be_open() {
+async fn without_simulation_permissions_are_tried_by_reading() {
     let user = "<ListUsersResponse><ListUsersResult><Users><member><Path>/aws-s3-provisioner/</Path><UserName>u</UserName>\
         <UserId>A</UserId><Arn>arn:aws:iam::123456789012:user/u</Arn><CreateDate>2026-01-01T00:00:00Z</CreateDate></member>\
         </Users><IsTruncated>false</IsTruncated></ListUsersResult></ListUsersResponse>";
@@ -234,25 +235,30 @@ async fn where_nothing_can_be_simulated_reading_shows_what_it_can_and_the_rest_i
     let permissions = about(&findings, "permissions");
     let [denied, allowed, open] = permissions[..] else { panic!("{permissions:#?}") };
     assert_eq!((denied.verdict, allowed.verdict, open.verdict), (Verdict::Bad, Verdict::Good, Verdict::Unknown));
-    assert_eq!(denied.message, "AWS denied the owner iam:GetUserPolicy");
+    assert_eq!(denied.message, "AWS denied the provisioning credentials iam:GetUserPolicy");
     for action in ["s3:ListAllMyBuckets", "iam:GetUser", "iam:ListUsers", "iam:ListAccessKeys"] {
         assert!(allowed.message.contains(action), "{}", allowed.message);
     }
     for action in ["s3:CreateBucket", "s3:GetBucketTagging", "iam:CreateAccessKey"] {
         assert!(open.message.contains(action) && !allowed.message.contains(action), "{}", open.message);
     }
-    assert!(open.message.starts_with("the owner may not call iam:SimulatePrincipalPolicy"), "{}", open.message);
+    let why = "the provisioning credentials may not call iam:SimulatePrincipalPolicy";
+    assert!(open.message.starts_with(why), "{}", open.message);
     assert!(open.remedy.contains("docs/owner-iam-policy-doctor.json"), "{}", open.remedy);
 }
 
 #[rstest]
 #[case::in_its_region(in_region(200, "us-west-1"), Verdict::Good, "can be reached")]
-#[case::redirected(in_region(301, "eu-west-1"), Verdict::Bad, "is in region eu-west-1, but the class says us-west-1")]
+#[case::redirected(
+    in_region(301, "eu-west-1"),
+    Verdict::Bad,
+    "is in region eu-west-1, but the class has region us-west-1"
+)]
 #[case::signed_for_another_region(in_region(400, "eu-west-1"), Verdict::Bad, "is in region eu-west-1")]
 #[case::missing(bare(404), Verdict::Bad, "does not exist")]
-#[case::forbidden(bare(403), Verdict::Bad, "the owner may not use it")]
+#[case::forbidden(bare(403), Verdict::Bad, "the provisioning credentials may not use it")]
 #[tokio::test]
-async fn the_bucket_that_a_class_names_is_looked_at(
+async fn the_bucket_that_a_class_names_is_checked(
     #[case] answer: Answer,
     #[case] verdict: Verdict,
     #[case] message: &str,
@@ -270,8 +276,9 @@ async fn the_bucket_that_a_class_names_is_looked_at(
     assert_eq!(found.remedy.is_empty(), verdict == Verdict::Good);
 }
 
+/// A bucket of another account, and one that was created for a claim.
 #[tokio::test]
-async fn a_bucket_of_another_account_and_one_that_was_made_for_a_claim_are_told() {
+async fn foreign_and_claimed_buckets_are_reported() {
     let record = granted();
     let answers = vec![
         caller("user/owner"),
@@ -333,7 +340,7 @@ async fn a_boundary_has_to_exist_and_to_be_demanded() {
 #[case::of_another_account("arn:aws:iam::210987654321:policy/bound", "in account 210987654321")]
 #[case::of_another_partition("arn:aws-cn:iam::123456789012:policy/bound", "in partition aws-cn")]
 #[tokio::test]
-async fn a_boundary_of_another_place_is_bad(#[case] arn: &str, #[case] problem: &str) {
+async fn a_boundary_of_another_account_or_partition_is_bad(#[case] arn: &str, #[case] problem: &str) {
     let record = bounded(arn);
     let answers = [vec![caller("user/owner")], all_allowed(&record), vec![create_user("implicitDeny")], room(10)];
     let findings = examine(&record, answers).await;
@@ -355,7 +362,7 @@ async fn a_full_account_a_wrong_clock_and_the_root_user_are_reported() {
 }
 
 #[tokio::test]
-async fn where_the_owner_is_refused_only_the_clock_is_looked_at() {
+async fn with_refused_credentials_only_the_clock_is_checked() {
     let header = Some(("date", "Thu, 01 Jan 2026 00:00:00 GMT"));
     let Answer::Status { body, .. } = iam_error(403, "RequestTimeTooSkewed") else { panic!("an answer") };
     let refused = vec![("GetCallerIdentity", Answer::Status { status: 403, header, body })];

@@ -62,7 +62,7 @@ impl Dialect {
         actions
     }
 
-    /// Alternative conditions: the bucket is in this account, or the store does not say in which account it is.
+    /// Alternative conditions: the bucket is in this account, or the store does not return its account.
     fn in_account(self, account: Option<&str>) -> Vec<Map<String, Value>> {
         const KEY: &str = "aws:ResourceAccount";
         let condition = |operator: &str, value: &str| Map::from_iter([(operator.to_owned(), json!({ KEY: value }))]);
@@ -292,8 +292,9 @@ mod tests {
         }
     }
 
+    /// A bucket that existed before may be in any account.
     #[test]
-    fn a_bucket_that_was_created_has_to_be_in_the_owners_account_and_one_that_existed_may_be_anywhere() {
+    fn only_a_created_bucket_has_to_be_in_the_same_account() {
         let in_account = record().with_account("123456789012");
         let of = written;
         let condition = r#""StringEqualsIfExists":{"aws:ResourceAccount":"123456789012"}"#;
@@ -320,8 +321,9 @@ mod tests {
         }
     }
 
+    /// Patterns of actions, and no conditions that another store may not know.
     #[test]
-    fn other_stores_than_aws_are_told_in_patterns_and_without_conditions_that_they_may_not_know() {
+    fn policies_for_other_stores_have_only_common_elements() {
         let record = at_foreign_iam(record().with_account("123456789012"));
         let document: Value = serde_json::from_str(&written(&record)).unwrap();
         let conditions: Vec<_> = document["Statement"].as_array().unwrap().iter().map(|s| &s["Condition"]).collect();
@@ -346,8 +348,9 @@ mod tests {
         assert!(!written(&granted).contains("s3:DeleteObjectVersion"));
     }
 
+    /// They were written before patterns.
     #[test]
-    fn what_was_written_for_another_store_before_patterns_is_known_as_ours() {
+    fn old_policies_for_other_stores_are_recognized() {
         let (created, granted) = (at_foreign_iam(record()), at_foreign_iam(granted()));
         for (record, scope, expected) in [
             (&created, Scope::Created, Found::Earlier),

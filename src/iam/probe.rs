@@ -36,8 +36,8 @@ pub(crate) async fn probe(app: &AppClients, target: &Target<'_>) -> Result<Probe
     };
     let outcomes = [listed.map(drop), read].map(|answer| match answer {
         Ok(()) => Ok(Probe::Usable),
-        // The keys of the claim's user are valid, and will be known soon. The owner's keys are not new, so a refusal is
-        // final.
+        // The keys of the claim's user are valid, and will work soon. The provisioning credentials are not new, so a
+        // refusal is final.
         Err(error) if target.user.is_some() && is_unknown(&error) => Ok(Probe::NotYet(code_or_status(&error))),
         Err(error) if target.user.is_some() && error.status() == 403 => Ok(Probe::Denied(code_or_status(&error))),
         Err(error) => Err(Error::from(error)),
@@ -51,7 +51,7 @@ pub(crate) async fn probe(app: &AppClients, target: &Target<'_>) -> Result<Probe
     }
 }
 
-/// A claim without its own user shares the owner's keys.
+/// A claim without its own user shares the provisioning credentials.
 fn whose(target: &Target<'_>) -> Identity {
     match (&target.user, &target.record.plan.owner_secret) {
         (None, Some(secret)) => Identity::Secret(secret.clone()),

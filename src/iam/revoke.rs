@@ -1,9 +1,9 @@
-//! Removing the user of a claim, with its keys and policies, if the user is the claim's own: because its tags say so,
-//! or its name where a store keeps no tags, or because it has the key that the operator issued to the claim, or by its
-//! path, name and account. If nothing proves it, its keys are deactivated, and somebody has to decide.
+//! Removing the user of a claim, with its keys and policies, if the user is the claim's own: because of its tags, or
+//! its name where a store keeps no tags, or because it has the key that the operator issued to the claim, or by its
+//! path, name and account. If nothing proves it, its keys are deactivated, and an admin has to decide.
 //!
 //! Keys and policy are deleted first, so that access ends even if a later step fails. An ordinary user has one key and one inline
-//! policy. AWS refuses to delete a user that has anything else (DeleteConflict); only then is the rest looked for.
+//! policy. AWS refuses to delete a user that has anything else (DeleteConflict); only then is the rest searched for.
 //! Policies that others attached are detached, never deleted.
 
 use std::time::SystemTime;
@@ -28,9 +28,9 @@ enum Verdict {
     Remove,
     /// The Go provisioner created it, together with this managed policy.
     RemoveWithPolicy(String),
-    /// It is somebody else's. A sentence that says why.
+    /// It is somebody else's. With the reason, as a sentence.
     Leave(String),
-    /// Only the key that it may have can prove whose it is. A sentence that says so.
+    /// Only the key that it may have can prove whose it is. With the reason, as a sentence.
     Unproven(String),
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Found {
     keys: Option<Result<Vec<String>, CallError>>,
 }
 
-/// Looks at the user of a claim, if there is one. `present`: the keys in the claim's Secret.
+/// Reads the user of a claim, if there is one. `present`: the keys in the claim's Secret.
 pub(crate) async fn find(
     store: &Store,
     user: UserSpec<'_>,
@@ -62,9 +62,9 @@ pub(crate) async fn remove_rest(store: &Store, target: &Target<'_>, user: UserSp
 /// A user whose access has ended.
 #[derive(Debug)]
 pub(crate) enum Ended {
-    /// It is somebody else's. A sentence that says why.
+    /// It is somebody else's. With the reason, as a sentence.
     Left(String),
-    /// Nothing proves whose it is. A sentence that says so.
+    /// Nothing proves whose it is. With the reason, as a sentence.
     Unproven(String),
     /// It is to be deleted.
     Ours { created_at: Option<SystemTime>, by_go_provisioner: bool },
@@ -178,8 +178,8 @@ async fn remove_user(store: &Store, user: &str) -> Result<(), CallError> {
     }
 }
 
-/// Removes from a user what others are likely to have added to it. Ways to sign in go first; groups go last, because
-/// the owner may not be allowed to change them.
+/// Removes from a user what others are likely to have added to it. Ways to sign in are removed first; groups last,
+/// because the provisioning credentials may not be allowed to change them.
 async fn clear(store: &Store, user: &str) -> Result<(), CallError> {
     delete_access_keys(store, user, &[]).await?;
     let send = || store.iam.delete_login_profile().user_name(user).send();

@@ -14,13 +14,13 @@ use crate::s3::bucket;
 use crate::s3::tags::{self, Ownership, Tags};
 use bucket_provisioner::store::{AppCredentials, Checkup, Deactivation};
 
-/// Issues a second key beside `present`. Other keys of the user are deleted first.
+/// Issues a second key in addition to `present`. Other keys of the user are deleted first.
 pub(crate) async fn rotate(store: &Store, user: UserSpec<'_>, present: &str) -> Result<AppCredentials, Error> {
     user::delete_access_keys(store, user.name, &[present]).await?;
     user::create_only_key(store, user.name, &[present]).await
 }
 
-/// Deactivates a former key, unless it was used since then.
+/// Deactivates a previous key, unless it was used since then.
 pub(crate) async fn deactivate(
     store: &Store,
     user: UserSpec<'_>,

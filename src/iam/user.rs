@@ -17,9 +17,9 @@ use crate::s3::tags::{self, Ownership, Tags};
 use bucket_provisioner::store::AppCredentials;
 use bucket_provisioner::store::names::is_generated_for;
 
-/// How long a user is new. A host of IAM that does not know a user yet does not know its path either. If the owner's
-/// policy is limited to a path, this host denies what it allows later: mostly after some seconds, at the latest after two
-/// minutes, for which Terraform's provider waits, too.
+/// How long a user is new. A host of IAM that does not know a user yet does not know its path either. If the
+/// provisioning policy is limited to a path, this host denies what it allows later: mostly after some seconds, at the
+/// latest after two minutes, for which Terraform's provider waits, too.
 const NEW: Duration = Duration::from_secs(120);
 
 /// Whether CreateUser created the user, or an earlier call did.
@@ -29,11 +29,11 @@ enum Origin {
     Existing,
 }
 
-/// What GetUser says about a user.
+/// What GetUser returns about a user.
 #[derive(Debug, Clone)]
 pub(crate) struct FoundUser {
     pub(crate) tags: Tags,
-    /// `None` if the store does not say.
+    /// `None` if the store does not return it.
     pub(crate) created_at: Option<SystemTime>,
     pub(crate) path: String,
     /// The account in its ARN.
@@ -66,8 +66,8 @@ impl UserSteps {
     }
 }
 
-/// Creates the claim's user, limits it to the bucket, and issues a key: what `steps` says is not repeated. Policy and key
-/// need the user, and not each other, so they are created side by side. A key without the policy opens nothing.
+/// Creates the claim's user, limits it to the bucket, and issues a key: what `steps` has is not repeated. Policy and
+/// key need the user, and not each other, so they are created side by side. A key without the policy opens nothing.
 pub(crate) async fn issue(
     store: &Store,
     target: &Target<'_>,
@@ -138,7 +138,7 @@ async fn create_user(
     tags: &Tags,
 ) -> Result<(Origin, Option<SystemTime>), Error> {
     let UserSpec { name, path, permissions_boundary } = user;
-    // What was handed over has its user; only its keys are replaced.
+    // A claim whose credentials are published has its user; only its keys are replaced.
     if !target.record.credentials_published {
         store.check_quota(Operation::CreateUser, Resource::user(name))?;
     }
@@ -235,7 +235,7 @@ async fn create_access_key(store: &Store, user: &str) -> Result<AppCredentials, 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AccessKey {
     pub(crate) id: String,
-    /// `None` if the store does not say.
+    /// `None` if the store does not return it.
     pub(crate) issued_at: Option<SystemTime>,
     /// Somebody has deactivated it.
     pub(crate) inactive: bool,
@@ -287,8 +287,8 @@ pub(crate) async fn last_used(store: &Store, user: &str, id: &str) -> Result<Opt
     Ok(date.and_then(|date| SystemTime::try_from(date).ok()))
 }
 
-/// Whether all that tags cannot be taken off says that a user is the claim's: its path, the claim's uid in its name, and
-/// its account. Only the owner can create users at this path.
+/// Whether everything that cannot be removed like tags proves that a user is the claim's: its path, the claim's uid in
+/// its name, and its account. Only the provisioning credentials can create users at this path.
 pub(crate) fn is_at_its_place(target: &Target<'_>, user: UserSpec<'_>, found: &FoundUser) -> bool {
     is_named_for(target, user.name)
         && found.path == user.path
@@ -296,14 +296,14 @@ pub(crate) fn is_at_its_place(target: &Target<'_>, user: UserSpec<'_>, found: &F
         && found.account == target.record.account
 }
 
-/// Whether a user's name ends in the uid of the claim, or of a former one.
+/// Whether a user's name ends in the uid of the claim, or of a previous one.
 pub(crate) fn is_named_for(target: &Target<'_>, user: &str) -> bool {
     target.record.uids().any(|uid| is_generated_for(user, uid))
 }
 
-/// To whom a user belongs, as its tags say. Other stores than AWS may drop the tags of CreateUser, or never show them;
-/// there a user without tags is the claim's if its name ends in the claim's uid, because nobody else creates such a
-/// name.
+/// Which claim a user belongs to, by its tags. Other stores than AWS may drop the tags of CreateUser, or never show
+/// them; there a user without tags is the claim's if its name ends in the claim's uid, because nobody else creates such
+/// a name.
 pub(crate) fn ownership(target: &Target<'_>, user: &str, tags: &Tags) -> Ownership {
     match tags::ownership(tags, target.record) {
         Ownership::Untagged

@@ -1,4 +1,5 @@
-//! Access points of a bucket. S3 does not delete a bucket that has some, so they are looked for before its content goes.
+//! Access points of a bucket. S3 does not delete a bucket that has some, so they are searched for before its content is
+//! deleted.
 
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use crate::client::error::Error;
 /// How long the answer may take. From a private network, this endpoint of S3 often cannot be reached.
 const TIME: Duration = Duration::from_secs(5);
 
-/// Requires that a bucket has no access points, as far as that can be known: if AWS does not tell, DeleteBucket decides.
+/// Requires that a bucket has no access points. If AWS does not list them, DeleteBucket decides.
 ///
 /// # Errors
 /// [`Error::HasAccessPoints`].

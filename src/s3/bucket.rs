@@ -1,14 +1,14 @@
 //! The bucket: creating it without ever taking over another one, and checking one that a class names.
 //!
 //! A bucket is the claim's own if its tags contain the claim's uid, or the uid of a claim whose record this claim
-//! adopted. A bucket without tags is the claim's own if its generated name contains the uid, and it is in the owner's
+//! adopted. A bucket without tags is the claim's own if its generated name contains the uid, and it is in the same
 //! account (or in a store other than AWS, where the names are not shared with strangers). CreateBucket itself sets the
 //! tags, so the claim's bucket always has them. Stores that refuse tags there get them in a second call. A crash
 //! between the two calls leaves an empty bucket. If its name is generated, the next attempt finds it by this name. If
 //! the claim chose the name, the bucket could be anybody's, so it is refused and never deleted.
 //!
 //! A uid in a tag can be copied, so a bucket of a chosen name that is older than the claim is not the claim's, whatever its
-//! tags say. S3 is asked for its age only where a bucket is found to exist already.
+//! tags are. S3 is asked for its age only where a bucket is found to exist already.
 //!
 //! Every call about a created bucket names the account that must own it, if it is known: once a bucket is deleted,
 //! anybody can create one with its name and its tags.
@@ -241,9 +241,9 @@ fn sdk_tags(tags: &Tags) -> Vec<Tag> {
     tags.iter().filter_map(|(key, value)| Tag::builder().key(key).value(value).build().ok()).collect()
 }
 
-/// Checks that the bucket exists in the recorded region, that the owner can use it, and that it is the right one.
-/// Writes only the missing tags of a bucket that was created for the claim. Returns a sentence about what had been
-/// lost.
+/// Checks that the bucket exists in the recorded region, that the provisioning credentials can use it, and that it is
+/// the right one. Writes only the missing tags of a bucket that was created for the claim. Returns a sentence about
+/// what had been lost.
 pub(crate) async fn check(store: &Store, target: &Target<'_>, tags: &Tags) -> Result<Option<String>, Error> {
     match target.record.plan.mode {
         Mode::Granted if target.record.credentials_published || target.claimed_bucket == ClaimedBucket::Allowed => {
@@ -256,7 +256,7 @@ pub(crate) async fn check(store: &Store, target: &Target<'_>, tags: &Tags) -> Re
     }
 }
 
-/// HeadBucket needs the same permission, but its answer has no body, so it does not say why it failed.
+/// HeadBucket needs the same permission, but its answer has no body, so it does not show why it failed.
 async fn exists(store: &Store, target: &Target<'_>) -> Result<(), Error> {
     let bucket = target.bucket_ref();
     let call = store.s3.list_objects_v2().bucket(bucket.name).set_expected_bucket_owner(bucket.account()).max_keys(1);
@@ -281,7 +281,7 @@ async fn is_unclaimed(store: &Store, target: &Target<'_>) -> Result<(), Error> {
 async fn is_ours(store: &Store, target: &Target<'_>, wanted: &Tags) -> Result<Option<String>, Error> {
     let bucket = target.bucket();
     let found = match tags_of(store, target.bucket_ref()).await.map_err(|error| not_usable(target, error)) {
-        // Either the owner lacks a permission, or the bucket is in another account.
+        // Either a permission is missing, or the bucket is in another account.
         Err(error) if error.is_denied() && is_in_account(store, bucket).await? == Some(false) => {
             return Err(Error::BucketGone { bucket: bucket.to_owned() }.without_side_effects());
         }
@@ -327,7 +327,7 @@ pub(crate) enum Age {
     Older,
     /// It was created after the claim.
     Younger,
-    /// The store or the record does not say.
+    /// The store or the record does not have it.
     Unknown,
 }
 
@@ -340,7 +340,7 @@ const CLOCK_SKEW: Duration = Duration::from_secs(60);
 /// bucket's policy), never an earlier one.
 ///
 /// # Errors
-/// The owner may not list its buckets, or the store refused otherwise.
+/// The provisioning credentials may not list buckets, or the store refused otherwise.
 pub(crate) async fn age_of(store: &Store, target: &Target<'_>) -> Result<Age, Error> {
     let Some(claim) = target.record.claim_created_at else { return Ok(Age::Unknown) };
     let found = match list_named(store, target.bucket()).await.map_err(Error::from) {
@@ -358,7 +358,8 @@ pub(crate) async fn age_of(store: &Store, target: &Target<'_>) -> Result<Age, Er
     })
 }
 
-/// Whether the owner's account has a bucket with this name; `None` if the owner is not allowed to list its buckets.
+/// Whether the account of the provisioning credentials has a bucket with this name; `None` if they may not list
+/// buckets.
 pub(crate) async fn is_in_account(store: &Store, bucket: &str) -> Result<Option<bool>, Error> {
     match list_named(store, bucket).await.map_err(Error::from) {
         Ok(found) => Ok(Some(found.is_some())),
@@ -367,7 +368,7 @@ pub(crate) async fn is_in_account(store: &Store, bucket: &str) -> Result<Option<
     }
 }
 
-/// The bucket of this name in the owner's account.
+/// The bucket of this name in the account of the provisioning credentials.
 async fn list_named(store: &Store, bucket: &str) -> Result<Option<Bucket>, CallError> {
     let list = || {
         store.retrying_s3.list_buckets().prefix(bucket).into_paginator().items().send().collect::<Result<Vec<_>, _>>()

@@ -16,7 +16,7 @@ use crate::s3::listing::{Cursor, Limits, Listing, Page, Rest};
 
 /// Objects, versions and delete markers that one call of [`remove_objects`] lists at most.
 const OBJECTS_PER_CALL: usize = 50_000;
-/// How long after its start a call lists further pages, so that other claims get their turn.
+/// How long after its start a call lists further pages; then other claims get the worker.
 const LISTING_TIME: Duration = Duration::from_secs(8);
 /// DeleteObjects calls that run at the same time.
 const BATCHES_IN_FLIGHT: usize = 4;
@@ -84,8 +84,8 @@ impl Undeleted {
 }
 
 /// Deletes objects page by page from a cursor on, and lists the next pages meanwhile. Where the keys lie in a few
-/// folders, these are listed at the same time, unless `in_a_row`. Then the next call looks for what is left, so that only
-/// a listing of the whole bucket says that nothing is.
+/// folders, these are listed at the same time, unless `in_a_row`. Then the next call lists what is left, because only a
+/// listing of the whole bucket proves that nothing is.
 pub(crate) async fn remove_objects(
     store: &Store,
     bucket: BucketRef<'_>,
@@ -165,7 +165,7 @@ async fn delete_page(store: &Store, bucket: BucketRef<'_>, page: Page) -> Result
 }
 
 /// Deletes up to 1,000 objects, and returns how many were deleted and which were not: the status is 200 either way.
-/// Those that were refused for the rate are deleted when the next turn comes.
+/// Those that were throttled are deleted by the next call that the rate limit allows.
 async fn delete_objects(
     store: &Store,
     bucket: BucketRef<'_>,

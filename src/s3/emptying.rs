@@ -11,7 +11,7 @@ use crate::s3::empty::{Progress, Reached, Undeleted};
 use crate::s3::listing::Cursor;
 use bucket_provisioner::store::Record;
 
-/// How often the whole bucket is gone through before what still arrives is reported.
+/// Passes over the whole bucket before objects that still arrive are reported.
 const PASSES: u32 = 3;
 /// For how long an interrupted emptying is remembered.
 const KEPT: Duration = Duration::from_secs(15 * 60);

@@ -22,7 +22,7 @@ const DELIMITER: &str = "/";
 /// Folders that are listed one by one; where there are more, one of them may be hardly worth a page.
 const FOLDERS: usize = 16;
 
-/// How long a store may take to say which folders there are. Some of them search the whole bucket.
+/// How long a store may take to list the folders. Some stores search the whole bucket for that.
 const FOLDERS_TIME: Duration = Duration::from_secs(1);
 
 /// How much is listed in all.
@@ -117,8 +117,8 @@ impl<'a> Listing<'a> {
         Ok(Some((Page { objects, next, memory }, self)))
     }
 
-    /// The next page, in which folders stand for what is in them, if that says how to go on. It is a page like any other
-    /// where there are no folders, so it costs such a bucket nothing.
+    /// The next page, in which a folder represents its content, if the listing can be split by these folders. Without
+    /// folders it is a page like any other, so it costs such a bucket nothing.
     pub(crate) async fn by_folder(self) -> Result<Rest<'a>, CallError> {
         let Some(Cursor::Versions { key, version }) = self.cursor.clone().filter(|_| !self.limits.are_reached()) else {
             return Ok(Rest::InARow(None, self));
@@ -126,13 +126,13 @@ impl<'a> Listing<'a> {
         let mut memory = self.store.budget.reserve_page().await;
         let call = self.versions(key.clone(), version).delimiter(DELIMITER);
         let answer = self.store.call(Operation::ListObjectVersions, self.resource(), || call.clone().send());
-        // If the store does not soon answer that, the next page says what is wrong.
+        // If the store does not soon answer that, the call for the next page reports what is wrong.
         let Ok(Ok(mut answer)) = tokio::time::timeout(FOLDERS_TIME, answer).await else {
             return Ok(Rest::InARow(None, self));
         };
         let folders = answer.common_prefixes.take().unwrap_or_default().into_iter().filter_map(|folder| folder.prefix);
         let mut folders: Vec<_> = folders.collect();
-        // Some stores go on behind the folder in which a listing begins.
+        // Some stores continue behind the folder in which a listing begins.
         let begun =
             key.as_deref().and_then(|key| key.split_once(DELIMITER)).map(|(name, _)| format!("{name}{DELIMITER}"));
         folders.extend(begun.filter(|begun| !folders.contains(begun)));

@@ -12,7 +12,7 @@ use crate::s3::emptying::{Emptyings, Pass};
 use crate::s3::tags::{Ownership, ownership};
 use bucket_provisioner::store::BucketRemoval;
 
-/// Decides whether the bucket of a record may be deleted: `Err` says why not.
+/// Decides whether the bucket of a record may be deleted: `Err` has the reason.
 ///
 /// A generated name is proof, even if somebody replaced the tags. The Go provisioner tagged nothing, so its record is
 /// proof for a bucket without tags.
@@ -27,7 +27,7 @@ fn may_delete(target: &Target<'_>, ownership: Ownership) -> Result<(), String> {
     }
 }
 
-/// Looks whether the bucket of a record may be deleted. `Some`: how the deletion ended, without one.
+/// Checks whether the bucket of a record may be deleted. `Some`: how the deletion ended, without one.
 pub(crate) async fn find(store: &Store, target: &Target<'_>) -> Result<Option<BucketRemoval>, Error> {
     let (bucket, name) = (target.bucket_ref(), target.bucket());
     let tags = match tags_of(store, bucket).await {
@@ -41,10 +41,10 @@ pub(crate) async fn find(store: &Store, target: &Target<'_>) -> Result<Option<Bu
                     target.endpoints.region
                 ))));
             }
-            // Either the owner lacks a permission, or the bucket is in another account.
+            // Either a permission is missing, or the bucket is in another account.
             error if error.is_denied() && is_in_account(store, name).await? == Some(false) => {
                 return Ok(Some(BucketRemoval::LeftInPlace(format!(
-                    "bucket {name:?} was left in place: it is not in the owner's account; this claim's bucket no longer exists, and somebody else has taken its name"
+                    "bucket {name:?} was left in place: it is not in the account of the provisioning credentials; this claim's bucket no longer exists, and somebody else has taken its name"
                 ))));
             }
             error => return Err(error),
@@ -67,7 +67,7 @@ pub(crate) async fn find(store: &Store, target: &Target<'_>) -> Result<Option<Bu
     }))
 }
 
-/// The age of the bucket; unknown if the owner may not list its buckets.
+/// The age of the bucket; unknown if the provisioning credentials may not list buckets.
 async fn known_age(store: &Store, target: &Target<'_>) -> Result<Age, Error> {
     match age_of(store, target).await {
         Err(error) if error.is_denied() => Ok(Age::Unknown),
@@ -80,8 +80,7 @@ pub(crate) async fn delete_empty(store: &Store, target: &Target<'_>) -> Result<b
     Ok(delete_bucket(store, target.bucket_ref()).await? == Deleted::Gone)
 }
 
-/// The same, and an unfinished upload counts as content. DeleteBucket does not look at uploads, and in some stores not
-/// even at objects.
+/// The same, and an unfinished upload counts as content. DeleteBucket ignores uploads, and in some stores even objects.
 pub(crate) async fn delete_if_empty(store: &Store, target: &Target<'_>) -> Result<bool, Error> {
     if listing::holds_anything(store, target.bucket_ref()).await? {
         return Ok(false);
@@ -114,7 +113,7 @@ pub(crate) async fn delete(store: &Store, target: &Target<'_>, emptyings: &Empty
     }
 }
 
-/// Deletes the bucket, of which nothing should be left; returns whether it is gone. If not, another pass may help.
+/// Deletes the bucket, which should be empty; returns whether it was deleted. If not, another pass may help.
 async fn after_pass(store: &Store, bucket: BucketRef<'_>, pass: Pass) -> Result<bool, Error> {
     let Pass { removed, undeleted, is_last } = pass;
     if let Some(undeleted) = undeleted {

@@ -31,12 +31,12 @@ pub(crate) fn of_record(provisioner: &str, record: &Record) -> Tags {
     .collect()
 }
 
-/// Who owns a bucket or a user, as its tags say.
+/// Who owns a bucket or a user, by its tags.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Ownership {
     /// This claim.
     Ours,
-    /// A former claim whose record this claim adopted, so it is this claim's.
+    /// A previous claim whose ObjectBucket this claim adopted, so it is this claim's.
     PreviousClaim,
     /// Another claim, perhaps one that had the same name.
     OtherClaim,
@@ -100,21 +100,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_created_for_a_claim_is_recognized_and_names_its_cluster() {
+    fn tags_identify_the_claim_and_its_cluster() {
         assert_eq!(ownership(&tags("u1"), &of("u1")), Ownership::Ours);
         let here = of("u1").with_cluster("c1");
         assert!(of_record("p", &here).contains(&(CLUSTER_UID.to_owned(), "c1".to_owned())));
     }
 
     #[test]
-    fn a_claim_of_the_same_name_but_another_uid_is_another_claim_unless_its_record_was_adopted() {
+    fn another_uid_is_another_claim_unless_it_was_adopted() {
         assert_eq!(ownership(&tags("u1"), &of("u2")), Ownership::OtherClaim);
         let previous_owner = of("u2").with_former_uids(["u0".into(), "u1".into()]);
         assert_eq!(ownership(&tags("u1"), &previous_owner), Ownership::PreviousClaim);
     }
 
     #[test]
-    fn tags_of_aws_itself_prove_nothing_and_those_of_others_mean_another_owner() {
+    fn aws_tags_prove_nothing_and_other_tags_mean_foreign() {
         let tag = |key: &str| vec![(key.to_owned(), "x".to_owned())];
         assert_eq!(ownership(&[], &of("u")), Ownership::Untagged);
         assert_eq!(ownership(&tag("aws:cloudformation:stack-name"), &of("u")), Ownership::Untagged);

@@ -1,6 +1,6 @@
 //! Delete: the bucket of a claim is emptied and deleted.
 
-use super::revoke::{FAST, go_record, go_user_goes, left, revoked, user_goes, without_user};
+use super::revoke::{FAST, go_record, go_user_is_deleted, left, revoked, user_is_deleted, without_user};
 use crate::testing::*;
 use bucket_provisioner::store::{AccessRemoval, BucketRemoval, Content, Failure, FailureClass, Mode};
 
@@ -17,26 +17,27 @@ fn deleted_without_user() -> Removed {
 #[tokio::test]
 async fn an_untagged_bucket_of_the_go_provisioner_is_deleted() {
     let more = [("GetBucketTagging", s3_error(404, "NoSuchTagSet")), ("DeleteBucket", bare(204))];
-    let stage = Stage::answering(go_user_goes().into_iter().chain(more));
+    let stage = Stage::answering(go_user_is_deleted().into_iter().chain(more));
     assert_eq!(stage.delete(&go_record(), None, Content::Delete).await.unwrap(), deleted());
 }
 
 #[tokio::test]
-async fn an_empty_bucket_goes_at_once() {
+async fn an_empty_bucket_is_deleted_at_once() {
     let stage = without_user([("GetBucketTagging", bucket_tags(OURS)), ("DeleteBucket", bare(204))]);
     assert_eq!(stage.delete(&record(), None, Content::Delete).await.unwrap(), deleted_without_user());
     assert_eq!(stage.calls(), ["GetUser", "GetBucketTagging", "DeleteBucket"]);
 }
 
 #[tokio::test]
-async fn a_bucket_that_is_gone_counts_as_removed() {
-    let gone = without_user([("GetBucketTagging", s3_error(404, "NoSuchBucket"))]);
+async fn a_missing_bucket_counts_as_removed() {
+    let missing = without_user([("GetBucketTagging", s3_error(404, "NoSuchBucket"))]);
     assert_eq!(
-        gone.delete(&record(), None, Content::Delete).await.unwrap(),
+        missing.delete(&record(), None, Content::Delete).await.unwrap(),
         (AccessRemoval::NotFound, BucketRemoval::NotFound)
     );
-    let goes = without_user([("GetBucketTagging", bucket_tags(OURS)), ("DeleteBucket", s3_error(404, "NoSuchBucket"))]);
-    assert_eq!(goes.delete(&record(), None, Content::Delete).await.unwrap(), deleted_without_user());
+    let stage =
+        without_user([("GetBucketTagging", bucket_tags(OURS)), ("DeleteBucket", s3_error(404, "NoSuchBucket"))]);
+    assert_eq!(stage.delete(&record(), None, Content::Delete).await.unwrap(), deleted_without_user());
 }
 
 #[tokio::test]
@@ -68,7 +69,7 @@ async fn a_generated_name_is_proof_even_if_somebody_replaced_the_tags() {
 }
 
 #[tokio::test]
-async fn a_bucket_of_a_former_claim_goes_with_the_claim_that_adopted_its_record() {
+async fn an_adopted_bucket_is_deleted_with_its_new_claim() {
     let previous_owner = named("us-west-1").with_former_uids(["another".into()]);
     let stage = without_user([("GetBucketTagging", bucket_tags(OTHERS)), ("DeleteBucket", bare(204))]);
     assert_eq!(stage.delete(&previous_owner, None, Content::Delete).await.unwrap(), deleted_without_user());
@@ -114,8 +115,9 @@ async fn a_bucket_is_deleted_only_if_it_holds_nothing() {
 
 const BUCKETS: &str = "<ListAllMyBucketsResult><Buckets><Bucket><Name>photos-f30e0389-0689-48a2-bfaa-74d1bf1fd950</Name></Bucket></Buckets></ListAllMyBucketsResult>";
 
+/// If only a permission is missing, that is reported instead.
 #[tokio::test]
-async fn a_name_that_a_stranger_has_taken_since_is_left_in_place_and_a_missing_permission_is_reported() {
+async fn a_bucket_of_another_account_is_left_in_place() {
     let denied = || ("GetBucketTagging", s3_error(403, "AccessDenied"));
     let strangers = without_user([denied(), ("ListBuckets", ok("<ListAllMyBucketsResult/>"))]);
     let removed = strangers.delete(&record(), None, Content::Delete).await.unwrap();
@@ -129,7 +131,7 @@ async fn a_name_that_a_stranger_has_taken_since_is_left_in_place_and_a_missing_p
 }
 
 #[tokio::test]
-async fn every_call_about_a_created_bucket_names_the_account_that_it_has_to_be_in() {
+async fn every_call_has_the_expected_bucket_owner() {
     let stage = full([
         ("ListObjectVersions", versions(&["a"], None)),
         ("DeleteObjects", s3_error(400, "MalformedXML")),
@@ -152,7 +154,7 @@ async fn every_call_about_a_created_bucket_names_the_account_that_it_has_to_be_i
 #[tokio::test]
 async fn a_brownfield_bucket_is_not_touched_whoever_asks() {
     assert_eq!(granted().plan.mode, Mode::Granted);
-    let stage = Stage::answering(user_goes());
+    let stage = Stage::answering(user_is_deleted());
     assert_eq!(stage.delete(&granted(), None, Content::Delete).await.unwrap(), revoked());
     assert_eq!(stage.calls(), FAST);
 }
@@ -225,9 +227,9 @@ async fn a_bucket_whose_folders_may_not_be_listed_is_listed_in_a_row() {
     assert!(stage.all_sent("DeleteObjects").iter().any(|body| body.contains("<Key>b/b</Key>")));
 }
 
-/// Asked what follows a key, some stores go on behind its folder.
+/// Asked what follows a key, some stores continue behind its folder.
 #[tokio::test]
-async fn the_folder_in_which_the_listing_stands_is_not_left_out() {
+async fn the_folder_at_the_cursor_is_not_left_out() {
     let stage = full([
         ("ListObjectVersions", versions(&["b/1"], Some("b/1"))),
         ("ListObjectVersions", ok("<ListVersionsResult/>")),
@@ -241,7 +243,7 @@ async fn the_folder_in_which_the_listing_stands_is_not_left_out() {
 
 /// What was listed by folder does not prove that nothing is left.
 #[tokio::test]
-async fn only_a_listing_of_the_whole_bucket_says_that_it_is_empty() {
+async fn only_a_listing_of_the_whole_bucket_proves_it_empty() {
     let folders =
         "<CommonPrefixes><Prefix>b/</Prefix></CommonPrefixes><CommonPrefixes><Prefix>c/</Prefix></CommonPrefixes>";
     let stage = full([
@@ -258,7 +260,7 @@ async fn only_a_listing_of_the_whole_bucket_says_that_it_is_empty() {
 
 /// A call can be refused as a whole, or for some of its objects.
 #[tokio::test(start_paused = true)]
-async fn objects_that_are_refused_for_the_rate_are_deleted_later_and_alone() {
+async fn throttled_objects_are_deleted_later_and_alone() {
     let stage = full([
         ("ListObjectVersions", versions(&["a", "b"], None)),
         ("DeleteObjects", s3_error(503, "SlowDown")),
@@ -282,7 +284,7 @@ async fn objects_that_are_refused_for_the_rate_are_deleted_later_and_alone() {
         let removal = stage.delete(&record(), None, Content::Delete).await;
         assert_eq!(removal.map(|(_, bucket)| bucket).map_err(|error| error.reason()), outcome);
         assert!((30..60).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
-        // Each at its turn: the SDK repeats none.
+        // Each waits for the rate limit: the SDK repeats none.
         assert!(stage.calls().len() < 20, "{}", stage.calls().len());
     }
 }
@@ -300,7 +302,7 @@ async fn a_store_without_versions_is_emptied_object_by_object() {
 }
 
 #[tokio::test]
-async fn objects_that_the_store_keeps_are_named_although_it_answers_200() {
+async fn undeleted_objects_are_reported_despite_status_200() {
     let stage = full([
         (
             "ListObjectVersions",
@@ -310,18 +312,18 @@ async fn objects_that_the_store_keeps_are_named_although_it_answers_200() {
     ]);
     let error = stage.delete(&record(), None, Content::Delete).await.unwrap_err();
     assert_eq!((error.reason(), error.class()), ("ObjectsNotDeleted", FailureClass::Terminal));
-    insta::assert_snapshot!(error, @r#"bucket "photos-f30e0389-0689-48a2-bfaa-74d1bf1fd950" cannot be emptied: 1 of its objects cannot be deleted, first "a" (AccessDenied): object lock or a bucket policy protects them, or the owner lacks s3:DeleteObjectVersion"#);
+    insta::assert_snapshot!(error, @r#"bucket "photos-f30e0389-0689-48a2-bfaa-74d1bf1fd950" cannot be emptied: 1 of its objects cannot be deleted, first "a" (AccessDenied): object lock or a bucket policy protects them, or the provisioning credentials lack s3:DeleteObjectVersion"#);
 }
 
 #[tokio::test]
-async fn what_can_be_deleted_goes_before_the_rest_is_reported() {
+async fn all_other_objects_are_deleted_before_the_report() {
     let stage =
         full([("ListObjectVersions", versions(&["a"], None)), ("DeleteObjects", not_deleted("a", "AccessDenied"))]);
     assert_eq!(stage.delete(&record(), None, Content::Delete).await.unwrap().1, BucketRemoval::partial(1));
 }
 
 #[tokio::test]
-async fn keys_that_are_gone_meanwhile_count_as_removed() {
+async fn keys_that_vanish_meanwhile_count_as_removed() {
     let stage = full([
         ("ListObjectVersions", versions(&["a"], None)),
         ("DeleteObjects", not_deleted("a", "NoSuchVersion")),
@@ -331,8 +333,9 @@ async fn keys_that_are_gone_meanwhile_count_as_removed() {
     assert_eq!(stage.delete(&record(), None, Content::Delete).await.unwrap(), deleted_without_user());
 }
 
+/// It does not loop forever.
 #[tokio::test]
-async fn a_bucket_that_lists_nothing_and_yet_is_not_empty_does_not_loop_forever() {
+async fn an_empty_listing_of_a_full_bucket_ends_with_an_error() {
     let stage = full([
         ("ListObjectVersions", ok("<ListVersionsResult/>")),
         ("ListMultipartUploads", no_uploads()),
@@ -365,9 +368,9 @@ async fn keys_that_xml_cannot_carry_are_deleted_one_by_one() {
     assert_eq!(stage.delete(&record(), None, Content::Delete).await.unwrap(), deleted_without_user());
 }
 
-/// Somebody may take the bucket over while calls wait for their turns.
+/// Somebody else may own the bucket when a call has waited for the rate limit.
 #[tokio::test(start_paused = true)]
-async fn a_bucket_that_was_looked_at_long_ago_is_looked_at_again_before_its_content_goes() {
+async fn ownership_is_read_again_after_a_long_wait() {
     let deletion = |refusals: usize| {
         let user = [("GetUser", user_with_tags(OURS)), ("ListAccessKeys", access_keys(&["AKIA1"]))];
         let refused = std::iter::repeat_n(("DeleteAccessKey", iam_error(400, "Throttling")), refusals);

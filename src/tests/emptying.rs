@@ -1,4 +1,4 @@
-//! Emptying goes through the whole bucket, and ends.
+//! Emptying reaches the whole bucket, and ends.
 
 use super::delete::{DELETED, full, no_uploads, not_deleted, versions};
 use crate::testing::*;
@@ -94,7 +94,7 @@ async fn access_points_are_found_before_anything_is_deleted() {
     );
     assert!(stage.sent("ListAccessPoints").contains(&format!("bucket={}", record().plan.bucket)));
 
-    // S3 says the same of an empty bucket.
+    // S3 answers the same for an empty bucket.
     let attached = ("DeleteBucket", s3_error(409, "BucketHasAccessPointsAttached"));
     let stage = super::revoke::without_user([("GetBucketTagging", bucket_tags(OURS)), attached]);
     assert_eq!(delete(&stage).await.unwrap_err().reason(), "BucketHasAccessPoints");

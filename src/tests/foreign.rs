@@ -26,11 +26,11 @@ fn user_exists(tags: &[(&str, &str)]) -> [(&'static str, Answer); 5] {
 }
 
 #[tokio::test]
-async fn a_user_of_an_earlier_run_whose_tags_were_dropped_is_used_again() {
-    for former in [vec![], vec![UID.to_owned()]] {
+async fn a_user_without_tags_from_an_earlier_run_is_reused() {
+    for previous in [vec![], vec![UID.to_owned()]] {
         let mut record = foreign();
-        if !former.is_empty() {
-            (record.claim.uid, record.former_uids) = ("11111111-0689-48a2-bfaa-74d1bf1fd950".into(), former);
+        if !previous.is_empty() {
+            (record.claim.uid, record.former_uids) = ("11111111-0689-48a2-bfaa-74d1bf1fd950".into(), previous);
         }
         let stage = Stage::answering([("CreateBucket", ok(""))].into_iter().chain(user_exists(NO_TAGS)));
         stage.provision(&record).await.unwrap();
@@ -51,7 +51,7 @@ async fn a_user_that_has_other_tags_or_another_name_is_not_used() {
 }
 
 #[tokio::test]
-async fn a_user_without_tags_goes_with_the_claim_that_it_is_named_for() {
+async fn a_user_without_tags_is_deleted_by_its_name() {
     let answers = |tags| {
         [
             ("GetUser", user_with_tags(tags)),
@@ -76,7 +76,7 @@ async fn a_user_without_tags_goes_with_the_claim_that_it_is_named_for() {
 
 /// Its policy must be deleted, too.
 #[tokio::test]
-async fn a_user_of_the_go_provisioner_goes_with_its_policy_whatever_its_name() {
+async fn a_go_provisioner_user_is_deleted_with_its_policy() {
     let mut record = foreign();
     let arn = format!("arn:aws:iam::123456789012:policy/{}", record.plan.user.clone().unwrap());
     record.plan.state.insert("ARN".into(), arn);
@@ -90,8 +90,9 @@ async fn a_user_of_the_go_provisioner_goes_with_its_policy_whatever_its_name() {
     assert_eq!(stage.calls()[2], "DetachUserPolicy");
 }
 
+/// A store that drops tags gets them once for the bucket, and never for the user. No event reports them.
 #[tokio::test]
-async fn tags_that_a_store_drops_are_written_once_to_the_bucket_and_never_to_the_user_without_a_word() {
+async fn dropped_tags_are_written_once() {
     let record = foreign();
     let policy = ("GetUserPolicy", iam_error(404, "NoSuchEntity"));
     let rest = || {
@@ -124,7 +125,7 @@ async fn tags_that_a_store_drops_are_written_once_to_the_bucket_and_never_to_the
 }
 
 #[tokio::test]
-async fn a_store_whose_sts_is_unavailable_while_its_iam_answers_has_none() {
+async fn sts_counts_as_missing_if_only_iam_answers() {
     let unavailable = || ("GetCallerIdentity", s3_error(503, "ServiceUnavailable"));
     let asked = async |answers: [(&'static str, Answer); 2], record: Record| {
         let stage = Stage::answering(answers);
@@ -143,7 +144,7 @@ async fn a_store_whose_sts_is_unavailable_while_its_iam_answers_has_none() {
 }
 
 #[tokio::test]
-async fn whether_keys_live_is_asked_of_the_bucket_where_sts_is_unavailable() {
+async fn without_sts_keys_are_tried_on_the_bucket() {
     let credentials_published = foreign().with_credentials_published();
     let answers = |listed| {
         [
@@ -185,7 +186,7 @@ async fn aws_behind_its_own_endpoint_is_not_a_store_that_drops_tags() {
 
 /// Strangers share the names of AWS's buckets, whatever the endpoint is called.
 #[tokio::test]
-async fn at_aws_endpoints_a_generated_name_is_no_proof_while_the_account_is_not_known() {
+async fn without_an_account_a_generated_name_proves_nothing() {
     let record = at_aws_endpoint(without_account(record()));
     let stage = Stage::answering([
         ("GetUser", iam_error(404, "NoSuchEntity")),

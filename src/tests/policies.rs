@@ -17,7 +17,7 @@ const BOUNDARY: &str = include_str!("../../docs/permissions-boundary.json");
 const OF_GO_PROVISIONER: [Operation; 3] =
     [Operation::ListPolicyVersions, Operation::DeletePolicyVersion, Operation::DeletePolicy];
 
-/// Only needed by an admin who asks `doctor`.
+/// Only needed by `doctor`.
 const OF_DOCTOR: [Operation; 4] =
     [Operation::SimulatePrincipalPolicy, Operation::GetRole, Operation::GetPolicy, Operation::GetAccountSummary];
 
@@ -44,7 +44,7 @@ fn called(wanted: impl Fn(Operation) -> bool) -> BTreeSet<String> {
 }
 
 #[test]
-fn the_owners_policies_allow_what_is_called_and_nothing_else() {
+fn the_provisioning_policies_allow_exactly_what_is_called() {
     // GetCallerIdentity needs no permission, and objects are read with the keys of apps.
     let needs_none = |operation| {
         matches!(operation, Operation::GetCallerIdentity | Operation::GetObject)
@@ -65,9 +65,9 @@ fn the_owners_policies_allow_what_is_called_and_nothing_else() {
     assert_eq!(with_effect(DOCTOR, "Allow"), called(|operation| OF_DOCTOR.contains(&operation)));
 }
 
-/// What `doctor` looks for in an owner's permissions is what the policy gives, no less and no more.
+/// What `doctor` checks in the permissions is what the policy allows, no less and no more.
 #[test]
-fn the_owners_policy_allows_what_doctor_asks_for() {
+fn the_provisioning_policy_allows_what_doctor_checks() {
     let record = crate::testing::record();
     let environment = crate::class::environment::Environment::default();
     let needed = crate::doctor::needed(&crate::class::target::Target::of(&record, &environment));
@@ -77,8 +77,9 @@ fn the_owners_policy_allows_what_doctor_asks_for() {
 /// Of the called actions, those that can give rights to a user: they create or change users or their policies, and
 /// support the condition key `iam:PermissionsBoundary` (Service Authorization Reference). Removing policies supports
 /// the key, too, but is allowed without it, because of users that were created before.
+/// Nothing can change or remove the boundary.
 #[test]
-fn what_gives_a_user_rights_demands_the_boundary_and_nothing_changes_it() {
+fn granting_rights_requires_the_boundary() {
     let giving = ["iam:CreateUser", "iam:PutUserPolicy", "iam:AttachUserPolicy"];
     for statement in statements(BOUNDED) {
         let gives = actions(&statement).iter().any(|action| giving.contains(&action.as_str()));

@@ -42,7 +42,7 @@ async fn new_keys_that_are_denied_are_known() {
 }
 
 #[tokio::test]
-async fn keys_that_list_the_bucket_and_read_what_is_not_there_are_usable() {
+async fn keys_that_can_list_and_read_are_usable() {
     let empty = ("GetObject", ok(""));
     for read in [no_such_key(), empty] {
         let stage = Stage::answering([listed(), read]);
@@ -62,15 +62,16 @@ async fn a_bucket_that_existed_before_may_be_one_to_write_to_only() {
 }
 
 #[tokio::test]
-async fn a_claim_that_shares_the_owners_keys_says_what_the_owner_lacks() {
+async fn shared_credentials_report_their_missing_permission() {
     let mut record = record();
     record.plan.user = None;
     record.plan.owner_secret = Some(SecretRef { namespace: "admin".into(), name: "owner".into() });
     let stage = Stage::answering([listed(), ("GetObject", s3_error(403, "AccessDenied"))]);
     let error = stage.probe(&record, &issued()).await.unwrap_err();
     assert_eq!(error.reason(), "AccessDenied");
-    let said = error.to_string();
-    assert!(said.contains("owner credentials in Secret admin/owner") && said.contains("allow s3:GetObject"), "{said}");
+    let message = error.to_string();
+    let whose = "the provisioning credentials in Secret admin/owner";
+    assert!(message.contains(whose) && message.contains("allow s3:GetObject"), "{message}");
 }
 
 #[tokio::test]
@@ -83,7 +84,7 @@ async fn a_refusal_of_shared_keys_is_final() {
 }
 
 #[tokio::test]
-async fn a_bucket_that_vanished_and_a_throttled_probe_are_errors_that_may_pass() {
+async fn a_missing_bucket_and_throttling_fail_the_probe_for_now() {
     for (answer, reason) in
         [(s3_error(404, "NoSuchBucket"), "BucketNotFound"), (s3_error(503, "SlowDown"), "Throttled")]
     {

@@ -23,7 +23,7 @@ fn and_user(first: &[&str]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn the_ordinary_claim_costs_four_calls_and_two_attempts_with_its_keys() {
+async fn a_claim_costs_four_calls_and_two_probes() {
     let stage = stage([("CreateBucket", ok("")), listed(), no_such_key()]);
     let credentials = stage.provision(&record()).await.unwrap();
     assert_eq!(credentials.secret_access_key.expose_secret(), "hunter2");
@@ -40,7 +40,7 @@ async fn the_ordinary_claim_costs_four_calls_and_two_attempts_with_its_keys() {
 
 /// As long as buckets are refused, nobody gets a user.
 #[tokio::test]
-async fn a_user_is_created_beside_its_bucket_where_the_last_bucket_was_created() {
+async fn a_user_is_created_in_parallel_after_a_success() {
     let claim = |number: u32| {
         let uid = format!("{number}0e0e038-0689-48a2-bfaa-74d1bf1fd950");
         let mut record = record();
@@ -99,7 +99,7 @@ async fn a_chosen_name_costs_no_more_where_the_answer_is_clear() {
 }
 
 #[tokio::test]
-async fn a_chosen_name_that_exists_is_refused_unless_its_tags_name_this_claim() {
+async fn an_existing_bucket_needs_the_tags_of_this_claim() {
     for tags in [OTHERS, FOREIGN, &[]] {
         let stage = stage([
             ("CreateBucket", s3_error(409, "BucketAlreadyOwnedByYou")),
@@ -138,8 +138,9 @@ async fn an_older_bucket_is_refused_whatever_its_tags_say() {
     assert!(error.to_string().contains("s3:ListAllMyBuckets") && !error.changed_nothing, "{error}");
 }
 
+/// There CreateBucket answers 200 for a bucket of one's own that exists.
 #[tokio::test]
-async fn in_us_east_1_a_chosen_name_is_looked_up_before_a_200_could_hide_that_it_exists() {
+async fn us_east_1_checks_whether_a_chosen_name_exists() {
     let stage = stage([("GetBucketTagging", bucket_tags(&[]))]);
     let error = stage.provision(&named("us-east-1")).await.unwrap_err();
     assert_eq!((error.reason(), error.changed_nothing), ("BucketTaken", true));
@@ -158,7 +159,7 @@ async fn in_us_east_1_a_free_name_is_created_and_read_back() {
 }
 
 #[tokio::test]
-async fn whoever_loses_the_race_for_a_name_in_us_east_1_sees_the_winners_tags() {
+async fn us_east_1_reads_tags_after_a_lost_race() {
     let stage = stage([
         ("GetBucketTagging", s3_error(404, "NoSuchBucket")),
         ("CreateBucket", ok("")),
@@ -184,7 +185,7 @@ async fn a_store_that_drops_tags_gets_them_again() {
 }
 
 #[tokio::test]
-async fn a_store_that_refuses_tags_in_create_bucket_gets_them_after_it() {
+async fn refused_tags_in_create_bucket_are_set_afterwards() {
     let stage = stage([
         ("CreateBucket", s3_error(400, "MalformedXML")),
         ("CreateBucket", ok("")),
@@ -316,7 +317,7 @@ async fn access_to_an_existing_bucket_costs_one_read_and_a_user() {
 }
 
 #[tokio::test]
-async fn a_bucket_that_another_claim_created_is_granted_only_if_the_class_allows_it() {
+async fn a_claimed_bucket_is_granted_only_if_the_class_allows_it() {
     let refused = stage([("GetBucketTagging", bucket_tags(OTHERS))]);
     let error = refused.grant(&granted()).await.unwrap_err();
     assert_eq!((error.reason(), error.class(), error.changed_nothing), ("BucketClaimed", FailureClass::Terminal, true));
@@ -333,7 +334,7 @@ async fn a_bucket_that_another_claim_created_is_granted_only_if_the_class_allows
 }
 
 #[tokio::test]
-async fn a_brownfield_bucket_that_is_missing_forbidden_or_elsewhere_is_reported_as_such() {
+async fn an_unusable_brownfield_bucket_is_reported() {
     let credentials_published = granted().with_credentials_published();
     for (record, operation, denied) in [
         (granted(), "GetBucketTagging", "s3:GetBucketTagging"),
@@ -355,8 +356,9 @@ async fn a_brownfield_bucket_that_is_missing_forbidden_or_elsewhere_is_reported_
     }
 }
 
+/// Not another bucket of the same name.
 #[tokio::test]
-async fn new_keys_are_issued_only_to_the_bucket_that_was_created_and_to_no_other_of_its_name() {
+async fn new_keys_require_the_bucket_of_the_claim() {
     let credentials_published = |record: Record| record.with_credentials_published();
     for tags in [OTHERS, FOREIGN, &[]] {
         let stage = stage([("GetBucketTagging", bucket_tags(tags))]);
@@ -375,8 +377,9 @@ async fn new_keys_are_issued_only_to_the_bucket_that_was_created_and_to_no_other
     assert_eq!(error.reason(), "BucketGone");
 }
 
+/// With the next keys.
 #[tokio::test]
-async fn an_adopted_bucket_and_user_get_the_tags_of_their_new_claim_with_the_next_keys() {
+async fn adopted_resources_get_the_tags_of_the_new_claim() {
     let previous_owner = record().with_former_uids(["another".into()]).with_credentials_published();
     let stage = Stage::answering([
         ("GetBucketTagging", bucket_tags(&[OTHERS, FOREIGN].concat())),
@@ -396,7 +399,7 @@ async fn an_adopted_bucket_and_user_get_the_tags_of_their_new_claim_with_the_nex
 }
 
 #[tokio::test]
-async fn two_claims_that_ask_for_one_name_at_the_same_time_do_not_both_get_it() {
+async fn two_claims_cannot_create_one_name_at_once() {
     let stage = stage([]);
     let record = named("us-east-1");
     let target = crate::class::target::Target::of(&record, &Default::default());

@@ -71,9 +71,10 @@ async fn iam_refusals_have_their_reasons_too() {
     }
 }
 
-/// A refusal for the rate says that nothing was done.
+/// A throttled call has changed nothing.
+/// Nothing else of the attempt is repeated.
 #[tokio::test(start_paused = true)]
-async fn a_call_that_is_refused_for_its_rate_is_repeated_alone_and_given_up_only_after_half_a_minute() {
+async fn a_throttled_call_is_repeated_for_half_a_minute() {
     for (call, answer) in [
         ("CreateBucket", s3_error(503, "SlowDown")),
         ("CreateBucket", s3_error(400, "RequestLimitExceeded")),
@@ -108,9 +109,9 @@ async fn a_call_that_is_refused_for_its_rate_is_repeated_alone_and_given_up_only
     }
 }
 
-/// What has succeeded is neither repeated nor looked at, but after a minute.
+/// What has succeeded is neither repeated nor read again, but after a minute.
 #[tokio::test(start_paused = true)]
-async fn the_next_attempt_goes_on_where_the_last_one_failed() {
+async fn the_next_attempt_continues_where_the_last_one_failed() {
     let created = || ok("<CreateUserResponse><CreateUserResult/></CreateUserResponse>");
     let failures = [
         ("CreateBucket", s3_error(500, "InternalError")),
@@ -143,7 +144,7 @@ async fn the_next_attempt_goes_on_where_the_last_one_failed() {
     }
     tokio::time::advance(Duration::from_secs(61)).await;
     stage.provision(&record()).await.unwrap_err();
-    assert!(stage.calls()[6..].contains(&"CreateBucket".to_owned()), "it looks whether the bucket is there");
+    assert!(stage.calls()[6..].contains(&"CreateBucket".to_owned()), "it checks whether the bucket exists");
 }
 
 /// A key whose answer was lost may exist.
@@ -166,7 +167,7 @@ async fn the_next_attempt_looks_for_keys_only_if_one_may_exist() {
 
 /// The users of an account are used up: one claim asks now and then.
 #[tokio::test(start_paused = true)]
-async fn a_quota_that_was_reached_costs_no_more_calls_until_something_is_deleted() {
+async fn after_quota_exceeded_calls_wait_for_a_deletion() {
     let refused = || ("CreateBucket", s3_error(400, "TooManyBuckets"));
     let another = || {
         let mut record = record();
@@ -203,12 +204,12 @@ async fn refusal(answer: Answer) -> String {
 }
 
 #[tokio::test]
-async fn a_denial_names_operation_resource_identity_and_the_actions_to_allow() {
-    insta::assert_snapshot!(refusal(s3_error(403, "AccessDenied")).await, @r#"AWS denied CreateBucket on bucket "photos-f30e0389-0689-48a2-bfaa-74d1bf1fd950" to the owner credentials in Secret ops/keys: allow s3:CreateBucket and s3:TagResource; AWS says: About AccessDenied"#);
+async fn a_denial_names_the_call_and_the_missing_actions() {
+    insta::assert_snapshot!(refusal(s3_error(403, "AccessDenied")).await, @r#"AWS denied CreateBucket on bucket "photos-f30e0389-0689-48a2-bfaa-74d1bf1fd950" to the provisioning credentials in Secret ops/keys: allow s3:CreateBucket and s3:TagResource; AWS reported: About AccessDenied"#);
 }
 
 #[tokio::test]
-async fn a_denial_that_a_boundary_may_explain_says_what_to_do_about_it() {
+async fn a_denial_may_point_to_the_permissions_boundary() {
     let denied = || iam_error(403, "AccessDenied");
     for (answers, remedy) in [
         (vec![("CreateUser", denied())], "set permissionsBoundary in the StorageClass"),
@@ -257,7 +258,7 @@ async fn a_denial_about_a_new_user_is_retried() {
 }
 
 #[tokio::test]
-async fn a_bucket_with_abac_that_refuses_its_tags_says_what_to_do() {
+async fn refused_tags_of_a_bucket_with_abac_have_a_remedy() {
     // Only the refusal itself shows it.
     for refused in [s3_error(400, "InvalidRequest"), s3_error(405, "MethodNotAllowed"), s3_error(403, "AccessDenied")] {
         let stage = Stage::answering([
@@ -284,16 +285,16 @@ async fn a_session_that_iam_does_not_take_is_named_as_such() {
 
 #[tokio::test]
 async fn refused_keys_name_the_secret_to_correct() {
-    insta::assert_snapshot!(refusal(s3_error(403, "InvalidAccessKeyId")).await, @r#"AWS refused the owner credentials in Secret ops/keys (InvalidAccessKeyId) in CreateBucket: put a valid, active key there, and check the node's clock"#);
+    insta::assert_snapshot!(refusal(s3_error(403, "InvalidAccessKeyId")).await, @r#"AWS refused the provisioning credentials in Secret ops/keys (InvalidAccessKeyId) in CreateBucket: put a valid, active key there, and check the node's clock"#);
 }
 
 #[tokio::test]
-async fn a_name_of_another_account_says_so() {
+async fn a_name_of_another_account_is_reported() {
     insta::assert_snapshot!(refusal(s3_error(409, "BucketAlreadyExists")).await, @r#"bucket "photos-f30e0389-0689-48a2-bfaa-74d1bf1fd950" is taken by another AWS account: choose another name, or use spec.generateBucketName"#);
 }
 
 #[tokio::test]
-async fn a_broken_connection_says_so() {
+async fn a_broken_connection_is_reported() {
     insta::assert_snapshot!(refusal(Answer::Reset).await, @r#"no answer from S3 to CreateBucket on bucket "photos-f30e0389-0689-48a2-bfaa-74d1bf1fd950": connection reset; retrying"#);
 }
 

@@ -5,7 +5,7 @@ use bucket_provisioner::store::{AccessRemoval, AppCredentials, BucketRemoval, Co
 
 pub(super) const FAST: [&str; 5] = ["GetUser", "ListAccessKeys", "DeleteAccessKey", "DeleteUserPolicy", "DeleteUser"];
 
-pub(super) fn user_goes() -> Vec<(&'static str, Answer)> {
+pub(super) fn user_is_deleted() -> Vec<(&'static str, Answer)> {
     vec![
         ("GetUser", user_with_tags(OURS)),
         ("ListAccessKeys", access_keys(&["AKIA1"])),
@@ -37,14 +37,14 @@ pub(super) fn without_user(answers: impl IntoIterator<Item = (&'static str, Answ
 }
 
 #[tokio::test]
-async fn an_ordinary_user_goes_in_five_calls_keys_first() {
-    let stage = Stage::answering(user_goes());
+async fn a_user_is_deleted_in_five_calls_keys_first() {
+    let stage = Stage::answering(user_is_deleted());
     assert_eq!(stage.revoke(&record(), None).await.unwrap(), revoked());
     assert_eq!(stage.calls(), FAST);
 }
 
 #[tokio::test]
-async fn a_user_that_is_gone_counts_as_removed() {
+async fn a_missing_user_counts_as_removed() {
     let stage = without_user([]);
     assert_eq!(stage.revoke(&record(), None).await.unwrap(), (AccessRemoval::NotFound, BucketRemoval::Kept));
     assert_eq!(stage.calls(), ["GetUser"]);
@@ -81,9 +81,9 @@ fn unproven(removal: Removed) {
 }
 
 #[tokio::test]
-async fn a_user_without_tags_goes_if_path_name_and_account_prove_it() {
+async fn path_name_and_account_prove_a_user_without_tags() {
     let at = |path: &str| {
-        let mut answers = user_goes();
+        let mut answers = user_is_deleted();
         answers[0] = ("GetUser", user_at(path));
         answers
     };
@@ -106,10 +106,10 @@ async fn a_user_without_tags_goes_if_path_name_and_account_prove_it() {
 }
 
 #[tokio::test]
-async fn a_user_that_lost_its_tags_goes_if_it_has_the_claims_key() {
+async fn the_claims_key_proves_a_user_that_lost_its_tags() {
     for tags in [FOREIGN, &[]] {
         let answers = || {
-            let mut answers = user_goes();
+            let mut answers = user_is_deleted();
             answers[0] = ("GetUser", user_with_tags(tags));
             answers.insert(1, ("ListAccessKeys", access_keys(&["AKIA1"])));
             answers.push(("UpdateAccessKey", ok("")));
@@ -131,8 +131,8 @@ async fn a_user_that_lost_its_tags_goes_if_it_has_the_claims_key() {
 }
 
 #[tokio::test]
-async fn a_user_of_a_former_claim_goes_with_the_claim_that_adopted_its_record() {
-    let mut answers = user_goes();
+async fn an_adopted_user_is_deleted_with_its_new_claim() {
+    let mut answers = user_is_deleted();
     answers[0] = ("GetUser", user_with_tags(OTHERS));
     let stage = Stage::answering(answers);
     let previous_owner = record().with_former_uids(["another".into()]);
@@ -140,7 +140,7 @@ async fn a_user_of_a_former_claim_goes_with_the_claim_that_adopted_its_record() 
 }
 
 #[tokio::test]
-async fn access_that_still_works_is_not_gone_though_its_user_is_not_found() {
+async fn working_keys_without_a_visible_user_fail_the_deletion() {
     let credentials_published = record().with_credentials_published();
     let caller = "<GetCallerIdentityResponse><GetCallerIdentityResult><Account>210987654321</Account></GetCallerIdentityResult></GetCallerIdentityResponse>";
     let keys = present("AKIA1");
@@ -206,9 +206,9 @@ async fn what_others_added_to_a_user_is_cleared_only_if_aws_objects() {
 
 /// By then its keys, its password and its policies are deleted.
 #[tokio::test]
-async fn a_user_that_may_not_be_taken_out_of_its_groups_is_reported_with_the_remedy() {
+async fn a_denied_group_removal_is_reported_with_its_remedy() {
     for denied in ["ListGroupsForUser", "RemoveUserFromGroup"] {
-        let mut answers = user_goes();
+        let mut answers = user_is_deleted();
         answers[4] = ("DeleteUser", iam_error(409, "DeleteConflict"));
         answers.extend([
             ("ListAccessKeys", access_keys(&[])),
@@ -239,7 +239,7 @@ pub(super) fn go_record() -> Record {
     record
 }
 
-pub(super) fn go_user_goes() -> Vec<(&'static str, Answer)> {
+pub(super) fn go_user_is_deleted() -> Vec<(&'static str, Answer)> {
     vec![
         ("GetUser", user_with_tags(&[])),
         ("DetachUserPolicy", ok("")),
@@ -260,7 +260,7 @@ pub(super) fn go_user_goes() -> Vec<(&'static str, Answer)> {
 
 #[tokio::test]
 async fn the_user_and_the_policy_of_the_go_provisioner_go_together() {
-    let stage = Stage::answering(go_user_goes());
+    let stage = Stage::answering(go_user_is_deleted());
     assert_eq!(stage.revoke(&go_record(), None).await.unwrap(), revoked());
     assert_eq!(
         stage.calls(),
@@ -282,7 +282,7 @@ async fn the_user_and_the_policy_of_the_go_provisioner_go_together() {
 async fn a_policy_of_another_name_is_detached_but_not_deleted() {
     let mut record = go_record();
     record.plan.state.insert("ARN".into(), "arn:aws:iam::000000000000:policy/everyone".into());
-    let stage = Stage::answering(go_user_goes());
+    let stage = Stage::answering(go_user_is_deleted());
     stage.revoke(&record, None).await.unwrap();
     assert_eq!(stage.calls().last().unwrap(), "DeleteUser");
 }

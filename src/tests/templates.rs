@@ -11,7 +11,7 @@ const POD_IDENTITY: &str = include_str!("../../deploy/aws/pod-identity-trust-pol
 const BOUNDED: &str = include_str!("../../docs/owner-iam-policy-with-boundary.json");
 const BOUNDARY: &str = include_str!("../../docs/permissions-boundary.json");
 
-/// The template with the values that stand in the documents.
+/// The template with the values of the documents.
 struct Template {
     parameters: BTreeMap<String, String>,
     resources: Value,

@@ -124,7 +124,7 @@ fn listen(addresses: &[SocketAddr]) -> io::Result<TcpListener> {
 fn listen_at(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     if address.ip() == Ipv6Addr::UNSPECIFIED {
-        // Whatever the sysctl net.ipv6.bindv6only says: kubelets often ask by IPv4.
+        // Whatever the sysctl net.ipv6.bindv6only is set to: kubelets often probe by IPv4.
         socket.set_only_v6(false)?;
     }
     socket.set_reuse_address(true)?;
@@ -140,7 +140,8 @@ async fn serve(listener: TcpListener, observer: Observer) {
         match listener.accept().await {
             Ok((stream, _)) => {
                 open.retain(|connection| !connection.is_finished());
-                // Whoever has an answer is gone at once, also the kubelet, whom others must not keep out.
+                // A client that has its answer disconnects at once. So the oldest connection is not the kubelet's, and
+                // idle clients cannot block its probes.
                 if open.len() >= CONNECTIONS
                     && let Some(oldest) = open.pop_front()
                 {

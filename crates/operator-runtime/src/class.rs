@@ -18,7 +18,8 @@ impl ReclaimPolicy {
         }
     }
 
-    /// What the class says. The API server allows Delete, Retain and, for old volumes, Recycle; the default is Delete.
+    /// The policy of a class. The API server allows Delete, Retain and, for old volumes, Recycle; the default is
+    /// Delete.
     #[must_use]
     pub fn of_class(policy: Option<&str>) -> Self {
         match policy {

@@ -32,7 +32,7 @@ pub fn running_program() -> String {
     path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Does not wait for tasks that still run, because they must not go on.
+/// Does not wait for tasks that still run, because they must not continue.
 pub fn block_on<T>(work: impl Future<Output = Result<T, Box<dyn Error>>>) -> Result<T, Box<dyn Error>> {
     let runtime = tokio::runtime::Runtime::new()?;
     let done = runtime.block_on(work);
@@ -41,7 +41,7 @@ pub fn block_on<T>(work: impl Future<Output = Result<T, Box<dyn Error>>>) -> Res
 }
 
 /// Does `work` until SIGTERM or SIGINT, which is its last argument. With a lease only while this process holds it: then
-/// the client passes its fence, and the term tells `work` whether it may go on.
+/// the client passes its fence, and the term shows `work` whether it may continue.
 ///
 /// # Errors
 /// The cluster's configuration cannot be used, or the lease was lost.
@@ -51,7 +51,7 @@ pub async fn serve<W: Future<Output = ()>>(
     observer: &Observer,
     work: impl FnOnce(Client, Option<Term>, Shared<BoxFuture<'static, ()>>) -> W,
 ) -> Result<(), Box<dyn Error>> {
-    // In the same task, so that it stands still when the work does.
+    // In the same task, so that it stops when the work does.
     let beats = async {
         let mut tick = tokio::time::interval(BEAT);
         loop {

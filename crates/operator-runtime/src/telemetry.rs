@@ -45,16 +45,15 @@ pub fn init_traced(format: Format, verbosity: u8, program: &str, spans: Option<S
         Some(spans) => registry().with(spans).with(lines(format, verbosity, program, "info")).try_init(),
         None => registry().with(lines(format, verbosity, program, "info")).try_init(),
     };
-    said(begun);
+    ignore_second(begun);
 }
 
-/// [`init`] for a command that answers an admin: progress and refused calls would stand between the lines of its
-/// answer.
+/// [`init`] for a command that an admin runs: progress and refused calls would be mixed with the lines of its output.
 pub fn init_for_command(format: Format, verbosity: u8, program: &str) {
-    said(registry().with(lines(format, verbosity, program, "warn")).try_init());
+    ignore_second(registry().with(lines(format, verbosity, program, "warn")).try_init());
 }
 
-fn said(begun: Result<(), TryInitError>) {
+fn ignore_second(begun: Result<(), TryInitError>) {
     if let Err(error) = begun {
         tracing::debug!(%error, "logging has already been started");
     }

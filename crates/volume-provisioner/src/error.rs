@@ -12,13 +12,13 @@ pub struct VolumeError {
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
-/// What becomes of a verb that failed.
+/// How a verb that failed is retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum VolumeErrorKind {
     /// It may pass by itself: retried with backoff. Something may have been begun, so the claim is held until then.
     Retryable,
-    /// It may pass by itself: retried with backoff. Nothing is left behind, so the claim is let go meanwhile.
+    /// It may pass by itself: retried with backoff. Nothing is left behind, so the claim is released meanwhile.
     Refused,
     /// Somebody must change something first: retried when the claim or its class changes. Nothing is left behind.
     Terminal,
@@ -27,7 +27,7 @@ pub enum VolumeErrorKind {
     WrongNode,
     /// Nothing has failed: the store is still working. The verb is called again, and these calls are not counted.
     InProgress,
-    /// The volume is another instance's. Nothing is done or said.
+    /// The volume is another instance's. Nothing is done, and no event is published.
     Ignored,
 }
 
@@ -46,8 +46,8 @@ impl VolumeError {
         Self { kind, message: message.into(), source: None }
     }
 
-    /// It may pass by itself, and there is nothing of this volume, such as when the store has no room. The claim is let go
-    /// until it is tried again, so it can be deleted, and other instances can have it.
+    /// It may pass by itself, and there is nothing of this volume, such as when the store has no room. The claim is
+    /// released until it is tried again, so it can be deleted, and other instances can have it.
     pub fn refused(message: impl Into<String>) -> Self {
         Self::new(VolumeErrorKind::Refused, message)
     }
@@ -67,7 +67,7 @@ impl VolumeError {
         Self::new(VolumeErrorKind::WrongNode, message)
     }
 
-    /// The store is still working. The message says how far it is.
+    /// The store is still working. The message shows its progress.
     pub fn in_progress(message: impl Into<String>) -> Self {
         Self::new(VolumeErrorKind::InProgress, message)
     }
@@ -83,7 +83,7 @@ impl VolumeError {
         Self { source: Some(Arc::new(source)), ..self }
     }
 
-    /// What becomes of the verb.
+    /// How the verb is retried.
     pub fn kind(&self) -> VolumeErrorKind {
         self.kind
     }

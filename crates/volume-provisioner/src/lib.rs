@@ -5,22 +5,22 @@
 //! [`VolumeProvisioner`]. [`VolumeOperator`] makes a program of it, in one call.
 //!
 //! ```text
-//! claim ─► due ─► hold ─► provision ─► PersistentVolume ─► (Kubernetes binds the claim) ─► let go
-//! PersistentVolume, released ─► due ─► delete it, held by a finalizer ─► delete ─► let go
+//! claim ─► due ─► hold ─► provision ─► PersistentVolume ─► (Kubernetes binds the claim) ─► release
+//! PersistentVolume, released ─► due ─► delete it, held by a finalizer ─► delete ─► remove the finalizer
 //! ```
 //!
 //! # Guarantees
 //! - A volume is neither provisioned twice nor lost, wherever the process ends. Before the first call to the store, the
-//!   claim gets a finalizer and an annotation that says who provisions for it. They go when the claim is bound. A
-//!   claim that is deleted meanwhile waits until what was begun is undone.
+//!   claim gets a finalizer and an annotation with the instance that provisions for it. Both are removed when the claim
+//!   is bound. A claim that is deleted meanwhile waits until what was begun is undone.
 //! - A volume is deleted only if its claim has released it, its reclaim policy is Delete, no new claim of that name names it,
 //!   and the PersistentVolume is the one that was created for it: a copy that comes from a backup, or is in another cluster,
 //!   has another uid. Before the volume, the PersistentVolume is deleted, which the finalizer holds: no claim can get it then.
 //! - Of several instances, those with the same [identity](VolumeProvisioner::identity) share one lease. Those with
-//!   different ones work side by side, and the annotation on the claim says which of them has it.
+//!   different ones work side by side, and the annotation on the claim names the one that has it.
 //!
-//! The folders are those of the controller of buckets: `flow` does what `decide`, which is pure, says is due, with the
-//! writes in `objects`, and `state` is what all share.
+//! The folders are those of the controller of buckets: `decide`, which is pure, returns what is due; `flow` does it,
+//! with the writes in `objects`; `state` is what all share.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

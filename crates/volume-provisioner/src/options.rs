@@ -24,7 +24,7 @@ pub struct Options {
     pub retries_per_second: u32,
     /// Whether this process may call the store.
     pub permit: Permit,
-    /// What shows how the work goes.
+    /// Metrics and probes.
     pub observer: Observer,
 }
 

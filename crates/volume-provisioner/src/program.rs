@@ -44,7 +44,7 @@ impl VolumeOperator {
         Self { identity }
     }
 
-    /// Sets what `--help` says about the operator, in a sentence.
+    /// Sets what `--help` shows about the operator, in a sentence.
     pub fn about(mut self, about: impl Into<String>) -> Self {
         self.identity.about = about.into();
         self
@@ -62,7 +62,7 @@ impl VolumeOperator {
         self
     }
 
-    /// Does what the command line says, and returns what `main` has to return. Serving ends with SIGTERM or SIGINT, or when
+    /// Runs the command line, and returns what `main` has to return. Serving ends with SIGTERM or SIGINT, or when
     /// the lease is lost.
     ///
     /// `make` makes the provisioner, from its own flags: `F`, a struct that derives `clap::Args`, or [`NoFlags`](crate::NoFlags). It is called
@@ -187,11 +187,11 @@ struct RunArgs {
     #[arg(long, global = true, value_name = "DURATION", env = "PROVISIONER_RETRY_INTERVAL_MAX", default_value = "5m", value_parser = duration)]
     retry_interval_max: Duration,
     /// After N failures to provision a volume, try only when the claim or its class changes, and every --resync-period;
-    /// 0 for never.
+    /// 0 disables it.
     #[arg(long, global = true, value_name = "N", env = "PROVISIONER_FAILED_PROVISION_THRESHOLD", default_value_t = 0)]
     failed_provision_threshold: u32,
-    /// After N failures to delete a volume, try only when the PersistentVolume changes, and every --resync-period; 0 for
-    /// never.
+    /// After N failures to delete a volume, try only when the PersistentVolume changes, and every --resync-period; 0
+    /// disables it.
     #[arg(long, global = true, value_name = "N", env = "PROVISIONER_FAILED_DELETE_THRESHOLD", default_value_t = 0)]
     failed_delete_threshold: u32,
     /// How many failures of a namespace to retry in a second. The first 100 come without a pause.

@@ -24,13 +24,13 @@ use super::volume::{ProvisionedVolume, VolumeToDelete};
 /// - A verb that takes longer than two minutes is dropped, and called again later. One that panics is called again, too.
 ///
 /// # Duties of an implementation
-/// - **Both verbs are idempotent, and can be dropped at any await.** The name of the volume tells them what an earlier call
-///   began. A call may follow one that succeeded, because the process can end before the answer is written down.
+/// - **Both verbs are idempotent, and can be dropped at any await.** By the name of the volume they find what an
+///   earlier call began. A call may follow one that succeeded, because the process can end before the answer is stored.
 /// - **All that `delete` needs is in the [`ProvisionedVolume`]**: in its source, and in its annotations. The class may
-///   be gone by then, or say something else.
-/// - **Work on other threads may go on** after a call was dropped, and beside the next call: it must not mind.
+///   be deleted or different by then.
+/// - **Work on other threads may continue** after a call was dropped, and during the next call, which must tolerate it.
 /// - **An error leaves nothing behind**, unless it is [retryable](VolumeError::retryable) or [in the
-///   background](VolumeError::in_progress): after any other error of `provision` the claim is let go.
+///   background](VolumeError::in_progress): after any other error of `provision` the claim is released.
 /// - **No secret** is in an error, in an annotation, or in the log.
 pub trait VolumeProvisioner: Send + Sync + 'static {
     /// The parameters of its StorageClasses: a struct with a field for each, or `()`. Others are refused by name.
@@ -74,7 +74,7 @@ pub trait VolumeProvisioner: Send + Sync + 'static {
     /// here.
     ///
     /// # Errors
-    /// [`VolumeError::ignored`] if the volume is another instance's; any other error if that cannot be told. Its text is
+    /// [`VolumeError::ignored`] if the volume is another instance's; any other error if that is unknown. Its text is
     /// shown on the PersistentVolume when it would be deleted. Until then it stays as it is.
     fn check_owner(&self, _volume: &VolumeToDelete) -> Result<(), VolumeError> {
         Ok(())

@@ -21,7 +21,7 @@ pub struct VolumeRequest<T> {
     pub class_name: String,
     /// The parameters of the class.
     pub parameters: T,
-    /// How many bytes the volume must have at least. 0 if the claim does not say it.
+    /// How many bytes the volume must have at least. 0 if the claim does not set it.
     pub capacity: u64,
     /// The access modes that the volume must have.
     pub access_modes: Vec<String>,

@@ -27,8 +27,8 @@ const CLASSES_AT_ONCE: usize = 4;
 pub(crate) const LAG: Duration = Duration::from_secs(30);
 /// Longest pause until a store that is still working is asked again.
 const LONGEST_POLL: Duration = Duration::from_secs(30);
-/// Until the same is said again: the API server forgets an event after an hour.
-const SAID: Duration = Duration::from_secs(50 * 60);
+/// Until the same event is published again: the API server forgets an event after an hour.
+const EVENT_KEPT: Duration = Duration::from_secs(50 * 60);
 /// Writes that lose against others in a row: more are a failure, such as a webhook that answers with a conflict.
 const RACES: u32 = 3;
 /// Failed verbs that are retried without a pause between them.
@@ -91,7 +91,7 @@ impl<P> Context<P> {
     /// A list was read to its end. Forgets what is no longer there.
     pub(crate) fn listed(&self, what: Cached) {
         self.filled.send_modify(|filled| filled[what as usize] = true);
-        // Versions go back when the store of the API server is restored.
+        // Versions decrease when the store of the API server is restored.
         match what {
             Cached::Claims => self.memory.forget_versions(self.claims.state().iter().map(|claim| claim.uid())),
             Cached::Volumes => self.memory.forget_versions(self.volumes.state().iter().map(|volume| volume.uid())),
@@ -104,7 +104,7 @@ impl<P> Context<P> {
         }
     }
 
-    /// Forgets an object that has gone while something was done for it.
+    /// Forgets an object that was deleted during an attempt.
     pub(crate) fn tidy<K>(&self, store: &Store<K>, object: &K)
     where
         K: Resource<DynamicType = ()> + Clone + 'static,
@@ -146,7 +146,7 @@ struct Entry {
     /// Nothing is due until then, unless the inputs change.
     until: Option<Instant>,
     /// The last event, and when.
-    said: Option<(String, String, Instant)>,
+    event: Option<(String, String, Instant)>,
     /// When the PersistentVolume was created.
     created: Option<Instant>,
     /// When the volume of a PersistentVolume was deleted.
@@ -182,7 +182,7 @@ impl Memory {
         Self { entries: Mutex::default(), retries: Mutex::default(), retries_per_second }
     }
 
-    /// How long nothing is due, although something is not done. Other inputs are tried at once, and count anew.
+    /// How long nothing is due, although something is not done. Other inputs are tried at once, and reset the count.
     pub(crate) fn left(&self, uid: &str, inputs: u64) -> Option<Duration> {
         let entries = self.lock();
         let entry = entries.get(uid).filter(|entry| entry.inputs == inputs)?;
@@ -244,18 +244,18 @@ impl Memory {
         let entry = entries.entry(uid.to_owned()).or_default();
         entry.failures = entry.failures.saturating_add(1);
         let after = retry.after(entry.failures);
-        let wait = after.unwrap_or(resync).max(self.turn(namespace, retry.max));
+        let wait = after.unwrap_or(resync).max(self.rate_limit(namespace, retry.max));
         entry.until = Some(Instant::now() + wait);
         (wait, after.is_none())
     }
 
-    /// How long until it is a namespace's turn to try again, at most `longest`.
-    fn turn(&self, namespace: &str, longest: Duration) -> Duration {
+    /// How long until the rate limit of a namespace allows the next retry, at most `longest`.
+    fn rate_limit(&self, namespace: &str, longest: Duration) -> Duration {
         let now = Instant::now();
         let mut retries = self.retries.lock().unwrap_or_else(PoisonError::into_inner);
         retries.retain(|_, pause| !pause.is_over(now));
         let pause = retries.entry(namespace.to_owned()).or_insert_with(|| Pause::new(self.retries_per_second));
-        pause.turn(now, longest)
+        pause.next(now, longest)
     }
 
     /// The store is still working: returns when to ask again, and whether it is the first time.
@@ -269,25 +269,25 @@ impl Memory {
         (wait, entry.polls == 1)
     }
 
-    /// Nothing has failed, but it is not done: looked at again after this time, unless something changes.
+    /// Nothing has failed, but it is not done: checked again after this time, unless something changes.
     pub(crate) fn set_wait(&self, uid: &str, wait: Duration) {
         self.lock().entry(uid.to_owned()).or_default().until = Some(Instant::now() + wait);
     }
 
-    /// Whether this was not the last thing said, or is forgotten.
+    /// Whether this was not the last event, or is forgotten.
     pub(crate) fn is_news(&self, uid: &str, reason: &str, note: &str) -> bool {
         let mut entries = self.lock();
-        let said = &mut entries.entry(uid.to_owned()).or_default().said;
-        let is_same = said.as_ref().is_some_and(|(r, n, when)| r == reason && n == note && when.elapsed() < SAID);
+        let last = &mut entries.entry(uid.to_owned()).or_default().event;
+        let is_same = last.as_ref().is_some_and(|(r, n, when)| r == reason && n == note && when.elapsed() < EVENT_KEPT);
         if !is_same {
-            *said = Some((reason.to_owned(), note.to_owned(), Instant::now()));
+            *last = Some((reason.to_owned(), note.to_owned(), Instant::now()));
         }
         !is_same
     }
 
-    /// Whether nothing was said yet.
+    /// Whether no event was published yet.
     pub(crate) fn is_new(&self, uid: &str) -> bool {
-        self.lock().get(uid).is_none_or(|entry| entry.said.is_none())
+        self.lock().get(uid).is_none_or(|entry| entry.event.is_none())
     }
 
     pub(crate) fn created(&self, uid: &str) {
@@ -368,8 +368,9 @@ impl Pause {
         self.next.is_none_or(|next| next + self.each * BURST <= now)
     }
 
-    /// How long to wait for the next turn, which is taken. Nobody waits longer than `longest`, and no debt grows beyond.
-    fn turn(&mut self, now: Instant, longest: Duration) -> Duration {
+    /// How long to wait for the next retry, which is counted. No retry waits longer than `longest`, and no debt grows
+    /// beyond.
+    fn next(&mut self, now: Instant, longest: Duration) -> Duration {
         let earliest = now.checked_sub(self.each * BURST).unwrap_or(now);
         let next = self.next.map_or(earliest, |next| next.max(earliest)) + self.each;
         let next = next.min(now + longest);
@@ -396,7 +397,11 @@ mod tests {
         drop(memory.begin("1", 7));
         assert_eq!(memory.failed("1", "team", &retry, resync), (Duration::from_secs(2), false));
         drop(memory.begin("1", 8));
-        assert_eq!(memory.failed("1", "team", &retry, resync), (Duration::from_secs(1), false), "it counts anew");
+        assert_eq!(
+            memory.failed("1", "team", &retry, resync),
+            (Duration::from_secs(1), false),
+            "the count starts at 1"
+        );
         let never = Retry { threshold: Some(1), ..retry };
         drop(memory.begin("1", 8));
         assert_eq!(memory.failed("1", "team", &never, resync), (resync, true));
@@ -428,10 +433,10 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_same_is_said_once_as_long_as_the_api_server_remembers() {
+    async fn the_same_event_is_published_once_in_an_hour() {
         let memory = Memory::new(10);
-        let said: Vec<_> = ["a", "a", "b", "a"].into_iter().map(|note| memory.is_news("1", "Failed", note)).collect();
-        assert_eq!(said, [true, false, true, true]);
+        let news: Vec<_> = ["a", "a", "b", "a"].into_iter().map(|note| memory.is_news("1", "Failed", note)).collect();
+        assert_eq!(news, [true, false, true, true]);
         for _ in 0..3 {
             tokio::time::advance(Duration::from_secs(15 * 60)).await;
             assert!(!memory.is_news("1", "Failed", "a"));
@@ -469,9 +474,9 @@ mod tests {
         let mut pause = Pause::new(10);
         let now = Instant::now() + Duration::from_secs(60);
         let longest = Duration::from_secs(1);
-        let waits: Vec<_> = (0..200).map(|_| pause.turn(now, longest).as_millis()).collect();
+        let waits: Vec<_> = (0..200).map(|_| pause.next(now, longest).as_millis()).collect();
         assert_eq!((waits[0], waits[99], waits[100], waits[101], waits[199]), (0, 0, 100, 200, 1000));
-        assert_eq!(pause.turn(now + Duration::from_secs(1), longest).as_millis(), 100, "there is no debt beyond");
-        assert_eq!(pause.turn(now + Duration::from_secs(60), longest), Duration::ZERO);
+        assert_eq!(pause.next(now + Duration::from_secs(1), longest).as_millis(), 100, "there is no debt beyond");
+        assert_eq!(pause.next(now + Duration::from_secs(60), longest), Duration::ZERO);
     }
 }

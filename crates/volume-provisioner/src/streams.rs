@@ -26,7 +26,7 @@ pub(super) struct Streams<P> {
     volumes_listed: UnboundedSender<()>,
 }
 
-/// Tells when lists were read. Only then do the caches show what they contain, and what has gone meanwhile.
+/// Reports when lists were read. Only then do the caches show what exists, and what was deleted meanwhile.
 pub(super) struct Listed {
     pub(super) claims: UnboundedReceiver<()>,
     pub(super) volumes: UnboundedReceiver<()>,

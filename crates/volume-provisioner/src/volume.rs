@@ -9,8 +9,8 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-/// A volume that was provisioned: what its PersistentVolume says about it. Everything else there (claim, class, access
-/// modes, capacity, policy) is written by the controller.
+/// A volume that was provisioned: the provisioner's part of the PersistentVolume. The rest (claim, class, access modes,
+/// capacity, policy) is written by the controller.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[must_use = "it is the answer of provision()"]
 pub struct ProvisionedVolume {
@@ -54,7 +54,7 @@ impl ProvisionedVolume {
         self
     }
 
-    /// Something that the user is told with the event that the volume was provisioned.
+    /// Adds a note for the user to the event that the volume was provisioned.
     pub fn with_note(mut self, note: impl Into<String>) -> Self {
         self.note = Some(note.into());
         self

@@ -12,12 +12,12 @@ pub const STORAGE_PROVISIONER_BETA: &str = "volume.beta.kubernetes.io/storage-pr
 pub const STORAGE_CLASS_BETA: &str = "volume.beta.kubernetes.io/storage-class";
 /// On a claim, set by the scheduler: the node on which its first pod will run.
 pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
-/// ConditionSupport a PersistentVolume until its volume is deleted.
+/// Keeps a PersistentVolume until its volume is deleted.
 pub const VOLUME_FINALIZER: &str = "external-provisioner.volume.kubernetes.io/finalizer";
-/// ConditionSupport a PersistentVolume while it is bound. Kubernetes sets and removes it.
+/// Keeps a PersistentVolume while it is bound. Kubernetes sets and removes it.
 pub(crate) const PROTECTION_FINALIZER: &str = "kubernetes.io/pv-protection";
 
-/// ConditionSupport a claim while its volume is provisioned: until it is bound, or what was begun is undone.
+/// Keeps a claim while its volume is provisioned: until it is bound, or what was begun is undone.
 pub const CLAIM_FINALIZER: &str = "volume.objectbucket.io/provisioning";
 /// On a claim with [`CLAIM_FINALIZER`]: who provisions, by name and identity. Others leave the claim alone.
 pub const HELD_BY: &str = "volume.objectbucket.io/held-by";

@@ -1,6 +1,6 @@
-# The AWS identity of aws-s3-provisioner: a role that its service account can assume, the owner's policy, and the
-# permissions boundary of the users that it creates. The documents are those of docs/ and of the folder above; only what
-# stands for an account, a partition or a name in them is replaced.
+# The AWS identity of aws-s3-provisioner: a role that its service account can assume, the provisioning policy, and the
+# permissions boundary of the users that it creates. The documents are those of docs/ and of the folder above; only
+# their placeholders for account, partition and names are replaced.
 
 data "aws_caller_identity" "current" {}
 data "aws_partition" "current" {}

@@ -106,7 +106,7 @@ async fn a_good_installation_has_only_good_findings() {
     examined.assert_finds(&lease, "holder", "good", "leads");
     examined.assert_finds(&lease, "version", "good", env!("CARGO_PKG_VERSION"));
     examined.assert_finds(&class, "namespaces", "good", &format!("these namespaces may use it: {}", world.namespace));
-    examined.assert_finds(&class, "permissions", "good", "IAM allows the owner all");
+    examined.assert_finds(&class, "permissions", "good", "IAM allows the provisioning credentials all");
     examined.assert_finds(&class, "credentials", "good", "of account");
     examined.assert_finds(&existing, "bucket", "good", &archive);
     examined.assert_finds("", "records", "good", "all 1 ObjectBuckets");
@@ -343,7 +343,7 @@ async fn permissions_are_unknown_at_seaweedfs() {
     let class = world.class("good").await;
     let examined = Examined::json(&world, &[NO_LEASE]).await;
     assert_eq!(examined.code, Some(0), "{}\n{}", examined.text, examined.log);
-    examined.assert_finds(&class, "permissions", "unknown", "cannot be seen without trying: ");
+    examined.assert_finds(&class, "permissions", "unknown", "could not be checked: ");
     assert_eq!(world.aws.writes(), [""; 0]);
     let text = Examined::text(&world, &[NO_LEASE]).await;
     assert!(text.text.contains(&format!("\nStorageClass {class}\n  ✓ parameters: ")), "{}", text.text);

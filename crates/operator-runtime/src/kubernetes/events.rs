@@ -21,43 +21,43 @@ const MAX_NOTE: usize = 1024;
 /// How long the work waits for an event to be written.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What an event says.
+/// The content of an event.
 #[derive(Debug, Clone, Copy)]
 pub struct EventSpec<'a> {
     /// Whether its type is Warning, else Normal.
     pub is_warning: bool,
-    /// One word, for machines.
+    /// In CamelCase, for machines.
     pub reason: &'a str,
     /// A sentence, for people; what exceeds 1,024 bytes is cut off.
     pub note: &'a str,
-    /// Whether several instances say it at the same time. Then there is one event of it in an hour, which is how long the
-    /// API server keeps events.
+    /// Whether several instances publish it at the same time. Then there is one such event in an hour, which is how
+    /// long the API server keeps events.
     pub by_several: bool,
 }
 
 /// Publishes one event. Best effort: nothing depends on events.
-pub async fn publish(client: &Client, about: ObjectReference, said: EventSpec<'_>, reporter: &str) {
-    let event = event_about(about, said, reporter);
+pub async fn publish(client: &Client, about: ObjectReference, spec: EventSpec<'_>, reporter: &str) {
+    let event = event_about(about, spec, reporter);
     let namespace = event.metadata.namespace.clone().unwrap_or_default();
     let api: Api<Event> = Api::namespaced(client.clone(), &namespace);
     let params = PostParams::default();
     let Ok(written) = tokio::time::timeout(PATIENCE, api.create(&params, &event)).await else {
-        return tracing::debug!(reason = said.reason, "the event was not written in time");
+        return tracing::debug!(reason = spec.reason, "the event was not written in time");
     };
     match written {
-        Err(error) if said.by_several && status_code(&error) == Some(409) => {}
-        Err(error) => tracing::debug!(%error, reason = said.reason, "the event could not be written"),
+        Err(error) if spec.by_several && status_code(&error) == Some(409) => {}
+        Err(error) => tracing::debug!(%error, reason = spec.reason, "the event could not be written"),
         Ok(_) => {}
     }
 }
 
 /// Events on objects without a namespace are in `default`, where `kubectl describe` looks for them.
-fn event_about(about: ObjectReference, said: EventSpec<'_>, reporter: &str) -> Event {
+fn event_about(about: ObjectReference, spec: EventSpec<'_>, reporter: &str) -> Event {
     let time = Timestamp::now();
     let (namespace, name) = (about.namespace.clone(), about.name.clone().unwrap_or_default());
-    let number = match said.by_several {
+    let number = match spec.by_several {
         false => time.as_nanosecond(),
-        true => i128::from(hash(&(&about.uid, said.reason, said.note, time.as_second() / 3600))),
+        true => i128::from(hash(&(&about.uid, spec.reason, spec.note, time.as_second() / 3600))),
     };
     Event {
         metadata: ObjectMeta {
@@ -66,9 +66,9 @@ fn event_about(about: ObjectReference, said: EventSpec<'_>, reporter: &str) -> E
             ..ObjectMeta::default()
         },
         event_time: Some(MicroTime(time)),
-        type_: Some(if said.is_warning { "Warning" } else { "Normal" }.to_owned()),
-        reason: Some(said.reason.to_owned()),
-        note: Some(shorten(said.note, MAX_NOTE)),
+        type_: Some(if spec.is_warning { "Warning" } else { "Normal" }.to_owned()),
+        reason: Some(spec.reason.to_owned()),
+        note: Some(shorten(spec.note, MAX_NOTE)),
         action: Some("Reconcile".to_owned()),
         regarding: Some(about),
         reporting_controller: Some(reporter.to_owned()),
@@ -101,8 +101,8 @@ mod tests {
     fn what_several_say_has_one_name_and_anything_else_has_another() {
         let name = |uid: &str, note: &str, by_several| {
             let about = ObjectReference { uid: Some(uid.to_owned()), ..ObjectReference::default() };
-            let said = EventSpec { is_warning: true, reason: "Failed", note, by_several };
-            let event = event_about(about, said, "example.com/disk");
+            let spec = EventSpec { is_warning: true, reason: "Failed", note, by_several };
+            let event = event_about(about, spec, "example.com/disk");
             (event.metadata.name, event.event_time.map(|time| time.0.as_second() / 3600))
         };
         let (first, hour) = name("1", "no class", true);

@@ -1,5 +1,5 @@
 //! What each controller of this library needs of Kubernetes: watches that never end, pages of bounded size, events, and
-//! whose turn is next. It knows neither buckets nor volumes.
+//! a fair queue. It knows neither buckets nor volumes.
 
 pub mod answers;
 pub mod events;

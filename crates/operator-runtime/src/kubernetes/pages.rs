@@ -15,7 +15,7 @@ use tower::BoxError;
 const PAGE_BYTES: usize = 2 << 20;
 
 /// Wraps `client`: if a page of a list is too long, it asks for fewer objects. The rest is in the next page, because each
-/// page says where the next begins.
+/// page has the token with which the next begins.
 pub fn bounded(client: Client) -> Client {
     let (namespace, valid_until) = (client.default_namespace().to_owned(), *client.valid_until());
     let sizes = Arc::new(Sizes::default());

@@ -30,9 +30,9 @@ const READ_AHEAD: usize = 16;
 /// # Guarantees
 /// - It never fails and never ends: a failure is logged, and after a pause the watch continues. If it failed, kube's
 ///   controller would pause all its watches.
-/// - It starts again with a list if the API server no longer knows the version at which the watch stopped. kube's watcher
-///   does this only if an event in the stream says so; after an answer with 404 (the CRD was gone, and may be another one
-///   now) or 410, it would ask for the same version forever.
+/// - It starts again with a list if the API server no longer knows the version at which the watch stopped. kube's
+///   watcher does this only after an error event in the stream; after an answer with 404 (the CRD was deleted, and may
+///   be another one now) or 410, it would ask for the same version forever.
 pub fn watch<K>(
     what: &'static str,
     api: Api<K>,
@@ -92,7 +92,7 @@ pub fn in_a_task<T: Send + 'static>(stream: impl Stream<Item = T> + Send + 'stat
         if let Some(Err(error)) = task.join_next().await
             && let Ok(panic) = error.try_into_panic()
         {
-            // Otherwise the operator would go on without this watch.
+            // Otherwise the operator would continue without this watch.
             resume_unwind(panic);
         }
         None

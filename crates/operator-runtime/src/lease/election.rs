@@ -48,7 +48,7 @@ impl Election {
         Self { name, identity, version: None, lease_seconds, object: None, seen: None }
     }
 
-    /// The same, and each Lease that it writes says which version holds it.
+    /// The same, and each Lease that it writes has the version of its holder.
     pub(super) fn with_version(self, version: &str) -> Self {
         Self { version: Some(version.to_owned()).filter(|version| !version.is_empty()), ..self }
     }
@@ -139,7 +139,7 @@ fn holder_version(version: &str, identity: &str) -> String {
     format!("{version} {identity}")
 }
 
-/// The version of the holder, if the Lease says so.
+/// The version of the holder, if the Lease has it.
 pub fn version_of_holder(lease: &Lease) -> Option<&str> {
     let (version, identity) = lease.metadata.annotations.as_ref()?.get(HOLDER_VERSION)?.split_once(' ')?;
     (holder(lease.spec.as_ref()?) == Some(identity)).then_some(version)
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_holder_is_replaced_only_after_it_was_seen_unchanged_for_its_own_duration() {
+    fn a_holder_is_replaced_after_its_own_lease_duration() {
         let (mut election, start) = (election(), Instant::now());
         let slow = LeaseSpec { lease_duration_seconds: Some(40), ..record("other", 0) };
         election.observe(object("7", slow.clone()), start);
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn the_holder_keeps_a_lease_that_was_deleted_by_hand_until_it_is_silent_for_too_long() {
+    fn a_deleted_lease_stays_with_its_holder_until_it_expires() {
         let (mut election, start) = (election(), Instant::now());
         election.observe(object("7", record("other", 0)), start);
         election.observe(None, start + SECOND);
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lease_says_which_version_holds_it_until_another_holder_takes_it() {
+    fn the_lease_has_the_version_of_its_holder() {
         let (mut election, now) = (election().with_version("1.2.3"), Instant::now());
         let Step::Create(lease) = election.step(now, wall(0)) else { panic!("not created") };
         assert_eq!(version_of_holder(&lease), Some("1.2.3"));
@@ -289,8 +289,9 @@ mod tests {
         assert_eq!(version_of_holder(&of_old_version), None, "it left the annotation as it was");
     }
 
+    /// A holder without a duration is treated as one with ours.
     #[test]
-    fn an_empty_record_is_free_and_a_holder_without_a_duration_is_like_us() {
+    fn an_empty_lease_is_free_and_durations_have_a_default() {
         let (mut election, start) = (election(), Instant::now());
         election.observe(object("7", LeaseSpec::default()), start);
         assert_eq!(replaced(election.step(start, wall(0))).1.lease_transitions, Some(1));
@@ -300,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_holder_releases_the_lease_and_does_it_like_client_go() {
+    fn only_the_holder_releases_the_lease_as_client_go_does() {
         let (mut election, now) = (election(), Instant::now());
         assert_eq!(election.release(wall(0)), None);
         election.observe(object("7", record("other", 0)), now);

@@ -22,7 +22,7 @@ const RELEASE: Duration = Duration::from_millis(1500);
 
 type Changes = BoxStream<'static, watcher::Result<Option<Lease>>>;
 
-/// Which lease, and as whom.
+/// Which lease, and with which identity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// Namespace of the Lease. It must exist.
@@ -108,7 +108,7 @@ impl Elector {
         self.options.timing
     }
 
-    /// Stands by until the lease is ours; returns since when.
+    /// Waits until the lease is ours; returns since when.
     pub(super) async fn acquire(&mut self) -> Instant {
         let mut changes = self.changes();
         loop {
@@ -263,7 +263,7 @@ impl Elector {
                         return;
                     }
                 }
-                // Attempts go on without the watch, and log what is wrong. The watch restarts itself.
+                // Attempts continue without the watch, and log what is wrong. The watch restarts itself.
                 Ok(Some(Err(error))) => tracing::debug!(%error, lease = self.log.lease, "watching the lease"),
                 Ok(None) => *changes = self.changes(),
                 Err(_elapsed) => return,
@@ -271,7 +271,7 @@ impl Elector {
         }
     }
 
-    /// Changes of the Lease. Only a hint when to look, because a watch can be late or silent.
+    /// Changes of the Lease. Only a hint when to read it, because a watch can be late or silent.
     fn changes(&self) -> Changes {
         watcher::watch_object(self.api.clone(), &self.options.name).default_backoff().boxed()
     }

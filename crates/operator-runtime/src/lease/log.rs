@@ -1,4 +1,4 @@
-//! What the log says about the lease. Each problem is logged once, until it changes.
+//! The log lines about the lease. Each problem is logged once, until it changes.
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ pub(super) fn describe(error: &kube::Error) -> String {
             format!("{}: create it, or choose another namespace for the lease", status.message)
         }
         kube::Error::Api(status) => format!("{} ({})", status.message, status.code),
-        // Only the innermost cause says something.
+        // Only the innermost cause is informative.
         error => {
             let causes = std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source());
             let cause = causes.last().map(ToString::to_string).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Leader election with a Lease of `coordination.k8s.io/v1`: one of several processes works, the others stand by.
+//! Leader election with a Lease of `coordination.k8s.io/v1`: one of several processes works, the others are on standby.
 //!
 //! The algorithm and the written fields are those of client-go's `leaderelection`, so `kubectl get lease` and other
 //! tools show what they usually show:
@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `election` | decides what to do about the lease. Pure |
 //! | `elector` | reads, writes and watches the Lease |
-//! | `log` | what the log says about the lease |
+//! | `log` | the log lines about the lease |
 //! | [`Term`] | the right to work, which ends by itself unless it is renewed |
 //! | [`Timing`] | the durations |
 //! | [`name`] | the name of a Lease, and the identity of its holder |
@@ -133,7 +133,7 @@ pub async fn lead_observed<W: Future>(
         let mut work = pin!(work(term.clone()));
         let mut keep = pin!(elector.keep(&deadline));
         poll_fn(|cx| {
-            // The clock comes first: after a suspension, `work` may be ready to go on although the term is over.
+            // The clock comes first: after a suspension, `work` may be ready to continue although the term is over.
             let lost = match keep.as_mut().poll(cx) {
                 Poll::Ready(lost) => Some(Some(lost)),
                 Poll::Pending => term.is_over().then_some(None),

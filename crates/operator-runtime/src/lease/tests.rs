@@ -17,7 +17,7 @@ use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// ConditionSupport one Lease like the API server: refuses a write with an outdated resource version.
+/// Stores one Lease like the API server: refuses a write with an outdated resource version.
 #[derive(Clone, Default)]
 struct Server(Arc<Mutex<State>>);
 
@@ -345,5 +345,5 @@ async fn a_standby_reads_the_lease_once_every_retry_period() {
     let _waiting = Leader::start(&server, "first");
     sleep(200 * SECOND).await;
     let looks = server.with(|state| state.calls.len());
-    assert!((45..=101).contains(&looks), "{looks} looks in 100 retry periods");
+    assert!((45..=101).contains(&looks), "{looks} reads in 100 retry periods");
 }

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 /// How long the work may stand still. Nothing that it does takes the thread for long.
 const STILL: Duration = Duration::from_secs(30);
-/// How often it says that it moves.
+/// How often the work reports progress.
 pub const BEAT: Duration = Duration::from_secs(1);
 
 /// What an operator is doing.
@@ -26,7 +26,7 @@ pub enum Phase {
     Reading,
     /// It works.
     Serving,
-    /// It was told to stop.
+    /// It has received a signal to stop.
     Stopping,
 }
 
@@ -46,7 +46,7 @@ pub struct Health(Mutex<State>);
 #[derive(Debug)]
 struct State {
     phase: Phase,
-    /// When the work has moved.
+    /// When the work last made progress.
     moved: Instant,
 }
 
@@ -67,7 +67,7 @@ impl Health {
         before
     }
 
-    /// The work moves.
+    /// Notes that the work makes progress.
     pub fn beat(&self) {
         self.lock().moved = Instant::now();
     }

@@ -13,9 +13,9 @@ use prometheus_client::registry::{Metric, Registry};
 /// How long a call to a store takes: the upper limits of buckets, in seconds.
 pub const CALL: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
 
-/// A number that goes up and down.
+/// A number that can rise and fall.
 pub type Gauge = gauge::Gauge<f64, AtomicU64>;
-/// A number that only goes up.
+/// A number that only rises.
 pub type Counter = counter::Counter;
 /// Seconds that somebody else counts.
 pub type Seconds = counter::Counter<f64, AtomicU64>;

@@ -40,7 +40,7 @@ struct Metrics {
     process: Process,
 }
 
-/// How long a text is shown. To look at ten thousand claims takes time, and anybody in the cluster can ask again and again.
+/// How long a text is cached. Collecting ten thousand claims takes time, and anybody in the cluster can scrape often.
 const FRESH: Duration = Duration::from_secs(1);
 
 /// Sets gauges to what is so now.
@@ -101,7 +101,7 @@ impl Observer {
     /// This process works from now on, or no longer.
     pub fn leads(&self, leads: bool) {
         self.0.metrics.leading.set(f64::from(u8::from(leads)));
-        // Only who takes over counts it: of three replicas, two would see the same change.
+        // Only the new leader counts it: of three replicas, two would see the same change.
         if leads && matches!(self.health().set_phase(Phase::Reading), Phase::StandingBy { .. }) {
             self.0.metrics.leader_changes.inc();
         }

@@ -1,4 +1,4 @@
-//! What the kernel says about this process, by the names that all Prometheus clients use.
+//! The kernel's metrics of this process, by the names that all Prometheus clients use.
 
 use std::fs;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -54,7 +54,7 @@ pub fn since_1970() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs_f64()
 }
 
-/// The number after a word.
+/// The number after a label in a file of /proc.
 fn number_after(text: &str, word: &str) -> Option<f64> {
     text.split_once(word)?.1.split_whitespace().next()?.parse().ok()
 }

@@ -15,7 +15,7 @@ pub const TARGET: &str = "provisioner_traces";
 #[cfg(feature = "otel")]
 pub const CLAIM_UID: &str = "claim.uid";
 
-/// SpanTarget an attempt is for.
+/// The claim that an attempt is for.
 #[derive(Debug, Clone, Copy)]
 pub struct SpanTarget<'a> {
     /// The namespace of the claim.
@@ -28,16 +28,16 @@ pub struct SpanTarget<'a> {
     pub class: &'a str,
 }
 
-/// An attempt at what is due for a claim. `what` tells attempts of different kinds apart, and is the name of the span.
-pub fn attempt(what: &'static str, whom: SpanTarget<'_>) -> Span {
+/// An attempt at what is due for a claim. `what` is the kind of the attempt, and the name of the span.
+pub fn attempt(what: &'static str, target: SpanTarget<'_>) -> Span {
     info_span!(
         target: TARGET,
         "attempt",
         otel.name = what,
-        claim.namespace = whom.namespace,
-        claim.name = whom.name,
-        claim.uid = whom.uid,
-        class = whom.class,
+        claim.namespace = target.namespace,
+        claim.name = target.name,
+        claim.uid = target.uid,
+        class = target.class,
         attempt = Empty,
         result = Empty,
         error.type = Empty,

@@ -17,9 +17,9 @@ use self::written::Problem;
 pub struct Parameter {
     /// Its name.
     pub name: String,
-    /// What holds without it, as Markdown; empty if that needs no words.
+    /// Its default, as Markdown; empty if there is none to show.
     pub default: String,
-    /// What it says, as Markdown.
+    /// What it means, as Markdown.
     pub meaning: String,
     /// Whether it must be set.
     pub is_required: bool,

@@ -123,7 +123,7 @@ impl<'de> MapAccess<'de> for Entries<'_> {
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Problem> {
         match self.text {
-            // Also what a type says that is made from the text, as by `#[serde(try_from)]`.
+            // Also the error of a type that is made from the text, as by `#[serde(try_from)]`.
             Some(text) => text.named(seed.deserialize(text)),
             None => Err(Problem::Other("a value is read before its name".to_owned())),
         }
@@ -141,7 +141,7 @@ impl Text<'_> {
         Problem::Bad(self.name.to_owned(), problem.to_string())
     }
 
-    /// The name of the text is added to what the type says.
+    /// The name of the parameter is added to the error of the type.
     fn named<T>(&self, read: Result<T, Problem>) -> Result<T, Problem> {
         read.map_err(|problem| match problem {
             Problem::Other(problem) => self.bad(problem),

@@ -19,7 +19,7 @@ use tokio::runtime::Runtime;
 
 use crate::program::chain;
 
-/// How long a request may take, if OTEL_EXPORTER_OTLP_TIMEOUT does not say it.
+/// How long a request may take, if OTEL_EXPORTER_OTLP_TIMEOUT is not set.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest answer, in bytes.
 const ANSWER_MAX: usize = 64 << 10;
@@ -65,7 +65,7 @@ impl Client {
         let answered = async {
             let answer = self.0.http.request(request.map(Full::new)).await.map_err(|error| chain(&error))?;
             let (head, body) = answer.into_parts();
-            // The status says whether it has taken them; some servers end the connection in the middle of the rest.
+            // The status shows whether the collector accepted them; some servers end the connection within the body.
             let body = Limited::new(body, ANSWER_MAX).collect().await.map(Collected::to_bytes);
             Ok(Response::from_parts(head, body.unwrap_or_default()))
         };

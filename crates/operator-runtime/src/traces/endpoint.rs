@@ -116,7 +116,7 @@ mod tests {
             assert!(resolved(odd, &[]).unwrap_err().contains("http://otel-collector:4318"), "{odd}");
             assert!(resolved("", &[(ENDPOINT, odd)]).unwrap_err().starts_with(ENDPOINT), "{odd}");
         }
-        let told = resolved("http://me:geheim@otel", &[]).unwrap_err();
-        assert!(told.contains("without user and password") && !told.contains("geheim"), "{told}");
+        let error = resolved("http://me:geheim@otel", &[]).unwrap_err();
+        assert!(error.contains("without user and password") && !error.contains("geheim"), "{error}");
     }
 }

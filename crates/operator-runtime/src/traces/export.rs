@@ -38,7 +38,7 @@ impl Queue {
         false
     }
 
-    /// Spans have left the queue: `problem` says why the collector did not take them.
+    /// Spans have left the queue. `problem`: why the collector did not accept them.
     fn left(&self, spans: usize, problem: Option<String>) {
         self.waiting.fetch_sub(spans, Ordering::Relaxed);
         let url = &self.url;

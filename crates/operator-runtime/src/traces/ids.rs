@@ -10,7 +10,7 @@ use opentelemetry_sdk::trace::{IdGenerator, RandomIdGenerator, SamplingResult, S
 use crate::observe::spans::CLAIM_UID;
 
 thread_local! {
-    /// The id of the trace that begins next. The SDK tells a generator of ids nothing about the span.
+    /// The id of the trace that begins next. The SDK passes nothing about the span to a generator of ids.
     static NEXT: Cell<Option<TraceId>> = const { Cell::new(None) };
 }
 

@@ -1,7 +1,8 @@
 //! Traces: the spans of [`observe::spans`](crate::observe::spans), sent to a collector of OpenTelemetry by OTLP over HTTP.
 //!
 //! All attempts for one claim are one trace (`ids.rs`). Spans wait in a queue that a thread of its own empties
-//! (`export.rs`), so that a collector that is slow or gone stops no claim. What does not fit is lost, and counted.
+//! (`export.rs`), so that a slow or unavailable collector blocks no claim. Spans that do not fit are dropped, and
+//! counted.
 
 mod client;
 mod endpoint;
@@ -35,11 +36,11 @@ const QUEUE: usize = 2048;
 /// How long the last spans may take when the program ends. Others may wait for that, such as the next leader.
 const LAST: Duration = Duration::from_secs(2);
 
-/// Where traces go.
+/// Where traces are sent.
 #[derive(Debug, clap::Args)]
 pub struct TraceArgs {
-    /// Send traces to a collector of OpenTelemetry, by OTLP over HTTP, at URL, such as http://otel-collector:4318; off for
-    /// not at all [default: what OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT says, else off].
+    /// Send traces by OTLP over HTTP to an OpenTelemetry collector at URL, such as http://otel-collector:4318; `off`
+    /// disables it [default: OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT, else off].
     #[arg(
         long,
         global = true,

@@ -12,7 +12,7 @@ pub(crate) struct Who {
     pub(crate) provisioner: String,
     /// Whose volumes this instance keeps; empty if it is the only one.
     pub(crate) identity: String,
-    /// What [`wire::HELD_BY`] says of the claims that this instance provisions for.
+    /// The value of [`wire::HELD_BY`] on the claims that this instance provisions for.
     pub(crate) holder: String,
 }
 
@@ -77,7 +77,7 @@ pub(crate) fn selected_node(claim: &PersistentVolumeClaim) -> Option<&str> {
     annotation(claim, wire::SELECTED_NODE)
 }
 
-/// Who provisions for the claim. Without the finalizer nobody does, whatever the annotation says.
+/// Who provisions for the claim. Without the finalizer nobody does, whatever the annotation is.
 pub(crate) fn holder(claim: &PersistentVolumeClaim) -> Option<&str> {
     annotation(claim, wire::HELD_BY).filter(|_| has_finalizer(claim))
 }
@@ -88,8 +88,8 @@ pub(crate) fn is_being_bound(claim: &PersistentVolumeClaim) -> bool {
     volume_of(claim).is_some() && phase == Some("Pending") && claim.metadata.deletion_timestamp.is_none()
 }
 
-/// Whether Kubernetes has bound it to the PersistentVolume that has its name, which may be gone by now. Users can write
-/// the name, and only Kubernetes the phase.
+/// Whether Kubernetes has bound it to the PersistentVolume that has its name, which may be deleted by now. Users can
+/// write the name, and only Kubernetes the phase.
 pub(crate) fn was_bound(claim: &PersistentVolumeClaim) -> bool {
     let own = wire::volume_name(claim.metadata.uid.as_deref().unwrap_or_default());
     let phase = claim.status.as_ref().and_then(|status| status.phase.as_deref());
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn the_class_must_exist_and_be_ours_and_a_node_be_selected_if_it_waits_for_one() {
+    fn a_claim_needs_our_class_and_a_node_if_it_waits_for_one() {
         let (claim, who) = (claim(&[]), Who::new(NAME, ""));
         assert_eq!(due(&claim, None, &who), Due::ReportMissingClass);
         let other = Class { provisioner: "example.com/other".into(), ..class(false) };
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn it_was_bound_if_kubernetes_says_so() {
+    fn a_claim_was_bound_if_kubernetes_marked_it() {
         let bound = |volume: &str, phase: &str| {
             let status = ("/status", json!({ "phase": phase }));
             was_bound(&claim(&[("/metadata/uid", json!("1")), ("/spec/volumeName", json!(volume)), status]))

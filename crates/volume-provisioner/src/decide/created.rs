@@ -87,7 +87,7 @@ mod tests {
     use crate::decide::request::{Abilities, request};
 
     #[test]
-    fn a_persistent_volume_says_all_that_kubernetes_needs_to_bind_and_delete_it() {
+    fn a_persistent_volume_can_be_bound_and_deleted() {
         let claim = json!({
             "metadata": { "namespace": "shop", "name": "data", "uid": "1-2" },
             "spec": { "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Mi" } } },

@@ -9,8 +9,8 @@ use crate::wire;
 pub(crate) enum Due {
     /// Nothing, or nothing of ours.
     Nothing,
-    /// It lacks the finalizer, so its deletion by hand would leave the volume; or its uid, so a copy would not be known as
-    /// one.
+    /// It lacks the finalizer, so its deletion by hand would leave the volume; or its uid, so a copy would not be
+    /// recognized as one.
     Protect,
     /// It keeps its volume, so nothing is to be deleted with it.
     RemoveFinalizer,
@@ -133,8 +133,8 @@ mod tests {
         copy["metadata"]["uid"] = json!("another");
         assert_eq!(due_of(copy.clone()), Due::Keep(Doubt::Copied));
         let named = due(&serde_json::from_value(copy.clone()).unwrap(), NAME, Some("shop/data"));
-        assert_eq!(named, Due::Keep(Doubt::Named("shop/data".to_owned())), "which says how to bind them");
-        // One that was provisioned by another version says nothing about its uid.
+        assert_eq!(named, Due::Keep(Doubt::Named("shop/data".to_owned())), "whose message has the remedy");
+        // One that was provisioned by another version has no annotation with its uid.
         copy["metadata"]["annotations"] = json!({ wire::PROVISIONED_BY: NAME });
         assert_eq!(due_of(copy), Due::Delete);
         let released = serde_json::from_value(volume("Delete", "Released")).unwrap();

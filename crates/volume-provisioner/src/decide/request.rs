@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_has_all_that_claim_and_class_say() {
+    fn a_request_has_the_fields_of_claim_and_class() {
         let request = asked(fine(), json!({ "blockSize": "512" }), ABLE).unwrap();
         assert_eq!(request.pv_name, "pvc-1-2");
         assert_eq!((request.parameters, request.capacity), (Disk { block_size: 512 }, 1024));
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_provisioner_cannot_do_is_refused_with_field_value_and_remedy() {
+    fn a_refusal_names_field_value_and_remedy() {
         let with = |key: &str, value: Value| {
             let mut spec = fine();
             spec[key] = value;

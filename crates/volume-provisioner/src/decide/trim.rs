@@ -23,7 +23,7 @@ const READ: [&str; 8] = [
     wire::IDENTITY,
 ];
 
-/// Of a claim that is another provisioner's, only what says so.
+/// Of another provisioner's claim, only the fields that name that provisioner.
 pub(crate) fn claim(claim: &mut PersistentVolumeClaim, provisioner: &str) {
     if !is_named(claim, provisioner) && !has_finalizer(claim) {
         claim.spec = Some(PersistentVolumeClaimSpec {

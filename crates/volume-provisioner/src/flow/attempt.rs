@@ -71,10 +71,10 @@ impl Failed {
     }
 }
 
-/// Whether a PersistentVolume is this instance's: by its annotation, and then as the provisioner says.
+/// Whether a PersistentVolume is this instance's: by its annotation, and then by the provisioner's own check.
 ///
 /// # Errors
-/// Ignored if it is another instance's; any other error if that cannot be told.
+/// Ignored if it is another instance's; any other error if that is unknown.
 pub(crate) fn check_owner<P: VolumeProvisioner>(ctx: &Context<P>, volume: &VolumeToDelete) -> Result<(), VolumeError> {
     match volume.annotation(wire::IDENTITY) {
         Some(identity) if identity != ctx.who.identity => {
@@ -143,7 +143,7 @@ pub(crate) async fn verb<P, T>(
     answer.map_err(Failed::Verb)
 }
 
-/// When to try again after a failure, and what is to be said about it, if anything. `namespace` is that of the claim.
+/// When to try again after a failure, and the message of its event, if there is one. `namespace` is that of the claim.
 pub(crate) fn after<P>(
     ctx: &Context<P>,
     uid: &str,
@@ -162,7 +162,7 @@ pub(crate) fn after<P>(
         }
         VolumeErrorKind::InProgress => {
             let (wait, is_first) = ctx.memory.polled(uid, retry);
-            // What it says may change each time.
+            // The message may change each time.
             (Action::requeue(wait), Some(message).filter(|_| is_first))
         }
         VolumeErrorKind::Terminal | VolumeErrorKind::WrongNode => {

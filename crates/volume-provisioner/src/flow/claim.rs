@@ -59,8 +59,8 @@ async fn work<P: VolumeProvisioner>(ctx: &Context<P>, claim: Arc<PersistentVolum
         return Action::requeue(left);
     }
     let namespace = claim.namespace().unwrap_or_default();
-    let lane = QueueKey { store: class.into(), namespace: namespace.clone().into(), urgency: Urgency::Wanted };
-    let Some(_worker) = ctx.workers.enter(&lane).await else { return Action::await_change() };
+    let queue = QueueKey { store: class.into(), namespace: namespace.clone().into(), urgency: Urgency::Wanted };
+    let Some(_worker) = ctx.workers.enter(&queue).await else { return Action::await_change() };
     let shown = ctx.claims.get(&ObjectRef::from_obj(&*claim)).filter(|shown| shown.uid().as_ref() == Some(&uid));
     let Some(claim) = shown.filter(|shown| !ctx.memory.is_stale(&**shown)) else { return Action::await_change() };
     // 2. What is due. (decides)
@@ -75,18 +75,18 @@ async fn work<P: VolumeProvisioner>(ctx: &Context<P>, claim: Arc<PersistentVolum
     // 3. It is done. (writes)
     let span = tracing::info_span!("claim", claim = key(&claim));
     let name = claim.name_any();
-    let whom = SpanTarget { namespace: &namespace, name: &name, uid: &uid, class: claim::class_of(&claim) };
-    let traced = spans::attempt("attempt", whom);
+    let target = SpanTarget { namespace: &namespace, name: &name, uid: &uid, class: claim::class_of(&claim) };
+    let traced = spans::attempt("attempt", target);
     let done = attempt::guarded(traced, dispatch(ctx, &claim, due, class)).instrument(span).await;
-    // 4. A failure is reported, and retried. What Kubernetes does not bind in time is looked at again. (writes)
+    // 4. A failure is reported, and retried. What Kubernetes does not bind in time is checked again. (writes)
     let is_unbound = || ctx.memory.has_just_created(&uid).is_some() || ctx.volume_of(&claim).is_some();
     let failed = match done {
         Ok(()) if due == Due::Provision && is_unbound() => return Action::requeue(LAG),
         Ok(()) => return Action::await_change(),
         Err(failed) => failed,
     };
-    let (action, said) = attempt::after(ctx, &uid, &namespace, &failed, &ctx.options.provision_retry);
-    if let Some(message) = said {
+    let (action, message) = attempt::after(ctx, &uid, &namespace, &failed, &ctx.options.provision_retry);
+    if let Some(message) = message {
         tracing::debug!(claim = key(&claim), "{message}");
         let is_error = failed.kind() != VolumeErrorKind::InProgress;
         let reason = if is_error { events::PROVISIONING_FAILED } else { events::PROVISIONING };
@@ -106,7 +106,7 @@ async fn dispatch<P: VolumeProvisioner>(
         Due::ReportMissingClass => report_missing_class(ctx, claim::class_of(claim)).await,
         Due::Provision => provide(ctx, claim, class).await,
         Due::Settle => settle(ctx, claim, class).await,
-        Due::Release => claims::release(ctx, claim).await.map_err(Failed::kubernetes("let go of the claim")),
+        Due::Release => claims::release(ctx, claim).await.map_err(Failed::kubernetes("release the claim")),
     }
 }
 
@@ -175,14 +175,14 @@ async fn provide<P: VolumeProvisioner>(
     // 5. From now on the claim cannot vanish. (writes)
     let held = claims::hold(ctx, claim).await.map_err(Failed::kubernetes("hold the claim"))?;
     // 6. The volume. (writes)
-    let said = async {
+    let event = async {
         if ctx.memory.is_new(held.metadata.uid.as_deref().unwrap_or_default()) {
             let note = format!("External provisioner is provisioning volume for claim \"{}\"", key(&held));
             on_claim(ctx, &held, events::PROVISIONING, &note).await;
         }
     };
     let provision = attempt::verb(ctx, &class.name, "provision", ctx.provisioner.provision(&request));
-    let (provisioned, ()) = tokio::join!(provision, said);
+    let (provisioned, ()) = tokio::join!(provision, event);
     let provisioned = match provisioned {
         Ok(provisioned) => provisioned,
         Err(failed) if failed.kind() == VolumeErrorKind::WrongNode && request.selected_node.is_some() => {
@@ -192,12 +192,12 @@ async fn provide<P: VolumeProvisioner>(
         Err(failed) => {
             // Nothing is left behind, so there is nothing to hold the claim for.
             if failed.kind().leaves_nothing() {
-                claims::release(ctx, &held).await.map_err(Failed::kubernetes("let go of the claim"))?;
+                claims::release(ctx, &held).await.map_err(Failed::kubernetes("release the claim"))?;
             }
             return Err(failed);
         }
     };
-    // 7. Its PersistentVolume, which from now on says what there is. (writes)
+    // 7. Its PersistentVolume, which from now on shows what exists. (writes)
     let note = provisioned.note.as_ref().map(|note| format!("; {note}")).unwrap_or_default();
     let note = format!("Successfully provisioned volume {}{note}", request.pv_name);
     let volume = created::persistent_volume(&request, provisioned, &ctx.who);
@@ -207,13 +207,13 @@ async fn provide<P: VolumeProvisioner>(
     }
     ctx.memory.created(&held.uid().unwrap_or_default());
     tracing::info!(volume = request.pv_name, "provisioned");
-    // 8. Kubernetes binds it, and then the claim is let go. A write of ours before that would be in its way.
+    // 8. Kubernetes binds it, and then the claim is released. A write of ours before that could conflict with its own.
     on_claim(ctx, &held, events::PROVISIONING_SUCCEEDED, &note).await;
     Ok(())
 }
 
-/// Somebody has deleted the PersistentVolume before it was bound, so it never will be. It goes, and as the claim is held,
-/// its volume is found again, by its name.
+/// Somebody has deleted the PersistentVolume before it was bound, so it never will be. Its finalizer is removed. The
+/// claim is still held, so the volume is found again, by its name.
 async fn create_again<P>(
     ctx: &Context<P>,
     claim: &Arc<PersistentVolumeClaim>,
@@ -239,7 +239,7 @@ async fn is_ours<P: VolumeProvisioner>(
     let found = volumes::get(ctx, &name).await.map_err(Failed::kubernetes("read the PersistentVolume"))?;
     let Some(found) = found else {
         return Err(Failed::Verb(VolumeError::retryable(format!(
-            "PersistentVolume {name:?} exists, and is gone again"
+            "PersistentVolume {name:?} existed, and was deleted meanwhile"
         ))));
     };
     let uid = claim.uid().unwrap_or_default();
@@ -260,7 +260,7 @@ async fn is_ours<P: VolumeProvisioner>(
     }
     let asked = VolumeToDelete::new(Arc::new(ours));
     attempt::verb(ctx, claim::class_of(claim), "delete", ctx.provisioner.delete(&asked)).await?;
-    claims::release(ctx, claim).await.map_err(Failed::kubernetes("let go of the claim"))?;
+    claims::release(ctx, claim).await.map_err(Failed::kubernetes("release the claim"))?;
     if is_of { Ok(false) } else { Err(taken(&name)) }
 }
 
@@ -275,8 +275,8 @@ async fn settle<P: VolumeProvisioner>(
         Some(shown) => Some(shown),
         None => existing(ctx, claim).await?.map(Arc::new),
     };
-    // 2. With a PersistentVolume nothing can be lost: if the claim is gone, Kubernetes releases it. It is marked, so that
-    //    a copy is known as one. Otherwise what was begun is deleted. (writes)
+    // 2. With a PersistentVolume nothing can be lost: if the claim was deleted, Kubernetes releases it. It is marked,
+    //    so that a copy is recognized. Otherwise what was begun is deleted. (writes)
     match volume {
         Some(volume) => {
             volumes::mark(ctx, &volume).await.map_err(Failed::kubernetes("write into the PersistentVolume"))?;
@@ -286,10 +286,10 @@ async fn settle<P: VolumeProvisioner>(
         None if claim::was_bound(claim) => {}
         None => undo(ctx, claim, class).await?,
     }
-    claims::release(ctx, claim).await.map_err(Failed::kubernetes("let go of the claim"))
+    claims::release(ctx, claim).await.map_err(Failed::kubernetes("release the claim"))
 }
 
-/// The volume is provisioned to its end, which tells what is to be deleted, and then that is deleted.
+/// The volume is provisioned to its end, which shows what is to be deleted, and then that is deleted.
 async fn undo<P: VolumeProvisioner>(
     ctx: &Context<P>,
     claim: &Arc<PersistentVolumeClaim>,
@@ -392,7 +392,7 @@ fn refused(refusal: Refusal) -> Failed {
 
 fn taken(name: &str) -> Failed {
     Failed::Verb(VolumeError::terminal(format!(
-        "PersistentVolume {name:?} exists, and is not this claim's; an admin must look whose it is, and rename or delete it"
+        "PersistentVolume {name:?} exists, and is not this claim's; an admin must check whose it is, and rename or delete it"
     )))
 }
 

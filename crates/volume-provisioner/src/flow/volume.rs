@@ -53,12 +53,13 @@ async fn work<P: VolumeProvisioner>(ctx: &Context<P>, volume: Arc<PersistentVolu
     let claim = spec.claim_ref.unwrap_or_default();
     let namespace = claim.namespace.unwrap_or_default();
     let class = spec.storage_class_name.unwrap_or_default();
-    let lane = QueueKey { store: class.as_str().into(), namespace: namespace.clone().into(), urgency: Urgency::Wanted };
+    let queue =
+        QueueKey { store: class.as_str().into(), namespace: namespace.clone().into(), urgency: Urgency::Wanted };
     let seen = |volume: &PersistentVolume| inputs(&(&volume.spec, &volume.metadata.annotations, &volume.status));
     if let Some(left) = ctx.memory.left(&uid, seen(&volume)) {
         return Action::requeue(left);
     }
-    let Some(_worker) = ctx.workers.enter(&lane).await else { return Action::await_change() };
+    let Some(_worker) = ctx.workers.enter(&queue).await else { return Action::await_change() };
     let shown = ctx.volumes.get(&ObjectRef::from_obj(&*volume)).filter(|shown| shown.uid().as_ref() == Some(&uid));
     let Some(volume) = shown.filter(|shown| !ctx.memory.is_stale(&**shown)) else { return Action::await_change() };
     if let Some(left) = ctx.memory.left(&uid, seen(&volume)) {
@@ -68,16 +69,16 @@ async fn work<P: VolumeProvisioner>(ctx: &Context<P>, volume: Arc<PersistentVolu
     // 2. What is due, and that. (writes)
     let span = tracing::info_span!("volume", volume = volume.name_any());
     let (name, claim_uid) = (claim.name.unwrap_or_default(), claim.uid.unwrap_or_default());
-    let whom = SpanTarget { namespace: &namespace, name: &name, uid: &claim_uid, class: &class };
-    let traced = spans::attempt("attempt at volume", whom);
+    let target = SpanTarget { namespace: &namespace, name: &name, uid: &claim_uid, class: &class };
+    let traced = spans::attempt("attempt at volume", target);
     let done = attempt::guarded(traced, Box::pin(dispatch(ctx, &volume))).instrument(span).await;
     // 3. A failure is reported, and retried. (writes)
     let failed = match done {
         Ok(action) => return action,
         Err(failed) => failed,
     };
-    let (action, said) = attempt::after(ctx, &uid, &namespace, &failed, &ctx.options.delete_retry);
-    if let Some(message) = said {
+    let (action, message) = attempt::after(ctx, &uid, &namespace, &failed, &ctx.options.delete_retry);
+    if let Some(message) = message {
         tracing::debug!(volume = volume.name_any(), "{message}");
         let is_error = failed.kind() != VolumeErrorKind::InProgress;
         let reason = if is_error { events::VOLUME_FAILED_DELETE } else { events::VOLUME_DELETE };
@@ -106,7 +107,7 @@ async fn dispatch<P: VolumeProvisioner>(ctx: &Context<P>, volume: &Arc<Persisten
         Due::Keep(doubt) => {
             return Err(Failed::Verb(match doubt {
                 Doubt::Copied => VolumeError::terminal(doubt.to_string()),
-                // The claim may go.
+                // The claim may be deleted.
                 Doubt::Named(_) => VolumeError::retryable(doubt.to_string()),
             }));
         }
@@ -138,7 +139,7 @@ async fn delete<P: VolumeProvisioner>(ctx: &Context<P>, volume: &Arc<PersistentV
         set_finalizer(ctx, volume, true).await?;
         return Ok(Action::await_change());
     }
-    // 2. From now on no claim can be bound to it. If it has changed since it was read, it is looked at again. (writes)
+    // 2. From now on no claim can be bound to it. If it has changed since it was read, it is read again. (writes)
     let live = match volume.metadata.deletion_timestamp {
         None => volumes::delete(ctx, volume).await.map_err(Failed::kubernetes("delete the PersistentVolume"))?,
         Some(_) => {
@@ -152,7 +153,7 @@ async fn delete<P: VolumeProvisioner>(ctx: &Context<P>, volume: &Arc<PersistentV
     let Some(live) = live.filter(is_it).map(Arc::new) else { return Ok(Action::await_change()) };
     // 3. The volume. (writes)
     let uid = volume.metadata.uid.as_deref().unwrap_or_default();
-    let said = async {
+    let event = async {
         tokio::time::sleep(SLOW).await;
         if ctx.memory.is_new(uid) {
             let note = format!("External provisioner is deleting volume {}", volume.name_any());
@@ -164,7 +165,7 @@ async fn delete<P: VolumeProvisioner>(ctx: &Context<P>, volume: &Arc<PersistentV
     let mut verb = pin!(attempt::verb(ctx, class, "delete", ctx.provisioner.delete(&asked)));
     tokio::select! {
         deleted = &mut verb => deleted,
-        () = said => verb.await,
+        () = event => verb.await,
     }?;
     tracing::info!("deleted");
     ctx.memory.deleted(uid);
@@ -172,10 +173,10 @@ async fn delete<P: VolumeProvisioner>(ctx: &Context<P>, volume: &Arc<PersistentV
     let_go(ctx, &live, Duration::ZERO).await
 }
 
-/// Ends what keeps a PersistentVolume whose volume was deleted.
+/// Removes the finalizer of a PersistentVolume whose volume was deleted.
 ///
 /// Kubernetes removes its own finalizer at the same time. It writes the whole object as it saw it, so our write would make
-/// it lose, and try again later: ours goes when the other one has gone.
+/// its write fail with a conflict. So ours is removed after the other one.
 async fn let_go<P>(ctx: &Context<P>, volume: &PersistentVolume, since_deleted: Duration) -> Result<Action, Failed> {
     let left = PATIENCE.saturating_sub(since_deleted);
     if has(volume, wire::PROTECTION_FINALIZER) && !left.is_zero() {

@@ -37,7 +37,7 @@ pub(crate) async fn hold<P>(
     Ok(Arc::new(held))
 }
 
-/// Lets go of a claim.
+/// Releases a claim: removes the finalizer and the annotation.
 ///
 /// # Errors
 /// Kubernetes refused.
@@ -45,7 +45,7 @@ pub(crate) async fn release<P>(ctx: &Context<P>, claim: &PersistentVolumeClaim) 
     change(ctx, claim, released(claim, json!({ wire::HELD_BY: null }))).await
 }
 
-/// Lets go of a claim, and asks the scheduler for another node. Whoever does not hold the claim writes only if it has
+/// Releases a claim, and asks the scheduler for another node. Whoever does not hold the claim writes only if it has
 /// not changed: another instance may hold it by now, or another node be selected.
 ///
 /// # Errors

@@ -17,8 +17,8 @@ pub(crate) const VOLUME_DELETE: &str = "VolumeDelete";
 /// A volume was not deleted.
 pub(crate) const VOLUME_FAILED_DELETE: &str = "VolumeFailedDelete";
 
-/// Publishes an event on a claim, unless it was the last one. Of what is said before the claim is held, each instance
-/// says the same.
+/// Publishes an event on a claim, unless it was the last one. Before the claim is held, each instance publishes the
+/// same event.
 pub(crate) async fn on_claim<P>(ctx: &Context<P>, claim: &PersistentVolumeClaim, reason: &str, note: &str) {
     let metadata = &claim.metadata;
     let about = ObjectReference {
@@ -42,7 +42,7 @@ pub(crate) async fn on_volume<P>(ctx: &Context<P>, volume: &PersistentVolume, re
         uid: metadata.uid.clone(),
         ..ObjectReference::default()
     };
-    // Whose it is may be what cannot be told.
+    // Which instance owns it may be unknown, so several can publish the failure.
     publish(ctx, about, reason, note, reason == VOLUME_FAILED_DELETE).await;
 }
 
@@ -51,6 +51,6 @@ async fn publish<P>(ctx: &Context<P>, about: ObjectReference, reason: &str, note
         return;
     }
     let is_warning = [PROVISIONING_FAILED, VOLUME_FAILED_DELETE].contains(&reason);
-    let said = EventSpec { is_warning, reason, note, by_several };
-    events::publish(&ctx.client, about, said, &ctx.options.provisioner_name).await;
+    let event = EventSpec { is_warning, reason, note, by_several };
+    events::publish(&ctx.client, about, event, &ctx.options.provisioner_name).await;
 }

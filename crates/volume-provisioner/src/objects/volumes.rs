@@ -52,7 +52,7 @@ pub(crate) async fn set_finalizer<P>(ctx: &Context<P>, volume: &PersistentVolume
 }
 
 /// Deletes a PersistentVolume that has not changed since it was read, and returns it as it is then. Our finalizer keeps it;
-/// no claim is bound to it from now on. `None`: it is gone.
+/// no claim is bound to it from now on. `None`: it no longer exists.
 ///
 /// # Errors
 /// A conflict if it has changed.

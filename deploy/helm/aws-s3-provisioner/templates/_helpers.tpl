@@ -69,8 +69,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- regexReplaceAll "[^A-Za-z0-9]+$" (.Values.provisionerName | replace "/" "-" | trunc 63) "" -}}
 {{- end -}}
 
-{{/* Name of the lease, as every operator derives it from its flags. It is said to the operator as well as to the Role, so
-that both always have the same. */}}
+{{/* Name of the lease, as every operator derives it from its flags. The operator's arguments and the Role both have it, so
+that they always agree. */}}
 {{- define "provisioner.lease" -}}
 {{- include "provisioner.leaseOf" (dict "name" .Values.provisionerName "namespace" .Values.watchNamespace) -}}
 {{- end -}}

@@ -1,14 +1,14 @@
 //! Which claim is processed next. There are few workers, and neither a store that does not answer nor the claims of one
 //! namespace may occupy them all.
 //!
-//! A store has at most a quarter of the workers. After several calls in a row that the store did not answer, or in which
-//! it refused the owner, only one claim at a time calls it, until it answers again: a circuit breaker. Namespaces take
-//! turns; a namespace that has more than half of the workers counts as having half, so that others need not wait for it.
-//! Buckets that are being emptied go after claims whose users wait, and the upkeep of bound claims goes last; each has at
-//! most half of a store's workers.
+//! A store has at most a quarter of the workers. After several calls in a row that the store did not answer, or in
+//! which it refused the credentials, only one claim at a time calls it, until it answers again: a circuit breaker.
+//! Namespaces are served round robin; a namespace that has more than half of the workers counts as having half, so that
+//! others need not wait for it. Claims whose users wait have the highest priority, then buckets that are being emptied,
+//! then the upkeep of bound claims; each of the latter two has at most half of a store's workers.
 //!
-//! A claim that waits for its turn at a store that limits its calls keeps its place among the store's, and occupies none
-//! of all workers: other stores have that one.
+//! A claim that is throttled, because its store limits the rate of calls, still counts for the store's quarter, but not
+//! for all workers: another store gets that worker.
 
 mod queue;
 mod store;
@@ -29,14 +29,14 @@ pub struct QueueKey {
     pub store: Arc<str>,
     /// The namespace of the claims.
     pub namespace: Arc<str>,
-    /// What others need more goes first.
+    /// Its priority.
     pub urgency: Urgency,
 }
 
-/// How urgent the work on a claim is: what is more urgent goes first.
+/// The priority of the work on a claim, the highest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Urgency {
-    /// Somebody needs a bucket, or wants it to be gone.
+    /// Somebody waits for a bucket, or for its deletion.
     Wanted,
     /// A bucket is being emptied, which takes many pieces of work.
     Purge,
@@ -48,10 +48,9 @@ impl Urgency {
     const ALL: [Self; 3] = [Self::Wanted, Self::Purge, Self::Check];
 }
 
-/// All workers.
+/// All workers, and the claims that wait for one.
 #[derive(Debug)]
 pub struct Workers {
-    /// How many there are.
     all: usize,
     state: Mutex<State>,
 }
@@ -60,8 +59,8 @@ pub struct Workers {
 struct State {
     busy: Share,
     stores: HashMap<Arc<str>, Store>,
-    /// The stores for which claims wait, in the order of their turns.
-    turns: VecDeque<Arc<str>>,
+    /// The stores for which claims wait, round robin.
+    order: VecDeque<Arc<str>>,
     closed: bool,
 }
 
@@ -87,7 +86,7 @@ pub struct Load {
     pub waiting: usize,
     /// Since when the first of them waits.
     pub waits_since: Option<Instant>,
-    /// Those of the busy ones that wait for a turn at the store.
+    /// Those of the busy ones that wait because the store limits the rate of calls.
     pub throttled: usize,
     /// Whether only one claim at a time calls it.
     pub is_silent: bool,
@@ -113,13 +112,14 @@ impl Worker {
         self.key.urgency
     }
 
-    /// To be called with true when the claim begins to wait for its turn at the store, and with false when it goes on.
+    /// To be called with true when the claim begins to wait for the store's rate limit, and with false when it
+    /// continues.
     pub fn throttled_counter(&self) -> impl Fn(bool) + Send + Sync + 'static {
         let (workers, key) = (Arc::clone(&self.workers), self.key.clone());
-        move |parks| {
-            workers.lock().park(&key, parks);
-            if parks {
-                workers.hand_out();
+        move |throttled| {
+            workers.lock().set_throttled(&key, throttled);
+            if throttled {
+                workers.dispatch();
             }
         }
     }
@@ -128,7 +128,7 @@ impl Worker {
 impl Drop for Worker {
     fn drop(&mut self) {
         self.workers.lock().leave(&self.key);
-        self.workers.hand_out();
+        self.workers.dispatch();
     }
 }
 
@@ -149,10 +149,10 @@ impl InFlight<'_> {
         }
     }
 
-    /// The store did not answer, or refused the owner, so every claim would fail.
+    /// The store did not answer, or refused the credentials, so every claim would fail.
     pub fn failed(self) {}
 
-    /// The call says nothing about the store.
+    /// The call proves nothing about the store.
     pub fn cancelled(mut self) {
         self.is_over = true;
     }
@@ -164,13 +164,13 @@ impl Drop for InFlight<'_> {
             let mut state = self.workers.lock();
             let store = state.stores.entry(Arc::clone(&self.store)).or_default();
             store.failures = store.failures.saturating_add(1);
-            store.struck = Some(Instant::now());
+            store.failed_at = Some(Instant::now());
         }
     }
 }
 
 impl Workers {
-    /// This many workers, but at least one.
+    /// Creates so many workers, but at least one.
     pub fn new(all: usize) -> Arc<Self> {
         Arc::new(Self { all: all.max(1), state: Mutex::default() })
     }
@@ -181,7 +181,7 @@ impl Workers {
         if !self.lock().wait(key, sender) {
             return None;
         }
-        self.hand_out();
+        self.dispatch();
         granted.await.ok()
     }
 
@@ -194,7 +194,7 @@ impl Workers {
     pub fn slowed(&self, store: &Arc<str>) -> Option<Slowed> {
         let state = self.lock();
         let store = state.stores.get(store)?;
-        match store.is_struck() {
+        match store.is_silent() {
             true => Some(Slowed::Silent),
             false => (store.throttled > 0).then_some(Slowed::Limited),
         }
@@ -209,7 +209,7 @@ impl Workers {
             waiting: store.queues.iter().map(Queue::len).sum(),
             waits_since: store.queues.iter().filter_map(Queue::since).min(),
             throttled: store.throttled,
-            is_silent: store.is_struck(),
+            is_silent: store.is_silent(),
         };
         let mut state = self.lock();
         state.stores.retain(|_, store| !store.is_abandoned());
@@ -225,7 +225,7 @@ impl Workers {
     pub fn close(&self) {
         let mut state = self.lock();
         state.closed = true;
-        state.turns.clear();
+        state.order.clear();
         for store in state.stores.values_mut() {
             store.queues = Default::default();
         }
@@ -236,7 +236,7 @@ impl Workers {
         self.lock().closed
     }
 
-    fn hand_out(self: &Arc<Self>) {
+    fn dispatch(self: &Arc<Self>) {
         loop {
             let Some((key, sender)) = self.lock().next(self.all) else { return };
             // If the claim no longer waits, the worker is dropped here, outside of the lock, and so returned.
@@ -258,7 +258,7 @@ impl State {
         }
         let store = self.stores.entry(Arc::clone(&key.store)).or_default();
         if !store.is_waited_for() {
-            self.turns.push_back(Arc::clone(&key.store));
+            self.order.push_back(Arc::clone(&key.store));
         }
         store.queues[key.urgency as usize].push(&key.namespace, sender);
         true
@@ -269,12 +269,12 @@ impl State {
         if self.busy.is_full(all) {
             return None;
         }
-        for _ in 0..self.turns.len() {
-            let name = self.turns.pop_front()?;
+        for _ in 0..self.order.len() {
+            let name = self.order.pop_front()?;
             let Some(store) = self.stores.get_mut(&name) else { continue };
             let next = store.next(&self.busy, all);
             if store.is_waited_for() {
-                self.turns.push_back(Arc::clone(&name));
+                self.order.push_back(Arc::clone(&name));
             } else if next.is_none() && store.is_idle() {
                 // All waiting claims gave up.
                 self.stores.remove(&name);
@@ -287,15 +287,15 @@ impl State {
         None
     }
 
-    /// A claim with a worker begins to wait for its turn at the store, or goes on.
-    fn park(&mut self, key: &QueueKey, parks: bool) {
-        let throttled = self.stores.get_mut(&key.store).map(|store| &mut store.throttled);
-        if parks {
+    /// A claim with a worker begins to wait for the store's rate limit, or continues.
+    fn set_throttled(&mut self, key: &QueueKey, throttled: bool) {
+        let count = self.stores.get_mut(&key.store).map(|store| &mut store.throttled);
+        if throttled {
             self.busy.give_back(&key.namespace);
-            throttled.into_iter().for_each(|throttled| *throttled += 1);
+            count.into_iter().for_each(|count| *count += 1);
         } else {
             self.busy.take(&key.namespace);
-            throttled.into_iter().for_each(|throttled| *throttled = throttled.saturating_sub(1));
+            count.into_iter().for_each(|count| *count = count.saturating_sub(1));
         }
     }
 

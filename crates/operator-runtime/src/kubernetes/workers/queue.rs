@@ -44,8 +44,8 @@ impl Share {
 pub(super) struct Queue {
     /// By namespace, in the order of arrival.
     pub(super) waiting: HashMap<Arc<str>, VecDeque<Waiting>>,
-    /// The namespaces, in the order of their turns.
-    pub(super) turns: VecDeque<Arc<str>>,
+    /// The namespaces, round robin.
+    pub(super) order: VecDeque<Arc<str>>,
 }
 
 #[derive(Debug)]
@@ -55,7 +55,7 @@ pub(super) struct Waiting {
 }
 
 impl Queue {
-    /// Of those that have given up, some count until their turn.
+    /// Some that have given up count until they reach the head of the queue.
     pub(super) fn len(&self) -> usize {
         self.waiting.values().map(VecDeque::len).sum()
     }
@@ -69,15 +69,15 @@ impl Queue {
     pub(super) fn push(&mut self, namespace: &Arc<str>, sender: oneshot::Sender<Worker>) {
         let queue = self.waiting.entry(Arc::clone(namespace)).or_default();
         if queue.is_empty() {
-            self.turns.push_back(Arc::clone(namespace));
+            self.order.push_back(Arc::clone(namespace));
         }
         queue.push_back(Waiting { since: Instant::now(), sender });
     }
 
     /// The next claim of a namespace that has room.
     pub(super) fn pop(&mut self, has_room: impl Fn(&Arc<str>) -> bool) -> Option<(Arc<str>, oneshot::Sender<Worker>)> {
-        for _ in 0..self.turns.len() {
-            let namespace = self.turns.pop_front()?;
+        for _ in 0..self.order.len() {
+            let namespace = self.order.pop_front()?;
             let Some(queue) = self.waiting.get_mut(&namespace) else { continue };
             while queue.front().is_some_and(|first| first.sender.is_closed()) {
                 queue.pop_front();
@@ -86,7 +86,7 @@ impl Queue {
             if queue.is_empty() {
                 self.waiting.remove(&namespace);
             } else {
-                self.turns.push_back(Arc::clone(&namespace));
+                self.order.push_back(Arc::clone(&namespace));
             }
             if let Some(Waiting { sender, .. }) = next {
                 return Some((namespace, sender));

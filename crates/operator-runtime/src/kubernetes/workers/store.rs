@@ -1,4 +1,4 @@
-//! The claims of one store: how many of them have a worker, and who is next.
+//! The claims of one store: how many of them have a worker, and which is next.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,40 +10,39 @@ use super::queue::{Queue, Share};
 use super::{Urgency, Worker};
 
 /// After so many failures in a row, only one claim at a time calls a store.
-pub(super) const STRIKES: u32 = 3;
+pub(super) const FAILURES: u32 = 3;
 
 /// After so long without a claim that calls it, nobody needs to know that a store was silent. Claims that need it call it
 /// at least every 5 minutes.
 pub(super) const FORGOTTEN: Duration = Duration::from_secs(900);
 
-/// A store.
 #[derive(Debug, Default)]
 pub(super) struct Store {
     pub(super) busy: Share,
     /// How many of the busy workers there are of each urgency.
     pub(super) working: [usize; 3],
-    /// How many of them wait for a turn at the store.
+    /// How many of them wait because the store limits the rate of calls.
     pub(super) throttled: usize,
     /// One for each urgency.
     pub(super) queues: [Queue; 3],
-    /// How often in a row it did not answer, or refused the owner.
+    /// How often in a row it did not answer, or refused the credentials.
     pub(super) failures: u32,
-    /// When it was the last time.
-    pub(super) struck: Option<Instant>,
+    /// The time of the last failure.
+    pub(super) failed_at: Option<Instant>,
 }
 
 impl Store {
-    pub(super) fn is_struck(&self) -> bool {
-        self.failures >= STRIKES
+    pub(super) fn is_silent(&self) -> bool {
+        self.failures >= FAILURES
     }
 
     /// How many claims can have a worker at the same time.
     pub(super) fn limit(&self, all: usize) -> usize {
-        if self.is_struck() { 1 } else { (all / 4).max(1) }
+        if self.is_silent() { 1 } else { (all / 4).max(1) }
     }
 
     pub(super) fn is_waited_for(&self) -> bool {
-        self.queues.iter().any(|queue| !queue.turns.is_empty())
+        self.queues.iter().any(|queue| !queue.order.is_empty())
     }
 
     /// Whether it can be forgotten.
@@ -55,9 +54,9 @@ impl Store {
         !self.busy.namespaces.is_empty() || self.is_waited_for()
     }
 
-    /// Whether it was silent, and its claims are gone.
+    /// Whether it has been unused for so long that its failures can be forgotten.
     pub(super) fn is_abandoned(&self) -> bool {
-        !self.is_used() && self.struck.is_none_or(|struck| struck.elapsed() > FORGOTTEN)
+        !self.is_used() && self.failed_at.is_none_or(|failed_at| failed_at.elapsed() > FORGOTTEN)
     }
 
     /// The next claim of this store, if there is a free worker, which then counts as busy.

@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)]
 use futures::FutureExt as _;
 
-use super::store::{FORGOTTEN, STRIKES};
+use super::store::{FAILURES, FORGOTTEN};
 use super::*;
 
 fn key(store: &str, namespace: &str) -> QueueKey {
@@ -15,11 +15,11 @@ fn at_once(workers: &Arc<Workers>, key: &QueueKey, asked: usize) -> Vec<Worker> 
 
 fn assert_nothing_is_left(workers: &Workers) {
     let state = workers.lock();
-    assert!(state.busy.namespaces.is_empty() && state.stores.is_empty() && state.turns.is_empty(), "{state:?}");
+    assert!(state.busy.namespaces.is_empty() && state.stores.is_empty() && state.order.is_empty(), "{state:?}");
 }
 
 #[tokio::test]
-async fn a_store_has_a_quarter_of_the_workers_and_others_have_the_rest() {
+async fn a_store_has_at_most_a_quarter_of_the_workers() {
     let workers = Workers::new(16);
     let silent = at_once(&workers, &key("silent", "shop"), 300);
     assert_eq!(silent.len(), 4);
@@ -29,11 +29,11 @@ async fn a_store_has_a_quarter_of_the_workers_and_others_have_the_rest() {
 }
 
 #[tokio::test]
-async fn a_store_that_is_silent_again_and_again_is_asked_by_one_until_it_answers() {
+async fn a_silent_store_is_called_by_one_claim_at_a_time() {
     let workers = Workers::new(16);
     let key = key("silent", "shop");
     let store = || Arc::clone(&key.store);
-    for number in 0..STRIKES {
+    for number in 0..FAILURES {
         assert_eq!(workers.slowed(&key.store), None);
         // Given up, or ended with an error.
         if number % 2 == 0 { drop(workers.ask(store())) } else { workers.ask(store()).failed() }
@@ -50,11 +50,11 @@ async fn a_store_that_is_silent_again_and_again_is_asked_by_one_until_it_answers
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_store_is_forgotten_when_nobody_has_used_it_for_a_while() {
+async fn an_unused_silent_store_is_forgotten() {
     let workers = Workers::new(16);
     let key = key("silent", "shop");
     let (failure, shown) = (|| workers.ask(Arc::clone(&key.store)).failed(), || workers.loads().len());
-    (0..STRIKES).for_each(|_| failure());
+    (0..FAILURES).for_each(|_| failure());
     tokio::time::advance(FORGOTTEN).await;
     assert_eq!(shown(), 1);
     failure();
@@ -67,7 +67,7 @@ async fn a_silent_store_is_forgotten_when_nobody_has_used_it_for_a_while() {
 }
 
 #[tokio::test]
-async fn checks_go_last_and_leave_half_of_a_store_to_others() {
+async fn checks_have_the_lowest_priority_and_half_of_the_workers() {
     let workers = Workers::new(16);
     let (wanted, check) = (key("s3", "shop"), QueueKey { urgency: Urgency::Check, ..key("s3", "shop") });
     let checking = at_once(&workers, &check, 100);
@@ -85,7 +85,7 @@ async fn checks_go_last_and_leave_half_of_a_store_to_others() {
 }
 
 #[tokio::test]
-async fn a_bucket_of_another_namespace_waits_for_one_piece_of_work_at_most() {
+async fn a_purge_waits_for_at_most_one_of_another_namespace() {
     let workers = Workers::new(32);
     let purge = |namespace: &str| QueueKey { urgency: Urgency::Purge, ..key("s3", namespace) };
     let (crowd, single) = (purge("crowd"), purge("single"));
@@ -104,25 +104,26 @@ async fn a_bucket_of_another_namespace_waits_for_one_piece_of_work_at_most() {
 }
 
 #[tokio::test]
-async fn who_waits_for_a_turn_at_its_store_leaves_its_worker_to_other_stores() {
+async fn a_throttled_claim_leaves_its_worker_to_other_stores() {
     let workers = Workers::new(8);
     let throttled: Vec<_> = (0..4).flat_map(|n| at_once(&workers, &key(&format!("slow {n}"), "shop"), 100)).collect();
     assert_eq!(throttled.len(), 8);
     assert_eq!(at_once(&workers, &key("fast", "shop"), 1).len(), 0);
-    let parking: Vec<_> = throttled.iter().map(Worker::throttled_counter).collect();
-    parking.iter().for_each(|park| park(true));
+    let counters: Vec<_> = throttled.iter().map(Worker::throttled_counter).collect();
+    counters.iter().for_each(|set_throttled| set_throttled(true));
     let fast = at_once(&workers, &key("fast", "shop"), 100);
     assert_eq!(fast.len(), 2);
     let slowed = |store: &str| workers.slowed(&store.into());
     assert_eq!((slowed("slow 0"), slowed("fast")), (Some(Slowed::Limited), None));
     assert_eq!(at_once(&workers, &key("slow 0", "shop"), 1).len(), 0, "of its store it has its share");
-    parking.iter().for_each(|park| park(false));
+    counters.iter().for_each(|set_throttled| set_throttled(false));
     drop((throttled, fast));
     assert_nothing_is_left(&workers);
 }
 
+/// While it is alone, it has all workers of the store.
 #[tokio::test]
-async fn one_namespace_has_all_while_it_is_alone_and_counts_as_half_for_others() {
+async fn a_large_namespace_counts_as_half_for_others() {
     let workers = Workers::new(32);
     let crowd = at_once(&workers, &key("s3", "crowd"), 100);
     assert_eq!(crowd.len(), 8);
@@ -135,7 +136,7 @@ async fn one_namespace_has_all_while_it_is_alone_and_counts_as_half_for_others()
 }
 
 #[tokio::test]
-async fn namespaces_that_wait_take_turns() {
+async fn waiting_namespaces_are_served_round_robin() {
     let workers = Workers::new(1);
     let first = workers.enter(&key("s3", "crowd")).await.unwrap();
     let crowd: Vec<_> = (0..3).map(|_| key("s3", "crowd")).collect();
@@ -154,7 +155,7 @@ async fn namespaces_that_wait_take_turns() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_load_says_since_when_the_first_claim_waits_that_has_not_given_up() {
+async fn a_load_has_the_longest_wait_that_was_not_given_up() {
     let workers = Workers::new(4);
     let (key, load) = (key("s3", "shop"), || workers.loads().pop().unwrap());
     let first = workers.enter(&key).await.unwrap();

@@ -159,7 +159,7 @@ async fn a_claim_whose_record_was_deleted_by_hand_leaves_no_access_and_says_what
     // Whether it was to be retained was said in the record alone.
     assert!(world.account.bucket_exists(&bucket).await);
     let (_, note) = world.wait_event_with("photos", "LeftInPlace", &bucket).await;
-    assert!(note.contains(&name) && note.contains("is gone"), "{note}");
+    assert!(note.contains(&name) && note.contains("no longer exists"), "{note}");
     let (_, note) = world.wait_event("photos", "Removed").await;
     assert!(note.contains("if it still exists, is left in place"), "{note}");
 }

@@ -77,7 +77,7 @@ pub(super) fn claims_of_record<P>(ctx: Arc<Context<P>>) -> impl Fn(Guard<ObjectB
             let uid = ctx.caches.claims.get(&claim).and_then(|shown| shown.uid());
             match uid {
                 Some(uid) if record::claim_uid(&record) == Some(&uid) => {
-                    ctx.memory.wake_if_reported(&uid, &reasons::MENDED_IN_THE_RECORD);
+                    ctx.memory.wake_if_reported(&uid, &reasons::CORRECTED_IN_OBJECT_BUCKET);
                 }
                 Some(uid) => ctx.memory.wake(&uid),
                 None => {}

@@ -270,7 +270,7 @@ async fn a_restored_claim_that_is_deleted_before_it_was_given_its_record_takes_n
     world.delete_claim(CLAIM).await;
     world.wait_gone(CLAIM).await;
     let (_, note) = world.wait_event_with(CLAIM, "LeftInPlace", &lost.record).await;
-    assert!(note.contains("was left as it is"), "{note}");
+    assert!(note.contains("are kept"), "{note}");
     assert_eq!(world.account.list(&lost.bucket).await.unwrap(), ["precious"]);
     assert_eq!(world.account.users_with(&lost.uid).await.len(), 1);
     world.wait_orphaned(&lost.record, "ClaimGone").await;

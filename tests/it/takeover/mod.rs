@@ -64,7 +64,7 @@ async fn with_its_class_gone_the_access_goes_and_the_bucket_stays_and_that_is_sa
     assert_eq!(world.account.list(&legacy.bucket).await.unwrap(), ["kept"]);
     let (type_, note) = world.wait_event("c2", "LeftInPlace").await;
     assert_eq!(type_, "Warning");
-    assert!(note.contains(&legacy.bucket) && note.contains("is gone"), "{note}");
+    assert!(note.contains(&legacy.bucket) && note.contains("no longer exists"), "{note}");
 }
 
 #[tokio::test]

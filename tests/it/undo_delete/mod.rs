@@ -191,7 +191,7 @@ async fn a_later_namespace_of_the_name_does_not_get_the_bucket() {
     world.records().patch(&used.record, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
     create_again(&world, "photos", &class).await;
     let message = world.wait_reason("photos", "NothingToUndo").await;
-    assert!(message.contains("former namespace"), "{message}");
+    assert!(message.contains("previous namespace"), "{message}");
 
     // An admin can give it the bucket all the same.
     world.say(&used.record, "adopt").await;
@@ -315,7 +315,7 @@ async fn a_deletion_that_fails_says_so_on_the_object_bucket_and_goes_on() {
     // It has begun, so no claim gets what is left.
     create_again(&world, "photos", &class).await;
     let message = world.wait_reason("photos", "NothingToUndo").await;
-    assert!(message.contains("its time has come"), "{message}");
+    assert!(message.contains("scheduled deletion has passed"), "{message}");
     world.aws.leave_alone();
     world.wait_record_gone(&used.record).await;
     assert!(!world.account.bucket_exists(&used.bucket).await);
@@ -389,7 +389,7 @@ async fn a_namespace_goes_at_once_and_its_buckets_later() {
         claim.and_then(ready).is_some_and(|ready| ready.reason == "NothingToUndo")
     };
     let claim = seen(&claims, "photos", told).await.expect("it does not get the bucket").unwrap();
-    assert!(ready(&claim).unwrap().message.contains("former namespace"), "{claim:?}");
+    assert!(ready(&claim).unwrap().message.contains("previous namespace"), "{claim:?}");
     assert_eq!(world.account.list(&bucket).await.unwrap(), ["precious"]);
 }
 

@@ -292,7 +292,7 @@ fn ignored_config(spec: &ObjectBucketClaimSpec) -> Option<String> {
 fn ignored_edit(spec: &ObjectBucketClaimSpec, record: &Record) -> Option<String> {
     let kept = |field: &str, now: &str, bound: &str, remedy: &str| {
         Some(format!(
-            "spec.{field} {now:?} has no effect: the claim is bound, and its ObjectBucket says {bound:?}; {remedy} (if the ObjectBucket was edited, an admin must restore it)"
+            "spec.{field} {now:?} has no effect: the claim is bound, and its ObjectBucket has {bound:?}; {remedy} (if the ObjectBucket was edited, an admin must restore it)"
         ))
     };
     let create = "for another one, create a new claim and copy the data";

@@ -109,7 +109,7 @@ pub(crate) fn not_recorded_note(stored: &Stored) -> Option<String> {
     let bucket = &stored.record.plan.bucket;
     (stored.record.plan.mode == Mode::Created).then(|| {
         format!(
-            "bucket {bucket:?}, if it still exists, was left in place: ObjectBucket {:?} is gone, and nothing else says whether to retain the bucket; delete it by hand if nobody needs it",
+            "bucket {bucket:?}, if it still exists, was left in place: ObjectBucket {:?} no longer exists, so its reclaimPolicy is unknown; delete the bucket by hand if it is unused",
             stored.name
         )
     })
@@ -133,7 +133,7 @@ pub(crate) fn unfinished_note(bucket: &str) -> String {
 /// The note on the record of a former claim when a restored claim is deleted without having adopted it.
 pub(crate) fn not_adopted_note(record: &str) -> String {
     format!(
-        "ObjectBucket {record:?} was left as it is, with its bucket and the access to it, because it belongs to a former claim of this name"
+        "ObjectBucket {record:?}, its bucket and the access to it are kept, because they belong to a previous claim of this name"
     )
 }
 
@@ -141,7 +141,7 @@ pub(crate) fn not_adopted_note(record: &str) -> String {
 pub(crate) fn lost_note(claim: &Claim) -> String {
     let ClaimId { namespace, name, uid } = &claim.id;
     format!(
-        "the ObjectBucket of claim {namespace}/{name} was deleted by hand, and its StorageClass is gone, so bucket and user may still be in the store; look there for tags with the claim's uid {uid}"
+        "the ObjectBucket of claim {namespace}/{name} was deleted by hand, and its StorageClass no longer exists, so bucket and user may still exist in the store; search there for tags with the claim's uid {uid}"
     )
 }
 
@@ -164,7 +164,7 @@ pub(crate) fn unknown_origin_note(stored: &Stored, class: &ClassLookup, provisio
         _ => {
             let user = stored.record.plan.user.as_deref().unwrap_or("none");
             Some(format!(
-                "bucket {bucket:?} was left in place: its StorageClass {class_name:?} is gone, and nothing else says whether the Go provisioner created the bucket, and with which credentials; delete it by hand if nobody needs it, and check that IAM user {user:?} no longer exists in its account"
+                "bucket {bucket:?} was left in place: its StorageClass {class_name:?} no longer exists, so it is unknown whether the Go provisioner created the bucket, and with which credentials; delete the bucket by hand if it is unused, and check that IAM user {user:?} no longer exists in its account"
             ))
         }
     }

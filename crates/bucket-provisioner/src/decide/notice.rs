@@ -106,13 +106,13 @@ pub(crate) fn says_scheduled(object: &ObjectBucket) -> bool {
 pub(super) fn orphaned(stored: &Stored, present: Option<&str>, cluster: &str, from_elsewhere: bool) -> Notice {
     let record = &stored.record;
     let (claim, bucket, uid) = (&record.claim, &record.plan.bucket, &record.claim.uid);
-    let kept = format!("bucket {bucket:?} and the access to it are left as they are");
+    let kept = format!("bucket {bucket:?} and the access to it are kept");
     let every = remedy(&[Action::Remove, Action::Revoke, Action::Forget, Action::Adopt]);
     let (reason, message) = match (from_elsewhere, present) {
         (true, _) => (
             reason::OTHER_CLUSTER,
             format!(
-                "this record was created for claim {claim} in another cluster (the uid of namespace kube-system is {} there and {} here), so the operator does nothing with it; {}",
+                "this ObjectBucket was created for claim {claim} in another cluster (the uid of namespace kube-system is {} there and {} here), so the operator does nothing with it; {}",
                 record.cluster.as_deref().unwrap_or_default(),
                 cluster,
                 remedy(&[Action::Adopt, Action::Forget])
@@ -121,7 +121,7 @@ pub(super) fn orphaned(stored: &Stored, present: Option<&str>, cluster: &str, fr
         (false, None) => (reason::CLAIM_GONE, format!("claim {claim} (uid {uid}) does not exist; {kept}; {every}")),
         (false, Some(other)) => (
             reason::CLAIM_REPLACED,
-            format!("claim {claim} now has uid {other}, but this record was created for uid {uid}; {kept}; {every}"),
+            format!("claim {claim} now has uid {other}, but this ObjectBucket was created for uid {uid}; {kept}; {every}"),
         ),
     };
     Notice::orphaned(reason, message)
@@ -146,13 +146,13 @@ pub(crate) fn retained(stored: &Stored, why: &Retained) -> Notice {
     let bucket = &plan.bucket;
     let problem = match why {
         Retained::NotEmpty if !stored.published() => format!(
-            "claim {claim} was deleted; bucket {bucket:?} is kept, because it is not empty, and its keys were never published, so its content is somebody else's: before remove, empty it by hand"
+            "claim {claim} was deleted; bucket {bucket:?} is kept, because it is not empty, and its keys were never published, so its content is not the claim's: before remove, empty it by hand"
         ),
         Retained::NotEmpty => format!(
             "claim {claim} was deleted; bucket {bucket:?} is kept, because it is not empty and may be deleted only while it is empty"
         ),
         Retained::ClaimVanished => format!(
-            "claim {claim} was deleted while somebody removed its finalizer; its access is deleted, and bucket {bucket:?} is kept"
+            "claim {claim} was deleted without the operator, because its finalizer was removed; its access is deleted, and bucket {bucket:?} is kept"
         ),
         Retained::UserUnproven => format!(
             "claim {claim} was deleted; nothing proves that the recorded user {} is this claim's, so the user was left in place; bucket {bucket:?} is kept; delete the user by hand if it is the claim's",
@@ -204,7 +204,7 @@ pub(crate) fn failed(stored: &Stored, problem: &Error) -> Notice {
 
 /// The claim has adopted the ObjectBucket.
 pub(crate) fn adopted(claim: &ClaimId) -> Notice {
-    Notice::in_use(reason::ADOPTED, format!("claim {claim} (uid {}) has adopted this record", claim.uid))
+    Notice::in_use(reason::ADOPTED, format!("claim {claim} (uid {}) has adopted this ObjectBucket", claim.uid))
 }
 
 /// The values that an admin can choose from.
@@ -212,7 +212,7 @@ fn remedy(actions: &[Action]) -> String {
     let means = |action: &Action| match action {
         Action::Remove => "remove (delete the access, and the bucket unless its reclaimPolicy is Retain)",
         Action::Revoke => "revoke (delete the access, keep the bucket)",
-        Action::Forget => "forget (delete only this record)",
+        Action::Forget => "forget (delete only this ObjectBucket)",
         Action::Adopt => "adopt (give bucket and user to the claim that has this namespace and name now)",
     };
     let values: Vec<_> = actions.iter().map(means).collect();
@@ -230,7 +230,7 @@ pub(super) fn unknown_action(value: &str, orphaned: bool) -> Notice {
 
 pub(super) fn no_effect(claim: &ClaimId) -> Notice {
     let message = format!(
-        "annotation {} was removed, because claim {claim} exists and uses this record; delete the claim instead",
+        "annotation {} was removed, because claim {claim} exists and uses this ObjectBucket; delete the claim instead",
         annotation::ORPHAN
     );
     Notice::in_use(reason::CLAIM_EXISTS, message)
@@ -239,7 +239,7 @@ pub(super) fn no_effect(claim: &ClaimId) -> Notice {
 pub(super) fn forgotten_later(record: &Record) -> Notice {
     let (claim, bucket) = (&record.claim, &record.plan.bucket);
     let message = format!(
-        "claim {claim} exists and uses this record; when the claim is deleted, bucket {bucket:?} and the access to it stay as they are"
+        "claim {claim} exists and uses this ObjectBucket; when the claim is deleted, bucket {bucket:?} and the access to it are kept"
     );
     Notice::in_use(reason::CLAIM_EXISTS, message)
 }
@@ -248,7 +248,7 @@ pub(super) fn forgotten_later(record: &Record) -> Notice {
 pub(super) fn deleted_in_use(record: &Record) -> Notice {
     let (claim, bucket) = (&record.claim, &record.plan.bucket);
     let message = format!(
-        "this ObjectBucket was deleted, but claim {claim} exists and uses bucket {bucket:?}; it stays until the claim is deleted"
+        "this ObjectBucket was deleted, but claim {claim} exists and uses bucket {bucket:?}; the ObjectBucket is kept until the claim is deleted"
     );
     Notice { severity: Severity::Warning, ..Notice::in_use(reason::CLAIM_EXISTS, message) }
 }
@@ -267,7 +267,7 @@ pub(super) fn awaits_claim(stored: &Stored) -> Notice {
 pub(super) fn is_asked_for(stored: &Stored) -> Notice {
     let Record { claim, plan, .. } = &stored.record;
     let message = format!(
-        "bucket {:?} is kept for claim {claim}, which was created again with the annotation {}: the status of the claim says what it waits for",
+        "bucket {:?} is kept for claim {claim}, which was created again with the annotation {}: the status of the claim shows what it waits for",
         plan.bucket,
         annotation::UNDO_DELETE
     );
@@ -277,7 +277,7 @@ pub(super) fn is_asked_for(stored: &Stored) -> Notice {
 /// The report on an orphan that cannot be read.
 pub(crate) fn damaged(problem: &str) -> Notice {
     let message = format!(
-        "{problem}; to delete only this record, annotate it with {}={}",
+        "{problem}; to delete only this ObjectBucket, annotate it with {}={}",
         annotation::ORPHAN,
         annotation::ORPHAN_FORGET
     );
@@ -291,7 +291,7 @@ fn refused(stored: &Stored, why: &str) -> Notice {
 
 pub(super) fn not_here(stored: &Stored) -> Notice {
     let why = format!(
-        "this record was created in another cluster, which may still use the bucket, so nothing is removed from here; {}",
+        "this ObjectBucket was created in another cluster, which may still use the bucket, so nothing is deleted from here; {}",
         remedy(&[Action::Adopt, Action::Forget])
     );
     refused(stored, &why)
@@ -307,7 +307,7 @@ pub(super) fn no_claim(stored: &Stored) -> Notice {
 pub(super) fn claim_is_leaving(stored: &Stored) -> Notice {
     let claim = &stored.record.claim;
     let why = format!(
-        "claim {claim} is being deleted and cannot adopt this record; annotate this ObjectBucket again when a new claim of this name exists"
+        "claim {claim} is being deleted and cannot adopt this ObjectBucket; annotate the ObjectBucket again when a new claim of this name exists"
     );
     refused(stored, &why)
 }
@@ -357,9 +357,9 @@ mod tests {
 
     #[test]
     fn messages_name_the_bucket_and_the_remedy() {
-        insta::assert_snapshot!(scheduled(&stored(), Timestamp::UNIX_EPOCH).message, @r#"claim shop/photos was deleted; bucket "photos-f30e0389" is deleted with all its content at 1970-01-01T00:00:00Z; until then the claim gets it back if it is created again with the annotation objectbucket.io/undo-delete=yes; annotate this ObjectBucket with objectbucket.io/orphan=VALUE; values: adopt (give bucket and user to the claim that has this namespace and name now), forget (delete only this record), remove (delete the access, and the bucket unless its reclaimPolicy is Retain)"#);
+        insta::assert_snapshot!(scheduled(&stored(), Timestamp::UNIX_EPOCH).message, @r#"claim shop/photos was deleted; bucket "photos-f30e0389" is deleted with all its content at 1970-01-01T00:00:00Z; until then the claim gets it back if it is created again with the annotation objectbucket.io/undo-delete=yes; annotate this ObjectBucket with objectbucket.io/orphan=VALUE; values: adopt (give bucket and user to the claim that has this namespace and name now), forget (delete only this ObjectBucket), remove (delete the access, and the bucket unless its reclaimPolicy is Retain)"#);
         let published = Stored { record: Record { credentials_published: true, ..stored().record }, ..stored() };
-        insta::assert_snapshot!(retained(&published, &Retained::NotEmpty).message, @r#"claim shop/photos was deleted; bucket "photos-f30e0389" is kept, because it is not empty and may be deleted only while it is empty; annotate this ObjectBucket with objectbucket.io/orphan=VALUE; values: adopt (give bucket and user to the claim that has this namespace and name now), forget (delete only this record), remove (delete the access, and the bucket unless its reclaimPolicy is Retain)"#);
+        insta::assert_snapshot!(retained(&published, &Retained::NotEmpty).message, @r#"claim shop/photos was deleted; bucket "photos-f30e0389" is kept, because it is not empty and may be deleted only while it is empty; annotate this ObjectBucket with objectbucket.io/orphan=VALUE; values: adopt (give bucket and user to the claim that has this namespace and name now), forget (delete only this ObjectBucket), remove (delete the access, and the bucket unless its reclaimPolicy is Retain)"#);
         assert!(retained(&stored(), &Retained::NotEmpty).message.contains("before remove, empty it by hand"));
     }
 

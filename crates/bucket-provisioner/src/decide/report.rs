@@ -62,7 +62,7 @@ impl Report {
             ready: ConditionStatus::True,
             reason: reasons::BOUND,
             message: format!(
-                "bucket {bucket:?} is ready; apps find its keys and address in the Secret and the ConfigMap of the claim's name"
+                "bucket {bucket:?} is ready; the Secret and the ConfigMap of the claim's name contain its keys and endpoint"
             ),
             beside: Some(beside),
             severity: Severity::Normal,
@@ -77,7 +77,7 @@ impl Report {
             ready: ConditionStatus::False,
             reason: reasons::WAITING_FOR_CREDENTIALS,
             message: format!(
-                "the store does not accept the new keys yet ({answer}); retrying, for it can take some seconds"
+                "the store does not accept the new keys yet ({answer}); retrying, because this can take some seconds"
             ),
             beside: None,
             severity: Severity::Progress,
@@ -101,7 +101,7 @@ impl Report {
 
     /// The claim is deleted, and its removal takes longer than usual.
     pub(crate) fn removing(claim: &Claim) -> Self {
-        let message = "the claim is deleted; its bucket and the access to it are being removed".to_owned();
+        let message = "the claim is deleted; its bucket and the access to it are being deleted".to_owned();
         Self::of_deleted(claim, reasons::REMOVING, message)
     }
 
@@ -130,7 +130,7 @@ impl Report {
             phase: if claim.deleting { ClaimPhase::Released } else { ClaimPhase::Pending },
             ready: ConditionStatus::False,
             reason: reasons::SETTLING,
-            message: "not everything that may have been created for this claim was found; what was found is removed, and the operator looks once more when the store shows all recent changes, mostly within two minutes".to_owned(),
+            message: "not everything that may have been created for this claim was found; what was found is deleted, and the operator checks once more when the store shows all recent changes, usually within two minutes".to_owned(),
             beside: None,
             severity: Severity::Progress,
             damaged_record: None,

@@ -214,7 +214,7 @@ pub(crate) fn closing_message(stored: &Stored, undo: Undo, removed: &Removal, re
         (_, BucketRemoval::Partial { .. }) => format!("bucket {name:?} is not deleted yet"),
     });
     let access = match (&record.plan.user, &removed.access) {
-        (None, _) => "the claim had the owner's own keys, which still work".to_owned(),
+        (None, _) => "the claim shared the provisioning keys, which still work".to_owned(),
         (Some(_), AccessRemoval::Deleted) => "the claim's access is deleted".to_owned(),
         // It was deleted with the claim.
         (Some(_), AccessRemoval::NotFound) if stored.release.is_some() => {
@@ -297,7 +297,7 @@ mod tests {
         insta::assert_snapshot!(closing_message(&granted, Undo::Revoke, &revoked, None), @r#"the claim's access is deleted; bucket "photos-f30e0389", which existed before the claim, is kept"#);
         let shared = with(|r| r.plan.user = None);
         let kept = Removal { access: AccessRemoval::NotIssued, bucket: BucketRemoval::Deleted };
-        insta::assert_snapshot!(closing_message(&shared, Undo::Delete, &kept, None), @r#"the claim had the owner's own keys, which still work; bucket "photos-f30e0389" is deleted with all its content"#);
+        insta::assert_snapshot!(closing_message(&shared, Undo::Delete, &kept, None), @r#"the claim shared the provisioning keys, which still work; bucket "photos-f30e0389" is deleted with all its content"#);
         let lost = Stored { uid: None, ..ours };
         insta::assert_snapshot!(closing_message(&lost, Undo::Revoke, &revoked, None), @r#"the claim's access is deleted; bucket "photos-f30e0389", if it still exists, is left in place"#);
     }

@@ -90,7 +90,7 @@ async fn prove<P: Provisioner>(ctx: &Context<P>, claim: &Claim, record: Record) 
 /// Reports that a record was recreated.
 pub(crate) async fn recovered<P>(ctx: &Context<P>, claim: &Claim, stored: &Stored) {
     let note = format!(
-        "ObjectBucket {:?} of this claim was gone; it is recreated from the claim and its StorageClass, because bucket and user still exist",
+        "ObjectBucket {:?} of this claim did not exist; it is recreated from the claim and its StorageClass, because bucket and user still exist",
         stored.name
     );
     repaired(ctx, claim, stored, &note).await;
@@ -117,7 +117,7 @@ pub(crate) async fn finish<P>(ctx: &Context<P>, claim: &ClaimId, stored: &mut St
     }
     records::remove_annotation(ctx, stored).await?;
     let note = format!(
-        "the claim has adopted ObjectBucket {:?} and bucket {:?}, which were created for a former claim",
+        "the claim has adopted ObjectBucket {:?} and bucket {:?}, which were created for a previous claim",
         stored.name, stored.record.plan.bucket
     );
     tracing::info!(reason = reasons::ADOPTED, "{note}");

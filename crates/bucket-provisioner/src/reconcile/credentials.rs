@@ -116,7 +116,7 @@ impl<P: Provisioner> Attempt<'_, P> {
         }
         // Only once, because shared keys are written with every attempt.
         if shares && matches!(self.secret, Current::Absent) {
-            let note = "createBucketUser of the StorageClass is \"no\", so the claim's Secret holds the owner's own credentials";
+            let note = "createBucketUser of the StorageClass is \"no\", so the claim's Secret contains the provisioning credentials";
             events::event(ctx, &id, Severity::Warning, reasons::OWNER_CREDENTIALS_SHARED, note).await;
         }
         match (&self.keys, &notes.retiring) {

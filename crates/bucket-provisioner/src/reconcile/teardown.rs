@@ -196,7 +196,7 @@ impl<'a, P: Provisioner> Teardown<'a, P> {
     /// went first and the operator crashed, the next attempt would not know what the admin wants.
     fn forgetting(ctx: &'a Context<P>, claim: &'a Claim, record: &str) -> Self {
         let note = format!(
-            "the bucket and the access to it are left as they are, as the annotation of ObjectBucket {record:?} requests"
+            "the bucket and the access to it are kept, as the annotation of ObjectBucket {record:?} requests"
         );
         Self::new(ctx, claim, note)
     }

@@ -320,7 +320,7 @@ impl<P: Provisioner> OrphanController<'_, P> {
                 tracing::info!(
                     record = stored.name,
                     bucket = stored.record.plan.bucket,
-                    "deleted only this record, as its annotation requests; bucket and user are kept"
+                    "deleted only this ObjectBucket, as its annotation requests; bucket and user are kept"
                 );
             }
             due @ (Due::Remove | Due::DeleteBucket | Due::Revoke | Due::RevokeVanished) => match worker {

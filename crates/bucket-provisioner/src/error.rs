@@ -145,7 +145,7 @@ pub(crate) enum RecordProblem {
     Missing { record: String },
     /// No object can have this name.
     NoName { record: String },
-    /// It belongs to somebody else.
+    /// It belongs to another claim or provisioner.
     Foreign { record: String },
 }
 
@@ -195,7 +195,9 @@ const NAMED: usize = 5;
 fn cannot_undo(why: &CannotUndo) -> String {
     let why = match why {
         CannotUndo::NotScheduled => "no deletion of a bucket of a claim of this namespace and name is scheduled",
-        CannotUndo::TooLate => "the bucket of the deleted claim was deleted, or the time of its scheduled deletion has passed",
+        CannotUndo::TooLate => {
+            "the bucket of the deleted claim was deleted, or the time of its scheduled deletion has passed"
+        }
         CannotUndo::OtherNamespace => "the deleted claim was in a previous namespace of this name",
         CannotUndo::OtherClass => "the deleted claim named another StorageClass",
         CannotUndo::Several { records } => {

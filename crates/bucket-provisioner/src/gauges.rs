@@ -1,7 +1,7 @@
 //! What metrics say about now: the claims, their keys, and the workers.
 //!
 //! Users can write any class and any reason, so only classes count that exist and are this provisioner's, and only reasons
-//! that it gives. Ten thousand claims are looked at for one text, so nothing of them is copied.
+//! that it gives. Ten thousand claims are read for one text, so nothing of them is copied.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -91,8 +91,8 @@ fn set_claims<P: Provisioner>(ctx: &Context<P>, gauges: &Gauges) {
     });
 }
 
-/// The class by which a claim counts, if it does. A claim of ours whose class was deleted has none: any name can stand in
-/// it.
+/// The class by which a claim counts, if it does. A claim of ours whose class was deleted has none: it can contain any
+/// name.
 fn counted_class<'a>(claim: &ObjectBucketClaim, class: &'a str, owner: ClassOwner, label: &str) -> Option<&'a str> {
     let has_our_label = || provisioner_label(&claim.metadata).is_some_and(|is| is == label);
     match owner {
@@ -102,7 +102,7 @@ fn counted_class<'a>(claim: &ObjectBucketClaim, class: &'a str, owner: ClassOwne
     }
 }
 
-/// The reason that the claim's status says. A CRD may prune conditions: then the one that was `remembered` when the status
+/// The reason in the claim's status. A CRD may prune conditions: then the one that was `remembered` when the status
 /// was written.
 fn given_reason(
     status: Option<&ObjectBucketClaimStatus>,
@@ -189,7 +189,7 @@ mod tests {
     use crate::api::{Condition, ConditionStatus};
 
     #[test]
-    fn a_claim_whose_conditions_are_pruned_counts_by_the_reason_that_was_reported_last() {
+    fn a_claim_with_pruned_conditions_counts_by_its_last_reason() {
         let condition = |type_: &str| Condition {
             type_: type_.to_owned(),
             status: ConditionStatus::False,

@@ -4,7 +4,8 @@ use super::reasons;
 use crate::store::{NameError, ParameterError, SecretRef};
 
 /// Why a claim is refused before the store is called, so that nothing has changed there. Somebody must change the claim, its
-/// class or the provisioning Secret. `Display` is the message on the claim: what is wrong, then the remedy.
+/// class or the Secret with the provisioning credentials. `Display` is the message on the claim: what is wrong, then
+/// the remedy.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refusal {
     #[error("StorageClass {class}: {problem}")]

@@ -46,7 +46,7 @@ pub(crate) fn delay(class: FailureClass, attempts: u32, dice: &mut impl Rng) -> 
     }
 }
 
-/// The wait until a claim is looked at again whose key somebody deactivated: a security tool may do that to all keys of an
+/// The wait until a claim is checked again whose key was deactivated: a security tool may do that to all keys of an
 /// account, and nobody waits for these claims. A request of its user ends the wait.
 pub(crate) fn keys_inactive(dice: &mut impl Rng) -> Duration {
     Duration::from_secs(60 * 60).mul_f64(dice.random_range(0.8..=1.2))
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_must_correct_is_retried_soon_and_then_every_few_minutes() {
+    fn what_must_be_corrected_is_retried_every_few_minutes() {
         for (attempts, about) in [(1, 10), (2, 20), (3, 40), (4, 80), (5, 160), (6, 300), (40, 300)] {
             let wait = delay(FailureClass::Terminal, attempts, &mut rand::rng()).as_secs_f64();
             assert!((0.8 * f64::from(about)..=1.2 * f64::from(about)).contains(&wait), "{attempts}: {wait}");
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_looked_for_again_while_it_may_still_appear() {
+    fn what_is_missing_is_retried_while_it_may_appear() {
         let seconds = Duration::from_secs;
         let lag = seconds(120);
         assert_eq!(settles_in(true, seconds(3), lag), Some(seconds(117)));

@@ -94,7 +94,7 @@ pub(crate) fn reconstruct<P: Provisioner>(
         author: Author::Us,
         record,
         status_is_bound: false,
-        claim_says_bound: true,
+        claim_was_bound: true,
         action: None,
         release: None,
         created: None,
@@ -130,7 +130,7 @@ pub(crate) fn unfinished_note(bucket: &str) -> String {
     )
 }
 
-/// The note on the record of a former claim when a restored claim is deleted without having adopted it.
+/// The note on the record of a previous claim when a restored claim is deleted without having adopted it.
 pub(crate) fn not_adopted_note(record: &str) -> String {
     format!(
         "ObjectBucket {record:?}, its bucket and the access to it are kept, because they belong to a previous claim of this name"
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_counts_as_created_only_if_its_name_was_generated_for_the_claim() {
+    fn a_bucket_is_created_only_if_its_name_was_generated() {
         assert!(is_generated(&claim(Some("b2")), &format!("b2-{UUID}")));
         let long = "abcdefghijklmnopqrstuvwxyz0123";
         assert!(is_generated(&claim(Some(long)), &format!("abcdefghijklmnopqrstuvwxyz-{UUID}")));

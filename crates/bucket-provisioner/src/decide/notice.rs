@@ -61,12 +61,12 @@ impl Notice {
         let status = if *holds { ConditionStatus::True } else { ConditionStatus::False };
         let is_ours = |c: &&Condition| [ORPHANED, DELETION_SCHEDULED].contains(&c.type_.as_str());
         let was = current.iter().find(|c| c.type_ == *condition);
-        let says_so = was.is_some_and(|c| (c.status, c.reason.as_str(), &c.message) == (status, *reason, message));
-        if says_so && current.iter().filter(is_ours).count() == 1 {
+        let is_reported = was.is_some_and(|c| (c.status, c.reason.as_str(), &c.message) == (status, *reason, message));
+        if is_reported && current.iter().filter(is_ours).count() == 1 {
             return None;
         }
         let since = was.filter(|was| was.status == status).and_then(|was| was.last_transition_time.clone());
-        let says = Condition {
+        let added = Condition {
             type_: (*condition).to_owned(),
             status,
             reason: (*reason).to_owned(),
@@ -74,7 +74,7 @@ impl Notice {
             observed_generation: None,
             last_transition_time: Some(since.unwrap_or_else(|| now.to_owned())),
         };
-        Some(std::iter::once(says).chain(current.iter().filter(|c| !is_ours(c)).cloned()).collect())
+        Some(std::iter::once(added).chain(current.iter().filter(|c| !is_ours(c)).cloned()).collect())
     }
 }
 
@@ -82,23 +82,23 @@ fn is_scheduled(stored: &Stored) -> bool {
     stored.release.as_ref().is_some_and(|release| release.delete_at().is_some())
 }
 
-/// Whether the last report on an ObjectBucket says that its annotation could not be followed.
+/// Whether the annotation of an ObjectBucket was refused, as its last report shows.
 pub(crate) fn is_refused(object: &ObjectBucket) -> bool {
     let mut conditions = object.status.iter().flat_map(|status| &status.conditions);
     conditions.any(|c| [ORPHANED, DELETION_SCHEDULED].contains(&c.type_.as_str()) && c.reason == reason::ACTION_REFUSED)
 }
 
-/// Whether the ObjectBucket already says when its bucket will be deleted.
-pub(crate) fn says_scheduled(object: &ObjectBucket) -> bool {
+/// Whether the ObjectBucket already reports when its bucket will be deleted.
+pub(crate) fn reports_schedule(object: &ObjectBucket) -> bool {
     let at = release::delete_at(object).map(text).unwrap_or_default();
     let mut conditions = object.status.iter().flat_map(|status| &status.conditions);
     conditions.any(|condition| {
-        let says = match condition.reason.as_str() {
+        let is_reported = match condition.reason.as_str() {
             reason::SCHEDULED => condition.message.contains(&at),
             reason::ACTION_REFUSED => true,
             _ => false,
         };
-        says && condition.type_ == DELETION_SCHEDULED
+        is_reported && condition.type_ == DELETION_SCHEDULED
     })
 }
 
@@ -121,7 +121,9 @@ pub(super) fn orphaned(stored: &Stored, present: Option<&str>, cluster: &str, fr
         (false, None) => (reason::CLAIM_GONE, format!("claim {claim} (uid {uid}) does not exist; {kept}; {every}")),
         (false, Some(other)) => (
             reason::CLAIM_REPLACED,
-            format!("claim {claim} now has uid {other}, but this ObjectBucket was created for uid {uid}; {kept}; {every}"),
+            format!(
+                "claim {claim} now has uid {other}, but this ObjectBucket was created for uid {uid}; {kept}; {every}"
+            ),
         ),
     };
     Notice::orphaned(reason, message)
@@ -337,7 +339,7 @@ mod tests {
     use crate::decide::testing::stored;
 
     #[test]
-    fn a_notice_replaces_the_one_before_and_keeps_what_others_report() {
+    fn a_notice_replaces_the_previous_one_and_no_others() {
         let foreign = Condition {
             type_: "Audited".into(),
             status: ConditionStatus::True,
@@ -364,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn problems_of_a_scheduled_deletion_are_reported_in_its_condition() {
+    fn problems_of_a_scheduled_deletion_are_in_its_condition() {
         let schedule = Schedule { at: Timestamp::UNIX_EPOCH, namespace_uid: None };
         let release = Release { at: Timestamp::UNIX_EPOCH, why: Retained::Scheduled(schedule), deleting: false };
         let late = Error::TimedOut(120);

@@ -18,8 +18,8 @@ use crate::decide::keys::KeyNotes;
 use crate::decide::metadata::controller;
 use crate::store::{AppCredentials, ClaimId, Record};
 
-/// What a claim inherits with a record that it adopts: outputs with our label that are controlled by one of the former
-/// claims, or by nobody, because backups leave out owner references.
+/// What a claim inherits with a record that it adopts: outputs with our label that are controlled by one of the
+/// previous claims, or by nobody, because backups leave out owner references.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PreviousOwner<'a> {
     label: &'a str,
@@ -214,7 +214,7 @@ pub(crate) fn difference<T: Output>(found: &T, wanted: &T) -> Option<Value> {
     Some(patch)
 }
 
-/// What takes the place of an immutable output that differs by this merge patch; `None` if the output can be patched. What
+/// What replaces an immutable output that differs by this merge patch; `None` if the output can be patched. What
 /// others have added to it is kept.
 pub(crate) fn replacement<T: Output>(found: &T, wanted: &T, patch: &Value) -> Option<Result<T, serde_json::Error>> {
     let changes_data = patch["data"].as_object().is_some_and(|data| !data.is_empty());
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_store_adds_to_the_secret_is_written_with_the_keys_and_stays_afterwards() {
+    fn entries_of_the_store_are_written_with_the_keys_and_kept() {
         let claim = ClaimId { namespace: "ns".into(), name: "c".into(), uid: "u".into() };
         let issued = AppCredentials::new("AKIA1", "one".into()).with_output("CA_BUNDLE", "-----BEGIN".into());
         let written = secret(&claim, "label", &issued, &KeyNotes::default());

@@ -25,7 +25,7 @@ impl Sample {
     pub(crate) fn of<P: Provisioner>(provisioner: &P, class: &Class, uid: &str, cluster: &str) -> Result<Self, Error> {
         let claim = ClaimId { namespace: NAME.into(), name: NAME.into(), uid: uid.into() };
         let wanted = |common: Option<&CommonParameters>| match common {
-            // The class says which one.
+            // The class names it.
             Some(CommonParameters { bucket: Some(_), .. }) => WantedBucket::Unspecified,
             Some(CommonParameters { naming, .. }) => {
                 WantedBucket::Generated { prefix: format!("{}{NAME}", naming.prefix) }

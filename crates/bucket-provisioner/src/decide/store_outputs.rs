@@ -65,7 +65,7 @@ pub(crate) fn check_state(plan: &Plan) -> Result<(), Refusal> {
 
 /// Takes out what cannot be written into the Secret, beside a ConfigMap with what the plan adds. Returns a note on it.
 ///
-/// The keys are handed over without it: the store has issued them already, and would have to issue others with every
+/// The keys are published without it: the store has issued them already, and would have to issue others with every
 /// attempt. The ConfigMap wins, because its entries are recorded, and those of a bound claim never change.
 pub(crate) fn take_out_refused(outputs: &mut BTreeMap<String, SecretString>, plan: &Plan) -> Option<String> {
     let mut problems = Vec::new();
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_that_cannot_be_written_is_refused_by_its_key_and_never_shows_its_value() {
+    fn an_invalid_entry_is_refused_without_showing_its_value() {
         let (long, large) = ("k".repeat(KEY_MAX + 1), "hunter2".repeat(SIZE_MAX / 7 + 1));
         let cases = [
             ("AWS_ACCESS_KEY_ID", "hunter2", "\"AWS_ACCESS_KEY_ID\" is a standard key"),
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn state_that_a_record_would_give_back_as_something_else_is_refused() {
+    fn state_that_a_record_would_change_is_refused() {
         let refused = |key: &str, value: &str| check_state(&record().plan.with_state(key, value)).err();
         for key in wire::state::ALL.into_iter().chain(["output.FORMAT", "output."]) {
             let refusal = Error::from(refused(key, "v").unwrap());
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_handed_over_without_the_entries_that_cannot_be_written_and_a_note_names_these() {
+    fn keys_are_written_without_invalid_entries() {
         let entries = [("CA_BUNDLE", "v"), ("FORMAT", "parquet"), ("BUCKET_NAME", "v")];
         let (left, note) = in_secret(&entries, &plan(&[("FORMAT", "csv")]));
         assert_eq!(left, ["CA_BUNDLE"]);

@@ -9,8 +9,8 @@ use crate::error::Error;
 use crate::state::context::Context;
 use crate::state::crds::Deleting;
 
-/// Fails while one of the CRDs is being deleted, unless an admin has confirmed that what the claims had goes with it. To be
-/// called before anything is removed from the store.
+/// Fails while one of the CRDs is being deleted, unless an admin has confirmed that what the claims had is deleted with
+/// it. To be called before anything is removed from the store.
 ///
 /// # Errors
 /// [`Error::CrdDeleting`], and that the CRDs cannot be read.
@@ -43,7 +43,7 @@ async fn read<P>(ctx: &Context<P>) -> Result<Deleting, Error> {
             (None, _) => {}
         }
     }
-    // Without the claims' CRD nothing should be removed: they are not gone one by one. Unless an admin wants all to go, and
-    // the ObjectBuckets are the last.
+    // Without the claims' CRD nothing should be removed: they were not deleted one by one. Unless an admin wants to
+    // delete all, and the ObjectBuckets are the last.
     Ok((are_claims_gone && !is_confirmed).then_some(wire::CLAIM_CRD))
 }

@@ -12,7 +12,7 @@ pub(crate) const BUSY: Duration = Duration::from_secs(1);
 pub(crate) enum Next {
     /// When something changes.
     Done,
-    /// At once, but after others had their turn.
+    /// At once, but after others in the queue.
     Now,
     /// After this time.
     After(Duration),

@@ -134,7 +134,7 @@ impl<P: Provisioner> Attempt<'_, P> {
         };
         let (name, record) = (name.clone(), Record::clone(record));
         let stored = records::create(self.ctx, name, record).await?;
-        // If the record was lost, bucket and user were handed over before.
+        // If the record was lost, its credentials were published before.
         let is_new = !stored.record.credentials_published;
         if !is_new {
             adoption::recovered(self.ctx, &self.claim, &stored).await;
@@ -145,7 +145,7 @@ impl<P: Provisioner> Attempt<'_, P> {
 
     /// From here on the record belongs to the claim; any later attempt can finish the adoption.
     async fn take_record_over(&mut self) -> Result<(), Error> {
-        let RecordState::Former { stored, record } = &self.record_state else {
+        let RecordState::Predecessor { stored, record } = &self.record_state else {
             return Err(Error::OutOfStep("there is no record to adopt"));
         };
         let (mut stored, record) = (Stored::clone(stored), Record::clone(record));
@@ -214,8 +214,9 @@ impl<P: Provisioner> Attempt<'_, P> {
     /// Reports that the claim is bound.
     pub(super) async fn update_status(&mut self) -> Result<(), Error> {
         let record = &self.stored()?.record;
-        let beside = in_sync::beside(self.ctx, &self.claim, self.claim.spec()?, record, &self.notes);
-        status::update_status(self.ctx, &self.claim, &Report::bound(&record.plan.bucket, beside)).await
+        let other_conditions =
+            in_sync::other_conditions(self.ctx, &self.claim, self.claim.spec()?, record, &self.notes);
+        status::update_status(self.ctx, &self.claim, &Report::bound(&record.plan.bucket, other_conditions)).await
     }
 
     fn succeeded(&self) -> Next {

@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::objects::records;
 use crate::state::context::Context;
 
-/// Longest time until a scheduled deletion is looked at again: the clock may have been set.
+/// Longest time until a scheduled deletion is checked again: the clock may have been set.
 const LONGEST: Duration = Duration::from_secs(60 * 60);
 
 /// Reports on an ObjectBucket that its claim was deleted, and what happens to the bucket.
@@ -30,11 +30,11 @@ pub(super) async fn report<P>(ctx: &Context<P>, stored: &Stored, release: &Relea
     }
 }
 
-/// How long an ObjectBucket need not be looked at: it says already when its bucket is deleted, and no admin has decided
-/// otherwise.
+/// How long an ObjectBucket need not be checked: it already reports when its bucket is deleted, and no admin has
+/// decided otherwise.
 pub(super) fn sleeps(object: &ObjectBucket, now: Timestamp) -> Option<Duration> {
     let at = release::delete_at(object)?;
-    let waits = notice::says_scheduled(object) && action::action(object) == Ok(None);
+    let waits = notice::reports_schedule(object) && action::action(object) == Ok(None);
     waits.then(|| left(at, now))
 }
 

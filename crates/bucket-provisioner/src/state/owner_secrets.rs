@@ -99,7 +99,7 @@ impl OwnerSecrets {
             .filter(|(_, watch)| is_unused(watch))
             .map(|(secret, _)| secret.clone())
             .collect();
-        // Not under the lock: to look at all records takes time.
+        // Not under the lock: to read all records takes time.
         for secret in unused {
             let is_shared = shared(&secret);
             let mut watched = self.lock();

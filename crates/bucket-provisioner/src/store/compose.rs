@@ -13,7 +13,7 @@ use super::outcome::{AccessRemoval, AppCredentials, BucketRemoval, Content, Remo
 use super::{Call, Mode, Provisioner};
 
 /// Creates bucket and access: [`create_bucket`](Provisioner::create_bucket), then [`grant`](Provisioner::grant), or both at
-/// the same time if the store [says so](Provisioner::creates_in_parallel).
+/// the same time if the store [allows it](Provisioner::creates_in_parallel).
 ///
 /// # Errors
 /// The first error. It is [`CreateError::Refused`] only if neither verb can have changed anything.
@@ -32,8 +32,8 @@ pub async fn provision<P: Provisioner>(store: &P, call: &Call<'_, P>) -> Result<
 }
 
 /// Removes access and bucket: [`revoke`](Provisioner::revoke), then [`delete_bucket`](Provisioner::delete_bucket), or both at
-/// the same time if the store [says so](Provisioner::deletes_in_parallel). The bucket stays if nothing proves that the access
-/// is the claim's ([`AccessRemoval::Unproven`]).
+/// the same time if the store [allows it](Provisioner::deletes_in_parallel). The bucket is kept if nothing proves that
+/// the access is the claim's ([`AccessRemoval::Unproven`]).
 ///
 /// # Errors
 /// That of `revoke`, else that of `delete_bucket`.
@@ -107,7 +107,7 @@ mod tests {
         ProveNothing,
     }
 
-    /// A store whose verbs end as they are told, and which notes what happens in which order.
+    /// A store whose verbs end as configured, and which records the order of calls.
     struct Scripted {
         in_parallel: bool,
         bucket: (u64, Does),

@@ -10,8 +10,8 @@ use super::reason::Reason;
 pub enum FailureClass {
     /// It can: retried with backoff.
     Retryable,
-    /// Nothing has failed: the store is still working, and the verb is called again every few seconds. The message says
-    /// how far it is.
+    /// Nothing has failed: the store is still working, and the verb is called again every few seconds. The message
+    /// shows the progress.
     InProgress,
     /// Somebody must change something first: rechecked rarely, and at once when an input changes.
     Terminal,
@@ -41,8 +41,9 @@ pub trait Failure: std::error::Error + Send + Sync + 'static {
 /// Why a bucket or an access was not created. `?` makes [`Failed`](Self::Failed) of every other error, which is always safe.
 #[derive(Debug, thiserror::Error)]
 pub enum CreateError<E> {
-    /// The store has refused, or was never reached: **this call has certainly changed nothing**. An ObjectBucket that was written just before is deleted again, so that the claim can be deleted
-    /// without the store. Whether that holds for both verbs of a creation, the library knows.
+    /// The store has refused, or was never reached: **this call has certainly changed nothing**. An ObjectBucket that
+    /// was just written is deleted, so that the claim can be deleted without the store. The library knows whether this
+    /// holds for both verbs of a creation.
     #[error(transparent)]
     Refused(E),
     /// Something may have been created. The ObjectBucket stays; the next call finds what there is, or a deletion does.
@@ -104,12 +105,12 @@ impl StoreError {
         Self::new(reason, FailureClass::Terminal, message)
     }
 
-    /// The bucket or the access that the claim had is gone, and cannot be repaired.
+    /// The bucket or the access that the claim had no longer exists, and cannot be repaired.
     pub fn lost(reason: &'static Reason, message: impl Into<String>) -> Self {
         Self { is_lost: true, ..Self::new(reason, FailureClass::Terminal, message) }
     }
 
-    /// The store is still working; the message says how far it is.
+    /// The store is still working; the message shows the progress.
     pub fn in_progress(reason: &'static Reason, message: impl Into<String>) -> Self {
         Self::new(reason, FailureClass::InProgress, message)
     }

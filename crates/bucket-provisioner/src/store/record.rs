@@ -101,9 +101,9 @@ pub struct Plan {
     pub mode: Mode,
     /// Its endpoint.
     pub endpoint: Endpoint,
-    /// The Secret with the owner's credentials; `None` is the operator's own (ambient) identity.
+    /// The Secret with the provisioning credentials; `None` is the operator's own (ambient) identity.
     pub owner_secret: Option<SecretRef>,
-    /// The user issued to the claim; `None` if the claim shares the owner's credentials.
+    /// The user issued to the claim; `None` if the claim shares the provisioning credentials.
     pub user: Option<String>,
     /// When its keys are rotated.
     pub rotation: Rotation,
@@ -135,7 +135,7 @@ impl Plan {
         }
     }
 
-    /// With the Secret that has the owner's credentials.
+    /// With the Secret that has the provisioning credentials.
     pub fn with_owner_secret(self, secret: SecretRef) -> Self {
         Self { owner_secret: Some(secret), ..self }
     }
@@ -173,13 +173,13 @@ impl Plan {
     }
 }
 
-/// When the keys of a claim are rotated, and how long the former ones still work.
+/// When the keys of a claim are rotated, and how long the previous ones still work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Rotation {
     /// The age at which keys are rotated; `None`: only when somebody asks for it.
     pub every: Option<Duration>,
-    /// How long the former keys are kept, for apps that have not read the new ones yet.
+    /// How long the previous keys are kept, for apps that have not read the new ones yet.
     pub grace: Duration,
 }
 
@@ -192,7 +192,7 @@ impl Rotation {
         Self { every: Some(age), ..self }
     }
 
-    /// With the time for which the former keys are kept.
+    /// With the time for which the previous keys are kept.
     pub fn with_grace(self, grace: Duration) -> Self {
         Self { grace, ..self }
     }
@@ -229,7 +229,7 @@ pub struct Record {
     pub former_uids: Vec<String>,
     /// UID of the cluster in which it was created or adopted; `None` in records of earlier versions.
     pub cluster: Option<String>,
-    /// Account of the owner's credentials at that time; `None` if the store has no accounts, or did not say.
+    /// Account of the provisioning credentials at that time; `None` if the store has no accounts, or did not report it.
     pub account: Option<String>,
     /// When the claim was created for which the record was made first; `None` in records of earlier versions. A bucket
     /// that is older was not created for it.
@@ -273,7 +273,7 @@ impl Record {
         Self { cluster: Some(uid.into()), ..self }
     }
 
-    /// With the account of the owner's credentials.
+    /// With the account of the provisioning credentials.
     pub fn with_account(self, account: impl Into<String>) -> Self {
         Self { account: Some(account.into()), ..self }
     }
@@ -283,7 +283,7 @@ impl Record {
         Self { claim_created_at: Some(at), ..self }
     }
 
-    /// As handed over: an app may have used the bucket.
+    /// With its credentials published: an app may have used the bucket.
     pub fn with_credentials_published(self) -> Self {
         Self { credentials_published: true, ..self }
     }
@@ -296,7 +296,7 @@ impl Record {
     }
 
     /// Name of the claim's user, never empty: that of the plan; the uid of the claim if a store's own plan has none, because
-    /// its claims share the owner's credentials.
+    /// its claims share the provisioning credentials.
     pub fn user(&self) -> &str {
         self.plan.user.as_deref().filter(|user| !user.is_empty()).unwrap_or(&self.claim.uid)
     }

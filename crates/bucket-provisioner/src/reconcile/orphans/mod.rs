@@ -1,5 +1,5 @@
-//! ObjectBuckets whose claims are gone, and those of other clusters: they are reported, and wait for an admin's annotation
-//! or for the time at which their bucket is deleted.
+//! ObjectBuckets whose claims no longer exist, and those of other clusters: they are reported, and wait for an admin's
+//! annotation or for the time at which their bucket is deleted.
 //!
 //! The caches only show which ObjectBuckets may be orphans. Decisions rest on fresh reads of ObjectBucket and claim.
 
@@ -47,7 +47,7 @@ const AT_ONCE: usize = 4;
 /// Which records may be orphans.
 #[derive(Debug)]
 pub(crate) enum OrphanCheck {
-    /// All: the claims were listed again, and no event shows which are gone.
+    /// All: the claims were listed again, and no event shows which were deleted.
     Everywhere,
     /// The record of this name, to be checked after a while.
     At { name: String, wait: Duration },
@@ -103,7 +103,7 @@ fn requests<P>(
         let request = |message: String| {
             let object = ctx.caches.records.object(&message).filter(|_| is_suspect(ctx, &message))?;
             let sleeps = released::sleeps(&object, now);
-            // One that is late is looked at first.
+            // An overdue one is checked first.
             if sleeps.is_some_and(|wait| !wait.is_zero()) {
                 ctx.orphans.scheduled(&message, release::delete_at(&object));
             }
@@ -324,7 +324,7 @@ impl<P: Provisioner> OrphanController<'_, P> {
                 );
             }
             due @ (Due::Remove | Due::DeleteBucket | Due::Revoke | Due::RevokeVanished) => match worker {
-                Some(_) => return self.take_away(object, stored, &due, again).await.map(Outcome::from),
+                Some(_) => return self.remove_orphan(object, stored, &due, again).await.map(Outcome::from),
                 None => return Ok(Outcome::Removal(Queued::of(&stored, &due))),
             },
         }
@@ -367,7 +367,7 @@ impl<P: Provisioner> OrphanController<'_, P> {
     }
 }
 
-/// While a call waits for its turn at the store, other stores have the worker.
+/// While a call waits in the store's queue, other stores have the worker.
 async fn within_limit<T>(worker: Option<&Worker>, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     let limited = match worker {
         Some(worker) => AttemptClock::new(false, worker.throttled_counter()),

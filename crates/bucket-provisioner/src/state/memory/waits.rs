@@ -41,7 +41,7 @@ impl Inputs {
     }
 }
 
-/// The owner's Secret that an attempt depends on.
+/// The provisioning Secret that an attempt depends on.
 #[derive(Debug)]
 struct OwnerSecret {
     reference: SecretRef,
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_key_that_is_seen_to_work_ends_the_wait_for_it_unless_it_is_refused_again() {
+    async fn a_working_key_ends_its_wait_unless_refused_again() {
         let mut waits = started();
         assert_eq!(waits.tries_often(), None);
         waits.keys_refused();

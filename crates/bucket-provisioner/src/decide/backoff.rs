@@ -67,11 +67,11 @@ pub(crate) fn are_doubtful(refused: u32) -> bool {
 }
 
 /// How long to keep a record after it was undone, to check the store once more. `missing`: something was not found that an
-/// attempt may have created; `quiet`: the time since that; `lag`: how long the store may not show it. What was found and
-/// removed costs no wait.
-pub(crate) fn settles_in(missing: bool, quiet: Duration, lag: Duration) -> Option<Duration> {
-    let left = lag.saturating_sub(quiet);
-    (missing && !left.is_zero()).then_some(left)
+/// attempt may have created; `since_change`: the time since that; `lag`: how long the store may not show it. What was
+/// found and removed costs no wait.
+pub(crate) fn settles_in(missing: bool, since_change: Duration, lag: Duration) -> Option<Duration> {
+    let remaining = lag.saturating_sub(since_change);
+    (missing && !remaining.is_zero()).then_some(remaining)
 }
 
 #[cfg(test)]

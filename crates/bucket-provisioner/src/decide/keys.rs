@@ -73,7 +73,7 @@ impl KeyNotes {
     pub(crate) fn clamp_to_now(self, rotation: &Rotation, now: Timestamp) -> Self {
         let issued_at = self.issued_at.filter(|at| *at <= after(now, CLOCK_SKEW));
         let at_most = |at: Timestamp, wait| at.min(after(issued_at.unwrap_or(now), wait));
-        let longest = rotation.grace.saturating_mul(2).saturating_add(rest(rotation));
+        let longest = rotation.grace.saturating_mul(2).saturating_add(idle_time(rotation));
         let retiring = self.retiring.map(|key| Retiring { at: at_most(key.at, longest), ..key });
         let review_at = self.review_at.map(|at| at_most(at, LONGEST_REVIEW));
         Self { issued_at, retiring, review_at, ..self }
@@ -146,10 +146,10 @@ impl KeyNotes {
     /// The notes after the store was asked to deactivate the previous key; `None` if the key is to be deleted now.
     /// Whoever activates it again, or uses it, puts off its deletion for a limited time only.
     pub(crate) fn after_deactivation(&self, answer: Deactivation, rotation: &Rotation, now: Timestamp) -> Option<Self> {
-        let (limit, rest) = (self.limit(rotation, now), rest(rotation));
+        let (limit, idle_time) = (self.limit(rotation, now), idle_time(rotation));
         let (at, inactive) = match answer {
-            Deactivation::InUse(_) if now < limit => (after(now, rest).min(limit), false),
-            Deactivation::Done if now < after(limit, rest) => (after(now, rest), true),
+            Deactivation::InUse(_) if now < limit => (after(now, idle_time).min(limit), false),
+            Deactivation::Done if now < after(limit, idle_time) => (after(now, idle_time), true),
             Deactivation::InUse(_) | Deactivation::Done | Deactivation::NotNeeded => return None,
         };
         let previous = self.retiring.clone()?;
@@ -178,7 +178,7 @@ const LONGEST_REVIEW: Duration = Duration::from_secs(600);
 
 /// For how long a previous key must not have been used before it is deactivated, and then until it is deleted: an hour,
 /// or a shorter grace period.
-pub(crate) fn rest(rotation: &Rotation) -> Duration {
+pub(crate) fn idle_time(rotation: &Rotation) -> Duration {
     rotation.grace.min(Duration::from_secs(3600))
 }
 
@@ -397,6 +397,6 @@ mod tests {
             (None, Some("AKIA1"))
         );
         let quick = Rotation { grace: LAG, ..monthly() };
-        assert_eq!(rest(&quick), LAG);
+        assert_eq!(idle_time(&quick), LAG);
     }
 }

@@ -207,7 +207,7 @@ mod tests {
             Record { claim: ClaimId { uid: uid.into(), ..record().claim }, cluster: Some(cluster.into()), ..record() };
         let mut object = codec::to_object(&record, PLAIN, "ours");
         object.metadata.annotations =
-            action.map(|word| [(wire::annotation::ORPHAN.to_owned(), word.to_owned())].into());
+            action.map(|value| [(wire::annotation::ORPHAN.to_owned(), value.to_owned())].into());
         object
     }
 

@@ -46,9 +46,10 @@ impl Sample {
         Ok(Self { common, record })
     }
 
-    /// Whether an examination of this one finds the same as one of the other: same owner, same place, same rights.
+    /// Whether an examination of this one finds the same as one of the other: same credentials, same endpoint, same
+    /// permissions.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
-        let place = |Self { common, record }: &Self| {
+        let examined = |Self { common, record }: &Self| {
             let mut plan = record.plan.clone();
             plan.user = plan.user.map(|_| String::new());
             (plan.rotation, plan.on_delete) = Default::default();
@@ -57,7 +58,7 @@ impl Sample {
             }
             plan
         };
-        place(self) == place(other)
+        examined(self) == examined(other)
     }
 
     /// Whether both use the same credentials at the same store.

@@ -15,12 +15,12 @@ use crate::state::crds::Deleting;
 /// # Errors
 /// [`Error::CrdDeleting`], and that the CRDs cannot be read.
 pub(crate) async fn may_remove<P>(ctx: &Context<P>) -> Result<(), Error> {
-    let mut asking = ctx.crds.ask().await;
-    let deleting = match asking.known() {
+    let mut request = ctx.crds.ask().await;
+    let deleting = match request.known() {
         Some(known) => known,
         None => {
             let read = read(ctx).await?;
-            asking.answered(read);
+            request.answered(read);
             read
         }
     };

@@ -58,8 +58,8 @@ fn is_in_sync<P>(ctx: &Context<P>, guarded: &Guarded, may_learn: bool) -> Option
         return Some(Action::await_change());
     }
     // 3. A claim that waits continues to wait, unless its inputs have changed. (decides)
-    let left = ctx.memory.get(&claim.id, |m| m.waits.left(&Inputs::of(&claim)))?;
-    Some(Action::requeue(left))
+    let remaining = ctx.memory.get(&claim.id, |m| m.waits.remaining(&Inputs::of(&claim)))?;
+    Some(Action::requeue(remaining))
 }
 
 /// Whether a bound claim needs nothing; then it is checked again when upkeep is due.

@@ -52,7 +52,7 @@ impl<P: Provisioner> Attempt<'_, P> {
 
     async fn deactivate_at_store(&mut self, previous: &str, rotation: &Rotation) -> Result<Deactivation, Error> {
         let (ctx, record, now) = (self.ctx, self.stored()?.record.clone(), Timestamp::now());
-        let since = now.checked_sub(keys::rest(rotation)).unwrap_or(Timestamp::MIN);
+        let since = now.checked_sub(keys::idle_time(rotation)).unwrap_or(Timestamp::MIN);
         let unless_used_since = (now < self.notes.limit(rotation, now)).then(|| since.into());
         let owner = self.owner_for_removal().await?;
         let call = owner.call(&record);

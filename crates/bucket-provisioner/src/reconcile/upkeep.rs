@@ -296,15 +296,15 @@ impl<P: Provisioner> Attempt<'_, P> {
         if !matches!(self.keys, Keys::InSecret { .. }) {
             return;
         }
-        let (lag, quiet) = (self.lag(), self.ctx.memory.since_last_change(&self.claim.id));
-        if quiet >= lag {
+        let (lag, since_change) = (self.lag(), self.ctx.memory.since_last_change(&self.claim.id));
+        if since_change >= lag {
             self.keys = Keys::None;
             return;
         }
         self.keys.set_proven(false);
         self.must_reprobe_keys = !self.notes.is_new(Timestamp::now(), lag);
         // If they work nevertheless, the store is asked again.
-        self.ctx.memory.entry(&self.claim.id, |m| m.upkeep.check_after(lag.saturating_sub(quiet)));
+        self.ctx.memory.entry(&self.claim.id, |m| m.upkeep.check_after(lag.saturating_sub(since_change)));
     }
 
     /// Reports an error of upkeep, unless the store is still working. Returns whether it failed.

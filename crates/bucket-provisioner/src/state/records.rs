@@ -32,7 +32,7 @@ impl RecordFacts {
             labels.retain(|key, _| [wire::PROVISIONER_LABEL, wire::BUCKET_LABEL].contains(&key.as_str()));
         }
         let annotations = annotations.and_then(|mut all| all.remove_entry(wire::annotation::ORPHAN));
-        let annotations = annotations.map(|word| [word].into());
+        let annotations = annotations.map(|annotation| [annotation].into());
         let metadata = ObjectMeta {
             name,
             uid,

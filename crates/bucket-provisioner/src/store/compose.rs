@@ -1,10 +1,10 @@
 //! What the library makes of the four verbs of a store.
 //!
-//! Whoever comes from lib-bucket-provisioner looks for its verbs Provision, Grant, Revoke and Delete. Two of them are pairs:
-//! Provision is [`create_bucket`](Provisioner::create_bucket), then [`grant`](Provisioner::grant); Delete is
-//! [`revoke`](Provisioner::revoke), then [`delete_bucket`](Provisioner::delete_bucket). A store writes the four parts. The
-//! library joins them here, so that it knows itself what a failure may have left, and that no bucket is deleted while
-//! somebody has access.
+//! lib-bucket-provisioner has the verbs Provision, Grant, Revoke and Delete. Two of them are pairs here: Provision is
+//! [`create_bucket`](Provisioner::create_bucket), then [`grant`](Provisioner::grant); Delete is
+//! [`revoke`](Provisioner::revoke), then [`delete_bucket`](Provisioner::delete_bucket). A store implements the four
+//! parts. The library calls them in this order, so that it knows what a failure may have left, and that no bucket is
+//! deleted while it can still be accessed.
 
 use std::pin::pin;
 

@@ -13,7 +13,7 @@ pub enum FailureClass {
     /// Nothing has failed: the store is still working, and the verb is called again every few seconds. The message
     /// shows the progress.
     InProgress,
-    /// Somebody must change something first: rechecked rarely, and at once when an input changes.
+    /// Something must be corrected first: rechecked rarely, and at once when an input changes.
     Terminal,
 }
 
@@ -26,8 +26,9 @@ pub trait Failure: std::error::Error + Send + Sync + 'static {
     fn reason(&self) -> &'static str;
     /// Whether a retry can help.
     fn class(&self) -> FailureClass;
-    /// Whether all claims with this store and owner would fail in the same way, because the store does not answer or
-    /// refuses the owner. After several such errors in a row, only one claim at a time calls that store.
+    /// Whether all claims with this store and these provisioning credentials would fail in the same way, because the
+    /// store does not answer or refuses the credentials. After several such errors in a row, only one claim at a time
+    /// calls that store.
     fn affects_all_claims(&self) -> bool {
         false
     }
@@ -46,7 +47,7 @@ pub enum CreateError<E> {
     /// holds for both verbs of a creation.
     #[error(transparent)]
     Refused(E),
-    /// Something may have been created. The ObjectBucket stays; the next call finds what there is, or a deletion does.
+    /// Something may have been created. The ObjectBucket is kept; the next call or a deletion finds what was created.
     #[error(transparent)]
     Failed(#[from] E),
 }
@@ -100,7 +101,7 @@ impl StoreError {
         Self::new(reason, FailureClass::Retryable, message)
     }
 
-    /// Somebody must change something first.
+    /// Something must be corrected first.
     pub fn terminal(reason: &'static Reason, message: impl Into<String>) -> Self {
         Self::new(reason, FailureClass::Terminal, message)
     }

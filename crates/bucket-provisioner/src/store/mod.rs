@@ -15,12 +15,12 @@
 //!    alone. A bucket that is kept is only revoked.
 //!
 //! lib-bucket-provisioner has four verbs as well. Its Provision is `create_bucket`, then `grant`; its Delete is `revoke`, then
-//! `delete_bucket`. Here the library joins them ([`provision`], [`delete`]), because the mistakes that lose or leak something
-//! are made where they are joined.
+//! `delete_bucket`. Here the library combines them ([`provision`], [`delete`]), because mistakes in the combination
+//! lose or leak something.
 //!
 //! # Guarantees to an implementation
-//! - Verbs for one claim never run concurrently in one process, unless the store [asks for
-//!   that](Provisioner::creates_in_parallel); those for different claims do. Of several processes only the one that holds
+//! - Verbs for one claim never run concurrently in one process, unless the store [allows
+//!   it](Provisioner::creates_in_parallel); those for different claims do. Of several processes only the one that holds
 //!   the lease changes the store ([`Permit`]).
 //! - [`create_bucket`](Provisioner::create_bucket) and [`grant`](Provisioner::grant) get a [`Record`] that has been stored.
 //!   They are called with the same record until they succeed, or until `revoke` and `delete_bucket` have undone what they may

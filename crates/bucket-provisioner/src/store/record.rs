@@ -1,4 +1,4 @@
-//! What a claim gets, and whose it is: what an ObjectBucket records.
+//! What a claim gets: the content of an ObjectBucket.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -39,8 +39,8 @@ impl fmt::Display for SecretRef {
     }
 }
 
-/// Where the bucket comes from, and so what the operator may do to it. Who matches on it has to know each mode, because a
-/// wrong guess can delete data.
+/// The origin of the bucket, and so what the operator may do to it. It is exhaustive, because code that ignores a mode
+/// can delete data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Mode {
     /// Greenfield: the operator creates the bucket ([`Provisioner::create_bucket`](super::Provisioner::create_bucket)).
@@ -50,7 +50,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// The word recorded in the ObjectBucket.
+    /// The value recorded in the ObjectBucket.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Created => "created",
@@ -90,8 +90,9 @@ impl Endpoint {
     }
 }
 
-/// What a claim gets: decided by [`Provisioner::plan`](super::Provisioner::plan), recorded in the ObjectBucket, and all that the verbs know about
-/// the claim's class. Contains no secret. [`Request::plan`](super::Request::plan) makes the usual one.
+/// What a claim gets: decided by [`Provisioner::plan`](super::Provisioner::plan), recorded in the ObjectBucket, and all
+/// that the verbs know about the claim's class. Contains no secret. [`Request::plan`](super::Request::plan) makes the
+/// usual one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Plan {
@@ -177,7 +178,7 @@ impl Plan {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Rotation {
-    /// The age at which keys are rotated; `None`: only when somebody asks for it.
+    /// The age at which keys are rotated; `None`: only on request.
     pub every: Option<Duration>,
     /// How long the previous keys are kept, for apps that have not read the new ones yet.
     pub grace: Duration,
@@ -198,15 +199,17 @@ impl Rotation {
     }
 }
 
-/// Only when somebody asks for it.
+/// Only on request.
 impl Default for Rotation {
     fn default() -> Self {
         Self { every: None, grace: Self::DEFAULT_GRACE }
     }
 }
 
-/// A [`Plan`] and its claim. This is the content of an ObjectBucket, and all that [`Provisioner::revoke`](super::Provisioner::revoke) and
-/// [`Provisioner::delete_bucket`](super::Provisioner::delete_bucket) need. The library makes it; tests of a store can make one, too:
+/// A [`Plan`] and its claim. This is the content of an ObjectBucket, and all that
+/// [`Provisioner::revoke`](super::Provisioner::revoke) and
+/// [`Provisioner::delete_bucket`](super::Provisioner::delete_bucket) need. The library makes it; tests of a store can
+/// make one, too:
 ///
 /// ```
 /// use bucket_provisioner::store::{ClaimId, Endpoint, Mode, Plan, ReclaimPolicy, Record};

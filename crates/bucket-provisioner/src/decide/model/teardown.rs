@@ -159,8 +159,8 @@ impl Removal {
             Progress::Failed => return None,
             Progress::Done => {
                 self.seen.store = StoreProgress::Fully;
-                let quiet = if !memory.executed && memory.settled { Duration::MAX } else { Duration::ZERO };
-                self.seen.settled = backoff::settles_in(verb.missing, quiet, LAG).is_none();
+                let since_change = if !memory.executed && memory.settled { Duration::MAX } else { Duration::ZERO };
+                self.seen.settled = backoff::settles_in(verb.missing, since_change, LAG).is_none();
                 if verb.not_empty && self.seen.purpose == Purpose::Replan {
                     // It waits until an admin has checked the bucket.
                     return None;

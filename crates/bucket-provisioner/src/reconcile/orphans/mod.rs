@@ -67,20 +67,20 @@ pub(crate) async fn run<P: Provisioner>(
 ) {
     // Without the claims every record looks orphaned.
     ctx.caches.filled().await;
-    let keeper = OrphanController::new(ctx, again);
+    let controller = OrphanController::new(ctx, again);
     let (queue, queued) = unbounded_channel::<Queued>();
     let due = scheduler(requests(ctx, checks).boxed());
     let checked = async {
         // When there are no more checks, there are no more removals.
         let queue = queue;
-        due.for_each_concurrent(AT_ONCE, async |name: String| match keeper.process(&name, None).await {
-            Outcome::Next(next) => keeper.check_again(name, next.wait()),
+        due.for_each_concurrent(AT_ONCE, async |name: String| match controller.process(&name, None).await {
+            Outcome::Next(next) => controller.check_again(name, next.wait()),
             // The receiver lives as long as this.
             Outcome::Removal(removal) => drop(queue.send(removal)),
         })
         .await;
     };
-    let removed = removals(queued).for_each_concurrent(None, |removal| keeper.remove(removal)).boxed();
+    let removed = removals(queued).for_each_concurrent(None, |removal| controller.remove(removal)).boxed();
     tokio::join!(checked, removed);
 }
 
@@ -102,12 +102,12 @@ fn requests<P>(
         let (from, now) = (Instant::now() + wait, Timestamp::now());
         let request = |message: String| {
             let object = ctx.caches.records.object(&message).filter(|_| is_suspect(ctx, &message))?;
-            let sleeps = released::sleeps(&object, now);
+            let pause = released::time_to_check(&object, now);
             // An overdue one is checked first.
-            if sleeps.is_some_and(|wait| !wait.is_zero()) {
+            if pause.is_some_and(|wait| !wait.is_zero()) {
                 ctx.orphans.scheduled(&message, release::delete_at(&object));
             }
-            let run_at = from + sleeps.unwrap_or_default();
+            let run_at = from + pause.unwrap_or_default();
             Some(ScheduleRequest { message, run_at })
         };
         stream::iter(names.into_iter().filter_map(request).collect::<Vec<_>>())
@@ -298,7 +298,7 @@ impl<P: Provisioner> OrphanController<'_, P> {
                 if let Some(notice) = notice {
                     self.report(object, notice).await?;
                 }
-                return Ok(Next::After(released::left(until, now)).into());
+                return Ok(Next::After(released::time_until(until, now)).into());
             }
             Due::Postpone { until, because } => {
                 records::postpone(ctx, &mut stored, until).await?;

@@ -48,18 +48,18 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn three_times_in_a_row_are_free_and_then_each_costs_a_wait() {
-        let mut row = BurstLimiter::default();
+        let mut limiter = BurstLimiter::default();
         for _ in 0..FREE {
-            assert_eq!(row.wait(), Duration::ZERO);
-            row.note();
+            assert_eq!(limiter.wait(), Duration::ZERO);
+            limiter.note();
         }
-        assert_eq!(row.wait(), WAIT);
+        assert_eq!(limiter.wait(), WAIT);
         tokio::time::advance(WAIT).await;
-        assert_eq!(row.wait(), Duration::ZERO);
-        row.note();
-        assert_eq!(row.wait(), WAIT);
+        assert_eq!(limiter.wait(), Duration::ZERO);
+        limiter.note();
+        assert_eq!(limiter.wait(), WAIT);
         tokio::time::advance(END).await;
-        row.note();
-        assert_eq!(row.wait(), Duration::ZERO, "another row");
+        limiter.note();
+        assert_eq!(limiter.wait(), Duration::ZERO, "another row");
     }
 }

@@ -271,7 +271,7 @@ pub(crate) fn ignored(claim: &Claim, spec: &ObjectBucketClaimSpec, record: &Reco
 fn ignored_undo(claim: &Claim, record: &Record) -> Option<String> {
     (claim.asks_to_undo() && record.former_uids.is_empty()).then(|| {
         format!(
-            "the annotation {} has no effect: the claim was bound to a new bucket, {:?}; to get the bucket of a deleted claim, delete this claim and create it again with the annotation, and with the name of the bucket's ObjectBucket in spec.objectBucketName, which an admin can tell",
+            "the annotation {} has no effect: the claim was bound to a new bucket, {:?}; to get the bucket of a deleted claim, delete this claim and create it again with the annotation, and with that bucket's ObjectBucket (ask an admin) in spec.objectBucketName",
             wire::annotation::UNDO_DELETE, record.plan.bucket
         )
     })

@@ -126,7 +126,7 @@ pub(crate) fn unfinished_bucket(config_map: &ConfigMap) -> Option<&str> {
 /// write it into the ConfigMap.
 pub(crate) fn unfinished_note(bucket: &str) -> String {
     format!(
-        "bucket {bucket:?} was left in place: the claim's ConfigMap named it, but no ObjectBucket does, so the Go provisioner probably did not finish it; if nobody needs it, delete it by hand, with the IAM user and the managed policy whose names begin with the bucket's name"
+        "bucket {bucket:?} was left in place: the claim's ConfigMap named it, but no ObjectBucket does, so the Go provisioner probably did not finish it; if it is unused, delete it by hand, with the IAM user and the managed policy whose names begin with the bucket's name"
     )
 }
 
@@ -157,7 +157,7 @@ pub(crate) fn unknown_origin_note(stored: &Stored, class: &ClassLookup, provisio
             let granted = class.parameters.get("bucketName") == Some(bucket);
             (!granted).then(|| {
                 format!(
-                    "bucket {bucket:?} was left in place: its name is not one that the Go provisioner generates for this claim, so nothing proves that it was created for this claim; delete it by hand if nobody needs it"
+                    "bucket {bucket:?} was left in place: its name is not one that the Go provisioner generates for this claim, so nothing proves that it was created for this claim; delete it by hand if it is unused"
                 )
             })
         }

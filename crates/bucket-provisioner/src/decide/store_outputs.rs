@@ -26,7 +26,7 @@ const KEY_MAX: usize = 253;
 pub(crate) fn check_config_map(plan: &Plan) -> Result<(), Refusal> {
     let (count, too_many) = (plan.outputs.len(), plan.outputs.len() > COUNT_MAX);
     let too_many = too_many.then(|| {
-        format!("there are {count}, and {COUNT_MAX} are allowed; the operator's developers must join or leave out some")
+        format!("there are {count}, and {COUNT_MAX} are allowed; the operator's developers must merge or omit some")
     });
     // Records cannot hold empty values.
     let empty = || plan.outputs.iter().find(|(_, value)| value.is_empty());
@@ -35,7 +35,7 @@ pub(crate) fn check_config_map(plan: &Plan) -> Result<(), Refusal> {
         .or_else(|| too_large(plan.outputs.iter().map(|(key, value)| key.len() + value.len()).sum()))
         .or_else(|| {
             empty()
-                .map(|(key, _)| format!("the value of {key:?} is empty; the operator's developers must leave it out"))
+                .map(|(key, _)| format!("the value of {key:?} is empty; the operator's developers must omit it"))
         });
     problem.map_or(Ok(()), |problem| Err(Refusal::InvalidConfigMapOutput { problem }))
 }
@@ -58,7 +58,7 @@ pub(crate) fn check_state(plan: &Plan) -> Result<(), Refusal> {
         }
         // A class parameter is what an admin wrote.
         (value.is_empty() && !key.starts_with(PARAMETER))
-            .then(|| format!("the value of {key:?} is empty; the operator's developers must leave it out"))
+            .then(|| format!("the value of {key:?} is empty; the operator's developers must omit it"))
     });
     problem.map_or(Ok(()), |problem| Err(Refusal::InvalidState { problem }))
 }
@@ -107,7 +107,7 @@ pub(crate) fn bad_key(key: &str) -> Option<String> {
 /// `size`: of keys and values, in bytes.
 fn too_large(size: usize) -> Option<String> {
     (size > SIZE_MAX).then(|| {
-        format!("the entries have {size} bytes, and {SIZE_MAX} are allowed; the operator's developers must add less")
+        format!("the entries have {size} bytes, and {SIZE_MAX} are allowed; the operator's developers must reduce them")
     })
 }
 
@@ -171,10 +171,10 @@ mod tests {
             }
         }
         let many = (0..=COUNT_MAX).fold(plan(&[]), |plan, n| plan.with_output(format!("KEY_{n}"), "v"));
-        insta::assert_snapshot!(check_config_map(&many).unwrap_err(), @"the entries that the store adds to the claim's ConfigMap cannot be written: there are 33, and 32 are allowed; the operator's developers must join or leave out some");
+        insta::assert_snapshot!(check_config_map(&many).unwrap_err(), @"the entries that the store adds to the claim's ConfigMap cannot be written: there are 33, and 32 are allowed; the operator's developers must merge or omit some");
         let most = (0..COUNT_MAX).fold(plan(&[]), |plan, n| plan.with_output(format!("KEY_{n}"), "v"));
         check_config_map(&most).unwrap();
-        insta::assert_snapshot!(check_config_map(&plan(&[("FORMAT", "")])).unwrap_err(), @r#"the entries that the store adds to the claim's ConfigMap cannot be written: the value of "FORMAT" is empty; the operator's developers must leave it out"#);
+        insta::assert_snapshot!(check_config_map(&plan(&[("FORMAT", "")])).unwrap_err(), @r#"the entries that the store adds to the claim's ConfigMap cannot be written: the value of "FORMAT" is empty; the operator's developers must omit it"#);
     }
 
     #[test]
@@ -189,7 +189,7 @@ mod tests {
             assert!(refused(key, "v").is_none(), "{key}");
         }
         insta::assert_snapshot!(refused("mode", "v").unwrap(), @r#"the state that the store plans cannot be recorded: "mode" is a key of the operator's library; the operator's developers must choose another key"#);
-        insta::assert_snapshot!(refused("shelf", "").unwrap(), @r#"the state that the store plans cannot be recorded: the value of "shelf" is empty; the operator's developers must leave it out"#);
+        insta::assert_snapshot!(refused("shelf", "").unwrap(), @r#"the state that the store plans cannot be recorded: the value of "shelf" is empty; the operator's developers must omit it"#);
     }
 
     #[test]

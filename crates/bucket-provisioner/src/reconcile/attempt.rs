@@ -261,7 +261,7 @@ async fn try_new_secret<P>(ctx: &Context<P>, claim: &Claim) -> Result<(Current<S
     }
 }
 
-const NOT_WRITTEN: Error = Error::OutOfStep("the record is not written yet");
+const NOT_WRITTEN: Error = Error::OutOfStep("the ObjectBucket is not written yet");
 
 async fn read_outputs<P>(
     ctx: &Context<P>,

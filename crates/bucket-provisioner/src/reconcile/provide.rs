@@ -130,7 +130,7 @@ impl<P: Provisioner> Attempt<'_, P> {
 
     async fn write_record(&mut self) -> Result<(), Error> {
         let RecordState::Planned { name, record } = &self.record_state else {
-            return Err(Error::OutOfStep("the record is already written"));
+            return Err(Error::OutOfStep("the ObjectBucket is already written"));
         };
         let (name, record) = (name.clone(), Record::clone(record));
         let stored = records::create(self.ctx, name, record).await?;
@@ -146,7 +146,7 @@ impl<P: Provisioner> Attempt<'_, P> {
     /// From here on the record belongs to the claim; any later attempt can finish the adoption.
     async fn take_record_over(&mut self) -> Result<(), Error> {
         let RecordState::Predecessor { stored, record } = &self.record_state else {
-            return Err(Error::OutOfStep("there is no record to adopt"));
+            return Err(Error::OutOfStep("there is no ObjectBucket to adopt"));
         };
         let (mut stored, record) = (Stored::clone(stored), Record::clone(record));
         tracing::info!(

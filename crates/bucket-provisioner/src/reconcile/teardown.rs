@@ -28,7 +28,7 @@ use crate::state::memory::RemovalProgress;
 use crate::store::{AccessRemoval, BucketRemoval, FailureClass, Provisioner, Removal};
 use operator_runtime::observe::spans;
 
-pub(super) const NOTHING_TO_UNDO: Error = Error::OutOfStep("there is no record to undo");
+pub(super) const NOTHING_TO_UNDO: Error = Error::OutOfStep("there is no ObjectBucket to undo");
 
 /// Removes everything that was created for a deleted claim, then its finalizer.
 ///
@@ -165,7 +165,7 @@ impl<'a, P: Provisioner> Teardown<'a, P> {
                 for note in &left {
                     events::left_in_place(ctx, &claim.id, note).await;
                 }
-                let nothing = "the claim has no ObjectBucket, so there was nothing to remove".to_owned();
+                let nothing = "the claim has no ObjectBucket, so there was nothing to delete".to_owned();
                 return Ok(Some(Self::new(ctx, claim, nothing)));
             }
         };

@@ -129,12 +129,12 @@ impl<P: Provisioner> Teardown<'_, P> {
                     if !shares_bucket(stored, &other, claims::is_leaving(ctx, claim).await) {
                         continue;
                     }
-                    tracing::warn!(record = name, %claim, "another record names the same bucket");
+                    tracing::warn!(record = name, %claim, "another ObjectBucket names the same bucket");
                 }
                 Ok(_) => continue,
                 // It does not say which store it means.
                 Err(problem) => {
-                    tracing::warn!(record = name, "another record names a bucket of the same name: {problem}")
+                    tracing::warn!(record = name, "another ObjectBucket names a bucket of the same name: {problem}")
                 }
             }
             return Ok(true);

@@ -345,7 +345,7 @@ impl<P: Provisioner> OrphanController<'_, P> {
             records::delete(&self.ctx.records(), &record::name(object), metadata.uid.as_deref()).await?;
             tracing::info!(
                 record = record::name(object),
-                "deleted only this damaged record, as its annotation requests"
+                "deleted only this damaged ObjectBucket, as its annotation requests"
             );
         } else {
             self.report(object, notice::damaged(&problem.to_string())).await?;

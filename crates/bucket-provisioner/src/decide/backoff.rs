@@ -58,7 +58,7 @@ pub(crate) fn propagation(probes: u32, dice: &mut impl Rng) -> Duration {
     whole.mul_f64(dice.random_range(0.75..=1.0))
 }
 
-/// How long keys may be denied that the store knows, until somebody has to correct something.
+/// How long keys that the store knows may be denied, until an admin has to correct something.
 pub(crate) const MAX_DENIED: Duration = Duration::from_secs(60);
 
 /// Whether the store is to be asked about keys that were refused this often.

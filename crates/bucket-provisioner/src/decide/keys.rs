@@ -36,7 +36,6 @@ const CLOCK_SKEW: Duration = Duration::from_secs(300);
 /// A key that was replaced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Retiring {
-    /// Its id.
     pub(crate) id: String,
     /// When it is deleted, or deactivated before that.
     pub(crate) at: Timestamp,
@@ -144,7 +143,7 @@ impl KeyNotes {
     }
 
     /// The notes after the store was asked to deactivate the previous key; `None` if the key is to be deleted now.
-    /// Whoever activates it again, or uses it, puts off its deletion for a limited time only.
+    /// To activate or use it again postpones its deletion for a limited time only.
     pub(crate) fn after_deactivation(&self, answer: Deactivation, rotation: &Rotation, now: Timestamp) -> Option<Self> {
         let (limit, idle_time) = (self.limit(rotation, now), idle_time(rotation));
         let (at, inactive) = match answer {
@@ -199,7 +198,7 @@ fn after(now: Timestamp, wait: Duration) -> Timestamp {
     SignedDuration::try_from(wait).ok().and_then(|wait| now.checked_add(wait).ok()).unwrap_or(Timestamp::MAX)
 }
 
-/// Whether somebody asks for other keys than the present ones.
+/// Whether keys other than the present ones are requested.
 pub(crate) fn is_requested(notes: &KeyNotes, request: Option<&str>) -> bool {
     request.is_some() && request != notes.answers.as_deref()
 }
@@ -332,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn notes_that_put_off_what_is_due_are_not_believed() {
+    fn implausible_notes_are_ignored() {
         let (rotation, now) = (monthly(), at(0));
         let notes = succeed("AKIA1".into(), DAY, now, None).with_review(now, LAG, &mut rand::rng());
         assert_eq!(notes.clone().clamp_to_now(&rotation, now), notes, "what the operator writes");

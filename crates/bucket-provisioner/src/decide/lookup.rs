@@ -323,7 +323,7 @@ mod tests {
     #[case::nothing_was_deleted(None, CannotUndo::NotScheduled)]
     #[case::a_later_namespace(Some(scheduled(PLAIN, 0, "previous")), CannotUndo::OtherNamespace)]
     #[case::a_claim_that_exists(Some(object("old", HERE, None)), CannotUndo::NotScheduled)]
-    fn a_claim_that_asks_in_vain_gets_no_new_bucket(#[case] at_plain: Option<ObjectBucket>, #[case] why: CannotUndo) {
+    fn a_claim_that_cannot_undo_gets_no_new_bucket(#[case] at_plain: Option<ObjectBucket>, #[case] why: CannotUndo) {
         let found = find(&undoing("new"), at_plain).unwrap();
         assert!(matches!(found, Found::NothingToUndo { why: ref found } if *found == why), "{found:?}");
     }

@@ -14,7 +14,6 @@ use crate::reasons::orphaned as reason;
 use crate::reasons::{DELETION_SCHEDULED, ORPHANED};
 use crate::store::{ClaimId, Mode, ReclaimPolicy, Record};
 
-/// A report on an ObjectBucket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Notice {
     /// The type of the condition.
@@ -142,7 +141,7 @@ pub(crate) fn scheduled(stored: &Stored, at: Timestamp) -> Notice {
     Notice::deletion(reason::SCHEDULED, message, Severity::Normal)
 }
 
-/// The claim was deleted, and its bucket stays until an admin decides.
+/// The claim was deleted, and its bucket is kept until an admin decides.
 pub(crate) fn retained(stored: &Stored, why: &Retained) -> Notice {
     let Record { claim, plan, .. } = &stored.record;
     let bucket = &plan.bucket;
@@ -174,7 +173,6 @@ pub(crate) fn retained(stored: &Stored, why: &Retained) -> Notice {
     Notice::orphaned(why.reason(), format!("{problem}; {}", remedy(actions)))
 }
 
-/// The bucket is being emptied.
 pub(crate) fn purging(stored: &Stored, removed: u64) -> Notice {
     let bucket = &stored.record.plan.bucket;
     let message = format!("emptying bucket {bucket:?} before it is deleted; {REMOVED_SO_FAR}{removed}");

@@ -40,7 +40,7 @@ pub(crate) struct OrphanFacts<'a> {
     pub(crate) refused: bool,
     /// The watch has shown that the claim was deleted, with its finalizer removed by somebody else.
     pub(crate) vanished: bool,
-    /// The process knew of the scheduled deletion before this look.
+    /// The process knew of the scheduled deletion before this check.
     pub(crate) awaited: bool,
     pub(crate) now: Timestamp,
 }
@@ -58,11 +58,11 @@ pub(crate) enum Due {
     Nothing,
     /// Report this, and wait for an admin.
     Report(Notice),
-    /// Report this, unless `None`, and look again at this time.
+    /// Report this, unless `None`, and check again at this time.
     Wait { notice: Option<Notice>, until: Timestamp },
     /// The bucket must not be deleted at its time: set another one.
     Postpone { until: Timestamp, because: &'static str },
-    /// The annotation cannot be followed: report why, and remove it. If it stayed, it might be followed much later, in a
+    /// The annotation is refused: report why, and remove it. If it stayed, it might be applied much later, in a
     /// situation that the admin did not mean.
     Refuse(Notice),
     /// Remove the access, and the bucket if its reclaimPolicy is Delete.
@@ -71,7 +71,7 @@ pub(crate) enum Due {
     Revoke,
     /// Remove the access of a claim that vanished; bucket and ObjectBucket stay.
     RevokeVanished,
-    /// The time has come at which the bucket is deleted.
+    /// The bucket's scheduled deletion is due.
     DeleteBucket,
     /// Delete only the ObjectBucket.
     Forget,

@@ -107,7 +107,6 @@ pub(crate) enum Relation {
     Foreign,
 }
 
-/// Name of an ObjectBucket.
 pub(crate) fn name(object: &ObjectBucket) -> String {
     object.metadata.name.clone().unwrap_or_default()
 }

@@ -6,7 +6,6 @@ use crate::error::Error;
 use crate::reasons;
 use crate::store::{Failure as _, FailureClass};
 
-/// A report on a claim.
 #[derive(Debug, Clone)]
 pub(crate) struct Report {
     phase: ClaimPhase,
@@ -105,7 +104,7 @@ impl Report {
         Self::of_deleted(claim, reasons::REMOVING, message)
     }
 
-    /// The claim is deleted, and only finalizers of others keep it. `note`: what became of bucket and access.
+    /// The claim is deleted, and only finalizers of others keep it. `note`: the result for bucket and access.
     pub(crate) fn removed(claim: &Claim, note: &str) -> Self {
         let others: Vec<_> = claim.finalizers.iter().filter(|finalizer| *finalizer != wire::FINALIZER).collect();
         let message = format!("the claim is deleted: {note}; it is kept by the finalizers {others:?}");
@@ -124,7 +123,7 @@ impl Report {
         }
     }
 
-    /// What was found is removed, and the operator looks for the rest once more.
+    /// What was found is removed, and the operator searches for the rest once more.
     pub(crate) fn settling(claim: &Claim) -> Self {
         Self {
             phase: if claim.deleting { ClaimPhase::Released } else { ClaimPhase::Pending },

@@ -21,7 +21,7 @@ impl Sample {
     /// Plans a claim with this uid, in the cluster with that one. Which namespaces may use the class does not matter here.
     ///
     /// # Errors
-    /// What every claim of the class would say.
+    /// What every claim of the class would report.
     pub(crate) fn of<P: Provisioner>(provisioner: &P, class: &Class, uid: &str, cluster: &str) -> Result<Self, Error> {
         let claim = ClaimId { namespace: NAME.into(), name: NAME.into(), uid: uid.into() };
         let wanted = |common: Option<&CommonParameters>| match common {
@@ -33,7 +33,7 @@ impl Sample {
             None => WantedBucket::Generated { prefix: NAME.to_owned() },
         };
         let split = CommonParameters::split(&class.parameters, P::BUCKET_NAMES, P::CAN_ROTATE);
-        // Refuses what cannot be split in the words that a claim would say.
+        // Refuses what cannot be split, with the message that a claim would report.
         let plan =
             request::plan(provisioner, class, &claim, &wanted(split.as_ref().ok().map(|(common, _)| common)), false)?;
         let (common, _) =
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_are_alike_if_owner_place_and_rights_are() {
+    fn classes_are_alike_with_same_credentials_and_endpoint() {
         let plain = sample(&[]).unwrap();
         assert!(plain.is_like(&sample(&[("allowedNamespaces", "shop")]).unwrap()));
         assert!(plain.is_like(&sample(&[("explicitNames", "no")]).unwrap()));

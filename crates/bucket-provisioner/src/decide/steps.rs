@@ -145,7 +145,6 @@ pub(crate) fn keys_so_far<C>(found: KeysFound<C>) -> Keys<C> {
 /// The upkeep of a bound claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Upkeep {
-    /// Nothing.
     Nothing,
     /// Replace its keys.
     Rotate,
@@ -173,12 +172,10 @@ pub(crate) enum Verb {
     Grant,
 }
 
-/// A step towards a bucket that can be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum ProvisionStep {
     /// Add finalizer, label and name to the claim.
     AddFinalizer,
-    /// Write the record.
     Record,
     /// Write this claim into the record of a previous one.
     Adopt,

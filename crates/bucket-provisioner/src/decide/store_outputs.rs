@@ -34,8 +34,7 @@ pub(crate) fn check_config_map(plan: &Plan) -> Result<(), Refusal> {
         .or_else(|| plan.outputs.keys().find_map(|key| bad_key(key)))
         .or_else(|| too_large(plan.outputs.iter().map(|(key, value)| key.len() + value.len()).sum()))
         .or_else(|| {
-            empty()
-                .map(|(key, _)| format!("the value of {key:?} is empty; the operator's developers must omit it"))
+            empty().map(|(key, _)| format!("the value of {key:?} is empty; the operator's developers must omit it"))
         });
     problem.map_or(Ok(()), |problem| Err(Refusal::InvalidConfigMapOutput { problem }))
 }

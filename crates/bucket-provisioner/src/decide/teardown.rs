@@ -90,9 +90,9 @@ pub(crate) struct TeardownState {
 /// The answer of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum StoreProgress {
-    /// It was not asked yet.
+    /// It was not called yet.
     NotAsked,
-    /// Some is left.
+    /// Something is left.
     Partly,
     /// Nothing is left.
     Fully,
@@ -109,7 +109,6 @@ pub(crate) enum Purpose {
     Orphan,
 }
 
-/// A step of a removal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum TeardownStep {
     /// Have the store undo what is recorded.
@@ -122,11 +121,9 @@ pub(crate) enum TeardownStep {
     DeleteOutputs,
     /// Write into the record why it outlives its claim.
     Retain,
-    /// Delete the record.
     DeleteRecord,
     /// Remove the finalizer from the claim.
     Release,
-    /// Plan again.
     Replan,
     /// Nothing is left to do.
     Done,
@@ -254,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_is_shared_with_whoever_names_it_in_the_same_store() {
+    fn a_bucket_is_shared_by_records_of_the_same_store() {
         let created = with(|r| r.account = Some("1".into()));
         let granted = |account: Option<&str>| {
             with(|r| {

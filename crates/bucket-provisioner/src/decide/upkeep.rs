@@ -20,7 +20,7 @@ pub(crate) struct UpkeepFacts {
     pub(crate) waits_for_keys: bool,
     /// They were refused so often that the store is to be asked about them.
     pub(crate) doubtful: bool,
-    /// Claim and record name different buckets, and what was published does not say which is right.
+    /// Claim and record name different buckets, and what was published does not show which is right.
     pub(crate) contradictory: bool,
 }
 
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_waits_unless_somebody_asks() {
+    fn what_failed_waits_unless_requested() {
         let failed = Times { failed: MINUTE, check: Some(Duration::ZERO), ..WELL };
         assert_eq!(usual(&failed), (Upkeep::Nothing, Some(MINUTE)));
         assert_eq!(usual(&Times { asked: true, ..failed }), (Upkeep::Check, None));
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_user_can_ask_for_again_and_again_is_rationed() {
+    fn repeated_requests_of_a_user_are_limited() {
         let rotate = Times { keys: (Upkeep::Rotate, None), ..WELL };
         assert_eq!(usual(&rotate), (Upkeep::Rotate, None));
         assert_eq!(usual(&Times { check: Some(Duration::ZERO), ..rotate }), (Upkeep::Check, None), "before new keys");

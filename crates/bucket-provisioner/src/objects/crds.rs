@@ -1,5 +1,5 @@
 //! The CustomResourceDefinitions of ObjectBucketClaims and ObjectBuckets: if one of them is deleted, Kubernetes deletes all
-//! claims, which nobody may have meant.
+//! claims, perhaps by mistake.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;

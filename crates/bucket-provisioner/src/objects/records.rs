@@ -243,8 +243,8 @@ pub(crate) async fn report<P>(
 /// Writes why an ObjectBucket outlives its claim, and removes an admin's annotation that was followed.
 ///
 /// # Errors
-/// Kubernetes refused; a conflict if the ObjectBucket was changed since it was read, because somebody may have taken
-/// it over.
+/// Kubernetes refused; a conflict if the ObjectBucket was changed since it was read, because a claim may have adopted
+/// it.
 pub(crate) async fn release<P>(ctx: &Context<P>, stored: &mut Stored, release: Release) -> Result<(), Error> {
     let mut patch = codec::release(stored, Some(&release));
     patch["metadata"]["resourceVersion"] = json!(stored.resource_version);

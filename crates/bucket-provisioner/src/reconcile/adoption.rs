@@ -77,7 +77,7 @@ async fn prove<P: Provisioner>(ctx: &Context<P>, claim: &Claim, record: Record) 
     let others = notes.retiring.iter().map(|previous| previous.id.as_str());
     let ids: Vec<_> = present.chain(others).chain(denied.iter().map(|keys| keys.access_key_id.as_str())).collect();
     Ok(match ctx.call_store(&record, Box::pin(ctx.provisioner.check(&owner.call(&record), &ids))).await {
-        // Nothing but the user can prove a claim on a bucket that existed before.
+        // For a bucket that existed before, only the user is proof.
         Ok(checkup) if record.plan.mode == Mode::Granted && checkup.keys_lost => {
             Proof::Lost("the claim's user does not exist, or does not have the key in the claim's Secret".to_owned())
         }

@@ -19,7 +19,6 @@ use crate::objects::{claims, crds};
 use crate::state::context::Context;
 use crate::store::{AppCredentials, Provisioner, Record};
 
-/// One attempt.
 pub(super) struct Attempt<'a, P: Provisioner> {
     pub(super) ctx: &'a Context<P>,
     pub(super) claim: Claim,
@@ -89,7 +88,7 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
         Ok(Self::new(ctx, claim, RecordState::Predecessor { stored, record }, outputs, Some(owner)))
     }
 
-    /// Reads how far an earlier attempt came.
+    /// Reads the progress of earlier attempts.
     pub(super) async fn resume(ctx: &'a Context<P>, claim: Claim, stored: Stored) -> Result<Self, Error> {
         let previous_owner = PreviousOwner::of(&stored.record, stored.is_being_adopted(), &ctx.label);
         let outputs = read_outputs(ctx, &claim, previous_owner).await?;
@@ -128,7 +127,7 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
         }
     }
 
-    /// Derives from record and outputs how far an earlier attempt came.
+    /// Derives the progress of earlier attempts from record and outputs.
     pub(super) fn continue_from_outputs(&mut self) -> Result<(), Error> {
         self.continues = true;
         self.keys = self.keys_so_far()?;

@@ -38,7 +38,7 @@ pub(crate) async fn reconcile<P: Provisioner>(
     guarded: Arc<Guarded>,
     ctx: Arc<Context<P>>,
 ) -> Result<Action, Infallible> {
-    // Boxed, because thousands of claims come here at once, and most of them rest.
+    // Boxed, because thousands of claims come here at once, and most of them are in sync.
     match ctx.caches.are_filled().then(|| is_in_sync(&ctx, &guarded, true)).flatten() {
         Some(action) => Ok(action),
         None => Ok(Box::pin(work(guarded, ctx)).await),
@@ -74,7 +74,7 @@ pub(crate) fn is_in_sync<P>(ctx: &Context<P>, claim: &Claim, may_learn: bool) ->
 }
 
 async fn work<P: Provisioner>(guarded: Arc<Guarded>, ctx: Arc<Context<P>>) -> Action {
-    // 4. What all decisions depend on, and then once more what the caches say. (reads)
+    // 4. What all decisions depend on, and then once more what the caches show. (reads)
     ctx.caches.filled().await;
     let claim = Claim::read(&guarded, &ctx.label);
     conditions::learn(&ctx, &claim).await;
@@ -109,7 +109,7 @@ async fn work<P: Provisioner>(guarded: Arc<Guarded>, ctx: Arc<Context<P>>) -> Ac
     }
     match due_while_in_sync(&ctx, &claim) {
         None => {
-            // Nothing is to be remembered of a deleted claim.
+            // Nothing is remembered of a deleted claim.
             if let Some(wait) = go_upkeep_in(&ctx, &claim) {
                 schedule_recheck(&ctx, &claim, Some(wait));
             }

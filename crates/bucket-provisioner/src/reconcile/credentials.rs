@@ -42,7 +42,7 @@ impl<P: Provisioner> Attempt<'_, P> {
             }
             Verb::Grant => ctx.call_store_to_create(record, Box::pin(ctx.provisioner.grant(&call))).await,
         };
-        // What was not created need not be looked for when the claim is deleted.
+        // What was not created need not be searched for when the claim is deleted.
         ctx.memory.entry(&record.claim, |m| match &answer {
             Err(CreateError::Refused(_)) => m.executed_only(before),
             Err(CreateError::Failed(_)) | Ok(_) => drop(m.executes()),

@@ -45,7 +45,7 @@ async fn try_often<P: Provisioner>(
     refused_for: Duration,
 ) -> Next {
     let store = stores::store_of(record);
-    let first = Instant::now() + ctx.propagation.first_look(&store).saturating_sub(refused_for);
+    let first = Instant::now() + ctx.propagation.first_probe(&store).saturating_sub(refused_for);
     let key = ObjectRef::from_obj(guarded);
     loop {
         let shown = ctx.caches.claims.get(&key).map(|guarded| Inputs::of(&Claim::read(&guarded, &ctx.label)));

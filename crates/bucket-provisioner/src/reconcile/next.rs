@@ -7,7 +7,6 @@ use kube::runtime::controller::Action;
 /// How long to wait while the same claim is processed elsewhere.
 pub(crate) const BUSY: Duration = Duration::from_secs(1);
 
-/// When to continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
     /// When something changes.

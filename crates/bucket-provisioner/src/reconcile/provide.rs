@@ -23,7 +23,7 @@ use crate::state::memory::ClaimMemory;
 use crate::store::{Provisioner, Record};
 use operator_runtime::observe::spans;
 
-/// Creates the bucket and hands it over, restores what is missing, or does the upkeep that is due.
+/// Creates the bucket and publishes its credentials, restores what is missing, or does the upkeep that is due.
 ///
 /// # Errors
 /// Any problem; the next attempt continues where this one stopped.
@@ -98,7 +98,7 @@ impl<P: Provisioner> Attempt<'_, P> {
             ProvisionStep::Record => self.write_record().await?,
             ProvisionStep::Adopt => self.take_record_over().await?,
             ProvisionStep::Execute(verb) => {
-                if let Some(wait) = self.put_off_replacement() {
+                if let Some(wait) = self.wait_before_replacement() {
                     return Ok(Some(Next::After(wait)));
                 }
                 self.execute(verb).await?;
@@ -161,11 +161,11 @@ impl<P: Provisioner> Attempt<'_, P> {
     }
 
     /// A bound claim that lost its keys several times in a row waits before it gets new ones.
-    fn put_off_replacement(&self) -> Option<Duration> {
+    fn wait_before_replacement(&self) -> Option<Duration> {
         let (ctx, id) = (self.ctx, &self.claim.id);
         let wait = ctx.memory.get(id, |m| m.upkeep.replacement_in());
-        let puts_off = self.stored().is_ok_and(Stored::bound) && !wait.is_zero();
-        puts_off.then(|| {
+        let waits = self.stored().is_ok_and(Stored::bound) && !wait.is_zero();
+        waits.then(|| {
             ctx.memory.entry(id, |m| m.waits.defer(wait));
             wait
         })

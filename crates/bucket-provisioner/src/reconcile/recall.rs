@@ -23,7 +23,7 @@ pub enum RecallError {
     NoClass {
         /// Name of the class.
         class: String,
-        /// Name of the provisioner that was asked.
+        /// Name of this provisioner.
         provisioner: String,
     },
     /// Neither claim nor class names the bucket.

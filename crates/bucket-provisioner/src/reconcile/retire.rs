@@ -16,7 +16,7 @@ impl<P: Provisioner> Attempt<'_, P> {
     /// Has the store delete the keys that are not in use, then removes the notes on them.
     pub(super) async fn retire(&mut self) -> Result<(), Error> {
         if let Some(previous) = self.notes.expired(Timestamp::now()).map(|key| key.id.clone())
-            && self.put_off_deletion(&previous).await?
+            && self.postpone_deletion(&previous).await?
         {
             self.upkeep = Upkeep::Nothing;
             return Ok(());
@@ -30,8 +30,8 @@ impl<P: Provisioner> Attempt<'_, P> {
         Ok(())
     }
 
-    /// Has the store deactivate a previous key. Returns whether its deletion is put off.
-    async fn put_off_deletion(&mut self, previous: &str) -> Result<bool, Error> {
+    /// Has the store deactivate a previous key. Returns whether its deletion is postponed.
+    async fn postpone_deletion(&mut self, previous: &str) -> Result<bool, Error> {
         let rotation = self.stored()?.record.plan.rotation;
         let (answer, problem) = match self.deactivate_at_store(previous, &rotation).await {
             Ok(answer) => (answer, None),
@@ -59,7 +59,7 @@ impl<P: Provisioner> Attempt<'_, P> {
         ctx.call_store(&record, Box::pin(ctx.provisioner.deactivate(&call, previous, unless_used_since))).await
     }
 
-    /// `notes`: what is written now. `limit`: when the key stops working whatever its use.
+    /// `notes`: what is written now. `limit`: when the key stops working, even if it is used.
     async fn report_deactivation(
         &self,
         previous: &str,

@@ -310,7 +310,7 @@ impl<'a, P: Provisioner> Teardown<'a, P> {
     async fn release(&self) -> Result<Next, Error> {
         let Self { ctx, claim, note, .. } = self;
         ctx.memory.entry(&claim.id, |m| m.removal = Some(Box::new(RemovalProgress::AllButFinalizer(note.clone()))));
-        // Others keep it, and its status is to say what became of it.
+        // Others' finalizers keep it, and its status reports the result.
         if claim.finalizers.iter().any(|finalizer| finalizer != wire::FINALIZER) {
             status::update_status(ctx, claim, &Report::removed(claim, note)).await?;
         }

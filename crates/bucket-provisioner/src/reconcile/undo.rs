@@ -132,7 +132,7 @@ impl<P: Provisioner> Teardown<'_, P> {
                     tracing::warn!(record = name, %claim, "another ObjectBucket names the same bucket");
                 }
                 Ok(_) => continue,
-                // It does not say which store it means.
+                // Its store is unknown.
                 Err(problem) => {
                     tracing::warn!(record = name, "another ObjectBucket names a bucket of the same name: {problem}")
                 }

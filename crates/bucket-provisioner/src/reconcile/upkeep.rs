@@ -209,7 +209,7 @@ impl<P: Provisioner> Attempt<'_, P> {
     }
 
     /// The error about a lost bucket that may never have been the claim's, because claim and record name different ones, and
-    /// what was published does not say which is right: whoever reads that a tag is missing may tag it.
+    /// what was published does not show which is right: an admin who reads that a tag is missing may tag it.
     fn contradiction(&self, stored: &Stored) -> Option<Error> {
         let recorded = stored.record.plan.bucket.clone();
         let bucket = claim::other_bucket(&self.claim, &stored.record)?;
@@ -271,7 +271,7 @@ impl<P: Provisioner> Attempt<'_, P> {
             ctx.options.observer.metrics().upkeep.checked("failed");
         }
         if failed && self.upkeep == Upkeep::Check && !self.stored()?.is_being_adopted() {
-            // If the owner lacks a permission, all its claims fail: they report it once, not every five minutes.
+            // If a permission is missing, all claims fail: they report it once, not every five minutes.
             ctx.memory.entry(id, |m| m.upkeep.wait_for_next());
             ctx.memory.entry(id, |m| m.upkeep.checked(ctx.options.resync));
         }

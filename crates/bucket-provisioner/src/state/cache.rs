@@ -59,7 +59,6 @@ impl<F> Cache<F> {
         self.read().now.get(&key(namespace, name)).cloned()
     }
 
-    /// All objects.
     pub(crate) fn all(&self) -> Vec<Arc<F>> {
         self.read().now.values().cloned().collect()
     }

@@ -15,7 +15,7 @@ const LOOK: Duration = Duration::from_secs(60);
 const REMEMBERED: Duration = Duration::from_secs(60 * 60);
 /// For how long an attempt that was running may still write the record of its claim.
 const RUNNING: SignedDuration = SignedDuration::from_secs(130);
-/// So many are remembered before the old ones are looked for.
+/// How many are remembered before the old ones are removed.
 const MANY: usize = 1000;
 
 /// Records that had no claim when they were last checked, and claims that were deleted without the operator.
@@ -84,10 +84,10 @@ impl Orphans {
     /// checks them again.
     pub(crate) fn count(&self, still: impl Fn(&str) -> bool) -> HashMap<&'static str, usize> {
         let names = self.to_look_at();
-        // Not under the lock, which those need who check records.
+        // Not under the lock, which the checks of records need.
         let over: HashSet<Box<str>> = names.into_iter().filter(|record| !still(record)).collect();
         let (mut found, mut counts) = (self.lock(), HashMap::new());
-        // Another look, because it may have lost its claim meanwhile.
+        // Checked again, because it may have lost its claim meanwhile.
         found.records.retain(|record, _| !over.contains(record) || still(record));
         found.scheduled.retain(|record, _| !over.contains(record) || still(record));
         for reason in found.records.values() {

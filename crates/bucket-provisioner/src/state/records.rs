@@ -140,7 +140,6 @@ impl Records {
         self.cache.get(None, name)?.object()
     }
 
-    /// All records.
     pub(crate) fn all(&self) -> Vec<Arc<RecordFacts>> {
         self.cache.all()
     }

@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn restrictions_of_names_do_not_go_with_an_existing_bucket() {
+    fn name_restrictions_need_a_new_bucket() {
         for other in [("explicitNames", "no"), ("bucketNamePrefix", "acme-"), ("onDelete", "purge")] {
             assert!(message(&[("bucketName", "photos"), other]).contains("bucketName names an existing one"));
         }

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn waits_for_a_turn_count_against_no_limit() {
+    async fn waits_for_the_rate_limit_do_not_count() {
         let slow = async {
             sleep(SECOND).await;
             wait(sleep(100 * SECOND)).await;
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nobody_waits_for_ever_and_checks_wait_shortest() {
+    async fn waits_are_limited_and_checks_wait_shortest() {
         for (can_wait, longest) in [(false, LONGEST_WAITS), (true, CHECK_WAITS)] {
             let began = Instant::now();
             let waits = async {

@@ -142,7 +142,7 @@ struct OrphanController<'a, P> {
     again: UnboundedSender<OrphanCheck>,
 }
 
-/// What becomes of a check.
+/// The result of a check.
 enum Outcome {
     Next(Next),
     /// What is recorded is to be removed, which needs a worker.

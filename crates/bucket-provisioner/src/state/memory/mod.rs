@@ -19,7 +19,7 @@ use self::waits::Waits;
 use crate::reasons;
 use crate::store::{AccessRemoval, AppCredentials, BucketRemoval, ClaimId, Removal, SecretRef};
 
-/// How far a removal came, because the cache may not show it yet.
+/// The progress of a removal, because the cache may not show it yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RemovalProgress {
     /// Only the claim's finalizer is left. The text is the closing message.
@@ -40,7 +40,7 @@ pub(crate) struct ClaimMemory {
     executed: Option<Instant>,
     /// Objects that were removed from the claim's bucket.
     removed_objects: u64,
-    /// Until when emptying it came on.
+    /// When emptying it last made progress.
     purge_moved: Option<Instant>,
     /// Since when the next part waits in the queue.
     purge_waiting_since: Option<Instant>,
@@ -56,7 +56,7 @@ pub(crate) struct ClaimMemory {
 impl ClaimMemory {
     /// The store is about to create something for the claim, or has just answered. Returns when it was asked before.
     pub(crate) fn executes(&mut self) -> Option<Instant> {
-        // What an earlier removal has seen to go may be there again.
+        // What an earlier removal has deleted may exist again.
         (self.access_gone, self.bucket_gone) = (false, false);
         self.executed.replace(Instant::now())
     }
@@ -139,7 +139,7 @@ impl ClaimMemory {
         self.removed_objects
     }
 
-    /// For how long the bucket gets no emptier, if it is being emptied. If it cannot be removed for another reason, the
+    /// Time without progress, if the bucket is being emptied. If it cannot be removed for another reason, the
     /// status reports that one. A record without its claim has no status.
     fn purge_idle(&self, now: Instant) -> Option<Duration> {
         let is_stopped = self.last_status.is_some_and(|last| last.reason != reasons::PURGING);
@@ -180,9 +180,9 @@ pub(crate) struct Memory {
 pub(crate) struct Progress {
     /// How many buckets are being emptied.
     pub(crate) purges: usize,
-    /// For how long the one of them gets no emptier that is stuck longest.
+    /// Time without progress of the most stalled one.
     pub(crate) purge_idle: Duration,
-    /// How late the check is that is the latest.
+    /// How late the most overdue check is.
     pub(crate) check_late: Duration,
 }
 
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_of_claims_that_went_unseen_is_forgotten() {
+    fn memory_of_claims_deleted_unseen_is_forgotten() {
         let memory = Memory::default();
         memory.entry(&claim(), ClaimMemory::executes);
         memory.keep_only(&HashSet::from([claim().uid]));
@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_purge_that_comes_no_further_shows_behind_one_that_does() {
+    async fn a_stalled_purge_is_shown_behind_a_moving_one() {
         let (memory, minute) = (Memory::default(), Duration::from_secs(60));
         let (stuck, moving) = (claim(), ClaimId { uid: "moving".into(), ..claim() });
         let report = |id: &ClaimId, reason| {

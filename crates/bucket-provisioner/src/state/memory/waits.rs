@@ -107,7 +107,7 @@ impl Waits {
         self.failures.saturating_add(1)
     }
 
-    /// An attempt failed: returns the wait before the next one; zero if something changed while it ran.
+    /// An attempt has failed: returns the wait before the next one; zero if something changed while it ran.
     pub(crate) fn failed(&mut self, class: FailureClass) -> Duration {
         if self.woken {
             return Duration::ZERO;
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_claim_that_rests_is_woken_by_its_user() {
+    async fn a_waiting_claim_is_woken_by_its_user() {
         let mut waits = started();
         let hour = Duration::from_secs(3600);
         assert_eq!(waits.set_wait(hour), hour);

@@ -355,7 +355,7 @@ async fn a_claim_with_a_forgotten_object_bucket_deletes_nothing() {
     let used = Used::claim(&world, &class).await;
     world.say(&used.record, "forget").await;
     let message = world.wait_orphaned(&used.record, "ClaimExists").await;
-    assert!(message.contains("stay as they are"), "{message}");
+    assert!(message.contains("are kept"), "{message}");
     used.assert_untouched(&world).await;
     world.delete_claim("photos").await;
     world.wait_gone("photos").await;
@@ -363,6 +363,6 @@ async fn a_claim_with_a_forgotten_object_bucket_deletes_nothing() {
     world.assert_no_objects("photos").await;
     used.assert_untouched(&world).await;
     let (_, note) = world.wait_event("photos", "Removed").await;
-    assert!(note.contains("left as they are, as the annotation of ObjectBucket"), "{note}");
+    assert!(note.contains("are kept, as the annotation of ObjectBucket"), "{note}");
     operator.stop().await;
 }

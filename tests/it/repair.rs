@@ -164,7 +164,7 @@ async fn a_claim_without_its_object_bucket_leaves_no_access() {
     // Whether it was to be retained was recorded only in the ObjectBucket.
     assert!(world.account.bucket_exists(&bucket).await);
     let (_, note) = world.wait_event_with("photos", "LeftInPlace", &bucket).await;
-    assert!(note.contains(&name) && note.contains("is gone"), "{note}");
+    assert!(note.contains(&name) && note.contains("no longer exists"), "{note}");
     let (_, note) = world.wait_event("photos", "Removed").await;
     assert!(note.contains("if it still exists, is left in place"), "{note}");
 }

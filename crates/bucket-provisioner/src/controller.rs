@@ -95,7 +95,7 @@ pub async fn run<P: Provisioner>(
     tracing::info!(remembered = ctx.memory.claims(), "stopped");
 }
 
-/// Lets those who ask see how the work goes.
+/// Shows the progress of the work: metrics, readiness.
 fn show<P: Provisioner>(ctx: &Arc<Context<P>>) {
     let (observer, shown) = (&ctx.options.observer, Arc::downgrade(ctx));
     observer.metrics().upkeep.begin();

@@ -22,12 +22,12 @@ pub(crate) enum Error {
     ClaimUnreadable { error: String },
 
     #[error(
-        "Secret {0} with the owner's credentials does not exist; create it, or correct secretName and secretNamespace in the StorageClass"
+        "Secret {0} with the provisioning credentials does not exist; create it, or correct secretName and secretNamespace in the StorageClass"
     )]
     OwnerSecretNotFound(SecretRef),
 
     #[error(
-        "Secret {secret} with the owner's credentials does not exist; restore it, because bucket {bucket:?} and its user cannot be removed without it"
+        "Secret {secret} with the provisioning credentials does not exist; restore it, because bucket {bucket:?} and its user cannot be deleted without it"
     )]
     OwnerSecretNeeded { secret: SecretRef, bucket: String },
 
@@ -35,7 +35,7 @@ pub(crate) enum Error {
     CredentialsUnusable { answer: String, remedy: &'static str },
 
     #[error(
-        "access key {key} of the claim's user is inactive: somebody deactivated it at the store, and the operator does not activate it. To get a new key, change the claim's annotation {}; or an admin activates the key",
+        "access key {key} of the claim's user is inactive: it was deactivated at the store, not by the operator. For a new key, change the claim's annotation {}; or activate the key at the store",
         wire::annotation::ROTATE_KEYS
     )]
     KeysInactive { key: String },
@@ -51,12 +51,12 @@ pub(crate) enum Error {
     RecordUnreadable { name: String, error: String },
 
     #[error(
-        "ObjectBucket {name:?} already exists and belongs to another claim, so it is not changed; delete it if nobody needs it, or create the claim under another name"
+        "ObjectBucket {name:?} already exists and belongs to another claim, so it is not changed; delete it if it is unused, or create the claim under another name"
     )]
     RecordTaken { name: String },
 
     #[error(
-        "ObjectBucket {name:?} does not say to which claim it belongs, and more than one claim is possible; an admin must write the uid of the right claim into its spec.additionalState.claimUID"
+        "ObjectBucket {name:?} does not name its claim, and more than one claim is possible; an admin must write the uid of the right claim into its spec.additionalState.claimUID"
     )]
     RecordAmbiguous { name: String },
 
@@ -76,7 +76,7 @@ pub(crate) enum Error {
     NothingToUndo { why: CannotUndo },
 
     #[error(
-        "bucket {bucket:?}, which was created for this claim before it was edited, is not empty, and its keys were never published, so it is not deleted: undo the edit of the claim or of its StorageClass, empty the bucket, or delete the claim (the bucket then stays until an admin decides)"
+        "bucket {bucket:?}, created for this claim before an edit, is not empty, and its keys were never published, so it is not deleted: undo the edit of the claim or of its StorageClass, empty the bucket, or delete the claim (the bucket is then kept until an admin decides)"
     )]
     BucketNotEmpty { bucket: String },
 
@@ -92,7 +92,7 @@ pub(crate) enum Error {
     BucketsDiffer { record: String, recorded: String, bucket: String },
 
     #[error(
-        "CustomResourceDefinition {crd} is being deleted, or does not exist, so nothing is deleted at the store: an admin must annotate it with {}=yes to delete what the claims had there, or the ObjectBuckets with {}={} to keep it",
+        "CustomResourceDefinition {crd} is being deleted, or does not exist, so nothing is deleted at the store: an admin must annotate it with {}=yes to delete the claims' buckets and users, or the ObjectBuckets with {}={} to keep them",
         wire::annotation::CONFIRM_DELETION,
         wire::annotation::ORPHAN,
         wire::annotation::ORPHAN_FORGET
@@ -100,22 +100,22 @@ pub(crate) enum Error {
     CrdDeleting { crd: &'static str },
 
     #[error(
-        "the owner's credentials belong to another account than this claim's bucket and user, so nothing is done for this claim; an admin must change {place} back to the former account, whose id is in the ObjectBucket"
+        "the provisioning credentials belong to another account than this claim's bucket and user, so nothing is done for this claim; an admin must change {place} back to the previous account, whose id is in the ObjectBucket"
     )]
     AccountChanged { place: String },
 
     #[error(
-        "another claim also uses bucket {bucket:?}; the bucket and its content are deleted when no other claim uses it any more"
+        "another claim also uses bucket {bucket:?}; the bucket and its content are deleted when no other claim uses it"
     )]
     BucketInUse { bucket: String },
 
     #[error(
-        "the store at {store} did not answer, or refused the owner's credentials, several times in a row; only one claim at a time calls it now, and this claim waits for its turn; see other claims of the class and the operator's log"
+        "the store at {store} did not answer, or refused the provisioning credentials, several times in a row; only one claim at a time retries, and this claim waits in the queue; see other claims of the class and the operator's log"
     )]
     StoreSilent { store: String },
 
     #[error(
-        "the store at {store} limits how fast this account may call it: claims take turns, and this one continues by itself"
+        "the store at {store} limits the request rate of this account: this claim waits in the queue and continues by itself"
     )]
     StoreBusy { store: String },
 
@@ -139,13 +139,13 @@ pub(crate) enum Error {
 /// field, so the claim was restored from a backup, moved from another cluster, or copied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RecordProblem {
-    /// It belongs to a former claim of this namespace and name.
-    Former { record: String },
+    /// It belongs to a previous claim of this namespace and name.
+    Predecessor { record: String },
     /// It does not exist.
     Missing { record: String },
     /// No object can have this name.
     NoName { record: String },
-    /// It belongs to somebody else.
+    /// It belongs to another claim or provisioner.
     Foreign { record: String },
 }
 
@@ -153,8 +153,8 @@ impl RecordProblem {
     fn sentence(&self) -> String {
         let adopt = format!("{}={}", wire::annotation::ORPHAN, wire::annotation::ORPHAN_ADOPT);
         let (problem, remedy) = match self {
-            Self::Former { record } => (
-                format!("ObjectBucket {record:?}, which belongs to a former claim of this name"),
+            Self::Predecessor { record } => (
+                format!("ObjectBucket {record:?}, which belongs to a previous claim of this name"),
                 format!("to continue with its bucket, an admin must annotate that ObjectBucket with {adopt}; "),
             ),
             Self::Missing { record } => (
@@ -163,7 +163,7 @@ impl RecordProblem {
                     "to continue with its bucket, an admin must restore that ObjectBucket, from a backup or with the command `record`, and annotate it with {adopt}; "
                 ),
             ),
-            Self::NoName { record } => (format!("{record:?}, which is not the name of an object"), String::new()),
+            Self::NoName { record } => (format!("{record:?}, which is not a valid object name"), String::new()),
             Self::Foreign { record } => {
                 (format!("ObjectBucket {record:?}, which does not belong to this claim"), String::new())
             }
@@ -179,7 +179,7 @@ impl RecordProblem {
 pub(crate) enum CannotUndo {
     /// No deletion is scheduled.
     NotScheduled,
-    /// The bucket was deleted, or its time has come.
+    /// The bucket was deleted, or the time of its deletion has passed.
     TooLate,
     /// The claim was in another namespace of that name.
     OtherNamespace,
@@ -194,9 +194,11 @@ const NAMED: usize = 5;
 
 fn cannot_undo(why: &CannotUndo) -> String {
     let why = match why {
-        CannotUndo::NotScheduled => "no deleted bucket of a claim of this namespace and name is kept",
-        CannotUndo::TooLate => "the bucket of the deleted claim is deleted already, or its time has come",
-        CannotUndo::OtherNamespace => "the deleted claim was in a former namespace of this name",
+        CannotUndo::NotScheduled => "no deletion of a bucket of a claim of this namespace and name is scheduled",
+        CannotUndo::TooLate => {
+            "the bucket of the deleted claim was deleted, or the time of its scheduled deletion has passed"
+        }
+        CannotUndo::OtherNamespace => "the deleted claim was in a previous namespace of this name",
         CannotUndo::OtherClass => "the deleted claim named another StorageClass",
         CannotUndo::Several { records } => {
             let named: Vec<_> = records.iter().take(NAMED).map(String::as_str).collect();
@@ -228,7 +230,7 @@ impl Error {
         Self::Store(Box::new(failure))
     }
 
-    /// Another writer was faster, or the object is gone. This is not reported: the watch shows the change.
+    /// Another writer was faster, or the object was deleted. This is not reported: the watch shows the change.
     pub(crate) fn is_race(&self) -> bool {
         matches!(self, Self::Kubernetes { source, .. } if matches!(status_code(source), Some(404 | 409)))
     }

@@ -1,7 +1,7 @@
 //! What metrics say about now: the claims, their keys, and the workers.
 //!
 //! Users can write any class and any reason, so only classes count that exist and are this provisioner's, and only reasons
-//! that it gives. Ten thousand claims are looked at for one text, so nothing of them is copied.
+//! that it gives. Ten thousand claims are read for one text, so nothing of them is copied.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -61,10 +61,10 @@ fn set_claims<P: Provisioner>(ctx: &Context<P>, gauges: &Gauges) {
         let status = claim.status.as_ref();
         let phase = status.and_then(|status| status.phase);
         let remembered = || metadata.uid.as_deref().and_then(|uid| ctx.memory.reason(uid));
-        let given = given_reason(status, remembered);
-        let reason = given.and_then(|given| reasons.get(given)).copied().unwrap_or_default();
+        let reason = reported_reason(status, remembered);
+        let reason = reason.and_then(|reason| reasons.get(reason)).copied().unwrap_or_default();
         let namespace = metadata.namespace.as_deref().filter(|_| ctx.options.shows_namespaces);
-        *counts.entry(Kind { class, phase: phase.map_or("", word), reason, namespace }).or_default() += 1.0;
+        *counts.entry(Kind { class, phase: phase.map_or("", phase_label), reason, namespace }).or_default() += 1.0;
         let Some(created) = metadata.creation_timestamp.as_ref().map(|time| time.0) else { continue };
         match &metadata.deletion_timestamp {
             Some(deletion) => deleted.saw((class, reason), deletion.0),
@@ -91,8 +91,8 @@ fn set_claims<P: Provisioner>(ctx: &Context<P>, gauges: &Gauges) {
     });
 }
 
-/// The class by which a claim counts, if it does. A claim of ours whose class was deleted has none: any name can stand in
-/// it.
+/// The class by which a claim counts, if it does. A claim of ours whose class was deleted has none: it can contain any
+/// name.
 fn counted_class<'a>(claim: &ObjectBucketClaim, class: &'a str, owner: ClassOwner, label: &str) -> Option<&'a str> {
     let has_our_label = || provisioner_label(&claim.metadata).is_some_and(|is| is == label);
     match owner {
@@ -102,9 +102,9 @@ fn counted_class<'a>(claim: &ObjectBucketClaim, class: &'a str, owner: ClassOwne
     }
 }
 
-/// The reason that the claim's status says. A CRD may prune conditions: then the one that was `remembered` when the status
+/// The reason in the claim's status. A CRD may prune conditions: then the one that was `remembered` when the status
 /// was written.
-fn given_reason(
+fn reported_reason(
     status: Option<&ObjectBucketClaimStatus>,
     remembered: impl FnOnce() -> Option<&'static str>,
 ) -> Option<&str> {
@@ -116,7 +116,7 @@ fn given_reason(
     }
 }
 
-fn word(phase: ClaimPhase) -> &'static str {
+fn phase_label(phase: ClaimPhase) -> &'static str {
     match phase {
         ClaimPhase::Pending => "Pending",
         ClaimPhase::Bound => "Bound",
@@ -189,7 +189,7 @@ mod tests {
     use crate::api::{Condition, ConditionStatus};
 
     #[test]
-    fn a_claim_whose_conditions_are_pruned_counts_by_the_reason_that_was_reported_last() {
+    fn a_claim_with_pruned_conditions_counts_by_its_last_reason() {
         let condition = |type_: &str| Condition {
             type_: type_.to_owned(),
             status: ConditionStatus::False,
@@ -204,8 +204,8 @@ mod tests {
             (vec![condition("Other")], "QuotaExceeded"),
             (Vec::new(), "QuotaExceeded"),
         ] {
-            assert_eq!(given_reason(Some(&with(conditions)), || Some("QuotaExceeded")), Some(expected));
+            assert_eq!(reported_reason(Some(&with(conditions)), || Some("QuotaExceeded")), Some(expected));
         }
-        assert_eq!(given_reason(None, || None), None);
+        assert_eq!(reported_reason(None, || None), None);
     }
 }

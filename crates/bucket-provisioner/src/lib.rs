@@ -1,7 +1,7 @@
 //! Write a provisioner for ObjectBucketClaims by implementing four verbs.
 //!
 //! A user of a Kubernetes cluster submits an ObjectBucketClaim ("a bucket, please"); an admin's
-//! StorageClass says where buckets come from. This crate does everything in between that is the same
+//! StorageClass defines where buckets come from. This crate does everything in between that is the same
 //! for every store, and leaves what differs to a [`Provisioner`]: `create_bucket`, `grant`, `revoke`, `delete_bucket`.
 //!
 //! - [`store`]: the trait, and the types it uses. Start here to support another store.
@@ -26,13 +26,13 @@
 //! # Feature flags
 //! `otel`, on by default: traces for OpenTelemetry, and `--otlp-endpoint`; 15 more crates.
 //!
-//! # Who may import whom
+//! # Which module imports which
 //! ```text
 //! cli ─► controller ─► triggers ─► streams ─► gauges ─► reconcile ─► objects ─► state ─► decide ─► error ─► refusal, options, reasons ─► store, api
 //! ```
-//! The folders say what a file may touch, and each imports only those to its right: `reconcile` is the work on a claim or an
-//! ObjectBucket, step by step; `objects` reads and writes Kubernetes objects; `state` is what all reconciles share;
-//! `decide` is pure.
+//! The folders define what a file may access, and each imports only those to its right: `reconcile` is the work on a
+//! claim or an ObjectBucket, step by step; `objects` reads and writes Kubernetes objects; `state` is what all
+//! reconciles share; `decide` is pure.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

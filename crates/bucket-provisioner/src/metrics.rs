@@ -16,7 +16,7 @@ const TO_BOUND: &[f64] = &[0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120
 /// An attempt is ended after two minutes.
 const ATTEMPT: &[f64] = &[0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0];
 
-/// What is counted when it happens, and what is looked at when somebody asks.
+/// Counters, which count events, and gauges, which are read with each scrape.
 pub(crate) struct Metrics {
     pub(crate) attempts: Labelled<Histogram, 1, Times>,
     pub(crate) to_bound: Labelled<Histogram, 1, Times>,
@@ -25,7 +25,7 @@ pub(crate) struct Metrics {
     pub(crate) gauges: Gauges,
 }
 
-/// What is looked at when somebody asks.
+/// What is read with each scrape.
 #[derive(Debug)]
 pub(crate) struct Gauges {
     pub(crate) claims: Labelled<Gauge, 3>,

@@ -26,7 +26,7 @@ pub struct Options {
     pub permit: Permit,
     /// Whether the number of claims is shown for each namespace.
     pub shows_namespaces: bool,
-    /// What shows how the work goes.
+    /// Metrics and traces.
     pub observer: Observer,
 }
 

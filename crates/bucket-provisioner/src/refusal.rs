@@ -4,7 +4,8 @@ use super::reasons;
 use crate::store::{NameError, ParameterError, SecretRef};
 
 /// Why a claim is refused before the store is called, so that nothing has changed there. Somebody must change the claim, its
-/// class or the owner's Secret. `Display` is the message on the claim: what is wrong, then the remedy.
+/// class or the Secret with the provisioning credentials. `Display` is the message on the claim: what is wrong, then
+/// the remedy.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refusal {
     #[error("StorageClass {class}: {problem}")]
@@ -37,11 +38,11 @@ pub(crate) enum Refusal {
     InvalidOwnerSecret { secret: SecretRef, problem: String },
 
     #[error(
-        "the StorageClass names no Secret, and the store needs the owner's credentials: create a class with secretName and secretNamespace"
+        "the StorageClass names no Secret, and the store needs provisioning credentials: create a class with secretName and secretNamespace"
     )]
     OwnerSecretMissing,
 
-    #[error("what is recorded cannot be used: {0}")]
+    #[error("the parameters in the ObjectBucket cannot be used: {0}")]
     RecordedParametersUnreadable(ParameterError),
 
     #[error(

@@ -37,8 +37,8 @@ pub(super) struct Streams<P> {
 }
 
 impl<P: Send + Sync + 'static> Streams<P> {
-    /// The claims that are created or change, trimmed. Those that are listed are [looked at](triggers::claims_after_lists)
-    /// when all lists are complete.
+    /// The claims that are created or change, trimmed. Those that are listed are
+    /// [checked](triggers::claims_after_lists) when all lists are complete.
     pub(super) fn claims(&self, cache: Writer<Guarded>) -> impl Stream<Item = watcher::Result<Guarded>> + use<P> {
         let (ctx, check) = (Arc::clone(&self.ctx), self.orphan_check.clone());
         let (listed, check_all) = (Arc::clone(&self.ctx), self.orphan_check.clone());
@@ -122,7 +122,7 @@ impl<P: Send + Sync + 'static> Streams<P> {
         }
     }
 
-    /// ConditionSupport the `facts` about each object in the cache that `of` returns.
+    /// Keeps the `facts` about each object in the cache that `of` returns.
     fn cached<K: Resource, F, Of, Facts>(
         &self,
         of: Of,
@@ -152,7 +152,7 @@ fn all() -> watcher::Config {
     watcher::Config::default().page_size(PAGE)
 }
 
-/// Processes a change of a claim. The records of a claim that is gone may be orphans, and so may those of a former claim
+/// Processes a change of a claim. The records of a deleted claim may be orphans, and so may those of a previous claim
 /// of the same name as a new one.
 fn claim_changed<P>(ctx: &Context<P>, event: &watcher::Event<Guarded>, check: &UnboundedSender<OrphanCheck>) {
     if let watcher::Event::Apply(claim) | watcher::Event::InitApply(claim) = event

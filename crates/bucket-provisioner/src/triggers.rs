@@ -20,13 +20,13 @@ use super::state::owner_secrets;
 use super::streams::from_channel;
 use crate::api::{Guard, ObjectBucket};
 
-/// Claims that are looked at before others have their turn at the processor.
+/// Claims that are checked before the task yields to others.
 const CLAIMS_AT_ONCE: usize = 100;
 /// How often due upkeep is looked for.
 const UPKEEP_TICK: Duration = Duration::from_secs(1);
 
-/// After a list, the claims that are not in_sync, once all lists are complete. Most claims are in_sync, and kube's scheduler
-/// would need more memory for each than its record.
+/// After a list, the claims that are not in sync, once all lists are complete. Most claims are in sync, and kube's
+/// scheduler would need more memory for each than its record.
 pub(super) fn claims_after_lists<P>(
     listed: Arc<Notify>,
     ctx: Arc<Context<P>>,
@@ -49,7 +49,7 @@ pub(super) fn claims_after_lists<P>(
             })
             .flat_map(move |some| {
                 let needs_work =
-                    |claim: &Arc<Guarded>| !reconcile::is_steady(&ctx, &Claim::read(claim, &ctx.label), true);
+                    |claim: &Arc<Guarded>| !reconcile::is_in_sync(&ctx, &Claim::read(claim, &ctx.label), true);
                 let found: Vec<_> = some.into_iter().filter(needs_work).collect();
                 stream::iter(found.into_iter().map(|claim| ObjectRef::from_obj(claim.as_ref())))
             })
@@ -77,7 +77,7 @@ pub(super) fn claims_of_record<P>(ctx: Arc<Context<P>>) -> impl Fn(Guard<ObjectB
             let uid = ctx.caches.claims.get(&claim).and_then(|shown| shown.uid());
             match uid {
                 Some(uid) if record::claim_uid(&record) == Some(&uid) => {
-                    ctx.memory.wake_if_reported(&uid, &reasons::MENDED_IN_THE_RECORD);
+                    ctx.memory.wake_if_reported(&uid, &reasons::CORRECTED_IN_OBJECT_BUCKET);
                 }
                 Some(uid) => ctx.memory.wake(&uid),
                 None => {}
@@ -101,7 +101,7 @@ pub(super) fn claims_of_class<P>(ctx: Arc<Context<P>>) -> impl Fn(StorageClass) 
             Err(_unreadable) => false,
         };
         let waits =
-            |claim: &Guarded| names_class(claim) && !reconcile::is_steady(&ctx, &Claim::read(claim, &ctx.label), true);
+            |claim: &Guarded| names_class(claim) && !reconcile::is_in_sync(&ctx, &Claim::read(claim, &ctx.label), true);
         refs(&ctx.caches.claims, waits)
             .map(|(uid, claim)| {
                 ctx.memory.wake(&uid);
@@ -111,7 +111,7 @@ pub(super) fn claims_of_class<P>(ctx: Arc<Context<P>>) -> impl Fn(StorageClass) 
     }
 }
 
-/// An owner's Secret that appears or changes ends the wait of the claims that need it.
+/// A Secret with provisioning credentials that appears or changes ends the wait of the claims that need it.
 pub(super) fn claims_of_secret<P>(
     changes: UnboundedReceiver<owner_secrets::Change>,
     ctx: Arc<Context<P>>,

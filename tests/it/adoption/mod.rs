@@ -272,7 +272,7 @@ async fn a_claim_deleted_before_its_adoption_removes_nothing() {
     world.delete_claim(CLAIM).await;
     world.wait_gone(CLAIM).await;
     let (_, note) = world.wait_event_with(CLAIM, "LeftInPlace", &lost.record).await;
-    assert!(note.contains("was left as it is"), "{note}");
+    assert!(note.contains("are kept"), "{note}");
     assert_eq!(world.account.list(&lost.bucket).await.unwrap(), ["precious"]);
     assert_eq!(world.account.users_with(&lost.uid).await.len(), 1);
     world.wait_orphaned(&lost.record, "ClaimGone").await;

@@ -65,7 +65,7 @@ async fn without_its_class_access_is_removed_and_the_bucket_stays() {
     assert_eq!(world.account.list(&legacy.bucket).await.unwrap(), ["kept"]);
     let (type_, note) = world.wait_event("c2", "LeftInPlace").await;
     assert_eq!(type_, "Warning");
-    assert!(note.contains(&legacy.bucket) && note.contains("is gone"), "{note}");
+    assert!(note.contains(&legacy.bucket) && note.contains("no longer exists"), "{note}");
 }
 
 #[tokio::test]

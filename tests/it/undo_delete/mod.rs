@@ -191,7 +191,7 @@ async fn a_later_namespace_of_the_name_does_not_get_the_bucket() {
     world.records().patch(&used.record, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
     create_again(&world, "photos", &class).await;
     let message = world.wait_reason("photos", "NothingToUndo").await;
-    assert!(message.contains("former namespace"), "{message}");
+    assert!(message.contains("previous namespace"), "{message}");
 
     // An admin can give it the bucket all the same.
     world.say(&used.record, "adopt").await;
@@ -316,7 +316,7 @@ async fn a_failed_deletion_is_reported_and_retried() {
     // It has begun, so no claim gets what is left.
     create_again(&world, "photos", &class).await;
     let message = world.wait_reason("photos", "NothingToUndo").await;
-    assert!(message.contains("its time has come"), "{message}");
+    assert!(message.contains("scheduled deletion has passed"), "{message}");
     world.aws.leave_alone();
     world.wait_record_gone(&used.record).await;
     assert!(!world.account.bucket_exists(&used.bucket).await);
@@ -390,7 +390,7 @@ async fn a_namespace_is_deleted_at_once_and_its_buckets_later() {
         claim.and_then(ready).is_some_and(|ready| ready.reason == "NothingToUndo")
     };
     let claim = seen(&claims, "photos", refused).await.expect("it does not get the bucket").unwrap();
-    assert!(ready(&claim).unwrap().message.contains("former namespace"), "{claim:?}");
+    assert!(ready(&claim).unwrap().message.contains("previous namespace"), "{claim:?}");
     assert_eq!(world.account.list(&bucket).await.unwrap(), ["precious"]);
 }
 

@@ -19,7 +19,7 @@ use super::status::{Condition, known_or_none};
     shortname = "obs",
     category = "storage",
     status = "ObjectBucketStatus",
-    doc = "The record of one claim's bucket. RawParameters by the operator, which needs nothing else to delete the bucket.",
+    doc = "The state of one claim's bucket. The operator writes it, and needs nothing else to delete the bucket.",
     derive = "PartialEq",
     derive = "Default",
     printcolumn(name = "Storage-Class", type_ = "string", json_path = ".spec.storageClassName"),
@@ -123,7 +123,7 @@ pub struct ObjectBucketStatus {
     /// Phase of the record.
     #[serde(default, deserialize_with = "known_or_none", skip_serializing_if = "Option::is_none")]
     pub phase: Option<BucketPhase>,
-    /// `Orphaned` says whether the claim of this record is missing, and what an admin can do about it.
+    /// `Orphaned` reports whether the claim of this ObjectBucket is missing, and what an admin can do about it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,

@@ -47,7 +47,7 @@ use operator_runtime::name::OBJECT_NAME;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectBucketClaimSpec {
-    /// The StorageClass, which says which provisioner creates the bucket, and how.
+    /// The StorageClass, which defines which provisioner creates the bucket, and how.
     #[schemars(length(min = 1, max = 253), extend("pattern" = OBJECT_NAME))]
     pub storage_class_name: String,
     /// Exact name of the new bucket. All AWS accounts share the names of buckets, so prefer generateBucketName. Not
@@ -84,7 +84,7 @@ pub enum ClaimPhase {
     Bound,
     /// The claim is being deleted.
     Released,
-    /// Somebody must change something first. The Ready condition says what.
+    /// Something must be changed first. The condition Ready reports what.
     Failed,
 }
 
@@ -95,7 +95,7 @@ pub struct ObjectBucketClaimStatus {
     /// Phase of the claim.
     #[serde(default, deserialize_with = "known_or_none", skip_serializing_if = "Option::is_none")]
     pub phase: Option<ClaimPhase>,
-    /// `Ready` says whether the bucket can be used and, if not, why.
+    /// `Ready` reports whether the bucket can be used and, if not, why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,

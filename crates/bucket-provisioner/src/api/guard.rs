@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_needs_to_know_who_wrote_which_field() {
+    fn managed_fields_are_not_kept() {
         let written = json!([{ "manager": "kubectl", "fieldsV1": { "f:data": {} } }]);
         let map = json!({ "metadata": { "name": "a", "managedFields": written }, "data": { "managedFields": "data" } });
         let map = read(map).unwrap();
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn of_what_cannot_be_read_the_metadata_and_the_reason_are_known() {
+    fn unreadable_objects_keep_metadata_and_reason() {
         let map = read(json!({ "metadata": { "name": "a", "uid": "1" }, "data": ["no map"] })).unwrap();
         assert_eq!((map.name_any().as_str(), map.uid().as_deref()), ("a", Some("1")));
         assert!(map.0.unwrap_err().error.contains("invalid type"));

@@ -37,7 +37,7 @@ fn the_callers_are_these() {
         "bucket-provisioner/src/decide/lookup.rs",
         // spec.claimRef of an ObjectBucket that cannot be read.
         "bucket-provisioner/src/decide/record.rs",
-        // The message that says so.
+        // The message that names it.
         "bucket-provisioner/src/error.rs",
         // A claim in Released ObjectBuckets and its class.
         "bucket-provisioner/src/reconcile/recall.rs",

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub enum ConditionStatus {
     /// It holds.
     True,
-    /// It does not; reason and message say why.
+    /// It does not; reason and message show why.
     False,
     /// Not known.
     Unknown,

@@ -17,12 +17,12 @@ pub const CLAIM_KIND: &str = "ObjectBucketClaim";
 pub const RECORD_KIND: &str = "ObjectBucket";
 /// Name of the CustomResourceDefinition of claims.
 pub const CLAIM_CRD: &str = "objectbucketclaims.objectbucket.io";
-/// Names of the CustomResourceDefinitions of claims and bucket records.
+/// Names of the CustomResourceDefinitions of ObjectBucketClaims and ObjectBuckets.
 pub const CRDS: [&str; 2] = [CLAIM_CRD, "objectbuckets.objectbucket.io"];
-/// ConditionSupport a claim and its bucket record until everything that was created for the claim is removed. All provisioners of
-/// these claims use the same finalizer, so it does not say whose claim it is.
+/// Keeps a claim and its ObjectBucket until everything that was created for the claim is deleted. All provisioners of
+/// these claims use the same finalizer, so it does not identify the provisioner.
 pub const FINALIZER: &str = "objectbucket.io/finalizer";
-/// Label on claim, bucket record, Secret and ConfigMap; see [`provisioner_label`].
+/// Label on claim, ObjectBucket, Secret and ConfigMap; see [`provisioner_label`].
 pub const PROVISIONER_LABEL: &str = "bucket-provisioner";
 
 /// Label on an ObjectBucket: the name of its bucket, so that other ObjectBuckets with this bucket are found; see
@@ -41,16 +41,16 @@ pub mod annotation {
     pub const UNDO_DELETE: &str = "objectbucket.io/undo-delete";
     /// On the claim's Secret: when its keys were issued (RFC 3339).
     pub const KEYS_ISSUED_AT: &str = "objectbucket.io/keys-issued-at";
-    /// On the claim's Secret: id of the former access key, while it still works.
+    /// On the claim's Secret: id of the previous access key, while it works.
     pub const RETIRING_KEY: &str = "objectbucket.io/retiring-key";
-    /// On the claim's Secret: when the former access key is deleted (RFC 3339).
+    /// On the claim's Secret: when the previous access key is deleted (RFC 3339).
     pub const RETIRE_KEY_AT: &str = "objectbucket.io/retire-key-at";
-    /// On the claim's Secret: `yes` if the former access key is deactivated already.
+    /// On the claim's Secret: `yes` if the previous access key is deactivated already.
     pub const RETIRING_KEY_INACTIVE: &str = "objectbucket.io/retiring-key-inactive";
     /// On the claim's Secret: when lost keys are looked for and deleted (RFC 3339). It is set for a short time after a
     /// later attempt issued keys, because an earlier attempt may have lost some.
     pub const REVIEW_KEYS_AT: &str = "objectbucket.io/review-keys-at";
-    /// On the claim's Secret: the version of the owner's Secret from which shared keys were copied.
+    /// On the claim's Secret: the resourceVersion of the provisioning Secret from which shared keys were copied.
     pub const SHARED_FROM: &str = "objectbucket.io/shared-from";
     /// On an ObjectBucket, set by an admin: what to do with a record whose claim no longer exists, or was created in
     /// another cluster: one of [`ORPHAN_ACTIONS`].
@@ -133,22 +133,22 @@ pub mod state {
     pub const FORMER_CLAIM_UIDS: &str = "formerClaimUIDs";
     /// UID of the namespace `kube-system` of the cluster in which the record was created or adopted.
     pub const CLUSTER_UID: &str = "clusterUID";
-    /// Account of the owner's credentials, if it is known.
+    /// Account of the provisioning credentials, if it is known.
     pub const ACCOUNT_ID: &str = "accountID";
-    /// `true` once the claim's keys have worked: from then on an app may have used the bucket. The status says the
+    /// `true` once the claim's keys have worked: from then on an app may have used the bucket. The status has the
     /// same, but backups do not contain it.
     pub const HANDED_OVER: &str = "handedOver";
     /// `created` or `granted`.
     pub const MODE: &str = "mode";
-    /// Namespace of the owner's Secret.
+    /// Namespace of the Secret with the provisioning credentials.
     pub const SECRET_NAMESPACE: &str = "secretNamespace";
-    /// Name of the owner's Secret.
+    /// Name of the Secret with the provisioning credentials.
     pub const SECRET_NAME: &str = "secretName";
     /// URL of an S3 endpoint that an SDK cannot derive from the region.
     pub const ENDPOINT_URL: &str = "endpointURL";
     /// Age at which keys are rotated, in seconds.
     pub const ROTATE_KEYS_EVERY: &str = "rotateKeysEvery";
-    /// How long the former keys are kept after a rotation, in seconds.
+    /// How long the previous keys are kept after a rotation, in seconds.
     pub const KEY_GRACE_PERIOD: &str = "keyGracePeriod";
     /// What happens to the bucket when the claim is deleted, as the class parameter of this name; absent for `purge`.
     pub const ON_DELETE: &str = "onDelete";

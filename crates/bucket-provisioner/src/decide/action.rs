@@ -10,7 +10,7 @@ pub(crate) enum Action {
     Remove,
     /// Remove the access, keep the bucket.
     Revoke,
-    /// Delete only the ObjectBucket; if its claim still exists, after that is deleted.
+    /// Delete only the ObjectBucket, and only after its claim.
     Forget,
     /// Give the ObjectBucket to the claim that has the recorded namespace and name.
     Adopt,

@@ -46,7 +46,7 @@ pub(crate) fn delay(class: FailureClass, attempts: u32, dice: &mut impl Rng) -> 
     }
 }
 
-/// The wait until a claim is looked at again whose key somebody deactivated: a security tool may do that to all keys of an
+/// The wait until a claim is checked again whose key was deactivated: a security tool may do that to all keys of an
 /// account, and nobody waits for these claims. A request of its user ends the wait.
 pub(crate) fn keys_inactive(dice: &mut impl Rng) -> Duration {
     Duration::from_secs(60 * 60).mul_f64(dice.random_range(0.8..=1.2))
@@ -58,7 +58,7 @@ pub(crate) fn propagation(probes: u32, dice: &mut impl Rng) -> Duration {
     whole.mul_f64(dice.random_range(0.75..=1.0))
 }
 
-/// How long keys may be denied that the store knows, until somebody has to correct something.
+/// How long keys that the store knows may be denied, until an admin has to correct something.
 pub(crate) const MAX_DENIED: Duration = Duration::from_secs(60);
 
 /// Whether the store is to be asked about keys that were refused this often.
@@ -67,11 +67,11 @@ pub(crate) fn are_doubtful(refused: u32) -> bool {
 }
 
 /// How long to keep a record after it was undone, to check the store once more. `missing`: something was not found that an
-/// attempt may have created; `quiet`: the time since that; `lag`: how long the store may not show it. What was found and
-/// removed costs no wait.
-pub(crate) fn settles_in(missing: bool, quiet: Duration, lag: Duration) -> Option<Duration> {
-    let left = lag.saturating_sub(quiet);
-    (missing && !left.is_zero()).then_some(left)
+/// attempt may have created; `since_change`: the time since that; `lag`: how long the store may not show it. What was
+/// found and removed costs no wait.
+pub(crate) fn settles_in(missing: bool, since_change: Duration, lag: Duration) -> Option<Duration> {
+    let remaining = lag.saturating_sub(since_change);
+    (missing && !remaining.is_zero()).then_some(remaining)
 }
 
 #[cfg(test)]
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_must_correct_is_retried_soon_and_then_every_few_minutes() {
+    fn what_must_be_corrected_is_retried_every_few_minutes() {
         for (attempts, about) in [(1, 10), (2, 20), (3, 40), (4, 80), (5, 160), (6, 300), (40, 300)] {
             let wait = delay(FailureClass::Terminal, attempts, &mut rand::rng()).as_secs_f64();
             assert!((0.8 * f64::from(about)..=1.2 * f64::from(about)).contains(&wait), "{attempts}: {wait}");
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_looked_for_again_while_it_may_still_appear() {
+    fn what_is_missing_is_retried_while_it_may_appear() {
         let seconds = Duration::from_secs;
         let lag = seconds(120);
         assert_eq!(settles_in(true, seconds(3), lag), Some(seconds(117)));

@@ -138,7 +138,7 @@ impl Claim {
         }
     }
 
-    /// A claim that is gone, and only its record is left.
+    /// A claim that no longer exists, and whose record remains.
     pub(crate) fn gone(id: ClaimId) -> Self {
         Self {
             id,
@@ -152,12 +152,12 @@ impl Claim {
             retry_request: None,
             undo_request: None,
             label: LabelOwner::Ours,
-            spec: Err("the claim is gone".to_owned()),
+            spec: Err("the claim no longer exists".to_owned()),
             status: ObjectBucketClaimStatus::default(),
         }
     }
 
-    /// Whether the claim is gone, so that nothing can be reported on it.
+    /// Whether the claim no longer exists, so that nothing can be reported on it.
     pub(crate) fn is_gone(&self) -> bool {
         self.resource_version.is_none()
     }
@@ -176,7 +176,7 @@ impl Claim {
         self.undo_request.as_deref().is_some_and(|value| value != "no")
     }
 
-    /// When it was created, which the API server says of every claim.
+    /// When it was created, which the API server sets on every claim.
     pub(crate) fn asked_at(&self) -> Timestamp {
         self.created.as_ref().map_or(Timestamp::MAX, |created| created.0)
     }
@@ -226,8 +226,8 @@ pub(crate) fn wanted(spec: &ObjectBucketClaimSpec, uid: &str) -> Result<WantedBu
     }
 }
 
-/// The bucket that a claim names, if its record names another one. Of a claim and a record that differ, nothing says
-/// which was edited.
+/// The bucket that a claim names, if its record names another one. If claim and record differ, it is unknown which was
+/// edited.
 pub(crate) fn other_bucket(claim: &Claim, record: &Record) -> Option<String> {
     let spec = claim.spec.as_ref().ok().filter(|_| record.plan.mode == Mode::Created)?;
     let bucket = record.plan.bucket.as_str();
@@ -271,7 +271,7 @@ pub(crate) fn ignored(claim: &Claim, spec: &ObjectBucketClaimSpec, record: &Reco
 fn ignored_undo(claim: &Claim, record: &Record) -> Option<String> {
     (claim.asks_to_undo() && record.former_uids.is_empty()).then(|| {
         format!(
-            "the annotation {} has no effect: the claim was bound to a new bucket, {:?}; to get the bucket of a deleted claim, delete this claim and create it again with the annotation, and with the name of the bucket's ObjectBucket in spec.objectBucketName, which an admin can tell",
+            "the annotation {} has no effect: the claim was bound to a new bucket, {:?}; to get the bucket of a deleted claim, delete this claim and create it again with the annotation, and with that bucket's ObjectBucket (ask an admin) in spec.objectBucketName",
             wire::annotation::UNDO_DELETE, record.plan.bucket
         )
     })
@@ -292,7 +292,7 @@ fn ignored_config(spec: &ObjectBucketClaimSpec) -> Option<String> {
 fn ignored_edit(spec: &ObjectBucketClaimSpec, record: &Record) -> Option<String> {
     let kept = |field: &str, now: &str, bound: &str, remedy: &str| {
         Some(format!(
-            "spec.{field} {now:?} has no effect: the claim is bound, and its ObjectBucket says {bound:?}; {remedy} (if the ObjectBucket was edited, an admin must restore it)"
+            "spec.{field} {now:?} has no effect: the claim is bound, and its ObjectBucket has {bound:?}; {remedy} (if the ObjectBucket was edited, an admin must restore it)"
         ))
     };
     let create = "for another one, create a new claim and copy the data";

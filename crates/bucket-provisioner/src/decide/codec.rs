@@ -142,7 +142,7 @@ fn author(object: &ObjectBucket) -> Option<Author> {
     }
 }
 
-/// What an ObjectBucket says.
+/// An ObjectBucket, as far as it can be read.
 #[derive(Debug)]
 pub(crate) struct Decoded {
     pub(crate) author: Author,
@@ -187,8 +187,8 @@ pub(crate) fn from_object(object: &ObjectBucket) -> Result<Decoded, String> {
     Ok(Decoded { author, record, release })
 }
 
-/// The label names the bucket that the operator has recorded. If somebody has edited the name, nothing says which of both
-/// is the claim's.
+/// The label names the bucket that the operator has recorded. If the name was edited, it is unknown which of both is
+/// the claim's.
 fn same_bucket(object: &ObjectBucket, bucket: &str) -> Result<(), String> {
     match record::bucket_label(object) {
         Some(label) if label != wire::bucket_label(bucket) => {
@@ -360,7 +360,7 @@ pub(crate) fn read(object: &ObjectBucket) -> Result<Stored, Error> {
         author,
         record,
         status_is_bound: record::status_is_bound(object),
-        claim_says_bound: false,
+        claim_was_bound: false,
         action: action::action(object).ok().flatten(),
         release,
         created: object.metadata.creation_timestamp.as_ref().map(|created| created.0),
@@ -379,7 +379,7 @@ pub(crate) fn stored(object: &ObjectBucket, record: Record) -> Stored {
         author: Author::Us,
         record,
         status_is_bound: record::status_is_bound(object),
-        claim_says_bound: true,
+        claim_was_bound: true,
         action: None,
         release: None,
         created: object.metadata.creation_timestamp.as_ref().map(|created| created.0),
@@ -399,7 +399,7 @@ pub(crate) fn naming(object: &ObjectBucket, claim: &ClaimId) -> ObjectBucket {
 /// The merge patch that writes why an ObjectBucket outlives its claim; `None`: it has its claim again.
 pub(crate) fn release(stored: &Stored, release: Option<&Release>) -> Value {
     let mut state = Release::write(release);
-    // The status changes with the release, and no longer says so.
+    // The status changes with the release, and no longer shows this.
     if stored.author == Author::Us && stored.published() {
         state[wire::state::HANDED_OVER] = json!(HANDED_OVER);
     }
@@ -407,7 +407,7 @@ pub(crate) fn release(stored: &Stored, release: Option<&Release>) -> Value {
 }
 
 /// The merge patch from `stored` to `record`, which may differ only in what can change: the claim, the cluster, the
-/// account, and whether it was handed over.
+/// account, and whether its credentials were published.
 pub(crate) fn change(stored: &Stored, record: &Record) -> Value {
     let Record { claim, former_uids, cluster, account, credentials_published, .. } = record;
     let mut state = json!({
@@ -518,7 +518,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deleted_claim_s_bucket_says_until_when_it_stays() {
+    fn a_deleted_claims_bucket_shows_until_when_it_is_kept() {
         let mut object = to_object(&whole(), "obc-shop-photos", "label");
         let schedule = Schedule { at: Timestamp::from_second(1_800_000_000).unwrap(), namespace_uid: None };
         let released = Release { at: Timestamp::UNIX_EPOCH, why: Retained::Scheduled(schedule), deleting: false };
@@ -531,7 +531,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_of_the_config_map_that_a_store_cannot_add_are_not_read() {
+    fn foreign_entries_of_the_config_map_are_not_read() {
         let mut object = to_object(&whole(), "obc-shop-photos", "label");
         let state = object.spec.additional_state.as_mut().unwrap();
         for key in ["AWS_ACCESS_KEY_ID", "AWS_REGION", "AWS_ENDPOINT_URL_S3", "a b", "..", ""] {

@@ -1,8 +1,8 @@
-//! What the condition KeysCurrent of a bound claim says about its keys. Pure.
+//! The condition KeysCurrent of a bound claim, from the state of its keys. Pure.
 
 use crate::api::ConditionStatus::{False, True};
 use crate::decide::keys::{self, KeyNotes, Retiring, text};
-use crate::decide::report::KeysSaid;
+use crate::decide::report::KeysCondition;
 use crate::reasons;
 
 /// What is known about the keys of a bound claim.
@@ -14,13 +14,13 @@ pub(crate) struct KeyFacts<'a> {
     /// Why the last rotation failed.
     pub(crate) failure: Option<&'a str>,
     /// The claim has the condition already.
-    pub(crate) said: bool,
+    pub(crate) has_condition: bool,
 }
 
-/// What the condition says; `None` as long as nothing was ever due, so that most claims do not have it.
-pub(crate) fn condition_of(facts: &KeyFacts<'_>) -> Option<KeysSaid> {
-    let KeyFacts { notes, request, failure, said } = *facts;
-    let condition = |status, reason, message| Some(KeysSaid { status, reason, message });
+/// The condition; `None` as long as nothing was ever due, so that most claims do not have it.
+pub(crate) fn condition_of(facts: &KeyFacts<'_>) -> Option<KeysCondition> {
+    let KeyFacts { notes, request, failure, has_condition } = *facts;
+    let condition = |status, reason, message| Some(KeysCondition { status, reason, message });
     if let Some(failure) = failure {
         return condition(False, reasons::ROTATION_FAILED, failure.to_owned());
     }
@@ -30,7 +30,7 @@ pub(crate) fn condition_of(facts: &KeyFacts<'_>) -> Option<KeysSaid> {
     match &notes.retiring {
         Some(Retiring { id, at, .. }) if keys::is_requested(notes, request) => {
             let message = format!(
-                "new keys were requested, and a user has two keys at most: they are issued when the former key {id} is deleted, after {}",
+                "new keys were requested, and a user has two keys at most: they are issued when the previous key {id} is deleted, after {}",
                 text(*at)
             );
             condition(False, reasons::ROTATION_PENDING, message)
@@ -38,14 +38,17 @@ pub(crate) fn condition_of(facts: &KeyFacts<'_>) -> Option<KeysSaid> {
         Some(Retiring { id, at, inactive: true }) => condition(
             True,
             reasons::KEY_DEACTIVATED,
-            format!("{issued}; the former key {id} is deactivated, and is deleted at {}", text(*at)),
+            format!("{issued}; the previous key {id} is deactivated, and is deleted at {}", text(*at)),
         ),
         Some(Retiring { id, at, .. }) => condition(
             True,
             reasons::KEYS_ROTATED,
-            format!("{issued}; the former key {id} works until {}: restart pods that still have it before", text(*at)),
+            format!(
+                "{issued}; the previous key {id} works until {}: before then, restart pods that still have it",
+                text(*at)
+            ),
         ),
-        None if said => condition(True, reasons::KEYS_RETIRED, format!("{issued}; there is no former key")),
+        None if has_condition => condition(True, reasons::KEYS_RETIRED, format!("{issued}; there is no previous key")),
         None => None,
     }
 }
@@ -64,33 +67,37 @@ mod tests {
         keys::succeed("AKIA1".into(), Duration::from_secs(86_400), now, Some("first"))
     }
 
-    fn say(notes: &KeyNotes, request: Option<&str>) -> KeysSaid {
-        condition_of(&KeyFacts { notes, request, failure: None, said: false }).unwrap()
+    fn current(notes: &KeyNotes, request: Option<&str>) -> KeysCondition {
+        condition_of(&KeyFacts { notes, request, failure: None, has_condition: false }).unwrap()
     }
 
     #[test]
-    fn the_end_of_the_former_key_is_named() {
-        insta::assert_snapshot!(say(&notes(), Some("first")).message, @"the key in the claim's Secret was issued at 2027-01-15T08:00:00Z; the former key AKIA1 works until 2027-01-16T08:00:00Z: restart pods that still have it before");
+    fn the_end_of_the_previous_key_is_named() {
+        insta::assert_snapshot!(current(&notes(), Some("first")).message, @"the key in the claim's Secret was issued at 2027-01-15T08:00:00Z; the previous key AKIA1 works until 2027-01-16T08:00:00Z: before then, restart pods that still have it");
         let mut inactive = notes();
         inactive.retiring.as_mut().unwrap().inactive = true;
-        let said = say(&inactive, None);
-        assert_eq!((said.status, said.reason), (True, "FormerKeyDeactivated"));
-        assert!(said.message.contains("is deleted at 2027-01-16"), "{}", said.message);
+        let condition = current(&inactive, None);
+        assert_eq!((condition.status, condition.reason), (True, "FormerKeyDeactivated"));
+        assert!(condition.message.contains("is deleted at 2027-01-16"), "{}", condition.message);
     }
 
     #[test]
-    fn a_request_within_the_grace_period_is_told() {
-        let said = say(&notes(), Some("second"));
-        assert_eq!((said.status, said.reason), (False, "RotationPending"));
-        assert!(said.message.contains("AKIA1") && said.message.contains("2027-01-16"), "{}", said.message);
+    fn a_request_within_the_grace_period_is_reported() {
+        let condition = current(&notes(), Some("second"));
+        assert_eq!((condition.status, condition.reason), (False, "RotationPending"));
+        assert!(
+            condition.message.contains("AKIA1") && condition.message.contains("2027-01-16"),
+            "{}",
+            condition.message
+        );
     }
 
     #[test]
-    fn a_failure_is_told_and_most_claims_say_nothing() {
+    fn a_failure_is_reported_and_most_claims_have_no_condition() {
         let none = KeyNotes::default();
-        let facts = KeyFacts { notes: &none, request: None, failure: None, said: false };
+        let facts = KeyFacts { notes: &none, request: None, failure: None, has_condition: false };
         assert_eq!(condition_of(&facts), None);
         assert_eq!(condition_of(&KeyFacts { failure: Some("denied"), ..facts }).unwrap().reason, "RotationFailed");
-        assert_eq!(condition_of(&KeyFacts { said: true, ..facts }).unwrap().status, True);
+        assert_eq!(condition_of(&KeyFacts { has_condition: true, ..facts }).unwrap().status, True);
     }
 }

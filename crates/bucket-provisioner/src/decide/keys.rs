@@ -22,9 +22,9 @@ pub(crate) struct KeyNotes {
     pub(crate) issued_at: Option<Timestamp>,
     /// The request for rotation that this key answers.
     pub(crate) answers: Option<String>,
-    /// The former key, as long as it works.
+    /// The previous key, as long as it works.
     pub(crate) retiring: Option<Retiring>,
-    /// The version of the owner's Secret from which shared keys were copied.
+    /// The version of the provisioning Secret from which shared keys were copied.
     pub(crate) shared_from: Option<String>,
     /// When to search for other keys of the user: an earlier attempt may have lost one that the store does not show yet.
     pub(crate) review_at: Option<Timestamp>,
@@ -36,7 +36,6 @@ const CLOCK_SKEW: Duration = Duration::from_secs(300);
 /// A key that was replaced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Retiring {
-    /// Its id.
     pub(crate) id: String,
     /// When it is deleted, or deactivated before that.
     pub(crate) at: Timestamp,
@@ -73,7 +72,7 @@ impl KeyNotes {
     pub(crate) fn clamp_to_now(self, rotation: &Rotation, now: Timestamp) -> Self {
         let issued_at = self.issued_at.filter(|at| *at <= after(now, CLOCK_SKEW));
         let at_most = |at: Timestamp, wait| at.min(after(issued_at.unwrap_or(now), wait));
-        let longest = rotation.grace.saturating_mul(2).saturating_add(rest(rotation));
+        let longest = rotation.grace.saturating_mul(2).saturating_add(idle_time(rotation));
         let retiring = self.retiring.map(|key| Retiring { at: at_most(key.at, longest), ..key });
         let review_at = self.review_at.map(|at| at_most(at, LONGEST_REVIEW));
         Self { issued_at, retiring, review_at, ..self }
@@ -116,7 +115,7 @@ impl KeyNotes {
         }
     }
 
-    /// Since when the present key has been the claim's, for metrics; `None` for keys that are the owner's. Users can write
+    /// Since when the present key has been the claim's, for metrics; `None` for shared keys. Users can write
     /// any time here, but no key was issued before its claim was created, or later than now.
     pub(crate) fn since(&self, created: Timestamp, now: Timestamp) -> Option<Timestamp> {
         let issued_at = self.issued_at.filter(|_| self.shared_from.is_none())?;
@@ -133,27 +132,27 @@ impl KeyNotes {
         self.age(now).is_some_and(|age| age < lag)
     }
 
-    /// The former key, if its time is over.
+    /// The previous key, if its time is over.
     pub(crate) fn expired(&self, now: Timestamp) -> Option<&Retiring> {
         self.retiring.as_ref().filter(|key| key.at <= now)
     }
 
-    /// When a former key is deleted although it is still used: after twice its grace period.
+    /// When a previous key is deleted although it is still used: after twice its grace period.
     pub(crate) fn limit(&self, rotation: &Rotation, now: Timestamp) -> Timestamp {
         after(self.issued_at.unwrap_or(now), rotation.grace.saturating_mul(2))
     }
 
-    /// The notes after the store was asked to deactivate the former key; `None` if the key is to be deleted now. Whoever
-    /// activates it again, or uses it, puts off its deletion for a limited time only.
+    /// The notes after the store was asked to deactivate the previous key; `None` if the key is to be deleted now.
+    /// To activate or use it again postpones its deletion for a limited time only.
     pub(crate) fn after_deactivation(&self, answer: Deactivation, rotation: &Rotation, now: Timestamp) -> Option<Self> {
-        let (limit, rest) = (self.limit(rotation, now), rest(rotation));
+        let (limit, idle_time) = (self.limit(rotation, now), idle_time(rotation));
         let (at, inactive) = match answer {
-            Deactivation::InUse(_) if now < limit => (after(now, rest).min(limit), false),
-            Deactivation::Done if now < after(limit, rest) => (after(now, rest), true),
+            Deactivation::InUse(_) if now < limit => (after(now, idle_time).min(limit), false),
+            Deactivation::Done if now < after(limit, idle_time) => (after(now, idle_time), true),
             Deactivation::InUse(_) | Deactivation::Done | Deactivation::NotNeeded => return None,
         };
-        let former = self.retiring.clone()?;
-        Some(Self { retiring: Some(Retiring { at, inactive, ..former }), ..self.clone() })
+        let previous = self.retiring.clone()?;
+        Some(Self { retiring: Some(Retiring { at, inactive, ..previous }), ..self.clone() })
     }
 
     /// The annotations to write; `None` for those to remove.
@@ -176,9 +175,9 @@ const YES: &str = "yes";
 /// Longest time until lost keys are searched for, whatever a user writes; see [`KeyNotes::with_review`].
 const LONGEST_REVIEW: Duration = Duration::from_secs(600);
 
-/// For how long a former key must not have been used before it is deactivated, and then until it is deleted: an hour, or a
-/// shorter grace period.
-pub(crate) fn rest(rotation: &Rotation) -> Duration {
+/// For how long a previous key must not have been used before it is deactivated, and then until it is deleted: an hour,
+/// or a shorter grace period.
+pub(crate) fn idle_time(rotation: &Rotation) -> Duration {
     rotation.grace.min(Duration::from_secs(3600))
 }
 
@@ -187,10 +186,10 @@ pub(crate) fn text(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// The notes on keys that replace `former`, which is kept for the grace period.
-pub(crate) fn succeed(former: String, grace: Duration, now: Timestamp, request: Option<&str>) -> KeyNotes {
+/// The notes on keys that replace `previous`, which is kept for the grace period.
+pub(crate) fn succeed(previous: String, grace: Duration, now: Timestamp, request: Option<&str>) -> KeyNotes {
     KeyNotes {
-        retiring: Some(Retiring { id: former, at: after(now, grace), inactive: false }),
+        retiring: Some(Retiring { id: previous, at: after(now, grace), inactive: false }),
         ..KeyNotes::new(now, request, None)
     }
 }
@@ -199,7 +198,7 @@ fn after(now: Timestamp, wait: Duration) -> Timestamp {
     SignedDuration::try_from(wait).ok().and_then(|wait| now.checked_add(wait).ok()).unwrap_or(Timestamp::MAX)
 }
 
-/// Whether somebody asks for other keys than the present ones.
+/// Whether keys other than the present ones are requested.
 pub(crate) fn is_requested(notes: &KeyNotes, request: Option<&str>) -> bool {
     request.is_some() && request != notes.answers.as_deref()
 }
@@ -217,8 +216,8 @@ pub(crate) fn period(every: Duration, uid: &str) -> Duration {
 
 /// What is due for the keys of a bound claim, or the time until something is. `rotation.every`: see [`period`].
 ///
-/// `request`: the claim's annotation. A user can have two keys, so a former or lost one is deleted before the present one
-/// is replaced.
+/// `request`: the claim's annotation. A user can have two keys, so a previous or lost one is deleted before the present
+/// one is replaced.
 pub(crate) fn due(
     notes: &KeyNotes,
     request: Option<&str>,
@@ -307,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn the_former_key_goes_after_its_grace_and_before_the_next_rotation() {
+    fn the_previous_key_is_deleted_before_the_next_rotation() {
         let notes = succeed("AKIA1".into(), DAY, at(0), Some("first"));
         assert_eq!(due(&notes, Some("second"), &monthly(), at(0)), (Upkeep::Nothing, Some(DAY)));
         assert_eq!(due(&notes, Some("second"), &monthly(), at(1)), (Upkeep::Retire, None));
@@ -332,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn notes_that_put_off_what_is_due_are_not_believed() {
+    fn implausible_notes_are_ignored() {
         let (rotation, now) = (monthly(), at(0));
         let notes = succeed("AKIA1".into(), DAY, now, None).with_review(now, LAG, &mut rand::rng());
         assert_eq!(notes.clone().clamp_to_now(&rotation, now), notes, "what the operator writes");
@@ -350,7 +349,7 @@ mod tests {
         assert!(clamp_to_now.review_at.unwrap() < now + LONGEST_REVIEW + LAG);
         let from_the_future = KeyNotes { issued_at: Some(at(4000)), ..notes }.clamp_to_now(&rotation, now);
         assert_eq!(from_the_future.issued_at, None);
-        assert_eq!(from_the_future.retiring.as_ref().unwrap().at, now + DAY, "its former key has its grace period");
+        assert_eq!(from_the_future.retiring.as_ref().unwrap().at, now + DAY, "its previous key has its grace period");
         let alone = KeyNotes { retiring: None, review_at: None, ..from_the_future };
         assert_eq!(due(&alone, None, &rotation, now).0, Upkeep::Rotate, "keys of unknown age are replaced");
     }
@@ -377,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn a_former_key_is_deactivated_before_it_is_deleted_and_put_off_while_it_is_used_but_not_for_ever() {
+    fn a_previous_key_is_deactivated_first_and_kept_while_used() {
         let (rotation, notes) = (monthly(), succeed("AKIA1".into(), DAY, at(0), None));
         let after = |answer, now| notes.after_deactivation(answer, &rotation, now).and_then(|notes| notes.retiring);
         let retiring = |at, inactive| Some(Retiring { id: "AKIA1".into(), at, inactive });
@@ -397,6 +396,6 @@ mod tests {
             (None, Some("AKIA1"))
         );
         let quick = Rotation { grace: LAG, ..monthly() };
-        assert_eq!(rest(&quick), LAG);
+        assert_eq!(idle_time(&quick), LAG);
     }
 }

@@ -94,7 +94,7 @@ pub(crate) fn reconstruct<P: Provisioner>(
         author: Author::Us,
         record,
         status_is_bound: false,
-        claim_says_bound: true,
+        claim_was_bound: true,
         action: None,
         release: None,
         created: None,
@@ -109,7 +109,7 @@ pub(crate) fn not_recorded_note(stored: &Stored) -> Option<String> {
     let bucket = &stored.record.plan.bucket;
     (stored.record.plan.mode == Mode::Created).then(|| {
         format!(
-            "bucket {bucket:?}, if it still exists, was left in place: ObjectBucket {:?} is gone, and nothing else says whether to retain the bucket; delete it by hand if nobody needs it",
+            "bucket {bucket:?}, if it still exists, was left in place: ObjectBucket {:?} no longer exists, so its reclaimPolicy is unknown; delete the bucket by hand if it is unused",
             stored.name
         )
     })
@@ -126,14 +126,14 @@ pub(crate) fn unfinished_bucket(config_map: &ConfigMap) -> Option<&str> {
 /// write it into the ConfigMap.
 pub(crate) fn unfinished_note(bucket: &str) -> String {
     format!(
-        "bucket {bucket:?} was left in place: the claim's ConfigMap named it, but no ObjectBucket does, so the Go provisioner probably did not finish it; if nobody needs it, delete it by hand, with the IAM user and the managed policy whose names begin with the bucket's name"
+        "bucket {bucket:?} was left in place: the claim's ConfigMap named it, but no ObjectBucket does, so the Go provisioner probably did not finish it; if it is unused, delete it by hand, with the IAM user and the managed policy whose names begin with the bucket's name"
     )
 }
 
-/// The note on the record of a former claim when a restored claim is deleted without having adopted it.
+/// The note on the record of a previous claim when a restored claim is deleted without having adopted it.
 pub(crate) fn not_adopted_note(record: &str) -> String {
     format!(
-        "ObjectBucket {record:?} was left as it is, with its bucket and the access to it, because it belongs to a former claim of this name"
+        "ObjectBucket {record:?}, its bucket and the access to it are kept, because they belong to a previous claim of this name"
     )
 }
 
@@ -141,7 +141,7 @@ pub(crate) fn not_adopted_note(record: &str) -> String {
 pub(crate) fn lost_note(claim: &Claim) -> String {
     let ClaimId { namespace, name, uid } = &claim.id;
     format!(
-        "the ObjectBucket of claim {namespace}/{name} was deleted by hand, and its StorageClass is gone, so bucket and user may still be in the store; look there for tags with the claim's uid {uid}"
+        "the ObjectBucket of claim {namespace}/{name} was deleted by hand, and its StorageClass no longer exists, so bucket and user may still exist in the store; search there for tags with the claim's uid {uid}"
     )
 }
 
@@ -157,14 +157,14 @@ pub(crate) fn unknown_origin_note(stored: &Stored, class: &ClassLookup, provisio
             let granted = class.parameters.get("bucketName") == Some(bucket);
             (!granted).then(|| {
                 format!(
-                    "bucket {bucket:?} was left in place: its name is not one that the Go provisioner generates for this claim, so nothing proves that it was created for this claim; delete it by hand if nobody needs it"
+                    "bucket {bucket:?} was left in place: its name is not one that the Go provisioner generates for this claim, so nothing proves that it was created for this claim; delete it by hand if it is unused"
                 )
             })
         }
         _ => {
             let user = stored.record.plan.user.as_deref().unwrap_or("none");
             Some(format!(
-                "bucket {bucket:?} was left in place: its StorageClass {class_name:?} is gone, and nothing else says whether the Go provisioner created the bucket, and with which credentials; delete it by hand if nobody needs it, and check that IAM user {user:?} no longer exists in its account"
+                "bucket {bucket:?} was left in place: its StorageClass {class_name:?} no longer exists, so it is unknown whether the Go provisioner created the bucket, and with which credentials; delete the bucket by hand if it is unused, and check that IAM user {user:?} no longer exists in its account"
             ))
         }
     }
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_counts_as_created_only_if_its_name_was_generated_for_the_claim() {
+    fn a_bucket_is_created_only_if_its_name_was_generated() {
         assert!(is_generated(&claim(Some("b2")), &format!("b2-{UUID}")));
         let long = "abcdefghijklmnopqrstuvwxyz0123";
         assert!(is_generated(&claim(Some(long)), &format!("abcdefghijklmnopqrstuvwxyz-{UUID}")));

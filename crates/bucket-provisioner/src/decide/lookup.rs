@@ -23,9 +23,9 @@ pub(crate) struct Candidate {
 pub(crate) enum Found {
     /// Its record.
     Owned(Box<Stored>),
-    /// Its record, but needed fields are missing; the text says which.
+    /// Its record, but needed fields are missing; the text names them.
     Damaged { object: Box<ObjectBucket>, error: String },
-    /// The record of a former claim, which an admin gives to this one, or whose deletion this one undoes.
+    /// The record of a previous claim, which an admin gives to this one, or whose deletion this one undoes.
     ToAdopt(Box<Stored>),
     /// None, but the claim names a record that is not its own: the claim was restored or copied.
     Restored(RecordProblem),
@@ -106,7 +106,7 @@ pub(crate) fn look_up(
                         Err(why) => cannot_undo = why,
                     }
                 }
-                _ if is_named => restored = Some(RecordProblem::Former { record: name }),
+                _ if is_named => restored = Some(RecordProblem::Predecessor { record: name }),
                 _ => {}
             },
             Relation::Predecessor | Relation::Foreign if is_named => {
@@ -140,7 +140,7 @@ fn undo(stored: &Stored, request: &UndoRequest<'_>) -> Result<(), CannotUndo> {
     release.undo(request, &stored.record.class_name)
 }
 
-/// Of several buckets of deleted claims the one that the claim names: nothing else says which of them is missed.
+/// Of several buckets of deleted claims, the one that the claim names: nothing else identifies the right one.
 fn one_of(mut deleted: Vec<(bool, Box<Stored>)>) -> Found {
     if deleted.len() > 1 && deleted.iter().any(|(is_named, _)| *is_named) {
         deleted.retain(|(is_named, _)| *is_named);
@@ -160,7 +160,7 @@ fn mine(object: ObjectBucket, claim: &Claim) -> Found {
     let whole = if names_it { object } else { codec::naming(&object, &claim.id) };
     match codec::read(&whole) {
         Ok(mut stored) => {
-            stored.claim_says_bound = stored.author == Author::Us && claim.was_bound();
+            stored.claim_was_bound = stored.author == Author::Us && claim.was_bound();
             Found::Owned(Box::new(stored))
         }
         Err(Error::RecordUnreadable { error, .. }) => Found::Damaged { object: Box::new(whole), error },
@@ -207,7 +207,7 @@ mod tests {
             Record { claim: ClaimId { uid: uid.into(), ..record().claim }, cluster: Some(cluster.into()), ..record() };
         let mut object = codec::to_object(&record, PLAIN, "ours");
         object.metadata.annotations =
-            action.map(|word| [(wire::annotation::ORPHAN.to_owned(), word.to_owned())].into());
+            action.map(|value| [(wire::annotation::ORPHAN.to_owned(), value.to_owned())].into());
         object
     }
 
@@ -235,16 +235,16 @@ mod tests {
     }
 
     #[test]
-    fn a_new_claim_that_only_has_the_name_of_a_former_one_gets_a_new_record() {
+    fn a_new_claim_with_the_name_of_a_previous_one_gets_a_record() {
         let found = find(&claim("new", None), Some(object("old", HERE, None))).unwrap();
         assert!(matches!(&found, Found::None { free_name } if free_name == "obc-shop-photos-new"), "{found:?}");
     }
 
     #[rstest]
-    #[case::a_former_claims(Some(object("old", HERE, None)))]
+    #[case::a_previous_claims(Some(object("old", HERE, None)))]
     #[case::one_of_another_cluster(Some(object("new", "elsewhere", None)))]
     #[case::no_record_at_all(None)]
-    fn a_claim_that_names_a_record_which_is_not_its_own_gets_no_new_one(#[case] at_plain: Option<ObjectBucket>) {
+    fn a_claim_that_names_a_foreign_record_gets_no_new_one(#[case] at_plain: Option<ObjectBucket>) {
         let found = find(&claim("new", Some(PLAIN)), at_plain).unwrap();
         assert!(matches!(found, Found::Restored(_)), "{found:?}");
     }
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_of_another_provisioner_is_not_adopted_though_it_says_so() {
+    fn a_record_of_another_provisioner_is_not_adopted() {
         let mut foreign = object("old", HERE, Some("adopt"));
         foreign.metadata.labels = Some([(wire::PROVISIONER_LABEL.to_owned(), "theirs".to_owned())].into());
         let found = find(&claim("new", None), Some(foreign)).unwrap();
@@ -292,7 +292,7 @@ mod tests {
         assert_eq!(all, [("team", "prod-x"), ("team-prod", "x")]);
     }
 
-    /// The ObjectBucket of a claim that was deleted, whose bucket goes at 100.
+    /// The ObjectBucket of a claim that was deleted, whose bucket is deleted at 100.
     fn scheduled(name: &str, deleted_at: i64, namespace_uid: &str) -> ObjectBucket {
         let schedule = Schedule { at: at(100), namespace_uid: Some(namespace_uid.into()) };
         let release = Release { at: at(deleted_at), why: Retained::Scheduled(schedule), deleting: false };
@@ -321,9 +321,9 @@ mod tests {
 
     #[rstest]
     #[case::nothing_was_deleted(None, CannotUndo::NotScheduled)]
-    #[case::a_later_namespace(Some(scheduled(PLAIN, 0, "former")), CannotUndo::OtherNamespace)]
+    #[case::a_later_namespace(Some(scheduled(PLAIN, 0, "previous")), CannotUndo::OtherNamespace)]
     #[case::a_claim_that_exists(Some(object("old", HERE, None)), CannotUndo::NotScheduled)]
-    fn a_claim_that_asks_in_vain_gets_no_new_bucket(#[case] at_plain: Option<ObjectBucket>, #[case] why: CannotUndo) {
+    fn a_claim_that_cannot_undo_gets_no_new_bucket(#[case] at_plain: Option<ObjectBucket>, #[case] why: CannotUndo) {
         let found = find(&undoing("new"), at_plain).unwrap();
         assert!(matches!(found, Found::NothingToUndo { why: ref found } if *found == why), "{found:?}");
     }

@@ -14,7 +14,6 @@ use crate::reasons::orphaned as reason;
 use crate::reasons::{DELETION_SCHEDULED, ORPHANED};
 use crate::store::{ClaimId, Mode, ReclaimPolicy, Record};
 
-/// A report on an ObjectBucket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Notice {
     /// The type of the condition.
@@ -61,12 +60,12 @@ impl Notice {
         let status = if *holds { ConditionStatus::True } else { ConditionStatus::False };
         let is_ours = |c: &&Condition| [ORPHANED, DELETION_SCHEDULED].contains(&c.type_.as_str());
         let was = current.iter().find(|c| c.type_ == *condition);
-        let says_so = was.is_some_and(|c| (c.status, c.reason.as_str(), &c.message) == (status, *reason, message));
-        if says_so && current.iter().filter(is_ours).count() == 1 {
+        let is_reported = was.is_some_and(|c| (c.status, c.reason.as_str(), &c.message) == (status, *reason, message));
+        if is_reported && current.iter().filter(is_ours).count() == 1 {
             return None;
         }
         let since = was.filter(|was| was.status == status).and_then(|was| was.last_transition_time.clone());
-        let says = Condition {
+        let added = Condition {
             type_: (*condition).to_owned(),
             status,
             reason: (*reason).to_owned(),
@@ -74,7 +73,7 @@ impl Notice {
             observed_generation: None,
             last_transition_time: Some(since.unwrap_or_else(|| now.to_owned())),
         };
-        Some(std::iter::once(says).chain(current.iter().filter(|c| !is_ours(c)).cloned()).collect())
+        Some(std::iter::once(added).chain(current.iter().filter(|c| !is_ours(c)).cloned()).collect())
     }
 }
 
@@ -82,23 +81,23 @@ fn is_scheduled(stored: &Stored) -> bool {
     stored.release.as_ref().is_some_and(|release| release.delete_at().is_some())
 }
 
-/// Whether the last report on an ObjectBucket says that its annotation could not be followed.
+/// Whether the annotation of an ObjectBucket was refused, as its last report shows.
 pub(crate) fn is_refused(object: &ObjectBucket) -> bool {
     let mut conditions = object.status.iter().flat_map(|status| &status.conditions);
     conditions.any(|c| [ORPHANED, DELETION_SCHEDULED].contains(&c.type_.as_str()) && c.reason == reason::ACTION_REFUSED)
 }
 
-/// Whether the ObjectBucket already says when its bucket will be deleted.
-pub(crate) fn says_scheduled(object: &ObjectBucket) -> bool {
+/// Whether the ObjectBucket already reports when its bucket will be deleted.
+pub(crate) fn reports_schedule(object: &ObjectBucket) -> bool {
     let at = release::delete_at(object).map(text).unwrap_or_default();
     let mut conditions = object.status.iter().flat_map(|status| &status.conditions);
     conditions.any(|condition| {
-        let says = match condition.reason.as_str() {
+        let is_reported = match condition.reason.as_str() {
             reason::SCHEDULED => condition.message.contains(&at),
             reason::ACTION_REFUSED => true,
             _ => false,
         };
-        says && condition.type_ == DELETION_SCHEDULED
+        is_reported && condition.type_ == DELETION_SCHEDULED
     })
 }
 
@@ -106,13 +105,13 @@ pub(crate) fn says_scheduled(object: &ObjectBucket) -> bool {
 pub(super) fn orphaned(stored: &Stored, present: Option<&str>, cluster: &str, from_elsewhere: bool) -> Notice {
     let record = &stored.record;
     let (claim, bucket, uid) = (&record.claim, &record.plan.bucket, &record.claim.uid);
-    let kept = format!("bucket {bucket:?} and the access to it are left as they are");
+    let kept = format!("bucket {bucket:?} and the access to it are kept");
     let every = remedy(&[Action::Remove, Action::Revoke, Action::Forget, Action::Adopt]);
     let (reason, message) = match (from_elsewhere, present) {
         (true, _) => (
             reason::OTHER_CLUSTER,
             format!(
-                "this record was created for claim {claim} in another cluster (the uid of namespace kube-system is {} there and {} here), so the operator does nothing with it; {}",
+                "this ObjectBucket was created for claim {claim} in another cluster (the uid of namespace kube-system is {} there and {} here), so the operator does nothing with it; {}",
                 record.cluster.as_deref().unwrap_or_default(),
                 cluster,
                 remedy(&[Action::Adopt, Action::Forget])
@@ -121,7 +120,9 @@ pub(super) fn orphaned(stored: &Stored, present: Option<&str>, cluster: &str, fr
         (false, None) => (reason::CLAIM_GONE, format!("claim {claim} (uid {uid}) does not exist; {kept}; {every}")),
         (false, Some(other)) => (
             reason::CLAIM_REPLACED,
-            format!("claim {claim} now has uid {other}, but this record was created for uid {uid}; {kept}; {every}"),
+            format!(
+                "claim {claim} now has uid {other}, but this ObjectBucket was created for uid {uid}; {kept}; {every}"
+            ),
         ),
     };
     Notice::orphaned(reason, message)
@@ -140,19 +141,19 @@ pub(crate) fn scheduled(stored: &Stored, at: Timestamp) -> Notice {
     Notice::deletion(reason::SCHEDULED, message, Severity::Normal)
 }
 
-/// The claim was deleted, and its bucket stays until an admin decides.
+/// The claim was deleted, and its bucket is kept until an admin decides.
 pub(crate) fn retained(stored: &Stored, why: &Retained) -> Notice {
     let Record { claim, plan, .. } = &stored.record;
     let bucket = &plan.bucket;
     let problem = match why {
         Retained::NotEmpty if !stored.published() => format!(
-            "claim {claim} was deleted; bucket {bucket:?} is kept, because it is not empty, and its keys were never published, so its content is somebody else's: before remove, empty it by hand"
+            "claim {claim} was deleted; bucket {bucket:?} is kept, because it is not empty, and its keys were never published, so its content is not the claim's: before remove, empty it by hand"
         ),
         Retained::NotEmpty => format!(
             "claim {claim} was deleted; bucket {bucket:?} is kept, because it is not empty and may be deleted only while it is empty"
         ),
         Retained::ClaimVanished => format!(
-            "claim {claim} was deleted while somebody removed its finalizer; its access is deleted, and bucket {bucket:?} is kept"
+            "claim {claim} was deleted without the operator, because its finalizer was removed; its access is deleted, and bucket {bucket:?} is kept"
         ),
         Retained::UserUnproven => format!(
             "claim {claim} was deleted; nothing proves that the recorded user {} is this claim's, so the user was left in place; bucket {bucket:?} is kept; delete the user by hand if it is the claim's",
@@ -172,7 +173,6 @@ pub(crate) fn retained(stored: &Stored, why: &Retained) -> Notice {
     Notice::orphaned(why.reason(), format!("{problem}; {}", remedy(actions)))
 }
 
-/// The bucket is being emptied.
 pub(crate) fn purging(stored: &Stored, removed: u64) -> Notice {
     let bucket = &stored.record.plan.bucket;
     let message = format!("emptying bucket {bucket:?} before it is deleted; {REMOVED_SO_FAR}{removed}");
@@ -204,7 +204,7 @@ pub(crate) fn failed(stored: &Stored, problem: &Error) -> Notice {
 
 /// The claim has adopted the ObjectBucket.
 pub(crate) fn adopted(claim: &ClaimId) -> Notice {
-    Notice::in_use(reason::ADOPTED, format!("claim {claim} (uid {}) has adopted this record", claim.uid))
+    Notice::in_use(reason::ADOPTED, format!("claim {claim} (uid {}) has adopted this ObjectBucket", claim.uid))
 }
 
 /// The values that an admin can choose from.
@@ -212,7 +212,7 @@ fn remedy(actions: &[Action]) -> String {
     let means = |action: &Action| match action {
         Action::Remove => "remove (delete the access, and the bucket unless its reclaimPolicy is Retain)",
         Action::Revoke => "revoke (delete the access, keep the bucket)",
-        Action::Forget => "forget (delete only this record)",
+        Action::Forget => "forget (delete only this ObjectBucket)",
         Action::Adopt => "adopt (give bucket and user to the claim that has this namespace and name now)",
     };
     let values: Vec<_> = actions.iter().map(means).collect();
@@ -230,7 +230,7 @@ pub(super) fn unknown_action(value: &str, orphaned: bool) -> Notice {
 
 pub(super) fn no_effect(claim: &ClaimId) -> Notice {
     let message = format!(
-        "annotation {} was removed, because claim {claim} exists and uses this record; delete the claim instead",
+        "annotation {} was removed, because claim {claim} exists and uses this ObjectBucket; delete the claim instead",
         annotation::ORPHAN
     );
     Notice::in_use(reason::CLAIM_EXISTS, message)
@@ -239,7 +239,7 @@ pub(super) fn no_effect(claim: &ClaimId) -> Notice {
 pub(super) fn forgotten_later(record: &Record) -> Notice {
     let (claim, bucket) = (&record.claim, &record.plan.bucket);
     let message = format!(
-        "claim {claim} exists and uses this record; when the claim is deleted, bucket {bucket:?} and the access to it stay as they are"
+        "claim {claim} exists and uses this ObjectBucket; when the claim is deleted, bucket {bucket:?} and the access to it are kept"
     );
     Notice::in_use(reason::CLAIM_EXISTS, message)
 }
@@ -248,7 +248,7 @@ pub(super) fn forgotten_later(record: &Record) -> Notice {
 pub(super) fn deleted_in_use(record: &Record) -> Notice {
     let (claim, bucket) = (&record.claim, &record.plan.bucket);
     let message = format!(
-        "this ObjectBucket was deleted, but claim {claim} exists and uses bucket {bucket:?}; it stays until the claim is deleted"
+        "this ObjectBucket was deleted, but claim {claim} exists and uses bucket {bucket:?}; the ObjectBucket is kept until the claim is deleted"
     );
     Notice { severity: Severity::Warning, ..Notice::in_use(reason::CLAIM_EXISTS, message) }
 }
@@ -267,7 +267,7 @@ pub(super) fn awaits_claim(stored: &Stored) -> Notice {
 pub(super) fn is_asked_for(stored: &Stored) -> Notice {
     let Record { claim, plan, .. } = &stored.record;
     let message = format!(
-        "bucket {:?} is kept for claim {claim}, which was created again with the annotation {}: the status of the claim says what it waits for",
+        "bucket {:?} is kept for claim {claim}, which was created again with the annotation {}: the status of the claim shows what it waits for",
         plan.bucket,
         annotation::UNDO_DELETE
     );
@@ -277,7 +277,7 @@ pub(super) fn is_asked_for(stored: &Stored) -> Notice {
 /// The report on an orphan that cannot be read.
 pub(crate) fn damaged(problem: &str) -> Notice {
     let message = format!(
-        "{problem}; to delete only this record, annotate it with {}={}",
+        "{problem}; to delete only this ObjectBucket, annotate it with {}={}",
         annotation::ORPHAN,
         annotation::ORPHAN_FORGET
     );
@@ -291,7 +291,7 @@ fn refused(stored: &Stored, why: &str) -> Notice {
 
 pub(super) fn not_here(stored: &Stored) -> Notice {
     let why = format!(
-        "this record was created in another cluster, which may still use the bucket, so nothing is removed from here; {}",
+        "this ObjectBucket was created in another cluster, which may still use the bucket, so nothing is deleted from here; {}",
         remedy(&[Action::Adopt, Action::Forget])
     );
     refused(stored, &why)
@@ -307,7 +307,7 @@ pub(super) fn no_claim(stored: &Stored) -> Notice {
 pub(super) fn claim_is_leaving(stored: &Stored) -> Notice {
     let claim = &stored.record.claim;
     let why = format!(
-        "claim {claim} is being deleted and cannot adopt this record; annotate this ObjectBucket again when a new claim of this name exists"
+        "claim {claim} is being deleted and cannot adopt this ObjectBucket; annotate the ObjectBucket again when a new claim of this name exists"
     );
     refused(stored, &why)
 }
@@ -337,7 +337,7 @@ mod tests {
     use crate::decide::testing::stored;
 
     #[test]
-    fn a_notice_replaces_the_one_before_and_keeps_what_others_report() {
+    fn a_notice_replaces_the_previous_one_and_no_others() {
         let foreign = Condition {
             type_: "Audited".into(),
             status: ConditionStatus::True,
@@ -357,14 +357,14 @@ mod tests {
 
     #[test]
     fn messages_name_the_bucket_and_the_remedy() {
-        insta::assert_snapshot!(scheduled(&stored(), Timestamp::UNIX_EPOCH).message, @r#"claim shop/photos was deleted; bucket "photos-f30e0389" is deleted with all its content at 1970-01-01T00:00:00Z; until then the claim gets it back if it is created again with the annotation objectbucket.io/undo-delete=yes; annotate this ObjectBucket with objectbucket.io/orphan=VALUE; values: adopt (give bucket and user to the claim that has this namespace and name now), forget (delete only this record), remove (delete the access, and the bucket unless its reclaimPolicy is Retain)"#);
+        insta::assert_snapshot!(scheduled(&stored(), Timestamp::UNIX_EPOCH).message, @r#"claim shop/photos was deleted; bucket "photos-f30e0389" is deleted with all its content at 1970-01-01T00:00:00Z; until then the claim gets it back if it is created again with the annotation objectbucket.io/undo-delete=yes; annotate this ObjectBucket with objectbucket.io/orphan=VALUE; values: adopt (give bucket and user to the claim that has this namespace and name now), forget (delete only this ObjectBucket), remove (delete the access, and the bucket unless its reclaimPolicy is Retain)"#);
         let published = Stored { record: Record { credentials_published: true, ..stored().record }, ..stored() };
-        insta::assert_snapshot!(retained(&published, &Retained::NotEmpty).message, @r#"claim shop/photos was deleted; bucket "photos-f30e0389" is kept, because it is not empty and may be deleted only while it is empty; annotate this ObjectBucket with objectbucket.io/orphan=VALUE; values: adopt (give bucket and user to the claim that has this namespace and name now), forget (delete only this record), remove (delete the access, and the bucket unless its reclaimPolicy is Retain)"#);
+        insta::assert_snapshot!(retained(&published, &Retained::NotEmpty).message, @r#"claim shop/photos was deleted; bucket "photos-f30e0389" is kept, because it is not empty and may be deleted only while it is empty; annotate this ObjectBucket with objectbucket.io/orphan=VALUE; values: adopt (give bucket and user to the claim that has this namespace and name now), forget (delete only this ObjectBucket), remove (delete the access, and the bucket unless its reclaimPolicy is Retain)"#);
         assert!(retained(&stored(), &Retained::NotEmpty).message.contains("before remove, empty it by hand"));
     }
 
     #[test]
-    fn problems_of_a_scheduled_deletion_are_reported_in_its_condition() {
+    fn problems_of_a_scheduled_deletion_are_in_its_condition() {
         let schedule = Schedule { at: Timestamp::UNIX_EPOCH, namespace_uid: None };
         let release = Release { at: Timestamp::UNIX_EPOCH, why: Retained::Scheduled(schedule), deleting: false };
         let late = Error::TimedOut(120);

@@ -36,11 +36,11 @@ pub(crate) struct OrphanFacts<'a> {
     pub(crate) cluster: &'a str,
     /// The claim that has the recorded name now, read from the cluster.
     pub(crate) present: Option<&'a PresentClaim>,
-    /// The last report says that an annotation could not be followed.
+    /// The last report is that an annotation was refused.
     pub(crate) refused: bool,
     /// The watch has shown that the claim was deleted, with its finalizer removed by somebody else.
     pub(crate) vanished: bool,
-    /// The process knew of the scheduled deletion before this look.
+    /// The process knew of the scheduled deletion before this check.
     pub(crate) awaited: bool,
     pub(crate) now: Timestamp,
 }
@@ -58,11 +58,11 @@ pub(crate) enum Due {
     Nothing,
     /// Report this, and wait for an admin.
     Report(Notice),
-    /// Report this, unless `None`, and look again at this time.
+    /// Report this, unless `None`, and check again at this time.
     Wait { notice: Option<Notice>, until: Timestamp },
     /// The bucket must not be deleted at its time: set another one.
     Postpone { until: Timestamp, because: &'static str },
-    /// The annotation cannot be followed: report why, and remove it. If it stayed, it might be followed much later, in a
+    /// The annotation is refused: report why, and remove it. If it stayed, it might be applied much later, in a
     /// situation that the admin did not mean.
     Refuse(Notice),
     /// Remove the access, and the bucket if its reclaimPolicy is Delete.
@@ -71,7 +71,7 @@ pub(crate) enum Due {
     Revoke,
     /// Remove the access of a claim that vanished; bucket and ObjectBucket stay.
     RevokeVanished,
-    /// The time has come at which the bucket is deleted.
+    /// The bucket's scheduled deletion is due.
     DeleteBucket,
     /// Delete only the ObjectBucket.
     Forget,
@@ -102,10 +102,10 @@ pub(crate) fn due(facts: &OrphanFacts<'_>) -> Due {
         Some(Action::Remove | Action::Revoke) if from_elsewhere => Due::Refuse(notice::not_here(stored)),
         Some(Action::Remove) => Due::Remove,
         Some(Action::Revoke) => Due::Revoke,
-        // Its access goes first. Then an admin may give the bucket to the next claim of the name.
+        // Its access is removed first. Then an admin may give the bucket to the next claim of the name.
         Some(Action::Adopt) if present.is_none() && leaves_access(facts, from_elsewhere) => Due::RevokeVanished,
         Some(Action::Adopt) => adoption(stored, present),
-        None => unless_told_otherwise(facts, from_elsewhere),
+        None => without_annotation(facts, from_elsewhere),
     }
 }
 
@@ -126,7 +126,7 @@ fn adoption(stored: &Stored, present: Option<&PresentClaim>) -> Due {
     }
 }
 
-/// Whether the access of a claim works that went without the operator.
+/// Whether the access still works of a claim that was deleted without the operator.
 fn leaves_access(facts: &OrphanFacts<'_>, from_elsewhere: bool) -> bool {
     let OrphanFacts { stored, vanished, .. } = *facts;
     !from_elsewhere
@@ -138,7 +138,7 @@ fn leaves_access(facts: &OrphanFacts<'_>, from_elsewhere: bool) -> bool {
 }
 
 /// What is due without an annotation.
-fn unless_told_otherwise(facts: &OrphanFacts<'_>, from_elsewhere: bool) -> Due {
+fn without_annotation(facts: &OrphanFacts<'_>, from_elsewhere: bool) -> Due {
     let OrphanFacts { stored, present, refused, awaited, now, .. } = *facts;
     let is_claimed = present.is_some_and(|claim| claim.names_it);
     match &stored.release {
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_whose_claim_exists_is_left_to_its_claim_whatever_the_annotation_says() {
+    fn a_record_whose_claim_exists_is_left_to_its_claim() {
         let claim = present(&record().claim.uid);
         for cluster in [Some(HERE), None] {
             for action in EVERY {
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn the_access_of_a_vanished_claim_is_removed_by_whoever_comes_later() {
+    fn the_access_of_a_vanished_claim_is_removed_later() {
         let mut vanished = released(Retained::ClaimVanished);
         assert!(is_report(&decide(&vanished, None, None), reason::CLAIM_VANISHED));
         vanished.release.as_mut().unwrap().deleting = true;
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_adopts_a_record_only_if_it_is_not_deleted_and_has_none() {
+    fn a_claim_adopts_only_if_not_deleted_and_without_a_record() {
         let record = of(Some(HERE));
         let adopt = |present| decide(&record, Some(Action::Adopt), present);
         assert!(is_refusal(&adopt(None), reason::ACTION_REFUSED));
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn no_time_comes_for_a_copy_a_backup_or_a_bucket_that_a_claim_waits_for() {
+    fn copies_backups_and_awaited_buckets_are_not_deleted() {
         let elsewhere = Stored { record: of(Some("elsewhere")).record, ..scheduled() };
         assert!(is_report(&decide_at(&elsewhere, 200), reason::OTHER_CLUSTER));
         let restored = Stored { created: Some(at(60)), ..scheduled() };
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_claim_of_the_name_does_not_keep_the_bucket_of_a_deleted_one() {
+    fn a_new_claim_does_not_keep_the_bucket_of_a_deleted_one() {
         let (stored, action, new) = (scheduled(), Ok(None), present("new"));
         let due = due(&OrphanFacts { now: at(100), present: Some(&new), ..facts(&stored, &action) });
         assert_eq!(due, Due::DeleteBucket);
@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deleted_object_bucket_that_is_in_use_says_so() {
+    fn a_deleted_object_bucket_in_use_is_reported() {
         let claim = present(&record().claim.uid);
         let deleted = Stored { deleted: true, ..of(Some(HERE)) };
         assert!(is_report(&decide(&deleted, None, Some(&claim)), reason::CLAIM_EXISTS));

@@ -18,8 +18,8 @@ use crate::decide::keys::KeyNotes;
 use crate::decide::metadata::controller;
 use crate::store::{AppCredentials, ClaimId, Record};
 
-/// What a claim inherits with a record that it adopts: outputs with our label that are controlled by one of the former
-/// claims, or by nobody, because backups leave out owner references.
+/// What a claim inherits with a record that it adopts: outputs with our label that are controlled by one of the
+/// previous claims, or by nobody, because backups leave out owner references.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PreviousOwner<'a> {
     label: &'a str,
@@ -131,7 +131,7 @@ fn metadata(claim: &ClaimId, label: &str) -> ObjectMeta {
     }
 }
 
-/// The Secret that hands `credentials` to the claim, with notes on them.
+/// The claim's Secret with `credentials`, and with notes on them.
 pub(crate) fn secret(claim: &ClaimId, label: &str, credentials: &AppCredentials, notes: &KeyNotes) -> Secret {
     let AppCredentials { access_key_id, secret_access_key, session_token, outputs } = credentials;
     let entry = |key: &str, value: &str| (key.to_owned(), ByteString(value.as_bytes().to_vec()));
@@ -164,7 +164,7 @@ pub(crate) fn credentials(secret: &Secret) -> Option<AppCredentials> {
     Some(AppCredentials { session_token: text(wire::secret::SESSION_TOKEN).map(SecretString::from), ..keys })
 }
 
-/// The ConfigMap with the address of the claim's bucket, and what the store adds.
+/// The ConfigMap with the name and endpoint of the claim's bucket, and what the store adds.
 pub(crate) fn config_map(label: &str, record: &Record) -> ConfigMap {
     let endpoint = &record.plan.endpoint;
     let entry = |key: &str, value: &str| (key.to_owned(), value.to_owned());
@@ -214,7 +214,7 @@ pub(crate) fn difference<T: Output>(found: &T, wanted: &T) -> Option<Value> {
     Some(patch)
 }
 
-/// What takes the place of an immutable output that differs by this merge patch; `None` if the output can be patched. What
+/// What replaces an immutable output that differs by this merge patch; `None` if the output can be patched. What
 /// others have added to it is kept.
 pub(crate) fn replacement<T: Output>(found: &T, wanted: &T, patch: &Value) -> Option<Result<T, serde_json::Error>> {
     let changes_data = patch["data"].as_object().is_some_and(|data| !data.is_empty());
@@ -243,7 +243,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn handing_out(token: Option<&str>) -> Secret {
+    fn secret_with_token(token: Option<&str>) -> Secret {
         let claim = ClaimId { namespace: "ns".into(), name: "c".into(), uid: "u".into() };
         let credentials = AppCredentials {
             session_token: token.map(SecretString::from),
@@ -254,30 +254,30 @@ mod tests {
 
     #[test]
     fn what_is_up_to_date_is_not_written() {
-        assert_eq!(handing_out(None).differing(&handing_out(None)), None);
-        assert_eq!(handing_out(Some("t")).differing(&handing_out(Some("t"))), None);
+        assert_eq!(secret_with_token(None).differing(&secret_with_token(None)), None);
+        assert_eq!(secret_with_token(Some("t")).differing(&secret_with_token(Some("t"))), None);
     }
 
     #[test]
     fn a_token_of_earlier_keys_is_removed() {
-        let patch = handing_out(Some("old")).differing(&handing_out(None)).unwrap();
+        let patch = secret_with_token(Some("old")).differing(&secret_with_token(None)).unwrap();
         assert_eq!(patch, json!({ "AWS_SESSION_TOKEN": null }));
     }
 
     #[test]
     fn entries_of_others_are_kept() {
-        let mut current = handing_out(None);
+        let mut current = secret_with_token(None);
         current.data.as_mut().unwrap().insert("EXTRA".into(), ByteString(b"kept".to_vec()));
-        assert_eq!(current.differing(&handing_out(None)), None);
+        assert_eq!(current.differing(&secret_with_token(None)), None);
     }
 
     #[test]
-    fn what_the_store_adds_to_the_secret_is_written_with_the_keys_and_stays_afterwards() {
+    fn entries_of_the_store_are_written_with_the_keys_and_kept() {
         let claim = ClaimId { namespace: "ns".into(), name: "c".into(), uid: "u".into() };
         let issued = AppCredentials::new("AKIA1", "one".into()).with_output("CA_BUNDLE", "-----BEGIN".into());
         let written = secret(&claim, "label", &issued, &KeyNotes::default());
         assert_eq!(written.data.as_ref().unwrap()["CA_BUNDLE"].0, b"-----BEGIN");
-        assert_eq!(handing_out(None).differing(&written).unwrap()["CA_BUNDLE"], json!("LS0tLS1CRUdJTg=="));
+        assert_eq!(secret_with_token(None).differing(&written).unwrap()["CA_BUNDLE"], json!("LS0tLS1CRUdJTg=="));
         let present = credentials(&written).unwrap();
         assert!(present.outputs.is_empty());
         assert_eq!(written.differing(&secret(&claim, "label", &present, &KeyNotes::default())), None);
@@ -302,7 +302,7 @@ mod tests {
         let mut record = crate::decide::testing::record();
         record.plan.endpoint = record.plan.endpoint.with_url("https://store.example.com:9000");
         let (secret, config_map) =
-            (handing_out(Some("token")).data.unwrap(), config_map("label", &record).data.unwrap());
+            (secret_with_token(Some("token")).data.unwrap(), config_map("label", &record).data.unwrap());
         for key in secret.keys().chain(config_map.keys()) {
             assert!(wire::is_standard_output(key), "{key}");
         }
@@ -310,7 +310,7 @@ mod tests {
 
     #[test]
     fn credentials_with_a_part_missing_are_none() {
-        let mut current = handing_out(None);
+        let mut current = secret_with_token(None);
         assert_eq!(credentials(&current).unwrap().access_key_id, "AKIA1");
         current.data.as_mut().unwrap().insert("AWS_SECRET_ACCESS_KEY".into(), ByteString(vec![]));
         assert!(credentials(&current).is_none());

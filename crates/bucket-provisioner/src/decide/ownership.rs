@@ -33,10 +33,10 @@ pub(crate) enum RequiredAction {
 
 /// Decides whose the claim is and what is due.
 ///
-/// A record decides first: this provisioner wrote it for this uid, while the class may be gone or may name another
-/// provisioner now. Then the class decides, because only admins write it; but a claim that another provisioner has marked
-/// is not ours. All provisioners of the ecosystem use the same finalizer: the label, written together with it, says whose
-/// it is.
+/// A record decides first: this provisioner wrote it for this uid, while the class may have been deleted or may name
+/// another provisioner now. Then the class decides, because only admins write it; but a claim that another provisioner
+/// has marked is not ours. All provisioners of the ecosystem use the same finalizer: the label, written together with
+/// it, names the provisioner.
 pub(crate) fn required_action(facts: OwnershipFacts) -> RequiredAction {
     let OwnershipFacts { class, label, recorded, finalizer, deleting, bound } = facts;
     let (ours, nobody_to_ask) = (is_ours(facts), has_no_class(class));
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_of_another_provisioner_is_left_untouched_whatever_its_state() {
+    fn a_claim_of_another_provisioner_is_left_untouched() {
         for label in [LabelOwner::None, LabelOwner::Foreign] {
             for (finalizer, deleting, bound) in [(false, false, false), (true, false, true), (true, true, true)] {
                 let facts =
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_class_is_reported_unless_another_provisioner_has_the_claim() {
+    fn a_missing_class_is_reported_for_our_claims_only() {
         let orphan = OwnershipFacts { class: ClassOwner::Missing, ..NEW };
         assert_eq!(required_action(orphan), RequiredAction::ReportMissingClass);
         assert_eq!(
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recorded_claim_is_ours_with_its_class_gone_or_given_to_another() {
+    fn a_recorded_claim_is_ours_without_its_class() {
         for class in [ClassOwner::Missing, ClassOwner::Foreign, ClassOwner::Unnamed] {
             let bound = OwnershipFacts { class, recorded: true, finalizer: true, bound: true, ..NEW };
             assert_eq!(required_action(bound), RequiredAction::Bucket);
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_that_was_marked_but_never_recorded_can_go_after_its_class_went() {
+    fn a_marked_claim_can_be_deleted_after_its_class() {
         let marked = OwnershipFacts {
             class: ClassOwner::Missing,
             label: LabelOwner::Ours,
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_that_was_marked_can_go_though_its_class_is_anothers_now() {
+    fn a_marked_claim_can_be_deleted_with_a_foreign_class() {
         let marked = OwnershipFacts {
             class: ClassOwner::Foreign,
             label: LabelOwner::Ours,
@@ -145,19 +145,19 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_that_another_provisioner_marked_is_not_ours_though_its_class_is() {
+    fn a_claim_marked_by_another_provisioner_is_not_ours() {
         let taken = OwnershipFacts { label: LabelOwner::Foreign, finalizer: true, bound: true, ..NEW };
         assert_eq!(required_action(taken), RequiredAction::Nothing);
         assert_eq!(required_action(OwnershipFacts { deleting: true, ..taken }), RequiredAction::Nothing);
     }
 
     #[test]
-    fn a_recorded_claim_is_undone_though_somebody_removed_its_finalizer() {
+    fn a_recorded_claim_is_undone_without_its_finalizer() {
         assert_eq!(required_action(OwnershipFacts { recorded: true, deleting: true, ..NEW }), RequiredAction::Removal);
     }
 
     #[test]
-    fn nothing_is_due_when_a_deleted_claim_does_not_carry_the_finalizer() {
+    fn nothing_is_due_for_a_deleted_claim_without_finalizer() {
         assert_eq!(required_action(OwnershipFacts { deleting: true, ..NEW }), RequiredAction::Nothing);
     }
 }

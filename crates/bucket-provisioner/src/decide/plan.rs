@@ -45,15 +45,15 @@ pub(crate) fn record<P: Provisioner>(
     })
 }
 
-/// The record after the claim has adopted it from a former claim, or from another cluster.
+/// The record after the claim has adopted it from a previous claim, or from another cluster.
 ///
-/// The plan stays, with names that contain the former claim.
-pub(crate) fn adopted(former: &Record, claim: &Claim, cluster: &str) -> Record {
-    let mut former_uids: Vec<_> = former.uids().map(str::to_owned).collect();
+/// The plan stays, with names that contain the previous claim.
+pub(crate) fn adopted(previous: &Record, claim: &Claim, cluster: &str) -> Record {
+    let mut former_uids: Vec<_> = previous.uids().map(str::to_owned).collect();
     // Oldest first, so the claim that had it until now is last.
     former_uids.rotate_left(1);
     former_uids.retain(|uid| *uid != claim.id.uid);
-    Record { claim: claim.id.clone(), former_uids, cluster: Some(cluster.to_owned()), ..former.clone() }
+    Record { claim: claim.id.clone(), former_uids, cluster: Some(cluster.to_owned()), ..previous.clone() }
 }
 
 /// How to start with a claim that should have a bucket.
@@ -61,16 +61,16 @@ pub(crate) fn adopted(former: &Record, claim: &Claim, cluster: &str) -> Record {
 pub(crate) enum Intent {
     /// There is no record: write this one, under this name.
     Record { name: String, record: Box<Record> },
-    /// The record is as planned, or already handed over: continue from there.
+    /// The record is as planned, or its credentials were published: continue from there.
     Proceed(Box<Stored>),
     /// The record is outdated, because claim or class were edited before binding: undo it.
     UndoFirst(Box<Stored>),
-    /// An admin gives it the record of a former claim.
+    /// An admin gives it the record of a previous claim.
     Adopt(Box<Stored>),
     /// Its record is damaged. `record` is what it contained.
     Restore { object: Box<ObjectBucket>, record: Box<Record>, error: String },
-    /// It names a record that does not exist. If the store has what `record` says, somebody deleted the record by hand,
-    /// and it is recreated; else the claim was restored or copied, and waits.
+    /// It names a record that does not exist. If the store has what is in `record`, the record was deleted by hand and
+    /// is recreated; else the claim was restored or copied, and waits.
     Recover { name: String, record: Box<Record>, problem: RecordProblem },
 }
 
@@ -147,7 +147,7 @@ pub(crate) fn whole<P: Provisioner>(
     }
 }
 
-/// Whether a record is what would be planned now. Account, cluster and former claims are not part of a plan.
+/// Whether a record is what would be planned now. Account, cluster and previous claims are not part of a plan.
 fn is_same(recorded: &Record, planned: &Record) -> bool {
     // Without `..`, so that a new field cannot be forgotten here.
     let Record {
@@ -188,13 +188,13 @@ fn restored(object: &ObjectBucket, planned: Record, provisioner: &str, error: &s
 /// The first value of `is` that differs in `should`.
 fn contradiction(is: &Value, should: &Value, field: &str) -> Option<String> {
     // The Go library writes missing values as empty strings.
-    let says_nothing = |value: &Value| value.is_null() || value.as_str() == Some("");
+    let is_missing = |value: &Value| value.is_null() || value.as_str() == Some("");
     match (is, should) {
-        (is, _) if says_nothing(is) => None,
+        (is, _) if is_missing(is) => None,
         (Value::Object(is), Value::Object(should)) => is.iter().find_map(|(key, is)| {
             contradiction(is, should.get(key).unwrap_or(&Value::Null), &format!("{field}.{key}"))
         }),
-        (Value::Object(is), Value::Null) if is.values().all(says_nothing) => None,
+        (Value::Object(is), Value::Null) if is.values().all(is_missing) => None,
         (is, should) if is == should => None,
         (is, _) => Some(format!("{field} is {is}, but claim and StorageClass now give another value")),
     }
@@ -221,7 +221,7 @@ mod tests {
     use crate::store::Plan;
 
     #[test]
-    fn a_record_that_lost_its_state_is_restored_unless_the_rest_contradicts() {
+    fn a_record_without_state_is_restored_if_the_rest_fits() {
         let mut object = codec::to_object(&record(), "obc-shop-photos", "ours");
         object.spec.additional_state = None;
         let whole = restored(&object, record(), "ours", "lost").map_err(|error| error.to_string());

@@ -46,7 +46,7 @@ pub(crate) struct Stored {
     /// `status.phase` is Bound.
     pub(crate) status_is_bound: bool,
     /// The claim has a sign of binding, which its user can write.
-    pub(crate) claim_says_bound: bool,
+    pub(crate) claim_was_bound: bool,
     /// What an admin requests, in case it is orphaned.
     pub(crate) action: Option<Action>,
     /// Why it outlives its claim.
@@ -65,7 +65,7 @@ impl Stored {
     /// Whether an app may use the bucket, so that the claim keeps what it has. Backups leave out the status, and earlier
     /// versions wrote only the status.
     pub(crate) fn bound(&self) -> bool {
-        self.published() || self.claim_says_bound || self.is_being_adopted() || !self.record.former_uids.is_empty()
+        self.published() || self.claim_was_bound || self.is_being_adopted() || !self.record.former_uids.is_empty()
     }
 
     /// Whether the ObjectBucket proves that the claim's credentials were published. Only then may the bucket be emptied. The
@@ -74,7 +74,7 @@ impl Stored {
         self.record.credentials_published || self.status_is_bound || self.author == Author::GoProvisioner
     }
 
-    /// Whether the ObjectBucket was created again after its claim was deleted: it comes from a backup, and what it says
+    /// Whether the ObjectBucket was created again after its claim was deleted: it comes from a backup, and
     /// may be outdated.
     pub(crate) fn is_restored(&self) -> bool {
         match (&self.release, self.created) {
@@ -107,7 +107,6 @@ pub(crate) enum Relation {
     Foreign,
 }
 
-/// Name of an ObjectBucket.
 pub(crate) fn name(object: &ObjectBucket) -> String {
     object.metadata.name.clone().unwrap_or_default()
 }
@@ -122,7 +121,7 @@ pub(crate) fn cluster_uid(object: &ObjectBucket) -> Option<&str> {
     state(object, wire::state::CLUSTER_UID)
 }
 
-/// Whether the status of an ObjectBucket says that the claim's credentials were published.
+/// Whether the status of an ObjectBucket shows that the claim's credentials were published.
 pub(crate) fn status_is_bound(object: &ObjectBucket) -> bool {
     object.status.as_ref().and_then(|status| status.phase) == Some(BucketPhase::Bound)
 }

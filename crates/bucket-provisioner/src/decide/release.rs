@@ -166,7 +166,7 @@ pub(crate) fn text(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// What is written once something was done. Whatever else somebody has written there does not say what is true.
+/// What is written once something was done. Other values there may be edits, and prove nothing.
 pub(super) fn flag(key: &str, value: Option<String>) -> Result<bool, String> {
     match value.as_deref() {
         None => Ok(false),
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_named_and_never_taken_for_a_time_that_has_come() {
+    fn an_unreadable_time_is_named_and_never_due() {
         let read = |entries: &[(&str, &str)]| {
             let mut entries = entries.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
             Release::read(&mut entries)
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_the_operator_writes_says_that_the_deletion_began() {
+    fn only_the_operator_records_that_the_deletion_began() {
         let read = |key: &str, value: &str| flag(key, Some(value.to_owned()));
         assert_eq!(read(state::DELETION_STARTED, "true"), Ok(true));
         let refused = read(state::DELETION_STARTED, "false").unwrap_err();
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deletion_is_undone_in_its_namespace_by_its_class_and_in_time() {
+    fn a_deletion_is_undone_by_namespace_class_and_time() {
         let undo = |release: &Release, request: UndoRequest<'_>, class: &str| release.undo(&request, class);
         assert_eq!(undo(&scheduled(), request(Some("ns"), 99), "fast"), Ok(()));
         assert_eq!(undo(&scheduled(), request(Some("ns"), 100), "fast"), Err(CannotUndo::TooLate));

@@ -6,38 +6,37 @@ use crate::error::Error;
 use crate::reasons;
 use crate::store::{Failure as _, FailureClass};
 
-/// A report on a claim.
 #[derive(Debug, Clone)]
 pub(crate) struct Report {
     phase: ClaimPhase,
     ready: ConditionStatus,
     pub(crate) reason: &'static str,
     pub(crate) message: String,
-    /// `None`: the other conditions stay as they are.
-    pub(crate) beside: Option<Beside>,
+    /// `None`: the other conditions are not changed.
+    pub(crate) other_conditions: Option<OtherConditions>,
     pub(crate) severity: Severity,
     /// Name of the ObjectBucket that an admin must correct. The report is also made there.
     pub(crate) damaged_record: Option<String>,
 }
 
-/// What a bound claim says beside the condition Ready.
+/// What a bound claim reports in addition to the condition Ready.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Beside {
+pub(crate) struct OtherConditions {
     /// What it asks for without effect.
     pub(crate) ignored: Ignored,
     /// What is due for its keys; `None` if nothing ever was.
-    pub(crate) keys: Option<KeysSaid>,
+    pub(crate) keys: Option<KeysCondition>,
 }
 
-/// What the condition KeysCurrent says.
+/// The condition KeysCurrent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct KeysSaid {
+pub(crate) struct KeysCondition {
     pub(crate) status: ConditionStatus,
     pub(crate) reason: &'static str,
     pub(crate) message: String,
 }
 
-impl KeysSaid {
+impl KeysCondition {
     fn is(&self, condition: &Condition) -> bool {
         (self.status, self.reason, &self.message) == (condition.status, condition.reason.as_str(), &condition.message)
     }
@@ -48,7 +47,7 @@ impl KeysSaid {
 pub(crate) enum Severity {
     /// No problem.
     Normal,
-    /// Somebody should look at it.
+    /// Needs attention.
     Warning,
     /// Progress: only the first report is an event.
     Progress,
@@ -56,15 +55,15 @@ pub(crate) enum Severity {
 
 impl Report {
     /// The bucket can be used.
-    pub(crate) fn bound(bucket: &str, beside: Beside) -> Self {
+    pub(crate) fn bound(bucket: &str, other_conditions: OtherConditions) -> Self {
         Self {
             phase: ClaimPhase::Bound,
             ready: ConditionStatus::True,
             reason: reasons::BOUND,
             message: format!(
-                "bucket {bucket:?} is ready; apps find its keys and address in the Secret and the ConfigMap of the claim's name"
+                "bucket {bucket:?} is ready; the Secret and the ConfigMap of the claim's name contain its keys and endpoint"
             ),
-            beside: Some(beside),
+            other_conditions: Some(other_conditions),
             severity: Severity::Normal,
             damaged_record: None,
         }
@@ -77,9 +76,9 @@ impl Report {
             ready: ConditionStatus::False,
             reason: reasons::WAITING_FOR_CREDENTIALS,
             message: format!(
-                "the store does not accept the new keys yet ({answer}); retrying, for it can take some seconds"
+                "the store does not accept the new keys yet ({answer}); retrying, because this can take some seconds"
             ),
-            beside: None,
+            other_conditions: None,
             severity: Severity::Progress,
             damaged_record: None,
         }
@@ -93,7 +92,7 @@ impl Report {
             ready: ConditionStatus::False,
             reason: reasons::PURGING,
             message: format!("emptying bucket {bucket:?} before it is deleted; {REMOVED_SO_FAR}{removed}"),
-            beside: None,
+            other_conditions: None,
             severity: Severity::Progress,
             damaged_record: None,
         }
@@ -101,11 +100,11 @@ impl Report {
 
     /// The claim is deleted, and its removal takes longer than usual.
     pub(crate) fn removing(claim: &Claim) -> Self {
-        let message = "the claim is deleted; its bucket and the access to it are being removed".to_owned();
+        let message = "the claim is deleted; its bucket and the access to it are being deleted".to_owned();
         Self::of_deleted(claim, reasons::REMOVING, message)
     }
 
-    /// The claim is deleted, and only finalizers of others keep it. `note`: what became of bucket and access.
+    /// The claim is deleted, and only finalizers of others keep it. `note`: the result for bucket and access.
     pub(crate) fn removed(claim: &Claim, note: &str) -> Self {
         let others: Vec<_> = claim.finalizers.iter().filter(|finalizer| *finalizer != wire::FINALIZER).collect();
         let message = format!("the claim is deleted: {note}; it is kept by the finalizers {others:?}");
@@ -118,20 +117,20 @@ impl Report {
             ready: ConditionStatus::False,
             reason,
             message,
-            beside: None,
+            other_conditions: None,
             severity: Severity::Progress,
             damaged_record: None,
         }
     }
 
-    /// What was found is removed, and the operator looks for the rest once more.
+    /// What was found is removed, and the operator searches for the rest once more.
     pub(crate) fn settling(claim: &Claim) -> Self {
         Self {
             phase: if claim.deleting { ClaimPhase::Released } else { ClaimPhase::Pending },
             ready: ConditionStatus::False,
             reason: reasons::SETTLING,
-            message: "not everything that may have been created for this claim was found; what was found is removed, and the operator looks once more when the store shows all recent changes, mostly within two minutes".to_owned(),
-            beside: None,
+            message: "not everything that may have been created for this claim was found; what was found is deleted, and the operator checks once more when the store shows all recent changes, usually within two minutes".to_owned(),
+            other_conditions: None,
             severity: Severity::Progress,
             damaged_record: None,
         }
@@ -150,7 +149,7 @@ impl Report {
             ready: ConditionStatus::False,
             reason: problem.reason(),
             message: problem.to_string(),
-            beside: None,
+            other_conditions: None,
             severity: match problem.class() {
                 FailureClass::InProgress => Severity::Progress,
                 FailureClass::Retryable | FailureClass::Terminal => Severity::Warning,
@@ -179,9 +178,9 @@ impl Report {
             }
         };
         let mut conditions = vec![condition(reasons::READY, self.ready, self.reason, &self.message)];
-        let mut said = vec![reasons::READY];
-        if let Some(Beside { ignored, keys }) = &self.beside {
-            said.extend([reasons::UP_TO_DATE, reasons::KEYS_CURRENT]);
+        let mut written = vec![reasons::READY];
+        if let Some(OtherConditions { ignored, keys }) = &self.other_conditions {
+            written.extend([reasons::UP_TO_DATE, reasons::KEYS_CURRENT]);
             match outdated(ignored) {
                 Some((reason, message)) => {
                     conditions.push(condition(reasons::UP_TO_DATE, ConditionStatus::False, reason, &message));
@@ -191,11 +190,11 @@ impl Report {
                 }
                 None => {}
             }
-            if let Some(KeysSaid { status, reason, message }) = keys {
+            if let Some(KeysCondition { status, reason, message }) = keys {
                 conditions.push(condition(reasons::KEYS_CURRENT, *status, reason, message));
             }
         }
-        conditions.extend(current.conditions.iter().filter(|c| !said.contains(&c.type_.as_str())).cloned());
+        conditions.extend(current.conditions.iter().filter(|c| !written.contains(&c.type_.as_str())).cloned());
         ObjectBucketClaimStatus { phase: Some(self.phase), conditions }
     }
 }
@@ -203,7 +202,7 @@ impl Report {
 /// What precedes the count in a message about a purge.
 pub(crate) const REMOVED_SO_FAR: &str = "objects, versions and uploads removed so far: ";
 
-/// How much a purge has removed, as the message of its condition says.
+/// How much a purge has removed, from the message of its condition.
 pub(crate) fn removed_so_far(message: &str) -> Option<u64> {
     message.rsplit_once(REMOVED_SO_FAR)?.1.parse().ok()
 }
@@ -211,8 +210,8 @@ pub(crate) fn removed_so_far(message: &str) -> Option<u64> {
 /// Whether two statuses are the same, except for the generation: for CRDs without a status subresource, every write of a
 /// status raises it, so there would be no end of writes.
 pub(crate) fn same(a: &ObjectBucketClaimStatus, b: &ObjectBucketClaimStatus) -> bool {
-    let said = |c: &Condition| (c.type_.clone(), c.status, c.reason.clone(), c.message.clone());
-    a.phase == b.phase && a.conditions.iter().map(said).eq(b.conditions.iter().map(said))
+    let content = |c: &Condition| (c.type_.clone(), c.status, c.reason.clone(), c.message.clone());
+    a.phase == b.phase && a.conditions.iter().map(content).eq(b.conditions.iter().map(content))
 }
 
 /// Whether the CRD keeps conditions.
@@ -223,7 +222,7 @@ pub(crate) enum ConditionSupport {
     No,
 }
 
-/// Whether the claim's status says that it can be used: by its condition Ready if the CRD keeps it, else only by the
+/// Whether the claim's status shows that it can be used: by its condition Ready if the CRD keeps it, else only by the
 /// phase.
 pub(crate) fn status_is_ready(claim: &Claim, keeps: ConditionSupport) -> bool {
     let ready = claim.status.conditions.iter().find(|c| c.type_ == reasons::READY);
@@ -234,25 +233,26 @@ pub(crate) fn status_is_ready(claim: &Claim, keeps: ConditionSupport) -> bool {
 pub(crate) fn outdated(ignored: &Ignored) -> Option<(&'static str, String)> {
     let Ignored { edit, config } = ignored;
     let reason = if edit.is_some() { reasons::EDIT_IGNORED } else { reasons::CONFIG_IGNORED };
-    let said: Vec<&str> = [edit, config].into_iter().flatten().map(String::as_str).collect();
-    (!said.is_empty()).then(|| (reason, said.join("; ")))
+    let messages: Vec<&str> = [edit, config].into_iter().flatten().map(String::as_str).collect();
+    (!messages.is_empty()).then(|| (reason, messages.join("; ")))
 }
 
-/// Whether the claim's status already says that it is bound, and all the rest.
-pub(crate) fn status_is_bound(claim: &Claim, beside: &Beside, keeps: ConditionSupport) -> bool {
-    let Beside { ignored, keys } = beside;
+/// Whether the claim's status already shows that it is bound, and its other conditions are current.
+pub(crate) fn status_is_bound(claim: &Claim, other_conditions: &OtherConditions, keeps: ConditionSupport) -> bool {
+    let OtherConditions { ignored, keys } = other_conditions;
     let condition = |type_: &str| claim.status.conditions.iter().find(|c| c.type_ == type_);
-    let said = condition(reasons::UP_TO_DATE).filter(|c| c.status == ConditionStatus::False);
+    let up_to_date = condition(reasons::UP_TO_DATE).filter(|c| c.status == ConditionStatus::False);
     let of_keys = condition(reasons::KEYS_CURRENT);
-    let says_keys = keeps != ConditionSupport::Yes
+    let reports_keys = keeps != ConditionSupport::Yes
         || match keys {
             Some(keys) => of_keys.is_some_and(|condition| keys.is(condition)),
             None => of_keys.is_none(),
         };
-    let says = |ignored: &Ignored| said.map(|c| &c.message) == outdated(ignored).map(|(_, message)| message).as_ref();
+    let reports =
+        |ignored: &Ignored| up_to_date.map(|c| &c.message) == outdated(ignored).map(|(_, message)| message).as_ref();
     // If the CRD may prune conditions, ignored settings are reported once, when the claim is bound.
-    let in_part = || keeps != ConditionSupport::Yes && says(&Ignored { edit: ignored.edit.clone(), config: None });
-    status_is_ready(claim, keeps) && says_keys && (says(ignored) || in_part())
+    let in_part = || keeps != ConditionSupport::Yes && reports(&Ignored { edit: ignored.edit.clone(), config: None });
+    status_is_ready(claim, keeps) && reports_keys && (reports(ignored) || in_part())
 }
 
 #[cfg(test)]
@@ -260,30 +260,30 @@ mod tests {
     use super::*;
 
     fn current() -> ObjectBucketClaimStatus {
-        Report::bound("b", Beside::default()).status(
+        Report::bound("b", OtherConditions::default()).status(
             &ObjectBucketClaimStatus::default(),
             Some(1),
             "2026-01-01T00:00:00Z",
         )
     }
 
-    fn edited() -> Beside {
-        Beside { ignored: Ignored { edit: Some("spec.x".into()), config: None }, keys: None }
+    fn edited() -> OtherConditions {
+        OtherConditions { ignored: Ignored { edit: Some("spec.x".into()), config: None }, keys: None }
     }
 
     #[test]
     fn the_transition_time_moves_only_with_the_status() {
-        let again = Report::bound("b", Beside::default()).status(&current(), Some(2), "2026-02-02T00:00:00Z");
+        let again = Report::bound("b", OtherConditions::default()).status(&current(), Some(2), "2026-02-02T00:00:00Z");
         assert_eq!(again.conditions[0].last_transition_time.as_deref(), Some("2026-01-01T00:00:00Z"));
         assert!(same(&current(), &again), "a new generation alone changes nothing");
     }
 
     #[test]
-    fn an_ignored_edit_is_a_condition_of_its_own_and_goes_when_the_edit_is_undone() {
+    fn an_ignored_edit_is_a_condition_until_it_is_undone() {
         let edited = Report::bound("b", edited()).status(&current(), Some(2), "t");
         assert_eq!(edited.phase, Some(ClaimPhase::Bound));
         assert_eq!(edited.conditions[1].status, ConditionStatus::False);
-        let undone = Report::bound("b", Beside::default()).status(&edited, Some(3), "t");
+        let undone = Report::bound("b", OtherConditions::default()).status(&edited, Some(3), "t");
         assert_eq!(undone.conditions[1].status, ConditionStatus::True);
         let claim =
             Claim::gone(crate::store::ClaimId { namespace: "shop".into(), name: "photos".into(), uid: "uid".into() });
@@ -293,9 +293,9 @@ mod tests {
 
     #[test]
     fn what_is_due_for_keys_is_a_condition_of_its_own() {
-        let said = KeysSaid { status: ConditionStatus::False, reason: "RotationPending", message: "later".into() };
-        let beside = Beside { ignored: Ignored::default(), keys: Some(said) };
-        let status = Report::bound("b", beside.clone()).status(&current(), Some(2), "t");
+        let keys = KeysCondition { status: ConditionStatus::False, reason: "RotationPending", message: "later".into() };
+        let other_conditions = OtherConditions { ignored: Ignored::default(), keys: Some(keys) };
+        let status = Report::bound("b", other_conditions.clone()).status(&current(), Some(2), "t");
         assert_eq!(
             (status.conditions[1].type_.as_str(), status.conditions[1].reason.as_str()),
             ("KeysCurrent", "RotationPending")
@@ -303,15 +303,15 @@ mod tests {
         let mut claim =
             Claim::gone(crate::store::ClaimId { namespace: "shop".into(), name: "photos".into(), uid: "uid".into() });
         claim.status = status;
-        assert!(status_is_bound(&claim, &beside, ConditionSupport::Yes));
+        assert!(status_is_bound(&claim, &other_conditions, ConditionSupport::Yes));
         assert!(
-            !status_is_bound(&claim, &Beside::default(), ConditionSupport::Yes)
-                && status_is_bound(&claim, &Beside::default(), ConditionSupport::No)
+            !status_is_bound(&claim, &OtherConditions::default(), ConditionSupport::Yes)
+                && status_is_bound(&claim, &OtherConditions::default(), ConditionSupport::No)
         );
     }
 
     #[test]
-    fn the_progress_of_a_purge_is_read_from_what_the_claim_says() {
+    fn the_progress_of_a_purge_is_read_from_its_condition() {
         let claim =
             Claim::gone(crate::store::ClaimId { namespace: "shop".into(), name: "photos".into(), uid: "uid".into() });
         let purging = Report::purging(&claim, "objects, versions and uploads removed so far: 7", 12_000);
@@ -324,7 +324,7 @@ mod tests {
         let mut status = current();
         let foreign = Condition { type_: "Audited".into(), ..status.conditions[0].clone() };
         status.conditions.push(foreign.clone());
-        let next = Report::bound("b", Beside::default()).status(&status, Some(1), "t");
+        let next = Report::bound("b", OtherConditions::default()).status(&status, Some(1), "t");
         assert!(next.conditions.contains(&foreign));
     }
 }

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn the_error_of_a_claim_without_a_name_says_what_to_set() {
+    fn the_error_of_a_claim_without_a_name_has_the_remedy() {
         insta::assert_snapshot!(planned(&[], &WantedBucket::Unspecified).unwrap_err(), @"the claim names no bucket: set spec.generateBucketName or spec.bucketName, or use a StorageClass with the parameter bucketName (fast has none)");
     }
 
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_becomes_of_a_prefix_has_to_begin_as_the_class_says() {
+    fn a_name_from_a_prefix_begins_with_the_class_prefix() {
         let prefix = "acme-production-analytics-team-";
         let asked = WantedBucket::Generated { prefix: prefix.to_owned() };
         let error = planned(&[("bucketNamePrefix", prefix)], &asked).unwrap_err();
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_store_plans_for_the_config_map_and_the_record_is_checked() {
+    fn the_stores_plan_for_config_map_and_record_is_checked() {
         assert_eq!(planned(&[], &generated()).unwrap().outputs["fast"], "model");
         let error = planned_by("AWS_REGION", &[], &generated()).unwrap_err();
         assert!(matches!(error, Error::Refused(Refusal::InvalidConfigMapOutput { .. })), "{error}");

@@ -21,11 +21,11 @@ impl Sample {
     /// Plans a claim with this uid, in the cluster with that one. Which namespaces may use the class does not matter here.
     ///
     /// # Errors
-    /// What every claim of the class would say.
+    /// What every claim of the class would report.
     pub(crate) fn of<P: Provisioner>(provisioner: &P, class: &Class, uid: &str, cluster: &str) -> Result<Self, Error> {
         let claim = ClaimId { namespace: NAME.into(), name: NAME.into(), uid: uid.into() };
         let wanted = |common: Option<&CommonParameters>| match common {
-            // The class says which one.
+            // The class names it.
             Some(CommonParameters { bucket: Some(_), .. }) => WantedBucket::Unspecified,
             Some(CommonParameters { naming, .. }) => {
                 WantedBucket::Generated { prefix: format!("{}{NAME}", naming.prefix) }
@@ -33,7 +33,7 @@ impl Sample {
             None => WantedBucket::Generated { prefix: NAME.to_owned() },
         };
         let split = CommonParameters::split(&class.parameters, P::BUCKET_NAMES, P::CAN_ROTATE);
-        // Refuses what cannot be split in the words that a claim would say.
+        // Refuses what cannot be split, with the message that a claim would report.
         let plan =
             request::plan(provisioner, class, &claim, &wanted(split.as_ref().ok().map(|(common, _)| common)), false)?;
         let (common, _) =
@@ -46,9 +46,10 @@ impl Sample {
         Ok(Self { common, record })
     }
 
-    /// Whether an examination of this one finds the same as one of the other: same owner, same place, same rights.
+    /// Whether an examination of this one finds the same as one of the other: same credentials, same endpoint, same
+    /// permissions.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
-        let place = |Self { common, record }: &Self| {
+        let examined = |Self { common, record }: &Self| {
             let mut plan = record.plan.clone();
             plan.user = plan.user.map(|_| String::new());
             (plan.rotation, plan.on_delete) = Default::default();
@@ -57,7 +58,7 @@ impl Sample {
             }
             plan
         };
-        place(self) == place(other)
+        examined(self) == examined(other)
     }
 
     /// Whether both use the same credentials at the same store.
@@ -100,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_are_alike_if_owner_place_and_rights_are() {
+    fn classes_are_alike_with_same_credentials_and_endpoint() {
         let plain = sample(&[]).unwrap();
         assert!(plain.is_like(&sample(&[("allowedNamespaces", "shop")]).unwrap()));
         assert!(plain.is_like(&sample(&[("explicitNames", "no")]).unwrap()));

@@ -17,7 +17,7 @@ pub(crate) struct ProvisionState {
     pub(crate) keys: Keys,
     /// The record's spec has everything that is learnt only after it was first written.
     pub(crate) record_complete: bool,
-    /// The record's status says that it is bound.
+    /// The record's status shows that it is bound.
     pub(crate) record_status_is_bound: bool,
     /// The adoption of the record is not finished.
     pub(crate) adopting: bool,
@@ -34,7 +34,7 @@ pub(crate) struct Progress {
     pub(crate) config_map_written: bool,
     /// The claim names its record.
     pub(crate) record_linked: bool,
-    /// The claim's status says that it is bound.
+    /// The claim's status shows that it is bound.
     pub(crate) status_written: bool,
 }
 
@@ -61,11 +61,11 @@ impl Progress {
 pub(crate) enum Recorded {
     /// There is none.
     No,
-    /// It belongs to a former claim, and an admin gives it to this one.
-    Former,
+    /// It belongs to a previous claim, and an admin gives it to this one.
+    Predecessor,
     /// It is written; the store may have created something.
     Begun,
-    /// Bucket and keys were handed over.
+    /// Its credentials were published.
     CredentialsPublished,
 }
 
@@ -118,12 +118,12 @@ pub(crate) struct KeysFound<C> {
     pub(crate) in_secret: Option<C>,
     /// Nothing else in the Secret must be changed.
     pub(crate) up_to_date: bool,
-    /// They are shared keys, and the owner has others now.
+    /// They are shared keys, and the provisioning credentials have changed.
     pub(crate) outdated: bool,
-    /// Successors that were issued and have not been tried yet.
+    /// The pending key: issued, and not tried yet.
     pub(crate) pending_key: Option<C>,
     pub(crate) bound: bool,
-    /// The claim's status says that it can be used, so the keys were seen to work.
+    /// The claim's status shows that it can be used, so the keys were seen to work.
     pub(crate) ready: bool,
 }
 
@@ -132,7 +132,7 @@ pub(crate) struct KeysFound<C> {
 pub(crate) fn keys_so_far<C>(found: KeysFound<C>) -> Keys<C> {
     match found {
         KeysFound { in_secret: None, .. } => Keys::None,
-        // If keys were refused, it was this pending_key, not the keys in use.
+        // If keys were refused, it was this pending key, not the keys in use.
         KeysFound { bound: true, pending_key: Some(keys), .. } => Keys::Pending { keys, proven: false },
         KeysFound { outdated: true, .. } => Keys::None,
         // A bound claim may be not ready because it got new keys.
@@ -145,11 +145,10 @@ pub(crate) fn keys_so_far<C>(found: KeysFound<C>) -> Keys<C> {
 /// The upkeep of a bound claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Upkeep {
-    /// Nothing.
     Nothing,
     /// Replace its keys.
     Rotate,
-    /// Delete former and lost keys.
+    /// Delete previous and lost keys.
     Retire,
     /// Check and repair bucket and user.
     Check,
@@ -157,8 +156,8 @@ pub(crate) enum Upkeep {
 
 /// What upkeep is left for an attempt that starts with these keys.
 ///
-/// If keys are missing, new ones are issued, which replaces all others; the store would not show them yet. A pending_key
-/// that waits is the rotation that is due; a second rotation would delete the former keys within their grace period.
+/// If keys are missing, new ones are issued, which replaces all others; the store would not show them yet. A pending
+/// key is the rotation that is due; a second rotation would delete the previous keys within their grace period.
 pub(crate) fn upkeep_left<C>(due: Upkeep, keys: &Keys<C>) -> Upkeep {
     match (due, keys) {
         (_, Keys::None) | (Upkeep::Rotate, Keys::Pending { .. }) => Upkeep::Nothing,
@@ -173,14 +172,12 @@ pub(crate) enum Verb {
     Grant,
 }
 
-/// A step towards a bucket that can be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum ProvisionStep {
     /// Add finalizer, label and name to the claim.
     AddFinalizer,
-    /// Write the record.
     Record,
-    /// Write this claim into the record of a former one.
+    /// Write this claim into the record of a previous one.
     Adopt,
     /// Have the store create what is recorded, and issue keys.
     Execute(Verb),
@@ -202,7 +199,7 @@ pub(crate) enum ProvisionStep {
     FinishAdoption,
     /// Have the store issue new keys in addition to the present ones.
     Rotate,
-    /// Have the store delete former and lost keys.
+    /// Have the store delete previous and lost keys.
     Retire,
     /// Have the store check and repair bucket and user.
     Check,
@@ -215,21 +212,21 @@ pub(crate) enum ProvisionStep {
 /// The order:
 /// - The finalizer is on the claim before the record is written, and the record is written before the store creates
 ///   anything.
-/// - Keys are in the Secret before they are tried, so that a crash does not lose them. A pending_key is tried first, because
-///   apps read the Secret meanwhile.
+/// - Keys are in the Secret before they are tried, so that a crash does not lose them. A pending key is tried first,
+///   because apps read the Secret meanwhile.
 /// - That the bucket may be in use is recorded before an app can start, because it decides whether the bucket outlives its
 ///   claim.
 /// - Signs of binding come last, in the order in which others rely on them.
-/// - An adopted record names its new claim before anything in the store does, because the record names the former one,
-///   too.
+/// - An adopted record names its new claim before anything in the store does, because the record names the previous
+///   one, too.
 pub(crate) fn next_provision_step(state: &ProvisionState) -> ProvisionStep {
     use ProvisionStep as Step;
 
     match (state.recorded, state.progress.finalizer_confirmed) {
-        // The cache may show a claim that is gone, so the finalizer must be confirmed.
-        (Recorded::No | Recorded::Former, false) => return Step::AddFinalizer,
+        // The cache may show a deleted claim, so the finalizer must be confirmed.
+        (Recorded::No | Recorded::Predecessor, false) => return Step::AddFinalizer,
         (Recorded::No, true) => return Step::Record,
-        (Recorded::Former, true) => return Step::Adopt,
+        (Recorded::Predecessor, true) => return Step::Adopt,
         (_, false) if !state.finalizer_cached => return Step::AddFinalizer,
         _ => {}
     }

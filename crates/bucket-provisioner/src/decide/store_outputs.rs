@@ -26,7 +26,7 @@ const KEY_MAX: usize = 253;
 pub(crate) fn check_config_map(plan: &Plan) -> Result<(), Refusal> {
     let (count, too_many) = (plan.outputs.len(), plan.outputs.len() > COUNT_MAX);
     let too_many = too_many.then(|| {
-        format!("there are {count}, and {COUNT_MAX} are allowed; the operator's developers must join or leave out some")
+        format!("there are {count}, and {COUNT_MAX} are allowed; the operator's developers must merge or omit some")
     });
     // Records cannot hold empty values.
     let empty = || plan.outputs.iter().find(|(_, value)| value.is_empty());
@@ -34,8 +34,7 @@ pub(crate) fn check_config_map(plan: &Plan) -> Result<(), Refusal> {
         .or_else(|| plan.outputs.keys().find_map(|key| bad_key(key)))
         .or_else(|| too_large(plan.outputs.iter().map(|(key, value)| key.len() + value.len()).sum()))
         .or_else(|| {
-            empty()
-                .map(|(key, _)| format!("the value of {key:?} is empty; the operator's developers must leave it out"))
+            empty().map(|(key, _)| format!("the value of {key:?} is empty; the operator's developers must omit it"))
         });
     problem.map_or(Ok(()), |problem| Err(Refusal::InvalidConfigMapOutput { problem }))
 }
@@ -58,14 +57,14 @@ pub(crate) fn check_state(plan: &Plan) -> Result<(), Refusal> {
         }
         // A class parameter is what an admin wrote.
         (value.is_empty() && !key.starts_with(PARAMETER))
-            .then(|| format!("the value of {key:?} is empty; the operator's developers must leave it out"))
+            .then(|| format!("the value of {key:?} is empty; the operator's developers must omit it"))
     });
     problem.map_or(Ok(()), |problem| Err(Refusal::InvalidState { problem }))
 }
 
 /// Takes out what cannot be written into the Secret, beside a ConfigMap with what the plan adds. Returns a note on it.
 ///
-/// The keys are handed over without it: the store has issued them already, and would have to issue others with every
+/// The keys are published without it: the store has issued them already, and would have to issue others with every
 /// attempt. The ConfigMap wins, because its entries are recorded, and those of a bound claim never change.
 pub(crate) fn take_out_refused(outputs: &mut BTreeMap<String, SecretString>, plan: &Plan) -> Option<String> {
     let mut problems = Vec::new();
@@ -107,7 +106,7 @@ pub(crate) fn bad_key(key: &str) -> Option<String> {
 /// `size`: of keys and values, in bytes.
 fn too_large(size: usize) -> Option<String> {
     (size > SIZE_MAX).then(|| {
-        format!("the entries have {size} bytes, and {SIZE_MAX} are allowed; the operator's developers must add less")
+        format!("the entries have {size} bytes, and {SIZE_MAX} are allowed; the operator's developers must reduce them")
     })
 }
 
@@ -142,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_that_cannot_be_written_is_refused_by_its_key_and_never_shows_its_value() {
+    fn an_invalid_entry_is_refused_without_showing_its_value() {
         let (long, large) = ("k".repeat(KEY_MAX + 1), "hunter2".repeat(SIZE_MAX / 7 + 1));
         let cases = [
             ("AWS_ACCESS_KEY_ID", "hunter2", "\"AWS_ACCESS_KEY_ID\" is a standard key"),
@@ -171,14 +170,14 @@ mod tests {
             }
         }
         let many = (0..=COUNT_MAX).fold(plan(&[]), |plan, n| plan.with_output(format!("KEY_{n}"), "v"));
-        insta::assert_snapshot!(check_config_map(&many).unwrap_err(), @"the entries that the store adds to the claim's ConfigMap cannot be written: there are 33, and 32 are allowed; the operator's developers must join or leave out some");
+        insta::assert_snapshot!(check_config_map(&many).unwrap_err(), @"the entries that the store adds to the claim's ConfigMap cannot be written: there are 33, and 32 are allowed; the operator's developers must merge or omit some");
         let most = (0..COUNT_MAX).fold(plan(&[]), |plan, n| plan.with_output(format!("KEY_{n}"), "v"));
         check_config_map(&most).unwrap();
-        insta::assert_snapshot!(check_config_map(&plan(&[("FORMAT", "")])).unwrap_err(), @r#"the entries that the store adds to the claim's ConfigMap cannot be written: the value of "FORMAT" is empty; the operator's developers must leave it out"#);
+        insta::assert_snapshot!(check_config_map(&plan(&[("FORMAT", "")])).unwrap_err(), @r#"the entries that the store adds to the claim's ConfigMap cannot be written: the value of "FORMAT" is empty; the operator's developers must omit it"#);
     }
 
     #[test]
-    fn state_that_a_record_would_give_back_as_something_else_is_refused() {
+    fn state_that_a_record_would_change_is_refused() {
         let refused = |key: &str, value: &str| check_state(&record().plan.with_state(key, value)).err();
         for key in wire::state::ALL.into_iter().chain(["output.FORMAT", "output."]) {
             let refusal = Error::from(refused(key, "v").unwrap());
@@ -189,11 +188,11 @@ mod tests {
             assert!(refused(key, "v").is_none(), "{key}");
         }
         insta::assert_snapshot!(refused("mode", "v").unwrap(), @r#"the state that the store plans cannot be recorded: "mode" is a key of the operator's library; the operator's developers must choose another key"#);
-        insta::assert_snapshot!(refused("shelf", "").unwrap(), @r#"the state that the store plans cannot be recorded: the value of "shelf" is empty; the operator's developers must leave it out"#);
+        insta::assert_snapshot!(refused("shelf", "").unwrap(), @r#"the state that the store plans cannot be recorded: the value of "shelf" is empty; the operator's developers must omit it"#);
     }
 
     #[test]
-    fn keys_are_handed_over_without_the_entries_that_cannot_be_written_and_a_note_names_these() {
+    fn keys_are_written_without_invalid_entries() {
         let entries = [("CA_BUNDLE", "v"), ("FORMAT", "parquet"), ("BUCKET_NAME", "v")];
         let (left, note) = in_secret(&entries, &plan(&[("FORMAT", "csv")]));
         assert_eq!(left, ["CA_BUNDLE"]);

@@ -43,7 +43,7 @@ pub(crate) fn undo(stored: &Stored) -> Undo {
     }
 }
 
-/// How an ObjectBucket without a claim is undone when an admin requests its removal, or its time has come. What is not the
+/// How an ObjectBucket without a claim is undone when an admin requests its removal, or it is due. What is not the
 /// claim's is not emptied then either.
 pub(crate) fn undo_now(stored: &Stored) -> Undo {
     match (stored.record.plan.mode, stored.record.reclaim_policy) {
@@ -82,7 +82,7 @@ pub(crate) struct TeardownState {
     pub(crate) settled: bool,
     /// The ObjectBucket outlives its claim.
     pub(crate) retained: bool,
-    /// Secret and ConfigMap of the claim are gone.
+    /// Secret and ConfigMap of the claim no longer exist.
     pub(crate) outputs_gone: bool,
     pub(crate) purpose: Purpose,
 }
@@ -90,9 +90,9 @@ pub(crate) struct TeardownState {
 /// The answer of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum StoreProgress {
-    /// It was not asked yet.
+    /// It was not called yet.
     NotAsked,
-    /// Some is left.
+    /// Something is left.
     Partly,
     /// Nothing is left.
     Fully,
@@ -105,16 +105,15 @@ pub(crate) enum Purpose {
     Release,
     /// The claim or its class was edited before binding.
     Replan,
-    /// The claim is gone, and an admin requested it, or it was due.
+    /// The claim no longer exists, and an admin requested it, or it was due.
     Orphan,
 }
 
-/// A step of a removal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum TeardownStep {
     /// Have the store undo what is recorded.
     Undo(Undo),
-    /// Continue after others had their turn.
+    /// Continue after others in the queue.
     Yield,
     /// Check the store again after a while.
     Settle,
@@ -122,11 +121,9 @@ pub(crate) enum TeardownStep {
     DeleteOutputs,
     /// Write into the record why it outlives its claim.
     Retain,
-    /// Delete the record.
     DeleteRecord,
     /// Remove the finalizer from the claim.
     Release,
-    /// Plan again.
     Replan,
     /// Nothing is left to do.
     Done,
@@ -166,7 +163,8 @@ pub(crate) fn shares_bucket(record: &Stored, other: &Stored, is_leaving: bool) -
     let known_to_differ = |a: &Option<String>, b: &Option<String>| a.is_some() && b.is_some() && a != b;
     let in_another_account =
         theirs.mode == Mode::Created && !by_go(other) && known_to_differ(&record.record.account, &other.record.account);
-    // One whose bucket is kept if it has content may go with one that asks the same, not with one that empties it.
+    // A bucket that is kept if it has content may be deleted with one that has the same rule, not with one that is
+    // emptied.
     let leaves_with_it = match undo(other) {
         Undo::Delete => is_leaving,
         Undo::DeleteIfEmpty => is_leaving && undo(record) == Undo::DeleteIfEmpty,
@@ -214,7 +212,7 @@ pub(crate) fn closing_message(stored: &Stored, undo: Undo, removed: &Removal, re
         (_, BucketRemoval::Partial { .. }) => format!("bucket {name:?} is not deleted yet"),
     });
     let access = match (&record.plan.user, &removed.access) {
-        (None, _) => "the claim had the owner's own keys, which still work".to_owned(),
+        (None, _) => "the claim shared the provisioning keys, which still work".to_owned(),
         (Some(_), AccessRemoval::Deleted) => "the claim's access is deleted".to_owned(),
         // It was deleted with the claim.
         (Some(_), AccessRemoval::NotFound) if stored.release.is_some() => {
@@ -253,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_is_shared_with_whoever_names_it_in_the_same_store() {
+    fn a_bucket_is_shared_by_records_of_the_same_store() {
         let created = with(|r| r.account = Some("1".into()));
         let granted = |account: Option<&str>| {
             with(|r| {
@@ -277,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_that_asks_for_a_bucket_of_this_name_in_vain_does_not_use_it() {
+    fn a_claim_that_did_not_get_the_bucket_does_not_use_it() {
         let waiting = Stored { record: record(), ..stored() };
         assert!(!shares_bucket(&with(|_| ()), &waiting, false));
         let status_is_bound = Stored { status_is_bound: true, ..waiting };
@@ -285,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn the_closing_message_says_what_was_seen() {
+    fn the_closing_message_names_what_was_seen() {
         let ours = with(|_| ());
         let say = |access, bucket| closing_message(&ours, Undo::Delete, &Removal { access, bucket }, None);
         insta::assert_snapshot!(say(AccessRemoval::Deleted, BucketRemoval::Deleted), @r#"the claim's access is deleted; bucket "photos-f30e0389" is deleted with all its content"#);
@@ -297,7 +295,7 @@ mod tests {
         insta::assert_snapshot!(closing_message(&granted, Undo::Revoke, &revoked, None), @r#"the claim's access is deleted; bucket "photos-f30e0389", which existed before the claim, is kept"#);
         let shared = with(|r| r.plan.user = None);
         let kept = Removal { access: AccessRemoval::NotIssued, bucket: BucketRemoval::Deleted };
-        insta::assert_snapshot!(closing_message(&shared, Undo::Delete, &kept, None), @r#"the claim had the owner's own keys, which still work; bucket "photos-f30e0389" is deleted with all its content"#);
+        insta::assert_snapshot!(closing_message(&shared, Undo::Delete, &kept, None), @r#"the claim shared the provisioning keys, which still work; bucket "photos-f30e0389" is deleted with all its content"#);
         let lost = Stored { uid: None, ..ours };
         insta::assert_snapshot!(closing_message(&lost, Undo::Revoke, &revoked, None), @r#"the claim's access is deleted; bucket "photos-f30e0389", if it still exists, is left in place"#);
     }
@@ -342,16 +340,16 @@ mod tests {
                 assert_eq!(undo(&recorded(Mode::Created, policy, on_delete, false)), Undo::DeleteIfEmpty);
             }
         }
-        let claim_says =
-            Stored { claim_says_bound: true, ..recorded(Mode::Created, ReclaimPolicy::Delete, OnDelete::Purge, false) };
-        assert_eq!(undo(&claim_says), Undo::DeleteIfEmpty, "its user can write that");
-        assert_eq!(undo_now(&claim_says), Undo::DeleteIfEmpty, "an admin does not know whose it is either");
+        let claim_has =
+            Stored { claim_was_bound: true, ..recorded(Mode::Created, ReclaimPolicy::Delete, OnDelete::Purge, false) };
+        assert_eq!(undo(&claim_has), Undo::DeleteIfEmpty, "its user can write that");
+        assert_eq!(undo_now(&claim_has), Undo::DeleteIfEmpty, "an admin does not know whose it is either");
         let published = recorded(Mode::Created, ReclaimPolicy::Delete, OnDelete::IfEmpty, true);
         assert_eq!(undo_now(&published), Undo::Delete);
     }
 
     #[test]
-    fn what_was_published_goes_as_its_class_says() {
+    fn what_was_published_is_undone_by_its_class() {
         let of = |policy, on_delete| undo(&recorded(Mode::Created, policy, on_delete, true));
         for on_delete in EVERY {
             assert_eq!(of(ReclaimPolicy::Retain, on_delete), Undo::Revoke);
@@ -364,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_bucket_outlives_its_claim_if_something_is_left_to_decide() {
+    fn an_object_bucket_is_kept_while_a_decision_is_open() {
         let now = Timestamp::from_second(1_800_000_000).unwrap_or_default();
         let why = |undo, access, bucket| retained(undo, &Removal { access, bucket }, Some("ns".into()), now);
         assert_eq!(why(Undo::Delete, AccessRemoval::Deleted, BucketRemoval::Deleted), None);
@@ -381,6 +379,6 @@ mod tests {
             ("2027-01-22T08:00:00Z", Some("ns"))
         );
         let unproven = why(Undo::DeleteAfter(WEEK), AccessRemoval::Unproven("why".into()), BucketRemoval::Kept);
-        assert_eq!(unproven, Some(Retained::UserUnproven), "nothing goes by itself while somebody has to decide");
+        assert_eq!(unproven, Some(Retained::UserUnproven), "nothing is deleted while an admin has to decide");
     }
 }

@@ -24,7 +24,7 @@ pub(crate) fn stored() -> Stored {
         author: Author::Us,
         record: record(),
         status_is_bound: false,
-        claim_says_bound: false,
+        claim_was_bound: false,
         action: None,
         release: None,
         created: None,

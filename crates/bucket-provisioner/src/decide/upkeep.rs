@@ -14,13 +14,13 @@ pub(crate) struct UpkeepFacts {
     pub(crate) by_us: bool,
     /// The adoption of the record is not finished.
     pub(crate) adopting: bool,
-    /// The claim's status says that it can be used.
+    /// The claim's status shows that it can be used.
     pub(crate) ready: bool,
     /// Its keys were refused just before.
     pub(crate) waits_for_keys: bool,
     /// They were refused so often that the store is to be asked about them.
     pub(crate) doubtful: bool,
-    /// Claim and record name different buckets, and what was published does not say which is right.
+    /// Claim and record name different buckets, and what was published does not show which is right.
     pub(crate) contradictory: bool,
 }
 
@@ -33,8 +33,8 @@ pub(crate) fn due_now(facts: UpkeepFacts, usual: impl FnOnce() -> Upkeep) -> Upk
         UpkeepFacts { by_us: true, contradictory: true, .. } => Upkeep::Check,
         // The check tags bucket and user for this claim, and compares the keys.
         UpkeepFacts { by_us: true, adopting: true, .. } => Upkeep::Check,
-        // The status may say that something is lost, until a check finds it again. While the claim waits for new keys, it
-        // is not checked with every attempt.
+        // The status may report that something is lost, until a check finds it again. While the claim waits for new
+        // keys, it is not checked with every attempt.
         UpkeepFacts { by_us: true, ready: false, waits_for_keys: true, .. } => Upkeep::Nothing,
         UpkeepFacts { by_us: true, ready: false, .. } => Upkeep::Check,
         _ => usual(),
@@ -85,7 +85,7 @@ pub(crate) fn usual(times: &Times) -> (Upkeep, Option<Duration>) {
     }
 }
 
-/// The note on an error of upkeep; `what` says what could not be done. `None` if nothing has failed, because the store is
+/// The note on an error of upkeep; `what`: what could not be done. `None` if nothing has failed, because the store is
 /// still working.
 pub(crate) fn failure_note(what: &str, error: &Error) -> Option<String> {
     match error.class() {
@@ -94,7 +94,7 @@ pub(crate) fn failure_note(what: &str, error: &Error) -> Option<String> {
     }
 }
 
-/// Whether an attempt ends with a check that stopped: the claim's status says that something is lost, and stays as it is
+/// Whether an attempt ends with a check that stopped: the claim's status reports something lost, and is not changed
 /// until a check is finished, because keys that work do not prove the opposite.
 pub(crate) fn awaits_check(ready: bool, error: &Error) -> bool {
     !ready && error.class() == FailureClass::InProgress
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_waits_unless_somebody_asks() {
+    fn what_failed_waits_unless_requested() {
         let failed = Times { failed: MINUTE, check: Some(Duration::ZERO), ..WELL };
         assert_eq!(usual(&failed), (Upkeep::Nothing, Some(MINUTE)));
         assert_eq!(usual(&Times { asked: true, ..failed }), (Upkeep::Check, None));
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_that_is_working_is_not_asked_earlier_because_somebody_asks() {
+    fn a_working_store_is_not_called_earlier_on_request() {
         let working = Times { failed: MINUTE, unfinished: true, asked: true, ..WELL };
         for keys in [WELL.keys, (Upkeep::Rotate, None), (Upkeep::Retire, None)] {
             assert_eq!(usual(&Times { keys, ..working }), (Upkeep::Nothing, Some(MINUTE)));
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_user_can_ask_for_again_and_again_is_rationed() {
+    fn repeated_requests_of_a_user_are_limited() {
         let rotate = Times { keys: (Upkeep::Rotate, None), ..WELL };
         assert_eq!(usual(&rotate), (Upkeep::Rotate, None));
         assert_eq!(usual(&Times { check: Some(Duration::ZERO), ..rotate }), (Upkeep::Check, None), "before new keys");
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_that_says_something_is_lost_says_so_until_a_check_is_finished() {
+    fn a_reported_loss_is_kept_until_a_check_is_finished() {
         const BUSY: Reason = Reason::new("ShelfBusy", Topic::Store).meaning("").remedy("");
         let working = Error::store(StoreError::in_progress(&BUSY, "half is done"));
         assert!(awaits_check(false, &working) && !awaits_check(true, &working));
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_that_says_something_is_lost_is_checked_unless_it_waits_for_keys() {
+    fn a_reported_loss_is_checked_unless_keys_are_pending() {
         let lost = UpkeepFacts {
             bound: true,
             by_us: true,
@@ -188,7 +188,7 @@ mod tests {
         assert_eq!(
             due_now(UpkeepFacts { bound: false, ..doubtful }, usual),
             Upkeep::Check,
-            "before they were handed over, too"
+            "before they were published, too"
         );
         assert_eq!(due_now(UpkeepFacts { ready: true, ..lost }, usual), Upkeep::Rotate);
         assert_eq!(due_now(UpkeepFacts { by_us: false, ..lost }, usual), Upkeep::Rotate);

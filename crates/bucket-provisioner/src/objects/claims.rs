@@ -21,7 +21,7 @@ pub(crate) fn has_finalizer_and_name<P>(ctx: &Context<P>, claim: &Claim, record:
 /// Adds finalizer, label and, for a generated name, `spec.bucketName`, in one write. Only the finalizer matters: some
 /// CRDs refuse the name together with a prefix, and the name can always be computed from the claim.
 ///
-/// The write is a compare-and-swap: the cache may show a claim that is gone or was deleted, and nothing must be created
+/// The write is a compare-and-swap: the cache may show a claim that was deleted, and nothing must be created
 /// for such a claim.
 ///
 /// # Errors
@@ -50,7 +50,7 @@ pub(crate) async fn add_finalizer<P>(ctx: &Context<P>, claim: &mut Claim, record
 fn lacks_name<P>(ctx: &Context<P>, claim: &Claim, record: &Record) -> Result<bool, Error> {
     let lacks = match &claim.spec()?.bucket_name {
         None => true,
-        // RawParameters by an earlier attempt, before the prefix was edited.
+        // Written by an earlier attempt, before the prefix was edited.
         Some(name) => name.ends_with(&claim.id.uid) && *name != record.plan.bucket,
     };
     Ok(lacks && !ctx.memory.get(&claim.id, |m| m.name_refused))
@@ -121,7 +121,7 @@ async fn write<P>(ctx: &Context<P>, claim: &Claim, patch: &Value) -> Result<Guar
     Ok(written)
 }
 
-/// Whether the claim is gone, read from the cluster. Another claim may have its name.
+/// Whether the claim no longer exists, read from the cluster. Another claim may have its name.
 pub(crate) async fn is_gone<P>(ctx: &Context<P>, claim: &Claim) -> Result<bool, Error> {
     let found = ctx.claims_in(&claim.id.namespace).get_metadata_opt(&claim.id.name).await;
     let found = found.map_err(Error::kubernetes("read the claim"))?;

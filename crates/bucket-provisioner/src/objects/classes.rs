@@ -38,7 +38,7 @@ pub(crate) async fn named<P>(ctx: &Context<P>, name: String) -> Result<ClassLook
     })
 }
 
-/// Most claims that do not parse still name a class, and the class says whose they are.
+/// Most claims that do not parse still name a class, and the class names their provisioner.
 async fn class_name_of_unreadable<P>(ctx: &Context<P>, claim: &Claim) -> Result<Option<String>, Error> {
     let resource = ApiResource::erase::<crate::api::ObjectBucketClaim>(&());
     let api: Api<DynamicObject> = Api::namespaced_with(ctx.client.clone(), &claim.id.namespace, &resource);

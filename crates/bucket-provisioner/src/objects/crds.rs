@@ -1,5 +1,5 @@
 //! The CustomResourceDefinitions of ObjectBucketClaims and ObjectBuckets: if one of them is deleted, Kubernetes deletes all
-//! claims, which nobody may have meant.
+//! claims, perhaps by mistake.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;
@@ -9,18 +9,18 @@ use crate::error::Error;
 use crate::state::context::Context;
 use crate::state::crds::Deleting;
 
-/// Fails while one of the CRDs is being deleted, unless an admin has confirmed that what the claims had goes with it. To be
-/// called before anything is removed from the store.
+/// Fails while one of the CRDs is being deleted, unless an admin has confirmed that what the claims had is deleted with
+/// it. To be called before anything is removed from the store.
 ///
 /// # Errors
 /// [`Error::CrdDeleting`], and that the CRDs cannot be read.
 pub(crate) async fn may_remove<P>(ctx: &Context<P>) -> Result<(), Error> {
-    let mut asking = ctx.crds.ask().await;
-    let deleting = match asking.known() {
+    let mut request = ctx.crds.ask().await;
+    let deleting = match request.known() {
         Some(known) => known,
         None => {
             let read = read(ctx).await?;
-            asking.answered(read);
+            request.answered(read);
             read
         }
     };
@@ -43,7 +43,7 @@ async fn read<P>(ctx: &Context<P>) -> Result<Deleting, Error> {
             (None, _) => {}
         }
     }
-    // Without the claims' CRD nothing should be removed: they are not gone one by one. Unless an admin wants all to go, and
-    // the ObjectBuckets are the last.
+    // Without the claims' CRD nothing should be removed: they were not deleted one by one. Unless an admin wants to
+    // delete all, and the ObjectBuckets are the last.
     Ok((are_claims_gone && !is_confirmed).then_some(wire::CLAIM_CRD))
 }

@@ -11,8 +11,8 @@ use crate::api::wire;
 use crate::decide::metadata::has_finalizer;
 use operator_runtime::kubernetes::answers::status_code;
 
-/// Deletes the object with this uid and removes our finalizer from it; succeeds if it is already gone. Other finalizers
-/// stay, and keep the object.
+/// Deletes the object with this uid and removes our finalizer from it; succeeds if it no longer exists. Other
+/// finalizers stay, and keep the object.
 ///
 /// # Errors
 /// A conflict if another object has the name now; it is not changed.

@@ -42,8 +42,8 @@ pub(crate) async fn record_event<P>(
 }
 
 async fn publish<P>(ctx: &Context<P>, about: ObjectReference, severity: Severity, reason: &str, note: &str) {
-    let said = EventSpec { is_warning: severity == Severity::Warning, reason, note, by_several: false };
-    events::publish(&ctx.client, about, said, &ctx.options.provisioner_name).await;
+    let event = EventSpec { is_warning: severity == Severity::Warning, reason, note, by_several: false };
+    events::publish(&ctx.client, about, event, &ctx.options.provisioner_name).await;
 }
 
 pub(crate) async fn left_in_place<P>(ctx: &Context<P>, claim: &ClaimId, note: &str) {

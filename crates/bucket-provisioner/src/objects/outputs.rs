@@ -19,7 +19,7 @@ pub(crate) enum Current<T> {
     Absent,
     /// It belongs to this claim.
     Owned(T),
-    /// It was restored for a former claim, and this claim adopts that claim's record.
+    /// It was restored for a previous claim, and this claim adopts that claim's record.
     Restored(T),
 }
 
@@ -107,7 +107,7 @@ pub(crate) async fn write<T: Output>(
     written.map(Some).map_err(Error::kubernetes(T::WRITE))
 }
 
-/// Puts another object in the place of an immutable output. That it can be created is tried before that output is deleted.
+/// Replaces an immutable output. A dry run creates the new one before the old one is deleted.
 async fn replace<T: Output>(
     api: &Api<T>,
     manager: &FieldManager,
@@ -201,8 +201,8 @@ async fn take_over<T: Output>(
     api.patch(&claim.name, &params, &Patch::Apply(&wanted)).await
 }
 
-/// Deletes an output if it is the claim's or inherited; succeeds if it is already gone. `seen`: its uid, if a cache shows
-/// that it is the claim's; else it is read from the cluster.
+/// Deletes an output if it is the claim's or inherited; succeeds if it no longer exists. `seen`: its uid, if a cache
+/// shows that it is the claim's; else it is read from the cluster.
 ///
 /// # Errors
 /// Kubernetes refused, also because another object has the name now.

@@ -30,7 +30,7 @@ const AT_ONCE: usize = 8;
 /// Objects in one page of a list.
 const PAGE: u32 = 500;
 
-/// Finds the claim's record, or says what there is instead.
+/// Finds the claim's record, or returns what there is instead.
 ///
 /// # Errors
 /// Kubernetes refused; and those of [`lookup::look_up`].
@@ -54,8 +54,8 @@ pub(crate) async fn find<P>(ctx: &Context<P>, claim: &Claim) -> Result<Found, Er
     lookup::look_up(claim, candidates, &surroundings)
 }
 
-/// Whether an ObjectBucket of this claim's namespace and name may become the claim's. There can be thousands of former
-/// claims that do not matter; every change of an ObjectBucket wakes the claim.
+/// Whether an ObjectBucket of this claim's namespace and name may become the claim's. There can be thousands of
+/// previous claims that do not matter; every change of an ObjectBucket wakes the claim.
 fn concerns<P>(ctx: &Context<P>, claim: &Claim, name: &str) -> bool {
     let Some(object) = ctx.caches.records.object(name) else { return true };
     record::claim_uid(&object).is_none_or(|uid| uid == claim.id.uid)
@@ -155,7 +155,7 @@ pub(crate) async fn create<P>(ctx: &Context<P>, name: String, record: Record) ->
         author: Author::Us,
         record,
         status_is_bound: false,
-        claim_says_bound: false,
+        claim_was_bound: false,
         action: None,
         release: None,
         created: metadata.creation_timestamp.map(|created| created.0),
@@ -165,7 +165,7 @@ pub(crate) async fn create<P>(ctx: &Context<P>, name: String, record: Record) ->
     })
 }
 
-/// Writes what can change in a record: its claim, cluster and account, and whether it was handed over.
+/// Writes what can change in a record: its claim, cluster and account, and whether its credentials were published.
 ///
 /// # Errors
 /// Kubernetes refused, also because another record has the name now.
@@ -202,7 +202,7 @@ pub(crate) async fn rewrite<P>(ctx: &Context<P>, object: &ObjectBucket, record: 
     codec::read(&merge(ctx, &name, &patch).await?)
 }
 
-/// Reports something on an ObjectBucket, as a condition, an event and a log line, unless the condition already says it.
+/// Reports something on an ObjectBucket, as a condition, an event and a log line, unless the condition exists already.
 /// Returns the version of the ObjectBucket, if it was written.
 ///
 /// # Errors
@@ -243,8 +243,8 @@ pub(crate) async fn report<P>(
 /// Writes why an ObjectBucket outlives its claim, and removes an admin's annotation that was followed.
 ///
 /// # Errors
-/// Kubernetes refused; a conflict if the ObjectBucket was changed since it was read, because somebody may have taken
-/// it over.
+/// Kubernetes refused; a conflict if the ObjectBucket was changed since it was read, because a claim may have adopted
+/// it.
 pub(crate) async fn release<P>(ctx: &Context<P>, stored: &mut Stored, release: Release) -> Result<(), Error> {
     let mut patch = codec::release(stored, Some(&release));
     patch["metadata"]["resourceVersion"] = json!(stored.resource_version);
@@ -329,8 +329,8 @@ pub(crate) async fn mark_bound<P>(ctx: &Context<P>, stored: &mut Stored) -> Resu
     Ok(())
 }
 
-/// Deletes the record of a claim that is gone, unless somebody has changed what it says since it was read: a claim may have
-/// adopted it. Succeeds if it is already gone. Returns whether it is.
+/// Deletes the record of a deleted claim, unless its spec has changed since it was read: a claim may have adopted it.
+/// Succeeds if it no longer exists. Returns whether it does not.
 ///
 /// # Errors
 /// Kubernetes refused; a conflict if it was changed at this moment.
@@ -347,7 +347,7 @@ pub(crate) async fn delete_orphan<P>(ctx: &Context<P>, stored: &Stored) -> Resul
     deleted.map(|()| true).map_err(Error::kubernetes("delete the ObjectBucket"))
 }
 
-/// Deletes a record. Succeeds if it is already gone, or was reconstructed because there was none.
+/// Deletes a record. Succeeds if it no longer exists, or was reconstructed because there was none.
 ///
 /// # Errors
 /// Kubernetes refused, also because another record has the name now.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::api::ObjectBucketClaimStatus;
 use crate::decide::claim::Claim;
 use crate::decide::class::ClassOwner;
-use crate::decide::report::{Beside, ConditionSupport, Report, Severity, outdated, same};
+use crate::decide::report::{ConditionSupport, OtherConditions, Report, Severity, outdated, same};
 use crate::error::Error;
 use crate::objects::events::{event, record_event};
 use crate::reasons;
@@ -17,7 +17,7 @@ use crate::state::context::Context;
 use crate::state::memory::{LastStatus, StatusChange};
 use operator_runtime::kubernetes::answers::status_code;
 
-/// Reports on a claim, as status, event and log line, each only if it says something new.
+/// Reports on a claim, as status, event and log line, each only if it is new.
 ///
 /// # Errors
 /// Kubernetes refused the status; a conflict if somebody else has changed the claim. A failed event is only logged.
@@ -26,8 +26,17 @@ pub(crate) async fn update_status<P>(ctx: &Context<P>, claim: &Claim, report: &R
         return Ok(());
     }
     let next = report.status(&claim.status, claim.generation, &now());
-    let ignored = report.beside.as_ref().and_then(|beside| outdated(&beside.ignored)).unwrap_or_default().1;
-    let keys = report.beside.as_ref().and_then(|beside| beside.keys.as_ref()).map_or("", |keys| &keys.message);
+    let ignored = report
+        .other_conditions
+        .as_ref()
+        .and_then(|other_conditions| outdated(&other_conditions.ignored))
+        .unwrap_or_default()
+        .1;
+    let keys = report
+        .other_conditions
+        .as_ref()
+        .and_then(|other_conditions| other_conditions.keys.as_ref())
+        .map_or("", |keys| &keys.message);
     let new = LastStatus::new(report.reason, &format!("{}{ignored}{keys}", report.message));
     let change = ctx.memory.get(&claim.id, |m| new.change_from(m.last_status.as_ref()));
     // If conditions are missing that were written, the CRD prunes them; all CRDs keep the phase. The status of an
@@ -52,7 +61,7 @@ pub(crate) async fn update_status<P>(ctx: &Context<P>, claim: &Claim, report: &R
     Ok(())
 }
 
-/// Writes a claim's status. False if the claim is gone.
+/// Writes a claim's status. False if the claim no longer exists.
 async fn write<P>(ctx: &Context<P>, claim: &Claim, next: &ObjectBucketClaimStatus) -> Result<bool, Error> {
     // The cache may be outdated, and another claim may have the name now. The resource version guards against both; the
     // API server does not compare the uid in a write of the status.
@@ -84,7 +93,7 @@ fn count<P>(ctx: &Context<P>, claim: &Claim, report: &Report) {
 }
 
 async fn publish_events<P>(ctx: &Context<P>, claim: &Claim, report: &Report, change: StatusChange) {
-    let Report { severity, reason, message, beside, .. } = report;
+    let Report { severity, reason, message, other_conditions, .. } = report;
     // A bound claim that only reports an ignored edit does not become bound again.
     let bound_before = claim.bound() && *reason == reasons::BOUND;
     let further_progress = *severity == Severity::Progress && change == StatusChange::Message;
@@ -95,16 +104,16 @@ async fn publish_events<P>(ctx: &Context<P>, claim: &Claim, report: &Report, cha
         let uid = ctx.caches.records.object(name).and_then(|object| object.metadata.uid);
         record_event(ctx, name, uid.as_deref(), *severity, reason, message).await;
     }
-    let Some(Beside { ignored, keys }) = beside else { return };
+    let Some(OtherConditions { ignored, keys }) = other_conditions else { return };
     let pending =
         keys.as_ref().filter(|keys| keys.reason == reasons::ROTATION_PENDING).map(|keys| keys.message.clone());
-    for (reason, said) in [
+    for (reason, note) in [
         (reasons::EDIT_IGNORED, &ignored.edit),
         (reasons::CONFIG_IGNORED, &ignored.config),
         (reasons::ROTATION_PENDING, &pending),
     ] {
-        if let Some(said) = said {
-            event(ctx, &claim.id, Severity::Warning, reason, said).await;
+        if let Some(note) = note {
+            event(ctx, &claim.id, Severity::Warning, reason, note).await;
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Records that were lost, damaged, or adopted from a former claim.
+//! Records that were lost, damaged, or adopted from a previous claim.
 
 use crate::api::ObjectBucket;
 use crate::decide::claim::Claim;
@@ -60,7 +60,7 @@ pub(crate) async fn recover<P: Provisioner>(
 enum Proof {
     /// It has everything, in this account.
     Seen(Box<Record>),
-    /// It has not; the text says what is missing or different.
+    /// It has not; the text names what is missing or different.
     Lost(String),
 }
 
@@ -74,10 +74,10 @@ async fn prove<P: Provisioner>(ctx: &Context<P>, claim: &Claim, record: Record) 
     let notes = secret.map(|secret| KeyNotes::read(secret.metadata.annotations.as_ref())).unwrap_or_default();
     let present = keys.iter().map(|keys| keys.access_key_id.as_str());
     let denied = ctx.memory.get(&claim.id, |m| m.upkeep.denied_key());
-    let others = notes.retiring.iter().map(|former| former.id.as_str());
+    let others = notes.retiring.iter().map(|previous| previous.id.as_str());
     let ids: Vec<_> = present.chain(others).chain(denied.iter().map(|keys| keys.access_key_id.as_str())).collect();
     Ok(match ctx.call_store(&record, Box::pin(ctx.provisioner.check(&owner.call(&record), &ids))).await {
-        // Nothing but the user can prove a claim on a bucket that existed before.
+        // For a bucket that existed before, only the user is proof.
         Ok(checkup) if record.plan.mode == Mode::Granted && checkup.keys_lost => {
             Proof::Lost("the claim's user does not exist, or does not have the key in the claim's Secret".to_owned())
         }
@@ -90,7 +90,7 @@ async fn prove<P: Provisioner>(ctx: &Context<P>, claim: &Claim, record: Record) 
 /// Reports that a record was recreated.
 pub(crate) async fn recovered<P>(ctx: &Context<P>, claim: &Claim, stored: &Stored) {
     let note = format!(
-        "ObjectBucket {:?} of this claim was gone; it is recreated from the claim and its StorageClass, because bucket and user still exist",
+        "ObjectBucket {:?} of this claim did not exist; it is recreated from the claim and its StorageClass, because bucket and user still exist",
         stored.name
     );
     repaired(ctx, claim, stored, &note).await;
@@ -117,7 +117,7 @@ pub(crate) async fn finish<P>(ctx: &Context<P>, claim: &ClaimId, stored: &mut St
     }
     records::remove_annotation(ctx, stored).await?;
     let note = format!(
-        "the claim has adopted ObjectBucket {:?} and bucket {:?}, which were created for a former claim",
+        "the claim has adopted ObjectBucket {:?} and bucket {:?}, which were created for a previous claim",
         stored.name, stored.record.plan.bucket
     );
     tracing::info!(reason = reasons::ADOPTED, "{note}");

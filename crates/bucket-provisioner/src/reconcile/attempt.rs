@@ -19,7 +19,6 @@ use crate::objects::{claims, crds};
 use crate::state::context::Context;
 use crate::store::{AppCredentials, Provisioner, Record};
 
-/// One attempt.
 pub(super) struct Attempt<'a, P: Provisioner> {
     pub(super) ctx: &'a Context<P>,
     pub(super) claim: Claim,
@@ -45,8 +44,8 @@ pub(super) struct Attempt<'a, P: Provisioner> {
 pub(super) enum RecordState {
     /// To be written, under this name.
     Planned { name: String, record: Box<Record> },
-    /// Stored for a former claim, and what it will be for this one.
-    Former { stored: Box<Stored>, record: Box<Record> },
+    /// Stored for a previous claim, and what it will be for this one.
+    Predecessor { stored: Box<Stored>, record: Box<Record> },
     /// Stored. `is_new`: written in this attempt, so nothing can have been created for it before.
     Stored { stored: Box<Stored>, is_new: bool },
 }
@@ -54,7 +53,7 @@ pub(super) enum RecordState {
 impl RecordState {
     pub(super) fn record(&self) -> &Record {
         match self {
-            Self::Planned { record, .. } | Self::Former { record, .. } => record,
+            Self::Planned { record, .. } | Self::Predecessor { record, .. } => record,
             Self::Stored { stored, .. } => &stored.record,
         }
     }
@@ -80,16 +79,16 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
         Ok(Self { writable, ..Self::new(ctx, claim, record_state, (secret, config_map), Some(owner)) })
     }
 
-    /// The same for a claim that adopts the record of a former one.
+    /// The same for a claim that adopts the record of a previous one.
     pub(super) async fn adopt(ctx: &'a Context<P>, claim: Claim, stored: Box<Stored>) -> Result<Self, Error> {
         let record = Box::new(plan::adopted(&stored.record, &claim, &ctx.cluster));
         let previous_owner = PreviousOwner::of(&record, true, &ctx.label);
         let (owner, outputs) =
             tokio::try_join!(owner::of_record(ctx, &record), read_outputs(ctx, &claim, previous_owner))?;
-        Ok(Self::new(ctx, claim, RecordState::Former { stored, record }, outputs, Some(owner)))
+        Ok(Self::new(ctx, claim, RecordState::Predecessor { stored, record }, outputs, Some(owner)))
     }
 
-    /// Reads how far an earlier attempt came.
+    /// Reads the progress of earlier attempts.
     pub(super) async fn resume(ctx: &'a Context<P>, claim: Claim, stored: Stored) -> Result<Self, Error> {
         let previous_owner = PreviousOwner::of(&stored.record, stored.is_being_adopted(), &ctx.label);
         let outputs = read_outputs(ctx, &claim, previous_owner).await?;
@@ -128,7 +127,7 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
         }
     }
 
-    /// Derives from record and outputs how far an earlier attempt came.
+    /// Derives the progress of earlier attempts from record and outputs.
     pub(super) fn continue_from_outputs(&mut self) -> Result<(), Error> {
         self.continues = true;
         self.keys = self.keys_so_far()?;
@@ -139,7 +138,7 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
             }
         }
         let stored = self.stored()?;
-        // What the Go provisioner handed over is not changed.
+        // Credentials that the Go provisioner published are not changed.
         let leave_as_adopted = stored.author == Author::GoProvisioner
             && !stored.is_being_adopted()
             && self.status_is_ready(stored)
@@ -159,7 +158,7 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
         let written = inherited
             || stored.author == Author::GoProvisioner
             || ctx.field_manager.wrote(&secret.metadata, &wire::secret::ALL);
-        // Shared keys are copied from the owner's Secret until they work, and whenever that Secret changes.
+        // Shared keys are copied from the provisioning Secret until they work, and whenever that Secret changes.
         let own = stored.record.plan.user.is_some();
         let shared = own || stored.bound() && ctx.shares_present_keys(&stored.record, &self.notes);
         let wanted = present.as_ref().map(|keys| output_data::secret(&self.claim.id, &ctx.label, keys, &self.notes));
@@ -173,7 +172,7 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
         }))
     }
 
-    /// Whether the claim says that it can be used.
+    /// Whether the claim's status is Ready.
     pub(super) fn status_is_ready(&self, stored: &Stored) -> bool {
         report::status_is_ready(&self.claim, self.ctx.condition_support(stored.author))
     }
@@ -182,7 +181,7 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
     pub(super) fn state(&self) -> ProvisionState {
         let (recorded, record_complete, record_status_is_bound, adopting) = match &self.record_state {
             RecordState::Planned { .. } => (Recorded::No, false, false, false),
-            RecordState::Former { .. } => (Recorded::Former, false, false, true),
+            RecordState::Predecessor { .. } => (Recorded::Predecessor, false, false, true),
             RecordState::Stored { stored, .. } => {
                 let recorded = if stored.bound() { Recorded::CredentialsPublished } else { Recorded::Begun };
                 (recorded, self.is_complete(stored), stored.status_is_bound, stored.is_being_adopted())
@@ -218,14 +217,14 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
     pub(super) fn stored(&self) -> Result<&Stored, Error> {
         match &self.record_state {
             RecordState::Stored { stored, .. } => Ok(stored),
-            RecordState::Planned { .. } | RecordState::Former { .. } => Err(NOT_WRITTEN),
+            RecordState::Planned { .. } | RecordState::Predecessor { .. } => Err(NOT_WRITTEN),
         }
     }
 
     pub(super) fn stored_mut(&mut self) -> Result<&mut Stored, Error> {
         match &mut self.record_state {
             RecordState::Stored { stored, .. } => Ok(stored),
-            RecordState::Planned { .. } | RecordState::Former { .. } => Err(NOT_WRITTEN),
+            RecordState::Planned { .. } | RecordState::Predecessor { .. } => Err(NOT_WRITTEN),
         }
     }
 
@@ -237,12 +236,12 @@ impl<'a, P: Provisioner> Attempt<'a, P> {
         }
     }
 
-    /// The owner's credentials, read when they are first needed.
+    /// The provisioning credentials, read when they are first needed.
     pub(super) async fn owner(&mut self) -> Result<&Owner<P>, Error> {
         if self.owner.is_none() {
             self.owner = Some(owner::of_record(self.ctx, self.record_state.record()).await?);
         }
-        self.owner.as_ref().ok_or(Error::OutOfStep("the owner's credentials are not read yet"))
+        self.owner.as_ref().ok_or(Error::OutOfStep("the provisioning credentials are not read yet"))
     }
 
     /// The same for what deletes something at the store, such as keys.
@@ -261,7 +260,7 @@ async fn try_new_secret<P>(ctx: &Context<P>, claim: &Claim) -> Result<(Current<S
     }
 }
 
-const NOT_WRITTEN: Error = Error::OutOfStep("the record is not written yet");
+const NOT_WRITTEN: Error = Error::OutOfStep("the ObjectBucket is not written yet");
 
 async fn read_outputs<P>(
     ctx: &Context<P>,

@@ -1,5 +1,5 @@
-//! One claim: find out what is due, and do it. This file is the table of contents of the operator: each step says whether
-//! it reads, decides or writes.
+//! One claim: find out what is due, and do it. This file is the table of contents of the operator: each step has a
+//! comment whether it reads, decides or writes.
 
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
@@ -29,8 +29,8 @@ use crate::store::rate_wait::{AttemptClock, Deadline};
 use crate::store::{Failure as _, Provisioner};
 use operator_runtime::kubernetes::workers::Urgency;
 
-/// Longest time one reconcile may take, without its waits for turns at the store, because kube's client has no read timeout. The next attempt finishes what is
-/// aborted.
+/// Longest time one reconcile may take, because kube's client has no read timeout. Waits for the store's rate limit do
+/// not count. The next attempt finishes what is aborted.
 const TIME_LIMIT: Duration = Duration::from_secs(120);
 
 /// Does what is due for one claim. A failure is reported on the claim and retried with backoff.
@@ -38,15 +38,15 @@ pub(crate) async fn reconcile<P: Provisioner>(
     guarded: Arc<Guarded>,
     ctx: Arc<Context<P>>,
 ) -> Result<Action, Infallible> {
-    // Boxed, because thousands of claims come here at once, and most of them rest.
+    // Boxed, because thousands of claims come here at once, and most of them are in sync.
     match ctx.caches.are_filled().then(|| is_in_sync(&ctx, &guarded, true)).flatten() {
         Some(action) => Ok(action),
         None => Ok(Box::pin(work(guarded, ctx)).await),
     }
 }
 
-/// What the caches alone can say. `Some`: nothing is due now. `may_learn`: a claim that would tell whether the CRD keeps
-/// conditions does not rest.
+/// What the caches alone can answer. `Some`: nothing is due now. `may_learn`: a claim that would tell whether the CRD
+/// keeps conditions does not rest.
 fn is_in_sync<P>(ctx: &Context<P>, guarded: &Guarded, may_learn: bool) -> Option<Action> {
     // 1. The claim from the cache, unless the operator has written a newer version. (reads)
     let claim = Claim::read(guarded, &ctx.label);
@@ -54,16 +54,16 @@ fn is_in_sync<P>(ctx: &Context<P>, guarded: &Guarded, may_learn: bool) -> Option
         return Some(Action::await_change());
     }
     // 2. A bound claim that has not changed needs nothing until upkeep is due. (decides)
-    if is_steady(ctx, &claim, may_learn) {
+    if is_in_sync(ctx, &claim, may_learn) {
         return Some(Action::await_change());
     }
     // 3. A claim that waits continues to wait, unless its inputs have changed. (decides)
-    let left = ctx.memory.get(&claim.id, |m| m.waits.left(&Inputs::of(&claim)))?;
-    Some(Action::requeue(left))
+    let remaining = ctx.memory.get(&claim.id, |m| m.waits.remaining(&Inputs::of(&claim)))?;
+    Some(Action::requeue(remaining))
 }
 
-/// Whether a bound claim needs nothing; then it is looked at again when upkeep is due.
-pub(crate) fn is_steady<P>(ctx: &Context<P>, claim: &Claim, may_learn: bool) -> bool {
+/// Whether a bound claim needs nothing; then it is checked again when upkeep is due.
+pub(crate) fn is_in_sync<P>(ctx: &Context<P>, claim: &Claim, may_learn: bool) -> bool {
     match due_while_in_sync(ctx, claim) {
         Some((Upkeep::Nothing, wait)) if !(may_learn && conditions::would_tell(ctx, claim)) => {
             schedule_recheck(ctx, claim, wait);
@@ -74,7 +74,7 @@ pub(crate) fn is_steady<P>(ctx: &Context<P>, claim: &Claim, may_learn: bool) -> 
 }
 
 async fn work<P: Provisioner>(guarded: Arc<Guarded>, ctx: Arc<Context<P>>) -> Action {
-    // 4. What all decisions depend on, and then once more what the caches say. (reads)
+    // 4. What all decisions depend on, and then once more what the caches show. (reads)
     ctx.caches.filled().await;
     let claim = Claim::read(&guarded, &ctx.label);
     conditions::learn(&ctx, &claim).await;
@@ -109,7 +109,7 @@ async fn work<P: Provisioner>(guarded: Arc<Guarded>, ctx: Arc<Context<P>>) -> Ac
     }
     match due_while_in_sync(&ctx, &claim) {
         None => {
-            // Nothing is to be remembered of a claim that is gone.
+            // Nothing is remembered of a deleted claim.
             if let Some(wait) = go_upkeep_in(&ctx, &claim) {
                 schedule_recheck(&ctx, &claim, Some(wait));
             }
@@ -193,7 +193,7 @@ fn schedule_recheck<P>(ctx: &Context<P>, claim: &Claim, wait: Option<Duration>) 
     ctx.memory.entry(&claim.id, |m| m.upkeep.recheck_in(wait));
 }
 
-/// Our last write of a claim may come after the watch has shown that it is gone.
+/// Our last write of a claim may come after the watch has shown that it no longer exists.
 fn forget_if_gone<P>(ctx: &Context<P>, claim: &Claim, guarded: &Guarded) {
     let shown = ctx.caches.claims.get(&ObjectRef::from_obj(guarded));
     if shown.is_none_or(|shown| shown.uid().as_ref() != Some(&claim.id.uid)) {

@@ -26,7 +26,9 @@ impl<P: Provisioner> Attempt<'_, P> {
             true => self.owner_for_removal().await?,
             false => self.owner().await?,
         };
-        let Some(owner) = &self.owner else { return Err(Error::OutOfStep("the owner's credentials are not read yet")) };
+        let Some(owner) = &self.owner else {
+            return Err(Error::OutOfStep("the provisioning credentials are not read yet"));
+        };
         let (ctx, stored) = (self.ctx, self.stored()?);
         let record = &stored.record;
         if record.plan.user.is_some() {
@@ -40,7 +42,7 @@ impl<P: Provisioner> Attempt<'_, P> {
             }
             Verb::Grant => ctx.call_store_to_create(record, Box::pin(ctx.provisioner.grant(&call))).await,
         };
-        // What was not created need not be looked for when the claim is deleted.
+        // What was not created need not be searched for when the claim is deleted.
         ctx.memory.entry(&record.claim, |m| match &answer {
             Err(CreateError::Refused(_)) => m.executed_only(before),
             Err(CreateError::Failed(_)) | Ok(_) => drop(m.executes()),
@@ -60,13 +62,13 @@ impl<P: Provisioner> Attempt<'_, P> {
         if stored.bound() {
             ctx.memory.entry(&record.claim, |m| m.upkeep.keys_replaced());
         }
-        // The store has deleted all other keys, and with them a pending_key.
+        // The store has deleted all other keys, and with them a pending key.
         ctx.memory.entry(&record.claim, |m| m.keep_pending_key(None));
         // Some stores name the account only in answers about what they created. A failure is ignored, so that the new
         // keys are not lost.
         let account = ctx.provisioner.account(&call).await.ok().flatten();
         let refused = store_outputs::take_out_refused(&mut credentials.outputs, &record.plan);
-        // Shared keys are handed over with every attempt, until they work.
+        // Shared keys are written with every attempt, until they work.
         if let Some(note) = refused.filter(|_| !self.holds_shared_keys()) {
             self.report_refused_outputs(&note).await;
         }
@@ -75,8 +77,8 @@ impl<P: Provisioner> Attempt<'_, P> {
         Ok(())
     }
 
-    /// Requires that the claim's Secret can be written, as far as a dry run shows: keys that cannot be handed over must not be
-    /// issued, and must not replace others.
+    /// Requires that the claim's Secret can be written, as far as a dry run shows: keys that cannot be published must
+    /// not be issued, and must not replace others.
     pub(super) async fn try_secret(&self) -> Result<(), Error> {
         let (ctx, id) = (self.ctx, &self.claim.id);
         let (secrets, sample) = (ctx.secrets_in(&id.namespace), output_data::sample_secret(id, &ctx.label));
@@ -89,13 +91,13 @@ impl<P: Provisioner> Attempt<'_, P> {
         }
     }
 
-    /// Whether the claim's Secret holds the owner's present keys already.
+    /// Whether the claim's Secret already contains the present provisioning keys.
     fn holds_shared_keys(&self) -> bool {
         let version = self.owner.as_ref().and_then(|owner| owner.version.as_ref());
         self.secret.existing().is_some() && version.is_some() && self.notes.shared_from.as_ref() == version
     }
 
-    /// Says what the claim's Secret lacks of what came with new keys.
+    /// Reports which entries for new keys the claim's Secret lacks.
     pub(super) async fn report_refused_outputs(&self, note: &str) {
         tracing::warn!(reason = reasons::INVALID_OUTPUT, "{note}");
         events::event(self.ctx, &self.claim.id, Severity::Warning, reasons::INVALID_OUTPUT, note).await;
@@ -116,12 +118,12 @@ impl<P: Provisioner> Attempt<'_, P> {
         }
         // Only once, because shared keys are written with every attempt.
         if shares && matches!(self.secret, Current::Absent) {
-            let note = "createBucketUser of the StorageClass is \"no\", so the claim's Secret holds the owner's own credentials";
+            let note = "createBucketUser of the StorageClass is \"no\", so the claim's Secret contains the provisioning credentials";
             events::event(ctx, &id, Severity::Warning, reasons::OWNER_CREDENTIALS_SHARED, note).await;
         }
         match (&self.keys, &notes.retiring) {
-            (Keys::Pending { .. }, Some(former)) => self.report_rotation(former).await,
-            // An app may have the former keys, which the store has deleted.
+            (Keys::Pending { .. }, Some(previous)) => self.report_rotation(previous).await,
+            // An app may have the previous keys, which the store has deleted.
             (Keys::Issued(_), _) if !shares && self.stored()?.bound() => self.report_replacement().await,
             _ => {}
         }
@@ -135,7 +137,7 @@ impl<P: Provisioner> Attempt<'_, P> {
 
     /// The keys of a bound claim were replaced without a grace period.
     async fn report_replacement(&self) {
-        let note = "the claim's former keys were lost or did not work, and are deleted; its Secret holds new ones; when the \
+        let note = "the claim's previous keys were lost or did not work, and are deleted; its Secret contains new ones; when the \
                     claim is Ready, restart apps that read their keys only once";
         tracing::info!(reason = reasons::KEYS_ROTATED, "{note}");
         events::event(self.ctx, &self.claim.id, Severity::Normal, reasons::KEYS_ROTATED, note).await;
@@ -146,9 +148,9 @@ impl<P: Provisioner> Attempt<'_, P> {
         let (now, request) = (Timestamp::now(), self.claim.rotation_request.as_deref());
         Ok(match &self.keys {
             Keys::Pending { .. } => {
-                let former = self.present_keys().ok_or(Error::OutOfStep("there are no keys to rotate"))?;
+                let previous = self.present_keys().ok_or(Error::OutOfStep("there are no keys to rotate"))?;
                 let grace = self.stored()?.record.plan.rotation.grace;
-                keys::succeed(former.access_key_id, grace, now, request)
+                keys::succeed(previous.access_key_id, grace, now, request)
             }
             Keys::Issued(_) => {
                 let version = self.owner.as_ref().and_then(|owner| owner.version.clone()).filter(|_| shares);

@@ -10,7 +10,7 @@ use crate::decide::claim::{Claim, ignored};
 use crate::decide::key_condition;
 use crate::decide::keys::{self, KeyNotes};
 use crate::decide::record::{Author, Stored};
-use crate::decide::report::{self, Beside};
+use crate::decide::report::{self, OtherConditions};
 use crate::decide::steps::Upkeep;
 use crate::decide::upkeep::{self, Times};
 use crate::reasons;
@@ -22,47 +22,47 @@ use crate::store::{Record, Rotation};
 pub(crate) fn due_while_in_sync<P>(ctx: &Context<P>, claim: &Claim) -> Option<(Upkeep, Option<Duration>)> {
     let stored = ctx.caches.record(claim, &ctx.options.provisioner_name, &ctx.cluster)?;
     let spec = claim.spec().ok()?;
-    let is_steady = !claim.deleting
+    let is_in_sync = !claim.deleting
         && claim.finalizer
         && stored.status_is_bound
         && !ctx.caches.records.lacks_claim_ref(&stored)
         && !stored.is_being_adopted()
         && spec.object_bucket_name.as_deref() == Some(&stored.name)
         && ctx.caches.outputs_are_up_to_date(&stored.record);
-    if !is_steady {
+    if !is_in_sync {
         return None;
     }
     let notes = ctx.caches.key_notes(&claim.id).clamp_to_now(&stored.record.plan.rotation, Timestamp::now());
-    let beside = beside(ctx, claim, spec, &stored.record, &notes);
-    if !report::status_is_bound(claim, &beside, ctx.condition_support(stored.author)) {
+    let other_conditions = other_conditions(ctx, claim, spec, &stored.record, &notes);
+    if !report::status_is_bound(claim, &other_conditions, ctx.condition_support(stored.author)) {
         return None;
     }
     ctx.shares_present_keys(&stored.record, &notes).then(|| usual_upkeep(ctx, claim, &stored, &notes))
 }
 
-/// What a bound claim says beside the condition Ready.
-pub(crate) fn beside<P>(
+/// What a bound claim reports in addition to the condition Ready.
+pub(crate) fn other_conditions<P>(
     ctx: &Context<P>,
     claim: &Claim,
     spec: &ObjectBucketClaimSpec,
     record: &Record,
     notes: &KeyNotes,
-) -> Beside {
+) -> OtherConditions {
     let of_keys = |failure: Option<&str>| {
         let request = claim.rotation_request.as_deref();
-        let said = claim.status.conditions.iter().any(|condition| condition.type_ == reasons::KEYS_CURRENT);
-        key_condition::condition_of(&key_condition::KeyFacts { notes, request, failure, said })
+        let has_condition = claim.status.conditions.iter().any(|condition| condition.type_ == reasons::KEYS_CURRENT);
+        key_condition::condition_of(&key_condition::KeyFacts { notes, request, failure, has_condition })
     };
-    // Keys that are the owner's are not rotated.
+    // Shared keys, which are the provisioning keys, are not rotated.
     let keys = record.plan.user.as_ref().and_then(|_| {
         let failure = ctx.memory.get(&claim.id, |m| m.upkeep.rotation_failure.clone());
         of_keys(failure.as_deref())
     });
-    Beside { ignored: ignored(claim, spec, record), keys }
+    OtherConditions { ignored: ignored(claim, spec, record), keys }
 }
 
-/// The time until upkeep is due for a claim of the Go provisioner, which is never in_sync, because its outputs differ from
-/// those of this operator.
+/// The time until upkeep is due for a claim of the Go provisioner, which is never in sync, because its outputs differ
+/// from those of this operator.
 pub(crate) fn go_upkeep_in<P>(ctx: &Context<P>, claim: &Claim) -> Option<Duration> {
     let stored = ctx.caches.record(claim, &ctx.options.provisioner_name, &ctx.cluster)?;
     if claim.deleting || !claim.bound() || stored.author != Author::GoProvisioner {

@@ -45,15 +45,15 @@ async fn try_often<P: Provisioner>(
     refused_for: Duration,
 ) -> Next {
     let store = stores::store_of(record);
-    let first = Instant::now() + ctx.propagation.first_look(&store).saturating_sub(refused_for);
+    let first = Instant::now() + ctx.propagation.first_probe(&store).saturating_sub(refused_for);
     let key = ObjectRef::from_obj(guarded);
     loop {
         let shown = ctx.caches.claims.get(&key).map(|guarded| Inputs::of(&Claim::read(&guarded, &ctx.label)));
-        let left = shown.and_then(|inputs| ctx.memory.get(&claim.id, |m| m.waits.left(&inputs)));
-        let Some(left) = left.filter(|_| !ctx.workers.are_closed()) else { return Next::Now };
+        let remaining = shown.and_then(|inputs| ctx.memory.get(&claim.id, |m| m.waits.remaining(&inputs)));
+        let Some(remaining) = remaining.filter(|_| !ctx.workers.are_closed()) else { return Next::Now };
         let now = Instant::now();
-        sleep_until(now + INTERVAL.min(left)).await;
-        if left <= INTERVAL || now + INTERVAL < first {
+        sleep_until(now + INTERVAL.min(remaining)).await;
+        if remaining <= INTERVAL || now + INTERVAL < first {
             continue;
         }
         match try_once(ctx, record, keys).await {
@@ -63,8 +63,8 @@ async fn try_often<P: Provisioner>(
                 return Next::Now;
             }
             Some(false) => {}
-            // The next attempt tells what is wrong.
-            None => return Next::After(left.saturating_sub(now.elapsed())),
+            // The next attempt reports the problem.
+            None => return Next::After(remaining.saturating_sub(now.elapsed())),
         }
     }
 }

@@ -7,12 +7,11 @@ use kube::runtime::controller::Action;
 /// How long to wait while the same claim is processed elsewhere.
 pub(crate) const BUSY: Duration = Duration::from_secs(1);
 
-/// When to continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
     /// When something changes.
     Done,
-    /// At once, but after others had their turn.
+    /// At once, but after others in the queue.
     Now,
     /// After this time.
     After(Duration),

@@ -1,4 +1,4 @@
-//! The owner's credentials: read from their Secret, and compared with the account that a record names.
+//! The provisioning credentials: read from their Secret, and compared with the account that a record names.
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
@@ -8,14 +8,14 @@ use crate::refusal::Refusal;
 use crate::state::context::Context;
 use crate::store::{self, Call, OwnerSource, Parameters as _, Provisioner, Record, Recorded, SecretRef};
 
-/// The owner's credentials.
+/// The provisioning credentials.
 pub(crate) struct Owner<P: Provisioner> {
     pub(crate) credentials: P::Owner,
     /// What the record keeps of the parameters of its class, which every verb gets together with the credentials.
     parameters: Recorded<P>,
     /// Resource version of the Secret that they were read from.
     pub(crate) version: Option<String>,
-    /// The account that they belong to, if the store says.
+    /// The account that they belong to, if the store reports it.
     pub(crate) account: Option<String>,
 }
 
@@ -34,12 +34,13 @@ pub(crate) fn parameters<P: Provisioner>(record: &Record) -> Result<Recorded<P>,
     P::Parameters::recorded(record).map_err(Refusal::RecordedParametersUnreadable)
 }
 
-/// Reads the owner's credentials that a record refers to. They are not cached, so an edited Secret is used at once.
+/// Reads the provisioning credentials that a record refers to. They are not cached, so an edited Secret is used at
+/// once.
 ///
 /// # Errors
 /// [`Error::OwnerSecretNotFound`], those of [`parse`], and
 /// [`Error::AccountChanged`] if they belong to another account than the recorded one: what is missing in another account
-/// is not gone.
+/// was not deleted.
 pub(crate) async fn of_record<P: Provisioner>(ctx: &Context<P>, record: &Record) -> Result<Owner<P>, Error> {
     let mut version = None;
     let source = match &record.plan.owner_secret {
@@ -49,7 +50,7 @@ pub(crate) async fn of_record<P: Provisioner>(ctx: &Context<P>, record: &Record)
             ctx.owner_secrets.watch(&ctx.client, reference);
             let api = ctx.secrets_in(&reference.namespace);
             let found = api.get_opt(&reference.name).await;
-            let found = found.map_err(Error::kubernetes("read the owner's Secret"))?;
+            let found = found.map_err(Error::kubernetes("read the Secret with the provisioning credentials"))?;
             version = found.as_ref().and_then(|secret| secret.metadata.resource_version.clone());
             ctx.memory.entry(&record.claim, |m| m.waits.has_read(version.clone()));
             ctx.owner_secrets.saw(reference, version.as_deref());
@@ -63,7 +64,7 @@ pub(crate) async fn of_record<P: Provisioner>(ctx: &Context<P>, record: &Record)
     Ok(Owner { account, ..owner })
 }
 
-/// The owner's credentials that a record refers to, read once, for a command.
+/// The provisioning credentials that a record refers to, read once, for a command.
 ///
 /// # Errors
 /// [`Error::OwnerSecretNotFound`], those of [`parse`], and that the Secret cannot be read.
@@ -73,14 +74,14 @@ pub(crate) async fn read<P: Provisioner>(client: &Client, record: &Record) -> Re
         Some(reference) => {
             let secrets: Api<Secret> = Api::namespaced(client.clone(), &reference.namespace);
             let found = secrets.get_opt(&reference.name).await;
-            source(reference, found.map_err(Error::kubernetes("read the owner's Secret"))?)?
+            source(reference, found.map_err(Error::kubernetes("read the Secret with the provisioning credentials"))?)?
         }
     };
     let credentials = parse(record, &source)?;
     Ok(Owner { credentials, parameters: parameters::<P>(record)?, version: None, account: None })
 }
 
-/// The content of an owner's Secret.
+/// The content of a Secret with provisioning credentials.
 ///
 /// # Errors
 /// [`Error::OwnerSecretNotFound`].
@@ -90,7 +91,7 @@ pub(crate) fn source(reference: &SecretRef, found: Option<Secret>) -> Result<Own
     Ok(OwnerSource::Secret { reference: reference.clone(), data })
 }
 
-/// The owner's credentials.
+/// The provisioning credentials.
 ///
 /// # Errors
 /// [`Refusal::InvalidOwnerSecret`], or that the class names no Secret although the store needs one.
@@ -108,13 +109,19 @@ pub(crate) fn parse<O: store::Owner>(record: &Record, source: &OwnerSource) -> R
     })
 }
 
-/// Fails if the owner's credentials belong to another account than the recorded one, as far as the store says.
+/// Fails if the provisioning credentials belong to another account than the recorded one, as far as the store reports
+/// it.
 fn same_account(record: &Record, now: Option<&str>) -> Result<(), Error> {
     let (Some(recorded), Some(now)) = (record.account.as_deref(), now) else { return Ok(()) };
     if recorded == now {
         return Ok(());
     }
-    tracing::warn!(recorded, now, bucket = record.plan.bucket, "the owner's credentials belong to another account");
+    tracing::warn!(
+        recorded,
+        now,
+        bucket = record.plan.bucket,
+        "the provisioning credentials belong to another account"
+    );
     let place = match &record.plan.owner_secret {
         Some(secret) => format!("Secret {secret}"),
         None => "the operator's own identity".to_owned(),

@@ -23,7 +23,7 @@ use crate::state::memory::ClaimMemory;
 use crate::store::{Provisioner, Record};
 use operator_runtime::observe::spans;
 
-/// Creates the bucket and hands it over, restores what is missing, or does the upkeep that is due.
+/// Creates the bucket and publishes its credentials, restores what is missing, or does the upkeep that is due.
 ///
 /// # Errors
 /// Any problem; the next attempt continues where this one stopped.
@@ -98,7 +98,7 @@ impl<P: Provisioner> Attempt<'_, P> {
             ProvisionStep::Record => self.write_record().await?,
             ProvisionStep::Adopt => self.take_record_over().await?,
             ProvisionStep::Execute(verb) => {
-                if let Some(wait) = self.put_off_replacement() {
+                if let Some(wait) = self.wait_before_replacement() {
                     return Ok(Some(Next::After(wait)));
                 }
                 self.execute(verb).await?;
@@ -130,11 +130,11 @@ impl<P: Provisioner> Attempt<'_, P> {
 
     async fn write_record(&mut self) -> Result<(), Error> {
         let RecordState::Planned { name, record } = &self.record_state else {
-            return Err(Error::OutOfStep("the record is already written"));
+            return Err(Error::OutOfStep("the ObjectBucket is already written"));
         };
         let (name, record) = (name.clone(), Record::clone(record));
         let stored = records::create(self.ctx, name, record).await?;
-        // If the record was lost, bucket and user were handed over before.
+        // If the record was lost, its credentials were published before.
         let is_new = !stored.record.credentials_published;
         if !is_new {
             adoption::recovered(self.ctx, &self.claim, &stored).await;
@@ -145,8 +145,8 @@ impl<P: Provisioner> Attempt<'_, P> {
 
     /// From here on the record belongs to the claim; any later attempt can finish the adoption.
     async fn take_record_over(&mut self) -> Result<(), Error> {
-        let RecordState::Former { stored, record } = &self.record_state else {
-            return Err(Error::OutOfStep("there is no record to adopt"));
+        let RecordState::Predecessor { stored, record } = &self.record_state else {
+            return Err(Error::OutOfStep("there is no ObjectBucket to adopt"));
         };
         let (mut stored, record) = (Stored::clone(stored), Record::clone(record));
         tracing::info!(
@@ -161,11 +161,11 @@ impl<P: Provisioner> Attempt<'_, P> {
     }
 
     /// A bound claim that lost its keys several times in a row waits before it gets new ones.
-    fn put_off_replacement(&self) -> Option<Duration> {
+    fn wait_before_replacement(&self) -> Option<Duration> {
         let (ctx, id) = (self.ctx, &self.claim.id);
         let wait = ctx.memory.get(id, |m| m.upkeep.replacement_in());
-        let puts_off = self.stored().is_ok_and(Stored::bound) && !wait.is_zero();
-        puts_off.then(|| {
+        let waits = self.stored().is_ok_and(Stored::bound) && !wait.is_zero();
+        waits.then(|| {
             ctx.memory.entry(id, |m| m.waits.defer(wait));
             wait
         })
@@ -214,8 +214,9 @@ impl<P: Provisioner> Attempt<'_, P> {
     /// Reports that the claim is bound.
     pub(super) async fn update_status(&mut self) -> Result<(), Error> {
         let record = &self.stored()?.record;
-        let beside = in_sync::beside(self.ctx, &self.claim, self.claim.spec()?, record, &self.notes);
-        status::update_status(self.ctx, &self.claim, &Report::bound(&record.plan.bucket, beside)).await
+        let other_conditions =
+            in_sync::other_conditions(self.ctx, &self.claim, self.claim.spec()?, record, &self.notes);
+        status::update_status(self.ctx, &self.claim, &Report::bound(&record.plan.bucket, other_conditions)).await
     }
 
     fn succeeded(&self) -> Next {

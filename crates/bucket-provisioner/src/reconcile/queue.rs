@@ -1,4 +1,4 @@
-//! Waiting for a worker. Claims take turns by store and namespace, so that none of them blocks the others.
+//! Waiting for a worker. The queue serves stores and namespaces in rotation, so that none of them blocks the others.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use operator_runtime::kubernetes::workers::{QueueKey, Slowed, Urgency, Worker};
 /// After this time, a waiting claim is read again, and may report what it waits for.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The same of a deleted claim that still says that it is ready.
+/// The same of a deleted claim whose status is still Ready.
 const PATIENCE_IF_READY: Duration = Duration::from_secs(2);
 
 /// Waits for a worker, which may take long, and then reads the claim again. `None` if there is nothing left to do, or the

@@ -23,11 +23,11 @@ pub enum RecallError {
     NoClass {
         /// Name of the class.
         class: String,
-        /// Name of the provisioner that was asked.
+        /// Name of this provisioner.
         provisioner: String,
     },
-    /// Neither claim nor class says which bucket it is.
-    #[error("the claim does not say which bucket it had; name the bucket with --bucket")]
+    /// Neither claim nor class names the bucket.
+    #[error("the claim does not name its bucket; name it with --bucket")]
     NoBucket,
     /// Nothing shows for which claim the bucket was created.
     #[error(
@@ -47,7 +47,7 @@ pub enum RecallError {
         /// The claim that was asked for.
         wanted: String,
     },
-    /// The store or Kubernetes refused; the sentence says what.
+    /// The store or Kubernetes refused; the sentence names the request.
     #[error("{0}")]
     Refused(String),
 }
@@ -115,15 +115,15 @@ pub(crate) async fn of_tags<P: Provisioner>(
     let owner = owner::read::<P>(client, &record).await?;
     record.account = provisioner.account(&owner.call(&record)).await.map_err(Error::store)?;
     let recalled = provisioner.recall(&owner.call(&record)).await.map_err(Error::store)?;
-    let Recalled { claim: former, cluster, former_uids, user } =
+    let Recalled { claim: previous, cluster, former_uids, user } =
         recalled.ok_or_else(|| RecallError::NothingKnown { bucket: bucket.clone() })?;
-    if (&former.namespace, &former.name) != (&wanted.namespace, &wanted.name) {
-        return Err(RecallError::AnotherClaim { bucket, found: former.to_string(), wanted: wanted.to_string() });
+    if (&previous.namespace, &previous.name) != (&wanted.namespace, &wanted.name) {
+        return Err(RecallError::AnotherClaim { bucket, found: previous.to_string(), wanted: wanted.to_string() });
     }
-    // A record without a user would mean that the claim has the owner's own keys. A missing user is recreated.
-    let planned = plan(provisioner, class, &former, Some(bucket))?;
+    // A record without a user would mean that the claim has the provisioning keys. A missing user is recreated.
+    let planned = plan(provisioner, class, &previous, Some(bucket))?;
     record.plan.user = planned.user.map(|planned| user.unwrap_or(planned));
-    (record.claim, record.cluster, record.former_uids) = (former, cluster, former_uids);
+    (record.claim, record.cluster, record.former_uids) = (previous, cluster, former_uids);
     Ok(record)
 }
 

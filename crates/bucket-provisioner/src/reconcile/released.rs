@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::objects::records;
 use crate::state::context::Context;
 
-/// Longest time until a scheduled deletion is looked at again: the clock may have been set.
+/// Longest time until a scheduled deletion is checked again: the clock may have been set.
 const LONGEST: Duration = Duration::from_secs(60 * 60);
 
 /// Reports on an ObjectBucket that its claim was deleted, and what happens to the bucket.
@@ -30,15 +30,15 @@ pub(super) async fn report<P>(ctx: &Context<P>, stored: &Stored, release: &Relea
     }
 }
 
-/// How long an ObjectBucket need not be looked at: it says already when its bucket is deleted, and no admin has decided
-/// otherwise.
-pub(super) fn sleeps(object: &ObjectBucket, now: Timestamp) -> Option<Duration> {
+/// How long an ObjectBucket need not be checked: it already reports when its bucket is deleted, and no admin has
+/// decided otherwise.
+pub(super) fn time_to_check(object: &ObjectBucket, now: Timestamp) -> Option<Duration> {
     let at = release::delete_at(object)?;
-    let waits = notice::says_scheduled(object) && action::action(object) == Ok(None);
-    waits.then(|| left(at, now))
+    let waits = notice::reports_schedule(object) && action::action(object) == Ok(None);
+    waits.then(|| time_until(at, now))
 }
 
-/// The time until then, in pieces.
-pub(super) fn left(at: Timestamp, now: Timestamp) -> Duration {
+/// The time until `at`, but at most [`LONGEST`].
+pub(super) fn time_until(at: Timestamp, now: Timestamp) -> Duration {
     Duration::try_from(at.duration_since(now)).unwrap_or_default().min(LONGEST)
 }

@@ -1,4 +1,4 @@
-//! Removal, from the record alone: store, outputs, record; the claim's finalizer goes last. Reads, then takes the steps
+//! Removal, from the record alone: store, outputs, record, and last the claim's finalizer. Reads, then takes the steps
 //! that `decide/teardown.rs` gives, one after the other.
 
 use std::pin::pin;
@@ -28,7 +28,7 @@ use crate::state::memory::RemovalProgress;
 use crate::store::{AccessRemoval, BucketRemoval, FailureClass, Provisioner, Removal};
 use operator_runtime::observe::spans;
 
-pub(super) const NOTHING_TO_UNDO: Error = Error::OutOfStep("there is no record to undo");
+pub(super) const NOTHING_TO_UNDO: Error = Error::OutOfStep("there is no ObjectBucket to undo");
 
 /// Removes everything that was created for a deleted claim, then its finalizer.
 ///
@@ -45,13 +45,13 @@ pub(crate) async fn remove<P: Provisioner>(
         crds::may_remove(ctx).await?;
     }
     let teardown = match progress {
-        // The cache still shows the claim, but it is gone.
+        // The cache still shows the claim, but it no longer exists.
         Some(RemovalProgress::Everything) => return Ok(Next::Done),
         // Only the finalizer is left.
         Some(RemovalProgress::AllButFinalizer(note)) => Teardown::finalizer_only(ctx, claim, note),
         None => match step::traced(spans::step(&step::Look), pin!(Teardown::begin(ctx, claim, class))).await? {
             Some(teardown) => teardown,
-            // The cache still shows the claim, but it is gone.
+            // The cache still shows the claim, but it no longer exists.
             None => return Ok(Next::Done),
         },
     };
@@ -66,7 +66,7 @@ pub(crate) async fn undo_first<P: Provisioner>(ctx: &Context<P>, claim: &Claim, 
     Teardown::of_record(ctx, claim, stored, Purpose::Replan).run().await
 }
 
-/// Removes what was created for a claim that is gone, as an admin requested or as it is due. `retain`: why the ObjectBucket
+/// Removes what was created for a deleted claim, as an admin requested or as it is due. `retain`: why the ObjectBucket
 /// stays.
 ///
 /// # Errors
@@ -106,7 +106,7 @@ pub(super) struct Teardown<'a, P> {
 }
 
 impl<'a, P: Provisioner> Teardown<'a, P> {
-    /// `None` if the claim is gone, so there is nothing to remove.
+    /// `None` if the claim no longer exists, so there is nothing to remove.
     async fn begin(ctx: &'a Context<P>, claim: &'a Claim, class: &ClassLookup) -> Result<Option<Self>, Error> {
         let provisioner_name = ctx.options.provisioner_name.as_str();
         let surroundings =
@@ -133,19 +133,21 @@ impl<'a, P: Provisioner> Teardown<'a, P> {
                 Some(codec::stored(&object, record))
             }
             // If there is no record, an earlier attempt has mostly removed everything, and the cache does not show yet
-            // that the claim is gone.
+            // that the claim no longer exists.
             _ if claims::is_gone(ctx, claim).await? => return Ok(None),
-            Found::ToAdopt(former) => {
-                left.push(legacy::not_adopted_note(&former.name));
+            Found::ToAdopt(previous) => {
+                left.push(legacy::not_adopted_note(&previous.name));
                 None
             }
             found => {
-                let (name, former) = match found {
+                let (name, previous) = match found {
                     Found::None { free_name } => (free_name, None),
-                    Found::Restored(RecordProblem::Former { record }) => (record::names(&claim.id).1, Some(record)),
+                    Found::Restored(RecordProblem::Predecessor { record }) => {
+                        (record::names(&claim.id).1, Some(record))
+                    }
                     _ => (record::names(&claim.id).1, None),
                 };
-                left.extend(former.as_deref().map(legacy::not_adopted_note));
+                left.extend(previous.as_deref().map(legacy::not_adopted_note));
                 let lost = claim.was_bound().then(|| legacy::reconstruct(&surroundings, claim, name)).flatten();
                 // Nothing was created for a restored claim.
                 left.extend(lost.as_ref().filter(|_| left.is_empty()).and_then(legacy::not_recorded_note));
@@ -163,7 +165,7 @@ impl<'a, P: Provisioner> Teardown<'a, P> {
                 for note in &left {
                     events::left_in_place(ctx, &claim.id, note).await;
                 }
-                let nothing = "the claim has no ObjectBucket, so there was nothing to remove".to_owned();
+                let nothing = "the claim has no ObjectBucket, so there was nothing to delete".to_owned();
                 return Ok(Some(Self::new(ctx, claim, nothing)));
             }
         };
@@ -173,8 +175,8 @@ impl<'a, P: Provisioner> Teardown<'a, P> {
 
     fn of_record(ctx: &'a Context<P>, claim: &'a Claim, stored: Stored, purpose: Purpose) -> Self {
         let undo = teardown::undo(&stored);
-        // Of a claim and an ObjectBucket that differ, nothing says which bucket is the claim's, unless the label does. An
-        // empty one harms nobody.
+        // If a claim and its ObjectBucket differ, only the label proves which bucket is the claim's. An empty one harms
+        // nobody.
         let differs = stored.published() && !stored.labelled && claim::other_bucket(claim, &stored.record).is_some();
         if differs && undo != Undo::Revoke {
             let mut teardown = Self::undoing(ctx, claim, stored, Undo::Revoke, purpose);
@@ -192,12 +194,11 @@ impl<'a, P: Provisioner> Teardown<'a, P> {
         Self::new(ctx, claim, note)
     }
 
-    /// An admin wants to keep everything in the store. The record is deleted as an orphan after the claim is gone: if it
-    /// went first and the operator crashed, the next attempt would not know what the admin wants.
+    /// An admin wants to keep everything in the store. The record is deleted as an orphan after the claim: if it were
+    /// deleted first and the operator crashed, the next attempt would not know what the admin wants.
     fn forgetting(ctx: &'a Context<P>, claim: &'a Claim, record: &str) -> Self {
-        let note = format!(
-            "the bucket and the access to it are left as they are, as the annotation of ObjectBucket {record:?} requests"
-        );
+        let note =
+            format!("the bucket and the access to it are kept, as the annotation of ObjectBucket {record:?} requests");
         Self::new(ctx, claim, note)
     }
 
@@ -309,7 +310,7 @@ impl<'a, P: Provisioner> Teardown<'a, P> {
     async fn release(&self) -> Result<Next, Error> {
         let Self { ctx, claim, note, .. } = self;
         ctx.memory.entry(&claim.id, |m| m.removal = Some(Box::new(RemovalProgress::AllButFinalizer(note.clone()))));
-        // Others keep it, and its status is to say what became of it.
+        // Others' finalizers keep it, and its status reports the result.
         if claim.finalizers.iter().any(|finalizer| finalizer != wire::FINALIZER) {
             status::update_status(ctx, claim, &Report::removed(claim, note)).await?;
         }
@@ -325,7 +326,7 @@ impl<'a, P: Provisioner> Teardown<'a, P> {
     }
 }
 
-/// Reports a bucket that is named only in a ConfigMap, because the ConfigMap goes with the claim.
+/// Reports a bucket that is named only in a ConfigMap, because the ConfigMap is deleted with the claim.
 async fn report_unfinished_bucket<P>(ctx: &Context<P>, claim: &Claim) -> Result<(), Error> {
     let config_map = outputs::read_own(&ctx.config_maps_in(&claim.id.namespace), &claim.id).await?;
     if let Some(bucket) = config_map.as_ref().and_then(legacy::unfinished_bucket) {

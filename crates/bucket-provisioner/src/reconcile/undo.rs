@@ -14,7 +14,7 @@ use crate::objects::{claims, crds, events, namespaces, outputs, records, status}
 use crate::state::context::Context;
 use crate::store::{AccessRemoval, AppCredentials, BucketRemoval, Content, Provisioner, Removal, compose};
 
-/// After this time, a removal that goes on is reported.
+/// After this time, a removal that is still running is reported.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 impl<P: Provisioner> Teardown<'_, P> {
@@ -57,7 +57,7 @@ impl<P: Provisioner> Teardown<'_, P> {
     async fn begin_deletion(&mut self, undo: Undo) -> Result<(), Error> {
         let release = self.stored()?.release.clone().filter(|release| undo == Undo::Delete && !release.deleting);
         let Some(release) = release.filter(|_| self.seen.purpose == Purpose::Orphan) else { return Ok(()) };
-        // The access is gone, so this changes nothing.
+        // The access was deleted, so this changes nothing.
         self.undo_and_report(Undo::Revoke, false).await?;
         let stored = self.stored.as_mut().ok_or(NOTHING_TO_UNDO)?;
         records::release(self.ctx, stored, Release { deleting: true, ..release }).await
@@ -70,7 +70,7 @@ impl<P: Provisioner> Teardown<'_, P> {
             return removal;
         }
         if self.claim.deleting && self.claim.bound() {
-            // The removal goes on meanwhile, and says itself what is wrong.
+            // The removal continues meanwhile, and reports its own problems.
             let report = Report::removing(self.claim);
             let (removal, reported) = tokio::join!(removing, status::update_status(self.ctx, self.claim, &report));
             return reported.and(removal);
@@ -101,7 +101,7 @@ impl<P: Provisioner> Teardown<'_, P> {
         }
     }
 
-    /// Reports how far a large removal came, on the claim or, if it is gone, on the ObjectBucket.
+    /// Reports the progress of a large removal, on the claim or, if it no longer exists, on the ObjectBucket.
     async fn report_purge(&self, removed: u64) -> Result<(), Error> {
         let (ctx, claim, stored) = (self.ctx, self.claim, self.stored()?);
         if !claim.is_gone() {
@@ -118,7 +118,7 @@ impl<P: Provisioner> Teardown<'_, P> {
     async fn is_in_use(&self) -> Result<bool, Error> {
         let (ctx, stored) = (self.ctx, self.stored()?);
         let bucket = &stored.record.plan.bucket;
-        // Before they are listed, so that a record that goes from now on wakes the claim.
+        // Before they are listed, so that a record that is deleted from now on wakes the claim.
         ctx.memory.wait_for_bucket(&self.claim.id, Some(bucket));
         for candidate in records::with_bucket(ctx, bucket, &stored.name).await? {
             let name = candidate.name;
@@ -129,12 +129,12 @@ impl<P: Provisioner> Teardown<'_, P> {
                     if !shares_bucket(stored, &other, claims::is_leaving(ctx, claim).await) {
                         continue;
                     }
-                    tracing::warn!(record = name, %claim, "another record names the same bucket");
+                    tracing::warn!(record = name, %claim, "another ObjectBucket names the same bucket");
                 }
                 Ok(_) => continue,
-                // It does not say which store it means.
+                // Its store is unknown.
                 Err(problem) => {
-                    tracing::warn!(record = name, "another record names a bucket of the same name: {problem}")
+                    tracing::warn!(record = name, "another ObjectBucket names a bucket of the same name: {problem}")
                 }
             }
             return Ok(true);

@@ -38,10 +38,10 @@ impl<P: Provisioner> Attempt<'_, P> {
         Ok(upkeep::due_now(facts, || in_sync::usual_upkeep(self.ctx, &self.claim, stored, &self.notes).0))
     }
 
-    /// Has the store issue keys in addition to the present ones. They are tried before they are handed over.
+    /// Has the store issue keys in addition to the present ones. They are tried before they are published.
     pub(super) async fn rotate(&mut self) -> Result<(), Error> {
         self.upkeep = Upkeep::Nothing;
-        // The claim says what became of it.
+        // The claim's status reports the result.
         self.progress.status_written = false;
         // A request for another attempt is answered by this one, also if it fails: it would end every wait.
         self.ctx.memory.entry(&self.claim.id, |m| m.upkeep.retried(self.claim.retry_request.as_deref()));
@@ -131,21 +131,21 @@ impl<P: Provisioner> Attempt<'_, P> {
         Ok(Next::Done)
     }
 
-    pub(super) async fn report_rotation(&self, former: &Retiring) {
+    pub(super) async fn report_rotation(&self, previous: &Retiring) {
         self.rotation_ended("done");
         self.ctx.memory.entry(&self.claim.id, |m| m.keep_pending_key(None));
         self.ctx.memory.entry(&self.claim.id, |m| m.upkeep.succeeded());
         self.ctx.memory.entry(&self.claim.id, |m| m.upkeep.rotation_failure = None);
-        let Retiring { id, at, .. } = former;
+        let Retiring { id, at, .. } = previous;
         let note = format!(
-            "the claim's Secret holds new keys; the former key {id} works until {}; restart apps that read their keys only once",
+            "the claim's Secret contains new keys; the previous key {id} works until {}; restart apps that read their keys only once",
             at.strftime("%Y-%m-%dT%H:%M:%SZ")
         );
         tracing::info!(reason = reasons::KEYS_ROTATED, "{note}");
         events::event(self.ctx, &self.claim.id, Severity::Normal, reasons::KEYS_ROTATED, &note).await;
     }
 
-    /// To be called while the notes are those on the former keys.
+    /// To be called while the notes are still those on the previous keys.
     fn rotation_ended(&self, result: &str) {
         let trigger = match keys::is_requested(&self.notes, self.claim.rotation_request.as_deref()) {
             true => "request",
@@ -185,7 +185,7 @@ impl<P: Provisioner> Attempt<'_, P> {
         ctx.memory.entry(&self.claim.id, |m| m.upkeep.retried(asked.as_deref()));
         let record = self.stored()?.record.clone();
         let present = self.credentials()?.access_key_id.clone();
-        // Only `retire` has the former key deleted, after it was deactivated: the present one may not work.
+        // Only `retire` has the previous key deleted, after it was deactivated: the present one may not work.
         let (is_retiring, now) = (self.upkeep == Upkeep::Retire, Timestamp::now());
         let retiring =
             self.notes.retiring.as_ref().filter(|key| !is_retiring || key.at > now).map(|key| key.id.clone());
@@ -209,7 +209,7 @@ impl<P: Provisioner> Attempt<'_, P> {
     }
 
     /// The error about a lost bucket that may never have been the claim's, because claim and record name different ones, and
-    /// what was published does not say which is right: whoever reads that a tag is missing may tag it.
+    /// what was published does not show which is right: an admin who reads that a tag is missing may tag it.
     fn contradiction(&self, stored: &Stored) -> Option<Error> {
         let recorded = stored.record.plan.bucket.clone();
         let bucket = claim::other_bucket(&self.claim, &stored.record)?;
@@ -229,14 +229,14 @@ impl<P: Provisioner> Attempt<'_, P> {
         let (expected, foreign): (Vec<_>, Vec<_>) =
             checkup.deleted_keys.iter().partition(|id| Some(id.as_str()) == retired);
         for key in expected {
-            let note = format!("the former key {key} is deleted");
+            let note = format!("the previous key {key} was deleted");
             events::event(ctx, &id, Severity::Normal, reasons::KEYS_RETIRED, &note).await;
         }
         metrics.repairs.with(["store"]).inc_by(checkup.repaired.len() as u64);
         metrics.repairs.with(["key"]).inc_by(foreign.len() as u64);
         let foreign = foreign.into_iter().map(|key| {
             format!(
-                "access key {key} of the claim's user is deleted, because it is neither the key in the claim's Secret nor the former one"
+                "access key {key} of the claim's user was deleted, because it is neither the key in the claim's Secret nor the previous one"
             )
         });
         for note in checkup.repaired.into_iter().chain(foreign) {
@@ -271,7 +271,7 @@ impl<P: Provisioner> Attempt<'_, P> {
             ctx.options.observer.metrics().upkeep.checked("failed");
         }
         if failed && self.upkeep == Upkeep::Check && !self.stored()?.is_being_adopted() {
-            // If the owner lacks a permission, all its claims fail: they report it once, not every five minutes.
+            // If a permission is missing, all claims fail: they report it once, not every five minutes.
             ctx.memory.entry(id, |m| m.upkeep.wait_for_next());
             ctx.memory.entry(id, |m| m.upkeep.checked(ctx.options.resync));
         }
@@ -296,15 +296,15 @@ impl<P: Provisioner> Attempt<'_, P> {
         if !matches!(self.keys, Keys::InSecret { .. }) {
             return;
         }
-        let (lag, quiet) = (self.lag(), self.ctx.memory.since_last_change(&self.claim.id));
-        if quiet >= lag {
+        let (lag, since_change) = (self.lag(), self.ctx.memory.since_last_change(&self.claim.id));
+        if since_change >= lag {
             self.keys = Keys::None;
             return;
         }
         self.keys.set_proven(false);
         self.must_reprobe_keys = !self.notes.is_new(Timestamp::now(), lag);
         // If they work nevertheless, the store is asked again.
-        self.ctx.memory.entry(&self.claim.id, |m| m.upkeep.check_after(lag.saturating_sub(quiet)));
+        self.ctx.memory.entry(&self.claim.id, |m| m.upkeep.check_after(lag.saturating_sub(since_change)));
     }
 
     /// Reports an error of upkeep, unless the store is still working. Returns whether it failed.

@@ -59,7 +59,6 @@ impl<F> Cache<F> {
         self.read().now.get(&key(namespace, name)).cloned()
     }
 
-    /// All objects.
     pub(crate) fn all(&self) -> Vec<Arc<F>> {
         self.read().now.values().cloned().collect()
     }
@@ -149,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn it_shows_the_former_list_while_another_comes_in_and_then_nothing_else_of_it() {
+    fn the_previous_list_is_shown_until_the_next_is_complete() {
         let cache = cache_of([Event::Init, Event::InitApply(secret("a", "1")), Event::InitDone, Event::Init]);
         let apply = |event| cache.apply(&event, |secret: &Secret| secret.uid());
         apply(Event::InitApply(secret("b", "2")));

@@ -29,7 +29,7 @@ pub(crate) struct Caches {
     /// The one namespace whose claims are watched; `None` for all.
     scope: Option<String>,
     pub(crate) claims: Store<Guarded>,
-    /// Of the store of claims only kube's controller may ask that: only the last one who asks is told.
+    /// Only kube's controller may ask that of the store of claims: only the last caller is notified.
     claims_listed: watch::Sender<bool>,
     pub(crate) records: Records,
     pub(crate) classes: Cache<StorageClass>,
@@ -129,7 +129,7 @@ impl Caches {
         secret.notes.as_ref().filter(|_| is_claims)?.since(created, now)
     }
 
-    /// Uids of the claims that share the owner's keys in this Secret.
+    /// Uids of the claims that share the provisioning keys in this Secret.
     pub(crate) fn sharing(&self, secret: &SecretRef) -> HashSet<String> {
         let shares = |record: &Record| record.plan.user.is_none() && record.plan.owner_secret.as_ref() == Some(secret);
         let records = self.records.all();
@@ -205,7 +205,7 @@ impl OutputFacts {
     }
 
     /// Whether nobody else has changed this entry. If it is unknown, the entry counts as unchanged: otherwise the claim
-    /// would never be in_sync, and nothing would wake it for its upkeep, such as the rotation of its keys.
+    /// would never be in sync, and nothing would wake it for its upkeep, such as the rotation of its keys.
     fn has(&self, key: &str) -> bool {
         self.more.as_ref().is_none_or(|more| more.binary_search(&hash(key)).is_ok())
     }
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_config_map_that_a_tenant_fills_takes_no_more_memory_and_its_claim_stays_steady() {
+    fn a_large_config_map_takes_no_memory_and_stays_in_sync() {
         let keys: Vec<_> = (0..MORE_MAX).map(|n| format!("KEY_{n}")).collect();
         let mut keys: Vec<_> = keys.iter().map(String::as_str).chain(wire::config::ALL).collect();
         let most = facts(&keys);
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_of_the_store_that_somebody_edits_in_the_config_map_is_noticed() {
+    fn an_edited_entry_of_the_store_is_noticed() {
         let ours = [&wire::config::ALL[..], &["CA_BUNDLE", "FORMAT"]].concat();
         assert!(facts(&ours).up_to_date && facts(&ours).has("CA_BUNDLE") && facts(&ours).has("FORMAT"));
         let edited = facts(&ours[..ours.len() - 1]);

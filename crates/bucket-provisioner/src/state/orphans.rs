@@ -7,7 +7,7 @@ use std::time::Duration;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
-/// How often those are looked for that have their claims again. To look at ten thousand records takes time.
+/// How often the check looks for records that have their claims again. To check ten thousand records takes time.
 const LOOK: Duration = Duration::from_secs(60);
 
 /// For how long a claim that vanished is remembered, if nothing asks for it: an attempt that was running may write its
@@ -15,10 +15,10 @@ const LOOK: Duration = Duration::from_secs(60);
 const REMEMBERED: Duration = Duration::from_secs(60 * 60);
 /// For how long an attempt that was running may still write the record of its claim.
 const RUNNING: SignedDuration = SignedDuration::from_secs(130);
-/// So many are remembered before the old ones are looked for.
+/// How many are remembered before the old ones are removed.
 const MANY: usize = 1000;
 
-/// Records that had no claim when they were last checked, and claims that went without the operator.
+/// Records that had no claim when they were last checked, and claims that were deleted without the operator.
 #[derive(Debug, Default)]
 pub(crate) struct Orphans {
     found: Mutex<Found>,
@@ -26,7 +26,7 @@ pub(crate) struct Orphans {
     vanished: Mutex<HashMap<Box<str>, Vanished>>,
 }
 
-/// A claim that went without the operator.
+/// A claim that was deleted without the operator.
 #[derive(Debug, Clone, Copy)]
 struct Vanished {
     at: Timestamp,
@@ -44,7 +44,7 @@ struct Found {
 }
 
 impl Orphans {
-    /// What the check of a record has found; `None`: it has its claim, or is gone.
+    /// What the check of a record has found; `None`: it has its claim, or was deleted.
     pub(crate) fn found(&self, record: &str, reason: Option<&'static str>) {
         let all = &mut self.lock().records;
         match reason {
@@ -53,7 +53,8 @@ impl Orphans {
         };
     }
 
-    /// The deletion of a record's bucket is scheduled for this time, or late since then; `None`: it is not, or goes on.
+    /// The deletion of a record's bucket is scheduled for this time, or overdue since then; `None`: it is not, or is
+    /// running.
     pub(crate) fn scheduled(&self, record: &str, at: Option<Timestamp>) {
         let all = &mut self.lock().scheduled;
         match at {
@@ -83,10 +84,10 @@ impl Orphans {
     /// checks them again.
     pub(crate) fn count(&self, still: impl Fn(&str) -> bool) -> HashMap<&'static str, usize> {
         let names = self.to_look_at();
-        // Not under the lock, which those need who check records.
+        // Not under the lock, which the checks of records need.
         let over: HashSet<Box<str>> = names.into_iter().filter(|record| !still(record)).collect();
         let (mut found, mut counts) = (self.lock(), HashMap::new());
-        // Another look, because it may have lost its claim meanwhile.
+        // Checked again, because it may have lost its claim meanwhile.
         found.records.retain(|record, _| !over.contains(record) || still(record));
         found.scheduled.retain(|record, _| !over.contains(record) || still(record));
         for reason in found.records.values() {
@@ -95,7 +96,7 @@ impl Orphans {
         counts
     }
 
-    /// All names, if it is time to look at them again.
+    /// All names, if it is time to check them again.
     fn to_look_at(&self) -> Vec<Box<str>> {
         let mut found = self.lock();
         if found.looked.is_some_and(|looked| looked.elapsed() < LOOK) {
@@ -144,7 +145,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn the_next_deletion_is_known_until_it_goes_on_or_the_record_has_a_claim() {
+    async fn the_next_deletion_is_known_until_it_runs_or_has_a_claim() {
         let at = |second| Timestamp::from_second(second).ok();
         let orphans = Orphans::default();
         for (record, second) in [("a", 30), ("b", 10), ("undone", 5)] {
@@ -158,7 +159,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn records_are_looked_at_once_a_minute_and_may_be_checked_meanwhile() {
+    async fn records_are_checked_once_a_minute() {
         let orphans = Orphans::default();
         orphans.found("lost", Some("ClaimGone"));
         orphans.found("restored", Some("ClaimGone"));

@@ -1,4 +1,4 @@
-//! Watches the Secrets with owners' credentials, each by its name, and reports changes.
+//! Watches the Secrets with provisioning credentials, each by its name, and reports changes.
 //!
 //! This wakes claims that wait until a Secret appears or is corrected. Only Secrets that records refer to are watched,
 //! and only their metadata.
@@ -20,7 +20,7 @@ use crate::store::Observer;
 use crate::store::SecretRef;
 use operator_runtime::kubernetes::watch::watch;
 
-/// After so long nobody needs a watch that nobody has asked for: claims that wait ask every few minutes.
+/// A watch without a request for this time is not needed: claims that wait request it every few minutes.
 const UNUSED: Duration = Duration::from_secs(3600);
 
 /// A Secret and its resource version after a change.
@@ -99,7 +99,7 @@ impl OwnerSecrets {
             .filter(|(_, watch)| is_unused(watch))
             .map(|(secret, _)| secret.clone())
             .collect();
-        // Not under the lock: to look at all records takes time.
+        // Not under the lock: to read all records takes time.
         for secret in unused {
             let is_shared = shared(&secret);
             let mut watched = self.lock();

@@ -29,8 +29,9 @@ impl Propagation {
         }
     }
 
-    /// When it is worth to look: somewhat before the fastest of the last keys worked, so that faster ones are learnt, too.
-    pub(crate) fn first_look(&self, store: &str) -> Duration {
+    /// When the first probe is useful: somewhat before the fastest of the last keys worked, so that faster ones are
+    /// learnt, too.
+    pub(crate) fn first_probe(&self, store: &str) -> Duration {
         let stores = self.lock();
         let fastest = stores.get(store).and_then(|times| times.iter().min().copied());
         fastest.unwrap_or_default().mul_f64(0.8)
@@ -47,17 +48,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_look_is_before_the_fastest_of_the_last_keys_worked() {
+    fn the_first_probe_is_before_the_fastest_key_worked() {
         let (propagation, store): (_, Arc<str>) = (Propagation::default(), "s3".into());
         let seconds = Duration::from_secs;
-        assert_eq!(propagation.first_look(&store), Duration::ZERO);
+        assert_eq!(propagation.first_probe(&store), Duration::ZERO);
         propagation.learn(&store, seconds(5));
-        assert_eq!(propagation.first_look(&store), seconds(4));
-        assert_eq!(propagation.first_look("other"), Duration::ZERO);
+        assert_eq!(propagation.first_probe(&store), seconds(4));
+        assert_eq!(propagation.first_probe("other"), Duration::ZERO);
         propagation.learn(&store, Duration::ZERO);
-        assert_eq!(propagation.first_look(&store), Duration::ZERO);
+        assert_eq!(propagation.first_probe(&store), Duration::ZERO);
         (0..REMEMBERED).for_each(|_| propagation.learn(&store, seconds(3600)));
-        assert_eq!(propagation.first_look(&store), seconds(32));
+        assert_eq!(propagation.first_probe(&store), seconds(32));
     }
 
     #[test]

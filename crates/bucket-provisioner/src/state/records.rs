@@ -32,7 +32,7 @@ impl RecordFacts {
             labels.retain(|key, _| [wire::PROVISIONER_LABEL, wire::BUCKET_LABEL].contains(&key.as_str()));
         }
         let annotations = annotations.and_then(|mut all| all.remove_entry(wire::annotation::ORPHAN));
-        let annotations = annotations.map(|word| [word].into());
+        let annotations = annotations.map(|annotation| [annotation].into());
         let metadata = ObjectMeta {
             name,
             uid,
@@ -140,7 +140,6 @@ impl Records {
         self.cache.get(None, name)?.object()
     }
 
-    /// All records.
     pub(crate) fn all(&self) -> Vec<Arc<RecordFacts>> {
         self.cache.all()
     }
@@ -286,14 +285,14 @@ mod tests {
     }
 
     #[test]
-    fn others_that_name_a_bucket_are_found_as_long_as_there_are_some() {
+    fn others_that_name_a_bucket_are_found() {
         let records = Records::default();
         apply(&records, Event::Init);
         apply(&records, Event::InitApply(object("a", "shared")));
         apply(&records, Event::InitApply(object("b", "own")));
         apply(&records, Event::InitDone);
         assert!(others(&records, "shared", "a").is_empty());
-        // The record of who asks may be gone.
+        // The asking record may have been deleted.
         assert_eq!(others(&records, "shared", "gone"), ["a"]);
         records.wrote(&object("c", "shared"));
         apply(&records, Event::Apply(object("c", "shared")));
@@ -331,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn records_with_another_name_than_their_claims_are_known_by_the_claim() {
+    fn records_with_another_name_are_found_by_their_claim() {
         let records = Records::default();
         let claim = record().claim;
         apply(&records, Event::Apply(object("obc-shop-photos", "one")));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::store::Record;
 
-/// The store of a record's bucket, with the owner whose credentials are used.
+/// The store of a record's bucket, with the provisioning credentials that are used.
 pub(crate) fn store_of(record: &Record) -> Arc<str> {
     let endpoint = &record.plan.endpoint;
     let owner = record.plan.owner_secret.as_ref().map(ToString::to_string).unwrap_or_default();

@@ -27,7 +27,7 @@ pub struct Call<'a, P: Provisioner + ?Sized> {
     pub record: &'a Record,
     /// The parameters of the class, as they were when the claim was planned.
     pub parameters: &'a Recorded<P>,
-    /// The owner's credentials.
+    /// The provisioning credentials.
     pub owner: &'a P::Owner,
     /// What the claim's apps use now: the credentials in the claim's Secret. `None` if it has none, or if its access was
     /// removed before.
@@ -71,7 +71,7 @@ impl<'a, P: Provisioner + ?Sized> Call<'a, P> {
     }
 
     /// For [`revoke`](Provisioner::revoke) of a store that [deletes in parallel](Provisioner::deletes_in_parallel): nobody
-    /// can use the access any more, and only what remains of it is left to delete. Success of `revoke` means the same.
+    /// can use the access any more, and only its remains are left to delete. Success of `revoke` means the same.
     pub fn end_access(&self) {
         self.access_ended.send_replace(true);
     }
@@ -114,7 +114,7 @@ impl<P: Provisioner + ?Sized> fmt::Debug for Call<'_, P> {
     }
 }
 
-/// What [`probe`](Provisioner::probe) gets. The owner's credentials are not among it, because the app has none.
+/// What [`probe`](Provisioner::probe) gets. It does not contain the provisioning credentials, because the app has none.
 #[non_exhaustive]
 pub struct ProbeCall<'a, P: Provisioner + ?Sized> {
     /// The claim, and what was planned for it.

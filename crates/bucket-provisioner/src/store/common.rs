@@ -22,11 +22,11 @@ struct Raw {
     /// or reconfigures it.
     #[schemars(extend("default" = "none"))]
     bucket_name: Option<String>,
-    /// Name of the owner's Secret. Give it and `secretNamespace`, or neither: without them the operator uses its own
-    /// identity. The Secret must exist; there is no fallback.
+    /// Name of the Secret with the provisioning credentials. Set it and `secretNamespace`, or neither: without them the
+    /// operator uses its own identity. The Secret must exist; there is no fallback.
     #[schemars(extend("default" = "none"))]
     secret_name: Option<String>,
-    /// Namespace of the owner's Secret.
+    /// Namespace of the Secret with the provisioning credentials.
     #[schemars(extend("default" = "none"))]
     secret_namespace: Option<String>,
     /// Namespaces whose claims may use the class: names, and prefixes with `*`, such as `shop,team-*`.
@@ -67,7 +67,8 @@ struct RawRotation {
 pub struct CommonParameters {
     /// `bucketName`: the existing bucket that every claim of the class gets access to.
     pub bucket: Option<String>,
-    /// `secretName` and `secretNamespace`: where the owner's credentials are; `None` is the operator's own identity.
+    /// `secretName` and `secretNamespace`: where the provisioning credentials are; `None` is the operator's own
+    /// identity.
     pub owner_secret: Option<SecretRef>,
     /// `allowedNamespaces`: the namespaces whose claims can use the class; `None` for all.
     pub namespaces: Option<Namespaces>,
@@ -345,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn restrictions_of_names_do_not_go_with_an_existing_bucket() {
+    fn name_restrictions_need_a_new_bucket() {
         for other in [("explicitNames", "no"), ("bucketNamePrefix", "acme-"), ("onDelete", "purge")] {
             assert!(message(&[("bucketName", "photos"), other]).contains("bucketName names an existing one"));
         }

@@ -1,10 +1,10 @@
 //! What the library makes of the four verbs of a store.
 //!
-//! Whoever comes from lib-bucket-provisioner looks for its verbs Provision, Grant, Revoke and Delete. Two of them are pairs:
-//! Provision is [`create_bucket`](Provisioner::create_bucket), then [`grant`](Provisioner::grant); Delete is
-//! [`revoke`](Provisioner::revoke), then [`delete_bucket`](Provisioner::delete_bucket). A store writes the four parts. The
-//! library joins them here, so that it knows itself what a failure may have left, and that no bucket is deleted while
-//! somebody has access.
+//! lib-bucket-provisioner has the verbs Provision, Grant, Revoke and Delete. Two of them are pairs here: Provision is
+//! [`create_bucket`](Provisioner::create_bucket), then [`grant`](Provisioner::grant); Delete is
+//! [`revoke`](Provisioner::revoke), then [`delete_bucket`](Provisioner::delete_bucket). A store implements the four
+//! parts. The library calls them in this order, so that it knows what a failure may have left, and that no bucket is
+//! deleted while it can still be accessed.
 
 use std::pin::pin;
 
@@ -13,7 +13,7 @@ use super::outcome::{AccessRemoval, AppCredentials, BucketRemoval, Content, Remo
 use super::{Call, Mode, Provisioner};
 
 /// Creates bucket and access: [`create_bucket`](Provisioner::create_bucket), then [`grant`](Provisioner::grant), or both at
-/// the same time if the store [says so](Provisioner::creates_in_parallel).
+/// the same time if the store [allows it](Provisioner::creates_in_parallel).
 ///
 /// # Errors
 /// The first error. It is [`CreateError::Refused`] only if neither verb can have changed anything.
@@ -32,8 +32,8 @@ pub async fn provision<P: Provisioner>(store: &P, call: &Call<'_, P>) -> Result<
 }
 
 /// Removes access and bucket: [`revoke`](Provisioner::revoke), then [`delete_bucket`](Provisioner::delete_bucket), or both at
-/// the same time if the store [says so](Provisioner::deletes_in_parallel). The bucket stays if nothing proves that the access
-/// is the claim's ([`AccessRemoval::Unproven`]).
+/// the same time if the store [allows it](Provisioner::deletes_in_parallel). The bucket is kept if nothing proves that
+/// the access is the claim's ([`AccessRemoval::Unproven`]).
 ///
 /// # Errors
 /// That of `revoke`, else that of `delete_bucket`.
@@ -107,7 +107,7 @@ mod tests {
         ProveNothing,
     }
 
-    /// A store whose verbs end as they are told, and which notes what happens in which order.
+    /// A store whose verbs end as configured, and which records the order of calls.
     struct Scripted {
         in_parallel: bool,
         bucket: (u64, Does),

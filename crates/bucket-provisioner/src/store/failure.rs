@@ -10,10 +10,10 @@ use super::reason::Reason;
 pub enum FailureClass {
     /// It can: retried with backoff.
     Retryable,
-    /// Nothing has failed: the store is still working, and the verb is called again every few seconds. The message says
-    /// how far it is.
+    /// Nothing has failed: the store is still working, and the verb is called again every few seconds. The message
+    /// shows the progress.
     InProgress,
-    /// Somebody must change something first: rechecked rarely, and at once when an input changes.
+    /// Something must be corrected first: rechecked rarely, and at once when an input changes.
     Terminal,
 }
 
@@ -26,8 +26,9 @@ pub trait Failure: std::error::Error + Send + Sync + 'static {
     fn reason(&self) -> &'static str;
     /// Whether a retry can help.
     fn class(&self) -> FailureClass;
-    /// Whether all claims with this store and owner would fail in the same way, because the store does not answer or
-    /// refuses the owner. After several such errors in a row, only one claim at a time calls that store.
+    /// Whether all claims with this store and these provisioning credentials would fail in the same way, because the
+    /// store does not answer or refuses the credentials. After several such errors in a row, only one claim at a time
+    /// calls that store.
     fn affects_all_claims(&self) -> bool {
         false
     }
@@ -41,11 +42,12 @@ pub trait Failure: std::error::Error + Send + Sync + 'static {
 /// Why a bucket or an access was not created. `?` makes [`Failed`](Self::Failed) of every other error, which is always safe.
 #[derive(Debug, thiserror::Error)]
 pub enum CreateError<E> {
-    /// The store has refused, or was never reached: **this call has certainly changed nothing**. An ObjectBucket that was written just before is deleted again, so that the claim can be deleted
-    /// without the store. Whether that holds for both verbs of a creation, the library knows.
+    /// The store has refused, or was never reached: **this call has certainly changed nothing**. An ObjectBucket that
+    /// was just written is deleted, so that the claim can be deleted without the store. The library knows whether this
+    /// holds for both verbs of a creation.
     #[error(transparent)]
     Refused(E),
-    /// Something may have been created. The ObjectBucket stays; the next call finds what there is, or a deletion does.
+    /// Something may have been created. The ObjectBucket is kept; the next call or a deletion finds what was created.
     #[error(transparent)]
     Failed(#[from] E),
 }
@@ -99,17 +101,17 @@ impl StoreError {
         Self::new(reason, FailureClass::Retryable, message)
     }
 
-    /// Somebody must change something first.
+    /// Something must be corrected first.
     pub fn terminal(reason: &'static Reason, message: impl Into<String>) -> Self {
         Self::new(reason, FailureClass::Terminal, message)
     }
 
-    /// The bucket or the access that the claim had is gone, and cannot be repaired.
+    /// The bucket or the access that the claim had no longer exists, and cannot be repaired.
     pub fn lost(reason: &'static Reason, message: impl Into<String>) -> Self {
         Self { is_lost: true, ..Self::new(reason, FailureClass::Terminal, message) }
     }
 
-    /// The store is still working; the message says how far it is.
+    /// The store is still working; the message shows the progress.
     pub fn in_progress(reason: &'static Reason, message: impl Into<String>) -> Self {
         Self::new(reason, FailureClass::InProgress, message)
     }

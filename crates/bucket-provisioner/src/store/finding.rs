@@ -6,7 +6,7 @@
 pub enum Verdict {
     /// As it should be.
     Good,
-    /// Claims work, but somebody should look at it.
+    /// Claims work, but an admin should check it.
     Warning,
     /// Claims do not work, or will not.
     Bad,
@@ -14,13 +14,13 @@ pub enum Verdict {
     Unknown,
 }
 
-/// One thing that was looked at: see [`Provisioner::examine`](super::Provisioner::examine).
+/// The result of one check: see [`Provisioner::examine`](super::Provisioner::examine).
 ///
 /// The message is for an admin: it may name accounts and other tenants, and never contains a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
-    /// What was looked at, in a few words, such as `permissions`.
+    /// What was checked, in a few words, such as `permissions`.
     pub what: String,
     /// How it is.
     pub verdict: Verdict,
@@ -40,7 +40,7 @@ impl About {
         self.found(Verdict::Good, message)
     }
 
-    /// Claims work, but somebody should look at it.
+    /// Claims work, but an admin should check it.
     pub fn warning(self, message: impl Into<String>) -> Finding {
         self.found(Verdict::Warning, message)
     }

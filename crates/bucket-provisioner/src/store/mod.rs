@@ -15,12 +15,12 @@
 //!    alone. A bucket that is kept is only revoked.
 //!
 //! lib-bucket-provisioner has four verbs as well. Its Provision is `create_bucket`, then `grant`; its Delete is `revoke`, then
-//! `delete_bucket`. Here the library joins them ([`provision`], [`delete`]), because the mistakes that lose or leak something
-//! are made where they are joined.
+//! `delete_bucket`. Here the library combines them ([`provision`], [`delete`]), because mistakes in the combination
+//! lose or leak something.
 //!
 //! # Guarantees to an implementation
-//! - Verbs for one claim never run concurrently in one process, unless the store [asks for
-//!   that](Provisioner::creates_in_parallel); those for different claims do. Of several processes only the one that holds
+//! - Verbs for one claim never run concurrently in one process, unless the store [allows
+//!   it](Provisioner::creates_in_parallel); those for different claims do. Of several processes only the one that holds
 //!   the lease changes the store ([`Permit`]).
 //! - [`create_bucket`](Provisioner::create_bucket) and [`grant`](Provisioner::grant) get a [`Record`] that has been stored.
 //!   They are called with the same record until they succeed, or until `revoke` and `delete_bucket` have undone what they may
@@ -31,11 +31,11 @@
 //!   [consistency lag](Provisioner::consistency_lag) ago. A record of a bucket that existed before ([`Mode::Granted`]) never
 //!   gets to `delete_bucket`, and no bucket is deleted before its access has ended.
 //! - A bucket may be emptied ([`Content::Delete`]) only if its credentials were published, or an admin has requested it.
-//! - Before a verb gets the owner's credentials, they are parsed, and their [`account`](Provisioner::account) is
+//! - Before a verb gets the provisioning credentials, they are parsed, and their [`account`](Provisioner::account) is
 //!   compared with the recorded one.
-//! - A verb that takes longer than two minutes is dropped, and called again later; what it spends in [`rate_wait::wait`] does
-//!   not count. One that panics is called again,
-//!   too. What still runs some seconds after the process was told to end is dropped.
+//! - A verb that takes longer than two minutes is dropped, and called again later; time in [`rate_wait::wait`] does not
+//!   count. A verb that panics is called again, too. What still runs some seconds after the process received SIGTERM is
+//!   dropped.
 //!
 //! # Duties of an implementation
 //! - **Each verb is idempotent, and can be dropped at any await.** A later call with the same record finishes (or
@@ -46,17 +46,18 @@
 //!   without proof is an error of `create_bucket` and `grant`, except the bucket that a class names ([`Mode::Granted`]), as
 //!   long as no other claim's mark is on it; `revoke` and `delete_bucket` [leave it in place](BucketRemoval::LeftInPlace).
 //! - **Only what is certainly missing counts as removed.** An error is not "not found".
-//! - **`revoke` and `delete_bucket` work from the call alone.** The class may be gone by then, or say something else.
+//! - **`revoke` and `delete_bucket` work from the call alone.** The class may have been deleted by then, or have other
+//!   parameters.
 //! - **[`CreateError::Refused`] is certain.** The store has refused the very first call of the verb that changes something, or
 //!   was never reached. After a timeout nothing is certain.
 //! - **Messages are the same for the same cause**: without ids of requests, and without times. Reasons are in
 //!   [`REASONS`](Provisioner::REASONS).
 //! - **No secret** is in an error, a Debug output or a log; nor in a [`Plan`], because all of it can be read in the
-//!   cluster. Secrets are in [`AppCredentials`] only. That holds for the owner's as well.
+//!   cluster. Secrets are in [`AppCredentials`] only. That also holds for the provisioning credentials.
 //! - [`endpoint`](Provisioner::endpoint), [`plan`](Provisioner::plan) and
 //!   [`check_bucket_name`](Provisioner::check_bucket_name) are pure: no I/O, and always the same answer.
-//! - What takes long ends early, so that other claims have their turn: `delete_bucket` with [`BucketRemoval::Partial`], the
-//!   other verbs with [`FailureClass::InProgress`].
+//! - A verb that takes long returns early, so that other claims in the queue are served: `delete_bucket` with
+//!   [`BucketRemoval::Partial`], the other verbs with [`FailureClass::InProgress`].
 //!
 //! # Present
 //! [`Call::present`] is what the claim's apps use now: the credentials in the claim's Secret. A user with these credentials
@@ -233,7 +234,7 @@ pub type Recorded<P> = <<P as Provisioner>::Parameters as Parameters>::Recorded;
 pub trait Provisioner: Send + Sync + 'static {
     /// The parameters of its classes, beside the [common ones](CommonParameters): a struct, or `()` for none.
     type Parameters: Parameters;
-    /// The owner's credentials: a struct with a field for each key of their Secret, or `()` for none.
+    /// The provisioning credentials: a struct with a field for each key of their Secret, or `()` for none.
     type Owner: Owner;
     /// Why a step failed: mostly [`StoreError`].
     type Error: Failure;
@@ -266,8 +267,8 @@ pub trait Provisioner: Send + Sync + 'static {
     /// Removes the access and keeps the bucket. What no longer exists counts as removed.
     ///
     /// A user with the [present](Call::present) credentials is the claim's own, even if it has lost its tags. If the store
-    /// knows no such user although the record was [handed over](Record::credentials_published), the credentials are tried: access that
-    /// still works is not removed.
+    /// knows no such user although its credentials were [published](Record::credentials_published), the credentials are
+    /// tried: access that still works is not removed.
     ///
     /// # Errors
     /// Any refusal of the store.
@@ -302,7 +303,8 @@ pub trait Provisioner: Send + Sync + 'static {
     const REASONS: &'static [&'static Reason] = &[];
 
     /// For how long after a change the store may not show it everywhere. What is missing is looked for again when this time
-    /// has passed since something may have been created for the claim; only then is it taken for gone. 10 s by default.
+    /// has passed since something may have been created for the claim; only then does it count as deleted. 10 s by
+    /// default.
     fn consistency_lag(&self, record: &Record) -> Duration {
         let _ = record;
         Duration::from_secs(10)
@@ -344,10 +346,11 @@ pub trait Provisioner: Send + Sync + 'static {
         Ok(request.plan(self.endpoint(request.parameters)))
     }
 
-    /// The account of the owner's credentials. It is recorded with what is created, because what is missing in another
-    /// account is not gone. Called before every verb, so the answer should be kept while the credentials stay the same.
+    /// The account of the provisioning credentials. It is recorded with what is created, because what is missing in
+    /// another account was not deleted. Called before every verb, so the answer should be cached while the credentials
+    /// are the same.
     ///
-    /// `None` by default: this store has no accounts, or does not say.
+    /// `None` by default: this store has no accounts, or does not report them.
     ///
     /// # Errors
     /// The store does not answer, or refuses the credentials.
@@ -367,9 +370,9 @@ pub trait Provisioner: Send + Sync + 'static {
         std::future::ready(Ok(Probe::Usable))
     }
 
-    /// Needs [`CAN_ROTATE`](Self::CAN_ROTATE), and [`check`](Self::check), which deletes the former keys when their time is
-    /// over. Issues new keys to the claim's user and keeps `present`, the id of the keys that its apps use. Other keys of the
-    /// user are deleted first, because nobody has their secret.
+    /// Needs [`CAN_ROTATE`](Self::CAN_ROTATE), and [`check`](Self::check), which deletes the previous keys when their
+    /// time is over. Issues new keys to the claim's user and keeps `present`, the id of the keys that its apps use.
+    /// Other keys of the user are deleted first, because nobody has their secret.
     ///
     /// `None` by default: this store cannot rotate keys while they are in use.
     ///
@@ -426,11 +429,11 @@ pub trait Provisioner: Send + Sync + 'static {
         std::future::ready(Ok(None))
     }
 
-    /// Looks whether claims of a class can work, for an admin who asks (`doctor`): permissions of the owner, the bucket that
-    /// the class names, quotas. **Only reads**: nothing at the store changes, not even for a moment. The record is what would
-    /// be planned for a new claim, with a random uid: its bucket and its user do not exist, unless the class names the
-    /// bucket. [`account`](Self::account) was called before, and if it failed, that is reported: then only what explains it
-    /// is worth saying. The caller gives up after some seconds.
+    /// Checks whether claims of a class can work, for the command `doctor`: permissions of the provisioning
+    /// credentials, the bucket that the class names, quotas. **Only reads**: nothing at the store changes, not even for
+    /// a moment. The record is what would be planned for a new claim, with a random uid: its bucket and its user do not
+    /// exist, unless the class names the bucket. [`account`](Self::account) was called before, and if it failed, that
+    /// is reported: then only what explains it is worth reporting. The caller gives up after some seconds.
     ///
     /// Finds nothing by default.
     fn examine(&self, call: &Call<'_, Self>) -> impl Future<Output = Vec<Finding>> + Send {
@@ -438,9 +441,9 @@ pub trait Provisioner: Send + Sync + 'static {
         std::future::ready(Vec::new())
     }
 
-    /// How much is in the bucket of a record, for an admin who asks. Only reads, and gives up counting after some seconds.
+    /// The size of the bucket of a record, for commands. Only reads, and stops counting after some seconds.
     ///
-    /// `None` by default: this store does not say.
+    /// `None` by default: this store does not report it.
     ///
     /// # Errors
     /// Any refusal of the store; and that the bucket does not exist, as [`is_lost`](Failure::is_lost).
@@ -449,9 +452,10 @@ pub trait Provisioner: Send + Sync + 'static {
         std::future::ready(Ok(None))
     }
 
-    /// All buckets and users of the owner's account that carry the marks of this provisioner, for an admin who looks for
-    /// what no claim has. Only reads. The record is what would be planned now for a claim of the class: it says where to
-    /// look, and names nothing that exists. `again`: only these, to see whether they still exist.
+    /// All buckets and users in the account of the provisioning credentials that have the marks of this provisioner,
+    /// for an admin who searches for those without a claim. Only reads. The record is what would be planned now for a
+    /// claim of the class: it names the endpoint, and nothing that exists. `again`: only these, to check whether they
+    /// still exist.
     ///
     /// `None` by default: this store marks nothing, or cannot list what it holds.
     ///

@@ -1,4 +1,4 @@
-//! What shows how the work for buckets goes.
+//! What shows the progress of the work for buckets: metrics and traces.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -15,12 +15,12 @@ pub struct AppCredentials {
     pub access_key_id: String,
     /// Secret access key.
     pub secret_access_key: SecretString,
-    /// Session token, if the claim shares the owner's credentials and these are temporary.
+    /// Session token, if the claim shares the provisioning credentials and these are temporary.
     pub session_token: Option<SecretString>,
     /// Further entries of the Secret, beside the standard ones: key and value. A key has 1 to 253 letters, digits, `-`,
     /// `_` and `.`. All entries together have up to 512 KiB. They are written whenever keys are issued, and never read
-    /// back: credentials that the library passes to a verb have none. Keys are handed over without an entry that cannot be
-    /// written, and a Warning event names it.
+    /// back: credentials that the library passes to a verb have none. Keys are published without an entry that cannot
+    /// be written, and a Warning event names it.
     pub outputs: BTreeMap<String, SecretString>,
 }
 
@@ -64,7 +64,7 @@ pub enum Deactivation {
     NotNeeded,
     /// They do not work from now on. Somebody can activate them again until they are deleted.
     Done,
-    /// They were used recently, at this time if the store says so. Nothing was changed.
+    /// They were used recently, at this time if the store reports it. Nothing was changed.
     InUse(Option<SystemTime>),
 }
 
@@ -80,9 +80,9 @@ pub struct Checkup {
     /// [consistency lag](super::Provisioner::consistency_lag), or the store refuses them as well,
     /// [`Provisioner::grant`](super::Provisioner::grant) issues new ones.
     pub keys_lost: bool,
-    /// Somebody has deactivated the present keys at the store. That is reported; whoever wants new ones has to ask for them.
+    /// The present keys were deactivated at the store. That is reported; new ones are issued only on request.
     pub keys_inactive: bool,
-    /// When the present keys were issued, if the store says. Annotations about this can have been edited.
+    /// When the present keys were issued, if the store reports it. Annotations about this can have been edited.
     pub issued_at: Option<SystemTime>,
 }
 
@@ -104,7 +104,7 @@ impl Checkup {
         Self { keys_lost, ..self }
     }
 
-    /// With whether somebody has deactivated the present keys.
+    /// With whether the present keys were deactivated.
     pub fn with_keys_inactive(self, keys_inactive: bool) -> Self {
         Self { keys_inactive, ..self }
     }
@@ -156,7 +156,7 @@ impl Recalled {
 pub enum Content {
     /// It is deleted with the bucket.
     Delete,
-    /// It stays, and with it the bucket: only an empty bucket is deleted.
+    /// It is kept, and with it the bucket: only an empty bucket is deleted.
     Keep,
 }
 
@@ -168,12 +168,12 @@ pub enum AccessRemoval {
     Deleted,
     /// It was not found: it was deleted before, or the store does not show it yet.
     NotFound,
-    /// The claim has none of its own: it shares the owner's credentials.
+    /// The claim has none of its own: it shares the provisioning credentials.
     NotIssued,
-    /// It was left in place, because it belongs to somebody else. A sentence that says why, for an event.
+    /// It was left in place, because it is not the claim's. A sentence with the cause, for an event.
     LeftInPlace(String),
-    /// Nothing proves whether it is the claim's. It was left, with its keys deactivated if the store can do that. A sentence
-    /// that says so. The bucket and the ObjectBucket stay until an admin decides.
+    /// Nothing proves whether it is the claim's. It was left in place, with its keys deactivated if the store can do
+    /// that. A sentence about this. The bucket and the ObjectBucket are kept until an admin decides.
     Unproven(String),
 }
 
@@ -193,7 +193,7 @@ pub enum BucketRemoval {
     NotFound,
     /// It holds something that must be kept ([`Content::Keep`]), so it was left as it is.
     NotEmpty,
-    /// It was left in place, because it belongs to somebody else. A sentence that says why, for an event.
+    /// It was left in place, because it is not the claim's. A sentence with the cause, for an event.
     LeftInPlace(String),
     /// A part of its content is deleted. The verb is called again; other claims can be first. See
     /// [`partial`](Self::partial).
@@ -203,7 +203,7 @@ pub enum BucketRemoval {
         /// deleted, and there are others behind them.
         deleted: u64,
     },
-    /// It was not to be deleted. Only the library says so.
+    /// It was not to be deleted. Only the library returns this.
     Kept,
 }
 
@@ -214,7 +214,7 @@ impl BucketRemoval {
     }
 }
 
-/// What a removal found and deleted. The last event of a claim says this and nothing more.
+/// What a removal found and deleted. The last event of a claim reports exactly this.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Removal {

@@ -1,4 +1,4 @@
-//! The owner's credentials.
+//! The provisioning credentials.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,8 +8,8 @@ use serde::de::DeserializeOwned;
 use super::record::SecretRef;
 use operator_runtime::parameters::written::{self, Problem};
 
-/// The owner's credentials, parsed and checked. Every struct that implements `serde::Deserialize` is such a type: each
-/// field is a key of the owner's Secret; a [`SecretString`](super::SecretString) keeps its value out of logs. `()` is a
+/// The provisioning credentials, parsed and checked. Every struct that implements `serde::Deserialize` is such a type:
+/// each field is a key of their Secret; a [`SecretString`](super::SecretString) keeps its value out of logs. `()` is a
 /// store that needs no credentials.
 ///
 /// ```
@@ -28,7 +28,7 @@ use operator_runtime::parameters::written::{self, Problem};
 /// # assert_eq!(authorization(&Admin { token: "secret".into() }), "Bearer secret");
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot be the owner's credentials",
+    message = "`{Self}` cannot be the provisioning credentials",
     note = "derive `serde::Deserialize` for it, with a field for each key of the Secret"
 )]
 pub trait Owner: Sized + Send + Sync + 'static {
@@ -75,7 +75,7 @@ fn text<'a>(key: &str, value: &'a [u8]) -> Result<&'a str, String> {
     }
 }
 
-/// Checks a key of a Secret that is a word: text without white space, as keys of stores are.
+/// Checks a value of a Secret that is one token: text without white space, as access keys are.
 ///
 /// # Errors
 /// What is wrong and the remedy, without the value.
@@ -90,7 +90,7 @@ pub fn word<'a>(key: &str, value: &'a [u8]) -> Result<&'a str, String> {
     }
 }
 
-/// The data of the owner's Secret, if the class names one; see [`Owner::parse`].
+/// The data of the Secret with the provisioning credentials, if the class names one; see [`Owner::parse`].
 pub enum OwnerSource {
     /// The class names no Secret: the operator's own identity is used.
     Ambient,

@@ -1,7 +1,7 @@
-//! Waiting for a turn, at a store that limits how fast it is called.
+//! Waiting at a store that limits the rate of calls.
 //!
-//! A verb that waits for its turn occupies nobody: [`wait`] says so to the controller, which lets other stores have the
-//! worker meanwhile, and does not count the time.
+//! A verb that waits for the rate limit occupies no worker: [`wait`] notifies the controller, which gives the worker to
+//! other stores meanwhile, and does not count the time.
 
 use std::future::Future;
 use std::pin::pin;
@@ -14,9 +14,9 @@ tokio::task_local! {
     static CLOCK: AttemptClock;
 }
 
-/// Which of several verbs that wait goes first: the smaller one.
+/// The priority of a verb among those that wait: the smaller one is first.
 ///
-/// The checks of bound claims go last. Otherwise who began first goes first, whether something is created or deleted.
+/// The checks of bound claims are last. Otherwise the verb that began first is first, whether it creates or deletes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Priority {
     can_wait: bool,
@@ -29,14 +29,15 @@ impl Priority {
         CLOCK.try_with(|work| work.priority).unwrap_or_else(|_| Self { can_wait: false, began: Instant::now() })
     }
 
-    /// The same behind all that wait now.
+    /// The same, after all that wait now.
     #[must_use]
     pub fn again(self) -> Self {
         Self { began: Instant::now(), ..self }
     }
 }
 
-/// Awaits a turn. Meanwhile the verb occupies no worker, and the time counts against none of its limits.
+/// Awaits a permit of the rate limit. Meanwhile the verb occupies no worker, and the time counts against none of its
+/// limits.
 ///
 /// A verb that has waited for three minutes in all is dropped, and called again later.
 ///
@@ -53,12 +54,12 @@ pub async fn wait<T>(turn: impl Future<Output = T>) -> T {
 pub struct AttemptClock {
     priority: Priority,
     waits: Arc<Mutex<Waits>>,
-    /// Called with true when the work begins to wait, and with false when it goes on.
+    /// Called with true when the work begins to wait, and with false when it continues.
     on_wait: Arc<dyn Fn(bool) + Send + Sync>,
 }
 
-/// How long all waits of one work for turns may take, and those of a check: longer than a call is repeated that the store
-/// refuses for its rate, so that the check can say which.
+/// Longest sum of the waits of one verb for the rate limit, and of those of a check. It is longer than a throttled call
+/// is repeated, so that the check can name that call.
 const LONGEST_WAITS: Duration = Duration::from_secs(180);
 const CHECK_WAITS: Duration = Duration::from_secs(45);
 
@@ -68,7 +69,7 @@ const CHECK_WAITS: Duration = Duration::from_secs(45);
 pub enum Deadline {
     /// It took too long.
     Working,
-    /// It waited too long for its turns at the store.
+    /// It waited too long for the store's rate limit.
     Waiting,
 }
 
@@ -89,13 +90,13 @@ impl Waits {
 }
 
 impl AttemptClock {
-    /// `can_wait`: others go first.
+    /// `can_wait`: others have priority.
     pub fn new(can_wait: bool, on_wait: impl Fn(bool) + Send + Sync + 'static) -> Self {
         let priority = Priority { can_wait, began: Instant::now() };
         Self { priority, waits: Arc::default(), on_wait: Arc::new(on_wait) }
     }
 
-    /// Does the work within `limit`. Its waits for turns do not count, but together they have a limit, too: what was read
+    /// Does the work within `limit`. Its waits do not count, but together they have a limit, too: what was read
     /// before must not be too old, and the claim may have changed.
     ///
     /// # Errors
@@ -179,7 +180,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn waits_for_a_turn_count_against_no_limit() {
+    async fn waits_for_the_rate_limit_do_not_count() {
         let slow = async {
             sleep(SECOND).await;
             wait(sleep(100 * SECOND)).await;
@@ -201,7 +202,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nobody_waits_for_ever_and_checks_wait_shortest() {
+    async fn waits_are_limited_and_checks_wait_shortest() {
         for (can_wait, longest) in [(false, LONGEST_WAITS), (true, CHECK_WAITS)] {
             let began = Instant::now();
             let waits = async {
@@ -215,7 +216,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_controller_is_told_when_work_begins_and_ends_to_wait() {
+    async fn the_controller_is_notified_of_the_wait() {
         let (throttled, seen) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let (count, now) = (Arc::clone(&throttled), Arc::clone(&throttled));
         let work = AttemptClock::new(false, move |waits| {
@@ -238,7 +239,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn checks_go_last_and_otherwise_who_began_first_goes_first() {
+    async fn checks_are_last_and_otherwise_the_first_is_first() {
         let priority = async |can_wait| {
             sleep(SECOND).await;
             AttemptClock::new(can_wait, |_| {}).within(SECOND, async { Priority::current() }).await.ok()

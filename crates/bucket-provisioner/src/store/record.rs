@@ -1,4 +1,4 @@
-//! What a claim gets, and whose it is: what an ObjectBucket records.
+//! What a claim gets: the content of an ObjectBucket.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -39,8 +39,8 @@ impl fmt::Display for SecretRef {
     }
 }
 
-/// Where the bucket comes from, and so what the operator may do to it. Who matches on it has to know each mode, because a
-/// wrong guess can delete data.
+/// The origin of the bucket, and so what the operator may do to it. It is exhaustive, because code that ignores a mode
+/// can delete data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Mode {
     /// Greenfield: the operator creates the bucket ([`Provisioner::create_bucket`](super::Provisioner::create_bucket)).
@@ -50,7 +50,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// The word recorded in the ObjectBucket.
+    /// The value recorded in the ObjectBucket.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Created => "created",
@@ -90,8 +90,9 @@ impl Endpoint {
     }
 }
 
-/// What a claim gets: decided by [`Provisioner::plan`](super::Provisioner::plan), recorded in the ObjectBucket, and all that the verbs know about
-/// the claim's class. Contains no secret. [`Request::plan`](super::Request::plan) makes the usual one.
+/// What a claim gets: decided by [`Provisioner::plan`](super::Provisioner::plan), recorded in the ObjectBucket, and all
+/// that the verbs know about the claim's class. Contains no secret. [`Request::plan`](super::Request::plan) makes the
+/// usual one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Plan {
@@ -101,9 +102,9 @@ pub struct Plan {
     pub mode: Mode,
     /// Its endpoint.
     pub endpoint: Endpoint,
-    /// The Secret with the owner's credentials; `None` is the operator's own (ambient) identity.
+    /// The Secret with the provisioning credentials; `None` is the operator's own (ambient) identity.
     pub owner_secret: Option<SecretRef>,
-    /// The user issued to the claim; `None` if the claim shares the owner's credentials.
+    /// The user issued to the claim; `None` if the claim shares the provisioning credentials.
     pub user: Option<String>,
     /// When its keys are rotated.
     pub rotation: Rotation,
@@ -135,7 +136,7 @@ impl Plan {
         }
     }
 
-    /// With the Secret that has the owner's credentials.
+    /// With the Secret that has the provisioning credentials.
     pub fn with_owner_secret(self, secret: SecretRef) -> Self {
         Self { owner_secret: Some(secret), ..self }
     }
@@ -173,13 +174,13 @@ impl Plan {
     }
 }
 
-/// When the keys of a claim are rotated, and how long the former ones still work.
+/// When the keys of a claim are rotated, and how long the previous ones still work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Rotation {
-    /// The age at which keys are rotated; `None`: only when somebody asks for it.
+    /// The age at which keys are rotated; `None`: only on request.
     pub every: Option<Duration>,
-    /// How long the former keys are kept, for apps that have not read the new ones yet.
+    /// How long the previous keys are kept, for apps that have not read the new ones yet.
     pub grace: Duration,
 }
 
@@ -192,21 +193,23 @@ impl Rotation {
         Self { every: Some(age), ..self }
     }
 
-    /// With the time for which the former keys are kept.
+    /// With the time for which the previous keys are kept.
     pub fn with_grace(self, grace: Duration) -> Self {
         Self { grace, ..self }
     }
 }
 
-/// Only when somebody asks for it.
+/// Only on request.
 impl Default for Rotation {
     fn default() -> Self {
         Self { every: None, grace: Self::DEFAULT_GRACE }
     }
 }
 
-/// A [`Plan`] and its claim. This is the content of an ObjectBucket, and all that [`Provisioner::revoke`](super::Provisioner::revoke) and
-/// [`Provisioner::delete_bucket`](super::Provisioner::delete_bucket) need. The library makes it; tests of a store can make one, too:
+/// A [`Plan`] and its claim. This is the content of an ObjectBucket, and all that
+/// [`Provisioner::revoke`](super::Provisioner::revoke) and
+/// [`Provisioner::delete_bucket`](super::Provisioner::delete_bucket) need. The library makes it; tests of a store can
+/// make one, too:
 ///
 /// ```
 /// use bucket_provisioner::store::{ClaimId, Endpoint, Mode, Plan, ReclaimPolicy, Record};
@@ -229,7 +232,7 @@ pub struct Record {
     pub former_uids: Vec<String>,
     /// UID of the cluster in which it was created or adopted; `None` in records of earlier versions.
     pub cluster: Option<String>,
-    /// Account of the owner's credentials at that time; `None` if the store has no accounts, or did not say.
+    /// Account of the provisioning credentials at that time; `None` if the store has no accounts, or did not report it.
     pub account: Option<String>,
     /// When the claim was created for which the record was made first; `None` in records of earlier versions. A bucket
     /// that is older was not created for it.
@@ -273,7 +276,7 @@ impl Record {
         Self { cluster: Some(uid.into()), ..self }
     }
 
-    /// With the account of the owner's credentials.
+    /// With the account of the provisioning credentials.
     pub fn with_account(self, account: impl Into<String>) -> Self {
         Self { account: Some(account.into()), ..self }
     }
@@ -283,7 +286,7 @@ impl Record {
         Self { claim_created_at: Some(at), ..self }
     }
 
-    /// As handed over: an app may have used the bucket.
+    /// With its credentials published: an app may have used the bucket.
     pub fn with_credentials_published(self) -> Self {
         Self { credentials_published: true, ..self }
     }
@@ -296,7 +299,7 @@ impl Record {
     }
 
     /// Name of the claim's user, never empty: that of the plan; the uid of the claim if a store's own plan has none, because
-    /// its claims share the owner's credentials.
+    /// its claims share the provisioning credentials.
     pub fn user(&self) -> &str {
         self.plan.user.as_deref().filter(|user| !user.is_empty()).unwrap_or(&self.claim.uid)
     }

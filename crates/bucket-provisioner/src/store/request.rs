@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use super::common::CommonParameters;
 use super::record::{ClaimId, Endpoint, Mode, Plan};
 
-/// What a claim asks for, and what its class says: the input of [`Provisioner::plan`](super::Provisioner::plan).
+/// What a claim requests, and the parameters of its class: the input of
+/// [`Provisioner::plan`](super::Provisioner::plan).
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Request<'a, T> {
@@ -91,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_recorded_apart_from_the_librarys_own_keys_and_read_back() {
+    fn parameters_are_recorded_apart_from_the_librarys_keys() {
         let record = record(&[("mode", "deep"), ("size", "7")]).unwrap();
         assert!(!record.plan.state.contains_key(wire::state::MODE));
         assert_eq!(Shelf::recorded(&record), Ok(Shelf { mode: "deep".into(), size: 7 }));

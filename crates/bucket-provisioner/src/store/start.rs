@@ -15,6 +15,6 @@ pub struct Start {
     pub permit: Permit,
     /// Whether claims are served. Otherwise a command only reads, perhaps beside an operator that serves.
     pub serves: bool,
-    /// What shows how the work goes: a store can count its calls there.
+    /// Metrics and traces: a store can count its calls there.
     pub observer: Observer,
 }

@@ -1,4 +1,4 @@
-//! What a store holds, for an admin who asks: the size of a bucket, and what was created for claims.
+//! What a store contains, for commands: the size of a bucket, and what was created for claims.
 
 use super::ClaimId;
 
@@ -73,9 +73,9 @@ impl TaggedResource {
 pub struct Inventory {
     /// What carries the marks of a claim.
     pub stock: Vec<TaggedResource>,
-    /// What is not looked at, though nobody needs to worry; a sentence each.
+    /// What is not checked, without need for action; a sentence each.
     pub unread: Vec<String>,
-    /// What could not be looked at, so that there may be more; a sentence each.
+    /// What could not be read, so that there may be more; a sentence each.
     pub problems: Vec<String>,
 }
 
@@ -85,13 +85,13 @@ impl Inventory {
         Self { stock, unread: Vec::new(), problems: Vec::new() }
     }
 
-    /// With something that could not be looked at, in a sentence: there may be more.
+    /// With something that could not be read, in a sentence: there may be more.
     pub fn with_problem(mut self, what: impl Into<String>) -> Self {
         self.problems.push(what.into());
         self
     }
 
-    /// With something that is not looked at, in a sentence.
+    /// With something that is not checked, in a sentence.
     pub fn with_unread(mut self, what: impl Into<String>) -> Self {
         self.unread.push(what.into());
         self

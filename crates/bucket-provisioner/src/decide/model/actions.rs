@@ -4,7 +4,7 @@ use super::budget::Budget;
 use super::operator::Operator;
 use super::planner::Setup;
 use super::store::Outcome;
-use super::world::{Asks, BucketName, Claim, Record, Secret, Whose, World, former_record};
+use super::world::{Asks, BucketName, Claim, Record, Secret, Whose, World, previous_record};
 use crate::decide::steps::Upkeep;
 use crate::store::Mode;
 
@@ -105,7 +105,7 @@ impl OperatorAction {
             }
             Self::Crash => {
                 left.crashes -= 1;
-                // The first list of a new process may be older than what the former process has seen.
+                // The first list of a new process may be older than what the previous process has seen.
                 *operator = Operator::new(operator.earlier);
             }
             Self::Deliver => {
@@ -127,13 +127,13 @@ impl OtherAction {
             (left.edits > 0 && claim(|claim| claim.asks == Asks::Prefix && !claim.bound), Self::Edit),
             (left.deletions > 0 && claim(|claim| !claim.deleting), Self::Delete),
             (left.rotations > 0 && world.claim.is_some(), Self::AskForRotation),
-            (left.successors > 0 && world.claim.is_none(), Self::CreateAgain),
+            (left.recreations > 0 && world.claim.is_none(), Self::CreateAgain),
             (left.deleted_secrets > 0 && matches!(world.secret, Some(Secret::Mine { .. })), Self::DeleteSecret),
             (left.rivals > 0 && world.bucket(BucketName::Chosen).is_none(), Self::TakeBucketName),
             (left.rivals > 0 && world.secret.is_none(), Self::TakeSecretName),
             (left.rivals > 0 && world.config_map.is_none(), Self::TakeConfigMapName),
             (left.adoption_requests > 0 && is_others, Self::RequestAdoption),
-            (left.restored_records > 0 && world.record.is_none() && world.former_is_there(), Self::RestoreRecord),
+            (left.restored_records > 0 && world.record.is_none() && world.previous_is_there(), Self::RestoreRecord),
             (
                 left.deleted_records > 0 && credentials_published && claim(|claim| claim.bound && !claim.deleting),
                 Self::DeleteRecord,
@@ -154,7 +154,7 @@ impl OtherAction {
             Self::Edit => world.change_claim(|claim| claim.asks = Asks::Edited),
             Self::Delete => {
                 world.change_claim(|claim| claim.deleting = true);
-                // Without a finalizer, it is gone at once.
+                // Without a finalizer, it is deleted at once.
                 world.claim = world.claim.filter(|claim| claim.finalizer);
             }
             Self::CreateAgain => world.create_again(created),
@@ -173,7 +173,7 @@ impl OtherAction {
             Self::RequestAdoption => {
                 world.record = world.record.map(|record| Record { adopt_requested: true, ..record })
             }
-            Self::RestoreRecord => world.record = Some(former_record(created.asks)),
+            Self::RestoreRecord => world.record = Some(previous_record(created.asks)),
             Self::FillBucket => world.full = world.buckets.first().map(|(name, _)| *name).into_iter().collect(),
             Self::Rewind => {
                 world.rewind();
@@ -197,7 +197,7 @@ impl OtherAction {
         match self {
             Self::Edit => &mut left.edits,
             Self::Delete => &mut left.deletions,
-            Self::CreateAgain => &mut left.successors,
+            Self::CreateAgain => &mut left.recreations,
             Self::DeleteSecret => &mut left.deleted_secrets,
             Self::AskForRotation => &mut left.rotations,
             Self::TakeBucketName | Self::TakeSecretName | Self::TakeConfigMapName => &mut left.rivals,

@@ -10,7 +10,7 @@ pub(super) struct Budget {
     pub(super) edits: u8,
     pub(super) deletions: u8,
     /// Claims of the same name after the first.
-    pub(super) successors: u8,
+    pub(super) recreations: u8,
     pub(super) deleted_secrets: u8,
     pub(super) rotations: u8,
     pub(super) checks: u8,
@@ -20,7 +20,7 @@ pub(super) struct Budget {
     pub(super) deleted_buckets: u8,
     /// Somebody deletes the claim's record by hand.
     pub(super) deleted_records: u8,
-    /// An admin requests that the present claim adopts the record of a former one.
+    /// An admin requests that the present claim adopts the record of a previous one.
     pub(super) adoption_requests: u8,
     /// The record comes back from a backup.
     pub(super) restored_records: u8,
@@ -40,7 +40,7 @@ pub(super) const CALM: Budget = Budget {
     refusals: 0,
     edits: 0,
     deletions: 0,
-    successors: 0,
+    recreations: 0,
     deleted_secrets: 0,
     rotations: 0,
     checks: 0,
@@ -65,7 +65,7 @@ impl std::ops::Add for Budget {
             refusals: self.refusals + more.refusals,
             edits: self.edits + more.edits,
             deletions: self.deletions + more.deletions,
-            successors: self.successors + more.successors,
+            recreations: self.recreations + more.recreations,
             deleted_secrets: self.deleted_secrets + more.deleted_secrets,
             rotations: self.rotations + more.rotations,
             checks: self.checks + more.checks,

@@ -3,8 +3,8 @@
 //!
 //! The decisions are the real ones: `gate`, `plan::intent`, `steps`, `upkeep`, `teardown`, `backoff::settles_in`. The
 //! steps have a second interpreter, with effects on a small world (`world.rs`): steps towards a bucket in `provision.rs`,
-//! steps of a removal in `teardown.rs`, calls to the store in `store.rs`. docs/model.md says what is covered and what is
-//! not. This file has the scenarios.
+//! steps of a removal in `teardown.rs`, calls to the store in `store.rs`. docs/model.md lists what is covered and what
+//! is not. This file has the scenarios.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -89,7 +89,7 @@ fn secrets_that_are_deleted_while_the_claim_is_checked() {
 
 #[test]
 fn a_claim_of_the_same_name_after_the_first() {
-    let budget = Budget { crashes: 1, deletions: 2, successors: 1, ..CALM };
+    let budget = Budget { crashes: 1, deletions: 2, recreations: 1, ..CALM };
     explore("same name again", Scenario { bound: true, ..Scenario::new(Asks::Name, budget) });
 }
 
@@ -101,7 +101,7 @@ fn a_bucket_that_somebody_deletes_by_hand() {
 }
 
 #[test]
-fn two_operators_at_once_harm_no_others_and_the_last_one_repairs_everything() {
+fn two_operators_at_once_harm_nothing_that_is_foreign() {
     let mut scenario = Scenario::new(Asks::Name, more(Budget { crashes: 1, ..CALM }));
     // Neither knows what the other one created.
     (scenario.operators, scenario.lag, scenario.hours_pass) = (2, false, true);
@@ -110,7 +110,7 @@ fn two_operators_at_once_harm_no_others_and_the_last_one_repairs_everything() {
 }
 
 #[test]
-fn a_restored_claim_waits_and_adopts_its_record_if_an_admin_requests_it() {
+fn a_restored_claim_adopts_its_record_on_request() {
     let scenarios = [
         ("restored, adopted", Asks::Prefix, true, Budget { crashes: 1, losses: 1, adoption_requests: 1, ..CALM }),
         (
@@ -141,7 +141,7 @@ fn a_restored_claim_waits_and_adopts_its_record_if_an_admin_requests_it() {
 }
 
 #[test]
-fn what_somebody_put_into_a_bucket_that_was_never_published_stays() {
+fn content_of_a_bucket_never_published_is_kept() {
     let budget =
         Budget { contents: 1, edits: 1, deletions: 1, ..CALM } + more(Budget { crashes: 1, losses: 1, ..CALM });
     explore("content, never published", Scenario::new(Asks::Prefix, budget));
@@ -177,7 +177,7 @@ fn a_bucket_that_is_deleted_later_unless_its_user_undoes_that() {
 }
 
 #[test]
-fn a_claim_whose_finalizer_somebody_removes_loses_its_access_and_not_its_bucket() {
+fn a_claim_without_its_finalizer_loses_only_its_access() {
     let budget = Budget { contents: 1, strips: 1, crashes: 1, losses: 1, refusals: 1, ..CALM };
     explore("vanished", Scenario { bound: true, ..Scenario::new(Asks::Prefix, budget) });
     let budget = Budget { strips: 1, adoption_requests: 1, crashes: 1, ..CALM };

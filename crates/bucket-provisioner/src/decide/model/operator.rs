@@ -23,7 +23,7 @@ pub(super) struct Operator {
     pub(super) earlier: Option<Claim>,
     pub(super) memory: Memory,
     pub(super) attempt: Option<Attempt>,
-    /// What is removed for a record whose claim is gone, beside the attempt.
+    /// What is removed for a record whose claim no longer exists, beside the attempt.
     pub(super) orphan: Option<Box<Removal>>,
 }
 
@@ -76,14 +76,14 @@ impl Operator {
         self.attempt.is_some()
     }
 
-    /// The watch shows a claim that somebody else has let go.
+    /// The watch shows a claim from which somebody else has removed the finalizer.
     pub(super) fn sees_deletion(&mut self, world: &World) {
         let before = self.earlier.filter(|_| world.stripped);
         let gone = before.filter(|before| world.claim.is_none_or(|claim| claim.uid != before.uid));
         self.memory.vanished = gone.map(|claim| claim.uid).or(self.memory.vanished);
     }
 
-    /// Starts to remove what is due for the record, if its claim is gone.
+    /// Starts to remove what is due for the record, if its claim no longer exists.
     pub(super) fn begin_orphan(&mut self, setup: &Setup, world: &World) -> bool {
         let gone = world.record.filter(|record| world.claim.is_none_or(|claim| claim.uid != record.uid));
         // What is one claim's is done by one at a time.

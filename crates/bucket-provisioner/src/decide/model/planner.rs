@@ -41,7 +41,7 @@ fn request(in_time: bool) -> UndoRequest<'static> {
 /// Uid of the claims' namespace.
 const NAMESPACE: &str = "namespace";
 
-/// What the real code decides for a record whose claim is gone.
+/// What the real code decides for a record whose claim no longer exists.
 pub(super) fn real_due(setup: &Setup, world: &World, record: &Record, vanished: bool) -> Due {
     let gone = Claim { uid: record.uid, ..world.claim.unwrap_or(NO_CLAIM) };
     let stored = real_stored(setup, gone, record);
@@ -73,7 +73,7 @@ pub(super) fn real_due(setup: &Setup, world: &World, record: &Record, vanished: 
 pub(super) fn real_intent(setup: &Setup, claim: Claim, record: Option<Record>) -> Option<Intent> {
     let stored = |record: Record| {
         let stored = real_stored(setup, claim, &record);
-        Box::new(Stored { claim_says_bound: claim.named || claim.bound, ..stored })
+        Box::new(Stored { claim_was_bound: claim.named || claim.bound, ..stored })
     };
     let found = match record {
         Some(record) if record.uid == claim.uid => Found::Owned(stored(record)),
@@ -88,7 +88,7 @@ pub(super) fn real_intent(setup: &Setup, claim: Claim, record: Option<Record>) -
             }
         }
         None if claim.undo.is_some() => Found::NothingToUndo { why: CannotUndo::NotScheduled },
-        Some(_) if claim.named => Found::Restored(RecordProblem::Former { record: NAME.into() }),
+        Some(_) if claim.named => Found::Restored(RecordProblem::Predecessor { record: NAME.into() }),
         None if claim.named => Found::Restored(RecordProblem::Missing { record: NAME.into() }),
         Some(_) | None => Found::None { free_name: NAME.into() },
     };
@@ -114,7 +114,7 @@ pub(super) fn real_stored(setup: &Setup, claim: Claim, record: &Record) -> Store
         author: Author::Us,
         record: real_record(setup, claim, record),
         status_is_bound: record.status_is_bound,
-        claim_says_bound: false,
+        claim_was_bound: false,
         action: record.adopt_requested.then_some(Action::Adopt),
         release: record.release.map(real_release),
         created: Some(Timestamp::MIN),

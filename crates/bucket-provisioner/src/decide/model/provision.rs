@@ -113,14 +113,19 @@ impl Work {
 
     /// Fails if the record was changed since it was read.
     fn take_record_over(&mut self, world: &mut World, memory: &Memory) -> Option<()> {
-        if world.record != self.former {
+        if world.record != self.previous {
             return None;
         }
-        let former = self.former.take()?;
+        let previous = self.previous.take()?;
         // As if an admin had requested it: any later attempt finishes the adoption.
-        let adopt_requested = former.adopt_requested || former.release.is_some();
-        world.record =
-            Some(Record { uid: self.claim.uid, credentials_published: true, adopt_requested, release: None, ..former });
+        let adopt_requested = previous.adopt_requested || previous.release.is_some();
+        world.record = Some(Record {
+            uid: self.claim.uid,
+            credentials_published: true,
+            adopt_requested,
+            release: None,
+            ..previous
+        });
         self.record = world.record;
         self.continue_from_outputs(memory, Upkeep::Nothing);
         Some(())

@@ -12,8 +12,8 @@ use super::provision::usable;
 use super::store::FOREIGN_BUCKET_DELETED;
 use super::store::Outcome;
 use super::world::{
-    Asks, BucketName, Claim, Content, FORMER, Issued, Key, NO_CLAIM, Record, Release, Secret, User, Whose, World,
-    former_record,
+    Asks, BucketName, Claim, Content, Issued, Key, NO_CLAIM, PREVIOUS, Record, Release, Secret, User, Whose, World,
+    previous_record,
 };
 use stateright::{Checker, Expectation, HasDiscoveries, Model, Property};
 
@@ -156,7 +156,7 @@ impl Scenario {
         }
     }
 
-    /// Whether this is a good end: the claim is bound and usable, or gone without a trace.
+    /// Whether this is a good end: the claim is bound and usable, or deleted without a trace.
     fn is_well(&self, state: &State) -> bool {
         let world = &state.world;
         let in_the_way = world.secret == Some(Secret::Foreign)
@@ -170,10 +170,11 @@ impl Scenario {
             if matches!(release, Some(Release::Scheduled { .. } | Release::Vanished)) {
                 return false;
             }
-            // Bucket and user of a former claim stay, with or without their record. So does all of a claim that went
-            // unseen: its record is reported.
-            let former = self.restored.is_some() && world.former_is_there() || world.stripped && world.record.is_some();
-            return former || (0..world.born).all(|uid| world.leftover(uid).is_none());
+            // Bucket and user of a previous claim stay, with or without their record. So does all of a claim that was
+            // deleted unseen: its record is reported.
+            let previous =
+                self.restored.is_some() && world.previous_is_there() || world.stripped && world.record.is_some();
+            return previous || (0..world.born).all(|uid| world.leftover(uid).is_none());
         };
         if claim.undo.is_some() && world.record.is_none_or(|record| record.uid != claim.uid) {
             // There was nothing to undo: nothing is created in its place, and it waits.
@@ -184,13 +185,13 @@ impl Scenario {
             let requested = world.record.is_some_and(|record| record.adopt_requested);
             return !requested && !claim.deleting && !claim.bound && world.leftover(claim.uid).is_none();
         }
-        let former = (0..world.born).filter(|uid| *uid != claim.uid).all(|uid| world.leftover(uid).is_none());
+        let previous = (0..world.born).filter(|uid| *uid != claim.uid).all(|uid| world.leftover(uid).is_none());
         let user = world.record.map_or(claim.uid, |record| record.names);
         let keys = world.users[usize::from(user)].as_ref().map_or(0, |user| user.keys.len());
         let adopt_requested = world.record.is_some_and(|record| record.adopt_requested);
         let bound =
             claim.bound && claim.ready && claim.named && usable(world, claim.uid) && keys == 1 && !adopt_requested;
-        former && !claim.deleting && (in_the_way || bound)
+        previous && !claim.deleting && (in_the_way || bound)
     }
 }
 
@@ -299,10 +300,10 @@ impl Model for Scenario {
                 },
             ),
             Property::always(
-                "what was made for a former claim stays until its record is adopted",
+                "what was made for a previous claim stays until its record is adopted",
                 |scenario: &Scenario, state: &State| {
-                    let adopted = state.world.record.is_none_or(|record| record.uid != FORMER);
-                    scenario.restored.is_none() || adopted || state.world.former_is_intact()
+                    let adopted = state.world.record.is_none_or(|record| record.uid != PREVIOUS);
+                    scenario.restored.is_none() || adopted || state.world.previous_is_intact()
                 },
             ),
             Property::always(
@@ -323,7 +324,7 @@ impl Model for Scenario {
                 scenario.budget.adoption_requests + scenario.budget.undos == 0
                     || state.world.record.is_some_and(adopted)
             }),
-            Property::sometimes("a claim is gone", |scenario: &Scenario, state: &State| {
+            Property::sometimes("a claim no longer exists", |scenario: &Scenario, state: &State| {
                 scenario.budget.deletions == 0 || state.world.claim.is_none()
             }),
             Property::sometimes(
@@ -345,18 +346,18 @@ impl Model for Scenario {
 impl Scenario {
     /// The claim is restored with another uid; bucket and user still exist.
     fn restore(&self, mut world: World, claim: Claim, backup: Backup) -> State {
-        let uid = FORMER + 1;
+        let uid = PREVIOUS + 1;
         world.born = uid + 1;
         world.restored = Some(uid);
         world.claim = Some(Claim { uid, finalizer: true, named: true, ..claim });
-        world.record = backup.record.then(|| former_record(self.asks));
+        world.record = backup.record.then(|| previous_record(self.asks));
         world.secret = backup.secret.then_some(Secret::Restored { key: 0 });
         world.config_map = Some(Whose::Nobody);
         if self.asks != Asks::Class {
-            world.put_bucket(BucketName::of(self.asks, FORMER), Whose::Claim(FORMER));
+            world.put_bucket(BucketName::of(self.asks, PREVIOUS), Whose::Claim(PREVIOUS));
         }
         let keys = vec![Issued { key: 0, seen: true }];
-        world.users[usize::from(FORMER)] = Some(User { tag: FORMER, seen: true, policy: true, keys });
+        world.users[usize::from(PREVIOUS)] = Some(User { tag: PREVIOUS, seen: true, policy: true, keys });
         world.next_key = 1;
         State { operators: vec![Operator::new(world.claim); self.operators], world, left: self.budget }
     }

@@ -17,7 +17,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Whether the access goes.
+    /// Whether the access is deleted.
     fn removes(self) -> bool {
         matches!(self, Self::Revoke | Self::Delete | Self::DeleteIfEmpty)
     }
@@ -64,8 +64,9 @@ pub(super) struct Verb {
     /// The keys to keep; for a removal, the one in the claim's Secret.
     kept: Vec<Key>,
     next: Call,
-    /// What is made beside the user and is not done yet: its bucket and its policy, or the removal of its bucket.
-    beside: Vec<Call>,
+    /// What is made in parallel with the user and is not done yet: its bucket and its policy, or the removal of its
+    /// bucket.
+    in_parallel: Vec<Call>,
     /// The key that was issued before all of that was done.
     issued: Option<Key>,
     /// The policy was deleted before the keys.
@@ -106,7 +107,7 @@ impl Verb {
             record,
             kept,
             next,
-            beside: match kind {
+            in_parallel: match kind {
                 Kind::Delete | Kind::DeleteIfEmpty => vec![Call::ReadTags],
                 _ => Vec::new(),
             },
@@ -135,7 +136,7 @@ impl Verb {
             Kind::Rotate | Kind::Check => false,
             Kind::Revoke | Kind::Delete | Kind::DeleteIfEmpty => match self.next {
                 Call::ListKeys | Call::DeleteKey => !self.without_policy,
-                Call::DeleteUser => !self.beside.is_empty(),
+                Call::DeleteUser => !self.in_parallel.is_empty(),
                 _ => false,
             },
         }
@@ -153,12 +154,12 @@ impl Verb {
     fn go_ahead(&mut self, world: &mut World) -> Progress {
         match self.next {
             Call::CreateBucket => {
-                self.beside.push(Call::CreateBucket);
+                self.in_parallel.push(Call::CreateBucket);
                 self.next = Call::CreateUser;
                 self.advance(world, false)
             }
             Call::PutPolicy => {
-                self.beside.push(Call::PutPolicy);
+                self.in_parallel.push(Call::PutPolicy);
                 self.next = self.first_call_on_keys();
                 self.advance(world, false)
             }
@@ -171,10 +172,10 @@ impl Verb {
                 Progress::GoesOn
             }
             user => {
-                let Some(call) = self.beside.pop() else { return Progress::Failed };
+                let Some(call) = self.in_parallel.pop() else { return Progress::Failed };
                 self.next = call;
                 if self.call_on_bucket(world) == Progress::GoesOn {
-                    self.beside.push(self.next);
+                    self.in_parallel.push(self.next);
                 } else {
                     self.touched |= call == Call::DeleteBucket;
                 }
@@ -188,9 +189,9 @@ impl Verb {
         if self.existing { Call::ListKeys } else { Call::CreateKey }
     }
 
-    /// What is left when the key was issued, or the user is gone.
+    /// What is left when the key was issued, or the user no longer exists.
     fn rest(&mut self) -> Progress {
-        match (self.beside.pop(), self.issued) {
+        match (self.in_parallel.pop(), self.issued) {
             (Some(call), _) => {
                 self.next = call;
                 Progress::GoesOn
@@ -239,7 +240,7 @@ impl Verb {
             Call::HeadBucket => {
                 match world.bucket(bucket) {
                     None => return Progress::Failed,
-                    // Tags that name a former claim are replaced.
+                    // Tags that name a previous claim are replaced.
                     Some(Whose::Claim(owner)) if owner != uid && record.names_uid(owner) => {
                         world.drop_bucket(bucket);
                         world.put_bucket(bucket, Whose::Claim(uid));
@@ -250,7 +251,7 @@ impl Verb {
             }
             Call::ReadTags => match world.bucket(bucket) {
                 Some(Whose::Claim(owner)) if record.names_uid(owner) => self.next = Call::DeleteBucket,
-                // Left in place, or already gone.
+                // Left in place, or already deleted.
                 _ => return Progress::Done,
             },
             Call::DeleteBucket => {
@@ -373,7 +374,7 @@ impl Verb {
                 let key = self.listed.pop();
                 let in_grace = matches!(world.secret, Some(Secret::Mine { retiring, .. }) if retiring.is_some() && retiring == key);
                 if self.kind == Kind::Rotate && in_grace {
-                    world.harm = Some("a former key that apps may still use was deleted");
+                    world.harm = Some("a previous key that apps may still use was deleted");
                 }
                 if let (Some(key), Some(user)) = (key, world.user(user_name)) {
                     user.keys.retain(|issued| issued.key != key);

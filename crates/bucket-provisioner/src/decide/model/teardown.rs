@@ -70,7 +70,7 @@ impl Removal {
         Some(Self { claim, record, seen, secret_gone: false, verb: None, retain: None, mark: None })
     }
 
-    /// What is due for a record whose claim is gone, if something is to be removed.
+    /// What is due for a record whose claim no longer exists, if something is to be removed.
     pub(super) fn of_orphan(setup: &Setup, world: &World, record: Record, vanished: bool) -> Option<Self> {
         let (undo, retain) = match planner::real_due(setup, world, &record, vanished) {
             Due::DeleteBucket => (Undo::Delete, None),
@@ -159,10 +159,10 @@ impl Removal {
             Progress::Failed => return None,
             Progress::Done => {
                 self.seen.store = StoreProgress::Fully;
-                let quiet = if !memory.executed && memory.settled { Duration::MAX } else { Duration::ZERO };
-                self.seen.settled = backoff::settles_in(verb.missing, quiet, LAG).is_none();
+                let since_change = if !memory.executed && memory.settled { Duration::MAX } else { Duration::ZERO };
+                self.seen.settled = backoff::settles_in(verb.missing, since_change, LAG).is_none();
                 if verb.not_empty && self.seen.purpose == Purpose::Replan {
-                    // It waits until somebody has looked at the bucket.
+                    // It waits until an admin has checked the bucket.
                     return None;
                 }
                 let bucket = if verb.not_empty { BucketRemoval::NotEmpty } else { BucketRemoval::Deleted };

@@ -14,8 +14,8 @@ use crate::store::Mode;
 pub(super) struct Work {
     pub(super) claim: Claim,
     pub(super) record: Option<Record>,
-    /// The record of a former claim, which this one adopts.
-    pub(super) former: Option<Record>,
+    /// The record of a previous claim, which this one adopts.
+    pub(super) previous: Option<Record>,
     /// The record was lost, and the store has what it recorded.
     pub(super) recovers: bool,
     pub(super) is_new: bool,
@@ -50,7 +50,7 @@ impl Work {
         let mut work = Self {
             claim,
             record: None,
-            former: None,
+            previous: None,
             recovers: false,
             is_new: false,
             secret: world.secret,
@@ -72,7 +72,7 @@ impl Work {
                 work.continue_from_outputs(memory, upkeep);
             }
             Intent::UndoFirst(_) => return Some(Start::UndoFirst),
-            Intent::Adopt(_) => work.former = world.record,
+            Intent::Adopt(_) => work.previous = world.record,
             // The store is asked whether it has what the lost record recorded.
             Intent::Recover { .. } => {
                 let bucket = BucketName::of(claim.asks, claim.uid);
@@ -87,11 +87,11 @@ impl Work {
             Intent::Restore { .. } => unreachable!("nothing is damaged here"),
         }
         // Foreign outputs are found before anything is written. Restored ones are inherited with a record.
-        let previous_owner = work.former.is_some() || work.record.is_some_and(|record| record.names != record.uid);
+        let previous_owner = work.previous.is_some() || work.record.is_some_and(|record| record.names != record.uid);
         match world.secret {
             Some(Secret::Foreign) => return None,
             Some(Secret::Restored { .. }) if !previous_owner => return None,
-            // A Secret of the former claim: the garbage collector will delete it.
+            // A Secret of the previous claim: the garbage collector will delete it.
             Some(Secret::Mine { uid, .. }) if uid != claim.uid => return None,
             _ => {}
         }
@@ -179,7 +179,7 @@ impl Work {
         ProvisionState {
             finalizer_cached: self.claim.finalizer,
             recorded: match self.record {
-                None if self.former.is_some() => Recorded::Former,
+                None if self.previous.is_some() => Recorded::Predecessor,
                 None => Recorded::No,
                 Some(record) if record.credentials_published || record.status_is_bound => {
                     Recorded::CredentialsPublished

@@ -36,7 +36,7 @@ impl BucketName {
     }
 }
 
-/// To whom a thing belongs.
+/// The owner of a thing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Whose {
     Claim(Uid),
@@ -92,9 +92,9 @@ pub(super) struct Record {
     /// The claim in the names of bucket and user.
     pub(super) names: Uid,
     pub(super) asks: Asks,
-    /// The spec says that it was handed over.
+    /// The spec shows that its credentials were published.
     pub(super) credentials_published: bool,
-    /// The status says that it is bound.
+    /// The status shows that it is bound.
     pub(super) status_is_bound: bool,
     /// An admin requests that the present claim adopts it.
     pub(super) adopt_requested: bool,
@@ -116,7 +116,7 @@ impl Record {
         }
     }
 
-    /// Whether `uid` is that of its claim, or of a former one.
+    /// Whether `uid` is that of its claim, or of a previous one.
     pub(super) fn names_uid(&self, uid: Uid) -> bool {
         uid == self.uid || uid == self.names
     }
@@ -192,7 +192,7 @@ pub(super) struct World {
     pub(super) bucket_taken_away: bool,
     /// The claim with this uid was restored from a backup: it names a record that is not its own.
     pub(super) restored: Option<Uid>,
-    /// The bucket is kept when its claim goes.
+    /// The bucket is kept when its claim is deleted.
     pub(super) kept: bool,
     /// Buckets that are not empty.
     pub(super) full: BTreeSet<BucketName>,
@@ -269,15 +269,15 @@ impl World {
     }
 
     /// Whether the store still has bucket and user of the claim in the backup.
-    pub(super) fn former_is_there(&self) -> bool {
+    pub(super) fn previous_is_there(&self) -> bool {
         let user =
             self.users[0].as_ref().is_some_and(|user| user.policy && user.keys.iter().any(|issued| issued.key == 0));
         user && !self.buckets.is_empty()
     }
 
     /// Whether its record exists as well.
-    pub(super) fn former_is_intact(&self) -> bool {
-        self.record.is_some_and(|record| record.uid == 0) && self.former_is_there()
+    pub(super) fn previous_is_intact(&self) -> bool {
+        self.record.is_some_and(|record| record.uid == 0) && self.previous_is_there()
     }
 
     /// Reads of IAM show everything that was created.
@@ -332,7 +332,7 @@ impl World {
     }
 }
 
-/// Stands for a claim that is gone.
+/// Stands for a deleted claim.
 pub(super) const NO_CLAIM: Claim = Claim {
     uid: 0,
     version: 0,
@@ -347,13 +347,13 @@ pub(super) const NO_CLAIM: Claim = Claim {
 };
 
 /// UID of the claim in the backup.
-pub(super) const FORMER: Uid = 0;
+pub(super) const PREVIOUS: Uid = 0;
 
 /// The record of a bound claim in a backup, which leaves out its status.
-pub(super) fn former_record(asks: Asks) -> Record {
+pub(super) fn previous_record(asks: Asks) -> Record {
     Record {
-        uid: FORMER,
-        names: FORMER,
+        uid: PREVIOUS,
+        names: PREVIOUS,
         asks,
         credentials_published: true,
         status_is_bound: false,

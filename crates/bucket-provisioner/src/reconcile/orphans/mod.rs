@@ -1,5 +1,5 @@
-//! ObjectBuckets whose claims are gone, and those of other clusters: they are reported, and wait for an admin's annotation
-//! or for the time at which their bucket is deleted.
+//! ObjectBuckets whose claims no longer exist, and those of other clusters: they are reported, and wait for an admin's
+//! annotation or for the time at which their bucket is deleted.
 //!
 //! The caches only show which ObjectBuckets may be orphans. Decisions rest on fresh reads of ObjectBucket and claim.
 
@@ -47,7 +47,7 @@ const AT_ONCE: usize = 4;
 /// Which records may be orphans.
 #[derive(Debug)]
 pub(crate) enum OrphanCheck {
-    /// All: the claims were listed again, and no event shows which are gone.
+    /// All: the claims were listed again, and no event shows which were deleted.
     Everywhere,
     /// The record of this name, to be checked after a while.
     At { name: String, wait: Duration },
@@ -67,20 +67,20 @@ pub(crate) async fn run<P: Provisioner>(
 ) {
     // Without the claims every record looks orphaned.
     ctx.caches.filled().await;
-    let keeper = OrphanController::new(ctx, again);
+    let controller = OrphanController::new(ctx, again);
     let (queue, queued) = unbounded_channel::<Queued>();
     let due = scheduler(requests(ctx, checks).boxed());
     let checked = async {
         // When there are no more checks, there are no more removals.
         let queue = queue;
-        due.for_each_concurrent(AT_ONCE, async |name: String| match keeper.process(&name, None).await {
-            Outcome::Next(next) => keeper.check_again(name, next.wait()),
+        due.for_each_concurrent(AT_ONCE, async |name: String| match controller.process(&name, None).await {
+            Outcome::Next(next) => controller.check_again(name, next.wait()),
             // The receiver lives as long as this.
             Outcome::Removal(removal) => drop(queue.send(removal)),
         })
         .await;
     };
-    let removed = removals(queued).for_each_concurrent(None, |removal| keeper.remove(removal)).boxed();
+    let removed = removals(queued).for_each_concurrent(None, |removal| controller.remove(removal)).boxed();
     tokio::join!(checked, removed);
 }
 
@@ -102,12 +102,12 @@ fn requests<P>(
         let (from, now) = (Instant::now() + wait, Timestamp::now());
         let request = |message: String| {
             let object = ctx.caches.records.object(&message).filter(|_| is_suspect(ctx, &message))?;
-            let sleeps = released::sleeps(&object, now);
-            // One that is late is looked at first.
-            if sleeps.is_some_and(|wait| !wait.is_zero()) {
+            let pause = released::time_to_check(&object, now);
+            // An overdue one is checked first.
+            if pause.is_some_and(|wait| !wait.is_zero()) {
                 ctx.orphans.scheduled(&message, release::delete_at(&object));
             }
-            let run_at = from + sleeps.unwrap_or_default();
+            let run_at = from + pause.unwrap_or_default();
             Some(ScheduleRequest { message, run_at })
         };
         stream::iter(names.into_iter().filter_map(request).collect::<Vec<_>>())
@@ -142,7 +142,7 @@ struct OrphanController<'a, P> {
     again: UnboundedSender<OrphanCheck>,
 }
 
-/// What becomes of a check.
+/// The result of a check.
 enum Outcome {
     Next(Next),
     /// What is recorded is to be removed, which needs a worker.
@@ -298,7 +298,7 @@ impl<P: Provisioner> OrphanController<'_, P> {
                 if let Some(notice) = notice {
                     self.report(object, notice).await?;
                 }
-                return Ok(Next::After(released::left(until, now)).into());
+                return Ok(Next::After(released::time_until(until, now)).into());
             }
             Due::Postpone { until, because } => {
                 records::postpone(ctx, &mut stored, until).await?;
@@ -320,11 +320,11 @@ impl<P: Provisioner> OrphanController<'_, P> {
                 tracing::info!(
                     record = stored.name,
                     bucket = stored.record.plan.bucket,
-                    "deleted only this record, as its annotation requests; bucket and user are kept"
+                    "deleted only this ObjectBucket, as its annotation requests; bucket and user are kept"
                 );
             }
             due @ (Due::Remove | Due::DeleteBucket | Due::Revoke | Due::RevokeVanished) => match worker {
-                Some(_) => return self.take_away(object, stored, &due, again).await.map(Outcome::from),
+                Some(_) => return self.remove_orphan(object, stored, &due, again).await.map(Outcome::from),
                 None => return Ok(Outcome::Removal(Queued::of(&stored, &due))),
             },
         }
@@ -345,7 +345,7 @@ impl<P: Provisioner> OrphanController<'_, P> {
             records::delete(&self.ctx.records(), &record::name(object), metadata.uid.as_deref()).await?;
             tracing::info!(
                 record = record::name(object),
-                "deleted only this damaged record, as its annotation requests"
+                "deleted only this damaged ObjectBucket, as its annotation requests"
             );
         } else {
             self.report(object, notice::damaged(&problem.to_string())).await?;
@@ -367,7 +367,7 @@ impl<P: Provisioner> OrphanController<'_, P> {
     }
 }
 
-/// While a call waits for its turn at the store, other stores have the worker.
+/// While a call waits in the store's queue, other stores have the worker.
 async fn within_limit<T>(worker: Option<&Worker>, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     let limited = match worker {
         Some(worker) => AttemptClock::new(false, worker.throttled_counter()),

@@ -1,4 +1,4 @@
-//! The claim that has the name of a record's former claim now.
+//! The claim that has the name of a record's previous claim now.
 
 use super::OrphanController;
 use crate::decide::claim::Claim;

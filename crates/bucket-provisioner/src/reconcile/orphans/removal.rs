@@ -1,4 +1,4 @@
-//! Removing what was created for claims that are gone, with a worker: in the same queues as claims that are removed.
+//! Removing what was created for deleted claims, with a worker: in the same queues as claims that are removed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,23 +51,23 @@ impl<P: Provisioner> OrphanController<'_, P> {
     pub(super) fn remove(&self, removal: Queued) -> BoxFuture<'_, ()> {
         async move {
             let name = removal.name.clone();
-            let wait = self.remove_in_turns(removal).await;
+            let wait = self.remove_in_parts(removal).await;
             self.check_again(name, wait);
         }
         .boxed()
     }
 
-    /// A part with each turn. `Some`: check the record again after this time.
-    async fn remove_in_turns(&self, removal: Queued) -> Option<Duration> {
+    /// A part each time that a worker is free. `Some`: check the record again after this time.
+    async fn remove_in_parts(&self, removal: Queued) -> Option<Duration> {
         let Queued { name, claim, store, scheduled } = removal;
         let memory = &self.ctx.memory;
         let namespace: Arc<str> = claim.namespace.as_str().into();
         let next = loop {
             let purges = scheduled || memory.get(&claim, |m| m.is_purging());
             let urgency = if purges { Urgency::Purge } else { Urgency::Wanted };
-            let lane = QueueKey { store: Arc::clone(&store), namespace: Arc::clone(&namespace), urgency };
+            let key = QueueKey { store: Arc::clone(&store), namespace: Arc::clone(&namespace), urgency };
             memory.get(&claim, |m| m.set_purge_waits(true));
-            let worker = self.ctx.workers.enter(&lane).await;
+            let worker = self.ctx.workers.enter(&key).await;
             memory.get(&claim, |m| m.set_purge_waits(false));
             // The operator ends.
             let Some(worker) = worker else { break None };
@@ -82,8 +82,9 @@ impl<P: Provisioner> OrphanController<'_, P> {
         next
     }
 
-    /// Does what is due for a record whose claim is gone. `again`: it failed before, and the record still says so.
-    pub(super) async fn take_away(
+    /// Does what is due for a record whose claim no longer exists. `again`: it failed before, and the record still
+    /// reports that.
+    pub(super) async fn remove_orphan(
         &self,
         object: &ObjectBucket,
         stored: Stored,
@@ -93,7 +94,7 @@ impl<P: Provisioner> OrphanController<'_, P> {
         let ctx = self.ctx;
         let uid = stored.record.claim.uid.clone();
         let vanished = *due == Due::RevokeVanished;
-        // All claims go with their CRD, which says nothing about any of them.
+        // All claims are deleted with their CRD, without a decision about any of them.
         if vanished && stored.release.is_none() && matches!(crds::may_remove(ctx).await, Err(Error::CrdDeleting { .. }))
         {
             ctx.orphans.handled(&uid);
@@ -121,7 +122,7 @@ impl<P: Provisioner> OrphanController<'_, P> {
         legacy::complete(&ctx.provisioner, &ctx.options.provisioner_name, &class, &claim, stored)
     }
 
-    /// `retain`: why the record stays. `again`: it failed before, and the record still says so.
+    /// `retain`: why the record stays. `again`: it failed before, and the record still reports that.
     async fn undo(
         &self,
         object: &ObjectBucket,

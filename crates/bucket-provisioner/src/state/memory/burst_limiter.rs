@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// So many in a row are free.
+/// How many in a row are free.
 const FREE: u32 = 3;
 
 /// How long each further one waits after the one before.
 const WAIT: Duration = Duration::from_secs(30);
 
-/// A row ends after so long without one.
+/// After this time without one, counting begins again.
 const END: Duration = Duration::from_secs(600);
 
 /// How often something happened in a row, and when last.
@@ -47,19 +47,19 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn three_times_in_a_row_are_free_and_then_each_costs_a_wait() {
-        let mut row = BurstLimiter::default();
+    async fn three_requests_are_free_and_later_ones_wait() {
+        let mut limiter = BurstLimiter::default();
         for _ in 0..FREE {
-            assert_eq!(row.wait(), Duration::ZERO);
-            row.note();
+            assert_eq!(limiter.wait(), Duration::ZERO);
+            limiter.note();
         }
-        assert_eq!(row.wait(), WAIT);
+        assert_eq!(limiter.wait(), WAIT);
         tokio::time::advance(WAIT).await;
-        assert_eq!(row.wait(), Duration::ZERO);
-        row.note();
-        assert_eq!(row.wait(), WAIT);
+        assert_eq!(limiter.wait(), Duration::ZERO);
+        limiter.note();
+        assert_eq!(limiter.wait(), WAIT);
         tokio::time::advance(END).await;
-        row.note();
-        assert_eq!(row.wait(), Duration::ZERO, "another row");
+        limiter.note();
+        assert_eq!(limiter.wait(), Duration::ZERO, "counting begins again");
     }
 }

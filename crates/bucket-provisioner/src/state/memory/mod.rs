@@ -19,7 +19,7 @@ use self::waits::Waits;
 use crate::reasons;
 use crate::store::{AccessRemoval, AppCredentials, BucketRemoval, ClaimId, Removal, SecretRef};
 
-/// How far a removal came, because the cache may not show it yet.
+/// The progress of a removal, because the cache may not show it yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RemovalProgress {
     /// Only the claim's finalizer is left. The text is the closing message.
@@ -40,9 +40,9 @@ pub(crate) struct ClaimMemory {
     executed: Option<Instant>,
     /// Objects that were removed from the claim's bucket.
     removed_objects: u64,
-    /// Until when emptying it came on.
+    /// When emptying it last made progress.
     purge_moved: Option<Instant>,
-    /// Since when the next part waits for its turn.
+    /// Since when the next part waits in the queue.
     purge_waiting_since: Option<Instant>,
     pub(crate) removal: Option<Box<RemovalProgress>>,
     /// The claim's access is removed; this need not be done again.
@@ -56,7 +56,7 @@ pub(crate) struct ClaimMemory {
 impl ClaimMemory {
     /// The store is about to create something for the claim, or has just answered. Returns when it was asked before.
     pub(crate) fn executes(&mut self) -> Option<Instant> {
-        // What an earlier removal has seen to go may be there again.
+        // What an earlier removal has deleted may exist again.
         (self.access_gone, self.bucket_gone) = (false, false);
         self.executed.replace(Instant::now())
     }
@@ -78,19 +78,20 @@ impl ClaimMemory {
         };
     }
 
-    /// ConditionSupport new keys until they have been tried. If the process forgets them, the store issues others and deletes these.
+    /// Keeps new keys until they have been tried. If the process forgets them, the store issues others and deletes
+    /// these.
     pub(crate) fn keep_pending_key(&mut self, keys: Option<AppCredentials>) {
         self.upkeep.pending_key = keys.map(|keys| Box::new(Pending { keys, denied: false }));
         self.waits.keys_work();
     }
 
-    /// ConditionSupport new keys that the store knows, until it no longer denies them.
+    /// Keeps new keys that the store knows, until it no longer denies them.
     pub(crate) fn keep_denied_key(&mut self, keys: AppCredentials) {
         self.upkeep.pending_key = Some(Box::new(Pending { keys, denied: true }));
         self.waits.keys_work();
     }
 
-    /// The bucket is not empty yet, and so many objects more are gone; returns how many are gone in all.
+    /// The bucket is not empty yet, and so many objects more were deleted; returns how many were deleted in all.
     pub(crate) fn purges(&mut self, removed: u64) -> u64 {
         if removed > 0 || self.purge_moved.is_none() {
             self.purge_moved = Some(Instant::now());
@@ -103,7 +104,7 @@ impl ClaimMemory {
         self.purge_moved.is_some() && self.removal.is_none()
     }
 
-    /// To be called with true when the next part waits for its turn, and with false when it begins.
+    /// To be called with true when the next part starts to wait in the queue, and with false when it begins.
     pub(crate) fn set_purge_waits(&mut self, waits: bool) {
         let now = Instant::now();
         if waits {
@@ -138,8 +139,8 @@ impl ClaimMemory {
         self.removed_objects
     }
 
-    /// For how long the bucket gets no emptier, if it is being emptied. If it cannot be removed for another reason, the
-    /// status says that one. A record without its claim has no status.
+    /// Time without progress, if the bucket is being emptied. If it cannot be removed for another reason, the
+    /// status reports that one. A record without its claim has no status.
     fn purge_idle(&self, now: Instant) -> Option<Duration> {
         let is_stopped = self.last_status.is_some_and(|last| last.reason != reasons::PURGING);
         let moved = self.purge_moved.filter(|_| !is_stopped && self.removal.is_none())?;
@@ -152,7 +153,7 @@ impl ClaimMemory {
     }
 }
 
-/// What was known of a claim that is gone.
+/// What was known of a deleted claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Forgotten {
     /// Nothing.
@@ -174,14 +175,14 @@ pub(crate) struct Memory {
     wait_for_buckets: Mutex<HashSet<String>>,
 }
 
-/// How the work on all claims goes on.
+/// The progress of the work on all claims.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
     /// How many buckets are being emptied.
     pub(crate) purges: usize,
-    /// For how long the one of them gets no emptier that is stuck longest.
+    /// Time without progress of the most stalled one.
     pub(crate) purge_idle: Duration,
-    /// How late the check is that is the latest.
+    /// How late the most overdue check is.
     pub(crate) check_late: Duration,
 }
 
@@ -236,7 +237,7 @@ impl Memory {
         self.lock().len()
     }
 
-    /// Forgets a claim that is gone.
+    /// Forgets a deleted claim.
     pub(crate) fn forget(&self, uid: &str) -> Forgotten {
         match self.lock().remove(uid) {
             None => Forgotten::Unknown,
@@ -245,7 +246,7 @@ impl Memory {
         }
     }
 
-    /// Forgets all other claims, because they may have gone while nothing was watched.
+    /// Forgets all other claims, because they may have been deleted while nothing was watched.
     pub(crate) fn keep_only(&self, uids: &HashSet<String>) {
         let busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner).clone();
         self.lock().retain(|uid, _| uids.contains(&**uid) || busy.contains(&**uid));
@@ -275,7 +276,7 @@ impl Memory {
         self.get(claim, |m| m.executed).unwrap_or(self.since).elapsed()
     }
 
-    /// How the work on all claims goes on.
+    /// The progress of the work on all claims.
     pub(crate) fn progress(&self) -> Progress {
         let (claims, now, mut progress) = (self.lock(), Instant::now(), Progress::default());
         for known in claims.values() {
@@ -306,7 +307,7 @@ impl Memory {
         }
     }
 
-    /// Ends the wait of a claim whose status says one of these reasons.
+    /// Ends the wait of a claim whose status has one of these reasons.
     pub(crate) fn wake_if_reported(&self, uid: &str, reasons: &[&str]) {
         if let Some(known) = self.lock().get_mut(uid)
             && known.last_status.as_ref().is_some_and(|last| reasons.contains(&last.reason))
@@ -367,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_seen_to_go_may_be_missing_only_until_it_is_created_again() {
+    fn a_deleted_object_may_be_missing_until_it_is_created_again() {
         let memory = Memory::default();
         let gone = || Removal { access: AccessRemoval::Deleted, bucket: BucketRemoval::Deleted };
         let missing = || Removal { access: AccessRemoval::NotFound, bucket: BucketRemoval::NotFound };
@@ -410,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn a_removal_that_the_store_keeps_refusing_is_tried_less_and_less() {
+    fn a_refused_removal_is_tried_less_and_less() {
         let memory = Memory::default();
         memory.entry(&claim(), |m| {
             assert_eq!(m.removed_objects(5), 5);
@@ -427,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_of_claims_that_went_unseen_is_forgotten() {
+    fn memory_of_claims_deleted_unseen_is_forgotten() {
         let memory = Memory::default();
         memory.entry(&claim(), ClaimMemory::executes);
         memory.keep_only(&HashSet::from([claim().uid]));
@@ -441,17 +442,17 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_purge_that_comes_no_further_shows_behind_one_that_does() {
+    async fn a_stalled_purge_is_shown_behind_a_moving_one() {
         let (memory, minute) = (Memory::default(), Duration::from_secs(60));
         let (stuck, moving) = (claim(), ClaimId { uid: "moving".into(), ..claim() });
-        let says = |id: &ClaimId, reason| {
+        let report = |id: &ClaimId, reason| {
             memory.entry(id, |m| m.last_status = Some(LastStatus::new(reason, "")));
             assert_eq!(memory.reason(&id.uid), Some(reason));
         };
         let shows = || (memory.progress().purges, memory.progress().purge_idle);
         for id in [&stuck, &moving] {
             memory.entry(id, |m| m.purges(1000));
-            says(id, reasons::PURGING);
+            report(id, reasons::PURGING);
         }
         tokio::time::advance(minute).await;
         memory.entry(&stuck, |m| m.purges(0));
@@ -460,10 +461,10 @@ mod tests {
         memory.entry(&stuck, |m| m.set_purge_waits(true));
         tokio::time::advance(minute).await;
         memory.entry(&moving, |m| m.purges(1000));
-        assert_eq!(shows(), (2, minute), "others have the turns");
+        assert_eq!(shows(), (2, minute), "the queue serves others");
         memory.entry(&stuck, |m| m.set_purge_waits(false));
         assert_eq!(shows(), (2, minute));
-        says(&stuck, reasons::BUCKET_IN_USE);
+        report(&stuck, reasons::BUCKET_IN_USE);
         memory.entry(&moving, |m| m.removal = Some(Box::new(RemovalProgress::Everything)));
         assert_eq!(shows(), (0, Duration::ZERO), "one is stopped by something else, and one is done");
     }

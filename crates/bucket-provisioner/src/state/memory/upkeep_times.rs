@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn after_a_restart_bound_claims_are_checked_over_the_whole_interval_and_not_at_once() {
+    async fn after_a_restart_checks_are_spread_over_the_interval() {
         let hour = Duration::from_secs(3600);
         let first: Vec<_> = (0..1000).filter_map(|_| UpkeepTimes::default().check_in(Some(hour))).collect();
         assert_eq!(first.len(), 1000);
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_the_store_is_still_working_on_is_due_again_soon_and_only_until_it_is_done() {
+    async fn unfinished_work_of_the_store_is_due_again_soon() {
         let hour = Some(Duration::from_secs(3600));
         let mut times = UpkeepTimes::default();
         for every in [hour, None] {

@@ -41,7 +41,7 @@ impl Inputs {
     }
 }
 
-/// The owner's Secret that an attempt depends on.
+/// The provisioning Secret that an attempt depends on.
 #[derive(Debug)]
 struct OwnerSecret {
     reference: SecretRef,
@@ -77,7 +77,7 @@ pub(crate) struct Waits {
 
 impl Waits {
     /// How much longer the claim has to wait. Changed inputs end the wait and reset the backoff.
-    pub(crate) fn left(&mut self, inputs: &Inputs) -> Option<Duration> {
+    pub(crate) fn remaining(&mut self, inputs: &Inputs) -> Option<Duration> {
         let now = Instant::now();
         let asks_only = |known: &Inputs| {
             Inputs { retry: inputs.retry.clone(), rotation: inputs.rotation.clone(), ..known.clone() } == *inputs
@@ -107,7 +107,7 @@ impl Waits {
         self.failures.saturating_add(1)
     }
 
-    /// An attempt failed: returns the wait before the next one; zero if something changed while it ran.
+    /// An attempt has failed: returns the wait before the next one; zero if something changed while it ran.
     pub(crate) fn failed(&mut self, class: FailureClass) -> Duration {
         if self.woken {
             return Duration::ZERO;
@@ -273,21 +273,21 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_claim_that_rests_is_woken_by_its_user() {
+    async fn a_waiting_claim_is_woken_by_its_user() {
         let mut waits = started();
         let hour = Duration::from_secs(3600);
         assert_eq!(waits.set_wait(hour), hour);
-        assert!(waits.left(&inputs("a")).is_some());
+        assert!(waits.remaining(&inputs("a")).is_some());
         let asks = Inputs { rotation: Some("now".into()), ..inputs("a") };
-        assert_eq!(waits.left(&asks), None);
+        assert_eq!(waits.remaining(&asks), None);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_failed_claim_waits_until_its_inputs_change() {
         let mut waits = started();
         waits.failed(FailureClass::Terminal);
-        assert!(waits.left(&inputs("a")).unwrap() > Duration::from_secs(5));
-        assert_eq!(waits.left(&inputs("b")), None);
+        assert!(waits.remaining(&inputs("a")).unwrap() > Duration::from_secs(5));
+        assert_eq!(waits.remaining(&inputs("b")), None);
         assert_eq!(waits.attempt(inputs("b")), 1, "an edit resets the backoff");
     }
 
@@ -295,9 +295,9 @@ mod tests {
     async fn the_wait_ends_with_time() {
         let mut waits = started();
         let delay = waits.failed(FailureClass::Retryable);
-        assert!(waits.left(&inputs("a")).is_some());
+        assert!(waits.remaining(&inputs("a")).is_some());
         tokio::time::advance(delay).await;
-        assert_eq!(waits.left(&inputs("a")), None);
+        assert_eq!(waits.remaining(&inputs("a")), None);
     }
 
     #[tokio::test(start_paused = true)]
@@ -308,24 +308,24 @@ mod tests {
         waits.depends_on(&secret());
         waits.has_read(Some("7".into()));
         assert!(!waits.wake_for_secret(&secret(), Some("7")), "that is what it read");
-        assert!(waits.left(&inputs("a")).is_some());
+        assert!(waits.remaining(&inputs("a")).is_some());
         assert!(waits.wake_for_secret(&secret(), Some("8")));
-        assert_eq!(waits.left(&inputs("a")), None);
+        assert_eq!(waits.remaining(&inputs("a")), None);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_key_that_is_seen_to_work_ends_the_wait_for_it_unless_it_is_refused_again() {
+    async fn a_working_key_ends_its_wait_unless_refused_again() {
         let mut waits = started();
         assert_eq!(waits.tries_often(), None);
         waits.keys_refused();
         tokio::time::advance(Duration::from_millis(200)).await;
         assert_eq!(waits.tries_often(), Some(Duration::from_millis(200)));
         assert_eq!(waits.seen_to_work("a"), Duration::from_millis(200));
-        assert!(waits.left(&inputs("a")).is_none());
+        assert!(waits.remaining(&inputs("a")).is_none());
         assert!(waits.takes_as_working("a") && !waits.takes_as_working("a"), "the attempt after that tries it");
         // An attempt that fails otherwise waits as long as others.
         waits.failed(FailureClass::Terminal);
-        assert!(waits.left(&inputs("a")).is_some() && waits.tries_often().is_none());
+        assert!(waits.remaining(&inputs("a")).is_some() && waits.tries_often().is_none());
 
         waits.keys_refused();
         assert!(waits.tries_often().is_some() && !waits.takes_as_working("a"));
@@ -340,7 +340,7 @@ mod tests {
         let mut waits = started();
         waits.wake();
         assert_eq!(waits.failed(FailureClass::Terminal), Duration::ZERO);
-        assert_eq!(waits.left(&inputs("a")), None);
+        assert_eq!(waits.remaining(&inputs("a")), None);
         waits.attempt(inputs("a"));
         assert!(waits.failed(FailureClass::Terminal) > Duration::from_secs(5));
     }

@@ -39,15 +39,15 @@ pub(crate) async fn reconcile<P: Provisioner>(
     ctx: Arc<Context<P>>,
 ) -> Result<Action, Infallible> {
     // Boxed, because thousands of claims come here at once, and most of them are in sync.
-    match ctx.caches.are_filled().then(|| is_in_sync(&ctx, &guarded, true)).flatten() {
+    match ctx.caches.are_filled().then(|| answer_from_caches(&ctx, &guarded, true)).flatten() {
         Some(action) => Ok(action),
         None => Ok(Box::pin(work(guarded, ctx)).await),
     }
 }
 
 /// What the caches alone can answer. `Some`: nothing is due now. `may_learn`: a claim that would tell whether the CRD
-/// keeps conditions does not rest.
-fn is_in_sync<P>(ctx: &Context<P>, guarded: &Guarded, may_learn: bool) -> Option<Action> {
+/// keeps conditions is reconciled.
+fn answer_from_caches<P>(ctx: &Context<P>, guarded: &Guarded, may_learn: bool) -> Option<Action> {
     // 1. The claim from the cache, unless the operator has written a newer version. (reads)
     let claim = Claim::read(guarded, &ctx.label);
     if ctx.memory.is_stale(&claim.id, claim.resource_version.as_deref()) {
@@ -78,7 +78,7 @@ async fn work<P: Provisioner>(guarded: Arc<Guarded>, ctx: Arc<Context<P>>) -> Ac
     ctx.caches.filled().await;
     let claim = Claim::read(&guarded, &ctx.label);
     conditions::learn(&ctx, &claim).await;
-    if let Some(action) = is_in_sync(&ctx, &guarded, false) {
+    if let Some(action) = answer_from_caches(&ctx, &guarded, false) {
         return action;
     }
 

@@ -63,6 +63,9 @@ fn the_code_of_the_guide_is_that_of_the_example() {
     let blocks: Vec<_> = GUIDE.split("```rust\n").skip(1).filter_map(|rest| rest.split_once("```\n")).collect();
     assert!(blocks.len() >= 4, "{} blocks of code", blocks.len());
     for (block, _) in blocks {
-        assert!(example.contains(block), "neither in examples/hostpath-provisioner nor in the documentation of volumes:\n{block}");
+        assert!(
+            example.contains(block),
+            "neither in examples/hostpath-provisioner nor in the documentation of volumes:\n{block}"
+        );
     }
 }

@@ -17,7 +17,7 @@ pub(crate) const FAILING: Reason = Reason::new("StoreFailing", Topic::Store)
     .meaning("the store, or a proxy in front of it, answers with an error")
     .remedy("check the class parameter `server` and the log of the store; the operator retries");
 pub(crate) const TOKEN_REFUSED: Reason = Reason::new("TokenRefused", Topic::Class)
-    .meaning("the store refuses the token in the owner's Secret")
+    .meaning("the store refuses the token in the Secret that the class names")
     .remedy("put a valid token into the Secret");
 
 /// Where the store is.
@@ -141,7 +141,7 @@ fn read<T: DeserializeOwned>(
         StatusCode::CONFLICT if has_code("Conflict") => Ok(Answer::Conflict),
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
             let message = format!(
-                "the store at {server} refuses TOKEN of the owner's Secret ({status}); put a valid token into the Secret"
+                "the store at {server} refuses TOKEN of the class's Secret ({status}); put a valid token there"
             );
             Err(CreateError::Refused(StoreError::terminal(&TOKEN_REFUSED, message).for_all_claims()))
         }

@@ -26,7 +26,7 @@ struct Parameters {
     server: ServerUrl,
 }
 
-/// The keys of the owner's Secret.
+/// The keys of the Secret that the class names.
 #[derive(Deserialize)]
 struct Owner {
     #[serde(rename = "TOKEN")]

@@ -7,7 +7,7 @@
 //! | `PUT /buckets/B` with `claim` | the owner | 409 if it exists |
 //! | `DELETE /buckets/B?content=keep` | the owner | 409 if it is not empty; with `content=delete` it is emptied |
 //! | `PUT /users/U` with `claim` and `bucket` | the owner | 409 if it exists |
-//! | `POST /users/U/password` | the owner | a new password, which replaces the former one |
+//! | `POST /users/U/password` | the owner | a new password, which replaces the previous one |
 //! | `GET`, `DELETE` of a bucket or user | the owner | 404 if it does not exist |
 //! | `GET /objects/B`, `PUT /objects/B/O` | the app of a user for B | all names; one more |
 //!

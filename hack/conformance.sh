@@ -93,4 +93,4 @@ if [[ -z ${KUBECONFIG-} ]]; then
 fi
 # More tests at a time than cargo would run: most of them wait most of the time.
 export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((3 * $(nproc)))}
-cargo test --locked --package provisioner-conformance --test conformance -- "$@"
+cargo test --locked --package provisioner-conformance --test program -- "$@"

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# The tests: first those that need nothing, then those in tests/it, on a stack
-# of their own that is removed afterwards. What this shell has in KUBECONFIG,
-# OTHER_KUBECONFIG, AWS_ENDPOINT_URL and SEAWEEDFS_URL is used instead, be it
-# clusters and stores of yours or a stack that runs:
+# The tests: first those that need nothing, then those in tests/it and the
+# conformance kit of examples/http-provisioner, on a stack of their own that is
+# removed afterwards. What this shell has in KUBECONFIG, OTHER_KUBECONFIG,
+# AWS_ENDPOINT_URL and SEAWEEDFS_URL is used instead, be it clusters and stores
+# of yours or a stack that runs:
 #
 #   hack/stack.sh up --with-other --with-seaweedfs; eval "$(hack/stack.sh env)"; hack/test.sh
 #
@@ -10,7 +11,7 @@
 # one in eight is tried, and SeaweedFS is left out. With --full nothing is, which
 # takes twice as long. Arguments select tests, and leave nothing out of them.
 #
-# usage: hack/test.sh [--full | ARGUMENT OF `cargo test --test it`...]
+# usage: hack/test.sh [--full | ARGUMENT OF `cargo test`...]
 set -euo pipefail
 [[ ${1-} == --help || ${1-} == -h ]] && { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p}' "$0"; exit; }
 
@@ -38,10 +39,10 @@ eval "$environment"
 # More tests at a time than cargo would run: most of them wait most of the time.
 export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((5 * $(nproc)))}
 # `cargo test --test it` does not build what its tests start.
-cargo build --locked --bins --test conformance
+cargo build --locked --bins --test program
 # An earlier run may have used the same cluster.
 [[ ! -f ${KUBERNETES_AUDIT_LOG:-} ]] || logged=$(wc -c <"$KUBERNETES_AUDIT_LOG")
-cargo test --locked --test it "${arguments[@]}"
+cargo test --locked --test it --test conformance "${arguments[@]}"
 
 # An operator logs little about some refusals, such as that of an event.
 if [[ -f ${KUBERNETES_AUDIT_LOG:-} ]]; then

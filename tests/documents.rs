@@ -1,5 +1,6 @@
-//! What is generated from the code in `docs/`: the page of reasons, and the tables of parameters and metrics. A test
-//! fails if its document is outdated; to update all of them: `UPDATE_DOCS=1 cargo test --test documents`.
+//! What is generated from the code in `docs/`: the page of reasons, and the tables of parameters and metrics; and what is
+//! quoted from it. A test fails if its document is outdated; to update what is generated: `UPDATE_DOCS=1 cargo test --test
+//! documents`.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -131,6 +132,20 @@ fn read_yaml(file: &str) -> Value {
 
 fn read(file: &str) -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap_or_default()
+}
+
+/// So it is compiled, and passes the conformance kit.
+#[test]
+fn the_code_of_the_tutorial_is_that_of_the_example() {
+    let example = ["main.rs", "client.rs", "tests/conformance.rs"]
+        .map(|file| read(&format!("examples/http-provisioner/{file}")))
+        .concat();
+    let tutorial = read("docs/writing-a-provisioner.md");
+    let blocks: Vec<_> = tutorial.split("```rust\n").skip(1).filter_map(|rest| rest.split_once("```\n")).collect();
+    assert!(blocks.len() >= 10, "{} blocks of code", blocks.len());
+    for (block, _) in blocks {
+        assert!(example.contains(block), "not in examples/http-provisioner:\n{block}");
+    }
 }
 
 /// Alerts and messages send readers to the section of a reason.

@@ -24,6 +24,7 @@ OPTIONS = re.compile(r"^<!-- stack: (.+) -->$", re.MULTILINE)
 MARKER = re.compile(r"^<!-- (not run|run by|run if|run|save as|same as): (.+) -->$")
 # Pages whose blocks have names and are run by a test of their own, which fails if it leaves one out.
 ELSEWHERE = {
+    "docs/deploying-a-provisioner.md": ".ci/guide",
     "docs/disaster-recovery.md": "tests/it/guides.rs",
     "docs/writing-a-provisioner.md": ".ci/guide",
     "docs/writing-a-volume-provisioner.md": "tests/it/volumes/guide.rs",

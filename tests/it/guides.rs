@@ -267,21 +267,3 @@ async fn give_up(reader: &mut Reader, here: &Cluster<'_>, class: &str, bucket: S
         assert_eq!(world.account.bucket_exists(&bucket).await, stays, "{action}");
     }
 }
-
-/// What is compiled: the example, and an example of the documentation.
-#[test]
-fn the_code_of_the_authors_guide_is_that_of_the_example() {
-    let guide = include_str!("../../docs/writing-a-provisioner.md");
-    let example = include_str!("../../examples/quickstart-provisioner/main.rs");
-    let documentation =
-        include_str!("../../crates/bucket-provisioner/src/store/owner.rs").replace("/// ", "").replace("///\n", "\n");
-    let blocks: Vec<_> = guide.split("```rust\n").skip(1).filter_map(|rest| rest.split_once("```\n")).collect();
-    assert!(blocks.len() >= 6, "{} blocks of code", blocks.len());
-    for (block, _) in blocks {
-        let is_compiled = example.contains(block) || documentation.contains(block);
-        assert!(
-            is_compiled,
-            "neither in examples/quickstart-provisioner nor in crates/bucket-provisioner/src/store/owner.rs:\n{block}"
-        );
-    }
-}

@@ -9,15 +9,50 @@
 //! - [`controller`]: the reconciler. It knows Kubernetes and the trait, never a store.
 //! - [`Operator`]: all of it as a program, in one call, with the commands that an admin asks.
 //!
-//! The operator for AWS is the shortest example:
+//! The shape of an operator:
 //!
-//! ```text
+//! ```no_run
+//! use bucket_provisioner::store::{
+//!     AccessRemoval, AppCredentials, BucketRemoval, Call, Content, CreateError, Endpoint, StoreError,
+//! };
+//! use bucket_provisioner::{Operator, Provisioner};
+//!
+//! struct Store;
+//!
+//! impl Provisioner for Store {
+//!     type Parameters = ();
+//!     type Owner = ();
+//!     type Error = StoreError;
+//!
+//!     fn endpoint(&self, (): &()) -> Endpoint {
+//!         Endpoint::new("store.example.com", 443)
+//!     }
+//!
+//!     async fn create_bucket(&self, call: &Call<'_, Self>) -> Result<(), CreateError<StoreError>> {
+//!         todo!("create {}, marked with {}", call.bucket(), call.record.claim.uid)
+//!     }
+//!
+//!     async fn grant(&self, call: &Call<'_, Self>) -> Result<AppCredentials, CreateError<StoreError>> {
+//!         todo!("create {}, limited to {}, and return its keys", call.user(), call.bucket())
+//!     }
+//!
+//!     async fn revoke(&self, call: &Call<'_, Self>) -> Result<AccessRemoval, StoreError> {
+//!         todo!("delete {}, if it is the claim's", call.user())
+//!     }
+//!
+//!     async fn delete_bucket(&self, call: &Call<'_, Self>, content: Content) -> Result<BucketRemoval, StoreError> {
+//!         todo!("delete {}, if it is the claim's", call.bucket())
+//!     }
+//! }
+//!
 //! fn main() -> std::process::ExitCode {
-//!     Operator::new("aws-s3.io/bucket").run(AwsProvisioner::start)
+//!     Operator::new("example.com/store").run_with(Store)
 //! }
 //! ```
 //!
-//! `provisioner-conformance` has the tests that an operator for a store has to pass.
+//! The tutorial, `docs/writing-a-provisioner.md` in the repository, builds an operator for a store that speaks HTTP, with
+//! class parameters, the owner's Secret and errors by status: `examples/http-provisioner`. `provisioner-conformance` has the
+//! tests that an operator for a store has to pass.
 //!
 //! # Versions
 //! `k8s-openapi`, `kube` and `schemars` are part of this crate's API and re-exported, so that there is nothing to keep in

@@ -22,6 +22,17 @@ pub struct ProvisionedVolume {
 
 impl ProvisionedVolume {
     /// A volume whose source is set in `spec`. What else is set there is kept, unless the controller writes it.
+    ///
+    /// ```
+    /// # use volume_provisioner::ProvisionedVolume;
+    /// use volume_provisioner::k8s_openapi::api::core::v1::{NFSVolumeSource, PersistentVolumeSpec};
+    ///
+    /// fn nfs_volume(server: &str, path: &str) -> ProvisionedVolume {
+    ///     let nfs = NFSVolumeSource { server: server.to_owned(), path: path.to_owned(), read_only: None };
+    ///     ProvisionedVolume::new(PersistentVolumeSpec { nfs: Some(nfs), ..Default::default() })
+    /// }
+    /// # let _volume = nfs_volume("nfs.example.com", "/exports/photos");
+    /// ```
     pub fn new(spec: PersistentVolumeSpec) -> Self {
         Self { spec, ..Self::default() }
     }

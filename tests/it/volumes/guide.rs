@@ -53,14 +53,19 @@ async fn the_commands_of_the_guide_make_a_volume_and_delete_it() {
 
 #[test]
 fn the_code_of_the_guide_is_that_of_the_example() {
+    let documentation = include_str!("../../../crates/volume-provisioner/src/volume.rs");
     let example = [
         include_str!("../../../examples/hostpath-provisioner/main.rs"),
         include_str!("../../../examples/hostpath-provisioner/provisioner.rs"),
+        &documentation.replace("    /// ", "").replace("    ///\n", "\n"),
     ]
     .concat();
     let blocks: Vec<_> = GUIDE.split("```rust\n").skip(1).filter_map(|rest| rest.split_once("```\n")).collect();
     assert!(blocks.len() >= 4, "{} blocks of code", blocks.len());
     for (block, _) in blocks {
-        assert!(example.contains(block), "not in examples/hostpath-provisioner:\n{block}");
+        assert!(
+            example.contains(block),
+            "neither in examples/hostpath-provisioner nor in the documentation of volumes:\n{block}"
+        );
     }
 }

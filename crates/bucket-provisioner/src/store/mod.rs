@@ -64,6 +64,20 @@
 //! is the claim's own, even if it has lost its marks. If `revoke` does not find the user, but the credentials still work,
 //! the access is not removed, and the verb fails.
 //!
+//! # Class parameters
+//! `Option` fields can be left out; numbers and booleans are parsed. A value that can be wrong gets a type with
+//! `#[serde(try_from = "String")]` and `#[schemars(with = "String")]`. An operator does not start if the struct has
+//! `#[serde(flatten)]` or a field that is named like one of the [common parameters](CommonParameters). Do not use
+//! `deny_unknown_fields`. What an earlier version has recorded must still be readable, also to delete the claim: a field that
+//! comes later is an `Option` or has `#[serde(default)]`.
+//!
+//! # Outputs
+//! A secret, or what belongs to the keys, is an entry of the claim's Secret: [`AppCredentials::with_output`]. Everything else
+//! is an entry of its ConfigMap: [`Plan::with_output`]. The ConfigMap is repaired like the standard entries, and a bound
+//! claim keeps what was planned for it; the Secret is written with each new pair of keys. A plan with a standard key, with an
+//! empty value or with more than 32 entries is refused before a verb is called (reason `InvalidOutput`). Keys are handed over
+//! without an entry that cannot be written, and a Warning event names it.
+//!
 //! # Example
 //! A store in memory, and its verbs called as the library calls them:
 //!

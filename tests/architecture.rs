@@ -33,7 +33,10 @@ fn each_file_on_the_page_exists() {
     let missing: Vec<_> = names.filter(|name| file(name).is_none()).collect();
     assert!(missing.is_empty(), "{PAGE} names files that do not exist: {missing:?}");
     for link in page.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next()) {
-        assert!(link.is_empty() || Path::new("docs").join(link).exists(), "{PAGE} links to {link}, which does not exist");
+        assert!(
+            link.is_empty() || Path::new("docs").join(link).exists(),
+            "{PAGE} links to {link}, which does not exist"
+        );
     }
 }
 
@@ -75,9 +78,10 @@ fn each_crate_and_each_folder_of_the_library_is_on_the_page() {
 fn the_steps_on_the_page_are_those_of_the_code() {
     let page = read(PAGE);
     let names: BTreeSet<_> = quoted(&page).into_iter().collect();
-    for (path, declaration) in
-        [("decide/steps.rs", "pub(crate) enum ProvisionStep {"), ("decide/teardown.rs", "pub(crate) enum TeardownStep {")]
-    {
+    for (path, declaration) in [
+        ("decide/steps.rs", "pub(crate) enum ProvisionStep {"),
+        ("decide/teardown.rs", "pub(crate) enum TeardownStep {"),
+    ] {
         let source = read(Path::new(LIBRARY).join(path));
         let variants = source.split_once(declaration).unwrap().1.split_once("\n}").unwrap().0;
         let variants = variants.lines().map(str::trim).filter(|line| line.starts_with(|c: char| c.is_uppercase()));

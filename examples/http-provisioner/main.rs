@@ -107,7 +107,7 @@ impl HttpProvisioner {
 
     async fn find(&self, call: &Call<'_, Self>, resource: &Resource<'_>) -> Result<Option<Mark>, StoreError> {
         let request = self.http.get(resource.url(&call.parameters.server));
-        self.send(call, request).await.map_err(CreateError::into_inner)?.found()
+        self.send(call, request).await?.found()
     }
 
     /// Creates a resource in the same call that marks it, or finds the one that an earlier call has created.
@@ -167,7 +167,7 @@ impl Provisioner for HttpProvisioner {
     /// answer for as long as server and token are the same.
     async fn account(&self, call: &Call<'_, Self>) -> Result<Option<String>, StoreError> {
         let request = self.http.get(call.parameters.server.join(&["account"]));
-        let answer = self.send(call, request).await.map_err(CreateError::into_inner)?;
+        let answer = self.send(call, request).await?;
         Ok(answer.found()?.map(|Account { account }| account))
     }
 
@@ -185,7 +185,7 @@ impl Provisioner for HttpProvisioner {
         self.create(call, &user, json!({ "claim": call.record.claim.uid, "bucket": call.bucket() })).await?;
         // The user has one password. That of an earlier call is lost, and replaced.
         let request = self.http.post(call.parameters.server.join(&["users", call.user(), "password"]));
-        let answer = self.send(call, request).await.map_err(CreateError::into_inner)?;
+        let answer = self.send(call, request).await?;
         match answer.found()? {
             Some(Password { password }) => Ok(AppCredentials::new(call.user(), password)),
             None => Err(StoreError::retryable(&FAILING, format!("{user} was deleted meanwhile; retrying")).into()),
@@ -201,7 +201,7 @@ impl Provisioner for HttpProvisioner {
             Some(_) => return Ok(AccessRemoval::LeftInPlace(left_in_place(&user))),
         }
         let request = self.http.delete(user.url(&call.parameters.server));
-        let answer = self.send(call, request).await.map_err(CreateError::into_inner)?;
+        let answer = self.send(call, request).await?;
         Ok(answer.found()?.map_or(AccessRemoval::NotFound, |IgnoredAny| AccessRemoval::Deleted))
     }
 
@@ -218,7 +218,7 @@ impl Provisioner for HttpProvisioner {
         };
         let mut url = bucket.url(&call.parameters.server);
         url.query_pairs_mut().append_pair("content", content);
-        Ok(match self.send(call, self.http.delete(url)).await.map_err(CreateError::into_inner)? {
+        Ok(match self.send(call, self.http.delete(url)).await? {
             Answer::Success(IgnoredAny) => BucketRemoval::Deleted,
             Answer::NotFound => BucketRemoval::NotFound,
             Answer::Conflict => BucketRemoval::NotEmpty,

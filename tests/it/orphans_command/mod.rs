@@ -11,7 +11,6 @@ use kube::ResourceExt as _;
 use rstest::rstest;
 use serde_json::Value;
 
-
 use crate::support::operator::{Binary, Kind, Operator};
 use crate::support::proxy::Verdict;
 use crate::support::tool::{Ended, Tool};

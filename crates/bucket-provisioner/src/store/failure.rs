@@ -52,6 +52,13 @@ pub enum CreateError<E> {
     Failed(#[from] E),
 }
 
+/// For verbs that only read, or for which it does not matter what has changed: `?` drops the distinction.
+impl From<CreateError<StoreError>> for StoreError {
+    fn from(error: CreateError<StoreError>) -> Self {
+        error.into_inner()
+    }
+}
+
 impl<E> CreateError<E> {
     /// The error of the store.
     pub fn into_inner(self) -> E {

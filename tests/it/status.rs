@@ -200,7 +200,7 @@ async fn a_claim_that_waits_says_what_helps_and_one_of_others_is_not_told() {
     world.claim("wrong", &wrong).await;
     world.wait_reason("wrong", "InvalidClassParameter").await;
     let told = Tool::run(&world, &["status", "wrong"], "").await.out;
-    assert!(told.contains("What helps:") && told.contains("recreate the class"), "{told}");
+    assert!(told.contains("Remedy:") && told.contains("recreate the class"), "{told}");
     let theirs = Tool::run(&world, &["status", "theirs"], "").await;
     assert!(theirs.code == 1 && theirs.err.contains("another provisioner"), "{theirs:?}");
     let nothing = Tool::run(&world, &["status", "nothing"], "").await;
@@ -218,7 +218,7 @@ async fn where_nobody_looks_each_change_is_a_line() {
     let mut watch = Tool::start(&world, &["status", "--watch", "--interval", "100ms"]);
     watch.prints("photos Bound Bound").await;
     world.delete_claim("photos").await;
-    watch.prints("photos gone").await;
+    watch.prints("photos deleted").await;
     operator.stop().await;
 }
 
@@ -238,7 +238,7 @@ async fn on_a_terminal_the_table_is_drawn_again_and_a_look_that_fails_ends_nothi
         true => Verdict::Answer(500, String::new()),
         false => Verdict::Pass,
     });
-    terminal.shows(&["looking again"]).await;
+    terminal.shows(&["retrying"]).await;
     world.kubernetes.leave_alone();
     world.delete_claim("photos").await;
     terminal.shows(&["1 claim"]).await;
@@ -272,5 +272,5 @@ async fn claims_that_cannot_be_read_come_first_and_those_of_others_are_left_out(
     assert_eq!(named(&shown), ["broken", "photos"]);
     assert_eq!(shown["claims"][0]["reason"], "ClaimUnreadable");
     let told = Tool::run(&world, &["status", "broken"], "").await;
-    assert!(told.code == 0 && told.out.contains("What helps:"), "{told:?}");
+    assert!(told.code == 0 && told.out.contains("Remedy:"), "{told:?}");
 }

@@ -300,11 +300,11 @@ async fn who_stands_by_or_was_told_off_sends_nothing() {
 async fn an_address_that_cannot_be_used_is_told_with_the_remedy_and_claims_are_served() {
     let world = World::new().await;
     let operator = Binary::start(&world, &["--otlp-endpoint=http://me:geheim@otel:4318"], &[]);
-    operator.wait_log("there will be no traces: --otlp-endpoint: write the URL without user and password").await;
+    operator.wait_log("traces are not exported: --otlp-endpoint: write the URL without user and password").await;
     operator.wait_log("serving claims").await;
     assert!(!operator.log().contains("geheim"), "{}", operator.log());
     // Somebody may have set that for all pods.
     let operator = Binary::start(&world, &[], &[("OTEL_EXPORTER_OTLP_ENDPOINT", "otel:4317")]);
-    operator.wait_log("there will be no traces: OTEL_EXPORTER_OTLP_ENDPOINT is not usable").await;
+    operator.wait_log("traces are not exported: OTEL_EXPORTER_OTLP_ENDPOINT is not usable").await;
     operator.wait_log("serving claims").await;
 }

@@ -283,7 +283,7 @@ async fn a_lease_without_a_leader_a_stale_one_and_two_leaders_are_told() {
     let stale = Examined::json(&world, &[]).await;
     assert_eq!(stale.code, Some(1));
     stale.says(&name, "holder", "bad", "pod-1 holds the lease, but renewed it");
-    stale.says(&name, "version", "unknown", "does not say its version");
+    stale.says(&name, "version", "unknown", "does not report its version");
 
     let second = world.unique("second");
     let namespaces: Api<Namespace> = Api::all(world.client.clone());

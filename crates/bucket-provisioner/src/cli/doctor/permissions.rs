@@ -1,4 +1,4 @@
-//! What the operator may do in the cluster, as the API server's reviews say. A review changes nothing.
+//! What the operator may do in the cluster, from access reviews of the API server. A review changes nothing.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use operator_runtime::kubernetes::answers::describe;
 const WHAT: &str = "cluster";
 /// Reviews that run at the same time.
 const AT_ONCE: usize = 8;
-/// The resources of the rules that are in no namespace.
+/// The cluster-scoped resources of the rules.
 const IN_NO_NAMESPACE: [&str; 4] = ["objectbuckets", "objectbuckets/status", "storageclasses", CRDS];
 const CRDS: &str = "customresourcedefinitions";
 const NAMESPACES: &str = "namespaces";
@@ -51,7 +51,8 @@ pub(super) async fn examine(
     judge(answers, &remedy(installation, place, account), account)
 }
 
-/// How the operator gets what it lacks. What is applied replaces its roles, so it has to be made for this operator.
+/// How the operator gets missing permissions. The roles that are applied replace its own, so they must be made for this
+/// operator.
 fn remedy(installation: &Installation, place: Place<'_>, account: Option<&Account>) -> String {
     let mut rbac =
         format!("{} rbac --provisioner-name {}", installation.program, installation.options.provisioner_name);
@@ -68,11 +69,11 @@ fn remedy(installation: &Installation, place: Place<'_>, account: Option<&Accoun
             "if Helm installed it, `helm upgrade`; if not, `{rbac} --operator-namespace {of} --service-account {name} | \
              kubectl apply --filename -`{more}"
         ),
-        None => format!("bind what `{rbac}` prints{more} to the account that runs the operator"),
+        None => format!("apply the output of `{rbac}`{more}, and bind it to the account that runs the operator"),
     }
 }
 
-/// Every permission, one by one.
+/// Each permission as one review.
 fn needed(installation: &Installation, place: Place<'_>) -> Vec<ResourceAttributes> {
     let everywhere = expand(&installation.rules.everywhere, |resource| {
         place.namespace.filter(|_| !IN_NO_NAMESPACE.contains(&resource))
@@ -87,7 +88,7 @@ fn needed(installation: &Installation, place: Place<'_>) -> Vec<ResourceAttribut
     everywhere.chain(of_the_lease.into_iter().flatten()).collect()
 }
 
-/// A namespace counts as an object in itself.
+/// In a review, a namespace is an object in itself.
 fn one_namespace(asked: &ResourceAttributes, name: &str) -> ResourceAttributes {
     let name = Some(name.to_owned());
     ResourceAttributes { namespace: name.clone(), name, ..asked.clone() }
@@ -166,30 +167,31 @@ fn judge(
             Err(error) => unanswered = Some(describe(&error)),
         }
     }
-    let who = match account {
-        Some(account) => format!("ServiceAccount {account} may"),
-        None => "you may".to_owned(),
+    let (may, has) = match account {
+        Some(account) => (format!("ServiceAccount {account} may"), format!("ServiceAccount {account} has")),
+        None => ("you may".to_owned(), "you have".to_owned()),
     };
     let mut findings: Vec<_> = missing
         .iter()
         .map(|(object, verbs)| {
-            Finding::about(WHAT).bad(format!("{who} not {} {object}", verbs.join(", "))).with_remedy(remedy)
+            Finding::about(WHAT).bad(format!("{may} not {} {object}", verbs.join(", "))).with_remedy(remedy)
         })
         .collect();
     if let Some(problem) = unanswered {
-        let remedy = "run this as somebody who may create SubjectAccessReviews, such as a cluster admin";
+        let remedy = "run this as a user who may create SubjectAccessReviews, such as a cluster admin";
         findings.push(
             Finding::about(WHAT)
-                .unknown(format!("not every permission could be reviewed: {problem}"))
+                .unknown(format!("not every permission could be checked: {problem}"))
                 .with_remedy(remedy),
         );
     }
     if findings.is_empty() {
         let hint = match account {
             Some(_) => String::new(),
-            None => "; to see what the operator may do, name its account with --service-account".to_owned(),
+            None => "; to check those of the operator, set --service-account to its account".to_owned(),
         };
-        findings.push(Finding::about(WHAT).good(format!("{who} do all {number} things that the operator does{hint}")));
+        findings
+            .push(Finding::about(WHAT).good(format!("{has} all {number} permissions that the operator needs{hint}")));
     }
     findings
 }
@@ -227,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_are_asked_about_one_by_one() {
+    fn each_permission_of_a_rule_is_reviewed() {
         let shown: Vec<_> = asked()
             .iter()
             .map(|asked| format!("{} {}", asked.verb.as_deref().unwrap(), describe_object(asked)))
@@ -259,6 +261,6 @@ mod tests {
                 .with_remedy("do it")]
         );
         let all = judge(asked().into_iter().map(|asked| (asked, Ok(true))).collect(), "", None);
-        assert!(all[0].message.starts_with("you may do all 5 things"), "{}", all[0].message);
+        assert!(all[0].message.starts_with("you have all 5 permissions"), "{}", all[0].message);
     }
 }

@@ -111,9 +111,9 @@ fn of_the_claims(name: &str) -> Vec<Value> {
 /// Kubernetes cannot limit `create` to a name; `list` and `watch` are limited to requests for this one object.
 fn of_the_lease(name: &str) -> Vec<Value> {
     let group = "coordination.k8s.io";
-    let mut mine = rule(group, &["leases"], &["get", "list", "watch", "update"]);
-    mine["resourceNames"] = json!([name]);
-    vec![rule(group, &["leases"], &["create"]), mine]
+    let mut own = rule(group, &["leases"], &["get", "list", "watch", "update"]);
+    own["resourceNames"] = json!([name]);
+    vec![rule(group, &["leases"], &["create"]), own]
 }
 
 /// What an operator with a lease of this name needs.

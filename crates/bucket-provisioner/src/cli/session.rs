@@ -202,7 +202,7 @@ fn params(labels: Option<&str>) -> ListParams {
 /// What failed, why, and the remedy.
 pub(crate) fn refused(what: &str, error: &kube::Error) -> String {
     let remedy = match answers::status_code(error) {
-        Some(403) => "; ask for the permission",
+        Some(403) => "; request the permission",
         Some(404) => "; install the CustomResourceDefinitions first",
         Some(410) => "; the list took too long: run the command again",
         _ => "",

@@ -182,7 +182,9 @@ fn abandoned(lease: &Lease) -> Finding {
 }
 
 fn two_leaders() -> Finding {
-    Finding::about("leaders").bad("Leases of this name are held in several namespaces: each holder believes that it leads, and serves the same claims").with_remedy("stop one of the operators, or give one another --provisioner-name")
+    Finding::about("leaders")
+        .bad("Leases of this name are held in several namespaces: all holders serve the same claims")
+        .with_remedy("stop one of the operators, or give one another --provisioner-name")
 }
 
 #[cfg(test)]

@@ -45,7 +45,7 @@ pub(crate) fn of_record(
     let notice = match &stored {
         Err(_) if present.is_some() => return None,
         Err(problem) => notice::damaged(&problem.to_string()),
-        // Only its annotation, or somebody who wants it deleted, brings it here.
+        // Its claim exists in this cluster. Such an ObjectBucket is due only for its annotation or its deletion.
         Ok(_) if present.is_some_and(|claim| claim.uid == uid) && is_here(&object, cluster) => return None,
         Ok(stored) => {
             let (action, vanished, refused, awaited) = (&Ok(None), false, false, true);

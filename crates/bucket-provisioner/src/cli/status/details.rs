@@ -135,7 +135,7 @@ pub(crate) async fn of<P: Provisioner>(
     let claim = Claim::read(&guarded, &session.label());
     let records = Records::read(session, &claim).await?;
     let class = gather::class_of(session, &claim).await;
-    if !gather::shows(session, &session.classes().await?, &claim, class.as_deref(), records.mine.is_some()) {
+    if !gather::shows(session, &session.classes().await?, &claim, class.as_deref(), records.own.is_some()) {
         return Err(format!(
             "claim {namespace}/{name} belongs to another provisioner than {}; set --provisioner-name to that one",
             session.provisioner
@@ -143,9 +143,9 @@ pub(crate) async fn of<P: Provisioner>(
         .into());
     }
     let (notes, keys) = keys(session, &claim).await;
-    let facts = records.mine.as_ref().map(gather::facts);
+    let facts = records.own.as_ref().map(gather::facts);
     let row = Row::new(&claim, facts.as_ref(), Some(&notes), Timestamp::now());
-    let stored = match &records.mine {
+    let stored = match &records.own {
         None => Err("no ObjectBucket records this claim".to_owned()),
         Some(object) => codec::read(object).map_err(|problem| problem.to_string()),
     };
@@ -167,27 +167,27 @@ pub(crate) async fn of<P: Provisioner>(
 
 /// The ObjectBucket of a claim, and those that may name its bucket.
 struct Records {
-    mine: Option<ObjectBucket>,
+    own: Option<ObjectBucket>,
     others: Vec<ObjectBucket>,
 }
 
 impl Records {
     /// Of all ObjectBuckets, keeps those with the claim's bucket.
     async fn read<P: Provisioner>(session: &Session<P>, claim: &Claim) -> Result<Self, Box<dyn Error>> {
-        let (mut mine, mut others) = (None, Vec::new());
+        let (mut own, mut others) = (None, Vec::new());
         let named = claim.spec().ok().and_then(|spec| spec.bucket_name.clone());
         session::each(&session.records(), None, "list ObjectBuckets", |guard: Guard<ObjectBucket>| {
             let Ok(object) = guard.0 else { return };
             let bucket = record::bucket(&object).map(str::to_owned);
             let is_ours = record::is_ours(&object, &session.provisioner);
             if is_ours && record::claim_uid(&object) == Some(&claim.id.uid) {
-                mine = Some(object);
+                own = Some(object);
             } else if bucket.is_some() && bucket == named {
                 others.push(object);
             }
         })
         .await?;
-        Ok(Self { mine, others })
+        Ok(Self { own, others })
     }
 
     /// Names of the other ObjectBuckets that use the same bucket.

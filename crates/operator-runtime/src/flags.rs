@@ -85,7 +85,7 @@ pub struct LeaseArgs {
     /// --lease-renew-deadline.
     #[arg(long, global = true, hide_short_help = true, value_name = "DURATION", env = "PROVISIONER_LEASE_DURATION", default_value = "15s", value_parser = duration)]
     lease_duration: Duration,
-    /// Stop as leader after this time without a renewal
+    /// Exit if the leader cannot renew the lease for this time
     ///
     /// It must be longer than 1.2 times --lease-retry-period.
     #[arg(long, global = true, hide_short_help = true, value_name = "DURATION", env = "PROVISIONER_LEASE_RENEW_DEADLINE", default_value = "10s", value_parser = duration)]

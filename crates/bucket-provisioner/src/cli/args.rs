@@ -63,12 +63,12 @@ pub(crate) enum Command {
         /// Name the ServiceAccount, roles and bindings [default: the name of the program]
         #[arg(long, value_name = "NAME", value_parser = object_name)]
         service_account: Option<String>,
-        /// Allow to read this Secret, which a class names; can be repeated
+        /// Allow the operator to read this Secret; can be repeated
         ///
-        /// For Secrets outside the namespace that is served. Needs --namespace.
+        /// For Secrets outside the namespace that is served, which classes name. Needs --namespace.
         #[arg(long, value_name = "NAMESPACE/NAME", value_parser = namespaced_name)]
         owner_secret: Vec<(String, String)>,
-        /// Allow to read all Secrets of this namespace; can be repeated
+        /// Allow the operator to read all Secrets of this namespace; can be repeated
         ///
         /// Classes may then name any Secret there. Needs --namespace.
         #[arg(long, value_name = "NAMESPACE", value_parser = object_name)]

@@ -38,8 +38,10 @@ const LAST: Duration = Duration::from_secs(2);
 /// Where traces go.
 #[derive(Debug, clap::Args)]
 pub struct TraceArgs {
-    /// Send traces to a collector of OpenTelemetry, by OTLP over HTTP, at URL, such as http://otel-collector:4318; off for
-    /// not at all [default: what OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT says, else off].
+    /// Send traces to the OpenTelemetry collector at this URL; `off` disables them
+    ///
+    /// By OTLP over HTTP, such as http://otel-collector:4318. Without this flag: the URL in
+    /// OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT, else none.
     #[arg(
         long,
         global = true,

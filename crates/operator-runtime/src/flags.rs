@@ -73,10 +73,10 @@ impl ClusterArgs {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Leases")]
 pub struct LeaseArgs {
-    /// Serve only while holding the lease (leader election)
+    /// Serve only while holding the lease
     ///
-    /// One of several operators holds the lease and serves; the others stand by. With `false`, make sure yourself that
-    /// only one operator runs.
+    /// Leader election: one of several operators holds the lease and serves; the others stand by. With `false`, make
+    /// sure yourself that only one operator runs.
     #[arg(long, global = true, env = "PROVISIONER_LEADER_ELECT", default_value = "true", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set, value_parser = BoolishValueParser::new())]
     leader_elect: bool,
     /// Let the lease expire after this time without a renewal

@@ -115,7 +115,7 @@ async fn the_operators_refusal_is_shown() {
     let world = World::new().await;
     Restored::new(&world, true).await;
     let mut tool = Tool::start(&world, &["adopt", CLAIM]);
-    tool.asks("Type yes to go on:").await;
+    tool.asks("Type yes to continue:").await;
     tool.types("yes\n").await;
     // The claim is deleted before an operator can apply the annotation.
     let record = world.record_name(CLAIM);

@@ -202,7 +202,7 @@ async fn a_waiting_claim_is_shown_with_its_remedy() {
     world.claim("wrong", &wrong).await;
     world.wait_reason("wrong", "InvalidClassParameter").await;
     let shown = Tool::run(&world, &["status", "wrong"], "").await.out;
-    assert!(shown.contains("What helps:") && shown.contains("recreate the class"), "{shown}");
+    assert!(shown.contains("Remedy:") && shown.contains("recreate the class"), "{shown}");
     let theirs = Tool::run(&world, &["status", "theirs"], "").await;
     assert!(theirs.code == 1 && theirs.err.contains("another provisioner"), "{theirs:?}");
     let nothing = Tool::run(&world, &["status", "nothing"], "").await;
@@ -220,7 +220,7 @@ async fn without_a_terminal_each_change_is_a_line() {
     let mut watch = Tool::start(&world, &["status", "--watch", "--interval", "100ms"]);
     watch.prints("photos Bound Bound").await;
     world.delete_claim("photos").await;
-    watch.prints("photos gone").await;
+    watch.prints("photos deleted").await;
     operator.stop().await;
 }
 
@@ -241,7 +241,7 @@ async fn on_a_terminal_the_table_is_redrawn() {
         true => Verdict::Answer(500, String::new()),
         false => Verdict::Pass,
     });
-    terminal.shows(&["looking again"]).await;
+    terminal.shows(&["retrying"]).await;
     world.kubernetes.leave_alone();
     world.delete_claim("photos").await;
     terminal.shows(&["1 claim"]).await;
@@ -276,5 +276,5 @@ async fn unreadable_claims_come_first() {
     assert_eq!(named(&shown), ["broken", "photos"]);
     assert_eq!(shown["claims"][0]["reason"], "ClaimUnreadable");
     let shown = Tool::run(&world, &["status", "broken"], "").await;
-    assert!(shown.code == 0 && shown.out.contains("What helps:"), "{shown:?}");
+    assert!(shown.code == 0 && shown.out.contains("Remedy:"), "{shown:?}");
 }

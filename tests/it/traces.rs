@@ -301,11 +301,11 @@ async fn a_standby_and_a_disabled_exporter_send_nothing() {
 async fn an_unusable_collector_address_is_logged_with_the_remedy() {
     let world = World::new().await;
     let operator = Binary::start(&world, &["--otlp-endpoint=http://me:geheim@otel:4318"], &[]);
-    operator.wait_log("there will be no traces: --otlp-endpoint: write the URL without user and password").await;
+    operator.wait_log("traces are not exported: --otlp-endpoint: write the URL without user and password").await;
     operator.wait_log("serving claims").await;
     assert!(!operator.log().contains("geheim"), "{}", operator.log());
     // Somebody may have set that for all pods.
     let operator = Binary::start(&world, &[], &[("OTEL_EXPORTER_OTLP_ENDPOINT", "otel:4317")]);
-    operator.wait_log("there will be no traces: OTEL_EXPORTER_OTLP_ENDPOINT is not usable").await;
+    operator.wait_log("traces are not exported: OTEL_EXPORTER_OTLP_ENDPOINT is not usable").await;
     operator.wait_log("serving claims").await;
 }

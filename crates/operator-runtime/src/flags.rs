@@ -1,4 +1,6 @@
-//! Flags that the programs of this library share: which cluster, which lease, how to log.
+//! Flags that the programs of this library share: the cluster, the lease, probes, metrics and logs.
+//!
+//! The first paragraph of a flag's comment is what `-h` prints, in one line. `--help` prints the other paragraphs, too.
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -21,30 +23,36 @@ use crate::observe::Observer;
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub struct NoFlags {}
 
-/// A provisioner's own flags, as its commands have them: before and after the command, and required only where the
-/// provisioner is made, which `F::from_arg_matches` sees to.
+/// A provisioner's own flags. They are accepted before and after the command, and required only where the provisioner
+/// is constructed: `F::from_arg_matches` checks that.
 #[must_use]
 pub fn own<F: clap::Args>() -> Vec<clap::Arg> {
     let own = F::augment_args(clap::Command::new(""));
     own.get_arguments().map(|arg| arg.clone().required(false).global(true)).collect()
 }
 
-/// Which cluster.
+/// How to reach the cluster.
 #[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Cluster")]
 pub struct ClusterArgs {
-    /// Kubeconfig file [default: $KUBECONFIG, else ~/.kube/config, else the pod's service account].
+    /// Read this kubeconfig file
+    ///
+    /// Without this flag: the file in $KUBECONFIG, else ~/.kube/config, else the service account of the pod.
     #[arg(long, global = true, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// Context of the kubeconfig [default: its current context].
+    /// Use this context of the kubeconfig [default: the current context]
     #[arg(long, global = true, value_name = "NAME")]
     pub context: Option<String>,
-    /// URL of the API server, instead of the one in the kubeconfig.
-    #[arg(long, global = true, value_name = "URL", env = "PROVISIONER_MASTER")]
+    /// Connect to the API server at this URL, not at that of the kubeconfig
+    #[arg(long, global = true, value_name = "URL", env = "PROVISIONER_MASTER", hide_short_help = true)]
     pub master: Option<String>,
 }
 
 impl ClusterArgs {
-    /// How the cluster is reached.
+    /// The client's configuration.
+    ///
+    /// # Errors
+    /// The kubeconfig cannot be read or has no such context, or `--master` is not a URL.
     pub async fn config(&self) -> Result<kube::Config, Box<dyn Error>> {
         let chosen = KubeConfigOptions { context: given(&self.context), ..KubeConfigOptions::default() };
         let mut config = match &self.kubeconfig {
@@ -63,25 +71,40 @@ impl ClusterArgs {
 
 /// Leader election.
 #[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Leases")]
 pub struct LeaseArgs {
-    /// Work only while holding a lease: one of several operators works, and the others stand by.
+    /// Serve only while holding the lease
+    ///
+    /// Leader election: one of several operators holds the lease and serves; the others stand by. With `false`, make
+    /// sure yourself that only one operator runs.
     #[arg(long, global = true, env = "PROVISIONER_LEADER_ELECT", default_value = "true", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set, value_parser = BoolishValueParser::new())]
     leader_elect: bool,
-    /// How long the lease is valid after its last renewal, in whole seconds. A crashed leader is replaced after this
-    /// time.
-    #[arg(long, global = true, value_name = "DURATION", env = "PROVISIONER_LEASE_DURATION", default_value = "15s", value_parser = duration)]
+    /// Let the lease expire after this time without a renewal
+    ///
+    /// Another operator replaces a crashed leader after this time. It must be in whole seconds, and longer than
+    /// --lease-renew-deadline.
+    #[arg(long, global = true, hide_short_help = true, value_name = "DURATION", env = "PROVISIONER_LEASE_DURATION", default_value = "15s", value_parser = duration)]
     lease_duration: Duration,
-    /// How long a leader works after its last renewal before it exits.
-    #[arg(long, global = true, value_name = "DURATION", env = "PROVISIONER_LEASE_RENEW_DEADLINE", default_value = "10s", value_parser = duration)]
+    /// Exit if the leader cannot renew the lease for this time
+    ///
+    /// It must be longer than 1.2 times --lease-retry-period.
+    #[arg(long, global = true, hide_short_help = true, value_name = "DURATION", env = "PROVISIONER_LEASE_RENEW_DEADLINE", default_value = "10s", value_parser = duration)]
     lease_renew_deadline: Duration,
-    /// Pause between two renewals, and between two attempts of an operator that stands by.
-    #[arg(long, global = true, value_name = "DURATION", env = "PROVISIONER_LEASE_RETRY_PERIOD", default_value = "2s", value_parser = duration)]
+    /// Pause for this time between two renewals
+    ///
+    /// An operator that stands by pauses as long between two attempts to get the lease.
+    #[arg(long, global = true, hide_short_help = true, value_name = "DURATION", env = "PROVISIONER_LEASE_RETRY_PERIOD", default_value = "2s", value_parser = duration)]
     lease_retry_period: Duration,
-    /// Namespace of the lease [default: the namespace of the pod, or of the kubeconfig's context].
-    #[arg(long, global = true, value_name = "NAMESPACE", env = "PROVISIONER_LEASE_NAMESPACE")]
+    /// Keep the lease in this namespace
+    ///
+    /// Without this flag: the namespace of the pod, or that of the kubeconfig's context.
+    #[arg(long, global = true, hide_short_help = true, value_name = "NAMESPACE", env = "PROVISIONER_LEASE_NAMESPACE")]
     lease_namespace: Option<String>,
-    /// Name of the lease [default: derived from what is served].
-    #[arg(long, global = true, value_name = "NAME", env = "PROVISIONER_LEASE_NAME", value_parser = object_name)]
+    /// Use a lease of this name
+    ///
+    /// Without this flag, the name is derived from --provisioner-name, and from the namespace if the operator serves
+    /// only one.
+    #[arg(long, global = true, hide_short_help = true, value_name = "NAME", env = "PROVISIONER_LEASE_NAME", value_parser = object_name)]
     lease_name: Option<String>,
 }
 
@@ -112,7 +135,7 @@ impl LeaseArgs {
     /// The durations of the election.
     ///
     /// # Errors
-    /// They cannot work together: the flags, and the remedy.
+    /// They contradict each other; the message names the flags and the remedy.
     pub fn timing(&self) -> Result<Timing, String> {
         let (lease, renew, retry) = (self.lease_duration, self.lease_renew_deadline, self.lease_retry_period);
         Timing::new(lease, renew, retry).map_err(|problem| {
@@ -131,9 +154,12 @@ impl LeaseArgs {
 
 /// Probes and metrics.
 #[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Observability")]
 pub struct AdminArgs {
-    /// Serve /healthz, /readyz and /metrics by HTTP at IP:PORT, or :PORT for all addresses of this machine; off for not at
-    /// all [default: in a pod :8080, else 127.0.0.1:8080].
+    /// Serve probes and metrics at IP:PORT or :PORT; `off` disables them
+    ///
+    /// The paths are /healthz, /readyz and /metrics, by HTTP. :PORT is that port of all addresses of this machine.
+    /// Without this flag: :8080 in a pod, else 127.0.0.1:8080.
     #[arg(
         long,
         global = true,
@@ -146,10 +172,10 @@ pub struct AdminArgs {
 }
 
 impl AdminArgs {
-    /// Begins to serve what the operator shows.
+    /// Starts to serve probes and metrics.
     ///
     /// # Errors
-    /// The address that was chosen cannot be had.
+    /// The address that the flag names is not available.
     pub async fn start(&self, observer: &Observer) -> Result<(), Box<dyn Error>> {
         admin::start(&self.admin_address, observer).await
     }
@@ -157,11 +183,15 @@ impl AdminArgs {
 
 /// How to log.
 #[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Observability")]
 pub struct LogArgs {
-    /// Format of log lines: text for people, or JSON for machines.
+    /// Log in this format
     #[arg(long, global = true, env = "PROVISIONER_LOG_FORMAT", default_value = "text")]
     log_format: LogFormat,
-    /// How much to log: 0 for the progress of each claim, 2 for every attempt and call to the store, 5 for everything.
+    /// Set the verbosity of the log, from 0 to 5
+    ///
+    /// 0 logs the progress of each claim, 2 also every attempt and every call to the store, 5 everything that contains
+    /// no secret.
     #[arg(
         short = 'v',
         long = "verbosity",
@@ -182,7 +212,7 @@ enum LogFormat {
     Json,
 }
 
-/// What has to be sent before the program ends.
+/// Traces that must be sent before the program ends.
 #[derive(Debug)]
 #[must_use = "traces that were not sent are lost"]
 pub struct Telemetry {
@@ -191,12 +221,13 @@ pub struct Telemetry {
 }
 
 impl LogArgs {
-    /// Begins to log, for a command that does not serve.
+    /// Starts logging, for a command that does not serve.
     pub fn log(&self, identity: &Identity) {
         telemetry::init_for_command(self.format(), self.verbosity, &identity.program);
     }
 
-    /// Begins to log, and to export traces if anybody wants them. Where that cannot be, claims are served without it.
+    /// Starts logging, and exporting traces if a collector is configured. If that fails, claims are served without
+    /// traces.
     #[cfg(feature = "otel")]
     pub fn log_and_trace(&self, identity: &Identity) -> Telemetry {
         let (traces, spans, problem) = match self.traces.start(identity) {
@@ -206,12 +237,12 @@ impl LogArgs {
         };
         telemetry::init_traced(self.format(), self.verbosity, &identity.program, spans);
         if let Some(problem) = problem {
-            tracing::warn!("there will be no traces: {problem}; claims are served all the same");
+            tracing::warn!("traces are not exported: {problem}; claims are served without them");
         }
         Telemetry { traces }
     }
 
-    /// Begins to log. This build exports no traces.
+    /// Starts logging. This build exports no traces.
     #[cfg(not(feature = "otel"))]
     pub fn log_and_trace(&self, identity: &Identity) -> Telemetry {
         telemetry::init(self.format(), self.verbosity, &identity.program);
@@ -227,7 +258,7 @@ impl LogArgs {
 }
 
 impl Telemetry {
-    /// Sends what is left, in little time.
+    /// Sends the remaining traces, within seconds.
     pub fn stop(self) {
         #[cfg(feature = "otel")]
         if let Some(traces) = self.traces {

@@ -167,6 +167,7 @@ enum Command {
 
 /// What to serve, and how.
 #[derive(Debug, clap::Args)]
+#[command(next_help_heading = "What is served")]
 struct RunArgs {
     /// Serve the StorageClasses with this provisioner name.
     #[arg(long, global = true, value_name = "NAME", env = "PROVISIONER_NAME", required = false, value_parser = provisioner_name)]

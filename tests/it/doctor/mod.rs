@@ -288,7 +288,7 @@ async fn problems_of_the_lease_are_reported() {
     let stale = Examined::json(&world, &[]).await;
     assert_eq!(stale.code, Some(1));
     stale.assert_finds(&name, "holder", "bad", "pod-1 holds the lease, but renewed it");
-    stale.assert_finds(&name, "version", "unknown", "does not say its version");
+    stale.assert_finds(&name, "version", "unknown", "does not report its version");
 
     let second = world.unique("second");
     let namespaces: Api<Namespace> = Api::all(world.client.clone());

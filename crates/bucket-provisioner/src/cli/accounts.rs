@@ -1,12 +1,13 @@
-//! The accounts that ObjectBuckets record. Credentials of another account find nothing of theirs. Pure.
+//! The accounts that ObjectBuckets record. With credentials of another account, their buckets and users are not found.
+//! Pure.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::store::{Record, SecretRef};
 
-/// The ObjectBuckets of each account, by Secret and store. Without a URL, the SDK derives the endpoint from the region, and
-/// credentials are of the same account in every region.
+/// The ObjectBuckets of each account, by Secret and store. Without a URL, the SDK derives the endpoint from the region,
+/// and credentials are of the same account in every region.
 #[derive(Debug, Default)]
 pub(crate) struct Accounts(BTreeMap<(Option<SecretRef>, Option<String>), BTreeMap<String, InAccount>>);
 
@@ -48,7 +49,7 @@ fn key(record: &Record) -> (Option<SecretRef>, Option<String>) {
     (record.plan.owner_secret.clone(), record.plan.endpoint.url.clone())
 }
 
-/// Says whose account it is, as the start of a sentence.
+/// The start of a sentence: which credentials are of this account.
 pub(crate) fn credentials(secret: Option<&SecretRef>, account: &str) -> String {
     match secret {
         Some(secret) => format!("Secret {secret} has credentials of account {account}"),

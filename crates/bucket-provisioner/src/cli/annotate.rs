@@ -1,5 +1,5 @@
-//! An admin's word on an ObjectBucket, and what the operator answers. A command never changes anything in the store: it
-//! annotates the ObjectBucket, and the operator does the rest by its own rules.
+//! The annotation `objectbucket.io/orphan` on an ObjectBucket, and how the operator reacts to it. A command never
+//! changes anything in the store: it annotates the ObjectBucket, and the operator applies the action by its own rules.
 
 use std::error::Error;
 use std::time::Duration;
@@ -23,25 +23,25 @@ use crate::reasons;
 use crate::store::{ClaimId, Provisioner};
 use operator_runtime::kubernetes::answers::status_code;
 
-/// How often the operator's answer is looked for.
-const LOOK: Duration = Duration::from_millis(500);
-/// How many answers are looked for side by side.
+/// Pause between two reads of the pending ObjectBuckets.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+/// How many ObjectBuckets are read at the same time.
 const AT_ONCE: usize = 16;
 
-/// The words, as flags.
+/// The actions, as values of flags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Word {
-    /// Delete the access, and the bucket unless its reclaimPolicy is Retain.
+pub(crate) enum ActionArg {
+    /// Delete the access, and the bucket unless its reclaimPolicy is Retain
     Remove,
-    /// Delete the access, keep the bucket.
+    /// Delete the access and keep the bucket
     Revoke,
-    /// Delete only the ObjectBucket.
+    /// Delete only the ObjectBucket
     Forget,
-    /// Give bucket and user to the claim that has the recorded namespace and name now.
+    /// Give bucket and user to the claim that now has the recorded namespace and name
     Adopt,
 }
 
-impl Word {
+impl ActionArg {
     pub(crate) fn action(self) -> Action {
         match self {
             Self::Remove => Action::Remove,
@@ -52,7 +52,7 @@ impl Word {
     }
 }
 
-/// An ObjectBucket that has the word.
+/// An ObjectBucket with the annotation, which the operator has not processed yet.
 #[derive(Debug, Clone)]
 pub(crate) struct PendingAnnotation {
     pub(crate) record: String,
@@ -63,34 +63,33 @@ pub(crate) struct PendingAnnotation {
 }
 
 impl PendingAnnotation {
-    /// What becomes of the word if nobody waits for the answer any longer.
-    fn stays(&self) -> String {
+    /// What happens to the annotation when the command no longer waits.
+    fn remains(&self) -> String {
         let (record, annotation) = (&self.record, wire::annotation::ORPHAN);
         format!(
-            "the annotation stays, and the operator follows it later; to take it off: `kubectl annotate ob {record} {annotation}-`"
+            "the annotation stays, and the operator applies it later; to remove it: `kubectl annotate ob {record} {annotation}-`"
         )
     }
 }
 
-/// What the operator answered.
+/// How far the operator has applied an action.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Answer {
-    /// It is done.
+pub(crate) enum ActionStatus {
     Done,
-    /// The operator does not do it, and says why.
+    /// The operator refuses, with this reason.
     Refused(String),
-    /// It is not done yet; what the operator said last.
-    NotYet(String),
+    /// The action is not applied yet; the last report of the operator.
+    Pending(String),
 }
 
-/// What was said if an ObjectBucket, or its claim, is not what the plan was made for.
+/// The problem if an ObjectBucket, or its claim, has changed since the plan was made.
 pub(crate) const CHANGED: &str =
     "it or its claim has changed since the plan was made, so nothing was done; run the command again";
 
-/// The ObjectBucket as it is now, if only its status has changed since it was read: the operator writes reports there.
+/// The current ObjectBucket, if only its status has changed since it was read: the operator reports there.
 ///
 /// # Errors
-/// It has changed, or Kubernetes refused; a sentence for the admin.
+/// Something else has changed, or Kubernetes refused; a sentence for the admin.
 pub(crate) async fn fresh<P: Provisioner>(session: &Session<P>, read: &ObjectBucket) -> Result<ObjectBucket, String> {
     let found = session.records().get_opt(&record::name(read)).await;
     let found = found.map_err(|error| refused("read the ObjectBucket", &error))?.and_then(|guard| guard.0.ok());
@@ -102,10 +101,10 @@ pub(crate) async fn fresh<P: Provisioner>(session: &Session<P>, read: &ObjectBuc
     found.filter(is_same).ok_or_else(|| CHANGED.to_owned())
 }
 
-/// Annotates an ObjectBucket, if nobody has changed it since it was read.
+/// Annotates an ObjectBucket, if it has not changed since it was read.
 ///
 /// # Errors
-/// Somebody has, or Kubernetes refused; a sentence for the admin.
+/// It has changed, or Kubernetes refused; a sentence for the admin.
 pub(crate) async fn annotate<P: Provisioner>(
     session: &Session<P>,
     object: &ObjectBucket,
@@ -126,150 +125,158 @@ pub(crate) async fn annotate<P: Provisioner>(
     }
 }
 
-/// Creates an ObjectBucket with the word on it.
+/// Creates an ObjectBucket with the annotation.
 ///
 /// # Errors
-/// There is one of this name already, or Kubernetes refused; a sentence for the admin.
+/// One with this name exists already, or Kubernetes refused; a sentence for the admin.
 pub(crate) async fn create<P: Provisioner>(
     session: &Session<P>,
     mut object: ObjectBucket,
     action: Action,
 ) -> Result<Option<String>, String> {
     let api: Api<ObjectBucket> = Api::all(session.client.clone());
-    let word = (wire::annotation::ORPHAN.to_owned(), action.word().to_owned());
-    object.metadata.annotations.get_or_insert_default().extend([word]);
+    let annotation = (wire::annotation::ORPHAN.to_owned(), action.word().to_owned());
+    object.metadata.annotations.get_or_insert_default().extend([annotation]);
     let params = session.field_manager.creates();
     match api.create(&params, &object).await {
         Ok(created) => Ok(created.metadata.uid),
         Err(error) if status_code(&error) == Some(409) => {
             let name = record::name(&object);
-            Err(format!("ObjectBucket {name:?} has appeared meanwhile, so nothing was done; run the command again"))
+            Err(format!("ObjectBucket {name:?} was created meanwhile, so nothing was done; run the command again"))
         }
         Err(error) => Err(refused("create the ObjectBucket", &error)),
     }
 }
 
-/// Waits until the operator has done what it was told, or says that it does not. `answered` hears the answer to each word, by
-/// its index. The operator may work at a few at a time, so each answer gives the rest the same time again.
+/// Waits until the operator has applied or refused all actions. `report` gets the status of each, with its index. The
+/// operator may process only a few at a time, so each status that is final restarts the time of the others.
 ///
 /// # Errors
-/// Those of `answered`.
+/// Those of `report`.
 pub(crate) async fn wait<P: Provisioner>(
     session: &Session<P>,
-    given: &[PendingAnnotation],
-    patience: Duration,
-    mut answered: impl FnMut(usize, Answer) -> Result<(), Box<dyn Error>>,
+    annotated: &[PendingAnnotation],
+    timeout: Duration,
+    mut report: impl FnMut(usize, ActionStatus) -> Result<(), Box<dyn Error>>,
 ) -> Result<(), Box<dyn Error>> {
-    let mut end = Instant::now() + patience;
-    let mut open: Vec<(usize, &PendingAnnotation)> = given.iter().enumerate().collect();
+    let mut end = Instant::now() + timeout;
+    let mut open: Vec<(usize, &PendingAnnotation)> = annotated.iter().enumerate().collect();
     while !open.is_empty() {
-        let looks = open.drain(..).map(async |(index, given)| (index, given, answer(session, given).await));
-        let answers: Vec<_> = stream::iter(looks).buffered(AT_ONCE).collect().await;
-        if answers.iter().any(|(_, _, answer)| !matches!(answer, Answer::NotYet(_))) {
-            end = Instant::now() + patience;
+        let reads = open.drain(..).map(async |(index, pending)| (index, pending, status(session, pending).await));
+        let statuses: Vec<_> = stream::iter(reads).buffered(AT_ONCE).collect().await;
+        if statuses.iter().any(|(_, _, status)| !matches!(status, ActionStatus::Pending(_))) {
+            end = Instant::now() + timeout;
         }
-        let goes_on = Instant::now() < end;
-        for (index, given, answer) in answers {
-            match answer {
-                Answer::NotYet(_) if goes_on => open.push((index, given)),
-                Answer::NotYet(why) => answered(index, Answer::NotYet(format!("{why}; {}", given.stays())))?,
-                answer => answered(index, answer)?,
+        let has_time = Instant::now() < end;
+        for (index, pending, status) in statuses {
+            match status {
+                ActionStatus::Pending(_) if has_time => open.push((index, pending)),
+                ActionStatus::Pending(why) => {
+                    report(index, ActionStatus::Pending(format!("{why}; {}", pending.remains())))?;
+                }
+                status => report(index, status)?,
             }
         }
         if !open.is_empty() {
-            sleep(LOOK).await;
+            sleep(POLL_INTERVAL).await;
         }
     }
     Ok(())
 }
 
-/// The answer to one word, as it is now. A failed look is no answer: the next one may succeed.
-async fn answer<P: Provisioner>(session: &Session<P>, given: &PendingAnnotation) -> Answer {
-    let answer = match given.action {
-        Action::Adopt => adopted(session, given).await,
-        Action::Remove | Action::Revoke | Action::Forget => gone(session, given).await,
+/// The current status of one action. After a failed read it is pending: the next read may succeed.
+async fn status<P: Provisioner>(session: &Session<P>, pending: &PendingAnnotation) -> ActionStatus {
+    let status = match pending.action {
+        Action::Adopt => adopted(session, pending).await,
+        Action::Remove | Action::Revoke | Action::Forget => deleted(session, pending).await,
     };
-    answer.unwrap_or_else(|problem| Answer::NotYet(problem.to_string()))
+    status.unwrap_or_else(|problem| ActionStatus::Pending(problem.to_string()))
 }
 
-async fn gone<P: Provisioner>(session: &Session<P>, given: &PendingAnnotation) -> Result<Answer, Box<dyn Error>> {
-    Ok(match read(session, given).await? {
-        None => Answer::Done,
-        Some(object) => said(&object),
+async fn deleted<P: Provisioner>(
+    session: &Session<P>,
+    pending: &PendingAnnotation,
+) -> Result<ActionStatus, Box<dyn Error>> {
+    Ok(match read(session, pending).await? {
+        None => ActionStatus::Done,
+        Some(object) => reported(&object),
     })
 }
 
-async fn adopted<P: Provisioner>(session: &Session<P>, given: &PendingAnnotation) -> Result<Answer, Box<dyn Error>> {
-    let Some(object) = read(session, given).await? else {
-        return Ok(Answer::Refused("the ObjectBucket is gone".to_owned()));
+async fn adopted<P: Provisioner>(
+    session: &Session<P>,
+    pending: &PendingAnnotation,
+) -> Result<ActionStatus, Box<dyn Error>> {
+    let Some(object) = read(session, pending).await? else {
+        return Ok(ActionStatus::Refused("the ObjectBucket no longer exists".to_owned()));
     };
-    let found = session.claims_in(&given.claim.namespace).get_opt(&given.claim.name).await;
-    let Some(found) = found.map_err(|error| refused("read the claim", &error))? else { return Ok(said(&object)) };
+    let found = session.claims_in(&pending.claim.namespace).get_opt(&pending.claim.name).await;
+    let Some(found) = found.map_err(|error| refused("read the claim", &error))? else { return Ok(reported(&object)) };
     let claim = Claim::read(&found, &session.label());
     if record::claim_uid(&object) != Some(&claim.id.uid) || action::action(&object) != Ok(None) {
-        return Ok(said(&object));
+        return Ok(reported(&object));
     }
     let ready = claim.status.conditions.iter().find(|condition| condition.type_ == reasons::READY);
     Ok(match ready {
-        Some(ready) if ready.status == ConditionStatus::True => Answer::Done,
-        Some(ready) => Answer::NotYet(format!("{}: {}", ready.reason, ready.message)),
-        None if claim.bound() => Answer::Done,
-        None => Answer::NotYet("the claim says nothing yet".to_owned()),
+        Some(ready) if ready.status == ConditionStatus::True => ActionStatus::Done,
+        Some(ready) => ActionStatus::Pending(format!("{}: {}", ready.reason, ready.message)),
+        None if claim.bound() => ActionStatus::Done,
+        None => ActionStatus::Pending("the claim has no condition Ready yet".to_owned()),
     })
 }
 
 async fn read<P: Provisioner>(
     session: &Session<P>,
-    given: &PendingAnnotation,
+    pending: &PendingAnnotation,
 ) -> Result<Option<ObjectBucket>, Box<dyn Error>> {
     let api: Api<ObjectBucket> = Api::all(session.client.clone());
-    let found = api.get_opt(&given.record).await.map_err(|error| refused("read the ObjectBucket", &error))?;
-    Ok(found.filter(|object| object.metadata.uid == given.uid))
+    let found = api.get_opt(&pending.record).await.map_err(|error| refused("read the ObjectBucket", &error))?;
+    Ok(found.filter(|object| object.metadata.uid == pending.uid))
 }
 
-/// What the operator says on an ObjectBucket: it has refused if it has taken the word off.
-fn said(object: &ObjectBucket) -> Answer {
+/// What the operator reports on an ObjectBucket. It has refused if it has removed the annotation.
+fn reported(object: &ObjectBucket) -> ActionStatus {
     let ours =
         |condition: &&Condition| [reasons::ORPHANED, reasons::DELETION_SCHEDULED].contains(&condition.type_.as_str());
     let condition = object.status.iter().flat_map(|status| &status.conditions).find(ours);
-    let says = condition.map(|condition| format!("{}: {}", condition.reason, condition.message));
-    match (action::action(object), says) {
-        (Ok(None), Some(says)) => Answer::Refused(says),
-        (_, Some(says)) => Answer::NotYet(says),
-        (_, None) => Answer::NotYet("the operator has said nothing yet".to_owned()),
+    let report = condition.map(|condition| format!("{}: {}", condition.reason, condition.message));
+    match (action::action(object), report) {
+        (Ok(None), Some(report)) => ActionStatus::Refused(report),
+        (_, Some(report)) => ActionStatus::Pending(report),
+        (_, None) => ActionStatus::Pending("the ObjectBucket has no condition of the operator yet".to_owned()),
     }
 }
 
 /// Whether an operator serves.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Service {
-    /// One does, or the admin may not see whether one does.
+pub(crate) enum OperatorStatus {
+    /// One serves, or the admin may not list Leases.
     Assumed,
-    /// Why that cannot be seen.
+    /// The Leases cannot be listed; the reason.
     Unknown(String),
-    /// None does; a sentence.
-    Nobody(String),
+    /// None serves; a sentence.
+    Absent(String),
 }
 
-impl Service {
-    /// What the admin has to know before anything is asked for.
+impl OperatorStatus {
+    /// What the admin has to know before anything is annotated.
     pub(crate) fn warning(&self) -> Option<&str> {
         match self {
             Self::Assumed => None,
-            Self::Unknown(why) | Self::Nobody(why) => Some(why),
+            Self::Unknown(why) | Self::Absent(why) => Some(why),
         }
     }
 }
 
-/// Looks whether an operator serves.
-pub(crate) async fn service<P: Provisioner>(session: &Session<P>) -> Service {
+/// Checks whether an operator holds one of the session's leases.
+pub(crate) async fn operator_status<P: Provisioner>(session: &Session<P>) -> OperatorStatus {
     let api: Api<Lease> = Api::all(session.client.clone());
     let mut leases = Vec::new();
     for name in &session.leases {
         match api.list(&ListParams::default().fields(&format!("metadata.name={name}"))).await {
             Ok(found) => leases.extend(found.items),
-            Err(error) if status_code(&error) == Some(403) => return Service::Assumed,
-            Err(error) => return Service::Unknown(refused("see whether an operator serves", &error)),
+            Err(error) if status_code(&error) == Some(403) => return OperatorStatus::Assumed,
+            Err(error) => return OperatorStatus::Unknown(refused("check whether an operator serves", &error)),
         }
     }
     let is_held = leases.iter().filter_map(|lease| lease.spec.as_ref()).any(|spec| {
@@ -281,10 +288,10 @@ pub(crate) async fn service<P: Provisioner>(session: &Session<P>) -> Service {
         has_holder && Timestamp::now().duration_since(renewed) < valid + slack
     });
     if is_held {
-        return Service::Assumed;
+        return OperatorStatus::Assumed;
     }
     let (names, provisioner) = (session.leases.join(" or "), &session.provisioner);
-    Service::Nobody(format!(
-        "no operator holds the lease {names}: what is asked for is done when one serves {provisioner}"
+    OperatorStatus::Absent(format!(
+        "no operator holds the lease {names}: the actions are applied when one serves {provisioner}"
     ))
 }

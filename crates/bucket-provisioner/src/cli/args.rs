@@ -1,4 +1,7 @@
-//! The command line: flags, their environment variables, and the Go binary's flags.
+//! The command line: flags, their environment variables, and the flags of the Go provisioner.
+//!
+//! The first paragraph of a flag's or command's comment is what `-h` prints, in one line. `--help` prints the other
+//! paragraphs, too: defaults that depend on others, exit codes, constraints.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -8,8 +11,8 @@ use clap::builder::BoolishValueParser;
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
-use super::front;
 use super::rbac::{OwnerSecrets, Serves};
+use super::shell;
 use crate::cli::adopt::AdoptArgs;
 use crate::cli::doctor::{DoctorArgs, LeaseToFind};
 use crate::cli::orphans::OrphansArgs;
@@ -38,97 +41,121 @@ pub(crate) struct Args {
     _ignored: IgnoredArgs,
 }
 
-/// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Serve claims until stopped (the default).
+    /// Serve claims until stopped (default)
     Run,
-    /// Print the CustomResourceDefinitions as YAML, for `kubectl apply -f -`.
+    /// Print the CustomResourceDefinitions as YAML
+    ///
+    /// To install them, pipe the output into `kubectl apply --server-side --filename -`.
     Crds {
-        /// Write each one to a file in this directory instead.
+        /// Write a file for each one to this directory instead
         #[arg(long, value_name = "DIR")]
         output_dir: Option<PathBuf>,
     },
-    /// Print the permissions that the operator needs, as YAML: its namespace, and a ServiceAccount with
-    /// roles and bindings. With --namespace, those of an operator that serves this namespace alone.
+    /// Print the operator's namespace, ServiceAccount, roles and bindings as YAML
+    ///
+    /// With --namespace, they are those of an operator that serves only this namespace.
     Rbac {
-        /// Namespace in which the operator runs [default: the name of the program].
+        /// Run the operator in this namespace [default: the name of the program]
         #[arg(long, value_name = "NAMESPACE", value_parser = object_name)]
         operator_namespace: Option<String>,
-        /// Name of the ServiceAccount, and of roles and bindings [default: the name of the program].
+        /// Name the ServiceAccount, roles and bindings [default: the name of the program]
         #[arg(long, value_name = "NAME", value_parser = object_name)]
         service_account: Option<String>,
-        /// With --namespace: a Secret of another namespace that classes name. Can be repeated.
+        /// Allow the operator to read this Secret; can be repeated
+        ///
+        /// For Secrets outside the namespace that is served, which classes name. Needs --namespace.
         #[arg(long, value_name = "NAMESPACE/NAME", value_parser = namespaced_name)]
         owner_secret: Vec<(String, String)>,
-        /// With --namespace: a namespace in which classes may name any Secret. Can be repeated.
+        /// Allow the operator to read all Secrets of this namespace; can be repeated
+        ///
+        /// Classes may then name any Secret there. Needs --namespace.
         #[arg(long, value_name = "NAMESPACE", value_parser = object_name)]
         owner_namespace: Vec<String>,
     },
-    /// Print the parameters of StorageClasses, as a table in Markdown.
+    /// Print the parameters of StorageClasses as a Markdown table
     Parameters,
-    /// Print the reasons that claims and ObjectBuckets can give, as a page in Markdown.
+    /// Print the reason codes of claims and ObjectBuckets as a Markdown page
     Reasons,
-    /// Print the metrics that are served at /metrics, as a table in Markdown.
+    /// Print the metrics of the operator as a Markdown table
     Metrics,
-    /// Look whether the installation works, and say what to do about what does not. Changes nothing. Exits with 1 if
-    /// something is wrong.
+    /// Check the installation and print a fix for each problem
+    ///
+    /// Changes nothing, in the cluster or in the store. Exit codes: 0 if there are no problems, 1 if there are some, 2
+    /// if an argument is invalid.
     Doctor(DoctorArgs),
-    /// Show all claims, what needs somebody first; or one claim's whole details. Changes nothing.
+    /// Show all claims, those that need attention first, or the details of one
+    ///
+    /// Changes nothing.
     Status(StatusArgs),
-    /// Look for buckets, users and ObjectBuckets of this cluster that no claim has, and for claims that lost theirs. Changes
-    /// nothing without --apply. Exits with 0 if there are none, with 3 if there are some, and with 1 if not all could be
-    /// looked at.
+    /// Find buckets, users and ObjectBuckets without a claim, and claims without them
+    ///
+    /// Finds those of this cluster. Changes nothing without --apply.
+    ///
+    /// Exit codes: 0 if there are no orphans, 3 if there are some, 1 if something could not be checked, 2 if an
+    /// argument is invalid.
     Orphans(OrphansArgs),
-    /// Give restored claims back what they had: bucket, user and keys.
+    /// Give restored claims their bucket, user and keys back
+    ///
+    /// Exit codes: 0 if everything was adopted, 1 if something was not, 2 if an argument is invalid.
     Adopt(AdoptArgs),
-    /// Print a script that completes this command line in a shell.
+    /// Print a completion script for a shell
     Completions {
-        /// The shell.
+        /// Complete commands in this shell
         shell: clap_complete::Shell,
     },
-    /// Print the manual page, for `man -l -`.
+    /// Print the manual page, for `man -l -`
     Man {
-        /// Write it to this directory instead, with a page for each command.
+        /// Write a page for each command to this directory instead
         #[arg(long, value_name = "DIR")]
         output_dir: Option<PathBuf>,
     },
-    /// Rebuild the lost ObjectBucket of a claim from the tags of its bucket, and print it. Changes nothing: check the
-    /// output, apply it, and annotate the ObjectBucket with objectbucket.io/orphan=adopt.
+    /// Print the lost ObjectBucket of a claim, rebuilt from the tags of its bucket
+    ///
+    /// Changes nothing. Check the output, apply it, and annotate the ObjectBucket with objectbucket.io/orphan=adopt.
     Record {
-        /// The claim.
+        /// Rebuild the ObjectBucket of this claim
         #[arg(value_name = "NAMESPACE/NAME", value_parser = namespaced_name)]
         claim: (String, String),
-        /// Name of the bucket, if neither the claim nor its StorageClass says it.
+        /// Use this bucket, if neither the claim nor its StorageClass names one
         #[arg(long, value_name = "NAME")]
         bucket: Option<String>,
     },
 }
 
-/// What to serve, and how.
+/// Which claims to serve, and how.
 #[derive(Debug, clap::Args)]
+#[command(next_help_heading = "What is served")]
 struct RunArgs {
-    /// Serve the StorageClasses with this provisioner name. Several operators with different names can share a cluster.
+    /// Serve the StorageClasses with this provisioner
+    ///
+    /// Several operators with different names can share a cluster.
     #[arg(long, global = true, value_name = "NAME", env = "PROVISIONER_NAME", required = false, value_parser = provisioner_name)]
     provisioner_name: String,
-    /// Serve, or show, only the claims of this namespace.
+    /// Serve or show only the claims of this namespace
     #[arg(short, long, global = true, value_name = "NAMESPACE", env = "PROVISIONER_NAMESPACE")]
     namespace: Option<String>,
-    /// Work on up to N claims of one store at the same time, and on 4 x N in total. If other namespaces have to wait,
-    /// half as many more. Claims that only wait do not count. Without this flag, LIB_BUCKET_PROVISIONER_THREADS of
-    /// lib-bucket-provisioner is used [default: 32].
+    /// Work on up to N claims of one store at the same time [default: 32]
+    ///
+    /// In total, the operator works on up to 4 x N claims. If claims of other namespaces wait, it works on half as many
+    /// more. Claims that only wait do not count. Without this flag, the operator uses LIB_BUCKET_PROVISIONER_THREADS,
+    /// as lib-bucket-provisioner does.
     #[arg(long, global = true, value_name = "N", env = "PROVISIONER_CONCURRENCY", value_parser = clap::value_parser!(u16).range(1..))]
     concurrency: Option<u16>,
-    /// How often to check bucket and access of each bound claim in the store, and repair them; 0 for never.
+    /// Check and repair each bound claim in the store this often; 0 disables it
+    ///
+    /// This checks bucket and access. The checks of all claims are spread over this time.
     #[arg(long, global = true, value_name = "DURATION", env = "PROVISIONER_RESYNC", default_value = "10h", value_parser = humantime::parse_duration)]
     resync: Duration,
-    /// Add the label `namespace` to the metric obc_provisioner_claims. Everybody who may read the metrics then learns which
-    /// namespaces have claims.
-    #[arg(long, global = true, env = "PROVISIONER_METRICS_NAMESPACE_LABEL", default_value = "false", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set, value_parser = BoolishValueParser::new())]
+    /// Add the label `namespace` to the metric obc_provisioner_claims
+    ///
+    /// Everybody who may read the metrics can then see which namespaces have claims.
+    #[arg(long, global = true, help_heading = "Observability", hide_short_help = true, env = "PROVISIONER_METRICS_NAMESPACE_LABEL", default_value = "false", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set, value_parser = BoolishValueParser::new())]
     metrics_namespace_label: bool,
 }
 
-/// Flags of the Go binary's logger, accepted and ignored, so that old manifests still work.
+/// Flags of the Go provisioner's logger. They are ignored, so that old manifests still work.
 #[derive(Debug, clap::Args)]
 struct IgnoredArgs {
     #[arg(long, global = true, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
@@ -146,9 +173,9 @@ struct IgnoredArgs {
 }
 
 impl Args {
-    /// Reads the process's arguments. If they are wrong, exits with a message and a usage hint.
+    /// Reads the process's arguments. If they are invalid, exits with a message and a usage hint.
     ///
-    /// `own`: the flags of the store. What was given for them is in the matches.
+    /// `own`: the flags of the store. Their values are in the matches.
     pub(crate) fn read(identity: &Identity, own: &[Arg]) -> (Self, ArgMatches) {
         Self::try_read(identity, own, std::env::args_os()).unwrap_or_else(|error| error.exit())
     }
@@ -159,9 +186,9 @@ impl Args {
         args: impl Iterator<Item = OsString>,
     ) -> Result<(Self, ArgMatches), clap::Error> {
         let args: Vec<_> = args.map(go_style).collect();
-        let plugin = front::plugin(args.first());
+        let plugin = shell::plugin(args.first());
         let read = Self::parse(identity, own, &args);
-        // A plugin of kubectl is for looking: without a command it shows claims.
+        // A plugin of kubectl is a tool for admins: without a command it shows claims.
         let is_unknown =
             |error: &clap::Error| matches!(error.kind(), ErrorKind::UnknownArgument | ErrorKind::InvalidSubcommand);
         let in_doubt = match &read {
@@ -181,13 +208,17 @@ impl Args {
 
     fn parse(identity: &Identity, own: &[Arg], args: &[OsString]) -> Result<(Self, ArgMatches), clap::Error> {
         let mut command = Self::described(identity, own, args.first());
+        if args.iter().any(|arg| arg == "-h") {
+            // One line for each flag, whatever the width of the terminal. The variables are in `--help` only.
+            command = command.term_width(0).mut_args(|arg| arg.hide_env(true));
+        }
         let matches = command.try_get_matches_from_mut(args)?;
         let args = Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
         args.lease.timing().map_err(|problem| command.error(ErrorKind::ValueValidation, problem))?;
         Ok((args, matches))
     }
 
-    /// The command line of an operator that was started by this name.
+    /// The command line of an operator that was started with this name.
     pub(crate) fn described(identity: &Identity, own: &[Arg], started_as: Option<&OsString>) -> clap::Command {
         let Identity { provisioner_name, program, version, about } = identity.clone();
         let command = Self::command()
@@ -195,14 +226,15 @@ impl Args {
             .about(about)
             .args(own)
             .mut_arg("provisioner_name", |arg| arg.default_value(provisioner_name));
-        let command = match front::plugin(started_as) {
+        let command = match shell::plugin(started_as) {
             Some(plugin) => command.bin_name(plugin),
             None => command,
         };
-        front::tidy(if version.is_empty() { command } else { command.version(version) })
+        shell::tidy(if version.is_empty() { command } else { command.version(version) })
     }
 
-    /// Whose claims are served, and with which owners' Secrets, so that permissions can be limited to that.
+    /// The namespaces that are served and the Secrets with provisioning credentials, so that RBAC can be limited to
+    /// them.
     pub(crate) fn serves(&self, secrets: &[(String, String)], namespaces: &[String]) -> Result<Serves, String> {
         let named = secrets.iter().map(|(namespace, name)| (namespace, Some(name.clone())));
         let owners = named.chain(namespaces.iter().map(|namespace| (namespace, None)));
@@ -239,8 +271,8 @@ impl Args {
         Ok(lease.map(|lease| LeaseToFind { name: lease.name, namespace: self.lease_namespace() }))
     }
 
-    /// Names of the leases that an operator may hold which serves what is looked at: `--namespace` may be only the admin's
-    /// choice of what to see.
+    /// Names of the leases that a serving operator may hold. `--namespace` may only select what the command shows, so
+    /// the lease of an operator for all namespaces is among them.
     pub(crate) fn leases_to_find(&self) -> Vec<String> {
         let everywhere = || lease::name(&self.run.provisioner_name, None);
         self.lease.name().map_or_else(|| vec![self.lease_name(), everywhere()], |name| vec![name])
@@ -292,7 +324,26 @@ mod tests {
     }
 
     #[test]
-    fn the_flags_of_the_go_binary_are_accepted() {
+    fn short_help_is_short_and_long_help_has_everything() {
+        let shown = |args: &[&str]| parse(args).unwrap_err().to_string();
+        for args in [&["-h"][..], &["orphans", "-h"], &["adopt", "-h"], &["run", "-h"]] {
+            let help = shown(args);
+            assert!(!help.contains("--master") && !help.contains("--lease-duration"), "{help}");
+            assert!(!help.contains("[env: "), "{help}");
+        }
+        let long = shown(&["--help"]);
+        for part in ["Cluster:", "What is served:", "Leases:", "Observability:", "--master", "[env: PROVISIONER_MASTER"]
+        {
+            assert!(long.contains(part), "{part}: {long}");
+        }
+        for line in shown(&["-h"]).lines().chain(shown(&["orphans", "-h"]).lines()) {
+            let help = line.rsplit("  ").next().unwrap_or_default();
+            assert!(help.chars().count() <= 100, "{line}");
+        }
+    }
+
+    #[test]
+    fn the_flags_of_the_go_provisioner_are_accepted() {
         let args = parse(&["-kubeconfig=/k", "-master", "https://m", "-v=2", "-alsologtostderr", "-logtostderr=true"])
             .unwrap();
         assert_eq!(args.cluster.kubeconfig, Some("/k".into()));
@@ -322,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_that_only_look_accept_the_flags_for_serving_and_do_not_show_them() {
+    fn tools_accept_the_flags_for_serving_and_hide_them() {
         for args in [&["--concurrency=3", "status"][..], &["status", "--concurrency=3"]] {
             assert_eq!(parse(args).unwrap().options(None).concurrency, 3);
         }
@@ -337,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plugin_of_kubectl_shows_claims_unless_it_is_told_otherwise() {
+    fn a_kubectl_plugin_shows_claims_by_default() {
         let plugin = |args: &[&str]| {
             Args::try_read(&identity(), &[], ["/bin/kubectl-obc"].iter().chain(args).map(OsString::from))
         };
@@ -387,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_a_lease_unless_it_is_turned_off() {
+    fn there_is_a_lease_unless_it_is_disabled() {
         let default = lease(&[]).unwrap();
         assert_eq!((&*default.namespace, &*default.name), ("here", "aws-s3.io.bucket"));
         assert_eq!(default.timing, lease::Timing::default());
@@ -427,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_that_cannot_work_together_are_refused_with_a_remedy() {
+    fn contradicting_durations_are_refused_with_a_remedy() {
         let refused = |args: &[&str]| parse(args).unwrap_err().to_string();
         let shorter = refused(&["--lease-duration=10s"]);
         assert!(

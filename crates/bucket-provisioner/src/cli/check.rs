@@ -1,12 +1,10 @@
-//! Whether the constants and types of a store are what the trait demands. What is wrong is wrong for every class and claim,
-//! so an operator does not start.
+//! Checks the constants and types of a store against the requirements of the trait. An error here would affect every
+//! class and claim, so the operator does not start.
 
 use crate::store::{CommonParameters, Parameters as _, Provisioner, names};
 
-/// Checks a store.
-///
 /// # Errors
-/// What is wrong and the remedy, for those who wrote the store.
+/// The requirement that is not met and the remedy, for the authors of the store.
 pub(crate) fn store<P: Provisioner>() -> Result<(), String> {
     parameters::<P>().map_err(|problem| format!("type Parameters of the store: {problem}"))?;
     let (max, min) = (P::USER_NAME_MAX, names::USER_MAX_MIN);
@@ -19,7 +17,7 @@ pub(crate) fn store<P: Provisioner>() -> Result<(), String> {
 fn parameters<P: Provisioner>() -> Result<(), String> {
     P::Parameters::check()?;
     let own = P::Parameters::names();
-    // Also those of stores that rotate keys, because the store may learn it.
+    // Also those of stores that rotate keys, because a later version of the store may rotate them.
     match CommonParameters::names(true).find(|common| own.contains(common)) {
         Some(name) => Err(format!("{name:?} is a parameter of the library; rename the field")),
         None => Ok(()),
@@ -32,10 +30,10 @@ fn reasons<P: Provisioner>() -> Result<(), String> {
         let is_camel_case =
             name.starts_with(|c: char| c.is_ascii_uppercase()) && name.bytes().all(|b| b.is_ascii_alphanumeric());
         if !is_camel_case {
-            return Err(format!("{name:?} is not in CamelCase; write letters and digits, and first a capital"));
+            return Err(format!("{name:?} is not in CamelCase; use letters and digits, and begin with a capital"));
         }
         if P::REASONS[..at].iter().any(|other| other.name == name) {
-            return Err(format!("{name:?} is there twice; rename or remove one"));
+            return Err(format!("{name:?} occurs twice; rename or remove one"));
         }
         if crate::reasons::all().any(|other| other.name == name) {
             return Err(format!("{name:?} is a reason of the library; rename it"));
@@ -57,7 +55,6 @@ mod tests {
     use crate::cli::testing::{FULL, OtherShelf, Quirks, Shelf};
     use crate::store::{Reason, Topic};
 
-    /// Nothing special.
     struct Plain;
 
     impl Quirks for Plain {
@@ -83,13 +80,13 @@ mod tests {
     }
 
     #[test]
-    fn a_store_as_it_should_be_is_accepted() {
+    fn a_valid_store_is_accepted() {
         assert_eq!(store::<Shelf>(), Ok(()));
         assert_eq!(refused::<Plain>(), "");
     }
 
     #[test]
-    fn a_parameter_of_the_librarys_name_is_refused() {
+    fn a_parameter_with_a_name_of_the_library_is_refused() {
         #[derive(Deserialize, JsonSchema)]
         #[serde(rename_all = "camelCase")]
         struct Taken {
@@ -109,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_that_no_name_shows_are_refused() {
+    fn parameters_without_a_name_are_refused() {
         #[derive(Deserialize, JsonSchema)]
         struct Flat {
             #[serde(flatten)]
@@ -173,13 +170,13 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_that_cannot_be_told_apart_or_is_no_word_is_refused() {
-        const NO_WORD: Reason = Reason::new("shelf-full", Topic::Store).meaning("").remedy("");
+    fn a_reason_must_be_unique_and_in_camel_case() {
+        const KEBAB_CASE: Reason = Reason::new("shelf-full", Topic::Store).meaning("").remedy("");
         const TAKEN: Reason = Reason::new("TimedOut", Topic::Store).meaning("").remedy("");
-        struct NoWord;
-        impl Quirks for NoWord {
+        struct KebabCase;
+        impl Quirks for KebabCase {
             type Parameters = ();
-            const REASONS: &'static [&'static Reason] = &[&FULL, &NO_WORD];
+            const REASONS: &'static [&'static Reason] = &[&FULL, &KEBAB_CASE];
         }
         struct Twice;
         impl Quirks for Twice {
@@ -192,8 +189,8 @@ mod tests {
             const REASONS: &'static [&'static Reason] = &[&TAKEN];
         }
         let starts = |refused: String, start: &str| assert!(refused.starts_with(start), "{refused}");
-        starts(refused::<NoWord>(), "REASONS of the store: \"shelf-full\" is not in CamelCase; write letters");
-        starts(refused::<Twice>(), "REASONS of the store: \"ShelfFull\" is there twice; rename");
+        starts(refused::<KebabCase>(), "REASONS of the store: \"shelf-full\" is not in CamelCase; use letters");
+        starts(refused::<Twice>(), "REASONS of the store: \"ShelfFull\" occurs twice; rename");
         starts(refused::<Library>(), "REASONS of the store: \"TimedOut\" is a reason of the library; rename it");
     }
 

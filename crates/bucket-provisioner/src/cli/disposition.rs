@@ -1,4 +1,4 @@
-//! What the deletion of a claim would remove, and why. Pure.
+//! What the deletion of a claim would delete and keep, and why. Pure.
 
 use serde::Serialize;
 
@@ -7,18 +7,18 @@ use crate::decide::record::{Author, Stored};
 use crate::decide::teardown::{self, Undo};
 use crate::store::{Mode, Record};
 
-/// What becomes of something.
+/// Whether a bucket, or the access to it, is deleted or kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Disposition {
-    /// What it is.
+    /// Such as `bucket "photos"`.
     pub(crate) what: String,
     pub(crate) is_deleted: bool,
     pub(crate) why: String,
 }
 
-/// What happens to bucket and access if the claim of this record is deleted. `sharing`: names of the other records that
-/// name its bucket.
+/// What happens to bucket and access if the claim is deleted. `sharing`: names of the other ObjectBuckets that name its
+/// bucket.
 pub(crate) fn on_deletion(stored: &Stored, sharing: &[String]) -> Vec<Disposition> {
     let record = &stored.record;
     let bucket = format!("bucket {:?}", record.plan.bucket);
@@ -30,7 +30,7 @@ pub(crate) fn on_deletion(stored: &Stored, sharing: &[String]) -> Vec<Dispositio
     let with_content = format!("{bucket} with all its content");
     let of_bucket = match teardown::undo(stored) {
         _ if stored.author == Author::GoProvisioner => {
-            let why = "the Go provisioner recorded the claim without saying whether it created the bucket; the operator finds that out by the class when the claim is deleted";
+            let why = "the Go provisioner did not record whether it created the bucket; the operator decides by the class when the claim is deleted";
             disposition(bucket, false, why)
         }
         Undo::Revoke if record.plan.mode == Mode::Granted => {
@@ -38,7 +38,8 @@ pub(crate) fn on_deletion(stored: &Stored, sharing: &[String]) -> Vec<Dispositio
         }
         Undo::Revoke => disposition(bucket, false, "its reclaimPolicy is Retain"),
         Undo::Delete | Undo::DeleteAfter(_) if !sharing.is_empty() => {
-            let why = format!("not before these ObjectBuckets, which name it too, are gone: {}", sharing.join(", "));
+            let why =
+                format!("only after these ObjectBuckets, which also name it, are deleted: {}", sharing.join(", "));
             disposition(with_content, true, &why)
         }
         Undo::Delete => disposition(with_content, true, "its reclaimPolicy is Delete"),
@@ -54,7 +55,7 @@ pub(crate) fn on_deletion(stored: &Stored, sharing: &[String]) -> Vec<Dispositio
     vec![of_bucket, of_access(record)]
 }
 
-/// What happens to bucket and access if an admin has this record removed.
+/// What happens to bucket and access if an admin applies the action `remove` to the ObjectBucket.
 pub(crate) fn on_removal(stored: &Stored) -> Vec<Disposition> {
     match teardown::undo_now(stored) {
         Undo::Delete if stored.author == Author::Us => {
@@ -70,7 +71,10 @@ fn of_access(record: &Record) -> Disposition {
     let disposition = |what: String, is_deleted, why: &str| Disposition { what, is_deleted, why: why.to_owned() };
     match &record.plan.user {
         Some(user) => disposition(format!("user {user:?} with its keys"), true, "it was created for the claim"),
-        None => disposition("the owner's keys".to_owned(), false, "the claim shares them (createBucketUser is \"no\")"),
+        None => {
+            let why = "the claim uses them (createBucketUser is \"no\")";
+            disposition("the provisioning credentials".to_owned(), false, why)
+        }
     }
 }
 
@@ -82,35 +86,35 @@ mod tests {
     use crate::decide::testing::{record, stored};
     use crate::store::{OnDelete, Plan, ReclaimPolicy};
 
-    fn fates(change: impl FnOnce(&mut Record), sharing: &[&str]) -> Vec<(bool, String)> {
+    fn dispositions(change: impl FnOnce(&mut Record), sharing: &[&str]) -> Vec<(bool, String)> {
         let mut record = Record { credentials_published: true, ..record() };
         change(&mut record);
         let sharing: Vec<_> = sharing.iter().map(|name| (*name).to_owned()).collect();
-        let fates = on_deletion(&Stored { record, ..stored() }, &sharing);
-        fates.into_iter().map(|disposition| (disposition.is_deleted, disposition.why)).collect()
+        let dispositions = on_deletion(&Stored { record, ..stored() }, &sharing);
+        dispositions.into_iter().map(|disposition| (disposition.is_deleted, disposition.why)).collect()
     }
 
     #[test]
-    fn the_bucket_goes_or_stays_as_the_operator_decides_it() {
-        let deleted = fates(|_| (), &[]);
+    fn the_bucket_is_deleted_or_kept_as_the_operator_decides() {
+        let deleted = dispositions(|_| (), &[]);
         assert!(deleted[0] == (true, "its reclaimPolicy is Delete".into()) && deleted[1].0, "{deleted:?}");
-        let retained = fates(|record| record.reclaim_policy = ReclaimPolicy::Retain, &[]);
+        let retained = dispositions(|record| record.reclaim_policy = ReclaimPolicy::Retain, &[]);
         assert!(!retained[0].0 && retained[0].1.contains("Retain") && retained[1].0, "{retained:?}");
-        let granted = fates(|record| record.plan.mode = Mode::Granted, &[]);
+        let granted = dispositions(|record| record.plan.mode = Mode::Granted, &[]);
         assert!(!granted[0].0 && granted[0].1.contains("existed before"), "{granted:?}");
-        let shared = fates(|_| (), &["obc-a-b"]);
+        let shared = dispositions(|_| (), &["obc-a-b"]);
         assert!(shared[0].0 && shared[0].1.contains("obc-a-b"), "{shared:?}");
-        let owners = fates(|record| record.plan = Plan { user: None, ..record.plan.clone() }, &[]);
+        let owners = dispositions(|record| record.plan = Plan { user: None, ..record.plan.clone() }, &[]);
         assert!(owners[0].0 && !owners[1].0, "{owners:?}");
     }
 
     #[test]
-    fn when_the_bucket_goes_is_said() {
-        let later = fates(|record| record.plan.on_delete = OnDelete::After(Duration::from_secs(604_800)), &[]);
+    fn the_time_and_condition_of_the_deletion_are_shown() {
+        let later = dispositions(|record| record.plan.on_delete = OnDelete::After(Duration::from_secs(604_800)), &[]);
         assert!(later[0].0 && later[0].1.contains("after:7days"), "{later:?}");
-        let if_empty = fates(|record| record.plan.on_delete = OnDelete::IfEmpty, &[]);
+        let if_empty = dispositions(|record| record.plan.on_delete = OnDelete::IfEmpty, &[]);
         assert!(if_empty[0].1.contains("ifEmpty"), "{if_empty:?}");
-        let unpublished = fates(|record| record.credentials_published = false, &[]);
+        let unpublished = dispositions(|record| record.credentials_published = false, &[]);
         assert!(unpublished[0].1.contains("only if it is empty, because no app"), "{unpublished:?}");
         let by_an_admin = |credentials_published| {
             let plan = Plan { on_delete: OnDelete::IfEmpty, ..record().plan };
@@ -122,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_to_be_forgotten_stays() {
+    fn a_forgotten_bucket_is_kept() {
         let stored = Stored { action: Some(Action::Forget), ..stored() };
         assert!(on_deletion(&stored, &[]).iter().all(|disposition| !disposition.is_deleted));
     }

@@ -1,39 +1,39 @@
-//! A whole operator in one call: [`Operator`]; and what an admin asks an installation.
+//! A whole operator in one call: [`Operator`]; and the commands for admins.
 //!
-//! Each command looks, prints what it found with the remedy, and ends. It looks with the admin's own rights, and beside an
-//! operator that serves. It reads by the same functions as the operator (`decide`), so that both say the same of the same
-//! object. It knows the trait, and no store.
+//! Each command reads, prints what it found with the remedy, and ends. It reads with the admin's own permissions, while
+//! an operator may serve. It uses the same functions as the operator (`decide`), so that both draw the same conclusions
+//! about the same object. It depends on the trait, and on no store.
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `session` | what all commands look with: the client, the store, which provisioner |
-//! | `output` | tables, JSON and YAML; what others have written, made harmless |
-//! | `status` | all claims, or one claim's whole details |
-//! | `orphans` | what no claim has, and what an admin wants done about it |
-//! | `adopt` | restored claims get back what they had |
-//! | `disposition` | what the deletion of a claim would remove |
+//! | `session` | what all commands use: the client, the store, the name of the provisioner |
+//! | `output` | tables, JSON and YAML; text of tenants without control characters |
+//! | `status` | all claims, or the details of one |
+//! | `orphans` | what has no claim, and the actions that an admin can apply to it |
+//! | `adopt` | restored claims get their buckets, users and keys back |
+//! | `disposition` | what the deletion of a claim would delete |
 //! | `usage` | how much is in a bucket |
 //! | `accounts` | the accounts that ObjectBuckets record |
-//! | `doctor` | whether an installation works, and what to do about what does not |
-//! | `ask`, `word` | questions; an admin's word on an ObjectBucket, and what the operator answers |
-//! | `args`, `front` | the command line; completions, the man page |
-//! | `check` | whether a store is what the trait demands |
+//! | `doctor` | checks an installation, with a remedy for each problem |
+//! | `prompt`, `annotate` | questions to the admin; annotations on ObjectBuckets, and how the operator reacts |
+//! | `args`, `shell` | the command line; the plugin of kubectl, completions, the man page |
+//! | `check` | whether a store meets the requirements of the trait |
 //! | `rbac`, `reasons` | what the commands of these names print |
 
 mod accounts;
 mod adopt;
 mod annotate;
 mod args;
-mod ask;
 mod check;
 mod disposition;
 mod doctor;
-mod front;
 mod orphans;
 mod output;
+mod prompt;
 mod rbac;
 mod reasons;
 mod session;
+mod shell;
 mod status;
 #[cfg(test)]
 mod testing;
@@ -62,9 +62,10 @@ use operator_runtime::program::{self, Identity, block_on, chain, documents, prin
 /// The program around a store: command line, logging, signals, leader election, and the controller.
 ///
 /// Its commands: `run`, the default, serves claims; `crds` prints the CustomResourceDefinitions, `rbac` the permissions
-/// that it needs, `parameters` the parameters of StorageClasses, `reasons` what claims can say, and `metrics` what can be
-/// scraped; `doctor`, `status`, `orphans` and `adopt` are an admin's tools; `completions` and `man` are for shells;
-/// `record` rebuilds a lost ObjectBucket. `--help` lists all flags. Most of them can be given as environment variables too.
+/// that it needs, `parameters` the parameters of StorageClasses, `reasons` the reason codes of claims, and `metrics`
+/// the metrics; `doctor`, `status`, `orphans` and `adopt` are tools for admins; `completions` and `man` are for shells;
+/// `record` rebuilds a lost ObjectBucket. `--help` lists all flags. Most of them can be set by environment variables,
+/// too.
 #[derive(Debug)]
 #[must_use = "an operator does nothing until it runs"]
 pub struct Operator {
@@ -73,8 +74,8 @@ pub struct Operator {
 }
 
 impl Operator {
-    /// An operator for the StorageClasses whose `provisioner` is `name`, such as `example.com/bucket`. Admins can choose
-    /// another name with `--provisioner-name`, to run several operators in one cluster.
+    /// An operator for the StorageClasses whose `provisioner` is `name`, such as `example.com/bucket`. Admins can
+    /// choose another name with `--provisioner-name`, to run several operators in one cluster.
     ///
     /// In its help it has the name of the running program, unless [`program`](Self::program) sets another.
     pub fn new(name: impl Into<String>) -> Self {
@@ -87,7 +88,7 @@ impl Operator {
         Self { identity, field_manager: Options::DEFAULT_FIELD_MANAGER.to_owned() }
     }
 
-    /// Sets what `--help` says about the operator, in a sentence.
+    /// Sets the sentence about the operator with which `--help` begins.
     pub fn about(mut self, about: impl Into<String>) -> Self {
         self.identity.about = about.into();
         self
@@ -112,16 +113,16 @@ impl Operator {
         self
     }
 
-    /// Does what the command line says, and returns what `main` has to return. Serving claims ends with SIGTERM or
+    /// Runs the command of the command line, and returns the exit code for `main`. Serving claims ends with SIGTERM or
     /// SIGINT, or when the lease is lost.
     ///
-    /// `make` makes the store, from its own flags (`F`, a struct that derives `clap::Args`, or [`NoFlags`]) and from what it
-    /// has to know of the operator. It is called once, by the commands that call the store; to serve claims, when this
-    /// process has the lease or needs none. If it fails, the program logs the error and fails.
+    /// `make` constructs the store, from its own flags (`F`, a struct that derives `clap::Args`, or [`NoFlags`]) and
+    /// from settings of the operator. It is called once, by the commands that call the store; to serve claims, when
+    /// this process has the lease or needs none. If it fails, the program logs the error and fails.
     ///
-    /// If the arguments are wrong, exits with a message and a usage hint. Errors are logged to standard error. A store that
-    /// is not what [`Provisioner`] demands is refused with a message before anything else: names of parameters and
-    /// reasons, and the longest name of a user.
+    /// If the arguments are invalid, exits with a message and a usage hint. Errors are logged to standard error. A
+    /// store that does not meet the requirements of [`Provisioner`] is refused with a message before anything else:
+    /// names of parameters and reasons, and the longest name of a user.
     pub fn run<F, P, E>(self, make: impl AsyncFnOnce(F, Start) -> Result<P, E>) -> ExitCode
     where
         F: clap::Args,
@@ -134,11 +135,11 @@ impl Operator {
         }
         let own = flags::own::<F>();
         let (args, matches) = Args::read(&self.identity, &own);
-        if args.command.is_none() && front::is_typed() {
-            let program = front::called(&self.identity.program);
+        if args.command.is_none() && shell::is_typed() {
+            let program = shell::invoked_as(&self.identity.program);
             eprintln!(
-                "error: without a command this program serves claims from here, with your rights; `{program} run` does \
-                 that, and `{program} help` shows all commands"
+                "error: without a command, this program would serve claims from this machine, with your permissions; to do \
+                 that, use `{program} run`; `{program} help` shows all commands"
             );
             return ExitCode::from(2);
         }
@@ -162,8 +163,8 @@ impl Operator {
             Some(Command::Parameters) => print(&parameters_table::<P>()),
             Some(Command::Reasons) => print(&reasons::page::<P>()),
             Some(Command::Metrics) => print(&Observer::default().runtime().table()),
-            Some(Command::Doctor(asked)) => {
-                let examined = doctor(make, &self.identity, &args, options(None), asked.clone());
+            Some(Command::Doctor(doctor_args)) => {
+                let examined = doctor(make, &self.identity, &args, options(None), doctor_args.clone());
                 match block_on(examined) {
                     Ok(true) => Ok(()),
                     Ok(false) => return ExitCode::FAILURE,
@@ -171,18 +172,18 @@ impl Operator {
                 }
             }
             Some(tool @ (Command::Status(_) | Command::Orphans(_) | Command::Adopt(_))) => {
-                let program = front::called(&self.identity.program);
-                return block_on(ask(make, &args, options(None), tool, &program)).unwrap_or_else(|error| {
+                let program = shell::invoked_as(&self.identity.program);
+                return block_on(run_tool(make, &args, options(None), tool, &program)).unwrap_or_else(|error| {
                     eprintln!("error: {}", clean(&chain(error.as_ref())));
                     ExitCode::FAILURE
                 });
             }
             Some(Command::Completions { shell }) => {
                 let started_as = std::env::args_os().next();
-                print(&front::completions(*shell, Args::described(&self.identity, &own, started_as.as_ref())))
+                print(&shell::completions(*shell, Args::described(&self.identity, &own, started_as.as_ref())))
             }
             Some(Command::Man { output_dir }) => {
-                front::manual(Args::described(&self.identity, &own, None), output_dir.as_deref())
+                shell::manual(Args::described(&self.identity, &own, None), output_dir.as_deref())
             }
             Some(Command::Record { claim, bucket }) => {
                 block_on(record(make, &args, options(None), claim, bucket.clone()))
@@ -205,13 +206,12 @@ impl Operator {
         }
     }
 
-    /// [`run`](Self::run) with a store that has no flags and needs to know nothing of the operator.
+    /// [`run`](Self::run) with a store that has no flags and needs no settings of the operator.
     pub fn run_with<P: Provisioner>(self, store: P) -> ExitCode {
         self.run(async |NoFlags {}, _| Ok::<_, Infallible>(store))
     }
 }
 
-/// Who gets the permissions.
 fn subject(
     program: &str,
     args: &Args,
@@ -230,7 +230,7 @@ fn subject(
     }
 }
 
-/// Makes the store.
+/// Constructs the store.
 trait Make<P>: AsyncFnOnce(Start) -> Result<P, Box<dyn Error>> {}
 impl<P, M: AsyncFnOnce(Start) -> Result<P, Box<dyn Error>>> Make<P> for M {}
 
@@ -259,7 +259,7 @@ async fn doctor<P: Provisioner>(
     identity: &Identity,
     args: &Args,
     options: Options,
-    asked: DoctorArgs,
+    doctor_args: DoctorArgs,
 ) -> Result<bool, Box<dyn Error>> {
     let store = make(options.start(false)).await?;
     let installation = Installation {
@@ -270,11 +270,11 @@ async fn doctor<P: Provisioner>(
         program: identity.program.clone(),
         version: identity.version.clone(),
     };
-    doctor::run(store, installation, asked).await
+    doctor::run(store, installation, doctor_args).await
 }
 
-/// Does what an admin asks with a tool.
-async fn ask<P: Provisioner>(
+/// Runs a command that has a [`Session`].
+async fn run_tool<P: Provisioner>(
     make: impl Make<P>,
     args: &Args,
     options: Options,
@@ -285,9 +285,9 @@ async fn ask<P: Provisioner>(
     let store = make(options.start(false)).await?;
     let session = Session::new(client, store, &options, args.leases_to_find(), program);
     match tool {
-        Command::Status(asked) => status::run(&session, asked).await.map(|()| ExitCode::SUCCESS),
-        Command::Orphans(asked) => orphans::run(&session, asked).await,
-        Command::Adopt(asked) => adopt::run(&session, asked).await,
+        Command::Status(args) => status::run(&session, args).await.map(|()| ExitCode::SUCCESS),
+        Command::Orphans(args) => orphans::run(&session, args).await,
+        Command::Adopt(args) => adopt::run(&session, args).await,
         _ => Ok(ExitCode::SUCCESS),
     }
 }

@@ -10,21 +10,20 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-/// How to print.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// A table for people.
+    /// A table
     #[default]
     Table,
-    /// A table with all columns.
+    /// A table with all columns
     Wide,
-    /// YAML, for machines.
+    /// YAML, for scripts
     Yaml,
-    /// JSON, for machines.
+    /// JSON, for scripts
     Json,
 }
 
-/// A time, in RFC 3339 for machines.
+/// A time; in RFC 3339 in JSON and YAML.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct At(pub(crate) Timestamp);
 
@@ -34,7 +33,7 @@ impl Serialize for At {
     }
 }
 
-/// What a cell means, and so its colour.
+/// The meaning of a cell, which sets its colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tone {
     Plain,
@@ -56,8 +55,8 @@ impl Tone {
 
 /// Whether standard output takes colours: it is a terminal, and NO_COLOR (no-color.org) is not set.
 pub(crate) fn has_colours() -> bool {
-    let says_no = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    std::io::stdout().is_terminal() && !says_no("NO_COLOR") && std::env::var("TERM").is_ok_and(|term| term != "dumb")
+    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    std::io::stdout().is_terminal() && !is_set("NO_COLOR") && std::env::var("TERM").is_ok_and(|term| term != "dumb")
 }
 
 /// Text in the colour of its meaning.
@@ -68,10 +67,9 @@ pub(crate) fn painted(text: &str, tone: Tone, colours: bool) -> String {
     }
 }
 
-/// Longest cell of a table, in characters. Names of namespaces and claims are longer only on purpose.
+/// Longest cell of a table, in characters. Longer names of namespaces and claims are rare.
 const CELL_MAX: usize = 72;
 
-/// Text of a table.
 #[derive(Debug, Clone)]
 pub(crate) struct Cell {
     text: String,
@@ -79,12 +77,12 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    /// What somebody else may have written; `-` if there is nothing.
+    /// Text that tenants may have written; `-` if it is empty.
     pub(crate) fn new(text: impl AsRef<str>) -> Self {
         Self::toned(text, Tone::Plain)
     }
 
-    /// The same with a meaning.
+    /// As [`new`](Self::new), with a meaning.
     pub(crate) fn toned(text: impl AsRef<str>, tone: Tone) -> Self {
         let text = clean(text.as_ref());
         let text = match text.char_indices().nth(CELL_MAX) {
@@ -94,13 +92,13 @@ impl Cell {
         Self { text: if text.is_empty() { "-".to_owned() } else { text }, tone }
     }
 
-    /// The same without a limit, for the last column.
+    /// As [`new`](Self::new), without a limit, for the last column.
     pub(crate) fn whole(text: impl AsRef<str>) -> Self {
         Self { text: clean(text.as_ref()), tone: Tone::Plain }
     }
 }
 
-/// Rows under a head, aligned.
+/// A header and rows, aligned.
 pub(crate) struct Table {
     rows: Vec<Vec<Cell>>,
 }
@@ -114,7 +112,6 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// The table as lines.
     pub(crate) fn render(&self, colours: bool) -> Vec<String> {
         let width = |cell: &Cell| console::measure_text_width(&cell.text);
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or_default();
@@ -135,7 +132,7 @@ impl Table {
     }
 }
 
-/// Text in one line without anything that a terminal would obey, or that changes how the rest is read.
+/// Text in one line, without control sequences of terminals and without characters that reorder or hide other text.
 pub(crate) fn clean(text: &str) -> String {
     text.chars()
         .map(|c| match c {
@@ -146,7 +143,7 @@ pub(crate) fn clean(text: &str) -> String {
         .collect()
 }
 
-/// Marks that show nothing and reorder or hide what is beside them.
+/// Characters that are not displayed and that reorder or hide others.
 fn is_invisible(c: char) -> bool {
     matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
@@ -154,7 +151,7 @@ fn is_invisible(c: char) -> bool {
 /// A document in JSON or YAML; `None` for a table.
 ///
 /// # Errors
-/// It cannot be written so.
+/// The value cannot be serialized.
 pub(crate) fn document(value: &impl Serialize, format: Format) -> Result<Option<String>, Box<dyn Error>> {
     let value = cleaned(serde_json::to_value(value)?);
     Ok(match format {
@@ -167,7 +164,7 @@ pub(crate) fn document(value: &impl Serialize, format: Format) -> Result<Option<
 /// A document in one line of JSON.
 ///
 /// # Errors
-/// It cannot be written so.
+/// The value cannot be serialized.
 pub(crate) fn json_line(value: &impl Serialize) -> Result<String, Box<dyn Error>> {
     Ok(cleaned(serde_json::to_value(value)?).to_string() + "\n")
 }
@@ -181,12 +178,12 @@ fn cleaned(value: Value) -> Value {
     }
 }
 
-/// How long ago something was, as kubectl shows it.
+/// The age, as kubectl shows it.
 pub(crate) fn ago(then: Option<At>, now: Timestamp) -> String {
     then.map(|At(then)| span(now.duration_since(then))).unwrap_or_default()
 }
 
-/// How long until something is due; `now` if it is overdue.
+/// The remaining time; `now` if it is over.
 pub(crate) fn until(then: Option<At>, now: Timestamp) -> String {
     then.map(|At(then)| then.duration_since(now))
         .map(|left| if left.is_positive() { span(left) } else { "now".to_owned() })
@@ -230,14 +227,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_tenant_writes_commands_no_terminal() {
+    fn text_of_tenants_has_no_control_characters() {
         assert_eq!(clean("a\x1b[2Jb\r\nc\u{9b}31md\u{202e}e"), "a\u{fffd}[2Jb\u{fffd} c\u{fffd}31md\u{fffd}e");
         let text = document(&serde_json::json!({ "message": "a\u{9b}b" }), Format::Json).unwrap().unwrap();
         assert!(!text.contains('\u{9b}'), "{text}");
     }
 
     #[test]
-    fn columns_are_aligned_whatever_the_width_of_characters_and_colours() {
+    fn columns_are_aligned_with_wide_characters_and_colours() {
         let mut table = Table::new(&["NAME", "PHASE"]);
         table.row(vec![Cell::new("日本"), Cell::toned("Bound", Tone::Good)]);
         table.row(vec![Cell::new(""), Cell::new("Pending")]);

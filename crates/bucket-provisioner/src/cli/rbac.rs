@@ -7,10 +7,10 @@ use crate::api::wire::{CLUSTER_NAMESPACE, CRDS};
 use crate::cli::doctor::Rules;
 use operator_runtime::rbac::{Local, rule};
 
-/// For whom the permissions are.
+/// The operator that gets the permissions.
 #[derive(Debug, Clone)]
 pub(crate) struct Subject {
-    /// Name of the ServiceAccount, and of the objects that give it permissions.
+    /// Name of the ServiceAccount, and of its roles and bindings.
     pub(crate) account: String,
     /// Namespace in which the operator runs.
     pub(crate) namespace: String,
@@ -18,34 +18,33 @@ pub(crate) struct Subject {
     pub(crate) lease: String,
     /// Namespace of its lease.
     pub(crate) lease_namespace: String,
-    /// Whose claims it serves.
     pub(crate) serves: Serves,
 }
 
-/// Whose claims an operator serves.
+/// The claims that an operator serves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Serves {
-    /// Those of all namespaces, with owners' Secrets in any of them.
+    /// Those of all namespaces, with Secrets with provisioning credentials in any of them.
     Everywhere,
     /// Those of one namespace.
     Namespace {
         /// The namespace.
         claims: String,
-        /// The owners' Secrets that its classes name. Those in the namespace itself need not be among them.
+        /// The Secrets with provisioning credentials that its classes name. Those in the namespace itself can be left
+        /// out.
         owners: Vec<OwnerSecrets>,
     },
 }
 
-/// Secrets with the keys of owners.
+/// Secrets with provisioning credentials.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OwnerSecrets {
-    /// Where they are.
     pub(crate) namespace: String,
-    /// Which one; all of the namespace if `None`.
+    /// Name of the only one; all of the namespace if `None`.
     pub(crate) name: Option<String>,
 }
 
-/// The namespace, the ServiceAccount, and the roles and bindings that it needs. Namespaces of others must exist.
+/// The operator's namespace, its ServiceAccount, and the roles and bindings. Other namespaces must exist already.
 pub(crate) fn objects(subject: &Subject) -> Vec<Value> {
     let Subject { account, namespace, lease, lease_namespace, serves } = subject;
     let mut roles = vec![(lease_namespace.clone(), of_the_lease(lease))];
@@ -59,7 +58,7 @@ pub(crate) fn objects(subject: &Subject) -> Vec<Value> {
     operator_runtime::rbac::objects(account, namespace, &cluster_wide, &roles)
 }
 
-/// Where events about objects without a namespace, such as ObjectBuckets, are.
+/// The namespace of events about cluster-scoped objects, such as ObjectBuckets.
 const DEFAULT_NAMESPACE: &str = "default";
 
 fn add_roles(roles: &mut Vec<Local>, claims: &str, owners: &[OwnerSecrets]) {
@@ -99,12 +98,12 @@ fn everywhere() -> Vec<Value> {
     ]
 }
 
-/// What an operator for one namespace needs that is in no namespace.
+/// The cluster-scoped permissions that an operator for one namespace needs.
 fn of_no_namespace() -> Vec<Value> {
     vec![records(), status(&["objectbuckets/status"]), classes(), namespace(CLUSTER_NAMESPACE), crds()]
 }
 
-/// What it needs in the namespace of the claims.
+/// What an operator for one namespace needs in the namespace of the claims.
 fn of_the_claims(name: &str) -> Vec<Value> {
     vec![claims(), status(&["objectbucketclaims/status"]), finalizers(), outputs(), events(), namespace(name)]
 }
@@ -112,9 +111,9 @@ fn of_the_claims(name: &str) -> Vec<Value> {
 /// Kubernetes cannot limit `create` to a name; `list` and `watch` are limited to requests for this one object.
 fn of_the_lease(name: &str) -> Vec<Value> {
     let group = "coordination.k8s.io";
-    let mut mine = rule(group, &["leases"], &["get", "list", "watch", "update"]);
-    mine["resourceNames"] = json!([name]);
-    vec![rule(group, &["leases"], &["create"]), mine]
+    let mut own = rule(group, &["leases"], &["get", "list", "watch", "update"]);
+    own["resourceNames"] = json!([name]);
+    vec![rule(group, &["leases"], &["create"]), own]
 }
 
 /// What an operator with a lease of this name needs.
@@ -137,8 +136,8 @@ fn status(resources: &[&str]) -> Value {
     rule(BUCKETS, resources, &["patch"])
 }
 
-/// Owner references that block the owner's deletion; checked on clusters with OwnerReferencesPermissionEnforcement, such
-/// as OpenShift.
+/// Owner references that block the owner's deletion; checked on clusters with OwnerReferencesPermissionEnforcement,
+/// such as OpenShift.
 fn finalizers() -> Value {
     rule(BUCKETS, &["objectbucketclaims/finalizers"], &["update"])
 }
@@ -156,8 +155,8 @@ fn events() -> Value {
     rule("events.k8s.io", &["events"], &["create"])
 }
 
-/// The uid of `kube-system` identifies the cluster: records say where they were made. That of a claim's namespace says
-/// later whether a claim is in the same one.
+/// The uid of `kube-system` identifies the cluster: ObjectBuckets record where they were created. The uid of a claim's
+/// namespace shows later whether a claim is in the same namespace.
 fn namespace(name: &str) -> Value {
     let mut namespace = rule("", &["namespaces"], &["get"]);
     namespace["resourceNames"] = json!([name]);
@@ -177,7 +176,7 @@ mod tests {
     use super::*;
     use operator_runtime::lease;
 
-    /// Without labels, and with rules in any order: neither gives or takes a permission.
+    /// Without labels, and with rules in any order: neither changes a permission.
     fn comparable(mut object: Value) -> Value {
         let metadata = object["metadata"].as_object_mut().unwrap();
         metadata.remove("labels");
@@ -200,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_printed_is_what_the_manifest_has() {
+    fn the_manifest_has_what_is_printed() {
         let manifest = include_str!("../../../../deploy/operator.yaml");
         let documents = manifest.split("\n---\n").map(|document| serde_saphyr::from_str(document).unwrap());
         let shipped: Vec<Value> = documents.map(comparable).collect();
@@ -229,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operator_for_one_namespace_has_one_role_in_each_namespace_that_it_uses() {
+    fn an_operator_has_one_role_in_each_namespace_that_it_uses() {
         let lease = r#"["leases"] ["leases"]="aws-s3.io.bucket""#;
         let of_claims = |namespace: &str| {
             format!(

@@ -1,4 +1,4 @@
-//! What the command `reasons` prints: a page about all that claims and ObjectBuckets say.
+//! What the command `reasons` prints: a page with all reason codes of claims and ObjectBuckets.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use crate::store::{Provisioner, Reason, Topic};
 
 const HEAD: &str = "\
 <!-- Printed by the operator's command `reasons`. Do not edit. -->
-# What a claim says
+# Reason codes
 
 `kubectl get obc` shows phase and reason. `kubectl describe obc NAME` shows the message and the events, one for each
 change. The message names the field or the object, its value, and the remedy.
@@ -14,13 +14,13 @@ change. The message names the field or the object, its value, and the remedy.
 | phase | meaning |
 |---|---|
 | none | no operator has processed the claim: the operator does not run, or the class belongs to another provisioner |
-| Pending | the operator is working on it, or retries with a growing wait of up to five minutes |
-| Bound | the bucket can be used: the claim's keys were seen to work |
-| Failed | somebody must change something. The operator retries when class, owner's Secret or claim change; after 10 s, 20 s and so on up to five minutes, because it cannot see that permissions change at the store; and at once when somebody annotates the claim with another value of `objectbucket.io/retry` |
-| Released | the claim is deleted, and its bucket and access are being removed |
+| Pending | the operator is working on the claim, or retries with a growing wait of up to five minutes |
+| Bound | the bucket can be used: the operator has tested the claim's keys |
+| Failed | a user or an admin must change something. The operator retries when the class, its Secret or the claim changes; after 10 s, 20 s and so on up to five minutes, because it cannot see that permissions change at the store; and at once when the annotation `objectbucket.io/retry` of the claim gets another value |
+| Released | the claim was deleted, and its bucket and access are being deleted |
 
-A bound claim stays Bound when something goes wrong later, because its bucket and its keys still work. The reason says
-what is wrong.
+A bound claim stays Bound when something fails later, because its bucket and its keys still work. The reason names the
+problem.
 ";
 
 const TABLES: [(&[Topic], &str); 7] = [
@@ -32,18 +32,18 @@ const TABLES: [(&[Topic], &str); 7] = [
     (&[Topic::Event, Topic::Warning], "## Events without a condition"),
     (
         &[Topic::Orphaned],
-        "## What an ObjectBucket says
+        "## Reasons of an ObjectBucket
 
-Its condition `Orphaned` (column ORPHANED) says whether its claim still exists. An orphan is only reported: bucket and
-user do not change until an admin annotates the ObjectBucket with `objectbucket.io/orphan`: `adopt` gives it to the claim
-that now has its namespace and name, `remove` does what the deletion of its claim would have done, `revoke` removes the
-access and keeps the bucket, and `forget` deletes only the ObjectBucket. Its condition `DeletionScheduled` says that its
-claim was deleted, and when the bucket will be; the annotation can change that. Each change is an event of the same
-reason.",
+The condition `Orphaned` (column ORPHANED) shows whether the claim of an ObjectBucket still exists. An orphan is only
+reported: bucket and user do not change until an admin annotates the ObjectBucket with `objectbucket.io/orphan`: `adopt`
+gives it to the claim that now has its namespace and name, `remove` does what the deletion of its claim would have done,
+`revoke` deletes the access and keeps the bucket, and `forget` deletes only the ObjectBucket. The condition
+`DeletionScheduled` shows that the claim was deleted, and when the bucket will be deleted; the annotation can change that.
+Each change is an event of the same reason.",
     ),
 ];
 
-/// The page of a store: the library's reasons and its own.
+/// The page of a store: the reasons of the library and of the store.
 pub(crate) fn page<P: Provisioner>() -> String {
     let mut text = HEAD.to_owned();
     for (topics, heading) in TABLES {
@@ -64,7 +64,7 @@ mod tests {
     use crate::cli::testing::Shelf;
 
     #[test]
-    fn the_page_has_every_reason_of_the_library_and_of_the_store_once() {
+    fn the_page_has_every_reason_once() {
         let page = page::<Shelf>();
         for Reason { name, meaning, .. } in crate::reasons::all().chain(Shelf::REASONS.iter().copied()) {
             let rows = page.lines().filter(|line| line.starts_with(&format!("| `{name}`")) && line.contains(meaning));

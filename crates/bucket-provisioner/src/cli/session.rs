@@ -1,4 +1,4 @@
-//! What a command looks with.
+//! What all commands for admins use to read the cluster and the store.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -22,23 +22,22 @@ use operator_runtime::program::chain;
 /// Objects in a page of a list.
 const PAGE: u32 = 200;
 
-/// What a command looks with: whose claims, in which cluster, in which store.
+/// The cluster, the store, and whose claims a command reads.
 pub(crate) struct Session<P> {
     pub(crate) client: Client,
     pub(crate) store: P,
     pub(crate) field_manager: FieldManager,
     /// `StorageClass.provisioner` of the classes.
     pub(crate) provisioner: String,
-    /// The only namespace whose claims count; all if `None`.
+    /// The only namespace whose claims are read; all if `None`.
     pub(crate) namespace: Option<String>,
-    /// Names of leases of which a serving operator holds one.
+    /// Names of leases. A serving operator holds one of them.
     pub(crate) leases: Vec<String>,
     /// Name of the program, for remedies.
     pub(crate) program: String,
 }
 
 impl<P: Provisioner> Session<P> {
-    /// The session of an admin with this client.
     pub(crate) fn new(client: Client, store: P, options: &Options, leases: Vec<String>, program: &str) -> Self {
         Self {
             client: pages::bounded(client),
@@ -98,7 +97,7 @@ impl<P: Provisioner> Session<P> {
         Ok(Classes(all))
     }
 
-    /// The uid of the cluster, by which records and tags know it.
+    /// The uid of the cluster, which ObjectBuckets and tags record.
     ///
     /// # Errors
     /// Kubernetes refused.
@@ -110,8 +109,6 @@ impl<P: Provisioner> Session<P> {
         namespace.metadata.uid.ok_or_else(|| "namespace kube-system has no uid".into())
     }
 
-    /// One claim.
-    ///
     /// # Errors
     /// Kubernetes refused, or there is no such claim.
     pub(crate) async fn claim(&self, namespace: &str, name: &str) -> Result<Guarded, Box<dyn Error>> {
@@ -126,7 +123,7 @@ impl<P: Provisioner> Session<P> {
 pub(crate) struct Classes(HashMap<String, Class>);
 
 impl Classes {
-    /// The class of a claim that names it.
+    /// The class with this name.
     pub(crate) fn named(&self, name: Option<&str>) -> ClassLookup {
         match name.filter(|name| !name.is_empty()) {
             None => ClassLookup::Unnamed,
@@ -145,7 +142,7 @@ impl Classes {
     }
 }
 
-/// Lists objects page by page, so that only what `take` keeps is in memory.
+/// Lists objects page by page, so that only the objects that `take` keeps are in memory.
 ///
 /// # Errors
 /// Kubernetes refused.
@@ -202,17 +199,17 @@ fn params(labels: Option<&str>) -> ListParams {
     ListParams { label_selector: labels.map(str::to_owned), ..ListParams::default() }.limit(PAGE)
 }
 
-/// Says what could not be done, and what helps.
+/// What failed, why, and the remedy.
 pub(crate) fn refused(what: &str, error: &kube::Error) -> String {
     let remedy = match answers::status_code(error) {
-        Some(403) => "; ask for the permission",
+        Some(403) => "; request the permission",
         Some(404) => "; install the CustomResourceDefinitions first",
         Some(410) => "; the list took too long: run the command again",
         _ => "",
     };
-    let said = match error {
+    let reason = match error {
         kube::Error::Api(_) => answers::describe(error),
         error => chain(error),
     };
-    format!("cannot {what}: {said}{remedy}")
+    format!("cannot {what}: {reason}{remedy}")
 }

@@ -1,4 +1,4 @@
-//! Stores for tests. Their verbs are never called.
+//! Stores for tests. Their methods are never called.
 
 use std::marker::PhantomData;
 
@@ -10,7 +10,7 @@ use crate::store::{
     StoreError, Topic,
 };
 
-/// What differs between stores.
+/// The differences between stores.
 pub(crate) trait Quirks: 'static {
     type Parameters: crate::store::Parameters;
     const USER_NAME_MAX: usize = 64;

@@ -1,4 +1,4 @@
-//! How much is in the bucket of a record, as the store says.
+//! How much is in the bucket of an ObjectBucket, as the store reports.
 
 use std::fmt;
 
@@ -7,16 +7,16 @@ use super::session::Session;
 use crate::controller::read_owner;
 use crate::store::{Failure, Provisioner, Record, Usage};
 
-/// Why that is not known.
+/// Why the usage is not known.
 pub(super) enum Unknown<E> {
-    /// The owner cannot be read, or is another one than when the bucket was created.
+    /// The provisioning credentials cannot be read, or are of another account than when the bucket was created.
     Owner(String),
     /// The store refused.
     Store(E),
 }
 
 impl<E: Failure> Unknown<E> {
-    /// Whether the store says that the bucket is gone.
+    /// The failure, if it is that the bucket no longer exists.
     pub(super) fn lost(&self) -> Option<&E> {
         match self {
             Self::Store(failure) if failure.is_lost() => Some(failure),
@@ -24,7 +24,7 @@ impl<E: Failure> Unknown<E> {
         }
     }
 
-    /// Whether it would be the same for all buckets of this owner and store.
+    /// Whether all buckets of these credentials and this store would meet the same failure.
     pub(super) fn affects_all_claims(&self) -> bool {
         match self {
             Self::Owner(_) => true,
@@ -42,10 +42,10 @@ impl<E: fmt::Display> fmt::Display for Unknown<E> {
     }
 }
 
-/// How much is in it; `None` if this store does not say.
+/// How much is in the bucket; `None` if this store does not report that.
 ///
 /// # Errors
-/// That is not known.
+/// Why it is not known.
 pub(super) async fn usage<P: Provisioner>(
     session: &Session<P>,
     record: &Record,
@@ -54,7 +54,7 @@ pub(super) async fn usage<P: Provisioner>(
         read_owner::<P>(&session.client, record).await.map_err(|problem| Unknown::Owner(problem.to_string()))?;
     let call = owner.call(record);
     let account = session.store.account(&call).await.map_err(Unknown::Store)?;
-    // What is missing in another account is not gone.
+    // What is missing in another account may still exist in the recorded one.
     if let (Some(now), Some(recorded)) = (&account, &record.account)
         && now != recorded
     {

@@ -39,8 +39,10 @@ const LAST: Duration = Duration::from_secs(2);
 /// Where traces are sent.
 #[derive(Debug, clap::Args)]
 pub struct TraceArgs {
-    /// Send traces by OTLP over HTTP to an OpenTelemetry collector at URL, such as http://otel-collector:4318; `off`
-    /// disables it [default: OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT, else off].
+    /// Send traces to the OpenTelemetry collector at this URL; `off` disables them
+    ///
+    /// By OTLP over HTTP, such as http://otel-collector:4318. Without this flag: the URL in
+    /// OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT, else none.
     #[arg(
         long,
         global = true,

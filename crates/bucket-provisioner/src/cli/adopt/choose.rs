@@ -3,32 +3,36 @@
 use crate::api::ObjectBucket;
 use crate::decide::record;
 
-/// What the admin and the claim say about the ObjectBucket that is meant.
+/// How the admin and the claim select the ObjectBucket.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Wanted<'a> {
     /// The ObjectBucket that the admin names.
     pub(super) record: Option<&'a str>,
     /// The ObjectBucket that the claim names.
     pub(super) named: Option<&'a str>,
-    /// The bucket that the admin names, or else the claim.
+    /// The bucket that the admin names; else the one that the claim names.
     pub(super) bucket: Option<&'a str>,
 }
 
-/// The ObjectBucket to adopt, of those that record a former claim of this name; `None` if it is lost. The ObjectBucket of
-/// an older claim may be kept beside it, with a bucket of its own: only the admin may choose one with another bucket.
+/// The ObjectBucket to adopt, of those that record a previous claim of this name; `None` if it is lost. The
+/// ObjectBucket of an older claim may also exist, with a bucket of its own: only the admin may choose one with another
+/// bucket.
 ///
 /// # Errors
 /// The ObjectBucket that the admin names is not among them, or several are possible; a sentence for the admin.
-pub(super) fn choose<'a>(former: &'a [ObjectBucket], wanted: &Wanted<'_>) -> Result<Option<&'a ObjectBucket>, String> {
+pub(super) fn choose<'a>(
+    previous: &'a [ObjectBucket],
+    wanted: &Wanted<'_>,
+) -> Result<Option<&'a ObjectBucket>, String> {
     let is_named = |object: &ObjectBucket, name| object.metadata.name.as_deref() == Some(name);
     if let Some(name) = wanted.record {
-        let chosen = former.iter().find(|object| is_named(object, name));
-        let unknown = || format!("ObjectBucket {name:?} does not record a former claim of this name");
+        let chosen = previous.iter().find(|object| is_named(object, name));
+        let unknown = || format!("ObjectBucket {name:?} does not record a previous claim of this name");
         return chosen.map(Some).ok_or_else(unknown);
     }
     let bucket = |object: &'a ObjectBucket| object.spec.endpoint.as_ref()?.bucket_name.as_deref();
     let fits = |object: &&'a ObjectBucket| wanted.bucket.is_none_or(|wanted| bucket(object) == Some(wanted));
-    let fitting: Vec<_> = former.iter().filter(fits).collect();
+    let fitting: Vec<_> = previous.iter().filter(fits).collect();
     let named = fitting.iter().find(|object| wanted.named.is_some_and(|name| is_named(object, name)));
     match (named, &*fitting) {
         (Some(object), _) | (None, [object]) => Ok(Some(object)),
@@ -53,25 +57,25 @@ mod tests {
         codec::to_object(&record, name, "ours")
     }
 
-    fn chosen(former: &[ObjectBucket], wanted: Wanted<'_>) -> Result<Option<String>, String> {
-        choose(former, &wanted).map(|object| object.map(record::name))
+    fn chosen(previous: &[ObjectBucket], wanted: Wanted<'_>) -> Result<Option<String>, String> {
+        choose(previous, &wanted).map(|object| object.map(record::name))
     }
 
     #[test]
-    fn an_older_object_bucket_with_another_bucket_is_adopted_only_by_name() {
+    fn an_object_bucket_with_another_bucket_is_adopted_only_by_name() {
         let old = [object("obc-old", "old")];
         for named in [None, Some("obc-new"), Some("obc-old")] {
             assert_eq!(chosen(&old, Wanted { named, bucket: Some("new"), ..Wanted::default() }), Ok(None), "{named:?}");
         }
         let by_bucket = Wanted { named: Some("obc-new"), bucket: Some("old"), ..Wanted::default() };
         assert_eq!(chosen(&old, by_bucket), Ok(Some("obc-old".into())));
-        assert_eq!(chosen(&old, Wanted::default()), Ok(Some("obc-old".into())), "nothing says that it is another");
+        assert_eq!(chosen(&old, Wanted::default()), Ok(Some("obc-old".into())), "no other bucket is named");
         let by_name = Wanted { record: Some("obc-old"), bucket: Some("new"), ..Wanted::default() };
         assert_eq!(chosen(&old, by_name), Ok(Some("obc-old".into())));
     }
 
     #[test]
-    fn of_several_the_claim_or_the_admin_says_which() {
+    fn of_several_the_claim_or_the_admin_names_one() {
         let both = [object("one", "a"), object("two", "b")];
         let named = Wanted { named: Some("two"), ..Wanted::default() };
         assert_eq!(chosen(&both, named), Ok(Some("two".into())));

@@ -13,7 +13,6 @@ use crate::cli::session;
 use crate::controller::Options;
 use crate::store::Finding;
 
-/// What was counted.
 #[derive(Debug, Default)]
 struct Count {
     all: usize,
@@ -25,7 +24,7 @@ struct Count {
 }
 
 pub(super) async fn examine(client: &Client, options: &Options, classes: &[StorageClass]) -> Vec<Finding> {
-    // Of whatever shape: one that cannot be read must not hide the others.
+    // Not typed: one that cannot be read must not hide the others.
     let kind = ApiResource::erase::<ObjectBucketClaim>(&());
     let api: Api<DynamicObject> = match &options.namespace {
         Some(namespace) => Api::namespaced_with(client.clone(), namespace, &kind),
@@ -44,7 +43,7 @@ pub(super) async fn examine(client: &Client, options: &Options, classes: &[Stora
 }
 
 impl Count {
-    /// `is_labelled`: an operator with this provisioner has served it, so it needs its class no more.
+    /// `is_labelled`: an operator with this provisioner has served it, so it no longer needs its class.
     fn add(&mut self, claim: &Value, is_labelled: bool, provisioner: &str, classes: &[StorageClass]) {
         let name = claim["spec"]["storageClassName"].as_str().unwrap_or_default();
         let class = classes.iter().find(|class| class.name_any() == name);
@@ -54,7 +53,7 @@ impl Count {
             Some(class) if class.provisioner != provisioner => return,
             Some(_) => {}
             None if is_labelled && matches!(phase, "Bound" | "Released") => {}
-            // Another provisioner's, or nobody knows whose.
+            // It belongs to another provisioner, or to an unknown one.
             None if matches!(phase, "Bound" | "Released") => return,
             None => {
                 self.lost += 1;
@@ -65,7 +64,7 @@ impl Count {
         self.all += 1;
         let conditions = status["conditions"].as_array();
         let ready = conditions.into_iter().flatten().find(|condition| condition["type"] == "Ready");
-        // A claim stays Bound whose bucket somebody has deleted.
+        // A claim whose bucket was deleted in the store stays Bound.
         if phase == "Bound" && ready.is_none_or(|ready| ready["status"] != "False") {
             return;
         }
@@ -86,7 +85,7 @@ impl Count {
             let message = format!("{number} of {all} claims of these classes are not ready: {reasons}");
             Finding::about("phases")
                 .warning(message)
-                .with_remedy("the command `status` shows them, and the command `reasons` says what each reason means")
+                .with_remedy("the command `status` shows them, and the command `reasons` explains each reason")
         }];
         if *lost > 0 {
             let named: Vec<_> = missing_classes.iter().map(|class| format!("{class:?}")).collect();
@@ -121,9 +120,9 @@ mod tests {
     }
 
     #[test]
-    fn claims_that_are_not_bound_are_counted_by_reason_and_those_of_others_not_at_all() {
+    fn claims_of_this_provisioner_that_are_not_ready_are_counted() {
         let denied = json!({ "phase": "Failed", "conditions": [{ "type": "Ready", "reason": "AccessDenied" }] });
-        let gone =
+        let without_bucket =
             json!({ "phase": "Bound", "conditions": [{ "type": "Ready", "status": "False", "reason": "BucketGone" }] });
         let claims = [
             claim("fast", json!({ "phase": "Bound" })),
@@ -132,7 +131,7 @@ mod tests {
             claim("fast", json!({ "phase": "Pending" })),
             claim("fast", json!(null)),
             claim("disks", json!({ "phase": "Failed" })),
-            claim("fast", gone),
+            claim("fast", without_bucket),
             claim("no more", json!({ "phase": "Bound" })),
             json!({ "labelled": true, "spec": { "storageClassName": "no more" }, "status": { "phase": "Released" } }),
             json!({ "labelled": true, "spec": { "storageClassName": "no more" }, "status": { "phase": "Bound" } }),
@@ -147,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_without_a_class_are_reported_and_damaged_ones_do_not_matter() {
+    fn claims_whose_class_does_not_exist_are_reported() {
         let findings = count(&[claim("gone", json!({})), json!({ "spec": "damaged" }), json!({})]);
         assert_eq!(findings[1].message, "3 claims name StorageClasses that do not exist: \"\", \"gone\"");
     }

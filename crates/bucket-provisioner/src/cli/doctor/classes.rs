@@ -1,4 +1,4 @@
-//! The StorageClasses of this provisioner: what they say, and who may use them.
+//! The StorageClasses of this provisioner: their parameters, and the namespaces that may use them.
 
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::{Client, ResourceExt as _};
@@ -13,7 +13,7 @@ use crate::store::{Failure as _, Finding, Mode, Namespaces, OnDelete, Provisione
 /// The annotation of the class that PersistentVolumeClaims get that name none.
 const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
 
-/// What was seen of the cluster before.
+/// What was read of the cluster before.
 #[derive(Debug)]
 pub(super) struct Seen<'a> {
     /// Its uid.
@@ -24,7 +24,7 @@ pub(super) struct Seen<'a> {
     pub(super) accounts: Option<&'a Accounts>,
 }
 
-/// What is found about each class of this provisioner, by name.
+/// The findings about each class of this provisioner, by name.
 pub(super) async fn examine<P: Provisioner>(
     client: &Client,
     provisioner: &P,
@@ -34,9 +34,11 @@ pub(super) async fn examine<P: Provisioner>(
 ) -> Vec<(String, Vec<Finding>)> {
     let ours: Vec<_> = classes.iter().filter(|class| class.provisioner == options.provisioner_name).collect();
     if ours.is_empty() {
-        let message =
-            format!("no StorageClass has the provisioner {:?}, so nobody can submit a claim", options.provisioner_name);
-        let remedy = "create one (the command `parameters` lists its parameters), or name the operator's provisioner with --provisioner-name";
+        let message = format!(
+            "no StorageClass has the provisioner {:?}, so there can be no claims for it",
+            options.provisioner_name
+        );
+        let remedy = "create one (the command `parameters` lists its parameters), or set --provisioner-name to that of the operator";
         return vec![(String::new(), vec![Finding::about("classes").warning(message).with_remedy(remedy)])];
     }
     let uid = random_uid();
@@ -49,7 +51,7 @@ pub(super) async fn examine<P: Provisioner>(
     found
         .map(|((class, sample), store)| {
             let mut findings = match sample {
-                Ok(sample) => said(class, sample, seen),
+                Ok(sample) => settings(class, sample, seen),
                 Err(error) => {
                     vec![Finding::about("parameters").failed(error).with_remedy(super::remedy::<P>(error.reason()))]
                 }
@@ -60,15 +62,15 @@ pub(super) async fn examine<P: Provisioner>(
         .collect()
 }
 
-/// Nobody can have created anything for a claim with this uid.
+/// Nothing can have been created for a claim with this uid.
 fn random_uid() -> String {
     let digits = format!("{:032x}", rand::random::<u128>());
     let part = |from, to| digits.get(from..to).unwrap_or_default();
     [part(0, 8), part(8, 12), part(12, 16), part(16, 20), part(20, 32)].join("-")
 }
 
-/// What the class itself says.
-fn said(class: &StorageClass, sample: &Sample, seen: &Seen<'_>) -> Vec<Finding> {
+/// The findings about the class itself, without its store.
+fn settings(class: &StorageClass, sample: &Sample, seen: &Seen<'_>) -> Vec<Finding> {
     let (plan, policy) = (&sample.record.plan, sample.record.reclaim_policy);
     let at = plan.endpoint.url.as_deref().unwrap_or(&plan.endpoint.host);
     let place = format!("at {at} in region {:?}", plan.endpoint.region);
@@ -91,7 +93,7 @@ fn said(class: &StorageClass, sample: &Sample, seen: &Seen<'_>) -> Vec<Finding> 
     if plan.user.is_none() {
         findings.push(
             Finding::about("credentials of claims")
-                .warning("claims get the owner's own keys, with all that the owner may do")
+                .warning("claims get the provisioning credentials themselves, with all their permissions")
                 .with_remedy("if the store can create users, recreate the class so that each claim gets its own"),
         );
     }
@@ -108,15 +110,15 @@ fn said(class: &StorageClass, sample: &Sample, seen: &Seen<'_>) -> Vec<Finding> 
     findings
 }
 
-/// Whose claims may use the class.
+/// The namespaces whose claims may use the class.
 fn namespaces(allowed: Option<&Namespaces>, existing: Option<&[String]>) -> Vec<Finding> {
     const WHAT: &str = "namespaces";
     let Some(allowed) = allowed else {
         return vec![Finding::about(WHAT).good("claims of every namespace may use it")];
     };
     let Some(existing) = existing else {
-        let message = format!("claims of these namespaces may use it: {allowed}; which of them exist cannot be seen");
-        return vec![Finding::about(WHAT).unknown(message).with_remedy("run this as somebody who may list namespaces")];
+        let message = format!("claims of these namespaces may use it: {allowed}; which of them exist is unknown");
+        return vec![Finding::about(WHAT).unknown(message).with_remedy("run this as a user who may list namespaces")];
     };
     let mut findings = Vec::new();
     let matching: Vec<_> = existing.iter().filter(|namespace| allowed.contain(namespace)).cloned().collect();
@@ -146,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn namespaces_are_named_and_patterns_that_match_none_are_warned_of() {
+    fn a_pattern_that_matches_no_namespace_is_a_warning() {
         let existing = ["shop", "team-a", "team-b"].map(str::to_owned);
         let seen = |value: &str| namespaces(allowed(value).as_ref(), Some(&existing));
         assert_eq!(

@@ -1,4 +1,5 @@
-//! The CustomResourceDefinitions: whether they are served, whose they are, and what those of others cost.
+//! The CustomResourceDefinitions: whether they are served, where they come from, and what does not work with those of
+//! other projects.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{Api, Client, ResourceExt as _};
@@ -8,7 +9,7 @@ use crate::api::{self, wire};
 use crate::store::Finding;
 use operator_runtime::kubernetes::answers::describe;
 
-/// What is found about one.
+/// A CustomResourceDefinition and the findings about it.
 pub(super) struct Crd {
     pub(super) name: String,
     pub(super) findings: Vec<Finding>,
@@ -30,8 +31,8 @@ pub(super) async fn examine(client: &Client, program: &str) -> Vec<Crd> {
             Ok(None) => (vec![missing(program)], false),
             Err(error) => {
                 let message = format!("it cannot be read: {}", describe(error));
-                let remedy = "run this as somebody who may read CustomResourceDefinitions";
-                // Nevertheless there may be claims.
+                let remedy = "run this as a user who may read CustomResourceDefinitions";
+                // There may be claims nevertheless.
                 (vec![Finding::about("served").unknown(message).with_remedy(remedy)], true)
             }
         };
@@ -57,7 +58,7 @@ fn is_served(crd: &CustomResourceDefinition) -> bool {
     condition(crd, "Established") == Some("True") && version(crd).is_some()
 }
 
-/// The schema of our version, if that is served.
+/// The schema of the operator's version, if it is served.
 fn version(crd: &CustomResourceDefinition) -> Option<Schema> {
     let version = crd.spec.versions.iter().find(|version| version.name == wire::VERSION && version.served)?;
     let schema = version.schema.as_ref()?.open_api_v3_schema.as_ref()?;
@@ -65,7 +66,7 @@ fn version(crd: &CustomResourceDefinition) -> Option<Schema> {
     Some(Schema { schema: serde_json::to_value(schema).ok()?, has_status })
 }
 
-/// What a CRD says about its objects.
+/// The schema of a CRD.
 #[derive(Debug, PartialEq)]
 struct Schema {
     schema: Value,
@@ -75,7 +76,7 @@ struct Schema {
 
 impl Schema {
     /// Whether the API server keeps a field.
-    fn condition_support(&self, path: &[&str]) -> bool {
+    fn keeps(&self, path: &[&str]) -> bool {
         let mut at = &self.schema;
         for field in path {
             if at["x-kubernetes-preserve-unknown-fields"] == true
@@ -91,7 +92,7 @@ impl Schema {
         true
     }
 
-    /// Whether it has the checks of ours, in whatever version.
+    /// Whether it is a schema of the operator, of any version.
     fn is_like(&self, ours: &Self) -> bool {
         let described = |schema: &Self| schema.schema["description"].as_str().map(str::to_owned);
         described(self).is_some() && described(self) == described(ours)
@@ -102,7 +103,7 @@ fn judge(found: &CustomResourceDefinition, ours: &CustomResourceDefinition, prog
     let mut findings = Vec::new();
     if found.metadata.deletion_timestamp.is_some() {
         let remedy = format!(
-            "the operator deletes nothing at the store meanwhile; to keep buckets and data, follow the \
+            "the operator deletes nothing in the store meanwhile; to keep buckets and data, follow the \
              operator's documentation (CRDs that were deleted by mistake); to delete them, annotate the CRD with {}=yes, \
              wait, and then {}",
             wire::annotation::CONFIRM_DELETION,
@@ -143,11 +144,11 @@ fn judge(found: &CustomResourceDefinition, ours: &CustomResourceDefinition, prog
     findings
 }
 
-/// Whose the schema is, and what it costs.
+/// Where the schema comes from, and what does not work with it.
 fn variant(found: &Schema, ours: &Schema, program: &str) -> Finding {
     const WHAT: &str = "variant";
-    if !found.condition_support(&["spec", "additionalState"]) && ours.condition_support(&["spec", "additionalState"]) {
-        let message = "it drops spec.additionalState, in which ObjectBuckets say what was created";
+    if !found.keeps(&["spec", "additionalState"]) && ours.keeps(&["spec", "additionalState"]) {
+        let message = "it drops spec.additionalState, in which ObjectBuckets record what was created";
         return Finding::about(WHAT).bad(message).with_remedy(install(program));
     }
     if found == ours {
@@ -159,27 +160,25 @@ fn variant(found: &Schema, ours: &Schema, program: &str) -> Finding {
     }
     let losses = losses(found, ours);
     if losses.is_empty() {
-        return Finding::about(WHAT).good("it is somebody else's, and keeps all that the operator writes");
+        return Finding::about(WHAT).good("it is another project's, and keeps all fields that the operator writes");
     }
-    let message = format!("it is somebody else's: {}", losses.join("; "));
-    let remedy = format!(
-        "nothing, if you can live with that; else, if no other software needs it as it is, {}",
-        install(program)
-    );
+    let message = format!("it is another project's: {}", losses.join("; "));
+    let remedy =
+        format!("none, if that is acceptable; otherwise, if no other software needs this schema, {}", install(program));
     Finding::about(WHAT).warning(message).with_remedy(remedy)
 }
 
 /// What does not work with this schema.
 fn losses(found: &Schema, ours: &Schema) -> Vec<&'static str> {
     let mut losses = Vec::new();
-    if !found.condition_support(&["status", "conditions"]) {
+    if !found.keeps(&["status", "conditions"]) {
         losses.push("it drops conditions, so reasons are in events only");
     }
-    if ours.condition_support(&["spec", "claimRef"]) && !found.condition_support(&["spec", "claimRef", "name"]) {
+    if ours.keeps(&["spec", "claimRef"]) && !found.keeps(&["spec", "claimRef", "name"]) {
         losses.push("it drops claimRef, so `kubectl get ob` does not show the claim");
     }
     if !found.has_status {
-        losses.push("the status is no subresource, so users can edit it");
+        losses.push("the status is not a subresource, so users can edit it");
     }
     if excludes_names(&found.schema) {
         losses.push("bucketName and generateBucketName exclude each other, so claims do not show the generated name of their bucket");
@@ -187,7 +186,7 @@ fn losses(found: &Schema, ours: &Schema) -> Vec<&'static str> {
     losses
 }
 
-/// Whether a rule refuses claims that have both, whatever they are.
+/// Whether a rule refuses all claims that have both fields.
 fn excludes_names(schema: &Value) -> bool {
     let rules = schema["properties"]["spec"][RULES].as_array();
     rules.into_iter().flatten().filter_map(|rule| rule["rule"].as_str()).any(|rule| {
@@ -207,7 +206,7 @@ mod tests {
     use super::*;
     use crate::store::Verdict;
 
-    /// As the API server shows it.
+    /// As the API server returns it.
     fn established(mut crd: Value) -> CustomResourceDefinition {
         crd["status"] = json!({
             "acceptedNames": { "kind": "K", "plural": "ks" }, "storedVersions": ["v1alpha1"],
@@ -236,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn our_own_is_known_and_an_older_one_is_told_from_it() {
+    fn the_own_schema_is_good_and_an_older_one_a_warning() {
         assert!(verdicts(&ours()).iter().all(|(verdict, _)| *verdict == Verdict::Good));
         let mut older = ours();
         for crd in &mut older {
@@ -253,15 +252,15 @@ mod tests {
     #[case::keeps_unknown(include_str!("../../../../../tests/it/fixtures/crds/keeps-unknown.yaml"), ["keeps all", "keeps all"])]
     #[case::phase_only(include_str!("../../../../../tests/it/fixtures/crds/phase-only.yaml"), ["drops conditions", "drops claimRef"])]
     #[case::strict(include_str!("../../../../../tests/it/fixtures/crds/strict.yaml"), ["keeps all", "drops conditions"])]
-    #[case::exclusive(include_str!("../../../../../tests/it/fixtures/crds/exclusive.yaml"), ["exclude each other", "no subresource"])]
-    fn those_of_others_are_known_by_what_they_cost(#[case] text: &str, #[case] costs: [&str; 2]) {
-        for ((_, message), cost) in fixture(text).iter().zip(costs) {
-            assert!(message.contains("somebody else's") && message.contains(cost), "{message}");
+    #[case::exclusive(include_str!("../../../../../tests/it/fixtures/crds/exclusive.yaml"), ["exclude each other", "not a subresource"])]
+    fn the_losses_of_other_schemas_are_reported(#[case] text: &str, #[case] losses: [&str; 2]) {
+        for ((_, message), loss) in fixture(text).iter().zip(losses) {
+            assert!(message.contains("another project's") && message.contains(loss), "{message}");
         }
     }
 
     #[test]
-    fn one_that_cannot_hold_records_is_bad() {
+    fn a_schema_without_additional_state_is_bad() {
         let mut found = ours();
         let schema = found[1].spec.versions[0].schema.as_mut().unwrap().open_api_v3_schema.as_mut().unwrap();
         let spec = schema.properties.as_mut().unwrap().get_mut("spec").unwrap();
@@ -270,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_not_served_is_bad_and_says_why() {
+    fn a_crd_that_is_not_served_is_bad_with_the_reason() {
         let [claims, _] = api::crds().map(|(_, crd)| crd);
         let first = |crd: &CustomResourceDefinition| judge(crd, &claims, "p").swap_remove(0);
         let mut refused = ours().swap_remove(0);
@@ -281,10 +280,10 @@ mod tests {
         let mut other = ours().swap_remove(0);
         other.spec.versions[0].name = "v1".to_owned();
         assert!(first(&other).message.contains("does not serve version v1alpha1") && !is_served(&other));
-        let mut going = ours().swap_remove(0);
-        going.metadata.deletion_timestamp =
+        let mut deleted = ours().swap_remove(0);
+        deleted.metadata.deletion_timestamp =
             Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(k8s_openapi::jiff::Timestamp::UNIX_EPOCH));
-        assert!(first(&going).message.contains("being deleted"));
+        assert!(first(&deleted).message.contains("being deleted"));
         let mut converted = ours().swap_remove(0);
         converted.spec.conversion = serde_json::from_value(json!({ "strategy": "Webhook" })).unwrap();
         assert!(judge(&converted, &claims, "p").iter().any(|finding| finding.message.contains("Webhook")));

@@ -1,4 +1,4 @@
-//! Who leads, and in which version.
+//! Which operator leads, and its version.
 
 use std::time::Duration;
 
@@ -13,28 +13,28 @@ use crate::store::Finding;
 use operator_runtime::kubernetes::answers::{describe, status_code};
 use operator_runtime::lease::version_of_holder;
 
-/// Client-go's default, for a Lease that does not say how long it is valid.
+/// Client-go's default, for a Lease without leaseDurationSeconds.
 const DURATION: Duration = Duration::from_secs(15);
-/// How often and how long a Lease that looks stale is looked at again: the clock of its holder may be wrong.
-const LOOKS: u32 = 6;
+/// How often a Lease that looks stale is read again, and the pause: the clock of its holder may be wrong.
+const READS: u32 = 6;
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The namespace of the Lease, as far as known, and what is found about each Lease of that name.
+/// The namespace of the Lease, if it is known, and the findings about each Lease of that name.
 pub(super) async fn examine(
     client: &Client,
     installation: &Installation,
 ) -> (Option<String>, Vec<(String, Vec<Finding>)>) {
     let Some(wanted) = &installation.lease else {
         let finding = Finding::about("holder")
-            .unknown("without leader election nobody can see from here whether an operator runs")
-            .with_remedy("look at its pod");
+            .unknown("without leader election, this command cannot see whether an operator runs")
+            .with_remedy("check its pod");
         return (None, vec![(String::new(), vec![finding])]);
     };
     let here = || wanted.namespace.clone().unwrap_or_else(|| installation.config.default_namespace.clone());
     let found = match find(client, wanted, &here()).await {
         Ok(found) => found,
         Err(error) => {
-            let remedy = "run this as somebody who may read Leases, or name its namespace with --lease-namespace";
+            let remedy = "run this as a user who may read Leases, or set --lease-namespace";
             let message = format!("Lease {} cannot be read: {}", wanted.name, describe(&error));
             return (
                 Some(here()),
@@ -45,14 +45,14 @@ pub(super) async fn examine(
     if found.is_empty() {
         return (Some(here()), vec![(wanted.name.clone(), vec![absent(wanted)])]);
     }
-    // Side by side, because each is to be judged by the time at which it was read.
+    // Concurrently, because each is compared with the time at which it was read.
     let leases: Vec<(Lease, Timestamp)> = join_all(found.into_iter().map(|lease| settled(client, lease))).await;
     let leaders = leases.iter().filter(|(lease, read)| leads(lease, *read)).count();
     let leader = leases.iter().find(|(lease, read)| leads(lease, *read)).or(leases.first());
     let place = leader.and_then(|(lease, _)| lease.namespace());
     let about = |(lease, read): &(Lease, Timestamp)| {
         if leaders > 0 && !leads(lease, *read) {
-            return vec![left_behind(lease)];
+            return vec![abandoned(lease)];
         }
         let mut about = vec![holder(lease, *read)];
         about.extend(version(lease, installation));
@@ -83,12 +83,12 @@ fn absent(wanted: &LeaseToFind) -> Finding {
     Finding::about("holder").bad(format!("there is no Lease {}{place}: no operator has run, or it serves other claims", wanted.name)).with_remedy("start the operator; if it runs, give this command the operator's --provisioner-name, --namespace, --lease-name and --lease-namespace, or --leader-elect=false")
 }
 
-/// A Lease that looks stale is looked at again: its holder may renew it by another clock. Also says when it was read.
+/// Reads a Lease that looks stale again: its holder may renew it by another clock. Also returns when it was read.
 async fn settled(client: &Client, mut lease: Lease) -> (Lease, Timestamp) {
     let mut read = Timestamp::now();
     let api: Api<Lease> = Api::namespaced(client.clone(), &lease.namespace().unwrap_or_default());
     let first = lease.metadata.resource_version.clone();
-    for _ in 0..LOOKS {
+    for _ in 0..READS {
         if age(&lease, read) <= valid(&lease) || !is_held(&lease) {
             break;
         }
@@ -98,7 +98,7 @@ async fn settled(client: &Client, mut lease: Lease) -> (Lease, Timestamp) {
             Ok(None) | Err(_) => break,
         }
         if lease.metadata.resource_version != first {
-            // It is renewed. Only the clocks differ.
+            // It is renewed: only the clocks differ.
             if let Some(spec) = &mut lease.spec {
                 spec.renew_time = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime(read));
             }
@@ -120,7 +120,7 @@ fn leads(lease: &Lease, now: Timestamp) -> bool {
     is_held(lease) && age(lease, now) <= valid(lease)
 }
 
-/// How long ago it was renewed; nothing if that is in the future, by another clock.
+/// The time since the last renewal; zero if that is in the future, by another clock.
 fn age(lease: &Lease, now: Timestamp) -> Duration {
     let renewed = lease.spec.as_ref().and_then(|spec| spec.renew_time.as_ref());
     renewed.map_or(Duration::MAX, |renewed| Duration::try_from(now.duration_since(renewed.0)).unwrap_or_default())
@@ -133,9 +133,9 @@ fn valid(lease: &Lease) -> Duration {
 
 fn holder(lease: &Lease, now: Timestamp) -> Finding {
     const WHAT: &str = "holder";
-    const REMEDY: &str = "look at the operator's pods and their logs (`kubectl get pods`, `kubectl logs`)";
+    const REMEDY: &str = "check the operator's pods and their logs (`kubectl get pods`, `kubectl logs`)";
     let Some(holder) = holder_of(lease) else {
-        let message = "nobody holds the lease: the last operator has stopped, and no other has begun";
+        let message = "nobody holds the lease: the last operator has stopped, and no other has started";
         return Finding::about(WHAT).bad(message).with_remedy(REMEDY);
     };
     let (age, valid) = (age(lease, now), valid(lease));
@@ -145,7 +145,7 @@ fn holder(lease: &Lease, now: Timestamp) -> Finding {
             age => format!("renewed it {} s ago", age.as_secs()),
         };
         let message = format!(
-            "{holder} holds the lease, but {ago}, and it is valid for {} s: no operator works",
+            "{holder} holds the lease, but {ago}, and it is valid for {} s: no operator serves",
             valid.as_secs()
         );
         return Finding::about(WHAT).bad(message).with_remedy(REMEDY);
@@ -165,24 +165,26 @@ fn version(lease: &Lease, installation: &Installation) -> Option<Finding> {
             Finding::about(WHAT).good(format!("the leader is version {version}, as this program is"))
         }
         Some(version) => Finding::about(WHAT).warning(format!(
-                "the leader is version {version}, and this program is {ours}: some of what is said here may be different there"
+                "the leader is version {version}, and this program is {ours}: some findings may not apply to that version"
             )).with_remedy(format!("use the `{program}` of the leader's version, or upgrade the operator")),
         None => {
-            Finding::about(WHAT).unknown("the leader does not say its version").with_remedy("look at the image of the operator's pods")
+            Finding::about(WHAT).unknown("the leader does not report its version").with_remedy("check the image of the operator's pods")
         }
     })
 }
 
-/// An operator led here, perhaps on somebody's machine, and another one leads elsewhere.
-fn left_behind(lease: &Lease) -> Finding {
+/// An operator led in this namespace, perhaps on an admin's machine, and another one leads in another namespace.
+fn abandoned(lease: &Lease) -> Finding {
     let (name, namespace) = (lease.name_any(), lease.namespace().unwrap_or_default());
     Finding::about("holder")
-        .warning("an operator has led here, and leads no more; another one leads in another namespace")
-        .with_remedy(format!("if it is not to come back: `kubectl delete lease {name} --namespace {namespace}`"))
+        .warning("its last holder no longer leads; another operator leads in another namespace")
+        .with_remedy(format!("if that operator will not return: `kubectl delete lease {name} --namespace {namespace}`"))
 }
 
 fn two_leaders() -> Finding {
-    Finding::about("leaders").bad("Leases of this name are held in several namespaces: each holder believes that it leads, and serves the same claims").with_remedy("stop one of the operators, or give one another --provisioner-name")
+    Finding::about("leaders")
+        .bad("Leases of this name are held in several namespaces: all holders serve the same claims")
+        .with_remedy("stop one of the operators, or give one another --provisioner-name")
 }
 
 #[cfg(test)]
@@ -206,15 +208,15 @@ mod tests {
     }
 
     #[test]
-    fn a_leader_that_is_silent_longer_than_its_lease_is_bad() {
-        let said = |lease: &Lease| holder(lease, now());
-        assert_eq!(said(&lease("pod-1", "2026-01-01T00:00:45.000000Z")).verdict, Verdict::Good);
+    fn a_leader_that_has_not_renewed_in_time_is_bad() {
+        let finding = |lease: &Lease| holder(lease, now());
+        assert_eq!(finding(&lease("pod-1", "2026-01-01T00:00:45.000000Z")).verdict, Verdict::Good);
         // A clock that is ahead.
-        assert_eq!(said(&lease("pod-1", "2026-01-01T00:10:00.000000Z")).verdict, Verdict::Good);
-        let stale = said(&lease("pod-1", "2026-01-01T00:00:44.000000Z"));
+        assert_eq!(finding(&lease("pod-1", "2026-01-01T00:10:00.000000Z")).verdict, Verdict::Good);
+        let stale = finding(&lease("pod-1", "2026-01-01T00:00:44.000000Z"));
         assert_eq!(stale.verdict, Verdict::Bad);
         assert!(stale.message.contains("pod-1") && stale.message.contains("16 s ago"), "{}", stale.message);
-        let free = said(&lease("", "2026-01-01T00:00:59.000000Z"));
+        let free = finding(&lease("", "2026-01-01T00:00:59.000000Z"));
         assert!(free.verdict == Verdict::Bad && free.message.contains("nobody"), "{}", free.message);
         let leading = |holder, renewed| leads(&lease(holder, renewed), now());
         assert!(leading("pod-1", "2026-01-01T00:00:45.000000Z"));

@@ -1,15 +1,15 @@
-//! `doctor`: what is wrong with an installation, before a user finds out. It changes nothing.
+//! `doctor`: finds the problems of an installation before its users do. It changes nothing.
 //!
-//! | file | what it looks at |
+//! | file | what it checks |
 //! |---|---|
-//! | `crds` | the CustomResourceDefinitions, and what those of others cost |
+//! | `crds` | the CustomResourceDefinitions, and what does not work with those of other projects |
 //! | `permissions` | what the operator may do in the cluster |
-//! | `lease` | who leads, and in which version |
+//! | `lease` | which operator leads, and its version |
 //! | `classes` | the StorageClasses of this provisioner |
-//! | `stores` | whether their stores accept their credentials, and would do what they say |
-//! | `records` | the ObjectBuckets: can they be read, and are their owners' Secrets there |
+//! | `stores` | whether the stores accept the credentials, and would accept what the classes demand |
+//! | `records` | whether the ObjectBuckets, and the Secrets that they need, can be read |
 //! | `claims` | how many claims are not bound |
-//! | `report` | how all that is printed |
+//! | `report` | the report as text and JSON |
 
 mod claims;
 mod classes;
@@ -40,21 +40,19 @@ use operator_runtime::{cluster, program};
 
 /// Longest time for one call to the API server, and for the store of one class.
 const ANSWER_LIMIT: Duration = Duration::from_secs(15);
-/// Names that are listed.
+/// How many names a list shows.
 const NAMED: usize = 5;
 
-/// What to examine, and how to say it.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct DoctorArgs {
-    /// Examine the permissions of this ServiceAccount, such as the operator's, instead of your own.
+    /// Check the permissions of this ServiceAccount instead of your own
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = account)]
     service_account: Option<Account>,
-    /// How to print what was found.
+    /// Print in this format
     #[arg(short = 'o', long, value_enum, default_value = "text")]
     output: Format,
 }
 
-/// A ServiceAccount.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Account {
     namespace: String,
@@ -72,7 +70,7 @@ fn account(text: &str) -> Result<Account, String> {
         Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() && !name.contains('/') => {
             Ok(Account { namespace: namespace.to_owned(), name: name.to_owned() })
         }
-        _ => Err("write the namespace and the name of the ServiceAccount, such as ops/aws-s3-provisioner".to_owned()),
+        _ => Err("use namespace and name of the ServiceAccount, such as ops/aws-s3-provisioner".to_owned()),
     }
 }
 
@@ -83,7 +81,7 @@ pub(crate) struct Installation {
     pub(crate) options: Options,
     /// `None`: the operator runs without leader election.
     pub(crate) lease: Option<LeaseToFind>,
-    /// What the operator needs.
+    /// The permissions that the operator needs.
     pub(crate) rules: Rules,
     /// Name of this program.
     pub(crate) program: String,
@@ -91,11 +89,11 @@ pub(crate) struct Installation {
     pub(crate) version: String,
 }
 
-/// Which Lease.
+/// How to find the Lease.
 #[derive(Debug, Clone)]
 pub(crate) struct LeaseToFind {
     pub(crate) name: String,
-    /// `None`: wherever it is.
+    /// `None`: any.
     pub(crate) namespace: Option<String>,
 }
 
@@ -107,7 +105,7 @@ pub(crate) struct Rules {
     pub(crate) of_the_lease: Vec<PolicyRule>,
 }
 
-/// Examines an installation and prints the report. Returns whether nothing is wrong.
+/// Examines an installation and prints the report. Returns whether there are no problems.
 ///
 /// # Errors
 /// The report cannot be printed, or the cluster's configuration cannot be used.
@@ -129,7 +127,7 @@ async fn examine<P: Provisioner>(
     account: Option<&Account>,
 ) -> Report {
     let mut report = Report::default();
-    // 1. Without an API server nothing else can be seen.
+    // 1. Without the API server nothing else can be checked.
     match client.apiserver_version().await {
         Ok(version) => {
             let message = format!("{} at {}", version.git_version, installation.config.cluster_url);
@@ -142,7 +140,7 @@ async fn examine<P: Provisioner>(
     }
     let cluster = cluster(client).await;
     report.add(Group::ApiServer, "", cluster.as_ref().err().cloned());
-    // 2. What the operator needs of the cluster.
+    // 2. What the operator needs in the cluster.
     let found = crds::examine(client, &installation.program).await;
     let are_served = found.iter().all(|crd| crd.is_served);
     for crd in found {
@@ -160,14 +158,15 @@ async fn examine<P: Provisioner>(
     report
 }
 
-/// Examines what claims have and would get. `cluster`: its uid. `are_served`: the API server knows claims and ObjectBuckets.
+/// Examines existing claims and what new ones would get. `cluster`: its uid. `are_served`: the API server knows claims
+/// and ObjectBuckets.
 async fn examine_claims<P: Provisioner>(
     report: &mut Report,
     (client, provisioner, options): (&Client, &P, &Options),
     cluster: &str,
     are_served: bool,
 ) {
-    // 3. Each class, and its store. Its credentials have to be of the account that ObjectBuckets record.
+    // 3. Each class, and its store. Its credentials must be of the account that ObjectBuckets record.
     let classes = match list::<StorageClass>(client).await {
         Ok(classes) => classes,
         Err(error) => {
@@ -181,7 +180,7 @@ async fn examine_claims<P: Provisioner>(
     for (class, findings) in classes::examine(client, provisioner, options, &classes, &seen).await {
         report.add(Group::StorageClass, &class, findings);
     }
-    // 4. What became of it.
+    // 4. The existing ObjectBuckets and claims.
     let Some(records) = records else { return };
     let class_with = |finding: &Finding| report.subject_of(Group::StorageClass, finding);
     let findings = match records {
@@ -198,7 +197,7 @@ fn no_answer(installation: &Installation, error: &kube::Error) -> Finding {
     Finding::about("version").bad(message).with_remedy(remedy)
 }
 
-/// The uid of the cluster, or what is said without it.
+/// The uid of the cluster, or the finding that it cannot be read.
 async fn cluster(client: &Client) -> Result<String, Finding> {
     let namespaces: Api<Namespace> = Api::all(client.clone());
     match namespaces.get_metadata(CLUSTER_NAMESPACE).await {
@@ -208,7 +207,7 @@ async fn cluster(client: &Client) -> Result<String, Finding> {
                 "namespace {CLUSTER_NAMESPACE}, whose uid identifies the cluster, cannot be read: {}",
                 describe(&error)
             ))
-            .with_remedy("run this as somebody who may get that namespace")),
+            .with_remedy("run this as a user who may get that namespace")),
     }
 }
 
@@ -239,27 +238,26 @@ fn listed(names: &[String]) -> String {
     }
 }
 
-/// Something cannot be read.
 fn unreadable(what: &str, error: &kube::Error) -> Finding {
     let message = format!("{what} cannot be read: {}", describe(error));
-    Finding::about("list").unknown(message).with_remedy(format!("run this as somebody who may read {what}"))
+    Finding::about("list").unknown(message).with_remedy(format!("run this as a user who may read {what}"))
 }
 
-/// What to do about a reason that a claim would give.
+/// The remedy for the reason that a claim would report.
 fn remedy<P: Provisioner>(reason: &str) -> String {
     let found = crate::reasons::all().chain(P::REASONS.iter().copied()).find(|known| known.name == reason);
     found.map_or_else(String::new, |reason| without_links(reason.remedy))
 }
 
-/// Markdown for people who read text: `[the policies](security.md#x)` is `the policies (docs/security.md#x)`.
+/// Text for a terminal: `[the policies](security.md#x)` becomes `the policies (docs/security.md#x)`.
 fn without_links(markdown: &str) -> String {
     let mut text = String::new();
     let mut rest = markdown;
     while let Some((before, link)) = rest.split_once('[')
-        && let Some((words, target)) = link.split_once("](")
+        && let Some((label, target)) = link.split_once("](")
         && let Some((target, after)) = target.split_once(')')
     {
-        text.push_str(&format!("{before}{words} (docs/{target})"));
+        text.push_str(&format!("{before}{label} (docs/{target})"));
         rest = after;
     }
     text.push_str(rest);
@@ -273,8 +271,8 @@ mod tests {
     #[test]
     fn links_become_text() {
         assert_eq!(
-            without_links("allow it; [the owner's policies](security.md#provisioning-policy) have all. `x[0]`"),
-            "allow it; the owner's policies (docs/security.md#provisioning-policy) have all. `x[0]`"
+            without_links("allow it; [the IAM policies](security.md#policies) have all. `x[0]`"),
+            "allow it; the IAM policies (docs/security.md#policies) have all. `x[0]`"
         );
     }
 }

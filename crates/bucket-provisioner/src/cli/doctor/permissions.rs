@@ -1,4 +1,4 @@
-//! What the operator may do in the cluster, as the API server's reviews say. A review changes nothing.
+//! What the operator may do in the cluster, from access reviews of the API server. A review changes nothing.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use operator_runtime::kubernetes::answers::describe;
 const WHAT: &str = "cluster";
 /// Reviews that run at the same time.
 const AT_ONCE: usize = 8;
-/// The resources of the rules that are in no namespace.
+/// The cluster-scoped resources of the rules.
 const IN_NO_NAMESPACE: [&str; 4] = ["objectbuckets", "objectbuckets/status", "storageclasses", CRDS];
 const CRDS: &str = "customresourcedefinitions";
 const NAMESPACES: &str = "namespaces";
@@ -40,18 +40,19 @@ pub(super) async fn examine(
     place: Place<'_>,
     account: Option<&Account>,
 ) -> Vec<Finding> {
-    let reviewed = stream::iter(needed(installation, place)).map(|asked| async {
+    let reviewed = stream::iter(needed(installation, place)).map(|attributes| async {
         let allowed = match account {
-            Some(account) => of_account(client, account, asked.clone()).await,
-            None => of_myself(client, asked.clone()).await,
+            Some(account) => of_account(client, account, attributes.clone()).await,
+            None => of_myself(client, attributes.clone()).await,
         };
-        (asked, allowed)
+        (attributes, allowed)
     });
     let answers: Vec<_> = reviewed.buffered(AT_ONCE).collect().await;
     judge(answers, &remedy(installation, place, account), account)
 }
 
-/// How the operator gets what it lacks. What is applied replaces its roles, so it has to be made for this operator.
+/// How the operator gets missing permissions. The roles that are applied replace its own, so they must be made for this
+/// operator.
 fn remedy(installation: &Installation, place: Place<'_>, account: Option<&Account>) -> String {
     let mut rbac =
         format!("{} rbac --provisioner-name {}", installation.program, installation.options.provisioner_name);
@@ -68,34 +69,35 @@ fn remedy(installation: &Installation, place: Place<'_>, account: Option<&Accoun
             "if Helm installed it, `helm upgrade`; if not, `{rbac} --operator-namespace {of} --service-account {name} | \
              kubectl apply --filename -`{more}"
         ),
-        None => format!("bind what `{rbac}` prints{more} to the account that runs the operator"),
+        None => format!("apply the output of `{rbac}`{more}, and bind it to the account that runs the operator"),
     }
 }
 
-/// Every permission, one by one.
+/// Each permission as one review.
 fn needed(installation: &Installation, place: Place<'_>) -> Vec<ResourceAttributes> {
     let everywhere = expand(&installation.rules.everywhere, |resource| {
         place.namespace.filter(|_| !IN_NO_NAMESPACE.contains(&resource))
     });
-    let everywhere = everywhere.into_iter().flat_map(|asked| match (place.namespace, asked.resource.as_deref()) {
-        (Some(served), Some(NAMESPACES)) => {
-            [CLUSTER_NAMESPACE, served].map(|name| one_namespace(&asked, name)).to_vec()
-        }
-        _ => vec![asked],
-    });
+    let everywhere =
+        everywhere.into_iter().flat_map(|attributes| match (place.namespace, attributes.resource.as_deref()) {
+            (Some(served), Some(NAMESPACES)) => {
+                [CLUSTER_NAMESPACE, served].map(|name| one_namespace(&attributes, name)).to_vec()
+            }
+            _ => vec![attributes],
+        });
     let of_the_lease = place.lease.map(|lease| expand(&installation.rules.of_the_lease, |_| Some(lease)));
     everywhere.chain(of_the_lease.into_iter().flatten()).collect()
 }
 
-/// A namespace counts as an object in itself.
-fn one_namespace(asked: &ResourceAttributes, name: &str) -> ResourceAttributes {
+/// In a review, a namespace is an object in itself.
+fn one_namespace(attributes: &ResourceAttributes, name: &str) -> ResourceAttributes {
     let name = Some(name.to_owned());
-    ResourceAttributes { namespace: name.clone(), name, ..asked.clone() }
+    ResourceAttributes { namespace: name.clone(), name, ..attributes.clone() }
 }
 
 fn expand<'a>(rules: &[PolicyRule], namespace: impl Fn(&str) -> Option<&'a str>) -> Vec<ResourceAttributes> {
     let some = |list: &Option<Vec<String>>| list.clone().unwrap_or_default();
-    let mut asked = Vec::new();
+    let mut attributes = Vec::new();
     for rule in rules {
         let mut names: Vec<_> = some(&rule.resource_names).into_iter().map(Some).collect();
         if names.is_empty() {
@@ -110,7 +112,7 @@ fn expand<'a>(rules: &[PolicyRule], namespace: impl Fn(&str) -> Option<&'a str>)
                 None => (full.clone(), None),
             };
             for (verb, name) in rule.verbs.iter().flat_map(|verb| names.iter().map(move |name| (verb, name))) {
-                asked.push(ResourceAttributes {
+                attributes.push(ResourceAttributes {
                     group: Some(group.clone()),
                     resource: Some(resource.clone()),
                     subresource: subresource.clone(),
@@ -122,19 +124,19 @@ fn expand<'a>(rules: &[PolicyRule], namespace: impl Fn(&str) -> Option<&'a str>)
             }
         }
     }
-    asked
+    attributes
 }
 
-async fn of_myself(client: &Client, asked: ResourceAttributes) -> kube::Result<bool> {
+async fn of_myself(client: &Client, attributes: ResourceAttributes) -> kube::Result<bool> {
     let review = SelfSubjectAccessReview {
-        spec: SelfSubjectAccessReviewSpec { resource_attributes: Some(asked), ..Default::default() },
+        spec: SelfSubjectAccessReviewSpec { resource_attributes: Some(attributes), ..Default::default() },
         ..Default::default()
     };
     let answer = Api::all(client.clone()).create(&PostParams::default(), &review).await?;
     Ok(answer.status.is_some_and(|status| status.allowed))
 }
 
-async fn of_account(client: &Client, account: &Account, asked: ResourceAttributes) -> kube::Result<bool> {
+async fn of_account(client: &Client, account: &Account, attributes: ResourceAttributes) -> kube::Result<bool> {
     let Account { namespace, name } = account;
     // The groups that the API server gives every ServiceAccount ("Authenticating", Kubernetes documentation).
     let groups = ["system:serviceaccounts", &format!("system:serviceaccounts:{namespace}"), "system:authenticated"];
@@ -142,7 +144,7 @@ async fn of_account(client: &Client, account: &Account, asked: ResourceAttribute
         spec: SubjectAccessReviewSpec {
             user: Some(format!("system:serviceaccount:{namespace}:{name}")),
             groups: Some(groups.map(str::to_owned).to_vec()),
-            resource_attributes: Some(asked),
+            resource_attributes: Some(attributes),
             ..Default::default()
         },
         ..Default::default()
@@ -159,54 +161,60 @@ fn judge(
     let number = answers.len();
     let mut missing: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut unanswered = None;
-    for (asked, allowed) in answers {
+    for (attributes, allowed) in answers {
         match allowed {
             Ok(true) => {}
-            Ok(false) => missing.entry(describe_object(&asked)).or_default().push(asked.verb.unwrap_or_default()),
+            Ok(false) => {
+                missing.entry(describe_object(&attributes)).or_default().push(attributes.verb.unwrap_or_default())
+            }
             Err(error) => unanswered = Some(describe(&error)),
         }
     }
-    let who = match account {
-        Some(account) => format!("ServiceAccount {account} may"),
-        None => "you may".to_owned(),
+    let (may, has) = match account {
+        Some(account) => (format!("ServiceAccount {account} may"), format!("ServiceAccount {account} has")),
+        None => ("you may".to_owned(), "you have".to_owned()),
     };
     let mut findings: Vec<_> = missing
         .iter()
         .map(|(object, verbs)| {
-            Finding::about(WHAT).bad(format!("{who} not {} {object}", verbs.join(", "))).with_remedy(remedy)
+            Finding::about(WHAT).bad(format!("{may} not {} {object}", verbs.join(", "))).with_remedy(remedy)
         })
         .collect();
     if let Some(problem) = unanswered {
-        let remedy = "run this as somebody who may create SubjectAccessReviews, such as a cluster admin";
+        let remedy = "run this as a user who may create SubjectAccessReviews, such as a cluster admin";
         findings.push(
             Finding::about(WHAT)
-                .unknown(format!("not every permission could be reviewed: {problem}"))
+                .unknown(format!("not every permission could be checked: {problem}"))
                 .with_remedy(remedy),
         );
     }
     if findings.is_empty() {
         let hint = match account {
             Some(_) => String::new(),
-            None => "; to see what the operator may do, name its account with --service-account".to_owned(),
+            None => "; to check those of the operator, set --service-account to its account".to_owned(),
         };
-        findings.push(Finding::about(WHAT).good(format!("{who} do all {number} things that the operator does{hint}")));
+        findings
+            .push(Finding::about(WHAT).good(format!("{has} all {number} permissions that the operator needs{hint}")));
     }
     findings
 }
 
 /// Such as `secrets in namespace shop`.
-fn describe_object(asked: &ResourceAttributes) -> String {
+fn describe_object(attributes: &ResourceAttributes) -> String {
     let part = |text: &Option<String>, before: &str| match text.as_deref() {
         None | Some("") => String::new(),
         Some(text) => format!("{before}{text}"),
     };
     format!(
         "{}{}{}{}{}",
-        part(&asked.resource, ""),
-        part(&asked.group, "."),
-        part(&asked.subresource, "/"),
-        part(&asked.name, " "),
-        part(&asked.namespace.clone().filter(|_| asked.resource.as_deref() != Some(NAMESPACES)), " in namespace "),
+        part(&attributes.resource, ""),
+        part(&attributes.group, "."),
+        part(&attributes.subresource, "/"),
+        part(&attributes.name, " "),
+        part(
+            &attributes.namespace.clone().filter(|_| attributes.resource.as_deref() != Some(NAMESPACES)),
+            " in namespace "
+        ),
     )
 }
 
@@ -217,7 +225,7 @@ mod tests {
 
     use super::*;
 
-    fn asked() -> Vec<ResourceAttributes> {
+    fn attributes() -> Vec<ResourceAttributes> {
         let rules: Vec<PolicyRule> = serde_json::from_value(json!([
             { "apiGroups": [""], "resources": ["secrets", "namespaces"], "verbs": ["get", "list"] },
             { "apiGroups": ["x.io"], "resources": ["leases/status"], "resourceNames": ["mine"], "verbs": ["update"] },
@@ -227,10 +235,10 @@ mod tests {
     }
 
     #[test]
-    fn rules_are_asked_about_one_by_one() {
-        let shown: Vec<_> = asked()
+    fn each_permission_of_a_rule_is_reviewed() {
+        let shown: Vec<_> = attributes()
             .iter()
-            .map(|asked| format!("{} {}", asked.verb.as_deref().unwrap(), describe_object(asked)))
+            .map(|attributes| format!("{} {}", attributes.verb.as_deref().unwrap(), describe_object(attributes)))
             .collect();
         assert_eq!(
             shown,
@@ -246,9 +254,9 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_named_with_object_and_verbs() {
-        let answers = asked().into_iter().map(|asked| {
-            let allowed = asked.resource.as_deref() != Some("secrets");
-            (asked, Ok(allowed))
+        let answers = attributes().into_iter().map(|attributes| {
+            let allowed = attributes.resource.as_deref() != Some("secrets");
+            (attributes, Ok(allowed))
         });
         let account = Account { namespace: "ops".into(), name: "s3".into() };
         let findings = judge(answers.collect(), "do it", Some(&account));
@@ -258,7 +266,7 @@ mod tests {
                 .bad("ServiceAccount ops/s3 may not get, list secrets in namespace shop")
                 .with_remedy("do it")]
         );
-        let all = judge(asked().into_iter().map(|asked| (asked, Ok(true))).collect(), "", None);
-        assert!(all[0].message.starts_with("you may do all 5 things"), "{}", all[0].message);
+        let all = judge(attributes().into_iter().map(|attributes| (attributes, Ok(true))).collect(), "", None);
+        assert!(all[0].message.starts_with("you have all 5 permissions"), "{}", all[0].message);
     }
 }

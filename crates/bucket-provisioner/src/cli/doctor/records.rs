@@ -1,5 +1,5 @@
-//! The ObjectBuckets of this provisioner: whether they can be read, and whether the Secrets of their owners are there.
-//! Their claims need both, also those whose class is gone.
+//! The ObjectBuckets of this provisioner: whether they can be read, and whether the Secrets with their provisioning
+//! credentials exist. Their claims need both, also those whose class no longer exists.
 
 use std::collections::BTreeMap;
 
@@ -14,16 +14,16 @@ use crate::decide::{codec, record};
 use crate::error::Error;
 use crate::store::{Failure as _, Finding, Provisioner, Record, SecretRef};
 
-/// What ObjectBuckets say.
+/// What was read of the ObjectBuckets.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
-    /// All of this provisioner.
+    /// How many belong to this provisioner.
     all: usize,
     /// Names of those that cannot be read, and why.
     unreadable: Vec<String>,
     /// Names of those that were written in another cluster.
     elsewhere: Vec<String>,
-    /// By the Secret of their owner: one of them, and the names of all.
+    /// By the Secret with their provisioning credentials: one of them, and the names of all.
     owners: BTreeMap<SecretRef, (Record, Vec<String>)>,
     pub(super) accounts: Accounts,
 }
@@ -31,7 +31,7 @@ pub(super) struct Seen {
 /// `cluster`: its uid; empty if it is not known.
 ///
 /// # Errors
-/// What is reported if they cannot be read.
+/// The finding if they cannot be read.
 pub(super) async fn read(client: &Client, options: &Options, cluster: &str) -> Result<Seen, Finding> {
     let api: Api<Guard<ObjectBucket>> = Api::all(client.clone());
     let labels = format!("{}={}", wire::PROVISIONER_LABEL, wire::provisioner_label(&options.provisioner_name));
@@ -42,7 +42,7 @@ pub(super) async fn read(client: &Client, options: &Options, cluster: &str) -> R
     Ok(seen)
 }
 
-/// `class_with`: the StorageClass of which the same was found.
+/// `class_with`: the StorageClass that has the same finding.
 pub(super) async fn examine<P: Provisioner>(
     client: &Client,
     seen: &Seen,
@@ -66,11 +66,11 @@ fn without_owner<P: Provisioner>(
     const WHAT: &str = "owner";
     let needed = listed(names);
     match error {
-        // Its words are about a class, which may be gone.
+        // Its text names a class, which may no longer exist.
         Error::OwnerSecretNotFound(_) => {
             let message =
-                format!("Secret {secret} with the owner's credentials does not exist, but is needed by {needed}");
-            let remedy = "create it again, with keys of the same account: without it the buckets of these ObjectBuckets can neither be checked nor removed";
+                format!("Secret {secret} with provisioning credentials does not exist, but is needed by {needed}");
+            let remedy = "create it again, with keys of the same account: without it the buckets of these ObjectBuckets can neither be checked nor deleted";
             Finding::about(WHAT).bad(message).with_remedy(remedy)
         }
         error => {
@@ -137,7 +137,7 @@ impl Seen {
                 "these were written in another cluster, so nothing is done with them: {}",
                 listed(&self.elsewhere)
             );
-            let remedy = "the command `orphans` shows what can become of them";
+            let remedy = "the command `orphans` shows the possible actions";
             findings.push(Finding::about(WHAT).warning(message).with_remedy(remedy));
         }
         if findings.is_empty() {

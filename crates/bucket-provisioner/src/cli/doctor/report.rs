@@ -1,4 +1,4 @@
-//! What was found, as text for people or JSON for machines.
+//! The findings as text or JSON.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,12 +9,11 @@ use serde::Serialize;
 
 use crate::store::{Finding, Verdict};
 
-/// How to print what was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// For people.
+    /// Text
     Text,
-    /// For machines.
+    /// JSON, for scripts
     Json,
 }
 
@@ -58,7 +57,7 @@ struct Entry {
     finding: Finding,
 }
 
-/// What scripts read. Documented in docs/operating.md: names stay, and fields are only added.
+/// The format for scripts. Documented in docs/operating.md: names stay, and fields are only added.
 #[derive(Serialize)]
 struct Json<'a> {
     findings: Vec<JsonEntry<'a>>,
@@ -75,7 +74,7 @@ struct JsonEntry<'a> {
     remedy: &'a str,
 }
 
-fn word(verdict: Verdict) -> &'static str {
+fn verdict_name(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Good => "good",
         Verdict::Warning => "warning",
@@ -129,11 +128,11 @@ impl Report {
             group: *group,
             subject,
             what: &finding.what,
-            verdict: word(finding.verdict),
+            verdict: verdict_name(finding.verdict),
             message: &finding.message,
             remedy: &finding.remedy,
         });
-        let summary = ALL.into_iter().map(|verdict| (word(verdict), self.count(verdict))).collect();
+        let summary = ALL.into_iter().map(|verdict| (verdict_name(verdict), self.count(verdict))).collect();
         // Maps with keys that are text can always be written.
         let text = serde_json::to_string_pretty(&Json { findings: findings.collect(), summary }).unwrap_or_default();
         format!("{text}\n")
@@ -159,18 +158,17 @@ impl Report {
         }
         let counts = [Verdict::Bad, Verdict::Warning, Verdict::Unknown, Verdict::Good];
         let counts = counts.map(|verdict| format!("{} {}", marked(verdict), self.count(verdict))).join("   ");
-        let _ =
-            writeln!(text, "\n{}: {counts}", if self.is_good() { "Nothing is wrong" } else { "Something is wrong" });
+        let _ = writeln!(text, "\n{}: {counts}", if self.is_good() { "No problems" } else { "Problems found" });
         text
     }
 }
 
-/// What others wrote must not steer the terminal.
+/// Without control characters, because tenants write names and messages.
 fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// Whether the reader is a terminal, and wants colours (no-color.org).
+/// Whether standard output is a terminal, and NO_COLOR (no-color.org) is not set.
 fn has_colours() -> bool {
     let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let able = std::env::var_os("TERM").is_none_or(|terminal| terminal != "dumb");
@@ -211,14 +209,14 @@ mod tests {
           ? permissions: cannot be  [2J seen
             → submit a claim
 
-        Something is wrong: ✗ 1   ! 1   ? 1   ✓ 1
+        Problems found: ✗ 1   ! 1   ? 1   ✓ 1
         "#);
         assert!(report().text(true).contains("\x1b[31m✗\x1b[0m bucket"));
         assert!(!report().is_good());
     }
 
     #[test]
-    fn warnings_and_what_cannot_be_seen_are_no_failure() {
+    fn warnings_and_unknown_findings_are_not_failures() {
         let mut report = Report::default();
         report.add(
             Group::Claims,
@@ -226,11 +224,11 @@ mod tests {
             [Finding::about("a").warning("b").with_remedy("c"), Finding::about("a").unknown("b").with_remedy("c")],
         );
         assert!(report.is_good());
-        assert!(report.text(false).ends_with("Nothing is wrong: ✗ 0   ! 1   ? 1   ✓ 0\n"));
+        assert!(report.text(false).ends_with("No problems: ✗ 0   ! 1   ? 1   ✓ 0\n"));
     }
 
     #[test]
-    fn machines_read_every_field_of_every_finding() {
+    fn json_has_every_field_of_every_finding() {
         let json: serde_json::Value = serde_json::from_str(&report().json()).unwrap();
         assert_eq!(
             json["findings"][1],

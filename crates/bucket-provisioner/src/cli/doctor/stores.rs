@@ -1,5 +1,5 @@
-//! Whether the stores would do what the classes say. Classes that use the same Secret and store share what is asked there,
-//! and what is wrong there is explained at the first of them.
+//! Whether the stores would accept what the classes demand. Classes that use the same Secret and store share the calls,
+//! and their problems are explained at the first of them.
 
 use std::any::TypeId;
 use std::collections::BTreeMap;
@@ -20,14 +20,14 @@ use crate::store::{Failure as _, Finding, Plan, Provisioner, Record, SecretRef, 
 const AT_ONCE: usize = 8;
 /// Longest time for the store of one class.
 const LIMIT: Duration = ANSWER_LIMIT;
-/// What findings about the Secret, or the identity of the pod, are about.
+/// The subject of findings about the Secret, or the identity of the pod.
 const OWNER: &str = "owner";
 const STORE: &str = "store";
 
 /// A class by name, and what a claim of it would get; `None` if the class cannot be used.
 pub(super) type Planned<'a> = (String, Option<&'a Sample>);
 
-/// What is found about the store of each class. `accounts`: what ObjectBuckets record, if they can be listed.
+/// The findings about the store of each class. `accounts`: what ObjectBuckets record, if they can be listed.
 pub(super) async fn examine<P: Provisioner>(
     client: &Client,
     provisioner: &P,
@@ -36,7 +36,7 @@ pub(super) async fn examine<P: Provisioner>(
 ) -> Vec<Vec<Finding>> {
     let accesses: Vec<_> = classes.iter().map(|_| OnceCell::new()).collect();
     let examined = classes.iter().enumerate().map(|(at, (_, sample))| {
-        // Of classes that ask the same of the same store the first one is examined for all.
+        // Of classes with the same demands on the same store, only the first one is examined.
         let sample = sample.filter(|_| first(classes, at, Sample::is_like) == at);
         let access = accesses.get(first(classes, at, Sample::has_same_credentials));
         async move {
@@ -51,20 +51,20 @@ pub(super) async fn examine<P: Provisioner>(
     (0..classes.len()).map(|at| shortened::<P>(classes, at, of)).collect()
 }
 
-/// The first class of which this holds together with that one; that one itself if there is no other.
+/// The first class that `holds` together with the class at this index; that class itself if there is no other.
 fn first(classes: &[Planned<'_>], at: usize, holds: fn(&Sample, &Sample) -> bool) -> usize {
     let Some((_, Some(sample))) = classes.get(at) else { return at };
     classes.iter().position(|(_, other)| other.is_some_and(|other| holds(other, sample))).unwrap_or(at)
 }
 
-/// Credentials at a store.
+/// Credentials for a store.
 struct Access<P: Provisioner> {
-    /// With the account that they belong to. `None`: nothing else can be asked.
+    /// With the account that they belong to. `None`: they cannot be used for other calls.
     usable: Option<(Owner<P>, Option<String>)>,
     findings: Vec<Finding>,
 }
 
-/// Reads the credentials, and asks the store whether it accepts them. One that hangs does not hold up the report.
+/// Reads the credentials, and checks whether the store accepts them. A store that hangs does not delay the report.
 async fn access_to<P: Provisioner>(
     client: &Client,
     provisioner: &P,
@@ -79,7 +79,7 @@ async fn access_to<P: Provisioner>(
             return Access { usable: None, findings: vec![finding] };
         }
     };
-    let mut findings: Vec<_> = whose::<P>(record.plan.owner_secret.as_ref()).into_iter().collect();
+    let mut findings: Vec<_> = source::<P>(record.plan.owner_secret.as_ref()).into_iter().collect();
     let usable = match timeout_at(end, provisioner.account(&owner.call(record))).await {
         Ok(Ok(account)) => {
             if has_owner::<P>() {
@@ -89,12 +89,12 @@ async fn access_to<P: Provisioner>(
             let other = other.unwrap_or_default();
             let is_right = other.is_empty();
             findings.extend(other);
-            // What is asked with credentials of another account has misleading answers.
+            // The answers to calls with credentials of another account would be misleading.
             is_right.then_some((owner, account))
         }
         Ok(Err(error)) => {
             findings.push(Finding::about("credentials").failed(&error).with_remedy(super::remedy::<P>(error.reason())));
-            // The store is examined all the same: perhaps the clocks differ.
+            // The store is examined nevertheless: perhaps the clocks differ.
             Some((owner, None))
         }
         Err(_elapsed) => {
@@ -105,14 +105,14 @@ async fn access_to<P: Provisioner>(
     Access { usable, findings }
 }
 
-/// What an answer without an error proves: only an account comes from the store.
+/// What a success proves: only if it has an account, it comes from the store.
 fn accepted(account: Option<&str>) -> Finding {
     let about = Finding::about("credentials");
     match account {
-        Some(account) => about.good(format!("the store accepts the owner's credentials, of account {account}")),
+        Some(account) => about.good(format!("the store accepts the provisioning credentials, of account {account}")),
         None => about
-            .unknown("this store does not say whether it accepts the owner's credentials")
-            .with_remedy("create a claim to see whether they work"),
+            .unknown("this store does not report whether it accepts the provisioning credentials")
+            .with_remedy("create a claim to test them"),
     }
 }
 
@@ -122,7 +122,7 @@ fn of_others(accounts: &Accounts, record: &Record, now: &str) -> Vec<Finding> {
     let (same, others): (Vec<_>, Vec<_>) = accounts.of(record).partition(|those| those.account == now);
     let of_others = others.into_iter().map(|those| {
         let same = same.first().map_or_else(String::new, |same| format!("; {same}"));
-        let message = format!("{}, but {those}: nothing is done for their claims{same}", credentials(secret, now));
+        let message = format!("{}, but {those}: their claims are not processed{same}", credentials(secret, now));
         let put = match secret {
             Some(_) => format!("put a key of account {} into the Secret", those.account),
             None => format!("give the operator an identity of account {}", those.account),
@@ -135,7 +135,7 @@ fn of_others(accounts: &Accounts, record: &Record, now: &str) -> Vec<Finding> {
     of_others.collect()
 }
 
-/// Whether the store would do what a class says.
+/// Whether the store would accept what a class demands.
 async fn store<P: Provisioner>(provisioner: &P, planned: &Record, access: &Access<P>, end: Instant) -> Vec<Finding> {
     let mut findings = access.findings.clone();
     if let Some((owner, account)) = &access.usable {
@@ -147,7 +147,7 @@ async fn store<P: Provisioner>(provisioner: &P, planned: &Record, access: &Acces
     }
     let is_of_pod = |finding: &Finding| finding.what == OWNER && finding.verdict == Verdict::Unknown;
     if findings.iter().any(is_of_pod) {
-        // They are about somebody else.
+        // The findings are about another identity than the operator's.
         for finding in findings.iter_mut().filter(|finding| finding.verdict == Verdict::Bad) {
             finding.verdict = Verdict::Unknown;
         }
@@ -162,13 +162,13 @@ fn silent(record: &Record) -> Finding {
     Finding::about(STORE).bad(message).with_remedy(remedy)
 }
 
-/// Whose credentials are used; nothing if the store needs none.
-fn whose<P: Provisioner>(secret: Option<&SecretRef>) -> Option<Finding> {
+/// Where the credentials come from; `None` if the store needs none.
+fn source<P: Provisioner>(secret: Option<&SecretRef>) -> Option<Finding> {
     match secret {
-        Some(secret) => Some(Finding::about(OWNER).good(format!("Secret {secret} has the owner's credentials"))),
+        Some(secret) => Some(Finding::about(OWNER).good(format!("Secret {secret} has the provisioning credentials"))),
         None if !has_owner::<P>() => None,
-        None if in_pod() => Some(Finding::about(OWNER).good("the owner is the operator's own identity")),
-        None => Some(Finding::about(OWNER).unknown("the owner is the identity of the operator's pod, which cannot be seen from here: what follows is about the identity of this process").with_remedy("run this in the operator's pod, with `kubectl exec`")),
+        None if in_pod() => Some(Finding::about(OWNER).good("the provisioning credentials are the operator's own identity")),
+        None => Some(Finding::about(OWNER).unknown("the provisioning credentials are the identity of the operator's pod, which cannot be seen from here; the checks below use the identity of this process").with_remedy("run this in the operator's pod, with `kubectl exec`")),
     }
 }
 
@@ -182,7 +182,7 @@ fn in_pod() -> bool {
     std::env::var_os("KUBERNETES_SERVICE_HOST").is_some()
 }
 
-/// The findings of a class without what an earlier class with the same Secret or store has explained.
+/// The findings of a class, without those that an earlier class with the same Secret or store has explained.
 fn shortened<'f, P: Provisioner>(
     classes: &[Planned<'_>],
     at: usize,
@@ -211,7 +211,7 @@ fn shortened<'f, P: Provisioner>(
     left
 }
 
-/// What two classes use both; `None` if what is wrong with one says nothing about the other.
+/// What two classes share; `None` if the problems of one do not affect the other.
 fn shared<P: Provisioner>(one: &Plan, other: &Plan) -> Option<&'static str> {
     let is_same_store = one.endpoint == other.endpoint;
     match &one.owner_secret {

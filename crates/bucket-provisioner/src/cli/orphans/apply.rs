@@ -1,4 +1,4 @@
-//! Has the operator do what the admin wants, after the plan was shown and agreed to.
+//! Annotates orphans with the actions that the admin chooses, after the plan was shown and confirmed.
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -13,9 +13,9 @@ use super::orphan::Orphan;
 use super::plan::{self, Planned};
 use super::recorded::Recorded;
 use super::{FOUND, OrphansArgs, Wanted, show};
-use crate::cli::annotate::{self, Answer, PendingAnnotation, Service, Word};
-use crate::cli::ask;
+use crate::cli::annotate::{self, ActionArg, ActionStatus, OperatorStatus, PendingAnnotation};
 use crate::cli::output::{self, Format, clean};
+use crate::cli::prompt;
 use crate::cli::session::Session;
 use crate::decide::action::Action;
 use crate::decide::record;
@@ -23,40 +23,39 @@ use crate::store::Provisioner;
 use clap::ValueEnum as _;
 use operator_runtime::program::print;
 
-/// What became of an orphan.
+/// The result for one orphan; the variants are on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Outcome {
-    /// The operator has done it.
+    /// The operator has applied the action.
     Done,
-    /// The operator was told, and nobody waited for it.
+    /// The ObjectBucket is annotated, and the command did not wait.
     Asked,
-    /// Nothing was done about it.
+    /// Skipped.
     Left,
-    /// The operator has not done it in time.
+    /// The operator has not applied the action in time.
     Waiting,
-    /// It cannot be done.
+    /// The action cannot be applied.
     Failed,
 }
 
-/// What became of an orphan, and why.
 #[derive(Debug, Serialize)]
-struct Treated {
+struct ActionResult {
     name: String,
     action: Option<&'static str>,
     outcome: Outcome,
     message: String,
 }
 
-/// What is said to the admin meanwhile, and what came of it.
+/// Prints progress, and collects the results.
 struct Report {
     format: Format,
-    results: Vec<Treated>,
+    results: Vec<ActionResult>,
 }
 
 impl Report {
-    /// With JSON or YAML, standard output is for machines.
-    fn say(&self, text: &str) -> Result<(), Box<dyn Error>> {
+    /// Prints to standard error if the format is JSON or YAML: standard output is for the document then.
+    fn print_line(&self, text: &str) -> Result<(), Box<dyn Error>> {
         let text = clean(text);
         match self.format {
             Format::Table | Format::Wide => print(&(text + "\n")),
@@ -75,10 +74,10 @@ impl Report {
         why: String,
     ) -> Result<(), Box<dyn Error>> {
         let colon = if why.is_empty() { "" } else { ": " };
-        let word = serde_json::to_value(outcome)?;
-        self.say(&format!("{} {}: {}{colon}{why}", show::kind(orphan.kind), orphan.name, word.as_str().unwrap_or("")))?;
+        let (kind, result) = (show::kind(orphan.kind), serde_json::to_value(outcome)?);
+        self.print_line(&format!("{kind} {}: {}{colon}{why}", orphan.name, result.as_str().unwrap_or("")))?;
         let (name, action) = (orphan.name.clone(), action.map(Action::word));
-        self.results.push(Treated { name, action, outcome, message: why });
+        self.results.push(ActionResult { name, action, outcome, message: why });
         Ok(())
     }
 
@@ -95,10 +94,10 @@ impl Report {
     }
 }
 
-/// Asks what is to be done, shows the plan, asks whether to go on, and has it done.
+/// Asks for the actions, shows the plan, asks for confirmation, and annotates the ObjectBuckets.
 ///
 /// # Errors
-/// Kubernetes refused, or nobody can be asked.
+/// Kubernetes refused, or standard input cannot be read.
 pub(crate) async fn apply<P: Provisioner>(
     session: &Session<P>,
     mut found: Found,
@@ -108,40 +107,40 @@ pub(crate) async fn apply<P: Provisioner>(
     let mut report = Report { format: args.output, results: Vec::new() };
     let orphans = chosen(&mut found, wanted)?;
     if orphans.is_empty() {
-        report.say(show::none(&found))?;
+        report.print_line(show::none(&found))?;
     }
     let classes = session.classes().await?;
     let mut plans = Vec::new();
     for orphan in orphans {
-        let Some(action) = choose(&mut report, &orphan, wanted)? else { continue };
+        let Some(action) = choose_action(&mut report, &orphan, wanted)? else { continue };
         match plan::plan(session, &found, &classes, (orphan.clone(), action), wanted.class.as_deref()).await {
             Ok(planned) => plans.push(planned),
             Err(why) => report.add(&orphan, Some(action), Outcome::Left, why)?,
         }
     }
-    let plans = served(session, &mut report, plans, wanted).await?;
-    let plans = agreed(&mut report, plans, wanted)?;
+    let plans = require_operator(session, &mut report, plans, wanted).await?;
+    let plans = confirmed(&mut report, plans, wanted)?;
     let recorded = match plans.iter().any(|planned| planned.is_new) {
         true => find::recorded(session).await?,
         false => Recorded::default(),
     };
-    let (mut followed, mut given) = (Vec::new(), Vec::new());
+    let (mut annotated, mut pending) = (Vec::new(), Vec::new());
     for planned in plans {
-        match give(session, &planned, &found.cluster, &recorded).await {
-            Ok(word) => {
-                followed.push(planned);
-                given.push(word);
+        match annotate_one(session, &planned, &found.cluster, &recorded).await {
+            Ok(annotation) => {
+                annotated.push(planned);
+                pending.push(annotation);
             }
             Err(why) => report.add(&planned.orphan, Some(planned.action), Outcome::Failed, why)?,
         }
     }
-    follow(session, &mut report, (&followed, &given), wanted).await?;
+    wait(session, &mut report, (&annotated, &pending), wanted).await?;
     report.end()
 }
 
-/// Says whether an operator serves, and leaves what nobody should ask for without one: it would be done whenever one
-/// starts, by when nobody remembers.
-async fn served<P: Provisioner>(
+/// Warns if no operator serves. Without confirmation, deletions are skipped then: the operator would apply them
+/// whenever it starts, perhaps long after the command.
+async fn require_operator<P: Provisioner>(
     session: &Session<P>,
     report: &mut Report,
     plans: Vec<Planned>,
@@ -150,29 +149,29 @@ async fn served<P: Provisioner>(
     if plans.is_empty() {
         return Ok(plans);
     }
-    let service = annotate::service(session).await;
-    if let Some(warning) = service.warning() {
-        report.say(warning)?;
+    let operator = annotate::operator_status(session).await;
+    if let Some(warning) = operator.warning() {
+        report.print_line(warning)?;
     }
-    if !(wanted.yes && wanted.wait && matches!(service, Service::Nobody(_))) {
+    if !(wanted.yes && wanted.wait && matches!(operator, OperatorStatus::Absent(_))) {
         return Ok(plans);
     }
     let deletes = |planned: &Planned| matches!(planned.action, Action::Remove | Action::Revoke);
     let (refused, rest): (Vec<_>, Vec<_>) = plans.into_iter().partition(deletes);
     for planned in refused {
-        let why = "no operator serves, so it would be done at some later time; start the operator, or add --wait=false";
+        let why = "no operator serves, so the action would be applied at an unknown later time; start the operator, or add --wait=false";
         report.add(&planned.orphan, Some(planned.action), Outcome::Left, why.to_owned())?;
     }
     Ok(rest)
 }
 
-/// The orphans that the admin means.
+/// The orphans that the admin selects.
 fn chosen(found: &mut Found, wanted: &Wanted) -> Result<Vec<Orphan>, String> {
     let mut orphans = std::mem::take(&mut found.orphans);
     if let Some(unknown) = wanted.only.iter().find(|name| !orphans.iter().any(|orphan| orphan.name == **name)) {
         return Err(format!("{unknown:?} is not an orphan; run the command without --apply to see which there are"));
     }
-    // What is scheduled goes by itself, and its users can undo that: only an admin who names it means it.
+    // Scheduled deletions need no action, and users can undo them: they are selected only by name.
     orphans.retain(|orphan| match wanted.only.is_empty() {
         true => orphan.needs_decision(),
         false => wanted.only.contains(&orphan.name),
@@ -180,52 +179,52 @@ fn chosen(found: &mut Found, wanted: &Wanted) -> Result<Vec<Orphan>, String> {
     Ok(orphans)
 }
 
-/// What is to be done about an orphan; `None` for nothing.
-fn choose(report: &mut Report, orphan: &Orphan, wanted: &Wanted) -> Result<Option<Action>, Box<dyn Error>> {
-    if let Some(word) = &orphan.annotation {
-        let why = format!("it is annotated with {word:?} already");
+/// The action for an orphan; `None` if it is skipped.
+fn choose_action(report: &mut Report, orphan: &Orphan, wanted: &Wanted) -> Result<Option<Action>, Box<dyn Error>> {
+    if let Some(annotation) = &orphan.annotation {
+        let why = format!("it is annotated with {annotation:?} already");
         return report.add(orphan, None, Outcome::Left, why).map(|()| None);
     }
     if orphan.actions.is_empty() {
         return report.add(orphan, None, Outcome::Left, orphan.message.clone()).map(|()| None);
     }
-    if let Some(word) = wanted.action {
-        let action = word.action();
+    if let Some(action) = wanted.action {
+        let action = action.action();
         return match orphan.risk(action).filter(|_| orphan.allows(action) && !wanted.only.contains(&orphan.name)) {
             Some(risk) => {
-                let why = format!("{risk}; if it may be deleted all the same, add --only {}", orphan.name);
+                let why = format!("{risk}; to apply the action anyway, add --only {}", orphan.name);
                 report.add(orphan, Some(action), Outcome::Left, why).map(|()| None)
             }
             None => Ok(Some(action)),
         };
     }
     let name = format!("{} {}", show::kind(orphan.kind), orphan.name);
-    report.say(&format!("{name}: {}", orphan.message))?;
-    let words = orphan.actions.join(", ");
-    let answer =
-        ask::answer(&format!("What shall be done about {}? ({words}; only Enter leaves it):", clean(&orphan.name)))?;
-    match Word::from_str(&answer, false) {
-        Ok(word) if orphan.allows(word.action()) => Ok(Some(word.action())),
+    report.print_line(&format!("{name}: {}", orphan.message))?;
+    let actions = orphan.actions.join(", ");
+    let question = format!("Which action for {}? ({actions}; Enter skips it):", clean(&orphan.name));
+    let answer = prompt::read_line(&question)?;
+    match ActionArg::from_str(&answer, false) {
+        Ok(action) if orphan.allows(action.action()) => Ok(Some(action.action())),
         _ => {
             let why = match answer.is_empty() {
-                true => "as you say".to_owned(),
-                false => format!("{answer:?} is none of these words: {words}"),
+                true => "skipped".to_owned(),
+                false => format!("{answer:?} is not one of these actions: {actions}"),
             };
             report.add(orphan, None, Outcome::Left, why).map(|()| None)
         }
     }
 }
 
-/// Shows the plan, and keeps of it what the admin agrees to.
-fn agreed(report: &mut Report, plans: Vec<Planned>, wanted: &Wanted) -> Result<Vec<Planned>, Box<dyn Error>> {
+/// Shows the plan, and keeps the part that the admin confirms.
+fn confirmed(report: &mut Report, plans: Vec<Planned>, wanted: &Wanted) -> Result<Vec<Planned>, Box<dyn Error>> {
     if plans.is_empty() {
         return Ok(plans);
     }
-    report.say("The plan:")?;
+    report.print_line("The plan:")?;
     for line in plans.iter().flat_map(Planned::lines) {
-        report.say(&format!("  {line}"))?;
+        report.print_line(&format!("  {line}"))?;
     }
-    let mut agreed = Vec::new();
+    let mut confirmed = Vec::new();
     for planned in plans {
         let may = match &planned.full_bucket {
             None => true,
@@ -233,11 +232,11 @@ fn agreed(report: &mut Report, plans: Vec<Planned>, wanted: &Wanted) -> Result<V
             Some(_) if wanted.yes => false,
             Some(full) => {
                 let question = format!("Type the name of bucket {:?} to delete it with all its content:", full.name);
-                ask::answer(&clean(&question))? == full.name
+                prompt::read_line(&clean(&question))? == full.name
             }
         };
         if may {
-            agreed.push(planned);
+            confirmed.push(planned);
         } else {
             let name = planned.full_bucket.as_ref().map(|full| full.name.as_str()).unwrap_or_default();
             let why =
@@ -245,31 +244,31 @@ fn agreed(report: &mut Report, plans: Vec<Planned>, wanted: &Wanted) -> Result<V
             report.add(&planned.orphan, Some(planned.action), Outcome::Left, why)?;
         }
     }
-    if agreed.is_empty() || wanted.yes || ask::agrees("The operator will do this.")? {
-        return Ok(agreed);
+    if confirmed.is_empty() || wanted.yes || prompt::confirm("The operator will do this.")? {
+        return Ok(confirmed);
     }
-    for planned in agreed {
-        report.add(&planned.orphan, Some(planned.action), Outcome::Left, "as you say".to_owned())?;
+    for planned in confirmed {
+        report.add(&planned.orphan, Some(planned.action), Outcome::Left, "not confirmed".to_owned())?;
     }
     Ok(Vec::new())
 }
 
-/// Gives the operator the word, if the orphan is still what the plan was made for.
-/// `recorded`: what the ObjectBuckets name since the admin agreed, if something is to be written for a lost one.
-async fn give<P: Provisioner>(
+/// Annotates the ObjectBucket, if the orphan has not changed since the plan was made. `recorded`: what the
+/// ObjectBuckets name now, if a lost one must be created.
+async fn annotate_one<P: Provisioner>(
     session: &Session<P>,
     planned: &Planned,
     cluster: &str,
     recorded: &Recorded,
 ) -> Result<PendingAnnotation, String> {
     let Planned { orphan, action, object, is_new, .. } = planned;
-    let mut given = PendingAnnotation {
+    let mut pending = PendingAnnotation {
         record: record::name(object),
         uid: object.metadata.uid.clone(),
         action: *action,
         claim: orphan.claim(),
     };
-    planned.is_as_empty(session).await?;
+    planned.require_still_empty(session).await?;
     if *is_new {
         if recorded.may_name(orphan) {
             return Err(annotate::CHANGED.to_owned());
@@ -280,27 +279,27 @@ async fn give<P: Provisioner>(
         if present.map(|claim| claim.uid) != orphan.present_uid {
             return Err(annotate::CHANGED.to_owned());
         }
-        given.uid = annotate::create(session, object.clone(), *action).await?;
-        return Ok(given);
+        pending.uid = annotate::create(session, object.clone(), *action).await?;
+        return Ok(pending);
     }
     let fresh = annotate::fresh(session, object).await?;
     let recorded = Recorded::default();
     let present =
-        find::present(session, &orphan.claim_namespace, &orphan.claim_name, &recorded, Some(&given.record)).await;
+        find::present(session, &orphan.claim_namespace, &orphan.claim_name, &recorded, Some(&pending.record)).await;
     let present = present.map_err(|problem| problem.to_string())?;
     let again = judge::of_record(fresh.clone(), cluster, present.as_ref(), Timestamp::now());
     if again.is_none_or(|again| (&again.reason, &again.present_uid) != (&orphan.reason, &orphan.present_uid)) {
         return Err(annotate::CHANGED.to_owned());
     }
     annotate::annotate(session, &fresh, *action).await?;
-    Ok(given)
+    Ok(pending)
 }
 
-/// Waits for what the operator says, as far as the admin wants that.
-async fn follow<P: Provisioner>(
+/// Waits for the operator, unless the admin has disabled that.
+async fn wait<P: Provisioner>(
     session: &Session<P>,
     report: &mut Report,
-    (plans, given): (&[Planned], &[PendingAnnotation]),
+    (plans, pending): (&[Planned], &[PendingAnnotation]),
     wanted: &Wanted,
 ) -> Result<(), Box<dyn Error>> {
     let mut add = |index: usize, outcome, why| match plans.get(index) {
@@ -308,17 +307,17 @@ async fn follow<P: Provisioner>(
         None => Ok(()),
     };
     if !wanted.wait {
-        for (index, word) in given.iter().enumerate() {
-            let why = format!("`kubectl describe ob {}` shows how it goes", word.record);
+        for (index, annotation) in pending.iter().enumerate() {
+            let why = format!("`kubectl describe ob {}` shows the progress", annotation.record);
             add(index, Outcome::Asked, why)?;
         }
         return Ok(());
     }
-    annotate::wait(session, given, wanted.timeout, |index, answer| {
-        let (outcome, why) = match answer {
-            Answer::Done => (Outcome::Done, String::new()),
-            Answer::Refused(why) => (Outcome::Failed, why),
-            Answer::NotYet(why) => (Outcome::Waiting, why),
+    annotate::wait(session, pending, wanted.timeout, |index, status| {
+        let (outcome, why) = match status {
+            ActionStatus::Done => (Outcome::Done, String::new()),
+            ActionStatus::Refused(why) => (Outcome::Failed, why),
+            ActionStatus::Pending(why) => (Outcome::Waiting, why),
         };
         add(index, outcome, why)
     })

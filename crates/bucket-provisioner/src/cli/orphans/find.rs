@@ -1,12 +1,13 @@
-//! Looks for orphans beside an operator that serves.
+//! Finds orphans while an operator may serve.
 //!
 //! # Why nothing new looks orphaned
-//! 1. The store is read first, and the ObjectBuckets afterwards. An operator writes the ObjectBucket before it creates
-//!    anything, so whatever the first look shows was recorded before, and the second look shows that; unless both are
-//!    gone by then. The other way round, everything created in between would look orphaned.
-//! 2. So what no ObjectBucket records is looked for in the store once more: what was removed in between is gone now.
+//! 1. The store is listed first, and the ObjectBuckets afterwards. An operator writes the ObjectBucket before it
+//!    creates anything, so everything in the first list was recorded before, and the second list has its ObjectBucket;
+//!    unless both were deleted in between. In the opposite order, everything created in between would look orphaned.
+//! 2. Therefore what no ObjectBucket records is searched in the store once more: what was deleted in between no longer
+//!    exists.
 //! 3. ObjectBuckets and claims are listed one after the other, and in either order one of a pair may be missing only
-//!    because of that. So each suspect is read again: first its ObjectBucket, then its claim.
+//!    because of that. Therefore each suspect is read again: first its ObjectBucket, then its claim.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -28,18 +29,17 @@ use crate::decide::ownership;
 use crate::decide::record;
 use crate::store::{ClaimId, Inventory, Provisioner, TaggedResource};
 
-/// What was found.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Found {
     pub(crate) orphans: Vec<Orphan>,
-    /// Marked by this provisioner in another cluster, or in one that the marks do not name. They are that cluster's.
-    pub(crate) of_other_clusters: Vec<Elsewhere>,
-    /// What was not looked at, though nobody needs to worry.
+    /// Tagged by this provisioner in another cluster, or in one that the tags do not name. They belong to that cluster.
+    pub(crate) of_other_clusters: Vec<OtherClusterResource>,
+    /// What was not checked, without a reason to worry.
     pub(crate) notes: Vec<String>,
-    /// What could not be looked at: there may be more orphans.
+    /// What could not be checked: there may be more orphans.
     pub(crate) problems: Vec<String>,
-    /// Whether there can be no more: every store said all that it holds.
+    /// Whether there can be no more: every store has listed all that it holds.
     pub(crate) is_complete: bool,
     #[serde(skip)]
     pub(crate) places: Vec<Place>,
@@ -47,17 +47,17 @@ pub(crate) struct Found {
     pub(crate) cluster: String,
 }
 
-/// Something of another cluster.
+/// A bucket or user of another cluster.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Elsewhere {
+pub(crate) struct OtherClusterResource {
     pub(crate) name: String,
     pub(crate) claim_namespace: String,
     pub(crate) claim_name: String,
     pub(crate) cluster: Option<String>,
 }
 
-/// Looks everywhere.
+/// Checks all stores, ObjectBuckets and claims.
 ///
 /// # Errors
 /// Kubernetes refused.
@@ -67,14 +67,14 @@ pub(crate) async fn all<P: Provisioner>(session: &Session<P>) -> Result<Found, B
     let classes = session.classes().await?;
     let (mut places, accounts) = places::all(session, &classes, &mut problems).await?;
     if places.is_empty() {
-        notes.push("no StorageClass and no ObjectBucket leads to a store, so none was looked at".to_owned());
+        notes.push("no StorageClass and no ObjectBucket refers to a store, so no store was checked".to_owned());
     }
     let held = held(session, &mut places, &mut problems, &mut notes).await;
     problems.extend(places::unseen_accounts(&places, &accounts));
-    let Seen { recorded, suspects, unrecorded_claims, troubled_claims } =
-        Seen::read(session, &classes, &cluster).await?;
+    let ClusterState { recorded, suspects, unrecorded_claims, troubled_claims } =
+        ClusterState::read(session, &classes, &cluster).await?;
     let unread =
-        |name| format!("ObjectBucket {name:?} cannot be read, so nobody knows what it records; correct or restore it");
+        |name| format!("ObjectBucket {name:?} cannot be read, so what it records is unknown; correct or restore it");
     problems.extend(recorded.unreadable.iter().map(unread));
     let mut orphans: Vec<Orphan> = stream::iter(suspects)
         .map(|name| of_record(session, name, &cluster, &recorded))
@@ -84,19 +84,19 @@ pub(crate) async fn all<P: Provisioner>(session: &Session<P>) -> Result<Found, B
         .await?;
     let held = held.into_iter().filter(|(_, stock)| is_chosen(session, &stock.claim.namespace));
     let unrecorded = judge::unrecorded(held, &recorded, &cluster);
-    let lost = still_there(session, &mut places, unrecorded.here, &mut problems).await;
+    let lost = still_present(session, &mut places, unrecorded.here, &mut problems).await;
     orphans.extend(of_stock(session, lost, &recorded, &places).await?);
     orphans.extend(of_claims(session, unrecorded_claims, &orphans).await?);
     orphans.extend(lost::of_claims(session, &troubled_claims, &recorded, &mut problems).await?);
     orphans.sort_by(|a, b| (a.kind, &a.name).cmp(&(b.kind, &b.name)));
-    let elsewhere = |stock: TaggedResource| Elsewhere {
+    let elsewhere = |stock: TaggedResource| OtherClusterResource {
         name: stock.name,
         claim_namespace: stock.claim.namespace,
         claim_name: stock.claim.name,
         cluster: stock.cluster,
     };
     let of_other_clusters = unrecorded.elsewhere.into_iter().map(elsewhere).collect();
-    let is_complete = problems.is_empty() && !places.is_empty() && places.iter().all(|place| place.has_said);
+    let is_complete = problems.is_empty() && !places.is_empty() && places.iter().all(|place| place.is_listed);
     Ok(Found { orphans, of_other_clusters, notes, problems, is_complete, places, cluster })
 }
 
@@ -104,7 +104,7 @@ fn is_chosen<P>(session: &Session<P>, namespace: &str) -> bool {
     session.namespace.as_deref().is_none_or(|chosen| chosen == namespace)
 }
 
-/// What all places hold, with the index of the place.
+/// What the stores of all places hold, with the index of the place.
 async fn held<P: Provisioner>(
     session: &Session<P>,
     places: &mut [Place],
@@ -115,31 +115,31 @@ async fn held<P: Provisioner>(
     for (index, place) in places.iter_mut().enumerate() {
         let name = match &place.class {
             Some(class) => format!("the store of StorageClass {:?}", class.name),
-            None => format!("the store of bucket {:?}, to which no StorageClass leads", place.record.plan.bucket),
+            None => format!("the store of bucket {:?}, to which no StorageClass refers", place.record.plan.bucket),
         };
         match places::inventory(session, place, None).await {
             Ok(Some(inventory)) => {
-                place.has_said = true;
+                place.is_listed = true;
                 let (named, nameless): (Vec<_>, Vec<_>) = inventory.stock.into_iter().partition(judge::names_a_claim);
                 held.extend(named.into_iter().map(|stock| (index, stock)));
                 problems.extend(inventory.problems.iter().map(|problem| format!("{name}: {problem}")));
                 notes.extend(nameless.first().map(|first| {
                     let (count, first) = (nameless.len(), &first.name);
-                    format!("{name}: buckets or users whose tags name no possible claim: {count}, the first: {first:?}")
+                    format!("{name}: {count} buckets or users whose tags name no valid claim; the first is {first:?}")
                 }));
                 notes.extend(inventory.unread.iter().map(|unread| format!("{name}: {unread}")));
             }
             Ok(None) => {
                 notes.push(format!("{name} cannot list what it holds; only ObjectBuckets and claims were compared"))
             }
-            Err(problem) => problems.push(format!("{name} was not looked at: {problem}")),
+            Err(problem) => problems.push(format!("{name} was not checked: {problem}")),
         }
     }
     held
 }
 
-/// Of what no ObjectBucket records, what the store still shows with the same marks.
-async fn still_there<P: Provisioner>(
+/// Of what no ObjectBucket records, what the store still lists with the same tags.
+async fn still_present<P: Provisioner>(
     session: &Session<P>,
     places: &mut [Place],
     lost: Vec<(usize, TaggedResource)>,
@@ -155,27 +155,27 @@ async fn still_there<P: Provisioner>(
         match places::inventory(session, place, Some(&lost)).await {
             Ok(seen) => {
                 let Inventory { stock: seen, problems: unseen, .. } = seen.unwrap_or_default();
-                problems.extend(unseen.iter().map(|problem| format!("the second look at the store: {problem}")));
+                problems.extend(unseen.iter().map(|problem| format!("the second check of the store: {problem}")));
                 left.extend(lost.into_iter().filter(|stock| seen.contains(stock)).map(|stock| (index, stock)));
             }
-            Err(problem) => problems.push(format!("the store could not be looked at again: {problem}")),
+            Err(problem) => problems.push(format!("the store could not be checked again: {problem}")),
         }
     }
     left
 }
 
-/// What the cluster shows.
-struct Seen {
+/// The ObjectBuckets and claims of the cluster.
+struct ClusterState {
     recorded: Recorded,
     /// Names of ObjectBuckets that may be orphans.
     suspects: Vec<String>,
     /// Claims that were bound and that no ObjectBucket records.
     unrecorded_claims: Vec<ClaimId>,
-    /// Bound claims whose bucket may be gone.
+    /// Bound claims whose bucket may no longer exist.
     troubled_claims: Vec<ClaimId>,
 }
 
-impl Seen {
+impl ClusterState {
     async fn read<P: Provisioner>(
         session: &Session<P>,
         classes: &Classes,
@@ -219,7 +219,7 @@ fn is_served<P: Provisioner>(session: &Session<P>, classes: &Classes, claim: &Cl
     })
 }
 
-/// Reads an ObjectBucket again, and then the claim of its name.
+/// Reads an ObjectBucket again, and then the claim that it names.
 async fn of_record<P: Provisioner>(
     session: &Session<P>,
     name: String,
@@ -243,7 +243,7 @@ pub(crate) async fn recorded<P: Provisioner>(session: &Session<P>) -> Result<Rec
     Ok(recorded)
 }
 
-/// The claim that has this name now. `but`: an ObjectBucket that does not count as its own.
+/// The claim that now has this name. `but`: an ObjectBucket that does not count as its own.
 ///
 /// # Errors
 /// Kubernetes refused.
@@ -260,7 +260,7 @@ pub(crate) async fn present<P: Provisioner>(
         let has_record = recorded.of(&claim.id.uid).filter(|record| but != Some(record.as_str())).cloned();
         let named = claim.spec().ok().and_then(|spec| spec.object_bucket_name.clone());
         let names_it = named.is_some() && named.as_deref() == but;
-        // Whether it asks in time is said by the operator.
+        // Whether the annotation to undo the deletion came in time, the operator decides.
         PresentClaim { uid: claim.id.uid, deleting: claim.deleting, has_record, names_it, undoes: false }
     }))
 }
@@ -284,18 +284,18 @@ async fn of_stock<P: Provisioner>(
     Ok(judge::of_stock(lost, recorded, |claim| claims.get(claim).cloned(), account))
 }
 
-/// Claims without an ObjectBucket, read again; not those whose former ObjectBucket is among the orphans.
+/// Claims without an ObjectBucket, read again; without those whose previous ObjectBucket is among the orphans.
 async fn of_claims<P: Provisioner>(
     session: &Session<P>,
     claims: Vec<ClaimId>,
     orphans: &[Orphan],
 ) -> Result<Vec<Orphan>, Box<dyn Error>> {
-    let is_told = |claim: &ClaimId| {
-        let told = |orphan: &Orphan| orphan.object.is_some() && orphan.claim().to_string() == claim.to_string();
-        orphans.iter().any(told)
+    let is_listed = |claim: &ClaimId| {
+        let names_it = |orphan: &Orphan| orphan.object.is_some() && orphan.claim().to_string() == claim.to_string();
+        orphans.iter().any(names_it)
     };
     let mut without = Vec::new();
-    for id in claims.into_iter().filter(|claim| !is_told(claim)) {
+    for id in claims.into_iter().filter(|claim| !is_listed(claim)) {
         let found = session.claims_in(&id.namespace).get_opt(&id.name).await;
         let Some(found) = found.map_err(|error| refused("read a claim", &error))? else { continue };
         let claim = Claim::read(&found, &session.label());

@@ -1,4 +1,4 @@
-//! Which of what was found is an orphan, and what can be done about it. Pure.
+//! Which resources are orphans, and which actions are possible. Pure.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,10 +14,10 @@ use crate::decide::{codec, notice, teardown};
 use crate::reasons::{self, orphaned as reason};
 use crate::store::{ClaimId, Record, ResourceKind, TaggedResource};
 
-/// The reason of something in the store that no ObjectBucket records.
+/// The reason of a bucket or user that no ObjectBucket records.
 pub(crate) const RECORD_MISSING: &str = "RecordMissing";
 
-/// Whether an ObjectBucket may be an orphan, as a list of claims shows it: uids by namespace and name.
+/// Whether an ObjectBucket may be an orphan. `claims`: uids by namespace and name, from a list.
 pub(crate) fn is_suspect(object: &ObjectBucket, cluster: &str, claims: &HashMap<(String, String), String>) -> bool {
     let (Some(uid), Some((namespace, name))) = (record::claim_uid(object), record::claim_name(object)) else {
         return false;
@@ -45,7 +45,7 @@ pub(crate) fn of_record(
     let notice = match &stored {
         Err(_) if present.is_some() => return None,
         Err(problem) => notice::damaged(&problem.to_string()),
-        // Only its annotation, or somebody who wants it deleted, brings it here.
+        // Its claim exists in this cluster. Such an ObjectBucket is due only for its annotation or its deletion.
         Ok(_) if present.is_some_and(|claim| claim.uid == uid) && is_here(&object, cluster) => return None,
         Ok(stored) => {
             let (action, vanished, refused, awaited) = (&Ok(None), false, false, true);
@@ -62,7 +62,7 @@ pub(crate) fn of_record(
     let remove = deletes.then_some(Action::Remove);
     let can_adopt = present.is_some_and(|claim| !claim.deleting && claim.has_record.is_none());
     let adopt = can_adopt.then_some(Action::Adopt);
-    let words: Vec<Action> = match notice.reason {
+    let actions: Vec<Action> = match notice.reason {
         reason::RECORD_DAMAGED => vec![Action::Forget],
         reason::OTHER_CLUSTER => adopt.into_iter().chain([Action::Forget]).collect(),
         reason::IN_PROGRESS => vec![Action::Forget],
@@ -83,7 +83,7 @@ pub(crate) fn of_record(
         account: record.and_then(|record| record.account),
         reason: notice.reason.to_owned(),
         message: notice.message,
-        actions: words.into_iter().map(Action::word).collect(),
+        actions: actions.into_iter().map(Action::word).collect(),
         annotation,
         object: Some(Box::new(object)),
         present_uid: present.map(|claim| claim.uid.clone()),
@@ -91,22 +91,22 @@ pub(crate) fn of_record(
     })
 }
 
-/// Whether the marks name a claim that can exist. Who may tag a bucket can write anything there, and requests to Kubernetes
-/// contain these names.
+/// Whether the tags name a claim that can exist. Whoever may tag a bucket can write anything there, and these names
+/// become part of requests to Kubernetes.
 pub(crate) fn names_a_claim(stock: &TaggedResource) -> bool {
     object_name(&stock.claim.namespace).is_some() && object_name(&stock.claim.name).is_some()
 }
 
-/// What the store holds and no ObjectBucket records.
+/// Buckets and users that no ObjectBucket records.
 #[derive(Debug, Default)]
 pub(crate) struct Unrecorded {
     /// Of this cluster, with the index of the place in which it was found.
     pub(crate) here: Vec<(usize, TaggedResource)>,
-    /// Of another cluster, or of one that the marks do not name.
+    /// Of another cluster, or of one that the tags do not name.
     pub(crate) elsewhere: Vec<TaggedResource>,
 }
 
-/// Sorts what the store holds: the same thing can be found in two places.
+/// Sorts what the stores hold. The same bucket or user can be found in two places.
 pub(crate) fn unrecorded(
     held: impl IntoIterator<Item = (usize, TaggedResource)>,
     recorded: &Recorded,
@@ -125,7 +125,7 @@ pub(crate) fn unrecorded(
     sorted
 }
 
-/// Orphans of the store. `present`: the claim that has the marked name now. A bucket and the user of the same claim are
+/// Orphans of the store. `present`: the claim that now has the tagged name. A bucket and the user of the same claim are
 /// one orphan, because one ObjectBucket can be rebuilt for both.
 pub(crate) fn of_stock(
     stock: Vec<(usize, TaggedResource)>,
@@ -146,7 +146,7 @@ pub(crate) fn of_stock(
         let user = if is_bucket { users.get(&stock.claim.uid).cloned() } else { Some(stock.name.clone()) };
         let claim = &stock.claim;
         let present = present(claim);
-        let (message, words) = judged(&stock, recorded, present.as_ref(), user.is_some());
+        let (message, actions) = judged(&stock, recorded, present.as_ref(), user.is_some());
         Orphan {
             kind: if is_bucket { Kind::Bucket } else { Kind::User },
             name: stock.name.clone(),
@@ -158,7 +158,7 @@ pub(crate) fn of_stock(
             account: account(place),
             reason: RECORD_MISSING.to_owned(),
             message,
-            actions: words.into_iter().map(Action::word).collect(),
+            actions: actions.into_iter().map(Action::word).collect(),
             annotation: None,
             object: None,
             present_uid: present.map(|claim| claim.uid),
@@ -168,7 +168,7 @@ pub(crate) fn of_stock(
     orphans.collect()
 }
 
-/// What is wrong with something in the store, and what can be done about it.
+/// The problem of a bucket or user, and the possible actions.
 fn judged(
     stock: &TaggedResource,
     recorded: &Recorded,
@@ -180,32 +180,34 @@ fn judged(
     let lost = format!("the tags of this {what} name claim {claim} of this cluster (uid {})", claim.uid);
     if !recorded.unreadable.is_empty() {
         let names = recorded.unreadable.join(", ");
-        let message =
-            format!("{lost}, which one of the ObjectBuckets may record that cannot be read; mend them first: {names}");
+        let message = format!("{lost}, which an unreadable ObjectBucket may record; correct these first: {names}");
         return (message, Vec::new());
     }
     if let Some(record) = recorded.of(&claim.uid) {
-        let message =
-            format!("{lost}, whose ObjectBucket {record:?} names another {what}; delete it by hand if nobody needs it");
+        let message = format!(
+            "{lost}, whose ObjectBucket {record:?} names another {what}; delete the {what} by hand if nobody needs it"
+        );
         return (message, Vec::new());
     }
     match present {
         Some(present) if present.uid == claim.uid => {
-            let message = format!("{lost}, which exists without an ObjectBucket: a serving operator writes it again");
+            let message = format!("{lost}, which exists without an ObjectBucket; a serving operator writes it again");
             (message, Vec::new())
         }
         Some(_) => {
             let message = format!(
                 "{lost}, but another claim has that name now, and no ObjectBucket records it; if the claim was restored, the command `adopt` gives it back"
             );
-            (message, words(*kind, has_user))
+            (message, possible_actions(*kind, has_user))
         }
-        None => (format!("{lost}, which does not exist, and no ObjectBucket records it"), words(*kind, has_user)),
+        None => {
+            (format!("{lost}, which does not exist, and no ObjectBucket records it"), possible_actions(*kind, has_user))
+        }
     }
 }
 
-/// Without its bucket, a user can only be revoked: nothing says what the bucket was called.
-fn words(kind: ResourceKind, has_user: bool) -> Vec<Action> {
+/// A user without its bucket can only be revoked: the name of the bucket is not known.
+fn possible_actions(kind: ResourceKind, has_user: bool) -> Vec<Action> {
     match kind {
         ResourceKind::User => vec![Action::Revoke],
         ResourceKind::Bucket if has_user => vec![Action::Remove, Action::Revoke],
@@ -216,20 +218,21 @@ fn words(kind: ResourceKind, has_user: bool) -> Vec<Action> {
 /// A claim that was bound and has no ObjectBucket.
 pub(crate) fn of_claim(claim: ClaimId, names: Option<&str>, bucket: Option<String>, program: &str) -> Orphan {
     let record = names.map_or_else(
-        || "its ObjectBucket is gone".to_owned(),
-        |name| format!("it names ObjectBucket {name:?}, which is gone or belongs to a former claim"),
+        || "its ObjectBucket no longer exists".to_owned(),
+        |name| format!("it names ObjectBucket {name:?}, which no longer exists or belongs to a previous claim"),
     );
-    let message = format!("claim {claim} was bound, but {record}; `{program} adopt {claim}` gives it back what it had");
+    let message =
+        format!("claim {claim} was bound, but {record}; `{program} adopt {claim}` restores its access to the bucket");
     incomplete(claim, bucket, reasons::ADOPTION_NEEDED, message)
 }
 
-/// A bound claim whose bucket the store does not have; the message is the store's.
+/// A bound claim whose bucket does not exist, with the message of the store.
 pub(crate) fn of_lost_bucket(stored: &Stored, reason: &str, message: String) -> Orphan {
     let Record { claim, plan, account, .. } = stored.record.clone();
     Orphan { user: plan.user, account, ..incomplete(claim, Some(plan.bucket), reason, message) }
 }
 
-/// A claim that lacks something.
+/// A claim without its ObjectBucket or its bucket.
 fn incomplete(claim: ClaimId, bucket: Option<String>, reason: &str, message: String) -> Orphan {
     Orphan {
         kind: Kind::ObjectBucketClaim,
@@ -291,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_object_bucket_names_or_another_cluster_made_is_no_orphan() {
+    fn what_is_recorded_or_of_another_cluster_is_not_an_orphan() {
         let mut recorded = Recorded::default();
         recorded.add(&object(HERE));
         let plan = record().plan;
@@ -312,8 +315,9 @@ mod tests {
         );
     }
 
+    // While the claim exists, no action is possible.
     #[test]
-    fn a_bucket_and_its_user_are_one_orphan_and_a_living_claims_things_are_left_alone() {
+    fn a_bucket_and_its_user_are_one_orphan() {
         let both = || {
             let kinds = [(ResourceKind::Bucket, "b"), (ResourceKind::User, "u")];
             kinds.map(|(kind, name)| (0, stock(kind, name, "u1", Some(HERE)))).to_vec()
@@ -328,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_that_name_no_possible_claim_are_left_out() {
+    fn tags_that_name_no_valid_claim_are_skipped() {
         let named = |namespace: &str, name: &str| {
             names_a_claim(&TaggedResource::new(
                 ResourceKind::Bucket,
@@ -345,8 +349,9 @@ mod tests {
         }
     }
 
+    // It may record any of them.
     #[test]
-    fn while_an_object_bucket_cannot_be_read_nothing_of_the_store_is_removed() {
+    fn an_unreadable_object_bucket_blocks_all_removals() {
         let text = r#"{ "metadata": { "name": "obc-torn" }, "spec": "torn" }"#;
         let mut recorded = Recorded::default();
         assert!(recorded.add_guarded(serde_json::from_str(text).unwrap()).is_none());
@@ -357,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_bucket_that_was_written_meanwhile_names_the_orphan() {
+    fn an_object_bucket_written_meanwhile_names_the_orphan() {
         let lost = |uid, bucket: &str| {
             of_stock(
                 vec![(0, stock(ResourceKind::Bucket, bucket, uid, Some(HERE)))],
@@ -375,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_clone_or_a_waiting_claim_may_use_is_a_risk_to_delete() {
+    fn deleting_what_a_clone_or_a_claim_may_use_is_a_risk() {
         let mut of_go = object(HERE);
         of_go.spec.additional_state.as_mut().unwrap().remove(wire::state::CLUSTER_UID);
         let of_go = of_record(of_go, HERE, None, NOW).unwrap();

@@ -1,4 +1,5 @@
-//! Bound claims whose bucket is gone: the store is asked about those on which the operator reported a problem of the store.
+//! Bound claims whose bucket no longer exists. The store is asked about the claims on which the operator has reported a
+//! problem of the store.
 
 use std::collections::HashSet;
 use std::error::Error;
@@ -21,11 +22,11 @@ use crate::store::{ClaimId, Failure as _, Provisioner};
 
 /// How many problems are reported one by one.
 const REPORTED: usize = 10;
-/// Longest time in which a store says whether it has a bucket.
+/// Longest time for a store to report whether a bucket exists.
 const TIME_LIMIT: Duration = Duration::from_secs(20);
 
-/// Whether the operator has reported a problem of the store on a bound claim. The store is not asked about all others: the
-/// operator checks them regularly.
+/// Whether the operator has reported a problem of the store on a bound claim. The store is not asked about the others,
+/// because the operator checks them regularly.
 pub(crate) fn is_suspect<P: Provisioner>(claim: &Claim) -> bool {
     let ready = claim.status.conditions.iter().find(|condition| condition.type_ == reasons::READY);
     let is_of_store = |name: &str| P::REASONS.iter().any(|reason| reason.name == name);
@@ -34,7 +35,7 @@ pub(crate) fn is_suspect<P: Provisioner>(claim: &Claim) -> bool {
         && ready.is_some_and(|ready| ready.status == ConditionStatus::False && is_of_store(&ready.reason))
 }
 
-/// Those of the claims whose bucket the store does not have. The problems say of which that is not known.
+/// The claims whose bucket does not exist. Those of which that is not known are added to the problems.
 ///
 /// # Errors
 /// Kubernetes refused.
@@ -45,30 +46,30 @@ pub(crate) async fn of_claims<P: Provisioner>(
     problems: &mut Vec<String>,
 ) -> Result<Vec<Orphan>, Box<dyn Error>> {
     let unknown = Mutex::default();
-    let looks = suspects.iter().map(|claim| look(session, claim, recorded, &unknown));
-    let mut looks = stream::iter(looks).buffered(AT_ONCE);
+    let checks = suspects.iter().map(|claim| check(session, claim, recorded, &unknown));
+    let mut checks = stream::iter(checks).buffered(AT_ONCE);
     let mut orphans = Vec::new();
-    while let Some(seen) = looks.next().await {
-        orphans.extend(seen?);
+    while let Some(orphan) = checks.next().await {
+        orphans.extend(orphan?);
     }
-    drop(looks);
+    drop(checks);
     problems.extend(unknown.into_inner().unwrap_or_else(PoisonError::into_inner).problems());
     Ok(orphans)
 }
 
-/// Of which buckets it is not known whether they are gone.
+/// Buckets of which it is not known whether they exist.
 #[derive(Default)]
 struct Unknown {
-    /// Stores that are not asked any more, because they do not answer or refuse the owner.
+    /// Stores that are no longer asked, because they do not answer or refuse the credentials.
     silent: HashSet<String>,
-    /// What is said of the first ones.
+    /// The problems of the first ones.
     reported: Vec<String>,
     /// How many others there are.
     more: u64,
 }
 
 impl Unknown {
-    /// Counts a bucket of a store that is not asked any more.
+    /// Counts a bucket of a store that is no longer asked.
     fn skips(&mut self, store: &str) -> bool {
         let is_silent = self.silent.contains(store);
         self.more += u64::from(is_silent);
@@ -78,7 +79,7 @@ impl Unknown {
     fn add(&mut self, stored: &Stored, problem: &str) {
         let (claim, bucket) = (&stored.record.claim, &stored.record.plan.bucket);
         if self.reported.len() < REPORTED {
-            self.reported.push(format!("whether bucket {bucket:?} of claim {claim} is gone is not known: {problem}"));
+            self.reported.push(format!("cannot check whether bucket {bucket:?} of claim {claim} exists: {problem}"));
         } else {
             self.more += 1;
         }
@@ -86,14 +87,13 @@ impl Unknown {
 
     fn problems(mut self) -> Vec<String> {
         if self.more > 0 {
-            self.reported
-                .push(format!("whether the buckets of {} more claims are gone is not known either", self.more));
+            self.reported.push(format!("cannot check whether the buckets of {} more claims exist", self.more));
         }
         self.reported
     }
 }
 
-async fn look<P: Provisioner>(
+async fn check<P: Provisioner>(
     session: &Session<P>,
     claim: &ClaimId,
     recorded: &Recorded,
@@ -137,7 +137,7 @@ mod tests {
     use crate::decide::testing::stored;
 
     #[test]
-    fn each_bucket_of_which_nothing_is_known_is_named_or_counted() {
+    fn each_bucket_that_cannot_be_checked_is_named_or_counted() {
         let mut unknown = Unknown::default();
         (0..REPORTED + 2).for_each(|_| unknown.add(&stored(), "denied"));
         unknown.silent.insert("silent".to_owned());

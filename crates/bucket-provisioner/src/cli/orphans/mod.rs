@@ -1,15 +1,17 @@
-//! `orphans`: what no claim has, and what an admin wants done about it.
+//! `orphans`: buckets, users and ObjectBuckets without a claim, claims without them, and the actions that an admin can
+//! apply.
 //!
 //! | file | what it holds |
 //! |---|---|
 //! | `find` | reads the store and the cluster, in an order in which nothing new looks orphaned |
-//! | `places` | where to look: each account and store of the classes once |
+//! | `places` | the accounts and stores to read, each once |
 //! | `recorded` | what ObjectBuckets name. Pure |
-//! | `judge` | which of it is an orphan, and what can be done about it. Pure |
-//! | `lost` | bound claims whose bucket is gone |
+//! | `judge` | what is an orphan, and which actions are possible. Pure |
+//! | `lost` | bound claims whose bucket no longer exists |
 //! | `orphan` | an orphan, as it is shown. Pure |
-//! | `plan` | what is to be done, as the admin says |
-//! | `apply` | has it done by the operator |
+//! | `plan` | the plan for an action: the ObjectBucket to annotate, and what the operator will do |
+//! | `apply` | asks the admin, and annotates the ObjectBuckets |
+//! | `show` | orphans as text |
 
 mod apply;
 mod find;
@@ -28,61 +30,69 @@ use std::time::Duration;
 use self::find::Found;
 use self::orphan::Orphan;
 use super::Session;
-use super::annotate::Word;
+use super::annotate::ActionArg;
 use super::output::{self, Format};
 use crate::store::Provisioner;
 use operator_runtime::program::print;
 use operator_runtime::values::duration;
 
-/// How many suspects are looked at side by side.
+/// How many suspects are read at the same time.
 const AT_ONCE: usize = 16;
 
 /// Exit code if there are orphans.
 pub(crate) const FOUND: u8 = 3;
 
-/// What to look for, and what to do about it.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct OrphansArgs {
-    /// How to print.
+    /// Print in this format
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     output: Format,
-    /// Have the operator do something about them, after a plan and a question.
+    /// Let the operator delete or adopt orphans, after you confirm a plan
+    ///
+    /// The command annotates ObjectBuckets with the actions of --action. Scheduled deletions are skipped, except with
+    /// --only.
     #[arg(long)]
     apply: bool,
     #[command(flatten)]
     wanted: Wanted,
 }
 
-/// What to do about orphans.
+/// The actions for orphans.
 #[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "With --apply")]
 pub(crate) struct Wanted {
-    /// With --apply: do this with all for which it is possible, instead of asking for each.
-    #[arg(long, value_name = "WORD", requires = "apply")]
-    pub(crate) action: Option<Word>,
-    /// With --apply: only this ObjectBucket, bucket or user. Can be repeated.
+    /// Apply this action to all orphans that allow it
+    ///
+    /// Without this flag, the command asks for each orphan. `remove` and `revoke` need --only where something else may
+    /// still use bucket and user.
+    #[arg(long, value_name = "ACTION", requires = "apply")]
+    pub(crate) action: Option<ActionArg>,
+    /// Select only this ObjectBucket, bucket or user; can be repeated
     #[arg(long, value_name = "NAME", requires = "apply")]
     pub(crate) only: Vec<String>,
-    /// With --apply: the StorageClass to take for a bucket or user whose ObjectBucket is lost.
+    /// Use this StorageClass to rebuild a lost ObjectBucket
     #[arg(long, value_name = "NAME", requires = "apply")]
     pub(crate) class: Option<String>,
-    /// With --apply: do not ask. Does not agree to the deletion of a bucket that has objects: see --bucket.
+    /// Do not ask for confirmation
+    ///
+    /// Does not confirm the deletion of a bucket that has objects: see --bucket.
     #[arg(long, requires = "apply")]
     pub(crate) yes: bool,
-    /// With --apply: delete this bucket even if it has objects. Can be repeated.
+    /// Delete this bucket even if it has objects; can be repeated
     #[arg(long, value_name = "NAME", requires = "apply")]
     pub(crate) bucket: Vec<String>,
-    /// With --apply: wait until the operator has done it.
+    /// Wait until the operator has applied the actions
     #[arg(long, default_value = "true", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = clap::ArgAction::Set, requires = "apply")]
     pub(crate) wait: bool,
-    /// How long to wait for the operator.
+    /// Wait for the operator for this time at most
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = duration)]
     pub(crate) timeout: Duration,
 }
 
-/// Looks for orphans, and does what the admin wants.
+/// Finds orphans, and shows them or applies actions.
 ///
 /// # Errors
-/// Kubernetes or the store refused: then nobody knows whether there are more.
+/// Kubernetes or the store refused: there may be more orphans.
 pub(crate) async fn run<P: Provisioner>(session: &Session<P>, args: &OrphansArgs) -> Result<ExitCode, Box<dyn Error>> {
     let found = find::all(session).await?;
     for problem in &found.problems {
@@ -97,7 +107,7 @@ pub(crate) async fn run<P: Provisioner>(session: &Session<P>, args: &OrphansArgs
     if args.apply {
         let is_known = found.problems.is_empty();
         let done = apply::apply(session, found, args).await?;
-        // What could not be looked at was not dealt with.
+        // What could not be checked may be an orphan without an action.
         return Ok(if is_known { done } else { ExitCode::FAILURE });
     }
     print(&match output::document(&found, args.output)? {
@@ -107,7 +117,6 @@ pub(crate) async fn run<P: Provisioner>(session: &Session<P>, args: &OrphansArgs
     Ok(code)
 }
 
-/// The number of orphans, for messages.
 fn count(found: &Found) -> String {
     match found.orphans.len() {
         1 => "1 orphan".to_owned(),

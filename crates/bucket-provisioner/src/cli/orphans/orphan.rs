@@ -1,4 +1,4 @@
-//! An orphan, as it is shown, and what can be said about it. Pure.
+//! An orphan, as it is shown, and the actions that it allows. Pure.
 
 use serde::Serialize;
 
@@ -8,7 +8,6 @@ use crate::decide::record;
 use crate::reasons::orphaned as reason;
 use crate::store::ClaimId;
 
-/// What an orphan is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub(crate) enum Kind {
     /// An ObjectBucket without its claim.
@@ -21,7 +20,7 @@ pub(crate) enum Kind {
     ObjectBucketClaim,
 }
 
-/// Something whose other half is missing.
+/// Something whose claim, ObjectBucket or bucket is missing.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Orphan {
@@ -35,17 +34,17 @@ pub(crate) struct Orphan {
     pub(crate) account: Option<String>,
     pub(crate) reason: String,
     pub(crate) message: String,
-    /// The words that can be said about it.
+    /// The possible actions.
     pub(crate) actions: Vec<&'static str>,
-    /// The word that an admin has said already.
+    /// The action with which an admin has annotated it already.
     pub(crate) annotation: Option<String>,
     /// The ObjectBucket, as it was read.
     #[serde(skip)]
     pub(crate) object: Option<Box<ObjectBucket>>,
-    /// UID of the claim that has the recorded name now.
+    /// UID of the claim that now has the recorded name.
     #[serde(skip)]
     pub(crate) present_uid: Option<String>,
-    /// Where it was found in the store: an index of the places.
+    /// Index of the place in which it was found.
     #[serde(skip)]
     pub(crate) place: Option<usize>,
 }
@@ -55,26 +54,25 @@ impl Orphan {
         ClaimId { namespace: self.claim_namespace.clone(), name: self.claim_name.clone(), uid: self.claim_uid.clone() }
     }
 
-    /// Why something else may still use what this word deletes; then it is said only of an orphan that the admin names.
+    /// Why something else may still use what this action deletes. Such an action needs `--only`.
     pub(crate) fn risk(&self, action: Action) -> Option<String> {
         if !matches!(action, Action::Remove | Action::Revoke) {
             return None;
         }
         if self.object.as_ref().is_some_and(|object| record::cluster_uid(object).is_none()) {
-            let risk = "the ObjectBucket does not say from which cluster it comes: if it is a copy, that cluster still uses bucket and user";
+            let risk = "the ObjectBucket does not record its cluster: if it is a copy, another cluster still uses bucket and user";
             return Some(risk.to_owned());
         }
         let Self { claim_namespace: namespace, claim_name: name, .. } = self;
-        let waits = |_| format!("claim {namespace}/{name} exists, and may be a restored one that waits for `adopt`");
+        let waits = |_| format!("claim {namespace}/{name} exists, and may be a restored claim that waits for `adopt`");
         self.present_uid.as_ref().map(waits)
     }
 
-    /// Whether somebody has to decide about it: otherwise its bucket is deleted at the time that its claim's class has set.
+    /// Whether an admin must choose an action. Otherwise the bucket is deleted at the time that the class has set.
     pub(crate) fn needs_decision(&self) -> bool {
         self.reason != reason::SCHEDULED
     }
 
-    /// Whether this can be said about it.
     pub(crate) fn allows(&self, action: Action) -> bool {
         self.actions.contains(&action.word())
     }

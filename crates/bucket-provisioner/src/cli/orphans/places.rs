@@ -1,4 +1,4 @@
-//! Where to look: each account and store of the classes once, and those that only ObjectBuckets still name.
+//! The accounts and stores to check: those of the classes, each once, and those that only ObjectBuckets still name.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -11,41 +11,40 @@ use crate::decide::class::Class;
 use crate::decide::{codec, record, request};
 use crate::store::{ClaimId, Inventory, Provisioner, Record, TaggedResource};
 
-/// The uid of no claim.
+/// No claim has this uid.
 const NOBODY: &str = "00000000-0000-0000-0000-000000000000";
 
-/// A place in which buckets and users of this provisioner may be.
+/// A store and account that may hold buckets and users of this provisioner.
 pub(crate) struct Place {
-    /// What would be planned for a claim there.
+    /// The plan for a claim there.
     pub(crate) record: Record,
     /// The class; `None` if only ObjectBuckets still name the place.
     pub(crate) class: Option<Class>,
-    /// Its store has listed what it holds.
-    pub(crate) has_said: bool,
+    /// Whether its store has listed what it holds.
+    pub(crate) is_listed: bool,
 }
 
-/// What distinguishes places: the owner, the endpoints, and the paths of users.
+/// What distinguishes places: the provisioning credentials, the endpoints, and the paths of users.
 fn key(record: &Record) -> String {
     let plan = &record.plan;
     format!("{:?} {:?} {:?} {}", plan.owner_secret, plan.endpoint, plan.state, plan.user.is_some())
 }
 
-/// Whether two records are of the same place.
 pub(crate) fn is_same(one: &Record, other: &Record) -> bool {
     key(one) == key(other)
 }
 
-/// The plan that a class gives to a claim that asks for any bucket.
+/// The plan of a class for a claim that requests any bucket.
 ///
 /// # Errors
-/// The class cannot be used; the sentence says why.
+/// The class cannot be used; a sentence with the reason.
 pub(crate) fn planned<P: Provisioner>(store: &P, class: &Class, claim: ClaimId) -> Result<Record, String> {
     let wanted = WantedBucket::Generated { prefix: "lost".to_owned() };
     let plan = request::plan(store, class, &claim, &wanted, false);
     Ok(would_be(class, plan.map_err(|problem| problem.to_string())?, claim))
 }
 
-/// All places, and the accounts that ObjectBuckets record; what is wrong with a class is added to `problems`.
+/// All places, and the accounts that ObjectBuckets record. Invalid classes are added to `problems`.
 ///
 /// # Errors
 /// Kubernetes refused.
@@ -62,11 +61,11 @@ pub(crate) async fn all<P: Provisioner>(
             class,
             ClaimId { namespace: "nobody".into(), name: "nobody".into(), uid: NOBODY.into() },
         ) {
-            Err(problem) => problems.push(format!("StorageClass {:?} was not looked at: {problem}", class.name)),
+            Err(problem) => problems.push(format!("StorageClass {:?} was not checked: {problem}", class.name)),
             Ok(record) => {
                 stores.insert(format!("{:?} {:?}", record.plan.owner_secret, record.plan.endpoint));
                 if seen.insert(key(&record)) {
-                    places.push(Place { record, class: Some(class.clone()), has_said: false });
+                    places.push(Place { record, class: Some(class.clone()), is_listed: false });
                 }
             }
         }
@@ -78,29 +77,29 @@ pub(crate) async fn all<P: Provisioner>(
         let record = stored.record;
         accounts.add(&record, &stored.name);
         if stores.insert(format!("{:?} {:?}", record.plan.owner_secret, record.plan.endpoint)) {
-            places.push(Place { record, class: None, has_said: false });
+            places.push(Place { record, class: None, is_listed: false });
         }
     })
     .await?;
     Ok((places, accounts))
 }
 
-/// The accounts of ObjectBuckets that were not looked at, because the credentials are of another one now.
+/// The accounts of ObjectBuckets that were not checked, because the credentials are now of another account.
 pub(crate) fn unseen_accounts(places: &[Place], accounts: &Accounts) -> BTreeSet<String> {
-    let seen = places.iter().filter(|place| place.has_said);
+    let seen = places.iter().filter(|place| place.is_listed);
     let of_place = |Place { record, .. }: &Place| {
         let Some(now) = record.account.as_deref() else { return Vec::new() };
         let others = accounts.of(record).filter(|those| those.account != now);
         let now = credentials(record.plan.owner_secret.as_ref(), now);
-        others.map(|those| format!("account {} was not looked at: {those}, but {now}", those.account)).collect()
+        others.map(|those| format!("account {} was not checked: {those}, but {now}", those.account)).collect()
     };
     seen.flat_map(of_place).collect()
 }
 
-/// What a place holds; `None` if its store cannot say.
+/// What a place holds; `None` if its store cannot list that.
 ///
 /// # Errors
-/// Why it could not be looked at.
+/// Why it could not be checked.
 pub(crate) async fn inventory<P: Provisioner>(
     session: &Session<P>,
     place: &mut Place,

@@ -1,4 +1,4 @@
-//! What is to be done about an orphan, as the admin says: the ObjectBucket that gets the word, and what the operator will do.
+//! The plan for an action on an orphan: the ObjectBucket to annotate, and what the operator will do.
 
 use super::find::Found;
 use super::judge::RECORD_MISSING;
@@ -18,24 +18,23 @@ use crate::decide::{codec, teardown};
 use crate::reasons::orphaned::OTHER_CLUSTER;
 use crate::store::{Mode, Provisioner, ReclaimPolicy, Record};
 
-/// One thing that is to be done.
+/// One action on one orphan.
 pub(crate) struct Planned {
     pub(crate) orphan: Orphan,
     pub(crate) action: Action,
     pub(crate) object: ObjectBucket,
-    /// The ObjectBucket is lost, and has to be created.
+    /// The ObjectBucket is lost and must be created.
     pub(crate) is_new: bool,
     pub(crate) effects: Vec<Disposition>,
-    /// Of which the bucket may be deleted.
-    doomed: Option<Box<Record>>,
-    /// A bucket that will be deleted although it has objects, or may have some.
+    /// The record whose bucket the action may delete.
+    deletable: Option<Box<Record>>,
+    /// A bucket with objects, or perhaps with objects, that will be deleted.
     pub(crate) full_bucket: Option<FullBucket>,
 }
 
 /// A bucket with content.
 pub(crate) struct FullBucket {
     pub(crate) name: String,
-    /// How much is in it.
     pub(crate) content: String,
 }
 
@@ -47,7 +46,9 @@ impl Planned {
         let mut lines = vec![format!("{} {} {}", action.word(), show::kind(orphan.kind), orphan.name)];
         if *is_new {
             let class = object.spec.storage_class_name.as_deref().unwrap_or_default();
-            lines.push(format!("  writes the lost ObjectBucket {name:?} again, as StorageClass {class:?} says"));
+            lines.push(format!(
+                "  writes the lost ObjectBucket {name:?} again, with the settings of StorageClass {class:?}"
+            ));
         }
         for disposition in effects {
             let verb = if disposition.is_deleted { "deletes" } else { "keeps" };
@@ -60,12 +61,12 @@ impl Planned {
         lines
     }
 
-    /// Requires that a bucket that was empty when this was planned still is: the admin has agreed to nothing else.
+    /// Requires that a bucket that was empty in the plan is still empty: the admin has confirmed nothing else.
     ///
     /// # Errors
-    /// It is not, or that is not known; a sentence for the admin.
-    pub(crate) async fn is_as_empty<P: Provisioner>(&self, session: &Session<P>) -> Result<(), String> {
-        let Some(record) = self.doomed.as_ref().filter(|_| self.full_bucket.is_none()) else { return Ok(()) };
+    /// It is not empty, or that is not known; a sentence for the admin.
+    pub(crate) async fn require_still_empty<P: Provisioner>(&self, session: &Session<P>) -> Result<(), String> {
+        let Some(record) = self.deletable.as_ref().filter(|_| self.full_bucket.is_none()) else { return Ok(()) };
         match content(session, record).await {
             None => Ok(()),
             Some(FullBucket { name, content }) => {
@@ -75,10 +76,10 @@ impl Planned {
     }
 }
 
-/// Plans to say this word about an orphan.
+/// Plans an action on an orphan.
 ///
 /// # Errors
-/// It cannot be said; a sentence for the admin.
+/// The action is not possible; a sentence for the admin.
 pub(crate) async fn plan<P: Provisioner>(
     session: &Session<P>,
     found: &Found,
@@ -87,8 +88,9 @@ pub(crate) async fn plan<P: Provisioner>(
     class: Option<&str>,
 ) -> Result<Planned, String> {
     if !orphan.allows(action) {
-        let possible = if orphan.actions.is_empty() { "nothing".to_owned() } else { orphan.actions.join(", ") };
-        return Err(format!("{} is not possible for it, but {possible}: {}", action.word(), orphan.message));
+        let possible = if orphan.actions.is_empty() { "none".to_owned() } else { orphan.actions.join(", ") };
+        let action = action.word();
+        return Err(format!("{action} is not possible; possible actions: {possible}; {}", orphan.message));
     }
     let (object, is_new) = match &orphan.object {
         Some(object) => ((**object).clone(), false),
@@ -96,16 +98,17 @@ pub(crate) async fn plan<P: Provisioner>(
     };
     let stored = codec::read(&object);
     let effects = effects(stored.as_ref().ok(), action, &orphan);
-    let doomed = stored.ok().filter(|stored| action == Action::Remove && may_delete(stored));
-    let doomed = doomed.map(|stored| Box::new(stored.record));
-    let full_bucket = match &doomed {
+    let deletable = stored.ok().filter(|stored| action == Action::Remove && may_delete(stored));
+    let deletable = deletable.map(|stored| Box::new(stored.record));
+    let full_bucket = match &deletable {
         Some(record) => content(session, record).await,
         None => None,
     };
-    Ok(Planned { orphan, action, object, is_new, effects, doomed, full_bucket })
+    Ok(Planned { orphan, action, object, is_new, effects, deletable, full_bucket })
 }
 
-/// Whether `remove` may delete the bucket. What the Go provisioner created is known only when the operator asks the class.
+/// Whether `remove` may delete the bucket. For an ObjectBucket of the Go provisioner, the operator decides that by the
+/// class.
 fn may_delete(stored: &Stored) -> bool {
     stored.author == Author::GoProvisioner || teardown::undo_now(stored) == teardown::Undo::Delete
 }
@@ -132,7 +135,8 @@ fn effects(stored: Option<&Stored>, action: Action, orphan: &Orphan) -> Vec<Disp
     }
 }
 
-/// What `forget` keeps. What has tags of a claim of this cluster is an orphan again, without an ObjectBucket.
+/// What `forget` keeps. Buckets and users with tags of a claim of this cluster are orphans again, without an
+/// ObjectBucket.
 fn forgotten(stored: Option<&Stored>, orphan: &Orphan) -> impl Iterator<Item = Disposition> {
     // The Go provisioner writes no tags.
     let has_tags = orphan.reason != OTHER_CLUSTER && stored.is_none_or(|stored| stored.author == Author::Us);
@@ -149,7 +153,7 @@ fn forgotten(stored: Option<&Stored>, orphan: &Orphan) -> impl Iterator<Item = D
     bucket.into_iter().chain(user)
 }
 
-/// How much is in a bucket; `None` if it is certainly empty or gone.
+/// How much is in a bucket; `None` if it is certainly empty.
 async fn content<P: Provisioner>(session: &Session<P>, record: &Record) -> Option<FullBucket> {
     let full = |content: String| Some(FullBucket { name: record.plan.bucket.clone(), content });
     match usage::usage(session, record).await {
@@ -158,12 +162,12 @@ async fn content<P: Provisioner>(session: &Session<P>, record: &Record) -> Optio
             let at_least = if usage.is_complete { "" } else { "at least " };
             full(format!("{at_least}{} objects and versions, {}", usage.objects, bytes(usage.bytes)))
         }
-        Ok(None) => full("not known, because this store does not say".to_owned()),
+        Ok(None) => full("not known, because this store does not report it".to_owned()),
         Err(problem) => full(format!("not known ({problem})")),
     }
 }
 
-/// The lost ObjectBucket of something in the store.
+/// The lost ObjectBucket of a bucket or user, rebuilt.
 async fn lost<P: Provisioner>(
     session: &Session<P>,
     found: &Found,
@@ -194,8 +198,8 @@ async fn lost<P: Provisioner>(
     Ok(codec::to_object(&record, &name, &session.provisioner))
 }
 
-/// The record of a user whose bucket is not known any more. It says that the bucket existed before, so the operator never
-/// deletes one for it; and only the user itself, if its tags name the claim.
+/// The record of a user whose bucket is no longer known. It records that the bucket existed before the claim, so that
+/// the operator deletes no bucket for it, but only the user, if its tags name the claim.
 fn of_user<P: Provisioner>(
     session: &Session<P>,
     class: &Class,
@@ -209,8 +213,8 @@ fn of_user<P: Provisioner>(
     Ok(record)
 }
 
-/// The class from which the lost ObjectBucket is written again: of the classes of that store, one that keeps buckets, if
-/// there is one and the admin names none.
+/// The class with whose settings the lost ObjectBucket is rebuilt. If the admin names none, a class of that store that
+/// retains buckets is preferred.
 fn choose<P: Provisioner>(
     session: &Session<P>,
     found: &Found,
@@ -218,7 +222,7 @@ fn choose<P: Provisioner>(
     orphan: &Orphan,
     wanted: Option<&str>,
 ) -> Result<Class, String> {
-    let place = orphan.place.and_then(|place| found.places.get(place)).ok_or("nobody knows where it is")?;
+    let place = orphan.place.and_then(|place| found.places.get(place)).ok_or("its store and account are unknown")?;
     let fits = |class: &&Class| {
         wanted.is_none_or(|wanted| wanted == class.name)
             && planned(&session.store, class, orphan.claim()).is_ok_and(|record| {
@@ -230,7 +234,7 @@ fn choose<P: Provisioner>(
     fitting.sort_by_key(|class| class.reclaim_policy != ReclaimPolicy::Retain);
     match (fitting.first(), wanted) {
         (Some(class), _) => Ok((*class).clone()),
-        (None, Some(wanted)) => Err(format!("StorageClass {wanted:?} is not one of that store, account and mode")),
+        (None, Some(wanted)) => Err(format!("StorageClass {wanted:?} has another store, account or mode")),
         (None, None) => Err(format!(
             "no StorageClass of {} creates buckets in that store and account; create one, or delete it by hand",
             session.provisioner

@@ -7,13 +7,13 @@ use crate::api::{Guard, ObjectBucket, wire};
 use crate::decide::record;
 use crate::store::{ResourceKind, TaggedResource};
 
-/// What all ObjectBuckets of the cluster name, also those of other provisioners or without a label: what one of them names
-/// is nobody's orphan.
+/// What all ObjectBuckets of the cluster name, also those of other provisioners or without a label: what one of them
+/// names is not an orphan.
 #[derive(Debug, Default)]
 pub(crate) struct Recorded {
     buckets: HashSet<String>,
     users: HashSet<String>,
-    /// Name of the ObjectBucket by the uid of its claim, former ones too.
+    /// Name of the ObjectBucket by the uid of its claim, and of its previous claims.
     uids: HashMap<String, String>,
     /// Names of those that cannot be read: what they name is not known.
     pub(crate) unreadable: Vec<String>,
@@ -25,8 +25,8 @@ impl Recorded {
         let bucket = record::bucket(object).map(str::to_owned);
         self.buckets.extend(bucket);
         self.users.extend(state(wire::state::USER_NAME).map(str::to_owned));
-        let former = state(wire::state::FORMER_CLAIM_UIDS).into_iter().flat_map(|uids| uids.split(','));
-        for uid in record::claim_uid(object).into_iter().chain(former) {
+        let previous = state(wire::state::FORMER_CLAIM_UIDS).into_iter().flat_map(|uids| uids.split(','));
+        for uid in record::claim_uid(object).into_iter().chain(previous) {
             self.uids.insert(uid.to_owned(), record::name(object));
         }
     }
@@ -45,7 +45,7 @@ impl Recorded {
         }
     }
 
-    /// Whether an ObjectBucket names the claim, the bucket or the user of something, or may name them.
+    /// Whether an ObjectBucket names the claim, the bucket or the user of an orphan, or may name them.
     pub(crate) fn may_name(&self, orphan: &Orphan) -> bool {
         !self.unreadable.is_empty()
             || self.uids.contains_key(&orphan.claim_uid)
@@ -58,7 +58,7 @@ impl Recorded {
         self.uids.get(uid)
     }
 
-    /// Whether an ObjectBucket names this.
+    /// Whether an ObjectBucket names this bucket or user.
     pub(crate) fn names(&self, stock: &TaggedResource) -> bool {
         match stock.kind {
             ResourceKind::Bucket => self.buckets.contains(&stock.name),

@@ -1,4 +1,4 @@
-//! One claim's whole details, read.
+//! Reads the details of one claim.
 
 use std::error::Error;
 use std::time::Duration;
@@ -27,14 +27,15 @@ use operator_runtime::kubernetes::answers::status_code;
 
 /// Events that are shown, the latest.
 const EVENTS: usize = 15;
-/// How long the store may take to say how much is in the bucket.
+/// Longest time for the store to report how much is in the bucket.
 const STORE_TIME: Duration = Duration::from_secs(30);
 
-/// What can be known, or why it cannot.
+/// A value, or why it could not be read. The names in JSON are documented in docs/tools.md, so they stay.
 #[derive(Debug, Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
 pub(crate) enum Lookup<T> {
+    #[serde(rename = "seen")]
     Value(T),
+    #[serde(rename = "unseen")]
     Unavailable(String),
 }
 
@@ -45,14 +46,14 @@ pub(crate) struct ClaimDetails {
     pub(crate) claim: Row,
     pub(crate) conditions: Vec<Condition>,
     pub(crate) waits_for: Option<WaitsFor>,
-    pub(crate) record: Lookup<RecordStory>,
+    pub(crate) record: Lookup<RecordDetails>,
     pub(crate) keys: Lookup<Keys>,
     pub(crate) usage: Lookup<Usage>,
     pub(crate) on_deletion: Vec<Disposition>,
     pub(crate) events: Lookup<Vec<EventRow>>,
 }
 
-/// What the claim waits for: the reason, as the table of reasons explains it.
+/// The reason of a claim that waits, as the table of reason codes explains it.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct WaitsFor {
@@ -61,10 +62,10 @@ pub(crate) struct WaitsFor {
     pub(crate) remedy: String,
 }
 
-/// What the ObjectBucket says.
+/// The contents of the ObjectBucket.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct RecordStory {
+pub(crate) struct RecordDetails {
     pub(crate) name: String,
     pub(crate) class: String,
     pub(crate) reclaim_policy: &'static str,
@@ -97,7 +98,6 @@ pub(crate) struct Usage {
     pub(crate) is_complete: bool,
 }
 
-/// An event.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct EventRow {
@@ -107,7 +107,7 @@ pub(crate) struct EventRow {
     pub(crate) note: String,
 }
 
-/// What to say of a deleted claim whose bucket is going to be deleted.
+/// The message for a deleted claim whose bucket will be deleted later.
 async fn deleted<P: Provisioner>(session: &Session<P>, namespace: &str, name: &str) -> Option<String> {
     let mut found = None;
     let records = session.records();
@@ -118,13 +118,11 @@ async fn deleted<P: Provisioner>(session: &Session<P>, namespace: &str, name: &s
         found = scheduled.filter(is_its).or(found.take());
     });
     each.await.ok()?;
-    Some(found?.of_missing())
+    Some(found?.message())
 }
 
-/// Reads all about one claim.
-///
 /// # Errors
-/// Kubernetes refused, there is no such claim, or it is another provisioner's.
+/// Kubernetes refused, there is no such claim, or it belongs to another provisioner.
 pub(crate) async fn of<P: Provisioner>(
     session: &Session<P>,
     namespace: &str,
@@ -137,17 +135,17 @@ pub(crate) async fn of<P: Provisioner>(
     let claim = Claim::read(&guarded, &session.label());
     let records = Records::read(session, &claim).await?;
     let class = gather::class_of(session, &claim).await;
-    if !gather::shows(session, &session.classes().await?, &claim, class.as_deref(), records.mine.is_some()) {
+    if !gather::shows(session, &session.classes().await?, &claim, class.as_deref(), records.own.is_some()) {
         return Err(format!(
-            "claim {namespace}/{name} belongs to another provisioner than {}; name it with --provisioner-name",
+            "claim {namespace}/{name} belongs to another provisioner than {}; set --provisioner-name to that one",
             session.provisioner
         )
         .into());
     }
     let (notes, keys) = keys(session, &claim).await;
-    let facts = records.mine.as_ref().map(gather::facts);
+    let facts = records.own.as_ref().map(gather::facts);
     let row = Row::new(&claim, facts.as_ref(), Some(&notes), Timestamp::now());
-    let stored = match &records.mine {
+    let stored = match &records.own {
         None => Err("no ObjectBucket records this claim".to_owned()),
         Some(object) => codec::read(object).map_err(|problem| problem.to_string()),
     };
@@ -169,40 +167,40 @@ pub(crate) async fn of<P: Provisioner>(
 
 /// The ObjectBucket of a claim, and those that may name its bucket.
 struct Records {
-    mine: Option<ObjectBucket>,
+    own: Option<ObjectBucket>,
     others: Vec<ObjectBucket>,
 }
 
 impl Records {
-    /// ConditionSupport of all ObjectBuckets those with the claim's bucket.
+    /// Of all ObjectBuckets, keeps those with the claim's bucket.
     async fn read<P: Provisioner>(session: &Session<P>, claim: &Claim) -> Result<Self, Box<dyn Error>> {
-        let (mut mine, mut others) = (None, Vec::new());
+        let (mut own, mut others) = (None, Vec::new());
         let named = claim.spec().ok().and_then(|spec| spec.bucket_name.clone());
         session::each(&session.records(), None, "list ObjectBuckets", |guard: Guard<ObjectBucket>| {
             let Ok(object) = guard.0 else { return };
             let bucket = record::bucket(&object).map(str::to_owned);
             let is_ours = record::is_ours(&object, &session.provisioner);
             if is_ours && record::claim_uid(&object) == Some(&claim.id.uid) {
-                mine = Some(object);
+                own = Some(object);
             } else if bucket.is_some() && bucket == named {
                 others.push(object);
             }
         })
         .await?;
-        Ok(Self { mine, others })
+        Ok(Self { own, others })
     }
 
-    /// Names of the other records that use the bucket of this one.
+    /// Names of the other ObjectBuckets that use the same bucket.
     fn sharing(&self, stored: &Stored) -> Vec<String> {
         let others = self.others.iter().filter_map(|object| codec::read(object).ok());
         others.filter(|other| teardown::shares_bucket(stored, other, false)).map(|other| other.name).collect()
     }
 }
 
-fn recorded(stored: &Stored) -> RecordStory {
+fn recorded(stored: &Stored) -> RecordDetails {
     let Record { account, credentials_published, class_name, reclaim_policy, plan, former_uids, .. } =
         stored.record.clone();
-    RecordStory {
+    RecordDetails {
         name: stored.name.clone(),
         class: class_name,
         reclaim_policy: reclaim_policy.as_str(),
@@ -221,7 +219,7 @@ fn recorded(stored: &Stored) -> RecordStory {
     }
 }
 
-/// What the reason of a claim that is not ready means, and what helps.
+/// The meaning of the reason of a claim that is not ready, and the remedy.
 fn waits_for<P: Provisioner>(row: &Row) -> Option<WaitsFor> {
     let reason = row.reason.as_deref().filter(|_| row.attention != Attention::None)?;
     let found = crate::reasons::all().chain(P::REASONS.iter().copied()).find(|known| known.name == reason);
@@ -232,7 +230,8 @@ fn waits_for<P: Provisioner>(row: &Row) -> Option<WaitsFor> {
     })
 }
 
-/// The notes on the claim's keys, and their ids. A Secret of the claim's name that is not the claim's says nothing.
+/// The annotations about the claim's keys, and the ids of the keys. A Secret of that name that the claim does not own
+/// is ignored.
 async fn keys<P: Provisioner>(session: &Session<P>, claim: &Claim) -> (KeyNotes, Lookup<Keys>) {
     let api: Api<Secret> = Api::namespaced(session.client.clone(), &claim.id.namespace);
     let unseen = |why: String| (KeyNotes::default(), Lookup::Unavailable(why));
@@ -243,7 +242,7 @@ async fn keys<P: Provisioner>(session: &Session<P>, claim: &Claim) -> (KeyNotes,
         Err(error) => return unseen(refused("read the claim's Secret", &error)),
     };
     if metadata::controller(&secret.metadata) != Some(&claim.id.uid) {
-        return unseen("the Secret of the claim's name is not the claim's".to_owned());
+        return unseen("the claim does not own the Secret of its name".to_owned());
     }
     let notes = KeyNotes::read(secret.metadata.annotations.as_ref());
     let id = secret.data.as_ref().and_then(|data| data.get(wire::secret::ACCESS_KEY_ID));
@@ -261,13 +260,11 @@ async fn usage<P: Provisioner>(session: &Session<P>, record: &Record) -> Lookup<
     }
 }
 
-/// How much is in the bucket of a record.
-///
 /// # Errors
-/// Why that is not known.
+/// Why the usage is not known.
 async fn counted<P: Provisioner>(session: &Session<P>, record: &Record) -> Result<Usage, String> {
     let usage = usage::usage(session, record).await.map_err(|problem| problem.to_string())?;
-    let usage = usage.ok_or("this store does not say how much is in a bucket")?;
+    let usage = usage.ok_or("this store does not report how much is in a bucket")?;
     Ok(Usage { objects: usage.objects, bytes: usage.bytes, is_complete: usage.is_complete })
 }
 
@@ -282,7 +279,7 @@ async fn events<P: Provisioner>(session: &Session<P>, claim: &Claim) -> Lookup<V
         let regarding = event.regarding.as_ref().and_then(|regarding| regarding.uid.as_deref());
         regarding.is_none_or(|uid| uid == claim.id.uid)
     };
-    let mut told: Vec<_> = list
+    let mut events: Vec<_> = list
         .into_iter()
         .filter(is_this)
         .map(|event| EventRow {
@@ -292,6 +289,6 @@ async fn events<P: Provisioner>(session: &Session<P>, claim: &Claim) -> Lookup<V
             note: event.note.unwrap_or_default(),
         })
         .collect();
-    told.sort_by_key(|event| event.at);
-    Lookup::Value(told.split_off(told.len().saturating_sub(EVENTS)))
+    events.sort_by_key(|event| event.at);
+    Lookup::Value(events.split_off(events.len().saturating_sub(EVENTS)))
 }

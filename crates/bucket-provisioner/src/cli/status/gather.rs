@@ -1,4 +1,4 @@
-//! All claims of this provisioner, read page by page. Of each object only what a row needs is kept.
+//! All claims of this provisioner, read page by page. Only the fields that a row needs are kept.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -17,10 +17,10 @@ use crate::decide::keys::KeyNotes;
 use crate::decide::{codec, metadata, record};
 use crate::store::Provisioner;
 
-/// How many unreadable claims are read once more, to see whose they are. Tenants can write any number of them.
+/// How many unreadable claims are read once more for the class that they name. Tenants can write any number of them.
 const UNCLEAR_MAX: usize = 100;
 
-/// All claims, and what could not be seen.
+/// All claims, and what could not be read.
 pub(crate) struct Seen {
     pub(crate) rows: Vec<Row>,
     pub(crate) scheduled: Vec<Scheduled>,
@@ -39,7 +39,7 @@ pub(crate) async fn all<P: Provisioner>(session: &Session<P>) -> Result<Seen, Bo
     let (keys, unseen) = keys(session, &selector).await?;
     let now = Timestamp::now();
     let (mut rows, mut unclear) = (Vec::new(), Vec::new());
-    let see = |claim: &Claim, class: Option<&str>, rows: &mut Vec<Row>| {
+    let add = |claim: &Claim, class: Option<&str>, rows: &mut Vec<Row>| {
         let recorded = records.get(&claim.id.uid);
         let owner = classes.named(class).owner(&session.provisioner);
         if is_shown(claim, owner, recorded.is_some()) {
@@ -52,18 +52,18 @@ pub(crate) async fn all<P: Provisioner>(session: &Session<P>) -> Result<Seen, Bo
             return unclear.push(claim);
         }
         let class = claim.spec().ok().map(|spec| spec.storage_class_name.clone());
-        see(&claim, class.as_deref(), &mut rows);
+        add(&claim, class.as_deref(), &mut rows);
     })
     .await?;
     for claim in unclear {
         let class = class_of_unreadable(session, &claim).await;
-        see(&claim, class.as_deref(), &mut rows);
+        add(&claim, class.as_deref(), &mut rows);
     }
     rows.sort_by(Row::before);
     Ok(Seen { rows, scheduled, unseen })
 }
 
-/// One claim, with the class that it names.
+/// The class that a claim names.
 pub(crate) async fn class_of<P: Provisioner>(session: &Session<P>, claim: &Claim) -> Option<String> {
     match claim.spec() {
         Ok(spec) => Some(spec.storage_class_name.clone()),
@@ -79,12 +79,12 @@ async fn class_of_unreadable<P: Provisioner>(session: &Session<P>, claim: &Claim
     raw.data.pointer("/spec/storageClassName")?.as_str().map(str::to_owned)
 }
 
-/// Whether this provisioner reports on a claim.
+/// Whether `status` of this provisioner shows a claim.
 pub(crate) fn shows<P>(session: &Session<P>, classes: &Classes, claim: &Claim, class: Option<&str>, own: bool) -> bool {
     is_shown(claim, classes.named(class).owner(&session.provisioner), own)
 }
 
-/// What is known of each ObjectBucket of ours, by the uid of its claim; and which buckets are going to be deleted.
+/// The ObjectBuckets of this provisioner by the uid of their claims, and the buckets that are scheduled for deletion.
 async fn records<P: Provisioner>(
     session: &Session<P>,
     selector: &str,
@@ -105,7 +105,7 @@ async fn records<P: Provisioner>(
     Ok((all, scheduled))
 }
 
-/// What a row says of an ObjectBucket.
+/// The fields of an ObjectBucket that a row shows.
 pub(crate) fn facts(object: &ObjectBucket) -> RecordFacts {
     RecordFacts {
         name: record::name(object),
@@ -115,7 +115,7 @@ pub(crate) fn facts(object: &ObjectBucket) -> RecordFacts {
     }
 }
 
-/// The notes on keys by the uid of the claim, and what could not be seen. Only metadata is read, no key.
+/// The annotations about keys by the uid of the claim, and what could not be read. Only metadata is read, no key.
 async fn keys<P: Provisioner>(
     session: &Session<P>,
     selector: &str,

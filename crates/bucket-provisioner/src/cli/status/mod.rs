@@ -1,4 +1,4 @@
-//! `status`: all claims of this provisioner, what needs somebody first; or one claim's whole details.
+//! `status`: all claims of this provisioner, those that need attention first; or the details of one claim.
 
 mod details;
 mod gather;
@@ -24,20 +24,24 @@ use crate::store::Provisioner;
 use operator_runtime::program::print;
 use operator_runtime::values::duration;
 
-/// What to show.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct StatusArgs {
-    /// Tell the whole details of this claim: what is recorded, its keys, the size of its bucket, its events, what it waits
-    /// for, and what its deletion would remove. NAME alone needs --namespace.
+    /// Show the details of this claim
+    ///
+    /// These are its ObjectBucket, its keys, the size of its bucket, its events, what it waits for, and what its
+    /// deletion would delete. NAME alone needs --namespace.
     #[arg(value_name = "[NAMESPACE/]NAME")]
     claim: Option<String>,
-    /// How to print.
+    /// Print in this format
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     output: Format,
-    /// Show changes until stopped: on a terminal the whole table and the progress of purges, else a line for each change.
+    /// Show changes until stopped
+    ///
+    /// On a terminal, redraws the table with the progress of bucket deletions. Otherwise, prints a line for each
+    /// change.
     #[arg(short, long, conflicts_with = "claim")]
     watch: bool,
-    /// With --watch: how often to look.
+    /// Refresh this often, with --watch
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration)]
     interval: Duration,
 }
@@ -86,7 +90,7 @@ pub(crate) fn named<P>(session: &Session<P>, text: &str) -> Result<(String, Stri
     let (namespace, name) = match (text.split_once('/'), &session.namespace) {
         (Some((namespace, name)), _) => (namespace, name),
         (None, Some(namespace)) => (namespace.as_str(), text),
-        (None, None) => return Err(format!("write the claim's namespace, too: NAMESPACE/{text}, or --namespace")),
+        (None, None) => return Err(format!("the claim's namespace is missing; use NAMESPACE/{text} or --namespace")),
     };
     if object_name(namespace).is_none() || object_name(name).is_none() {
         return Err(format!("{text:?} is not a claim's namespace and name, such as shop/photos"));
@@ -94,7 +98,7 @@ pub(crate) fn named<P>(session: &Session<P>, text: &str) -> Result<(String, Stri
     Ok((namespace.to_owned(), name.to_owned()))
 }
 
-/// Whether a claim is this provisioner's, as far as its class and its labels say.
+/// Whether a claim belongs to this provisioner, judged by its class and its labels.
 pub(crate) fn shows<P>(session: &Session<P>, classes: &Classes, claim: &Claim, class: Option<&str>) -> bool {
     gather::shows(session, classes, claim, class, false)
 }

@@ -1,36 +1,35 @@
-//! One claim's details as text.
+//! The details of one claim as text.
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::details::{ClaimDetails, Lookup, RecordStory};
+use super::details::{ClaimDetails, Lookup, RecordDetails};
 use super::table;
 use crate::api::ClaimPhase;
 use crate::cli::output::{ago, bytes, clean, painted, until};
 
-/// The details for people.
 pub(crate) fn render(details: &ClaimDetails, colours: bool, now: Timestamp) -> String {
     let mut page = Page { text: String::new() };
     let row = &details.claim;
-    let says = format!("{} {}", table::phase(row.phase), row.reason.as_deref().unwrap_or_default());
+    let status = format!("{} {}", table::phase(row.phase), row.reason.as_deref().unwrap_or_default());
     page.line("Claim", &format!("{}/{} (uid {})", row.namespace, row.name, row.uid));
-    let says = match says.trim() {
-        "" => "nothing, because no operator has looked at it yet; `doctor` says whether one serves",
-        says => says,
+    let status = match status.trim() {
+        "" => "none, because no operator has processed the claim yet; `doctor` shows whether one serves",
+        status => status,
     };
-    page.coloured("Says", &painted(&clean(says), table::tone(row.attention), colours));
+    page.coloured("Status", &painted(&clean(status), table::tone(row.attention), colours));
     page.some("", row.message.as_deref());
     if row.is_deleted && row.phase != Some(ClaimPhase::Released) {
         page.line(
             "",
-            "the claim is deleted, but no operator has begun to remove what it has; `doctor` says whether one serves",
+            "the claim is being deleted, but no operator has started the cleanup; `doctor` shows whether one serves",
         );
     }
     page.line("Age", &ago(row.created_at, now));
     page.some("Waiting for", row.waiting_since.map(|since| ago(Some(since), now)).as_deref());
     page.line("Class", row.class.as_deref().unwrap_or("not known"));
     if let Some(waits) = &details.waits_for {
-        page.some("It means", Some(waits.meaning.as_str()).filter(|text| !text.is_empty()));
-        page.some("What helps", Some(waits.remedy.as_str()).filter(|text| !text.is_empty()));
+        page.some("Meaning", Some(waits.meaning.as_str()).filter(|text| !text.is_empty()));
+        page.some("Remedy", Some(waits.remedy.as_str()).filter(|text| !text.is_empty()));
     }
     match &details.record {
         Lookup::Unavailable(why) => page.line("ObjectBucket", why),
@@ -54,19 +53,20 @@ pub(crate) fn render(details: &ClaimDetails, colours: bool, now: Timestamp) -> S
     page.text
 }
 
-fn of_record(page: &mut Page, record: &RecordStory) {
+fn of_record(page: &mut Page, record: &RecordDetails) {
     page.line("ObjectBucket", &record.name);
     page.line("Bucket", &format!("{}, {}", record.bucket, record.mode));
     page.line("Region", &format!("{} at {}", record.region, record.host));
     page.some("Account", record.account.as_deref());
-    page.line("User", record.user.as_deref().unwrap_or("none: the claim shares the owner's keys"));
-    page.line("Owner's Secret", record.owner_secret.as_deref().unwrap_or("none: the operator's own identity"));
+    page.line("User", record.user.as_deref().unwrap_or("none: the claim uses the provisioning credentials"));
+    let secret = record.owner_secret.as_ref().map(|secret| format!("Secret {secret}"));
+    page.line("Credentials", secret.as_deref().unwrap_or("the operator's own identity"));
     page.line("Reclaim policy", record.reclaim_policy);
     if !record.is_handed_over {
-        page.line("", "no app has had keys for it yet");
+        page.line("", "its credentials have not been published yet");
     }
-    let former = record.former_claim_uids.join(", ");
-    page.some("Adopted from", Some(former.as_str()).filter(|uids| !uids.is_empty()));
+    let previous = record.former_claim_uids.join(", ");
+    page.some("Adopted from", Some(previous.as_str()).filter(|uids| !uids.is_empty()));
 }
 
 fn of_keys(page: &mut Page, details: &ClaimDetails, now: Timestamp) {
@@ -80,8 +80,8 @@ fn of_keys(page: &mut Page, details: &ClaimDetails, now: Timestamp) {
             page.line("Keys", &format!("{}{age}{due}", keys.present_id.as_deref().unwrap_or("none")));
             if let Some(id) = &keys.former_id {
                 let end = until(row.former_key_deleted_at, now);
-                let what = if keys.is_former_inactive { "is deactivated, and is deleted in" } else { "works for" };
-                page.line("", &format!("{id}, the former one, {what} {end}"));
+                let what = if keys.is_former_inactive { "is deactivated, and is deleted in" } else { "is valid for" };
+                page.line("", &format!("{id}, the previous key, {what} {end}"));
             }
         }
     }
@@ -101,25 +101,25 @@ fn of_events(page: &mut Page, details: &ClaimDetails, now: Timestamp) {
     }
 }
 
-/// Lines of a heading and what is said.
+/// Lines of a heading and text.
 struct Page {
     text: String,
 }
 
 impl Page {
-    /// A line with what others may have written.
-    fn line(&mut self, heading: &str, said: &str) {
-        self.coloured(heading, &clean(said));
+    /// A line with text that tenants may have written.
+    fn line(&mut self, heading: &str, text: &str) {
+        self.coloured(heading, &clean(text));
     }
 
-    fn some(&mut self, heading: &str, said: Option<&str>) {
-        if let Some(said) = said {
-            self.line(heading, said);
+    fn some(&mut self, heading: &str, text: Option<&str>) {
+        if let Some(text) = text {
+            self.line(heading, text);
         }
     }
 
-    fn coloured(&mut self, heading: &str, said: &str) {
+    fn coloured(&mut self, heading: &str, text: &str) {
         let heading = if heading.is_empty() { String::new() } else { format!("{heading}:") };
-        self.text.push_str(&format!("{heading:<16}{said}\n"));
+        self.text.push_str(&format!("{heading:<16}{text}\n"));
     }
 }

@@ -1,4 +1,4 @@
-//! What is said about one claim in a line. Pure.
+//! The row of one claim. Pure.
 
 use serde::Serialize;
 
@@ -13,7 +13,7 @@ use crate::reasons;
 use crate::store::{Failure as _, Rotation};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-/// Reasons with which a claim goes on by itself.
+/// Reasons of claims that make progress without an admin.
 const PROGRESS: [&str; 5] = [
     reasons::WAITING_FOR_CREDENTIALS,
     reasons::SETTLING,
@@ -22,21 +22,20 @@ const PROGRESS: [&str; 5] = [
     reasons::WAITING_FOR_STORE,
 ];
 
-/// How much a claim needs somebody, most first.
+/// How urgently a claim needs attention, the most urgent first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Attention {
-    /// Somebody must look at it.
+    /// A user or an admin must change something.
     Needed,
-    /// It goes on by itself.
+    /// The operator is working on it.
     Working,
-    /// It can be used, and something in it has no effect.
+    /// The bucket can be used, but the claim has a warning.
     Notice,
-    /// Nothing is to be done.
     None,
 }
 
-/// What is known about a claim's ObjectBucket.
+/// The fields of a claim's ObjectBucket that its row shows.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RecordFacts {
     pub(crate) name: String,
@@ -45,7 +44,6 @@ pub(crate) struct RecordFacts {
     pub(crate) rotation: Rotation,
 }
 
-/// A claim in a line.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Row {
@@ -66,17 +64,17 @@ pub(crate) struct Row {
     pub(crate) keys_issued_at: Option<At>,
     pub(crate) rotation_due_at: Option<At>,
     pub(crate) former_key_deleted_at: Option<At>,
-    /// What a purge has removed so far.
+    /// How many objects and versions the deletion of the bucket has removed so far.
     pub(crate) removed_so_far: Option<u64>,
 }
 
 impl Row {
-    /// A claim with its ObjectBucket and the notes on its keys, if it has them.
+    /// The row of a claim, with its ObjectBucket and the annotations about its keys, if it has them.
     pub(crate) fn new(claim: &Claim, record: Option<&RecordFacts>, keys: Option<&KeyNotes>, now: Timestamp) -> Self {
         let spec = claim.spec();
-        let (reason, message) = match (&spec, ready_condition(claim)) {
+        let (reason, message) = match (&spec, most_important_condition(claim)) {
             (Err(problem), _) => (Some(problem.reason().to_owned()), Some(problem.to_string())),
-            (Ok(_), Some(told)) => (Some(told.reason.clone()), Some(told.message.clone())),
+            (Ok(_), Some(shown)) => (Some(shown.reason.clone()), Some(shown.message.clone())),
             (Ok(_), None) => (None, None),
         };
         let ready = condition(claim, reasons::READY);
@@ -117,7 +115,7 @@ impl Row {
         }
     }
 
-    /// The order of a list: what needs somebody first, and of that what waits longest.
+    /// The order of a list: claims that need attention first, and among them those that wait longest.
     pub(crate) fn before(&self, other: &Self) -> std::cmp::Ordering {
         let order = |row: &Self| (row.attention, row.waiting_since.is_none(), row.waiting_since);
         let named = |row: &Self| (row.namespace.clone(), row.name.clone());
@@ -130,7 +128,7 @@ impl Row {
     }
 }
 
-/// Whether this provisioner reports on a claim: it is its own, or nobody's because its class does not exist.
+/// Whether a claim is shown: it belongs to this provisioner, or to none because its class does not exist.
 pub(crate) fn is_shown(claim: &Claim, class: ClassOwner, recorded: bool) -> bool {
     let facts = ownership::OwnershipFacts {
         class,
@@ -143,7 +141,7 @@ pub(crate) fn is_shown(claim: &Claim, class: ClassOwner, recorded: bool) -> bool
     ownership::is_ours(facts) || ownership::required_action(facts) == ownership::RequiredAction::ReportMissingClass
 }
 
-/// Whether only the whole text of an unreadable claim says whose it is.
+/// Whether an unreadable claim must be read as raw JSON to find its class, and thereby its provisioner.
 pub(crate) fn is_unclear(claim: &Claim, recorded: bool) -> bool {
     claim.spec().is_err() && claim.label == LabelOwner::None && !recorded
 }
@@ -152,9 +150,9 @@ fn condition<'a>(claim: &'a Claim, type_: &str) -> Option<&'a Condition> {
     claim.status.conditions.iter().find(|condition| condition.type_ == type_)
 }
 
-/// The condition that says most: what is wrong, else what has no effect or could not be done to the keys, else that the
+/// The most important condition: an error; else a warning about an edit without effect or about the keys; else that the
 /// bucket can be used.
-fn ready_condition(claim: &Claim) -> Option<&Condition> {
+fn most_important_condition(claim: &Claim) -> Option<&Condition> {
     let ready = condition(claim, reasons::READY);
     match ready {
         Some(ready) if ready.status == ConditionStatus::True => warning(claim).or(Some(ready)),
@@ -162,7 +160,7 @@ fn ready_condition(claim: &Claim) -> Option<&Condition> {
     }
 }
 
-/// What is to be known of a claim whose bucket can be used.
+/// A warning about a claim whose bucket can be used.
 fn warning(claim: &Claim) -> Option<&Condition> {
     let conditions = [reasons::UP_TO_DATE, reasons::KEYS_CURRENT].map(|type_| condition(claim, type_));
     conditions.into_iter().flatten().find(|condition| condition.status == ConditionStatus::False)
@@ -171,7 +169,7 @@ fn warning(claim: &Claim) -> Option<&Condition> {
 fn attention(claim: &Claim) -> Attention {
     let ready = condition(claim, reasons::READY);
     let is_ready = ready.is_some_and(|ready| ready.status == ConditionStatus::True);
-    let goes_on = ready.is_none_or(|ready| PROGRESS.contains(&ready.reason.as_str()));
+    let progresses = ready.is_none_or(|ready| PROGRESS.contains(&ready.reason.as_str()));
     match claim.status.phase {
         _ if claim.spec().is_err() && !claim.deleting => Attention::Needed,
         Some(ClaimPhase::Failed) => Attention::Needed,
@@ -182,9 +180,9 @@ fn attention(claim: &Claim) -> Attention {
                 Attention::None
             }
         }
-        // What it said before it was deleted.
+        // The condition is older than the deletion.
         _ if claim.deleting && is_ready => Attention::Working,
-        _ if goes_on => Attention::Working,
+        _ if progresses => Attention::Working,
         _ => Attention::Needed,
     }
 }
@@ -208,7 +206,7 @@ mod tests {
         Claim::read(&serde_json::from_value(object).unwrap(), "ours")
     }
 
-    fn says(phase: &str, ready: &str, reason: &str, since: &str) -> Value {
+    fn status(phase: &str, ready: &str, reason: &str, since: &str) -> Value {
         let ready = json!({ "type": "Ready", "status": ready, "reason": reason, "lastTransitionTime": since });
         json!({ "phase": phase, "conditions": [ready] })
     }
@@ -218,23 +216,24 @@ mod tests {
     }
 
     #[test]
-    fn what_needs_somebody_comes_first_and_of_that_what_waits_longest() {
+    fn claims_that_need_attention_come_first_the_oldest_on_top() {
         let (early, late) = ("2026-01-02T00:00:00Z", "2026-01-03T00:00:00Z");
         let mut rows = [
-            row(&claim("bound", says("Bound", "True", "Bound", early))),
+            row(&claim("bound", status("Bound", "True", "Bound", early))),
             row(&claim("new", json!({}))),
-            row(&claim("waits", says("Pending", "False", "WaitingForCredentials", early))),
-            row(&claim("later", says("Pending", "False", "AccessDenied", late))),
-            row(&claim("failed", says("Failed", "False", "InvalidBucketName", early))),
-            row(&claim("broken", says("Bound", "False", "BucketGone", late))),
+            row(&claim("waits", status("Pending", "False", "WaitingForCredentials", early))),
+            row(&claim("later", status("Pending", "False", "AccessDenied", late))),
+            row(&claim("failed", status("Failed", "False", "InvalidBucketName", early))),
+            row(&claim("broken", status("Bound", "False", "BucketGone", late))),
         ];
         rows.sort_by(Row::before);
         assert_eq!(rows.map(|row| row.name), ["failed", "broken", "later", "waits", "new", "bound"]);
     }
 
+    // Whoever may write the Secret can forge its annotations.
     #[test]
-    fn the_age_of_keys_and_when_they_are_replaced_come_from_notes_that_are_believed() {
-        let bound = claim("a", says("Bound", "True", "Bound", "2026-01-02T00:00:00Z"));
+    fn an_issue_time_of_keys_in_the_future_is_ignored() {
+        let bound = claim("a", status("Bound", "True", "Bound", "2026-01-02T00:00:00Z"));
         let now: Timestamp = "2026-01-10T00:00:00Z".parse().unwrap();
         let month = Duration::from_secs(30 * 86_400);
         let record = RecordFacts { rotation: Rotation::default().with_every(month), ..RecordFacts::default() };
@@ -248,19 +247,19 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_done_to_the_keys_is_shown_of_a_claim_that_is_fine() {
+    fn a_failed_key_rotation_is_shown_on_a_ready_claim() {
         let keys = json!({ "type": "KeysCurrent", "status": "False", "reason": "RotationFailed", "message": "denied" });
-        let mut status = says("Bound", "True", "Bound", "2026-01-02T00:00:00Z");
-        status["conditions"].as_array_mut().unwrap().push(keys);
-        let row = row(&claim("a", status));
+        let mut bound = status("Bound", "True", "Bound", "2026-01-02T00:00:00Z");
+        bound["conditions"].as_array_mut().unwrap().push(keys);
+        let row = row(&claim("a", bound));
         assert_eq!((row.reason.as_deref(), row.attention), (Some("RotationFailed"), Attention::Notice));
     }
 
     #[test]
-    fn the_class_of_a_bound_claim_is_the_one_that_it_was_bound_with() {
+    fn a_bound_claim_shows_the_class_of_its_object_bucket() {
         let record = RecordFacts { class: Some("slow".to_owned()), ..RecordFacts::default() };
         let shown = |phase: &str| {
-            let claim = claim("a", says(phase, "True", "Bound", "2026-01-02T00:00:00Z"));
+            let claim = claim("a", status(phase, "True", "Bound", "2026-01-02T00:00:00Z"));
             Row::new(&claim, Some(&record), None, Timestamp::UNIX_EPOCH).class.unwrap()
         };
         assert_eq!((shown("Bound"), shown("Pending")), ("slow".to_owned(), "fast".to_owned()));

@@ -1,4 +1,4 @@
-//! Buckets of deleted claims that are going to be deleted (`onDelete: after:7d`).
+//! Buckets of deleted claims that are scheduled for deletion (`onDelete: after:7d`).
 
 use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
@@ -20,7 +20,7 @@ pub(crate) struct Scheduled {
 }
 
 impl Scheduled {
-    /// What an ObjectBucket says.
+    /// The deletion that an ObjectBucket schedules.
     pub(crate) fn read(object: &ObjectBucket) -> Option<Self> {
         let delete_at = At(release::delete_at(object)?);
         let claim = record::claim_name(object);
@@ -33,8 +33,8 @@ impl Scheduled {
         })
     }
 
-    /// What to tell somebody who asks for the deleted claim.
-    pub(crate) fn of_missing(&self) -> String {
+    /// The message for a user who requests the status of the deleted claim.
+    pub(crate) fn message(&self) -> String {
         let bucket = self.bucket.as_deref().unwrap_or_default();
         format!(
             "ObjectBucketClaim {}/{} was deleted; its bucket {bucket:?} and ObjectBucket {} stay until {}. To undo the deletion, create the claim again, with the same class and the annotation {}: \"yes\"",
@@ -47,7 +47,7 @@ impl Scheduled {
     }
 }
 
-/// How many buckets are going to be deleted, and when the first; `None` if there are none.
+/// How many buckets are scheduled for deletion, and when the first is deleted; `None` if there are none.
 pub(crate) fn summary(scheduled: &[Scheduled], now: Timestamp) -> Option<String> {
     let first = scheduled.iter().min_by_key(|one| (one.delete_at, &one.object_bucket))?;
     let subject = match scheduled.len() {
@@ -97,9 +97,9 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_for_a_deleted_claim_is_told_how_to_get_it_back() {
+    fn the_message_of_a_deleted_claim_explains_how_to_undo_it() {
         assert_eq!(
-            scheduled("obc-a", "2026-01-03T06:00:00Z").of_missing(),
+            scheduled("obc-a", "2026-01-03T06:00:00Z").message(),
             "ObjectBucketClaim shop/photos was deleted; its bucket \"photos-1\" and ObjectBucket obc-a stay until 2026-01-03T06:00:00Z. To undo the deletion, create the claim again, with the same class and the annotation objectbucket.io/undo-delete: \"yes\""
         );
     }

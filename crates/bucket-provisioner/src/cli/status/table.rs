@@ -1,4 +1,4 @@
-//! Rows as a table, and their sum.
+//! Rows as a table, and their summary.
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -9,7 +9,6 @@ use crate::cli::output::{Cell, Table, Tone, ago, until};
 const HEAD: [&str; 10] =
     ["NAMESPACE", "NAME", "CLASS", "BUCKET", "PHASE", "REASON", "AGE", "WAITING", "KEY-AGE", "ROTATION"];
 
-/// The colour of a row that needs this.
 pub(crate) fn tone(attention: Attention) -> Tone {
     match attention {
         Attention::Needed => Tone::Bad,
@@ -18,7 +17,6 @@ pub(crate) fn tone(attention: Attention) -> Tone {
     }
 }
 
-/// The word for a phase.
 pub(crate) fn phase(phase: Option<ClaimPhase>) -> &'static str {
     match phase {
         None => "",
@@ -29,9 +27,9 @@ pub(crate) fn phase(phase: Option<ClaimPhase>) -> &'static str {
     }
 }
 
-/// The lines of a table; `wide` has the ObjectBucket and the message, too.
+/// The lines of a table; `wide` adds the ObjectBucket, the expiry of the previous key, and the message.
 pub(crate) fn lines(rows: &[Row], wide: bool, colours: bool, now: Timestamp) -> Vec<String> {
-    let further: &[&str] = if wide { &["OBJECTBUCKET", "FORMER-KEY", "MESSAGE"] } else { &[] };
+    let further: &[&str] = if wide { &["OBJECTBUCKET", "PREVIOUS-KEY", "MESSAGE"] } else { &[] };
     let mut table = Table::new(&[&HEAD[..], further].concat());
     for row in rows {
         let tone = tone(row.attention);
@@ -58,7 +56,7 @@ pub(crate) fn lines(rows: &[Row], wide: bool, colours: bool, now: Timestamp) -> 
     table.render(colours)
 }
 
-/// How many claims there are, and how many need somebody.
+/// How many claims there are, and how many of them need attention.
 pub(crate) fn summary(rows: &[Row]) -> String {
     let count = |attention| rows.iter().filter(|row| row.attention == attention).count();
     let parts = [

@@ -1,4 +1,5 @@
-//! `status --watch`: the table again and again, with a bar for each purge; where nobody looks, a line for each change.
+//! `status --watch`: redraws the table, with a bar for each bucket that is being emptied. If standard output is not a
+//! terminal, prints a line for each change.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -16,10 +17,10 @@ use crate::cli::output::{self, Format, clean};
 use crate::store::Provisioner;
 use operator_runtime::program::print;
 
-/// Shows claims until the process is stopped. One failed look is reported, and the next one follows.
+/// Shows claims until the process is stopped. A failed read is reported and retried.
 ///
 /// # Errors
-/// The first look failed, or standard output is closed.
+/// The first read failed, or standard output is closed.
 pub(crate) async fn watch<P: Provisioner>(
     session: &Session<P>,
     format: Format,
@@ -39,15 +40,15 @@ pub(crate) async fn watch<P: Provisioner>(
             match gather::all(session).await {
                 Ok(seen) => break seen,
                 Err(problem) => match &screen {
-                    Some(screen) => screen.complain(&problem.to_string()),
-                    None => eprintln!("{}; looking again", clean(&problem.to_string())),
+                    Some(screen) => screen.report(&problem.to_string()),
+                    None => eprintln!("{}; retrying", clean(&problem.to_string())),
                 },
             }
         };
     }
 }
 
-/// A terminal on which everything is drawn again.
+/// A terminal on which the table and the bars are redrawn.
 struct Screen {
     wide: bool,
     all: MultiProgress,
@@ -88,7 +89,7 @@ impl Screen {
         // More bars than these would push the table off the screen.
         for (uid, row) in purged.into_iter().take(8) {
             let bar = self.purges.entry(uid.clone()).or_insert_with(|| {
-                // The store does not say how much there is, so the bar shows how much is gone, and how fast.
+                // The total is not known, so the bar shows how much is removed, and how fast.
                 let bar = ProgressBar::new_spinner().with_style(style(PURGE));
                 self.all.add(bar)
             });
@@ -98,7 +99,7 @@ impl Screen {
         }
     }
 
-    /// The table. Where it is too wide, names of buckets are cut, because phase and reason come after them.
+    /// The table. If it is too wide, names of buckets are cut, because phase and reason come after them.
     fn lines(&self, rows: &[Row], width: usize) -> Vec<String> {
         let table = |rows: &[Row]| table::lines(rows, self.wide, output::has_colours(), Timestamp::now());
         let lines = table(rows);
@@ -112,9 +113,9 @@ impl Screen {
         table(&rows.iter().cloned().map(|row| Row { bucket: row.bucket.map(cut), ..row }).collect::<Vec<_>>())
     }
 
-    fn complain(&self, problem: &str) {
-        // Fails only if the terminal is gone.
-        let _ = self.all.println(format!("{}; looking again", clean(problem)));
+    fn report(&self, problem: &str) {
+        // Fails only if the terminal is closed.
+        let _ = self.all.println(format!("{}; retrying", clean(problem)));
     }
 }
 
@@ -124,9 +125,10 @@ fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_spinner())
 }
 
-/// What was printed of each claim, by its uid.
+/// Prints a line for each change.
 struct Lines {
     format: Format,
+    /// Name and status of each claim as they were printed last, by uid.
     shown: BTreeMap<String, (String, String)>,
 }
 
@@ -137,22 +139,22 @@ impl Lines {
         let mut left = std::mem::take(&mut self.shown);
         for row in rows {
             let claim = clean(&format!("{}/{}", row.namespace, row.name));
-            let says = [table::phase(row.phase), row.reason.as_deref().unwrap_or_default()].join(" ");
-            let says = clean(&format!("{says} {}", row.message.as_deref().unwrap_or_default()));
-            if left.remove(&row.uid).is_none_or(|(_, said)| said != says) {
+            let status = [table::phase(row.phase), row.reason.as_deref().unwrap_or_default()].join(" ");
+            let status = clean(&format!("{status} {}", row.message.as_deref().unwrap_or_default()));
+            if left.remove(&row.uid).is_none_or(|(_, previous)| previous != status) {
                 match self.format {
                     Format::Json => text.push_str(&output::json_line(row)?),
                     Format::Yaml => {
                         let row = output::document(row, Format::Yaml)?;
                         text.extend(["---\n", row.as_deref().unwrap_or_default()]);
                     }
-                    Format::Table | Format::Wide => text.push_str(&format!("{now} {claim} {}\n", says.trim())),
+                    Format::Table | Format::Wide => text.push_str(&format!("{now} {claim} {}\n", status.trim())),
                 }
             }
-            self.shown.insert(row.uid.clone(), (claim, says));
+            self.shown.insert(row.uid.clone(), (claim, status));
         }
         if matches!(self.format, Format::Table | Format::Wide) {
-            text.extend(left.values().map(|(claim, _)| format!("{now} {claim} gone\n")));
+            text.extend(left.values().map(|(claim, _)| format!("{now} {claim} deleted\n")));
         }
         print(&text)
     }

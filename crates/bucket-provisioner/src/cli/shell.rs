@@ -1,5 +1,5 @@
-//! The command line as it is shown: as a plugin of kubectl, without the flags that a command does not use, as completions
-//! of a shell, and as a manual page.
+//! The command line in a shell: as a plugin of kubectl, with help that shows only the flags that a command uses, as
+//! completions, and as a manual page.
 
 use std::error::Error;
 use std::ffi::OsString;
@@ -12,8 +12,8 @@ use clap_mangen::Man;
 
 use operator_runtime::program::print;
 
-/// Flags for serving claims. They are accepted everywhere, so that they can stand before and after the command, and shown
-/// where they mean something.
+/// Flags for serving claims. All commands accept them, before and after the command's name, and those of [`SHOW_ALL`]
+/// show them.
 const SERVING: [&str; 11] = [
     "concurrency",
     "resync",
@@ -31,7 +31,7 @@ const SERVING: [&str; 11] = [
 /// Commands whose help shows all flags.
 const SHOW_ALL: [&str; 2] = ["run", "rbac"];
 
-/// What a plugin of kubectl is called when the program was started as one, as with `kubectl-obc`: `kubectl obc`.
+/// The name of the plugin if the program was started as a plugin of kubectl, as with `kubectl-obc`: `kubectl obc`.
 pub(super) fn plugin(started_as: Option<&OsString>) -> Option<String> {
     let name = Path::new(started_as?).file_stem()?.to_str()?;
     // kubectl reads `-` as the next word, and `_` as a dash.
@@ -39,13 +39,13 @@ pub(super) fn plugin(started_as: Option<&OsString>) -> Option<String> {
     Some(format!("kubectl {words}"))
 }
 
-/// Whether somebody has typed the command, and no Deployment or script has given it.
+/// Whether a user has typed the command, rather than a Deployment or a script.
 pub(super) fn is_typed() -> bool {
     std::io::stdin().is_terminal() && std::env::var_os("KUBERNETES_SERVICE_HOST").is_none()
 }
 
-/// The name by which an admin calls this program.
-pub(super) fn called(program: &str) -> String {
+/// The name with which an admin runs this program.
+pub(super) fn invoked_as(program: &str) -> String {
     plugin(std::env::args_os().next().as_ref()).unwrap_or_else(|| program.to_owned())
 }
 
@@ -63,7 +63,6 @@ pub(super) fn tidy(command: Command) -> Command {
     })
 }
 
-/// The script that completes the command line in a shell.
 pub(super) fn completions(shell: Shell, mut command: Command) -> String {
     let name = command.get_bin_name().unwrap_or(command.get_name()).replace(' ', "-");
     let mut script = Vec::new();
@@ -87,10 +86,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plugin_is_called_as_kubectl_calls_it() {
-        let called = |path: &str| plugin(Some(&OsString::from(path)));
-        assert_eq!(called("/usr/local/bin/kubectl-obc").as_deref(), Some("kubectl obc"));
-        assert_eq!(called("kubectl-s3-my_buckets").as_deref(), Some("kubectl s3 my-buckets"));
-        assert_eq!(called("/bin/aws-s3-provisioner"), None);
+    fn a_plugin_has_the_name_that_kubectl_uses() {
+        let name = |path: &str| plugin(Some(&OsString::from(path)));
+        assert_eq!(name("/usr/local/bin/kubectl-obc").as_deref(), Some("kubectl obc"));
+        assert_eq!(name("kubectl-s3-my_buckets").as_deref(), Some("kubectl s3 my-buckets"));
+        assert_eq!(name("/bin/aws-s3-provisioner"), None);
     }
 }

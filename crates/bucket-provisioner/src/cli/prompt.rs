@@ -3,11 +3,11 @@
 use std::error::Error;
 use std::io::{BufRead as _, Write as _};
 
-/// Asks on standard error, and reads a line; empty at the end of the input.
+/// Asks on standard error, and reads a line. It is empty at the end of the input.
 ///
 /// # Errors
 /// Standard input cannot be read.
-pub(crate) fn answer(question: &str) -> Result<String, Box<dyn Error>> {
+pub(crate) fn read_line(question: &str) -> Result<String, Box<dyn Error>> {
     let mut out = std::io::stderr().lock();
     write!(out, "{question} ")?;
     out.flush()?;
@@ -18,10 +18,10 @@ pub(crate) fn answer(question: &str) -> Result<String, Box<dyn Error>> {
     Ok(line.trim().to_owned())
 }
 
-/// Whether the admin types `yes`, the whole word.
+/// Whether the admin types `yes`; `y` is not enough.
 ///
 /// # Errors
 /// Standard input cannot be read.
-pub(crate) fn agrees(question: &str) -> Result<bool, Box<dyn Error>> {
-    Ok(answer(&format!("{question} Type yes to go on:"))? == "yes")
+pub(crate) fn confirm(question: &str) -> Result<bool, Box<dyn Error>> {
+    Ok(read_line(&format!("{question} Type yes to continue:"))? == "yes")
 }

@@ -8,16 +8,17 @@
 #   hack/stack.sh up --with-other --with-seaweedfs; eval "$(hack/stack.sh env)"; hack/test.sh
 #
 # Of the calls at which operators are killed, and of those that are made to fail,
-# one in eight is tried, and SeaweedFS is left out. With --full nothing is, which
-# takes twice as long. Arguments select tests, and leave nothing out of them.
+# one in eight is tried, and SeaweedFS and the mutants of the conformance kit
+# (hack/mutants) are left out. With --full nothing is, which takes twice as long.
+# Arguments select tests, and leave nothing out of them.
 #
 # usage: hack/test.sh [--full | ARGUMENT OF `cargo test`...]
 set -euo pipefail
 [[ ${1-} == --help || ${1-} == -h ]] && { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p}' "$0"; exit; }
 
-seaweedfs=(--with-seaweedfs) arguments=("$@")
+seaweedfs=(--with-seaweedfs) mutants='' arguments=("$@")
 if [[ ${1-} == --full ]]; then
-  arguments=("${@:2}")
+  mutants=yes arguments=("${@:2}")
 elif (($# == 0)); then
   export TEST_SAMPLE=${TEST_SAMPLE:-8}
   seaweedfs=() arguments=(-- --skip seaweedfs)
@@ -39,10 +40,11 @@ eval "$environment"
 # More tests at a time than cargo would run: most of them wait most of the time.
 export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((5 * $(nproc)))}
 # `cargo test --test it` does not build what its tests start.
-cargo build --locked --bins --test program
+cargo build --locked --bins --test program --test mutants
 # An earlier run may have used the same cluster.
 [[ ! -f ${KUBERNETES_AUDIT_LOG:-} ]] || logged=$(wc -c <"$KUBERNETES_AUDIT_LOG")
 cargo test --locked --test it --test conformance "${arguments[@]}"
+[[ ! $mutants ]] || cargo test --locked --test mutants -- each_mutant
 
 # An operator logs little about some refusals, such as that of an event.
 if [[ -f ${KUBERNETES_AUDIT_LOG:-} ]]; then

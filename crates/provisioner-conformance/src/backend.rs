@@ -91,7 +91,8 @@ pub type Outputs = BTreeMap<String, String>;
 /// other, be it because each has a store of its own or because all names in a check contain its world's id.
 ///
 /// A function that belongs to an [`Ability`] is only called if the backend has that. All of them act past the operator and
-/// past the proxies; a failure that is the kit's own is a panic.
+/// past the proxies; a failure that is the kit's own is a panic. Functions with a default may be left out: what needs them is
+/// skipped, and reported on standard error.
 pub trait Backend: Send + Sync + 'static {
     /// What the store can.
     fn abilities(&self) -> Vec<Ability>;
@@ -116,6 +117,12 @@ pub trait Backend: Send + Sync + 'static {
         BTreeMap::new()
     }
 
+    /// Credentials that the store refuses: with the entries of [`owner`](Self::owner), and a password or token in it
+    /// that is wrong and not used anywhere else. Nothing by default: the store accepts everything, or nobody can say.
+    fn wrong_owner(&self) -> BTreeMap<String, String> {
+        BTreeMap::new()
+    }
+
     /// Everything in the store that has `id` in its name, and nothing else: what is shown here, the kit may remove.
     fn inventory(&self, id: &str) -> impl Future<Output = Inventory> + Send {
         let _ = id;
@@ -134,26 +141,52 @@ pub trait Backend: Send + Sync + 'static {
         async { missing("create_bucket") }
     }
 
-    /// Creates more of somebody else that an operator could take for its own, such as a user of that name. Nothing by
-    /// default.
+    /// Creates more of somebody else that an operator could take for its own, such as a user of that name, and tags of the
+    /// bucket. Nothing by default.
     fn plant(&self, name: &str) -> impl Future<Output = ()> + Send {
         let _ = name;
         async {}
     }
 
-    /// Writes an object into the bucket of these outputs, as an app that has them.
+    /// Creates a user of somebody else, with a key. `false`, and nothing is done, by default and where claims have no users
+    /// of their own.
+    fn create_user(&self, name: &str) -> impl Future<Output = bool> + Send {
+        let _ = name;
+        async { false }
+    }
+
+    /// Takes from a user whatever marks it as created for a claim, such as its tags; its keys stay. `false`, and
+    /// nothing is done, by default and where users carry no marks.
+    fn remove_marks(&self, user: &str) -> impl Future<Output = bool> + Send {
+        let _ = user;
+        async { false }
+    }
+
+    /// Renames a user; its keys stay. `false`, and nothing is done, by default and where that is not possible.
+    fn rename_user(&self, user: &str, to: &str) -> impl Future<Output = bool> + Send {
+        let _ = (user, to);
+        async { false }
+    }
+
+    /// Writes an object into the bucket of these outputs, as an app that has them, but **past the proxy**: calls through
+    /// it are made to fail, and are counted as the operator's. If the outputs have the proxy's URL, use the store's own.
+    ///
+    /// The kit tries the keys of one claim at the bucket of another: then all entries of the ConfigMap are those of the other
+    /// claim, and `BUCKET_NAME` is replaced if a Secret has it. Take the bucket from there, and the keys from the entries of
+    /// the Secret.
     ///
     /// # Errors
-    /// The store's refusal.
+    /// The store's refusal. It is an error if the keys do not open this bucket.
     fn put(&self, app: &Outputs, object: &str) -> impl Future<Output = Result<(), String>> + Send {
         let _ = (app, object);
         async { missing("put") }
     }
 
-    /// The names of the objects in the bucket of these outputs, as an app that has them.
+    /// The names of the objects in the bucket of these outputs, in their order, as an app that has them, under the rules
+    /// of [`put`](Self::put).
     ///
     /// # Errors
-    /// The store's refusal.
+    /// The store's refusal. It is an error if the keys do not open this bucket.
     fn list(&self, app: &Outputs) -> impl Future<Output = Result<Vec<String>, String>> + Send {
         let _ = app;
         async { missing("list") }

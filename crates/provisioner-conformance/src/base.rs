@@ -1,12 +1,28 @@
 //! What all files of the kit use.
 
 use std::collections::BTreeSet;
+use std::env::{self, VarError};
 use std::io::Write as _;
-use std::sync::Mutex;
+use std::sync::{LazyLock, Mutex};
 use std::time::Duration;
 
 /// How long a check waits for what must happen. Generous: it bounds failures, not successes.
 pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The variable that replaces [`PATIENCE`], in seconds: for a store of which it is known that it fails.
+const VARIABLE: &str = "CONFORMANCE_PATIENCE";
+
+/// [`PATIENCE`], or what the environment sets.
+pub(crate) fn patience() -> Duration {
+    static SET: LazyLock<Duration> = LazyLock::new(|| match env::var(VARIABLE) {
+        Err(VarError::NotPresent) => PATIENCE,
+        value => {
+            let seconds = value.ok().and_then(|seconds| seconds.parse().ok());
+            Duration::from_secs(seconds.expect("CONFORMANCE_PATIENCE is a number of seconds, such as 60"))
+        }
+    });
+    *SET
+}
 
 /// Tells the reader of the tests something, once in each test, also of those that pass: `cargo test` hides what is printed in
 /// the usual way.

@@ -45,6 +45,7 @@ pub mod crash;
 mod program;
 #[doc(hidden)]
 pub mod proxy;
+mod report;
 mod sample;
 mod stage;
 mod world;
@@ -58,6 +59,8 @@ pub use self::proxy::{HttpStore, Upstream};
 pub use self::base::PATIENCE;
 #[doc(hidden)]
 pub use self::program::{Log, Running, send_signal};
+#[doc(hidden)]
+pub use self::report::run_check;
 #[doc(hidden)]
 pub use self::sample::sampled;
 #[doc(hidden)]
@@ -94,6 +97,7 @@ macro_rules! conformance_tests {
             restart::a_restart_costs_bound_claims_nothing,
             secrecy::no_secret_shows_anywhere_but_in_secrets,
             doctor::doctor_finds_a_good_class_good_and_changes_nothing,
+            doctor::doctor_does_not_accept_a_wrong_owner_secret,
             adoption::a_restored_claim_waits_for_a_word_and_goes_on_with_what_it_had,
             adoption::a_new_claim_of_the_name_inherits_nothing,
             stale::a_bound_claim_that_is_shown_as_it_was_before_is_left_as_it_is,
@@ -101,6 +105,28 @@ macro_rules! conformance_tests {
             faults::calls_to_kubernetes_may_fail,
             faults::calls_to_the_store_may_fail,
             faults::a_store_that_is_away_is_told_and_waited_for,
+            creation::a_creation_whose_answer_is_lost_leaves_nothing,
+            creation::a_creation_that_fails_leaves_nothing,
+            creation::access_that_is_not_granted_leaves_nothing,
+            creation::a_lost_answer_makes_nothing_twice,
+            creation::a_failing_claim_keeps_its_plan,
+            creation::a_failing_claim_repeats_its_message,
+            creation::reasons_of_failures_are_in_the_command_reasons,
+            creation::a_wrong_owner_secret_is_in_no_message,
+            keys::no_keys_are_issued_for_a_foreign_bucket,
+            keys::no_keys_are_issued_to_a_foreign_user,
+            keys::a_class_that_names_a_claims_bucket_is_refused,
+            keys::a_class_that_names_a_missing_bucket_is_refused,
+            keys::a_check_keeps_keys_in_their_grace_period,
+            keys::a_read_that_fails_replaces_no_keys,
+            removal::a_read_that_fails_is_not_taken_for_not_found,
+            removal::a_bucket_is_deleted_after_its_access,
+            removal::a_removal_whose_answer_is_lost_is_completed,
+            removal::a_claim_is_deleted_without_its_class,
+            removal::the_access_of_a_renamed_user_is_not_forgotten,
+            removal::a_user_that_lost_its_marks_is_removed,
+            removal::a_foreign_bucket_that_replaced_the_claims_is_kept,
+            removal::a_foreign_user_that_replaced_the_claims_is_kept,
             crash::killed_while_a_bucket_is_created,
             crash::killed_while_a_retained_bucket_is_created,
             crash::killed_while_a_named_bucket_is_created,
@@ -130,7 +156,7 @@ macro_rules! conformance_tests {
         $(
             #[test]
             fn $check() {
-                $crate::checks::$module::$check(&async || $backend)
+                $crate::run_check(stringify!($check), || $crate::checks::$module::$check(&async || $backend))
             }
         )*
     };

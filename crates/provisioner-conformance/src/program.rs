@@ -13,7 +13,8 @@ use tokio::process::{Child, Command};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::base::PATIENCE;
+use super::base::patience;
+use super::report;
 use super::world::World;
 
 /// What an operator logs, to be read also when it is gone.
@@ -129,7 +130,7 @@ impl Running {
     pub async fn wait_log(&self, text: &str) {
         let mut log = self.log.subscribe();
         let said = log.wait_for(|log| log.contains(text));
-        let said = tokio::time::timeout(PATIENCE, said).await.is_ok();
+        let said = tokio::time::timeout(patience(), said).await.is_ok();
         assert!(said, "{text:?} is not in the log:\n{}", self.log());
     }
 
@@ -177,7 +178,7 @@ impl Drop for Running {
                 Ok(Some(status)) => format!("has ended ({status})"),
                 _ => "runs".to_owned(),
             };
-            eprintln!("the operator {state}; its log:\n{}", self.log());
+            report::note(format!("the operator {state}; its log:\n{}", self.log()));
         }
     }
 }

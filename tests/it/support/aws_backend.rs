@@ -73,6 +73,24 @@ impl Backend for AwsBackend {
         self.account.plant(name).await;
     }
 
+    async fn create_user(&self, name: &str) -> bool {
+        self.account.create_user(name).await;
+        true
+    }
+
+    async fn remove_marks(&self, user: &str) -> bool {
+        let iam = &self.account.iam;
+        let tags = iam.list_user_tags().user_name(user).send().await.unwrap().tags;
+        let keys = tags.into_iter().map(|tag| tag.key).collect();
+        iam.untag_user().user_name(user).set_tag_keys(Some(keys)).send().await.unwrap();
+        true
+    }
+
+    /// Emulators need not know the call.
+    async fn rename_user(&self, user: &str, to: &str) -> bool {
+        self.account.iam.update_user().user_name(user).new_user_name(to).send().await.is_ok()
+    }
+
     async fn put(&self, app: &Outputs, object: &str) -> Result<(), String> {
         Account::of(&self.store, app).put(&app["BUCKET_NAME"], object).await
     }
@@ -130,10 +148,16 @@ impl Account {
 
     /// Tags a bucket and creates a user as another user of the same account would.
     pub(crate) async fn plant(&self, name: &str) {
-        let Self { s3, iam } = self;
+        let s3 = &self.s3;
         let tag = aws_sdk_s3::types::Tag::builder().key("team").value("theirs").build().unwrap();
         let tagging = aws_sdk_s3::types::Tagging::builder().tag_set(tag).build().unwrap();
         s3.put_bucket_tagging().bucket(name).tagging(tagging).send().await.unwrap();
+        self.create_user(name).await;
+    }
+
+    /// Makes a user with a key as somebody else would who has the same account.
+    pub(crate) async fn create_user(&self, name: &str) {
+        let iam = &self.iam;
         let tag = aws_sdk_iam::types::Tag::builder().key("team").value("theirs").build().unwrap();
         iam.create_user().user_name(name).tags(tag).send().await.unwrap();
         iam.create_access_key().user_name(name).send().await.unwrap();

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use futures::FutureExt as _;
 use serde_json::json;
@@ -17,26 +18,36 @@ use bucket_provisioner::api::{ClaimPhase, ConditionStatus, ObjectBucketClaim};
 
 /// How a call fails.
 #[derive(Debug, Clone, Copy)]
-enum Fault {
+pub(super) enum Fault {
     /// It never arrives.
     Reset,
     /// It is done, and nobody learns of it.
     LoseAnswer,
     /// The server says so.
     Status(u16),
+    /// It says so after a while. What the operator does at the same time, if it does not wait, is done by then.
+    SlowStatus(u16),
 }
 
+/// Longer than a few calls take. A store that waits as it has to passes with any time.
+const SLOW: Duration = Duration::from_secs(2);
+
 impl Fault {
-    fn verdict(self) -> Verdict {
+    pub(super) fn verdict(self) -> Verdict {
         match self {
             Self::Reset => Verdict::Reset,
             Self::LoseAnswer => Verdict::LoseAnswer,
-            Self::Status(code) => {
+            Self::Status(code) | Self::SlowStatus(code) => {
+                // Like the servers' own answers, each has an id.
+                let message = format!("this call was failed by the kit (request {:016x})", rand::random::<u64>());
                 let status = json!({
                     "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": code,
-                    "message": "so it is",
+                    "message": message,
                 });
-                Verdict::Answer(code, status.to_string())
+                match self {
+                    Self::SlowStatus(_) => Verdict::AnswerLater(SLOW, code, status.to_string()),
+                    _ => Verdict::Answer(code, status.to_string()),
+                }
             }
         }
     }

@@ -9,7 +9,7 @@ use super::run;
 use crate::backend::{Ability, Backend};
 use crate::stage::Stage;
 use crate::world::{phase, ready, says};
-use bucket_provisioner::api::ClaimPhase;
+use bucket_provisioner::api::{ClaimPhase, ObjectBucketClaim};
 
 /// A bucket that exists is not taken by a claim that chooses its name, and does not go with that claim.
 pub fn a_bucket_of_somebody_else_is_neither_taken_nor_deleted<B: Backend>(make: &impl AsyncFn() -> B) {
@@ -46,8 +46,9 @@ pub fn a_bucket_of_another_claim_is_neither_taken_nor_deleted<B: Backend>(make: 
 }
 
 async fn assert_failed<B: Backend>(stage: &Stage<B>, claim: &str, bucket: &str) {
-    let failed = |claim: &bucket_provisioner::api::ObjectBucketClaim| phase(claim) == Some(ClaimPhase::Failed);
-    let claim = stage.world.wait_claim(claim, "refused", failed).await;
+    let is_over = |claim: &ObjectBucketClaim| matches!(phase(claim), Some(ClaimPhase::Bound | ClaimPhase::Failed));
+    let claim = stage.world.wait_claim(claim, "refused", is_over).await;
+    assert_eq!(phase(&claim), Some(ClaimPhase::Failed), "the claim gets bucket {bucket}, which is not its own");
     says(&ready(&claim).expect("a Ready condition").message, &[bucket]);
 }
 

@@ -68,10 +68,22 @@ pub fn keys_open_no_bucket_of_another_claim<B: Backend>(make: &impl AsyncFn() ->
         assert_ne!(first["AWS_ACCESS_KEY_ID"], second["AWS_ACCESS_KEY_ID"]);
         stage.assert_usable(&first).await;
         stage.assert_usable(&second).await;
+        stage.backend.put(&first, "own").await.unwrap();
+        // The keys of the first, and all else of the second.
         let mut thief = first.clone();
+        thief.extend(stage.world.config_map_entries("second").await);
         thief.insert("BUCKET_NAME".to_owned(), second["BUCKET_NAME"].clone());
-        assert!(stage.backend.list(&thief).await.is_err(), "it lists another claim's bucket");
-        assert!(stage.backend.put(&thief, "theft").await.is_err(), "it writes into another claim's bucket");
+        let listed = stage.backend.list(&thief).await;
+        if let Ok(objects) = &listed {
+            let is_own = objects.contains(&"own".to_owned());
+            assert!(
+                !is_own,
+                "the backend's `list` does not use BUCKET_NAME, which the kit has replaced: it lists {objects:?}"
+            );
+        }
+        assert!(listed.is_err(), "keys of one claim list the bucket of another: {listed:?}");
+        let put = stage.backend.put(&thief, "theft").await;
+        assert!(put.is_err(), "keys of one claim write into the bucket of another, or `put` does not use BUCKET_NAME");
         // One goes, and the other stays.
         stage.unbind("first").await;
         stage.assert_usable(&second).await;
@@ -153,6 +165,8 @@ pub fn a_bucket_that_is_not_empty_is_kept_if_its_class_says_so<B: Backend>(make:
             world.wait_gone(claim).await;
         }
         stage.assert_useless(&full).await;
+        let kept = stage.inventory().await.buckets.remove(&full["BUCKET_NAME"]);
+        assert_eq!(kept.expect("the bucket with content is kept").objects, ["precious"], "its content is kept");
         let record = world.record_name("full");
         says(&world.wait_orphaned(&record, "BucketNotEmpty").await, &[&full["BUCKET_NAME"]]);
         let left = stage.inventory().await;

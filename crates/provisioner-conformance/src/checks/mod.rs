@@ -2,15 +2,19 @@
 
 pub mod adoption;
 pub mod crash;
+pub mod creation;
 pub mod doctor;
 pub mod faults;
 pub mod foreign;
 pub mod input;
+pub mod keys;
 pub mod lifecycle;
+pub mod removal;
 pub mod repair;
 pub mod restart;
 pub mod secrecy;
 pub mod stale;
+mod steps;
 
 use std::panic::AssertUnwindSafe;
 
@@ -18,6 +22,7 @@ use futures::FutureExt as _;
 
 use super::backend::{Ability, Backend};
 use super::base::tell;
+use super::report::note_claims;
 use super::stage::Stage;
 
 /// Runs a check on a stage of its own, which is cleared afterwards; skips it, and says so, if the backend lacks an ability
@@ -33,6 +38,9 @@ async fn run_on_stage<B: Backend>(make: &impl AsyncFn() -> B, needs: &[Ability],
     }
     let stage = Stage::set(backend).await;
     let outcome = AssertUnwindSafe(check(&stage)).catch_unwind().await;
+    if outcome.is_err() {
+        note_claims(&stage.world).await;
+    }
     let cleared = AssertUnwindSafe(stage.clear()).catch_unwind().await;
     if let Err(panic) = outcome.and(cleared) {
         std::panic::resume_unwind(panic);

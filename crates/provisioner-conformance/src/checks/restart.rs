@@ -17,7 +17,7 @@ pub fn a_restart_costs_bound_claims_nothing<B: Backend>(make: &impl AsyncFn() ->
         stage.bind("second", &class).await;
         let of_one_claim = stage.store_writes().len();
         operator.terminate();
-        operator.ended(crate::base::PATIENCE).await;
+        operator.ended(crate::base::patience()).await;
         let (before, held) = (versions().await, stage.inventory().await);
 
         world.kubernetes.clear();

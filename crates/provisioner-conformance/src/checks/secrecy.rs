@@ -21,7 +21,7 @@ pub fn no_secret_shows_anywhere_but_in_secrets<B: Backend>(make: &impl AsyncFn()
         stage.unbind("photos").await;
         places.push(("Event".to_owned(), format!("{:?}", world.events("photos").await)));
         operator.terminate();
-        operator.ended(crate::base::PATIENCE).await;
+        operator.ended(crate::base::patience()).await;
         places.push(("the log".to_owned(), operator.log()));
         // It would print the log with what is found there.
         drop(operator);

@@ -2,7 +2,7 @@
 
 use super::run;
 use crate::backend::{Ability, Backend};
-use crate::base::PATIENCE;
+use crate::base::patience;
 use crate::proxy::Call;
 use crate::stage::Stage;
 use crate::world::{View, Watched};
@@ -80,6 +80,6 @@ async fn settle<B: Backend>(stage: &Stage<B>, view: View, class: &str) {
     stage.bind("later", class).await;
     stage.unbind("later").await;
     operator.terminate();
-    operator.ended(PATIENCE).await;
+    operator.ended(patience()).await;
     world.kubernetes.leave_alone();
 }

@@ -11,7 +11,7 @@ use super::flow::{Act, Flow};
 use super::point::{Point, recorded};
 use super::scene::Scene;
 use crate::backend::{Ability, Backend};
-use crate::base::PATIENCE;
+use crate::base::patience;
 use crate::program::{Log, Running};
 use crate::sample::sampled;
 use crate::stage::{Stage, has};
@@ -110,7 +110,7 @@ async fn crash_points<B: Backend>(flow: Flow, pace: Pace, backend: B) -> Vec<Poi
         let mut operator = operator.unwrap_or_else(|| scene.stage.start());
         scene.wait_for_end().await;
         operator.terminate();
-        operator.ended(PATIENCE).await;
+        operator.ended(patience()).await;
         recorded(&scene.stage, pace == Pace::AtOnce)
     });
     let points = run.catch_unwind().await;

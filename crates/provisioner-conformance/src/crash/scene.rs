@@ -320,7 +320,7 @@ impl<B: Backend> Scene<B> {
                 tokio::time::sleep(std::time::Duration::from_millis(100)).await;
             }
         };
-        if tokio::time::timeout(crate::base::PATIENCE, looking).await.is_err() {
+        if tokio::time::timeout(crate::base::patience(), looking).await.is_err() {
             panic!("not the keys {wanted:?} alone: {:#?}", self.made().await.store.users);
         }
     }

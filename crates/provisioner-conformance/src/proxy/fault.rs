@@ -16,6 +16,8 @@ pub enum Verdict {
     Pass,
     /// It is answered in the server's place.
     Answer(u16, String),
+    /// The same after a while, in which other calls can come.
+    AnswerLater(Duration, u16, String),
     /// It is answered in the server's place, headers and all.
     AnswerWith(Response<String>),
     /// The server gets another body.
@@ -48,6 +50,10 @@ pub(super) async fn apply(
     match verdict {
         Verdict::Pass => Ok(pass(upstream, request).await),
         Verdict::Answer(status, text) => Ok(plain(status, text)),
+        Verdict::AnswerLater(time, status, text) => {
+            tokio::time::sleep(time).await;
+            Ok(plain(status, text))
+        }
         Verdict::AnswerWith(answer) => Ok(whole(answer)),
         Verdict::Rewrite(rewrite) => {
             let (mut parts, body) = request.into_parts();
@@ -66,15 +72,15 @@ pub(super) async fn apply(
             let (parts, body) = upstream.send(request).await?.into_parts();
             let bytes = body.collect().await?.to_bytes();
             let begin = bytes.slice(..length.min(bytes.len()));
-            let frames = [Ok(Frame::data(begin)), Err(Fault::from("the answer is cut off"))];
+            let frames = [Ok(Frame::data(begin)), Err(Fault::from("the answer was cut off by the kit"))];
             Ok(Response::from_parts(parts, StreamBody::new(futures::stream::iter(frames)).boxed_unsync()))
         }
         Verdict::Hang => std::future::pending().await,
-        Verdict::Reset => Err("the connection ends".into()),
+        Verdict::Reset => Err("the connection was ended by the kit".into()),
         Verdict::LoseAnswer => {
             upstream.send(request).await?;
             lost();
-            Err("the answer is lost".into())
+            Err("the answer was dropped by the kit".into())
         }
         Verdict::Delay(time) => {
             tokio::time::sleep(time).await;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use crate::base::PATIENCE;
+use crate::base::patience;
 
 /// A gate, closed at first. Clones are the same gate.
 #[derive(Debug, Clone)]
@@ -31,7 +31,7 @@ impl Gate {
     pub async fn reached(&self) -> bool {
         let mut state = self.0.subscribe();
         let seen = state.wait_for(|state| state.reached);
-        tokio::time::timeout(PATIENCE, seen).await.is_ok()
+        tokio::time::timeout(patience(), seen).await.is_ok()
     }
 
     /// A call's side: says that it is there, and waits.

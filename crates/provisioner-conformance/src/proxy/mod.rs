@@ -199,7 +199,7 @@ impl<U: Upstream> Proxy<U> {
     pub async fn wait_until(&self, what: &str, wanted: impl Fn(&[Call]) -> bool) {
         let mut calls = self.shared.calls.subscribe();
         let seen = calls.wait_for(|calls| wanted(calls));
-        if tokio::time::timeout(crate::base::PATIENCE, seen).await.is_err() {
+        if tokio::time::timeout(crate::base::patience(), seen).await.is_err() {
             panic!("not seen: {what}; calls were {:#?}", self.names());
         }
     }

@@ -245,11 +245,15 @@ impl World {
         entries(self.secrets().get(claim).await.expect("the claim's Secret").data)
     }
 
+    /// The entries of a claim's ConfigMap.
+    pub async fn config_map_entries(&self, claim: &str) -> BTreeMap<String, String> {
+        self.config_maps().get(claim).await.expect("the claim's ConfigMap").data.unwrap_or_default()
+    }
+
     /// What the claim's Secret and ConfigMap put into an app's environment.
     pub async fn environment(&self, claim: &str) -> BTreeMap<String, String> {
         let secret = self.secret_entries(claim).await;
-        let config_map = self.config_maps().get(claim).await.expect("the claim's ConfigMap");
-        secret.into_iter().chain(config_map.data.unwrap_or_default()).collect()
+        secret.into_iter().chain(self.config_map_entries(claim).await).collect()
     }
 }
 

@@ -12,7 +12,7 @@ use kube::runtime::wait::await_condition;
 use kube::runtime::{WatchStreamExt as _, watcher};
 
 use super::{World, entries, phase, ready};
-use crate::base::PATIENCE;
+use crate::base::patience;
 use bucket_provisioner::api::{ClaimPhase, ObjectBucketClaim};
 
 /// Between a watch that failed and the next.
@@ -36,7 +36,7 @@ where
             tokio::time::sleep(PAUSE).await;
         }
     };
-    tokio::time::timeout(PATIENCE, watching).await
+    tokio::time::timeout(patience(), watching).await
 }
 
 impl World {
@@ -51,10 +51,20 @@ impl World {
         match seen(&self.claims(), name, condition).await {
             Ok(claim) => claim.unwrap(),
             Err(_) => {
-                let claim = self.claims().get_opt(name).await;
-                panic!("claim {name} is not {what}: {claim:#?}")
+                panic!("claim {name} is not {what}: {}", self.dump(name).await)
             }
         }
+    }
+
+    /// A claim as it is now, without what the API server notes about its fields.
+    async fn dump(&self, name: &str) -> String {
+        let claim = self.claims().get_opt(name).await.map(|claim| {
+            claim.map(|mut claim| {
+                claim.metadata.managed_fields = None;
+                claim
+            })
+        });
+        format!("{claim:#?}")
     }
 
     /// Waits until a claim is bound, and returns it.
@@ -73,8 +83,7 @@ impl World {
     pub async fn wait_gone(&self, name: &str) {
         let gone = |claim: Option<&ObjectBucketClaim>| claim.is_none();
         if seen(&self.claims(), name, gone).await.is_err() {
-            let claim = self.claims().get_opt(name).await;
-            panic!("claim {name} is still there: {claim:#?}");
+            panic!("claim {name} is still there: {}", self.dump(name).await);
         }
     }
 
@@ -126,7 +135,7 @@ impl World {
                 }
             }
         };
-        match tokio::time::timeout(PATIENCE, seen).await {
+        match tokio::time::timeout(patience(), seen).await {
             Ok(found) => found,
             Err(_) => panic!("no event {reason} on {name}: {:?}", self.events_about(namespace, name).await),
         }

@@ -16,7 +16,7 @@ use kube::Client;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 
-use crate::support::{PATIENCE, World, phase, says, seen};
+use crate::support::{PATIENCE, World, phase, assert_contains, seen};
 
 /// Buckets and users that are names in a set. A bucket whose name begins with "slow" is built step by step. Apps get a
 /// format and a secret, under keys that cannot be used if the bucket's name begins with "standard" or "twice". Keys are
@@ -179,7 +179,7 @@ async fn outputs_of_a_store_are_written_and_repaired() {
     assert_eq!(world.environment("photos").await, environment, "a rewritten Secret has what the store added");
 
     world.claim("standard", &class).await;
-    says(&world.wait_reason("standard", "InvalidOutput").await, &["AWS_REGION", "standard key"]);
+    assert_contains(&world.wait_reason("standard", "InvalidOutput").await, &["AWS_REGION", "standard key"]);
     assert_eq!(phase(&world.claims().get("standard").await.unwrap()), Some(ClaimPhase::Failed));
     assert!(world.secrets().get_opt("standard").await.unwrap().is_none());
 
@@ -191,7 +191,7 @@ async fn outputs_of_a_store_are_written_and_repaired() {
         assert_eq!(world.environment("twice").await["FORMAT"], "parquet");
         let (severity, note) = world.wait_event("twice", "InvalidOutput").await;
         assert_eq!(severity, "Warning");
-        says(&note, &["FORMAT", "ConfigMap"]);
+        assert_contains(&note, &["FORMAT", "ConfigMap"]);
         let events = world.events("twice").await;
         assert_eq!(events.iter().filter(|(_, reason, _)| reason == "InvalidOutput").count(), event, "{events:?}");
         // A Secret that somebody deletes comes back, with new keys.
@@ -236,7 +236,7 @@ async fn a_lost_bucket_is_reported_while_the_store_searches_it() {
     world.wait_bound("photos").await;
     shelf.take(&format!("photos-{uid}"));
     annotate(&world, "photos", json!({ "objectbucket.io/retry": "1" })).await;
-    says(&world.wait_reason("photos", "Gone").await, &["not on the shelf"]);
+    assert_contains(&world.wait_reason("photos", "Gone").await, &["not on the shelf"]);
     annotate(&world, "photos", json!({ "objectbucket.io/retry": "2" })).await;
     let twice = async {
         while shelf.checks.load(Ordering::SeqCst) < 4 {

@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::support::account::Account;
 use crate::support::operator::{Binary, IAM_OF_AWS, Kind, Operator};
 use crate::support::proxy::Verdict;
-use crate::support::{REGION, World, aws_url, ready, says};
+use crate::support::{REGION, World, aws_url, ready, assert_contains};
 
 #[rstest]
 #[case::us_west_1("us-west-1")]
@@ -27,7 +27,7 @@ async fn a_bucket_of_our_own_account_is_never_taken_over_or_deleted(#[case] regi
     there.put(&bucket, "kept").await.unwrap();
     let _operator = Operator::start(&world, Kind::InProcess).await;
     world.claim_with("thief", json!({ "storageClassName": class, "bucketName": bucket })).await;
-    says(&world.wait_reason("thief", "BucketTaken").await, &[&bucket, "another name"]);
+    assert_contains(&world.wait_reason("thief", "BucketTaken").await, &[&bucket, "another name"]);
     world.delete_claim("thief").await;
     world.wait_gone("thief").await;
     assert_eq!(there.list(&bucket).await.unwrap(), ["kept"]);
@@ -47,7 +47,7 @@ async fn a_bucket_name_that_another_account_has_is_refused() {
     });
     let _operator = Operator::start(&world, Kind::InProcess).await;
     world.claim_with("global", json!({ "storageClassName": class, "bucketName": bucket })).await;
-    says(&world.wait_reason("global", "BucketTaken").await, &[&bucket, "another"]);
+    assert_contains(&world.wait_reason("global", "BucketTaken").await, &[&bucket, "another"]);
     // Nothing was created, so deleting the claim makes no call to AWS.
     world.aws.clear();
     world.delete_claim("global").await;
@@ -75,12 +75,12 @@ async fn a_foreign_user_is_neither_used_nor_deleted() {
     account.iam.create_access_key().user_name(&user).send().await.unwrap();
     world.aws.leave_alone();
 
-    says(&world.wait_reason("photos", "UserTaken").await, &[&user, "objectbucket.io/claim-uid"]);
+    assert_contains(&world.wait_reason("photos", "UserTaken").await, &[&user, "objectbucket.io/claim-uid"]);
     world.delete_claim("photos").await;
     world.wait_gone("photos").await;
     assert!(account.user_exists(&user).await);
     assert_eq!((account.keys(&user).await.len(), account.active_keys(&user).await.len()), (1, 0));
-    says(&world.wait_orphaned(&world.record_name("photos"), "UserUnproven").await, &[&user, "deactivated"]);
+    assert_contains(&world.wait_orphaned(&world.record_name("photos"), "UserUnproven").await, &[&user, "deactivated"]);
 }
 
 #[tokio::test]

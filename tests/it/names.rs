@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::support::operator::{Kind, Operator};
 use crate::support::other::{OtherCluster, ours};
-use crate::support::{World, bucket_of, condition, says};
+use crate::support::{World, bucket_of, condition, assert_contains};
 
 /// What the API server would read as another request, `CLASS` standing for the name of a class that exists.
 const REQUESTS: [&str; 11] = [
@@ -54,7 +54,7 @@ async fn an_impossible_class_name_is_refused_without_a_request() {
     }
     for (n, text) in REQUESTS.iter().enumerate() {
         let message = world.wait_reason(&format!("photos-{n}"), "StorageClassNotFound").await;
-        says(&message, &[&format!("{:?}", text.replace("CLASS", &class)), "spec.storageClassName"]);
+        assert_contains(&message, &[&format!("{:?}", text.replace("CLASS", &class)), "spec.storageClassName"]);
     }
     assert_eq!(requests(&world), [""; 0]);
     assert!(world.aws.names().is_empty(), "{:?}", world.aws.names());
@@ -77,7 +77,7 @@ async fn an_impossible_object_bucket_name_leads_to_no_request() {
     }
     for (n, text) in REQUESTS.iter().enumerate() {
         let message = world.wait_reason(&format!("photos-{n}"), "AdoptionNeeded").await;
-        says(
+        assert_contains(
             &message,
             &[&format!("{:?}", text.replace("CLASS", &class)), "create the claim without spec.objectBucketName"],
         );
@@ -99,7 +99,7 @@ async fn our_crd_refuses_impossible_object_names() {
             spec[field] = json!(text);
             let claim = ObjectBucketClaim::new("photos", serde_json::from_value(spec).unwrap());
             let refused = world.claims().create(&Default::default(), &claim).await.unwrap_err();
-            says(&refused.to_string(), &[&format!("spec.{field}"), "should match"]);
+            assert_contains(&refused.to_string(), &[&format!("spec.{field}"), "should match"]);
         }
     }
 }

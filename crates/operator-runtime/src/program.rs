@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::io::Write as _;
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, Shared};
@@ -26,8 +27,47 @@ pub struct Identity {
     pub about: String,
 }
 
-/// The name of the program that runs.
-pub fn running_program() -> String {
+impl Identity {
+    /// An operator for classes with this provisioner name. Its program has the name of the running one.
+    pub fn new(provisioner_name: impl Into<String>, about: &'static str) -> Self {
+        let about = about.to_owned();
+        Self { provisioner_name: provisioner_name.into(), program: running_program(), version: String::new(), about }
+    }
+}
+
+/// The setters that all operators have, for a type with a field `identity`.
+#[macro_export]
+macro_rules! identity_setters {
+    () => {
+        /// Sets what `--help` shows about the operator, in a sentence.
+        pub fn about(mut self, about: impl Into<String>) -> Self {
+            self.identity.about = about.into();
+            self
+        }
+
+        /// Sets the name that help and version show.
+        pub fn program(mut self, program: impl Into<String>) -> Self {
+            self.identity.program = program.into();
+            self
+        }
+
+        /// Sets the version that `--version` shows, mostly `env!("CARGO_PKG_VERSION")`.
+        pub fn version(mut self, version: impl Into<String>) -> Self {
+            self.identity.version = version.into();
+            self
+        }
+    };
+}
+
+/// The exit code of a program. An error is logged.
+pub fn exit_code(done: Result<ExitCode, Box<dyn Error>>) -> ExitCode {
+    done.unwrap_or_else(|error| {
+        tracing::error!("{}", chain(error.as_ref()));
+        ExitCode::FAILURE
+    })
+}
+
+fn running_program() -> String {
     let path = std::env::args_os().next().map(PathBuf::from).unwrap_or_default();
     path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }

@@ -68,7 +68,7 @@ pub use self::stage::{Footprint, Stage};
 #[doc(hidden)]
 pub use self::world::{
     Backup, Tokens, View, Watched, World, assert_hidden, bucket_of, condition, install_crds, panic_text, phase, ready,
-    says, seen,
+    assert_contains, seen,
 };
 
 /// Makes a test of each [check](crate::checks) with a backend. The expression makes a

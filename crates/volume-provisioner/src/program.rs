@@ -18,7 +18,7 @@ use super::provisioner::VolumeProvisioner;
 use operator_runtime::flags::{self, AdminArgs, ClusterArgs, LeaseArgs, LogArgs};
 use operator_runtime::lease::{self, Term};
 use operator_runtime::observe::Observer;
-use operator_runtime::program::{self, Identity, block_on, chain, documents, print, running_program};
+use operator_runtime::program::{self, Identity, block_on, documents, print};
 use operator_runtime::values::{duration, go_style, object_name, provisioner_name};
 use operator_runtime::{Permit, parameters, rbac};
 
@@ -35,32 +35,10 @@ pub struct VolumeOperator {
 impl VolumeOperator {
     /// An operator for the StorageClasses whose `provisioner` is `name`, such as `example.com/disk`.
     pub fn new(name: impl Into<String>) -> Self {
-        let identity = Identity {
-            provisioner_name: name.into(),
-            program: running_program(),
-            version: String::new(),
-            about: "Provisions volumes for PersistentVolumeClaims.".to_owned(),
-        };
-        Self { identity }
+        Self { identity: Identity::new(name, "Provisions volumes for PersistentVolumeClaims.") }
     }
 
-    /// Sets what `--help` shows about the operator, in a sentence.
-    pub fn about(mut self, about: impl Into<String>) -> Self {
-        self.identity.about = about.into();
-        self
-    }
-
-    /// Sets the name that help and version show.
-    pub fn program(mut self, program: impl Into<String>) -> Self {
-        self.identity.program = program.into();
-        self
-    }
-
-    /// Sets the version that `--version` shows, mostly `env!("CARGO_PKG_VERSION")`.
-    pub fn version(mut self, version: impl Into<String>) -> Self {
-        self.identity.version = version.into();
-        self
-    }
+    operator_runtime::identity_setters!();
 
     /// Runs the command line, and returns what `main` has to return. Serving ends with SIGTERM or SIGINT, or when
     /// the lease is lost.
@@ -102,13 +80,7 @@ impl VolumeOperator {
                 done
             }
         };
-        match done {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                tracing::error!("{}", chain(error.as_ref()));
-                ExitCode::FAILURE
-            }
-        }
+        program::exit_code(done.map(|()| ExitCode::SUCCESS))
     }
 }
 

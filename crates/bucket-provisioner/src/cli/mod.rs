@@ -57,7 +57,7 @@ use operator_runtime::cluster;
 use operator_runtime::flags::{self, NoFlags};
 use operator_runtime::lease::Term;
 use operator_runtime::parameters;
-use operator_runtime::program::{self, Identity, block_on, chain, documents, print, running_program};
+use operator_runtime::program::{self, Identity, block_on, chain, documents, print};
 
 /// The program around a store: command line, logging, signals, leader election, and the controller.
 ///
@@ -79,32 +79,11 @@ impl Operator {
     ///
     /// In its help it has the name of the running program, unless [`program`](Self::program) sets another.
     pub fn new(name: impl Into<String>) -> Self {
-        let identity = Identity {
-            provisioner_name: name.into(),
-            program: running_program(),
-            version: String::new(),
-            about: "Provisions buckets for ObjectBucketClaims.".to_owned(),
-        };
+        let identity = Identity::new(name, "Provisions buckets for ObjectBucketClaims.");
         Self { identity, field_manager: Options::DEFAULT_FIELD_MANAGER.to_owned() }
     }
 
-    /// Sets the sentence about the operator with which `--help` begins.
-    pub fn about(mut self, about: impl Into<String>) -> Self {
-        self.identity.about = about.into();
-        self
-    }
-
-    /// Sets the name that help and version show.
-    pub fn program(mut self, program: impl Into<String>) -> Self {
-        self.identity.program = program.into();
-        self
-    }
-
-    /// Sets the version that `--version` shows, mostly `env!("CARGO_PKG_VERSION")`.
-    pub fn version(mut self, version: impl Into<String>) -> Self {
-        self.identity.version = version.into();
-        self
-    }
+    operator_runtime::identity_setters!();
 
     /// Sets the name with which the operator writes, as `managedFields` shows it; see
     /// [`Options::field_manager`](controller::Options::field_manager).
@@ -150,60 +129,59 @@ impl Operator {
             let flags = F::from_arg_matches(&matches)?;
             make(flags, start).await.map_err(|error| error.to_string().into())
         };
+        program::exit_code(self.execute(make, &args, &own))
+    }
+
+    fn execute<P: Provisioner>(
+        &self,
+        make: impl Make<P>,
+        args: &Args,
+        own: &[clap::Arg],
+    ) -> Result<ExitCode, Box<dyn Error>> {
         let options =
             |threads: Option<&str>| Options { field_manager: self.field_manager.clone(), ..args.options(threads) };
         let done = match &args.command {
             Some(Command::Crds { output_dir }) => crds(output_dir.as_deref()),
             Some(Command::Rbac { operator_namespace, service_account, owner_secret, owner_namespace }) => {
+                let serves = args.serves(owner_secret, owner_namespace)?;
                 let (namespace, account) = (operator_namespace.clone(), service_account.clone());
-                let subject = |serves| subject(&self.identity.program, &args, namespace, account, serves);
-                let serves = args.serves(owner_secret, owner_namespace);
-                serves.map_err(Into::into).and_then(|serves| print(&documents(&rbac::objects(&subject(serves)))?))
+                let subject = subject(&self.identity.program, args, namespace, account, serves);
+                print(&documents(&rbac::objects(&subject))?)
             }
             Some(Command::Parameters) => print(&parameters_table::<P>()),
             Some(Command::Reasons) => print(&reasons::page::<P>()),
             Some(Command::Metrics) => print(&Observer::default().runtime().table()),
             Some(Command::Doctor(doctor_args)) => {
-                let examined = doctor(make, &self.identity, &args, options(None), doctor_args.clone());
-                match block_on(examined) {
-                    Ok(true) => Ok(()),
-                    Ok(false) => return ExitCode::FAILURE,
-                    Err(error) => Err(error),
-                }
+                let found_no_problem = doctor(make, &self.identity, args, options(None), doctor_args.clone());
+                return Ok(if block_on(found_no_problem)? { ExitCode::SUCCESS } else { ExitCode::FAILURE });
             }
             Some(tool @ (Command::Status(_) | Command::Orphans(_) | Command::Adopt(_))) => {
                 let program = shell::invoked_as(&self.identity.program);
-                return block_on(run_tool(make, &args, options(None), tool, &program)).unwrap_or_else(|error| {
+                return Ok(block_on(run_tool(make, args, options(None), tool, &program)).unwrap_or_else(|error| {
                     eprintln!("error: {}", clean(&chain(error.as_ref())));
                     ExitCode::FAILURE
-                });
+                }));
             }
             Some(Command::Completions { shell }) => {
                 let started_as = std::env::args_os().next();
-                print(&shell::completions(*shell, Args::described(&self.identity, &own, started_as.as_ref())))
+                print(&shell::completions(*shell, Args::described(&self.identity, own, started_as.as_ref())))
             }
             Some(Command::Man { output_dir }) => {
-                shell::manual(Args::described(&self.identity, &own, None), output_dir.as_deref())
+                shell::manual(Args::described(&self.identity, own, None), output_dir.as_deref())
             }
             Some(Command::Record { claim, bucket }) => {
-                block_on(record(make, &args, options(None), claim, bucket.clone()))
+                block_on(record(make, args, options(None), claim, bucket.clone()))
             }
             Some(Command::Run) | None => {
                 let observer = Observer::new(&self.identity.program, &self.identity.version);
                 let telemetry = args.log.log_and_trace(&self.identity);
                 let threads = std::env::var("LIB_BUCKET_PROVISIONER_THREADS").ok();
-                let done = block_on(serve(make, &args, Options { observer, ..options(threads.as_deref()) }));
+                let done = block_on(serve(make, args, Options { observer, ..options(threads.as_deref()) }));
                 telemetry.stop();
                 done
             }
         };
-        match done {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                tracing::error!("{}", chain(error.as_ref()));
-                ExitCode::FAILURE
-            }
-        }
+        done.map(|()| ExitCode::SUCCESS)
     }
 
     /// [`run`](Self::run) with a store that has no flags and needs no settings of the operator.

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::run;
 use crate::backend::{Ability, Backend};
 use crate::stage::Stage;
-use crate::world::{phase, ready, says};
+use crate::world::{phase, ready, assert_contains};
 use bucket_provisioner::api::{ClaimPhase, ObjectBucketClaim};
 
 /// A bucket that exists is not taken by a claim that chooses its name, and does not go with that claim.
@@ -49,7 +49,7 @@ async fn assert_failed<B: Backend>(stage: &Stage<B>, claim: &str, bucket: &str) 
     let is_over = |claim: &ObjectBucketClaim| matches!(phase(claim), Some(ClaimPhase::Bound | ClaimPhase::Failed));
     let claim = stage.world.wait_claim(claim, "refused", is_over).await;
     assert_eq!(phase(&claim), Some(ClaimPhase::Failed), "the claim gets bucket {bucket}, which is not its own");
-    says(&ready(&claim).expect("a Ready condition").message, &[bucket]);
+    assert_contains(&ready(&claim).expect("a Ready condition").message, &[bucket]);
 }
 
 /// A Secret or a ConfigMap that has the claim's name already is left as it is.
@@ -73,7 +73,7 @@ pub fn outputs_of_somebody_else_are_neither_overwritten_nor_deleted<B: Backend>(
         let _operator = stage.start();
         for (claim, kind) in [("photos", "Secret"), ("videos", "ConfigMap")] {
             stage.claim(claim, &class).await;
-            says(&world.wait_reason(claim, "OutputExists").await, &[kind, claim, &world.namespace]);
+            assert_contains(&world.wait_reason(claim, "OutputExists").await, &[kind, claim, &world.namespace]);
         }
         assert!(stage.inventory().await.is_empty(), "nothing is made for them: {:?}", stage.inventory().await);
         assert!(stage.store_writes().is_empty(), "nothing is made for them: {:?}", stage.store_writes());

@@ -89,13 +89,13 @@ pub fn a_class_that_names_a_missing_bucket_is_refused<B: Backend>(make: &impl As
 
 /// Requires that a claim of the class is not bound, and names the bucket.
 async fn assert_refused<B: Backend>(stage: &Stage<B>, class: &str, bucket: &str) {
-    use crate::world::{phase, ready, says};
+    use crate::world::{phase, ready, assert_contains};
     use bucket_provisioner::api::ClaimPhase;
     stage.world.claim_with(CLAIM, json!({ "storageClassName": class })).await;
     let is_over = |claim: &ObjectBucketClaim| phase(claim) == Some(ClaimPhase::Bound) || is_unready(claim);
     let claim = stage.world.wait_claim(CLAIM, "refused", is_over).await;
     assert_ne!(phase(&claim), Some(ClaimPhase::Bound), "the claim gets access to bucket {bucket}");
-    says(&ready(&claim).expect("a Ready condition").message, &[bucket]);
+    assert_contains(&ready(&claim).expect("a Ready condition").message, &[bucket]);
 }
 
 /// A check of the store keeps the keys that were replaced as long as their time lasts.

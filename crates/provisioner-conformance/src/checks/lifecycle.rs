@@ -6,7 +6,7 @@ use serde_json::json;
 use super::run;
 use crate::backend::{Ability, Backend, Inventory};
 use crate::stage::Stage;
-use crate::world::{bucket_of, phase, says};
+use crate::world::{bucket_of, phase, assert_contains};
 use bucket_provisioner::api::wire;
 use bucket_provisioner::api::{BucketPhase, ClaimPhase};
 
@@ -147,7 +147,7 @@ pub fn retain_takes_the_access_and_keeps_the_bucket<B: Backend>(make: &impl Asyn
         let objects = |inventory: &Inventory| inventory.buckets[&app["BUCKET_NAME"]].objects.clone();
         assert_eq!(objects(&left), objects(&with_claim), "it is as its claim left it");
         let (_, note) = stage.world.wait_event("ledger", "Removed").await;
-        says(&note, &["Retain", &app["BUCKET_NAME"]]);
+        assert_contains(&note, &["Retain", &app["BUCKET_NAME"]]);
     });
 }
 
@@ -168,7 +168,7 @@ pub fn a_bucket_that_is_not_empty_is_kept_if_its_class_says_so<B: Backend>(make:
         let kept = stage.inventory().await.buckets.remove(&full["BUCKET_NAME"]);
         assert_eq!(kept.expect("the bucket with content is kept").objects, ["precious"], "its content is kept");
         let record = world.record_name("full");
-        says(&world.wait_orphaned(&record, "BucketNotEmpty").await, &[&full["BUCKET_NAME"]]);
+        assert_contains(&world.wait_orphaned(&record, "BucketNotEmpty").await, &[&full["BUCKET_NAME"]]);
         let left = stage.inventory().await;
         assert!(left.users.is_empty(), "a user is left: {left:?}");
         assert!(!left.buckets.contains_key(&empty["BUCKET_NAME"]), "the empty bucket is left");

@@ -26,7 +26,7 @@ impl<B: Backend> Scene<B> {
         }
     }
 
-    /// Waits until the record says, for one of these reasons, that it has no claim.
+    /// Waits until the record assert_contains, for one of these reasons, that it has no claim.
     pub(super) async fn wait_reported(&self, reasons: &[&str]) {
         let records = self.stage.world.records();
         let is_reported = |record: Option<&ObjectBucket>| {

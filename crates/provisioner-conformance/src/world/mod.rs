@@ -283,7 +283,7 @@ pub fn bucket_of(claim: &ObjectBucketClaim) -> String {
 
 /// Requires every part to be in a message.
 #[track_caller]
-pub fn says(message: &str, parts: &[&str]) {
+pub fn assert_contains(message: &str, parts: &[&str]) {
     for part in parts {
         assert!(message.contains(part), "{part:?} is not in {message:?}");
     }

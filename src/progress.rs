@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::client::clients::Store;
+use crate::client::store::Store;
 use bucket_provisioner::store::{Plan, Record};
 
 /// How long it is kept after a failure, and after the first attempt.

@@ -4,8 +4,8 @@ use std::time::SystemTime;
 
 use crate::class::names::USER_MAX;
 use crate::class::target::Target;
-use crate::client::clients::Store;
 use crate::client::error::Error;
+use crate::client::store::Store;
 use crate::iam::user;
 use crate::s3::bucket;
 use crate::s3::tags::{self, Tags};

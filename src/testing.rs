@@ -1,4 +1,6 @@
 //! Fixtures for tests: records, and a store that gives canned answers and records the calls.
+//!
+//! Long, because the canned answers of S3 and IAM are of use only together.
 #![allow(clippy::unwrap_used)]
 
 use std::fmt;

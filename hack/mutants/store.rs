@@ -1,4 +1,6 @@
 //! The provisioner. The places in which it can be wrong ask [`Lockers::is`].
+//!
+//! Long, because one store has all mistakes, each beside the right code.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

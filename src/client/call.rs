@@ -2,6 +2,8 @@
 //!
 //! `CallError` keeps the answer unchanged, so that a step can check for a code that it expects (`EntityAlreadyExists`).
 //! Other errors become an [`Error`](crate::client::error::Error) through `From`, in `codes`.
+//!
+//! Long, because it has one table: each operation with its service, its text and the permissions that it needs.
 
 use std::fmt;
 use std::future::Future;

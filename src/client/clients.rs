@@ -1,8 +1,7 @@
 //! SDK clients: one connection pool for all, and a few clients kept for the owners in use.
 
 use std::collections::VecDeque;
-use std::future::Future;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -13,64 +12,32 @@ use aws_sdk_iam as iam;
 use aws_sdk_s3 as s3;
 use aws_sdk_s3control as s3control;
 use aws_sdk_sts as sts;
-use aws_smithy_runtime_api::box_error::BoxError;
 use aws_smithy_runtime_api::client::identity::SharedIdentityCache;
-use aws_smithy_runtime_api::client::interceptors::context::{BeforeTransmitInterceptorContextRef, InterceptorContext};
-use aws_smithy_runtime_api::client::interceptors::{Intercept, dyn_dispatch_hint};
-use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
-use aws_smithy_runtime_api::client::result::SdkError;
-use aws_smithy_runtime_api::client::retries::RequestAttempts;
-use aws_smithy_runtime_api::client::retries::classifiers::{
-    ClassifyRetry, RetryAction, RetryClassifierPriority, RetryReason,
-};
-use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
-use aws_smithy_types::config_bag::ConfigBag;
-use aws_smithy_types::error::metadata::ProvideErrorMetadata;
-use aws_smithy_types::retry::{ErrorKind, RetryConfig};
+use aws_smithy_types::retry::RetryConfig;
 use aws_smithy_types::timeout::TimeoutConfig;
 use secrecy::ExposeSecret;
 use tokio::sync::OnceCell;
-use tokio::time::Instant;
 
 use crate::class::region::partition;
 use crate::class::target::{Endpoints, Sts, Target};
 use crate::class::values::Addressing;
 use crate::client::account::Account;
-use crate::client::call::{Call, CallError, Cause, Identity, Operation, Resource, Service, observe};
-use crate::client::error::Error;
+use crate::client::call::Identity;
 use crate::client::http::Http;
 use crate::client::owner::{Owner, StaticKeys};
-use crate::client::pace::{Pacers, Scope};
+use crate::client::pace::Pacers;
 use crate::client::quota::Quotas;
+use crate::client::retries::{CountRetries, ThrottlingIsNotRetried};
+use crate::client::store::Store;
 use crate::s3::budget::MemoryBudget;
 use bucket_provisioner::store::Observer;
-use bucket_provisioner::store::rate_wait::Priority;
 
 /// How many clients are kept: one for each owner and region in use. Others are recreated when needed.
 const KEPT: usize = 32;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 const CALL_TIMEOUT: Duration = Duration::from_secs(20);
-/// A call is given up that was refused for its rate so often, and for so long.
-const REFUSALS: u32 = 3;
-const REFUSED_TIME: Duration = Duration::from_secs(30);
 /// For calls that the SDK retries by itself, all attempts together.
 const RETRIED_CALL_TIMEOUT: Duration = Duration::from_secs(45);
-
-/// How long a call is repeated that is refused for its rate.
-#[derive(Debug, Default)]
-pub(crate) struct Timeouts {
-    refusals: u32,
-    since: Option<Instant>,
-}
-
-impl Timeouts {
-    /// Notes a refusal; returns whether the call is given up.
-    pub(crate) fn is_over(&mut self) -> bool {
-        self.refusals += 1;
-        let since = *self.since.get_or_insert_with(Instant::now);
-        self.refusals >= REFUSALS && since.elapsed() > REFUSED_TIME
-    }
-}
 
 /// Creates and keeps clients.
 pub(crate) struct Clients {
@@ -93,185 +60,11 @@ struct Key {
     endpoints: Endpoints,
 }
 
-/// The clients of one identity.
-pub(crate) struct Store {
-    pub(crate) s3: s3::Client,
-    /// S3 with the SDK's own retries, for calls that can be repeated blindly.
-    pub(crate) retrying_s3: s3::Client,
-    pub(crate) iam: iam::Client,
-    /// The part of S3 for access points; `None` if its endpoint is not known.
-    pub(crate) control: Option<s3control::Client>,
-    /// `None` if the endpoint is not known.
-    pub(crate) sts: Option<sts::Client>,
-    /// Shared by the listings of all stores.
-    pub(crate) budget: MemoryBudget,
-    /// The account that the identity belongs to.
-    pub(crate) account: Account,
-    pub(crate) endpoints: Endpoints,
-    quotas: Arc<Quotas>,
-    /// Whether CreateBucket was accepted when it was last called.
-    creates_buckets: AtomicBool,
-    pacers: Arc<Pacers>,
-    observer: Observer,
-    identity: Identity,
-    /// The access key id; `None` for the ambient identity.
-    key_id: Option<String>,
-    /// Whether the Secret has a session token.
-    session: bool,
-}
-
 /// The clients of an app.
 pub(crate) struct AppClients {
     pub(crate) observer: Observer,
     pub(crate) s3: s3::Client,
     pub(crate) sts: Option<sts::Client>,
-}
-
-impl Store {
-    /// Makes a call that this identity signs, as soon as the rate limit allows it. A throttled call is repeated. Boxed,
-    /// because the futures of the SDK are large, and several calls may run side by side.
-    ///
-    /// # Errors
-    /// Why it failed; a refusal for its rate only if it was refused again and again.
-    pub(crate) async fn call<T, E, F>(
-        &self,
-        operation: Operation,
-        resource: Resource,
-        send: impl Fn() -> F,
-    ) -> Result<T, CallError>
-    where
-        E: ProvideErrorMetadata + std::error::Error + 'static,
-        F: Future<Output = Result<T, SdkError<E, HttpResponse>>>,
-    {
-        self.call_unless(operation, resource, send, |_| false).await
-    }
-
-    /// The same for a call whose answer can say that a part of it was `refused` for its rate. The caller repeats that part.
-    ///
-    /// # Errors
-    /// As [`call`](Self::call).
-    pub(crate) async fn call_unless<T, E, F>(
-        &self,
-        operation: Operation,
-        resource: Resource,
-        send: impl Fn() -> F,
-        refused: impl Fn(&T) -> bool,
-    ) -> Result<T, CallError>
-    where
-        E: ProvideErrorMetadata + std::error::Error + 'static,
-        F: Future<Output = Result<T, SdkError<E, HttpResponse>>>,
-    {
-        let Some(scope) = self.scope(operation, &resource) else {
-            return self.call_once(operation, resource, Box::pin(send())).await;
-        };
-        let pacer = self.pacers.of(scope);
-        let mut patience = Timeouts::default();
-        let priority = Priority::current();
-        loop {
-            // What is refused again, perhaps for its own reasons, does not hold up the others.
-            let priority = if patience.refusals > 1 { priority.again() } else { priority };
-            let slot = pacer.acquire(priority).await;
-            match self.call_once(operation, resource.clone(), Box::pin(send())).await {
-                Err(error) if error.is_throttled() => {
-                    slot.refused();
-                    if patience.is_over() {
-                        return Err(error);
-                    }
-                    self.observer.retried(operation.service().name());
-                }
-                answer => {
-                    match &answer {
-                        Ok(answer) if refused(answer) => {
-                            slot.refused();
-                            self.observer.retried(operation.service().name());
-                        }
-                        Err(error) if error.status() == 0 => {}
-                        _ => slot.accepted(),
-                    }
-                    return answer;
-                }
-            }
-        }
-    }
-
-    /// Makes a call that this identity signs, at once and once.
-    ///
-    /// # Errors
-    /// Why it failed.
-    pub(crate) async fn call_once<T, E>(
-        &self,
-        operation: Operation,
-        resource: Resource,
-        sent: impl Future<Output = Result<T, SdkError<E, HttpResponse>>>,
-    ) -> Result<T, CallError>
-    where
-        E: ProvideErrorMetadata + std::error::Error + 'static,
-    {
-        observe(&self.observer, self.call_to(operation, resource), sent).await
-    }
-
-    /// Counts objects that were deleted with their bucket.
-    pub(crate) fn purged(&self, objects: u64) {
-        self.observer.purged(objects);
-    }
-
-    /// Whether the next bucket will most likely be created.
-    pub(crate) fn creates_buckets(&self) -> bool {
-        self.creates_buckets.load(Ordering::Relaxed)
-    }
-
-    /// Notes whether a bucket was created.
-    pub(crate) fn note_creation(&self, accepted: bool) {
-        self.creates_buckets.store(accepted, Ordering::Relaxed);
-    }
-
-    /// What shares a limit with a call.
-    fn scope(&self, operation: Operation, resource: &Resource) -> Option<Scope> {
-        let account = || self.account.known().or_else(|| self.key_id.clone()).unwrap_or_default();
-        let Endpoints { s3, region, iam, .. } = &self.endpoints;
-        match (operation.service(), resource) {
-            (Service::Iam, _) => Some(Scope::Iam { endpoint: iam.clone(), account: account() }),
-            (Service::Buckets, _) => {
-                Some(Scope::S3 { endpoint: s3.clone(), region: region.clone(), account: account() })
-            }
-            (Service::Objects, Resource::Bucket(bucket)) => {
-                let deletes = matches!(operation, Operation::DeleteObjects | Operation::DeleteObject);
-                Some(Scope::Objects { endpoint: s3.clone(), bucket: bucket.clone(), deletes })
-            }
-            (Service::Objects | Service::Sts, _) => None,
-        }
-    }
-
-    /// Fails without a call if the account is known to have no room for what the operation creates.
-    ///
-    /// # Errors
-    /// The store's last refusal.
-    pub(crate) fn check_quota(&self, operation: Operation, resource: Resource) -> Result<(), Error> {
-        self.scope(operation, &resource).map_or(Ok(()), |scope| self.quotas.check(&scope, operation, resource))
-    }
-
-    /// Notes how a call ended that creates something.
-    pub(crate) fn note_quota(&self, operation: Operation, error: Option<&CallError>) {
-        if let Some(scope) = self.scope(operation, &Resource::Account) {
-            self.quotas.note(&scope, operation, error);
-        }
-    }
-
-    /// This operation has deleted something, so there may be room.
-    pub(crate) fn freed(&self, operation: Operation) {
-        if let Some(scope) = self.scope(operation, &Resource::Account) {
-            self.quotas.freed(&scope);
-        }
-    }
-
-    /// The error for an answer without a required value.
-    pub(crate) fn unreadable(&self, operation: Operation, resource: Resource) -> CallError {
-        CallError { call: Box::new(self.call_to(operation, resource)), cause: Cause::Unreadable }
-    }
-
-    fn call_to(&self, operation: Operation, resource: Resource) -> Call {
-        Call { operation, resource, identity: self.identity.clone(), session: self.session }
-    }
 }
 
 impl Clients {
@@ -467,57 +260,6 @@ fn timeouts(whole: Duration) -> TimeoutConfig {
         .operation_attempt_timeout(CALL_TIMEOUT)
         .operation_timeout(whole)
         .build()
-}
-
-/// Counts what the SDK repeats by itself.
-#[derive(Debug)]
-struct CountRetries(Observer);
-
-#[dyn_dispatch_hint]
-impl Intercept for CountRetries {
-    fn name(&self) -> &'static str {
-        "CountRetries"
-    }
-
-    fn read_before_attempt(
-        &self,
-        _: &BeforeTransmitInterceptorContextRef<'_>,
-        _: &RuntimeComponents,
-        config: &mut ConfigBag,
-    ) -> Result<(), BoxError> {
-        if config.load::<RequestAttempts>().is_some_and(|made| made.attempts() > 1) {
-            self.0.retried(Service::Objects.name());
-        }
-        Ok(())
-    }
-}
-
-/// Leaves calls that were refused for their rate to the pacer.
-#[derive(Debug)]
-struct ThrottlingIsNotRetried;
-
-impl ClassifyRetry for ThrottlingIsNotRetried {
-    fn classify_retry(&self, _: &InterceptorContext) -> RetryAction {
-        RetryAction::NoActionIndicated
-    }
-
-    fn classify_retry_v2(&self, _: &InterceptorContext, others: &RetryAction) -> RetryAction {
-        match others {
-            RetryAction::RetryIndicated(RetryReason::RetryableError { kind: ErrorKind::ThrottlingError, .. }) => {
-                RetryAction::RetryForbidden
-            }
-            _ => RetryAction::NoActionIndicated,
-        }
-    }
-
-    fn priority(&self) -> RetryClassifierPriority {
-        // After all that come with the SDK.
-        RetryClassifierPriority::run_after(RetryClassifierPriority::transient_error_classifier())
-    }
-
-    fn name(&self) -> &'static str {
-        "refused for its rate"
-    }
 }
 
 /// Whether a client remembers what its credentials provider answered.

@@ -13,4 +13,6 @@ pub mod owner;
 pub(crate) mod pace;
 pub(crate) mod quota;
 pub(crate) mod remedy;
+pub(crate) mod retries;
+pub(crate) mod store;
 pub(crate) mod sts;

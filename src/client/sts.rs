@@ -4,9 +4,10 @@
 use crate::class::target::{Sts, Target};
 use crate::client::account::{CallerIdentity, account_of};
 use crate::client::call::{Call, CallError, Cause, Identity, Operation, Resource, observe};
-use crate::client::clients::{AppClients, Store};
+use crate::client::clients::AppClients;
 use crate::client::codes::{is_about_credentials, is_throttling};
 use crate::client::error::Error;
+use crate::client::store::Store;
 
 /// The account of the provisioning credentials, if the store returns it.
 pub(crate) async fn account(store: &Store) -> Result<Option<String>, Error> {

@@ -7,7 +7,7 @@ use tokio::sync::OnceCell;
 
 use super::caller::Caller;
 use super::simulate::Answer;
-use crate::client::clients::Store;
+use crate::client::store::Store;
 use bucket_provisioner::store::Finding;
 
 /// What IAM answered to one simulation, by action.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::client::account::account_of;
 use crate::client::call::{Operation, Resource};
-use crate::client::clients::Store;
+use crate::client::store::Store;
 use crate::client::sts;
 use bucket_provisioner::store::Finding;
 

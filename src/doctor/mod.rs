@@ -30,8 +30,8 @@ use self::caller::Caller;
 use super::reasons;
 use crate::class::target::{Sts, Target};
 use crate::client::call::CallError;
-use crate::client::clients::Store;
 use crate::client::error::Error;
+use crate::client::store::Store;
 use bucket_provisioner::store::{Failure as _, Finding, Mode};
 
 /// What is known about the provisioning credentials, and what is asked with them.

@@ -122,7 +122,7 @@ fn not_simulated(error: &CallError) -> NotSimulated {
 }
 
 /// The ARN of a role with its path, if GetRole is allowed. Without the path IAM does not find the role.
-async fn with_path(store: &crate::client::clients::Store, principal: String) -> String {
+async fn with_path(store: &crate::client::store::Store, principal: String) -> String {
     let Some((_, role)) = principal.split_once(":role/") else { return principal };
     let send = || store.iam.get_role().role_name(role).send();
     let found = store.call(Operation::GetRole, Resource::Account, send).await.ok().and_then(|answer| answer.role);

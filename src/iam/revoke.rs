@@ -12,8 +12,8 @@ use futures::future::{OptionFuture, join_all};
 
 use crate::class::target::{Target, UserSpec};
 use crate::client::call::{CallError, Operation, Resource};
-use crate::client::clients::Store;
 use crate::client::error::Error;
+use crate::client::store::Store;
 use crate::iam::policy::POLICY_NAME;
 use crate::iam::user::{
     FoundUser, deactivate_access_key, delete_access_key, delete_access_keys, get_user, ignore_not_found,

@@ -6,8 +6,8 @@ use std::time::SystemTime;
 
 use crate::class::target::{Target, UserSpec};
 use crate::client::call::{CallError, Operation, Resource};
-use crate::client::clients::Store;
 use crate::client::error::Error;
+use crate::client::store::Store;
 use crate::iam::policy::{self, Found, POLICY_NAME};
 use crate::iam::user;
 use crate::s3::bucket;

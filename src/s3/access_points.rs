@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crate::class::target::BucketRef;
 use crate::client::call::{Operation, Resource};
-use crate::client::clients::Store;
 use crate::client::error::Error;
+use crate::client::store::Store;
 
 /// How long the answer may take. From a private network, this endpoint of S3 often cannot be reached.
 const TIME: Duration = Duration::from_secs(5);

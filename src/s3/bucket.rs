@@ -20,8 +20,8 @@ use aws_sdk_s3::types::{Bucket, BucketLocationConstraint, CreateBucketConfigurat
 use crate::class::target::{BucketRef, Target};
 use crate::class::values::ClaimedBucket;
 use crate::client::call::{CallError, Operation, Resource};
-use crate::client::clients::Store;
 use crate::client::error::{Error, TakenBy};
+use crate::client::store::Store;
 use crate::s3::tags::{self, Ownership, Tags, ownership};
 use bucket_provisioner::store::Mode;
 use bucket_provisioner::store::names::is_generated_for;

@@ -10,8 +10,9 @@ use futures::{StreamExt, TryStreamExt, stream};
 
 use crate::class::target::BucketRef;
 use crate::client::call::{CallError, Operation, Resource};
-use crate::client::clients::{Store, Timeouts};
 use crate::client::codes::is_throttling;
+use crate::client::store::Store;
+use crate::client::store::Timeouts;
 use crate::s3::listing::{Cursor, Limits, Listing, Page, Rest};
 
 /// Objects, versions and delete markers that one call of [`remove_objects`] lists at most.

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::class::target::BucketRef;
 use crate::client::call::{CallError, Operation, Resource};
-use crate::client::clients::Store;
+use crate::client::store::Store;
 use crate::s3::budget::Reservation;
 
 /// Keys in one page (Amazon S3 API reference), and in one DeleteObjects.

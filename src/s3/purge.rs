@@ -3,9 +3,9 @@
 use super::{access_points, listing};
 use crate::class::target::{BucketRef, Target};
 use crate::client::call::{CallError, Operation, Resource};
-use crate::client::clients::Store;
 use crate::client::error::Error;
 use crate::client::remedy::in_region;
+use crate::client::store::Store;
 use crate::s3::bucket::{Age, NameKind, age_of, is_in_account, tags_of};
 use crate::s3::empty::{Undeleted, abort_uploads, remove_objects};
 use crate::s3::emptying::{Emptyings, Pass};

@@ -1,4 +1,6 @@
 //! Delete: the bucket of a claim is emptied and deleted.
+//!
+//! Long, because each case is a short list of answers, and all are about one verb.
 
 use super::revoke::{FAST, go_record, go_user_is_deleted, left, revoked, user_is_deleted, without_user};
 use crate::testing::*;

@@ -1,4 +1,6 @@
 //! Provision and grant.
+//!
+//! Long, because each case is a short list of answers, and all are about one verb.
 
 use secrecy::ExposeSecret;
 

@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::support::operator::Binary;
 use crate::support::proxy::{Gate, Verdict};
-use crate::support::{PATIENCE, World, bucket_of, assert_contains};
+use crate::support::{PATIENCE, World, assert_contains, bucket_of};
 
 /// An operator that shows what it does at this address.
 fn start(world: &World, address: SocketAddr, args: &[&str]) -> Binary {

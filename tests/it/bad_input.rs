@@ -12,7 +12,7 @@ use bucket_provisioner::api::{ClaimPhase, ObjectBucketClaim};
 use crate::support::operator::{Binary, Kind, Operator};
 use crate::support::other::{OtherCluster, ours};
 use crate::support::proxy::Verdict;
-use crate::support::{World, bucket_of, condition, phase, assert_contains, seen};
+use crate::support::{World, assert_contains, bucket_of, condition, phase, seen};
 
 #[rstest]
 #[case::unknown("regoin", "eu-west-1", &["regoin", "region", "secretName", "createBucketUser"])]
@@ -247,7 +247,10 @@ async fn refused_provisioning_keys_are_named(#[case] code: &str) {
     world.aws.meddle(move |_| Verdict::Answer(403, refused.clone()));
     let _operator = Operator::start(&world, Kind::InProcess).await;
     world.claim("photos", &class).await;
-    assert_contains(&world.wait_reason("photos", "CredentialsRefused").await, &[&format!("{}/owner", world.namespace), code]);
+    assert_contains(
+        &world.wait_reason("photos", "CredentialsRefused").await,
+        &[&format!("{}/owner", world.namespace), code],
+    );
     world.delete_claim("photos").await;
     world.wait_gone("photos").await;
 }

@@ -86,11 +86,11 @@ async fn deleting_a_class_affects_only_unbound_claims() {
         world.wait_claim(claim, "reported with a reason", |claim| ready(claim).is_some()).await;
     }
     world.delete_class(&class).await;
-    world.aws.leave_alone();
     for claim in ["deleted", "waiting"] {
         let message = world.wait_reason(claim, "StorageClassNotFound").await;
         assert!(message.contains(&class), "{message}");
     }
+    world.aws.leave_alone();
     operator.stop().await;
     let before = world.claims().get("bound").await.unwrap();
     let _operator = Operator::start(&world, Kind::InProcess).await;

@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::support::account::Account;
 use crate::support::operator::{Binary, IAM_OF_AWS, Kind, Operator};
 use crate::support::proxy::Verdict;
-use crate::support::{REGION, World, aws_url, ready, assert_contains};
+use crate::support::{REGION, World, assert_contains, aws_url, ready};
 
 #[rstest]
 #[case::us_west_1("us-west-1")]

@@ -277,7 +277,7 @@ async fn object_buckets_copied_to_another_cluster_are_only_reported() {
     assert!(message.contains("another cluster"), "{message}");
     there.say(&used.record, "remove").await;
     let message = there.wait_orphaned(&used.record, "ActionRefused").await;
-    assert!(message.contains("nothing is removed from here"), "{message}");
+    assert!(message.contains("nothing is deleted from here"), "{message}");
     there.wait_word_off(&used.record).await;
     there.say(&used.record, "revoke").await;
     there.wait_word_off(&used.record).await;

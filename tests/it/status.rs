@@ -202,7 +202,7 @@ async fn a_waiting_claim_is_shown_with_its_remedy() {
     world.claim("wrong", &wrong).await;
     world.wait_reason("wrong", "InvalidClassParameter").await;
     let shown = Tool::run(&world, &["status", "wrong"], "").await.out;
-    assert!(shown.contains("Remedy:") && shown.contains("recreate the class"), "{shown}");
+    assert!(shown.contains("Remedy:") && shown.contains("delete the class and create it again"), "{shown}");
     let theirs = Tool::run(&world, &["status", "theirs"], "").await;
     assert!(theirs.code == 1 && theirs.err.contains("another provisioner"), "{theirs:?}");
     let nothing = Tool::run(&world, &["status", "nothing"], "").await;

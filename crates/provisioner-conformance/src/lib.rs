@@ -67,8 +67,8 @@ pub use self::sample::sampled;
 pub use self::stage::{Footprint, Stage};
 #[doc(hidden)]
 pub use self::world::{
-    Backup, Tokens, View, Watched, World, assert_hidden, bucket_of, condition, install_crds, panic_text, phase, ready,
-    assert_contains, seen,
+    Backup, Tokens, View, Watched, World, assert_contains, assert_hidden, bucket_of, condition, install_crds,
+    panic_text, phase, ready, seen,
 };
 
 /// Makes a test of each [check](crate::checks) with a backend. The expression makes a

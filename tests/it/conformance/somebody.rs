@@ -63,7 +63,7 @@ async fn a_program_can_be_checked_without_any_rust() {
         .unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let (out, err) = (text(&output.stdout), text(&output.stderr));
-    assert!(output.status.success() && out.contains(" 6 passed"), "{out}\n{err}");
+    assert!(output.status.success() && out.contains(" 8 passed"), "{out}\n{err}");
     let skipped: Vec<_> = err.lines().filter(|line| line.contains("skipped")).collect();
     assert!(skipped.iter().all(|line| line.contains("for want of Http")), "{skipped:#?}");
 }

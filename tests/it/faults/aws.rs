@@ -1,4 +1,6 @@
 //! The calls to AWS: each call of each flow, failed in each way.
+//!
+//! Long, because the cases share the flows that they make fail.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

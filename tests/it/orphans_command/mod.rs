@@ -1,4 +1,6 @@
 //! The command `orphans`: what no claim has, and what the operator does about it on an admin's request.
+//!
+//! Long, because the cases share one cluster with all kinds of orphans.
 
 mod forget;
 mod scheduled;

@@ -1,4 +1,6 @@
 //! `onDelete` of a class: buckets that are deleted later, or only if they are empty.
+//!
+//! Long, because the cases share the clock and the helpers of scheduled deletions.
 
 mod in_time;
 

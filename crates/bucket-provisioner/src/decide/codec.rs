@@ -1,4 +1,6 @@
 //! Records as ObjectBuckets: encoding and decoding. Pure.
+//!
+//! Long, because an ObjectBucket is written and read by one list of fields, which must agree.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};

@@ -194,6 +194,8 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! Long, because half of it is the contract of the trait, with an example, and a trait is one item.
 
 pub(crate) mod call;
 pub(crate) mod common;

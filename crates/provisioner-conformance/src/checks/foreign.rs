@@ -8,7 +8,7 @@ use serde_json::json;
 use super::run;
 use crate::backend::{Ability, Backend};
 use crate::stage::Stage;
-use crate::world::{phase, ready, assert_contains};
+use crate::world::{assert_contains, phase, ready};
 use bucket_provisioner::api::{ClaimPhase, ObjectBucketClaim};
 
 /// A bucket that exists is not taken by a claim that chooses its name, and does not go with that claim.

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::run;
 use crate::backend::{Ability, Backend};
 use crate::stage::Stage;
-use crate::world::{phase, assert_contains};
+use crate::world::{assert_contains, phase};
 use bucket_provisioner::api::ClaimPhase;
 
 /// A parameter that nobody knows fails the claim with its name; nothing is made.
@@ -31,11 +31,17 @@ pub fn a_name_against_the_rules_is_refused<B: Backend>(make: &impl AsyncFn() -> 
         let _operator = stage.start();
         for (claim, field) in [("named", "bucketName"), ("generated", "generateBucketName")] {
             world.claim_with(claim, json!({ "storageClassName": class, field: "no/name" })).await;
-            assert_contains(&world.wait_reason(claim, "InvalidBucketName").await, &[&format!("spec.{field}"), "no/name"]);
+            assert_contains(
+                &world.wait_reason(claim, "InvalidBucketName").await,
+                &[&format!("spec.{field}"), "no/name"],
+            );
             stage.unbind(claim).await;
         }
         world.claim_with("nameless", json!({ "storageClassName": class })).await;
-        assert_contains(&world.wait_reason("nameless", "BucketNameMissing").await, &["spec.generateBucketName", &class]);
+        assert_contains(
+            &world.wait_reason("nameless", "BucketNameMissing").await,
+            &["spec.generateBucketName", &class],
+        );
         assert_store_untouched(stage).await;
     });
 }

@@ -89,7 +89,7 @@ pub fn a_class_that_names_a_missing_bucket_is_refused<B: Backend>(make: &impl As
 
 /// Requires that a claim of the class is not bound, and names the bucket.
 async fn assert_refused<B: Backend>(stage: &Stage<B>, class: &str, bucket: &str) {
-    use crate::world::{phase, ready, assert_contains};
+    use crate::world::{assert_contains, phase, ready};
     use bucket_provisioner::api::ClaimPhase;
     stage.world.claim_with(CLAIM, json!({ "storageClassName": class })).await;
     let is_over = |claim: &ObjectBucketClaim| phase(claim) == Some(ClaimPhase::Bound) || is_unready(claim);

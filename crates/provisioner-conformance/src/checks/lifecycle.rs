@@ -6,7 +6,7 @@ use serde_json::json;
 use super::run;
 use crate::backend::{Ability, Backend, Inventory};
 use crate::stage::Stage;
-use crate::world::{bucket_of, phase, assert_contains};
+use crate::world::{assert_contains, bucket_of, phase};
 use bucket_provisioner::api::wire;
 use bucket_provisioner::api::{BucketPhase, ClaimPhase};
 

@@ -128,7 +128,7 @@ impl World {
             Ok(object) => {
                 // It is written after the condition.
                 self.wait_event_on_record(record, reason).await;
-                assert_contains(&object.unwrap()).unwrap().message
+                says(&object.unwrap()).unwrap().message
             }
             Err(_) => panic!("not {reason}: {:#?}", self.records().get_opt(record).await),
         }

@@ -1,4 +1,6 @@
 //! One claim: find out what is due, and do it.
+//!
+//! Long, because the steps for a claim are in the order in which they are taken.
 
 use std::convert::Infallible;
 use std::sync::Arc;

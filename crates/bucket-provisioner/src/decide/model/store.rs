@@ -1,5 +1,7 @@
 //! The verbs of the store, call by call, as the contract of [`Provisioner`](crate::store::Provisioner) demands
 //! and the AWS backend implements them. Calls that the backend makes side by side are made in any order.
+//!
+//! Long, because the verbs of the model share the calls that they are made of.
 
 use super::world::{Issued, Key, Record, Secret, User, Whose, World};
 

@@ -10,6 +10,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 /// How long an answer may take.
@@ -106,4 +107,39 @@ impl Http {
             Err(problem) => Err(problem),
         }
     }
+}
+
+/// What the store shows of a bucket.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Bucket {
+    /// The uid of the claim for which it was created.
+    pub(crate) uid: Option<String>,
+    pub(crate) objects: usize,
+}
+
+/// What the store shows of a user.
+#[derive(Debug, Deserialize)]
+pub(crate) struct User {
+    /// The uid of the claim for which it was created.
+    pub(crate) uid: Option<String>,
+    pub(crate) keys: Vec<String>,
+}
+
+/// Whose the keys are that a call was made with.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Myself {
+    pub(crate) user: String,
+}
+
+/// The account of the token.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Account {
+    pub(crate) account: String,
+}
+
+/// An issued key.
+#[derive(Deserialize)]
+pub(crate) struct Key {
+    pub(crate) id: String,
+    pub(crate) secret: SecretString,
 }

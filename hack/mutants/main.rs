@@ -6,7 +6,9 @@
 
 mod client;
 mod mutant;
+mod reasons;
 mod store;
+mod users;
 
 use std::process::ExitCode;
 

@@ -9,87 +9,33 @@ use std::time::Duration;
 use bucket_provisioner::Provisioner;
 use bucket_provisioner::store::{
     AccessRemoval, AppCredentials, BucketRemoval, Call, Checkup, Content, CreateError, Endpoint, Finding, Mode, Plan,
-    Probe, ProbeCall, Reason, Record, Request, SecretString, StoreError, Topic,
+    Probe, ProbeCall, Reason, Record, Request, SecretString, StoreError,
 };
 use http::{Method, StatusCode};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::client::{As, Http, Problem};
+use super::client::{Account, As, Bucket, Http, Myself, Problem, User};
 use super::mutant::Mutant;
-
-const TAKEN: Reason = Reason::new("BucketTaken", Topic::Claim)
-    .meaning("a bucket of that name exists, and is not this claim's")
-    .remedy("choose another name");
-const USER_TAKEN: Reason = Reason::new("UserTaken", Topic::Claim)
-    .meaning("a user of the claim's name exists, and is not this claim's")
-    .remedy("delete that user, or rename it");
-const CLAIMED: Reason = Reason::new("BucketClaimed", Topic::Class)
-    .meaning("the bucket that the class names was created for another claim")
-    .remedy("name another bucket");
-const MISSING: Reason = Reason::new("BucketMissing", Topic::Class)
-    .meaning("the bucket that the class names does not exist")
-    .remedy("create it");
-const GONE: Reason = Reason::new("BucketGone", Topic::Claim)
-    .meaning("the bucket that was created for the claim no longer exists, or is somebody else's")
-    .remedy("delete the claim and create a new one");
-const UNAUTHORIZED: Reason = Reason::new("TokenRefused", Topic::Class)
-    .meaning("the store does not accept the owner's token")
-    .remedy("correct the token in the Secret that the class names");
-const FAILING: Reason = Reason::new("StoreFailing", Topic::Store).meaning("the store has not done what it was asked");
-/// Not in [`Provisioner::REASONS`].
-const UNDOCUMENTED: Reason = Reason::new("SomethingElse", Topic::Store);
+use super::reasons::{self, CLAIMED, FAILING, GONE, MISSING, TAKEN, UNAUTHORIZED, UNDOCUMENTED};
 
 /// The parameters of a class.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 pub(crate) struct Parameters {
     /// URL of the store, such as `http://127.0.0.1:8000`.
-    server: String,
+    pub(crate) server: String,
 }
 
 /// The provisioning credentials.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Admin {
     #[serde(rename = "TOKEN")]
-    token: SecretString,
-}
-
-/// What the store shows of a bucket.
-#[derive(Debug, Deserialize)]
-struct Bucket {
-    /// The uid of the claim for which it was created.
-    uid: Option<String>,
-    objects: usize,
-}
-
-/// What the store shows of a user.
-#[derive(Debug, Deserialize)]
-struct User {
-    /// The uid of the claim for which it was created.
-    uid: Option<String>,
-    keys: Vec<String>,
-}
-
-/// Whose the keys are that a call was made with.
-#[derive(Debug, Deserialize)]
-struct Myself {
-    user: String,
-}
-
-#[derive(Debug, Deserialize)]
-struct Account {
-    account: String,
-}
-
-#[derive(Deserialize)]
-struct Key {
-    id: String,
-    secret: SecretString,
+    pub(crate) token: SecretString,
 }
 
 /// A store whose buckets and users have the uid of a claim.
 pub(crate) struct Lockers {
-    http: Http,
+    pub(crate) http: Http,
     mutant: Option<Mutant>,
     /// The server of each class as [`Provisioner::plan`] saw it last, for [`Mutant::RemembersClass`].
     servers: Mutex<BTreeMap<String, String>>,
@@ -101,11 +47,11 @@ impl Lockers {
     }
 
     /// Whether this mistake is switched on.
-    fn is(&self, mutant: Mutant) -> bool {
+    pub(crate) fn is(&self, mutant: Mutant) -> bool {
         self.mutant == Some(mutant)
     }
 
-    fn failed(&self, call: &Call<'_, Self>, problem: &Problem) -> StoreError {
+    pub(crate) fn failed(&self, call: &Call<'_, Self>, problem: &Problem) -> StoreError {
         let server = &call.parameters.server;
         match problem {
             Problem::Refused(StatusCode::UNAUTHORIZED) if self.is(Mutant::TellsSecret) => {
@@ -128,7 +74,7 @@ impl Lockers {
     }
 
     /// A call that changes nothing, or of which the verb knows how far it came.
-    async fn ask(&self, call: &Call<'_, Self>, method: Method, path: &str) -> Result<(), Problem> {
+    pub(crate) async fn ask(&self, call: &Call<'_, Self>, method: Method, path: &str) -> Result<(), Problem> {
         self.http.call(As::Owner(&call.owner.token), method, &call.parameters.server, path).await.map(drop)
     }
 
@@ -137,7 +83,7 @@ impl Lockers {
         self.read(self.http.find(As::Owner(&call.owner.token), &call.parameters.server, &path).await)
     }
 
-    async fn user(&self, call: &Call<'_, Self>) -> Result<Option<User>, Problem> {
+    pub(crate) async fn user(&self, call: &Call<'_, Self>) -> Result<Option<User>, Problem> {
         let path = format!("/users/{}", call.user());
         self.read(self.http.find(As::Owner(&call.owner.token), &call.parameters.server, &path).await)
     }
@@ -150,22 +96,11 @@ impl Lockers {
     }
 
     /// Deletes; whether it existed.
-    async fn delete(&self, call: &Call<'_, Self>, path: &str) -> Result<bool, StoreError> {
+    pub(crate) async fn delete(&self, call: &Call<'_, Self>, path: &str) -> Result<bool, StoreError> {
         let deleted = self.http.delete(As::Owner(&call.owner.token), &call.parameters.server, path).await;
         match deleted {
             Err(Problem::Failed(..)) if self.is(Mutant::ErrorIsRemoved) => Ok(true),
             deleted => deleted.map_err(|problem| self.failed(call, &problem)),
-        }
-    }
-
-    /// The user that the present credentials belong to, if they work.
-    async fn present_user(&self, call: &Call<'_, Self>) -> Result<Option<String>, StoreError> {
-        let Some(present) = call.present else { return Ok(None) };
-        let app = As::App(&present.access_key_id, &present.secret_access_key);
-        match self.http.find::<Myself>(app, &call.parameters.server, "/myself").await {
-            Ok(found) => Ok(found.map(|it| it.user)),
-            Err(problem) if problem.is(StatusCode::UNAUTHORIZED) => Ok(None),
-            Err(problem) => Err(self.failed(call, &problem)),
         }
     }
 
@@ -198,63 +133,6 @@ impl Lockers {
         }
     }
 
-    /// The user of the claim, created if it is missing. A refusal changes nothing.
-    async fn make_user(&self, call: &Call<'_, Self>) -> Result<(String, Vec<String>), CreateError<StoreError>> {
-        let name = match self.is(Mutant::NewUser) {
-            true => format!("{}-{:08x}", call.user(), rand::random::<u32>()),
-            false => call.user().to_owned(),
-        };
-        let bucket = if self.is(Mutant::OpensAll) { "*" } else { call.bucket() };
-        let path = format!("/users/{name}?uid={}&bucket={bucket}", call.record.claim.uid);
-        match self.ask(call, Method::PUT, &path).await {
-            Ok(()) => return Ok((name, Vec::new())),
-            Err(problem) if problem.is(StatusCode::CONFLICT) => {}
-            Err(problem @ Problem::Refused(_)) => return Err(CreateError::Refused(self.failed(call, &problem))),
-            Err(problem) => return Err(self.failed(call, &problem).into()),
-        }
-        let found = self.user(call).await.map_err(|problem| CreateError::Refused(self.failed(call, &problem)))?;
-        let is_mine = |user: &User| user.uid.as_deref().is_some_and(|uid| call.record.names_uid(uid));
-        match found {
-            Some(user) if is_mine(&user) || self.is(Mutant::UsesForeignUser) => Ok((name, user.keys)),
-            Some(user) if self.present_user(call).await?.is_some_and(|present| present == name) => {
-                Ok((name, user.keys))
-            }
-            Some(_) => {
-                let message = format!("user {name:?} exists and is not this claim's: delete or rename that user");
-                Err(CreateError::Refused(StoreError::terminal(&USER_TAKEN, message)))
-            }
-            None => Err(self.failed(call, &Problem::NoAnswer).into()),
-        }
-    }
-
-    async fn issue(&self, call: &Call<'_, Self>, user: &str) -> Result<AppCredentials, StoreError> {
-        let secret = call.record.plan.state.get("secret").map(|secret| format!("?secret={secret}"));
-        let path = format!("/users/{user}/keys{}", secret.unwrap_or_default());
-        let (owner, server) = (As::Owner(&call.owner.token), &call.parameters.server);
-        let body = self.http.call(owner, Method::POST, server, &path).await;
-        let body = body.map_err(|problem| self.failed(call, &problem))?;
-        let key: Key = serde_json::from_slice(&body).map_err(|_| self.failed(call, &Problem::NoAnswer))?;
-        if self.is(Mutant::LogsSecret) {
-            use bucket_provisioner::store::ExposeSecret as _;
-            tracing::debug!(secret = key.secret.expose_secret(), "issued a key");
-        }
-        Ok(AppCredentials::new(key.id, key.secret))
-    }
-
-    async fn delete_keys(
-        &self,
-        call: &Call<'_, Self>,
-        user: &str,
-        keys: impl IntoIterator<Item = String>,
-    ) -> Result<Vec<String>, StoreError> {
-        let mut deleted = Vec::new();
-        for key in keys {
-            self.delete(call, &format!("/users/{user}/keys/{key}")).await?;
-            deleted.push(key);
-        }
-        Ok(deleted)
-    }
-
     /// Whether [`Mutant::RemembersClass`] does not know where the bucket is.
     fn has_forgotten(&self, call: &Call<'_, Self>) -> bool {
         let servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -269,8 +147,7 @@ impl Provisioner for Lockers {
     type Error = StoreError;
 
     const CAN_ROTATE: bool = true;
-    const REASONS: &'static [&'static Reason] =
-        &[&TAKEN, &USER_TAKEN, &CLAIMED, &MISSING, &GONE, &UNAUTHORIZED, &FAILING];
+    const REASONS: &'static [&'static Reason] = reasons::ALL;
 
     fn endpoint(&self, parameters: &Parameters) -> Endpoint {
         let at = parameters.server.parse::<http::Uri>().unwrap_or_default();

@@ -83,6 +83,10 @@ impl Backend for Store {
         BTreeMap::from([("TOKEN".to_owned(), TOKEN.to_owned())])
     }
 
+    fn wrong_owner(&self) -> BTreeMap<String, String> {
+        BTreeMap::from([("TOKEN".to_owned(), "not-the-owners-token".to_owned())])
+    }
+
     async fn inventory(&self, id: &str) -> Inventory {
         let mut found = Inventory::default();
         for (name, bucket) in self.list_all("buckets", id).await {
@@ -114,6 +118,11 @@ impl Backend for Store {
     /// A user of somebody else.
     async fn plant(&self, name: &str) {
         self.send(self.client.put(self.at(&format!("users/{name}"))).json(&json!({ "bucket": name }))).await;
+    }
+
+    async fn create_user(&self, name: &str) -> bool {
+        self.plant(name).await;
+        true
     }
 
     // Apps use `BUCKET_NAME`, which the kit replaces by that of another claim, and the store itself: what operators do at

@@ -47,7 +47,19 @@ impl fmt::Display for Point {
 fn step(call: &Call, id: &str) -> String {
     let path = call.target.split('?').next().unwrap_or_default();
     // The name can hold a part of the path.
-    without_uids(&format!("{} {path}", call.name).replace(id, "ID"))
+    without_random(&without_uids(&format!("{} {path}", call.name).replace(id, "ID")))
+}
+
+/// Without ids that a store has made up, such as those of keys: 16 letters and digits or more, with a digit.
+fn without_random(text: &str) -> String {
+    const LENGTH: usize = 16;
+    let is_random = |part: &str| part.len() >= LENGTH && part.contains(|c: char| c.is_ascii_digit());
+    let mut parts = Vec::new();
+    for part in text.split_inclusive(|c: char| !c.is_ascii_alphanumeric()) {
+        let word = part.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
+        parts.push(if is_random(word) { part.replace(word, "RANDOM") } else { part.to_owned() });
+    }
+    parts.concat()
 }
 
 fn without_uids(text: &str) -> String {
@@ -143,5 +155,7 @@ mod tests {
         let uids = ["47186c3b-319e-49cd-9b52-338b74fb85fd", "0ac8a9bd-5b0c-4f3e-8f43-0f6a4a0a1a2b"];
         assert_eq!(call("0123abcd", uids[0]), "PUT /buckets/t-ID-photos-UID /buckets/t-ID-photos-UID");
         assert_eq!(call("ffffffff", uids[1]), call("0123abcd", uids[0]));
+        let key = "605ec6e2ef65f53df7f56c88a42fd001";
+        assert_eq!(without_random(&format!("DELETE /keys/{key}/ /photos")), "DELETE /keys/RANDOM/ /photos");
     }
 }

@@ -51,7 +51,7 @@
 //! ```
 //!
 //! The tutorial, `docs/writing-a-provisioner.md` in the repository, builds an operator for a store that speaks HTTP, with
-//! class parameters, the owner's Secret and errors by status: `examples/http-provisioner`. `provisioner-conformance` has the
+//! class parameters, a Secret with provisioning credentials, and errors by status: `examples/http-provisioner`. `provisioner-conformance` has the
 //! tests that an operator for a store has to pass.
 //!
 //! # Versions

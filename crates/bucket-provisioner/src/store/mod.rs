@@ -75,7 +75,7 @@
 //! A secret, or what belongs to the keys, is an entry of the claim's Secret: [`AppCredentials::with_output`]. Everything else
 //! is an entry of its ConfigMap: [`Plan::with_output`]. The ConfigMap is repaired like the standard entries, and a bound
 //! claim keeps what was planned for it; the Secret is written with each new pair of keys. A plan with a standard key, with an
-//! empty value or with more than 32 entries is refused before a verb is called (reason `InvalidOutput`). Keys are handed over
+//! empty value or with more than 32 entries is refused before a verb is called (reason `InvalidOutput`). Keys are published
 //! without an entry that cannot be written, and a Warning event names it.
 //!
 //! # Example

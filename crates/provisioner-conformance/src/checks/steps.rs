@@ -1,10 +1,10 @@
 //! Flows in which one call to the store fails: for each of its calls on a stage of its own.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
-use futures::FutureExt as _;
+use futures::{FutureExt as _, StreamExt as _, stream};
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
@@ -12,6 +12,7 @@ use super::faults::Fault;
 use super::{block_on, run_on_stage};
 use crate::backend::{Ability, Backend};
 use crate::base::tell;
+use crate::crash::step;
 use crate::proxy::{Call, Proxy, Upstream, Verdict};
 use crate::stage::Stage;
 use crate::world::{phase, ready, seen};
@@ -34,39 +35,57 @@ pub(super) enum Times {
     Always,
 }
 
-/// The call that fails: the `at`th of those that differ, from 0.
+/// Which of the calls that differ.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Which {
+    /// None: they are noted.
+    None,
+    /// The second one that comes.
+    Second,
+    /// The one that does this; calls that run concurrently come in any order.
+    Named(String),
+}
+
+/// The call that fails.
 #[derive(Debug, Clone)]
 pub(super) struct Step {
-    at: usize,
+    which: Which,
     calls: Calls,
     failed: Arc<AtomicUsize>,
+    seen: Arc<Mutex<Vec<String>>>,
 }
 
 impl Step {
-    /// The step that every check can have whose store makes more than one call.
+    /// The second call that changes something: the first one has succeeded.
     pub(super) fn second() -> Self {
-        Self::new(1, Calls::Changes)
+        Self::new(Which::Second, Calls::Changes)
     }
 
-    fn new(at: usize, calls: Calls) -> Self {
-        Self { at, calls, failed: Arc::default() }
+    fn new(which: Which, calls: Calls) -> Self {
+        Self { which, calls, failed: Arc::default(), seen: Arc::default() }
     }
 
     /// Has it fail from now on.
     pub(super) fn fail<B: Backend>(&self, stage: &Stage<B>, times: Times, fault: Fault) {
-        let (step, mut names) = (self.clone(), Vec::new());
+        let (wanted, id) = (self.clone(), stage.world.id.clone());
         stage.store().meddle(move |call: &Call| {
-            if call.mutates != (step.calls == Calls::Changes) {
+            if call.mutates != (wanted.calls == Calls::Changes) {
                 return Verdict::Pass;
             }
-            let at = names.iter().position(|name| *name == call.name).unwrap_or_else(|| {
-                names.push(call.name.clone());
-                names.len() - 1
-            });
-            if at != step.at || (times == Times::Once && step.failed() > 0) {
+            let name = step(call, &id);
+            let mut seen = wanted.seen.lock().unwrap();
+            if !seen.contains(&name) {
+                seen.push(name.clone());
+            }
+            let is_wanted = match &wanted.which {
+                Which::None => false,
+                Which::Second => seen.get(1) == Some(&name),
+                Which::Named(wanted) => *wanted == name,
+            };
+            if !is_wanted || (times == Times::Once && wanted.failed() > 0) {
                 return Verdict::Pass;
             }
-            step.failed.fetch_add(1, Ordering::SeqCst);
+            wanted.failed.fetch_add(1, Ordering::SeqCst);
             fault.verdict()
         });
     }
@@ -77,7 +96,7 @@ impl Step {
     }
 }
 
-/// Runs a flow on a stage of its own for each call that it makes: until one does not come.
+/// Runs a flow in which nothing fails, and then on a stage of its own for each call that it has made.
 pub(super) fn at_each_step<B: Backend>(
     make: &impl AsyncFn() -> B,
     needs: &[Ability],
@@ -86,21 +105,22 @@ pub(super) fn at_each_step<B: Backend>(
 ) {
     let flow = &flow;
     let needs = &[needs, &[Ability::Http]].concat();
+    let run = |step: Step| async move {
+        let run = run_on_stage(make, needs, async |stage: &Stage<B>| flow(stage, &step).await);
+        // Each to its end, so that each clears away what it made.
+        let outcome = AssertUnwindSafe(run).catch_unwind().await;
+        (step, outcome)
+    };
     block_on(async {
-        for first in (0..).step_by(AT_ONCE) {
-            let steps: Vec<_> = (first..first + AT_ONCE).map(|at| Step::new(at, calls)).collect();
-            let runs = steps.iter().map(|step| {
-                let run = run_on_stage(make, needs, async |stage: &Stage<B>| flow(stage, step).await);
-                // Each to its end, so that each clears away what it made.
-                AssertUnwindSafe(run).catch_unwind()
-            });
-            let outcomes = futures::future::join_all(runs).await;
-            if let Some(panic) = outcomes.into_iter().find_map(Result::err) {
-                std::panic::resume_unwind(panic);
-            }
-            if steps.iter().any(|step| step.failed() == 0) {
-                return;
-            }
+        let (undisturbed, mut outcome) = run(Step::new(Which::None, calls)).await;
+        if outcome.is_ok() {
+            let seen = undisturbed.seen.lock().unwrap().clone();
+            let steps = seen.into_iter().map(|name| run(Step::new(Which::Named(name), calls)));
+            let outcomes: Vec<_> = stream::iter(steps).buffer_unordered(AT_ONCE).collect().await;
+            outcome = outcomes.into_iter().try_for_each(|(_, outcome)| outcome);
+        }
+        if let Err(panic) = outcome {
+            std::panic::resume_unwind(panic);
         }
     });
 }

@@ -22,3 +22,4 @@ mod scene;
 
 pub use self::flow::{Act, Flow, Kind, Spoil};
 pub use self::matrix::{Pace, crash_everywhere};
+pub(crate) use self::point::step;

@@ -44,7 +44,7 @@ impl fmt::Display for Point {
 }
 
 /// What a call does to what, without what differs between worlds.
-fn step(call: &Call, id: &str) -> String {
+pub(crate) fn step(call: &Call, id: &str) -> String {
     let path = call.target.split('?').next().unwrap_or_default();
     // The name can hold a part of the path.
     without_random(&without_uids(&format!("{} {path}", call.name).replace(id, "ID")))

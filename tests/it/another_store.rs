@@ -16,7 +16,7 @@ use kube::Client;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 
-use crate::support::{PATIENCE, World, phase, assert_contains, seen};
+use crate::support::{PATIENCE, World, assert_contains, phase, seen};
 
 /// Buckets and users that are names in a set. A bucket whose name begins with "slow" is built step by step. Apps get a
 /// format and a secret, under keys that cannot be used if the bucket's name begins with "standard" or "twice". Keys are

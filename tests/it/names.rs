@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::support::operator::{Kind, Operator};
 use crate::support::other::{OtherCluster, ours};
-use crate::support::{World, bucket_of, condition, assert_contains};
+use crate::support::{World, assert_contains, bucket_of, condition};
 
 /// What the API server would read as another request, `CLASS` standing for the name of a class that exists.
 const REQUESTS: [&str; 11] = [

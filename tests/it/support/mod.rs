@@ -23,7 +23,7 @@ use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client, Config, ResourceExt as _};
 use provisioner_conformance::proxy::{ApiServer, Proxy};
 pub(crate) use provisioner_conformance::{
-    self, PATIENCE, bucket_of, condition, panic_text, phase, proxy, ready, assert_contains, seen,
+    self, PATIENCE, assert_contains, bucket_of, condition, panic_text, phase, proxy, ready, seen,
 };
 use serde_json::json;
 use tokio::sync::OnceCell;

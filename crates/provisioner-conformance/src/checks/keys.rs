@@ -89,7 +89,7 @@ pub fn a_class_that_names_a_missing_bucket_is_refused<B: Backend>(make: &impl As
 
 /// Requires that a claim of the class is not bound, and names the bucket.
 async fn assert_refused<B: Backend>(stage: &Stage<B>, class: &str, bucket: &str) {
-    use crate::world::{phase, ready, assert_contains};
+    use crate::world::{assert_contains, phase, ready};
     use bucket_provisioner::api::ClaimPhase;
     stage.world.claim_with(CLAIM, json!({ "storageClassName": class })).await;
     let is_over = |claim: &ObjectBucketClaim| phase(claim) == Some(ClaimPhase::Bound) || is_unready(claim);
@@ -116,7 +116,7 @@ pub fn a_check_keeps_keys_in_their_grace_period<B: Backend>(make: &impl AsyncFn(
 
 /// The store fails at a call that reads, while a bound claim is checked: its keys are not lost, and are not replaced. For
 /// each such call.
-pub fn a_read_that_fails_replaces_no_keys<B: Backend>(make: &impl AsyncFn() -> B) {
+pub fn a_failed_read_replaces_no_keys<B: Backend>(make: &impl AsyncFn() -> B) {
     at_each_step(make, &[Ability::Greenfield], Calls::Reads, async |stage: &Stage<B>, step: &Step| {
         let (world, class) = (&stage.world, stage.greenfield().await);
         let _operator = stage.start();
